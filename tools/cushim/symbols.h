@@ -5,15 +5,21 @@
 
 #include "report/report.h"
 
-cushim_report_find_line_fn symbols_find_line;
+/* "" is what is not known. */
+struct symbol {
+    char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES]; /* "FILE:88" */
+};
 
-/* Look up all frames of a report at once, with one addr2line for each file; answers are kept. */
+/* The symbol of an address of a file, as its symbols count.  It is filled by symbols_ask, unless it
+ * was asked for before.  NULL: no memory. */
+const struct symbol *symbols_want(const char *path, uint64_t address);
+
+/* Ask addr2line for all that is wanted, by one child for each file. */
+void symbols_ask(void);
+
+/* The same for all frames of a report. */
 void symbols_learn(const struct cushim_report *report);
 
-/* The same for addresses of one file, as its symbols count, by one child for all.  Calls back for
- * each in order, with "" for what is not known; not at all if the file cannot be looked up. */
-void symbols_find(const char *file, const uint64_t addresses[], size_t n_addresses,
-                  void (*tell)(size_t i, const char *function, const char *line, void *context),
-                  void *context);
+cushim_report_find_line_fn symbols_find_line;
 
 #endif

@@ -17,15 +17,15 @@
 struct row {
     uint64_t frame;
     const struct cushim_trace_module *at;
-    uint64_t address; /* as the file's symbols count */
+    const struct symbol *symbol; /* NULL: it has none */
+    bool is_newer;               /* its file was written after the recording */
     struct name name;
     UT_hash_handle hh;
 };
 
 struct names {
     struct row *rows;
-    struct row **by_module;
-    size_t n_rows, n_newer;
+    size_t n_newer;
 };
 
 /* ---- the place of a frame ---- */
@@ -102,78 +102,15 @@ static bool add_frame(struct names *names, const struct cushim_trace_account *ac
         snprintf(row->name.function, NAME_BYTES, "0x%" PRIx64, frame);
     }
     HASH_ADD(hh, names->rows, frame, sizeof row->frame, row);
-    names->n_rows++;
     return true;
 }
 
 /* ---- names ---- */
 
-static int by_module(const void *left, const void *right) {
-    const struct row *a = *(struct row *const *)left, *b = *(struct row *const *)right;
+static int by_module(const struct row *a, const struct row *b) {
     if (a->at != b->at)
         return a->at < b->at ? -1 : 1;
     return a->frame < b->frame ? -1 : a->frame > b->frame;
-}
-
-/* Answers are kept, because a recording is read several times, and each child reads all debugging
- * information of a file. */
-struct known {
-    struct {
-        uint64_t file, address; /* the file, as the hash of its path */
-    } key;
-    char function[NAME_BYTES], line[NAME_BYTES];
-    UT_hash_handle hh;
-};
-
-static struct known *all_known;
-
-static uint64_t hash_of(const char *path) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *path; path++)
-        hash = (hash ^ (unsigned char)*path) * 0x100000001b3u;
-    return hash;
-}
-
-static struct known *find_known(uint64_t file, uint64_t address) {
-    struct known *known, wanted = {.key = {file, address}};
-    HASH_FIND(hh, all_known, &wanted.key, sizeof wanted.key, known);
-    return known;
-}
-
-static bool add_known(uint64_t file, uint64_t address) {
-    struct known *known = calloc(1, sizeof *known);
-    if (!known)
-        return false;
-    known->key.file = file;
-    known->key.address = address;
-    HASH_ADD(hh, all_known, key, sizeof known->key, known);
-    return true;
-}
-
-struct question {
-    uint64_t file;
-    uint64_t *addresses;
-    size_t n;
-};
-
-static void learn(size_t i, const char *function, const char *line, void *context) {
-    const struct question *question = context;
-    struct known *known = find_known(question->file, question->addresses[i]);
-    snprintf(known->function, NAME_BYTES, "%s", function);
-    snprintf(known->line, NAME_BYTES, "%s", line);
-    cushim_utf8_clean(known->function);
-    cushim_utf8_clean(known->line);
-}
-
-/* Returns whether a line is known. */
-static bool take_name(struct row *row, uint64_t file) {
-    const struct known *known = find_known(file, row->address);
-    if (!known)
-        return false;
-    if (*known->function)
-        memcpy(row->name.function, known->function, NAME_BYTES);
-    memcpy(row->name.line, known->line, NAME_BYTES);
-    return *known->line;
 }
 
 /* Was the file written after the last event of the recording? */
@@ -183,31 +120,40 @@ static bool is_newer(const struct stat *file, const struct cushim_trace_account 
     return (uint64_t)file->st_mtim.tv_sec > (head->start_wall_ns + run_ns) / 1000000000u;
 }
 
-/* For the rows of one module.  Returns whether the lines are from a file that was written since. */
-static bool ask(struct row **rows, size_t n_rows, const struct cushim_trace_account *account) {
-    const struct cushim_trace_module *at = rows[0]->at;
+/* Want the symbols of the rows of one module, the first of which is `row`.  Returns the next row.
+ */
+static struct row *want_module(struct row *row, const struct cushim_trace_account *account) {
+    const struct cushim_trace_module *at = row->at;
     struct image image;
     struct stat status;
-    bool has_line = false;
-    if (!at || at->start & CUSHIM_PYTHON_BIT || *at->path != '/' ||
-        image_map(&image, at->path, &status) != 0)
-        return false;
-    struct question question = {hash_of(at->path),
-                                reallocarray(NULL, n_rows, sizeof *question.addresses), 0};
-    for (size_t i = 0; i < n_rows; i++)
+    bool is_code = at && !(at->start & CUSHIM_PYTHON_BIT) && *at->path == '/' &&
+                   image_map(&image, at->path, &status) == 0;
+    for (; row && row->at == at; row = row->hh.next) {
+        if (!is_code)
+            continue;
         /* the call is before the address to which it returns */
-        rows[i]->address = address_of(&image, rows[i]->name.offset) - 1;
-    image_unmap(&image);
-    for (size_t i = 0; question.addresses && i < n_rows; i++) {
-        if (!find_known(question.file, rows[i]->address) &&
-            add_known(question.file, rows[i]->address))
-            question.addresses[question.n++] = rows[i]->address;
+        row->symbol = symbols_want(at->path, address_of(&image, row->name.offset) - 1);
+        row->is_newer = is_newer(&status, account);
     }
-    symbols_find(at->path, question.addresses, question.n, learn, &question);
-    for (size_t i = 0; i < n_rows; i++)
-        has_line |= take_name(rows[i], question.file);
-    free(question.addresses);
-    return has_line && is_newer(&status, account);
+    if (is_code)
+        image_unmap(&image);
+    return row;
+}
+
+/* Take what addr2line said. */
+static void take_symbols(struct names *names) {
+    const struct cushim_trace_module *newer = NULL;
+    for (struct row *row = names->rows; row; row = row->hh.next) {
+        if (!row->symbol)
+            continue;
+        if (*row->symbol->function)
+            strcpy(row->name.function, row->symbol->function);
+        strcpy(row->name.line, row->symbol->line);
+        if (*row->name.line && row->is_newer && row->at != newer) {
+            newer = row->at;
+            names->n_newer++;
+        }
+    }
 }
 
 int names_find(struct names **found, const struct cushim_trace_account *account) {
@@ -217,23 +163,16 @@ int names_find(struct names **found, const struct cushim_trace_account *account)
         for (unsigned k = 0; is_well && k < account->sites[i]->n_frames; k++)
             is_well = add_frame(names, account, account->sites[i]->frames[k]);
     }
-    if (is_well)
-        names->by_module = reallocarray(NULL, names->n_rows + 1, sizeof *names->by_module);
-    if (!is_well || !names->by_module) {
+    if (!is_well) {
         names_free(names);
         *found = NULL;
         return ENOMEM;
     }
-    size_t n = 0;
-    for (struct row *row = names->rows; row; row = row->hh.next)
-        names->by_module[n++] = row;
-    if (n)
-        qsort(names->by_module, n, sizeof *names->by_module, by_module);
-    for (size_t i = 0, end; i < n; i = end) {
-        for (end = i; end < n && names->by_module[end]->at == names->by_module[i]->at; end++) {
-        }
-        names->n_newer += ask(names->by_module + i, end - i, account);
-    }
+    HASH_SORT(names->rows, by_module);
+    for (struct row *row = names->rows; row;)
+        row = want_module(row, account);
+    symbols_ask();
+    take_symbols(names);
     return 0;
 }
 
@@ -310,6 +249,5 @@ void names_free(struct names *names) {
         HASH_DEL(names->rows, row);
         free(row);
     }
-    free(names->by_module);
     free(names);
 }
