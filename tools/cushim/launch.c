@@ -125,3 +125,17 @@ bool launch_mark(bool is_wanted) {
     return is_wanted ? setenv(CUSHIM_STARTED_VARIABLE, process, 1) == 0
                      : unsetenv(CUSHIM_STARTED_VARIABLE) == 0;
 }
+
+void launch_run(const char *option, char **argv) {
+    int n = 0, n_words = 0;
+    while (argv[n])
+        n++;
+    const char *words[n + 5];
+    words[n_words++] = "cushim";
+    words[n_words++] = "run";
+    if (option)
+        words[n_words++] = option;
+    words[n_words++] = "--";
+    memcpy(words + n_words, argv, ((size_t)n + 1) * sizeof *argv);
+    execv("/proc/self/exe", (char **)words);
+}

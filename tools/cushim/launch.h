@@ -57,4 +57,7 @@ bool launch_inject(const char *library);
  */
 bool launch_mark(bool is_wanted);
 
+/* Become `cushim run [option] -- argv`.  Returns, with errno, only if that fails. */
+void launch_run(const char *option, char **argv);
+
 #endif

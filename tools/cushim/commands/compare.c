@@ -29,20 +29,13 @@ struct request {
 
 /* In the child.  Both ways have the same variables except LD_PRELOAD and those of `cushim run`. */
 static void become(const struct request *request, int way) {
-    int n = 0, nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    while (request->command[n])
-        n++;
-    char *words[n + 4];
-    words[0] = (char *)"cushim";
-    words[1] = (char *)"run";
-    words[2] = (char *)"--";
-    memcpy(words + 3, request->command, ((size_t)n + 1) * sizeof *words);
+    int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     signal(SIGINT, SIG_DFL);
     signal(SIGQUIT, SIG_DFL);
     if (nowhere >= 0)
         dup2(nowhere, STDOUT_FILENO);
     if (way == CUSHIM)
-        execv("/proc/self/exe", words);
+        launch_run(NULL, request->command);
     else if (launch_unset())
         execvp(request->command[0], request->command);
     _exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT);

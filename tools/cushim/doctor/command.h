@@ -9,6 +9,6 @@
 
 /* Run argv under the preload `library`, and add rows.  With `is_quiet` the output of the command
  * goes to standard error, so that only ours is on standard output. */
-void command_examine(struct report *report, char **argv, const char *library, bool is_quiet);
+void command_examine(char **argv, const char *library, bool is_quiet);
 
 #endif

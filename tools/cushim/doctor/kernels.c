@@ -22,15 +22,14 @@ enum {
 };
 
 /* The places where cushim_kernels_open looks, as far as the command can know them. */
-static bool find(struct report *report, char path[PATH_MAX]) {
+static bool find(char path[PATH_MAX]) {
     const char *given = getenv("CUSHIM_KERNELS");
     if (given && *given == '/') {
         snprintf(path, PATH_MAX, "%s", given);
         return true;
     }
     if (given)
-        report_add(report, REPORT_NOTE, "setting",
-                   "CUSHIM_KERNELS=%s is no absolute path and is ignored", given);
+        report_note("setting", "CUSHIM_KERNELS=%s is no absolute path and is ignored", given);
     return launch_find_library(LIBRARY ".0", "../../kernels", path);
 }
 
@@ -86,8 +85,7 @@ static const char *why_references(const struct machine *machine) {
     return driver_is_software(&machine->driver) ? "it is a software device" : NULL;
 }
 
-static void examine_device(struct report *report, const struct machine *machine, int device,
-                           struct image section) {
+static void examine_device(const struct machine *machine, int device, struct image section) {
     char row[32], text[TEXT_BYTES];
     const char *references = why_references(machine);
     struct choice choice;
@@ -104,38 +102,37 @@ static void examine_device(struct report *report, const struct machine *machine,
     }
     snprintf(row, sizeof row, "for device %d", device);
     if (references)
-        report_add(report, REPORT_NOTE, row, "of %d.%d: %s; but the CPU references run: %s", major,
-                   minor, text, references);
+        report_note(row, "of %d.%d: %s; but the CPU references run: %s", major, minor, text,
+                    references);
     else if (choice.fit == FATBIN_NONE)
-        report_add(report, REPORT_NOTE, row,
-                   "of %d.%d: %s; calls return CUSHIM_NOTSUPPORTED, or run the CPU references if "
-                   "CUSHIM_KERNEL_ARCH=cpu",
-                   major, minor, text);
+        report_note(row,
+                    "of %d.%d: %s; calls return CUSHIM_NOTSUPPORTED, or run the CPU references if "
+                    "CUSHIM_KERNEL_ARCH=cpu",
+                    major, minor, text);
     else
-        report_add(report, choice.fit == FATBIN_PTX ? REPORT_NOTE : REPORT_OK, row, "of %d.%d: %s",
-                   major, minor, text);
+        report_add(choice.fit == FATBIN_PTX ? REPORT_NOTE : REPORT_OK, row, "of %d.%d: %s", major,
+                   minor, text);
 }
 
-static void examine_setting(struct report *report) {
+static void examine_setting(void) {
     const struct cushim_kernel_settings *settings = cushim_kernel_settings();
     if (settings->wrong)
-        report_add(report, REPORT_WRONG, "setting",
-                   "CUSHIM_KERNEL_ARCH=%s is none of 75, 80, 89, 90, cpu", settings->wrong);
+        report_wrong("setting", "CUSHIM_KERNEL_ARCH=%s is none of 75, 80, 89, 90, cpu",
+                     settings->wrong);
     else if (settings->has_arch)
-        report_add(report, REPORT_NOTE, "setting", "CUSHIM_KERNEL_ARCH=%s",
-                   getenv("CUSHIM_KERNEL_ARCH"));
+        report_note("setting", "CUSHIM_KERNEL_ARCH=%s", getenv("CUSHIM_KERNEL_ARCH"));
 }
 
-void kernels_examine(struct report *report, const struct machine *machine) {
+void kernels_examine(const struct machine *machine) {
     char path[PATH_MAX];
     struct image library, section = {NULL, 0};
     struct fatbin fatbin;
-    report->heading = "the kernels, for programs that call " LIBRARY;
-    examine_setting(report);
-    if (!find(report, path)) {
-        report_add(report, REPORT_NOTE, "library",
-                   "not built or not installed beside this command; with nvcc: meson configure "
-                   "<build> -Dkernels=enabled && ninja -C <build>");
+    report_heading("the kernels, for programs that call " LIBRARY);
+    examine_setting();
+    if (!find(path)) {
+        report_note("library",
+                    "not built or not installed beside this command; with nvcc: meson configure "
+                    "<build> -Dkernels=enabled && ninja -C <build>");
         return;
     }
     int error = image_map(&library, path, NULL);
@@ -143,12 +140,12 @@ void kernels_examine(struct report *report, const struct machine *machine) {
     for (struct image rest = section; is_whole && rest.n_bytes;)
         is_whole = fatbin_take(&rest, &fatbin);
     if (error)
-        report_add(report, REPORT_WRONG, "library", "%s: %s", path, strerror(error));
+        report_wrong("library", "%s: %s", path, strerror(error));
     else if (!is_whole)
-        report_add(report, REPORT_WRONG, "library", "%s: no fatbins that can be read", path);
+        report_wrong("library", "%s: no fatbins that can be read", path);
     else
-        report_add(report, REPORT_OK, "library", "%s", path);
+        report_ok("library", "%s", path);
     for (int i = 0; is_whole && i < machine->n_devices; i++)
-        examine_device(report, machine, i, section);
+        examine_device(machine, i, section);
     image_unmap(&library);
 }

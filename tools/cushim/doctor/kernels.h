@@ -5,10 +5,9 @@
 #ifndef CUSHIM_TOOLS_KERNELS_H
 #define CUSHIM_TOOLS_KERNELS_H
 
-struct report;
 struct machine;
 
 /* A row for the file and one for each device that answered. */
-void kernels_examine(struct report *report, const struct machine *machine);
+void kernels_examine(const struct machine *machine);
 
 #endif

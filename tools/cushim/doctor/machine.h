@@ -6,8 +6,6 @@
 
 #include "tools/cushim/doctor/driver.h"
 
-struct report;
-
 /* The driver, if one answered, and the number of its devices. */
 struct machine {
     struct driver driver;
@@ -20,6 +18,6 @@ struct machine {
 #define MACHINE_VERSION_PARTS(number) (number) / 1000, (number) % 1000 / 10
 
 /* Returns whether a device answered, so that a probe makes sense; `machine` is then filled. */
-bool machine_examine(struct report *report, struct machine *machine);
+bool machine_examine(struct machine *machine);
 
 #endif

@@ -34,48 +34,41 @@ static void copy_file_of(char text[PROBE_TEXT_BYTES], const void *address) {
     snprintf(text, PROBE_TEXT_BYTES, "%s", driver_file_of(address));
 }
 
+/* Do the next step, unless one failed. */
+#define STEP(what, call)                                                                           \
+    if (error == CUDA_SUCCESS) {                                                                   \
+        doing = what;                                                                              \
+        error = call;                                                                              \
+    }
+
 static void allocate_both_ways(struct probe_findings *findings) {
     struct driver driver;
     if (!driver_open(&driver, findings->failure, sizeof findings->failure))
         return;
-    void *address = NULL;
+    void *address, *resolved = NULL;
     memcpy(&address, &driver.cuMemAlloc_v2, sizeof address);
     copy_file_of(findings->by_dlsym, address);
 
-    const char *doing = "cuInit";
-    CUresult error = driver.cuInit(0);
+    const char *doing = NULL;
+    CUresult error = CUDA_SUCCESS;
     CUcontext context = NULL;
-    if (error == CUDA_SUCCESS) {
-        doing = "cuDevicePrimaryCtxRetain";
-        error = driver.cuDevicePrimaryCtxRetain(&context, 0);
-    }
-    if (error == CUDA_SUCCESS) {
-        doing = "cuCtxPushCurrent";
-        error = driver.cuCtxPushCurrent_v2(context);
-    }
-    if (error == CUDA_SUCCESS) {
-        doing = "cuMemAlloc found by dlsym";
-        error = use(driver.cuMemAlloc_v2, &driver);
-    }
-    void *resolved = NULL;
     CUdriverProcAddressQueryResult verdict;
-    if (error == CUDA_SUCCESS) {
-        doing = "cuGetProcAddress of cuMemAlloc";
-        error = driver.cuGetProcAddress_v2("cuMemAlloc", &resolved, ASKED_VERSION, 0, &verdict);
-    }
-    if (error == CUDA_SUCCESS && resolved) {
-        copy_file_of(findings->by_resolver, resolved);
+    STEP("cuInit", driver.cuInit(0))
+    STEP("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(&context, 0))
+    STEP("cuCtxPushCurrent", driver.cuCtxPushCurrent_v2(context))
+    STEP("cuMemAlloc found by dlsym", use(driver.cuMemAlloc_v2, &driver))
+    STEP("cuGetProcAddress of cuMemAlloc",
+         driver.cuGetProcAddress_v2("cuMemAlloc", &resolved, ASKED_VERSION, 0, &verdict))
+    if (resolved) {
         __typeof__(&cuMemAlloc_v2) allocate;
+        copy_file_of(findings->by_resolver, resolved);
         memcpy(&allocate, &resolved, sizeof allocate);
-        doing = "cuMemAlloc found by cuGetProcAddress";
-        error = use(allocate, &driver);
+        STEP("cuMemAlloc found by cuGetProcAddress", use(allocate, &driver))
     }
     findings->is_full = error == CUDA_ERROR_OUT_OF_MEMORY;
-    if (error != CUDA_SUCCESS)
+    if (error != CUDA_SUCCESS || !resolved)
         snprintf(findings->failure, sizeof findings->failure, "%s: %s", doing,
-                 driver_error_name(&driver, error));
-    else if (!resolved)
-        snprintf(findings->failure, sizeof findings->failure, "%s: not found", doing);
+                 error != CUDA_SUCCESS ? driver_error_name(&driver, error) : "not found");
 }
 
 int probe_child(int fd) {
