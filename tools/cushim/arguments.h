@@ -3,7 +3,6 @@
 #define CUSHIM_TOOLS_ARGUMENTS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 /* An option, and where its value goes.  A value is --NAME=VALUE, or the next word. */
 struct argument {

@@ -121,47 +121,40 @@ bool settings_nearest(const char *entry, char text[static TEXT]) {
     return row != NULL;
 }
 
-/* Read one option as the preload will; a value that cannot be read changes nothing. */
-static void read_variable(struct cushim_options *options, const char *name) {
-    const struct cushim_option_row *row = cushim_option_find(name, strlen(name));
-    char variable[TEXT];
-    cushim_option_variable(row, variable);
-    const char *value = getenv(variable);
-    if (value)
-        cushim_option_set(options, row, value);
+/* Options as the preload will read them; a value that cannot be read changes nothing. */
+static const struct cushim_options *from_environment(void) {
+    static const char *const names[] = {"cushim", "stats", "log"};
+    static struct cushim_options options; /* too large for a stack */
+    cushim_options_default(&options);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct cushim_option_row *row = cushim_option_find(names[i], strlen(names[i]));
+        char variable[TEXT];
+        cushim_option_variable(row, variable);
+        const char *value = getenv(variable);
+        if (value)
+            cushim_option_set(&options, row, value);
+    }
+    return &options;
 }
 
 bool settings_are_off(void) {
-    struct cushim_options scratch;
-    cushim_options_default(&scratch);
-    read_variable(&scratch, "cushim");
-    return !scratch.cushim;
-}
-
-bool settings_want_report(void) {
-    struct cushim_options scratch;
-    cushim_options_default(&scratch);
-    read_variable(&scratch, "cushim");
-    read_variable(&scratch, "stats");
-    read_variable(&scratch, "log");
-    bool has_report = *scratch.stats && !cushim_option_is_off(scratch.stats) && scratch.log;
-    return scratch.cushim && (has_report || settings_are_told());
+    return !from_environment()->cushim;
 }
 
 bool settings_report(char where[static CUSHIM_OPTION_PATH_BYTES]) {
-    struct cushim_options scratch;
-    cushim_options_default(&scratch);
-    read_variable(&scratch, "cushim");
-    read_variable(&scratch, "stats");
-    strcpy(where, scratch.stats);
-    return scratch.cushim && *where && !cushim_option_is_off(where);
+    const struct cushim_options *options = from_environment();
+    strcpy(where, options->stats);
+    return options->cushim && *where && !cushim_option_is_off(where);
 }
 
 bool settings_are_told(void) {
-    struct cushim_options scratch;
-    cushim_options_default(&scratch);
-    read_variable(&scratch, "log");
-    return scratch.log >= CUSHIM_LOG_INFO;
+    return from_environment()->log >= CUSHIM_LOG_INFO;
+}
+
+bool settings_want_report(void) {
+    char where[CUSHIM_OPTION_PATH_BYTES];
+    bool has_report = settings_report(where) && from_environment()->log;
+    return has_report || (!settings_are_off() && settings_are_told());
 }
 
 /* The values that a row takes, in words. */

@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "report/words.h"
+#include "tools/cushim/numbers.h"
 
 /* ---- a row ---- */
 
@@ -140,11 +141,6 @@ void processes_put(struct cushim_writer *out, const struct processes *processes)
 
 /* ---- outliers ---- */
 
-static int by_value(const void *one, const void *other) {
-    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
-    return a < b ? -1 : a > b;
-}
-
 static uint64_t distance(uint64_t a, uint64_t b) {
     return a < b ? b - a : a - b;
 }
@@ -155,7 +151,7 @@ static void put_furthest(struct cushim_writer *out, const struct processes *proc
     char text[2][CUSHIM_AMOUNT_BYTES];
     for (size_t i = 0; i < processes->n; i++)
         values[i] = value_of(&processes->rows[i], column);
-    qsort(values, processes->n, sizeof *values, by_value);
+    numbers_sort(values, processes->n);
     uint64_t median = values[(processes->n - 1) / 2], most = 0;
     for (size_t i = 0; i < processes->n; i++) {
         uint64_t far = distance(value_of(&processes->rows[i], column), median);

@@ -1,14 +1,9 @@
 #include "tools/cushim/cache/calibration.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/draft.h"
 #include "tools/cushim/cache/cache.h"

@@ -1,8 +1,6 @@
 #include "tools/cushim/commands.h"
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,6 +11,7 @@
 #include "tools/cushim/cache/calibration.h"
 #include "tools/cushim/doctor/driver.h"
 #include "tools/cushim/launch.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/usage.h"
 
 enum { ROUNDS = 200 };
@@ -23,9 +22,6 @@ struct request {
     int only; /* the requested device; -1: all */
     struct driver driver;
     int version; /* of the driver */
-    /* doctor does without it */
-    __typeof__(&cuDeviceGetUuid_v2) get_uuid;
-    __typeof__(&cuMemGetInfo_v2) get_memory;
     struct cushim_writer out;
     struct calibration devices[CALIBRATION_DEVICES]; /* of the file, then as measured */
     unsigned n_devices;
@@ -39,14 +35,9 @@ static bool fails(const struct request *request, CUresult error, const char *cal
 
 /* ---- one size ---- */
 
-static int by_size(const void *one, const void *other) {
-    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
-    return a < b ? -1 : a > b;
-}
-
 /* At least 1, because a clock that did not move measured nothing. */
 static uint64_t median(uint64_t ns[], unsigned n) {
-    qsort(ns, n, sizeof *ns, by_size);
+    numbers_sort(ns, n);
     return ns[n / 2] ? ns[n / 2] : 1;
 }
 
@@ -119,11 +110,11 @@ static bool measure_device(struct request *request, int ordinal) {
     CUcontext context;
     CUuuid uuid;
     driver->cuDeviceGetName(name, sizeof name, ordinal);
-    if (fails(request, request->get_uuid(&uuid, ordinal), "cuDeviceGetUuid", ordinal) ||
+    if (fails(request, driver->cuDeviceGetUuid_v2(&uuid, ordinal), "cuDeviceGetUuid", ordinal) ||
         fails(request, driver->cuDevicePrimaryCtxRetain(&context, ordinal),
               "cuDevicePrimaryCtxRetain", ordinal) ||
         fails(request, driver->cuCtxPushCurrent_v2(context), "cuCtxPushCurrent", ordinal) ||
-        fails(request, request->get_memory(&free_bytes, &all_bytes), "cuMemGetInfo", ordinal))
+        fails(request, driver->cuMemGetInfo_v2(&free_bytes, &all_bytes), "cuMemGetInfo", ordinal))
         return false;
     cushim_report_uuid(device.uuid, (const unsigned char *)uuid.bytes);
     calibration_driver(device.driver, (uint64_t)request->version);
@@ -142,26 +133,14 @@ static bool measure_device(struct request *request, int ordinal) {
     return true;
 }
 
-static bool open_driver(struct request *request) {
-    char wrong[512];
-    if (!driver_open(&request->driver, wrong, sizeof wrong)) {
-        complain("%s", wrong);
-        return false;
-    }
-    void *get_uuid = dlsym(request->driver.handle, "cuDeviceGetUuid_v2");
-    void *get_memory = dlsym(request->driver.handle, "cuMemGetInfo_v2");
-    memcpy(&request->get_uuid, &get_uuid, sizeof get_uuid);
-    memcpy(&request->get_memory, &get_memory, sizeof get_memory);
-    if (!get_uuid || !get_memory)
-        complain("the driver is too old: it has no cuDeviceGetUuid_v2");
-    return get_uuid && get_memory;
-}
-
 static int measure_all(struct request *request) {
     const struct driver *driver = &request->driver;
     int n = 0;
-    if (!open_driver(request))
+    char wrong[512];
+    if (!driver_open(&request->driver, wrong, sizeof wrong)) {
+        complain("%s", wrong);
         return EXIT_WRONG;
+    }
     driver->cuDriverGetVersion(&request->version);
     CUresult error = driver->cuInit(0);
     if (error == CUDA_SUCCESS)

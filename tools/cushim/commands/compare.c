@@ -2,10 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +13,7 @@
 #include "tools/cushim/doctor/driver.h"
 #include "tools/cushim/commands/run.h"
 #include "tools/cushim/launch.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/usage.h"
 
 enum { NATIVELY, CUSHIM, N_WAYS, MOST_RUNS = 1000, FEWEST_TO_TELL = 3 };
@@ -85,11 +83,6 @@ static int run_all(struct request *request) {
 
 /* ---- output ---- */
 
-static int by_size(const void *one, const void *other) {
-    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
-    return a < b ? -1 : a > b;
-}
-
 static uint64_t median(const uint64_t ns[], unsigned n) {
     return n % 2 ? ns[n / 2] : (ns[n / 2 - 1] + ns[n / 2]) / 2;
 }
@@ -106,12 +99,13 @@ static void put_verdict(struct cushim_writer *out, const struct request *request
     const uint64_t *native = request->ns[NATIVELY], *ours = request->ns[CUSHIM];
     uint64_t native_ns = median(native, n), ours_ns = median(ours, n);
     uint64_t gap_ns = native_ns > ours_ns ? native_ns - ours_ns : ours_ns - native_ns;
-    unsigned per_1000 = (unsigned)((__uint128_t)gap_ns * 1000 / (native_ns ? native_ns : 1));
+    char share[NUMBERS_SHARE_BYTES];
     if (n < FEWEST_TO_TELL)
         cushim_write(out, "  too few runs to tell them apart: --runs=%d or more\n", FEWEST_TO_TELL);
     else if (ours[n - 1] < native[0] || native[n - 1] < ours[0])
-        cushim_write(out, "  cushim is %s by %u.%u %% (medians; the ranges do not overlap)\n",
-                     ours_ns < native_ns ? "faster" : "slower", per_1000 / 10, per_1000 % 10);
+        cushim_write(out, "  cushim is %s by %s (medians; the ranges do not overlap)\n",
+                     ours_ns < native_ns ? "faster" : "slower",
+                     numbers_share(share, gap_ns, native_ns ? native_ns : 1));
     else
         cushim_write(out, "  the ranges overlap: these runs tell no difference\n");
 }
@@ -122,7 +116,7 @@ static int put_all(struct request *request) {
     char wrong[256];
     bool is_software = driver_open(&driver, wrong, sizeof wrong) && driver_is_software(&driver);
     for (int way = 0; way < N_WAYS; way++)
-        qsort(request->ns[way], request->n_runs, sizeof *request->ns[way], by_size);
+        numbers_sort(request->ns[way], request->n_runs);
     cushim_write(&out, "%s: wall time of %u run%s each way, in turns%s\n", request->command[0],
                  request->n_runs, request->n_runs == 1 ? "" : "s", is_software ? " (no GPU)" : "");
     put_way(&out, "without cushim", request->ns[NATIVELY], request->n_runs);

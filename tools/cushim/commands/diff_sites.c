@@ -4,12 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "base/utf8.h"
 #include "report/frame.h"
 #include "report/site.h"
+#include "tools/cushim/hash.h"
 #include "tools/cushim/json.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/symbols.h"
@@ -32,13 +30,8 @@ struct diff_sites *diff_sites_new(void) {
 }
 
 void diff_sites_free(struct diff_sites *sites) {
-    struct row *row, *next;
-    if (!sites)
-        return;
-    HASH_ITER(hh, sites->rows, row, next) {
-        HASH_DEL(sites->rows, row);
-        free(row);
-    }
+    if (sites)
+        HASH_FREE(sites->rows);
     free(sites);
 }
 
@@ -53,23 +46,12 @@ static void add_frame(char place[PLACE_BYTES], const char *function, const char 
              *function && *file ? " " : "", (int)strcspn(file, ":"), file);
 }
 
-static void add_place(struct diff_sites *sites, int side, char place[PLACE_BYTES],
-                      uint64_t n_bytes) {
-    struct row *row, *found;
-    if (!*place)
-        snprintf(place, PLACE_BYTES, "no stack");
+static void add_place(struct diff_sites *sites, int side, const char *text, uint64_t n_bytes) {
+    struct row *row;
+    char place[PLACE_BYTES] = {0}; /* all of it is the key */
+    strcpy(place, *text ? text : "no stack");
     cushim_utf8_clean(place);
-    size_t n = strlen(place);
-    HASH_FIND(hh, sites->rows, place, n, row);
-    if (!row && (row = calloc(1, sizeof *row))) {
-        memcpy(row->place, place, n);
-        HASH_ADD_KEYPTR(hh, sites->rows, row->place, n, row);
-        HASH_FIND(hh, sites->rows, place, n, found);
-        if (!found) {
-            free(row);
-            row = NULL;
-        }
-    }
+    HASH_GET(sites->rows, place, place, row);
     if (row)
         row->n_bytes[side] += n_bytes;
 }
@@ -121,9 +103,10 @@ struct aim {
 };
 
 static int add_scope(void *context, struct recording *recording,
-                     const struct recording_scope *scope) {
+                     const struct recording_scope *scope, int i_scope, int n_scopes) {
     const struct aim *aim = context;
-    for (size_t i = 0; scope->device >= 0 && i < recording->account.n_sites; i++) {
+    (void)i_scope;
+    for (size_t i = 0; n_scopes && scope->device >= 0 && i < recording->account.n_sites; i++) {
         const struct cushim_trace_site *site = recording->account.sites[i];
         unsigned first = names_first(recording->names, site);
         char place[PLACE_BYTES] = "";
@@ -140,7 +123,8 @@ void diff_sites_add(struct diff_sites *sites, int side, const struct cushim_repo
                     const struct report_origin *origin) {
     struct aim aim = {sites, side};
     if (origin->is_recording) {
-        sites->is_recorded[side] |= recording_each_scope(origin->name, add_scope, &aim) == 0;
+        sites->is_recorded[side] |=
+            recording_each_scope(origin->name, NULL, 0, add_scope, &aim) == 0;
     } else if (origin->json) {
         sites->is_sampled[side] |= add_json(sites, side, (struct json_object *)origin->json);
     } else if (report->sites) {

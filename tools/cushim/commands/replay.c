@@ -200,8 +200,7 @@ static int plan_path(const struct request *request, const char *path) {
         error = plan_all(request, files.paths[i], &out);
         n += !error;
         if (error) {
-            complain("%s: %s", files.paths[i],
-                     error == ENOEXEC ? "no recording of this version" : strerror(error));
+            complain("%s: %s", files.paths[i], recording_error(error));
             code = EXIT_WRONG;
         }
     }

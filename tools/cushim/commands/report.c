@@ -103,9 +103,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
 }
 
 static const char *what_is_wrong(int error) {
-    return error == ENOEXEC   ? "no recording of this version"
-           : error == ENODATA ? "it has no mark of that name"
-                              : strerror(error);
+    return error == ENODATA ? "it has no mark of that name" : recording_error(error);
 }
 
 static void complain_of(const char *path, int error) {

@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include "report/site.h"
 #include "report/words.h"
 #include "tools/cushim/arguments.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/pages.h"
 #include "tools/cushim/symbols.h"
 #include "tools/cushim/usage.h"
@@ -46,10 +46,8 @@ static void put_row(struct request *request, const struct page *page, int device
     uint64_t n = cushim_mem_stats_read(&stats->n_requests);
     uint64_t n_hits = cushim_mem_stats_read(&stats->n_hits);
     char text[3][CUSHIM_AMOUNT_BYTES], share[CUSHIM_AMOUNT_BYTES] = "-";
-    if (n) { /* cut, not rounded, so that 100.0 means all of them */
-        unsigned per_1000 = n_hits >= n ? 1000 : (unsigned)((__uint128_t)n_hits * 1000 / n);
-        snprintf(share, sizeof share, "%u.%u %%", per_1000 / 10, per_1000 % 10);
-    }
+    if (n)
+        numbers_share(share, n_hits < n ? n_hits : n, n);
     if (!request->n_shown++)
         cushim_write(&request->out, "%s %3s %9s %9s %10s %9s  %s\n",
                      request->has_users ? " process user     program  "

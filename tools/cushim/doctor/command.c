@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "tools/cushim/doctor/findings.h"
 #include "tools/cushim/doctor/probe.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/program.h"

@@ -5,8 +5,6 @@
 
 #include <stdbool.h>
 
-#include "tools/cushim/doctor/findings.h"
-
 /* Run argv under the preload `library`, and add rows.  With `is_quiet` the output of the command
  * goes to standard error, so that only ours is on standard output. */
 void command_examine(char **argv, const char *library, bool is_quiet);

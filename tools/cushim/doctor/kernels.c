@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/table.h"
 #include "kernels/launch/settings.h"
 #include "tools/cushim/doctor/fatbin.h"
 #include "tools/cushim/file_image.h"

@@ -95,8 +95,7 @@ bool counters_reports_of(const char *what, reports_show_fn *show, void *context)
         if (!wrong)
             show(&report, &origin, context);
         else
-            complain("%s: %s", files.paths[i],
-                     wrong == ENOEXEC ? "no recording of this version" : strerror(wrong));
+            complain("%s: %s", files.paths[i], recording_error(wrong));
         is_whole &= !wrong;
     }
     if (error)

@@ -12,6 +12,8 @@ void history_begin(struct history *history, const struct recording_scope *scope,
     memset(history, 0, sizeof *history);
     history->scope = scope;
     history->most_moments = most_moments < HISTORY_MOMENTS ? most_moments : HISTORY_MOMENTS;
+    if (most_moments && most_moments < HISTORY_LEAST_MOMENTS)
+        history->most_moments = HISTORY_LEAST_MOMENTS;
 }
 
 /* ---- moments ---- */

@@ -10,6 +10,7 @@
 enum {
     HISTORY_BUCKETS = 2048, /* equal parts of the run */
     HISTORY_MOMENTS = 256,
+    HISTORY_LEAST_MOMENTS = 16,
     HISTORY_REFUSALS = 8, /* moments of the first requests that found no memory */
     HISTORY_MAPS = 48,
     HISTORY_SHARES = 250, /* sites for each moment, the largest */
@@ -73,7 +74,7 @@ struct history {
     int error;
 };
 
-/* For one scope of a recording, with that many moments. */
+/* For one scope of a recording, with that many moments; some even if they are few. */
 void history_begin(struct history *history, const struct recording_scope *scope,
                    unsigned most_moments);
 

@@ -9,18 +9,19 @@
 #include "html_parts.h"
 #include "tools/cushim/json.h"
 #include "tools/cushim/recording/history.h"
-#include "tools/cushim/recording/numbers.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/recording/summary.h"
 
-enum { MOST_SITES = 3000, LEAST_SITES = 100, LEAST_MOMENTS = 16 };
+enum { MOST_SITES = 3000, LEAST_SITES = 100 };
 
 struct page {
     struct json_output json;
     bool is_redacted;
     unsigned n_files;
     int error;
-    struct recording recording;
+    struct recording *recording;
+    bool is_open; /* it has begun */
     struct history history;
     struct numbers numbers; /* of frames */
 };
@@ -34,12 +35,12 @@ static const char *file_of(const struct page *page, const char *path) {
 
 /* All frames of the sites, each once. */
 static void put_frames(struct page *page) {
-    const struct cushim_trace_account *account = &page->recording.account;
+    const struct cushim_trace_account *account = &page->recording->account;
     struct json_output *json = &page->json;
     json_begin(json, "frames", "[");
     for (size_t i = 0; i < account->n_sites; i++) {
         const struct cushim_trace_site *site = account->sites[i];
-        unsigned k = names_first(page->recording.names, site);
+        unsigned k = names_first(page->recording->names, site);
         for (; k < site->n_frames && !page->error; k++) {
             bool is_new;
             uint64_t number;
@@ -47,7 +48,7 @@ static void put_frames(struct page *page) {
                 page->error = ENOMEM;
             if (page->error || !is_new)
                 continue;
-            const struct name *name = names_of(page->recording.names, site->frames[k]);
+            const struct name *name = names_of(page->recording->names, site->frames[k]);
             json_begin(json, NULL, "\n[");
             json_put_text(json, NULL, name->function);
             json_put_text(json, NULL, name->line);
@@ -72,7 +73,7 @@ static int by_importance(const void *left, const void *right) {
 
 /* The most important ones; the page has no more. */
 static void choose_sites(struct page *page) {
-    struct cushim_trace_account *account = &page->recording.account;
+    struct cushim_trace_account *account = &page->recording->account;
     size_t n = 0, most = MOST_SITES / page->n_files;
     for (size_t i = 0; i < account->n_sites; i++) {
         if (account->sites[i]->n_requests || account->sites[i]->n_refused)
@@ -86,7 +87,7 @@ static void choose_sites(struct page *page) {
 
 /* Rows of numbers; `columns` names them. */
 static void put_sites(struct page *page) {
-    const struct cushim_trace_account *account = &page->recording.account;
+    const struct cushim_trace_account *account = &page->recording->account;
     struct json_output *json = &page->json;
     enum { N_COLUMNS = 15 };
     json_put(json, "columns",
@@ -109,7 +110,7 @@ static void put_sites(struct page *page) {
             json_put_number(json, NULL, numbers[k]);
         json_end(json, "]");
         json_begin(json, NULL, "[");
-        for (unsigned k = names_first(page->recording.names, site); k < site->n_frames; k++) {
+        for (unsigned k = names_first(page->recording->names, site); k < site->n_frames; k++) {
             bool is_new;
             uint64_t number = 0;
             numbers_of(&page->numbers, site->frames[k], &number, &is_new); /* it is there */
@@ -226,7 +227,7 @@ static void put_scope(struct page *page, const struct recording_scope *scope) {
 }
 
 static void put_head(struct page *page) {
-    const struct cushim_trace_head *head = &page->recording.account.reader.head;
+    const struct cushim_trace_head *head = &page->recording->account.reader.head;
     struct json_output *json = &page->json;
     json_put_text(json, "program", file_of(page, head->program));
     json_put_text(json, "arguments", page->is_redacted ? "" : head->arguments);
@@ -235,35 +236,34 @@ static void put_head(struct page *page) {
     if (cushim_trace_rank(head) >= 0)
         json_put_number(json, "rank", (uint64_t)cushim_trace_rank(head));
     json_put_number(json, "start_wall_ns", head->start_wall_ns);
-    summary_put_facts(json, &page->recording);
+    summary_put_facts(json, page->recording);
+}
+
+static int see_scope(void *context, struct recording *recording,
+                     const struct recording_scope *scope, int i, int n) {
+    struct page *page = context;
+    (void)n;
+    page->recording = recording;
+    if (!i) {
+        json_begin(&page->json, NULL, "\n{");
+        put_head(page);
+        json_begin(&page->json, "scopes", "[");
+        page->is_open = true;
+    }
+    if (scope)
+        put_scope(page, scope);
+    return page->error;
 }
 
 /* A recording.  Its first scope is read before anything is written, so that one that cannot be read
  * leaves nothing. */
 static int put_recording(struct page *page, const char *path) {
-    struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1];
-    int n = recording_scopes(path, scopes), error = n < 0 ? -n : 0;
-    unsigned most = n > 0 ? HISTORY_MOMENTS / ((unsigned)n * page->n_files) : 0;
-    if (error)
-        return error;
-    for (int i = 0; i < (n ? n : 1); i++) {
-        history_begin(&page->history, &scopes[i], most < LEAST_MOMENTS ? LEAST_MOMENTS : most);
-        error = recording_read(&page->recording, path, &scopes[i], &page->history);
-        if (error && !i)
-            return error;
-        if (!i) {
-            json_begin(&page->json, NULL, "\n{");
-            put_head(page);
-            json_begin(&page->json, "scopes", "[");
-        }
-        if (!error && n)
-            put_scope(page, &scopes[i]);
-        if (!error)
-            recording_close(&page->recording);
-        history_free(&page->history);
-    }
-    json_end(&page->json, "]}");
-    return page->error;
+    page->is_open = false;
+    int error = recording_each_scope(path, &page->history, HISTORY_MOMENTS / page->n_files,
+                                     see_scope, page);
+    if (page->is_open)
+        json_end(&page->json, "]}");
+    return error;
 }
 
 unsigned html_put(struct cushim_writer *out, const struct recording_files *files, bool is_redacted,

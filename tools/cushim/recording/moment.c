@@ -5,11 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <uthash.h>
 
 #include "base/utf8.h"
 #include "base/writer.h"
 #include "report/report.h"
+#include "tools/cushim/hash.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/recording/history.h"
 #include "tools/cushim/recording/map.h"
 #include "tools/cushim/recording/recording.h"
@@ -97,17 +98,12 @@ static void add_block(const struct cushim_trace_block *block, void *context) {
         !(groups->scope->kinds >> block->kind & 1) || !is_in_range(groups, block->time_ns))
         return;
     uint64_t key = key_of(block, groups->wish->group);
-    HASH_FIND(hh, groups->rows, &key, sizeof key, group);
+    HASH_GET(groups->rows, key, key, group);
     if (!group) {
-        group = calloc(1, sizeof *group);
-        if (!group) {
-            groups->error = ENOMEM;
-            return;
-        }
-        group->key = key;
-        group->site = block->site;
-        HASH_ADD(hh, groups->rows, key, sizeof group->key, group);
+        groups->error = ENOMEM;
+        return;
     }
+    group->site = block->site;
     group->n_blocks++;
     group->n_bytes += block->n_bytes;
     groups->n_blocks++;
@@ -156,9 +152,9 @@ static void put_group(struct cushim_writer *out, const struct groups *groups,
         else
             snprintf(label, sizeof label, "the driver's own");
     }
-    unsigned per_1000 =
-        groups->n_bytes ? (unsigned)((__uint128_t)group->n_bytes * 1000 / groups->n_bytes) : 0;
-    snprintf(lead, sizeof lead, "  %5u.%u %% %10s %9s %-6s  ", per_1000 / 10, per_1000 % 10,
+    char share[NUMBERS_SHARE_BYTES];
+    snprintf(lead, sizeof lead, "  %9s %10s %9s %-6s  ",
+             numbers_share(share, group->n_bytes, groups->n_bytes),
              cushim_text_bytes(text[0], group->n_bytes),
              cushim_text_count(text[1], group->n_blocks),
              group->n_blocks == 1 ? "block" : "blocks");
@@ -172,16 +168,14 @@ static void put_groups(struct cushim_writer *out, struct groups *groups,
                        const struct names *names) {
     char text[2][CUSHIM_AMOUNT_BYTES];
     uint64_t n_bytes = 0, n = 0;
-    struct group *group, *next;
     HASH_SORT(groups->rows, by_bytes);
-    HASH_ITER(hh, groups->rows, group, next) {
+    for (struct group *group = groups->rows; group; group = group->hh.next) {
         if (n++ < MOST_GROUPS)
             put_group(out, groups, names, group);
         else
             n_bytes += group->n_bytes;
-        HASH_DEL(groups->rows, group);
-        free(group);
     }
+    HASH_FREE(groups->rows);
     if (n > MOST_GROUPS)
         cushim_write(out, "  %18s from %s other%s\n", cushim_text_bytes(text[0], n_bytes),
                      cushim_text_count(text[1], n - MOST_GROUPS), n - MOST_GROUPS == 1 ? "" : "s");

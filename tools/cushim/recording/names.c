@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <uthash.h>
 
 #include "base/utf8.h"
 #include "report/frame.h"
 #include "tools/cushim/file_image.h"
+#include "tools/cushim/hash.h"
 #include "tools/cushim/symbols.h"
 #include "trace/python.h"
 
@@ -81,13 +81,9 @@ static void name_python(struct name *name, const char *text) {
 static bool add_frame(struct names *names, const struct cushim_trace_account *account,
                       uint64_t frame) {
     struct row *row;
-    HASH_FIND(hh, names->rows, &frame, sizeof frame, row);
-    if (row)
-        return true;
-    row = calloc(1, sizeof *row);
-    if (!row)
-        return false;
-    row->frame = frame;
+    HASH_GET(names->rows, frame, frame, row);
+    if (!row || *row->name.function)
+        return row;
     row->at = cushim_trace_account_module(account, frame, &row->name.offset);
     if (row->at && frame & CUSHIM_PYTHON_BIT) {
         name_python(&row->name, row->at->path);
@@ -101,7 +97,6 @@ static bool add_frame(struct names *names, const struct cushim_trace_account *ac
         row->name.offset = frame;
         snprintf(row->name.function, NAME_BYTES, "0x%" PRIx64, frame);
     }
-    HASH_ADD(hh, names->rows, frame, sizeof row->frame, row);
     return true;
 }
 
@@ -242,12 +237,8 @@ void names_put_site(struct cushim_writer *out, const char *lead, const struct na
 }
 
 void names_free(struct names *names) {
-    struct row *row, *next;
     if (!names)
         return;
-    HASH_ITER(hh, names->rows, row, next) {
-        HASH_DEL(names->rows, row);
-        free(row);
-    }
+    HASH_FREE(names->rows);
     free(names);
 }

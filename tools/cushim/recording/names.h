@@ -8,7 +8,6 @@
 #define CUSHIM_TOOLS_NAMES_H
 
 #include "base/writer.h"
-#include "tools/cushim/symbols.h"
 #include "trace/account.h"
 
 enum { NAME_BYTES = 160 };

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/writer.h"
-#include "tools/cushim/recording/numbers.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/recording/recording.h"
 #include "trace/python.h"
 
@@ -23,9 +23,12 @@ static void put_folded_frame(struct cushim_writer *out, const struct name *name)
 }
 
 static int put_folded(void *context, struct recording *recording,
-                      const struct recording_scope *scope) {
+                      const struct recording_scope *scope, int i_scope, int n_scopes) {
     char name[32];
     struct cushim_writer *out = context;
+    (void)i_scope;
+    if (!n_scopes)
+        return 0;
     for (size_t i = 0; i < recording->account.n_sites; i++) {
         const struct cushim_trace_site *site = recording->account.sites[i];
         unsigned first = names_first(recording->names, site);
@@ -42,7 +45,7 @@ static int put_folded(void *context, struct recording *recording,
 }
 
 int profile_folded(struct cushim_writer *out, const char *path) {
-    return recording_each_scope(path, put_folded, out);
+    return recording_each_scope(path, NULL, 0, put_folded, out);
 }
 
 /* ---- profile.proto ---- */
@@ -77,7 +80,6 @@ struct profile {
     struct cushim_writer *out;
     struct numbers frames, modules;
     uint64_t n_strings;
-    bool has_begun;
 };
 
 static size_t varint(uint8_t to[10], uint64_t n) {
@@ -126,9 +128,6 @@ static uint64_t put_string(struct profile *profile, const char *text, size_t n) 
 
 static void begin(struct profile *profile, const struct cushim_trace_account *account) {
     const struct cushim_trace_head *head = &account->reader.head;
-    if (profile->has_begun)
-        return;
-    profile->has_begun = true;
     for (size_t i = 0; i < N_WORDS; i++)
         put_string(profile, words[i], strlen(words[i]));
     for (uint64_t i = 0; i < N_VALUES; i++) {
@@ -216,11 +215,14 @@ static int put_site(struct profile *profile, const struct recording *recording,
 }
 
 static int put_scope(void *context, struct recording *recording,
-                     const struct recording_scope *scope) {
+                     const struct recording_scope *scope, int i_scope, int n_scopes) {
     char name[32];
     struct profile *profile = context;
     int error = 0;
-    begin(profile, &recording->account);
+    if (!n_scopes)
+        return 0;
+    if (!i_scope)
+        begin(profile, &recording->account);
     recording_scope_name(scope, name);
     uint64_t memory = put_string(profile, name, strlen(name));
     for (size_t i = 0; !error && i < recording->account.n_sites; i++) {
@@ -232,7 +234,7 @@ static int put_scope(void *context, struct recording *recording,
 
 int profile_pprof(struct cushim_writer *out, const char *path) {
     struct profile profile = {.out = out};
-    int error = recording_each_scope(path, put_scope, &profile);
+    int error = recording_each_scope(path, NULL, 0, put_scope, &profile);
     numbers_free(&profile.frames);
     numbers_free(&profile.modules);
     return error;

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,10 @@ void recording_files_free(struct recording_files *files) {
     *files = (struct recording_files){NULL, 0};
 }
 
+const char *recording_error(int error) {
+    return error == ENOEXEC ? "no recording of this version" : strerror(error);
+}
+
 /* ---- scopes ---- */
 
 /* Each place of a scope that has one. */
@@ -64,20 +69,23 @@ void recording_files_free(struct recording_files *files) {
         for (int kind = 0; kind < CUSHIM_TRACE_KINDS; kind++)                                      \
             if ((scope)->kinds >> kind & 1)
 
-uint64_t recording_live_bytes(const struct cushim_trace_account *account,
-                              const struct recording_scope *scope) {
+/* Of all places of a scope; the counter is `offset` bytes into the sums of one. */
+static uint64_t sum_of(const struct cushim_trace_account *account,
+                       const struct recording_scope *scope, size_t offset) {
     uint64_t n_bytes = 0;
     EACH_PLACE(scope, device, kind)
-    n_bytes += account->sums[device][kind].live_bytes;
+    n_bytes += *(const uint64_t *)((const char *)&account->sums[device][kind] + offset);
     return n_bytes;
+}
+
+uint64_t recording_live_bytes(const struct cushim_trace_account *account,
+                              const struct recording_scope *scope) {
+    return sum_of(account, scope, offsetof(struct cushim_trace_sums, live_bytes));
 }
 
 uint64_t recording_held_bytes(const struct cushim_trace_account *account,
                               const struct recording_scope *scope) {
-    uint64_t n_bytes = 0;
-    EACH_PLACE(scope, device, kind)
-    n_bytes += account->sums[device][kind].held_bytes;
-    return n_bytes;
+    return sum_of(account, scope, offsetof(struct cushim_trace_sums, held_bytes));
 }
 
 static void take_sums(struct recording_scope *scope, const struct cushim_trace_account *account) {
@@ -153,8 +161,6 @@ const char *recording_scope_name(const struct recording_scope *scope, char text[
         snprintf(text, 32, "device %d", scope->device);
     return text;
 }
-
-/* ---- reading ---- */
 
 /* ---- sites of the program ---- */
 
@@ -264,19 +270,21 @@ int recording_read(struct recording *recording, const char *path,
     return error;
 }
 
-int recording_each_scope(const char *path,
-                         int (*see)(void *context, struct recording *recording,
-                                    const struct recording_scope *scope),
-                         void *context) {
-    static struct recording recording; /* too large for a stack */
-    struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1];
-    int n = recording_scopes(path, scopes), error = n < 0 ? -n : 0;
-    for (int i = 0; !error && i < n; i++) {
-        error = recording_read(&recording, path, &scopes[i], NULL);
-        if (error)
-            break;
-        error = see(context, &recording, &scopes[i]);
-        recording_close(&recording);
+int recording_each_scope(const char *path, struct history *history, unsigned most_moments,
+                         recording_see_fn *see, void *context) {
+    static struct recording recording; /* too large for a stack, as the next */
+    static struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1];
+    int n = recording_scopes(path, scopes), error = n < 0 ? -n : 0, n_readings = n ? n : 1;
+    for (int i = 0; !error && i < n_readings; i++) {
+        if (history)
+            history_begin(history, &scopes[i], most_moments / (unsigned)n_readings);
+        error = recording_read(&recording, path, &scopes[i], history);
+        if (!error) {
+            error = see(context, &recording, n ? &scopes[i] : NULL, i, n);
+            recording_close(&recording);
+        }
+        if (history)
+            history_free(history);
     }
     return error;
 }

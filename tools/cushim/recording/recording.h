@@ -17,6 +17,9 @@ struct recording_files {
 int recording_files(struct recording_files *files, const char *path);
 void recording_files_free(struct recording_files *files);
 
+/* An errno of a recording that cannot be read, in words. */
+const char *recording_error(int error);
+
 /* Memory whose blocks are reported together: of one device, or pinned memory of all. */
 struct recording_scope {
     int device; /* -1: pinned memory */
@@ -47,11 +50,14 @@ struct history;
 int recording_read(struct recording *recording, const char *path,
                    const struct recording_scope *scope, struct history *history);
 
-/* Read it once for each scope that has requests; `see` may end it with an errno. */
-int recording_each_scope(const char *path,
-                         int (*see)(void *context, struct recording *recording,
-                                    const struct recording_scope *scope),
-                         void *context);
+/* Scope number i of n.  If the recording has no requests, n is 0 and the scope NULL. */
+typedef int recording_see_fn(void *context, struct recording *recording,
+                             const struct recording_scope *scope, int i, int n);
+
+/* Read it once for each scope that has requests, with so many moments of all histories together;
+ * `history` may be NULL.  0 or an errno, with which `see` may end it. */
+int recording_each_scope(const char *path, struct history *history, unsigned most_moments,
+                         recording_see_fn *see, void *context);
 void recording_close(struct recording *recording);
 
 /* Of a scope, after the last event of the account. */

@@ -1,7 +1,6 @@
 #include "tools/cushim/run_reports.h"
 #include "tools/cushim/recording/summary.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "base/writer.h"
 #include "report/report.h"
 #include "tools/cushim/json.h"
+#include "tools/cushim/numbers.h"
 
 enum { MOST_SITES = 10, MOST_FEW = 5, LEAD_BYTES = 80 };
 
@@ -62,12 +62,6 @@ static size_t sort(struct cushim_trace_account *account, measure_fn *measure) {
     return n;
 }
 
-static const char *share_text(char text[CUSHIM_AMOUNT_BYTES], uint64_t part, uint64_t all) {
-    unsigned per_1000 = all ? (unsigned)((__uint128_t)part * 1000 / all) : 0;
-    snprintf(text, CUSHIM_AMOUNT_BYTES, "%u.%u %%", per_1000 / 10, per_1000 % 10);
-    return text;
-}
-
 /* A row for each of the largest sites, and one for the others. */
 static void put_sites(struct cushim_writer *out, struct recording *recording, measure_fn *measure,
                       bool is_noted) {
@@ -83,13 +77,13 @@ static void put_sites(struct cushim_writer *out, struct recording *recording, me
             rest += n_bytes;
             continue;
         }
-        snprintf(lead, sizeof lead, "  %8s %10s %9s %-6s  ", share_text(text[0], n_bytes, all),
+        snprintf(lead, sizeof lead, "  %8s %10s %9s %-6s  ", numbers_share(text[0], n_bytes, all),
                  cushim_text_bytes(text[1], n_bytes), cushim_text_count(text[2], n_blocks),
                  n_blocks == 1 ? "block" : "blocks");
         names_put_site(out, lead, recording->names, site);
     }
     if (n > MOST_SITES)
-        cushim_write(out, "  %8s %10s from %zu other site%s\n", share_text(text[0], rest, all),
+        cushim_write(out, "  %8s %10s from %zu other site%s\n", numbers_share(text[0], rest, all),
                      cushim_text_bytes(text[1], rest), n - MOST_SITES,
                      n - MOST_SITES == 1 ? "" : "s");
 }
@@ -251,39 +245,22 @@ static void put_gaps(struct cushim_writer *out, const struct recording *recordin
     }
 }
 
-/* Call `put` for each scope of a recording, which is read for it. */
-static int each_scope(struct cushim_writer *out, const char *path,
-                      void (*put)(struct cushim_writer *, struct recording *,
-                                  const struct recording_scope *, int i)) {
-    static struct recording recording; /* too large for a stack */
-    static struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1];
-    int n = recording_scopes(path, scopes), error = n < 0 ? -n : 0;
-    for (int i = 0; !error && i < (n ? n : 1); i++) {
-        error = recording_read(&recording, path, &scopes[i], NULL);
-        if (error)
-            break;
-        put(out, &recording, n ? &scopes[i] : NULL, i);
-        if (i + 1 >= n)
-            put(out, &recording, NULL, -1);
-        recording_close(&recording);
-    }
-    return error;
-}
-
-static void put_text(struct cushim_writer *out, struct recording *recording,
-                     const struct recording_scope *scope, int i) {
+static int put_text(void *context, struct recording *recording, const struct recording_scope *scope,
+                    int i, int n) {
+    struct cushim_writer *out = context;
     if (i == 0)
         put_head(out, &recording->account);
     if (scope)
         put_scope(out, recording, scope);
-    else if (i == 0)
-        cushim_write(out, "  no memory was asked for\n");
     else
+        cushim_write(out, "  no memory was asked for\n");
+    if (i + 1 >= n)
         put_gaps(out, recording);
+    return 0;
 }
 
 int summary_text(struct cushim_writer *out, const char *path) {
-    return each_scope(out, path, put_text);
+    return recording_each_scope(path, NULL, 0, put_text, out);
 }
 
 /* ---- JSON ---- */
@@ -360,10 +337,10 @@ static void put_json_scope(struct json_output *json, struct recording *recording
     json_end(json, "]}");
 }
 
-static void put_json(struct cushim_writer *out, struct recording *recording,
-                     const struct recording_scope *scope, int i) {
+static int put_json(void *context, struct recording *recording, const struct recording_scope *scope,
+                    int i, int n) {
     const struct cushim_trace_head *head = &recording->account.reader.head;
-    struct json_output json = {out, i > 0};
+    struct json_output json = {context, i > 0};
     if (i == 0) {
         json_begin(&json, NULL, "{");
         json_put_text(&json, "schema", "cushim-trace-summary/1");
@@ -379,10 +356,11 @@ static void put_json(struct cushim_writer *out, struct recording *recording,
     }
     if (scope)
         put_json_scope(&json, recording, scope);
-    else if (i < 0)
+    if (i + 1 >= n)
         json_end(&json, "]}\n");
+    return 0;
 }
 
 int summary_json(struct cushim_writer *out, const char *path) {
-    return each_scope(out, path, put_json);
+    return recording_each_scope(path, NULL, 0, put_json, out);
 }

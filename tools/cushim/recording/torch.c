@@ -7,7 +7,7 @@
 #include "base/writer.h"
 #include "report/page.h"
 #include "tools/cushim/recording/live.h"
-#include "tools/cushim/recording/numbers.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/recording/recording.h"
 
 enum { MOST_ENTRIES = 200000, BATCH = 1000 };
@@ -307,6 +307,14 @@ static void put_segment(struct torch *torch, const struct cushim_trace_segment *
     put_byte(torch, SET_ITEMS);
 }
 
+/* A block that the driver served is a segment of its own. */
+static void put_native(struct torch *torch, const struct cushim_trace_block *block) {
+    const struct cushim_trace_segment segment = {block->address, block->n_bytes, 0, block->device,
+                                                 block->kind};
+    if (!block->pool)
+        put_segment(torch, &segment, block, 1);
+}
+
 static void put_segments(struct torch *torch) {
     static const struct recording_scope scope = {.devices = UINT64_MAX,
                                                  .kinds = ~((uint64_t)1 << CUSHIM_KIND_PINNED)};
@@ -316,27 +324,15 @@ static void put_segments(struct torch *torch) {
     for (size_t i = 0; i < live.n_segments && !torch->error; i++) {
         const struct cushim_trace_segment *segment = &live.segments[i];
         /* blocks before it are in no segment: the driver serves them itself */
-        for (; next < live.n_blocks && live.blocks[next].address < segment->base; next++) {
-            const struct cushim_trace_block *block = &live.blocks[next];
-            if (!block->pool)
-                put_segment(torch,
-                            &(struct cushim_trace_segment){block->address, block->n_bytes, 0,
-                                                           block->device, block->kind},
-                            block, 1);
-        }
+        for (; next < live.n_blocks && live.blocks[next].address < segment->base; next++)
+            put_native(torch, &live.blocks[next]);
         size_t first = next;
         while (next < live.n_blocks && live.blocks[next].address - segment->base < segment->n_bytes)
             next++;
         put_segment(torch, segment, live.blocks + first, next - first);
     }
-    for (; next < live.n_blocks && !torch->error; next++) {
-        const struct cushim_trace_block *block = &live.blocks[next];
-        if (!block->pool)
-            put_segment(torch,
-                        &(struct cushim_trace_segment){block->address, block->n_bytes, 0,
-                                                       block->device, block->kind},
-                        block, 1);
-    }
+    for (; next < live.n_blocks && !torch->error; next++)
+        put_native(torch, &live.blocks[next]);
     live_free(&live);
 }
 

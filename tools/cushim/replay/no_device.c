@@ -5,9 +5,7 @@
 #include <time.h>
 
 #include "cuda/load.h"
-
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
+#include "tools/cushim/hash.h"
 
 /* Freed memory of one size, which is reused, and the sizes of what is in use. */
 struct size {
@@ -37,19 +35,6 @@ static unsigned current_device;
 
 /* ---- memory ---- */
 
-static struct size *size_of(uint64_t n_bytes) {
-    struct size *size;
-    HASH_FIND(hh, sizes, &n_bytes, sizeof n_bytes, size);
-    if (size)
-        return size;
-    size = calloc(1, sizeof *size);
-    if (!size)
-        return NULL;
-    size->n_bytes = n_bytes;
-    HASH_ADD(hh, sizes, n_bytes, sizeof size->n_bytes, size);
-    return size;
-}
-
 static struct piece *take_piece(struct size *size) {
     struct piece *piece = size->free;
     if (piece) {
@@ -73,7 +58,8 @@ static CUresult get(uint64_t *address, size_t n_bytes, unsigned device) {
         all_bytes > memory[device].total_bytes - memory[device].used_bytes ||
         all_bytes > most_bytes - all_used_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct size *size = size_of(all_bytes);
+    struct size *size;
+    HASH_GET(sizes, n_bytes, all_bytes, size);
     struct piece *piece = size ? take_piece(size) : NULL;
     if (!piece)
         return CUDA_ERROR_OUT_OF_MEMORY;

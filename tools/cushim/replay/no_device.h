@@ -7,7 +7,6 @@
 #ifndef CUSHIM_TOOLS_REPLAY_NO_DEVICE_H
 #define CUSHIM_TOOLS_REPLAY_NO_DEVICE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 struct cushim_cuda;

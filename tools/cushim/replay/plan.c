@@ -7,15 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "memory/alloc.h"
 #include "memory/free.h"
 #include "memory/heap.h"
 #include "memory/state/heap_state.h"
 #include "memory/policy.h"
 #include "report/page.h"
+#include "tools/cushim/hash.h"
 #include "tools/cushim/replay/no_device.h"
 
 /* Of one recording; a real one has a few for each context. */
@@ -110,16 +108,9 @@ static struct pool *pool_of(uint64_t number, unsigned device, unsigned kind) {
         [CUSHIM_MEM_MANAGED] = &cushim_mem_provider_managed,
         [CUSHIM_MEM_PINNED] = &cushim_mem_provider_pinned};
     struct pool *pool, wanted = {.key = {number, device, kind}};
-    HASH_FIND(hh, engine.pools, &wanted.key, sizeof wanted.key, pool);
-    if (!pool) {
-        pool = HASH_COUNT(engine.pools) < MOST_POOLS ? calloc(1, sizeof *pool) : NULL;
-        if (!pool)
-            return NULL;
-        pool->key.pool = number;
-        pool->key.device = device;
-        pool->key.kind = kind;
-        HASH_ADD(hh, engine.pools, key, sizeof pool->key, pool);
-    }
+    HASH_GET(engine.pools, key, wanted.key, pool);
+    if (!pool || HASH_COUNT(engine.pools) > MOST_POOLS)
+        return NULL;
     no_device_set_context(number, device);
     if (!cushim_mem_heap_is_open(&pool->heap))
         cushim_mem_heap_open(&pool->heap, &(struct cushim_mem_heap_setup){
@@ -161,16 +152,10 @@ static void take_held(unsigned device, unsigned kind) {
 
 static bool remember(uint64_t recorded, uint64_t address) {
     struct block *block;
-    HASH_FIND(hh, engine.recorded_blocks, &recorded, sizeof recorded, block);
-    if (!block) {
-        block = calloc(1, sizeof *block);
-        if (!block)
-            return false;
-        block->recorded = recorded;
-        HASH_ADD(hh, engine.recorded_blocks, recorded, sizeof block->recorded, block);
-    }
-    block->address = address;
-    return true;
+    HASH_GET(engine.recorded_blocks, recorded, recorded, block);
+    if (block)
+        block->address = address;
+    return block;
 }
 
 /* True, and its new address, if it was served here; then it is forgotten. */

@@ -7,8 +7,6 @@
 #ifndef CUSHIM_TOOLS_SIM_ALIAS_H
 #define CUSHIM_TOOLS_SIM_ALIAS_H
 
-#include <stdbool.h>
-
 /* The CUDA version of a runtime with this file name, 12 or 13; 0: it is no name of one. */
 int sim_alias_version(const char *name);
 
