@@ -93,65 +93,11 @@ static void put_oom(struct cushim_writer *out, const struct cushim_report *repor
         cushim_write(out, "  each request found memory\n");
 }
 
-/* A line for each counter, for programs: process, device, kind, name and value; "-" if it is of
- * all. */
-static void put_field(struct cushim_writer *out, const struct cushim_report *report, int device,
-                      const char *kind, const char *name, uint64_t value) {
-    cushim_write(out, "%ld ", (long)report->page.head.process);
-    if (device < 0)
-        cushim_write(out, "- - ");
-    else
-        cushim_write(out, "%d %s ", device, kind);
-    cushim_write(out, "%s %" PRIu64 "\n", name, value);
-}
-
-static void put_kind_fields(struct cushim_writer *out, const struct cushim_report *report,
-                            int device, enum cushim_kind kind) {
-    const struct cushim_mem_stats *stats = cushim_report_stats(report, device, kind);
-    const char *word = cushim_report_kind(kind);
-#define COUNTER(name, field, type, unit, sentence)                                                 \
-    put_field(out, report, device, word, #name, cushim_mem_stats_read(&stats->field));
-#include "report/report.def"
-#undef COUNTER
-#define FINDING(name, field, one, many)                                                            \
-    put_field(out, report, device, word, #name, cushim_mem_stats_read(&stats->field));
-    CUSHIM_REPORT_FINDINGS(FINDING)
-#undef FINDING
-}
-
-static void put_fields(struct cushim_writer *out, const struct cushim_report *report) {
-    const struct cushim_page *page = &report->page;
-    put_field(out, report, -1, "", "foreign_frees", cushim_mem_stats_read(&page->n_foreign_frees));
-    put_field(out, report, -1, "", "bypassed", cushim_mem_stats_read(&page->n_bypassed));
-    put_field(out, report, -1, "", "refused_ipc_handles",
-              cushim_mem_stats_read(&page->n_refused_handles));
-    put_field(out, report, -1, "", "stuck_blocks", cushim_mem_stats_read(&page->n_stuck_blocks));
-    put_field(out, report, -1, "", "marks", cushim_mem_stats_read(&page->n_marks));
-    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
-        for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
-            if (cushim_report_has(report, device, (enum cushim_kind)kind))
-                put_kind_fields(out, report, device, (enum cushim_kind)kind);
-        }
-    }
-}
-
 static const struct part {
     const char *option;
     void (*put)(struct cushim_writer *out, const struct cushim_report *report);
-    bool has_head; /* a line that names the process */
-} parts[] = {{"--sites", put_sites, true},
-             {"--findings", put_findings, true},
-             {"--oom", put_oom, true},
-             {"--fields", put_fields, false}};
+} parts[] = {{"--sites", put_sites}, {"--findings", put_findings}, {"--oom", put_oom}};
 enum { N_PARTS = sizeof parts / sizeof *parts };
-
-static void show_part(struct request *request, const struct cushim_report *report) {
-    if (request->part->has_head && request->n_shown > 1)
-        cushim_write(&request->out, "\n");
-    if (request->part->has_head)
-        cushim_report_title(&request->out, report);
-    request->part->put(&request->out, report);
-}
 
 /* ---- one page ---- */
 
@@ -173,15 +119,12 @@ static void show(const struct page *page, void *context) {
         request->n_shown++;
         symbols_learn(page->report);
         cushim_report_json(&request->out, page->report);
-    } else if (request->part) {
-        request->n_shown++;
+    } else if (request->part || request->wanted || request->is_of_all) {
+        cushim_write(&request->out, "%s", request->n_shown++ ? "\n" : "");
         symbols_learn(page->report);
-        show_part(request, page->report);
-    } else if (request->wanted || request->is_of_all) {
-        if (request->n_shown++)
-            cushim_write(&request->out, "\n");
-        symbols_learn(page->report);
-        cushim_report_text(&request->out, page->report);
+        if (request->part)
+            cushim_report_title(&request->out, page->report);
+        (request->part ? request->part->put : cushim_report_text)(&request->out, page->report);
     } else {
         show_row(request, page);
     }
@@ -191,17 +134,12 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     enum { MOST_SECONDS = 24 * 60 * 60 };
     bool is_watched = false, is_asked[N_PARTS] = {false};
     const char *watch = NULL;
-    const struct argument rows[] = {{"--json", .flag = &request->is_json},
-                                    {"--clean", .flag = &request->is_clean},
-                                    {"--all", .flag = &request->is_of_all},
-                                    {"--all-users", .flag = &request->has_users},
-                                    {"--watch", .flag = &is_watched},
-                                    {"--watch", .text = &watch},
-                                    {"--sites", .flag = &is_asked[0]},
-                                    {"--findings", .flag = &is_asked[1]},
-                                    {"--oom", .flag = &is_asked[2]},
-                                    {"--fields", .flag = &is_asked[3]},
-                                    {0}};
+    const struct argument rows[] = {
+        {"--json", .flag = &request->is_json},  {"--clean", .flag = &request->is_clean},
+        {"--all", .flag = &request->is_of_all}, {"--all-users", .flag = &request->has_users},
+        {"--watch", .flag = &is_watched},       {"--watch", .text = &watch},
+        {"--sites", .flag = &is_asked[0]},      {"--findings", .flag = &is_asked[1]},
+        {"--oom", .flag = &is_asked[2]},        {0}};
     const struct arguments arguments = {.topic = "stat", .rows = rows};
     int n_parts = 0, n = arguments_read(&arguments, argc, argv);
     if (n < 0)
