@@ -18,7 +18,6 @@
 #include "tools/cushim/commands/devices.h"
 #include "tools/cushim/commands/screen.h"
 #include "tools/cushim/symbols.h"
-#include "tools/cushim/top/tree.h"
 #include "tools/cushim/usage.h"
 
 /* ---- what was seen ---- */
@@ -40,7 +39,6 @@ struct row {
     uint64_t past_bytes[N_PAST]; /* held, the last one last */
     unsigned n_past;
     uint64_t most_bytes; /* the most that was held in a look since the first one, or since `r` */
-    unsigned depth;      /* in the tree */
 };
 
 enum sort { BY_HELD, BY_LIVE, BY_REQUESTS, BY_PROCESS, N_SORTS };
@@ -53,7 +51,7 @@ struct top {
     enum sort sort;
     size_t chosen;                                 /* a row */
     enum detail { TABLE, REPORT, TROUBLE } detail; /* of the chosen row */
-    bool is_paused, is_utf8, has_devices, is_tree;
+    bool is_paused, is_utf8, has_devices;
     bool is_once, is_batch, has_users;
 };
 
@@ -143,33 +141,10 @@ static int in_order(const void *one, const void *other) {
     return order ? order : a->device - b->device;
 }
 
-/* ---- as a tree ---- */
-
-static void put_below(struct top *top) {
-    struct row *sorted = calloc(top->n, sizeof *sorted);
-    struct tree_row *rows = calloc(2 * top->n, sizeof *rows), *tree = rows + top->n;
-    if (sorted && rows) {
-        for (size_t i = 0; i < top->n; i++)
-            rows[i] = (struct tree_row){top->rows[i].process, top->rows[i].is_alive, .place = i};
-        tree_sort(rows, top->n, tree);
-        for (size_t i = 0; i < top->n; i++) {
-            sorted[i] = top->rows[tree[i].place];
-            sorted[i].depth = tree[i].depth;
-        }
-        memcpy(top->rows, sorted, top->n * sizeof *sorted);
-    }
-    free(sorted);
-    free(rows);
-}
-
 static void sort(struct top *top) {
     sort_of_all = top->sort;
-    for (size_t i = 0; i < top->n; i++)
-        top->rows[i].depth = 0;
     if (top->n)
         qsort(top->rows, top->n, sizeof *top->rows, in_order);
-    if (top->n && top->is_tree)
-        put_below(top);
 }
 
 static void forget_peaks(struct top *top) {
@@ -219,10 +194,10 @@ static bool has_peak(int columns) {
 
 static void put_row(const struct top *top, const struct row *row, int columns,
                     char line[LINE_BYTES]) {
-    char text[4][CUSHIM_AMOUNT_BYTES], past[4 * N_PAST + 1], waits[16], name[CUSHIM_NAME_BYTES + 9];
+    char text[4][CUSHIM_AMOUNT_BYTES], past[4 * N_PAST + 1], waits[16];
     char peak[CUSHIM_AMOUNT_BYTES + 2] = "", most[CUSHIM_AMOUNT_BYTES];
     char cell[CUSHIM_CELL_BYTES], user[CUSHIM_CELL_BYTES] = "";
-    enum { PEAK = 10, USER = 9, BEFORE_PAST = 74, MOST_DEPTH = 4 };
+    enum { PEAK = 10, USER = 9, BEFORE_PAST = 74 };
     int before = BEFORE_PAST + (has_peak(columns) ? PEAK : 0) + (top->has_users ? USER : 0);
     uint64_t wait = per_second(row, row->wait_ns, row->wait_ns_before) / 1000000; /* in 1000 */
     snprintf(waits, sizeof waits, "%u.%u", (unsigned)(wait / 10), (unsigned)(wait % 10));
@@ -232,9 +207,7 @@ static void put_row(const struct top *top, const struct row *row, int columns,
         snprintf(past, sizeof past, "ended");
     if (has_peak(columns))
         snprintf(peak, sizeof peak, " %9s", cushim_text_bytes(most, row->most_bytes));
-    snprintf(name, sizeof name, "%*s%s",
-             2 * (int)(row->depth < MOST_DEPTH ? row->depth : MOST_DEPTH), "", row->program);
-    cushim_utf8_cell(cell, name, 14);
+    cushim_utf8_cell(cell, row->program, 14);
     if (top->has_users)
         cushim_utf8_cell(user, pages_user(row->user), USER - 1);
     snprintf(
@@ -260,10 +233,9 @@ static void put_title(const struct top *top, char line[LINE_BYTES]) {
     gethostname(host, sizeof host - 1);
     if (localtime_r(&now, &parts))
         strftime(clock, sizeof clock, "%H:%M:%S", &parts);
-    snprintf(line, LINE_BYTES, "cushim top  %s  %zu row%s by %s%s, every %u.%u s  %s%s", host,
-             top->n, top->n == 1 ? "" : "s", sort_names[top->sort], top->is_tree ? ", a tree" : "",
-             top->every_ms / 1000, top->every_ms % 1000 / 100, clock,
-             top->is_paused ? "  paused" : "");
+    snprintf(line, LINE_BYTES, "cushim top  %s  %zu row%s by %s, every %u.%u s  %s%s", host, top->n,
+             top->n == 1 ? "" : "s", sort_names[top->sort], top->every_ms / 1000,
+             top->every_ms % 1000 / 100, clock, top->is_paused ? "  paused" : "");
 }
 
 /* ---- the screen ---- */
@@ -297,8 +269,7 @@ static void draw_table(struct top *top, struct screen_picture *picture) {
     if (last - first < top->n)
         snprintf(line, sizeof line, "  rows %zu to %zu of %zu", first + 1, last, top->n);
     screen_line(picture, line, false);
-    screen_line(picture,
-                "s sort  t tree  enter report  f findings  d devices  p pause  r peaks  q quit",
+    screen_line(picture, "s sort  enter report  f findings  d devices  p pause  r peaks  q quit",
                 false);
 }
 
@@ -372,10 +343,6 @@ static bool obey(struct top *top, int key) {
         break;
     case 'f':
         top->detail = top->detail == TROUBLE ? TABLE : TROUBLE;
-        break;
-    case 't':
-        top->is_tree = !top->is_tree;
-        sort(top);
         break;
     case 'r':
         forget_peaks(top);
