@@ -105,3 +105,12 @@ const char *image_string(const struct image *image, size_t offset) {
         return "";
     return image->bytes + offset;
 }
+
+const Elf64_Phdr *image_segments(const struct image *image, size_t *n_segments) {
+    const Elf64_Ehdr *header = image_part(image, 0, sizeof *header);
+    if (!header || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+        header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_phoff % _Alignof(Elf64_Phdr) != 0)
+        return NULL;
+    *n_segments = header->e_phnum;
+    return image_part(image, header->e_phoff, *n_segments * sizeof(Elf64_Phdr));
+}

@@ -5,6 +5,7 @@
 #ifndef CUSHIM_TOOLS_IMAGE_H
 #define CUSHIM_TOOLS_IMAGE_H
 
+#include <elf.h>
 #include <stddef.h>
 #include <sys/stat.h>
 
@@ -23,6 +24,9 @@ void image_unmap(struct image *image);
 
 /* The n bytes at `offset`, or NULL if the image is shorter. */
 const void *image_part(const struct image *image, size_t offset, size_t n);
+
+/* The segments of a 64-bit ELF file; NULL if it is none, or is damaged. */
+const Elf64_Phdr *image_segments(const struct image *image, size_t *n_segments);
 
 /* The string at `offset`, or "" if it does not end inside the image. */
 const char *image_string(const struct image *image, size_t offset);

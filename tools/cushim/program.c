@@ -1,6 +1,5 @@
 #include "tools/cushim/program.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -115,19 +114,10 @@ static bool has_static_cudart(const struct image *image) {
     return HOLDS(image, "\0cudaErrorCudartUnloading\0") && HOLDS(image, "\0cuGetProcAddress");
 }
 
-/* The segments of an ELF file; NULL if it is none, or is damaged. */
-static const Elf64_Phdr *segments_of(const struct image *image, size_t *n_segments) {
-    const Elf64_Ehdr *header = image_part(image, 0, sizeof *header);
-    if (!header || header->e_phoff % _Alignof(Elf64_Phdr) != 0)
-        return NULL;
-    *n_segments = header->e_phnum;
-    return image_part(image, header->e_phoff, *n_segments * sizeof(Elf64_Phdr));
-}
-
 /* The dynamic strings of a library; false if they cannot be read. */
 static bool strings_of(const struct image *image, struct image *strings) {
     size_t n_segments;
-    const Elf64_Phdr *segments = segments_of(image, &n_segments);
+    const Elf64_Phdr *segments = image_segments(image, &n_segments);
     for (size_t i = 0; segments && i < n_segments; i++) {
         struct dynamic dynamic;
         if (segments[i].p_type == PT_DYNAMIC && segments[i].p_offset % _Alignof(Elf64_Dyn) == 0 &&
@@ -194,7 +184,7 @@ static void read_elf(struct program *program, const struct image *image) {
     if (header->e_type != ET_EXEC && header->e_type != ET_DYN)
         return;
     size_t n_segments;
-    const Elf64_Phdr *segments = segments_of(image, &n_segments);
+    const Elf64_Phdr *segments = image_segments(image, &n_segments);
     if (!segments)
         return;
     program->link = PROGRAM_STATIC;
@@ -264,10 +254,8 @@ bool program_is_whole_library(const char *path) {
         return false;
     size_t n_segments = 0;
     const Elf64_Ehdr *header = image_part(&image, 0, sizeof *header);
-    const Elf64_Phdr *segments = segments_of(&image, &n_segments);
-    bool is_whole = segments && memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 &&
-                    header->e_ident[EI_CLASS] == ELFCLASS64 && header->e_machine == OUR_MACHINE &&
-                    header->e_type == ET_DYN;
+    const Elf64_Phdr *segments = image_segments(&image, &n_segments);
+    bool is_whole = segments && header->e_machine == OUR_MACHINE && header->e_type == ET_DYN;
     for (size_t i = 0; is_whole && i < n_segments; i++)
         is_whole = segments[i].p_type != PT_LOAD ||
                    image_part(&image, segments[i].p_offset, segments[i].p_filesz) != NULL;

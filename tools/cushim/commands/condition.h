@@ -42,11 +42,11 @@ uint64_t condition_value(const struct run_numbers *numbers, int device,
 
 struct condition {
     struct condition_name name;
-    char text[96];  /* as given */
-    char relation;  /* >, < or = */
-    char sign;      /* +, - or 0 */
-    bool is_share;  /* of before, in per cent */
-    uint64_t milli; /* NUMBER, in thousandths */
+    char text[96];      /* as given */
+    char relation;      /* >, < or = */
+    char sign;          /* +, - or 0 */
+    bool is_share;      /* of before, in per cent */
+    long double number; /* not negative */
 };
 
 /* Read one of n_bytes; false, and `wrong` has the reason. */

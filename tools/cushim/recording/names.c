@@ -1,6 +1,5 @@
 #include "tools/cushim/recording/names.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,22 +31,11 @@ struct names {
 
 /* The address, as the symbols of an ELF file count, of a place in the file. */
 static uint64_t address_of(const struct image *image, uint64_t offset) {
-    Elf64_Ehdr head;
-    Elf64_Phdr part;
-    const void *bytes = image_part(image, 0, sizeof head);
-    if (!bytes)
-        return offset;
-    memcpy(&head, bytes, sizeof head);
-    if (memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
-        head.e_phentsize != sizeof part)
-        return offset;
-    for (unsigned i = 0; i < head.e_phnum; i++) {
-        bytes = image_part(image, head.e_phoff + i * sizeof part, sizeof part);
-        if (!bytes)
-            return offset;
-        memcpy(&part, bytes, sizeof part);
-        if (part.p_type == PT_LOAD && offset - part.p_offset < part.p_filesz)
-            return offset - part.p_offset + part.p_vaddr;
+    size_t n_segments = 0;
+    const Elf64_Phdr *segments = image_segments(image, &n_segments);
+    for (size_t i = 0; segments && i < n_segments; i++) {
+        if (segments[i].p_type == PT_LOAD && offset - segments[i].p_offset < segments[i].p_filesz)
+            return offset - segments[i].p_offset + segments[i].p_vaddr;
     }
     return offset;
 }
