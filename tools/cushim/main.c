@@ -12,7 +12,7 @@
 static int help_main(int argc, char **argv) {
     const char *topic = argc > 1 ? argv[1] : "cushim";
     if (argc == 3 && strcmp(topic, "options") == 0 && strcmp(argv[2], "--markdown") == 0)
-        settings_print_markdown(stdout);
+        usage_print(stdout, "options.md");
     else if (argc > 2)
         return usage_error("help", "help shows one page at a time");
     else if (!usage_print(stdout, topic))

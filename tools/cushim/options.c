@@ -199,32 +199,9 @@ static void print_cell(FILE *out, const char *text) {
     }
 }
 
-void settings_print_markdown(FILE *out) {
+void settings_print_table(FILE *out) {
     size_t n_rows;
     const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
-    fputs(
-        "# Options\n\n"
-        "`cushim help options --markdown` writes this page from src/base/options.def; a test\n"
-        "checks that it is current.\n\n"
-        "Each option is a variable of the environment and an argument of `cushim run`; the "
-        "argument\n"
-        "wins. Sizes take K, M, G and T (powers of 1024). 1, true and yes mean on; 0, false and "
-        "no\n"
-        "mean off. In file names `%p`, `%h` and `%r` are process, host and rank, `%n` is the "
-        "first\n"
-        "number from 0 that makes the name new, and `%q{NAME}` is a variable.\n\n"
-        "If a value cannot be read, one line on standard error says so and the default is kept;\n"
-        "`cushim run` refuses it before the program starts. A program that clears its environment\n"
-        "keeps the options that it was started with. A set-user-id program reads none.\n\n"
-        "Without a value, an option of `cushim run` that takes on or off means on",
-        out);
-    for (size_t i = 0; i < sizeof bare_values / sizeof bare_values[0]; i++)
-        fprintf(out, ",\n`--%s` means `--%s=%s`", bare_values[i].name, bare_values[i].name,
-                bare_values[i].value);
-    fputs(".\n\n"
-          "| variable | `cushim run` | values | default | meaning |\n"
-          "|---|---|---|---|---|\n",
-          out);
     for (size_t i = 0; i < n_rows; i++) {
         char variable[TEXT], preset[TEXT], text[TEXT];
         cushim_option_variable(&rows[i], variable);
@@ -235,12 +212,9 @@ void settings_print_markdown(FILE *out) {
         print_cell(out, rows[i].sentence);
         fputs(" |\n", out);
     }
-    fputs("\n## The software device\n\n"
-          "Only the software device's libraries read these variables\n"
-          "(tools/sim/driver/core/sim_options.def).\n\n"
-          "| variable | meaning |\n"
-          "|---|---|\n",
-          out);
+}
+
+void settings_print_sim_table(FILE *out) {
     for (int i = 0; i < SIM_N_SETTINGS; i++) {
         char variable[SIM_VARIABLE_BYTES];
         sim_setting_variable(&sim_settings[i], variable);

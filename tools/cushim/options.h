@@ -49,7 +49,8 @@ void settings_print_list(FILE *out);
 /* The options of the software device, as rows of the page of `cushim sim`. */
 void settings_print_sim(FILE *out);
 
-/* The text of docs/reference/options.md. */
-void settings_print_markdown(FILE *out);
+/* Both as rows of tables of markdown. */
+void settings_print_table(FILE *out);
+void settings_print_sim_table(FILE *out);
 
 #endif

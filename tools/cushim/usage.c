@@ -22,6 +22,8 @@ static const struct {
     void (*print)(FILE *out);
 } lists[] = {{"@OPTIONS@\n", settings_print_list},
              {"@SIM_OPTIONS@\n", settings_print_sim},
+             {"@OPTIONS_TABLE@\n", settings_print_table},
+             {"@SIM_TABLE@\n", settings_print_sim_table},
              {"@WORDS@\n", print_words}};
 
 static void print_page(FILE *out, const char *text) {
@@ -47,9 +49,12 @@ bool usage_print(FILE *out, const char *topic) {
 
 int usage_unknown_page(const char *topic) {
     const char *topics[sizeof help_pages / sizeof *help_pages];
-    for (size_t i = 0; i < sizeof help_pages / sizeof *help_pages; i++)
-        topics[i] = help_pages[i].topic;
-    return usage_unknown("help", "page", topic, topics, sizeof topics / sizeof *topics);
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof help_pages / sizeof *help_pages; i++) {
+        if (!strchr(help_pages[i].topic, '.'))
+            topics[n++] = help_pages[i].topic;
+    }
+    return usage_unknown("help", "page", topic, topics, n);
 }
 
 /* "cushim: " and the words, which may come from elsewhere: a terminal shows them and executes

@@ -170,29 +170,35 @@ static bool forget(uint64_t recorded, uint64_t *address) {
     return true;
 }
 
-static bool is_pooled(const struct cushim_trace_event *event, const struct cushim_trace_block *of) {
-    return !engine.setting->is_native && !(event->flags & CUSHIM_TRACE_NATIVELY) && of->pool &&
-           of->n_bytes && /* only a damaged recording has requests of none */
-           of->kind <= CUSHIM_MEM_PINNED;
+enum served { BY_HEAP, BY_DRIVER, REFUSED, NO_MEMORY };
+
+/* A request, as the setting serves it. */
+static enum served serve(uint64_t number, unsigned device, unsigned kind, uint64_t n_bytes,
+                         struct cushim_mem_block *block) {
+    *block = (struct cushim_mem_block){0};
+    if (engine.setting->is_native || !number || kind > CUSHIM_MEM_PINNED ||
+        !n_bytes) /* only a damaged recording has requests of none */
+        return BY_DRIVER;
+    struct pool *pool = pool_of(number, device, kind);
+    if (!pool)
+        return NO_MEMORY;
+    if (cushim_mem_alloc(&pool->heap, n_bytes, block) != CUSHIM_OK)
+        return REFUSED;
+    take_held(device, kind);
+    return BY_HEAP;
 }
 
 static bool replay_alloc(const struct cushim_trace_account *account) {
     const struct cushim_trace_block *of = &account->block;
     struct plan_sums *sums = &engine.plan->sums[scope_of(of->device, of->kind)];
-    struct cushim_mem_block block = {0};
+    struct cushim_mem_block block;
+    uint64_t number = account->event.flags & CUSHIM_TRACE_NATIVELY ? 0 : of->pool;
+    enum served served = serve(number, of->device, of->kind, of->n_bytes, &block);
     sums->n_requests++;
-    if (is_pooled(&account->event, of)) {
-        struct pool *pool = pool_of(of->pool, of->device, of->kind);
-        if (!pool)
-            return false;
-        if (cushim_mem_alloc(&pool->heap, of->n_bytes, &block) != CUSHIM_OK) {
-            sums->n_refused++;
-            return true;
-        }
-        take_held(of->device, of->kind);
-    } else {
-        sums->n_calls++;
-    }
+    sums->n_refused += served == REFUSED;
+    sums->n_calls += served == BY_DRIVER;
+    if (served == REFUSED || served == NO_MEMORY)
+        return served == REFUSED;
     sums->live_bytes += of->n_bytes;
     lift(&sums->peak_live_bytes, sums->live_bytes);
     return remember(of->address, block.address);
@@ -230,23 +236,12 @@ static bool replay_refused(const struct cushim_trace_event *event) {
     struct cushim_mem_block block;
     struct cushim_mem_lookup lookup;
     CUresult answer;
-    struct plan_sums *sums = &engine.plan->sums[scope_of(event->device, event->kind)];
-    if (engine.setting->is_native || !event->pool || !event->n_bytes ||
-        event->kind > CUSHIM_MEM_PINNED) {
-        sums->n_refused++;
-        return true;
-    }
-    struct pool *pool = pool_of(event->pool, event->device, event->kind);
-    if (!pool)
-        return false;
-    if (cushim_mem_alloc(&pool->heap, event->n_bytes, &block) != CUSHIM_OK) {
-        sums->n_refused++;
-        return true;
-    }
-    take_held(event->device, event->kind);
-    if (cushim_mem_blocks_find(&engine.blocks, block.address, &lookup))
-        cushim_mem_free(&pool->heap, &lookup, &answer);
-    return true;
+    enum served served = serve(event->pool, event->device, event->kind, event->n_bytes, &block);
+    if (served == REFUSED || served == BY_DRIVER)
+        engine.plan->sums[scope_of(event->device, event->kind)].n_refused++;
+    else if (served == BY_HEAP && cushim_mem_blocks_find(&engine.blocks, block.address, &lookup))
+        cushim_mem_free(lookup.segment->heap, &lookup, &answer);
+    return served != NO_MEMORY;
 }
 
 static int replay(const char *path, const struct setting *setting, struct plan *plan) {
