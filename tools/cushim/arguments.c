@@ -16,7 +16,7 @@ static int unknown(const struct arguments *arguments, const char *option) {
     return usage_unknown(arguments->topic, "option", option, names, n);
 }
 
-/* The option argv[*i], and its value if that is the next word. */
+/* Take the option argv[*i], and the next word if that is its value. */
 static int take_option(const struct arguments *arguments, int argc, char **argv, int *i) {
     const char *word = argv[*i], *value = NULL;
     size_t n_bytes = strcspn(word, "=");

@@ -1,37 +1,38 @@
-/* The command line of a command, read by the table of its options. */
+/* Reads the command line of a command by a table of its options. */
 #ifndef CUSHIM_TOOLS_ARGUMENTS_H
 #define CUSHIM_TOOLS_ARGUMENTS_H
 
 #include <stdbool.h>
 
-/* An option, and where its value goes.  A value is --NAME=VALUE, or the next word. */
+/* An option, and where its value goes.  A value is given as --NAME=VALUE, or is the next word. */
 struct argument {
     const char *name;
     bool *flag;        /* this option has no value */
     const char **text; /* the last value that was given */
-    /* Called for each value.  EXIT_WELL, or an exit code, already explained. */
+    /* Called for each value.  Returns EXIT_WELL, or another exit code after a message. */
     int (*take)(void *context, const char *value);
 };
 
 struct arguments {
     const char *topic;
-    const struct argument *rows; /* the end is a row without a name */
-    void *context;               /* of their `take` */
+    const struct argument *rows; /* a row without a name ends them */
+    void *context;               /* for their `take` */
     /*
-     * Of a command that starts PROGRAM [ARGUMENT ...]: takes options that are no rows, and returns
-     * as `take` does.  NULL: the words are files or processes, and options may stand between them.
+     * Set for a command that starts PROGRAM [ARGUMENT ...].  It takes each option that has no row,
+     * and returns as `take` does.  It is NULL if the words are files or processes; options may
+     * then stand between them.
      */
     int (*take_other)(const char *topic, const char *option);
 };
 
 /*
- * Read argv[1] and all behind it.  Returns the number of words that are no options, which are then
- * argv[0] and so on; for a command that starts a program, the index of its name.  If something is
- * wrong, minus an exit code, already explained.
+ * Read the words from argv[1] on.  Returns the number of words that are not options, and moves them
+ * to argv[0] and on.  For a command that starts a program it returns the index of the program's
+ * name.  If something is wrong, it prints a message and returns minus an exit code.
  */
 int arguments_read(const struct arguments *arguments, int argc, char **argv);
 
-/* Read a decimal number; false: it is none, or out of range. */
+/* Read a decimal number.  Returns false if the text is no number, or is out of range. */
 bool arguments_number(const char *text, unsigned least, unsigned most, unsigned *number);
 
 #endif

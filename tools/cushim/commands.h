@@ -1,4 +1,5 @@
-/* The main function of each command: argv[0] is the command's name, and the result an exit code. */
+/* The main function of each command: argv[0] is the command's name, and the result is an exit
+ * code. */
 #ifndef CUSHIM_TOOLS_COMMANDS_H
 #define CUSHIM_TOOLS_COMMANDS_H
 

@@ -17,14 +17,15 @@ static const char cut_text[] = ": it was cut while it was read\n";
 
 /* ---- files that are cut while they are mapped ---- */
 
-/* The mapped files, as far as there is room to note them. */
+/* The files that are mapped; more than this are not noted. */
 enum { N_NOTED = 64 };
 static struct {
     struct image image;
     char path[256];
 } noted[N_NOTED];
 
-/* A read behind the end of a file that was cut ends here; any other fault keeps its effect. */
+/* Called if a read is behind the end of a file that was cut.  Any other fault has its usual
+ * effect. */
 static void say_cut(int signal, siginfo_t *info, void *unused) {
     (void)unused;
     for (int i = 0; i < N_NOTED; i++) {

@@ -1,6 +1,6 @@
 /*
  * A file mapped for reading.  Offsets and sizes in it are checked before use, because the file may
- * be damaged, or of another kind than its name says.
+ * be damaged, or not be what its name says.
  */
 #ifndef CUSHIM_TOOLS_IMAGE_H
 #define CUSHIM_TOOLS_IMAGE_H
@@ -15,8 +15,8 @@ struct image {
 };
 
 /*
- * Map a regular file; an empty one gives an empty image.  0 or an errno; `status` may be NULL. If
- * another process cuts the file while it is mapped, the command says so and ends.
+ * Map a regular file.  An empty file gives an empty image.  Returns 0 or an errno; `status` may be
+ * NULL. If another process cuts the file while it is mapped, the command says so and ends.
  */
 int image_map(struct image *image, const char *path, struct stat *status);
 

@@ -1,4 +1,5 @@
-/* Tables of rows that are found by a member: uthash, with a row made where there is none. */
+/* Tables of rows that are found by a member, as uthash has them.  HASH_GET makes a row if there
+ * is none. */
 #ifndef CUSHIM_TOOLS_HASH_H
 #define CUSHIM_TOOLS_HASH_H
 
@@ -7,8 +8,8 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-/* The row whose `member` is `value`, a variable.  A new one has zeros elsewhere, and is the last.
- * NULL: no memory. */
+/* Find the row whose `member` is `value`, which must be a variable, or add one with zeros in all
+ * other members.  `row` is NULL if there is no memory. */
 #define HASH_GET(rows, member, value, row)                                                         \
     do {                                                                                           \
         HASH_FIND(hh, rows, &(value), sizeof(value), row);                                         \

@@ -1,4 +1,4 @@
-/* The command `cushim`: finds the command that is meant. */
+/* The command `cushim` starts here: it finds the command that is named. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,9 +62,9 @@ static int unknown_command(const char *word) {
     return usage_unknown("cushim", "command", word, names, sizeof names / sizeof names[0]);
 }
 
-/* A file of ours must not get the number of a standard descriptor that is closed, because messages
- * would go into it.  What takes the number here fails as a closed one does, and no program that is
- * started inherits it. */
+/* If a standard descriptor is closed, a file of ours must not get its number, because messages
+ * would go into it.  The descriptors that are opened here fail as closed ones do, and no program
+ * inherits them. */
 static void hold_closed_descriptors(void) {
     int file;
     do {

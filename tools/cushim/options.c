@@ -13,8 +13,8 @@ _Static_assert((int)SETTINGS_VARIABLE_BYTES == CUSHIM_OPTION_TEXT_BYTES &&
 
 #define TEXT CUSHIM_OPTION_TEXT_BYTES
 
-/* `name` with one character replaced by another: options have hyphens, rows underscores.  Cut if
- * the text is full. */
+/* Copy `name` with one character replaced by another, because options have hyphens and rows have
+ * underscores.  The text is cut if it is full. */
 static const char *respell(const char *name, size_t name_bytes, char from, char to,
                            char text[static TEXT]) {
     size_t i = 0;
@@ -32,12 +32,12 @@ static const char *spell(const struct cushim_option_row *row, char text[static T
     return respell(row->name, strlen(row->name), '_', '-', text);
 }
 
-/* The meaning of an option without a value that is no BOOL. */
+/* What an option means without a value, if it is not a BOOL. */
 static const struct {
     const char *name, *value;
 } bare_values[] = {{"stats", "stderr"}, {"check", "frees"}, {"sites", "512K"}};
 
-/* That value; NULL: it needs one. */
+/* The value of an option without one; NULL if it needs one. */
 static const char *bare_value(const struct cushim_option_row *row) {
     for (size_t i = 0; i < sizeof bare_values / sizeof bare_values[0]; i++) {
         if (strcmp(row->name, bare_values[i].name) == 0)
@@ -121,7 +121,7 @@ bool settings_nearest(const char *entry, char text[static TEXT]) {
     return row != NULL;
 }
 
-/* Options as the preload will read them; a value that cannot be read changes nothing. */
+/* The options as the preload will read them; a value that cannot be read changes nothing. */
 static const struct cushim_options *from_environment(void) {
     static const char *const names[] = {"cushim", "stats", "log"};
     static struct cushim_options options; /* too large for a stack */
@@ -190,7 +190,7 @@ void settings_print_list(FILE *out) {
     }
 }
 
-/* A cell of a markdown table, with its bars escaped. */
+/* Print a cell of a markdown table, with bars escaped. */
 static void print_cell(FILE *out, const char *text) {
     for (; *text; text++) {
         if (*text == '|')

@@ -11,7 +11,7 @@
 
 /* ---- a row ---- */
 
-/* "ended by SIGKILL" becomes "SIGKILL"; a process that wrote its report itself called exit. */
+/* "ended by SIGKILL" becomes "SIGKILL"; a process that wrote its own report called exit. */
 static void shorten_end(char end[16], const struct cushim_report *report) {
     const char *ended = report->ended;
     const char *signal = ended ? strstr(ended, "SIG") : NULL;
@@ -95,8 +95,8 @@ static void put_line(struct cushim_writer *out, const char *rank, const char *pr
                      const char *program, const char *const cells[N_COLUMNS], const char *end) {
     char cell[CUSHIM_CELL_BYTES], cut[16];
     snprintf(cut, sizeof cut, "%s", end);
-    int wide = snprintf(NULL, 0, "%4s %8s", rank, process) - 13; /* only made up numbers are so
-                                                                    wide */
+    /* more than 0 only for made-up numbers */
+    int wide = snprintf(NULL, 0, "%4s %8s", rank, process) - 13;
     cushim_write(out, "  %4s %8s  %s %9s %9s %11s %9s  %s\n", rank, process,
                  cushim_utf8_cell(cell, program, wide < 11 ? 11 - (size_t)wide : 0),
                  cells[PEAK_LIVE], cells[PEAK_HELD], cells[REQUESTS], cells[WAITED],
@@ -171,7 +171,7 @@ static void put_furthest(struct cushim_writer *out, const struct processes *proc
         cushim_write(out, "process %" PRId64 "\n", furthest->process);
 }
 
-/* Ranks from 0 to the last one that are missing; rows are in order. */
+/* Write the ranks that are missing between 0 and the last one.  The rows are sorted. */
 static void put_missing(struct cushim_writer *out, const struct processes *processes) {
     enum { MOST_NAMED = 8 };
     uint64_t next = 0, n = 0;
@@ -181,7 +181,7 @@ static void put_missing(struct cushim_writer *out, const struct processes *proce
         uint64_t rank = (uint64_t)processes->rows[i].rank;
         for (; next < rank && n < MOST_NAMED; next++)
             cushim_write(out, "%s%" PRIu64, n++ ? ", " : "  missing    ranks ", next);
-        n += rank > next ? rank - next : 0; /* a rank may be any number */
+        n += rank > next ? rank - next : 0; /* because a rank may be any number */
         next = rank >= next ? rank + 1 : next;
     }
     if (n > MOST_NAMED)

@@ -61,7 +61,7 @@ static bool holds(const struct image *image, const char *text, size_t n) {
 
 #define HOLDS(image, literal) holds(image, literal, sizeof literal - 1)
 
-/* The offset in the file of what will be at `address`; SIZE_MAX if there is none. */
+/* The offset in the file of what will be mapped at `address`; SIZE_MAX if nothing is. */
 static size_t offset_of(const Elf64_Phdr *segments, size_t n_segments, uint64_t address) {
     for (size_t i = 0; i < n_segments; i++) {
         const Elf64_Phdr *segment = &segments[i];
@@ -72,7 +72,7 @@ static size_t offset_of(const Elf64_Phdr *segments, size_t n_segments, uint64_t 
     return SIZE_MAX;
 }
 
-/* The dynamic section and its table of strings; false if the file has none, or is damaged. */
+/* Find the dynamic section and its strings.  Returns false if the file has none, or is damaged. */
 static bool find_dynamic(const struct image *image, const Elf64_Phdr *segments, size_t n_segments,
                          const Elf64_Phdr *dynamic, struct dynamic *found) {
     size_t n_entries = dynamic->p_filesz / sizeof(Elf64_Dyn);
@@ -114,7 +114,7 @@ static bool has_static_cudart(const struct image *image) {
     return HOLDS(image, "\0cudaErrorCudartUnloading\0") && HOLDS(image, "\0cuGetProcAddress");
 }
 
-/* The dynamic strings of a library; false if they cannot be read. */
+/* Find the dynamic strings of a library.  Returns false if they cannot be read. */
 static bool strings_of(const struct image *image, struct image *strings) {
     size_t n_segments;
     const Elf64_Phdr *segments = image_segments(image, &n_segments);
@@ -129,7 +129,7 @@ static bool strings_of(const struct image *image, struct image *strings) {
     return false;
 }
 
-/* Does the C library of these strings have each version of glibc that the other library needs? */
+/* Does the C library with the strings `libc` have each glibc version that `needed` names? */
 static bool has_versions(const struct image *libc, const struct image *needed) {
     static const char prefix[] = "\0GLIBC_";
     const char *at = needed->bytes, *end = needed->bytes + needed->n_bytes;
@@ -144,7 +144,8 @@ static bool has_versions(const struct image *libc, const struct image *needed) {
 
 /*
  * Does this loader come with a glibc that is too old for our library?  A loader of Nix, Guix or a
- * bundle has its C library beside it.  If nothing is beside it, we do not know, and say no.
+ * bundle has its C library beside it.  If there is none beside it, the answer is no, because we
+ * cannot know.
  */
 static bool has_old_glibc(const char *loader) {
     char real[PATH_MAX], library[PATH_MAX], wrong[LAUNCH_WRONG_BYTES];
@@ -200,7 +201,7 @@ static void read_elf(struct program *program, const struct image *image) {
         program->cudart = PROGRAM_CUDART_STATIC;
 }
 
-/* The interpreter of a "#!" line; false if the image is no script. */
+/* Read the interpreter of a "#!" line.  Returns false if the image is no script. */
 static bool read_script(const struct image *image, char interpreter[PATH_MAX]) {
     if (image->n_bytes < 3 || memcmp(image->bytes, "#!", 2) != 0)
         return false;

@@ -46,7 +46,8 @@ static void take_device(struct cushim_report *report, struct json_object *device
                   json_member(kinds, cushim_report_kind((enum cushim_kind)kind)));
 }
 
-/* The JSON has them for all devices and kinds together. */
+/* Take the findings.  The JSON has them for all devices and kinds together, so device 0 gets
+ * them. */
 static void take_findings(struct cushim_page *page, struct json_object *findings) {
     struct cushim_mem_stats *stats = &page->stats[0][CUSHIM_KIND_DEVICE];
 #define TAKE(name, field, one, many) atomic_store(&stats->field, json_number(findings, #name));
@@ -107,7 +108,7 @@ static void show_json(struct json_object *json, const char *name, reports_show_f
     show(&report, &origin, context);
 }
 
-/* One report, or several; false: it is none. */
+/* Show one report, or several.  Returns false if the JSON is no report. */
 static bool show_all(struct json_object *json, const char *name, reports_show_fn *show,
                      void *context) {
     struct json_object *each = json_list(json, "reports");

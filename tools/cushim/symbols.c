@@ -28,7 +28,7 @@ enum { PATIENCE_MS = 10000 };
 
 enum { MOST_TEXT_BYTES = 256 << 20 };
 
-/* An address of a file; answers are kept, because each child reads all debugging information. */
+/* An address of a file.  Answers are kept, because each child reads all debugging information. */
 struct known {
     uint64_t address;
     struct symbol symbol;
@@ -38,7 +38,7 @@ struct known {
 struct file {
     char *path;
     struct known *known;
-    struct known **wanted; /* of these, those to ask for next */
+    struct known **wanted; /* those to ask for next */
     size_t n_wanted;
     UT_hash_handle hh;
 };
@@ -47,7 +47,8 @@ static struct file *files;
 
 /* ---- addr2line ---- */
 
-/* A file in memory, so that the reader never makes us wait; -1: none. */
+/* Write the addresses to a file in memory, because a pipe could make us wait.  Returns -1 if
+ * that fails. */
 static int list_addresses(const struct file *of) {
     int file = memfd_create("addresses", MFD_CLOEXEC);
     if (file < 0)
@@ -62,7 +63,8 @@ static int list_addresses(const struct file *of) {
     return -1;
 }
 
-/* A child, so that a bad file harms only that; our preload is not in it. */
+/* Start addr2line.  It is a child process, so a bad file harms only the child; our preload is
+ * not in it. */
 static pid_t start(const char *file, int input, int output) {
     char *words[] = {"addr2line", "-C", "-f", "-e", (char *)file, NULL};
     static char *const plain[] = {"LC_ALL=C", NULL};
@@ -79,7 +81,8 @@ static pid_t start(const char *file, int input, int output) {
     return child;
 }
 
-/* Its output, with a 0 at the end; output that comes too late is ignored.  NULL: no memory. */
+/* Read the output, and put a 0 at its end.  Output that comes too late is ignored.  Returns NULL
+ * if there is no memory. */
 static char *read_all(int input) {
     struct pollfd ready = {.fd = input, .events = POLLIN};
     size_t n = 0, most = 1 << 16;
@@ -128,7 +131,7 @@ static bool is_file(const char *path) {
     return *path == '/' && stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-/* "/folder/FILE:88 (discriminator 2)" without the rest; "" if it has no line. */
+/* Cut "/folder/FILE:88 (discriminator 2)" to "FILE:88"; "" if it has no line. */
 static const char *line_of(char *place) {
     char *end = strstr(place, " (discriminator ");
     if (end)
@@ -203,7 +206,7 @@ const struct symbol *symbols_want(const char *path, uint64_t address) {
 static void want(const struct cushim_page_frame frames[], uint64_t n_frames) {
     for (uint64_t i = 0; i < n_frames; i++) {
         if (frames[i].offset)
-            symbols_want(frames[i].file, frames[i].offset - 1); /* the call is before */
+            symbols_want(frames[i].file, frames[i].offset - 1); /* the call, not what follows */
     }
 }
 

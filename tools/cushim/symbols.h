@@ -1,23 +1,23 @@
-/* Symbols: the source line of a frame, from addr2line.  If it is missing, or the file has no
- * debugging information, there is none. */
+/* Finds the function and the source line of an address by addr2line.  They are unknown if
+ * addr2line is missing, or the file has no debugging information. */
 #ifndef CUSHIM_CLI_SYMBOLS_H
 #define CUSHIM_CLI_SYMBOLS_H
 
 #include "report/report.h"
 
-/* "" is what is not known. */
+/* Both are "" if unknown. */
 struct symbol {
     char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES]; /* "FILE:88" */
 };
 
-/* The symbol of an address of a file, as its symbols count.  It is filled by symbols_ask, unless it
- * was asked for before.  NULL: no memory. */
+/* The symbol of an address, as the symbols of the file have it.  symbols_ask fills it, unless it
+ * was asked for before.  Returns NULL if there is no memory. */
 const struct symbol *symbols_want(const char *path, uint64_t address);
 
-/* Ask addr2line for all that is wanted, by one child for each file. */
+/* Ask addr2line for all wanted symbols, with one child for each file. */
 void symbols_ask(void);
 
-/* The same for all frames of a report. */
+/* Want and ask for all frames of a report. */
 void symbols_learn(const struct cushim_report *report);
 
 cushim_report_find_line_fn symbols_find_line;

@@ -16,7 +16,7 @@ static void print_words(FILE *out) {
                 cushim_report_words[i].sentence);
 }
 
-/* Lists that stand in a page where it has their mark. */
+/* Lists that are printed where a page has their mark. */
 static const struct {
     const char *mark;
     void (*print)(FILE *out);
@@ -57,8 +57,8 @@ int usage_unknown_page(const char *topic) {
     return usage_unknown("help", "page", topic, topics, n);
 }
 
-/* "cushim: " and the words, which may come from elsewhere: a terminal shows them and executes
- * nothing. */
+/* Print "cushim: " and a text.  Control characters are taken out, because parts of it may come
+ * from anywhere. */
 static void put_complaint(const char *format, va_list arguments) {
     char text[8192]; /* a path and more */
     vsnprintf(text, sizeof text, format, arguments);

@@ -19,11 +19,11 @@ static const size_t least_bytes = 4096;
 static const uint64_t patience_ns = 1000000000; /* for one size */
 
 struct request {
-    int only; /* the requested device; -1: all */
+    int only; /* the requested device, or -1 for all */
     struct driver driver;
     int version; /* of the driver */
     struct cushim_writer out;
-    struct calibration devices[CALIBRATION_DEVICES]; /* of the file, then as measured */
+    struct calibration devices[CALIBRATION_DEVICES]; /* as in the file, later as measured */
     unsigned n_devices;
 };
 
@@ -35,13 +35,14 @@ static bool fails(const struct request *request, CUresult error, const char *cal
 
 /* ---- one size ---- */
 
-/* At least 1, because a clock that did not move measured nothing. */
+/* It is at least 1, because 0 would mean that the clock did not advance. */
 static uint64_t median(uint64_t ns[], unsigned n) {
     numbers_sort(ns, n);
     return ns[n / 2] ? ns[n / 2] : 1;
 }
 
-/* Rounds of an allocation and a free; the first is not counted.  Returns their number. */
+/* Time rounds of an allocation and a free.  The first round is not counted.  Returns their
+ * number. */
 static unsigned time_rounds(const struct driver *driver, size_t n_bytes, uint64_t alloc_ns[ROUNDS],
                             uint64_t free_ns[ROUNDS]) {
     uint64_t start_ns = cushim_clock_ns();
@@ -64,12 +65,12 @@ static unsigned time_rounds(const struct driver *driver, size_t n_bytes, uint64_
     return ROUNDS;
 }
 
-/* False: there is no memory for it. */
+/* Returns false if there is no memory for this size. */
 static bool measure_size(struct request *request, struct calibration *device, size_t n_bytes) {
     static uint64_t alloc_ns[ROUNDS], free_ns[ROUNDS];
     const struct driver *driver = &request->driver;
     char text[4][CUSHIM_AMOUNT_BYTES];
-    CUdeviceptr neighbour; /* keeps the memory from which the driver cuts small blocks */
+    CUdeviceptr neighbour; /* keeps the driver's memory for small blocks allocated */
     if (driver->cuMemAlloc_v2(&neighbour, n_bytes) != CUDA_SUCCESS)
         return false;
     unsigned n = time_rounds(driver, n_bytes, alloc_ns, free_ns);
@@ -87,7 +88,7 @@ static bool measure_size(struct request *request, struct calibration *device, si
 
 /* ---- one device ---- */
 
-/* Replaces what was known of the device with this driver. */
+/* Replace the earlier result for this device and driver. */
 static void keep(struct request *request, const struct calibration *device) {
     unsigned at = 0;
     while (at < request->n_devices && (strcmp(request->devices[at].uuid, device->uuid) != 0 ||
@@ -121,7 +122,7 @@ static bool measure_device(struct request *request, int ordinal) {
     cushim_write(&request->out, "device %d  %s%s\n  %10s %10s %10s %8s\n", ordinal, name,
                  device.is_software ? " (no GPU: a stand-in for tests)" : "", "size", "allocate",
                  "free", "rounds");
-    size_t n_bytes = least_bytes; /* it and its neighbour take at most half */
+    size_t n_bytes = least_bytes; /* a block and its neighbour take at most half */
     while (device.n_sizes < CALIBRATION_SIZES && n_bytes <= free_bytes / 4 &&
            measure_size(request, &device, n_bytes))
         n_bytes *= 4;
@@ -159,7 +160,8 @@ static int measure_all(struct request *request) {
 
 /* ---- the command ---- */
 
-/* Measure only the driver: if our library is in this process, it starts again without it. */
+/* Only the driver is to be measured, so if our library is in this process, the command starts
+ * again without it.  Returns false, after a message, if that is impossible. */
 static bool is_native(char **argv) {
     if (!dlsym(RTLD_DEFAULT, "cushim_preload_active"))
         return true;

@@ -25,7 +25,8 @@ struct request {
     int status; /* of the first run without cushim */
 };
 
-/* In the child.  Both ways have the same variables except LD_PRELOAD and those of `cushim run`. */
+/* Start the program in the child.  Both ways have the same variables, except LD_PRELOAD and
+ * those that `cushim run` sets. */
 static void become(const struct request *request, int way) {
     int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     signal(SIGINT, SIG_DFL);
@@ -39,7 +40,8 @@ static void become(const struct request *request, int way) {
     _exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT);
 }
 
-/* Its status as of waitpid(2), and how long it took; -1 with errno if nothing was started. */
+/* Returns the status as of waitpid(2), and how long the run took; -1, with errno, if nothing was
+ * started. */
 static int run_once(const struct request *request, int way, uint64_t *ns) {
     int status = -1;
     uint64_t start_ns = cushim_clock_ns();
@@ -52,7 +54,7 @@ static int run_once(const struct request *request, int way, uint64_t *ns) {
     return status;
 }
 
-/* A run that ends differently does something else, so its time means nothing. */
+/* A run that ends differently ends the comparison, because its time cannot be compared. */
 static int run_all(struct request *request) {
     for (unsigned i = 0; i < request->n_runs; i++) {
         for (int k = 0; k < N_WAYS; k++) {

@@ -124,7 +124,7 @@ uint64_t condition_value(const struct run_numbers *numbers, int device,
 
 /* ---- conditions ---- */
 
-/* The scale of the unit after a number; 0: it is none of these. */
+/* The scale of the unit behind a number; 0 if it is unknown. */
 static uint64_t scale_of(enum condition_unit unit, const char *text) {
     static const struct {
         const char *text;
@@ -141,7 +141,7 @@ static uint64_t scale_of(enum condition_unit unit, const char *text) {
     return *text ? 0 : 1;
 }
 
-/* "12.5%", "60M"; false: it is none. */
+/* Read "12.5%" or "60M".  Returns false if the text is no such number. */
 static bool read_number(struct condition *condition, const char *text) {
     char *end;
     size_t n = strspn(text, "0123456789.");

@@ -25,7 +25,7 @@ struct request {
 
 /* ---- the command line ---- */
 
-/* Conditions with commas between them; any of them is enough. */
+/* Read conditions with commas between them.  One that holds is enough. */
 static int take_conditions(void *context, const char *text) {
     struct request *request = context;
     char wrong[160];
@@ -76,10 +76,10 @@ static void take(const struct cushim_report *report, const struct report_origin 
     diff_sites_add(side->sites, side->number, report, origin);
 }
 
-/* Something that is missing must not pass for something that is well. */
+/* A run that cannot be read completely must not pass. */
 static bool read_side(struct request *request, int side) {
     struct run_numbers *numbers = aligned_alloc(_Alignof(struct run_numbers), sizeof *numbers);
-    if (numbers) /* a page needs more alignment than other memory */
+    if (numbers) /* a page needs more alignment than malloc gives */
         memset(numbers, 0, sizeof *numbers);
     request->numbers[side] = numbers;
     struct side context = {request->numbers[side], request->sites, side};
@@ -96,7 +96,7 @@ static bool has_device(const struct request *request, int device) {
            request->numbers[AFTER]->has_device[device];
 }
 
-/* Has each side this number? */
+/* Do both sides have this number? */
 static bool is_known(const struct request *request, const struct condition_name *name) {
     return condition_is_recorded(name) ||
            (!request->numbers[BEFORE]->is_recorded && !request->numbers[AFTER]->is_recorded);
@@ -146,7 +146,7 @@ static bool check(struct request *request, int device, const struct condition_na
     return holds;
 }
 
-/* Was a process of it on the software device? */
+/* Did a process of it use the software device? */
 static bool is_software(const struct run_numbers *numbers) {
     return cushim_mem_stats_read(&numbers->sum.page.head.is_software);
 }
@@ -176,7 +176,7 @@ static void add_name(struct condition_name rows[MOST_ROWS], int *n_rows,
         rows[(*n_rows)++] = *name;
 }
 
-/* The rows that are always shown, and those that are asked for. */
+/* Choose the rows that are always shown, and those of conditions. */
 static int choose_rows(const struct request *request, struct condition_name rows[MOST_ROWS]) {
     static const char *const always[] = {"requests",      "no_call",   "frees",
                                          "live",          "peak_live", "peak_held",

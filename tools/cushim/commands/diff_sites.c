@@ -22,7 +22,7 @@ struct row {
 
 struct diff_sites {
     struct row *rows;
-    bool is_sampled[N_SIDES], is_recorded[N_SIDES]; /* true if it has any such report */
+    bool is_sampled[N_SIDES], is_recorded[N_SIDES]; /* of each side: it has such a report */
 };
 
 struct diff_sites *diff_sites_new(void) {
@@ -37,7 +37,7 @@ void diff_sites_free(struct diff_sites *sites) {
 
 /* ---- places ---- */
 
-/* Add a frame to a place; `file` may be a path, and may have a line behind a colon. */
+/* Add a frame to a place; `file` may be a path, with the line behind a colon. */
 static void add_frame(char place[PLACE_BYTES], const char *function, const char *file) {
     const char *slash = strrchr(file, '/');
     size_t n = strlen(place);
@@ -48,7 +48,7 @@ static void add_frame(char place[PLACE_BYTES], const char *function, const char 
 
 static void add_place(struct diff_sites *sites, int side, const char *text, uint64_t n_bytes) {
     struct row *row;
-    char place[PLACE_BYTES] = {0}; /* all of it is the key */
+    char place[PLACE_BYTES] = {0}; /* zeros behind the text, because all of it is the key */
     strcpy(place, *text ? text : "no stack");
     cushim_utf8_clean(place);
     HASH_GET(sites->rows, place, place, row);
@@ -160,7 +160,7 @@ void diff_change_text(char text[24], uint64_t before, uint64_t after) {
                  (unsigned)(size % 10));
 }
 
-/* "forward FILE < step FILE" behind the numbers, shortened as in a summary. */
+/* Write "forward FILE < step FILE" behind the numbers, shortened as in a summary. */
 static void put_place(struct cushim_writer *out, const char *lead, const char *place) {
     enum { COLUMNS = 66 };
     const char *mark = strstr(place, " < ");

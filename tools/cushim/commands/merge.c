@@ -12,7 +12,7 @@
 #include "tools/cushim/usage.h"
 
 struct request {
-    const char *output; /* NULL: none */
+    const char *output; /* NULL if none */
     char **sources;
     int n_sources;
     struct processes processes;
@@ -50,7 +50,7 @@ static void take(const struct cushim_report *report, const struct report_origin 
     if (!request->output)
         return;
     cushim_write(&request->merged, "%s", comma);
-    if (origin->json) { /* all of it, also unknown members */
+    if (origin->json) { /* everything, including unknown members */
         const char *text = json_object_to_json_string_ext((struct json_object *)origin->json,
                                                           JSON_C_TO_STRING_SPACED);
         cushim_write_bytes(&request->merged, text, strlen(text));
@@ -69,7 +69,7 @@ static bool take_all(struct request *request) {
     return is_whole;
 }
 
-/* The file appears when it is complete, because one of its sources may have its name. */
+/* The file is replaced when the new one is complete, because a source may have the same name. */
 static int take_to_file(struct request *request, bool *is_whole) {
     struct cushim_draft draft;
     int error = cushim_draft_begin(&draft, request->output);

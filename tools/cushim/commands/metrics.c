@@ -31,7 +31,7 @@ struct rows {
     size_t n;
 };
 
-/* With its special characters escaped. */
+/* Add a label; special characters of its value are escaped. */
 static void add_label(char labels[LABELS_BYTES], const char *name, const char *value) {
     size_t n = strlen(labels);
     n += (size_t)snprintf(labels + n, LABELS_BYTES - n, "%s%s=\"", n ? "," : "", name);
@@ -50,7 +50,8 @@ static void add_number(char labels[LABELS_BYTES], const char *name, int64_t numb
     add_label(labels, name, text);
 }
 
-/* A row for a kind of memory; kind -1: for the process.  NULL: no memory. */
+/* Add a row for a kind of memory, or for the process if kind is -1.  Returns NULL if there is no
+ * memory. */
 static struct row *add(struct rows *rows, const struct page *page, int device, int kind) {
     const struct cushim_page_head *head = &page->report->page.head;
     char uuid[CUSHIM_REPORT_UUID_BYTES] = "";
@@ -80,7 +81,8 @@ static struct row *add(struct rows *rows, const struct page *page, int device, i
     return row;
 }
 
-/* Each series must be there once, also if somebody makes up a second page of a process. */
+/* Is the last row new?  Each series must occur once, even if somebody makes up a second page of
+ * a process. */
 static bool is_new(const struct rows *rows) {
     for (size_t i = 0; i + 1 < rows->n; i++) {
         if (strcmp(rows->rows[i].labels, rows->rows[rows->n - 1].labels) == 0)
@@ -138,8 +140,8 @@ static void put_sample(struct cushim_writer *out, const char *name, const char *
         cushim_write(out, "%" PRIu64 "\n", n);
 }
 
-/* One number of each row of a kind; it is `offset` bytes into the row.  "wait_ns" of a sum is
- * cushim_wait_seconds_total. */
+/* Write one number of each process, or of each kind of memory; it is `offset` bytes into the
+ * row.  The sum "wait_ns" becomes cushim_wait_seconds_total. */
 static void put_family(struct cushim_writer *out, const struct rows *rows, const char *member,
                        enum type type, enum unit unit, const char *sentence, size_t offset,
                        bool is_of_process) {
@@ -206,11 +208,11 @@ static void put_all(struct cushim_writer *out, const struct rows *rows) {
 /* ---- the command ---- */
 
 struct request {
-    const char *file;       /* NULL: standard output */
-    unsigned every_seconds; /* 0: once */
+    const char *file;       /* NULL for standard output */
+    unsigned every_seconds; /* 0 for one look */
 };
 
-/* Other users read the file, so it is readable by all. */
+/* All may read the file, because the collector runs as another user. */
 static int write_file(const char *path, const struct rows *rows) {
     struct cushim_draft draft;
     int error = cushim_draft_begin(&draft, path);

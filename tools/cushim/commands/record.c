@@ -20,7 +20,7 @@
 
 struct request {
     char folder[PATH_MAX]; /* absolute */
-    const char *pattern;   /* as given; NULL: none was given */
+    const char *pattern;   /* as given, or NULL */
     char name[PATH_MAX];   /* with its places filled in */
 };
 
@@ -46,7 +46,7 @@ static int take_max(void *context, const char *value) {
     return run_take_option("record", option);
 }
 
-/* The index of the program's name in argv, or minus an exit code, already explained. */
+/* Returns the index of the program's name in argv, or minus an exit code after a message. */
 static int take_arguments(struct request *request, int argc, char **argv) {
     const struct argument rows[] = {{"-o", .text = &request->pattern},
                                     {"--stacks", .take = take_stacks},
@@ -58,8 +58,8 @@ static int take_arguments(struct request *request, int argc, char **argv) {
 }
 
 /*
- * The name with its places filled in.  Ranks of one job have the same command line, so a name
- * without a place for them gets the rank before its ending.  False: it is too long.
+ * Fill in the places of the name.  All ranks of a job have the same command line, so a name without
+ * a place for the rank gets it before its ending.  Returns false if the name is too long.
  */
 static bool choose_name(struct request *request, const char *program) {
     const struct cushim_path_places places = {.process = getpid(), .rank = cushim_path_rank()};
@@ -81,7 +81,7 @@ static bool choose_name(struct request *request, const char *program) {
            cushim_path_expand(request->name, sizeof request->name, apart, &places);
 }
 
-/* A folder for this recording alone; false, explained, if it cannot be made. */
+/* Make a folder for this recording alone.  Returns false, after a message, if that fails. */
 static bool make_folder(struct request *request, const char *program) {
     struct recording_files files;
     if (!choose_name(request, program)) {
@@ -109,7 +109,7 @@ static bool make_folder(struct request *request, const char *program) {
     return true;
 }
 
-/* One line if a recording is less than the run. */
+/* Print one line if the recording is incomplete. */
 static void tell_of_gaps(const struct cushim_trace_head *head) {
     uint64_t state = atomic_load(&head->state), n_lost = atomic_load(&head->n_lost);
     char text[CUSHIM_AMOUNT_BYTES];
@@ -136,8 +136,8 @@ static uint64_t count_events(const char *path) {
     return n;
 }
 
-/* Note in the recording how its program ended, which only this process knows.  A process that
- * became another program has several files, of which the last one is meant. */
+/* Write into the recording how its program ended, because only this process knows it.  If a
+ * process became another program, it has several files; the end belongs to the last one. */
 static void note_end(const struct recording_files *files, pid_t process, int status) {
     const uint64_t next_status = (uint64_t)status + 1;
     uint64_t latest_ns = 0;
@@ -155,7 +155,7 @@ static void note_end(const struct recording_files *files, pid_t process, int sta
     int found = latest ? open(latest, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
     if (found < 0)
         return;
-    cushim_file_let_write(found); /* if it was killed, the file was left read-only */
+    cushim_file_let_write(found); /* because the file is read-only if the process was killed */
     close(found);
     int file = open(latest, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0)

@@ -20,7 +20,7 @@ enum { MOST_SETTINGS = 16 };
 
 struct request {
     const char *path;
-    bool is_of_log; /* of RMM, which has no segments */
+    bool is_of_log; /* a log of RMM, which has no segments */
     bool is_plan, is_json, wants_limit;
     struct setting settings[MOST_SETTINGS];
     size_t n_settings;
@@ -70,7 +70,7 @@ struct row {
     const char *name;
     bool has_held;
     struct plan plan;
-    uint64_t limit_bytes; /* 0: not asked for */
+    uint64_t limit_bytes; /* 0 if not asked for */
 };
 
 static void put_row(struct cushim_writer *out, const struct row *row,
@@ -80,7 +80,7 @@ static void put_row(struct cushim_writer *out, const struct row *row,
     if (row->has_held && live)
         snprintf(ratio, sizeof ratio, "%" PRIu64 ".%02" PRIu64, held / live,
                  (uint64_t)((__uint128_t)(held % live) * 100 / live));
-    if (strlen(ratio) > 9) /* of a made up recording */
+    if (strlen(ratio) > 9) /* only a made-up recording has such a ratio */
         snprintf(ratio, sizeof ratio, "%.2e", (double)held / (double)live);
     cushim_write(out, "  %-24.24s %13s %10s %10s %9s %7s\n", row->name,
                  cushim_text_count(text[0], sums->n_calls), cushim_text_bytes(text[1], live),
@@ -159,7 +159,7 @@ static void put_json(struct cushim_writer *out, const struct cushim_trace_head *
     json_end(&json, "]}");
 }
 
-/* One recording, with each setting; 0 or an errno. */
+/* Plan one recording with each setting.  Returns 0 or an errno. */
 static int plan_all(const struct request *request, const char *path, struct cushim_writer *out) {
     static struct row rows[MOST_SETTINGS + 1]; /* too large for a stack */
     struct cushim_trace_reader reader;
@@ -184,7 +184,7 @@ static int plan_all(const struct request *request, const char *path, struct cush
     return error;
 }
 
-/* The recordings of a path. */
+/* Plan the recordings of a path.  Returns an exit code. */
 static int plan_path(const struct request *request, const char *path) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
     struct recording_files files;
@@ -214,7 +214,7 @@ static int plan_path(const struct request *request, const char *path) {
     return code;
 }
 
-/* A log of RMM is planned as the recording that is made from it. */
+/* Plan a log of RMM, by making a recording of it. */
 static int plan_log(struct request *request) {
     static struct rmm_log log;
     request->is_of_log = true;
@@ -232,7 +232,7 @@ static int plan_log(struct request *request) {
 }
 
 int replay_main(int argc, char **argv) {
-    static struct request request; /* options are large */
+    static struct request request; /* static, because options are large */
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;

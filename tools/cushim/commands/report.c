@@ -22,8 +22,8 @@ typedef int put_fn(struct cushim_writer *out, const char *path);
 
 static const struct format {
     const char *name;
-    put_fn *put;                       /* NULL: the page, which has all recordings of a folder */
-    const char *begin, *between, *end; /* around recordings; between NULL: there may be only one */
+    put_fn *put;                       /* NULL for the page, which has all recordings of a folder */
+    const char *begin, *between, *end; /* around recordings; `between` NULL: only one may be */
 } formats[] = {
     {"text", summary_text, "", "\n", ""},
     {"json", summary_json, "[", ",", "]\n"},
@@ -38,7 +38,7 @@ static const struct format {
 enum { TEXT, JSON, HTML, N_FORMATS = sizeof formats / sizeof *formats };
 
 struct request {
-    const struct format *format; /* NULL: text, and the page to a file */
+    const struct format *format; /* NULL for text, and the page to a file */
     const char *path, *output;
     bool is_redacted;
     struct moment_wish moment;
@@ -110,7 +110,7 @@ static void complain_of(const char *path, int error) {
     complain("%s: %s", path, what_is_wrong(error));
 }
 
-/* All recordings; returns how many were read. */
+/* Write all recordings.  Returns how many were read. */
 static size_t put_all(const struct request *request, const struct format *format,
                       const struct recording_files *files, struct cushim_writer *out) {
     size_t n = 0;
@@ -131,7 +131,7 @@ static size_t put_all(const struct request *request, const struct format *format
     return n;
 }
 
-/* To a file, or to standard output if it is NULL; returns an exit code. */
+/* Write to a file, or to standard output if `path` is NULL.  Returns an exit code. */
 static int put_to(const struct request *request, const struct format *format,
                   const struct recording_files *files, const char *path) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
@@ -152,7 +152,8 @@ static int put_to(const struct request *request, const struct format *format,
     return n == files->n ? EXIT_WELL : EXIT_WRONG;
 }
 
-/* The file NAME.html beside NAME.cushim; NULL: there is no memory. */
+/* The name NAME.html beside NAME.cushim, in memory for free(3).  Returns NULL if there is no
+ * memory. */
 static char *page_of(const char *path) {
     char *page;
     size_t n = strlen(path);

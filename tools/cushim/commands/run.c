@@ -27,7 +27,7 @@ int run_take_option(const char *topic, const char *argument) {
     return EXIT_WELL;
 }
 
-/* One line with what the option costs. */
+/* Print one line that says what the option costs. */
 static void tell_what_relaxed_gives_up(int n_options, char **options) {
     for (int i = 1; i < n_options; i++) {
         if (strcasecmp(options[i], "--free=relaxed") == 0) {
@@ -39,8 +39,8 @@ static void tell_what_relaxed_gives_up(int n_options, char **options) {
     }
 }
 
-/* One line if the preload will not be in the program (`is_named`), which runs all the same.  True
- * if LD_PRELOAD must not name the preload at all. */
+/* If the preload cannot be in the program, print one line and set `is_named`; the program runs
+ * all the same.  Returns true if LD_PRELOAD must not name the preload at all. */
 static bool warn_where_out_of_reach(const char *name, bool *is_named) {
     char path[PATH_MAX];
     struct program program;
@@ -57,7 +57,7 @@ static bool warn_where_out_of_reach(const char *name, bool *is_named) {
     return is_unfit;
 }
 
-/* One line if another preload answers the program's look-ups of the driver before we can. */
+/* Print one line if another preload answers dlsym before ours. */
 static void warn_where_cut_off(const char *library) {
     const char *hook = probe_other_hook();
     if (hook && probe_is_cut_off(library))
@@ -67,8 +67,8 @@ static void warn_where_cut_off(const char *library) {
             hook, library);
 }
 
-/* One line where no page can be made.  What to say at the end of a program without a report:
- * without a page nobody knows what one that ended past the C library used.  NULL: this line was
+/* Print one line if no page can be made.  Returns what to say at the end if the program has no
+ * report, because without a page nobody knows what it used.  Returns NULL if this line said
  * enough. */
 static const char *tell_of_page(const char *name, bool is_left_out) {
     char why[PAGES_WHY_BYTES];
@@ -76,7 +76,7 @@ static const char *tell_of_page(const char *name, bool is_left_out) {
     bool is_wished = !is_left_out && !settings_are_off() && live && !cushim_option_is_off(live);
     if (is_wished && pages_can_be_made(why))
         return "itself used no CUDA memory that cushim can see, or could not write its report";
-    if (is_wished && errno != EMFILE) { /* a driver would open no file either */
+    if (is_wished && errno != EMFILE) { /* without descriptors the driver cannot work either */
         complain("no live page of %s: %s", name, why);
         return NULL;
     }
@@ -100,7 +100,7 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
     char where[SETTINGS_PATH_BYTES], path[PATH_MAX];
     bool has_report = !is_left_out && settings_report(where);
     int error = has_report ? run_reports_can_be_made(where, path) : 0;
-    if (error) { /* better now than after hours */
+    if (error) { /* say so now rather than after hours */
         complain("no report can be made in %s: %s", *path ? path : where, strerror(error));
         return EXIT_OURS;
     }

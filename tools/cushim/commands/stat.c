@@ -17,17 +17,17 @@
 
 struct part;
 
-/* What was asked for, and what was seen on the way. */
+/* The command line, and what was seen so far. */
 struct request {
-    const char *wanted; /* a process or a program; NULL: the list */
+    const char *wanted; /* a process or a program; NULL for the list */
     bool is_json, is_clean, is_of_all, has_users;
-    const struct part *part; /* of each report; NULL: all of it */
-    unsigned watch_seconds;  /* between two looks; 0: one look */
+    const struct part *part; /* of each report; NULL for all of it */
+    unsigned watch_seconds;  /* between two looks; 0 for one look */
     struct cushim_writer out;
     int n_shown, n_dead;
 };
 
-/* 27 columns: with a user, the program is cut shorter. */
+/* The name has 27 columns, so a program beside a user is cut shorter. */
 static void put_name(struct request *request, const struct page *page) {
     char program[CUSHIM_CELL_BYTES], user[CUSHIM_CELL_BYTES];
     const struct cushim_page_head *head = &page->report->page.head;

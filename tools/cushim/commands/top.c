@@ -26,19 +26,18 @@ enum { N_PAST = 60, LINE_BYTES = 512 };
 
 /* A device of a process. */
 struct row {
-    char page[CUSHIM_PAGE_NAME_BYTES]; /* identifies the process, even if its number is used
-                                          again */
+    char page[CUSHIM_PAGE_NAME_BYTES]; /* identifies the process even if its number is reused */
     int64_t process;
     uid_t user;
     char program[CUSHIM_NAME_BYTES];
     int device;
     bool is_seen, is_alive;
     uint64_t live_bytes, held_bytes, spare_bytes;
-    uint64_t n_requests, wait_ns, at_ns; /* of this look, and of the one before */
+    uint64_t n_requests, wait_ns, at_ns; /* counters of this look, and of the one before */
     uint64_t n_requests_before, wait_ns_before, before_ns;
-    uint64_t past_bytes[N_PAST]; /* held, the last one last */
+    uint64_t past_bytes[N_PAST]; /* what was held, the last look last */
     unsigned n_past;
-    uint64_t most_bytes; /* the most that was held in a look since the first one, or since `r` */
+    uint64_t most_bytes; /* the most that was held since the first look, or since the key r */
 };
 
 enum sort { BY_HELD, BY_LIVE, BY_REQUESTS, BY_PROCESS, N_SORTS };
@@ -46,11 +45,11 @@ enum sort { BY_HELD, BY_LIVE, BY_REQUESTS, BY_PROCESS, N_SORTS };
 struct top {
     struct row *rows;
     size_t n;
-    struct devices devices; /* of the processes that are alive */
+    struct devices devices; /* of live processes */
     unsigned every_ms;
     enum sort sort;
-    size_t chosen;                                 /* a row */
-    enum detail { TABLE, REPORT, TROUBLE } detail; /* of the chosen row */
+    size_t chosen;                                 /* the index of a row */
+    enum detail { TABLE, REPORT, TROUBLE } detail; /* what is shown of the chosen row */
     bool is_paused, is_utf8, has_devices;
     bool is_once, is_batch, has_users;
 };
@@ -171,7 +170,7 @@ static void look(struct top *top) {
 
 /* ---- lines ---- */
 
-/* How much was held, from nothing to the most of these. */
+/* Draw how much was held, scaled to the most of it. */
 static void put_past(const struct row *row, bool is_utf8, unsigned n, char *text, size_t n_bytes) {
     static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static const char *const plain[] = {" ", ".", ":", "-", "=", "+", "*", "#"};
@@ -187,7 +186,7 @@ static void put_past(const struct row *row, bool is_utf8, unsigned n, char *text
     }
 }
 
-/* One more column, if there is room for it and for bars. */
+/* Is there room for one more column beside the bars? */
 static bool has_peak(int columns) {
     return columns >= 100;
 }
@@ -199,7 +198,7 @@ static void put_row(const struct top *top, const struct row *row, int columns,
     char cell[CUSHIM_CELL_BYTES], user[CUSHIM_CELL_BYTES] = "";
     enum { PEAK = 10, USER = 9, BEFORE_PAST = 74 };
     int before = BEFORE_PAST + (has_peak(columns) ? PEAK : 0) + (top->has_users ? USER : 0);
-    uint64_t wait = per_second(row, row->wait_ns, row->wait_ns_before) / 1000000; /* in 1000 */
+    uint64_t wait = per_second(row, row->wait_ns, row->wait_ns_before) / 1000000; /* per 1000 */
     snprintf(waits, sizeof waits, "%u.%u", (unsigned)(wait / 10), (unsigned)(wait % 10));
     put_past(row, top->is_utf8, columns > before ? (unsigned)(columns - before) : 0, past,
              sizeof past);
@@ -245,7 +244,7 @@ static void draw_table(struct top *top, struct screen_picture *picture) {
     char line[LINE_BYTES];
     size_t n_room = picture->rows > AROUND ? (size_t)(picture->rows - AROUND) : 1;
     size_t n_devices = top->has_devices ? top->devices.n : 0;
-    if (n_devices && n_devices + FEWEST_ROWS > n_room) /* processes have priority */
+    if (n_devices && n_devices + FEWEST_ROWS > n_room) /* rows of processes have priority */
         n_devices = n_room > FEWEST_ROWS ? n_room - FEWEST_ROWS : 0;
     n_room -= n_devices;
     size_t first = top->chosen >= n_room ? top->chosen - n_room + 1 : 0;
@@ -278,7 +277,7 @@ struct detail_view {
     enum detail detail;
 };
 
-/* The findings, and the requests that found no memory. */
+/* Write the findings, and the requests that found no memory. */
 static void put_trouble(struct cushim_writer *out, const struct cushim_report *report) {
     const struct cushim_page_head *head = &report->page.head;
     cushim_write(out, "cushim %s: %s, process %ld\n", head->version, head->program,
@@ -288,7 +287,7 @@ static void put_trouble(struct cushim_writer *out, const struct cushim_report *r
         cushim_write(out, "  nothing was found, and each request found memory\n");
 }
 
-/* One page, line by line. */
+/* Show the report of one page, line by line. */
 static void draw_detail(const struct page *page, void *context) {
     struct detail_view *view = context;
     struct screen_picture *picture = view->picture;
@@ -324,7 +323,7 @@ static void draw(struct top *top) {
     screen_show(&picture);
 }
 
-/* False: the user leaves. */
+/* Returns false if the user leaves. */
 static bool obey(struct top *top, int key) {
     switch (key) {
     case SCREEN_OVER:
@@ -380,7 +379,7 @@ static int run_screen(struct top *top) {
         key = screen_wait((int)((next_ns - now_ns) / 1000000) + 1);
     } while (obey(top, key));
     screen_end();
-    if (screen_signal()) { /* a process that waits for us sees the signal that ended us */
+    if (screen_signal()) { /* so that our parent sees which signal ended us */
         sigset_t all;
         signal(screen_signal(), SIG_DFL);
         raise(screen_signal());

@@ -28,9 +28,9 @@ struct seen {
     pid_t process;
     char path[PATH_MAX]; /* of its program */
     bool is_reached;     /* the preload is in it */
-    bool awaits_libc;    /* its loader brings one, behind the preload */
-    bool is_loaded;      /* the libc is there; or there is nothing to wait for */
-    bool has_driver;     /* and a CUDA driver */
+    bool awaits_libc;    /* its loader maps a libc behind the preload */
+    bool is_loaded;      /* the libc is mapped, or none is expected */
+    bool has_driver;     /* it has a CUDA driver */
 };
 
 struct look {
@@ -39,7 +39,7 @@ struct look {
     char libraries[MOST_LIBRARIES][PATH_MAX]; /* CUDA runtimes, and libraries that cache memory
                                                  themselves */
     size_t n_libraries;
-    bool is_cut; /* there were more */
+    bool is_cut; /* there were more processes */
     char own[PATH_MAX];
 };
 
@@ -65,8 +65,8 @@ static void look_at_maps(struct look *look, struct seen *seen) {
         return;
     while (fgets(line, sizeof line, maps)) {
         char *file = strchr(line, '/');
-        is_whole |= strstr(line, "[stack]") != NULL; /* it follows all files; without it the
-                                                        process ended meanwhile */
+        /* the stack follows all files; if it is missing, the process ended meanwhile */
+        is_whole |= strstr(line, "[stack]") != NULL;
         if (!file)
             continue;
         file[strcspn(file, "\n")] = 0;
@@ -81,13 +81,13 @@ static void look_at_maps(struct look *look, struct seen *seen) {
     seen->is_loaded |= is_whole && (has_libc || !seen->awaits_libc);
 }
 
-/* The file tells, because the loader of a process that just began may not be mapped yet. */
+/* This reads the file, because a process that just started may not have mapped its loader yet. */
 static bool awaits_libc(const char *path) {
     struct program program;
     return program_inspect(&program, path) != 0 || program.link == PROGRAM_DYNAMIC;
 }
 
-/* It may have become another program meanwhile. */
+/* Look at one process, which may have become another program meanwhile. */
 static void look_at(struct look *look, pid_t process) {
     char path[64], program[PATH_MAX];
     size_t i = 0;
@@ -96,7 +96,7 @@ static void look_at(struct look *look, pid_t process) {
     if (n <= 0)
         return;
     program[n] = 0;
-    if (strcmp(program, look->own) == 0) /* it has not become the command yet */
+    if (strcmp(program, look->own) == 0) /* the child has not become the command yet */
         return;
     while (i < look->n_seen &&
            (look->seen[i].process != process || strcmp(look->seen[i].path, program) != 0))
@@ -114,7 +114,7 @@ static void look_at(struct look *look, pid_t process) {
     look_at_maps(look, seen);
 }
 
-/* All below a process, but not itself. */
+/* Look at all descendants of a process. */
 static void look_below(struct look *look, pid_t process, int depth) {
     char path[80];
     long child;
@@ -143,11 +143,11 @@ static void become_run(char **argv, const char *folder, bool is_quiet) {
     _exit(127);
 }
 
-/* Its status; -1: it could not be started. */
+/* Returns the status of the command, or -1 if it could not be started. */
 static int run(struct look *look, char **argv, const char *folder, bool is_quiet) {
     struct timespec pause = {0, LOOK_MS * 1000000L};
     int status = -1;
-    signal(SIGINT, SIG_IGN); /* the terminal sends it to the command as well */
+    signal(SIGINT, SIG_IGN); /* the terminal sends it to the command, too */
     signal(SIGQUIT, SIG_IGN);
     fflush(NULL);
     if (readlink("/proc/self/exe", look->own, sizeof look->own - 1) < 0)
@@ -193,7 +193,7 @@ static void add(const struct cushim_report *report, const struct report_origin *
 static void tell_of_process(struct seen *seen) {
     struct program program;
     const char *why = "its parent left LD_PRELOAD out";
-    if (!seen->is_reached && !seen->is_loaded) /* it ended too soon to know */
+    if (!seen->is_reached && !seen->is_loaded) /* it ended too early to tell */
         return;
     cushim_utf8_clean(seen->path);
     if (seen->is_reached) {

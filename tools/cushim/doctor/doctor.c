@@ -96,7 +96,8 @@ static void examine_cuda(const struct program *program) {
         report_note("dlopen", "used: what is opened with RTLD_DEEPBIND is not seen");
 }
 
-/* `cushim run` keeps what is in LD_PRELOAD ahead of our library. */
+/* The sanitizer's library has to come first; `cushim run` keeps what LD_PRELOAD has ahead of
+ * ours. */
 static void examine_sanitizer(const struct program *program) {
     const char *preloads = getenv("LD_PRELOAD");
     if (!*program->sanitizer)
@@ -174,7 +175,7 @@ int doctor_main(int argc, char **argv) {
     bool is_json = false;
     const struct argument rows[] = {{"--json", .flag = &is_json}, {0}};
     const struct arguments arguments = {.topic = "doctor", .rows = rows};
-    char **command = NULL; /* behind --; NULL: there is none */
+    char **command = NULL; /* behind --; NULL if there is none */
     int probe_fd;
     char rest;
     if (argc == 2 && sscanf(argv[1], "--probe=%d%c", &probe_fd, &rest) == 1)

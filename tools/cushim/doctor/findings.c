@@ -64,8 +64,8 @@ size_t report_n_wrong(void) {
     return n;
 }
 
-/* In lines of 80 columns, from `lead` columns on.  A longer word is not cut, because users may copy
- * it. */
+/* Print words in lines of 80 columns, indented by `lead`.  A longer word is not cut, because
+ * users may copy it. */
 static void print_words(size_t lead, char *text) {
     enum { COLUMNS = 80 };
     size_t at = lead;

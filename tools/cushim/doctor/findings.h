@@ -11,7 +11,7 @@
 
 enum report_state { REPORT_OK, REPORT_NOTE, REPORT_WRONG };
 
-/* The heading of the next rows; it is kept as a pointer. */
+/* Set the heading of the next rows.  Only the pointer is kept. */
 void report_heading(const char *heading);
 
 /* Add a row. */
@@ -21,12 +21,12 @@ __attribute__((format(printf, 3, 4))) void report_add(enum report_state state, c
 #define report_note(...)  report_add(REPORT_NOTE, __VA_ARGS__)
 #define report_wrong(...) report_add(REPORT_WRONG, __VA_ARGS__)
 
-/* Add what would help to the last row. */
+/* Add a remedy to the last row. */
 __attribute__((format(printf, 1, 2))) void report_remedy(const char *format, ...);
 
 size_t report_n_wrong(void);
 
-/* To standard output. */
+/* Print the report to standard output. */
 void report_print(void);
 void report_print_json(void);
 

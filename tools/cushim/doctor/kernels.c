@@ -15,12 +15,12 @@
 #define LIBRARY "libcushim-kernels.so"
 
 enum {
-    LEAST_CAPABILITY = 75, /* of the code paths: kernels/launch/call.c */
-    LEAST_DRIVER = 13000,  /* loads code of a toolkit of 13.0 or later; ours is built with one */
+    LEAST_CAPABILITY = 75, /* as in kernels/launch/call.c */
+    LEAST_DRIVER = 13000,  /* our kernels are built with a toolkit of 13.0 or later */
     TEXT_BYTES = 256
 };
 
-/* The places where cushim_kernels_open looks, as far as the command can know them. */
+/* Look in the places of cushim_kernels_open, as far as the command knows them. */
 static bool find(char path[PATH_MAX]) {
     const char *given = getenv("CUSHIM_KERNELS");
     if (given && *given == '/') {
@@ -32,10 +32,10 @@ static bool find(char path[PATH_MAX]) {
     return launch_find_library(LIBRARY ".0", "../../kernels", path);
 }
 
-/* The worst fit of the families (each a fatbin) for a device. */
+/* The family (each is a fatbin) that fits a device worst. */
 struct choice {
     enum fatbin_fit fit;
-    struct fatbin_code code; /* unless there is none */
+    struct fatbin_code code; /* not set if there is none */
     unsigned n_families;     /* that fit no better */
 };
 
@@ -76,7 +76,7 @@ static void describe(char text[TEXT_BYTES], const struct choice *choice, unsigne
     }
 }
 
-/* Why the references run whatever code there is; NULL: they do not. */
+/* Why the CPU references run in spite of the code; NULL if they do not. */
 static const char *why_references(const struct machine *machine) {
     const struct cushim_kernel_settings *settings = cushim_kernel_settings();
     if (settings->has_arch)

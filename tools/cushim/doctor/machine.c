@@ -66,7 +66,7 @@ static void examine_toolkit(void) {
                   toolkit.folder);
 }
 
-/* The runtimes that a program linked to a shared one would get. */
+/* Report the runtimes that a program with a shared runtime would get. */
 static void examine_runtimes(void) {
     static const char *const names[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
     bool is_any = false;
@@ -91,7 +91,7 @@ static void examine_runtimes(void) {
                     "no shared one on the loader's path (programs with a static one need none)");
 }
 
-/* Asked before the driver has threads, for which it would have to wait. */
+/* This is asked before the driver has threads, because the kernel would wait for them. */
 static void examine_membarrier(void) {
     if (cushim_membarrier_ask())
         report_ok("membarrier", "granted: to pin a handle is a store and a load");

@@ -17,13 +17,12 @@
 #include "tools/cushim/options.h"
 
 enum {
-    PATIENCE_SECONDS = 60, /* a driver may take seconds to start; after this a child that hangs
-                              is ended */
+    PATIENCE_SECONDS = 60, /* for a driver that starts; then the child is ended */
     ALLOCATION_BYTES = 1 << 20,
     ASKED_VERSION = 3020 /* the version in which cuMemAlloc means cuMemAlloc_v2 */
 };
 
-/* One way to the driver's allocator: allocate and free. */
+/* Allocate and free by one way to the driver's allocator. */
 static CUresult use(__typeof__(&cuMemAlloc_v2) allocate, const struct driver *driver) {
     CUdeviceptr address = 0;
     CUresult error = allocate(&address, ALLOCATION_BYTES);
@@ -113,7 +112,7 @@ bool probe_is_cut_off(const char *library) {
            WEXITSTATUS(status) == EXIT_CUT_OFF;
 }
 
-/* In the child: no options but our own, whatever the user set; then start this program again. */
+/* Start this program again, in the child, with no options but our own, whatever the user set. */
 static void become_probe(const char *library, const char *report_path, int fd) {
     char option[32];
     for (char **entry = environ; *entry;) {

@@ -155,7 +155,7 @@ int events_rmm(struct cushim_writer *out, const char *path) {
 
 /* ---- Perfetto ---- */
 
-/* The fields of all elements; `ns` is of the recording. */
+/* Write the fields that all elements have; `ns` is a time of the recording. */
 static void put_element(struct cushim_writer *out, const struct cushim_trace_account *account,
                         const char *phase, uint64_t ns) {
     ns = since_start(account, ns);

@@ -21,7 +21,7 @@ struct page {
     unsigned n_files;
     int error;
     struct recording *recording;
-    bool is_open; /* it has begun */
+    bool is_open; /* the recording's object has begun */
     struct history history;
     struct numbers numbers; /* of frames */
 };
@@ -33,7 +33,7 @@ static const char *file_of(const struct page *page, const char *path) {
     return page->is_redacted && slash ? slash + 1 : path;
 }
 
-/* All frames of the sites, each once. */
+/* Write all frames of the sites, each once. */
 static void put_frames(struct page *page) {
     const struct cushim_trace_account *account = &page->recording->account;
     struct json_output *json = &page->json;
@@ -71,7 +71,7 @@ static int by_importance(const void *left, const void *right) {
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* The most important ones; the page has no more. */
+/* Keep the most important sites; the page has no more. */
 static void choose_sites(struct page *page) {
     struct cushim_trace_account *account = &page->recording->account;
     size_t n = 0, most = MOST_SITES / page->n_files;
@@ -85,7 +85,7 @@ static void choose_sites(struct page *page) {
     account->n_sites = n < most ? n : most;
 }
 
-/* Rows of numbers; `columns` names them. */
+/* Write the sites as rows of numbers, which `columns` names. */
 static void put_sites(struct page *page) {
     const struct cushim_trace_account *account = &page->recording->account;
     struct json_output *json = &page->json;
@@ -113,7 +113,8 @@ static void put_sites(struct page *page) {
         for (unsigned k = names_first(page->recording->names, site); k < site->n_frames; k++) {
             bool is_new;
             uint64_t number = 0;
-            numbers_of(&page->numbers, site->frames[k], &number, &is_new); /* it is there */
+            /* put_frames has added it */
+            numbers_of(&page->numbers, site->frames[k], &number, &is_new);
             json_put_number(json, NULL, number);
         }
         json_end(json, "]]");
@@ -133,7 +134,7 @@ static void put_buckets(struct json_output *json, const struct history *history)
     json_end(json, "]");
 }
 
-/* -1: there is no site. */
+/* -1 if there is no site. */
 static int64_t number_of(const struct cushim_trace_site *site) {
     return site ? (int64_t)site->number : -1;
 }
@@ -255,8 +256,8 @@ static int see_scope(void *context, struct recording *recording,
     return page->error;
 }
 
-/* A recording.  Its first scope is read before anything is written, so that one that cannot be read
- * leaves nothing. */
+/* Write one recording.  Its first scope is read before anything is written, so a recording that
+ * cannot be read leaves nothing. */
 static int put_recording(struct page *page, const char *path) {
     page->is_open = false;
     int error = recording_each_scope(path, &page->history, HISTORY_MOMENTS / page->n_files,

@@ -116,7 +116,7 @@ static int by_bytes(const struct group *a, const struct group *b) {
     return a->key < b->key ? -1 : a->key > b->key;
 }
 
-/* From each mark of the name to the next mark of any name. */
+/* Find the spans of the range: each is from a mark of its name to the next mark. */
 static void find_spans(struct groups *groups, const struct history *history) {
     for (unsigned i = 0; groups->wish->range && i < history->n_marks; i++) {
         const struct history_mark *mark = &history->marks[i];
@@ -181,7 +181,7 @@ static void put_groups(struct cushim_writer *out, struct groups *groups,
                      cushim_text_count(text[1], n - MOST_GROUPS), n - MOST_GROUPS == 1 ? "" : "s");
 }
 
-/* "[##o.   ]": half as many cells as the map has. */
+/* Write "[##o.  ]", with half as many cells as the map has. */
 static void put_cells(struct cushim_writer *out, const struct map_row *row) {
     char text[MAP_CELLS / 2 + 1];
     for (unsigned i = 0; i < MAP_CELLS / 2; i++) {

@@ -16,7 +16,7 @@
 struct row {
     uint64_t frame;
     const struct cushim_trace_module *at;
-    const struct symbol *symbol; /* NULL: it has none */
+    const struct symbol *symbol; /* NULL if it has none */
     bool is_newer;               /* its file was written after the recording */
     struct name name;
     UT_hash_handle hh;
@@ -29,7 +29,7 @@ struct names {
 
 /* ---- the place of a frame ---- */
 
-/* The address, as the symbols of an ELF file count, of a place in the file. */
+/* Convert an offset in an ELF file to an address as its symbols have it. */
 static uint64_t address_of(const struct image *image, uint64_t offset) {
     size_t n_segments = 0;
     const Elf64_Phdr *segments = image_segments(image, &n_segments);
@@ -55,7 +55,7 @@ static bool is_ours(const char *path) {
     return false;
 }
 
-/* "function\nfile" (trace/python.h); the offset is the line's number. */
+/* Read "function\nfile" (trace/python.h).  The offset is the number of the line. */
 static void name_python(struct name *name, const char *text) {
     const char *file = strchr(text, '\n');
     int n_function = file ? (int)(file - text) : (int)strlen(text);
@@ -103,8 +103,8 @@ static bool is_newer(const struct stat *file, const struct cushim_trace_account 
     return (uint64_t)file->st_mtim.tv_sec > (head->start_wall_ns + run_ns) / 1000000000u;
 }
 
-/* Want the symbols of the rows of one module, the first of which is `row`.  Returns the next row.
- */
+/* Want the symbols of all rows of a module; `row` is the first of them.  Returns the next
+ * module's row. */
 static struct row *want_module(struct row *row, const struct cushim_trace_account *account) {
     const struct cushim_trace_module *at = row->at;
     struct image image;
@@ -123,7 +123,7 @@ static struct row *want_module(struct row *row, const struct cushim_trace_accoun
     return row;
 }
 
-/* Take what addr2line said. */
+/* Take the answers of addr2line. */
 static void take_symbols(struct names *names) {
     const struct cushim_trace_module *newer = NULL;
     for (struct row *row = names->rows; row; row = row->hh.next) {
@@ -170,7 +170,7 @@ const struct name *names_of(const struct names *names, uint64_t frame) {
 }
 
 unsigned names_first(const struct names *names, const struct cushim_trace_site *site) {
-    enum { DEPTH = 12 }; /* a library of the driver's may be between two of ours */
+    enum { DEPTH = 12 }; /* because a library of the driver may be between two of ours */
     unsigned first = 0;
     for (unsigned i = 0; i < site->n_frames && i < DEPTH; i++) {
         if (names_of(names, site->frames[i])->is_ours)
@@ -181,7 +181,7 @@ unsigned names_first(const struct names *names, const struct cushim_trace_site *
 
 enum { SITE_BYTES = 4 * NAME_BYTES };
 
-/* "forward FILE:12", at most so many columns wide. */
+/* Write "forward FILE:12", at most `columns` wide. */
 static void put_name(char text[SITE_BYTES], const struct name *name, size_t columns) {
     char function[NAME_BYTES], line[NAME_BYTES];
     memcpy(function, name->function, NAME_BYTES);

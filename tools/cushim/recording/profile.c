@@ -13,7 +13,7 @@
 
 /* ---- folded ---- */
 
-/* A frame without ;, which would end it. */
+/* Write a frame.  Semicolons are replaced, because they end a frame. */
 static void put_folded_frame(struct cushim_writer *out, const struct name *name) {
     char text[2 * NAME_BYTES + 2];
     snprintf(text, sizeof text, "%s%s%s", name->function, *name->line ? " " : "", name->line);
@@ -51,7 +51,7 @@ int profile_folded(struct cushim_writer *out, const char *path) {
 /* ---- profile.proto ---- */
 
 enum { VARINT = 0, BYTES = 2 };
-enum { MESSAGE_BYTES = 1024 }; /* for a message that contains none of variable length */
+enum { MESSAGE_BYTES = 1024 }; /* enough for a message without parts of variable length */
 
 /* Fields of the messages that we write. */
 enum { PROFILE_SAMPLE_TYPE = 1, PROFILE_SAMPLE, PROFILE_MAPPING, PROFILE_LOCATION };
@@ -120,7 +120,7 @@ static void put_number(struct profile *profile, unsigned field, uint64_t n) {
     cushim_write_bytes(profile->out, message.bytes, message.n);
 }
 
-/* Its number. */
+/* Write a string.  Returns its number. */
 static uint64_t put_string(struct profile *profile, const char *text, size_t n) {
     put_bytes(profile, PROFILE_STRING, text, n);
     return profile->n_strings++;
@@ -140,7 +140,7 @@ static void begin(struct profile *profile, const struct cushim_trace_account *ac
     put_number(profile, PROFILE_DURATION, account->last_ns - account->first_ns);
 }
 
-/* The number of the module that contains a frame, from 1; 0: there is none, or no memory. */
+/* Write a module once.  Returns its number, from 1; 0 if there is no module, or no memory. */
 static uint64_t put_module(struct profile *profile, const struct cushim_trace_module *module,
                            const char *path) {
     uint64_t number;
@@ -159,7 +159,7 @@ static uint64_t put_module(struct profile *profile, const struct cushim_trace_mo
     return number + 1;
 }
 
-/* A location and a function of the frame's number, from 1. */
+/* Write a location and a function, both with the number of the frame, from 1. */
 static void put_frame(struct profile *profile, const struct recording *recording, uint64_t frame,
                       uint64_t id) {
     uint64_t offset;

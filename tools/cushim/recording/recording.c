@@ -62,14 +62,14 @@ const char *recording_error(int error) {
 
 /* ---- scopes ---- */
 
-/* Each place of a scope that has one. */
+/* For each device and kind of a scope. */
 #define EACH_PLACE(scope, device, kind)                                                            \
     for (int device = (scope)->device < 0 ? 0 : (scope)->device;                                   \
          device < ((scope)->device < 0 ? CUSHIM_TRACE_DEVICES : (scope)->device + 1); device++)    \
         for (int kind = 0; kind < CUSHIM_TRACE_KINDS; kind++)                                      \
             if ((scope)->kinds >> kind & 1)
 
-/* Of all places of a scope; the counter is `offset` bytes into the sums of one. */
+/* Sum a counter, which is `offset` bytes into the sums of a device and kind, over a scope. */
 static uint64_t sum_of(const struct cushim_trace_account *account,
                        const struct recording_scope *scope, size_t offset) {
     uint64_t n_bytes = 0;
@@ -181,7 +181,7 @@ static int compare_first(const void *left, const void *right) {
 }
 
 static void add_site(struct cushim_trace_site *to, struct cushim_trace_site *from) {
-    from->number = to->number; /* a history finds the joined site by it */
+    from->number = to->number; /* because a history finds the joined site by its number */
     if (from->n_live && (!to->n_live || from->oldest_ns < to->oldest_ns))
         to->oldest_ns = from->oldest_ns;
     to->n_requests += from->n_requests;
@@ -200,7 +200,7 @@ static void add_site(struct cushim_trace_site *to, struct cushim_trace_site *fro
         to->sample_bytes[i] += from->sample_bytes[i];
 }
 
-/* The path of a request through CUDA and through cushim does not make another site. */
+/* Join sites that differ only in the path of a request through CUDA and cushim. */
 static int join_sites(struct recording *recording) {
     struct cushim_trace_account *account = &recording->account;
     size_t n = 0;
@@ -214,7 +214,7 @@ static int join_sites(struct recording *recording) {
     for (size_t i = 0; i < account->n_sites; i++) {
         struct cushim_trace_site *site = firsts[i].site, *last = n ? account->sites[n - 1] : NULL;
         unsigned n_frames = site->n_frames - firsts[i].n;
-        /* sites without a frame of the program, which differ in origin, come first */
+        /* sites without a frame of the program come first, and are not joined */
         if (last && n_frames && n_frames == firsts[i - 1].site->n_frames - firsts[i - 1].n &&
             memcmp(site->frames + firsts[i].n, firsts[i - 1].site->frames + firsts[i - 1].n,
                    n_frames * sizeof(uint64_t)) == 0)

@@ -53,7 +53,7 @@ static int by_measure(const void *left, const void *right, void *context) {
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* Those that have any, the largest first; returns their number. */
+/* Sort the sites by a measure, the largest first.  Returns how many have any of it. */
 static size_t sort(struct cushim_trace_account *account, measure_fn *measure) {
     size_t n = 0;
     qsort_r(account->sites, account->n_sites, sizeof *account->sites, by_measure, &measure);
@@ -62,7 +62,7 @@ static size_t sort(struct cushim_trace_account *account, measure_fn *measure) {
     return n;
 }
 
-/* A row for each of the largest sites, and one for the others. */
+/* Write a row for each of the largest sites, and one for the others. */
 static void put_sites(struct cushim_writer *out, struct recording *recording, measure_fn *measure,
                       bool is_noted) {
     char text[3][CUSHIM_AMOUNT_BYTES], lead[LEAD_BYTES];
@@ -144,8 +144,8 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
 
 typedef void words_fn(char *text, size_t n_bytes, const struct cushim_trace_site *site);
 
-/* A row for each of the few largest sites; the first row begins with a word.  Without sites there
- * is no row. */
+/* Write a row for each of the few largest sites.  The first row begins with a word.  Writes
+ * nothing if there are no sites. */
 static void put_few(struct cushim_writer *out, struct recording *recording, measure_fn *measure,
                     const char *word, words_fn *words) {
     enum { WORD = 10 };
@@ -217,7 +217,7 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
     put_few(out, recording, grown, "leak", leak_words);
 }
 
-/* What the numbers above do not include. */
+/* Write what the numbers above do not include. */
 static void put_gaps(struct cushim_writer *out, const struct recording *recording) {
     const struct cushim_trace_account *account = &recording->account;
     const struct {

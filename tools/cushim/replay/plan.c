@@ -16,10 +16,10 @@
 #include "tools/cushim/hash.h"
 #include "tools/cushim/replay/no_device.h"
 
-/* Of one recording; a real one has a few for each context. */
+/* Of one recording.  A real one has a few pools for each context. */
 enum { MOST_POOLS = 4096 };
 
-/* A pool of the recording, and the heap that stands for it. */
+/* A pool of the recording, and the heap that replaces it. */
 struct pool {
     struct {
         uint64_t pool, device, kind;
@@ -28,13 +28,13 @@ struct pool {
     UT_hash_handle hh;
 };
 
-/* A block of the recording, by its address there. */
+/* A block of the recording, found by its address there. */
 struct block {
-    uint64_t recorded, address; /* address 0: the driver served it */
+    uint64_t recorded, address; /* address is 0 if the driver served it */
     UT_hash_handle hh;
 };
 
-/* One for each process. */
+/* There is one for each process. */
 static struct engine {
     const struct setting *setting;
     struct plan *plan;
@@ -97,11 +97,11 @@ static bool begin(const struct setting *setting, struct plan *plan) {
 static void set_limit(unsigned device, uint64_t device_bytes) {
     struct cushim_amount limit = engine.setting->limit;
     if (!device_bytes && limit.is_percent)
-        return; /* a free without an allocation */
+        return; /* the device is unknown, and was not used yet */
     atomic_store(&engine.budgets[device].limit_bytes, cushim_amount_bytes(limit, device_bytes));
 }
 
-/* The pool for one of the recording's; NULL: no memory. */
+/* Find or make the pool for one of the recording's.  Returns NULL if there is no memory. */
 static struct pool *pool_of(uint64_t number, unsigned device, unsigned kind) {
     static const struct cushim_mem_provider *const providers[] = {
         [CUSHIM_MEM_DEVICE] = &cushim_mem_provider_device,
@@ -134,8 +134,7 @@ static void lift(uint64_t *peak, uint64_t now) {
         *peak = now;
 }
 
-/* What the pools hold, and asked of the driver; requests that the driver served are counted
- * already. */
+/* Sum what the pools of a scope hold. */
 static void take_held(unsigned device, unsigned kind) {
     struct plan_sums *sums = &engine.plan->sums[scope_of(device, kind)];
     const bool is_pinned = kind == CUSHIM_KIND_PINNED;
@@ -158,7 +157,7 @@ static bool remember(uint64_t recorded, uint64_t address) {
     return block;
 }
 
-/* True, and its new address, if it was served here; then it is forgotten. */
+/* If the block was served here, return true and its new address, and forget it. */
 static bool forget(uint64_t recorded, uint64_t *address) {
     struct block *block;
     HASH_FIND(hh, engine.recorded_blocks, &recorded, sizeof recorded, block);
@@ -172,7 +171,7 @@ static bool forget(uint64_t recorded, uint64_t *address) {
 
 enum served { BY_HEAP, BY_DRIVER, REFUSED, NO_MEMORY };
 
-/* A request, as the setting serves it. */
+/* Serve a request as the setting does. */
 static enum served serve(uint64_t number, unsigned device, unsigned kind, uint64_t n_bytes,
                          struct cushim_mem_block *block) {
     *block = (struct cushim_mem_block){0};
@@ -231,7 +230,8 @@ static void replay_gone(uint64_t number) {
     }
 }
 
-/* It was refused in the recording, so the program cannot use it if it is served here. */
+/* Replay a request that was refused in the recording.  If it is served here, the block is freed
+ * at once, because the program cannot use it. */
 static bool replay_refused(const struct cushim_trace_event *event) {
     struct cushim_mem_block block;
     struct cushim_mem_lookup lookup;
@@ -348,7 +348,7 @@ int plan_least_limit(uint64_t *n_bytes, const char *path, const struct setting *
         lift(&most, plan.sums[i].peak_held_bytes);
     }
     most = (most + step_bytes - 1) / step_bytes;
-    /* with as much as is held without a limit, nothing is refused */
+    /* a limit of the peak refuses nothing */
     while (!error && least + 1 < most) {
         uint64_t middle = least + (most - least) / 2;
         limited.limit = (struct cushim_amount){middle * step_bytes, false};

@@ -19,8 +19,9 @@ struct runtimes {
     int n;
 };
 
-/* The folder of the device's libraries, without a slash at its end; false: it is missing.  The
- * driver is looked for by its folder, because a library folder may have NVIDIA's. */
+/* Find the folder of the device's libraries, without a slash at its end.  Returns false if it is
+ * missing.  The driver is looked for with its folder, because a library folder may have NVIDIA's
+ * driver. */
 static bool find_device(char folder[PATH_MAX]) {
     if (!launch_find_library("../sim/libcuda.so.1", ".", folder) &&
         !launch_find_library("cushim/sim/libcuda.so.1", ".", folder))
@@ -29,7 +30,7 @@ static bool find_device(char folder[PATH_MAX]) {
     return true;
 }
 
-/* Of an argument --NAME=VALUE or --NAME; NULL: no setting has the name. */
+/* Find the setting of --NAME; NULL if no setting has the name. */
 static const struct sim_setting *find_setting(const char *name, size_t n_bytes) {
     for (int i = 0; i < SIM_N_SETTINGS; i++) {
         const char *known = sim_settings[i].name;
@@ -88,14 +89,14 @@ static bool set_list(const char *name, const char *word, bool is_first) {
     return is_set;
 }
 
-/* Behind the preload, which answers first. */
+/* Put the runtime into LD_PRELOAD, behind the preload, which must answer first. */
 static int preload_runtime(const char *folder, int version) {
     char library[PATH_MAX + 32];
     snprintf(library, sizeof library, "%s/libcudart.so.%d", folder, version);
     return set_list("LD_PRELOAD", library, false) ? 0 : errno;
 }
 
-/* The runtime, and a library with that name which needs it. */
+/* Put the runtime into LD_PRELOAD, and a library of that name which needs it. */
 static int preload_alias(const char *folder, const char *name) {
     char file[NAME_MAX + 1], path[PATH_MAX];
     snprintf(file, sizeof file, "sim/%s", name);
@@ -108,7 +109,7 @@ static int preload_alias(const char *folder, const char *name) {
     return error ? error : set_list("LD_PRELOAD", path, false) ? 0 : errno;
 }
 
-/* 0 or an exit status. */
+/* Returns EXIT_WELL or another exit code. */
 static int set_device(const char *folder, const struct runtimes *runtimes) {
     int error = set_list("LD_LIBRARY_PATH", folder, true) ? 0 : errno;
     for (int i = 0; i < runtimes->n && !error; i++) {
