@@ -185,7 +185,7 @@ def who_watches_sees_it_again_until_it_ends():
     assert watcher.returncode == 0 and err == "", err
     for bad in ("--watch=0", "--watch=x", "--watch=1s", "--watch=", "--watch=99999", "--watch=-1"):
         result = stat(bad)
-        assert result.returncode == 2 and re.search("whole seconds|wants a value", result.stderr), (bad, result)
+        assert result.returncode == 2 and re.search("whole seconds|needs a value", result.stderr), (bad, result)
 
 
 @tap.test

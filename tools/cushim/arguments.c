@@ -35,7 +35,7 @@ static int take_option(const struct arguments *arguments, int argc, char **argv,
     else if (*i + 1 < argc)
         value = argv[++*i];
     if (!value || !*value)
-        return usage_error(arguments->topic, "%s wants a value", row->name);
+        return usage_error(arguments->topic, "%s needs a value", row->name);
     if (row->text)
         *row->text = value;
     return row->take ? row->take(arguments->context, value) : EXIT_WELL;
@@ -59,7 +59,7 @@ int arguments_read(const struct arguments *arguments, int argc, char **argv) {
             return -code;
     }
     if (arguments->take_other)
-        return -usage_error(arguments->topic, "%s what? a program is missing", arguments->topic);
+        return -usage_error(arguments->topic, "%s needs a program", arguments->topic);
     return n;
 }
 

@@ -48,14 +48,14 @@ bool launch_find(char path[PATH_MAX], char wrong[LAUNCH_WRONG_BYTES]) {
         return false;
     }
     if (!program_is_whole_library(path)) {
-        snprintf(wrong, LAUNCH_WRONG_BYTES,
-                 "%s is damaged: it is no whole library; install it anew", path);
+        snprintf(wrong, LAUNCH_WRONG_BYTES, "%s is damaged or incomplete; install it again", path);
         return false;
     }
     if (!strpbrk(path, SEPARATORS "$"))
         return true;
     snprintf(wrong, LAUNCH_WRONG_BYTES,
-             "%s cannot stand in LD_PRELOAD: its path has a blank, a colon or a $; move it", path);
+             "%s cannot be in LD_PRELOAD, because its path has a blank, a colon or a $; move it",
+             path);
     return false;
 }
 

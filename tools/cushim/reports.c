@@ -155,7 +155,7 @@ bool reports_of_folder(const char *folder, reports_show_fn *show, void *context)
         bool fits = snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name) < PATH_MAX;
         struct json_object *json = fits ? json_read(path, MOST_BYTES) : NULL;
         if (!json) {
-            complain("%s/%s cannot be read: it is passed over", folder, entries[i]->d_name);
+            complain("%s/%s cannot be read and is skipped", folder, entries[i]->d_name);
             is_whole = false;
         } else {
             show_all(json, path, show, context);

@@ -191,7 +191,7 @@ static void look_at(const struct page *page, void *context) {
     bool is_started = is_the_started(told->run, head);
     told->has_page |= is_started;
     if (page->is_alive && !is_started && !has_left(page->report)) {
-        complain("process %ld (%s) of this run goes on; `cushim stat %ld` shows it",
+        complain("process %ld (%s) of this run still runs; `cushim stat %ld` shows it",
                  (long)head->process, head->program, (long)head->process);
         told->has_others = true;
         return;

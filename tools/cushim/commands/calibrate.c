@@ -185,7 +185,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     if (n)
         return usage_error("calibrate", "calibrate takes one option");
     if (device && !arguments_number(device, 0, CUSHIM_MAX_DEVICES - 1, &number))
-        return usage_error("calibrate", "--device=%s: no number of a device", device);
+        return usage_error("calibrate", "--device=%s: not a device number", device);
     request->only = device ? (int)number : -1;
     return EXIT_WELL;
 }

@@ -109,7 +109,7 @@ static void put_verdict(struct cushim_writer *out, const struct request *request
                      ours_ns < native_ns ? "faster" : "slower",
                      numbers_share(share, gap_ns, native_ns ? native_ns : 1));
     else
-        cushim_write(out, "  the ranges overlap: these runs tell no difference\n");
+        cushim_write(out, "  the ranges overlap: these runs show no difference\n");
 }
 
 static int put_all(struct request *request) {

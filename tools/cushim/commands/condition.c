@@ -161,7 +161,7 @@ bool condition_read(struct condition *condition, const char *text, size_t n_byte
     snprintf(condition->text, sizeof condition->text, "%.*s", (int)n_bytes, text);
     size_t at = strcspn(condition->text, "<>=");
     if (!at || !condition->text[at]) {
-        snprintf(wrong, 160, "`%s` is no condition: NAME>NUMBER, as in peak_held>+5%%",
+        snprintf(wrong, 160, "`%s` is not a condition: NAME>NUMBER, as in peak_held>+5%%",
                  condition->text);
         return false;
     }
@@ -175,8 +175,7 @@ bool condition_read(struct condition *condition, const char *text, size_t n_byte
         condition->sign = condition->text[at++];
     if (read_number(condition, condition->text + at))
         return true;
-    snprintf(wrong, 160, "`%.60s`: behind the sign of relation stands [+|-]NUMBER[%s]%s",
-             condition->text,
+    snprintf(wrong, 160, "`%.60s`: after >, < or = comes [+|-]NUMBER[%s]%s", condition->text,
              condition->name.unit == CONDITION_BYTES ? "%|K|M|G|T"
              : condition->name.unit == CONDITION_NS  ? "%|ns|us|ms|s"
                                                      : "%",

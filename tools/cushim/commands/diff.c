@@ -54,8 +54,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     if (n < 0)
         return -n;
     if (n != N_SIDES)
-        return usage_error("diff",
-                           n < N_SIDES ? "diff what? name two runs" : "diff compares two runs");
+        return usage_error("diff", n < N_SIDES ? "diff needs two runs" : "diff compares two runs");
     memcpy(request->sides, argv, sizeof request->sides);
     return EXIT_WELL;
 }

@@ -32,7 +32,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     const struct arguments arguments = {.topic = "merge", .rows = rows, .context = request};
     int n = arguments_read(&arguments, argc, argv);
     if (n <= 0)
-        return n ? -n : usage_error("merge", "merge what? name reports");
+        return n ? -n : usage_error("merge", "merge needs at least one report");
     for (int i = 0; request->output && i < n; i++) {
         if (counters_is_recording(argv[i]))
             return usage_error("merge", "%s is a recording, and -o writes reports", argv[i]);

@@ -161,7 +161,7 @@ static void put_family(struct cushim_writer *out, const struct rows *rows, const
 
 static void put_copies(struct cushim_writer *out, const struct rows *rows) {
     static const char *const memories[CUSHIM_N_HOST_MEMORIES] = {"none", "pageable", "pinned"};
-    put_head(out, "cushim_copy_bytes_total", SUM, "what copies and sets moved");
+    put_head(out, "cushim_copy_bytes_total", SUM, "bytes that copies and sets moved");
     for (size_t i = 0; i < rows->n; i++) {
         for (int k = 0; k < CUSHIM_N_DIRECTIONS * CUSHIM_N_HOST_MEMORIES; k++) {
             const int direction = k / CUSHIM_N_HOST_MEMORIES, memory = k % CUSHIM_N_HOST_MEMORIES;
@@ -255,7 +255,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     if (n < 0)
         return -n;
     if (n)
-        return usage_error("metrics", "metrics shows all processes; %s is too much", *argv);
+        return usage_error("metrics", "metrics shows all processes and takes no name: %s", *argv);
     if (every && !arguments_number(every, 1, MOST_SECONDS, &request->every_seconds))
         return usage_error("metrics", "--every=%s: not whole seconds, 1 to %d", every,
                            (int)MOST_SECONDS);

@@ -56,10 +56,10 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     if (n < 0)
         return -n;
     if (n != 1)
-        return usage_error("replay", n ? "replay takes one recording at a time"
-                                       : "replay what? a recording is missing");
+        return usage_error("replay",
+                           n ? "replay takes one recording at a time" : "replay needs a recording");
     if (!request->is_plan)
-        return usage_error("replay", "replay wants --plan: it runs nothing on a device");
+        return usage_error("replay", "replay needs --plan: it runs nothing on a device");
     request->path = *argv;
     return EXIT_WELL;
 }

@@ -83,12 +83,12 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     for (size_t i = 0; i < N_FORMATS; i++)
         names[i] = formats[i].name;
     if (n != 1)
-        return usage_error("report", n ? "report reads one recording at a time"
-                                       : "report what? a recording is missing");
+        return usage_error("report",
+                           n ? "report reads one recording at a time" : "report needs a recording");
     if (format && !take_format(request, format))
         return usage_unknown("report", "format", format, names, N_FORMATS);
     if (at && !moment_take_time(moment, at))
-        return usage_error("report", "--at wants peak, end or a time such as 1.5s");
+        return usage_error("report", "--at is peak, end or a time such as 1.5s");
     if (by && !take_group(moment, by))
         return usage_unknown("report", "grouping", by, moment_groups, MOMENT_N_GROUPS);
     request->path = *argv;

@@ -80,7 +80,7 @@ static void put_sites(struct cushim_writer *out, const struct cushim_report *rep
     if (report->sites)
         cushim_site_text(out, report);
     else
-        cushim_write(out, "  its places are not looked at: start it with --sites\n");
+        cushim_write(out, "  its places are not sampled: start it with --sites\n");
 }
 
 static void put_findings(struct cushim_writer *out, const struct cushim_report *report) {
@@ -158,9 +158,9 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     if (request->is_clean && (argc > 2))
         return usage_error("stat", "--clean takes nothing else");
     if (request->is_of_all && request->wanted)
-        return usage_error("stat", "--all is of each process");
+        return usage_error("stat", "--all takes no process or program");
     if (n_parts > 1 || (n_parts && request->is_json))
-        return usage_error("stat", "%s takes no other option, and is text", request->part->option);
+        return usage_error("stat", "%s takes no other part and no --json", request->part->option);
     if (n_parts && !request->wanted && !request->is_of_all)
         return usage_error("stat", "%s wants a process, a program or --all", request->part->option);
     return EXIT_WELL;
@@ -205,7 +205,7 @@ int stat_main(int argc, char **argv) {
         if (request.wanted && pages.n_shown)
             complain("no live page of %s", request.wanted);
         else if (!pages.n_unreadable)
-            complain("no process has a live page; `cushim run` gives it one%s",
+            complain("no process has a live page; `cushim run` starts one that has%s",
                      geteuid() == 0 && !request.has_users
                          ? "; --all-users shows those of other users"
                          : "");

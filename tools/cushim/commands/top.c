@@ -263,7 +263,8 @@ static void draw_table(struct top *top, struct screen_picture *picture) {
         screen_line(picture, line, i == top->chosen);
     }
     if (!top->n)
-        screen_line(picture, "  no process has a live page; `cushim run` gives it one", false);
+        screen_line(picture, "  no process has a live page; `cushim run` starts one that has",
+                    false);
     *line = 0;
     if (last - first < top->n)
         snprintf(line, sizeof line, "  rows %zu to %zu of %zu", first + 1, last, top->n);
@@ -418,7 +419,7 @@ static int run_plain(struct top *top) {
     }
     if (top->n)
         return EXIT_WELL;
-    complain("no process has a live page; `cushim run` gives it one");
+    complain("no process has a live page; `cushim run` starts one that has");
     return EXIT_WRONG;
 }
 

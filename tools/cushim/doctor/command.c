@@ -210,7 +210,7 @@ static void tell_of_process(struct seen *seen) {
 static void tell_of_libraries(const struct look *look) {
     for (size_t i = 0; i < look->n_libraries; i++) {
         if (is_cache(look->libraries[i]))
-            report_note("cache", "%s keeps freed memory itself: it asks rarely",
+            report_note("cache", "%s caches freed memory itself and rarely asks the driver",
                         look->libraries[i]);
         else
             report_ok("CUDA runtime", "%s", look->libraries[i]);
@@ -242,11 +242,11 @@ static void tell_of_memory(const struct totals *totals) {
                     cushim_text_count(text[1], totals->n_virtual),
                     totals->n_virtual == 1 ? "" : "s");
     if (totals->n_bypassed)
-        report_wrong("bypassed", "%s free%s of memory that was allocated past us",
+        report_wrong("bypassed", "%s free%s of memory whose allocation bypassed cushim",
                      cushim_text_count(text[0], totals->n_bypassed),
                      totals->n_bypassed == 1 ? "" : "s");
     if (totals->n_foreign)
-        report_note("foreign", "%s free%s of memory that nobody saw allocated",
+        report_note("foreign", "%s free%s of memory whose allocation was not seen",
                     cushim_text_count(text[0], totals->n_foreign),
                     totals->n_foreign == 1 ? "" : "s");
 }
@@ -259,7 +259,7 @@ static void tell_of_hooks(const char *library) {
         report_wrong("hook", "%s answers dlsym before cushim", hook);
         report_remedy("put %s ahead of it in LD_PRELOAD", library);
     } else {
-        report_note("hook", "%s answers dlsym, too, and leads to us", hook);
+        report_note("hook", "%s answers dlsym, too, and passes look-ups on to cushim", hook);
     }
 }
 

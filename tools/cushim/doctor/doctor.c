@@ -91,9 +91,9 @@ static void examine_cuda(const struct program *program) {
     if (program->needs_libcuda)
         report_ok("CUDA driver", "linked, libcuda.so.1");
     if (program->imports_dlmopen)
-        report_note("dlmopen", "used: what lives in another namespace is not seen");
+        report_note("dlmopen", "used: libraries in another namespace are not seen");
     if (program->imports_dlopen)
-        report_note("dlopen", "used: what is opened with RTLD_DEEPBIND is not seen");
+        report_note("dlopen", "used: libraries opened with RTLD_DEEPBIND are not seen");
 }
 
 /* The sanitizer's library has to come first; `cushim run` keeps what LD_PRELOAD has ahead of
@@ -108,7 +108,7 @@ static void examine_sanitizer(const struct program *program) {
     }
     report_wrong("sanitizer", "AddressSanitizer: it ends a program whose first library is not %s",
                  program->sanitizer);
-    report_remedy("LD_PRELOAD=<path of %s> cushim run ...: what is there stays ahead",
+    report_remedy("LD_PRELOAD=<path of %s> cushim run ...: `cushim run` keeps it first",
                   program->sanitizer);
 }
 
@@ -130,7 +130,7 @@ static void examine_program(const char *name) {
         report_remedy("chmod +x");
     }
     if (*program.interpreter)
-        report_ok("script", "run by %s, which is meant below", program.interpreter);
+        report_ok("script", "run by %s, which the rows below describe", program.interpreter);
     report_add(links[program.link].state, "linked", "%s", links[program.link].text);
     if (links[program.link].remedy)
         report_remedy("%s", links[program.link].remedy);

@@ -28,7 +28,7 @@ static bool find(char path[PATH_MAX]) {
         return true;
     }
     if (given)
-        report_note("setting", "CUSHIM_KERNELS=%s is no absolute path and is ignored", given);
+        report_note("setting", "CUSHIM_KERNELS=%s is not an absolute path and is ignored", given);
     return launch_find_library(LIBRARY ".0", "../../kernels", path);
 }
 

@@ -94,7 +94,7 @@ static void examine_runtimes(void) {
 /* This is asked before the driver has threads, because the kernel would wait for them. */
 static void examine_membarrier(void) {
     if (cushim_membarrier_ask())
-        report_ok("membarrier", "granted: to pin a handle is a store and a load");
+        report_ok("membarrier", "granted: pinning a handle takes a store and a load");
     else
         report_note("membarrier", "refused, by the kernel or a sandbox: to pin a handle is a "
                                   "locked exchange");

@@ -182,9 +182,9 @@ void probe_run(struct probe *probe, const char *library) {
     if (child < 0)
         snprintf(probe->failure, sizeof probe->failure, "no child: %s", strerror(errno));
     else if (waitpid(child, &status, 0) != child)
-        snprintf(probe->failure, sizeof probe->failure, "the child is lost: %s", strerror(errno));
+        snprintf(probe->failure, sizeof probe->failure, "waitpid failed: %s", strerror(errno));
     else if (WIFSIGNALED(status))
-        snprintf(probe->failure, sizeof probe->failure, "the child died of signal %d (%s)",
+        snprintf(probe->failure, sizeof probe->failure, "the child was ended by signal %d (%s)",
                  WTERMSIG(status), strsignal(WTERMSIG(status)));
     else if (WEXITSTATUS(status) != 0 || !probe->has_findings)
         snprintf(probe->failure, sizeof probe->failure, "the child ended with code %d",

@@ -268,7 +268,7 @@ int moment_text(struct cushim_writer *out, const char *path, const struct moment
     struct history *history = calloc(1, sizeof *history);
     int n = recording_scopes(path, scopes), error = n < 0 ? -n : history ? 0 : ENOMEM;
     if (!error && !n)
-        cushim_write(out, "no memory was asked for\n");
+        cushim_write(out, "no memory was requested\n");
     for (int i = 0; i < n && !error; i++) {
         cushim_write(out, "%s", i ? "\n" : "");
         error = put_scope(out, path, &scopes[i], wish, history);

@@ -91,7 +91,7 @@ static void put_sites(struct cushim_writer *out, struct recording *recording, me
 /* ---- text ---- */
 
 static const char *const ends[] = {
-    [CUSHIM_TRACE_RUNNING] = "it runs, or ended without a word",
+    [CUSHIM_TRACE_RUNNING] = "it still runs, or its end was not recorded",
     [CUSHIM_TRACE_ENDED] = "it called exit",
     [CUSHIM_TRACE_FAILED] = "the recording ended early: its file could not grow",
     [CUSHIM_TRACE_FULL] = "the recording ended early: its file was full",
@@ -110,7 +110,8 @@ const char *summary_end(const struct cushim_trace_head *head, char text[static 6
         snprintf(text, 64, "it ended with status %d", WEXITSTATUS(status));
         return text;
     }
-    return state < sizeof ends / sizeof *ends && ends[state] ? ends[state] : "nobody knows its end";
+    return state < sizeof ends / sizeof *ends && ends[state] ? ends[state]
+                                                             : "how it ended is unknown";
 }
 
 static void put_head(struct cushim_writer *out, const struct cushim_trace_account *account) {
@@ -228,14 +229,14 @@ static void put_gaps(struct cushim_writer *out, const struct recording *recordin
          "events were not written"},
         {account->reader.n_damaged, "piece of the file cannot be read",
          "pieces of the file cannot be read"},
-        {account->n_strange, "event cannot be, and was passed over",
-         "events cannot be, and were passed over"},
-        {account->n_foreign, "free of memory that nobody was seen to ask for",
-         "frees of memory that nobody was seen to ask for"},
-        {account->n_disorder, "address was given anew while it was live",
-         "addresses were given anew while they were live"},
-        {names_newer(recording->names), "file was written since: its lines may be wrong",
-         "files were written since: their lines may be wrong"},
+        {account->n_strange, "event is impossible and was skipped",
+         "events are impossible and were skipped"},
+        {account->n_foreign, "free of memory whose request was not recorded",
+         "frees of memory whose request was not recorded"},
+        {account->n_disorder, "address was allocated again while it was live",
+         "addresses were allocated again while they were live"},
+        {names_newer(recording->names), "file has changed since: its lines may be wrong",
+         "files have changed since: their lines may be wrong"},
     };
     char text[CUSHIM_AMOUNT_BYTES];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -253,7 +254,7 @@ static int put_text(void *context, struct recording *recording, const struct rec
     if (scope)
         put_scope(out, recording, scope);
     else
-        cushim_write(out, "  no memory was asked for\n");
+        cushim_write(out, "  no memory was requested\n");
     if (i + 1 >= n)
         put_gaps(out, recording);
     return 0;

@@ -52,7 +52,7 @@ static int take_runtime(void *context, const char *text) {
         return usage_error("sim", "--runtime=%s: 12, 13 or a file name as libcudart-1a2b.so.13",
                            text);
     if (runtimes->n == sizeof runtimes->names / sizeof *runtimes->names)
-        return usage_error("sim", "--runtime=%s: that is one too many", text);
+        return usage_error("sim", "--runtime=%s: too many runtimes", text);
     runtimes->names[runtimes->n++] = name;
     return EXIT_WELL;
 }
@@ -71,7 +71,7 @@ static int take_setting(const char *topic, const char *option) {
     if (!setting)
         return usage_unknown(topic, "option", option + 2, known, SIM_N_SETTINGS + 1);
     if (!sim_setting_read(setting, text, &value))
-        return usage_error(topic, "--%s=%s: that is no value of it", setting->name, text);
+        return usage_error(topic, "--%s=%s: not a valid value", setting->name, text);
     sim_setting_variable(setting, variable);
     return setenv(variable, text, 1) == 0 ? EXIT_WELL : EXIT_OURS;
 }
@@ -127,12 +127,13 @@ static int set_device(const char *folder, const struct runtimes *runtimes) {
 static int run_there(char **argv, const struct runtimes *runtimes) {
     char folder[PATH_MAX];
     if (!find_device(folder)) {
-        complain("the software device is not here: the package cushim-sim has it, or a build that "
-                 "was installed with -Dsim_install=true");
+        complain(
+            "the software device is not installed: the package cushim-sim has it, or a build that "
+            "was installed with -Dsim_install=true");
         return EXIT_OURS;
     }
     if (strpbrk(folder, " :;$")) {
-        complain("%s cannot stand in LD_LIBRARY_PATH: it has a blank, a colon or a $; move it",
+        complain("%s cannot be in LD_LIBRARY_PATH, because it has a blank, a colon or a $; move it",
                  folder);
         return EXIT_OURS;
     }
