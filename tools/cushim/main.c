@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "tools/cushim/commands.h"
-#include "tools/cushim/options.h"
 #include "tools/cushim/program.h"
 #include "tools/cushim/usage.h"
 

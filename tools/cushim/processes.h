@@ -4,12 +4,14 @@
 
 #include "report/report.h"
 
+enum { PROCESSES_COLUMNS = 4 };
+
 struct process_row {
     int64_t process, rank; /* rank: -1 if there is none */
     char program[CUSHIM_NAME_BYTES];
     char end[16];
-    uint64_t peak_live_bytes, peak_held_bytes; /* of device memory, the sum over devices */
-    uint64_t n_requests, wait_ns;              /* of device memory */
+    /* of device memory: the sums over devices of live and held peaks, requests, and waits */
+    uint64_t numbers[PROCESSES_COLUMNS];
     bool is_software;
 };
 

@@ -1,6 +1,5 @@
 #include "tools/cushim/commands.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -122,28 +122,26 @@ static uint64_t requests_per_second(const struct row *row) {
     return per_second(row, row->n_requests, row->n_requests_before);
 }
 
-static int compare(uint64_t a, uint64_t b) {
-    return a > b ? -1 : a < b;
+static uint64_t measure(const struct row *row, enum sort sort) {
+    return sort == BY_HELD       ? row->held_bytes
+           : sort == BY_LIVE     ? row->live_bytes
+           : sort == BY_REQUESTS ? requests_per_second(row)
+                                 : 0;
 }
 
-static enum sort sort_of_all; /* for qsort */
-
-static int in_order(const void *one, const void *other) {
+static int in_order(const void *one, const void *other, void *sort) {
     const struct row *a = one, *b = other;
-    int order = sort_of_all == BY_HELD   ? compare(a->held_bytes, b->held_bytes)
-                : sort_of_all == BY_LIVE ? compare(a->live_bytes, b->live_bytes)
-                : sort_of_all == BY_REQUESTS
-                    ? compare(requests_per_second(a), requests_per_second(b))
-                    : 0;
-    if (!order)
-        order = a->process < b->process ? -1 : a->process > b->process;
-    return order ? order : a->device - b->device;
+    uint64_t of_a = measure(a, *(enum sort *)sort), of_b = measure(b, *(enum sort *)sort);
+    if (of_a != of_b)
+        return of_a > of_b ? -1 : 1;
+    if (a->process != b->process)
+        return a->process < b->process ? -1 : 1;
+    return a->device - b->device;
 }
 
 static void sort(struct top *top) {
-    sort_of_all = top->sort;
     if (top->n)
-        qsort(top->rows, top->n, sizeof *top->rows, in_order);
+        qsort_r(top->rows, top->n, sizeof *top->rows, in_order, &top->sort);
 }
 
 static void forget_peaks(struct top *top) {

@@ -56,24 +56,19 @@ static unsigned choose(struct choice *choice, struct image section, unsigned cap
 }
 
 static void describe(char text[TEXT_BYTES], const struct choice *choice, unsigned n_families) {
-    char name[FATBIN_NAME_BYTES], part[64] = "";
-    fatbin_name(&choice->code, name);
+    static const struct {
+        const char *before, *behind;
+    } fits[] = {[FATBIN_EXACT] = {"code compiled for it, ", ""},
+                [FATBIN_NEAR] = {"code that runs on it, ", ""},
+                [FATBIN_PTX] = {"", ", which the driver compiles at the first use"},
+                [FATBIN_NONE] = {"no code for it", ""}};
+    char name[FATBIN_NAME_BYTES] = "", part[64] = "";
+    if (choice->fit != FATBIN_NONE)
+        fatbin_name(&choice->code, name);
     if (choice->n_families < n_families)
         snprintf(part, sizeof part, " in %u of %u families", choice->n_families, n_families);
-    switch (choice->fit) {
-    case FATBIN_EXACT:
-        snprintf(text, TEXT_BYTES, "code compiled for it, %s", name);
-        break;
-    case FATBIN_NEAR:
-        snprintf(text, TEXT_BYTES, "code that runs on it, %s%s", name, part);
-        break;
-    case FATBIN_PTX:
-        snprintf(text, TEXT_BYTES, "%s, which the driver compiles at the first use%s", name, part);
-        break;
-    case FATBIN_NONE:
-        snprintf(text, TEXT_BYTES, "no code for it%s", part);
-        break;
-    }
+    snprintf(text, TEXT_BYTES, "%s%s%s%s", fits[choice->fit].before, name, fits[choice->fit].behind,
+             part);
 }
 
 /* Why the CPU references run in spite of the code; NULL if they do not. */

@@ -1,6 +1,5 @@
 #include "tools/cushim/recording/counters.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -179,49 +179,53 @@ unsigned names_first(const struct names *names, const struct cushim_trace_site *
     return first;
 }
 
-enum { SITE_BYTES = 4 * NAME_BYTES };
-
-/* Write "forward FILE:12", at most `columns` wide. */
-static void put_name(char text[SITE_BYTES], const struct name *name, size_t columns) {
-    char function[NAME_BYTES], line[NAME_BYTES];
-    memcpy(function, name->function, NAME_BYTES);
-    memcpy(line, name->line, NAME_BYTES);
-    cushim_frame_shorten(line, columns / 2);
-    cushim_frame_shorten(function, columns - (*line ? strlen(line) + 1 : 0));
-    snprintf(text, SITE_BYTES, "%s%s%s", function, *line ? " " : "", line);
-}
-
-enum { COLUMNS = 80, INDENT = 12 };
+enum { COLUMNS = 80, INDENT = 12, PLACE_BYTES = 4 * NAME_BYTES };
 static const char caller_mark[] = "< ";
 
-void names_put_place(struct cushim_writer *out, const char *lead, const char *asker,
-                     const char *caller) {
-    size_t n_lead = strlen(lead), n_caller = *caller ? 1 + strlen(caller_mark) + strlen(caller) : 0;
-    bool fits_behind = n_lead + strlen(asker) + n_caller <= COLUMNS;
-    bool fits_a_line = INDENT + strlen(asker) + n_caller <= COLUMNS;
+/* Write "forward FILE:12", at most `columns` wide; "" if the frame is NULL. */
+static void put_frame(char text[PLACE_BYTES], const struct name *frame, size_t columns) {
+    char function[NAME_BYTES], line[NAME_BYTES];
+    *text = 0;
+    if (!frame)
+        return;
+    memcpy(function, frame->function, NAME_BYTES);
+    memcpy(line, frame->line, NAME_BYTES);
+    cushim_frame_shorten(line, columns / 2);
+    cushim_frame_shorten(function, columns - (*line ? strlen(line) + 1 : 0));
+    snprintf(text, PLACE_BYTES, "%s%s%s", function, *function && *line ? " " : "", line);
+    cushim_utf8_fit(text, columns);
+}
+
+void names_put_place(struct cushim_writer *out, const char *lead, const struct name *frame,
+                     const struct name *caller) {
+    char place[PLACE_BYTES], behind[PLACE_BYTES];
+    put_frame(place, frame, COLUMNS - INDENT);
+    put_frame(behind, caller, COLUMNS - INDENT - strlen(caller_mark));
+    size_t n_lead = strlen(lead), n_behind = caller ? 1 + strlen(caller_mark) + strlen(behind) : 0;
+    bool fits_behind = n_lead + strlen(place) + n_behind <= COLUMNS;
+    bool fits_a_line = INDENT + strlen(place) + n_behind <= COLUMNS;
     while (!fits_behind && n_lead && lead[n_lead - 1] == ' ')
         n_lead--;
     cushim_write(out, "%.*s", (int)n_lead, lead);
     if (!fits_behind)
         cushim_write(out, "\n%*s", INDENT, "");
-    cushim_write(out, "%s", asker);
-    if (*caller && !fits_behind && !fits_a_line)
+    cushim_write(out, "%s", place);
+    if (caller && !fits_behind && !fits_a_line)
         cushim_write(out, "\n%*s", INDENT - 1, "");
-    cushim_write(out, "%s%s%s\n", *caller ? " " : "", *caller ? caller_mark : "", caller);
+    cushim_write(out, "%s%s%s\n", caller ? " " : "", caller ? caller_mark : "", behind);
 }
 
 void names_put_site(struct cushim_writer *out, const char *lead, const struct names *names,
                     const struct cushim_trace_site *site) {
-    char asker[SITE_BYTES], caller[SITE_BYTES] = "";
+    static const struct name ours = {.function = "in CUDA or cushim"},
+                             none = {.function = "no stack was recorded"};
     unsigned first = names_first(names, site);
+    const struct name *frame = site->n_frames ? &ours : &none, *caller = NULL;
     if (first < site->n_frames)
-        put_name(asker, names_of(names, site->frames[first]), COLUMNS - INDENT);
-    else
-        strcpy(asker, site->n_frames ? "in CUDA or cushim" : "no stack was recorded");
+        frame = names_of(names, site->frames[first]);
     if (first + 1 < site->n_frames)
-        put_name(caller, names_of(names, site->frames[first + 1]),
-                 COLUMNS - INDENT - strlen(caller_mark));
-    names_put_place(out, lead, asker, caller);
+        caller = names_of(names, site->frames[first + 1]);
+    names_put_place(out, lead, frame, caller);
 }
 
 void names_free(struct names *names) {

@@ -39,9 +39,9 @@ unsigned names_first(const struct names *names, const struct cushim_trace_site *
 void names_put_site(struct cushim_writer *out, const char *lead, const struct names *names,
                     const struct cushim_trace_site *site);
 
-/* The same for two named places; the caller is "" if there is none. */
-void names_put_place(struct cushim_writer *out, const char *lead, const char *asker,
-                     const char *caller);
+/* The same for two frames; the caller is NULL if there is none. */
+void names_put_place(struct cushim_writer *out, const char *lead, const struct name *frame,
+                     const struct name *caller);
 
 void names_free(struct names *names);
 
