@@ -167,8 +167,7 @@ static bool has_old_glibc(const char *loader) {
 }
 
 static enum program_link link_by(const char *loader) {
-    const char *slash = strrchr(loader, '/');
-    if (strncmp(slash ? slash + 1 : loader, "ld-musl-", 8) == 0)
+    if (strncmp(basename(loader), "ld-musl-", 8) == 0)
         return PROGRAM_MUSL;
     return has_old_glibc(loader) ? PROGRAM_OLD_GLIBC : PROGRAM_DYNAMIC;
 }

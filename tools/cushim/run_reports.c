@@ -318,7 +318,6 @@ static void put_file(const struct cushim_report *report, const struct report_ori
                      void *context) {
     struct rows *rows = context;
     const struct cushim_page_head *head = &report->page.head;
-    const char *slash = strrchr(origin->name, '/');
     if (head->run != rows->run->number)
         return;
     json_begin(&rows->json, NULL, "\n    {");
@@ -328,7 +327,7 @@ static void put_file(const struct cushim_report *report, const struct report_ori
     else
         json_put(&rows->json, "rank", "null");
     json_put_text(&rows->json, "program", head->program);
-    json_put_text(&rows->json, "file", slash ? slash + 1 : origin->name);
+    json_put_text(&rows->json, "file", basename(origin->name));
     json_put_text(&rows->json, "ended", report->ended ? report->ended : "normally");
     json_end(&rows->json, "}");
 }

@@ -139,8 +139,7 @@ static const char *line_of(char *place) {
     const char *colon = strrchr(place, ':');
     if (!colon || strtoul(colon + 1, NULL, 10) == 0)
         return "";
-    const char *slash = strrchr(place, '/');
-    return slash ? slash + 1 : place;
+    return basename(place);
 }
 
 static void take_answers(const struct file *file, char *text) {

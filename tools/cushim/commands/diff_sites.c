@@ -43,8 +43,7 @@ void diff_sites_free(struct diff_sites *sites) {
 
 /* Set a frame of a place; `file` may be a path, with the line behind a colon. */
 static void set_frame(struct name *frame, const char *function, const char *file) {
-    const char *slash = strrchr(file, '/');
-    file = slash ? slash + 1 : file;
+    file = basename(file);
     snprintf(frame->function, NAME_BYTES, "%s", function);
     snprintf(frame->line, NAME_BYTES, "%.*s", (int)strcspn(file, ":"), file);
     cushim_utf8_clean(frame->function);

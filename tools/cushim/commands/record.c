@@ -63,11 +63,10 @@ static int take_arguments(struct request *request, int argc, char **argv) {
  */
 static bool choose_name(struct request *request, const char *program) {
     const struct cushim_path_places places = {.process = getpid(), .rank = cushim_path_rank()};
-    const char *slash = strrchr(program, '/');
     char pattern[PATH_MAX], apart[PATH_MAX];
     if (!request->pattern)
-        return snprintf(request->name, sizeof request->name, "%.40s.%ld.cushim",
-                        slash ? slash + 1 : program, places.process) > 0;
+        return snprintf(request->name, sizeof request->name, "%.40s.%ld.cushim", basename(program),
+                        places.process) > 0;
     size_t n = strlen(request->pattern);
     if (n >= sizeof pattern)
         return false;

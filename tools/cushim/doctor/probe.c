@@ -81,10 +81,9 @@ enum { EXIT_CUT_OFF = 3 };
 
 const char *probe_other_hook(void) {
     const char *hook = driver_file_of(dlsym(RTLD_DEFAULT, "dlsym"));
-    const char *base = strrchr(hook, '/');
     /* the C library has both functions; if another object has them, it is a preload */
     if (strcmp(hook, driver_file_of(dlsym(RTLD_DEFAULT, "dlerror"))) == 0 ||
-        strcmp(base ? base + 1 : hook, LAUNCH_LIBRARY) == 0)
+        strcmp(basename(hook), LAUNCH_LIBRARY) == 0)
         return NULL;
     return hook;
 }

@@ -29,8 +29,7 @@ struct page {
 /* ---- frames ---- */
 
 static const char *file_of(const struct page *page, const char *path) {
-    const char *slash = strrchr(path, '/');
-    return page->is_redacted && slash ? slash + 1 : path;
+    return page->is_redacted ? basename(path) : path;
 }
 
 /* Write all frames of the sites, each once. */

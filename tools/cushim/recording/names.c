@@ -40,16 +40,11 @@ static uint64_t address_of(const struct image *image, uint64_t offset) {
     return offset;
 }
 
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static bool is_ours(const char *path) {
     static const char *const ours[] = {"libcushim-preload.so", "libcuda.so", "libcudart.so",
                                        "libcushim.so"};
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
-        if (strncmp(base_name(path), ours[i], strlen(ours[i])) == 0)
+        if (strncmp(basename(path), ours[i], strlen(ours[i])) == 0)
             return true;
     }
     return false;
@@ -63,7 +58,7 @@ static void name_python(struct name *name, const char *text) {
     snprintf(name->module, NAME_BYTES, "%s", file ? file + 1 : "");
     cushim_utf8_clean(name->function);
     cushim_utf8_clean(name->module);
-    snprintf(name->line, NAME_BYTES, "%.100s:%" PRIu64, base_name(name->module), name->offset);
+    snprintf(name->line, NAME_BYTES, "%.100s:%" PRIu64, basename(name->module), name->offset);
 }
 
 static bool add_frame(struct names *names, const struct cushim_trace_account *account,
@@ -79,7 +74,7 @@ static bool add_frame(struct names *names, const struct cushim_trace_account *ac
         snprintf(row->name.module, NAME_BYTES, "%s", row->at->path);
         cushim_utf8_clean(row->name.module);
         row->name.is_ours = is_ours(row->at->path);
-        snprintf(row->name.function, NAME_BYTES, "%.100s+0x%" PRIx64, base_name(row->name.module),
+        snprintf(row->name.function, NAME_BYTES, "%.100s+0x%" PRIx64, basename(row->name.module),
                  row->name.offset);
     } else {
         row->name.offset = frame;

@@ -46,7 +46,7 @@ static const struct sim_setting *find_setting(const char *name, size_t n_bytes) 
 
 static int take_runtime(void *context, const char *text) {
     struct runtimes *runtimes = context;
-    const char *slash = strrchr(text, '/'), *name = slash ? slash + 1 : text;
+    const char *name = basename(text);
     bool is_version = strcmp(text, "12") == 0 || strcmp(text, "13") == 0;
     if (!is_version && !sim_alias_version(name))
         return usage_error("sim", "--runtime=%s: 12, 13 or a file name as libcudart-1a2b.so.13",
