@@ -69,7 +69,6 @@ static unsigned time_rounds(const struct driver *driver, size_t n_bytes, uint64_
 static bool measure_size(struct request *request, struct calibration *device, size_t n_bytes) {
     static uint64_t alloc_ns[ROUNDS], free_ns[ROUNDS];
     const struct driver *driver = &request->driver;
-    char text[4][CUSHIM_AMOUNT_BYTES];
     CUdeviceptr neighbour; /* keeps the driver's memory for small blocks allocated */
     if (driver->cuMemAlloc_v2(&neighbour, n_bytes) != CUDA_SUCCESS)
         return false;
@@ -79,9 +78,8 @@ static bool measure_size(struct request *request, struct calibration *device, si
         return false;
     struct calibration_size *size = &device->sizes[device->n_sizes++];
     *size = (struct calibration_size){n_bytes, median(alloc_ns, n), median(free_ns, n)};
-    cushim_write(&request->out, "  %10s %10s %10s %8s\n", cushim_text_bytes(text[0], n_bytes),
-                 cushim_text_time(text[1], size->alloc_ns),
-                 cushim_text_time(text[2], size->free_ns), cushim_text_count(text[3], n));
+    cushim_write(&request->out, "  %10s %10s %10s %8s\n", text_of_bytes(n_bytes),
+                 text_of_time(size->alloc_ns), text_of_time(size->free_ns), text_of_count(n));
     cushim_writer_flush(&request->out);
     return true;
 }

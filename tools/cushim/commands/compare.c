@@ -90,10 +90,8 @@ static uint64_t median(const uint64_t ns[], unsigned n) {
 }
 
 static void put_way(struct cushim_writer *out, const char *name, const uint64_t ns[], unsigned n) {
-    char text[3][CUSHIM_AMOUNT_BYTES];
-    cushim_write(out, "  %-14s median %9s, from %s to %s\n", name,
-                 cushim_text_time(text[0], median(ns, n)), cushim_text_time(text[1], ns[0]),
-                 cushim_text_time(text[2], ns[n - 1]));
+    cushim_write(out, "  %-14s median %9s, from %s to %s\n", name, text_of_time(median(ns, n)),
+                 text_of_time(ns[0]), text_of_time(ns[n - 1]));
 }
 
 static void put_verdict(struct cushim_writer *out, const struct request *request) {
@@ -101,13 +99,12 @@ static void put_verdict(struct cushim_writer *out, const struct request *request
     const uint64_t *native = request->ns[NATIVELY], *ours = request->ns[CUSHIM];
     uint64_t native_ns = median(native, n), ours_ns = median(ours, n);
     uint64_t gap_ns = native_ns > ours_ns ? native_ns - ours_ns : ours_ns - native_ns;
-    char share[NUMBERS_SHARE_BYTES];
     if (n < FEWEST_TO_TELL)
         cushim_write(out, "  too few runs to tell them apart: --runs=%d or more\n", FEWEST_TO_TELL);
     else if (ours[n - 1] < native[0] || native[n - 1] < ours[0])
         cushim_write(out, "  cushim is %s by %s (medians; the ranges do not overlap)\n",
                      ours_ns < native_ns ? "faster" : "slower",
-                     numbers_share(share, gap_ns, native_ns ? native_ns : 1));
+                     text_of_share(gap_ns, native_ns ? native_ns : 1));
     else
         cushim_write(out, "  the ranges overlap: these runs show no difference\n");
 }
@@ -119,8 +116,8 @@ static int put_all(struct request *request) {
     bool is_software = driver_open(&driver, wrong, sizeof wrong) && driver_is_software(&driver);
     for (int way = 0; way < N_WAYS; way++)
         numbers_sort(request->ns[way], request->n_runs);
-    cushim_write(&out, "%s: wall time of %u run%s each way, in turns%s\n", request->command[0],
-                 request->n_runs, request->n_runs == 1 ? "" : "s", is_software ? " (no GPU)" : "");
+    cushim_write(&out, "%s: wall time of %s each way, in turns%s\n", request->command[0],
+                 text_of_some(request->n_runs, "run"), is_software ? " (no GPU)" : "");
     put_way(&out, "without cushim", request->ns[NATIVELY], request->n_runs);
     put_way(&out, "cushim", request->ns[CUSHIM], request->n_runs);
     put_verdict(&out, request);

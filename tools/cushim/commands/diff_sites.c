@@ -10,6 +10,7 @@
 #include "tools/cushim/json.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/symbols.h"
+#include "tools/cushim/numbers.h"
 
 enum { N_SIDES = 2, N_SHOWN = 2, MOST_SITES = 15 };
 
@@ -176,7 +177,7 @@ void diff_sites_put(struct cushim_writer *out, struct diff_sites *sites) {
         return;
     HASH_SORT(sites->rows, by_distance);
     for (struct row *row = sites->rows; row && distance(row); row = row->hh.next) {
-        char text[2][CUSHIM_AMOUNT_BYTES], change[24], lead[64];
+        char change[24], lead[64];
         if (!n)
             cushim_write(out, "\n  %11s %11s %11s  %s\n", "before", "after", "change",
                          is_recorded ? "at the peak, by place" : "peak live of a place, sampled");
@@ -185,13 +186,12 @@ void diff_sites_put(struct cushim_writer *out, struct diff_sites *sites) {
             continue;
         }
         diff_change_text(change, row->n_bytes[0], row->n_bytes[1]);
-        snprintf(lead, sizeof lead, "  %11s %11s %11s  ",
-                 cushim_text_bytes(text[0], row->n_bytes[0]),
-                 cushim_text_bytes(text[1], row->n_bytes[1]), change);
+        snprintf(lead, sizeof lead, "  %11s %11s %11s  ", text_of_bytes(row->n_bytes[0]),
+                 text_of_bytes(row->n_bytes[1]), change);
         const struct name *frame = row->place.frames, *caller = &row->place.frames[1];
         names_put_place(out, lead, is_named(frame) ? frame : &no_stack,
                         is_named(caller) ? caller : NULL);
     }
     if (n_more)
-        cushim_write(out, "  and %u place%s more\n", n_more, n_more == 1 ? "" : "s");
+        cushim_write(out, "  and %s more\n", text_of_some(n_more, "place"));
 }

@@ -17,6 +17,7 @@
 #include "tools/cushim/commands/run.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/usage.h"
+#include "tools/cushim/numbers.h"
 
 struct request {
     char folder[PATH_MAX]; /* absolute */
@@ -111,14 +112,13 @@ static bool make_folder(struct request *request, const char *program) {
 /* Print one line if the recording is incomplete. */
 static void tell_of_gaps(const struct cushim_trace_head *head) {
     uint64_t state = atomic_load(&head->state), n_lost = atomic_load(&head->n_lost);
-    char text[CUSHIM_AMOUNT_BYTES];
     if (state == CUSHIM_TRACE_FAILED)
         complain("the recording of process %lu ended early: %s", (unsigned long)head->process,
                  strerror((int)atomic_load(&head->error)));
     else if (state == CUSHIM_TRACE_FULL)
         complain("the recording of process %lu ended early: its file was full; %s %s not "
                  "written; --max allows more",
-                 (unsigned long)head->process, cushim_text_count(text, n_lost),
+                 (unsigned long)head->process, text_of_count(n_lost),
                  n_lost == 1 ? "event was" : "events were");
 }
 
@@ -168,7 +168,6 @@ static void note_end(const struct recording_files *files, pid_t process, int sta
 static void tell(pid_t process, int status, void *context) {
     const struct request *request = context;
     struct recording_files files;
-    char text[2][CUSHIM_AMOUNT_BYTES];
     uint64_t n_events = 0, n_bytes = 0;
     int error = recording_files(&files, request->folder);
     if (error) {
@@ -182,9 +181,9 @@ static void tell(pid_t process, int status, void *context) {
         n_bytes += stat(files.paths[i], &file) == 0 ? (uint64_t)file.st_size : 0;
     }
     if (files.n)
-        complain("%s: %zu process%s, %s event%s, %s; `cushim report %s` reads it", request->name,
-                 files.n, files.n == 1 ? "" : "es", cushim_text_count(text[0], n_events),
-                 n_events == 1 ? "" : "s", cushim_text_bytes(text[1], n_bytes), request->name);
+        complain("%s: %s, %s, %s; `cushim report %s` reads it", request->name,
+                 text_of_some(files.n, "process"), text_of_some(n_events, "event"),
+                 text_of_bytes(n_bytes), request->name);
     else
         complain("no recording: no process used CUDA memory that cushim can see");
     if (!files.n)

@@ -14,6 +14,7 @@
 #include "tools/cushim/replay/plan.h"
 #include "tools/cushim/replay/rmm_log.h"
 #include "tools/cushim/usage.h"
+#include "tools/cushim/numbers.h"
 
 enum { MOST_SETTINGS = 16 };
 
@@ -74,7 +75,7 @@ struct row {
 
 static void put_row(struct cushim_writer *out, const struct row *row,
                     const struct plan_sums *sums) {
-    char text[4][CUSHIM_AMOUNT_BYTES], ratio[24] = "-";
+    char ratio[24] = "-";
     const uint64_t live = sums->peak_live_bytes, held = sums->peak_held_bytes;
     if (row->has_held && live)
         snprintf(ratio, sizeof ratio, "%" PRIu64 ".%02" PRIu64, held / live,
@@ -82,9 +83,8 @@ static void put_row(struct cushim_writer *out, const struct row *row,
     if (strlen(ratio) > 9) /* only a made-up recording has such a ratio */
         snprintf(ratio, sizeof ratio, "%.2e", (double)held / (double)live);
     cushim_write(out, "  %-24.24s %13s %10s %10s %9s %7s\n", row->name,
-                 cushim_text_count(text[0], sums->n_calls), cushim_text_bytes(text[1], live),
-                 row->has_held ? cushim_text_bytes(text[2], held) : "-", ratio,
-                 cushim_text_count(text[3], sums->n_refused));
+                 text_of_count(sums->n_calls), text_of_bytes(live),
+                 row->has_held ? text_of_bytes(held) : "-", ratio, text_of_count(sums->n_refused));
 }
 
 static const char *scope_name(int scope, char text[32]) {
@@ -94,8 +94,7 @@ static const char *scope_name(int scope, char text[32]) {
 
 static void put_text(struct cushim_writer *out, const struct cushim_trace_head *head,
                      const struct row *rows, size_t n_rows) {
-    char text[CUSHIM_AMOUNT_BYTES], name[32],
-        program[sizeof((struct cushim_trace_head *)0)->program + 1] = "";
+    char name[32], program[sizeof((struct cushim_trace_head *)0)->program + 1] = "";
     memcpy(program, head->program, sizeof head->program);
     cushim_utf8_clean(program);
     cushim_write(out, "%s   process %" PRIu64 ", planned without a device: no free waits\n",
@@ -104,8 +103,7 @@ static void put_text(struct cushim_writer *out, const struct cushim_trace_head *
         uint64_t n = rows->plan.sums[scope].n_requests;
         if (!n)
             continue;
-        cushim_write(out, "\n%s, %s request%s\n", scope_name(scope, name),
-                     cushim_text_count(text, n), n == 1 ? "" : "s");
+        cushim_write(out, "\n%s, %s\n", scope_name(scope, name), text_of_some(n, "request"));
         cushim_write(out, "  %-24s %13s %10s %10s %9s %7s\n", "with", "driver calls", "peak live",
                      "peak held", "held/live", "refused");
         for (size_t i = 0; i < n_rows; i++)
@@ -116,7 +114,7 @@ static void put_text(struct cushim_writer *out, const struct cushim_trace_head *
         if (!rows[i].limit_bytes)
             continue;
         cushim_write(out, "%sleast limit that serves as much with %.24s: %s\n", break_before,
-                     rows[i].name, cushim_text_bytes(text, rows[i].limit_bytes));
+                     rows[i].name, text_of_bytes(rows[i].limit_bytes));
         break_before = "";
     }
 }

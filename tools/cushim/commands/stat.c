@@ -44,9 +44,6 @@ static void put_row(struct request *request, const struct page *page, int device
     const struct cushim_mem_stats *stats = cushim_report_stats(report, device, CUSHIM_KIND_DEVICE);
     uint64_t n = cushim_mem_stats_read(&stats->n_requests);
     uint64_t n_hits = cushim_mem_stats_read(&stats->n_hits);
-    char text[3][CUSHIM_AMOUNT_BYTES], share[CUSHIM_AMOUNT_BYTES] = "-";
-    if (n)
-        numbers_share(share, n_hits < n ? n_hits : n, n);
     if (!request->n_shown++)
         cushim_write(&request->out, "%s %3s %9s %9s %10s %9s  %s\n",
                      request->has_users ? " process user     program  "
@@ -55,9 +52,10 @@ static void put_row(struct request *request, const struct page *page, int device
                      CUSHIM_WORD(no_call), "state");
     put_name(request, page);
     cushim_write(&request->out, " %3d %9s %9s %10s %9s  %s\n", device,
-                 cushim_text_bytes(text[0], cushim_mem_stats_read(&stats->live_bytes)),
-                 cushim_text_bytes(text[1], cushim_mem_stats_read(&stats->held_bytes)),
-                 cushim_text_bytes(text[2], cushim_mem_stats_read(&stats->peak_live_bytes)), share,
+                 text_of_bytes(cushim_mem_stats_read(&stats->live_bytes)),
+                 text_of_bytes(cushim_mem_stats_read(&stats->held_bytes)),
+                 text_of_bytes(cushim_mem_stats_read(&stats->peak_live_bytes)),
+                 n ? text_of_share(n_hits < n ? n_hits : n, n) : "-",
                  page->is_alive ? "runs" : "ended");
 }
 
@@ -172,7 +170,7 @@ int stat_main(int argc, char **argv) {
         return code;
     if (request.is_clean) {
         int n = pages_clean();
-        complain("%d page%s of ended processes removed", n, n == 1 ? "" : "s");
+        complain("%s of ended processes removed", text_of_some((uint64_t)n, "page"));
         return EXIT_WELL;
     }
     if (request.has_users)

@@ -19,6 +19,7 @@
 #include "tools/cushim/commands/screen.h"
 #include "tools/cushim/symbols.h"
 #include "tools/cushim/usage.h"
+#include "tools/cushim/numbers.h"
 
 /* ---- what was seen ---- */
 
@@ -191,7 +192,7 @@ static bool has_peak(int columns) {
 
 static void put_row(const struct top *top, const struct row *row, int columns,
                     char line[LINE_BYTES]) {
-    char text[4][CUSHIM_AMOUNT_BYTES], past[4 * N_PAST + 1], waits[16];
+    char past[4 * N_PAST + 1], waits[16];
     char peak[CUSHIM_AMOUNT_BYTES + 2] = "", most[CUSHIM_AMOUNT_BYTES];
     char cell[CUSHIM_CELL_BYTES], user[CUSHIM_CELL_BYTES] = "";
     enum { PEAK = 10, USER = 9, BEFORE_PAST = 74 };
@@ -207,11 +208,10 @@ static void put_row(const struct top *top, const struct row *row, int columns,
     cushim_utf8_cell(cell, row->program, 14);
     if (top->has_users)
         cushim_utf8_cell(user, pages_user(row->user), USER - 1);
-    snprintf(
-        line, LINE_BYTES, "%8" PRId64 "  %s%s%s %3d %9s %9s %9s %7s %5s%s  %s", row->process, user,
-        top->has_users ? " " : "", cell, row->device, cushim_text_bytes(text[0], row->live_bytes),
-        cushim_text_bytes(text[1], row->held_bytes), cushim_text_bytes(text[2], row->spare_bytes),
-        cushim_text_count(text[3], requests_per_second(row)), waits, peak, past);
+    snprintf(line, LINE_BYTES, "%8" PRId64 "  %s%s%s %3d %9s %9s %9s %7s %5s%s  %s", row->process,
+             user, top->has_users ? " " : "", cell, row->device, text_of_bytes(row->live_bytes),
+             text_of_bytes(row->held_bytes), text_of_bytes(row->spare_bytes),
+             text_of_count(requests_per_second(row)), waits, peak, past);
 }
 
 static void put_heads(const struct top *top, int columns, char line[LINE_BYTES]) {
@@ -230,8 +230,8 @@ static void put_title(const struct top *top, char line[LINE_BYTES]) {
     gethostname(host, sizeof host - 1);
     if (localtime_r(&now, &parts))
         strftime(clock, sizeof clock, "%H:%M:%S", &parts);
-    snprintf(line, LINE_BYTES, "cushim top  %s  %zu row%s by %s, every %u.%u s  %s%s", host, top->n,
-             top->n == 1 ? "" : "s", sort_names[top->sort], top->every_ms / 1000,
+    snprintf(line, LINE_BYTES, "cushim top  %s  %s by %s, every %u.%u s  %s%s", host,
+             text_of_some(top->n, "row"), sort_names[top->sort], top->every_ms / 1000,
              top->every_ms % 1000 / 100, clock, top->is_paused ? "  paused" : "");
 }
 

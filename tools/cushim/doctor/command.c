@@ -19,6 +19,7 @@
 #include "tools/cushim/launch.h"
 #include "tools/cushim/program.h"
 #include "tools/cushim/reports.h"
+#include "tools/cushim/numbers.h"
 
 /* ---- the processes, as they come and go: short ones may be missed ---- */
 
@@ -224,31 +225,23 @@ static void tell_of_libraries(const struct look *look) {
 }
 
 static void tell_of_memory(const struct totals *totals) {
-    char text[3][CUSHIM_AMOUNT_BYTES];
     uint64_t n_pooled = totals->n_requests - totals->n_native;
     if (totals->n_requests)
-        report_add(
-            n_pooled ? REPORT_OK : REPORT_WRONG, "pooled",
-            "%s of %s request%s of device memory, %s without a driver call",
-            cushim_text_count(text[0], n_pooled), cushim_text_count(text[1], totals->n_requests),
-            totals->n_requests == 1 ? "" : "s", cushim_text_count(text[2], totals->n_no_call));
+        report_add(n_pooled ? REPORT_OK : REPORT_WRONG, "pooled",
+                   "%s of %s of device memory, %s without a driver call", text_of_count(n_pooled),
+                   text_of_some(totals->n_requests, "request"), text_of_count(totals->n_no_call));
     if (totals->n_async)
-        report_note("forwarded", "%s in stream order, %s request%s",
-                    cushim_text_bytes(text[0], totals->async_bytes),
-                    cushim_text_count(text[1], totals->n_async), totals->n_async == 1 ? "" : "s");
+        report_note("forwarded", "%s in stream order, %s", text_of_bytes(totals->async_bytes),
+                    text_of_some(totals->n_async, "request"));
     if (totals->n_virtual)
-        report_note("forwarded", "%s by cuMemCreate, %s request%s",
-                    cushim_text_bytes(text[0], totals->virtual_bytes),
-                    cushim_text_count(text[1], totals->n_virtual),
-                    totals->n_virtual == 1 ? "" : "s");
+        report_note("forwarded", "%s by cuMemCreate, %s", text_of_bytes(totals->virtual_bytes),
+                    text_of_some(totals->n_virtual, "request"));
     if (totals->n_bypassed)
-        report_wrong("bypassed", "%s free%s of memory whose allocation bypassed cushim",
-                     cushim_text_count(text[0], totals->n_bypassed),
-                     totals->n_bypassed == 1 ? "" : "s");
+        report_wrong("bypassed", "%s of memory whose allocation bypassed cushim",
+                     text_of_some(totals->n_bypassed, "free"));
     if (totals->n_foreign)
-        report_note("foreign", "%s free%s of memory whose allocation was not seen",
-                    cushim_text_count(text[0], totals->n_foreign),
-                    totals->n_foreign == 1 ? "" : "s");
+        report_note("foreign", "%s of memory whose allocation was not seen",
+                    text_of_some(totals->n_foreign, "free"));
 }
 
 static void tell_of_hooks(const char *library) {
@@ -264,14 +257,13 @@ static void tell_of_hooks(const char *library) {
 }
 
 static void tell(struct look *look, const struct totals *totals, int status, uint64_t ns) {
-    char text[CUSHIM_AMOUNT_BYTES];
     bool is_reached = false, is_missed = false;
     if (WIFSIGNALED(status))
-        report_note("ran", "%s, and ended by signal %d (%s)", cushim_text_time(text, ns),
-                    WTERMSIG(status), strsignal(WTERMSIG(status)));
+        report_note("ran", "%s, and ended by signal %d (%s)", text_of_time(ns), WTERMSIG(status),
+                    strsignal(WTERMSIG(status)));
     else
         report_add(WEXITSTATUS(status) ? REPORT_NOTE : REPORT_OK, "ran", "%s, exit status %d",
-                   cushim_text_time(text, ns), WEXITSTATUS(status));
+                   text_of_time(ns), WEXITSTATUS(status));
     for (size_t i = 0; i < look->n_seen; i++) {
         is_reached |= look->seen[i].is_reached;
         is_missed |= look->seen[i].is_loaded && !look->seen[i].is_reached;
@@ -282,8 +274,8 @@ static void tell(struct look *look, const struct totals *totals, int status, uin
     tell_of_libraries(look);
     tell_of_memory(totals);
     if (totals->n_requests || totals->n_async || totals->n_virtual)
-        report_ok("effective", "yes: %" PRIu64 " process%s used CUDA memory", totals->n_reports,
-                  totals->n_reports == 1 ? "" : "es");
+        report_ok("effective", "yes: %s used CUDA memory",
+                  text_of_some(totals->n_reports, "process"));
     else if (is_reached || !is_missed)
         report_note("effective", "not seen: no process used CUDA memory that cushim can see");
     else

@@ -15,6 +15,7 @@
 #include "tools/cushim/program.h"
 #include "tools/cushim/doctor/findings.h"
 #include "tools/cushim/options.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/usage.h"
 
 static bool examine_cushim(char library[PATH_MAX]) {
@@ -166,8 +167,8 @@ static void examine_entries(const char *library) {
         report_add(is_all ? REPORT_OK : REPORT_WRONG, "pool", "%d of %d allocations served",
                    (int)probe.n_requests, PROBE_N_ALLOCATIONS);
         if (probe.n_bypassed)
-            report_wrong("bypassed", "%d driver allocation%s no entry point saw",
-                         (int)probe.n_bypassed, probe.n_bypassed == 1 ? "" : "s");
+            report_wrong("bypassed", "%s no entry point saw",
+                         text_of_some((uint64_t)probe.n_bypassed, "driver allocation"));
     }
 }
 

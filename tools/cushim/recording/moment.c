@@ -134,13 +134,13 @@ static void find_spans(struct groups *groups, const struct history *history) {
 
 static void put_group(struct cushim_writer *out, const struct groups *groups,
                       const struct names *names, const struct group *group) {
-    char text[3][CUSHIM_AMOUNT_BYTES], lead[80], label[80] = "";
+    char lead[80], label[80] = "";
     switch (groups->wish->group) {
     case MOMENT_SITE:
         break;
     case MOMENT_SIZE:
         snprintf(label, sizeof label, "up to %s each",
-                 cushim_text_bytes(text[2], (uint64_t)1 << (group->key < 63 ? group->key : 63)));
+                 text_of_bytes((uint64_t)1 << (group->key < 63 ? group->key : 63)));
         break;
     case MOMENT_THREAD:
         snprintf(label, sizeof label, "thread %" PRIu64, group->key);
@@ -152,12 +152,9 @@ static void put_group(struct cushim_writer *out, const struct groups *groups,
         else
             snprintf(label, sizeof label, "the driver's own");
     }
-    char share[NUMBERS_SHARE_BYTES];
     snprintf(lead, sizeof lead, "  %9s %10s %9s %-6s  ",
-             numbers_share(share, group->n_bytes, groups->n_bytes),
-             cushim_text_bytes(text[0], group->n_bytes),
-             cushim_text_count(text[1], group->n_blocks),
-             group->n_blocks == 1 ? "block" : "blocks");
+             text_of_share(group->n_bytes, groups->n_bytes), text_of_bytes(group->n_bytes),
+             text_of_count(group->n_blocks), group->n_blocks == 1 ? "block" : "blocks");
     if (groups->wish->group == MOMENT_SITE)
         names_put_site(out, lead, names, group->site);
     else
@@ -166,7 +163,6 @@ static void put_group(struct cushim_writer *out, const struct groups *groups,
 
 static void put_groups(struct cushim_writer *out, struct groups *groups,
                        const struct names *names) {
-    char text[2][CUSHIM_AMOUNT_BYTES];
     uint64_t n_bytes = 0, n = 0;
     HASH_SORT(groups->rows, by_bytes);
     for (struct group *group = groups->rows; group; group = group->hh.next) {
@@ -177,8 +173,8 @@ static void put_groups(struct cushim_writer *out, struct groups *groups,
     }
     HASH_FREE(groups->rows);
     if (n > MOST_GROUPS)
-        cushim_write(out, "  %18s from %s other%s\n", cushim_text_bytes(text[0], n_bytes),
-                     cushim_text_count(text[1], n - MOST_GROUPS), n - MOST_GROUPS == 1 ? "" : "s");
+        cushim_write(out, "  %18s from %s\n", text_of_bytes(n_bytes),
+                     text_of_some(n - MOST_GROUPS, "other"));
 }
 
 /* Write "[##o.  ]", with half as many cells as the map has. */
@@ -193,21 +189,18 @@ static void put_cells(struct cushim_writer *out, const struct map_row *row) {
 }
 
 static void put_map(struct cushim_writer *out, const struct map *map) {
-    char text[4][CUSHIM_AMOUNT_BYTES];
     if (!map->n_segments)
         return;
     cushim_write(out,
-                 "held      %s in %zu segment%s: live %s, idle %s\n"
+                 "held      %s in %s: live %s, idle %s\n"
                  "          largest hole %s\n",
-                 cushim_text_bytes(text[0], map->held_bytes), map->n_segments,
-                 map->n_segments == 1 ? "" : "s", cushim_text_bytes(text[1], map->live_bytes),
-                 cushim_text_bytes(text[2], map->idle_bytes),
-                 cushim_text_bytes(text[3], map->hole_bytes));
+                 text_of_bytes(map->held_bytes), text_of_some(map->n_segments, "segment"),
+                 text_of_bytes(map->live_bytes), text_of_bytes(map->idle_bytes),
+                 text_of_bytes(map->hole_bytes));
     for (size_t i = 0; i < map->n_rows; i++) {
         const struct map_row *row = &map->rows[i];
         cushim_write(out, "  0x%-12" PRIx64 " %10s %6s %-6s ", row->base,
-                     cushim_text_bytes(text[0], row->n_bytes),
-                     cushim_text_count(text[1], row->n_blocks),
+                     text_of_bytes(row->n_bytes), text_of_count(row->n_blocks),
                      row->n_blocks == 1 ? "block" : "blocks");
         put_cells(out, row);
         cushim_write(out, "\n");
@@ -223,7 +216,7 @@ static int put_scope(struct cushim_writer *out, const char *path,
     static struct recording recording; /* too large for a stack, as the next */
     static struct groups groups;
     struct map map;
-    char text[3][CUSHIM_AMOUNT_BYTES], name[32];
+    char name[32];
     struct recording_scope until = *scope;
     until.until_ns = wish->is_end ? 0 : wish->ns ? wish->ns : scope->peak_ns;
     history_begin(history, &until, 0);
@@ -242,14 +235,13 @@ static int put_scope(struct cushim_writer *out, const char *path,
         error = map_make(&map, &recording.account, scope, MOST_ROWS);
     if (!error) {
         char line[256];
-        snprintf(line, sizeof line, "%s after %s%s: %s live in %s block%s%s%s",
+        snprintf(line, sizeof line, "%s after %s%s: %s live in %s%s%s",
                  recording_scope_name(scope, name),
-                 cushim_text_time(text[0], recording.account.last_ns - recording.account.first_ns),
+                 text_of_time(recording.account.last_ns - recording.account.first_ns),
                  wish->is_end ? ", the end"
                  : wish->ns   ? ""
                               : ", the peak",
-                 cushim_text_bytes(text[1], groups.n_bytes),
-                 cushim_text_count(text[2], groups.n_blocks), groups.n_blocks == 1 ? "" : "s",
+                 text_of_bytes(groups.n_bytes), text_of_some(groups.n_blocks, "block"),
                  wish->range ? " of the range " : "", wish->range ? wish->range : "");
         cushim_utf8_clean(line);
         cushim_write(out, "%s\n", cushim_utf8_fit(line, 80));

@@ -65,7 +65,7 @@ static size_t sort(struct cushim_trace_account *account, measure_fn *measure) {
 /* Write a row for each of the largest sites, and one for the others. */
 static void put_sites(struct cushim_writer *out, struct recording *recording, measure_fn *measure,
                       bool is_noted) {
-    char text[3][CUSHIM_AMOUNT_BYTES], lead[LEAD_BYTES];
+    char lead[LEAD_BYTES];
     uint64_t rest = 0, all = 0;
     size_t n = sort(&recording->account, measure);
     for (size_t i = 0; i < n; i++)
@@ -77,15 +77,14 @@ static void put_sites(struct cushim_writer *out, struct recording *recording, me
             rest += n_bytes;
             continue;
         }
-        snprintf(lead, sizeof lead, "  %8s %10s %9s %-6s  ", numbers_share(text[0], n_bytes, all),
-                 cushim_text_bytes(text[1], n_bytes), cushim_text_count(text[2], n_blocks),
+        snprintf(lead, sizeof lead, "  %8s %10s %9s %-6s  ", text_of_share(n_bytes, all),
+                 text_of_bytes(n_bytes), text_of_count(n_blocks),
                  n_blocks == 1 ? "block" : "blocks");
         names_put_site(out, lead, recording->names, site);
     }
     if (n > MOST_SITES)
-        cushim_write(out, "  %8s %10s from %zu other site%s\n", numbers_share(text[0], rest, all),
-                     cushim_text_bytes(text[1], rest), n - MOST_SITES,
-                     n - MOST_SITES == 1 ? "" : "s");
+        cushim_write(out, "  %8s %10s from %s\n", text_of_share(rest, all), text_of_bytes(rest),
+                     text_of_some(n - MOST_SITES, "other site"));
 }
 
 /* ---- text ---- */
@@ -117,7 +116,7 @@ const char *summary_end(const struct cushim_trace_head *head, char text[static 6
 static void put_head(struct cushim_writer *out, const struct cushim_trace_account *account) {
     const struct cushim_trace_head *head = &account->reader.head;
     enum { LEAD = sizeof "cushim : " - 1, PRODUCT = 12, HOST = 20, LEAST_NAME = 8 };
-    char end[64], text[2][CUSHIM_AMOUNT_BYTES], arguments[1024], host[64], product[64], rest[256];
+    char end[64], arguments[1024], host[64], product[64], rest[256];
     snprintf(arguments, sizeof arguments, "%s", *head->arguments ? head->arguments : head->program);
     snprintf(host, sizeof host, "%s", head->host);
     snprintf(product, sizeof product, "%s", head->product);
@@ -136,11 +135,10 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
     cushim_utf8_fit(arguments,
                     80 - LEAD - cushim_utf8_columns(product) - cushim_utf8_columns(rest));
     cushim_write(out, "cushim %s: %s%s\n", product, arguments, rest);
-    cushim_write(out, "  recorded %s%s, %s event%s; %s\n",
-                 cushim_text_time(text[0], account->last_ns - account->first_ns),
+    cushim_write(out, "  recorded %s%s, %s; %s\n",
+                 text_of_time(account->last_ns - account->first_ns),
                  atomic_load(&head->is_software) ? " (no GPU)" : "",
-                 cushim_text_count(text[1], account->n_events), account->n_events == 1 ? "" : "s",
-                 summary_end(head, end));
+                 text_of_some(account->n_events, "event"), summary_end(head, end));
 }
 
 typedef void words_fn(char *text, size_t n_bytes, const struct cushim_trace_site *site);
@@ -161,49 +159,42 @@ static void put_few(struct cushim_writer *out, struct recording *recording, meas
 }
 
 static void churn_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
-    char n[CUSHIM_AMOUNT_BYTES];
     snprintf(text, n_bytes,
-             "%s block%s freed before the next request: ", cushim_text_count(n, temporary(site)),
-             temporary(site) == 1 ? "" : "s");
+             "%s freed before the next request: ", text_of_some(temporary(site), "block"));
 }
 
 static void wait_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
-    char n[2][CUSHIM_AMOUNT_BYTES];
-    snprintf(text, n_bytes, "%11s %9s %-5s   ", cushim_text_time(n[0], site->wait_ns),
-             cushim_text_count(n[1], site->n_waits), site->n_waits == 1 ? "free" : "frees");
+    snprintf(text, n_bytes, "%11s %9s %-5s   ", text_of_time(site->wait_ns),
+             text_of_count(site->n_waits), site->n_waits == 1 ? "free" : "frees");
 }
 
 static void refused_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
-    char n[CUSHIM_AMOUNT_BYTES];
-    snprintf(text, n_bytes, "%s request%s found no memory: ", cushim_text_count(n, refused(site)),
-             refused(site) == 1 ? "" : "s");
+    snprintf(text, n_bytes, "%s found no memory: ", text_of_some(refused(site), "request"));
 }
 
 static void leak_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
-    char n[CUSHIM_AMOUNT_BYTES];
-    snprintf(text, n_bytes, "%s live at the end, more in each quarter of the run: ",
-             cushim_text_bytes(n, grown(site)));
+    snprintf(text, n_bytes,
+             "%s live at the end, more in each quarter of the run: ", text_of_bytes(grown(site)));
 }
 
 static void put_waits(struct cushim_writer *out, struct recording *recording,
                       const struct recording_scope *scope) {
-    char text[2][CUSHIM_AMOUNT_BYTES];
     if (!scope->n_waits)
         return;
-    cushim_write(out, "waits     %s in %s free%s\n", cushim_text_time(text[0], scope->wait_ns),
-                 cushim_text_count(text[1], scope->n_waits), scope->n_waits == 1 ? "" : "s");
+    cushim_write(out, "waits     %s in %s\n", text_of_time(scope->wait_ns),
+                 text_of_some(scope->n_waits, "free"));
     put_few(out, recording, waited, "", wait_words);
 }
 
 static void put_scope(struct cushim_writer *out, struct recording *recording,
                       const struct recording_scope *scope) {
-    char text[3][CUSHIM_AMOUNT_BYTES], name[32];
+    char name[32];
     cushim_write(out, "\n%s\n", recording_scope_name(scope, name));
-    cushim_write(out, "peak      %s live after %s", cushim_text_bytes(text[0], scope->peak_bytes),
-                 cushim_text_time(text[1], scope->peak_ns));
+    cushim_write(out, "peak      %s live after %s", text_of_bytes(scope->peak_bytes),
+                 text_of_time(scope->peak_ns));
     if (scope->peak_held_bytes)
         cushim_write(
-            out, "; %s held at most%s", cushim_text_bytes(text[2], scope->peak_held_bytes),
+            out, "; %s held at most%s", text_of_bytes(scope->peak_held_bytes),
             scope->peak_held_bytes < scope->peak_bytes ? " by cushim, the rest by the driver" : "");
     cushim_write(out, "\n");
     put_sites(out, recording, noted, true);
@@ -211,9 +202,9 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
     put_waits(out, recording, scope);
     put_few(out, recording, refused, "refused", refused_words);
     size_t n_alive = sort(&recording->account, alive);
-    cushim_write(out, "alive     %s block%s, %s at the end, from %zu site%s\n",
-                 cushim_text_count(text[0], scope->n_live), scope->n_live == 1 ? "" : "s",
-                 cushim_text_bytes(text[1], scope->live_bytes), n_alive, n_alive == 1 ? "" : "s");
+    cushim_write(out, "alive     %s, %s at the end, from %s\n",
+                 text_of_some(scope->n_live, "block"), text_of_bytes(scope->live_bytes),
+                 text_of_some(n_alive, "site"));
     put_sites(out, recording, alive, false);
     put_few(out, recording, grown, "leak", leak_words);
 }
@@ -238,10 +229,9 @@ static void put_gaps(struct cushim_writer *out, const struct recording *recordin
         {names_newer(recording->names), "file has changed since: its lines may be wrong",
          "files have changed since: their lines may be wrong"},
     };
-    char text[CUSHIM_AMOUNT_BYTES];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].n)
-            cushim_write(out, "missing   %s %s\n", cushim_text_count(text, rows[i].n),
+            cushim_write(out, "missing   %s %s\n", text_of_count(rows[i].n),
                          rows[i].n == 1 ? rows[i].one : rows[i].many);
     }
 }
