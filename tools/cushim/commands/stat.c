@@ -152,14 +152,14 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         n_parts += is_asked[i];
         request->part = is_asked[i] ? &parts[i] : request->part;
     }
-    if (request->is_clean && (argc > 2))
+    if (request->is_clean && argc > 2)
         return usage_error("stat", "--clean takes nothing else");
     if (request->is_of_all && request->wanted)
         return usage_error("stat", "--all takes no process or program");
     if (n_parts > 1 || (n_parts && request->is_json))
         return usage_error("stat", "%s takes no other part and no --json", request->part->option);
     if (n_parts && !request->wanted && !request->is_of_all)
-        return usage_error("stat", "%s wants a process, a program or --all", request->part->option);
+        return usage_error("stat", "%s needs a process, a program or --all", request->part->option);
     return EXIT_WELL;
 }
 
