@@ -32,8 +32,7 @@ static enum cushim_status look_at_any(struct cushim_pin *pin, const char *what,
                                       struct cushim_arena *handle,
                                       struct cushim_arena_object **arena) {
     *arena = NULL;
-    if (!handle)
-        return cushim_fail(what, CUSHIM_INVALID, "arena=NULL");
+    CUSHIM_TRY(cushim_check_given(what, "arena", handle));
     if (cushim_driver_is_forked())
         return cushim_driver_use_process(what);
     *arena = cushim_handle_pin(pin, CUSHIM_KIND_ARENA, handle);
@@ -202,9 +201,7 @@ enum cushim_status cushim_arena_create(const struct cushim_arena_options *given,
                                        struct cushim_arena **out) {
     struct cushim_scope scope = {.what = __func__};
     struct cushim_arena_options options;
-    if (!out)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "arena=NULL");
-    *out = NULL;
+    CUSHIM_TRY(cushim_check_out(__func__, "arena", out, sizeof *out));
     cushim_arena_options_default(&options);
     CUSHIM_TRY(cushim_struct_size_take(__func__, &options, sizeof options, given));
     if (options.capacity_bytes == SIZE_MAX)

@@ -198,9 +198,7 @@ alloc_slowly(const char *what, struct cushim_arena *handle, int dev, enum cushim
     uint64_t at, n_changes = cushim_changes_now(); /* before what it stands for is looked at */
     if (epoch)
         *epoch = 0;
-    if (!ptr)
-        return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
-    *ptr = 0;
+    CUSHIM_TRY(cushim_check_out(what, "ptr", ptr, sizeof *ptr));
     if (!is_in_range(dev, kind, bytes))
         return cushim_fail(what, CUSHIM_INVALID, "bytes=%zu kind=%d device=%d", bytes, kind, dev);
     cushim_graph_resources_give_back();

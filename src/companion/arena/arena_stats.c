@@ -42,8 +42,7 @@ static enum cushim_status read_facts(const char *what, struct cushim_arena *hand
                                      struct facts *facts) {
     struct cushim_arena_object *arena;
     struct cushim_pin pin;
-    if (!out)
-        return cushim_fail(what, CUSHIM_INVALID, "out=NULL");
+    CUSHIM_TRY(cushim_check_given(what, "out", out));
     CUSHIM_TRY(cushim_arena_look(&pin, what, handle, &arena));
     pthread_mutex_lock(&arena->lock);
     read_stats(arena, &facts->stats);

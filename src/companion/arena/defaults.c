@@ -38,9 +38,7 @@ enum cushim_status cushim_pool_set_default(struct cushim_pool *p) {
 }
 
 enum cushim_status cushim_pool_default(struct cushim_pool **p) {
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    *p = NULL;
+    CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     struct cushim_pool *now = atomic_load(&pool_now);
     if (now && is_pool(now))
@@ -57,9 +55,7 @@ enum cushim_status cushim_arena_set_default(struct cushim_arena *arena) {
 }
 
 enum cushim_status cushim_arena_default(struct cushim_arena **arena) {
-    if (!arena)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "arena=NULL");
-    *arena = NULL;
+    CUSHIM_OUT(arena);
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     struct cushim_arena *now = atomic_load(&arena_now);
     if (now && is_arena(now))

@@ -125,9 +125,7 @@ enum cushim_status cushim_client_create(struct cushim_context *ctx,
     struct cushim_scope scope;
     struct cushim_client_object *client;
     struct cushim_client_options taken;
-    if (!c)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "c=NULL");
-    *c = NULL;
+    CUSHIM_OUT(c);
     cushim_client_options_default(&taken);
     CUSHIM_TRY(cushim_struct_size_take(__func__, &taken, sizeof taken, options));
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
@@ -145,8 +143,7 @@ enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
                                      struct cushim_client_object **client) {
     *pin = (struct cushim_pin){.object = NULL};
     *client = NULL;
-    if (!handle)
-        return cushim_fail(what, CUSHIM_INVALID, "c=NULL");
+    CUSHIM_TRY(cushim_check_given(what, "c", handle));
     CUSHIM_TRY(cushim_driver_use(what));
     *client = cushim_handle_pin(pin, CUSHIM_KIND_CLIENT, handle);
     return *client ? CUSHIM_OK
@@ -171,9 +168,7 @@ enum cushim_status cushim_client_destroy(struct cushim_client *c) {
 enum cushim_status cushim_client_context(struct cushim_client *c, struct cushim_context **ctx) {
     struct cushim_scope scope;
     struct cushim_client_object *client;
-    if (!ctx)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
-    *ctx = NULL;
+    CUSHIM_OUT(ctx);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
     enum cushim_status status = cushim_context_open_handle(scope.context, ctx);
     if (status == CUSHIM_OK && !atomic_exchange(&client->lends_context, true))
@@ -184,9 +179,7 @@ enum cushim_status cushim_client_context(struct cushim_client *c, struct cushim_
 enum cushim_status cushim_client_compute(struct cushim_client *c, struct cushim_stream **s) {
     struct cushim_pin pin;
     struct cushim_client_object *client;
-    if (!s)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "s=NULL");
-    *s = NULL;
+    CUSHIM_OUT(s);
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     *s = client->compute;
     cushim_handle_unpin(&pin);
@@ -196,9 +189,7 @@ enum cushim_status cushim_client_compute(struct cushim_client *c, struct cushim_
 enum cushim_status cushim_client_copy(struct cushim_client *c, struct cushim_stream **s) {
     struct cushim_pin pin;
     struct cushim_client_object *client;
-    if (!s)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "s=NULL");
-    *s = NULL;
+    CUSHIM_OUT(s);
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     *s = client->copy;
     cushim_handle_unpin(&pin);
@@ -208,9 +199,7 @@ enum cushim_status cushim_client_copy(struct cushim_client *c, struct cushim_str
 enum cushim_status cushim_client_pool(struct cushim_client *c, struct cushim_pool **p) {
     struct cushim_pin pin;
     struct cushim_client_object *client;
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    *p = NULL;
+    CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     *p = client->pool;
     cushim_handle_unpin(&pin);

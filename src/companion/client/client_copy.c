@@ -189,8 +189,7 @@ static enum cushim_status consume(struct cushim_pin *pin, const char *what,
                                   const struct cushim_event *e,
                                   struct cushim_event_object **event) {
     *pin = (struct cushim_pin){.object = NULL};
-    if (!e)
-        return cushim_fail(what, CUSHIM_INVALID, "e=NULL");
+    CUSHIM_TRY(cushim_check_given(what, "e", e));
     CUSHIM_TRY(cushim_driver_use(what));
     *event = cushim_handle_pin(pin, CUSHIM_KIND_EVENT, e);
     if (*event && cushim_handle_close(pin))

@@ -68,9 +68,7 @@ enum cushim_status cushim_client_record(struct cushim_client *c, struct cushim_e
     struct cushim_stream_use use;
     struct cushim_client_object *client;
     struct cushim_event_object *event = NULL;
-    if (!e)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "e=NULL");
-    *e = NULL;
+    CUSHIM_OUT(e);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
     enum cushim_status status = cushim_stream_use_in(&scope, client->compute, &use);
     if (status == CUSHIM_OK) {

@@ -131,9 +131,7 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_client 
 enum cushim_status cushim_client_get(int dev, struct cushim_client **c) {
     struct cushim_scope scope;
     struct cushim_context_object *context;
-    if (!c)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "c=NULL");
-    *c = NULL;
+    CUSHIM_OUT(c);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_of_device(__func__, dev, &context));
     enum cushim_status status = CUSHIM_OK;

@@ -18,9 +18,7 @@ enum { MOST_DIMENSIONS = 8 };
 enum cushim_status cushim_client_alloc(struct cushim_client *c, size_t bytes, cushim_devptr *p) {
     struct cushim_pin pin;
     struct cushim_client_object *client;
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    *p = 0;
+    CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     enum cushim_status status = cushim_pool_alloc(client->pool, client->object.context->device,
                                                   CUSHIM_MEMORY_DEVICE, bytes, client->compute, p);

@@ -18,9 +18,7 @@ enum {
 enum cushim_status cushim_context_create(int dev, unsigned flags, struct cushim_context **ctx) {
     struct cushim_context_object *context;
     unsigned schedule = flags & SCHEDULE;
-    if (!ctx)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
-    *ctx = NULL;
+    CUSHIM_OUT(ctx);
     if (flags & ~(unsigned)KNOWN || schedule & (schedule - 1))
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_driver_use(__func__));
@@ -42,9 +40,7 @@ enum cushim_status cushim_context_create(int dev, unsigned flags, struct cushim_
 
 enum cushim_status cushim_context_primary(int dev, struct cushim_context **ctx) {
     struct cushim_context_object *context;
-    if (!ctx)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
-    *ctx = NULL;
+    CUSHIM_OUT(ctx);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_of_device(__func__, dev, &context));
     enum cushim_status status = cushim_context_open_handle(context, ctx);
@@ -54,11 +50,8 @@ enum cushim_status cushim_context_primary(int dev, struct cushim_context **ctx) 
 
 enum cushim_status cushim_context_wrap(struct CUctx_st *cu, struct cushim_context **ctx) {
     struct cushim_context_object *context;
-    if (!ctx)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
-    *ctx = NULL;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
+    CUSHIM_OUT(ctx);
+    CUSHIM_NEED(cu);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_of_handle(__func__, cu, &context));
     enum cushim_status status = cushim_context_open_handle(context, ctx);
@@ -133,9 +126,7 @@ enum cushim_status cushim_context_pop(struct cushim_context **ctx) {
 enum cushim_status cushim_context_current(struct cushim_context **ctx) {
     struct cushim_context_object *context = NULL;
     CUcontext current = NULL;
-    if (!ctx)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
-    *ctx = NULL;
+    CUSHIM_OUT(ctx);
     CUSHIM_TRY(cushim_driver_use(__func__));
     struct cushim_context_object *top = cushim_stack_top();
     if (top) {
@@ -158,9 +149,7 @@ enum cushim_status cushim_context_current(struct cushim_context **ctx) {
 enum cushim_status cushim_context_handle(struct cushim_context *ctx, struct CUctx_st **cu) {
     struct cushim_scope scope;
     struct cushim_context_object *context;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
-    *cu = NULL;
+    CUSHIM_OUT(cu);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
     *cu = context->handle;
     return cushim_call_end(&scope, CUSHIM_OK);
@@ -169,9 +158,7 @@ enum cushim_status cushim_context_handle(struct cushim_context *ctx, struct CUct
 enum cushim_status cushim_context_id(struct cushim_context *ctx, uint64_t *id) {
     struct cushim_scope scope;
     struct cushim_context_object *context;
-    if (!id)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "id=NULL");
-    *id = 0;
+    CUSHIM_OUT(id);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
     *id = context->id;
     return cushim_call_end(&scope, CUSHIM_OK);
@@ -179,9 +166,7 @@ enum cushim_status cushim_context_id(struct cushim_context *ctx, uint64_t *id) {
 
 enum cushim_status cushim_context_device(struct cushim_context *ctx, int *dev) {
     struct cushim_scope scope;
-    if (!dev)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "dev=NULL");
-    *dev = 0;
+    CUSHIM_OUT(dev);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     *dev = scope.context->device;
     return cushim_call_end(&scope, CUSHIM_OK);
@@ -189,9 +174,7 @@ enum cushim_status cushim_context_device(struct cushim_context *ctx, int *dev) {
 
 enum cushim_status cushim_context_limit_get(struct cushim_context *ctx, int limit, size_t *value) {
     struct cushim_scope scope;
-    if (!value)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "value=NULL");
-    *value = 0;
+    CUSHIM_OUT(value);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuCtxGetLimit, value, (CUlimit)limit));
 }
@@ -207,9 +190,7 @@ enum cushim_status cushim_context_limit_set(struct cushim_context *ctx, int limi
 enum cushim_status cushim_context_cache_get(struct cushim_context *ctx, int *value) {
     struct cushim_scope scope;
     CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
-    if (!value)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "value=NULL");
-    *value = 0;
+    CUSHIM_OUT(value);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = CUSHIM_CALL(&scope, cuCtxGetCacheConfig, &cache);
     *value = (int)cache;

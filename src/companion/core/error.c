@@ -122,6 +122,16 @@ enum cushim_status cushim_fail(const char *what, enum cushim_status status, cons
     return status;
 }
 
+enum cushim_status cushim_check_given(const char *what, const char *name, const void *argument) {
+    return argument ? CUSHIM_OK : cushim_fail(what, CUSHIM_INVALID, "%s=NULL", name);
+}
+
+enum cushim_status cushim_check_out(const char *what, const char *name, void *out, size_t bytes) {
+    if (out)
+        memset(out, 0, bytes);
+    return cushim_check_given(what, name, out);
+}
+
 /* Where the name without _v2, _ptsz and _ptds ends; what follows an opening parenthesis stays. */
 static size_t plain_length(const char *entry, size_t n) {
     for (;;) {

@@ -13,7 +13,9 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 
+#include "base/try.h"
 #include "cuda/types.h"
 #include "cushim/status.h"
 #include "companion/shared.h"
@@ -23,6 +25,16 @@ enum cushim_status cushim_fail_list(const char *what, enum cushim_status status,
 
 enum cushim_status cushim_fail_cu_list(const char *entry, CUresult result, const char *format,
                                        va_list arguments);
+
+/* Refuse an argument that is NULL, by its name. */
+enum cushim_status cushim_check_given(const char *what, const char *name, const void *argument);
+
+/* The same for an out parameter, which then is all zero until the call succeeds. */
+enum cushim_status cushim_check_out(const char *what, const char *name, void *out, size_t bytes);
+
+/* Both inside a public function. */
+#define CUSHIM_NEED(argument) CUSHIM_TRY(cushim_check_given(__func__, #argument, argument))
+#define CUSHIM_OUT(out)       CUSHIM_TRY(cushim_check_out(__func__, #out, out, sizeof *(out)))
 
 /* An answer that damages the context for good: of a kernel or copy before, whoever hears of it. */
 bool cushim_error_is_sticky(CUresult result);

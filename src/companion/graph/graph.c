@@ -103,11 +103,8 @@ struct cushim_graph_resources *cushim_graph_create_resources(void) {
 
 enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph **g) {
     struct cushim_scope scope;
-    if (!g)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "g=NULL");
-    *g = NULL;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
+    CUSHIM_OUT(g);
+    CUSHIM_NEED(cu);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, NULL));
     struct cushim_graph_resources *resources = cushim_graph_create_resources();
     if (!resources)
@@ -125,9 +122,7 @@ enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph 
 enum cushim_status cushim_graph_handle(struct cushim_graph *g, struct CUgraph_st **cu) {
     struct cushim_scope scope;
     struct cushim_graph_object *graph;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
-    *cu = NULL;
+    CUSHIM_OUT(cu);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
     enum cushim_status status = cushim_graph_check_handle(&scope, graph);
     if (status == CUSHIM_OK)

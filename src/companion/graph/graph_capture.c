@@ -114,9 +114,7 @@ enum cushim_status cushim_graph_begin(struct cushim_stream *s,
 }
 
 enum cushim_status cushim_graph_end(struct cushim_stream *s, struct cushim_graph **g) {
-    if (!g)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "g=NULL");
-    *g = NULL;
+    CUSHIM_OUT(g);
     enum cushim_status status = end(__func__, s, g);
     cushim_graph_resources_collect();
     return status;
@@ -177,9 +175,7 @@ enum cushim_status cushim_graph_status(struct cushim_stream *s, int *v) {
     struct cushim_stream_use use;
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
     enum cushim_status status = CUSHIM_OK;
-    if (!v)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "v=NULL");
-    *v = 0;
+    CUSHIM_OUT(v);
     if (!s)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
@@ -194,9 +190,7 @@ enum cushim_status cushim_graph_status(struct cushim_stream *s, int *v) {
 
 enum cushim_status cushim_graph_capturing(struct cushim_context *ctx, int *n) {
     struct cushim_scope scope;
-    if (!n)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "n=NULL");
-    *n = 0;
+    CUSHIM_OUT(n);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     *n = cushim_capture_count(scope.context);
     return cushim_call_end(&scope, CUSHIM_OK);

@@ -120,9 +120,7 @@ enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned fla
     struct cushim_graph_object *graph;
     CUgraphExec handle;
     struct memory memory = {.has_nodes = false};
-    if (!x)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "x=NULL");
-    *x = NULL;
+    CUSHIM_OUT(x);
     if (flags & ~(unsigned)KNOWN ||
         (flags & CUSHIM_GRAPH_FLAG_AUTO_FREE && flags & CUSHIM_GRAPH_FLAG_DEVICE_LAUNCH))
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
@@ -314,8 +312,7 @@ enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cu
     int answer = CU_GRAPH_EXEC_UPDATE_ERROR;
     if (why)
         *why = 0;
-    if (!g)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "g=NULL");
+    CUSHIM_NEED(g);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     struct cushim_graph_object *graph = cushim_handle_pin(&pin, CUSHIM_KIND_GRAPH, g);
     enum cushim_status status = CUSHIM_OK;
@@ -346,9 +343,7 @@ enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cu
 enum cushim_status cushim_graphexec_handle(struct cushim_graphexec *x, struct CUgraphExec_st **cu) {
     struct cushim_scope scope;
     struct cushim_graphexec_object *exec;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
-    *cu = NULL;
+    CUSHIM_OUT(cu);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     *cu = exec->handle;
     return cushim_call_end(&scope, CUSHIM_OK);

@@ -75,8 +75,7 @@ enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph
     struct cushim_scope scope;
     struct cushim_graph_object *graph;
     size_t counts[CUSHIM_GRAPH_N_TYPES] = {0};
-    if (!info)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
+    CUSHIM_NEED(info);
     cushim_graph_resources_collect();
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
     const struct cushim_graph_resources *resources = graph->resources;
@@ -97,8 +96,7 @@ enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
                                          struct cushim_graphexec_info *info) {
     struct cushim_scope scope;
     struct cushim_graphexec_object *exec;
-    if (!info)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
+    CUSHIM_NEED(info);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     pthread_mutex_lock(&exec->lock);
     const struct cushim_graph_resources *resources = exec->resources;
@@ -128,8 +126,7 @@ static bool is_writable(const char *path) {
 enum cushim_status cushim_graph_dot(struct cushim_graph *g, const char *path, unsigned flags) {
     struct cushim_scope scope;
     struct cushim_graph_object *graph;
-    if (!path)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "path=NULL");
+    CUSHIM_NEED(path);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
     enum cushim_status status = cushim_graph_check_handle(&scope, graph);
     if (status == CUSHIM_OK && !is_writable(path))

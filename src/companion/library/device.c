@@ -32,9 +32,7 @@ static enum cushim_status answer(const char *entry, CUresult result, int dev) {
 }
 
 enum cushim_status cushim_device_count(int *n) {
-    if (!n)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "n=NULL");
-    *n = 0;
+    CUSHIM_OUT(n);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUresult result = CUSHIM_DRIVER(cuDeviceGetCount)(n);
     if (result != CUDA_SUCCESS) {
@@ -64,9 +62,7 @@ enum cushim_status cushim_device_set(int dev) {
 }
 
 enum cushim_status cushim_device_current(int *dev) {
-    if (!dev)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "dev=NULL");
-    *dev = 0;
+    CUSHIM_OUT(dev);
     CUSHIM_TRY(cushim_driver_use(__func__));
     return cushim_context_ordinal(__func__, -1, dev);
 }
@@ -75,11 +71,8 @@ enum cushim_status cushim_device_current(int *dev) {
 
 enum cushim_status cushim_device_by_pci(const char *text, int *dev) {
     CUdevice found = 0;
-    if (!dev)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "dev=NULL");
-    *dev = 0;
-    if (!text)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "text=NULL");
+    CUSHIM_OUT(dev);
+    CUSHIM_NEED(text);
     CUSHIM_TRY(cushim_driver_use(__func__));
     if (!CUSHIM_DRIVER(cuDeviceGetByPCIBusId))
         return cushim_fail_nosym(__func__, "cuDeviceGetByPCIBusId");
@@ -129,8 +122,7 @@ enum cushim_status cushim_device_name(int dev, char *buf, size_t cap_bytes) {
 
 enum cushim_status cushim_device_uuid(int dev, unsigned char *id16) {
     CUuuid uuid = {{0}};
-    if (!id16)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "id16=NULL");
+    CUSHIM_NEED(id16);
     memset(id16, 0, 16);
     CUSHIM_TRY(begin(__func__, &dev));
     if (!CUSHIM_DRIVER(cuDeviceGetUuid_v2) && !CUSHIM_DRIVER(cuDeviceGetUuid))
@@ -148,9 +140,8 @@ enum cushim_status cushim_device_uuid(int dev, unsigned char *id16) {
 
 enum cushim_status cushim_device_capability(int dev, int *major, int *minor) {
     int high = 0, low = 0;
-    if (!major || !minor)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", major ? "minor" : "major");
-    *major = *minor = 0;
+    CUSHIM_OUT(major);
+    CUSHIM_OUT(minor);
     CUSHIM_TRY(ask(__func__, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &high));
     CUSHIM_TRY(ask(__func__, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &low));
     *major = high;
@@ -159,29 +150,23 @@ enum cushim_status cushim_device_capability(int dev, int *major, int *minor) {
 }
 
 enum cushim_status cushim_device_memory(int dev, size_t *bytes) {
-    if (!bytes)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=NULL");
-    *bytes = 0;
+    CUSHIM_OUT(bytes);
     CUSHIM_TRY(begin(__func__, &dev));
     if (!CUSHIM_DRIVER(cuDeviceTotalMem_v2))
         return cushim_fail_nosym(__func__, "cuDeviceTotalMem");
     return answer("cuDeviceTotalMem", CUSHIM_DRIVER(cuDeviceTotalMem_v2)(bytes, dev), dev);
 }
 
-enum cushim_status cushim_device_attribute(int dev, int attr, int *value) {
-    if (!value)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "v=NULL");
-    *value = 0;
-    return ask(__func__, dev, attr, value);
+enum cushim_status cushim_device_attribute(int dev, int attr, int *v) {
+    CUSHIM_OUT(v);
+    return ask(__func__, dev, attr, v);
 }
 
 /* 1 where both attributes, or where either is set. */
 static enum cushim_status ask_two(const char *what, int dev, int a, int b, bool needs_both,
                                   int *yes) {
     int has_a = 0, has_b = 0;
-    if (!yes)
-        return cushim_fail(what, CUSHIM_INVALID, "yes=NULL");
-    *yes = 0;
+    CUSHIM_TRY(cushim_check_out(what, "yes", yes, sizeof *yes));
     CUSHIM_TRY(ask(what, dev, a, &has_a));
     CUSHIM_TRY(ask(what, dev, b, &has_b));
     *yes = needs_both ? has_a && has_b : has_a || has_b;
@@ -201,9 +186,7 @@ enum cushim_status cushim_device_shared(int dev, int *yes) {
 /* ---- peers ---- */
 
 enum cushim_status cushim_device_peer(int dev, int peer, int *yes) {
-    if (!yes)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "yes=NULL");
-    *yes = 0;
+    CUSHIM_OUT(yes);
     CUSHIM_TRY(begin(__func__, &dev));
     CUSHIM_TRY(begin(__func__, &peer));
     if (dev == peer)

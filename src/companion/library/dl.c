@@ -46,9 +46,7 @@ static enum cushim_status open_path(const char *what, const char *path, struct c
 }
 
 enum cushim_status cushim_dl_open(const char *path, struct cushim_library **h) {
-    if (!h)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "h=NULL");
-    *h = NULL;
+    CUSHIM_OUT(h);
     if (!path || path[0] != '/')
         return CUSHIM_FAIL(CUSHIM_INVALID, "path=%s: not an absolute path", path ? path : "NULL");
     CUSHIM_TRY(cushim_driver_use_process(__func__));
@@ -58,11 +56,9 @@ enum cushim_status cushim_dl_open(const char *path, struct cushim_library **h) {
 enum cushim_status cushim_dl_symbol(struct cushim_library *h, const char *name, void **fn) {
     struct cushim_scope scope;
     struct cushim_library_object *library;
-    if (!fn)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
-    *fn = NULL;
-    if (!name || !h)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", name ? "h" : "name");
+    CUSHIM_OUT(fn);
+    CUSHIM_NEED(name);
+    CUSHIM_NEED(h);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_LIBRARY, h, &library));
     *fn = dlsym(library->handle, name);
     enum cushim_status status =
@@ -98,9 +94,7 @@ enum cushim_status cushim_kernels_open(int dropin, struct cushim_library **h) {
     /* By its soname: the link without a number is for compilers, and comes with headers alone. */
     const char *name = dropin ? "libkernels.so" : "libcushim-kernels.so.0";
     const char *given = getauxval(AT_SECURE) ? NULL : getenv("CUSHIM_KERNELS");
-    if (!h)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "h=NULL");
-    *h = NULL;
+    CUSHIM_OUT(h);
     if (dropin != 0 && dropin != 1)
         return CUSHIM_FAIL(CUSHIM_INVALID, "dropin=%d", dropin);
     CUSHIM_TRY(cushim_driver_use_process(__func__));

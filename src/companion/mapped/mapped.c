@@ -100,9 +100,7 @@ enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, size_t byte
                                        struct cushim_mapped **mapped) {
     struct cushim_scope scope;
     struct cushim_mapper_object *m;
-    if (!mapped)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "mapped=NULL");
-    *mapped = NULL;
+    CUSHIM_OUT(mapped);
     if (bytes == 0 || bytes > INT64_MAX)
         return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu", bytes);
     if (flags & ~(unsigned)FLAGS)
@@ -147,9 +145,7 @@ enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped) {
     do {                                                                                           \
         struct cushim_scope scope_;                                                                \
         struct cushim_mapped_object *b;                                                            \
-        if (!(out))                                                                                \
-            return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", #out);                                   \
-        *(out) = 0;                                                                                \
+        CUSHIM_OUT(out);                                                                           \
         CUSHIM_TRY(cushim_call_begin_object(&scope_, __func__, CUSHIM_KIND_MAPPED, (mapped), &b)); \
         *(out) = (answer);                                                                         \
         return cushim_call_end(&scope_, CUSHIM_OK);                                                \
@@ -216,8 +212,7 @@ enum cushim_status cushim_mapped_export(struct cushim_mapped *mapped, int *fd) {
     struct cushim_scope scope;
     struct cushim_mapped_object *b;
     int made = -1;
-    if (!fd)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "fd=NULL");
+    CUSHIM_NEED(fd);
     *fd = -1; /* 0 would be the standard input */
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MAPPED, mapped, &b));
     enum cushim_status status =

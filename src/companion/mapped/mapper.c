@@ -19,9 +19,7 @@ static void finish(struct cushim_object *object) {
 }
 
 static enum cushim_status judge(const char *what, unsigned flags, struct cushim_mapper **out) {
-    if (!out)
-        return cushim_fail(what, CUSHIM_INVALID, "mapper=NULL");
-    *out = NULL;
+    CUSHIM_TRY(cushim_check_out(what, "mapper", out, sizeof *out));
     if (flags & ~(unsigned)FLAGS)
         return cushim_fail(what, CUSHIM_INVALID, "flags=%u", flags);
     if ((flags & CUSHIM_MAPPER_FLAG_COHERENT) && (flags & CUSHIM_MAPPER_FLAG_NON_COHERENT))

@@ -81,9 +81,7 @@ void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes) {
 enum cushim_status cushim_memory_alloc(struct cushim_context *ctx, size_t bytes, cushim_devptr *p) {
     struct cushim_scope scope;
     struct cushim_memory_request request;
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    *p = 0;
+    CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)

@@ -198,9 +198,7 @@ static enum cushim_status alloc(struct cushim_scope *scope, CUstream stream, siz
 enum cushim_status cushim_memory_alloc_async(struct cushim_stream *s, size_t bytes,
                                              cushim_devptr *p) {
     struct cushim_memory_call call = {0};
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    *p = 0;
+    CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)

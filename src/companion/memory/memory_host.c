@@ -40,9 +40,7 @@ enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size_t bytes, u
         CUSHIM_HOST_FLAG_PORTABLE | CUSHIM_HOST_FLAG_MAPPED | CUSHIM_HOST_FLAG_COMBINED;
     struct cushim_scope scope;
     uint64_t address;
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    *p = NULL;
+    CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_driver_use(__func__));
     if (flags & ~known)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
@@ -110,8 +108,7 @@ enum cushim_status cushim_host_register(struct cushim_context *ctx, void *p, siz
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
+    CUSHIM_NEED(p);
     if ((uintptr_t)p > UINTPTR_MAX - (bytes - 1))
         return CUSHIM_FAIL(CUSHIM_INVALID, "p=%p bytes=%zu", p, bytes);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
@@ -144,9 +141,7 @@ enum cushim_status cushim_host_device_pointer(void *p, cushim_devptr *dp) {
         .ranges = {
             {.name = "p", .address = (uintptr_t)p, .bytes = 1, .place = CUSHIM_MEMORY_AT_HOST}}};
     CUdeviceptr address = 0;
-    if (!dp)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "dp=NULL");
-    *dp = 0;
+    CUSHIM_OUT(dp);
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, CUSHIM_STREAM_LEGACY));
     if (call.ranges[0].is_known && call.ranges[0].row.kind == CUSHIM_MEMORY_MANAGED) {
         *dp = (uintptr_t)p; /* one address for both, by its nature */

@@ -34,8 +34,7 @@ static enum cushim_status judge_start(struct cushim_scope *scope,
 enum cushim_status cushim_memory_ipc_get(cushim_devptr p, void *h64) {
     struct cushim_memory_call call = {.n_ranges = 1, .ranges = {{.name = "p", .address = p}}};
     CUipcMemHandle handle = {{0}};
-    if (!h64)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "h64=NULL");
+    CUSHIM_NEED(h64);
     memset(h64, 0, CUSHIM_IPC_BYTES);
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, CUSHIM_STREAM_LEGACY));
     enum cushim_status status = judge_start(&call.scope, &call.ranges[0]);
@@ -75,10 +74,8 @@ enum cushim_status cushim_memory_ipc_open(struct cushim_context *ctx, const void
                                           .kind = CUSHIM_MEMORY_IPC,
                                           .obtain = obtain_ipc,
                                           .release = release_ipc}};
-    if (p)
-        *p = 0;
-    if (!h64 || !p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", p ? "h64" : "p");
+    CUSHIM_OUT(p);
+    CUSHIM_NEED(h64);
     memcpy(&ipc.handle, h64, sizeof ipc.handle);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     if (!CUSHIM_DRIVER(cuIpcOpenMemHandle_v2) || !CUSHIM_DRIVER(cuIpcCloseMemHandle) ||

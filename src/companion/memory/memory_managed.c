@@ -29,9 +29,7 @@ enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_
                                                unsigned flags, cushim_devptr *p) {
     struct cushim_scope scope;
     struct cushim_memory_request request;
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    *p = 0;
+    CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_driver_use(__func__));
     if (flags != CUSHIM_ATTACH_FLAG_GLOBAL && flags != CUSHIM_ATTACH_FLAG_HOST)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);

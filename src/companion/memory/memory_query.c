@@ -8,9 +8,7 @@
 
 enum cushim_status cushim_memory_size(cushim_devptr p, size_t *n) {
     struct cushim_address_map_row row;
-    if (!n)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "n=NULL");
-    *n = 0;
+    CUSHIM_OUT(n);
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     bool is_known = p && cushim_address_map_find(p, &row);
     bool is_start = is_known && row.start == p;
@@ -113,8 +111,7 @@ static enum cushim_status tell_foreign(const char *what, uint64_t p,
 enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_info *info) {
     struct cushim_memory_info ours = {.struct_size = sizeof ours, .device = -1};
     struct cushim_address_map_row row;
-    if (!info)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
+    CUSHIM_NEED(info);
     const struct cushim_memory_info none = {.struct_size = sizeof none};
     CUSHIM_TRY(cushim_struct_size_give(__func__, info, &none, sizeof none));
     CUSHIM_TRY(cushim_driver_use_process(__func__));
@@ -152,9 +149,7 @@ enum cushim_status cushim_memory_info(struct cushim_context *ctx, size_t *free_b
 
 enum cushim_status cushim_memory_info_pools(struct cushim_context *ctx, size_t *reusable_bytes) {
     struct cushim_scope scope;
-    if (!reusable_bytes)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "reusable_bytes=NULL");
-    *reusable_bytes = 0;
+    CUSHIM_OUT(reusable_bytes);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     *reusable_bytes = cushim_pressure_sum(scope.context).reusable_bytes;
     return cushim_call_end(&scope, CUSHIM_OK);

@@ -204,8 +204,7 @@ static enum cushim_status copy_box(const char *what, struct box *box, struct cus
 enum cushim_status cushim_memory_copy_2d(const struct cushim_copy2d *copy,
                                          struct cushim_stream *s) {
     struct cushim_copy2d ours = {.struct_size = sizeof ours};
-    if (!copy)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "copy=NULL");
+    CUSHIM_NEED(copy);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_struct_size_take(__func__, &ours, sizeof ours, copy));
     struct box box = {.is_rows = true,
@@ -222,8 +221,7 @@ enum cushim_status cushim_memory_copy_2d(const struct cushim_copy2d *copy,
 enum cushim_status cushim_memory_copy_3d(const struct cushim_copy3d *copy,
                                          struct cushim_stream *s) {
     struct box box = {.copy = {.struct_size = sizeof box.copy}};
-    if (!copy)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "copy=NULL");
+    CUSHIM_NEED(copy);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_struct_size_take(__func__, &box.copy, sizeof box.copy, copy));
     return copy_box(__func__, &box, s);

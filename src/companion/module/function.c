@@ -88,9 +88,7 @@ enum cushim_status cushim_function_make(struct cushim_scope *scope,
 enum cushim_status cushim_function_attribute(struct cushim_function *f, int attr, int *value) {
     struct cushim_scope scope;
     struct cushim_function_object *function;
-    if (!value)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "value=NULL");
-    *value = 0;
+    CUSHIM_OUT(value);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
     return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuFuncGetAttribute, value,
                                                (CUfunction_attribute)attr, function->fast.handle));
@@ -118,9 +116,7 @@ enum cushim_status cushim_function_occupancy(struct cushim_function *f, int thre
                                              size_t shared_bytes, int *blocks) {
     struct cushim_scope scope;
     struct cushim_function_object *function;
-    if (!blocks)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "blocks=NULL");
-    *blocks = 0;
+    CUSHIM_OUT(blocks);
     if (threads <= 0 || shared_bytes > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "threads=%d shared=%zu", threads, shared_bytes);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));

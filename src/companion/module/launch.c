@@ -235,9 +235,7 @@ enum cushim_status cushim_function_launch_timed(struct cushim_function *f,
                                                 const void *const *args, size_t n, float *ms) {
     struct cushim_scope scope;
     struct cushim_function_object *function;
-    if (!ms)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ms=NULL");
-    *ms = 0;
+    CUSHIM_OUT(ms);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
     enum cushim_status status = check_count(&scope, function, args, n);
     if (status == CUSHIM_OK)

@@ -96,9 +96,7 @@ static enum cushim_status load_image(const char *what, struct cushim_context *ct
 enum cushim_status cushim_module_load(struct cushim_context *ctx, const void *image, size_t bytes,
                                       const struct cushim_module_options *opts,
                                       struct cushim_module **m) {
-    if (!m)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "m=NULL");
-    *m = NULL;
+    CUSHIM_OUT(m);
     if (!image || bytes > PTRDIFF_MAX)
         return CUSHIM_FAIL(CUSHIM_INVALID, "image=%p bytes=%zu", image, bytes);
     return load_image(__func__, ctx, image, bytes, opts, m);
@@ -109,11 +107,8 @@ enum cushim_status cushim_module_load_file(struct cushim_context *ctx, const cha
                                            struct cushim_module **m) {
     char *image;
     size_t bytes;
-    if (!m)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "m=NULL");
-    *m = NULL;
-    if (!path)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "path=NULL");
+    CUSHIM_OUT(m);
+    CUSHIM_NEED(path);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_image_read(__func__, path, &image, &bytes));
     enum cushim_status status = load_image(__func__, ctx, image, bytes, opts, m);
@@ -241,11 +236,8 @@ enum cushim_status cushim_module_function(struct cushim_module *m, const char *n
                                           struct cushim_function **f) {
     struct cushim_scope scope;
     struct cushim_module_object *module;
-    if (!f)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "f=NULL");
-    *f = NULL;
-    if (!name)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "name=NULL");
+    CUSHIM_OUT(f);
+    CUSHIM_NEED(name);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
     return cushim_call_end(&scope, get_function(&scope, module, name, f));
 }

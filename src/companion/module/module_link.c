@@ -90,9 +90,7 @@ enum cushim_status cushim_module_link(struct cushim_context *ctx,
                                       struct cushim_module **m) {
     struct cushim_scope scope;
     struct cushim_jit jit;
-    if (!m)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "m=NULL");
-    *m = NULL;
+    CUSHIM_OUT(m);
     CUSHIM_TRY(check(__func__, inputs, n));
     cushim_module_collect();
     CUSHIM_TRY(cushim_jit_init(&jit, __func__, opts));

@@ -152,11 +152,8 @@ enum cushim_status cushim_function_prepare(struct cushim_function *f, const char
                                            struct cushim_prepared **q) {
     struct cushim_scope scope;
     struct cushim_function_object *function;
-    if (!q)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "q=NULL");
-    *q = NULL;
-    if (!format)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "format=NULL");
+    CUSHIM_OUT(q);
+    CUSHIM_NEED(format);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
     return cushim_call_end(&scope, prepare(&scope, function, format, q));
 }

@@ -64,9 +64,7 @@ enum cushim_status cushim_event_create(struct cushim_context *ctx, unsigned flag
                                        struct cushim_event **e) {
     struct cushim_scope scope;
     struct cushim_event_object *event;
-    if (!e)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "e=NULL");
-    *e = NULL;
+    CUSHIM_OUT(e);
     if (flags & ~(unsigned)KNOWN ||
         (flags & CUSHIM_EVENT_FLAG_INTERPROCESS && !(flags & CUSHIM_EVENT_FLAG_NO_TIMING)))
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
@@ -81,11 +79,8 @@ enum cushim_status cushim_event_wrap(struct cushim_context *ctx, struct CUevent_
                                      struct cushim_event **e) {
     struct cushim_scope scope;
     struct cushim_event_object *event;
-    if (!e)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "e=NULL");
-    *e = NULL;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
+    CUSHIM_OUT(e);
+    CUSHIM_NEED(cu);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = adopt(&scope, cu, true, &event);
     if (status == CUSHIM_OK)
@@ -105,9 +100,7 @@ enum cushim_status cushim_event_destroy(struct cushim_event *e) {
 enum cushim_status cushim_event_handle(struct cushim_event *e, struct CUevent_st **cu) {
     struct cushim_scope scope;
     struct cushim_event_object *event;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
-    *cu = NULL;
+    CUSHIM_OUT(cu);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
     *cu = event->handle;
     return cushim_call_end(&scope, CUSHIM_OK);
@@ -199,9 +192,7 @@ static enum cushim_status query(struct cushim_scope *scope, struct cushim_event_
 enum cushim_status cushim_event_query(struct cushim_event *e, int *done) {
     struct cushim_scope scope;
     struct cushim_event_object *event;
-    if (!done)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "done=NULL");
-    *done = 0;
+    CUSHIM_OUT(done);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
     return cushim_call_end(&scope, query(&scope, event, done));
 }
@@ -227,11 +218,8 @@ enum cushim_status cushim_event_elapsed(struct cushim_event *start, struct cushi
     struct cushim_event_object *first, *second;
     struct cushim_pin pin;
     enum cushim_status status;
-    if (!ms)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ms=NULL");
-    *ms = 0;
-    if (!end)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "end=NULL");
+    CUSHIM_OUT(ms);
+    CUSHIM_NEED(end);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, start, &first));
     second = cushim_handle_pin(&pin, CUSHIM_KIND_EVENT, end);
     if (!second)
@@ -251,8 +239,7 @@ enum cushim_status cushim_event_ipc_get(struct cushim_event *e, void *handle64) 
     struct cushim_scope scope;
     struct cushim_event_object *event;
     CUipcEventHandle handle;
-    if (!handle64)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "handle64=NULL");
+    CUSHIM_NEED(handle64);
     memset(handle64, 0, IPC_BYTES);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
     enum cushim_status status = CUSHIM_CALL(&scope, cuIpcGetEventHandle, &handle, event->handle);
@@ -269,11 +256,8 @@ enum cushim_status cushim_event_ipc_open(struct cushim_context *ctx, const void 
     struct cushim_event_object *event;
     CUipcEventHandle handle;
     CUevent opened;
-    if (!e)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "e=NULL");
-    *e = NULL;
-    if (!handle64)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "handle64=NULL");
+    CUSHIM_OUT(e);
+    CUSHIM_NEED(handle64);
     memcpy(&handle, handle64, IPC_BYTES);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = CUSHIM_CALL(&scope, cuIpcOpenEventHandle, &opened, handle);

@@ -120,9 +120,7 @@ enum cushim_status cushim_stream_create(struct cushim_context *ctx, unsigned fla
                                         struct cushim_stream **s) {
     struct cushim_scope scope;
     CUstream handle;
-    if (!s)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "s=NULL");
-    *s = NULL;
+    CUSHIM_OUT(s);
     if (flags & ~(unsigned)CUSHIM_STREAM_FLAG_NON_BLOCKING)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
@@ -175,9 +173,7 @@ enum cushim_status cushim_stream_wrap(struct cushim_context *ctx, struct CUstrea
                                       struct cushim_stream **s) {
     struct cushim_scope scope;
     struct cushim_context_object *found;
-    if (!s)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "s=NULL");
-    *s = NULL;
+    CUSHIM_OUT(s);
     CUSHIM_TRY(enter_wrap(&scope, __func__, ctx, cu, &found));
     enum cushim_status status = cushim_call_end(&scope, open(&scope, cu, true, s));
     cushim_object_release(found);
@@ -230,9 +226,7 @@ enum cushim_status cushim_stream_priority_range(struct cushim_context *ctx, int 
 enum cushim_status cushim_stream_priority(struct cushim_stream *s, int *priority) {
     struct cushim_scope scope;
     struct cushim_stream_use use;
-    if (!priority)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "priority=NULL");
-    *priority = 0;
+    CUSHIM_OUT(priority);
     CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
     return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuStreamGetPriority, use.handle, priority));
 }
@@ -240,9 +234,7 @@ enum cushim_status cushim_stream_priority(struct cushim_stream *s, int *priority
 enum cushim_status cushim_stream_flags(struct cushim_stream *s, unsigned *flags) {
     struct cushim_scope scope;
     struct cushim_stream_use use;
-    if (!flags)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "flags=NULL");
-    *flags = 0;
+    CUSHIM_OUT(flags);
     CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
     /* the driver refuses, and ends the capture (seen on driver 580) */
     enum cushim_status status = cushim_capture_refuse_stream(&scope, use.handle);
@@ -254,8 +246,7 @@ enum cushim_status cushim_stream_flags(struct cushim_stream *s, unsigned *flags)
 enum cushim_status cushim_stream_handle(struct cushim_stream *s, struct CUstream_st **cu) {
     struct cushim_scope scope;
     struct cushim_stream_object *stream;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
+    CUSHIM_NEED(cu);
     *cu = handle_of_special(s);
     if (cushim_stream_is_special(s))
         return cushim_driver_use_process(__func__);
@@ -304,9 +295,7 @@ static enum cushim_status query(struct cushim_scope *scope, CUstream stream, int
 enum cushim_status cushim_stream_query(struct cushim_stream *s, int *done) {
     struct cushim_scope scope;
     struct cushim_stream_use use;
-    if (!done)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "done=NULL");
-    *done = 0;
+    CUSHIM_OUT(done);
     CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
     return cushim_call_end(&scope, query(&scope, use.handle, done));
 }
