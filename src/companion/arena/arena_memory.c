@@ -32,19 +32,13 @@ static enum cushim_status ask_device(struct cushim_scope *scope, bool *has_manag
 
 static CUresult ask_driver(const struct cushim_arena_object *arena, size_t bytes,
                            CUdeviceptr *address) {
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = arena->is_managed
-                          ? CUSHIM_DRIVER(cuMemAllocManaged)(address, bytes, CU_MEM_ATTACH_GLOBAL)
-                          : CUSHIM_DRIVER(cuMemAlloc_v2)(address, bytes);
-    cushim_capture_back(mode);
-    return result;
+    return CUSHIM_RELAXED(
+        arena->is_managed ? CUSHIM_DRIVER(cuMemAllocManaged)(address, bytes, CU_MEM_ATTACH_GLOBAL)
+                          : CUSHIM_DRIVER(cuMemAlloc_v2)(address, bytes));
 }
 
 static CUresult free_address(uint64_t address) {
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = CUSHIM_DRIVER(cuMemFree_v2)(address);
-    cushim_capture_back(mode);
-    return result;
+    return CUSHIM_RELAXED(CUSHIM_DRIVER(cuMemFree_v2)(address));
 }
 
 /* Get the bytes; idle blocks of pools make room. */

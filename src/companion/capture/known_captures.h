@@ -52,6 +52,15 @@ enum cushim_status cushim_capture_refuse(struct cushim_scope *scope);
 enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream stream,
                                             CUstreamCaptureStatus *out);
 
+/* The value of an expression whose driver calls run in relaxed mode, which captures survive. */
+#define CUSHIM_RELAXED(expr)                                                                       \
+    __extension__({                                                                                \
+        CUstreamCaptureMode mode_ = cushim_capture_relax();                                        \
+        __typeof__(expr) value_ = (expr);                                                          \
+        cushim_capture_back(mode_);                                                                \
+        value_;                                                                                    \
+    })
+
 /* E5 for a stream: CAPTURE with its text where it takes part in a capture, else OK. */
 enum cushim_status cushim_capture_refuse_stream(struct cushim_scope *scope, CUstream stream);
 

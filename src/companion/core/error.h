@@ -36,6 +36,10 @@ enum cushim_status cushim_check_out(const char *what, const char *name, void *ou
 #define CUSHIM_NEED(argument) CUSHIM_TRY(cushim_check_given(__func__, #argument, argument))
 #define CUSHIM_OUT(out)       CUSHIM_TRY(cushim_check_out(__func__, #out, out, sizeof *(out)))
 
+/* Refuse with NOSYM if the driver lacks an entry. */
+#define CUSHIM_NEED_ENTRY(what, entry)                                                             \
+    CUSHIM_TRY(CUSHIM_DRIVER(entry) ? CUSHIM_OK : cushim_fail_nosym(what, #entry))
+
 /* An answer that damages the context for good: of a kernel or copy before, whoever hears of it. */
 bool cushim_error_is_sticky(CUresult result);
 

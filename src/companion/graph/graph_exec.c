@@ -83,8 +83,7 @@ static enum cushim_status upload(struct cushim_scope *scope, CUgraphExec handle)
 static enum cushim_status instantiate(struct cushim_scope *scope, CUgraph graph, unsigned flags,
                                       CUgraphExec *handle) {
     unsigned long long of_driver = flags & ~(unsigned)CUSHIM_GRAPH_FLAG_UPLOAD;
-    if (!CUSHIM_DRIVER(cuGraphExecDestroy))
-        return cushim_fail_nosym(scope->what, "cuGraphExecDestroy");
+    CUSHIM_NEED_ENTRY(scope->what, cuGraphExecDestroy);
     if (!CUSHIM_DRIVER(cuGraphLaunch)) /* so that launches need not look */
         return cushim_fail_nosym(scope->what, "cuGraphLaunch");
     CUstreamCaptureMode mode = cushim_capture_relax();
@@ -325,9 +324,7 @@ enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cu
         status = cushim_graph_check_handle(&scope, graph);
     if (status == CUSHIM_OK) {
         pthread_mutex_lock(&exec->lock);
-        CUstreamCaptureMode mode = cushim_capture_relax();
-        status = update(&scope, exec->handle, graph->handle, &answer);
-        cushim_capture_back(mode);
+        status = CUSHIM_RELAXED(update(&scope, exec->handle, graph->handle, &answer));
         if (status == CUSHIM_OK)
             exchange_resources(exec, graph->resources);
         pthread_mutex_unlock(&exec->lock);

@@ -156,8 +156,7 @@ enum cushim_status cushim_graph_memory(int dev, size_t *used, size_t *reserved) 
         *reserved = 0;
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
-    if (!CUSHIM_DRIVER(cuDeviceGetGraphMemAttribute))
-        return cushim_fail_nosym(__func__, "cuDeviceGetGraphMemAttribute");
+    CUSHIM_NEED_ENTRY(__func__, cuDeviceGetGraphMemAttribute);
     CUSHIM_TRY(ask_memory(dev, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &n_used));
     CUSHIM_TRY(ask_memory(dev, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &n_reserved));
     if (used)
@@ -170,8 +169,7 @@ enum cushim_status cushim_graph_memory(int dev, size_t *used, size_t *reserved) 
 enum cushim_status cushim_graph_memory_trim(int dev) {
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
-    if (!CUSHIM_DRIVER(cuDeviceGraphMemTrim))
-        return cushim_fail_nosym(__func__, "cuDeviceGraphMemTrim");
+    CUSHIM_NEED_ENTRY(__func__, cuDeviceGraphMemTrim);
     CUresult result = CUSHIM_DRIVER(cuDeviceGraphMemTrim)(dev);
     return result == CUDA_SUCCESS
                ? CUSHIM_OK

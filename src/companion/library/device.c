@@ -74,8 +74,7 @@ enum cushim_status cushim_device_by_pci(const char *text, int *dev) {
     CUSHIM_OUT(dev);
     CUSHIM_NEED(text);
     CUSHIM_TRY(cushim_driver_use(__func__));
-    if (!CUSHIM_DRIVER(cuDeviceGetByPCIBusId))
-        return cushim_fail_nosym(__func__, "cuDeviceGetByPCIBusId");
+    CUSHIM_NEED_ENTRY(__func__, cuDeviceGetByPCIBusId);
     CUresult result = CUSHIM_DRIVER(cuDeviceGetByPCIBusId)(&found, text);
     if (result != CUDA_SUCCESS)
         return cushim_fail_cu("cuDeviceGetByPCIBusId", result, "text=%s", text);
@@ -103,8 +102,7 @@ static enum cushim_status put_text(const char *what, char *buf, size_t cap_bytes
 enum cushim_status cushim_device_pci(int dev, char *buf, size_t cap_bytes) {
     char text[64] = "";
     CUSHIM_TRY(begin_text(__func__, &dev, buf, cap_bytes));
-    if (!CUSHIM_DRIVER(cuDeviceGetPCIBusId))
-        return cushim_fail_nosym(__func__, "cuDeviceGetPCIBusId");
+    CUSHIM_NEED_ENTRY(__func__, cuDeviceGetPCIBusId);
     CUSHIM_TRY(answer("cuDeviceGetPCIBusId",
                       CUSHIM_DRIVER(cuDeviceGetPCIBusId)(text, (int)sizeof text, dev), dev));
     return put_text(__func__, buf, cap_bytes, text);
@@ -113,8 +111,7 @@ enum cushim_status cushim_device_pci(int dev, char *buf, size_t cap_bytes) {
 enum cushim_status cushim_device_name(int dev, char *buf, size_t cap_bytes) {
     char text[256] = "";
     CUSHIM_TRY(begin_text(__func__, &dev, buf, cap_bytes));
-    if (!CUSHIM_DRIVER(cuDeviceGetName))
-        return cushim_fail_nosym(__func__, "cuDeviceGetName");
+    CUSHIM_NEED_ENTRY(__func__, cuDeviceGetName);
     CUSHIM_TRY(answer("cuDeviceGetName",
                       CUSHIM_DRIVER(cuDeviceGetName)(text, (int)sizeof text, dev), dev));
     return put_text(__func__, buf, cap_bytes, text);
@@ -152,8 +149,7 @@ enum cushim_status cushim_device_capability(int dev, int *major, int *minor) {
 enum cushim_status cushim_device_memory(int dev, size_t *bytes) {
     CUSHIM_OUT(bytes);
     CUSHIM_TRY(begin(__func__, &dev));
-    if (!CUSHIM_DRIVER(cuDeviceTotalMem_v2))
-        return cushim_fail_nosym(__func__, "cuDeviceTotalMem");
+    CUSHIM_NEED_ENTRY(__func__, cuDeviceTotalMem_v2);
     return answer("cuDeviceTotalMem", CUSHIM_DRIVER(cuDeviceTotalMem_v2)(bytes, dev), dev);
 }
 
@@ -191,8 +187,7 @@ enum cushim_status cushim_device_peer(int dev, int peer, int *yes) {
     CUSHIM_TRY(begin(__func__, &peer));
     if (dev == peer)
         return CUSHIM_OK;
-    if (!CUSHIM_DRIVER(cuDeviceCanAccessPeer))
-        return cushim_fail_nosym(__func__, "cuDeviceCanAccessPeer");
+    CUSHIM_NEED_ENTRY(__func__, cuDeviceCanAccessPeer);
     return answer("cuDeviceCanAccessPeer", CUSHIM_DRIVER(cuDeviceCanAccessPeer)(yes, dev, peer),
                   dev);
 }
@@ -204,8 +199,7 @@ enum cushim_status cushim_device_peer_enable(int dev, int peer) {
     CUSHIM_TRY(begin(__func__, &peer));
     if (dev == peer)
         return CUSHIM_FAIL(CUSHIM_INVALID, "device=%d peer=%d", dev, peer);
-    if (!CUSHIM_DRIVER(cuCtxEnablePeerAccess))
-        return cushim_fail_nosym(__func__, "cuCtxEnablePeerAccess");
+    CUSHIM_NEED_ENTRY(__func__, cuCtxEnablePeerAccess);
     CUSHIM_TRY(cushim_context_of_device(__func__, dev, &from));
     enum cushim_status status = cushim_context_of_device(__func__, peer, &to);
     if (status == CUSHIM_OK)

@@ -211,10 +211,7 @@ enum cushim_status cushim_memory_take(const struct cushim_memory_return *how, ui
 
 /* A capture forbids a thread to free only in the stricter modes. */
 static CUresult release_relaxed(const struct cushim_memory_return *how, uint64_t start) {
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = how->release(start);
-    cushim_capture_back(mode);
-    return result;
+    return CUSHIM_RELAXED(how->release(start));
 }
 
 /* The driver's part, in the context of the row, which lives as far as we know. */

@@ -156,10 +156,7 @@ static enum cushim_status pool_of(struct cushim_scope *scope, CUmemoryPool *out)
     if (!has_pools)
         return CUSHIM_OK;
     cushim_pressure_add(&pressure);
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    enum cushim_status status = make_pool(scope, out);
-    cushim_capture_back(mode);
-    return status;
+    return CUSHIM_RELAXED(make_pool(scope, out));
 }
 
 /* ---- allocation ---- */
@@ -254,9 +251,7 @@ static enum cushim_status free_in(struct cushim_memory_call *call, const char *w
     if (status == CUSHIM_OK && CUSHIM_DRIVER(cuMemFreeAsync)) {
         status = queue_free(call, row, is_kept);
     } else if (status == CUSHIM_OK) {
-        CUstreamCaptureMode mode = cushim_capture_relax();
-        status = CUSHIM_CALL(&call->scope, cuMemFree_v2, row->start);
-        cushim_capture_back(mode);
+        status = CUSHIM_RELAXED(CUSHIM_CALL(&call->scope, cuMemFree_v2, row->start));
     }
     return cushim_call_end(&call->scope, status);
 }

@@ -19,8 +19,7 @@ static enum cushim_status judge_start(struct cushim_scope *scope,
     if (range->is_known && range->row.is_shared)
         return cushim_scope_fail(scope, CUSHIM_STATE, "p=0x%llx shares the driver's allocation",
                                  (unsigned long long)p);
-    if (!CUSHIM_DRIVER(cuMemGetAddressRange_v2))
-        return cushim_fail_nosym(scope->what, "cuMemGetAddressRange_v2");
+    CUSHIM_NEED_ENTRY(scope->what, cuMemGetAddressRange_v2);
     CUresult result = CUSHIM_DRIVER(cuMemGetAddressRange_v2)(&base, NULL, p);
     if (result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_INVALID_VALUE)
         return cushim_scope_fail(scope, CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);

@@ -51,8 +51,7 @@ static enum cushim_status ask_layout(struct cushim_scope *scope,
 
 static enum cushim_status ask(struct cushim_scope *scope, struct cushim_function_object *function,
                               const char *name) {
-    if (!CUSHIM_DRIVER(cuModuleGetFunction))
-        return cushim_fail_nosym(scope->what, "cuModuleGetFunction");
+    CUSHIM_NEED_ENTRY(scope->what, cuModuleGetFunction);
     CUresult result =
         CUSHIM_DRIVER(cuModuleGetFunction)(&function->fast.handle, function->module->handle, name);
     if (result != CUDA_SUCCESS)
@@ -73,9 +72,8 @@ enum cushim_status cushim_function_make(struct cushim_scope *scope,
     function->module = cushim_object_keep(module);
     function->fast.must_be_current = cushim_launch_context(scope->context);
     cushim_object_init(&function->object, CUSHIM_KIND_FUNCTION, scope->context, finish);
-    CUstreamCaptureMode mode = cushim_capture_relax(); /* the first look may load the code */
-    enum cushim_status status = ask(scope, function, name);
-    cushim_capture_back(mode);
+    /* the first look may load the code */
+    enum cushim_status status = CUSHIM_RELAXED(ask(scope, function, name));
     if (status == CUSHIM_OK)
         *out = function;
     else

@@ -31,11 +31,8 @@ static void finish(struct cushim_object *object) {
 }
 
 static CUresult load(CUmodule *out, const void *image, struct cushim_jit *jit) {
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result =
-        CUSHIM_DRIVER(cuModuleLoadDataEx)(out, image, jit->n, jit->names, jit->values);
-    cushim_capture_back(mode);
-    return result;
+    return CUSHIM_RELAXED(
+        CUSHIM_DRIVER(cuModuleLoadDataEx)(out, image, jit->n, jit->names, jit->values));
 }
 
 /* The driver's module passes to the object, which is gone after a failure. */
@@ -295,9 +292,9 @@ enum cushim_status cushim_module_global(struct cushim_module *m, const char *nam
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
     if (!CUSHIM_DRIVER(cuModuleGetGlobal_v2))
         return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuModuleGetGlobal_v2"));
-    CUstreamCaptureMode mode = cushim_capture_relax(); /* the first look may load it */
-    CUresult result = CUSHIM_DRIVER(cuModuleGetGlobal_v2)(&start, &n_bytes, module->handle, name);
-    cushim_capture_back(mode);
+    /* the first look may load it */
+    CUresult result =
+        CUSHIM_RELAXED(CUSHIM_DRIVER(cuModuleGetGlobal_v2)(&start, &n_bytes, module->handle, name));
     if (result != CUDA_SUCCESS)
         return cushim_call_end(&scope, cushim_scope_fail_cu(&scope, "cuModuleGetGlobal_v2", result,
                                                             "device=%d name=%s",

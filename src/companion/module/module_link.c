@@ -96,9 +96,7 @@ enum cushim_status cushim_module_link(struct cushim_context *ctx,
     CUSHIM_TRY(cushim_jit_init(&jit, __func__, opts));
     enum cushim_status status = cushim_call_begin_context(&scope, __func__, ctx);
     if (status == CUSHIM_OK) {
-        CUstreamCaptureMode mode = cushim_capture_relax();
-        status = link_all(&scope, &jit, inputs, n, m);
-        cushim_capture_back(mode);
+        status = CUSHIM_RELAXED(link_all(&scope, &jit, inputs, n, m));
         status = cushim_call_end(&scope, status);
     }
     cushim_jit_finish(&jit);

@@ -163,10 +163,7 @@ static enum cushim_status refuse_captured(struct cushim_scope *scope,
 enum cushim_status cushim_event_wait_in(struct cushim_scope *scope,
                                         struct cushim_event_object *event) {
     CUSHIM_TRY(refuse_captured(scope, event));
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    enum cushim_status status = CUSHIM_CALL(scope, cuEventSynchronize, event->handle);
-    cushim_capture_back(mode);
-    return status;
+    return CUSHIM_RELAXED(CUSHIM_CALL(scope, cuEventSynchronize, event->handle));
 }
 
 enum cushim_status cushim_event_synchronize(struct cushim_event *e) {
@@ -181,9 +178,7 @@ enum cushim_status cushim_event_synchronize(struct cushim_event *e) {
 static enum cushim_status query(struct cushim_scope *scope, struct cushim_event_object *event,
                                 int *done) {
     CUSHIM_TRY(refuse_captured(scope, event));
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = CUSHIM_DRIVER(cuEventQuery)(event->handle);
-    cushim_capture_back(mode);
+    CUresult result = CUSHIM_RELAXED(CUSHIM_DRIVER(cuEventQuery)(event->handle));
     *done = result == CUDA_SUCCESS;
     return result == CUDA_ERROR_NOT_READY ? CUSHIM_OK
                                           : cushim_scope_answer(scope, "cuEventQuery", result);
@@ -203,10 +198,8 @@ enum cushim_status cushim_event_elapsed_in(struct cushim_scope *scope,
     float measured = 0;
     CUSHIM_TRY(refuse_captured(scope, start));
     CUSHIM_TRY(refuse_captured(scope, end));
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    enum cushim_status status =
-        CUSHIM_CALL(scope, cuEventElapsedTime, &measured, start->handle, end->handle);
-    cushim_capture_back(mode);
+    enum cushim_status status = CUSHIM_RELAXED(
+        CUSHIM_CALL(scope, cuEventElapsedTime, &measured, start->handle, end->handle));
     if (status == CUSHIM_OK)
         *ms = measured;
     return status;

@@ -77,9 +77,7 @@ unsigned long long cushim_stream_capture_id(CUstream stream) {
 
 enum cushim_status cushim_stream_wait(struct cushim_scope *scope, CUstream stream) {
     uint64_t begun = cushim_mem_fence_close(&scope->context->fence);
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    enum cushim_status status = CUSHIM_CALL(scope, cuStreamSynchronize, stream);
-    cushim_capture_back(mode);
+    enum cushim_status status = CUSHIM_RELAXED(CUSHIM_CALL(scope, cuStreamSynchronize, stream));
     if (status == CUSHIM_OK)
         cushim_stream_host_done(scope, stream, begun);
     return status;
@@ -282,11 +280,8 @@ enum cushim_status cushim_context_synchronize(struct cushim_context *ctx) {
 
 static enum cushim_status query(struct cushim_scope *scope, CUstream stream, int *done) {
     CUSHIM_TRY(cushim_stream_refuse_captured(scope, stream));
-    if (!CUSHIM_DRIVER(cuStreamQuery))
-        return cushim_fail_nosym(scope->what, "cuStreamQuery");
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = CUSHIM_DRIVER(cuStreamQuery)(stream);
-    cushim_capture_back(mode);
+    CUSHIM_NEED_ENTRY(scope->what, cuStreamQuery);
+    CUresult result = CUSHIM_RELAXED(CUSHIM_DRIVER(cuStreamQuery)(stream));
     *done = result == CUDA_SUCCESS;
     return result == CUDA_ERROR_NOT_READY ? CUSHIM_OK
                                           : cushim_scope_answer(scope, "cuStreamQuery", result);
