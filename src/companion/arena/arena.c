@@ -230,7 +230,7 @@ static bool end_pinned(struct cushim_arena_object *arena) {
 }
 
 enum cushim_status cushim_arena_destroy(struct cushim_arena *handle) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_arena_object *arena;
     struct cushim_pin pin;
     if (!handle)
@@ -244,7 +244,7 @@ enum cushim_status cushim_arena_destroy(struct cushim_arena *handle) {
     pthread_mutex_lock(&arena->order.lock);
     cushim_arena_memory_forget(arena);
     pthread_mutex_unlock(&arena->order.lock);
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }
 
 /* ---- pins ---- */

@@ -191,7 +191,7 @@ alloc_slowly(const char *what, struct cushim_arena *handle, int dev, enum cushim
     /* no bytes take as much as one */
     struct cushim_arena_request request = {dev, kind, bytes, cushim_arena_grains(bytes ? bytes : 1),
                                            s};
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_arena_object *arena;
     enum cushim_arena_fit fit = CUSHIM_ARENA_FIT_NONE;
     enum cushim_status status = CUSHIM_OK;
@@ -221,7 +221,7 @@ alloc_slowly(const char *what, struct cushim_arena *handle, int dev, enum cushim
     }
     if (fit != CUSHIM_ARENA_FIT_TAKEN && (status == CUSHIM_OK || status == CUSHIM_CAPTURE))
         status = miss(&scope, arena, &request, status, ptr, epoch);
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 /* ---- the fast path: a block from the top, nothing to be ordered; by stores where the thread owns

@@ -24,7 +24,7 @@ enum cushim_status cushim_arena_graph_prepare(const char *what,
                                               struct cushim_context_object *context,
                                               struct cushim_arena *handle,
                                               struct cushim_arena_graph **out) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_arena_object *arena;
     *out = NULL;
     CUSHIM_TRY(cushim_arena_enter(&scope, what, handle, &arena));
@@ -35,7 +35,7 @@ enum cushim_status cushim_arena_graph_prepare(const char *what,
     else if (status == CUSHIM_OK)
         status = cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
     *out = hold;
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 void cushim_arena_graph_start(struct cushim_arena_graph *hold, uint64_t capture_id) {

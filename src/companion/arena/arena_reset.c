@@ -41,7 +41,7 @@ static enum cushim_status end_epoch(struct cushim_scope *scope, struct cushim_ar
 }
 
 enum cushim_status cushim_arena_reset(struct cushim_arena *handle, struct cushim_stream *s) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_arena_object *arena;
     cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_arena_enter(&scope, __func__, handle, &arena));
@@ -53,7 +53,7 @@ enum cushim_status cushim_arena_reset(struct cushim_arena *handle, struct cushim
     pthread_mutex_unlock(&arena->order.lock);
     if (status == CUSHIM_OK && arena->flags & CUSHIM_ARENA_FLAG_RESET_FALLBACK)
         cushim_arena_pay_back_all(arena, ended, s);
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 /* ---- the drain ---- */
@@ -86,7 +86,7 @@ static enum cushim_status drain_regions(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_arena_drain(struct cushim_arena *handle) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_arena_object *arena;
     cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_arena_enter(&scope, __func__, handle, &arena));
@@ -95,5 +95,5 @@ enum cushim_status cushim_arena_drain(struct cushim_arena *handle) {
     pthread_mutex_unlock(&arena->order.lock);
     if (status == CUSHIM_OK && arena->fallback.pool)
         status = cushim_pool_drain(arena->fallback.pool);
-    return cushim_call_end(&scope, status);
+    return status;
 }

@@ -49,6 +49,16 @@ enum cushim_status cushim_capture_refuse(struct cushim_scope *scope) {
     return n ? cushim_scope_fail(scope, CUSHIM_CAPTURE, "captures=%d", n) : CUSHIM_OK;
 }
 
+enum cushim_status cushim_capture_refuse_handle(const char *what, enum cushim_kind kind,
+                                                const void *handle) {
+    CUSHIM_PIN pin = {0};
+    const struct cushim_object *object = cushim_handle_pin(&pin, kind, handle);
+    if (!object || cushim_context_is_dead(object->context))
+        return CUSHIM_OK;
+    struct cushim_scope scope = {.what = what, .context = object->context};
+    return cushim_capture_refuse(&scope);
+}
+
 void cushim_capture_fence_enter(struct cushim_context_object *context) {
     atomic_fetch_add(&context->n_fencing, 1);
 }

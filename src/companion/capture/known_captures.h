@@ -44,6 +44,10 @@ static inline int cushim_capture_count(struct cushim_context_object *context) {
  */
 enum cushim_status cushim_capture_refuse(struct cushim_scope *scope);
 
+/* The same for the context of what a handle stands for; any other value is OK. */
+enum cushim_status cushim_capture_refuse_handle(const char *what, enum cushim_kind kind,
+                                                const void *handle);
+
 /*
  * The state of a stream, asked of the driver (which leaves captures valid): out is
  * CU_STREAM_CAPTURE_STATUS_NONE, _ACTIVE or _INVALIDATED; NONE for the legacy stream and where the

@@ -16,13 +16,10 @@ void cushim_client_options_default(struct cushim_client_options *options) {
 
 /* Begin or end to lend what a handle stands for. */
 static void lend(enum cushim_kind kind, const void *handle, bool begins) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     struct cushim_object *object = cushim_handle_pin(&pin, kind, handle);
-    if (object && begins)
-        atomic_fetch_add(&object->n_borrowers, 1);
-    else if (object)
-        atomic_fetch_sub(&object->n_borrowers, 1);
-    cushim_handle_unpin(&pin);
+    if (object)
+        atomic_fetch_add(&object->n_borrowers, begins ? 1 : -1);
 }
 
 /* ---- ending ---- */
@@ -83,11 +80,9 @@ static enum cushim_status open_pool(const struct cushim_scope *scope,
 }
 
 static enum cushim_status check_pool(struct cushim_scope *scope, const struct cushim_pool *pool) {
-    struct cushim_pin pin;
-    bool is_good = cushim_handle_pin(&pin, CUSHIM_KIND_POOL, pool) != NULL;
-    cushim_handle_unpin(&pin);
-    return is_good ? CUSHIM_OK
-                   : cushim_scope_fail(scope, CUSHIM_BADHANDLE, "pool=%p", (const void *)pool);
+    return cushim_handle_is_open(CUSHIM_KIND_POOL, pool)
+               ? CUSHIM_OK
+               : cushim_scope_fail(scope, CUSHIM_BADHANDLE, "pool=%p", (const void *)pool);
 }
 
 /* The scope's context is current, so that the calls inside find it without a handle. */
@@ -122,20 +117,15 @@ enum cushim_status cushim_client_make(struct cushim_scope *scope,
 enum cushim_status cushim_client_create(struct cushim_context *ctx,
                                         const struct cushim_client_options *options,
                                         struct cushim_client **c) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_client_object *client;
     struct cushim_client_options taken;
     CUSHIM_OUT(c);
     cushim_client_options_default(&taken);
     CUSHIM_TRY(cushim_struct_size_take(__func__, &taken, sizeof taken, options));
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    enum cushim_status status = cushim_client_make(&scope, &taken, &client);
-    if (status == CUSHIM_OK) {
-        status = cushim_handle_open(&client->object, c);
-        if (status != CUSHIM_OK)
-            cushim_object_release(client);
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_client_make(&scope, &taken, &client));
+    return cushim_object_open(&client->object, c);
 }
 
 enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
@@ -151,57 +141,52 @@ enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
 }
 
 enum cushim_status cushim_client_destroy(struct cushim_client *c) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     if (!c)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     struct cushim_client_object *client = cushim_handle_pin(&pin, CUSHIM_KIND_CLIENT, c);
-    bool is_right = client != NULL;
-    if (is_right && !cushim_client_is_used(client))
-        is_right = cushim_handle_close(&pin);
-    cushim_handle_unpin(&pin);
-    return is_right ? CUSHIM_OK : CUSHIM_FAIL(CUSHIM_BADHANDLE, "client=%p", (void *)c);
+    if (client && (cushim_client_is_used(client) || cushim_handle_close(&pin)))
+        return CUSHIM_OK;
+    return CUSHIM_FAIL(CUSHIM_BADHANDLE, "client=%p", (void *)c);
 }
 
 /* ---- what it has ---- */
 
 enum cushim_status cushim_client_context(struct cushim_client *c, struct cushim_context **ctx) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_client_object *client;
     CUSHIM_OUT(ctx);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
     enum cushim_status status = cushim_context_open_handle(scope.context, ctx);
     if (status == CUSHIM_OK && !atomic_exchange(&client->lends_context, true))
         atomic_fetch_add(&scope.context->object.n_borrowers, 1);
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 enum cushim_status cushim_client_compute(struct cushim_client *c, struct cushim_stream **s) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     struct cushim_client_object *client;
     CUSHIM_OUT(s);
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     *s = client->compute;
-    cushim_handle_unpin(&pin);
     return CUSHIM_OK;
 }
 
 enum cushim_status cushim_client_copy(struct cushim_client *c, struct cushim_stream **s) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     struct cushim_client_object *client;
     CUSHIM_OUT(s);
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     *s = client->copy;
-    cushim_handle_unpin(&pin);
     return CUSHIM_OK;
 }
 
 enum cushim_status cushim_client_pool(struct cushim_client *c, struct cushim_pool **p) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     struct cushim_client_object *client;
     CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     *p = client->pool;
-    cushim_handle_unpin(&pin);
     return CUSHIM_OK;
 }

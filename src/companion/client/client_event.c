@@ -31,14 +31,13 @@ static bool put_spare(struct cushim_client_object *client, CUevent event) {
 
 static void finish(struct cushim_object *object) {
     struct of_client *made = (struct of_client *)object;
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     /* Waits that were queued on it keep what they saw, so it may be recorded anew at once; one that
      * other processes may open by now is not taken back. */
     bool is_back = !made->event.is_foreign && put_spare(made->client, made->event.handle);
-    if (!is_back && cushim_call_begin_quietly(&scope, object->context)) {
+    if (!is_back && cushim_call_begin_quietly(&scope, object->context))
         CUSHIM_DRIVER(cuEventDestroy_v2)(made->event.handle);
-        cushim_call_end(&scope, CUSHIM_OK);
-    }
+    cushim_call_end(&scope, CUSHIM_OK);
     cushim_object_release(made->client);
     free(made);
 }
@@ -64,22 +63,17 @@ enum cushim_status cushim_client_make_event(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_client_record(struct cushim_client *c, struct cushim_event **e) {
-    struct cushim_scope scope;
-    struct cushim_stream_use use;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_STREAM_USE use = {0};
     struct cushim_client_object *client;
-    struct cushim_event_object *event = NULL;
+    struct cushim_event_object *event;
     CUSHIM_OUT(e);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
-    enum cushim_status status = cushim_stream_use_in(&scope, client->compute, &use);
-    if (status == CUSHIM_OK) {
-        status = cushim_client_make_event(&scope, client, &event);
-        if (status == CUSHIM_OK)
-            status = cushim_event_record_in(&scope, event, use.handle);
-        if (status == CUSHIM_OK)
-            status = cushim_handle_open(&event->object, e);
-        if (status != CUSHIM_OK)
-            cushim_object_release(event);
-        cushim_stream_let_go(&use);
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_stream_use_in(&scope, client->compute, &use));
+    CUSHIM_TRY(cushim_client_make_event(&scope, client, &event));
+    enum cushim_status status = cushim_event_record_in(&scope, event, use.handle);
+    if (status == CUSHIM_OK)
+        return cushim_object_open(&event->object, e);
+    cushim_object_release(event);
+    return status;
 }

@@ -116,11 +116,9 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_client 
     enum cushim_status status = cushim_client_make(scope, &options, &client);
     if (status == CUSHIM_OK) {
         cushim_object_keep(client);
-        status = cushim_handle_open(&client->object, &handle);
+        status = cushim_object_open(&client->object, &handle);
         if (status == CUSHIM_OK)
             *c = offer(client, handle, row);
-        else
-            cushim_object_release(client);
         cushim_object_release(client);
     }
     if (status != CUSHIM_OK)
@@ -129,18 +127,9 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_client 
 }
 
 enum cushim_status cushim_client_get(int dev, struct cushim_client **c) {
-    struct cushim_scope scope;
-    struct cushim_context_object *context;
+    CUSHIM_SCOPE scope = {0};
     CUSHIM_OUT(c);
-    CUSHIM_TRY(cushim_driver_use(__func__));
-    CUSHIM_TRY(cushim_context_of_device(__func__, dev, &context));
-    enum cushim_status status = CUSHIM_OK;
-    *c = find(context);
-    if (!*c) {
-        status = cushim_call_begin_known(&scope, __func__, context);
-        if (status == CUSHIM_OK)
-            status = cushim_call_end(&scope, make(&scope, c));
-    }
-    cushim_object_release(context);
-    return status;
+    CUSHIM_TRY(cushim_call_begin_device(&scope, __func__, dev));
+    *c = find(scope.context);
+    return *c ? CUSHIM_OK : make(&scope, c);
 }

@@ -51,6 +51,7 @@ static __attribute__((noinline, cold)) enum cushim_status give_up(struct cushim_
     cushim_handle_unpin(&scope->pin);
     if (scope->is_kept)
         cushim_object_release(scope->context);
+    scope->is_kept = false;
     return status;
 }
 
@@ -98,23 +99,26 @@ enum cushim_status cushim_call_begin_object(struct cushim_scope *scope, const ch
     return CUSHIM_OK;
 }
 
+enum cushim_status cushim_call_close_handle(struct cushim_pin *pin, const char *what,
+                                            enum cushim_kind kind, const void *handle) {
+    CUSHIM_TRY(cushim_driver_use_process(what));
+    struct cushim_object *object = cushim_handle_pin(pin, kind, handle);
+    bool is_lent = object && atomic_load(&object->n_borrowers);
+    if (object && !is_lent && cushim_handle_close(pin))
+        return CUSHIM_OK;
+    cushim_handle_unpin(pin);
+    return is_lent ? cushim_fail(what, CUSHIM_STATE, "borrowed from a client, handle=%p", handle)
+                   : cushim_fail(what, CUSHIM_BADHANDLE, "handle=%p", handle);
+}
+
 enum cushim_status cushim_call_begin_destroy(struct cushim_scope *scope, const char *what,
                                              enum cushim_kind kind, const void *handle,
                                              void *object) {
     begin(scope, what, NULL);
     put_pointer(object, NULL);
-    CUSHIM_TRY(cushim_driver_use_process(what));
-    struct cushim_object *found = cushim_handle_pin(&scope->pin, kind, handle);
-    if (found && atomic_load(&found->n_borrowers)) {
-        cushim_handle_unpin(&scope->pin);
-        return cushim_fail(what, CUSHIM_STATE, "borrowed from a client, handle=%p", handle);
-    }
-    if (!found || !cushim_handle_close(&scope->pin)) {
-        cushim_handle_unpin(&scope->pin);
-        return cushim_fail(what, CUSHIM_BADHANDLE, "handle=%p", handle);
-    }
-    scope->context = context_of(found);
-    put_pointer(object, found);
+    CUSHIM_TRY(cushim_call_close_handle(&scope->pin, what, kind, handle));
+    scope->context = context_of(scope->pin.object);
+    put_pointer(object, scope->pin.object);
     if (!scope->context)
         return CUSHIM_OK;
     /* A world that is gone is no failure of a clean-up (E6). */
@@ -142,6 +146,30 @@ enum cushim_status cushim_call_begin_known(struct cushim_scope *scope, const cha
     return go_in(scope);
 }
 
+enum cushim_status cushim_call_begin_taken(struct cushim_scope *scope, const char *what,
+                                           struct cushim_context_object *context) {
+    enum cushim_status status = cushim_call_begin_known(scope, what, context);
+    scope->is_kept = status == CUSHIM_OK;
+    if (!scope->is_kept)
+        cushim_object_release(context);
+    return status;
+}
+
+enum cushim_status cushim_call_begin_device(struct cushim_scope *scope, const char *what,
+                                            int device) {
+    struct cushim_context_object *context;
+    CUSHIM_TRY(cushim_driver_use(what));
+    CUSHIM_TRY(cushim_context_of_device(what, device, &context));
+    return cushim_call_begin_taken(scope, what, context);
+}
+
+enum cushim_status cushim_call_destroy(const char *what, enum cushim_kind kind,
+                                       const void *handle) {
+    CUSHIM_SCOPE scope = {0};
+    void *object;
+    return handle ? cushim_call_begin_destroy(&scope, what, kind, handle, &object) : CUSHIM_OK;
+}
+
 bool cushim_call_begin_quietly(struct cushim_scope *scope, struct cushim_context_object *context) {
     begin(scope, "cushim_finish", context);
     if (atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) !=
@@ -150,12 +178,15 @@ bool cushim_call_begin_quietly(struct cushim_scope *scope, struct cushim_context
         return false;
     if (CUSHIM_DRIVER(cuCtxGetCurrent)(&scope->before) != CUDA_SUCCESS)
         return false;
-    scope->is_changed = scope->before != context->handle;
-    return !scope->is_changed || CUSHIM_DRIVER(cuCtxSetCurrent)(context->handle) == CUDA_SUCCESS;
+    if (scope->before == context->handle)
+        return true;
+    scope->is_changed = CUSHIM_DRIVER(cuCtxSetCurrent)(context->handle) == CUDA_SUCCESS;
+    return scope->is_changed;
 }
 
 /* What was current may be gone by now, by the call itself: then none is. */
-static __attribute__((noinline, cold)) void exchange_back(const struct cushim_scope *scope) {
+static __attribute__((noinline, cold)) void exchange_back(struct cushim_scope *scope) {
+    scope->is_changed = false;
     if (CUSHIM_DRIVER(cuCtxSetCurrent)(scope->before) != CUDA_SUCCESS)
         CUSHIM_DRIVER(cuCtxSetCurrent)(NULL);
 }
@@ -164,8 +195,10 @@ enum cushim_status cushim_call_end(struct cushim_scope *scope, enum cushim_statu
     if (__builtin_expect(scope->is_changed, 0))
         exchange_back(scope);
     cushim_unpin(&scope->pin);
-    if (scope->is_kept)
+    if (scope->is_kept) {
+        scope->is_kept = false;
         cushim_object_release(scope->context);
+    }
     return status;
 }
 

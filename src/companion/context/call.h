@@ -7,8 +7,8 @@
  * thread's device.  Only the top of CUDA's own stack is exchanged, so its depth stays.  No lock, no
  * allocation.
  *
- * Each begin that succeeded has one end.  Where it failed the error text is set, nothing is held,
- * and there must be no end.
+ * Each begin that succeeded has an end, which is that of the block (CUSHIM_SCOPE).  If it failed
+ * the error text is set and nothing is held.
  */
 #ifndef CUSHIM_COMPANION_CALL_H
 #define CUSHIM_COMPANION_CALL_H
@@ -43,6 +43,11 @@ enum cushim_status cushim_call_begin_object(struct cushim_scope *scope, const ch
                                             enum cushim_kind kind, const void *handle,
                                             void *object);
 
+/* Pin what a handle stands for and close it: CUSHIM_OK | BADHANDLE | STATE (a client lends it) |
+ * NOCUDA.  Nothing is pinned after a failure. */
+enum cushim_status cushim_call_close_handle(struct cushim_pin *pin, const char *what,
+                                            enum cushim_kind kind, const void *handle);
+
 /**
  * Begin a destroy: the handle is closed by this call.
  * @param handle  not NULL: the caller has answered NULL with CUSHIM_OK
@@ -63,12 +68,29 @@ enum cushim_status cushim_call_begin_context(struct cushim_scope *scope, const c
 enum cushim_status cushim_call_begin_known(struct cushim_scope *scope, const char *what,
                                            struct cushim_context_object *context);
 
-/* End it; returns `status`, so that a function ends with `return cushim_call_end(&scope, status)`.
- */
+/* The same in a context whose reference passes to the scope, also after a failure. */
+enum cushim_status cushim_call_begin_taken(struct cushim_scope *scope, const char *what,
+                                           struct cushim_context_object *context);
+
+/* Begin a call in the primary context of a device; -1: the thread's. */
+enum cushim_status cushim_call_begin_device(struct cushim_scope *scope, const char *what,
+                                            int device);
+
+/* The whole of a destroy that has nothing to do beside `finish`; NULL is CUSHIM_OK. */
+enum cushim_status cushim_call_destroy(const char *what, enum cushim_kind kind, const void *handle);
+
+/* End it now; returns `status`.  A second end does nothing. */
 enum cushim_status cushim_call_end(struct cushim_scope *scope, enum cushim_status status);
 
+/* A scope that ends with its block, if it was not ended before: CUSHIM_SCOPE scope = {0}; */
+#define CUSHIM_SCOPE __attribute__((cleanup(cushim_scope_close))) struct cushim_scope
+
+static inline void cushim_scope_close(struct cushim_scope *scope) {
+    cushim_call_end(scope, CUSHIM_OK);
+}
+
 /* For a finish function: make `context` current; false where it is dead or there is no driver: then
- * only host memory is to be released and cushim_call_end must not follow. */
+ * only host memory is to be released. */
 bool cushim_call_begin_quietly(struct cushim_scope *scope, struct cushim_context_object *context);
 
 /* Refuse inside a scope: what = scope->what. */

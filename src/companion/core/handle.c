@@ -171,6 +171,13 @@ enum cushim_status cushim_handle_open(struct cushim_object *object, void *handle
     return open_handle(object, false, handle);
 }
 
+enum cushim_status cushim_object_open(struct cushim_object *object, void *handle) {
+    enum cushim_status status = open_handle(object, false, handle);
+    if (status != CUSHIM_OK)
+        cushim_object_release(object);
+    return status;
+}
+
 enum cushim_status cushim_handle_share(struct cushim_object *object, void *handle) {
     return open_handle(object, true, handle);
 }
@@ -201,6 +208,11 @@ __attribute__((noinline, cold)) void cushim_unpin_counted(struct cushim_object *
 
 void *cushim_handle_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *argument) {
     return cushim_pin(pin, kind, argument);
+}
+
+bool cushim_handle_is_open(enum cushim_kind kind, const void *handle) {
+    CUSHIM_PIN pin = {0};
+    return cushim_pin(&pin, kind, handle) != NULL;
 }
 
 bool cushim_handle_is_closed(enum cushim_kind kind, const void *argument) {

@@ -107,6 +107,12 @@ void cushim_object_release(void *object);
  */
 enum cushim_status cushim_handle_open(struct cushim_object *object, void *handle);
 
+/* The same, and after a failure the caller's reference is dropped. */
+enum cushim_status cushim_object_open(struct cushim_object *object, void *handle);
+
+/* Whether a value is an open handle of this kind. */
+bool cushim_handle_is_open(enum cushim_kind kind, const void *handle);
+
 /**
  * Pin what a handle stands for.
  * @param pin     filled on success and on failure: unpinning it is always right
@@ -123,6 +129,9 @@ bool cushim_handle_is_closed(enum cushim_kind kind, const void *handle);
 
 /* Let go; may run finish.  A pin that holds nothing is fine, and so is a second unpin. */
 void cushim_handle_unpin(struct cushim_pin *pin);
+
+/* A pin that is let go at the end of its block: CUSHIM_PIN pin = {0}; */
+#define CUSHIM_PIN __attribute__((cleanup(cushim_handle_unpin))) struct cushim_pin
 
 /**
  * Close the handle of a pinned object: from here on nobody pins it.

@@ -54,18 +54,15 @@ static CUstreamCaptureMode mode_of(enum cushim_graph_mode mode,
 
 static enum cushim_status begin(const char *what, struct cushim_stream *s,
                                 const struct cushim_graph_options *options, int default_mode) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
     if (!s)
         return cushim_fail(what, CUSHIM_INVALID, "the legacy stream cannot be captured");
     CUSHIM_TRY(cushim_stream_enter(&scope, what, s, &use));
-    enum cushim_status status;
     if (!use.handle || use.handle == CU_STREAM_LEGACY)
-        status = cushim_scope_fail(&scope, CUSHIM_INVALID, "the legacy stream cannot be captured");
-    else
-        status = cushim_graph_recording_begin(&scope, s, use.handle, options,
-                                              mode_of(options->mode, default_mode));
-    return cushim_call_end(&scope, status);
+        return cushim_scope_fail(&scope, CUSHIM_INVALID, "the legacy stream cannot be captured");
+    return cushim_graph_recording_begin(&scope, s, use.handle, options,
+                                        mode_of(options->mode, default_mode));
 }
 
 /* As cushim_stream_enter; where that fails for a stream that we know, the capture is over. */
@@ -81,29 +78,25 @@ static enum cushim_status enter_end(struct cushim_scope *scope, const char *what
 }
 
 static enum cushim_status end(const char *what, struct cushim_stream *s, struct cushim_graph **g) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
     struct cushim_graph_resources *resources;
     CUgraph graph;
     CUSHIM_TRY(enter_end(&scope, what, s, &use));
-    enum cushim_status status = cushim_graph_recording_end(&scope, use.handle, &graph, &resources);
-    if (status != CUSHIM_OK)
-        return cushim_call_end(&scope, status);
-    status = cushim_graph_resources_bind(&scope, resources, graph);
-    if (status == CUSHIM_OK) {
-        status = cushim_graph_open(&scope, graph, false, resources, g);
-    } else {
-        CUSHIM_DRIVER(cuGraphDestroy)(graph);
-        cushim_graph_resources_disown(resources, false);
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_graph_recording_end(&scope, use.handle, &graph, &resources));
+    enum cushim_status status = cushim_graph_resources_bind(&scope, resources, graph);
+    if (status == CUSHIM_OK)
+        return cushim_graph_open(&scope, graph, false, resources, g);
+    CUSHIM_DRIVER(cuGraphDestroy)(graph);
+    cushim_graph_resources_disown(resources, false);
+    return status;
 }
 
 static enum cushim_status drop(const char *what, struct cushim_stream *s) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
     CUSHIM_TRY(enter_end(&scope, what, s, &use));
-    return cushim_call_end(&scope, cushim_graph_recording_abort(&scope, use.handle));
+    return cushim_graph_recording_abort(&scope, use.handle);
 }
 
 enum cushim_status cushim_graph_begin(struct cushim_stream *s,
@@ -171,27 +164,24 @@ enum cushim_status cushim_graph_capture(struct cushim_stream *s,
 /* ---- questions ---- */
 
 enum cushim_status cushim_graph_status(struct cushim_stream *s, int *v) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
-    enum cushim_status status = CUSHIM_OK;
     CUSHIM_OUT(v);
     if (!s)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
     if (use.handle && use.handle != CU_STREAM_LEGACY)
-        status = CUSHIM_CALL(&scope, cuStreamIsCapturing, use.handle, &state);
-    if (status == CUSHIM_OK)
-        *v = state == CU_STREAM_CAPTURE_STATUS_NONE     ? 0
-             : state == CU_STREAM_CAPTURE_STATUS_ACTIVE ? 1
-                                                        : 2;
-    return cushim_call_end(&scope, status);
+        CUSHIM_TRY(CUSHIM_CALL(&scope, cuStreamIsCapturing, use.handle, &state));
+    if (state != CU_STREAM_CAPTURE_STATUS_NONE)
+        *v = state == CU_STREAM_CAPTURE_STATUS_ACTIVE ? 1 : 2;
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_graph_capturing(struct cushim_context *ctx, int *n) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUSHIM_OUT(n);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     *n = cushim_capture_count(scope.context);
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }

@@ -18,22 +18,18 @@ enum {
 
 /* As that of graphs; the context is current, unless it could not be entered. */
 static bool destroy(struct cushim_scope *scope, struct cushim_graphexec_object *exec) {
-    CUstreamCaptureMode mode = cushim_capture_relax();
     cushim_graph_node_memory_free(scope, &exec->left);
-    bool is_done = CUSHIM_DRIVER(cuGraphExecDestroy)(exec->handle) == CUDA_SUCCESS;
-    cushim_capture_back(mode);
-    return is_done;
+    return CUSHIM_DRIVER(cuGraphExecDestroy)(exec->handle) == CUDA_SUCCESS;
 }
 
 static void finish(struct cushim_object *object) {
     struct cushim_graphexec_object *exec = (struct cushim_graphexec_object *)object;
-    struct cushim_scope scope;
-    bool is_inside = cushim_call_begin_quietly(&scope, object->context);
-    bool is_lost = !is_inside && cushim_graph_is_gone(object->context);
+    CUSHIM_SCOPE scope = {0};
+    bool is_lost = !cushim_call_begin_quietly(&scope, object->context) &&
+                   cushim_graph_is_gone(object->context);
     if (!is_lost)
-        is_lost = !destroy(&scope, exec);
-    if (is_inside)
-        cushim_call_end(&scope, CUSHIM_OK);
+        is_lost = !CUSHIM_RELAXED(destroy(&scope, exec));
+    cushim_call_end(&scope, CUSHIM_OK);
     atomic_fetch_sub(&exec->resources->n_executables, 1);
     cushim_graph_resources_disown(exec->resources, is_lost);
     cushim_graph_node_memory_finish(&exec->left);
@@ -68,10 +64,7 @@ static enum cushim_status open(struct cushim_scope *scope, CUgraphExec handle, u
     atomic_fetch_add(&resources->n_executables, 1);
     pthread_mutex_init(&exec->lock, NULL);
     cushim_object_init(&exec->object, CUSHIM_KIND_GRAPHEXEC, scope->context, finish);
-    enum cushim_status status = cushim_handle_open(&exec->object, x);
-    if (status != CUSHIM_OK)
-        cushim_object_release(exec);
-    return status;
+    return cushim_object_open(&exec->object, x);
 }
 
 /* The driver uploads on a stream: the calling thread's own is in nobody's way. */
@@ -84,17 +77,12 @@ static enum cushim_status instantiate(struct cushim_scope *scope, CUgraph graph,
                                       CUgraphExec *handle) {
     unsigned long long of_driver = flags & ~(unsigned)CUSHIM_GRAPH_FLAG_UPLOAD;
     CUSHIM_NEED_ENTRY(scope->what, cuGraphExecDestroy);
-    if (!CUSHIM_DRIVER(cuGraphLaunch)) /* so that launches need not look */
-        return cushim_fail_nosym(scope->what, "cuGraphLaunch");
-    CUstreamCaptureMode mode = cushim_capture_relax();
+    CUSHIM_NEED_ENTRY(scope->what, cuGraphLaunch); /* so that launches need not look */
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphInstantiateWithFlags, handle, graph, of_driver));
     enum cushim_status status =
-        CUSHIM_CALL(scope, cuGraphInstantiateWithFlags, handle, graph, of_driver);
-    if (status == CUSHIM_OK && flags & CUSHIM_GRAPH_FLAG_UPLOAD) {
-        status = upload(scope, *handle);
-        if (status != CUSHIM_OK)
-            CUSHIM_DRIVER(cuGraphExecDestroy)(*handle);
-    }
-    cushim_capture_back(mode);
+        flags & CUSHIM_GRAPH_FLAG_UPLOAD ? upload(scope, *handle) : CUSHIM_OK;
+    if (status != CUSHIM_OK)
+        CUSHIM_DRIVER(cuGraphExecDestroy)(*handle);
     return status;
 }
 
@@ -115,7 +103,7 @@ static enum cushim_status judge_memory(struct cushim_scope *scope,
 
 enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned flags,
                                             struct cushim_graphexec **x) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_graph_object *graph;
     CUgraphExec handle;
     struct memory memory = {.has_nodes = false};
@@ -124,26 +112,18 @@ enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned fla
         (flags & CUSHIM_GRAPH_FLAG_AUTO_FREE && flags & CUSHIM_GRAPH_FLAG_DEVICE_LAUNCH))
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
-    enum cushim_status status = judge_memory(&scope, graph, &memory);
-    if (status == CUSHIM_OK) {
-        status = instantiate(&scope, graph->handle, flags, &handle);
-        if (status == CUSHIM_OK)
-            status = open(&scope, handle, flags, &memory, graph->resources, x);
-        else
-            cushim_graph_node_memory_finish(&memory.left);
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(judge_memory(&scope, graph, &memory));
+    enum cushim_status status = CUSHIM_RELAXED(instantiate(&scope, graph->handle, flags, &handle));
+    if (status == CUSHIM_OK)
+        return open(&scope, handle, flags, &memory, graph->resources, x);
+    cushim_graph_node_memory_finish(&memory.left);
+    return status;
 }
 
 enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *x) {
-    struct cushim_scope scope;
-    struct cushim_graphexec_object *exec;
-    if (!x)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
-    enum cushim_status status = cushim_call_end(&scope, CUSHIM_OK);
+    CUSHIM_TRY(cushim_call_destroy(__func__, CUSHIM_KIND_GRAPHEXEC, x));
     cushim_graph_resources_collect();
-    return status;
+    return CUSHIM_OK;
 }
 
 /* ---- use ---- */
@@ -202,19 +182,16 @@ static enum cushim_status launch(struct cushim_scope *scope, struct cushim_graph
 /* From the start. */
 static __attribute__((noinline, cold)) enum cushim_status
 launch_slowly(const char *what, struct cushim_graphexec *x, struct cushim_stream *s) {
-    struct cushim_scope scope;
-    struct cushim_stream_use use;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_STREAM_USE use = {0};
     struct cushim_graphexec_object *exec;
     uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_GRAPHEXEC, x, &exec));
-    enum cushim_status status = cushim_stream_use_here(&scope, s, &use);
-    if (status == CUSHIM_OK) {
-        status = launch(&scope, exec, &use);
-        cushim_unpin(&use.pin);
-    }
-    if (status == CUSHIM_OK && exec->left.n == 0)
+    CUSHIM_TRY(cushim_stream_use_here(&scope, s, &use));
+    CUSHIM_TRY(launch(&scope, exec, &use));
+    if (exec->left.n == 0)
         cushim_pin_note_fast(&exec->n_fast, n_changes);
-    return cushim_call_end(&scope, status);
+    return CUSHIM_OK;
 }
 
 /* In the scope that the launch did without. */
@@ -257,18 +234,13 @@ enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cu
 }
 
 enum cushim_status cushim_graphexec_upload(struct cushim_graphexec *x, struct cushim_stream *s) {
-    struct cushim_scope scope;
-    struct cushim_stream_use use;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_STREAM_USE use = {0};
     struct cushim_graphexec_object *exec;
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
-    enum cushim_status status = cushim_stream_use_in(&scope, s, &use);
-    if (status != CUSHIM_OK)
-        return cushim_call_end(&scope, status);
-    status = cushim_stream_refuse_captured(&scope, use.handle);
-    if (status == CUSHIM_OK)
-        status = CUSHIM_CALL(&scope, cuGraphUpload, exec->handle, use.handle);
-    cushim_stream_let_go(&use);
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_stream_use_in(&scope, s, &use));
+    CUSHIM_TRY(cushim_stream_refuse_captured(&scope, use.handle));
+    return CUSHIM_CALL(&scope, cuGraphUpload, exec->handle, use.handle);
 }
 
 /* ---- update ---- */
@@ -279,6 +251,7 @@ static enum cushim_status update(struct cushim_scope *scope, CUgraphExec exec, C
     CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
     const char *entry = "cuGraphExecUpdate";
     CUresult result;
+    *why = (int)info.result;
     if (CUSHIM_DRIVER(cuGraphExecUpdate_v2)) {
         result = CUSHIM_DRIVER(cuGraphExecUpdate_v2)(exec, graph, &info);
     } else if (CUSHIM_DRIVER(cuGraphExecUpdate)) {
@@ -303,45 +276,45 @@ static void exchange_resources(struct cushim_graphexec_object *exec,
     cushim_graph_resources_disown(old, false);
 }
 
+static enum cushim_status update_from(const char *what, struct cushim_graphexec *x,
+                                      struct cushim_graph *g, int *why) {
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_PIN pin = {0};
+    struct cushim_graphexec_object *exec;
+    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    const struct cushim_graph_object *graph = cushim_handle_pin(&pin, CUSHIM_KIND_GRAPH, g);
+    if (!graph)
+        return cushim_scope_fail(&scope, CUSHIM_BADHANDLE, "graph=%p", (void *)g);
+    if (!cushim_context_is_same(graph->object.context, scope.context))
+        return cushim_scope_fail(&scope, CUSHIM_BADDEVICE, "graph=%p: of another context",
+                                 (void *)g);
+    CUSHIM_TRY(cushim_graph_check_handle(&scope, graph));
+    pthread_mutex_lock(&exec->lock);
+    enum cushim_status status = CUSHIM_RELAXED(update(&scope, exec->handle, graph->handle, why));
+    if (status == CUSHIM_OK)
+        exchange_resources(exec, graph->resources);
+    pthread_mutex_unlock(&exec->lock);
+    return status;
+}
+
 enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cushim_graph *g,
                                            int *why) {
-    struct cushim_scope scope;
-    struct cushim_pin pin;
-    struct cushim_graphexec_object *exec;
-    int answer = CU_GRAPH_EXEC_UPDATE_ERROR;
+    int answer = 0;
     if (why)
         *why = 0;
     CUSHIM_NEED(g);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
-    struct cushim_graph_object *graph = cushim_handle_pin(&pin, CUSHIM_KIND_GRAPH, g);
-    enum cushim_status status = CUSHIM_OK;
-    if (!graph)
-        status = cushim_scope_fail(&scope, CUSHIM_BADHANDLE, "graph=%p", (void *)g);
-    else if (!cushim_context_is_same(graph->object.context, scope.context))
-        status =
-            cushim_scope_fail(&scope, CUSHIM_BADDEVICE, "graph=%p: of another context", (void *)g);
-    else
-        status = cushim_graph_check_handle(&scope, graph);
-    if (status == CUSHIM_OK) {
-        pthread_mutex_lock(&exec->lock);
-        status = CUSHIM_RELAXED(update(&scope, exec->handle, graph->handle, &answer));
-        if (status == CUSHIM_OK)
-            exchange_resources(exec, graph->resources);
-        pthread_mutex_unlock(&exec->lock);
-        if (why)
-            *why = answer;
-    }
-    cushim_handle_unpin(&pin);
-    cushim_call_end(&scope, status);
+    enum cushim_status status = update_from(__func__, x, g, &answer);
+    if (why)
+        *why = answer;
     cushim_graph_resources_collect();
     return status;
 }
 
 enum cushim_status cushim_graphexec_handle(struct cushim_graphexec *x, struct CUgraphExec_st **cu) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_graphexec_object *exec;
     CUSHIM_OUT(cu);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     *cu = exec->handle;
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }

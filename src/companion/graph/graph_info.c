@@ -72,7 +72,7 @@ static size_t arena_bytes(const struct cushim_graph_resources *resources) {
 }
 
 enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph_info *info) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_graph_object *graph;
     size_t counts[CUSHIM_GRAPH_N_TYPES] = {0};
     CUSHIM_NEED(info);
@@ -84,17 +84,15 @@ enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph
                                      .host_bytes = atomic_load(&resources->host_bytes),
                                      .attached = atomic_load(&resources->n_attached),
                                      .executables = atomic_load(&resources->n_executables)};
-    enum cushim_status status =
-        graph->handle ? cushim_graph_count(&scope, graph->handle, counts) : CUSHIM_OK;
+    if (graph->handle)
+        CUSHIM_TRY(cushim_graph_count(&scope, graph->handle, counts));
     put_counts(&ours, counts);
-    if (status == CUSHIM_OK)
-        status = cushim_struct_size_give(__func__, info, &ours, sizeof ours);
-    return cushim_call_end(&scope, status);
+    return cushim_struct_size_give(__func__, info, &ours, sizeof ours);
 }
 
 enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
                                          struct cushim_graphexec_info *info) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_graphexec_object *exec;
     CUSHIM_NEED(info);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
@@ -110,7 +108,7 @@ enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
                                                      atomic_load(&exec->n_launches_of_counter),
                                          .updates = atomic_load(&exec->n_updates)};
     pthread_mutex_unlock(&exec->lock);
-    return cushim_call_end(&scope, cushim_struct_size_give(__func__, info, &ours, sizeof ours));
+    return cushim_struct_size_give(__func__, info, &ours, sizeof ours);
 }
 
 /* ---- DOT ---- */
@@ -124,16 +122,14 @@ static bool is_writable(const char *path) {
 }
 
 enum cushim_status cushim_graph_dot(struct cushim_graph *g, const char *path, unsigned flags) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_graph_object *graph;
     CUSHIM_NEED(path);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
-    enum cushim_status status = cushim_graph_check_handle(&scope, graph);
-    if (status == CUSHIM_OK && !is_writable(path))
-        status = cushim_scope_fail(&scope, CUSHIM_NOFILE, "path=%s", path);
-    if (status == CUSHIM_OK)
-        status = CUSHIM_CALL(&scope, cuGraphDebugDotPrint, graph->handle, path, flags);
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_graph_check_handle(&scope, graph));
+    if (!is_writable(path))
+        return cushim_scope_fail(&scope, CUSHIM_NOFILE, "path=%s", path);
+    return CUSHIM_CALL(&scope, cuGraphDebugDotPrint, graph->handle, path, flags);
 }
 
 /* ---- memory behind nodes ---- */

@@ -127,14 +127,13 @@ static void finish(struct cushim_graph_recording *recording,
 static enum cushim_status attach_pool(struct cushim_scope *scope,
                                       struct cushim_graph_recording *recording,
                                       struct cushim_pool *handle, int memory) {
-    struct cushim_scope of_pool;
+    CUSHIM_SCOPE of_pool = {0};
     struct cushim_pool_object *pool;
     CUSHIM_TRY(cushim_call_begin_object(&of_pool, scope->what, CUSHIM_KIND_POOL, handle, &pool));
-    enum cushim_status status =
-        cushim_pool_freeze_stream(scope, pool, recording->stream, (enum cushim_graph_memory)memory);
-    if (status == CUSHIM_OK)
-        recording->pools[recording->n_pools++] = cushim_object_keep(pool);
-    return cushim_call_end(&of_pool, status);
+    CUSHIM_TRY(cushim_pool_freeze_stream(scope, pool, recording->stream,
+                                         (enum cushim_graph_memory)memory));
+    recording->pools[recording->n_pools++] = cushim_object_keep(pool);
+    return CUSHIM_OK;
 }
 
 /* Arenas first: they may wait, which no frozen pool should see. */
@@ -182,22 +181,13 @@ static enum cushim_status begin_driver(struct cushim_scope *scope,
 
 /* What a capture will need once it is open, asked before. */
 static enum cushim_status check_driver(const struct cushim_scope *scope) {
-    const struct {
-        const char *name;
-        bool is_there;
-    } rows[] = {
-        {"cuStreamBeginCapture_v2", CUSHIM_DRIVER(cuStreamBeginCapture_v2) != NULL},
-        {"cuStreamEndCapture", CUSHIM_DRIVER(cuStreamEndCapture) != NULL},
-        {"cuStreamGetCaptureInfo_v2", CUSHIM_DRIVER(cuStreamGetCaptureInfo_v2) != NULL},
-        {"cuGraphDestroy", CUSHIM_DRIVER(cuGraphDestroy) != NULL},
-        {"cuGraphGetNodes", CUSHIM_DRIVER(cuGraphGetNodes) != NULL},
-        {"cuUserObjectCreate", CUSHIM_DRIVER(cuUserObjectCreate) != NULL},
-        {"cuGraphRetainUserObject", CUSHIM_DRIVER(cuGraphRetainUserObject) != NULL},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (!rows[i].is_there)
-            return cushim_fail_nosym(scope->what, rows[i].name);
-    }
+    CUSHIM_NEED_ENTRY(scope->what, cuStreamBeginCapture_v2);
+    CUSHIM_NEED_ENTRY(scope->what, cuStreamEndCapture);
+    CUSHIM_NEED_ENTRY(scope->what, cuStreamGetCaptureInfo_v2);
+    CUSHIM_NEED_ENTRY(scope->what, cuGraphDestroy);
+    CUSHIM_NEED_ENTRY(scope->what, cuGraphGetNodes);
+    CUSHIM_NEED_ENTRY(scope->what, cuUserObjectCreate);
+    CUSHIM_NEED_ENTRY(scope->what, cuGraphRetainUserObject);
     return CUSHIM_OK;
 }
 

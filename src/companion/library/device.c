@@ -193,25 +193,16 @@ enum cushim_status cushim_device_peer(int dev, int peer, int *yes) {
 }
 
 enum cushim_status cushim_device_peer_enable(int dev, int peer) {
-    struct cushim_context_object *from, *to;
-    struct cushim_scope scope;
+    CUSHIM_SCOPE of_peer = {0}, scope = {0}; /* the second ends first */
     CUSHIM_TRY(begin(__func__, &dev));
     CUSHIM_TRY(begin(__func__, &peer));
     if (dev == peer)
         return CUSHIM_FAIL(CUSHIM_INVALID, "device=%d peer=%d", dev, peer);
     CUSHIM_NEED_ENTRY(__func__, cuCtxEnablePeerAccess);
-    CUSHIM_TRY(cushim_context_of_device(__func__, dev, &from));
-    enum cushim_status status = cushim_context_of_device(__func__, peer, &to);
-    if (status == CUSHIM_OK)
-        status = cushim_call_begin_known(&scope, __func__, from);
-    if (status == CUSHIM_OK) {
-        CUresult result = CUSHIM_DRIVER(cuCtxEnablePeerAccess)(to->handle, 0);
-        if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
-            result = CUDA_SUCCESS;
-        status =
-            cushim_call_end(&scope, cushim_scope_answer(&scope, "cuCtxEnablePeerAccess", result));
-    }
-    cushim_object_release(to);
-    cushim_object_release(from);
-    return status;
+    CUSHIM_TRY(cushim_call_begin_device(&of_peer, __func__, peer));
+    CUSHIM_TRY(cushim_call_begin_device(&scope, __func__, dev));
+    CUresult result = CUSHIM_DRIVER(cuCtxEnablePeerAccess)(of_peer.context->handle, 0);
+    if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+        result = CUDA_SUCCESS;
+    return cushim_scope_answer(&scope, "cuCtxEnablePeerAccess", result);
 }

@@ -39,10 +39,7 @@ static enum cushim_status open_path(const char *what, const char *path, struct c
         return cushim_fail(what, CUSHIM_NOFILE, "path=%s: %s", path, reason());
     }
     cushim_object_init(&library->object, CUSHIM_KIND_LIBRARY, NULL, finish);
-    enum cushim_status status = cushim_handle_open(&library->object, h);
-    if (status != CUSHIM_OK)
-        cushim_object_release(library);
-    return status;
+    return cushim_object_open(&library->object, h);
 }
 
 enum cushim_status cushim_dl_open(const char *path, struct cushim_library **h) {
@@ -54,25 +51,19 @@ enum cushim_status cushim_dl_open(const char *path, struct cushim_library **h) {
 }
 
 enum cushim_status cushim_dl_symbol(struct cushim_library *h, const char *name, void **fn) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_library_object *library;
     CUSHIM_OUT(fn);
     CUSHIM_NEED(name);
     CUSHIM_NEED(h);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_LIBRARY, h, &library));
     *fn = dlsym(library->handle, name);
-    enum cushim_status status =
-        *fn ? CUSHIM_OK : cushim_scope_fail(&scope, CUSHIM_NOTFOUND, "name=%s: %s", name, reason());
-    return cushim_call_end(&scope, status);
+    return *fn ? CUSHIM_OK
+               : cushim_scope_fail(&scope, CUSHIM_NOTFOUND, "name=%s: %s", name, reason());
 }
 
 enum cushim_status cushim_dl_close(struct cushim_library *h) {
-    struct cushim_scope scope;
-    struct cushim_library_object *library;
-    if (!h)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_LIBRARY, h, &library));
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return cushim_call_destroy(__func__, CUSHIM_KIND_LIBRARY, h);
 }
 
 /* ---- kernels ---- */

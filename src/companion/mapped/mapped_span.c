@@ -31,12 +31,8 @@ static enum cushim_status reach_from_cuda(struct cushim_scope *scope,
     int fd = -1;
     CUSHIM_TRY(
         cushim_card_export(scope->what, mapper->card, &span->memory, CUSHIM_CARD_OPAQUE, &fd));
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    enum cushim_status status = import(scope, fd, span);
-    if (status == CUSHIM_OK)
-        status = map_imported(scope, span);
-    cushim_capture_back(mode);
-    return status;
+    CUSHIM_TRY(CUSHIM_RELAXED(import(scope, fd, span)));
+    return CUSHIM_RELAXED(map_imported(scope, span));
 }
 
 enum cushim_status cushim_span_obtain(struct cushim_scope *scope,

@@ -61,9 +61,8 @@ static enum cushim_status create(const char *what, struct cushim_context_object 
     mapper->device = device;
     enum cushim_status status = fill(what, mapper, flags);
     if (status == CUSHIM_OK)
-        status = cushim_handle_open(&mapper->object, out);
-    if (status != CUSHIM_OK)
-        cushim_object_release(mapper);
+        return cushim_object_open(&mapper->object, out);
+    cushim_object_release(mapper);
     return status;
 }
 
@@ -77,13 +76,13 @@ static enum cushim_status need_current(const char *what) {
 
 static enum cushim_status open_in(const char *what, struct cushim_context *ctx, unsigned flags,
                                   struct cushim_mapper **out) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     if (flags & CUSHIM_MAPPER_FLAG_CURRENT) {
         CUSHIM_TRY(need_current(what));
         ctx = NULL;
     }
     CUSHIM_TRY(cushim_call_begin_context(&scope, what, ctx));
-    return cushim_call_end(&scope, create(what, scope.context, scope.context->device, flags, out));
+    return create(what, scope.context, scope.context->device, flags, out);
 }
 
 enum cushim_status cushim_mapper_open(struct cushim_context *ctx, unsigned flags,
@@ -106,17 +105,12 @@ enum cushim_status cushim_mapper_open_device(int dev, unsigned flags,
 /* ---- the rest ---- */
 
 enum cushim_status cushim_mapper_close(struct cushim_mapper *mapper) {
-    struct cushim_scope scope;
-    struct cushim_mapper_object *m;
-    if (!mapper)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return cushim_call_destroy(__func__, CUSHIM_KIND_MAPPER, mapper);
 }
 
 enum cushim_status cushim_mapper_budget(struct cushim_mapper *mapper, size_t *free_bytes,
                                         size_t *total_bytes) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_mapper_object *m;
     if (free_bytes)
         *free_bytes = 0;
@@ -126,5 +120,5 @@ enum cushim_status cushim_mapper_budget(struct cushim_mapper *mapper, size_t *fr
         return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", free_bytes ? "total_bytes" : "free_bytes");
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
     cushim_card_budget(m->card, &m->type, free_bytes, total_bytes);
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }

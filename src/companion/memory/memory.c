@@ -32,7 +32,10 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_memor
     enum cushim_status status = cushim_address_map_record(&row);
     if (status == CUSHIM_OK)
         return CUSHIM_OK;
-    request->release(request, address);
+    if (request->pool)
+        CUSHIM_DRIVER(cuMemFreeAsync)(address, request->stream);
+    else
+        request->release(address);
     if (status == CUSHIM_NOMEM)
         return cushim_scope_fail(scope, status, "no host memory for the ledger, asked=%zu",
                                  request->bytes);
@@ -65,9 +68,8 @@ static CUresult obtain_plain(struct cushim_memory_request *request, CUdeviceptr 
     return CUSHIM_DRIVER(cuMemAlloc_v2)(address, request->bytes);
 }
 
-static CUresult release_plain(struct cushim_memory_request *request, CUdeviceptr address) {
-    (void)request;
-    return CUSHIM_DRIVER(cuMemFree_v2)(address);
+CUresult cushim_memory_release_device(uint64_t start) {
+    return CUSHIM_DRIVER(cuMemFree_v2)(start);
 }
 
 void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes) {
@@ -75,20 +77,19 @@ void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes) {
                                               .kind = CUSHIM_MEMORY_DEVICE,
                                               .bytes = bytes,
                                               .obtain = obtain_plain,
-                                              .release = release_plain};
+                                              .release = cushim_memory_release_device};
 }
 
 enum cushim_status cushim_memory_alloc(struct cushim_context *ctx, size_t bytes, cushim_devptr *p) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_memory_request request;
     CUSHIM_OUT(p);
-    CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     cushim_memory_plain(&request, bytes);
-    return cushim_call_end(&scope, cushim_memory_obtain(&scope, &request, p));
+    return cushim_memory_obtain(&scope, &request, p);
 }
 
 /* The driver says what a row takes, so that is known for the ledger only after it. */
@@ -103,7 +104,7 @@ static CUresult obtain_rows(struct cushim_memory_request *request, CUdeviceptr *
 enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t width_bytes,
                                              size_t rows, unsigned elem_bytes, cushim_devptr *p,
                                              size_t *pitch_bytes) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_memory_request request;
     size_t bytes;
     if (p)
@@ -123,8 +124,7 @@ enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t 
     if (!bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    if (!CUSHIM_DRIVER(cuMemAllocPitch_v2))
-        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemAllocPitch_v2"));
+    CUSHIM_NEED_ENTRY(__func__, cuMemAllocPitch_v2);
     cushim_memory_plain(&request, bytes);
     request.entry = "cuMemAllocPitch_v2";
     request.obtain = obtain_rows;
@@ -133,7 +133,7 @@ enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t 
     request.elem_bytes = elem_bytes;
     enum cushim_status status = cushim_memory_obtain(&scope, &request, p);
     *pitch_bytes = status == CUSHIM_OK ? request.pitch_bytes : 0;
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 /* ---- giving it back ---- */
@@ -209,22 +209,17 @@ enum cushim_status cushim_memory_take(const struct cushim_memory_return *how, ui
     return status;
 }
 
-/* A capture forbids a thread to free only in the stricter modes. */
-static CUresult release_relaxed(const struct cushim_memory_return *how, uint64_t start) {
-    return CUSHIM_RELAXED(how->release(start));
-}
-
 /* The driver's part, in the context of the row, which lives as far as we know. */
 static enum cushim_status call_driver(const struct cushim_memory_return *how,
                                       const struct cushim_address_map_row *row) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUSHIM_TRY(cushim_call_begin_known(&scope, how->what, row->context));
-    enum cushim_status status = how->is_free ? CUSHIM_OK : cushim_capture_refuse(&scope);
-    if (status == CUSHIM_OK && how->is_absent)
-        status = cushim_fail_nosym(how->what, how->entry);
-    else if (status == CUSHIM_OK)
-        status = cushim_scope_answer(&scope, how->entry, release_relaxed(how, row->start));
-    return cushim_call_end(&scope, status);
+    if (!how->is_free)
+        CUSHIM_TRY(cushim_capture_refuse(&scope));
+    if (how->is_absent)
+        return cushim_fail_nosym(how->what, how->entry);
+    /* a capture forbids a thread to free only in the stricter modes */
+    return cushim_scope_answer(&scope, how->entry, CUSHIM_RELAXED(how->release(row->start)));
 }
 
 enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *how, uint64_t start) {
@@ -245,10 +240,6 @@ enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *ho
     else
         cushim_address_map_restore(&row);
     return status;
-}
-
-CUresult cushim_memory_release_device(uint64_t start) {
-    return CUSHIM_DRIVER(cuMemFree_v2)(start);
 }
 
 enum cushim_status cushim_memory_free(cushim_devptr p) {
@@ -287,25 +278,21 @@ static enum cushim_status judge_foreign(struct cushim_scope *scope, CUdeviceptr 
 }
 
 enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr p, size_t bytes) {
-    struct cushim_scope scope;
-    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_SCOPE scope = {0};
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
     if (!p)
         return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    if (!CUSHIM_DRIVER(cuMemGetAddressRange_v2))
-        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemGetAddressRange_v2"));
-    enum cushim_status status = judge_foreign(&scope, p, bytes);
+    CUSHIM_NEED_ENTRY(__func__, cuMemGetAddressRange_v2);
+    CUSHIM_TRY(judge_foreign(&scope, p, bytes));
     const struct cushim_address_map_row row = {
         .start = p, .bytes = bytes, .kind = CUSHIM_MEMORY_ADOPTED, .context = scope.context};
-    if (status == CUSHIM_OK) {
-        status = cushim_address_map_record(&row);
-        if (status != CUSHIM_OK)
-            cushim_scope_fail(&scope, status, "p=0x%llx bytes=%zu", (unsigned long long)p, bytes);
-    }
-    return cushim_call_end(&scope, status);
+    enum cushim_status status = cushim_address_map_record(&row);
+    return status == CUSHIM_OK ? status
+                               : cushim_scope_fail(&scope, status, "p=0x%llx bytes=%zu",
+                                                   (unsigned long long)p, bytes);
 }
 
 enum cushim_status cushim_memory_disown(cushim_devptr p) {

@@ -16,7 +16,8 @@
 #include "companion/context/address_map.h"
 #include "companion/context/call.h"
 
-/* A size that a binding may have got from a negative number: INVALID above 2^63-1. */
+/* A size that a binding may have got from a negative number: INVALID above 2^63-1; NOCUDA where
+ * there is no driver. */
 enum cushim_status cushim_memory_check_bytes(const char *what, const char *name, size_t bytes);
 
 /* ---- getting it ---- */
@@ -27,7 +28,7 @@ struct cushim_memory_request {
     unsigned flags;               /* of the row */
     size_t bytes;                 /* asked for, and the row's; `obtain` may set it */
     CUresult (*obtain)(struct cushim_memory_request *request, CUdeviceptr *address);
-    CUresult (*release)(struct cushim_memory_request *request, CUdeviceptr address);
+    CUresult (*release)(uint64_t address); /* with a pool: cuMemFreeAsync instead */
     size_t width_bytes, rows, pitch_bytes; /* rows */
     unsigned elem_bytes;
     CUstream stream; /* stream-ordered */
@@ -103,7 +104,8 @@ struct cushim_memory_call {
     CUstream stream; /* as the driver takes it */
     struct cushim_memory_range ranges[CUSHIM_MEMORY_N_RANGES];
     unsigned n_ranges;
-    bool is_peer;               /* ranges may be of two contexts: the caller judges them */
+    bool is_peer; /* ranges may be of two contexts: the caller judges them */
+    struct cushim_context_object *ends[2]; /* of cushim_memory_ends; kept until leave */
     struct cushim_context *ctx; /* where neither the stream nor a range says where; may be NULL */
 };
 
@@ -118,6 +120,14 @@ enum cushim_status cushim_memory_enter(struct cushim_memory_call *call, const ch
 
 enum cushim_status cushim_memory_leave(struct cushim_memory_call *call, enum cushim_status status);
 
+/* A call that leaves with its block, if it entered: CUSHIM_MEMORY_CALL call = {0}; */
+#define CUSHIM_MEMORY_CALL                                                                         \
+    __attribute__((cleanup(cushim_memory_call_close))) struct cushim_memory_call
+
+static inline void cushim_memory_call_close(struct cushim_memory_call *call) {
+    cushim_memory_leave(call, CUSHIM_OK);
+}
+
 /* E5 for what is queued on call->stream: only the legacy stream is in the way of captures. */
 enum cushim_status cushim_memory_may_queue(struct cushim_memory_call *call);
 
@@ -125,18 +135,15 @@ enum cushim_status cushim_memory_may_queue(struct cushim_memory_call *call);
 enum cushim_status cushim_memory_wait(struct cushim_memory_call *call);
 
 /**
- * The contexts of two ends, destination first: of the ledger, given, or the call's; an end in host
- * or managed memory goes with the other one.
- * @param ends  kept; NULL after a failure
+ * Fill call->ends with the contexts of two ends, destination first: of the ledger, given, or the
+ * call's; an end in host or managed memory goes with the other one.
  * @return CUSHIM_OK | BADDEVICE (the ledger knows another) | BADHANDLE | DEADCONTEXT
  */
 enum cushim_status cushim_memory_ends(struct cushim_memory_call *call, struct cushim_context *dctx,
-                                      struct cushim_context *sctx,
-                                      struct cushim_context_object *ends[2]);
+                                      struct cushim_context *sctx);
 
 /* E3: the stream of the call belongs to one of its ends. */
-enum cushim_status cushim_memory_judge_stream(struct cushim_memory_call *call,
-                                              struct cushim_context_object *const ends[2]);
+enum cushim_status cushim_memory_judge_stream(struct cushim_memory_call *call);
 
 /* Whether memory of this kind belongs to one context; host and managed memory is everybody's. */
 bool cushim_memory_is_bound(const struct cushim_address_map_row *row);

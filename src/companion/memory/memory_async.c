@@ -29,39 +29,36 @@ static struct async_pool *pools;
 
 /* ---- the list ---- */
 
+/* Under the lock: where the pool of a context is listed, or the end of the list. */
+static struct async_pool **place_of(const struct cushim_context_object *context) {
+    struct async_pool **at = &pools;
+    while (*at && (*at)->context != context)
+        at = &(*at)->next;
+    return at;
+}
+
 static CUmemoryPool find(const struct cushim_context_object *context) {
-    CUmemoryPool handle = NULL;
     pthread_mutex_lock(&lock);
-    for (const struct async_pool *at = pools; at && !handle; at = at->next) {
-        if (at->context == context)
-            handle = at->handle;
-    }
+    const struct async_pool *pool = *place_of(context);
+    CUmemoryPool handle = pool ? pool->handle : NULL;
     pthread_mutex_unlock(&lock);
     return handle;
 }
 
 /* Put it in, unless another thread was first: the winner's. */
 static CUmemoryPool put_in(struct async_pool *made) {
-    CUmemoryPool handle = NULL;
     pthread_mutex_lock(&lock);
-    for (const struct async_pool *at = pools; at && !handle; at = at->next) {
-        if (at->context == made->context)
-            handle = at->handle;
-    }
-    if (!handle) {
-        made->next = pools;
-        pools = made;
-    }
+    struct async_pool **at = place_of(made->context);
+    if (!*at)
+        *at = made;
+    CUmemoryPool handle = (*at)->handle;
     pthread_mutex_unlock(&lock);
-    return handle ? handle : made->handle;
+    return handle;
 }
 
 void cushim_memory_async_end(struct cushim_context_object *context) {
-    struct async_pool **at = &pools;
     pthread_mutex_lock(&lock);
-    while (*at && (*at)->context != context)
-        at = &(*at)->next;
-    struct async_pool *pool = *at;
+    struct async_pool **at = place_of(context), *pool = *at;
     if (pool)
         *at = pool->next;
     pthread_mutex_unlock(&lock);
@@ -166,10 +163,6 @@ static CUresult obtain_async(struct cushim_memory_request *request, CUdeviceptr 
                                                   request->stream);
 }
 
-static CUresult release_async(struct cushim_memory_request *request, CUdeviceptr address) {
-    return CUSHIM_DRIVER(cuMemFreeAsync)(address, request->stream);
-}
-
 static enum cushim_status alloc(struct cushim_scope *scope, CUstream stream, size_t bytes,
                                 cushim_devptr *p) {
     struct cushim_memory_request request;
@@ -187,24 +180,20 @@ static enum cushim_status alloc(struct cushim_scope *scope, CUstream stream, siz
         request.pool = pool;
         request.stream = stream;
         request.obtain = obtain_async;
-        request.release = release_async;
     }
     return cushim_memory_obtain(scope, &request, p);
 }
 
 enum cushim_status cushim_memory_alloc_async(struct cushim_stream *s, size_t bytes,
                                              cushim_devptr *p) {
-    struct cushim_memory_call call = {0};
+    CUSHIM_MEMORY_CALL call = {0};
     CUSHIM_OUT(p);
-    CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, s));
-    enum cushim_status status = cushim_memory_may_queue(&call);
-    if (status == CUSHIM_OK)
-        status = alloc(&call.scope, call.stream, bytes, p);
-    return cushim_memory_leave(&call, status);
+    CUSHIM_TRY(cushim_memory_may_queue(&call));
+    return alloc(&call.scope, call.stream, bytes, p);
 }
 
 /* ---- and back ---- */
@@ -237,23 +226,18 @@ static enum cushim_status queue_free(struct cushim_memory_call *call,
     return cushim_scope_answer(&call->scope, "cuMemFreeAsync", result);
 }
 
-static enum cushim_status free_in(struct cushim_memory_call *call, const char *what,
-                                  struct cushim_stream *s, const struct cushim_address_map_row *row,
-                                  bool *is_kept) {
-    CUSHIM_TRY(
-        cushim_memory_enter_stream(&call->scope, what, s, row->context, NULL, &call->stream));
-    enum cushim_status status = CUSHIM_OK;
-    if (!cushim_context_is_same(call->scope.context, row->context))
-        status = cushim_scope_fail(
-            &call->scope, CUSHIM_BADDEVICE, "ptr=0x%llx is of device=%d context=%llu, not %llu",
+static enum cushim_status free_in(const char *what, struct cushim_stream *s,
+                                  const struct cushim_address_map_row *row, bool *is_kept) {
+    CUSHIM_MEMORY_CALL call = {0};
+    CUSHIM_TRY(cushim_memory_enter_stream(&call.scope, what, s, row->context, NULL, &call.stream));
+    if (!cushim_context_is_same(call.scope.context, row->context))
+        return cushim_scope_fail(
+            &call.scope, CUSHIM_BADDEVICE, "ptr=0x%llx is of device=%d context=%llu, not %llu",
             (unsigned long long)row->start, row->context->device,
-            (unsigned long long)row->context->id, (unsigned long long)call->scope.context->id);
-    if (status == CUSHIM_OK && CUSHIM_DRIVER(cuMemFreeAsync)) {
-        status = queue_free(call, row, is_kept);
-    } else if (status == CUSHIM_OK) {
-        status = CUSHIM_RELAXED(CUSHIM_CALL(&call->scope, cuMemFree_v2, row->start));
-    }
-    return cushim_call_end(&call->scope, status);
+            (unsigned long long)row->context->id, (unsigned long long)call.scope.context->id);
+    if (CUSHIM_DRIVER(cuMemFreeAsync))
+        return queue_free(&call, row, is_kept);
+    return CUSHIM_RELAXED(CUSHIM_CALL(&call.scope, cuMemFree_v2, row->start));
 }
 
 enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_stream *s) {
@@ -267,7 +251,6 @@ enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_strea
                                                              1u << CUSHIM_MEMORY_ASYNC,
                                                     .release = cushim_memory_release_device,
                                                     .is_free = true};
-    struct cushim_memory_call call = {0};
     struct cushim_address_map_row row;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     if (!p)
@@ -280,7 +263,7 @@ enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_strea
     enum cushim_status status = CUSHIM_OK;
     bool is_kept = false;
     if (!cushim_context_is_dead(row.context))
-        status = free_in(&call, __func__, s, &row, &is_kept);
+        status = free_in(__func__, s, &row, &is_kept);
     if ((status == CUSHIM_OK && !is_kept) || cushim_context_is_dead(row.context)) { /* E6 */
         cushim_address_map_drop(&row);
         return CUSHIM_OK;
@@ -292,30 +275,23 @@ enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_strea
 /* ---- the pool's own ---- */
 
 enum cushim_status cushim_memory_async_threshold(struct cushim_context *ctx, size_t bytes) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUmemoryPool pool;
     cuuint64_t kept_bytes = bytes;
-    CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    enum cushim_status status = pool_of(&scope, &pool);
-    if (status == CUSHIM_OK && !pool)
-        status = cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d has no memory pools",
-                                   scope.context->device);
-    if (status == CUSHIM_OK)
-        status = CUSHIM_CALL(&scope, cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-                             &kept_bytes);
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(pool_of(&scope, &pool));
+    if (!pool)
+        return cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d has no memory pools",
+                                 scope.context->device);
+    return CUSHIM_CALL(&scope, cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+                       &kept_bytes);
 }
 
 enum cushim_status cushim_memory_async_trim(struct cushim_context *ctx, size_t keep_bytes) {
-    struct cushim_scope scope;
-    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_SCOPE scope = {0};
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "keep_bytes", keep_bytes));
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     CUmemoryPool pool = find(scope.context);
-    enum cushim_status status = CUSHIM_OK;
-    if (pool)
-        status = CUSHIM_CALL(&scope, cuMemPoolTrimTo, pool, keep_bytes);
-    return cushim_call_end(&scope, status);
+    return pool ? CUSHIM_CALL(&scope, cuMemPoolTrimTo, pool, keep_bytes) : CUSHIM_OK;
 }

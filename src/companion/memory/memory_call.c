@@ -6,6 +6,7 @@
 #include "companion/stream/stream.h"
 
 enum cushim_status cushim_memory_check_bytes(const char *what, const char *name, size_t bytes) {
+    CUSHIM_TRY(cushim_driver_use(what));
     if (bytes > (size_t)INT64_MAX)
         return cushim_fail(what, CUSHIM_INVALID, "%s=%lld", name, (long long)bytes);
     return CUSHIM_OK;
@@ -123,25 +124,20 @@ enum cushim_status cushim_memory_enter_stream(struct cushim_scope *scope, const 
 
 enum cushim_status cushim_memory_enter(struct cushim_memory_call *call, const char *what,
                                        struct cushim_stream *stream) {
-    enum cushim_status status = cushim_driver_use(what);
-    if (status == CUSHIM_OK)
-        status = find_ranges(call, what);
-    if (status == CUSHIM_OK)
-        status = cushim_memory_enter_stream(&call->scope, what, stream, context_of(call), call->ctx,
-                                            &call->stream);
-    if (status == CUSHIM_OK) {
-        status = judge_contexts(call);
-        if (status != CUSHIM_OK)
-            cushim_call_end(&call->scope, status);
-    }
-    if (status != CUSHIM_OK)
-        drop_ranges(call);
-    return status;
+    CUSHIM_TRY(cushim_driver_use(what));
+    CUSHIM_TRY(find_ranges(call, what));
+    CUSHIM_TRY(cushim_memory_enter_stream(&call->scope, what, stream, context_of(call), call->ctx,
+                                          &call->stream));
+    return judge_contexts(call);
 }
 
 enum cushim_status cushim_memory_leave(struct cushim_memory_call *call, enum cushim_status status) {
     status = cushim_call_end(&call->scope, status);
     drop_ranges(call);
+    for (unsigned i = 0; i < 2; i++) {
+        cushim_object_release(call->ends[i]);
+        call->ends[i] = NULL;
+    }
     return status;
 }
 

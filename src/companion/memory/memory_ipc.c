@@ -31,17 +31,15 @@ static enum cushim_status judge_start(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_memory_ipc_get(cushim_devptr p, void *h64) {
-    struct cushim_memory_call call = {.n_ranges = 1, .ranges = {{.name = "p", .address = p}}};
+    CUSHIM_MEMORY_CALL call = {.n_ranges = 1, .ranges = {{.name = "p", .address = p}}};
     CUipcMemHandle handle = {{0}};
     CUSHIM_NEED(h64);
     memset(h64, 0, CUSHIM_IPC_BYTES);
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, CUSHIM_STREAM_LEGACY));
-    enum cushim_status status = judge_start(&call.scope, &call.ranges[0]);
-    if (status == CUSHIM_OK)
-        status = CUSHIM_CALL(&call.scope, cuIpcGetMemHandle, &handle, p);
-    if (status == CUSHIM_OK)
-        memcpy(h64, &handle, sizeof handle);
-    return cushim_memory_leave(&call, status);
+    CUSHIM_TRY(judge_start(&call.scope, &call.ranges[0]));
+    CUSHIM_TRY(CUSHIM_CALL(&call.scope, cuIpcGetMemHandle, &handle, p));
+    memcpy(h64, &handle, sizeof handle);
+    return CUSHIM_OK;
 }
 
 struct ipc_request {
@@ -61,30 +59,25 @@ static CUresult obtain_ipc(struct cushim_memory_request *request, CUdeviceptr *a
     return result;
 }
 
-static CUresult release_ipc(struct cushim_memory_request *request, CUdeviceptr address) {
-    (void)request;
-    return CUSHIM_DRIVER(cuIpcCloseMemHandle)(address);
+static CUresult close_ipc(uint64_t start) {
+    return CUSHIM_DRIVER(cuIpcCloseMemHandle)(start);
 }
 
 enum cushim_status cushim_memory_ipc_open(struct cushim_context *ctx, const void *h64,
                                           cushim_devptr *p) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct ipc_request ipc = {.request = {.entry = "cuIpcOpenMemHandle_v2",
                                           .kind = CUSHIM_MEMORY_IPC,
                                           .obtain = obtain_ipc,
-                                          .release = release_ipc}};
+                                          .release = close_ipc}};
     CUSHIM_OUT(p);
     CUSHIM_NEED(h64);
     memcpy(&ipc.handle, h64, sizeof ipc.handle);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     if (!CUSHIM_DRIVER(cuIpcOpenMemHandle_v2) || !CUSHIM_DRIVER(cuIpcCloseMemHandle) ||
         !CUSHIM_DRIVER(cuMemGetAddressRange_v2))
-        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuIpcOpenMemHandle_v2"));
-    return cushim_call_end(&scope, cushim_memory_obtain(&scope, &ipc.request, p));
-}
-
-static CUresult close_ipc(uint64_t start) {
-    return CUSHIM_DRIVER(cuIpcCloseMemHandle)(start);
+        return cushim_fail_nosym(__func__, "cuIpcOpenMemHandle_v2");
+    return cushim_memory_obtain(&scope, &ipc.request, p);
 }
 
 enum cushim_status cushim_memory_ipc_close(cushim_devptr p) {

@@ -20,7 +20,7 @@ enum cushim_status cushim_memory_size(cushim_devptr p, size_t *n) {
 }
 
 enum cushim_status cushim_memory_range(cushim_devptr p, cushim_devptr *base, size_t *n) {
-    struct cushim_memory_call call = {.n_ranges = 1, .ranges = {{.name = "p", .address = p}}};
+    CUSHIM_MEMORY_CALL call = {.n_ranges = 1, .ranges = {{.name = "p", .address = p}}};
     CUdeviceptr start = 0;
     size_t bytes = 0;
     if (base)
@@ -30,18 +30,16 @@ enum cushim_status cushim_memory_range(cushim_devptr p, cushim_devptr *base, siz
     if (!base && !n)
         return CUSHIM_FAIL(CUSHIM_INVALID, "base=NULL n=NULL");
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, CUSHIM_STREAM_LEGACY));
-    if (!CUSHIM_DRIVER(cuMemGetAddressRange_v2))
-        return cushim_memory_leave(&call, cushim_fail_nosym(__func__, "cuMemGetAddressRange_v2"));
+    CUSHIM_NEED_ENTRY(__func__, cuMemGetAddressRange_v2);
     CUresult result = CUSHIM_DRIVER(cuMemGetAddressRange_v2)(&start, &bytes, p);
     if (result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_INVALID_VALUE)
-        return cushim_memory_leave(&call, cushim_scope_fail(&call.scope, CUSHIM_UNKNOWNPTR,
-                                                            "p=0x%llx", (unsigned long long)p));
+        return cushim_scope_fail(&call.scope, CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);
     enum cushim_status status = cushim_scope_answer(&call.scope, "cuMemGetAddressRange_v2", result);
     if (status == CUSHIM_OK && base)
         *base = start;
     if (status == CUSHIM_OK && n)
         *n = bytes;
-    return cushim_memory_leave(&call, status);
+    return status;
 }
 
 /* ---- all of it ---- */
@@ -83,18 +81,17 @@ static void tell_row(const struct cushim_address_map_row *row, struct cushim_mem
 /* Memory of others: what the driver says. */
 static enum cushim_status tell_foreign(const char *what, uint64_t p,
                                        struct cushim_memory_info *info) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUdeviceptr start = 0;
     size_t bytes = 0;
     int device = -1;
     CUSHIM_TRY(cushim_call_begin_context(&scope, what, NULL));
     if (!CUSHIM_DRIVER(cuPointerGetAttribute) || !CUSHIM_DRIVER(cuMemGetAddressRange_v2))
-        return cushim_call_end(&scope, cushim_fail_nosym(what, "cuPointerGetAttribute"));
+        return cushim_fail_nosym(what, "cuPointerGetAttribute");
     CUresult result =
         CUSHIM_DRIVER(cuPointerGetAttribute)(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p);
     if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_FOUND)
-        return cushim_call_end(&scope, cushim_scope_fail(&scope, CUSHIM_UNKNOWNPTR, "p=0x%llx",
-                                                         (unsigned long long)p));
+        return cushim_scope_fail(&scope, CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);
     enum cushim_status status = cushim_scope_answer(&scope, "cuPointerGetAttribute", result);
     if (status == CUSHIM_OK) {
         info->kind = CUSHIM_MEMORY_FOREIGN;
@@ -105,7 +102,7 @@ static enum cushim_status tell_foreign(const char *what, uint64_t p,
             info->bytes = bytes;
         }
     }
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_info *info) {
@@ -130,7 +127,7 @@ enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_inf
 
 enum cushim_status cushim_memory_info(struct cushim_context *ctx, size_t *free_bytes,
                                       size_t *total_bytes) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     size_t n_free = 0, n_total = 0;
     if (free_bytes)
         *free_bytes = 0;
@@ -144,13 +141,13 @@ enum cushim_status cushim_memory_info(struct cushim_context *ctx, size_t *free_b
         *free_bytes = n_free;
     if (status == CUSHIM_OK && total_bytes)
         *total_bytes = n_total;
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 enum cushim_status cushim_memory_info_pools(struct cushim_context *ctx, size_t *reusable_bytes) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUSHIM_OUT(reusable_bytes);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     *reusable_bytes = cushim_pressure_sum(scope.context).reusable_bytes;
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }

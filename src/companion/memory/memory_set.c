@@ -61,17 +61,15 @@ static enum cushim_status fill_line(struct cushim_scope *scope, const struct fil
 }
 
 static enum cushim_status set(const char *what, struct fill fill) {
-    struct cushim_memory_call call;
+    CUSHIM_MEMORY_CALL call = {0};
     size_t bytes;
     CUSHIM_TRY(cushim_driver_use(what));
     CUSHIM_TRY(judge(what, &fill, &bytes));
     if (!bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(enter(&call, what, &fill, bytes, CUSHIM_STREAM_LEGACY));
-    enum cushim_status status = cushim_capture_refuse(&call.scope);
-    if (status == CUSHIM_OK)
-        status = fill_line(&call.scope, &fill);
-    return cushim_memory_leave(&call, status);
+    CUSHIM_TRY(cushim_capture_refuse(&call.scope));
+    return fill_line(&call.scope, &fill);
 }
 
 static enum cushim_status queue_line(struct cushim_memory_call *call, const struct fill *fill) {
@@ -103,17 +101,15 @@ static enum cushim_status queue_rows(struct cushim_memory_call *call, const stru
 }
 
 static enum cushim_status set_async(const char *what, struct fill fill, struct cushim_stream *s) {
-    struct cushim_memory_call call;
+    CUSHIM_MEMORY_CALL call = {0};
     size_t bytes;
     CUSHIM_TRY(cushim_driver_use(what));
     CUSHIM_TRY(judge(what, &fill, &bytes));
     if (!bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(enter(&call, what, &fill, bytes, s));
-    enum cushim_status status = cushim_memory_may_queue(&call);
-    if (status == CUSHIM_OK)
-        status = fill.pitch_bytes ? queue_rows(&call, &fill) : queue_line(&call, &fill);
-    return cushim_memory_leave(&call, status);
+    CUSHIM_TRY(cushim_memory_may_queue(&call));
+    return fill.pitch_bytes ? queue_rows(&call, &fill) : queue_line(&call, &fill);
 }
 
 /* Rows: what is over the pitch would run into the next one. */

@@ -4,6 +4,9 @@
  */
 #include "cushim/memory_copy.h"
 
+#include <stddef.h>
+#include <string.h>
+
 #include "base/try.h"
 #include "companion/core/struct_size.h"
 #include "companion/memory/memory.h"
@@ -135,50 +138,31 @@ static CUDA_MEMCPY3D_PEER describe(const struct box *box) {
 
 static enum cushim_status queue_box(struct cushim_memory_call *call, const struct box *box) {
     const CUDA_MEMCPY3D_PEER peer = describe(box);
-    const CUDA_MEMCPY3D one = {.srcXInBytes = peer.srcXInBytes,
-                               .srcY = peer.srcY,
-                               .srcZ = peer.srcZ,
-                               .srcMemoryType = peer.srcMemoryType,
-                               .srcHost = peer.srcHost,
-                               .srcDevice = peer.srcDevice,
-                               .srcPitch = peer.srcPitch,
-                               .srcHeight = peer.srcHeight,
-                               .dstXInBytes = peer.dstXInBytes,
-                               .dstY = peer.dstY,
-                               .dstZ = peer.dstZ,
-                               .dstMemoryType = peer.dstMemoryType,
-                               .dstHost = peer.dstHost,
-                               .dstDevice = peer.dstDevice,
-                               .dstPitch = peer.dstPitch,
-                               .dstHeight = peer.dstHeight,
-                               .WidthInBytes = peer.WidthInBytes,
-                               .Height = peer.Height,
-                               .Depth = peer.Depth};
+    CUDA_MEMCPY3D one;
+    /* the same fields, but for two that are reserved here and contexts there */
+    _Static_assert(sizeof one == sizeof peer && offsetof(CUDA_MEMCPY3D, reserved1) ==
+                                                    offsetof(CUDA_MEMCPY3D_PEER, dstContext),
+                   "one description is a copy of the other");
+    memcpy(&one, &peer, sizeof one);
     return CUSHIM_CALL(&call->scope, cuMemcpy3DAsync_v2, &one, call->stream);
 }
 
 /* In one context, or from one to another. */
 static enum cushim_status queue_between(struct cushim_memory_call *call, const struct box *box) {
-    struct cushim_context_object *ends[2];
-    CUSHIM_TRY(cushim_memory_ends(call, box->copy.dst.ctx, box->copy.src.ctx, ends));
-    enum cushim_status status = cushim_memory_judge_stream(call, ends);
-    if (status == CUSHIM_OK && cushim_context_is_same(ends[0], ends[1])) {
-        status = queue_box(call, box);
-    } else if (status == CUSHIM_OK) {
-        CUDA_MEMCPY3D_PEER peer = describe(box);
-        peer.dstContext = ends[0]->handle;
-        peer.srcContext = ends[1]->handle;
-        status = CUSHIM_CALL(&call->scope, cuMemcpy3DPeerAsync, &peer, call->stream);
-    }
-    cushim_object_release(ends[0]);
-    cushim_object_release(ends[1]);
-    return status;
+    CUSHIM_TRY(cushim_memory_ends(call, box->copy.dst.ctx, box->copy.src.ctx));
+    CUSHIM_TRY(cushim_memory_judge_stream(call));
+    if (cushim_context_is_same(call->ends[0], call->ends[1]))
+        return queue_box(call, box);
+    CUDA_MEMCPY3D_PEER peer = describe(box);
+    peer.dstContext = call->ends[0]->handle;
+    peer.srcContext = call->ends[1]->handle;
+    return CUSHIM_CALL(&call->scope, cuMemcpy3DPeerAsync, &peer, call->stream);
 }
 
 /* ---- the calls ---- */
 
 static enum cushim_status copy_box(const char *what, struct box *box, struct cushim_stream *s) {
-    struct cushim_memory_call call;
+    CUSHIM_MEMORY_CALL call = {0};
     const struct cushim_copy3d *copy = &box->copy;
     if (copy->flags & ~CUSHIM_COPY_FLAG_BLOCKING || copy->reserved)
         return cushim_fail(what, CUSHIM_INVALID, "flags=%u reserved=%u", copy->flags,
@@ -191,14 +175,10 @@ static enum cushim_status copy_box(const char *what, struct box *box, struct cus
     bool is_blocking = copy->flags & CUSHIM_COPY_FLAG_BLOCKING;
     CUSHIM_TRY(judge(what, box, &call));
     CUSHIM_TRY(cushim_memory_enter(&call, what, s));
-    enum cushim_status status = is_blocking
-                                    ? cushim_stream_refuse_captured(&call.scope, call.stream)
-                                    : cushim_memory_may_queue(&call);
-    if (status == CUSHIM_OK)
-        status = box->is_rows ? queue_rows(&call, box) : queue_between(&call, box);
-    if (status == CUSHIM_OK && is_blocking)
-        status = cushim_memory_wait(&call);
-    return cushim_memory_leave(&call, status);
+    CUSHIM_TRY(is_blocking ? cushim_stream_refuse_captured(&call.scope, call.stream)
+                           : cushim_memory_may_queue(&call));
+    CUSHIM_TRY(box->is_rows ? queue_rows(&call, box) : queue_between(&call, box));
+    return is_blocking ? cushim_memory_wait(&call) : CUSHIM_OK;
 }
 
 enum cushim_status cushim_memory_copy_2d(const struct cushim_copy2d *copy,

@@ -132,7 +132,7 @@ static enum cushim_status check_count(struct cushim_scope *scope,
 static __attribute__((noinline, cold)) enum cushim_status
 launch_slowly(const char *what, struct cushim_function *f, const struct cushim_launch *launch,
               const void *const *args, size_t n) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
     uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_FUNCTION, f, &function));
@@ -142,7 +142,7 @@ launch_slowly(const char *what, struct cushim_function *f, const struct cushim_l
                                      (struct cushim_args){.each = n ? args : NULL});
     if (status == CUSHIM_OK && !cushim_launch_may_capture(scope.context))
         cushim_pin_note_fast(&function->fast.n_fast, n_changes);
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 enum cushim_status cushim_function_launch(struct cushim_function *f,
@@ -173,7 +173,7 @@ enum cushim_status cushim_function_launch(struct cushim_function *f,
 enum cushim_status cushim_function_launch_packed(struct cushim_function *f,
                                                  const struct cushim_launch *launch,
                                                  const void *buf, size_t bytes) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
     /* The driver reads the buffer, whatever its prototype says. */
     union {
@@ -186,12 +186,10 @@ enum cushim_status cushim_function_launch_packed(struct cushim_function *f,
         return CUSHIM_FAIL(CUSHIM_INVALID, "buf=NULL bytes=%zu", bytes);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
     if (function->has_layout && bytes != function->n_bytes)
-        return cushim_call_end(&scope, cushim_scope_fail(&scope, CUSHIM_INVALID,
-                                                         "function=%s bytes=%zu parameters=%zu",
-                                                         function->name, bytes, function->n_bytes));
-    return cushim_call_end(
-        &scope, cushim_function_run(&scope, function, launch,
-                                    (struct cushim_args){.packed = bytes ? extra : NULL}));
+        return cushim_scope_fail(&scope, CUSHIM_INVALID, "function=%s bytes=%zu parameters=%zu",
+                                 function->name, bytes, function->n_bytes);
+    return cushim_function_run(&scope, function, launch,
+                               (struct cushim_args){.packed = bytes ? extra : NULL});
 }
 
 /* ---- timed ---- */
@@ -233,12 +231,10 @@ static enum cushim_status run_timed(struct cushim_scope *scope,
 enum cushim_status cushim_function_launch_timed(struct cushim_function *f,
                                                 const struct cushim_launch *launch,
                                                 const void *const *args, size_t n, float *ms) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
     CUSHIM_OUT(ms);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    enum cushim_status status = check_count(&scope, function, args, n);
-    if (status == CUSHIM_OK)
-        status = run_timed(&scope, function, launch, n ? args : NULL, ms);
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(check_count(&scope, function, args, n));
+    return run_timed(&scope, function, launch, n ? args : NULL, ms);
 }

@@ -13,9 +13,7 @@
 /* ---- loading ---- */
 
 static void unload(CUmodule handle) {
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUSHIM_DRIVER(cuModuleUnload)(handle);
-    cushim_capture_back(mode);
+    (void)CUSHIM_RELAXED(CUSHIM_DRIVER(cuModuleUnload)(handle));
 }
 
 static void finish(struct cushim_object *object) {
@@ -30,11 +28,6 @@ static void finish(struct cushim_object *object) {
     free(module);
 }
 
-static CUresult load(CUmodule *out, const void *image, struct cushim_jit *jit) {
-    return CUSHIM_RELAXED(
-        CUSHIM_DRIVER(cuModuleLoadDataEx)(out, image, jit->n, jit->names, jit->values));
-}
-
 /* The driver's module passes to the object, which is gone after a failure. */
 static enum cushim_status adopt(struct cushim_scope *scope, CUmodule handle, const char *log,
                                 struct cushim_module **m) {
@@ -47,10 +40,7 @@ static enum cushim_status adopt(struct cushim_scope *scope, CUmodule handle, con
     module->log = *log ? strdup(log) : NULL; /* without memory nothing was said */
     pthread_mutex_init(&module->lock, NULL);
     cushim_object_init(&module->object, CUSHIM_KIND_MODULE, scope->context, finish);
-    enum cushim_status status = cushim_handle_open(&module->object, m);
-    if (status != CUSHIM_OK)
-        cushim_object_release(module);
-    return status;
+    return cushim_object_open(&module->object, m);
 }
 
 enum cushim_status cushim_module_open(struct cushim_scope *scope, const void *image,
@@ -60,7 +50,8 @@ enum cushim_status cushim_module_open(struct cushim_scope *scope, const void *im
     if (!CUSHIM_DRIVER(cuModuleLoadDataEx) || !CUSHIM_DRIVER(cuModuleUnload))
         return cushim_fail_nosym(scope->what, CUSHIM_DRIVER(cuModuleUnload) ? "cuModuleLoadDataEx"
                                                                             : "cuModuleUnload");
-    CUresult result = load(&handle, image, jit);
+    CUresult result = CUSHIM_RELAXED(
+        CUSHIM_DRIVER(cuModuleLoadDataEx)(&handle, image, jit->n, jit->names, jit->values));
     if (result != CUDA_SUCCESS) {
         enum cushim_status status = cushim_jit_fail(scope, jit, "cuModuleLoadDataEx", result);
         bool is_other_code = result == CUDA_ERROR_NO_BINARY_FOR_GPU && cushim_image_is_code(image);
@@ -74,7 +65,7 @@ static enum cushim_status load_image(const char *what, struct cushim_context *ct
                                      const void *image, size_t bytes,
                                      const struct cushim_module_options *opts,
                                      struct cushim_module **m) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_jit jit;
     char *copy = NULL;
     cushim_module_collect();
@@ -83,8 +74,7 @@ static enum cushim_status load_image(const char *what, struct cushim_context *ct
     if (status == CUSHIM_OK)
         status = cushim_call_begin_context(&scope, what, ctx);
     if (status == CUSHIM_OK)
-        status = cushim_call_end(
-            &scope, cushim_module_open(&scope, copy ? copy : image, &jit, jit.infos, m));
+        status = cushim_module_open(&scope, copy ? copy : image, &jit, jit.infos, m);
     free(copy);
     cushim_jit_finish(&jit);
     return status;
@@ -114,7 +104,7 @@ enum cushim_status cushim_module_load_file(struct cushim_context *ctx, const cha
 }
 
 enum cushim_status cushim_module_log(struct cushim_module *m, char *buf, size_t cap) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_module_object *module;
     enum cushim_status status = CUSHIM_OK;
     if (!buf || cap == 0 || cap > SIZE_MAX / 2)
@@ -126,21 +116,10 @@ enum cushim_status cushim_module_log(struct cushim_module *m, char *buf, size_t 
         status = cushim_scope_fail(&scope, CUSHIM_INVALID, "cap=%zu need=%zu", cap, need);
     else if (module->log)
         memcpy(buf, module->log, need);
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 /* ---- unloading ---- */
-
-/* An unload waits for the context, which no capture survives. */
-static enum cushim_status refuse_unload(const char *what, struct cushim_module *m) {
-    struct cushim_pin pin;
-    struct cushim_module_object *module = cushim_handle_pin(&pin, CUSHIM_KIND_MODULE, m);
-    int n = module && !cushim_context_is_dead(module->object.context)
-                ? cushim_capture_count(module->object.context)
-                : 0;
-    cushim_handle_unpin(&pin);
-    return n ? cushim_fail(what, CUSHIM_CAPTURE, "captures=%d", n) : CUSHIM_OK;
-}
 
 static void forget_parts(struct cushim_module_object *module) {
     struct cushim_address_map_row row;
@@ -167,19 +146,19 @@ static void forget_parts(struct cushim_module_object *module) {
 }
 
 enum cushim_status cushim_module_unload(struct cushim_module *m) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_module_object *module;
-    enum cushim_status status = CUSHIM_OK;
     if (!m)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     cushim_module_collect();
-    CUSHIM_TRY(refuse_unload(__func__, m));
+    /* an unload waits for the context, which no capture survives */
+    CUSHIM_TRY(cushim_capture_refuse_handle(__func__, CUSHIM_KIND_MODULE, m));
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
     forget_parts(module);
-    if (!scope.is_dead)
-        status = cushim_mem_stream_fence_wait_all(&scope.context->fence);
-    return cushim_call_end(&scope, status == CUSHIM_DEADCONTEXT ? CUSHIM_OK : status);
+    enum cushim_status status =
+        scope.is_dead ? CUSHIM_OK : cushim_mem_stream_fence_wait_all(&scope.context->fence);
+    return status == CUSHIM_DEADCONTEXT ? CUSHIM_OK : status;
 }
 
 /* ---- what is in it ---- */
@@ -231,12 +210,12 @@ static enum cushim_status get_function(struct cushim_scope *scope,
 
 enum cushim_status cushim_module_function(struct cushim_module *m, const char *name,
                                           struct cushim_function **f) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_module_object *module;
     CUSHIM_OUT(f);
     CUSHIM_NEED(name);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
-    return cushim_call_end(&scope, get_function(&scope, module, name, f));
+    return get_function(&scope, module, name, f);
 }
 
 /* Under the lock: note the variable for the unload; false: it is noted already, or no memory. */
@@ -279,7 +258,7 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_modul
 
 enum cushim_status cushim_module_global(struct cushim_module *m, const char *name, cushim_devptr *p,
                                         size_t *bytes) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_module_object *module;
     CUdeviceptr start = 0;
     size_t n_bytes = 0;
@@ -290,20 +269,18 @@ enum cushim_status cushim_module_global(struct cushim_module *m, const char *nam
     if (!p || !name)
         return CUSHIM_FAIL(CUSHIM_INVALID, "name=%s p=%p", name ? name : "NULL", (void *)p);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
-    if (!CUSHIM_DRIVER(cuModuleGetGlobal_v2))
-        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuModuleGetGlobal_v2"));
+    CUSHIM_NEED_ENTRY(__func__, cuModuleGetGlobal_v2);
     /* the first look may load it */
     CUresult result =
         CUSHIM_RELAXED(CUSHIM_DRIVER(cuModuleGetGlobal_v2)(&start, &n_bytes, module->handle, name));
     if (result != CUDA_SUCCESS)
-        return cushim_call_end(&scope, cushim_scope_fail_cu(&scope, "cuModuleGetGlobal_v2", result,
-                                                            "device=%d name=%s",
-                                                            scope.context->device, name));
+        return cushim_scope_fail_cu(&scope, "cuModuleGetGlobal_v2", result, "device=%d name=%s",
+                                    scope.context->device, name);
     enum cushim_status status = record(&scope, module, start, n_bytes ? n_bytes : 1);
     if (status == CUSHIM_OK) {
         *p = start;
         if (bytes)
             *bytes = n_bytes;
     }
-    return cushim_call_end(&scope, status);
+    return status;
 }

@@ -88,17 +88,15 @@ enum cushim_status cushim_module_link(struct cushim_context *ctx,
                                       const struct cushim_link_input *inputs, size_t n,
                                       const struct cushim_module_options *opts,
                                       struct cushim_module **m) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_jit jit;
     CUSHIM_OUT(m);
     CUSHIM_TRY(check(__func__, inputs, n));
     cushim_module_collect();
     CUSHIM_TRY(cushim_jit_init(&jit, __func__, opts));
     enum cushim_status status = cushim_call_begin_context(&scope, __func__, ctx);
-    if (status == CUSHIM_OK) {
+    if (status == CUSHIM_OK)
         status = CUSHIM_RELAXED(link_all(&scope, &jit, inputs, n, m));
-        status = cushim_call_end(&scope, status);
-    }
     cushim_jit_finish(&jit);
     return status;
 }

@@ -142,20 +142,19 @@ static enum cushim_status prepare(struct cushim_scope *scope,
     cushim_object_init(&prepared->object, CUSHIM_KIND_PREPARED, scope->context, finish);
     enum cushim_status status = read_format(scope, prepared, format);
     if (status == CUSHIM_OK)
-        status = cushim_handle_open(&prepared->object, q);
-    if (status != CUSHIM_OK)
-        cushim_object_release(prepared);
+        return cushim_object_open(&prepared->object, q);
+    cushim_object_release(prepared);
     return status;
 }
 
 enum cushim_status cushim_function_prepare(struct cushim_function *f, const char *format,
                                            struct cushim_prepared **q) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
     CUSHIM_OUT(q);
     CUSHIM_NEED(format);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_call_end(&scope, prepare(&scope, function, format, q));
+    return prepare(&scope, function, format, q);
 }
 
 /* ---- launching ---- */
@@ -195,7 +194,7 @@ static enum cushim_status run(struct cushim_scope *scope, const struct prepared 
 static __attribute__((noinline, cold)) enum cushim_status
 launch_slowly(const char *what, struct cushim_prepared *q, const struct cushim_launch *launch,
               const void *const *args) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct prepared *prepared;
     uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_PREPARED, q, &prepared));
@@ -203,7 +202,7 @@ launch_slowly(const char *what, struct cushim_prepared *q, const struct cushim_l
     if (status == CUSHIM_OK && prepared->function->has_layout &&
         !cushim_launch_may_capture(scope.context))
         cushim_pin_note_fast(&prepared->fast.n_fast, n_changes);
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
@@ -232,10 +231,5 @@ enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
 }
 
 enum cushim_status cushim_prepared_destroy(struct cushim_prepared *q) {
-    struct cushim_scope scope;
-    struct prepared *prepared;
-    if (!q)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_PREPARED, q, &prepared));
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return cushim_call_destroy(__func__, CUSHIM_KIND_PREPARED, q);
 }

@@ -53,57 +53,41 @@ enum cushim_status cushim_event_make(struct cushim_scope *scope, unsigned flags,
     return adopt(scope, handle, false, out);
 }
 
-static enum cushim_status open(struct cushim_event_object *event, struct cushim_event **e) {
-    enum cushim_status status = cushim_handle_open(&event->object, e);
-    if (status != CUSHIM_OK)
-        cushim_object_release(event);
-    return status;
-}
-
 enum cushim_status cushim_event_create(struct cushim_context *ctx, unsigned flags,
                                        struct cushim_event **e) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
     CUSHIM_OUT(e);
     if (flags & ~(unsigned)KNOWN ||
         (flags & CUSHIM_EVENT_FLAG_INTERPROCESS && !(flags & CUSHIM_EVENT_FLAG_NO_TIMING)))
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    enum cushim_status status = cushim_event_make(&scope, flags, &event);
-    if (status == CUSHIM_OK)
-        status = open(event, e);
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_event_make(&scope, flags, &event));
+    return cushim_object_open(&event->object, e);
 }
 
 enum cushim_status cushim_event_wrap(struct cushim_context *ctx, struct CUevent_st *cu,
                                      struct cushim_event **e) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
     CUSHIM_OUT(e);
     CUSHIM_NEED(cu);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    enum cushim_status status = adopt(&scope, cu, true, &event);
-    if (status == CUSHIM_OK)
-        status = open(event, e);
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(adopt(&scope, cu, true, &event));
+    return cushim_object_open(&event->object, e);
 }
 
 enum cushim_status cushim_event_destroy(struct cushim_event *e) {
-    struct cushim_scope scope;
-    struct cushim_event_object *event;
-    if (!e)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return cushim_call_destroy(__func__, CUSHIM_KIND_EVENT, e);
 }
 
 enum cushim_status cushim_event_handle(struct cushim_event *e, struct CUevent_st **cu) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
     CUSHIM_OUT(cu);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
     *cu = event->handle;
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }
 
 /* ---- recording ---- */
@@ -120,16 +104,12 @@ enum cushim_status cushim_event_record_in(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_event_record(struct cushim_event *e, struct cushim_stream *s) {
-    struct cushim_scope scope;
-    struct cushim_stream_use use;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_STREAM_USE use = {0};
     struct cushim_event_object *event;
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
-    enum cushim_status status = cushim_stream_use_in(&scope, s, &use);
-    if (status == CUSHIM_OK) {
-        status = cushim_event_record_in(&scope, event, use.handle);
-        cushim_stream_let_go(&use);
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_stream_use_in(&scope, s, &use));
+    return cushim_event_record_in(&scope, event, use.handle);
 }
 
 /*
@@ -167,7 +147,7 @@ enum cushim_status cushim_event_wait_in(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_event_synchronize(struct cushim_event *e) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
     enum cushim_status status = cushim_call_end(&scope, cushim_event_wait_in(&scope, event));
@@ -175,21 +155,16 @@ enum cushim_status cushim_event_synchronize(struct cushim_event *e) {
     return status;
 }
 
-static enum cushim_status query(struct cushim_scope *scope, struct cushim_event_object *event,
-                                int *done) {
-    CUSHIM_TRY(refuse_captured(scope, event));
-    CUresult result = CUSHIM_RELAXED(CUSHIM_DRIVER(cuEventQuery)(event->handle));
-    *done = result == CUDA_SUCCESS;
-    return result == CUDA_ERROR_NOT_READY ? CUSHIM_OK
-                                          : cushim_scope_answer(scope, "cuEventQuery", result);
-}
-
 enum cushim_status cushim_event_query(struct cushim_event *e, int *done) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
     CUSHIM_OUT(done);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
-    return cushim_call_end(&scope, query(&scope, event, done));
+    CUSHIM_TRY(refuse_captured(&scope, event));
+    CUresult result = CUSHIM_RELAXED(CUSHIM_DRIVER(cuEventQuery)(event->handle));
+    *done = result == CUDA_SUCCESS;
+    return result == CUDA_ERROR_NOT_READY ? CUSHIM_OK
+                                          : cushim_scope_answer(&scope, "cuEventQuery", result);
 }
 
 enum cushim_status cushim_event_elapsed_in(struct cushim_scope *scope,
@@ -198,54 +173,47 @@ enum cushim_status cushim_event_elapsed_in(struct cushim_scope *scope,
     float measured = 0;
     CUSHIM_TRY(refuse_captured(scope, start));
     CUSHIM_TRY(refuse_captured(scope, end));
-    enum cushim_status status = CUSHIM_RELAXED(
-        CUSHIM_CALL(scope, cuEventElapsedTime, &measured, start->handle, end->handle));
-    if (status == CUSHIM_OK)
-        *ms = measured;
-    return status;
+    CUSHIM_TRY(CUSHIM_RELAXED(
+        CUSHIM_CALL(scope, cuEventElapsedTime, &measured, start->handle, end->handle)));
+    *ms = measured;
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_event_elapsed(struct cushim_event *start, struct cushim_event *end,
                                         float *ms) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *first, *second;
-    struct cushim_pin pin;
-    enum cushim_status status;
+    CUSHIM_PIN pin = {0};
     CUSHIM_OUT(ms);
     CUSHIM_NEED(end);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, start, &first));
     second = cushim_handle_pin(&pin, CUSHIM_KIND_EVENT, end);
     if (!second)
-        status = cushim_scope_fail(&scope, CUSHIM_BADHANDLE, "end=%p", (void *)end);
-    else if (second->object.context != scope.context)
-        status =
-            cushim_scope_fail(&scope, CUSHIM_BADDEVICE, "end=%p: of another context", (void *)end);
-    else
-        status = cushim_event_elapsed_in(&scope, first, second, ms);
-    cushim_handle_unpin(&pin);
-    return cushim_call_end(&scope, status);
+        return cushim_scope_fail(&scope, CUSHIM_BADHANDLE, "end=%p", (void *)end);
+    if (second->object.context != scope.context)
+        return cushim_scope_fail(&scope, CUSHIM_BADDEVICE, "end=%p: of another context",
+                                 (void *)end);
+    return cushim_event_elapsed_in(&scope, first, second, ms);
 }
 
 /* ---- between processes ---- */
 
 enum cushim_status cushim_event_ipc_get(struct cushim_event *e, void *handle64) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
     CUipcEventHandle handle;
     CUSHIM_NEED(handle64);
     memset(handle64, 0, IPC_BYTES);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
-    enum cushim_status status = CUSHIM_CALL(&scope, cuIpcGetEventHandle, &handle, event->handle);
-    if (status == CUSHIM_OK) {
-        memcpy(handle64, &handle, IPC_BYTES);
-        event->is_foreign = true;
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(CUSHIM_CALL(&scope, cuIpcGetEventHandle, &handle, event->handle));
+    memcpy(handle64, &handle, IPC_BYTES);
+    event->is_foreign = true;
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_event_ipc_open(struct cushim_context *ctx, const void *handle64,
                                          struct cushim_event **e) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
     CUipcEventHandle handle;
     CUevent opened;
@@ -253,12 +221,8 @@ enum cushim_status cushim_event_ipc_open(struct cushim_context *ctx, const void 
     CUSHIM_NEED(handle64);
     memcpy(&handle, handle64, IPC_BYTES);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    enum cushim_status status = CUSHIM_CALL(&scope, cuIpcOpenEventHandle, &opened, handle);
-    if (status == CUSHIM_OK)
-        status = adopt(&scope, opened, false, &event);
-    if (status == CUSHIM_OK) {
-        event->is_foreign = true;
-        status = open(event, e);
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(CUSHIM_CALL(&scope, cuIpcOpenEventHandle, &opened, handle));
+    CUSHIM_TRY(adopt(&scope, opened, false, &event));
+    event->is_foreign = true;
+    return cushim_object_open(&event->object, e);
 }

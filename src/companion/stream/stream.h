@@ -71,6 +71,9 @@ static inline void cushim_stream_let_go(struct cushim_stream_use *use) {
     cushim_handle_unpin(&use->pin);
 }
 
+/* A use that is let go at the end of its block: CUSHIM_STREAM_USE use = {0}; */
+#define CUSHIM_STREAM_USE __attribute__((cleanup(cushim_stream_let_go))) struct cushim_stream_use
+
 /**
  * Begin a call on a stream: the scope is in the stream's context, for a special stream in the
  * current context, else the primary one.
