@@ -2,7 +2,6 @@
 #include "companion/arena/arena_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/try.h"
 #include "companion/core/struct_size.h"
@@ -99,15 +98,14 @@ static enum cushim_status check_options(const char *what,
 
 static void finish(struct cushim_object *object) {
     struct cushim_arena_object *arena = (struct cushim_arena_object *)object;
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     bool is_alive = object->context && cushim_call_begin_quietly(&scope, object->context);
     if (is_alive)
         cushim_arena_memory_release(&scope, arena);
     else
         cushim_arena_memory_forget(arena);
     cushim_arena_order_finish(&arena->order, !is_alive);
-    if (is_alive)
-        cushim_call_end(&scope, CUSHIM_OK);
+    cushim_call_end(&scope, CUSHIM_OK);
     cushim_arena_fallback_finish(&arena->fallback);
     cushim_arena_book_finish(&arena->book);
     pthread_mutex_destroy(&arena->lock);
@@ -118,17 +116,15 @@ static void finish(struct cushim_object *object) {
 static struct cushim_arena_object *make(const struct cushim_arena_options *options,
                                         struct cushim_context_object *context) {
     /* its first lines are written by all threads, and shared with nothing else */
-    size_t bytes = (sizeof(struct cushim_arena_object) + 63) & ~(size_t)63;
-    struct cushim_arena_object *arena = aligned_alloc(64, bytes);
+    struct cushim_arena_object *arena = cushim_object_alloc(sizeof *arena);
     if (!arena)
         return NULL;
-    memset(arena, 0, bytes);
     if (!cushim_arena_book_init(&arena->book, cushim_arena_grains(options->capacity_bytes),
                                 options->regions, options->flags & CUSHIM_ARENA_FLAG_REUSE)) {
         free(arena);
         return NULL;
     }
-    cushim_arena_order_init(&arena->order, true);
+    cushim_arena_order_init(&arena->order);
     pthread_mutex_init(&arena->lock, NULL);
     arena->flags = options->flags;
     arena->base = options->base;
@@ -144,20 +140,14 @@ static struct cushim_arena_object *make(const struct cushim_arena_options *optio
 /* Handles of the options must be good now; they are looked up again whenever they are used. */
 static enum cushim_status check_handles(struct cushim_scope *scope,
                                         struct cushim_arena_options *options) {
-    struct cushim_stream_use use;
-    struct cushim_pin pin;
-    bool is_good =
-        !options->fallback || cushim_handle_pin(&pin, CUSHIM_KIND_POOL, options->fallback);
-    if (!is_good)
+    CUSHIM_STREAM_USE use = {0};
+    if (options->fallback && !cushim_handle_is_open(CUSHIM_KIND_POOL, options->fallback))
         return cushim_scope_fail(scope, CUSHIM_BADHANDLE, "fallback=%p", (void *)options->fallback);
-    if (options->fallback)
-        cushim_handle_unpin(&pin);
     if (!scope->context || options->stream == CUSHIM_STREAM_ALL)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_stream_use_in(scope, options->stream, &use));
     if (use.handle == CU_STREAM_PER_THREAD) /* a handle of it names another stream in each thread */
         options->stream = CUSHIM_STREAM_PER_THREAD;
-    cushim_stream_let_go(&use);
     return CUSHIM_OK;
 }
 
@@ -184,22 +174,14 @@ static enum cushim_status create(struct cushim_scope *scope, struct cushim_arena
 
 static enum cushim_status enter_device(struct cushim_scope *scope, const char *what,
                                        const struct cushim_arena_options *options) {
-    if (options->ctx || options->device == -1)
-        return cushim_call_begin_context(scope, what, options->ctx);
-    struct cushim_context_object *context;
-    CUSHIM_TRY(cushim_driver_use(what));
-    CUSHIM_TRY(cushim_context_of_device(what, options->device, &context));
-    enum cushim_status status = cushim_call_begin_known(scope, what, context);
-    if (status == CUSHIM_OK)
-        scope->is_kept = true; /* leave releases it */
-    else
-        cushim_object_release(context);
-    return status;
+    return options->ctx || options->device == -1
+               ? cushim_call_begin_context(scope, what, options->ctx)
+               : cushim_call_begin_device(scope, what, options->device);
 }
 
 enum cushim_status cushim_arena_create(const struct cushim_arena_options *given,
                                        struct cushim_arena **out) {
-    struct cushim_scope scope = {.what = __func__};
+    CUSHIM_SCOPE scope = {.what = __func__};
     struct cushim_arena_options options;
     CUSHIM_TRY(cushim_check_out(__func__, "arena", out, sizeof *out));
     cushim_arena_options_default(&options);
@@ -212,7 +194,7 @@ enum cushim_status cushim_arena_create(const struct cushim_arena_options *given,
         return create(&scope, &options, out);
     }
     CUSHIM_TRY(enter_device(&scope, __func__, &options));
-    return cushim_call_end(&scope, create(&scope, &options, out));
+    return create(&scope, &options, out);
 }
 
 /* With pins the memory stays, for the unpins; true: it does. */
@@ -232,7 +214,7 @@ static bool end_pinned(struct cushim_arena_object *arena) {
 enum cushim_status cushim_arena_destroy(struct cushim_arena *handle) {
     CUSHIM_SCOPE scope = {0};
     struct cushim_arena_object *arena;
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     if (!handle)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
@@ -249,9 +231,17 @@ enum cushim_status cushim_arena_destroy(struct cushim_arena *handle) {
 
 /* ---- pins ---- */
 
+/* The answer of the two functions on pins, with its text. */
+static enum cushim_status tell(const char *what, enum cushim_status status,
+                               struct cushim_arena *handle, cushim_devptr ptr) {
+    return status == CUSHIM_OK ? status
+                               : cushim_fail(what, status, "ptr=0x%llx arena=%p",
+                                             (unsigned long long)ptr, (void *)handle);
+}
+
 enum cushim_status cushim_arena_pin(struct cushim_arena *handle, cushim_devptr ptr) {
     struct cushim_arena_object *arena;
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     uint64_t at;
     CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
     enum cushim_status status = CUSHIM_UNKNOWNPTR;
@@ -262,10 +252,7 @@ enum cushim_status cushim_arena_pin(struct cushim_arena *handle, cushim_devptr p
         pthread_mutex_unlock(&arena->lock);
         pthread_mutex_unlock(&arena->order.lock);
     }
-    if (status != CUSHIM_OK)
-        CUSHIM_FAIL(status, "ptr=0x%llx arena=%p", (unsigned long long)ptr, (void *)handle);
-    cushim_handle_unpin(&pin);
-    return status;
+    return tell(__func__, status, handle, ptr);
 }
 
 /* The last pin of an arena that was destroyed: now it goes. */
@@ -278,7 +265,7 @@ static void end_unpinned(struct cushim_arena_object *arena) {
 
 enum cushim_status cushim_arena_unpin(struct cushim_arena *handle, cushim_devptr ptr) {
     struct cushim_arena_object *arena;
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     uint64_t at;
     CUSHIM_TRY(look_at_any(&pin, __func__, handle, &arena));
     enum cushim_status status = CUSHIM_UNKNOWNPTR;
@@ -289,10 +276,7 @@ enum cushim_status cushim_arena_unpin(struct cushim_arena *handle, cushim_devptr
         is_last = status == CUSHIM_OK && !arena->book.pins.n && atomic_load(&arena->is_ended);
         pthread_mutex_unlock(&arena->lock);
     }
-    if (status != CUSHIM_OK)
-        CUSHIM_FAIL(status, "ptr=0x%llx arena=%p", (unsigned long long)ptr, (void *)handle);
     if (is_last)
         end_unpinned(arena);
-    cushim_handle_unpin(&pin);
-    return status;
+    return tell(__func__, status, handle, ptr);
 }

@@ -94,7 +94,7 @@ static enum cushim_status take_for(struct cushim_scope *scope, struct cushim_are
 static enum cushim_status take_slow(struct cushim_scope *scope, struct cushim_arena_object *arena,
                                     struct cushim_arena_request *request, uint64_t *at,
                                     enum cushim_arena_fit *fit) {
-    struct cushim_stream_use use = {.handle = NULL};
+    CUSHIM_STREAM_USE use = {0};
     bool has_stream = request->stream != CUSHIM_STREAM_ALL;
     if (arena->flags &
         CUSHIM_ARENA_FLAG_UNFENCED) /* the stream is nobody's concern, but a capture's */
@@ -104,10 +104,7 @@ static enum cushim_status take_slow(struct cushim_scope *scope, struct cushim_ar
                                   : cushim_stream_use_any(scope, request->stream, &use));
     if (use.handle == CU_STREAM_PER_THREAD) /* a handle of it names another stream in each thread */
         request->stream = CUSHIM_STREAM_PER_THREAD;
-    enum cushim_status status = take_for(scope, arena, request, use.handle, at, fit);
-    if (has_stream)
-        cushim_stream_let_go(&use);
-    return status;
+    return take_for(scope, arena, request, use.handle, at, fit);
 }
 
 /* ---- from the fallback ---- */

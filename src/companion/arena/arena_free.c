@@ -5,7 +5,6 @@
 #include "cushim/memory.h"
 #include "cushim/pool.h"
 #include "companion/context/address_map.h"
-#include "companion/arena/arena_free.h"
 
 /* ---- the fallback's ---- */
 
@@ -126,14 +125,13 @@ static enum cushim_status free_any(struct cushim_arena_object *arena, int dev, u
 enum cushim_status cushim_arena_free(struct cushim_arena *handle, int dev, cushim_devptr ptr,
                                      size_t bytes, uint64_t epoch) {
     struct cushim_arena_object *arena;
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     if (bytes > PTRDIFF_MAX || dev < -1)
         return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu device=%d", bytes, dev);
     CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
     enum cushim_status status = ptr ? free_any(arena, dev, ptr, bytes, epoch) : CUSHIM_OK;
     if (status != CUSHIM_OK)
-        cushim_fail(__func__, status, "ptr=0x%llx arena=%p bytes=%zu epoch=%llu device=%d",
+        CUSHIM_FAIL(status, "ptr=0x%llx arena=%p bytes=%zu epoch=%llu device=%d",
                     (unsigned long long)ptr, (void *)handle, bytes, (unsigned long long)epoch, dev);
-    cushim_handle_unpin(&pin);
     return status;
 }

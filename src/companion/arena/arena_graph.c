@@ -28,14 +28,13 @@ enum cushim_status cushim_arena_graph_prepare(const char *what,
     struct cushim_arena_object *arena;
     *out = NULL;
     CUSHIM_TRY(cushim_arena_enter(&scope, what, handle, &arena));
-    enum cushim_status status = make_ready(&scope, context, arena);
-    struct cushim_arena_graph *hold = status == CUSHIM_OK ? calloc(1, sizeof *hold) : NULL;
-    if (hold)
-        hold->arena = cushim_object_keep(arena);
-    else if (status == CUSHIM_OK)
-        status = cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
+    CUSHIM_TRY(make_ready(&scope, context, arena));
+    struct cushim_arena_graph *hold = calloc(1, sizeof *hold);
+    if (!hold)
+        return cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
+    hold->arena = cushim_object_keep(arena);
     *out = hold;
-    return status;
+    return CUSHIM_OK;
 }
 
 void cushim_arena_graph_start(struct cushim_arena_graph *hold, uint64_t capture_id) {

@@ -86,9 +86,9 @@ enum cushim_status cushim_arena_memory_release(struct cushim_scope *scope,
                                                struct cushim_arena_object *arena);
 void cushim_arena_memory_forget(struct cushim_arena_object *arena); /* out of the ledger only */
 
-/* Fill places with the poison word on a stream, which is not captured (arena_poison.c). */
-enum cushim_status cushim_arena_poison(struct cushim_scope *scope,
-                                       struct cushim_arena_object *arena, CUstream stream,
-                                       uint64_t at, uint64_t n_grains);
+/* RESET_FALLBACK: give the pool its blocks of epochs up to this back, behind the stream that the
+ * reset names (arena_free.c). */
+void cushim_arena_pay_back_all(struct cushim_arena_object *arena, uint64_t epoch,
+                               struct cushim_stream *stream);
 
 #endif

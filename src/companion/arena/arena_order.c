@@ -6,8 +6,10 @@
 #include "companion/capture/known_captures.h"
 #include "companion/stream/stream.h"
 
-void cushim_arena_order_init(struct cushim_arena_order *order, bool is_clean) {
-    atomic_init(&order->clean_epoch, is_clean ? 1 : 0);
+enum { POISON = 0x7FF80000 }; /* NaN as a float, and twice in a row as a double */
+
+void cushim_arena_order_init(struct cushim_arena_order *order) {
+    atomic_init(&order->clean_epoch, 1);
     atomic_init(&order->ready_epoch, 0);
     for (unsigned i = 0; i < CUSHIM_ARENA_N_READY; i++)
         atomic_init(&order->ready[i], CUSHIM_ARENA_NOBODY);
@@ -91,24 +93,26 @@ enum cushim_status cushim_arena_order_stream(struct cushim_scope *scope,
 
 /* ---- the end of an epoch ---- */
 
-/* A stream of our own for fills behind all work of the context. */
-static enum cushim_status find_fill_stream(struct cushim_scope *scope,
-                                           struct cushim_arena_object *arena) {
-    if (arena->order.fill_stream)
-        return CUSHIM_OK;
-    return CUSHIM_CALL(scope, cuStreamCreate, &arena->order.fill_stream, CU_STREAM_NON_BLOCKING);
+/* What a reset reclaims becomes NaN, so that a use after it shows in results.  The stream is not
+ * captured. */
+static enum cushim_status poison(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                                 CUstream stream, uint64_t at, uint64_t n_grains) {
+    return CUSHIM_CALL(scope, cuMemsetD32Async, cushim_arena_address(arena, at), POISON,
+                       n_grains * CUSHIM_ARENA_GRAIN_BYTES / sizeof(uint32_t), stream);
 }
 
-/* Fill behind all work of the context: *mark, which is behind the fill afterwards, or as it was. */
+/* Fill behind all work of the context, on a stream of our own: *mark, which is behind the fill
+ * afterwards, or as it was. */
 static enum cushim_status fill_behind_all(struct cushim_scope *scope,
                                           struct cushim_arena_object *arena, uint64_t at,
                                           uint64_t n_grains, struct cushim_mem_stream_fence *mark) {
     struct cushim_mem_stream_fence behind;
-    CUstream fill;
-    CUSHIM_TRY(find_fill_stream(scope, arena));
-    fill = arena->order.fill_stream;
+    if (!arena->order.fill_stream)
+        CUSHIM_TRY(
+            CUSHIM_CALL(scope, cuStreamCreate, &arena->order.fill_stream, CU_STREAM_NON_BLOCKING));
+    CUstream fill = arena->order.fill_stream;
     CUSHIM_TRY(cushim_mem_stream_fence_order(mark, &scope->context->fence, scope->what, fill));
-    CUSHIM_TRY(cushim_arena_poison(scope, arena, fill, at, n_grains));
+    CUSHIM_TRY(poison(scope, arena, fill, at, n_grains));
     CUSHIM_TRY(cushim_mem_stream_fence_record(&scope->context->fence, scope->what, &fill, &behind));
     cushim_mem_stream_fence_release(mark);
     *mark = behind;
@@ -163,7 +167,7 @@ static enum cushim_status end_on_stream(struct cushim_scope *scope,
     CUSHIM_TRY(cushim_capture_refuse_stream(scope, handle));
     CUSHIM_TRY(cover_older(scope, arena, stream, handle));
     if (may_fill(scope, arena, &at, &n_grains))
-        CUSHIM_TRY(cushim_arena_poison(scope, arena, handle, at, n_grains));
+        CUSHIM_TRY(poison(scope, arena, handle, at, n_grains));
     return cushim_mem_stream_fence_record(&scope->context->fence, scope->what, &handle, mark);
 }
 
@@ -235,15 +239,12 @@ static void drop_done_batches(struct cushim_arena_order *order) {
 static enum cushim_status record_batch(struct cushim_scope *scope,
                                        struct cushim_arena_object *arena,
                                        struct cushim_mem_stream_fence *mark) {
-    struct cushim_stream_use use;
-    if (arena->stream == CUSHIM_STREAM_ALL || arena->stream == CUSHIM_STREAM_PER_THREAD)
+    CUSHIM_STREAM_USE use = {0};
+    if (!has_stream(arena))
         return cushim_mem_stream_fence_record(&scope->context->fence, scope->what, NULL,
                                               mark); /* PER_THREAD: each thread has another one */
     CUSHIM_TRY(cushim_stream_use_in(scope, arena->stream, &use));
-    enum cushim_status status =
-        cushim_mem_stream_fence_record(&scope->context->fence, scope->what, &use.handle, mark);
-    cushim_stream_let_go(&use);
-    return status;
+    return cushim_mem_stream_fence_record(&scope->context->fence, scope->what, &use.handle, mark);
 }
 
 void cushim_arena_order_ripen(struct cushim_scope *scope, struct cushim_arena_object *arena) {

@@ -59,7 +59,7 @@ struct cushim_arena_order {
     pthread_mutex_t lock;
 };
 
-void cushim_arena_order_init(struct cushim_arena_order *order, bool is_clean);
+void cushim_arena_order_init(struct cushim_arena_order *order);
 
 /* All marks and the stream go; is_dead: the context is gone. */
 void cushim_arena_order_finish(struct cushim_arena_order *order, bool is_dead);

@@ -41,7 +41,7 @@ static void read_stats(const struct cushim_arena_object *arena, struct cushim_ar
 static enum cushim_status read_facts(const char *what, struct cushim_arena *handle, const void *out,
                                      struct facts *facts) {
     struct cushim_arena_object *arena;
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     CUSHIM_TRY(cushim_check_given(what, "out", out));
     CUSHIM_TRY(cushim_arena_look(&pin, what, handle, &arena));
     pthread_mutex_lock(&arena->lock);
@@ -51,7 +51,6 @@ static enum cushim_status read_facts(const char *what, struct cushim_arena *hand
     facts->epoch = cushim_arena_book_epoch(&arena->book);
     facts->is_managed = arena->is_managed;
     pthread_mutex_unlock(&arena->lock);
-    cushim_handle_unpin(&pin);
     return CUSHIM_OK;
 }
 
@@ -81,7 +80,7 @@ enum cushim_status cushim_arena_stats(struct cushim_arena *arena,
 
 enum cushim_status cushim_arena_set_floor(struct cushim_arena *handle, size_t bytes) {
     struct cushim_arena_object *arena;
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     if (bytes > PTRDIFF_MAX)
         return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu", bytes);
     CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
@@ -90,8 +89,6 @@ enum cushim_status cushim_arena_set_floor(struct cushim_arena *handle, size_t by
         cushim_arena_book_set_floor(&arena->book, cushim_arena_grains(bytes));
     size_t used_bytes = bytes_of(cushim_arena_book_used(&arena->book));
     pthread_mutex_unlock(&arena->lock);
-    if (status != CUSHIM_OK)
-        CUSHIM_FAIL(status, "bytes=%zu used=%zu", bytes, used_bytes);
-    cushim_handle_unpin(&pin);
-    return status;
+    return status == CUSHIM_OK ? status
+                               : CUSHIM_FAIL(status, "bytes=%zu used=%zu", bytes, used_bytes);
 }

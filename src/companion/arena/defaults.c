@@ -13,25 +13,16 @@
 static _Atomic(struct cushim_pool *) pool_now;
 static _Atomic(struct cushim_arena *) arena_now;
 
-static bool is_pool(struct cushim_pool *p) {
-    struct cushim_pin pin;
-    bool is_open = cushim_handle_pin(&pin, CUSHIM_KIND_POOL, p) != NULL;
-    cushim_handle_unpin(&pin);
-    return is_open;
-}
-
 /* One destroyed while pinned is gone, for all but its unpins. */
 static bool is_arena(struct cushim_arena *handle) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     const struct cushim_arena_object *arena = cushim_handle_pin(&pin, CUSHIM_KIND_ARENA, handle);
-    bool is_open = arena && !atomic_load(&arena->is_ended);
-    cushim_handle_unpin(&pin);
-    return is_open;
+    return arena && !atomic_load(&arena->is_ended);
 }
 
 enum cushim_status cushim_pool_set_default(struct cushim_pool *p) {
     CUSHIM_TRY(cushim_driver_use_process(__func__));
-    if (p && !is_pool(p))
+    if (p && !cushim_handle_is_open(CUSHIM_KIND_POOL, p))
         return CUSHIM_FAIL(CUSHIM_BADHANDLE, "handle=%p", (void *)p);
     atomic_store(&pool_now, p);
     return CUSHIM_OK;
@@ -41,7 +32,7 @@ enum cushim_status cushim_pool_default(struct cushim_pool **p) {
     CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     struct cushim_pool *now = atomic_load(&pool_now);
-    if (now && is_pool(now))
+    if (now && cushim_handle_is_open(CUSHIM_KIND_POOL, now))
         *p = now;
     return CUSHIM_OK;
 }

@@ -69,22 +69,24 @@ static void driver_is_done(void *data) {
         free(resources);
 }
 
-/* Hang an object with a destructor on a graph, whose reference it becomes. */
-static enum cushim_status hang(struct cushim_scope *scope, CUgraph graph, CUhostFn destroy,
-                               void *data) {
+/* *data is NULL once the driver will destroy it. */
+static enum cushim_status hang_relaxed(struct cushim_scope *scope, CUgraph graph, CUhostFn destroy,
+                                       void **data) {
     CUuserObject object;
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    enum cushim_status status = CUSHIM_CALL(scope, cuUserObjectCreate, &object, data, destroy, 1,
-                                            CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
-    if (status == CUSHIM_OK) {
-        status = CUSHIM_CALL(scope, cuGraphRetainUserObject, graph, object, 1,
-                             CU_GRAPH_USER_OBJECT_MOVE);
-        if (status != CUSHIM_OK && CUSHIM_DRIVER(cuUserObjectRelease) &&
-            CUSHIM_DRIVER(cuUserObjectRelease)(object, 1) == CUDA_SUCCESS)
-            data = NULL; /* its destructor takes it */
-    }
-    cushim_capture_back(mode);
-    if (status != CUSHIM_OK && data)
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuUserObjectCreate, &object, *data, destroy, 1,
+                           CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    enum cushim_status status =
+        CUSHIM_CALL(scope, cuGraphRetainUserObject, graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    if (status == CUSHIM_OK || (CUSHIM_DRIVER(cuUserObjectRelease) &&
+                                CUSHIM_DRIVER(cuUserObjectRelease)(object, 1) == CUDA_SUCCESS))
+        *data = NULL;
+    return status;
+}
+
+enum cushim_status cushim_graph_resources_hang(struct cushim_scope *scope, CUgraph graph,
+                                               CUhostFn destroy, void *data) {
+    enum cushim_status status = CUSHIM_RELAXED(hang_relaxed(scope, graph, destroy, &data));
+    if (data)
         destroy(data);
     return status;
 }
@@ -95,7 +97,7 @@ enum cushim_status cushim_graph_resources_bind(struct cushim_scope *scope,
     pthread_mutex_lock(&lock);
     resources->is_bound = true;
     pthread_mutex_unlock(&lock);
-    return hang(scope, graph, driver_is_done, resources);
+    return cushim_graph_resources_hang(scope, graph, driver_is_done, resources);
 }
 
 struct cushim_graph_resources *
@@ -206,15 +208,12 @@ enum cushim_status cushim_graph_resources_bytes(struct cushim_scope *scope, CUst
                                                 const void *src, size_t bytes, void **copy) {
     CUgraph graph;
     *copy = NULL;
-    enum cushim_status status = graph_of_capture(scope, stream, &graph);
-    if (status != CUSHIM_OK)
-        return status;
+    CUSHIM_TRY(graph_of_capture(scope, stream, &graph));
     void *kept = malloc(bytes);
     if (!kept)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "asked=%zu", bytes);
     memcpy(kept, src, bytes);
-    status = hang(scope, graph, free, kept);
-    if (status == CUSHIM_OK)
-        *copy = kept;
-    return status;
+    CUSHIM_TRY(cushim_graph_resources_hang(scope, graph, free, kept));
+    *copy = kept;
+    return CUSHIM_OK;
 }

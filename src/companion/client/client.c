@@ -72,7 +72,7 @@ static enum cushim_status open_pool(const struct cushim_scope *scope,
     struct cushim_pool_options options;
     cushim_pool_options_default(&options);
     if (scope->context->form != CUSHIM_CONTEXT_PRIMARY)
-        CUSHIM_TRY(cushim_context_open_handle(scope->context, &options.ctx));
+        CUSHIM_TRY(cushim_handle_share(&scope->context->object, &options.ctx));
     CUSHIM_TRY(cushim_pool_create(&options, &client->pool));
     client->owns_pool = true;
     lend(CUSHIM_KIND_POOL, client->pool, true);
@@ -158,7 +158,7 @@ enum cushim_status cushim_client_context(struct cushim_client *c, struct cushim_
     struct cushim_client_object *client;
     CUSHIM_OUT(ctx);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
-    enum cushim_status status = cushim_context_open_handle(scope.context, ctx);
+    enum cushim_status status = cushim_handle_share(&scope.context->object, ctx);
     if (status == CUSHIM_OK && !atomic_exchange(&client->lends_context, true))
         atomic_fetch_add(&scope.context->object.n_borrowers, 1);
     return status;

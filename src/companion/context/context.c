@@ -27,13 +27,18 @@ static uint64_t id_of(CUcontext handle) {
     return 0;
 }
 
+/* Under the lock: kept, or NULL. */
+static struct cushim_context_object *search(CUcontext handle) {
+    struct cushim_context_object *context = registry;
+    while (context && context->handle != handle)
+        context = context->next;
+    return cushim_object_keep(context);
+}
+
 /* Kept, or NULL. */
 static struct cushim_context_object *find(CUcontext handle) {
-    struct cushim_context_object *context = NULL;
     pthread_mutex_lock(&lock);
-    for (context = registry; context && context->handle != handle; context = context->next) {
-    }
-    cushim_object_keep(context);
+    struct cushim_context_object *context = search(handle);
     pthread_mutex_unlock(&lock);
     return context;
 }
@@ -53,21 +58,17 @@ static bool take_out(struct cushim_context_object *context) {
 
 /* Put `made` in, unless another thread was first: then that one.  Kept. */
 static struct cushim_context_object *put_in(struct cushim_context_object *made) {
-    struct cushim_context_object *context;
     pthread_mutex_lock(&lock);
-    for (context = registry; context && context->handle != made->handle; context = context->next) {
-    }
-    if (!context) {
-        context = made;
+    struct cushim_context_object *first = search(made->handle);
+    if (!first) {
         made->next = registry;
         registry = cushim_object_keep(made);
-    } else {
-        cushim_object_keep(context);
     }
     pthread_mutex_unlock(&lock);
-    if (context != made)
-        cushim_object_release(made);
-    return context;
+    if (!first)
+        return made;
+    cushim_object_release(made);
+    return first;
 }
 
 void cushim_context_forget(struct cushim_context_object *context) {
@@ -172,12 +173,10 @@ enum cushim_status cushim_context_of_handle(const char *what, CUcontext handle,
 }
 
 static struct cushim_context_object *find_primary(int device) {
-    struct cushim_context_object *context;
     pthread_mutex_lock(&lock);
-    for (context = registry;
-         context && !(context->form == CUSHIM_CONTEXT_PRIMARY && context->device == device);
-         context = context->next) {
-    }
+    struct cushim_context_object *context = registry;
+    while (context && !(context->form == CUSHIM_CONTEXT_PRIMARY && context->device == device))
+        context = context->next;
     cushim_object_keep(context);
     pthread_mutex_unlock(&lock);
     return context;
@@ -296,8 +295,4 @@ void cushim_context_note(struct cushim_context_object *context, const char *entr
         return;
     snprintf(context->first_entry, sizeof context->first_entry, "%s", entry);
     atomic_store_explicit(&context->first_result, (int)result, memory_order_release);
-}
-
-enum cushim_status cushim_context_open_handle(struct cushim_context_object *context, void *handle) {
-    return cushim_handle_share(&context->object, handle);
 }

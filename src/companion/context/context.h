@@ -106,7 +106,4 @@ void cushim_context_bury(struct cushim_context_object *context);
  * buried. */
 void cushim_context_note(struct cushim_context_object *context, const char *entry, CUresult result);
 
-/* A handle of the context, made at need; *handle is &struct cushim_context *. */
-enum cushim_status cushim_context_open_handle(struct cushim_context_object *context, void *handle);
-
 #endif

@@ -25,7 +25,7 @@ enum cushim_status cushim_context_create(int dev, unsigned flags, struct cushim_
     CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
     CUSHIM_TRY(
         cushim_context_make(__func__, dev, flags & ~(unsigned)CUSHIM_CONTEXT_FLAG_PUSH, &context));
-    enum cushim_status status = cushim_context_open_handle(context, ctx);
+    enum cushim_status status = cushim_handle_share(&context->object, ctx);
     if (status == CUSHIM_OK && flags & CUSHIM_CONTEXT_FLAG_PUSH)
         status = cushim_stack_push(__func__, context);
     if (status != CUSHIM_OK) {
@@ -41,7 +41,7 @@ enum cushim_status cushim_context_create(int dev, unsigned flags, struct cushim_
 /* Its handle; the reference goes. */
 static enum cushim_status give_handle(struct cushim_context_object *context,
                                       struct cushim_context **ctx) {
-    enum cushim_status status = cushim_context_open_handle(context, ctx);
+    enum cushim_status status = cushim_handle_share(&context->object, ctx);
     cushim_object_release(context);
     return status;
 }

@@ -145,20 +145,16 @@ static enum cushim_status ask_memory(CUdevice device, CUgraphMem_attribute attri
 }
 
 enum cushim_status cushim_graph_memory(int dev, size_t *used, size_t *reserved) {
-    size_t n_used = 0, n_reserved = 0;
-    if (used)
-        *used = 0;
-    if (reserved)
-        *reserved = 0;
+    size_t n_reserved, unwanted;
+    used = used ? used : &unwanted;
+    reserved = reserved ? reserved : &unwanted;
+    *used = *reserved = 0;
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
     CUSHIM_NEED_ENTRY(__func__, cuDeviceGetGraphMemAttribute);
-    CUSHIM_TRY(ask_memory(dev, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &n_used));
     CUSHIM_TRY(ask_memory(dev, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &n_reserved));
-    if (used)
-        *used = n_used;
-    if (reserved)
-        *reserved = n_reserved;
+    CUSHIM_TRY(ask_memory(dev, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, used));
+    *reserved = n_reserved;
     return CUSHIM_OK;
 }
 

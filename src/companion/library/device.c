@@ -82,6 +82,8 @@ enum cushim_status cushim_device_by_pci(const char *text, int *dev) {
     return CUSHIM_OK;
 }
 
+typedef CUresult text_fn(char *text, int cap_bytes, CUdevice device);
+
 /* Both arguments of a buffer, and the ordinal; the buffer is empty from here on. */
 static enum cushim_status begin_text(const char *what, int *dev, char *buf, size_t cap_bytes) {
     if (!buf || !cap_bytes || cap_bytes > SIZE_MAX / 2)
@@ -90,8 +92,12 @@ static enum cushim_status begin_text(const char *what, int *dev, char *buf, size
     return begin(what, dev);
 }
 
-static enum cushim_status put_text(const char *what, char *buf, size_t cap_bytes,
-                                   const char *text) {
+static enum cushim_status ask_text(const char *what, const char *entry, text_fn *ask_driver,
+                                   int dev, char *buf, size_t cap_bytes) {
+    char text[256] = "";
+    if (!ask_driver)
+        return cushim_fail_nosym(what, entry);
+    CUSHIM_TRY(answer(entry, ask_driver(text, (int)sizeof text, dev), dev));
     size_t need = strlen(text) + 1;
     if (need > cap_bytes)
         return cushim_fail(what, CUSHIM_INVALID, "cap=%zu need=%zu", cap_bytes, need);
@@ -100,21 +106,15 @@ static enum cushim_status put_text(const char *what, char *buf, size_t cap_bytes
 }
 
 enum cushim_status cushim_device_pci(int dev, char *buf, size_t cap_bytes) {
-    char text[64] = "";
     CUSHIM_TRY(begin_text(__func__, &dev, buf, cap_bytes));
-    CUSHIM_NEED_ENTRY(__func__, cuDeviceGetPCIBusId);
-    CUSHIM_TRY(answer("cuDeviceGetPCIBusId",
-                      CUSHIM_DRIVER(cuDeviceGetPCIBusId)(text, (int)sizeof text, dev), dev));
-    return put_text(__func__, buf, cap_bytes, text);
+    return ask_text(__func__, "cuDeviceGetPCIBusId", CUSHIM_DRIVER(cuDeviceGetPCIBusId), dev, buf,
+                    cap_bytes);
 }
 
 enum cushim_status cushim_device_name(int dev, char *buf, size_t cap_bytes) {
-    char text[256] = "";
     CUSHIM_TRY(begin_text(__func__, &dev, buf, cap_bytes));
-    CUSHIM_NEED_ENTRY(__func__, cuDeviceGetName);
-    CUSHIM_TRY(answer("cuDeviceGetName",
-                      CUSHIM_DRIVER(cuDeviceGetName)(text, (int)sizeof text, dev), dev));
-    return put_text(__func__, buf, cap_bytes, text);
+    return ask_text(__func__, "cuDeviceGetName", CUSHIM_DRIVER(cuDeviceGetName), dev, buf,
+                    cap_bytes);
 }
 
 enum cushim_status cushim_device_uuid(int dev, unsigned char *id16) {

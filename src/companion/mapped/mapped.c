@@ -150,12 +150,9 @@ enum cushim_status cushim_mapped_atom(struct cushim_mapped *mapped, size_t *byte
 
 /* ---- flush, invalidate, export ---- */
 
-typedef enum cushim_status range_fn(struct cushim_card *, const struct cushim_card_memory *, size_t,
-                                    size_t);
-
 /* One of the two, over whole atoms: what ends with the block ends with its last atom. */
 static enum cushim_status make_visible(const char *what, struct cushim_mapped *mapped, size_t off,
-                                       size_t bytes, range_fn *call) {
+                                       size_t bytes, enum cushim_card_sync way) {
     CUSHIM_SCOPE scope = {0};
     struct cushim_mapped_object *b;
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_MAPPED, mapped, &b));
@@ -171,18 +168,18 @@ static enum cushim_status make_visible(const char *what, struct cushim_mapped *m
         cushim_mapped_fence(); /* stores that went around the caches are not among what is flushed
                                 */
         bytes += (atom - bytes % atom) % atom;
-        status = call(b->mapper->card, &b->span.memory, b->offset + off, bytes);
+        status = cushim_card_sync(b->mapper->card, &b->span.memory, b->offset + off, bytes, way);
     }
     return status;
 }
 
 enum cushim_status cushim_mapped_flush(struct cushim_mapped *mapped, size_t off, size_t bytes) {
-    return make_visible(__func__, mapped, off, bytes, cushim_card_flush);
+    return make_visible(__func__, mapped, off, bytes, CUSHIM_CARD_FLUSH);
 }
 
 enum cushim_status cushim_mapped_invalidate(struct cushim_mapped *mapped, size_t off,
                                             size_t bytes) {
-    return make_visible(__func__, mapped, off, bytes, cushim_card_invalidate);
+    return make_visible(__func__, mapped, off, bytes, CUSHIM_CARD_INVALIDATE);
 }
 
 enum cushim_status cushim_mapped_export(struct cushim_mapped *mapped, int *fd) {

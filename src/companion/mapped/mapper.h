@@ -79,13 +79,12 @@ enum cushim_status cushim_card_export(const char *what, struct cushim_card *card
                                       const struct cushim_card_memory *memory,
                                       enum cushim_card_export kind, int *fd);
 
+enum cushim_card_sync { CUSHIM_CARD_FLUSH, CUSHIM_CARD_INVALIDATE };
+
 /* Write host writes back, or drop what the host has read; whole atoms, or to the memory's end. */
-enum cushim_status cushim_card_flush(struct cushim_card *card,
-                                     const struct cushim_card_memory *memory, size_t offset,
-                                     size_t bytes);
-enum cushim_status cushim_card_invalidate(struct cushim_card *card,
-                                          const struct cushim_card_memory *memory, size_t offset,
-                                          size_t bytes);
+enum cushim_status cushim_card_sync(struct cushim_card *card,
+                                    const struct cushim_card_memory *memory, size_t offset,
+                                    size_t bytes, enum cushim_card_sync way);
 
 /* ---- mappers ---- */
 

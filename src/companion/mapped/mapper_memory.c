@@ -151,22 +151,20 @@ static VkMappedMemoryRange range_of(const struct cushim_card_memory *memory, siz
                                  .size = bytes >= memory->bytes - offset ? VK_WHOLE_SIZE : bytes};
 }
 
-enum cushim_status cushim_card_flush(struct cushim_card *card,
-                                     const struct cushim_card_memory *memory, size_t offset,
-                                     size_t bytes) {
+enum cushim_status cushim_card_sync(struct cushim_card *card,
+                                    const struct cushim_card_memory *memory, size_t offset,
+                                    size_t bytes, enum cushim_card_sync way) {
+    const struct cushim_vulkan_device *device = &card->device;
     VkMappedMemoryRange range = range_of(memory, offset, bytes);
-    VkResult result = card->device.vkFlushMappedMemoryRanges(card->device.handle, 1, &range);
-    return result == VK_SUCCESS ? CUSHIM_OK
-                                : cushim_vulkan_fail("vkFlushMappedMemoryRanges", result,
-                                                     "offset=%zu bytes=%zu", offset, bytes);
-}
-
-enum cushim_status cushim_card_invalidate(struct cushim_card *card,
-                                          const struct cushim_card_memory *memory, size_t offset,
-                                          size_t bytes) {
-    VkMappedMemoryRange range = range_of(memory, offset, bytes);
-    VkResult result = card->device.vkInvalidateMappedMemoryRanges(card->device.handle, 1, &range);
-    return result == VK_SUCCESS ? CUSHIM_OK
-                                : cushim_vulkan_fail("vkInvalidateMappedMemoryRanges", result,
-                                                     "offset=%zu bytes=%zu", offset, bytes);
+    const char *entry = "vkFlushMappedMemoryRanges";
+    VkResult result;
+    if (way == CUSHIM_CARD_FLUSH) {
+        result = device->vkFlushMappedMemoryRanges(device->handle, 1, &range);
+    } else {
+        entry = "vkInvalidateMappedMemoryRanges";
+        result = device->vkInvalidateMappedMemoryRanges(device->handle, 1, &range);
+    }
+    return result == VK_SUCCESS
+               ? CUSHIM_OK
+               : cushim_vulkan_fail(entry, result, "offset=%zu bytes=%zu", offset, bytes);
 }

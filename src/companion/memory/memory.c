@@ -28,7 +28,9 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_memor
                                                .bytes = request->bytes,
                                                .kind = request->kind,
                                                .flags = request->flags,
-                                               .context = scope->context};
+                                               .context = scope->context,
+                                               .owner = request->owner,
+                                               .is_shared = request->owner != NULL};
     enum cushim_status status = cushim_address_map_record(&row);
     if (status == CUSHIM_OK)
         return CUSHIM_OK;
@@ -138,25 +140,6 @@ enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t 
 
 /* ---- giving it back ---- */
 
-static const char *owner_name(const struct cushim_address_map_row *row) {
-    switch (row->owner ? row->owner->kind : CUSHIM_KIND_NONE) {
-    case CUSHIM_KIND_POOL:
-        return "pool";
-    case CUSHIM_KIND_ARENA:
-        return "arena";
-    case CUSHIM_KIND_GRAPH:
-    case CUSHIM_KIND_GRAPHEXEC:
-        return "graph";
-    case CUSHIM_KIND_MODULE:
-        return "module";
-    case CUSHIM_KIND_MAPPER:
-    case CUSHIM_KIND_MAPPED:
-        return "mapper";
-    default:
-        return "object";
-    }
-}
-
 /* Memory with a way back of its own, or that is not ours to give back. */
 static bool is_elsewhere(const struct cushim_address_map_row *row) {
     return row->owner || row->kind == CUSHIM_MEMORY_GRAPH || row->kind == CUSHIM_MEMORY_ADOPTED ||
@@ -167,9 +150,14 @@ static bool is_elsewhere(const struct cushim_address_map_row *row) {
 static enum cushim_status judge_return(const struct cushim_memory_return *how,
                                        const struct cushim_address_map_row *row) {
     unsigned long long start = row->start;
+    static const char *const owners[] = {
+        [CUSHIM_OWNER_POOL] = "pool",     [CUSHIM_OWNER_ARENA] = "arena",
+        [CUSHIM_OWNER_GRAPH] = "graph",   [CUSHIM_OWNER_MODULE] = "module",
+        [CUSHIM_OWNER_MAPPER] = "mapper",
+    };
     if (row->owner)
         return cushim_fail(how->what, CUSHIM_STATE, "ptr=0x%llx bytes=%zu %s=%p", start, row->bytes,
-                           owner_name(row), row->owner->handle);
+                           owners[cushim_memory_owner_of(row)], row->owner->handle);
     if (how->kinds & 1u << row->kind)
         return CUSHIM_OK;
     return cushim_fail(how->what, is_elsewhere(row) ? CUSHIM_STATE : CUSHIM_INVALID,

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cushim/types.h"
+#include "cushim/memory.h"
 #include "companion/context/address_map.h"
 #include "companion/context/call.h"
 
@@ -27,6 +27,7 @@ struct cushim_memory_request {
     enum cushim_memory_kind kind; /* of the row */
     unsigned flags;               /* of the row */
     size_t bytes;                 /* asked for, and the row's; `obtain` may set it */
+    struct cushim_object *owner;  /* of the row, which then shares the driver's allocation */
     CUresult (*obtain)(struct cushim_memory_request *request, CUdeviceptr *address);
     CUresult (*release)(uint64_t address); /* with a pool: cuMemFreeAsync instead */
     size_t width_bytes, rows, pitch_bytes; /* rows */
@@ -76,6 +77,9 @@ CUresult cushim_memory_release_device(uint64_t start);
  */
 enum cushim_status cushim_memory_take(const struct cushim_memory_return *how, uint64_t start,
                                       struct cushim_address_map_row *row);
+
+/* Who must give the memory of a row back. */
+enum cushim_memory_owner cushim_memory_owner_of(const struct cushim_address_map_row *row);
 
 /* A kind in words, for texts. */
 const char *cushim_memory_kind_name(enum cushim_memory_kind kind);

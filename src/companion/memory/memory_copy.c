@@ -9,18 +9,11 @@
 #include "companion/memory/memory.h"
 
 static enum cushim_memory_place place_of(enum cushim_copy_kind kind, bool is_dst) {
-    switch (kind) {
-    case CUSHIM_COPY_H2H:
-        return CUSHIM_MEMORY_AT_HOST;
-    case CUSHIM_COPY_H2D:
-        return is_dst ? CUSHIM_MEMORY_AT_DEVICE : CUSHIM_MEMORY_AT_HOST;
-    case CUSHIM_COPY_D2H:
-        return is_dst ? CUSHIM_MEMORY_AT_HOST : CUSHIM_MEMORY_AT_DEVICE;
-    case CUSHIM_COPY_D2D:
-        return CUSHIM_MEMORY_AT_DEVICE;
-    default:
+    enum cushim_copy_kind to_device = is_dst ? CUSHIM_COPY_H2D : CUSHIM_COPY_D2H;
+    if (kind == CUSHIM_COPY_BY_ADDRESS)
         return CUSHIM_MEMORY_ANYWHERE;
-    }
+    return kind == CUSHIM_COPY_D2D || kind == to_device ? CUSHIM_MEMORY_AT_DEVICE
+                                                        : CUSHIM_MEMORY_AT_HOST;
 }
 
 /* Nothing to do: CUSHIM_OK with *is_empty. */

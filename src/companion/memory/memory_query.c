@@ -10,41 +10,37 @@ enum cushim_status cushim_memory_size(cushim_devptr p, size_t *n) {
     struct cushim_address_map_row row;
     CUSHIM_OUT(n);
     CUSHIM_TRY(cushim_driver_use_process(__func__));
-    bool is_known = p && cushim_address_map_find(p, &row);
-    bool is_start = is_known && row.start == p;
-    if (is_start)
-        *n = row.bytes;
-    if (is_known)
+    if (p && cushim_address_map_find(p, &row)) {
+        *n = row.start == p ? row.bytes : 0;
         cushim_address_map_drop(&row);
-    return is_start ? CUSHIM_OK : CUSHIM_FAIL(CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);
+    }
+    return *n ? CUSHIM_OK : CUSHIM_FAIL(CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);
 }
 
 enum cushim_status cushim_memory_range(cushim_devptr p, cushim_devptr *base, size_t *n) {
     CUSHIM_MEMORY_CALL call = {.n_ranges = 1, .ranges = {{.name = "p", .address = p}}};
+    cushim_devptr unwanted_base;
     CUdeviceptr start = 0;
-    size_t bytes = 0;
-    if (base)
-        *base = 0;
-    if (n)
-        *n = 0;
+    size_t bytes = 0, unwanted_n;
     if (!base && !n)
         return CUSHIM_FAIL(CUSHIM_INVALID, "base=NULL n=NULL");
+    base = base ? base : &unwanted_base;
+    n = n ? n : &unwanted_n;
+    *base = *n = 0;
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, CUSHIM_STREAM_LEGACY));
     CUSHIM_NEED_ENTRY(__func__, cuMemGetAddressRange_v2);
     CUresult result = CUSHIM_DRIVER(cuMemGetAddressRange_v2)(&start, &bytes, p);
     if (result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_INVALID_VALUE)
         return cushim_scope_fail(&call.scope, CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);
-    enum cushim_status status = cushim_scope_answer(&call.scope, "cuMemGetAddressRange_v2", result);
-    if (status == CUSHIM_OK && base)
-        *base = start;
-    if (status == CUSHIM_OK && n)
-        *n = bytes;
-    return status;
+    CUSHIM_TRY(cushim_scope_answer(&call.scope, "cuMemGetAddressRange_v2", result));
+    *base = start;
+    *n = bytes;
+    return CUSHIM_OK;
 }
 
 /* ---- all of it ---- */
 
-static enum cushim_memory_owner owner_of(const struct cushim_address_map_row *row) {
+enum cushim_memory_owner cushim_memory_owner_of(const struct cushim_address_map_row *row) {
     if (row->owner) {
         switch (row->owner->kind) {
         case CUSHIM_KIND_POOL:
@@ -72,7 +68,7 @@ static void tell_row(const struct cushim_address_map_row *row, struct cushim_mem
     info->bytes = row->bytes;
     info->kind = row->kind;
     info->device = row->context->device;
-    info->owner = owner_of(row);
+    info->owner = cushim_memory_owner_of(row);
     info->flags = row->flags;
     info->owner_handle = row->owner ? row->owner->handle : NULL;
     info->context_id = row->context->id;
@@ -92,17 +88,15 @@ static enum cushim_status tell_foreign(const char *what, uint64_t p,
         CUSHIM_DRIVER(cuPointerGetAttribute)(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p);
     if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_FOUND)
         return cushim_scope_fail(&scope, CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);
-    enum cushim_status status = cushim_scope_answer(&scope, "cuPointerGetAttribute", result);
-    if (status == CUSHIM_OK) {
-        info->kind = CUSHIM_MEMORY_FOREIGN;
-        info->owner = CUSHIM_OWNER_NONE;
-        info->device = device;
-        if (CUSHIM_DRIVER(cuMemGetAddressRange_v2)(&start, &bytes, p) == CUDA_SUCCESS) {
-            info->start = start;
-            info->bytes = bytes;
-        }
+    CUSHIM_TRY(cushim_scope_answer(&scope, "cuPointerGetAttribute", result));
+    info->kind = CUSHIM_MEMORY_FOREIGN;
+    info->owner = CUSHIM_OWNER_NONE;
+    info->device = device;
+    if (CUSHIM_DRIVER(cuMemGetAddressRange_v2)(&start, &bytes, p) == CUDA_SUCCESS) {
+        info->start = start;
+        info->bytes = bytes;
     }
-    return status;
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_info *info) {
@@ -128,20 +122,17 @@ enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_inf
 enum cushim_status cushim_memory_info(struct cushim_context *ctx, size_t *free_bytes,
                                       size_t *total_bytes) {
     CUSHIM_SCOPE scope = {0};
-    size_t n_free = 0, n_total = 0;
-    if (free_bytes)
-        *free_bytes = 0;
-    if (total_bytes)
-        *total_bytes = 0;
+    size_t n_free = 0, n_total = 0, unwanted;
     if (!free_bytes && !total_bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "free_bytes=NULL total_bytes=NULL");
+    free_bytes = free_bytes ? free_bytes : &unwanted;
+    total_bytes = total_bytes ? total_bytes : &unwanted;
+    *free_bytes = *total_bytes = 0;
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    enum cushim_status status = CUSHIM_CALL(&scope, cuMemGetInfo_v2, &n_free, &n_total);
-    if (status == CUSHIM_OK && free_bytes)
-        *free_bytes = n_free;
-    if (status == CUSHIM_OK && total_bytes)
-        *total_bytes = n_total;
-    return status;
+    CUSHIM_TRY(CUSHIM_CALL(&scope, cuMemGetInfo_v2, &n_free, &n_total));
+    *free_bytes = n_free;
+    *total_bytes = n_total;
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_memory_info_pools(struct cushim_context *ctx, size_t *reusable_bytes) {

@@ -54,16 +54,15 @@ static enum cushim_status judge_end(const char *what, const char *name, const st
     return CUSHIM_OK;
 }
 
-static enum cushim_memory_place place_of(const struct cushim_copy_end *end) {
-    switch (end->place) {
-    case CUSHIM_PLACE_HOST:
-        return CUSHIM_MEMORY_AT_HOST;
-    case CUSHIM_PLACE_DEVICE:
-        return CUSHIM_MEMORY_AT_DEVICE;
-    default:
-        return CUSHIM_MEMORY_ANYWHERE;
-    }
-}
+/* A place to us and to the driver. */
+static const struct {
+    enum cushim_memory_place ours;
+    CUmemorytype drivers;
+} places[] = {
+    [CUSHIM_PLACE_ANY] = {CUSHIM_MEMORY_ANYWHERE, CU_MEMORYTYPE_UNIFIED},
+    [CUSHIM_PLACE_HOST] = {CUSHIM_MEMORY_AT_HOST, CU_MEMORYTYPE_HOST},
+    [CUSHIM_PLACE_DEVICE] = {CUSHIM_MEMORY_AT_DEVICE, CU_MEMORYTYPE_DEVICE},
+};
 
 static enum cushim_status judge(const char *what, struct box *box,
                                 struct cushim_memory_call *call) {
@@ -71,40 +70,33 @@ static enum cushim_status judge(const char *what, struct box *box,
     size_t dst_bytes = 0, src_bytes = 0;
     CUSHIM_TRY(judge_end(what, "dst", box, dst, &dst_bytes));
     CUSHIM_TRY(judge_end(what, "src", box, src, &src_bytes));
-    *call = (struct cushim_memory_call){
-        .is_peer = !box->is_rows,
-        .ctx = dst->ctx ? dst->ctx : src->ctx,
-        .n_ranges = 2,
-        .ranges = {
-            {.name = "dst", .address = dst->address, .bytes = dst_bytes, .place = place_of(dst)},
-            {.name = "src", .address = src->address, .bytes = src_bytes, .place = place_of(src)}}};
+    *call = (struct cushim_memory_call){.is_peer = !box->is_rows,
+                                        .ctx = dst->ctx ? dst->ctx : src->ctx,
+                                        .n_ranges = 2,
+                                        .ranges = {{.name = "dst",
+                                                    .address = dst->address,
+                                                    .bytes = dst_bytes,
+                                                    .place = places[dst->place].ours},
+                                                   {.name = "src",
+                                                    .address = src->address,
+                                                    .bytes = src_bytes,
+                                                    .place = places[src->place].ours}}};
     return CUSHIM_OK;
 }
 
 /* ---- the driver's descriptions ---- */
 
-static CUmemorytype type_of(const struct cushim_copy_end *end) {
-    switch (end->place) {
-    case CUSHIM_PLACE_HOST:
-        return CU_MEMORYTYPE_HOST;
-    case CUSHIM_PLACE_DEVICE:
-        return CU_MEMORYTYPE_DEVICE;
-    default:
-        return CU_MEMORYTYPE_UNIFIED;
-    }
-}
-
 static enum cushim_status queue_rows(struct cushim_memory_call *call, const struct box *box) {
     const struct cushim_copy_end *dst = &box->copy.dst, *src = &box->copy.src;
     const CUDA_MEMCPY2D rows = {.srcXInBytes = src->x_bytes,
                                 .srcY = src->y,
-                                .srcMemoryType = type_of(src),
+                                .srcMemoryType = places[src->place].drivers,
                                 .srcHost = (const void *)(uintptr_t)src->address,
                                 .srcDevice = src->address,
                                 .srcPitch = src->pitch_bytes,
                                 .dstXInBytes = dst->x_bytes,
                                 .dstY = dst->y,
-                                .dstMemoryType = type_of(dst),
+                                .dstMemoryType = places[dst->place].drivers,
                                 .dstHost = (void *)(uintptr_t)dst->address,
                                 .dstDevice = dst->address,
                                 .dstPitch = dst->pitch_bytes,
@@ -118,7 +110,7 @@ static CUDA_MEMCPY3D_PEER describe(const struct box *box) {
     return (CUDA_MEMCPY3D_PEER){.srcXInBytes = src->x_bytes,
                                 .srcY = src->y,
                                 .srcZ = src->z,
-                                .srcMemoryType = type_of(src),
+                                .srcMemoryType = places[src->place].drivers,
                                 .srcHost = (const void *)(uintptr_t)src->address,
                                 .srcDevice = src->address,
                                 .srcPitch = src->pitch_bytes,
@@ -126,7 +118,7 @@ static CUDA_MEMCPY3D_PEER describe(const struct box *box) {
                                 .dstXInBytes = dst->x_bytes,
                                 .dstY = dst->y,
                                 .dstZ = dst->z,
-                                .dstMemoryType = type_of(dst),
+                                .dstMemoryType = places[dst->place].drivers,
                                 .dstHost = (void *)(uintptr_t)dst->address,
                                 .dstDevice = dst->address,
                                 .dstPitch = dst->pitch_bytes,

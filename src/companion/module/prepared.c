@@ -44,26 +44,15 @@ struct type {
 };
 
 static size_t bytes_of_letter(char letter) {
-    switch (letter) {
-    case 'b':
-    case 'B':
-        return 1;
-    case 'h':
-    case 'H':
-    case 'e':
-        return 2;
-    case 'i':
-    case 'I':
-    case 'f':
-        return 4;
-    case 'q':
-    case 'Q':
-    case 'd':
-    case 'P':
-        return 8;
-    default:
-        return 0;
+    static const struct {
+        const char *letters;
+        size_t bytes;
+    } types[] = {{"bB", 1}, {"hHe", 2}, {"iIf", 4}, {"qQdP", 8}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (letter && strchr(types[i].letters, letter))
+            return types[i].bytes;
     }
+    return 0;
 }
 
 /* A number and the character behind it; 0: neither. */
