@@ -3,9 +3,7 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/core/struct_size.h"
-#include "companion/memory/memory.h"
 #include "companion/core/environment.h"
 #include "companion/stream/stream.h"
 

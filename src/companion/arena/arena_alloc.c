@@ -2,7 +2,6 @@
 #include "companion/arena/arena_internal.h"
 
 #include "base/log.h"
-#include "base/try.h"
 #include "cushim/pool.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
@@ -65,7 +64,7 @@ static uint64_t poll_fence(struct cushim_scope *scope, struct cushim_arena_objec
                            const struct cushim_arena_request *request, bool is_captured) {
     uint64_t done = cushim_arena_order_done(arena, request->stream, is_captured);
     pthread_mutex_lock(&arena->lock);
-    bool is_deferred = cushim_arena_book_is_deferred(&arena->book, request->n_grains, done);
+    bool is_deferred = cushim_arena_spans_is_deferred(&arena->book.spans, request->n_grains, done);
     pthread_mutex_unlock(&arena->lock);
     if (!is_deferred)
         return done;

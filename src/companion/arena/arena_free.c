@@ -1,7 +1,6 @@
 /* Frees: of blocks of the regions, and of the fallback's. */
 #include "companion/arena/arena_internal.h"
 
-#include "base/try.h"
 #include "cushim/memory.h"
 #include "cushim/pool.h"
 #include "companion/context/address_map.h"

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/arena/arena_internal.h"
 
 /* Every fence is waited for, so that blocks may go into the capture. */

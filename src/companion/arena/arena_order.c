@@ -1,7 +1,6 @@
 #include "companion/arena/arena_order.h"
 
 #include "base/log.h"
-#include "base/try.h"
 #include "companion/arena/arena_internal.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/stream.h"

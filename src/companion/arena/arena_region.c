@@ -122,11 +122,6 @@ enum cushim_arena_fit cushim_arena_book_take(struct cushim_arena_book *book, uin
                : fit;
 }
 
-bool cushim_arena_book_is_deferred(const struct cushim_arena_book *book, uint64_t n_grains,
-                                   uint64_t done) {
-    return cushim_arena_spans_is_deferred(&book->spans, n_grains, done);
-}
-
 /* ---- looking ---- */
 
 /* Among what survived in its region: go from block to block, since cells inside a block are old. */

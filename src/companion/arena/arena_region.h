@@ -114,16 +114,6 @@ cushim_arena_book_advance(const struct cushim_arena_book *book, uint64_t word, u
            (word >> CUSHIM_ARENA_OFFSET_BITS) - tag < CUSHIM_ARENA_COUNT_MASK;
 }
 
-/* The cell of a block that took the word on, by its owner: no reset comes between. */
-static inline __attribute__((always_inline)) uint64_t
-cushim_arena_book_enter(struct cushim_arena_book *book, uint64_t base, uint64_t word,
-                        uint64_t epoch, uint64_t n_grains) {
-    uint64_t at = base + (word & CUSHIM_ARENA_OFFSET_MASK);
-    atomic_store_explicit(&book->cells[at], cushim_arena_pack(n_grains, CUSHIM_ARENA_LIVE, epoch),
-                          memory_order_release);
-    return at;
-}
-
 /* Is the cell of a later epoch?  Epochs that threads still write are less than 2^27 apart. */
 static inline bool cushim_arena_is_later(uint64_t cell, uint64_t epoch) {
     uint64_t ahead = (cell >> (CUSHIM_ARENA_LENGTH_BITS + CUSHIM_ARENA_STATE_BITS)) - epoch;
@@ -132,8 +122,9 @@ static inline bool cushim_arena_is_later(uint64_t cell, uint64_t epoch) {
 }
 
 /*
- * The same by one thread of several.  It may stand still between its exchange of the word and this,
- * while resets come and another thread takes the place and writes the cell: that one stays.
+ * The cell of a block that took the word on, by one thread of several.  It may stand still between
+ * its exchange of the word and this, while resets come and another thread takes the place and
+ * writes the cell: that one stays.
  * @param before  what the cell was ahead of the exchange of the word
  */
 static inline __attribute__((always_inline)) void
@@ -181,7 +172,10 @@ cushim_arena_book_push(struct cushim_arena_book *book, uint64_t epoch, uint64_t 
     if (!cushim_arena_book_advance(book, word, epoch, n_grains, &next))
         return false;
     atomic_store_explicit(&book->word, next, memory_order_release);
-    *at = cushim_arena_book_enter(book, cushim_arena_book_base(book), word, epoch, n_grains);
+    *at = cushim_arena_book_base(book) + (word & CUSHIM_ARENA_OFFSET_MASK);
+    /* the thread owns the top, so no reset comes between */
+    atomic_store_explicit(&book->cells[*at], cushim_arena_pack(n_grains, CUSHIM_ARENA_LIVE, epoch),
+                          memory_order_release);
     return true;
 }
 
@@ -192,10 +186,6 @@ cushim_arena_book_push(struct cushim_arena_book *book, uint64_t epoch, uint64_t 
  */
 enum cushim_arena_fit cushim_arena_book_take(struct cushim_arena_book *book, uint64_t n_grains,
                                              uint64_t done, uint64_t *at);
-
-/* Is there a span, not done, that would serve n_grains? */
-bool cushim_arena_book_is_deferred(const struct cushim_arena_book *book, uint64_t n_grains,
-                                   uint64_t done);
 
 /**
  * Free the block that starts at `at`.

@@ -1,7 +1,6 @@
 /* The ends of an arena's epochs: resets, and the drain, which is the last. */
 #include "companion/arena/arena_internal.h"
 
-#include "base/try.h"
 #include "cushim/pool.h"
 #include "companion/capture/known_captures.h"
 #include "companion/capture/graph_resources.h"

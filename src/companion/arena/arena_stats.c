@@ -1,7 +1,6 @@
 /* What is told of an arena: numbers, and the floor. */
 #include "companion/arena/arena_internal.h"
 
-#include "base/try.h"
 #include "companion/core/struct_size.h"
 
 static size_t bytes_of(uint64_t n_grains) {

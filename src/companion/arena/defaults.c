@@ -4,7 +4,6 @@
  * They are read by those who ask alone; no function of the library uses one by itself.  A handle
  * says by itself that its object is gone, so a destroy has nothing to clear.
  */
-#include "base/try.h"
 #include "cushim/arena.h"
 #include "cushim/pool.h"
 #include "companion/arena/arena_internal.h"

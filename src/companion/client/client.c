@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "cushim/pool.h"
 #include "cushim/stream.h"
 #include "companion/core/struct_size.h"

@@ -27,6 +27,7 @@ struct cushim_client_object {
     bool owns_pool;
     atomic_bool lends_context;
     unsigned n_users; /* of the process-wide one; 0: another; the lock of client_shared.c */
+    struct cushim_client_object *next_shared; /* in the list of client_shared.c; its lock */
 
     pthread_mutex_t lock;
     CUevent spare[CUSHIM_CLIENT_N_SPARE]; /* lock */

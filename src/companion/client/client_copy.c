@@ -5,7 +5,6 @@
  */
 #include "companion/client/client.h"
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/stream/stream_host.h"

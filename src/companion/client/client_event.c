@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/stream/stream.h"
 
 struct of_client {

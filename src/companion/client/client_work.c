@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "cushim/library.h"
 #include "cushim/pool.h"
 #include "companion/core/struct_size.h"

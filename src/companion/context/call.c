@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/core/handle_pin.h"
 
 static void put_pointer(void *out, void *value) {
@@ -199,15 +198,6 @@ enum cushim_status cushim_call_end(struct cushim_scope *scope, enum cushim_statu
         scope->is_kept = false;
         cushim_object_release(scope->context);
     }
-    return status;
-}
-
-enum cushim_status cushim_scope_fail(struct cushim_scope *scope, enum cushim_status status,
-                                     const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    cushim_fail_list(scope->what, status, format, arguments);
-    va_end(arguments);
     return status;
 }
 

@@ -93,9 +93,8 @@ static inline void cushim_scope_close(struct cushim_scope *scope) {
  * only host memory is to be released. */
 bool cushim_call_begin_quietly(struct cushim_scope *scope, struct cushim_context_object *context);
 
-/* Refuse inside a scope: what = scope->what. */
-__attribute__((format(printf, 3, 4))) enum cushim_status
-cushim_scope_fail(struct cushim_scope *scope, enum cushim_status status, const char *format, ...);
+/* Refuse inside a scope: cushim_scope_fail(&scope, status, format, ...). */
+#define cushim_scope_fail(scope, ...) cushim_fail((scope)->what, __VA_ARGS__)
 
 /* The driver failed inside a scope; also tells the context (sticky errors, destroyed contexts). */
 __attribute__((format(printf, 4, 5))) enum cushim_status

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/context/call.h"
 #include "companion/core/changes.h"
 #include "companion/core/driver.h"

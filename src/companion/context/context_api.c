@@ -1,7 +1,6 @@
 /* The public calls on contexts (cushim/context.h). */
 #include "cushim/context.h"
 
-#include "base/try.h"
 #include "cuda/translate.h"
 #include "companion/core/changes.h"
 #include "companion/context/call.h"

@@ -12,7 +12,6 @@
 #include "companion/core/driver_slots.h"
 #include "companion/core/error.h"
 #include "companion/core/environment.h"
-#include "companion/core/handle.h"
 #include "base/vet.h"
 
 enum { REASON_BYTES = 1024 };

@@ -107,17 +107,11 @@ static void set_text(int code, const char *what, const char *name, const char *t
     errno = saved_errno;
 }
 
-enum cushim_status cushim_fail_list(const char *what, enum cushim_status status, const char *format,
-                                    va_list arguments) {
-    set_text(0, what, cushim_status_name(status), cushim_status_text(status), format, arguments);
-    return status;
-}
-
 enum cushim_status cushim_fail(const char *what, enum cushim_status status, const char *format,
                                ...) {
     va_list arguments;
     va_start(arguments, format);
-    cushim_fail_list(what, status, format, arguments);
+    set_text(0, what, cushim_status_name(status), cushim_status_text(status), format, arguments);
     va_end(arguments);
     return status;
 }

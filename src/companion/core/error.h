@@ -15,13 +15,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/try.h"
+#include "base/try.h" /* for all that includes this */
 #include "cuda/types.h"
 #include "cushim/status.h"
 #include "companion/shared.h"
-
-enum cushim_status cushim_fail_list(const char *what, enum cushim_status status, const char *format,
-                                    va_list arguments);
 
 enum cushim_status cushim_fail_cu_list(const char *entry, CUresult result, const char *format,
                                        va_list arguments);

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/arena/arena.h"
 #include "companion/pool/pool_call.h"
 #include "companion/stream/stream.h"

@@ -1,7 +1,6 @@
 /* The public calls that capture (cushim/graph.h). */
 #include "cushim/graph.h"
 
-#include "base/try.h"
 #include "companion/core/struct_size.h"
 #include "companion/capture/known_captures.h"
 #include "companion/graph/graph.h"

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/module/launch.h"
 #include "companion/core/handle_pin.h"

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/try.h"
 #include "companion/arena/arena.h"
 #include "companion/core/struct_size.h"
 #include "companion/pool/pool.h"

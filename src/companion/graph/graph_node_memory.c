@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 
 /* ---- finding ---- */

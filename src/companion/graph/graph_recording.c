@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "cuda/translate.h"
 #include "companion/capture/known_captures.h"
 #include "companion/arena/arena.h"
@@ -48,14 +47,6 @@ static void put(struct cushim_graph_recording *recording) {
     pthread_mutex_unlock(&lock);
 }
 
-/* With the lock. */
-static struct cushim_graph_recording *unlink_at(struct cushim_graph_recording **at) {
-    struct cushim_graph_recording *recording = *at;
-    if (recording)
-        *at = recording->next;
-    return recording;
-}
-
 /* Take off the list; NULL: there is none.  One that another thread must end stays, if
  * is_others is given, which then tells of it. */
 static struct cushim_graph_recording *take(const struct cushim_scope *scope, CUstream stream,
@@ -67,8 +58,10 @@ static struct cushim_graph_recording *take(const struct cushim_scope *scope, CUs
         at = &(*at)->next;
     if (is_others)
         *is_others = *at && (*at)->is_threads && !pthread_equal((*at)->thread, pthread_self());
-    if (!is_others || !*is_others)
-        recording = unlink_at(at);
+    if (*at && (!is_others || !*is_others)) {
+        recording = *at;
+        *at = recording->next;
+    }
     pthread_mutex_unlock(&lock);
     return recording;
 }
@@ -78,7 +71,9 @@ static struct cushim_graph_recording *take_by_handle(const struct cushim_stream 
     struct cushim_graph_recording **at = &recordings;
     while (*at && !is_by(*at, handle))
         at = &(*at)->next;
-    struct cushim_graph_recording *recording = unlink_at(at);
+    struct cushim_graph_recording *recording = *at;
+    if (recording)
+        *at = recording->next;
     pthread_mutex_unlock(&lock);
     return recording;
 }

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/context/call.h"
 #include "companion/context/context_stack.h"
 #include "companion/core/thread.h"
@@ -26,10 +25,14 @@ static enum cushim_status ask(const char *what, int dev, int attr, int *value) {
     return cushim_fail_cu(entry, result, "device=%d", dev);
 }
 
-/* CUSHIM_CALL without a context. */
 static enum cushim_status answer(const char *entry, CUresult result, int dev) {
     return result == CUDA_SUCCESS ? CUSHIM_OK : cushim_fail_cu(entry, result, "device=%d", dev);
 }
+
+/* CUSHIM_CALL without a context. */
+#define CALL(dev, entry, ...)                                                                      \
+    (CUSHIM_DRIVER(entry) ? answer(#entry, CUSHIM_DRIVER(entry)(__VA_ARGS__), dev)                 \
+                          : cushim_fail_nosym(__func__, #entry))
 
 enum cushim_status cushim_device_count(int *n) {
     CUSHIM_OUT(n);
@@ -82,8 +85,6 @@ enum cushim_status cushim_device_by_pci(const char *text, int *dev) {
     return CUSHIM_OK;
 }
 
-typedef CUresult text_fn(char *text, int cap_bytes, CUdevice device);
-
 /* Both arguments of a buffer, and the ordinal; the buffer is empty from here on. */
 static enum cushim_status begin_text(const char *what, int *dev, char *buf, size_t cap_bytes) {
     if (!buf || !cap_bytes || cap_bytes > SIZE_MAX / 2)
@@ -92,12 +93,8 @@ static enum cushim_status begin_text(const char *what, int *dev, char *buf, size
     return begin(what, dev);
 }
 
-static enum cushim_status ask_text(const char *what, const char *entry, text_fn *ask_driver,
-                                   int dev, char *buf, size_t cap_bytes) {
-    char text[256] = "";
-    if (!ask_driver)
-        return cushim_fail_nosym(what, entry);
-    CUSHIM_TRY(answer(entry, ask_driver(text, (int)sizeof text, dev), dev));
+static enum cushim_status put_text(const char *what, char *buf, size_t cap_bytes,
+                                   const char *text) {
     size_t need = strlen(text) + 1;
     if (need > cap_bytes)
         return cushim_fail(what, CUSHIM_INVALID, "cap=%zu need=%zu", cap_bytes, need);
@@ -106,15 +103,17 @@ static enum cushim_status ask_text(const char *what, const char *entry, text_fn 
 }
 
 enum cushim_status cushim_device_pci(int dev, char *buf, size_t cap_bytes) {
+    char text[64] = "";
     CUSHIM_TRY(begin_text(__func__, &dev, buf, cap_bytes));
-    return ask_text(__func__, "cuDeviceGetPCIBusId", CUSHIM_DRIVER(cuDeviceGetPCIBusId), dev, buf,
-                    cap_bytes);
+    CUSHIM_TRY(CALL(dev, cuDeviceGetPCIBusId, text, (int)sizeof text, dev));
+    return put_text(__func__, buf, cap_bytes, text);
 }
 
 enum cushim_status cushim_device_name(int dev, char *buf, size_t cap_bytes) {
+    char text[256] = "";
     CUSHIM_TRY(begin_text(__func__, &dev, buf, cap_bytes));
-    return ask_text(__func__, "cuDeviceGetName", CUSHIM_DRIVER(cuDeviceGetName), dev, buf,
-                    cap_bytes);
+    CUSHIM_TRY(CALL(dev, cuDeviceGetName, text, (int)sizeof text, dev));
+    return put_text(__func__, buf, cap_bytes, text);
 }
 
 enum cushim_status cushim_device_uuid(int dev, unsigned char *id16) {
@@ -122,13 +121,8 @@ enum cushim_status cushim_device_uuid(int dev, unsigned char *id16) {
     CUSHIM_NEED(id16);
     memset(id16, 0, 16);
     CUSHIM_TRY(begin(__func__, &dev));
-    if (!CUSHIM_DRIVER(cuDeviceGetUuid_v2) && !CUSHIM_DRIVER(cuDeviceGetUuid))
-        return cushim_fail_nosym(__func__, "cuDeviceGetUuid");
-    CUSHIM_TRY(answer("cuDeviceGetUuid",
-                      CUSHIM_DRIVER(cuDeviceGetUuid_v2)
-                          ? CUSHIM_DRIVER(cuDeviceGetUuid_v2)(&uuid, dev)
-                          : CUSHIM_DRIVER(cuDeviceGetUuid)(&uuid, dev),
-                      dev));
+    CUSHIM_TRY(CUSHIM_DRIVER(cuDeviceGetUuid_v2) ? CALL(dev, cuDeviceGetUuid_v2, &uuid, dev)
+                                                 : CALL(dev, cuDeviceGetUuid, &uuid, dev));
     memcpy(id16, uuid.bytes, 16);
     return CUSHIM_OK;
 }
@@ -149,8 +143,7 @@ enum cushim_status cushim_device_capability(int dev, int *major, int *minor) {
 enum cushim_status cushim_device_memory(int dev, size_t *bytes) {
     CUSHIM_OUT(bytes);
     CUSHIM_TRY(begin(__func__, &dev));
-    CUSHIM_NEED_ENTRY(__func__, cuDeviceTotalMem_v2);
-    return answer("cuDeviceTotalMem", CUSHIM_DRIVER(cuDeviceTotalMem_v2)(bytes, dev), dev);
+    return CALL(dev, cuDeviceTotalMem_v2, bytes, dev);
 }
 
 enum cushim_status cushim_device_attribute(int dev, int attr, int *v) {
@@ -187,9 +180,7 @@ enum cushim_status cushim_device_peer(int dev, int peer, int *yes) {
     CUSHIM_TRY(begin(__func__, &peer));
     if (dev == peer)
         return CUSHIM_OK;
-    CUSHIM_NEED_ENTRY(__func__, cuDeviceCanAccessPeer);
-    return answer("cuDeviceCanAccessPeer", CUSHIM_DRIVER(cuDeviceCanAccessPeer)(yes, dev, peer),
-                  dev);
+    return CALL(dev, cuDeviceCanAccessPeer, yes, dev, peer);
 }
 
 enum cushim_status cushim_device_peer_enable(int dev, int peer) {

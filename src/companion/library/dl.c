@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "cushim/library.h"
 #include "companion/context/call.h"
 #include "companion/libdir.h" /* where the build installs libraries */

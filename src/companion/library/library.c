@@ -2,7 +2,6 @@
 #include "cushim/library.h"
 
 #include "base/log.h"
-#include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/context/context.h"
 #include "companion/core/driver.h"

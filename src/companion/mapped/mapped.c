@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "memory/fence/stream_fence.h"

@@ -1,7 +1,6 @@
 /* Spans: Vulkan allocates and maps, CUDA imports the same bytes by a descriptor. */
 #include <unistd.h>
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/mapped/mapped.h"
 
@@ -50,14 +49,11 @@ enum cushim_status cushim_span_obtain(struct cushim_scope *scope,
 
 void cushim_span_release(struct cushim_mapper_object *mapper, struct cushim_context_object *context,
                          struct cushim_span *span) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     if (cushim_call_begin_quietly(&scope, context)) {
-        CUstreamCaptureMode mode = cushim_capture_relax();
-        CUSHIM_DRIVER(cuMemFree_v2)(span->device);
+        (void)CUSHIM_RELAXED(CUSHIM_DRIVER(cuMemFree_v2)(span->device));
         if (CUSHIM_DRIVER(cuDestroyExternalMemory))
-            CUSHIM_DRIVER(cuDestroyExternalMemory)(span->external);
-        cushim_capture_back(mode);
-        cushim_call_end(&scope, CUSHIM_OK);
+            (void)CUSHIM_RELAXED(CUSHIM_DRIVER(cuDestroyExternalMemory)(span->external));
     }
     cushim_card_free(mapper->card, &span->memory);
 }

@@ -3,7 +3,6 @@
  */
 #include "cushim/memory.h"
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 #include "companion/context/pressure.h"

@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 #include "companion/context/pressure.h"

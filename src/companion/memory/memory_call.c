@@ -1,7 +1,6 @@
 /* Calls on ranges: their rows of the address map, the context they run in, their stream. */
 #include "companion/memory/memory.h"
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/stream.h"
 

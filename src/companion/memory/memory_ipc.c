@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#include "base/try.h"
-#include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 
 _Static_assert(CUSHIM_IPC_BYTES == CU_IPC_HANDLE_SIZE, "a handle is the driver's");

@@ -1,7 +1,6 @@
 /* Managed memory: one address for the host and all devices. */
 #include "cushim/memory.h"
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 

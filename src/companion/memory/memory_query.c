@@ -1,7 +1,6 @@
 /* What is known about an address, and about the memory of a device. */
 #include "cushim/memory.h"
 
-#include "base/try.h"
 #include "companion/core/struct_size.h"
 #include "companion/memory/memory.h"
 #include "companion/context/pressure.h"

@@ -4,7 +4,6 @@
  */
 #include "cushim/memory_copy.h"
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/core/struct_size.h"
 #include "companion/memory/memory.h"
 #include "companion/stream/stream.h"

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 
 /* ---- making ---- */

@@ -1,7 +1,6 @@
 /* Launches: a shape, a stream, arguments. */
 #include "cushim/function.h"
 
-#include "base/try.h"
 #include "companion/core/struct_size.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/event.h"

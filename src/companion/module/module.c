@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
@@ -18,11 +17,9 @@ static void unload(CUmodule handle) {
 
 static void finish(struct cushim_object *object) {
     struct cushim_module_object *module = (struct cushim_module_object *)object;
-    struct cushim_scope scope;
-    if (cushim_call_begin_quietly(&scope, object->context)) {
+    CUSHIM_SCOPE scope = {0};
+    if (cushim_call_begin_quietly(&scope, object->context))
         unload(module->handle);
-        cushim_call_end(&scope, CUSHIM_OK);
-    }
     pthread_mutex_destroy(&module->lock);
     free(module->log);
     free(module);

@@ -9,7 +9,6 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/capture/graph_resources.h"
 
 struct kept {

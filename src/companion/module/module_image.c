@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/try.h"
 #include "companion/core/struct_size.h"
 
 enum { LEVEL_MOST = 4, CACHE_MOST = 2 };

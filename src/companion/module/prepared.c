@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/module/function.h"
 #include "companion/module/launch.h"
 #include "companion/core/handle_pin.h"

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/stream/stream.h"
@@ -20,11 +19,9 @@ _Static_assert(sizeof(CUipcEventHandle) == IPC_BYTES, "what the header promises"
 
 static void finish(struct cushim_object *object) {
     struct cushim_event_object *event = (struct cushim_event_object *)object;
-    struct cushim_scope scope;
-    if (!event->is_wrapped && cushim_call_begin_quietly(&scope, object->context)) {
+    CUSHIM_SCOPE scope = {0};
+    if (!event->is_wrapped && cushim_call_begin_quietly(&scope, object->context))
         CUSHIM_DRIVER(cuEventDestroy_v2)(event->handle);
-        cushim_call_end(&scope, CUSHIM_OK);
-    }
     free(event);
 }
 

@@ -2,13 +2,11 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "cushim/context.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/event.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/stream/stream_host.h"
-#include "companion/core/handle_pin.h"
 
 /* ---- from an argument to a handle ---- */
 
@@ -16,8 +14,8 @@ static CUstream handle_of_special(const struct cushim_stream *s) {
     return s == CUSHIM_STREAM_PER_THREAD ? CU_STREAM_PER_THREAD : NULL;
 }
 
-static inline enum cushim_status take(struct cushim_scope *scope, struct cushim_stream *s,
-                                      struct cushim_stream_use *use) {
+enum cushim_status cushim_stream_use_any(struct cushim_scope *scope, struct cushim_stream *s,
+                                         struct cushim_stream_use *use) {
     if (cushim_stream_is_special(s)) {
         *use = (struct cushim_stream_use){.handle = handle_of_special(s)};
         return CUSHIM_OK;
@@ -32,14 +30,9 @@ static inline enum cushim_status take(struct cushim_scope *scope, struct cushim_
     return cushim_scope_fail(scope, CUSHIM_DEADCONTEXT, "stream=%p", (void *)s);
 }
 
-enum cushim_status cushim_stream_use_any(struct cushim_scope *scope, struct cushim_stream *s,
-                                         struct cushim_stream_use *out) {
-    return take(scope, s, out);
-}
-
 enum cushim_status cushim_stream_use_in(struct cushim_scope *scope, struct cushim_stream *s,
                                         struct cushim_stream_use *out) {
-    CUSHIM_TRY(take(scope, s, out));
+    CUSHIM_TRY(cushim_stream_use_any(scope, s, out));
     if (__builtin_expect(!out->object || out->object->object.context == scope->context, 1))
         return CUSHIM_OK;
     int device = out->object->object.context->device;
@@ -87,11 +80,9 @@ enum cushim_status cushim_stream_wait(struct cushim_scope *scope, CUstream strea
 /* Whatever is left of it goes quietly: cushim_stream_destroy has said what was to be said. */
 static void finish(struct cushim_object *object) {
     struct cushim_stream_object *stream = (struct cushim_stream_object *)object;
-    struct cushim_scope scope;
-    if (!stream->is_wrapped && cushim_call_begin_quietly(&scope, object->context)) {
+    CUSHIM_SCOPE scope = {0};
+    if (!stream->is_wrapped && cushim_call_begin_quietly(&scope, object->context))
         CUSHIM_DRIVER(cuStreamDestroy_v2)(stream->handle);
-        cushim_call_end(&scope, CUSHIM_OK);
-    }
     free(stream);
 }
 
