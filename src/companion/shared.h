@@ -31,36 +31,33 @@
     }))
 
 /* What cushim's other libraries call. */
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxGetCurrent) cushim_driver_cuCtxGetCurrent;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxGetDevice) cushim_driver_cuCtxGetDevice;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxPopCurrent_v2) cushim_driver_cuCtxPopCurrent_v2;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxPushCurrent_v2) cushim_driver_cuCtxPushCurrent_v2;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuDeviceGet) cushim_driver_cuDeviceGet;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuDeviceGetAttribute) cushim_driver_cuDeviceGetAttribute;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuDeviceGetCount) cushim_driver_cuDeviceGetCount;
-extern CUSHIM_SHARED
-    CUSHIM_DRIVER_SLOT(cuDevicePrimaryCtxRelease_v2) cushim_driver_cuDevicePrimaryCtxRelease_v2;
-extern CUSHIM_SHARED
-    CUSHIM_DRIVER_SLOT(cuDevicePrimaryCtxRetain) cushim_driver_cuDevicePrimaryCtxRetain;
-extern CUSHIM_SHARED
-    CUSHIM_DRIVER_SLOT(cuGraphRetainUserObject) cushim_driver_cuGraphRetainUserObject;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuKernelSetAttribute) cushim_driver_cuKernelSetAttribute;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLaunchHostFunc) cushim_driver_cuLaunchHostFunc;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLaunchKernel) cushim_driver_cuLaunchKernel;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLaunchKernelEx) cushim_driver_cuLaunchKernelEx;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLibraryGetKernel) cushim_driver_cuLibraryGetKernel;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLibraryLoadData) cushim_driver_cuLibraryLoadData;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLibraryUnload) cushim_driver_cuLibraryUnload;
-extern CUSHIM_SHARED
-    CUSHIM_DRIVER_SLOT(cuOccupancyMaxActiveClusters) cushim_driver_cuOccupancyMaxActiveClusters;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuPointerGetAttribute) cushim_driver_cuPointerGetAttribute;
-extern CUSHIM_SHARED
-    CUSHIM_DRIVER_SLOT(cuStreamGetCaptureInfo_v2) cushim_driver_cuStreamGetCaptureInfo_v2;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuStreamGetCtx) cushim_driver_cuStreamGetCtx;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuStreamGetDevice) cushim_driver_cuStreamGetDevice;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuStreamIsCapturing) cushim_driver_cuStreamIsCapturing;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuUserObjectCreate) cushim_driver_cuUserObjectCreate;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuUserObjectRelease) cushim_driver_cuUserObjectRelease;
+#define CUSHIM_SHARED_ENTRY(entry)                                                                 \
+    extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(entry) cushim_driver_##entry
+CUSHIM_SHARED_ENTRY(cuCtxGetCurrent);
+CUSHIM_SHARED_ENTRY(cuCtxGetDevice);
+CUSHIM_SHARED_ENTRY(cuCtxPopCurrent_v2);
+CUSHIM_SHARED_ENTRY(cuCtxPushCurrent_v2);
+CUSHIM_SHARED_ENTRY(cuDeviceGet);
+CUSHIM_SHARED_ENTRY(cuDeviceGetAttribute);
+CUSHIM_SHARED_ENTRY(cuDeviceGetCount);
+CUSHIM_SHARED_ENTRY(cuDevicePrimaryCtxRelease_v2);
+CUSHIM_SHARED_ENTRY(cuDevicePrimaryCtxRetain);
+CUSHIM_SHARED_ENTRY(cuGraphRetainUserObject);
+CUSHIM_SHARED_ENTRY(cuKernelSetAttribute);
+CUSHIM_SHARED_ENTRY(cuLaunchHostFunc);
+CUSHIM_SHARED_ENTRY(cuLaunchKernel);
+CUSHIM_SHARED_ENTRY(cuLaunchKernelEx);
+CUSHIM_SHARED_ENTRY(cuLibraryGetKernel);
+CUSHIM_SHARED_ENTRY(cuLibraryLoadData);
+CUSHIM_SHARED_ENTRY(cuLibraryUnload);
+CUSHIM_SHARED_ENTRY(cuOccupancyMaxActiveClusters);
+CUSHIM_SHARED_ENTRY(cuPointerGetAttribute);
+CUSHIM_SHARED_ENTRY(cuStreamGetCaptureInfo_v2);
+CUSHIM_SHARED_ENTRY(cuStreamGetCtx);
+CUSHIM_SHARED_ENTRY(cuStreamGetDevice);
+CUSHIM_SHARED_ENTRY(cuStreamIsCapturing);
+CUSHIM_SHARED_ENTRY(cuUserObjectCreate);
+CUSHIM_SHARED_ENTRY(cuUserObjectRelease);
 
 enum cushim_driver_state {
     CUSHIM_DRIVER_UNLOADED,

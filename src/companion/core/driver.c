@@ -199,9 +199,8 @@ static enum cushim_status tell(const char *what) {
 }
 
 enum cushim_status cushim_driver_use_slow(const char *what) {
-    enum cushim_status status = cushim_driver_use_process(what);
-    if (status != CUSHIM_OK)
-        return status;
+    enum cushim_status status = CUSHIM_OK;
+    CUSHIM_TRY(cushim_driver_use_process(what));
     pthread_mutex_lock(&lock);
     if (atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_UNLOADED)
         load(NULL);
@@ -212,9 +211,8 @@ enum cushim_status cushim_driver_use_slow(const char *what) {
 }
 
 enum cushim_status cushim_driver_load(const char *what, const char *path) {
-    enum cushim_status status = cushim_driver_use_process(what);
-    if (status != CUSHIM_OK)
-        return status;
+    enum cushim_status status = CUSHIM_OK;
+    CUSHIM_TRY(cushim_driver_use_process(what));
     pthread_mutex_lock(&lock);
     bool is_loaded = atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY;
     if (is_loaded && path && strcmp(path, loaded) != 0)

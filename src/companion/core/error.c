@@ -32,24 +32,25 @@ static const struct {
 
 typedef CUresult ask_fn(CUresult, const char **);
 
-static const char *ask(ask_fn *function, CUresult result) {
+/* What the driver's function says, else our own text of that kind; NULL: neither knows. */
+static const char *ask(ask_fn *function, CUresult result, bool is_name) {
     const char *text = NULL;
-    return function && function(result, &text) == CUDA_SUCCESS ? text : NULL;
+    if (function && !cushim_driver_is_forked() && function(result, &text) == CUDA_SUCCESS && text)
+        return text;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (known[i].result == result)
+            return is_name ? known[i].name : known[i].text;
+    }
+    return NULL;
 }
 
 const char *cushim_error_cu_name(CUresult result) {
-    const char *name =
-        cushim_driver_is_forked() ? NULL : ask(CUSHIM_DRIVER(cuGetErrorName), result);
-    for (size_t i = 0; !name && i < sizeof known / sizeof known[0]; i++)
-        name = known[i].result == result ? known[i].name : NULL;
+    const char *name = ask(CUSHIM_DRIVER(cuGetErrorName), result, true);
     return name ? name : "CUDA_ERROR_?";
 }
 
 const char *cushim_error_cu_text(CUresult result) {
-    const char *text =
-        cushim_driver_is_forked() ? NULL : ask(CUSHIM_DRIVER(cuGetErrorString), result);
-    for (size_t i = 0; !text && i < sizeof known / sizeof known[0]; i++)
-        text = known[i].result == result ? known[i].text : NULL;
+    const char *text = ask(CUSHIM_DRIVER(cuGetErrorString), result, false);
     return text ? text : cushim_status_text(cushim_status_from_cu(result));
 }
 

@@ -47,6 +47,14 @@ static void put(struct cushim_graph_recording *recording) {
     pthread_mutex_unlock(&lock);
 }
 
+/* With the lock: take it off the list; NULL: there is none there. */
+static struct cushim_graph_recording *take_at(struct cushim_graph_recording **at) {
+    struct cushim_graph_recording *recording = *at;
+    if (recording)
+        *at = recording->next;
+    return recording;
+}
+
 /* Take off the list; NULL: there is none.  One that another thread must end stays, if
  * is_others is given, which then tells of it. */
 static struct cushim_graph_recording *take(const struct cushim_scope *scope, CUstream stream,
@@ -58,10 +66,8 @@ static struct cushim_graph_recording *take(const struct cushim_scope *scope, CUs
         at = &(*at)->next;
     if (is_others)
         *is_others = *at && (*at)->is_threads && !pthread_equal((*at)->thread, pthread_self());
-    if (*at && (!is_others || !*is_others)) {
-        recording = *at;
-        *at = recording->next;
-    }
+    if (!is_others || !*is_others)
+        recording = take_at(at);
     pthread_mutex_unlock(&lock);
     return recording;
 }
@@ -71,9 +77,7 @@ static struct cushim_graph_recording *take_by_handle(const struct cushim_stream 
     struct cushim_graph_recording **at = &recordings;
     while (*at && !is_by(*at, handle))
         at = &(*at)->next;
-    struct cushim_graph_recording *recording = *at;
-    if (recording)
-        *at = recording->next;
+    struct cushim_graph_recording *recording = take_at(at);
     pthread_mutex_unlock(&lock);
     return recording;
 }

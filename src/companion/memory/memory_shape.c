@@ -63,23 +63,23 @@ static const struct {
     [CUSHIM_PLACE_DEVICE] = {CUSHIM_MEMORY_AT_DEVICE, CU_MEMORYTYPE_DEVICE},
 };
 
+static enum cushim_memory_place place_of(const struct cushim_copy_end *end) {
+    return places[end->place].ours;
+}
+
 static enum cushim_status judge(const char *what, struct box *box,
                                 struct cushim_memory_call *call) {
     struct cushim_copy_end *dst = &box->copy.dst, *src = &box->copy.src;
     size_t dst_bytes = 0, src_bytes = 0;
     CUSHIM_TRY(judge_end(what, "dst", box, dst, &dst_bytes));
     CUSHIM_TRY(judge_end(what, "src", box, src, &src_bytes));
-    *call = (struct cushim_memory_call){.is_peer = !box->is_rows,
-                                        .ctx = dst->ctx ? dst->ctx : src->ctx,
-                                        .n_ranges = 2,
-                                        .ranges = {{.name = "dst",
-                                                    .address = dst->address,
-                                                    .bytes = dst_bytes,
-                                                    .place = places[dst->place].ours},
-                                                   {.name = "src",
-                                                    .address = src->address,
-                                                    .bytes = src_bytes,
-                                                    .place = places[src->place].ours}}};
+    *call = (struct cushim_memory_call){
+        .is_peer = !box->is_rows,
+        .ctx = dst->ctx ? dst->ctx : src->ctx,
+        .n_ranges = 2,
+        .ranges = {
+            {.name = "dst", .address = dst->address, .bytes = dst_bytes, .place = place_of(dst)},
+            {.name = "src", .address = src->address, .bytes = src_bytes, .place = place_of(src)}}};
     return CUSHIM_OK;
 }
 

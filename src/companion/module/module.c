@@ -215,22 +215,12 @@ enum cushim_status cushim_module_function(struct cushim_module *m, const char *n
     return get_function(&scope, module, name, f);
 }
 
-/* Under the lock: note the variable for the unload; false: it is noted already, or no memory. */
-static bool note(struct cushim_module_object *module, uint64_t start, bool *has_failed) {
-    struct cushim_module_global *global = module->globals;
+/* Under the lock. */
+static bool is_noted(const struct cushim_module_object *module, uint64_t start) {
+    const struct cushim_module_global *global = module->globals;
     while (global && global->start != start)
         global = global->next;
-    *has_failed = false;
-    if (global || module->is_unloaded)
-        return false;
-    global = calloc(1, sizeof *global);
-    *has_failed = !global;
-    if (!global)
-        return false;
-    global->start = start;
-    global->next = module->globals;
-    module->globals = global;
-    return true;
+    return global;
 }
 
 /* The ledger's row, once; it is erased by the unload. */
@@ -241,14 +231,19 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_modul
                                                .kind = CUSHIM_MEMORY_GLOBAL,
                                                .context = scope->context,
                                                .owner = &module->object};
-    bool has_failed;
-    enum cushim_status status = CUSHIM_OK;
+    struct cushim_module_global *global = malloc(sizeof *global);
+    enum cushim_status status = global ? CUSHIM_OK : CUSHIM_NOMEM;
     pthread_mutex_lock(&module->lock);
-    if (note(module, start, &has_failed))
+    if (global && !module->is_unloaded && !is_noted(module, start)) {
+        *global = (struct cushim_module_global){start, module->globals};
+        module->globals = global;
+        global = NULL;
         status = cushim_address_map_record(&row);
+    }
     pthread_mutex_unlock(&module->lock);
+    free(global);
     /* A row that is in the way is stale: the driver has given its place to the variable. */
-    return has_failed || status == CUSHIM_NOMEM
+    return status == CUSHIM_NOMEM
                ? cushim_scope_fail(scope, CUSHIM_NOMEM, "ptr=0x%llx", (unsigned long long)start)
                : CUSHIM_OK;
 }

@@ -86,7 +86,7 @@ const struct cushim_mem_stream_host cushim_stream_host = {
 
 /* ---- what it is told of streams ---- */
 
-static void note(const struct cushim_scope *scope, CUstream stream, uint64_t begun) {
+void cushim_stream_host_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
     cushim_mem_streams_note(&scope->context->fence, stream == CU_STREAM_LEGACY ? NULL : stream,
                             begun);
 }
@@ -95,9 +95,5 @@ static void note(const struct cushim_scope *scope, CUstream stream, uint64_t beg
 void cushim_stream_host_goes(struct cushim_scope *scope, CUstream stream) {
     if (is_of_legacy_stream(&stream) || stream == CU_STREAM_PER_THREAD)
         cushim_changes_note();
-    note(scope, stream, 0);
-}
-
-void cushim_stream_host_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
-    note(scope, stream, begun);
+    cushim_stream_host_done(scope, stream, 0);
 }
