@@ -16,7 +16,7 @@ struct cushim_events {
     /* A context object is about to be freed; its context is current, or dead. */
     void (*context_ended)(struct cushim_context_object *context);
 
-    /* No event: whom the engine asks about a context, of which it has the fence. */
+    /* No event: the functions by which the engine asks about the context of a fence. */
     const struct cushim_mem_stream_host *fence_host;
 };
 

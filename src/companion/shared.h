@@ -18,10 +18,10 @@
 
 /*
  * CUSHIM_DRIVER(cuMemFree_v2)(address) calls the driver.  Each DRV row of cuda/symbols.def, HOOK,
- * CALL and NATIVE alike, has a slot, which is NULL where the driver has no such function.
+ * CALL and NATIVE alike, has a slot, which is NULL if the driver has no such function.
  *
- * A slot is a variable of its own, which the linker finds: who calls the driver is not compiled
- * anew when cuda/symbols.def changes, and a name that has no row there does not link.
+ * Each slot is a variable that the linker finds.  So a source that calls the driver is not compiled
+ * again when cuda/symbols.def changes, and a name without a row there does not link.
  */
 #define CUSHIM_DRIVER_SLOT(entry) _Atomic(__typeof__(&entry))
 #define CUSHIM_DRIVER(entry)                                                                       \
@@ -72,7 +72,7 @@ extern CUSHIM_SHARED atomic_int cushim_driver_state_now;
 CUSHIM_SHARED enum cushim_status cushim_driver_use_slow(const char *what);
 
 /**
- * Be sure that there is a driver to call.
+ * Make sure that there is a driver to call.
  * @param what  our public function, for the text
  * @return CUSHIM_OK | CUSHIM_NOCUDA (no libcuda, or a forked child), CUSHIM_NODEVICE, or what
  *         cuInit said; the error text is set
@@ -119,19 +119,19 @@ cushim_fail_cu(const char *entry, CUresult result, const char *format, ...);
 /* The loaded driver has no such entry: NOSYM naming it; `what` is our function. */
 CUSHIM_SHARED enum cushim_status cushim_fail_nosym(const char *what, const char *entry);
 
-/* The driver's name of a result, or our own where it has none; never NULL, static. */
+/* The driver's name of a result, or our own if the driver has none; never NULL, static. */
 CUSHIM_SHARED const char *cushim_error_cu_name(CUresult result);
 
 /* ---- contexts and captures ---- */
 
-/* The device of a context, which is current for the question where the driver wants it so. */
+/* The device of a context.  Older drivers need the context to be current, so it is for a moment. */
 CUSHIM_SHARED CUresult cushim_context_ask_device(CUcontext handle, int *device);
 
 /* Relaxed mode for our own driver allocations (E5); the answer goes to _back. */
 CUSHIM_SHARED CUstreamCaptureMode cushim_capture_relax(void);
 CUSHIM_SHARED void cushim_capture_back(CUstreamCaptureMode mode);
 
-/* Whether a stream, not the legacy one, is in a capture, be it an invalidated one; false when the
+/* Whether a stream, not the legacy one, is in a capture, even an invalidated one; false if the
  * driver cannot say. */
 static inline bool cushim_capture_has(CUstream stream) {
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;

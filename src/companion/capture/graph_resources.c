@@ -47,7 +47,7 @@ static struct cushim_graph_resources *pop(struct cushim_graph_resources **first,
     return resources;
 }
 
-/* With the lock: is the last owner gone? */
+/* With the lock: if the last owner is gone, the resources are over. */
 static void judge(struct cushim_graph_resources *resources) {
     if (resources->is_over || resources->n_owners || (resources->is_bound && !resources->is_lost))
         return;
@@ -56,8 +56,8 @@ static void judge(struct cushim_graph_resources *resources) {
     cushim_changes_note();
 }
 
-/* The driver's destructor: the last copy of the graph is gone, and no launch is under way.  It runs
- * in a thread of the driver, perhaps, and calls nothing. */
+/* The driver's destructor: the last copy of the graph is gone, and no launch is running.  It may
+ * run in a thread of the driver, and must not call CUDA. */
 static void driver_is_done(void *data) {
     struct cushim_graph_resources *resources = data;
     pthread_mutex_lock(&lock);

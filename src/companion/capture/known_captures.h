@@ -1,6 +1,6 @@
 /*
  * Known captures: those begun through this library, those announced (cushim_context_capture_enter),
- * and those the preload sees, where it is loaded.  Others are invisible.
+ * and those that the preload sees, if it is loaded.  Others are invisible.
  *
  * Counters of the context object, atomic, no lock: an answer may be old a moment later.
  */
@@ -39,8 +39,8 @@ static inline int cushim_capture_count(struct cushim_context_object *context) {
 }
 
 /*
- * E5, for a call that would synchronise the context or is illegal while one captures there: CAPTURE
- * with its text where a capture is known, else OK.  Makes no driver call.
+ * E5, for a call that would synchronise the context, or that is illegal during a capture in it:
+ * CAPTURE with its text if a capture is known, else OK.  Makes no driver call.
  */
 enum cushim_status cushim_capture_refuse(struct cushim_scope *scope);
 
@@ -49,9 +49,9 @@ enum cushim_status cushim_capture_refuse_handle(const char *what, enum cushim_ki
                                                 const void *handle);
 
 /*
- * The state of a stream, asked of the driver (which leaves captures valid): out is
- * CU_STREAM_CAPTURE_STATUS_NONE, _ACTIVE or _INVALIDATED; NONE for the legacy stream and where the
- * driver cannot say, also in a damaged context, where the call that asks is the one to say so.
+ * The capture state of a stream, from the driver; the question leaves captures valid.  It is NONE
+ * for the legacy stream and if the driver cannot say.  It is NONE in a damaged context, too,
+ * because the call that follows must report the damage.
  */
 enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream stream,
                                             CUstreamCaptureStatus *out);
@@ -65,7 +65,7 @@ enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream
         value_;                                                                                    \
     })
 
-/* E5 for a stream: CAPTURE with its text where it takes part in a capture, else OK. */
+/* E5 for a stream: CAPTURE with its text if it takes part in a capture, else OK. */
 enum cushim_status cushim_capture_refuse_stream(struct cushim_scope *scope, CUstream stream);
 
 #endif

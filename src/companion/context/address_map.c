@@ -127,16 +127,16 @@ static void keep(const struct cushim_address_map_row *row) {
     cushim_object_keep(row->owner);
 }
 
-/* The driver has just handed this memory out, so that nobody else can have it. */
+/* The driver has just handed this memory out, so no other row can own it. */
 static bool is_fresh(const struct cushim_address_map_row *row) {
     return row->kind != CUSHIM_MEMORY_REGISTERED && row->kind != CUSHIM_MEMORY_ADOPTED &&
            row->kind != CUSHIM_MEMORY_IPC && row->kind != CUSHIM_MEMORY_GLOBAL;
 }
 
 /*
- * Take out the rows in the way of `row` that are stale: of a dead context, or of memory that went
- * without us (a graph's nodes, a foreign free).  They go to *stale, through `left`; false: one that
- * is not stale is in the way.
+ * Take out the stale rows that overlap `row`: those of a dead context, and those of memory that was
+ * freed without us (a graph's nodes, a foreign free).  They go to *stale, linked by `left`; false:
+ * a row that is not stale overlaps.
  */
 static bool make_way(const struct cushim_address_map_row *row,
                      struct cushim_address_map_node **stale) {

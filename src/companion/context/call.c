@@ -8,7 +8,7 @@ static void put_pointer(void *out, void *value) {
     memcpy(out, &value, sizeof value);
 }
 
-/* What every scope begins with; the rest is set where it is used. */
+/* The fields that every scope sets; the others are set before they are read. */
 static inline void begin(struct cushim_scope *scope, const char *what,
                          struct cushim_context_object *context) {
     scope->what = what;
@@ -17,7 +17,7 @@ static inline void begin(struct cushim_scope *scope, const char *what,
     scope->is_kept = scope->is_changed = scope->is_dead = false;
 }
 
-/* Another context is current, or the driver could not say. */
+/* Another context is current, or the driver could not say which is. */
 static __attribute__((noinline, cold)) enum cushim_status exchange(struct cushim_scope *scope,
                                                                    CUresult result) {
     CUcontext handle = scope->context->handle;
@@ -71,13 +71,13 @@ static struct cushim_context_object *context_of(struct cushim_object *object) {
                                                : object->context;
 }
 
-/* Not an open handle: why not? */
+/* The reason why a value is not an open handle. */
 static __attribute__((noinline, cold)) enum cushim_status refuse(const char *what,
                                                                  const void *handle) {
     if (!handle)
         return cushim_fail(what, CUSHIM_INVALID, "handle=NULL");
-    cushim_handle_sweep(); /* a fast path may have ended with nothing done, and without a look */
-    CUSHIM_TRY(cushim_driver_use(what)); /* without a driver that is the better answer */
+    cushim_handle_sweep(); /* because a fast path that gave up did not look for closed handles */
+    CUSHIM_TRY(cushim_driver_use(what)); /* the lack of a driver is the better answer */
     return cushim_fail(what, CUSHIM_BADHANDLE, "handle=%p", handle);
 }
 
@@ -86,7 +86,7 @@ enum cushim_status cushim_call_begin_object(struct cushim_scope *scope, const ch
                                             void *object) {
     begin(scope, what, NULL);
     put_pointer(object, NULL);
-    /* ready: the process is not a forked one, and forks are watched */
+    /* if the driver is ready, the process is no forked child, and forks are watched */
     if (handle && !cushim_driver_is_ready())
         CUSHIM_TRY(cushim_driver_use_process(what));
     struct cushim_object *found = cushim_pin(&scope->pin, kind, handle);
@@ -120,7 +120,7 @@ enum cushim_status cushim_call_begin_destroy(struct cushim_scope *scope, const c
     put_pointer(object, scope->pin.object);
     if (!scope->context)
         return CUSHIM_OK;
-    /* A world that is gone is no failure of a clean-up (E6). */
+    /* A destroy does not fail because its context or driver is gone (E6). */
     scope->is_dead = cushim_driver_use(what) != CUSHIM_OK ||
                      cushim_context_is_dead(scope->context) || make_current(scope) != CUSHIM_OK;
     return CUSHIM_OK;
@@ -183,7 +183,7 @@ bool cushim_call_begin_quietly(struct cushim_scope *scope, struct cushim_context
     return scope->is_changed;
 }
 
-/* What was current may be gone by now, by the call itself: then none is. */
+/* The call itself may have destroyed the context that was current; then none is. */
 static __attribute__((noinline, cold)) void exchange_back(struct cushim_scope *scope) {
     scope->is_changed = false;
     if (CUSHIM_DRIVER(cuCtxSetCurrent)(scope->before) != CUDA_SUCCESS)

@@ -4,8 +4,8 @@
  *
  * The context is (1) of the object or of the pointer's row in the address map, else (2) a ctx that
  * is not NULL, else (3) the thread's current CUDA context, else (4) the primary context of the
- * thread's device.  Only the top of CUDA's own stack is exchanged, so its depth stays.  No lock, no
- * allocation.
+ * thread's device.  Only the top of CUDA's own stack is exchanged, so its depth stays.  A call
+ * takes no lock and allocates nothing.
  *
  * Each begin that succeeded has an end, which is that of the block (CUSHIM_SCOPE).  If it failed
  * the error text is set and nothing is held.
@@ -89,14 +89,14 @@ static inline void cushim_scope_close(struct cushim_scope *scope) {
     cushim_call_end(scope, CUSHIM_OK);
 }
 
-/* For a finish function: make `context` current; false where it is dead or there is no driver: then
- * only host memory is to be released. */
+/* For a finish function: make `context` current; false if it is dead or there is no driver, and
+ * only host memory can be released. */
 bool cushim_call_begin_quietly(struct cushim_scope *scope, struct cushim_context_object *context);
 
 /* Refuse inside a scope: cushim_scope_fail(&scope, status, format, ...). */
 #define cushim_scope_fail(scope, ...) cushim_fail((scope)->what, __VA_ARGS__)
 
-/* The driver failed inside a scope; also tells the context (sticky errors, destroyed contexts). */
+/* The driver failed inside a scope.  Also notes sticky errors and destroyed contexts. */
 __attribute__((format(printf, 4, 5))) enum cushim_status
 cushim_scope_fail_cu(struct cushim_scope *scope, const char *entry, CUresult result,
                      const char *format, ...);

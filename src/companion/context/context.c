@@ -15,7 +15,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cushim_context_object *registry; /* each with a reference of ours */
-static atomic_uint_fast64_t n_made;            /* ids where the driver gives none */
+static atomic_uint_fast64_t n_made;            /* ids for drivers that give none */
 
 /* ---- the registry ---- */
 
@@ -105,7 +105,7 @@ static void release_spare_events(struct cushim_context_object *context) {
     cushim_call_end(&scope, CUSHIM_OK);
 }
 
-/* A primary context is given back, never reset; one that others reset owes us nothing. */
+/* A primary context is released, never reset.  If other code reset it, nothing is to be done. */
 static void finish(struct cushim_object *object) {
     struct cushim_context_object *context = (struct cushim_context_object *)object;
     bool is_ready = atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY;
@@ -181,7 +181,7 @@ static struct cushim_context_object *find_primary(int device) {
     return context;
 }
 
-/* Has somebody else reset it?  The driver's word; true where it cannot be asked. */
+/* Whether other code has reset it; true if the driver has no function for it. */
 static bool is_primary_active(int device) {
     unsigned flags;
     int is_active = 1;
@@ -213,7 +213,7 @@ enum cushim_status cushim_context_of_device(const char *what, int device,
             CUSHIM_DRIVER(cuDevicePrimaryCtxRelease_v2)(device);
         return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *made);
     }
-    /* Met before as a stranger's: from now on it is the one that we retain. */
+    /* If it was wrapped before, it becomes the context that we retain. */
     struct cushim_context_object *stranger = find(handle);
     if (stranger && stranger->form == CUSHIM_CONTEXT_WRAPPED)
         cushim_context_forget(stranger);
@@ -241,7 +241,8 @@ enum cushim_status cushim_context_make(const char *what, int device, unsigned fl
         CUSHIM_DRIVER(cuCtxDestroy_v2)(handle);
         return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *made);
     }
-    /* An object of this handle is of one that others destroyed: the driver gave the handle anew. */
+    /* An object of this handle is stale: other code destroyed the context, and the driver has
+     * reused the handle. */
     struct cushim_context_object *old = find(handle);
     if (old)
         cushim_context_bury(old);

@@ -1,10 +1,11 @@
 /*
- * A context as we keep it: the object behind struct cushim_context, and of contexts that others
- * made current and nobody has a handle of.
+ * Contexts as objects: those behind struct cushim_context, and those that other code made current
+ * and for which there is no handle yet.
  *
- * One object stands for one CUcontext as long as that lives: a registry leads from handle to
- * object. `is_dead` is set once, when we destroyed it or the driver said so, and the object leaves
- * the registry; what belongs to it then answers CUSHIM_DEADCONTEXT, and its destroy CUSHIM_OK.
+ * One object stands for one CUcontext during its life, and a registry finds it by the CUcontext.
+ * `is_dead` is set once, when we destroyed the context or the driver said that it is destroyed. The
+ * object then leaves the registry, calls on what belongs to it give CUSHIM_DEADCONTEXT, and its
+ * destroy gives CUSHIM_OK.
  */
 #ifndef CUSHIM_COMPANION_CONTEXT_H
 #define CUSHIM_COMPANION_CONTEXT_H
@@ -19,19 +20,19 @@
 #include "memory/fence/fence.h"
 
 enum cushim_context_form {
-    CUSHIM_CONTEXT_PRIMARY, /* retained by us, once a device */
+    CUSHIM_CONTEXT_PRIMARY, /* retained by us, one for each device */
     CUSHIM_CONTEXT_OWNED,   /* created by us */
-    CUSHIM_CONTEXT_WRAPPED  /* of others */
+    CUSHIM_CONTEXT_WRAPPED  /* of other code */
 };
 
 enum { CUSHIM_CONTEXT_ENTRY_BYTES = 64 };
 
 struct cushim_context_object {
-    struct cushim_object object; /* object.handle NULL: nobody asked for one yet */
+    struct cushim_object object; /* object.handle NULL: it has no handle yet */
     CUcontext handle;
     int device;
     enum cushim_context_form form;
-    uint64_t id;         /* unique in the process; the driver's own where it has one */
+    uint64_t id;         /* unique in the process; the driver's, if it gives one */
     atomic_bool is_dead; /* set once */
 
     atomic_int
@@ -39,7 +40,7 @@ struct cushim_context_object {
     atomic_int n_announced; /* of cushim_context_capture_enter */
     atomic_int n_fencing;   /* records over the whole context that are under way */
 
-    atomic_int first_claimed; /* whoever sets it from 0 writes the two below */
+    atomic_int first_claimed; /* the thread that sets it from 0 writes the two below */
     atomic_int first_result;  /* the first sticky CUresult, 0: none; set after the entry */
     char first_entry[CUSHIM_CONTEXT_ENTRY_BYTES]; /* the call that saw it */
 
@@ -66,7 +67,7 @@ static inline bool cushim_context_is_same(const struct cushim_context_object *a,
 }
 
 /**
- * The object of a CUcontext, made at need (WRAPPED).
+ * The object of a CUcontext, made (WRAPPED) if there is none.
  * @param handle  not NULL, alive
  * @param out     kept: cushim_object_release it
  * @return CUSHIM_OK | CUSHIM_NOMEM | what the driver said; the error text is set
@@ -99,7 +100,7 @@ enum cushim_status cushim_context_ordinal(const char *what, int device, int *ord
 enum cushim_status cushim_context_make(const char *what, int device, unsigned flags,
                                        struct cushim_context_object **out);
 
-/* It is gone, by our doing or the driver's word: out of the registry, dead for good. */
+/* The context is destroyed: it leaves the registry and is dead for good. */
 void cushim_context_bury(struct cushim_context_object *context);
 
 /* Note a driver's failure: a sticky one is kept for cushim_context_check, a destroyed context is

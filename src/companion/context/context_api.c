@@ -62,7 +62,8 @@ enum cushim_status cushim_context_wrap(struct CUctx_st *cu, struct cushim_contex
     return give_handle(context, ctx);
 }
 
-/* An owned context goes now, whoever still refers to it; the others lose their reference. */
+/* An owned context is destroyed now, even if other objects refer to it; of the others only our
+ * reference goes. */
 static enum cushim_status end(struct cushim_context_object *context) {
     CUresult result = CUDA_SUCCESS;
     bool was_dead = cushim_context_is_dead(context) || cushim_driver_use(__func__) != CUSHIM_OK;
@@ -72,7 +73,7 @@ static enum cushim_status end(struct cushim_context_object *context) {
         cushim_context_forget(context);
     if (was_dead)
         return CUSHIM_OK;
-    cushim_stack_settle(); /* before: a context that is current cannot be told from a lost one */
+    cushim_stack_settle(); /* before the destroy, while the current context can be compared */
     if (context->form == CUSHIM_CONTEXT_OWNED)
         result = CUSHIM_DRIVER(cuCtxDestroy_v2)(context->handle);
     if (result == CUDA_SUCCESS || cushim_status_from_cu(result) == CUSHIM_DEADCONTEXT ||
@@ -95,7 +96,7 @@ enum cushim_status cushim_context_push(struct cushim_context *ctx) {
     CUSHIM_SCOPE scope = {0};
     struct cushim_context_object *context;
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
-    /* What the scope found is put back first: it is what the stack must remember. */
+    /* The scope ends first, because the stack must remember the context that was current before. */
     cushim_object_keep(context);
     cushim_call_end(&scope, CUSHIM_OK);
     enum cushim_status status = cushim_stack_push(__func__, context);

@@ -1,9 +1,9 @@
 /*
  * A thread's stack of contexts: references kept by us, its top current.
  *
- * The first push remembers the CUDA context found, the last pop puts it back; only the top of
+ * The first push remembers the current CUDA context, and the last pop puts it back; only the top of
  * CUDA's own stack is exchanged.  An entry whose context died, or whose handle was destroyed, is
- * dead: everything steps over it.  Owner: the thread's record; no lock.
+ * dead and is skipped.  Owner: the thread's record; no lock.
  */
 #ifndef CUSHIM_COMPANION_CONTEXT_STACK_H
 #define CUSHIM_COMPANION_CONTEXT_STACK_H

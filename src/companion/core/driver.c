@@ -18,14 +18,14 @@ enum { REASON_BYTES = 1024 };
 
 atomic_int cushim_driver_state_now = CUSHIM_DRIVER_UNLOADED;
 
-/* All under the lock, but for the atomics. */
+/* All under the lock, except the atomics. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *handle;                  /* of the loaded library; never closed: calls may be in it */
-static char loaded[PATH_MAX];         /* its name, as it was opened */
+static void *handle;          /* of the loaded library; never closed, because calls may be in it */
+static char loaded[PATH_MAX]; /* its name, as it was opened */
 static enum cushim_status why_failed; /* while FAILED */
 static CUresult init_answer;          /* while FAILED: what cuInit said, or success */
 
-/* Why loads failed, the last first; never freed: readers hold the texts. */
+/* Why loads failed, the last first; never freed, because callers keep the texts. */
 struct reason {
     struct reason *before;
     char text[];
@@ -69,7 +69,7 @@ static void *open_library(const char *path, char text[REASON_BYTES]) {
     void *found;
     if (!path && (found = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD))) {
         strcpy(loaded, "libcuda.so.1");
-        return found; /* another part of the process has it: share pointers and streams with that */
+        return found; /* share pointers and streams with the code that has loaded it */
     }
     const char *name = path ? path : given && *given ? given : "libcuda.so.1";
     const char *wrong = name == given || path ? cushim_vet_library(name) : NULL;
@@ -219,7 +219,7 @@ enum cushim_status cushim_driver_load(const char *what, const char *path) {
         status = cushim_fail(what, CUSHIM_STATE, "loaded=%s asked=%s", loaded, path);
     else if (!is_loaded)
         load(path);
-    /* A driver that is there and sees no device is loaded: cushim_available asks for more. */
+    /* A driver without a device is loaded all the same; cushim_available asks for a device, too. */
     if (status == CUSHIM_OK && !handle)
         status = tell(what);
     pthread_mutex_unlock(&lock);

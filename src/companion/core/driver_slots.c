@@ -30,7 +30,7 @@ enum { NOT_IN_CUDA = UINT16_MAX };
 static const struct slot {
     struct cushim_driver_symbol row;
     void *slot;
-    uint16_t in_cuda; /* where cushim_driver_cuda has the same */
+    uint16_t in_cuda; /* offset of the same function in cushim_driver_cuda */
 } slots[] = {
 #define SYM(role, api, abi, asked_as, since, need) ROW_##api(role, abi, asked_as, since)
 #include "cuda/symbols.def"

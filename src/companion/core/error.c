@@ -127,7 +127,7 @@ enum cushim_status cushim_check_out(const char *what, const char *name, void *ou
     return cushim_check_given(what, name, out);
 }
 
-/* Where the name without _v2, _ptsz and _ptds ends; what follows an opening parenthesis stays. */
+/* The length of the name without _v2, _ptsz and _ptds. */
 static size_t plain_length(const char *entry, size_t n) {
     for (;;) {
         if (n > 5 && (!memcmp(entry + n - 5, "_ptsz", 5) || !memcmp(entry + n - 5, "_ptds", 5)))
@@ -185,8 +185,9 @@ enum cushim_status cushim_error_copy(char *buf, size_t cap_bytes, size_t *need_b
     size_t need = strlen(text) + 1;
     if (need_bytes)
         *need_bytes = need;
+    /* without a text, because that would replace the one that the caller wants */
     if ((!buf && cap_bytes) || cap_bytes > SIZE_MAX / 2)
-        return CUSHIM_INVALID; /* without a text: it would replace the one asked for */
+        return CUSHIM_INVALID;
     if (cap_bytes) {
         size_t n = need <= cap_bytes ? need - 1 : cap_bytes - 1;
         memcpy(buf, text, n);

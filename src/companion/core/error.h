@@ -3,10 +3,10 @@
  *
  *   <what> failed: <CUDA name>: <text> (<details>)
  *
- * An answer that tells of earlier work (a damaged context) ends its details with "of earlier work".
- * `what` is the driver's entry point without its version suffix, or our own function where we
- * refused.  The text is the thread's own; a success leaves it alone.  Details are printf's, written
- * as key=value; an empty format leaves the parentheses out.
+ * If the error comes from earlier work (a damaged context), the details end with "of earlier work".
+ * `what` is the driver's entry point without its version suffix, or our own function if we refused.
+ * Each thread has its own text, and a success does not change it.  Details are written as
+ * key=value; an empty format leaves the parentheses out.
  */
 #ifndef CUSHIM_COMPANION_ERROR_H
 #define CUSHIM_COMPANION_ERROR_H
@@ -37,10 +37,10 @@ enum cushim_status cushim_check_out(const char *what, const char *name, void *ou
 #define CUSHIM_NEED_ENTRY(what, entry)                                                             \
     CUSHIM_TRY(CUSHIM_DRIVER(entry) ? CUSHIM_OK : cushim_fail_nosym(what, #entry))
 
-/* An answer that damages the context for good: of a kernel or copy before, whoever hears of it. */
+/* An error after which the context is useless.  It may come from an earlier kernel or copy. */
 bool cushim_error_is_sticky(CUresult result);
 
-/* The driver's text of a result, or our own where it has none; never NULL, static. */
+/* The driver's text of a result, or our own if the driver has none; never NULL, static. */
 const char *cushim_error_cu_text(CUresult result);
 
 #endif

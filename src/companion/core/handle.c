@@ -12,7 +12,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic(struct cushim_slot *) cushim_slots[CUSHIM_N_CHUNKS];
 atomic_bool cushim_pin_is_fenced;
-static uint32_t n_slots;            /* ever made */
+static uint32_t n_slots;            /* made so far */
 static struct cushim_slot *unused;  /* a list */
 static struct cushim_slot *waiting; /* closed, and pinned when last looked at */
 static atomic_size_t n_open;
@@ -59,7 +59,7 @@ void cushim_object_release(void *argument) {
 
 /* ---- slots: all under the lock ---- */
 
-/* All threads of the process pass a full fence; false: they do not, for it was forbidden since. */
+/* All threads of the process pass a full fence; false: a sandbox forbids it by now. */
 static bool fence_pins(void) {
     return !atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed) ||
            cushim_membarrier_pass();
@@ -95,7 +95,8 @@ static bool is_pinned(const struct cushim_slot *slot) {
     return false;
 }
 
-/* Take the first waiting slot out that nobody pins; its object, whose reference is the caller's. */
+/* Take out the first waiting slot that no thread pins.  The caller gets the reference of its
+ * object. */
 static struct cushim_object *take_unpinned(void) {
     for (struct cushim_slot **at = &waiting; *at; at = &(*at)->next) {
         struct cushim_slot *slot = *at;
@@ -239,7 +240,8 @@ static bool close_slot(struct cushim_slot *slot, uintptr_t handle) {
         struct cushim_object *object = atomic_load_explicit(&slot->object, memory_order_relaxed);
         atomic_store_explicit(&object->is_closed, true, memory_order_release);
         atomic_exchange(&slot->handle, 0);
-        /* Before anybody scans the cells for it.  Without, the object is nobody's for good. */
+        /* Threads pass the fence before any thread scans the cells.  If the fence fails, the object
+         * is never freed. */
         if (fence_pins()) {
             slot->next = waiting;
             waiting = slot;

@@ -14,7 +14,7 @@ static bool has_key;
 
 _Thread_local struct cushim_thread *cushim_thread_mine __attribute__((tls_model("initial-exec")));
 
-/* A key whose destructor ran is asked again where a later destructor calls the library. */
+/* If a later destructor of the thread calls the library, this one runs again. */
 static void end(void *argument) {
     struct cushim_thread *thread = argument;
     cushim_events.thread_ended(thread);
@@ -42,7 +42,7 @@ static struct cushim_thread *find_unused(void) {
 }
 
 static struct cushim_thread *make(void) {
-    /* of the heap: leak checkers do not look into mapped memory for what a record leads to */
+    /* from the heap, because leak checkers do not follow pointers in mapped memory */
     struct cushim_thread *thread =
         aligned_alloc(_Alignof(struct cushim_thread), sizeof(struct cushim_thread));
     if (!thread)

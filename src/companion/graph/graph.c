@@ -13,15 +13,15 @@ bool cushim_graph_is_gone(const struct cushim_context_object *context) {
 }
 
 /*
- * The driver's graph ends; false: it will not, for a damaged context ends nothing any more, and one
- * that went has no graph.  The driver is asked once: it may tell of earlier work by this answer,
- * and the handle be gone all the same.
+ * Destroy the driver's graph; false: it cannot be destroyed, because its context is damaged or
+ * gone. There is one attempt: the driver may return an error of earlier work and destroy the graph
+ * all the same.
  */
 static bool destroy(CUgraph handle) {
     return CUSHIM_DRIVER(cuGraphDestroy)(handle) == CUDA_SUCCESS;
 }
 
-/* After the driver was told, the keep goes. */
+/* The resources go after the driver's graph. */
 static void finish(struct cushim_object *object) {
     struct cushim_graph_object *graph = (struct cushim_graph_object *)object;
     CUSHIM_SCOPE scope = {0};

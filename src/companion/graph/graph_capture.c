@@ -64,13 +64,13 @@ static enum cushim_status begin(const char *what, struct cushim_stream *s,
                                         mode_of(options->mode, default_mode));
 }
 
-/* As cushim_stream_enter; where that fails for a stream that we know, the capture is over. */
+/* As cushim_stream_enter; if that fails for a stream that we capture, the capture is over. */
 static enum cushim_status enter_end(struct cushim_scope *scope, const char *what,
                                     struct cushim_stream *s, struct cushim_stream_use *use) {
     if (!s)
         return cushim_fail(what, CUSHIM_STATE, "no capture was begun on the legacy stream");
     enum cushim_status status = cushim_stream_enter(scope, what, s, use);
-    if (status != CUSHIM_OK) /* the driver is asked only where the stream is surely alive */
+    if (status != CUSHIM_OK) /* the driver may be called only if the stream is certainly alive */
         cushim_graph_recording_lose(s, status == CUSHIM_DEADCONTEXT || status == CUSHIM_BADHANDLE ||
                                            status == CUSHIM_NOCUDA);
     return status;

@@ -66,7 +66,7 @@ static enum cushim_status open(struct cushim_scope *scope, CUgraphExec handle, u
     return cushim_object_open(&exec->object, x);
 }
 
-/* The driver uploads on a stream: the calling thread's own is in nobody's way. */
+/* The driver uploads on a stream; the calling thread's own stream delays no other thread. */
 static enum cushim_status upload(struct cushim_scope *scope, CUgraphExec handle) {
     CUSHIM_TRY(cushim_capture_refuse_stream(scope, CU_STREAM_PER_THREAD));
     return CUSHIM_CALL(scope, cuGraphUpload, handle, CU_STREAM_PER_THREAD);
@@ -85,7 +85,7 @@ static enum cushim_status instantiate(struct cushim_scope *scope, CUgraph graph,
     return status;
 }
 
-/* Look at the memory of nodes: where they allocate, the driver allows one executable at a time. */
+/* Look for nodes that allocate, because then the driver allows one executable at a time. */
 static enum cushim_status judge_memory(struct cushim_scope *scope,
                                        const struct cushim_graph_object *graph,
                                        struct memory *memory) {
@@ -127,7 +127,7 @@ enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *x) {
 
 /* ---- use ---- */
 
-/* The driver's INVALID_VALUE for memory of the last launch that is still there. */
+/* The driver gives INVALID_VALUE if memory of the last launch is still allocated. */
 static __attribute__((noinline, cold)) enum cushim_status
 fail_launch(struct cushim_scope *scope, const struct cushim_graphexec_object *exec,
             CUresult result) {
@@ -193,7 +193,7 @@ launch_slowly(const char *what, struct cushim_graphexec *x, struct cushim_stream
     return CUSHIM_OK;
 }
 
-/* In the scope that the launch did without. */
+/* The error of a fast path, which has no scope. */
 static __attribute__((noinline, cold)) enum cushim_status
 fail_fast(const char *what, const struct cushim_graphexec_object *exec, CUresult result) {
     struct cushim_scope scope = {.what = what, .context = exec->object.context};
@@ -244,7 +244,7 @@ enum cushim_status cushim_graphexec_upload(struct cushim_graphexec *x, struct cu
 
 /* ---- update ---- */
 
-/* The driver's answer, whichever entry it has; why is set on every path. */
+/* Update by the entry that the driver has; *why is always set. */
 static enum cushim_status update(struct cushim_scope *scope, CUgraphExec exec, CUgraph graph,
                                  int *why) {
     CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
@@ -264,7 +264,7 @@ static enum cushim_status update(struct cushim_scope *scope, CUgraphExec exec, C
                : cushim_scope_fail_cu(scope, entry, result, "why=%d", (int)info.result);
 }
 
-/* From here on the executable keeps what the graph keeps; the driver did the same with its own. */
+/* From here on the executable keeps what the graph keeps, as the driver does with its own. */
 static void exchange_resources(struct cushim_graphexec_object *exec,
                                struct cushim_graph_resources *resources) {
     struct cushim_graph_resources *old = exec->resources;

@@ -55,8 +55,8 @@ static struct cushim_graph_recording *take_at(struct cushim_graph_recording **at
     return recording;
 }
 
-/* Take off the list; NULL: there is none.  One that another thread must end stays, if
- * is_others is given, which then tells of it. */
+/* Take it off the list; NULL: there is none.  With is_others, one that another thread must end
+ * stays in the list, and *is_others is true. */
 static struct cushim_graph_recording *take(const struct cushim_scope *scope, CUstream stream,
                                            bool *is_others) {
     struct cushim_graph_recording *recording = NULL;
@@ -94,7 +94,7 @@ void cushim_graph_recording_note_bytes(uint64_t capture_id, size_t bytes) {
 
 /* ---- what is attached ---- */
 
-/* With `keeps`, what the capture got goes to its keep; else it goes back at once. */
+/* With `keeps`, the memory of the capture goes to its resources, else back at once. */
 static void detach(struct cushim_graph_recording *recording, bool keeps) {
     struct cushim_graph_resources *resources = recording->resources;
     for (size_t i = 0; i < recording->n_pools; i++) {
@@ -120,7 +120,7 @@ static void finish(struct cushim_graph_recording *recording,
         cushim_graph_resources_disown(recording->resources, false);
     cushim_object_release(recording->context);
     free(recording);
-    cushim_graph_resources_give_back(); /* what it held, where there is no graph */
+    cushim_graph_resources_give_back(); /* the memory of a capture that gave no graph */
 }
 
 static enum cushim_status attach_pool(struct cushim_scope *scope,
@@ -178,7 +178,7 @@ static enum cushim_status begin_driver(struct cushim_scope *scope,
     return status;
 }
 
-/* What a capture will need once it is open, asked before. */
+/* The entries that an open capture needs, checked before it begins. */
 static enum cushim_status check_driver(const struct cushim_scope *scope) {
     CUSHIM_NEED_ENTRY(scope->what, cuStreamBeginCapture_v2);
     CUSHIM_NEED_ENTRY(scope->what, cuStreamEndCapture);
@@ -218,7 +218,8 @@ enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
                                                 CUstreamCaptureMode mode) {
     CUSHIM_TRY(check_driver(scope));
     CUSHIM_TRY(cushim_capture_refuse_stream(scope, stream));
-    /* One that the driver does not know of: its stream was destroyed by others, and born again. */
+    /* A recording that the driver does not know: other code destroyed its stream, and the driver
+     * has reused the handle. */
     struct cushim_graph_recording *stale = take(scope, stream, NULL);
     if (stale) {
         cushim_capture_end(stale->context);

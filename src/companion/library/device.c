@@ -151,7 +151,7 @@ enum cushim_status cushim_device_attribute(int dev, int attr, int *v) {
     return ask(__func__, dev, attr, v);
 }
 
-/* 1 where both attributes, or where either is set. */
+/* 1 if both attributes are set, or if either is. */
 static enum cushim_status ask_two(const char *what, int dev, int a, int b, bool needs_both,
                                   int *yes) {
     int has_a = 0, has_b = 0;

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "cushim/library.h"
 #include "companion/context/call.h"
-#include "companion/libdir.h" /* where the build installs libraries */
+#include "companion/libdir.h" /* the folder of installed libraries */
 
 struct cushim_library_object {
     struct cushim_object object;
@@ -67,7 +67,7 @@ enum cushim_status cushim_dl_close(struct cushim_library *h) {
 
 /* ---- kernels ---- */
 
-/* Where this library was loaded from; false: nobody knows. */
+/* The folder that this library was loaded from; false: unknown. */
 static bool find_own_folder(char folder[PATH_MAX]) {
     Dl_info facts;
     void *here;
@@ -81,7 +81,7 @@ static bool find_own_folder(char folder[PATH_MAX]) {
 
 enum cushim_status cushim_kernels_open(int dropin, struct cushim_library **h) {
     char places[3][PATH_MAX + 32] = {"", "", ""}, own[PATH_MAX];
-    /* By its soname: the link without a number is for compilers, and comes with headers alone. */
+    /* By its soname, because the link without a number comes only with the headers. */
     const char *name = dropin ? "libkernels.so" : "libcushim-kernels.so.0";
     const char *given = getauxval(AT_SECURE) ? NULL : getenv("CUSHIM_KERNELS");
     CUSHIM_OUT(h);

@@ -1,4 +1,4 @@
-/* The public calls on the library itself (cushim/library.h), but for the errors. */
+/* The public calls on the library itself (cushim/library.h), except those on errors. */
 #include "cushim/library.h"
 
 #include "base/log.h"

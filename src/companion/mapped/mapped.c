@@ -24,7 +24,7 @@ static uint64_t start_of(const struct cushim_mapped_object *mapped) {
     return mapped->span.device + mapped->offset;
 }
 
-/* Where the context died, the address and its row may be another block's by now. */
+/* If the context died, the address and its row may belong to another block by now. */
 static void erase(struct cushim_mapped_object *mapped) {
     struct cushim_address_map_row row;
     if (cushim_address_map_erase(start_of(mapped), &row) != CUSHIM_OK)
@@ -76,7 +76,7 @@ static enum cushim_status alloc_in(struct cushim_scope *scope, struct cushim_map
     return status;
 }
 
-/* The mapper is of a device: its primary context, which may be another than last time. */
+/* The mapper is of a device: use its primary context, which may be a new one. */
 static enum cushim_status alloc_in_primary(const char *what, struct cushim_mapper_object *mapper,
                                            size_t bytes, unsigned flags,
                                            struct cushim_mapped **out) {
@@ -101,7 +101,7 @@ enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, size_t byte
 
 /* ---- free ---- */
 
-/* The memory goes with the last user: this call, or one of another thread that is under way. */
+/* The memory is freed by the last user: this call, or a running call of another thread. */
 enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped) {
     CUSHIM_SCOPE scope = {0};
     struct cushim_mapped_object *b;

@@ -4,7 +4,7 @@
 #include "companion/capture/known_captures.h"
 #include "companion/mapped/mapped.h"
 
-/* The descriptor is CUDA's once it is imported, and ours to close where it was not. */
+/* CUDA owns the descriptor after an import; if the import fails, we close it. */
 static enum cushim_status import(struct cushim_scope *scope, int fd, struct cushim_span *span) {
     const CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
                                                    .handle.fd = fd,

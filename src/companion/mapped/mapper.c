@@ -28,7 +28,7 @@ static enum cushim_status judge(const char *what, unsigned flags, struct cushim_
 
 /* ---- opening ---- */
 
-/* CUDA says which device it is, in the one way that Vulkan understands. */
+/* The UUID, because CUDA and Vulkan have no other name for a device in common. */
 static enum cushim_status read_uuid(const char *what, int device, CUuuid *uuid) {
     __typeof__(&cuDeviceGetUuid) ask = CUSHIM_DRIVER(cuDeviceGetUuid_v2)
                                            ? CUSHIM_DRIVER(cuDeviceGetUuid_v2)
@@ -40,7 +40,7 @@ static enum cushim_status read_uuid(const char *what, int device, CUuuid *uuid) 
                                   : cushim_fail_cu("cuDeviceGetUuid", result, "device=%d", device);
 }
 
-/* A card and its type; both are the mapper's from here on, whatever happens. */
+/* Its card and type; the mapper owns the card, even after a failure. */
 static enum cushim_status fill(const char *what, struct cushim_mapper_object *mapper,
                                unsigned flags) {
     CUuuid uuid;
@@ -65,7 +65,7 @@ static enum cushim_status create(const char *what, struct cushim_context_object 
     return status;
 }
 
-/* The driver says it better than we do: which call, which error. */
+/* The driver's own error names the call and the reason. */
 static enum cushim_status need_current(const char *what) {
     CUdevice device;
     CUSHIM_TRY(cushim_driver_use(what));

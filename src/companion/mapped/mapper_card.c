@@ -44,7 +44,7 @@ static enum cushim_status open_instance(const char *what, struct cushim_card *ca
     return cushim_vulkan_fill_instance(what, vulkan, &card->instance);
 }
 
-/* Takes what was opened, and the half of it too. */
+/* The instance may be open only in part. */
 static void close_instance(struct cushim_card *card) {
     if (card->instance.vkDestroyInstance)
         card->instance.vkDestroyInstance(card->instance.handle, NULL);
@@ -57,7 +57,7 @@ static void write_uuid(char text[UUID_TEXT_BYTES], const unsigned char uuid[VK_U
         snprintf(text + 2 * i, 3, "%02x", uuid[i]);
 }
 
-/* Fills `physical`, and what is known with it, where the UUID is the card's. */
+/* If the UUID is the card's, fill `physical` and what depends on it. */
 static bool is_card(struct cushim_card *card, VkPhysicalDevice physical) {
     VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
     VkPhysicalDeviceProperties2 properties = {
@@ -81,7 +81,7 @@ static enum cushim_status find_physical(const char *what, struct cushim_card *ca
             return fail_host(what, n_found * sizeof *found);
         result = card->instance.vkEnumeratePhysicalDevices(card->instance.handle, &n_found, found);
     }
-    /* VK_INCOMPLETE: one was plugged in between; those that fit are good. */
+    /* VK_INCOMPLETE: a device was added between the calls; the list is good all the same. */
     bool is_found = false;
     for (uint32_t i = 0; result >= 0 && !is_found && i < n_found; i++)
         is_found = is_card(card, found[i]);
@@ -228,7 +228,7 @@ enum cushim_status cushim_card_obtain(const char *what, const unsigned char uuid
     return status;
 }
 
-/* Under the lock up to its end: a card of the same device is not to be made meanwhile. */
+/* It holds the lock until the end, so that no card of the same device is made meanwhile. */
 void cushim_card_release(struct cushim_card *card) {
     if (!card)
         return;

@@ -56,7 +56,7 @@ static void read_budget(struct cushim_card *card, unsigned heap, size_t *free_by
     VkPhysicalDeviceMemoryProperties2 memory = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = &budget};
     *total_bytes = (size_t)card->memory.memoryHeaps[heap].size;
-    if (!card->has_budget) { /* what others hold is not to be known then */
+    if (!card->has_budget) { /* then we cannot know what other processes hold */
         *free_bytes = rest(*total_bytes, atomic_load(&card->used_bytes[heap]));
         return;
     }
@@ -91,7 +91,7 @@ enum cushim_status cushim_card_alloc(struct cushim_card *card, const struct cush
                                        .allocationSize = bytes,
                                        .memoryTypeIndex = type->index};
     VkDeviceMemory handle = VK_NULL_HANDLE;
-    /* Vulkan forbids to ask for more than the heap: the answer is known. */
+    /* Vulkan forbids to ask for more than the heap has. */
     VkResult result =
         bytes > card->memory.memoryHeaps[type->heap].size
             ? VK_ERROR_OUT_OF_DEVICE_MEMORY
@@ -142,7 +142,7 @@ enum cushim_status cushim_card_export(const char *what, struct cushim_card *card
                                 : cushim_vulkan_fail("vkGetMemoryFdKHR", result, "%s", "");
 }
 
-/* To the end is said as such: the driver may have rounded the size up. */
+/* VK_WHOLE_SIZE for a range up to the end, because the driver may have rounded the size up. */
 static VkMappedMemoryRange range_of(const struct cushim_card_memory *memory, size_t offset,
                                     size_t bytes) {
     return (VkMappedMemoryRange){.sType = VK_STRUCTURE_TYPE_MAPPED_MEMORY_RANGE,

@@ -1,9 +1,9 @@
 /*
- * Events as the rest of the library takes them.
+ * Events as the rest of the library uses them.
  *
- * We note whether an event was recorded and in which capture, so that a question about a captured
- * one, or a wait that would mix captures, is refused before the driver sees it (E5).  Of an event
- * of others nothing is known: the driver is asked.
+ * We note whether an event was recorded and in which capture.  So a query of a captured event, or a
+ * wait that would mix captures, is refused before the driver sees it (E5).  We know nothing of
+ * events that other code records; the driver judges those.
  */
 #ifndef CUSHIM_COMPANION_EVENT_H
 #define CUSHIM_COMPANION_EVENT_H
@@ -28,7 +28,7 @@ static inline bool cushim_event_is_idle(const struct cushim_event_object *event)
     return !event->is_foreign && !atomic_load_explicit(&event->is_recorded, memory_order_acquire);
 }
 
-/* E5 for a stream that is to wait for it: CAPTURE where that would invalidate a capture. */
+/* E5 for a stream that is to wait for it: CAPTURE if that would invalidate a capture. */
 enum cushim_status cushim_event_refuse_mix(struct cushim_scope *scope,
                                            const struct cushim_event_object *event,
                                            CUstream stream);

@@ -77,7 +77,7 @@ enum cushim_status cushim_stream_wait(struct cushim_scope *scope, CUstream strea
 
 /* ---- making and ending ---- */
 
-/* Whatever is left of it goes quietly: cushim_stream_destroy has said what was to be said. */
+/* No errors: cushim_stream_destroy has reported them. */
 static void finish(struct cushim_object *object) {
     struct cushim_stream_object *stream = (struct cushim_stream_object *)object;
     CUSHIM_SCOPE scope = {0};
@@ -152,7 +152,7 @@ enum cushim_status cushim_stream_wrap(struct cushim_context *ctx, struct CUstrea
     return open(&scope, cu, true, s);
 }
 
-/* An owned stream in a capture must stay; other threads may begin one a moment later. */
+/* An owned stream in a capture must stay.  Another thread may begin a capture a moment later. */
 static enum cushim_status refuse_destroy(const char *what, struct cushim_stream *s) {
     CUSHIM_PIN pin = {0};
     CUSHIM_SCOPE scope = {0};
@@ -172,7 +172,7 @@ enum cushim_status cushim_stream_destroy(struct cushim_stream *s) {
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     CUSHIM_TRY(refuse_destroy(__func__, s));
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_STREAM, s, &stream));
-    /* also where the driver would not enter the context just now: the handle goes in any case */
+    /* even if the driver could not enter the context, because the handle is closed in any case */
     if (!cushim_context_is_dead(scope.context))
         cushim_stream_host_goes(&scope, stream->handle);
     return CUSHIM_OK;

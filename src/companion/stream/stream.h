@@ -1,5 +1,5 @@
 /*
- * Streams as the rest of the library takes them: from a handle or a special value to a CUstream.
+ * Streams as the rest of the library uses them: from a handle or a special value to a CUstream.
  *
  * A stream used by a call is pinned until the call lets go, so a destroy in another thread waits
  * with its CUstream until then.  The handle of an owned stream ends in finish; that of a wrapped
@@ -84,12 +84,12 @@ enum cushim_status cushim_stream_enter(struct cushim_scope *scope, const char *w
                                        struct cushim_stream *s, struct cushim_stream_use *use);
 
 /*
- * E5 for a wait or question of the host: CAPTURE with its text where the stream takes part in a
- * capture, or is the legacy stream and a capture is known in its context.
+ * E5 for a wait or query by the host: CAPTURE with its text if the stream takes part in a capture,
+ * or if it is the legacy stream and a capture is known in its context.
  */
 enum cushim_status cushim_stream_refuse_captured(struct cushim_scope *scope, CUstream stream);
 
-/* Wait for all its work, captures of others left valid, and let marks know. */
+/* Wait for all its work, leave captures valid, and note that the work is over. */
 enum cushim_status cushim_stream_wait(struct cushim_scope *scope, CUstream stream);
 
 /* The number of the capture that it takes part in, 0: none (or the driver cannot say). */

@@ -84,7 +84,7 @@ const struct cushim_mem_stream_host cushim_stream_host = {
     .let_go = let_go,
 };
 
-/* ---- what it is told of streams ---- */
+/* ---- what the engine learns of streams ---- */
 
 void cushim_stream_host_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
     cushim_mem_streams_note(&scope->context->fence, stream == CU_STREAM_LEGACY ? NULL : stream,
