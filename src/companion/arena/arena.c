@@ -1,4 +1,4 @@
-/* Arenas as objects: options, life, pins, what is told of them. */
+/* Arenas as objects: options, life and pins. */
 #include "companion/arena/arena_internal.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ enum cushim_status cushim_arena_enter(struct cushim_scope *scope, const char *wh
     return cushim_call_end(scope, refuse_ended(what, handle));
 }
 
-/* An arena that was destroyed while pinned is good for an unpin. */
+/* An arena that was destroyed while pinned still answers an unpin. */
 static enum cushim_status look_at_any(struct cushim_pin *pin, const char *what,
                                       struct cushim_arena *handle,
                                       struct cushim_arena_object **arena) {
@@ -113,7 +113,7 @@ static void finish(struct cushim_object *object) {
 /* Host memory, and what needs no device; NULL: none. */
 static struct cushim_arena_object *make(const struct cushim_arena_options *options,
                                         struct cushim_context_object *context) {
-    /* its first lines are written by all threads, and shared with nothing else */
+    /* it begins a cache line, because all threads write its first lines */
     struct cushim_arena_object *arena = cushim_object_alloc(sizeof *arena);
     if (!arena)
         return NULL;
@@ -135,7 +135,7 @@ static struct cushim_arena_object *make(const struct cushim_arena_options *optio
     return arena;
 }
 
-/* Handles of the options must be good now; they are looked up again whenever they are used. */
+/* The handles in the options must be open now; each use looks them up again. */
 static enum cushim_status check_handles(struct cushim_scope *scope,
                                         struct cushim_arena_options *options) {
     CUSHIM_STREAM_USE use = {0};
@@ -144,7 +144,7 @@ static enum cushim_status check_handles(struct cushim_scope *scope,
     if (!scope->context || options->stream == CUSHIM_STREAM_ALL)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_stream_use_in(scope, options->stream, &use));
-    if (use.handle == CU_STREAM_PER_THREAD) /* a handle of it names another stream in each thread */
+    if (use.handle == CU_STREAM_PER_THREAD) /* its handle means another stream in each thread */
         options->stream = CUSHIM_STREAM_PER_THREAD;
     return CUSHIM_OK;
 }
@@ -165,7 +165,7 @@ static enum cushim_status create(struct cushim_scope *scope, struct cushim_arena
         status = cushim_handle_open(&arena->object, out);
     if (status == CUSHIM_OK)
         return status;
-    cushim_arena_memory_forget(arena); /* the ledger keeps the arena */
+    cushim_arena_memory_forget(arena); /* because its row keeps the arena */
     cushim_object_release(arena);
     return status;
 }
@@ -195,7 +195,7 @@ enum cushim_status cushim_arena_create(const struct cushim_arena_options *given,
     return create(&scope, &options, out);
 }
 
-/* With pins the memory stays, for the unpins; true: it does. */
+/* If blocks are pinned, the memory stays until the last unpin; true: it does. */
 static bool end_pinned(struct cushim_arena_object *arena) {
     pthread_mutex_lock(&arena->order.lock);
     pthread_mutex_lock(&arena->lock);

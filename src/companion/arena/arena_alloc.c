@@ -11,7 +11,7 @@
 
 /* ---- from the regions ---- */
 
-/* Is a request of this device and kind the regions' to serve? */
+/* Whether the regions serve requests of this device and kind. */
 static inline __attribute__((always_inline)) bool is_own(const struct cushim_arena_object *arena,
                                                          int device, int kind) {
     return (device == -1 || device == arena->device) &&
@@ -24,7 +24,7 @@ static bool is_unordered(const struct cushim_arena_object *arena) {
            !atomic_load_explicit(&arena->order.n_collecting, memory_order_relaxed);
 }
 
-/* Is the region's top to be had as it is, in the epoch `now`? */
+/* Whether a block from the top of the region needs no order in the epoch `now`. */
 static inline __attribute__((always_inline)) bool is_ready(const struct cushim_arena_object *arena,
                                                            uint64_t now, struct cushim_stream *s) {
     return !atomic_load_explicit(&arena->book.n_spans, memory_order_relaxed) &&
@@ -59,7 +59,7 @@ static enum cushim_status take_locked(struct cushim_scope *scope, struct cushim_
     return has_room ? CUSHIM_OK : cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
 }
 
-/* Freed spans that would serve the request wait for a mark: look at it, or record it. */
+/* If freed spans that would serve the request wait for a fence, poll the fence or record it. */
 static uint64_t poll_fence(struct cushim_scope *scope, struct cushim_arena_object *arena,
                            const struct cushim_arena_request *request, bool is_captured) {
     uint64_t done = cushim_arena_order_done(arena, request->stream, is_captured);
@@ -95,8 +95,7 @@ static enum cushim_status take_slow(struct cushim_scope *scope, struct cushim_ar
                                     enum cushim_arena_fit *fit) {
     CUSHIM_STREAM_USE use = {0};
     bool has_stream = request->stream != CUSHIM_STREAM_ALL;
-    if (arena->flags &
-        CUSHIM_ARENA_FLAG_UNFENCED) /* the stream is nobody's concern, but a capture's */
+    if (arena->flags & CUSHIM_ARENA_FLAG_UNFENCED) /* the stream matters only for a capture */
         has_stream = has_stream && atomic_load(&arena->order.n_collecting);
     if (has_stream)
         CUSHIM_TRY(scope->context ? cushim_stream_use_in(scope, request->stream, &use)
@@ -108,7 +107,7 @@ static enum cushim_status take_slow(struct cushim_scope *scope, struct cushim_ar
 
 /* ---- from the fallback ---- */
 
-/* It cannot be served from the regions: count, and say so once an epoch where they are full. */
+/* The regions cannot serve it: count that, and warn once in an epoch if they are full. */
 static void note_miss(struct cushim_arena_object *arena, const struct cushim_arena_request *request,
                       uint64_t *epoch, size_t *used_bytes) {
     pthread_mutex_lock(&arena->lock);
@@ -132,7 +131,7 @@ static enum cushim_status borrow(struct cushim_scope *scope, struct cushim_arena
                                  cushim_devptr *ptr) {
     struct cushim_pool *pool = arena->fallback.pool;
     struct cushim_arena_loan loan = {
-        .bytes = request->bytes ? request->bytes : 1, /* it must have an address of its own */
+        .bytes = request->bytes ? request->bytes : 1, /* because each block has its own address */
         .device = request->device == -1 ? arena->device : request->device,
         .epoch = epoch,
         .stream = request->stream,
@@ -150,7 +149,7 @@ static enum cushim_status borrow(struct cushim_scope *scope, struct cushim_arena
     return CUSHIM_OK;
 }
 
-/* `refusal` is why the regions did not serve: OK where they were full, or not asked. */
+/* `refusal` is why the regions did not serve: OK if they were full or not tried. */
 static enum cushim_status miss(struct cushim_scope *scope, struct cushim_arena_object *arena,
                                const struct cushim_arena_request *request,
                                enum cushim_status refusal, cushim_devptr *ptr, uint64_t *epoch) {
@@ -184,7 +183,7 @@ static inline bool is_in_range(int dev, enum cushim_memory_kind kind, size_t byt
 static __attribute__((noinline, cold)) enum cushim_status
 alloc_slowly(const char *what, struct cushim_arena *handle, int dev, enum cushim_memory_kind kind,
              size_t bytes, struct cushim_stream *s, cushim_devptr *ptr, uint64_t *epoch) {
-    /* no bytes take as much as one */
+    /* 0 bytes take as much as 1 */
     struct cushim_arena_request request = {dev, kind, bytes, cushim_arena_grains(bytes ? bytes : 1),
                                            s};
     CUSHIM_SCOPE scope = {0};
@@ -220,8 +219,7 @@ alloc_slowly(const char *what, struct cushim_arena *handle, int dev, enum cushim
     return status;
 }
 
-/* ---- the fast path: a block from the top, nothing to be ordered; by stores where the thread owns
- * it ---- */
+/* ---- the fast path: a block from the top that needs no order ---- */
 
 enum cushim_status cushim_arena_alloc(struct cushim_arena *handle, int dev,
                                       enum cushim_memory_kind kind, size_t bytes,

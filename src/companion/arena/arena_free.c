@@ -7,13 +7,13 @@
 
 /* ---- the fallback's ---- */
 
-/* The stream to name: that of the options if the block was asked for on it, else ALL. */
+/* The stream of the last use: that of the options if the block was allocated on it, else ALL. */
 static struct cushim_stream *last_stream(const struct cushim_arena_object *arena,
                                          const struct cushim_arena_loan *loan) {
     return loan->stream == arena->stream ? loan->stream : CUSHIM_STREAM_ALL;
 }
 
-/* Back to the pool; where that is gone, the block is a plain one. */
+/* Back to the pool; if the pool is destroyed, the block is plain memory. */
 static enum cushim_status pay_back(struct cushim_arena_object *arena,
                                    const struct cushim_arena_loan *loan,
                                    struct cushim_stream *stream) {
@@ -21,7 +21,7 @@ static enum cushim_status pay_back(struct cushim_arena_object *arena,
         cushim_pool_free(arena->fallback.pool, -1, loan->address, 0, stream);
     if (status == CUSHIM_BADHANDLE)
         status = cushim_memory_free(loan->address);
-    if (status == CUSHIM_OK) /* a second free is told from an address that was never ours */
+    if (status == CUSHIM_OK) /* so that a second free is a double free */
         cushim_address_map_note_freed(loan->address);
     return status;
 }
@@ -35,7 +35,7 @@ static enum cushim_status judge_loan(const struct cushim_arena_loan *loan, int d
                : CUSHIM_INVALID;
 }
 
-/* True: the address is a loan; *status is the answer, and the pool's text is set where it is that.
+/* True: the address is a loan, and *status is the answer; the pool sets the text of its own errors.
  */
 static bool free_loan(struct cushim_arena_object *arena, int dev, uint64_t address, size_t bytes,
                       enum cushim_status *status) {
@@ -53,7 +53,7 @@ static bool free_loan(struct cushim_arena_object *arena, int dev, uint64_t addre
     *status = pay_back(arena, &loan, last_stream(arena, &loan));
     if (*status == CUSHIM_OK)
         return true;
-    pthread_mutex_lock(&arena->lock); /* there is room: it has just been there */
+    pthread_mutex_lock(&arena->lock); /* it cannot fail, because its room is still there */
     cushim_arena_fallback_add(&arena->fallback, &loan);
     pthread_mutex_unlock(&arena->lock);
     return true;
@@ -68,14 +68,14 @@ void cushim_arena_pay_back_all(struct cushim_arena_object *arena, uint64_t epoch
         pthread_mutex_unlock(&arena->lock);
         if (!is_there)
             return;
-        /* work of its own stream may not be ordered before the stream of the reset */
+        /* ALL, because the stream of the reset may not be ordered behind its own stream */
         pay_back(arena, &loan, loan.stream == stream ? stream : CUSHIM_STREAM_ALL);
     }
 }
 
 /* ---- the regions' ---- */
 
-/* Nothing that we have: was it ever? */
+/* An address that we do not have: it may have been freed before. */
 static enum cushim_status judge_unknown(struct cushim_arena_object *arena, uint64_t address,
                                         uint64_t epoch) {
     bool is_old = epoch && epoch < cushim_arena_book_epoch(&arena->book);
@@ -85,7 +85,7 @@ static enum cushim_status judge_unknown(struct cushim_arena_object *arena, uint6
                                                                      : CUSHIM_DOUBLEFREE;
 }
 
-/* A loan, or nobody's. */
+/* A loan, or an unknown address. */
 static enum cushim_status free_other(struct cushim_arena_object *arena, int dev, uint64_t address,
                                      size_t bytes, uint64_t epoch) {
     enum cushim_status status;
@@ -99,8 +99,8 @@ static enum cushim_status free_other(struct cushim_arena_object *arena, int dev,
     return status;
 }
 
-/* A block of the regions, where the address is one and no loan: memory of a drained region may have
- * come back as the pool's. */
+/* A block of the regions, if the address is no loan: the pool may have got memory of a drained
+ * region. */
 static enum cushim_status free_any(struct cushim_arena_object *arena, int dev, uint64_t address,
                                    size_t bytes, uint64_t epoch) {
     enum cushim_status status = CUSHIM_BADDEVICE;

@@ -5,7 +5,7 @@
 
 #include "companion/arena/arena_internal.h"
 
-/* Every fence is waited for, so that blocks may go into the capture. */
+/* Wait for every fence, so that blocks may go into the capture. */
 static enum cushim_status make_ready(struct cushim_scope *scope,
                                      struct cushim_context_object *context,
                                      struct cushim_arena_object *arena) {
@@ -42,7 +42,7 @@ void cushim_arena_graph_start(struct cushim_arena_graph *hold, uint64_t capture_
     hold->thread = pthread_self();
     pthread_mutex_lock(&arena->order.lock);
     atomic_fetch_add(&arena->order.n_collecting, 1);
-    cushim_arena_order_forget(&arena->order); /* from here on each request is looked at */
+    cushim_arena_order_forget(&arena->order); /* from here on each request takes the slow path */
     pthread_mutex_lock(&arena->lock);
     hold->is_listed = hold->is_collecting = true;
     hold->next = arena->book.pins.holds;

@@ -23,14 +23,14 @@ enum { CUSHIM_ARENA_GRAIN_BYTES = 256 };
 
 struct cushim_arena_object {
     struct cushim_object object;   /* its context is NULL with UNFENCED */
-    struct cushim_arena_book book; /* under `lock`, but for what needs none */
+    struct cushim_arena_book book; /* under `lock`, except functions that need none */
     /* constant */
     uint64_t base;
     int device;
     unsigned flags;               /* of enum cushim_arena_flag */
     bool is_managed, is_ours;     /* is_ours: `base` is to be freed */
     struct cushim_stream *stream; /* of the options */
-    atomic_uint_fast64_t n_fast;  /* the changes at which nothing stood against the fast path */
+    atomic_uint_fast64_t n_fast;  /* the number of changes at which the fast path was allowed */
     struct cushim_arena_order order;
     pthread_mutex_t lock;
     struct cushim_arena_fallback fallback; /* under `lock` */
@@ -54,7 +54,7 @@ enum cushim_status cushim_arena_enter(struct cushim_scope *scope, const char *wh
                                       struct cushim_arena *handle,
                                       struct cushim_arena_object **arena);
 
-/* The same for what needs no driver: unpin in the end.  A dead context does not matter. */
+/* The same for calls that need no driver, even in a dead context.  Unpin at the end. */
 enum cushim_status cushim_arena_look(struct cushim_pin *pin, const char *what,
                                      struct cushim_arena *handle,
                                      struct cushim_arena_object **arena);

@@ -76,7 +76,7 @@ static void fold_count(struct cushim_arena_book *book) {
     uint64_t word = atomic_load_explicit(&book->word, memory_order_relaxed);
     if (count_of(word) != CUSHIM_ARENA_COUNT_MASK)
         return;
-    /* full, and not closed by another: whoever has the lock alone changes it */
+    /* a word with a full count changes only under the lock */
     atomic_store_explicit(&book->word,
                           word & ~(CUSHIM_ARENA_COUNT_MASK << CUSHIM_ARENA_OFFSET_BITS),
                           memory_order_release);
@@ -137,7 +137,7 @@ static bool is_kept_block(const struct cushim_arena_book *book, uint64_t at) {
     return place == at && at + length_of(cell_at(book, at)) <= base + kept;
 }
 
-/* Does a block that no reset took start at `at`? */
+/* Whether a block that no reset has reclaimed starts at `at`. */
 static bool is_block(const struct cushim_arena_book *book, uint64_t at) {
     uint64_t epoch = cushim_arena_book_epoch(book);
     if (at % book->n_grains < book->regions[at / book->n_grains].kept)
@@ -146,7 +146,7 @@ static bool is_block(const struct cushim_arena_book *book, uint64_t at) {
            is_of_epoch(cell_at(book, at), epoch);
 }
 
-/* What to say of a free, without doing it. */
+/* Whether a free is valid; nothing is changed. */
 static enum cushim_status judge(const struct cushim_arena_book *book, uint64_t at,
                                 uint64_t n_grains, uint64_t epoch) {
     uint64_t cell = cell_at(book, at), now = cushim_arena_book_epoch(book);
@@ -169,8 +169,7 @@ static enum cushim_status judge(const struct cushim_arena_book *book, uint64_t a
 
 /* ---- freeing and pinning ---- */
 
-/* A block that is FREED and not pinned becomes a span, if spans are kept and it is where they are.
- */
+/* A FREED block that is not pinned becomes a span, if there are spans and it is in their region. */
 static void reclaim(struct cushim_arena_book *book, uint64_t at, uint64_t n_grains,
                     uint64_t stamp) {
     uint64_t base = cushim_arena_book_base(book);
@@ -271,7 +270,7 @@ void cushim_arena_book_reclaimed(const struct cushim_arena_book *book, uint64_t 
     *n_grains = top > kept ? top - kept : 0;
 }
 
-/* Where a floor goes through a block, the cells below it must still lie end to end. */
+/* If a floor cuts a block, shorten its cell, so that the cells below the floor still adjoin. */
 static void cut_at(struct cushim_arena_book *book, uint64_t base, uint64_t kept) {
     uint64_t place = base, end = base + kept, n_grains = 0;
     while (place < end && (n_grains = length_of(cell_at(book, place))) != 0 &&

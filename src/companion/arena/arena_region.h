@@ -7,10 +7,10 @@
  * block is a compare and exchange of the word, which fails if a reset came between, and one of the
  * block's cell; or two stores by the thread that owns the top (companion/arena/arena_owner.h).
  *
- * `cells` has an entry for each grain.  Where a block starts it has the block's length, its state,
- * and the low bits of its epoch, so that a reset clears nothing.  Invariant: from the start of a
- * region to its top the cells of blocks, freed or not, and of rests of spans adjoin; below `kept`
- * they are what survived resets.
+ * `cells` has an entry for each grain.  The first cell of a block has the block's length, its
+ * state, and the low bits of its epoch, so a reset need not clear cells.  Invariant: from the start
+ * of a region to its top the cells of blocks, freed or not, and of rests of spans adjoin.  Those
+ * below `kept` survived resets.
  *
  * The chunk of the preload's arena (memory/layout/chunk.h) is simpler: it counts live blocks and
  * rewinds when there are none, has one run of pages of at most 2^20 grains, and no epochs.
@@ -53,7 +53,7 @@ enum cushim_arena_state {
     CUSHIM_ARENA_CUT = 0, /* a reset took its end: it is no block any more */
     CUSHIM_ARENA_LIVE = 1,
     CUSHIM_ARENA_FREED = 2,
-    CUSHIM_ARENA_REST = 3 /* what was left of a span: never handed out as it is */
+    CUSHIM_ARENA_REST = 3 /* the rest of a cut span, which never was a block */
 };
 
 struct cushim_arena_region {
@@ -81,7 +81,7 @@ struct cushim_arena_book {
     uint64_t peak; /* grains, of epochs that ended */
 };
 
-/* False where host memory is out.  Epoch 1, nothing taken. */
+/* Epoch 1, nothing taken.  False if host memory is out. */
 bool cushim_arena_book_init(struct cushim_arena_book *book, uint64_t n_grains, unsigned n_regions,
                             bool is_reusing);
 void cushim_arena_book_finish(struct cushim_arena_book *book);
@@ -108,8 +108,8 @@ cushim_arena_book_advance(const struct cushim_arena_book *book, uint64_t word, u
                           uint64_t n_grains, uint64_t *next) {
     uint64_t tag = (epoch & CUSHIM_ARENA_TAG_MASK) << CUSHIM_ARENA_COUNT_BITS;
     *next = word + n_grains + (UINT64_C(1) << CUSHIM_ARENA_OFFSET_BITS);
-    /* a closed top is above all regions; less the tag the count is left, or a number above all
-     * counts where it is another epoch's */
+    /* A closed top is above all regions.  The word minus the tag is the count, or above all counts
+     * if the word is of another epoch. */
     return (word & CUSHIM_ARENA_OFFSET_MASK) + n_grains <= book->n_grains &&
            (word >> CUSHIM_ARENA_OFFSET_BITS) - tag < CUSHIM_ARENA_COUNT_MASK;
 }
@@ -182,7 +182,7 @@ cushim_arena_book_push(struct cushim_arena_book *book, uint64_t epoch, uint64_t 
 /**
  * Take a block: of a span that is done, else from the top.
  * @param done  the batch of frees up to which spans may be served; 0: none
- * @return TAKEN | DEFERRED (it does not fit but for a span that is not done) | NONE
+ * @return TAKEN | DEFERRED (only a span that is not done would fit) | NONE
  */
 enum cushim_arena_fit cushim_arena_book_take(struct cushim_arena_book *book, uint64_t n_grains,
                                              uint64_t done, uint64_t *at);

@@ -11,7 +11,7 @@ bool cushim_arena_spans_init(struct cushim_arena_spans *spans, size_t n_places) 
     *spans = (struct cushim_arena_spans){.n_rows = 1, .n_places = n_places};
     if (!n_places)
         return true;
-    /* pages of places where no span begins or ends are never touched, and cost nothing */
+    /* it costs only the pages of places at which a span begins or ends */
     void *rows = mmap(NULL, n_places * sizeof *spans->row_at, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     spans->row_at = rows == MAP_FAILED ? NULL : rows;

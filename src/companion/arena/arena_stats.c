@@ -1,4 +1,4 @@
-/* What is told of an arena: numbers, and the floor. */
+/* The numbers of an arena, and its floor. */
 #include "companion/arena/arena_internal.h"
 
 #include "companion/core/struct_size.h"
@@ -7,7 +7,7 @@ static size_t bytes_of(uint64_t n_grains) {
     return (size_t)n_grains * CUSHIM_ARENA_GRAIN_BYTES;
 }
 
-/* All facts at one moment; what a public function tells is one of them. */
+/* All facts at one moment; each public function returns one of them. */
 struct facts {
     struct cushim_arena_stats stats;
     size_t floor_bytes, capacity_bytes;

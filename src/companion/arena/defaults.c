@@ -1,8 +1,8 @@
 /*
  * The defaults of the process: one pool, one arena, as handles.
  *
- * They are read by those who ask alone; no function of the library uses one by itself.  A handle
- * says by itself that its object is gone, so a destroy has nothing to clear.
+ * Only the program uses them; the library itself never does.  A destroy need not clear them,
+ * because a closed handle is recognised.
  */
 #include "cushim/arena.h"
 #include "cushim/pool.h"
@@ -12,7 +12,7 @@
 static _Atomic(struct cushim_pool *) pool_now;
 static _Atomic(struct cushim_arena *) arena_now;
 
-/* One destroyed while pinned is gone, for all but its unpins. */
+/* An arena that was destroyed while pinned only answers unpins. */
 static bool is_arena(struct cushim_arena *handle) {
     CUSHIM_PIN pin = {0};
     const struct cushim_arena_object *arena = cushim_handle_pin(&pin, CUSHIM_KIND_ARENA, handle);

@@ -1,10 +1,10 @@
 /*
  * Clients as objects, and the events that they hand out.
  *
- * A client's streams and its own pool are ordinary objects with handles, which it opens first and
- * destroys last; while it lends them object.n_borrowers refuses their destroy.  An event of a
- * client is an ordinary event whose CUevent returns to the client's spares when it is finished,
- * however that comes; it keeps the client.
+ * A client's streams and its own pool are ordinary objects with handles.  It opens them first and
+ * destroys them last; until then object.n_borrowers makes their destroy fail.  An event of a client
+ * is an ordinary event that keeps the client, and whose CUevent returns to the client's spares when
+ * it is finished.
  * Lock: one mutex a client for the spares, held over no driver call.
  */
 #ifndef CUSHIM_COMPANION_CLIENT_H

@@ -1,7 +1,6 @@
 /*
- * Copies of clients.  What a copy reads from, or writes to, in host memory is the caller's again
- * when the call returns, but for cushim_client_d2h_start: so each waits for its own copy where the
- * driver would not have.
+ * Copies of clients.  The caller may use the host memory of a copy again when the call returns,
+ * except with cushim_client_d2h_start.  So each call waits for its own copy if the driver does not.
  */
 #include "companion/client/client.h"
 
@@ -68,7 +67,7 @@ static enum cushim_status record(struct copy *copy, struct cushim_event_object *
     return status;
 }
 
-/* Wait for the copy that was queued last: by an event, for no more than it; else for the stream. */
+/* Wait for the last copy by an event, and if there is none for the whole stream. */
 static enum cushim_status wait(struct copy *copy) {
     struct cushim_scope *scope = &copy->call.scope;
     struct cushim_event_object *event = NULL;
@@ -86,7 +85,7 @@ static enum cushim_status wait(struct copy *copy) {
 
 /* ---- to the device ---- */
 
-/* Whether the driver reads the source after the call: it copies what is pageable before. */
+/* Whether the driver reads the source after the call; it reads pageable memory during the call. */
 static bool is_read_later(const struct copy *copy) {
     unsigned type = 0;
     if (copy->call.ranges[1].is_known)
@@ -101,7 +100,7 @@ static enum cushim_status queue_h2d(struct copy *copy, const void *src) {
                        copy->call.stream);
 }
 
-/* The node reads bytes of its own at each launch. */
+/* The node reads its own copy of the bytes at each launch. */
 static enum cushim_status capture_h2d(struct copy *copy, const void *src) {
     void *kept;
     CUstream stream = copy->call.stream;
@@ -169,7 +168,7 @@ enum cushim_status cushim_client_d2d(struct cushim_client *c, cushim_devptr dst,
 
 /* ---- beside the compute stream ---- */
 
-/* Take the caller's event: its handle is gone, whatever becomes of the call. */
+/* Take the caller's event: its handle is closed even if the call fails. */
 static enum cushim_status consume(struct cushim_pin *pin, const char *what,
                                   const struct cushim_event *e, struct copy *copy) {
     CUSHIM_TRY(cushim_check_given(what, "e", e));

@@ -1,5 +1,5 @@
 /*
- * Device memory: asked of the driver and given back to it, and memory of others in our ledger.
+ * Device memory: allocated from the driver and freed to it, and adopted memory of other code.
  */
 #include "cushim/memory.h"
 
@@ -12,7 +12,8 @@
 enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const char *entry,
                                            CUresult result, size_t asked_bytes) {
     size_t free_bytes = 0, total_bytes = 0;
-    CUSHIM_DRIVER(cuMemGetInfo_v2)(&free_bytes, &total_bytes); /* else 0: the text says as much */
+    CUSHIM_DRIVER(cuMemGetInfo_v2)
+    (&free_bytes, &total_bytes); /* they stay 0 if it fails, and the text says so */
     struct cushim_pressure_held held = cushim_pressure_sum(scope->context);
     return cushim_scope_fail_cu(
         scope, entry, result,
@@ -93,7 +94,7 @@ enum cushim_status cushim_memory_alloc(struct cushim_context *ctx, size_t bytes,
     return cushim_memory_obtain(&scope, &request, p);
 }
 
-/* The driver says what a row takes, so that is known for the ledger only after it. */
+/* The size for the ledger is known after the call, because the driver chooses the pitch. */
 static CUresult obtain_rows(struct cushim_memory_request *request, CUdeviceptr *address) {
     CUresult result = CUSHIM_DRIVER(cuMemAllocPitch_v2)(
         address, &request->pitch_bytes, request->width_bytes, request->rows, request->elem_bytes);
@@ -139,7 +140,7 @@ enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t 
 
 /* ---- giving it back ---- */
 
-/* Memory with a way back of its own, or that is not ours to give back. */
+/* Memory that another function frees, or that belongs to other code. */
 static bool is_elsewhere(const struct cushim_address_map_row *row) {
     return row->owner || row->kind == CUSHIM_MEMORY_GRAPH || row->kind == CUSHIM_MEMORY_ADOPTED ||
            row->kind == CUSHIM_MEMORY_IPC || row->kind == CUSHIM_MEMORY_GLOBAL ||
@@ -164,7 +165,7 @@ static enum cushim_status judge_return(const struct cushim_memory_return *how,
                        cushim_memory_kind_name(row->kind));
 }
 
-/* No row begins there: a block of a pool or an arena, one freed before, or nobody's. */
+/* No row begins there: a block of a pool or an arena, freed memory, or an unknown address. */
 static enum cushim_status judge_absent(const struct cushim_memory_return *how, uint64_t start,
                                        enum cushim_status status) {
     struct cushim_address_map_row row;
@@ -215,7 +216,7 @@ enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *ho
     if (!start)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_memory_take(how, start, &row));
-    if (!row.context) /* a plain block, which is gone now */
+    if (!row.context) /* it was a plain block, and is freed */
         return CUSHIM_OK;
     enum cushim_status status = CUSHIM_OK;
     if (how->release && !cushim_context_is_dead(row.context))

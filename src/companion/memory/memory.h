@@ -16,8 +16,8 @@
 #include "companion/context/address_map.h"
 #include "companion/context/call.h"
 
-/* A size that a binding may have got from a negative number: INVALID above 2^63-1; NOCUDA where
- * there is no driver. */
+/* INVALID above 2^63-1, because a binding may have converted a negative number; NOCUDA if there is
+ * no driver. */
 enum cushim_status cushim_memory_check_bytes(const char *what, const char *name, size_t bytes);
 
 /* ---- getting it ---- */
@@ -26,7 +26,7 @@ struct cushim_memory_request {
     const char *entry;            /* of the driver, for the text */
     enum cushim_memory_kind kind; /* of the row */
     unsigned flags;               /* of the row */
-    size_t bytes;                 /* asked for, and the row's; `obtain` may set it */
+    size_t bytes;                 /* as asked, and in the row; `obtain` may set it */
     struct cushim_object *owner;  /* of the row, which then shares the driver's allocation */
     CUresult (*obtain)(struct cushim_memory_request *request, CUdeviceptr *address);
     CUresult (*release)(uint64_t address); /* with a pool: cuMemFreeAsync instead */
@@ -48,7 +48,7 @@ enum cushim_status cushim_memory_obtain(struct cushim_scope *scope,
 /* cuMemAlloc as a request. */
 void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes);
 
-/* Out of memory: the text with asked, free, total, and what our pools hold. */
+/* Fail for want of memory: the text has asked, free and total, and what our pools hold. */
 enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const char *entry,
                                            CUresult result, size_t asked_bytes);
 
@@ -71,14 +71,14 @@ enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *ho
 CUresult cushim_memory_release_device(uint64_t start);
 
 /*
- * Take the row of `start` out, if it is of these kinds; else refuse as a free does.  The row is the
- * caller's to restore or drop; with row->context NULL it was a block that outlived its pool, which
- * is freed already.
+ * Take the row of `start` out, if it is of these kinds; else refuse as a free does.  The caller
+ * restores or drops the row.  If row->context is NULL, it was a block that outlived its pool, and
+ * it is freed already.
  */
 enum cushim_status cushim_memory_take(const struct cushim_memory_return *how, uint64_t start,
                                       struct cushim_address_map_row *row);
 
-/* Who must give the memory of a row back. */
+/* The owner that must free the memory of a row. */
 enum cushim_memory_owner cushim_memory_owner_of(const struct cushim_address_map_row *row);
 
 /* A kind in words, for texts. */
@@ -87,7 +87,7 @@ const char *cushim_memory_kind_name(enum cushim_memory_kind kind);
 /* ---- calls on ranges ---- */
 
 enum cushim_memory_place {
-    CUSHIM_MEMORY_ANYWHERE, /* the address tells */
+    CUSHIM_MEMORY_ANYWHERE, /* the address decides */
     CUSHIM_MEMORY_AT_HOST,
     CUSHIM_MEMORY_AT_DEVICE
 };
@@ -110,7 +110,7 @@ struct cushim_memory_call {
     unsigned n_ranges;
     bool is_peer; /* ranges may be of two contexts: the caller judges them */
     struct cushim_context_object *ends[2]; /* of cushim_memory_ends; kept until leave */
-    struct cushim_context *ctx; /* where neither the stream nor a range says where; may be NULL */
+    struct cushim_context *ctx; /* used if neither stream nor ranges give one; may be NULL */
 };
 
 /**
@@ -132,7 +132,7 @@ static inline void cushim_memory_call_close(struct cushim_memory_call *call) {
     cushim_memory_leave(call, CUSHIM_OK);
 }
 
-/* E5 for what is queued on call->stream: only the legacy stream is in the way of captures. */
+/* E5 for work queued on call->stream: only the legacy stream can invalidate a capture. */
 enum cushim_status cushim_memory_may_queue(struct cushim_memory_call *call);
 
 /* Wait for what was queued on call->stream; marks learn of it. */
@@ -149,7 +149,7 @@ enum cushim_status cushim_memory_ends(struct cushim_memory_call *call, struct cu
 /* E3: the stream of the call belongs to one of its ends. */
 enum cushim_status cushim_memory_judge_stream(struct cushim_memory_call *call);
 
-/* Whether memory of this kind belongs to one context; host and managed memory is everybody's. */
+/* Whether memory of this kind belongs to one context; host and managed memory does not. */
 bool cushim_memory_is_bound(const struct cushim_address_map_row *row);
 
 /* Enter a stream's context: of the handle, else `context` if that is not NULL, else of `ctx` as

@@ -1,6 +1,6 @@
 /*
- * Stream-ordered device memory, from a driver pool that each context has of its own: the device's
- * default pool, which other libraries share, is never touched.
+ * Stream-ordered device memory.  Each context has a driver pool of its own, because other libraries
+ * share the device's default pool, which we never touch.
  *
  * The pool is made at the first use and ends with its context's object.  Lock: one mutex for the
  * list, held over no driver call.
@@ -28,7 +28,7 @@ static struct async_pool *pools;
 
 /* ---- the list ---- */
 
-/* Under the lock: where the pool of a context is listed, or the end of the list. */
+/* Under the lock: the link to the pool of a context, or the end of the list. */
 static struct async_pool **place_of(const struct cushim_context_object *context) {
     struct async_pool **at = &pools;
     while (*at && (*at)->context != context)
@@ -61,7 +61,7 @@ void cushim_memory_async_end(struct cushim_context_object *context) {
     if (pool)
         *at = pool->next;
     pthread_mutex_unlock(&lock);
-    /* Pools are the device's: one outlives its context.  What it gave out keeps its memory. */
+    /* A pool belongs to the device and outlives the context.  Its allocations stay valid. */
     if (pool && atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY)
         CUSHIM_DRIVER(cuMemPoolDestroy)(pool->handle);
     free(pool);
@@ -77,7 +77,7 @@ static bool measure(CUmemoryPool handle, cuuint64_t *reserved_bytes, cuuint64_t 
                                                 used_bytes) == CUDA_SUCCESS;
 }
 
-/* All that is idle: to the driver a pool's pages are one heap, and a part might be too little. */
+/* Give all idle memory, because a part of the driver's one heap might be too little. */
 static size_t give(struct cushim_context_object *context, size_t bytes) {
     cuuint64_t before_bytes = 0, after_bytes = 0, used_bytes;
     CUmemoryPool handle = find(context);
@@ -105,7 +105,7 @@ static struct cushim_pressure pressure = {.give = give, .count = count};
 
 /* ---- the pool of a context ---- */
 
-/* CUSHIM_OK with NULL: this driver or device has no such pools. */
+/* Whether this driver and device have such pools. */
 static enum cushim_status ask_support(struct cushim_scope *scope, int *has_pools) {
     *has_pools = 0;
     if (!CUSHIM_DRIVER(cuMemPoolCreate) || !CUSHIM_DRIVER(cuMemPoolDestroy) ||
@@ -142,7 +142,7 @@ static enum cushim_status make_pool(struct cushim_scope *scope, CUmemoryPool *ou
     return status;
 }
 
-/* The pool of the scope's context, made at need; NULL where there are none to be had. */
+/* The pool of the scope's context, made at the first use; NULL if the device has none. */
 static enum cushim_status pool_of(struct cushim_scope *scope, CUmemoryPool *out) {
     int has_pools;
     *out = find(scope->context);
@@ -198,9 +198,9 @@ enum cushim_status cushim_memory_alloc_async(struct cushim_stream *s, size_t byt
 /* ---- and back ---- */
 
 /*
- * What a node allocated is freed by a node of the same capture, or behind a launch, which leaves it
- * to the program; the next launch gets the same address, so *is_kept then: the map keeps it, too.
- * No other memory is freed by a node.
+ * Memory of a node is freed by a node of the same capture, or by the program after a launch.  In
+ * the second case the next launch gets the same address, so the address map keeps it (*is_kept).  A
+ * node frees no other memory.
  */
 static enum cushim_status queue_free(struct cushim_memory_call *call,
                                      const struct cushim_address_map_row *row, bool *is_kept) {
@@ -254,7 +254,7 @@ enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_strea
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     if (!p)
         return CUSHIM_OK;
-    if (cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)) /* nobody can queue on it any more */
+    if (cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)) /* no work can be queued on it */
         return cushim_memory_give_back(&behind_all, p);
     CUSHIM_TRY(cushim_memory_take(&how, p, &row));
     if (!row.context) /* a plain block, which is gone now */

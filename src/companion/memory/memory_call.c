@@ -34,7 +34,7 @@ static bool is_at(const struct cushim_address_map_row *row, enum cushim_memory_p
         return true;
     if (is_host) /* mapped memory has an address of the device, too: CU_MEMHOSTALLOC_DEVICEMAP */
         return place == CUSHIM_MEMORY_AT_HOST || (row->flags & CU_MEMHOSTALLOC_DEVICEMAP);
-    /* What was adopted may be of any kind: the driver judges. */
+    /* The driver judges adopted memory, because it may be of any kind. */
     return place == CUSHIM_MEMORY_AT_DEVICE || row->kind == CUSHIM_MEMORY_ADOPTED;
 }
 
@@ -141,9 +141,9 @@ enum cushim_status cushim_memory_leave(struct cushim_memory_call *call, enum cus
 }
 
 /*
- * Work on the legacy stream beside the capture of a blocking stream would invalidate it.  The
- * driver says whether that is so, and asking leaves the capture valid; it is asked only where a
- * capture is known, and its no means no.
+ * Work on the legacy stream would invalidate a capture of a blocking stream.  The driver says
+ * whether there is one, and the question leaves captures valid.  We ask only if a capture is known;
+ * if the driver refuses, so do we.
  */
 enum cushim_status cushim_memory_may_queue(struct cushim_memory_call *call) {
     CUstreamCaptureStatus state;

@@ -1,6 +1,6 @@
 /*
- * Pinned host memory.  Its rows stand at the host's address, which is the device's, too, wherever
- * addresses are unified; `flags` of a row are those of its allocation.
+ * Pinned host memory.  Its rows have the host's address, which is also the device's if addresses
+ * are unified.  The flags of a row are those of its allocation.
  */
 #include "cushim/host.h"
 
@@ -66,8 +66,7 @@ enum cushim_status cushim_host_free(void *p) {
     return cushim_memory_give_back(&how, (uintptr_t)p);
 }
 
-/* The program's own memory: the driver gives no address, and a pressure callback is no help to it.
- */
+/* Memory of the program: the driver gives no address, and no idle memory could help it. */
 static enum cushim_status pin(struct cushim_scope *scope, void *p, size_t bytes, unsigned flags) {
     const struct cushim_address_map_row row = {.start = (uintptr_t)p,
                                                .bytes = bytes,
@@ -117,7 +116,7 @@ enum cushim_status cushim_host_unregister(void *p) {
                                              .release = unpin,
                                              .is_absent = !CUSHIM_DRIVER(cuMemHostUnregister)};
     enum cushim_status status = cushim_memory_give_back(&how, (uintptr_t)p);
-    /* The memory is the program's: what is not pinned now was never ours. */
+    /* Memory that is no longer registered is unknown, because it belongs to the program. */
     if (status == CUSHIM_DOUBLEFREE)
         return CUSHIM_FAIL(CUSHIM_UNKNOWNPTR, "p=%p is not registered any more", p);
     return status;
@@ -132,7 +131,7 @@ enum cushim_status cushim_host_device_pointer(void *p, cushim_devptr *dp) {
     CUSHIM_OUT(dp);
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, CUSHIM_STREAM_LEGACY));
     if (call.ranges[0].is_known && call.ranges[0].row.kind == CUSHIM_MEMORY_MANAGED) {
-        *dp = (uintptr_t)p; /* one address for both, by its nature */
+        *dp = (uintptr_t)p; /* managed memory has one address for both */
         return CUSHIM_OK;
     }
     enum cushim_status status =

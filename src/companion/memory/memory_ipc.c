@@ -1,6 +1,6 @@
 /*
- * Device memory of other processes.  What is opened is a row of its own kind: its way back is the
- * close, whatever its maker does.
+ * Device memory of other processes.  Opened memory has a kind of its own, because only a close
+ * gives it back.
  */
 #include "cushim/memory.h"
 
@@ -10,7 +10,7 @@
 
 _Static_assert(CUSHIM_IPC_BYTES == CU_IPC_HANDLE_SIZE, "a handle is the driver's");
 
-/* A handle stands for a whole allocation: another address would open as its start. */
+/* A handle stands for a whole allocation, so an inner address would open as its start. */
 static enum cushim_status judge_start(struct cushim_scope *scope,
                                       const struct cushim_memory_range *range) {
     CUdeviceptr base = 0, p = range->address;

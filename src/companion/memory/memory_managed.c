@@ -13,7 +13,7 @@ static CUresult obtain_managed(struct cushim_memory_request *request, CUdevicept
     return CUSHIM_DRIVER(cuMemAllocManaged)(address, request->bytes, request->flags);
 }
 
-/* Never device memory instead: its address is nothing to the host. */
+/* Never give device memory instead, because the host cannot use its address. */
 static enum cushim_status judge_device(struct cushim_scope *scope) {
     int has_managed = 0;
     CUSHIM_TRY(CUSHIM_CALL(scope, cuDeviceGetAttribute, &has_managed,
@@ -46,7 +46,7 @@ enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_
     return cushim_memory_obtain(&scope, &request, p);
 }
 
-/* A call about one managed range; memory of others is left to the driver's judgement. */
+/* Begin a call on one managed range; the driver judges memory of other code. */
 static enum cushim_status enter_managed(struct cushim_memory_call *call, const char *what,
                                         cushim_devptr p, size_t bytes, struct cushim_stream *s) {
     *call = (struct cushim_memory_call){.n_ranges = 1,

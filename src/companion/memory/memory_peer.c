@@ -1,6 +1,6 @@
 /*
- * Copies between contexts and devices.  Each end has a context of its own: that of its row in the
- * address map, else the one given, else that of a call without a context.
+ * Copies between contexts and devices.  Each end has its own context: that of its row in the
+ * address map, else the one given, else the context of a call without one.
  */
 #include "cushim/memory_copy.h"
 
@@ -33,7 +33,7 @@ static enum cushim_status choose(struct cushim_memory_call *call,
     return CUSHIM_OK;
 }
 
-/* Host and managed memory is at home in every context. */
+/* Host and managed memory belongs to every context. */
 static bool is_anywhere(const struct cushim_memory_range *range, const struct cushim_context *ctx) {
     return !ctx && (range->place == CUSHIM_MEMORY_AT_HOST ||
                     (range->is_known && !cushim_memory_is_bound(&range->row)));

@@ -1,4 +1,4 @@
-/* What is known about an address, and about the memory of a device. */
+/* Questions about an address and about the memory of a device. */
 #include "cushim/memory.h"
 
 #include "companion/core/struct_size.h"
@@ -56,7 +56,7 @@ enum cushim_memory_owner cushim_memory_owner_of(const struct cushim_address_map_
         }
     }
     if (row->kind == CUSHIM_MEMORY_GRAPH)
-        return CUSHIM_OWNER_GRAPH; /* a capture that we did not begin, or whose graph is not out */
+        return CUSHIM_OWNER_GRAPH; /* of a capture that other code began or that is still open */
     return row->kind == CUSHIM_MEMORY_ADOPTED || row->kind == CUSHIM_MEMORY_REGISTERED
                ? CUSHIM_OWNER_NONE
                : CUSHIM_OWNER_CALLER;
@@ -73,7 +73,7 @@ static void tell_row(const struct cushim_address_map_row *row, struct cushim_mem
     info->context_id = row->context->id;
 }
 
-/* Memory of others: what the driver says. */
+/* Memory of other code: ask the driver. */
 static enum cushim_status tell_foreign(const char *what, uint64_t p,
                                        struct cushim_memory_info *info) {
     CUSHIM_SCOPE scope = {0};

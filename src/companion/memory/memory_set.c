@@ -16,7 +16,7 @@ struct fill {
     size_t pitch_bytes; /* only of rows */
 };
 
-/* What it spans, from the first byte to the last. */
+/* The bytes from the first to the last. */
 static enum cushim_status judge(const char *what, const struct fill *fill, size_t *bytes) {
     size_t row_bytes, before_bytes;
     CUSHIM_TRY(cushim_memory_check_bytes(what, "count", fill->width));
@@ -111,7 +111,7 @@ static enum cushim_status set_async(const char *what, struct fill fill, struct c
     return fill.pitch_bytes ? queue_rows(&call, &fill) : queue_line(&call, &fill);
 }
 
-/* Rows: what is over the pitch would run into the next one. */
+/* A row longer than the pitch would run into the next row. */
 static enum cushim_status set_rows(const char *what, struct fill fill, struct cushim_stream *s) {
     CUSHIM_TRY(cushim_driver_use(what));
     if (fill.width && fill.rows && fill.width > fill.pitch_bytes / fill.word_bytes)

@@ -1,6 +1,6 @@
 /*
- * Copies of rows and boxes.  Rows are a box of one slice to all checks; the driver is asked by the
- * narrowest entry: rows, a box, or a box between contexts.
+ * Copies of rows and boxes.  The checks treat rows as a box of one slice.  The driver's entry is
+ * the narrowest one: rows, a box, or a box between contexts.
  */
 #include "cushim/memory_copy.h"
 
@@ -26,7 +26,7 @@ static bool multiply_over(size_t a, size_t b, size_t *product) {
     return __builtin_mul_overflow(a, b, product) || *product > (size_t)INT64_MAX;
 }
 
-/* Fill in pitch and height, and say how far from its address the end reaches. */
+/* Fill in pitch and height, and compute how many bytes from its address the end spans. */
 static enum cushim_status judge_end(const char *what, const char *name, const struct box *box,
                                     struct cushim_copy_end *end, size_t *bytes) {
     size_t wide, high, deep, last_row;
@@ -130,7 +130,7 @@ static CUDA_MEMCPY3D_PEER describe(const struct box *box) {
 static enum cushim_status queue_box(struct cushim_memory_call *call, const struct box *box) {
     const CUDA_MEMCPY3D_PEER peer = describe(box);
     CUDA_MEMCPY3D one;
-    /* the same fields, but for two that are reserved here and contexts there */
+    /* the same fields, except two that are reserved in the one and contexts in the other */
     _Static_assert(sizeof one == sizeof peer && offsetof(CUDA_MEMCPY3D, reserved1) ==
                                                     offsetof(CUDA_MEMCPY3D_PEER, dstContext),
                    "one description is a copy of the other");

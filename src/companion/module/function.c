@@ -29,7 +29,7 @@ static bool add_param(struct cushim_function_object *function, size_t offset, si
     return true;
 }
 
-/* The driver tells one parameter after the other, until there is none of that number. */
+/* Ask for one parameter after the other, until the driver has none of that number. */
 static enum cushim_status ask_layout(struct cushim_scope *scope,
                                      struct cushim_function_object *function) {
     size_t offset, bytes;

@@ -129,7 +129,7 @@ static void forget_parts(struct cushim_module_object *module) {
     pthread_mutex_unlock(&module->lock);
     while (functions) {
         struct cushim_function_object *function = functions;
-        functions = function->next; /* before: the close may be its end */
+        functions = function->next; /* first, because the close may free it */
         cushim_object_close(&function->object);
     }
     cushim_changes_note();
@@ -242,7 +242,7 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_modul
     }
     pthread_mutex_unlock(&module->lock);
     free(global);
-    /* A row that is in the way is stale: the driver has given its place to the variable. */
+    /* A row that overlaps is stale, because the driver has put the variable there. */
     return status == CUSHIM_NOMEM
                ? cushim_scope_fail(scope, CUSHIM_NOMEM, "ptr=0x%llx", (unsigned long long)start)
                : CUSHIM_OK;

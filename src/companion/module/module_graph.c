@@ -45,7 +45,7 @@ enum cushim_status cushim_module_keep(struct cushim_scope *scope,
     CUgraph graph = NULL;
     if (!CUSHIM_DRIVER(cuStreamGetCaptureInfo_v2) || !CUSHIM_DRIVER(cuUserObjectCreate) ||
         !CUSHIM_DRIVER(cuGraphRetainUserObject) || !CUSHIM_DRIVER(cuUserObjectRelease))
-        return CUSHIM_OK; /* a driver before 11.3: whoever unloads must see to it */
+        return CUSHIM_OK; /* a driver before 11.3: the program must keep the module */
     CUSHIM_TRY(
         CUSHIM_CALL(scope, cuStreamGetCaptureInfo_v2, stream, &state, &id, &graph, NULL, NULL));
     if (state != CU_STREAM_CAPTURE_STATUS_ACTIVE ||

@@ -32,7 +32,7 @@ static enum cushim_status add(struct cushim_scope *scope, struct cushim_jit *jit
         bytes = strlen(copy ? copy : input->data) + 1;
     }
     snprintf(name, sizeof name, "input %zu", i);
-    /* The linker reads the data, whatever its prototype says. */
+    /* The linker only reads the data, although its prototype is not const. */
     union {
         const void *given;
         void *taken;
@@ -57,7 +57,7 @@ static enum cushim_status complete(struct cushim_scope *scope, struct cushim_jit
                                   : cushim_jit_fail(scope, jit, "cuLinkComplete", result);
 }
 
-/* What is loaded compiles no more: its log is the linker's. */
+/* The load compiles nothing, so the log of the linker is kept. */
 static enum cushim_status load(struct cushim_scope *scope, const struct cushim_jit *linker,
                                const void *image, struct cushim_module **m) {
     struct cushim_jit jit;

@@ -1,12 +1,12 @@
 /*
  * Prepared launches: a function and the types of its arguments.
  *
- * Where the driver told the kernel's layout, the format was found equal to it, and the driver may
- * read the arguments by itself.  Where it cannot tell, the arguments are packed by the format, on
- * the stack, and the driver at least sees whether the size is right.
+ * If the driver knows the kernel's layout, the format has been checked against it, and the driver
+ * reads the arguments.  If not, we pack the arguments on the stack as the format says, and the
+ * driver checks at least their size.
  *
- * It keeps the function, and with that the code; the handle of the function says whether the module
- * was unloaded.
+ * A prepared launch keeps the function and its code; the handle of the function shows whether the
+ * module was unloaded.
  */
 #include "cushim/function.h"
 
@@ -18,7 +18,7 @@
 #include "companion/core/handle_pin.h"
 
 enum {
-    MOST_BYTES = 4096, /* of a kernel's parameters, with the drivers that tell no layout */
+    MOST_BYTES = 4096, /* of a kernel's parameters, with drivers that give no layout */
     ALIGN_MOST = 4096
 };
 
