@@ -1,6 +1,6 @@
 /*
- * Events: what core/ and context/ tell the folders above them.  One constant table has the
- * listeners (events.c); no fast path raises one.
+ * Events that core/ and context/ raise for the folders above them.  One constant table has the
+ * listeners (events.c); no fast path raises an event.
  */
 #ifndef CUSHIM_COMPANION_EVENTS_H
 #define CUSHIM_COMPANION_EVENTS_H

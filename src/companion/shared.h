@@ -68,7 +68,7 @@ enum cushim_driver_state {
 
 extern CUSHIM_SHARED atomic_int cushim_driver_state_now;
 
-/* Load, or say why not: the part of cushim_driver_use that is not the rule. */
+/* The rare part of cushim_driver_use: load, or set the text of the failure. */
 CUSHIM_SHARED enum cushim_status cushim_driver_use_slow(const char *what);
 
 /**
@@ -87,7 +87,7 @@ static inline enum cushim_status cushim_driver_use(const char *what) {
     return cushim_driver_use_slow(what);
 }
 
-/* An entry point by any exported name: the table's, else the driver's own; NULL: absent. */
+/* An entry point by its exported name, from our table or from the library; NULL: absent. */
 CUSHIM_SHARED void *cushim_driver_find(const char *name);
 
 /* ---- the text of errors (companion/core/error.h) ---- */

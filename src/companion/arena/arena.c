@@ -110,7 +110,7 @@ static void finish(struct cushim_object *object) {
     free(arena);
 }
 
-/* Host memory, and what needs no device; NULL: none. */
+/* Allocate and set up what needs no device; NULL: no host memory. */
 static struct cushim_arena_object *make(const struct cushim_arena_options *options,
                                         struct cushim_context_object *context) {
     /* it begins a cache line, because all threads write its first lines */
@@ -149,7 +149,7 @@ static enum cushim_status check_handles(struct cushim_scope *scope,
     return CUSHIM_OK;
 }
 
-/* Inside the scope of its context; none with UNFENCED. */
+/* In the scope of its context, which is NULL with UNFENCED. */
 static enum cushim_status create(struct cushim_scope *scope, struct cushim_arena_options *options,
                                  struct cushim_arena **out) {
     CUSHIM_TRY(check_handles(scope, options));
@@ -253,7 +253,7 @@ enum cushim_status cushim_arena_pin(struct cushim_arena *handle, cushim_devptr p
     return tell(__func__, status, handle, ptr);
 }
 
-/* The last pin of an arena that was destroyed: now it goes. */
+/* The last pin of a destroyed arena is gone, so free its memory. */
 static void end_unpinned(struct cushim_arena_object *arena) {
     pthread_mutex_lock(&arena->order.lock);
     cushim_arena_memory_forget(arena);

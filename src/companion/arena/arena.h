@@ -39,7 +39,7 @@ enum cushim_status cushim_arena_graph_prepare(const char *what,
  */
 void cushim_arena_graph_start(struct cushim_arena_graph *hold, uint64_t capture_id);
 
-/* The capture is over: nothing more is collected.  Without a start it does nothing. */
+/* The capture is over, so stop collecting blocks.  Without a start it does nothing. */
 void cushim_arena_graph_stop(struct cushim_arena_graph *hold);
 
 /* How much is held. */

@@ -1,4 +1,4 @@
-/* Taking blocks: from the top without a lock, else in order, else from the fallback. */
+/* Allocation: from the top without a lock, else in order with the lock, else from the fallback. */
 #include "companion/arena/arena_internal.h"
 
 #include "base/log.h"
@@ -18,7 +18,7 @@ static inline __attribute__((always_inline)) bool is_own(const struct cushim_are
            (kind == CUSHIM_MEMORY_DEVICE || (kind == CUSHIM_MEMORY_MANAGED && arena->is_managed));
 }
 
-/* The caller orders work, and no capture has to know. */
+/* The caller orders work, and no capture collects blocks. */
 static bool is_unordered(const struct cushim_arena_object *arena) {
     return arena->flags & CUSHIM_ARENA_FLAG_UNFENCED &&
            !atomic_load_explicit(&arena->order.n_collecting, memory_order_relaxed);
@@ -44,7 +44,7 @@ static struct cushim_arena_graph *hold_of(struct cushim_arena_object *arena,
     return NULL;
 }
 
-/* Take from the book, under its lock; *fit is what became of it. */
+/* Take from the book, under its lock; *fit is the result. */
 static enum cushim_status take_locked(struct cushim_scope *scope, struct cushim_arena_object *arena,
                                       uint64_t n_grains, uint64_t done,
                                       struct cushim_arena_graph *hold, uint64_t *at,
@@ -89,7 +89,7 @@ static enum cushim_status take_for(struct cushim_scope *scope, struct cushim_are
     return take_locked(scope, arena, request->n_grains, done, hold, at, fit);
 }
 
-/* In order, and noted for the next ones. */
+/* Order the stream, take a block, and note that the stream is ordered. */
 static enum cushim_status take_slow(struct cushim_scope *scope, struct cushim_arena_object *arena,
                                     struct cushim_arena_request *request, uint64_t *at,
                                     enum cushim_arena_fit *fit) {
@@ -100,7 +100,7 @@ static enum cushim_status take_slow(struct cushim_scope *scope, struct cushim_ar
     if (has_stream)
         CUSHIM_TRY(scope->context ? cushim_stream_use_in(scope, request->stream, &use)
                                   : cushim_stream_use_any(scope, request->stream, &use));
-    if (use.handle == CU_STREAM_PER_THREAD) /* a handle of it names another stream in each thread */
+    if (use.handle == CU_STREAM_PER_THREAD) /* its handle means another stream in each thread */
         request->stream = CUSHIM_STREAM_PER_THREAD;
     return take_for(scope, arena, request, use.handle, at, fit);
 }
@@ -190,7 +190,7 @@ alloc_slowly(const char *what, struct cushim_arena *handle, int dev, enum cushim
     struct cushim_arena_object *arena;
     enum cushim_arena_fit fit = CUSHIM_ARENA_FIT_NONE;
     enum cushim_status status = CUSHIM_OK;
-    uint64_t at, n_changes = cushim_changes_now(); /* before what it stands for is looked at */
+    uint64_t at, n_changes = cushim_changes_now(); /* read before the conditions are checked */
     if (epoch)
         *epoch = 0;
     CUSHIM_TRY(cushim_check_out(what, "ptr", ptr, sizeof *ptr));

@@ -22,7 +22,7 @@ struct cushim_arena_loan {
     struct cushim_stream *stream; /* of the request */
 };
 
-/* All zero is empty; `pool` is the caller's to set. */
+/* All zero is empty; the caller sets `pool`. */
 struct cushim_arena_fallback {
     struct cushim_pool *pool;        /* NULL: none; constant */
     struct cushim_arena_loan *loans; /* in order of address */
@@ -37,7 +37,7 @@ bool cushim_arena_fallback_add(struct cushim_arena_fallback *fallback,
 const struct cushim_arena_loan *
 cushim_arena_fallback_find(const struct cushim_arena_fallback *fallback, uint64_t address);
 
-/* Take a loan out that was found. */
+/* Remove a loan that was found. */
 void cushim_arena_fallback_remove(struct cushim_arena_fallback *fallback,
                                   const struct cushim_arena_loan *loan);
 

@@ -26,7 +26,7 @@ static enum cushim_status pay_back(struct cushim_arena_object *arena,
     return status;
 }
 
-/* What to say of the free of a loan; `arena->lock`. */
+/* Whether the free of a loan is valid.  `arena->lock`. */
 static enum cushim_status judge_loan(const struct cushim_arena_loan *loan, int dev, size_t bytes) {
     if (dev != -1 && dev != loan->device)
         return CUSHIM_BADDEVICE;

@@ -36,7 +36,7 @@ struct cushim_arena_object {
     struct cushim_arena_fallback fallback; /* under `lock` */
     uint64_t n_misses;                     /* under `lock` */
     uint64_t warned_epoch;                 /* under `lock`: when it was last said to be full */
-    atomic_bool is_ended;                  /* destroyed while pinned: only unpin is answered */
+    atomic_bool is_ended;                  /* destroyed while pinned: only unpin works */
     bool has_memory;                       /* is_ours, and neither drained nor finished */
     bool has_row;                          /* in the ledger of addresses; order.lock */
 };
@@ -59,7 +59,7 @@ enum cushim_status cushim_arena_look(struct cushim_pin *pin, const char *what,
                                      struct cushim_arena *handle,
                                      struct cushim_arena_object **arena);
 
-/* Grains that hold so many bytes; 0 for 0. */
+/* The number of grains that hold the bytes; 0 for 0. */
 static inline uint64_t cushim_arena_grains(size_t bytes) {
     return ((uint64_t)bytes + CUSHIM_ARENA_GRAIN_BYTES - 1) / CUSHIM_ARENA_GRAIN_BYTES;
 }
@@ -68,7 +68,7 @@ static inline uint64_t cushim_arena_address(const struct cushim_arena_object *ar
     return arena->base + at * CUSHIM_ARENA_GRAIN_BYTES;
 }
 
-/* Is the address in a region, and on a grain? */
+/* Whether the address is in a region and begins a grain. */
 static inline bool cushim_arena_place(const struct cushim_arena_object *arena, uint64_t address,
                                       uint64_t *at) {
     uint64_t offset = address - arena->base;

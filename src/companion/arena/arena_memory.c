@@ -14,7 +14,7 @@ static enum cushim_status attribute(struct cushim_scope *scope, CUdevice_attribu
     return CUSHIM_OK;
 }
 
-/* Does the device serve managed memory, and share the host's physically? */
+/* Whether the device serves managed memory, and whether it shares the host's memory. */
 static enum cushim_status ask_device(struct cushim_scope *scope, bool *has_managed,
                                      bool *is_shared) {
     bool is_concurrent, has_pages;

@@ -31,7 +31,7 @@ void cushim_arena_order_forget(struct cushim_arena_order *order) {
     atomic_store_explicit(&order->ready_epoch, 0, memory_order_relaxed);
     for (unsigned i = 0; i < CUSHIM_ARENA_N_READY; i++)
         atomic_store_explicit(&order->ready[i], CUSHIM_ARENA_NOBODY, memory_order_relaxed);
-    order->next_ready = 0; /* the first stream of an epoch is found at the first look */
+    order->next_ready = 0; /* so that the first stream of an epoch is found at once */
 }
 
 /* ---- the fence of a region ---- */
@@ -54,15 +54,15 @@ static bool has_fence(const struct cushim_arena_fence *fence) {
     return cushim_mem_stream_fence_is_some(&fence->mark);
 }
 
-/* The stream was looked at, and needs no wait in this epoch. */
+/* Note that the stream needs no wait in this epoch. */
 static void note_ready(struct cushim_arena_object *arena, struct cushim_stream *stream) {
     struct cushim_arena_order *order = &arena->order;
-    if (order->n_collecting) /* each request is to be looked at */
+    if (order->n_collecting) /* then each request takes the slow path */
         return;
     if (!has_fence(fence_now(arena)))
         atomic_store_explicit(&order->clean_epoch, epoch_of(arena), memory_order_release);
     if (stream == CUSHIM_STREAM_PER_THREAD || stream == CUSHIM_STREAM_ALL)
-        return; /* another stream in each thread; no stream */
+        return; /* the one is another stream in each thread, the other is no stream */
     atomic_store_explicit(&order->ready[order->next_ready++ % CUSHIM_ARENA_N_READY], stream,
                           memory_order_release);
     atomic_store_explicit(&order->ready_epoch, epoch_of(arena), memory_order_release);
@@ -75,7 +75,8 @@ enum cushim_status cushim_arena_order_stream(struct cushim_scope *scope,
     struct cushim_arena_fence *fence = fence_now(arena);
     if (has_fence(fence) && cushim_mem_stream_fence_is_complete(&fence->mark))
         clear_fence(fence);
-    if (has_fence(fence) && is_captured) /* the graph may be launched on any stream */
+    if (has_fence(fence) &&
+        is_captured) /* refuse, because the graph may be launched on any stream */
         return cushim_scope_fail(scope, CUSHIM_CAPTURE, "a fence is not over");
     if (has_fence(fence) && (arena->is_managed || stream == CUSHIM_STREAM_ALL)) {
         CUSHIM_TRY(cushim_mem_stream_fence_wait(&fence->mark, scope->what));
@@ -118,7 +119,7 @@ static enum cushim_status fill_behind_all(struct cushim_scope *scope,
     return CUSHIM_OK;
 }
 
-/* Whether there is something to fill, and it may be done now. */
+/* Whether there is memory to poison, and no capture forbids it. */
 static bool may_fill(struct cushim_scope *scope, struct cushim_arena_object *arena, uint64_t *at,
                      uint64_t *n_grains) {
     if (!(arena->flags & CUSHIM_ARENA_FLAG_POISON))
@@ -147,7 +148,7 @@ static enum cushim_status end_on_all(struct cushim_scope *scope, struct cushim_a
     return status;
 }
 
-/* An older fence that this stream knows nothing of must be covered by the new one, too. */
+/* Order the stream behind an older fence, so that the new fence covers that one, too. */
 static enum cushim_status cover_older(struct cushim_scope *scope, struct cushim_arena_object *arena,
                                       struct cushim_stream *stream, CUstream handle) {
     struct cushim_arena_fence *fence = fence_now(arena);
@@ -170,7 +171,7 @@ static enum cushim_status end_on_stream(struct cushim_scope *scope,
     return cushim_mem_stream_fence_record(&scope->context->fence, scope->what, &handle, mark);
 }
 
-/* Freed spans are forgotten with the epoch; frees from here on are of a new batch. */
+/* Freed spans end with the epoch, so frees from here on belong to a new batch. */
 static void end_batches(struct cushim_arena_object *arena) {
     struct cushim_arena_order *order = &arena->order;
     for (unsigned i = 0; i < order->n_batches; i++)
@@ -211,7 +212,7 @@ enum cushim_status cushim_arena_order_wait(struct cushim_scope *scope,
 
 /* ---- batches of frees ---- */
 
-/* Frees name a stream by which their spans are in order. */
+/* Whether frees are in the order of one stream. */
 static bool has_stream(const struct cushim_arena_object *arena) {
     return arena->stream != CUSHIM_STREAM_ALL && arena->stream != CUSHIM_STREAM_PER_THREAD;
 }
@@ -252,12 +253,12 @@ void cushim_arena_order_ripen(struct cushim_scope *scope, struct cushim_arena_ob
     drop_done_batches(order);
     if (order->n_batches == CUSHIM_ARENA_N_BATCHES || cushim_capture_count(scope->context))
         return;
-    /* the number first: a free that still reads it came before the record */
+    /* the number first, so that a free with this number came before the record */
     pthread_mutex_lock(&arena->lock);
     uint64_t number = order->open++;
     pthread_mutex_unlock(&arena->lock);
     if (record_batch(scope, arena, &mark) != CUSHIM_OK)
-        return; /* the next batch stands for these frees, too */
+        return; /* the next batch covers these frees, too */
     order->batches[order->n_batches++] = (struct cushim_arena_batch){mark, number};
     drop_done_batches(order);
 }

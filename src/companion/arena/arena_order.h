@@ -46,7 +46,7 @@ struct cushim_arena_batch {
 struct cushim_arena_order {
     _Alignas(64) atomic_uint_fast64_t ready_epoch; /* for which `ready` holds; 0: none */
     _Atomic(struct cushim_stream *) ready[CUSHIM_ARENA_N_READY]; /* good, and ordered */
-    atomic_uint_fast64_t clean_epoch; /* in which no fence is left to wait for; 0: none */
+    atomic_uint_fast64_t clean_epoch; /* in which no fence is pending; 0: none */
     unsigned next_ready;
     atomic_uint n_collecting; /* holds of captures that are open: nothing is ready then */
     struct cushim_arena_fence fences[CUSHIM_ARENA_N_REGIONS];
@@ -61,7 +61,7 @@ struct cushim_arena_order {
 
 void cushim_arena_order_init(struct cushim_arena_order *order);
 
-/* All marks and the stream go; is_dead: the context is gone. */
+/* Release all fences and the stream; is_dead: the context is gone. */
 void cushim_arena_order_finish(struct cushim_arena_order *order, bool is_dead);
 
 /* Whether the stream may get a block of this epoch without a wait.  Takes no lock. */
@@ -94,7 +94,7 @@ enum cushim_status cushim_arena_order_stream(struct cushim_scope *scope,
 uint64_t cushim_arena_order_done(const struct cushim_arena_object *arena,
                                  struct cushim_stream *stream, bool is_captured);
 
-/* See which batches are over, and mark those that have no mark yet. */
+/* Poll the batches, and record a fence for frees that have none yet. */
 void cushim_arena_order_ripen(struct cushim_scope *scope, struct cushim_arena_object *arena);
 
 /**
@@ -106,7 +106,7 @@ enum cushim_status cushim_arena_order_end(struct cushim_scope *scope,
                                           struct cushim_arena_object *arena,
                                           struct cushim_stream *stream, CUstream handle);
 
-/* Wait by the host for all fences. */
+/* Let the host wait for all fences. */
 enum cushim_status cushim_arena_order_wait(struct cushim_scope *scope,
                                            struct cushim_arena_object *arena);
 

@@ -35,7 +35,7 @@ struct cushim_arena_owner {
     uint32_t log2_ended;                /* how often it ended, at most 16 */
 };
 
-/* After the word was read.  May the calling thread change it? */
+/* Whether the calling thread may change the word.  Ask after the word was read. */
 static inline bool cushim_arena_owner_allows(const struct cushim_arena_owner *owner) {
     const struct cushim_thread *thread = atomic_load_explicit(&owner->thread, memory_order_acquire);
     return !thread || thread == cushim_thread_mine;
@@ -47,10 +47,10 @@ static inline bool cushim_arena_owner_is(const struct cushim_arena_owner *owner,
     return atomic_load_explicit(&owner->thread, memory_order_acquire) == thread;
 }
 
-/* The calling thread is the only one to change the word until it leaves the lock, or an owner. */
+/* End the ownership, so that only the calling thread changes the word while it holds the lock. */
 void cushim_arena_owner_end(struct cushim_arena_owner *owner);
 
-/* The calling thread resets the arena: it may own it from here on.  The word is closed. */
+/* The calling thread resets the arena and may become its owner.  The word is closed. */
 void cushim_arena_owner_turn(struct cushim_arena_owner *owner);
 
 #endif

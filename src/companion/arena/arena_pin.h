@@ -52,7 +52,7 @@ struct cushim_arena_pin *cushim_arena_pins_find(const struct cushim_arena_pins *
 /* Add a pin to a block; false if host memory is out. */
 bool cushim_arena_pins_add(struct cushim_arena_pins *pins, uint64_t at, uint64_t n_grains);
 
-/* Take one pin of `row` off; with the last the row goes, and *was is what it was (n_pins 0). */
+/* Remove one pin of `row`.  *was is the row after that; with n_pins 0 the row is gone. */
 void cushim_arena_pins_remove(struct cushim_arena_pins *pins, struct cushim_arena_pin *row,
                               struct cushim_arena_pin *was);
 

@@ -50,14 +50,14 @@ enum {
 #define CUSHIM_ARENA_MOST_GRAINS (CUSHIM_ARENA_CLOSED - 1)
 
 enum cushim_arena_state {
-    CUSHIM_ARENA_CUT = 0, /* a reset took its end: it is no block any more */
+    CUSHIM_ARENA_CUT = 0, /* a reset reclaimed its end, so it is not a block */
     CUSHIM_ARENA_LIVE = 1,
     CUSHIM_ARENA_FREED = 2,
     CUSHIM_ARENA_REST = 3 /* the rest of a cut span, which never was a block */
 };
 
 struct cushim_arena_region {
-    uint64_t kept;  /* grains that survived: it begins to serve here */
+    uint64_t kept;  /* grains that survived; the region serves from here on */
     uint64_t floor; /* grains, as set */
 };
 
@@ -114,7 +114,7 @@ cushim_arena_book_advance(const struct cushim_arena_book *book, uint64_t word, u
            (word >> CUSHIM_ARENA_OFFSET_BITS) - tag < CUSHIM_ARENA_COUNT_MASK;
 }
 
-/* Is the cell of a later epoch?  Epochs that threads still write are less than 2^27 apart. */
+/* Whether a cell is of a later epoch.  Epochs that threads still write are less than 2^27 apart. */
 static inline bool cushim_arena_is_later(uint64_t cell, uint64_t epoch) {
     uint64_t ahead = (cell >> (CUSHIM_ARENA_LENGTH_BITS + CUSHIM_ARENA_STATE_BITS)) - epoch;
     ahead &= CUSHIM_ARENA_STAMP_MASK;
@@ -207,18 +207,18 @@ enum cushim_status cushim_arena_book_unpin(struct cushim_arena_book *book, uint6
 
 /* ---- resets: close, then next, drain or reopen ---- */
 
-/* Serve nothing from here on; what is used and served stays as it was. */
+/* Stop serving; blocks and counters stay as they are. */
 void cushim_arena_book_close(struct cushim_arena_book *book);
 void cushim_arena_book_reopen(struct cushim_arena_book *book);
 
-/* What the next epoch would reclaim of the closed region: places from *at on, *n_grains of them. */
+/* What a reset reclaims of the closed region: *n_grains places from *at on. */
 void cushim_arena_book_reclaimed(const struct cushim_arena_book *book, uint64_t *at,
                                  uint64_t *n_grains);
 
-/* The next epoch, in the next region, from the end of what is kept there. */
+/* Begin the next epoch, in the next region, behind what is kept there. */
 void cushim_arena_book_next(struct cushim_arena_book *book);
 
-/* The last epoch: nothing is served or kept any more. */
+/* Begin the last epoch, in which nothing is served or kept. */
 void cushim_arena_book_drain(struct cushim_arena_book *book);
 
 /* CUSHIM_OK | INVALID: above what is used.  Of the current region. */

@@ -1,4 +1,4 @@
-/* The ends of an arena's epochs: resets, and the drain, which is the last. */
+/* How epochs end: by resets, and at last by a drain. */
 #include "companion/arena/arena_internal.h"
 
 #include "cushim/pool.h"
@@ -14,7 +14,7 @@ static enum cushim_status fence(struct cushim_scope *scope, struct cushim_arena_
         return CUSHIM_OK;
     if (stream != CUSHIM_STREAM_ALL)
         CUSHIM_TRY(cushim_stream_use_in(scope, stream, &use));
-    if (use.handle == CU_STREAM_PER_THREAD) /* a handle of it names another stream in each thread */
+    if (use.handle == CU_STREAM_PER_THREAD) /* its handle means another stream in each thread */
         stream = CUSHIM_STREAM_PER_THREAD;
     return cushim_arena_order_end(scope, arena, stream, use.handle);
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Of a list, most rows that a request looks at. */
+/* MOST_LOOKS: how many rows of a list a request looks at. */
 enum { FIRST_CAP = 32, MOST_LOOKS = 16 };
 
 bool cushim_arena_spans_init(struct cushim_arena_spans *spans, size_t n_places) {
@@ -145,7 +145,7 @@ bool cushim_arena_spans_give(struct cushim_arena_spans *spans, uint64_t at, uint
     return true;
 }
 
-/* The smallest fit of those looked at in one list; 0: none. */
+/* The smallest fit among the first rows of a list; 0: none. */
 static uint32_t find_in(const struct cushim_arena_spans *spans, unsigned class, uint64_t n_grains,
                         uint64_t done, bool *is_deferred) {
     uint32_t best = 0, i = spans->first[class];

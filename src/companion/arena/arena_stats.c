@@ -53,7 +53,7 @@ static enum cushim_status read_facts(const char *what, struct cushim_arena *hand
     return CUSHIM_OK;
 }
 
-/* One function a fact: *out is 0 after a failure. */
+/* One function for each fact; *out is 0 after a failure. */
 #define FACT(name, type, fact)                                                                     \
     enum cushim_status cushim_arena_##name(struct cushim_arena *arena, type *out) {                \
         struct facts facts = {0};                                                                  \

@@ -36,9 +36,9 @@ struct cushim_graph_resources {
     void (*give_back)(struct cushim_graph_resources *resources);
     unsigned n_owners; /* the capture, then the graph and executables; the mutex */
     bool is_bound;     /* the driver's destructor has not run yet; the mutex */
-    bool is_lost;  /* the context is gone, or damaged: the driver is not waited for; the mutex */
-    bool is_over;  /* on the list of those whose memory goes back, or past it; the mutex */
-    bool is_shell; /* ended before the destructor came; the mutex */
+    bool is_lost; /* the context is gone or damaged, so do not wait for the destructor; the mutex */
+    bool is_over; /* its memory goes back, or has gone back; the mutex */
+    bool is_shell; /* ended before the destructor ran; the mutex */
 
     struct cushim_pool_graph *pools[CUSHIM_GRAPH_RESOURCES_MOST]; /* set by the capture alone */
     struct cushim_arena_graph *arenas[CUSHIM_GRAPH_RESOURCES_MOST];

@@ -72,7 +72,8 @@ enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream
                                             CUstreamCaptureStatus *out) {
     *out = CU_STREAM_CAPTURE_STATUS_NONE;
     if (!stream || stream == CU_STREAM_LEGACY || !CUSHIM_DRIVER(cuStreamIsCapturing))
-        return CUSHIM_OK; /* the legacy stream takes part in no capture, and must not be asked */
+        return CUSHIM_OK; /* the legacy stream takes part in no capture, and the question would be
+                             an error */
     CUresult result = CUSHIM_DRIVER(cuStreamIsCapturing)(stream, out);
     if (!cushim_error_is_sticky(result))
         return cushim_scope_answer(scope, "cuStreamIsCapturing", result);

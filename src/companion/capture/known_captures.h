@@ -14,13 +14,13 @@
 #include "companion/context/call.h"
 #include "companion/shared.h"
 
-/* A capture begun or ended through us, in this context.  The begin comes before the driver's, and
- * lets a record over the whole context that is under way end first. */
+/* A capture begins or ends through us, in this context.  Call begin before the driver's; it waits
+ * for a running record over the whole context. */
 void cushim_capture_begin(struct cushim_context_object *context);
 void cushim_capture_end(struct cushim_context_object *context);
 
-/* Around a record over the whole context, which would invalidate any capture in it: until the leave
- * none begins through us.  The caller looks for those that are open after the enter. */
+/* Call these around a record over the whole context, because it would invalidate a capture there:
+ * until the leave no capture begins through us.  After the enter the caller looks for open ones. */
 void cushim_capture_fence_enter(struct cushim_context_object *context);
 void cushim_capture_fence_leave(struct cushim_context_object *context);
 

@@ -13,7 +13,7 @@ void cushim_client_options_default(struct cushim_client_options *options) {
 
 /* ---- lending ---- */
 
-/* Begin or end to lend what a handle stands for. */
+/* Begin or end to lend the object of a handle. */
 static void lend(enum cushim_kind kind, const void *handle, bool begins) {
     CUSHIM_PIN pin = {0};
     struct cushim_object *object = cushim_handle_pin(&pin, kind, handle);
@@ -56,7 +56,7 @@ static void finish(struct cushim_object *object) {
 
 /* ---- making ---- */
 
-/* A stream of others, or one of our own, in the scope's context. */
+/* Wrap the given stream, or create one, in the scope's context. */
 static enum cushim_status open_stream(struct cushim_context *ctx, CUstream given,
                                       struct cushim_stream **stream) {
     CUSHIM_TRY(given ? cushim_stream_wrap(ctx, given, stream)
@@ -65,7 +65,7 @@ static enum cushim_status open_stream(struct cushim_context *ctx, CUstream given
     return CUSHIM_OK;
 }
 
-/* A pool of primary contexts asks for none; another context is named. */
+/* A pool needs a context in its options only if that is not a primary one. */
 static enum cushim_status open_pool(const struct cushim_scope *scope,
                                     struct cushim_client_object *client) {
     struct cushim_pool_options options;

@@ -40,12 +40,12 @@ enum cushim_status cushim_client_make(struct cushim_scope *scope,
                                       struct cushim_client_object **out);
 
 /**
- * Take a user off the process-wide client.
+ * Remove a user of the process-wide client.
  * @return true: others use it, its handle stays
  */
 bool cushim_client_is_used(struct cushim_client_object *client);
 
-/* Pin a client by its handle: no driver call; the scope is nothing but the pin. */
+/* Pin a client by its handle, without a driver call and without a scope. */
 enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
                                      const struct cushim_client *handle,
                                      struct cushim_client_object **client);

@@ -55,7 +55,7 @@ static enum cushim_status run(struct copy *copy, const char *what, struct cushim
     return copy->done ? start_empty(copy, what) : CUSHIM_OK;
 }
 
-/* Record an event behind what the stream has so far; after a failure it is gone. */
+/* Record an event behind the work of the stream so far; NULL after a failure. */
 static enum cushim_status record(struct copy *copy, struct cushim_event_object **event) {
     struct cushim_scope *scope = &copy->call.scope;
     CUSHIM_TRY(cushim_client_make_event(scope, copy->client, event));

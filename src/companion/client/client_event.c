@@ -31,8 +31,8 @@ static bool put_spare(struct cushim_client_object *client, CUevent event) {
 static void finish(struct cushim_object *object) {
     struct of_client *made = (struct of_client *)object;
     CUSHIM_SCOPE scope = {0};
-    /* Waits that were queued on it keep what they saw, so it may be recorded anew at once; one that
-     * other processes may open by now is not taken back. */
+    /* It may be recorded again at once, because queued waits keep the record that they saw.  An
+     * event that other processes may have opened is not used again. */
     bool is_back = !made->event.is_foreign && put_spare(made->client, made->event.handle);
     if (!is_back && cushim_call_begin_quietly(&scope, object->context))
         CUSHIM_DRIVER(cuEventDestroy_v2)(made->event.handle);

@@ -33,12 +33,12 @@ enum cushim_status cushim_client_free(struct cushim_client *c, cushim_devptr p, 
 
 /* ---- strided copies ---- */
 
-/* The kernel library's, whose header this library does not need. */
+/* The function of the kernel library, declared here because its header is not needed otherwise. */
 typedef enum cushim_status strided_fn(const void *src, void *dst, const int64_t *shape,
                                       const int64_t *strides, int ndim, size_t elem_bytes,
                                       struct CUstream_st *stream);
 
-/* Looked for until it is found; then the library stays open. */
+/* Each call looks until one has found it; then the library stays open. */
 static enum cushim_status find_strided(strided_fn **fn) {
     static _Atomic(strided_fn *) found;
     struct cushim_library *library;

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* A treap: ordered by start, a heap by priority, which is drawn from the start itself. */
+/* A treap: ordered by start, and a heap by priority, which is a hash of the start. */
 struct cushim_address_map_node {
     struct cushim_address_map_row row;
     uint64_t priority;
@@ -190,7 +190,7 @@ enum cushim_status cushim_address_map_erase(uint64_t start, struct cushim_addres
         *row = node->row;
         row->node = node;
     } else {
-        /* An inner address of a row was never handed out, whatever lay there before. */
+        /* An inner address of a row was never handed out, even if an older block began there. */
         status = is_freed(start) && !find_covering(start) ? CUSHIM_DOUBLEFREE : CUSHIM_UNKNOWNPTR;
     }
     pthread_mutex_unlock(&lock);

@@ -79,7 +79,7 @@ struct cushim_address_map_finder {
 /* Add one, for good: a static struct, once (a second time does nothing).  Threads  any. */
 void cushim_address_map_add_finder(struct cushim_address_map_finder *finder);
 
-/* Rows of a context that died: they stay until freed, which then is CUSHIM_OK.  Their number. */
+/* The number of rows.  Those of a dead context stay until they are freed, which is CUSHIM_OK. */
 size_t cushim_address_map_count(void);
 
 #endif

@@ -36,7 +36,7 @@ static __attribute__((noinline, cold)) enum cushim_status exchange(struct cushim
                                 scope->context->device);
 }
 
-/* Make the scope's context current, unless it is; the pin and the reference are the caller's. */
+/* Make the scope's context current.  After a failure the caller drops the pin and the reference. */
 static inline enum cushim_status make_current(struct cushim_scope *scope) {
     CUresult result = CUSHIM_DRIVER(cuCtxGetCurrent)(&scope->before);
     return __builtin_expect(result == CUDA_SUCCESS && scope->before == scope->context->handle, 1)
@@ -44,7 +44,7 @@ static inline enum cushim_status make_current(struct cushim_scope *scope) {
                : exchange(scope, result);
 }
 
-/* Nothing is held after a failure. */
+/* After a failure: let go of all. */
 static __attribute__((noinline, cold)) enum cushim_status give_up(struct cushim_scope *scope,
                                                                   enum cushim_status status) {
     cushim_handle_unpin(&scope->pin);

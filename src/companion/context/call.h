@@ -115,7 +115,7 @@ static inline enum cushim_status cushim_scope_answer(struct cushim_scope *scope,
  * Call the driver: CUSHIM_CALL(&scope, cuStreamSynchronize, stream->handle) is a status; an entry
  * that the driver lacks is NOSYM naming it.
  */
-#ifdef __clang__ /* an entry without arguments: C23 allows it, gcc does not ask */
+#ifdef __clang__ /* for entries without arguments, which C23 allows and gcc accepts */
 #pragma clang diagnostic ignored "-Wgnu-zero-variadic-macro-arguments"
 #endif
 #define CUSHIM_CALL(scope, entry, ...)                                                             \

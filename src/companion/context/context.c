@@ -42,7 +42,7 @@ static struct cushim_context_object *find(CUcontext handle) {
     return context;
 }
 
-/* Out of the registry; true by the call that took it out, which owns the reference. */
+/* Take it out of the registry; true: this call did, and owns the registry's reference. */
 static bool take_out(struct cushim_context_object *context) {
     struct cushim_context_object **at = &registry;
     pthread_mutex_lock(&lock);
@@ -55,7 +55,7 @@ static bool take_out(struct cushim_context_object *context) {
     return is_in;
 }
 
-/* Put `made` in, unless another thread was first: then that one.  Kept. */
+/* Put `made` into the registry, unless another thread was first; returns the one in it, kept. */
 static struct cushim_context_object *put_in(struct cushim_context_object *made) {
     pthread_mutex_lock(&lock);
     struct cushim_context_object *first = search(made->handle);
@@ -156,7 +156,8 @@ enum cushim_status cushim_context_of_handle(const char *what, CUcontext handle,
         uint64_t id = (*out)->form == CUSHIM_CONTEXT_WRAPPED ? id_of(handle) : 0;
         if (!id || id == (*out)->id)
             return CUSHIM_OK;
-        cushim_context_bury(*out); /* destroyed by others, and the handle used again */
+        cushim_context_bury(
+            *out); /* other code destroyed it, and the driver has reused the handle */
         cushim_object_release(*out);
         *out = NULL;
     }

@@ -60,7 +60,7 @@ cushim_context_of_fence(struct cushim_mem_fence *fence) {
                                                     offsetof(struct cushim_context_object, fence));
 }
 
-/* The same CUcontext in the same life. */
+/* Whether both are the same context, not only the same reused handle. */
 static inline bool cushim_context_is_same(const struct cushim_context_object *a,
                                           const struct cushim_context_object *b) {
     return a == b || (a->handle == b->handle && a->id == b->id);
@@ -87,7 +87,7 @@ enum cushim_status cushim_context_of_device(const char *what, int device,
 /* The context of a call that names none: rules (3) and (4) of call.h; kept. */
 enum cushim_status cushim_context_choose(const char *what, struct cushim_context_object **out);
 
-/* Out of the registry, alive: its handle was destroyed. */
+/* Take a live context out of the registry, because its handle was destroyed. */
 void cushim_context_forget(struct cushim_context_object *context);
 
 /* At cushim_unload: all objects leave the registry, and our primary contexts are released. */

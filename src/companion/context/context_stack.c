@@ -84,7 +84,7 @@ void cushim_stack_settle(void) {
         make_top_current(thread);
 }
 
-/* References alone: the thread's CUDA stack ends with it, and at exit there may be no driver. */
+/* Drop only references, because CUDA's own stack ends with the thread. */
 void cushim_stack_thread_ended(struct cushim_thread *thread) {
     while (!cushim_driver_is_forked() && thread->frames)
         drop_top(thread);

@@ -17,11 +17,11 @@ struct cushim_context_object *cushim_stack_top(void);
 /* Make the context current, and the top.  Failed: neither changed. */
 enum cushim_status cushim_stack_push(const char *what, struct cushim_context_object *context);
 
-/* Take the top off; the one below, or what was found at first, is current.  *out is kept. */
+/* Remove the top.  The entry below, or what was current before, becomes current.  *out is kept. */
 enum cushim_status cushim_stack_pop(const char *what, struct cushim_context_object **out);
 
-/* The top may have died by our own doing: make the first live entry current, else what was found.
- */
+/* If a destroy of ours killed the top, make the first live entry current, or what was current
+ * before the first push. */
 void cushim_stack_settle(void);
 
 /* The thread ends: give back its stack, without a driver call. */

@@ -48,7 +48,7 @@ struct cushim_pressure {
 /* Add one, for good: a static struct, once (a second time does nothing).  Threads  any. */
 void cushim_pressure_add(struct cushim_pressure *pressure);
 
-/* Ask all in turn until `bytes` have gone; returns what went. */
+/* Call each in turn until `bytes` were given back; returns how many were. */
 size_t cushim_pressure_ask(struct cushim_context_object *context, size_t bytes);
 
 /* Sum over all. */

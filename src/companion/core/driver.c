@@ -111,7 +111,7 @@ static void *find(const struct cushim_driver_symbol *row, const void *cookie) {
     return dlsym(resolver->handle, row->abi);
 }
 
-/* Without these there is nothing to offer (COMPANION 1.7). */
+/* The library cannot work without these. */
 static const char *first_missing(void) {
 #define NEED(entry)                                                                                \
     if (!CUSHIM_DRIVER(entry))                                                                     \
@@ -191,7 +191,7 @@ static void load(const char *path) {
     atomic_store_explicit(&cushim_driver_state_now, CUSHIM_DRIVER_READY, memory_order_release);
 }
 
-/* The text of a load that failed; what cuInit said is the driver's own. */
+/* Set the text of a failed load; an error of cuInit is the driver's. */
 static enum cushim_status tell(const char *what) {
     if (init_answer != CUDA_SUCCESS)
         return cushim_fail_cu("cuInit", init_answer, "%s", loaded);

@@ -15,7 +15,7 @@ struct cushim_cuda cushim_driver_cuda;
 #include "cuda/symbols.def"
 #undef SYM
 
-/* A slot, of whatever function type, is a word here: see cuda/load.c. */
+/* A slot of any function type, as a word (see cuda/load.c). */
 typedef uintptr_t word __attribute__((may_alias));
 
 #define IN_CUDA_HOOK(abi)   offsetof(struct cushim_cuda, abi)
@@ -39,7 +39,7 @@ static const struct slot {
 
 enum { N_SLOTS = sizeof slots / sizeof slots[0] };
 
-/* Slots of threads inside a call must stay whole, so each is one atomic store. */
+/* Other threads may be in a call and read the slots, so each store is atomic. */
 void cushim_driver_slots_fill(cushim_driver_find_fn *find, const void *cookie) {
     for (unsigned i = 0; i < N_SLOTS; i++) {
         word address = (word)find(&slots[i].row, cookie);

@@ -10,10 +10,10 @@
 #include "companion/core/driver.h"
 #include "companion/core/thread.h"
 
-/* A log of a compiler and what is around it (COMPANION 2.7); longer texts are cut. */
+/* A compiler's log and the words around it; longer texts are cut. */
 enum { TEXT_MOST_BYTES = 34 * 1024, WHAT_BYTES = 128 };
 
-/* Names for when there is no driver to ask; the others are then named by their number. */
+/* Names for the case that there is no driver to ask. */
 static const struct {
     CUresult result;
     const char *name, *text;
@@ -62,7 +62,7 @@ bool cushim_error_is_sticky(CUresult result) {
 
 /* ---- the text ---- */
 
-/* Room for n bytes, or for as many as there is; the old text may go. */
+/* Make room for n bytes, or for fewer if host memory is out; the old text may be lost. */
 static void make_room(struct cushim_thread *thread, size_t n_bytes) {
     if (n_bytes > TEXT_MOST_BYTES)
         n_bytes = TEXT_MOST_BYTES;

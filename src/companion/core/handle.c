@@ -68,7 +68,7 @@ static bool fence_pins(void) {
 static bool make_chunk(void) {
     if (n_slots == 1u << CUSHIM_SLOT_BITS)
         return false;
-    if (!n_slots) /* before the first handle: from then on pins rely on it */
+    if (!n_slots) /* before the first handle, because pins rely on it */
         atomic_store(&cushim_pin_is_fenced, cushim_membarrier_ask());
     void *memory = mmap(NULL, CUSHIM_CHUNK_SLOTS * sizeof(struct cushim_slot),
                         PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -103,7 +103,8 @@ static struct cushim_object *take_unpinned(void) {
         if (is_pinned(slot))
             continue;
         *at = slot->next;
-        if (slot->generation != UINT32_MAX) { /* else no handle of it is left: retired */
+        if (slot->generation !=
+            UINT32_MAX) { /* else the slot has no generations left and is retired */
             slot->next = unused;
             unused = slot;
         }
@@ -126,7 +127,8 @@ __attribute__((noinline, cold)) void cushim_handle_sweep(void) {
 void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot *slot) {
     unsigned n_looks = 0;
     if (!cushim_membarrier_pass())
-        cushim_futex_nap(1000000); /* a sandbox forbids it by now; no store takes that long */
+        cushim_futex_nap(
+            1000000); /* a sandbox forbids it by now; each store is visible after this time */
     while (slot && atomic_load_explicit(cushim_cell_of_fast(thread, CUSHIM_CELL_FAST),
                                         memory_order_acquire) == slot)
         cushim_futex_back_off(&n_looks);
@@ -183,7 +185,7 @@ enum cushim_status cushim_handle_share(struct cushim_object *object, void *handl
     return open_handle(object, true, handle);
 }
 
-/* A reference, which only the lock makes safe. */
+/* Take a reference, which is safe only under the lock. */
 static void *pin_counted(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t handle) {
     pthread_mutex_lock(&lock);
     if (atomic_load_explicit(&slot->handle, memory_order_relaxed) == handle) {

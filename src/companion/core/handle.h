@@ -66,7 +66,7 @@ struct cushim_object {
     enum cushim_kind kind;
     atomic_uint n_references; /* 1 for the open handle, 1 for each keep */
     atomic_bool is_closed;    /* its handle was closed; set once */
-    atomic_uint n_borrowers;  /* clients that lend it: its destroy is CUSHIM_STATE meanwhile */
+    atomic_uint n_borrowers;  /* clients that lend it; until then its destroy is CUSHIM_STATE */
     struct cushim_context_object *context; /* it belongs to; kept; NULL: to none */
     cushim_finish_fn *finish;
     void *handle; /* set by open; NULL: it has none */

@@ -193,7 +193,7 @@ static inline void cushim_pin_note_fast(atomic_uint_fast64_t *n_fast, uint64_t n
  * return it. */
 enum cushim_status cushim_handle_swept(void);
 
-/* The end of a fast path that did all: CUSHIM_OK. */
+/* End a fast path that has done everything: CUSHIM_OK. */
 static inline __attribute__((always_inline)) enum cushim_status
 cushim_unpin_fast(struct cushim_thread *thread, enum cushim_cell i,
                   const struct cushim_slot *slot) {
@@ -203,8 +203,8 @@ cushim_unpin_fast(struct cushim_thread *thread, enum cushim_cell i,
                : cushim_handle_swept();
 }
 
-/* The end of one that did nothing.  The slow path, which follows, finds out whether the handle was
- * closed, and sweeps. */
+/* End a fast path that has done nothing.  The slow path follows; it finds out whether the handle
+ * was closed, and sweeps. */
 static inline __attribute__((always_inline)) void cushim_unpin_undone(struct cushim_thread *thread,
                                                                       enum cushim_cell i) {
     atomic_store_explicit(cushim_cell_of_fast(thread, i), NULL, memory_order_release);

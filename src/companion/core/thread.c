@@ -6,7 +6,7 @@
 
 #include "companion/events.h"
 
-/* Rises only at its head; records are never taken out. */
+/* A list that grows at its head; records are never removed. */
 static _Atomic(struct cushim_thread *) first;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
@@ -18,7 +18,8 @@ _Thread_local struct cushim_thread *cushim_thread_mine __attribute__((tls_model(
 static void end(void *argument) {
     struct cushim_thread *thread = argument;
     cushim_events.thread_ended(thread);
-    for (unsigned i = 0; i < CUSHIM_THREAD_N_CELLS; i++) /* of a call that pthread_exit left */
+    for (unsigned i = 0; i < CUSHIM_THREAD_N_CELLS;
+         i++) /* pins of a call that pthread_exit ended */
         atomic_store_explicit(&thread->pins[i], NULL, memory_order_release);
     if (thread->text != thread->room)
         free(thread->text);

@@ -120,14 +120,14 @@ enum cushim_status cushim_graph_handle(struct cushim_graph *g, struct CUgraph_st
 
 /* ---- memory alone ---- */
 
-/* A handle that holds what a capture of others left in a pool. */
+/* Open a handle that holds the pool memory of a capture of other code. */
 static enum cushim_status open_held(struct cushim_scope *scope,
                                     struct cushim_pool_graph *pool_graph, struct cushim_graph **g) {
     struct cushim_graph_resources *resources = cushim_graph_create_resources();
     if (!resources)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
     struct cushim_graph_resources *kept =
-        cushim_graph_resources_own(resources); /* to fill it once nothing can fail */
+        cushim_graph_resources_own(resources); /* so that it can be filled when nothing can fail */
     enum cushim_status status = cushim_graph_open(scope, NULL, false, resources, g);
     if (status == CUSHIM_OK && pool_graph)
         kept->pools[kept->n_pools++] = pool_graph;

@@ -120,7 +120,7 @@ enum cushim_status cushim_graph_abort(struct cushim_stream *s) {
 
 /* ---- with a callback ---- */
 
-/* Run it between begin and end, which always comes. */
+/* Run fn between begin and end; the capture always ends. */
 static enum cushim_status capture(const char *what, struct cushim_stream *s,
                                   const struct cushim_graph_options *options, cushim_graph_fn *fn,
                                   void *cookie, int *result, struct cushim_graph **g) {

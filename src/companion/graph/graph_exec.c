@@ -15,7 +15,7 @@ enum {
 
 /* ---- making ---- */
 
-/* As that of graphs; the context is current, unless it could not be entered. */
+/* Like the destroy of graphs.  The context is current, unless it could not be entered. */
 static bool destroy(struct cushim_scope *scope, struct cushim_graphexec_object *exec) {
     cushim_graph_node_memory_free(scope, &exec->left);
     return CUSHIM_DRIVER(cuGraphExecDestroy)(exec->handle) == CUDA_SUCCESS;
@@ -138,7 +138,7 @@ fail_launch(struct cushim_scope *scope, const struct cushim_graphexec_object *ex
     return cushim_scope_answer(scope, "cuGraphLaunch", result);
 }
 
-/* Launches that leave memory go one after the other, so that the last one is known. */
+/* Launches that leave memory are serialised, because the last one must be known. */
 static __attribute__((noinline, cold)) CUresult
 launch_leaving(struct cushim_graphexec_object *exec, const struct cushim_stream_use *use) {
     pthread_mutex_lock(&exec->lock);
@@ -149,7 +149,7 @@ launch_leaving(struct cushim_graphexec_object *exec, const struct cushim_stream_
     return result;
 }
 
-/* The thread that launched first counts without a locked operation. */
+/* The first thread that launches counts without an atomic addition. */
 static inline void count_launch(struct cushim_graphexec_object *exec,
                                 struct cushim_thread *thread) {
     struct cushim_thread *counter = atomic_load_explicit(&exec->counter, memory_order_relaxed);
@@ -184,7 +184,7 @@ launch_slowly(const char *what, struct cushim_graphexec *x, struct cushim_stream
     CUSHIM_SCOPE scope = {0};
     CUSHIM_STREAM_USE use = {0};
     struct cushim_graphexec_object *exec;
-    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
+    uint64_t n_changes = cushim_changes_now(); /* read before the conditions are checked */
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     CUSHIM_TRY(cushim_stream_use_here(&scope, s, &use));
     CUSHIM_TRY(launch(&scope, exec, &use));

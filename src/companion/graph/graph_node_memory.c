@@ -13,7 +13,7 @@ static void forget(struct cushim_graph_node_memory *left, CUdeviceptr address) {
     }
 }
 
-/* Allocations first, then what is freed leaves the list. */
+/* Add the memory of allocation nodes, then remove that of free nodes. */
 static enum cushim_status look_at(struct cushim_scope *scope, CUgraphNode node,
                                   CUgraphNodeType wanted, struct cushim_graph_node_memory *left) {
     CUgraphNodeType type;

@@ -135,7 +135,7 @@ static enum cushim_status attach_pool(struct cushim_scope *scope,
     return CUSHIM_OK;
 }
 
-/* Arenas first: they may wait, which no frozen pool should see. */
+/* Arenas first, because they may wait, and a frozen pool should not wait. */
 static enum cushim_status attach(struct cushim_scope *scope,
                                  struct cushim_graph_recording *recording,
                                  const struct cushim_graph_options *options) {
@@ -248,7 +248,7 @@ enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
 
 /* ---- end ---- */
 
-/* The driver's end: after it the capture is over, whatever it answers. */
+/* End it in the driver; the capture is over even after an error. */
 static CUresult end_driver(CUstream stream, CUgraph *graph) {
     *graph = NULL;
     CUresult result = CUSHIM_DRIVER(cuStreamEndCapture)(stream, graph);
@@ -309,7 +309,7 @@ enum cushim_status cushim_graph_recording_abort(struct cushim_scope *scope, CUst
     CUgraph graph;
     CUSHIM_TRY(claim(scope, stream, &recording));
     CUresult result = end_driver(stream, &graph);
-    /* An invalid capture gives no graph, and none was wanted. */
+    /* An invalidated capture gives no graph, but an abort needs none. */
     enum cushim_status status = cushim_status_from_cu(result) == CUSHIM_CAPTURE
                                     ? CUSHIM_OK
                                     : cushim_scope_answer(scope, "cuStreamEndCapture", result);

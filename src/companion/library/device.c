@@ -8,7 +8,7 @@
 #include "companion/context/context_stack.h"
 #include "companion/core/thread.h"
 
-/* The driver is there, and the ordinal is one. */
+/* Check that there is a driver, and that the ordinal is valid. */
 static enum cushim_status begin(const char *what, int *dev) {
     CUSHIM_TRY(cushim_driver_use(what));
     return cushim_context_ordinal(what, *dev, dev);

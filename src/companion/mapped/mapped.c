@@ -149,7 +149,7 @@ enum cushim_status cushim_mapped_atom(struct cushim_mapped *mapped, size_t *byte
 
 /* ---- flush, invalidate, export ---- */
 
-/* One of the two, over whole atoms: what ends with the block ends with its last atom. */
+/* Flush or invalidate whole atoms; a range up to the end of the block includes its last atom. */
 static enum cushim_status make_visible(const char *what, struct cushim_mapped *mapped, size_t off,
                                        size_t bytes, enum cushim_card_sync way) {
     CUSHIM_SCOPE scope = {0};

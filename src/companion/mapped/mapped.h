@@ -52,7 +52,7 @@ enum { CUSHIM_SLAB_MOST_BYTES = 512 << 10 };
 enum cushim_status cushim_slab_take(struct cushim_scope *scope,
                                     struct cushim_mapped_object *mapped);
 
-/* Give the piece back; of the empty slabs one stays for the next block. */
+/* Give the piece back; one empty slab is kept for the next block. */
 void cushim_slab_give(struct cushim_mapped_object *mapped);
 
 /* The mapper is finished: so are its blocks. */

@@ -28,7 +28,7 @@ static size_t units_of(size_t n_bytes) {
     return (n_bytes + UNIT_BYTES - 1) / UNIT_BYTES;
 }
 
-/* In units: pieces begin with an atom, and some hardware has larger ones than we have units. */
+/* In units.  Pieces begin with an atom, and atoms of some hardware are larger than our units. */
 static size_t align_of(const struct cushim_mapper_object *mapper) {
     size_t atom = mapper->type.unit_bytes;
     return atom > UNIT_BYTES ? atom / UNIT_BYTES : 1;

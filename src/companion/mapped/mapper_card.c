@@ -107,7 +107,7 @@ static bool has_extension(const VkExtensionProperties *list, uint32_t n, const c
     return false;
 }
 
-/* Can memory be exported as a dma-buf and as an opaque descriptor at once? */
+/* Whether memory can be exported both as a dma-buf and as an opaque descriptor. */
 static bool takes_both(struct cushim_card *card) {
     const VkPhysicalDeviceExternalBufferInfo info = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO,
@@ -145,7 +145,7 @@ static enum cushim_status read_extensions(const char *what, struct cushim_card *
 
 /* ---- the device ---- */
 
-/* A device needs a queue, though nothing is submitted: family 0 is there on every one. */
+/* A device needs a queue, although we submit nothing; every device has family 0. */
 static enum cushim_status open_device(const char *what, struct cushim_card *card, int device) {
     const char *names[N_EXTENSIONS] = {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME};
     uint32_t n_names = 1;

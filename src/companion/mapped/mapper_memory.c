@@ -6,7 +6,7 @@
 
 /* ---- the type ---- */
 
-/* How well a type serves; 0: not at all. */
+/* Rate a type; 0: unusable. */
 static int rate(VkMemoryPropertyFlags flags, unsigned wanted) {
     const VkMemoryPropertyFlags needed =
         VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT;
@@ -25,7 +25,7 @@ enum cushim_status cushim_card_choose(const char *what, struct cushim_card *card
     for (uint32_t i = 0; i < memory->memoryTypeCount; i++) {
         VkMemoryPropertyFlags found = memory->memoryTypes[i].propertyFlags;
         int rating = rate(found, flags);
-        if (rating <= best) /* the first of equals: Vulkan lists the faster one first */
+        if (rating <= best) /* the first of equals, because Vulkan lists the faster one first */
             continue;
         best = rating;
         bool is_coherent = (found & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT) &&

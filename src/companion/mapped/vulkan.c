@@ -38,7 +38,7 @@ static enum cushim_status fail_missing(const char *what, const char *name) {
                 : CUSHIM_NOTSUPPORTED;
 }
 
-/* Functions arrive as one type and have another: copy the bytes. */
+/* Functions come as PFN_vkVoidFunction, so copy the bytes into their own type. */
 #define FILL(table, find, handle, name)                                                            \
     do {                                                                                           \
         PFN_vkVoidFunction function_ = (find)((handle), #name);                                    \

@@ -50,7 +50,8 @@ enum cushim_status cushim_memory_obtain(struct cushim_scope *scope,
     CUdeviceptr got = 0;
     CUstreamCaptureMode mode = cushim_capture_relax();
     CUresult result = request->obtain(request, &got);
-    bool is_relievable = request->kind != CUSHIM_MEMORY_PINNED; /* idle blocks are of the device */
+    bool is_relievable =
+        request->kind != CUSHIM_MEMORY_PINNED; /* because idle blocks are device memory */
     if (result == CUDA_ERROR_OUT_OF_MEMORY && is_relievable &&
         cushim_pressure_ask(scope->context, request->bytes) > 0)
         result = request->obtain(request, &got);
@@ -197,7 +198,7 @@ enum cushim_status cushim_memory_take(const struct cushim_memory_return *how, ui
     return status;
 }
 
-/* The driver's part, in the context of the row, which lives as far as we know. */
+/* Free it in the driver, in the context of the row, which is not known to be dead. */
 static enum cushim_status call_driver(const struct cushim_memory_return *how,
                                       const struct cushim_address_map_row *row) {
     CUSHIM_SCOPE scope = {0};

@@ -61,7 +61,7 @@ struct cushim_memory_return {
     bool is_host;
     CUresult (*release)(uint64_t start); /* NULL: nothing to call */
     bool is_absent;                      /* the driver lacks the entry */
-    bool is_free; /* the driver does it beside open captures, which stay valid */
+    bool is_free; /* the driver allows it during a capture, which stays valid */
 };
 
 /* The free functions: see cushim_memory_free for the answers. */
@@ -135,7 +135,7 @@ static inline void cushim_memory_call_close(struct cushim_memory_call *call) {
 /* E5 for work queued on call->stream: only the legacy stream can invalidate a capture. */
 enum cushim_status cushim_memory_may_queue(struct cushim_memory_call *call);
 
-/* Wait for what was queued on call->stream; marks learn of it. */
+/* Wait for the work on call->stream, and note that it is over. */
 enum cushim_status cushim_memory_wait(struct cushim_memory_call *call);
 
 /**

@@ -18,7 +18,7 @@
 static const cuuint64_t KEPT_BYTES = 512ull << 20;
 
 struct async_pool {
-    struct cushim_context_object *context; /* not kept: its end takes the pool out */
+    struct cushim_context_object *context; /* not kept, because its end removes the pool */
     CUmemoryPool handle;
     struct async_pool *next;
 };
@@ -44,7 +44,7 @@ static CUmemoryPool find(const struct cushim_context_object *context) {
     return handle;
 }
 
-/* Put it in, unless another thread was first: the winner's. */
+/* Put it into the list, unless another thread was first; returns the one in the list. */
 static CUmemoryPool put_in(struct async_pool *made) {
     pthread_mutex_lock(&lock);
     struct async_pool **at = place_of(made->context);
@@ -257,7 +257,7 @@ enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_strea
     if (cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)) /* no work can be queued on it */
         return cushim_memory_give_back(&behind_all, p);
     CUSHIM_TRY(cushim_memory_take(&how, p, &row));
-    if (!row.context) /* a plain block, which is gone now */
+    if (!row.context) /* it was a plain block, and is freed */
         return CUSHIM_OK;
     enum cushim_status status = CUSHIM_OK;
     bool is_kept = false;

@@ -47,13 +47,13 @@ enum cushim_status cushim_function_make(struct cushim_scope *scope,
                                         struct cushim_module_object *module, const char *name,
                                         struct cushim_function_object **out);
 
-/* Arguments of a launch: one of the two is NULL, as the driver wants it. */
+/* Arguments of a launch; one of the two is NULL. */
 struct cushim_args {
     const void *const *each; /* the addresses of all */
     void **packed;           /* CU_LAUNCH_PARAM_.., */
 };
 
-/* The driver reads the arguments, whatever its prototype says. */
+/* The driver only reads the arguments, although its prototype is not const. */
 static inline void **cushim_args_for_driver(const void *const *each) {
     union {
         const void *const *given;

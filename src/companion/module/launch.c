@@ -56,7 +56,7 @@ static enum cushim_status run_cooperative(struct cushim_scope *scope, CUfunction
                        config.sharedMemBytes, stream, cushim_args_for_driver(args.each));
 }
 
-/* A capture of ours, or one announced, is open here: the graph must keep the code. */
+/* A capture may be open in this context, so the graph must keep the code. */
 static enum cushim_status note_capture(struct cushim_scope *scope,
                                        struct cushim_function_object *function, CUstream stream) {
     if (!stream || stream == CU_STREAM_LEGACY)
@@ -121,7 +121,7 @@ static enum cushim_status check_count(struct cushim_scope *scope,
     if (!is_of_layout(function, n))
         return cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s n=%zu parameters=%zu",
                                  function->name, n, function->n_params);
-    size_t n_there = cushim_args_count(args, n); /* n is the kernel's by now */
+    size_t n_there = cushim_args_count(args, n); /* n is checked by now */
     return n_there == n ? CUSHIM_OK
                         : cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s index=%zu: NULL",
                                             function->name, n_there);
@@ -133,7 +133,7 @@ launch_slowly(const char *what, struct cushim_function *f, const struct cushim_l
               const void *const *args, size_t n) {
     CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
-    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
+    uint64_t n_changes = cushim_changes_now(); /* read before the conditions are checked */
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_FUNCTION, f, &function));
     enum cushim_status status = check_count(&scope, function, args, n);
     if (status == CUSHIM_OK)
@@ -174,7 +174,7 @@ enum cushim_status cushim_function_launch_packed(struct cushim_function *f,
                                                  const void *buf, size_t bytes) {
     CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
-    /* The driver reads the buffer, whatever its prototype says. */
+    /* The driver only reads the buffer, although its prototype is not const. */
     union {
         const void *given;
         void *taken;

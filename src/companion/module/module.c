@@ -223,7 +223,7 @@ static bool is_noted(const struct cushim_module_object *module, uint64_t start) 
     return global;
 }
 
-/* The ledger's row, once; it is erased by the unload. */
+/* Record a row for the variable, if there is none; the unload erases it. */
 static enum cushim_status record(struct cushim_scope *scope, struct cushim_module_object *module,
                                  uint64_t start, size_t bytes) {
     const struct cushim_address_map_row row = {.start = start,

@@ -22,7 +22,7 @@ static enum cushim_status check(const char *what, const struct cushim_link_input
     return CUSHIM_OK;
 }
 
-/* The linker wants PTX with its NUL. */
+/* The linker needs the NUL behind PTX. */
 static enum cushim_status add(struct cushim_scope *scope, struct cushim_jit *jit, CUlinkState state,
                               const struct cushim_link_input *input, size_t i) {
     char name[32], *copy = NULL;

@@ -184,7 +184,7 @@ launch_slowly(const char *what, struct cushim_prepared *q, const struct cushim_l
               const void *const *args) {
     CUSHIM_SCOPE scope = {0};
     struct prepared *prepared;
-    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
+    uint64_t n_changes = cushim_changes_now(); /* read before the conditions are checked */
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_PREPARED, q, &prepared));
     enum cushim_status status = run(&scope, prepared, launch, args);
     if (status == CUSHIM_OK && prepared->function->has_layout &&

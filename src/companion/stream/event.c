@@ -110,8 +110,8 @@ enum cushim_status cushim_event_record(struct cushim_event *e, struct cushim_str
 }
 
 /*
- * A stream outside joins the capture of a captured event, which the legacy stream cannot; a stream
- * inside may only wait for its own capture's events.
+ * A stream that waits for a captured event joins its capture; the legacy stream cannot do so.  A
+ * stream in a capture may wait only for events of that capture.
  */
 enum cushim_status cushim_event_refuse_mix(struct cushim_scope *scope,
                                            const struct cushim_event_object *event,
@@ -148,7 +148,7 @@ enum cushim_status cushim_event_synchronize(struct cushim_event *e) {
     struct cushim_event_object *event;
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
     enum cushim_status status = cushim_call_end(&scope, cushim_event_wait_in(&scope, event));
-    cushim_graph_resources_collect(); /* the last launch of a graph may be over */
+    cushim_graph_resources_collect(); /* because the last launch of a graph may be over */
     return status;
 }
 

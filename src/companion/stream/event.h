@@ -17,8 +17,9 @@
 struct cushim_event_object {
     struct cushim_object object;
     CUevent handle;
-    bool is_wrapped;          /* not ours to destroy */
-    atomic_bool is_foreign;   /* others may record it too: wrapped, or shared between processes */
+    bool is_wrapped; /* not ours to destroy */
+    atomic_bool
+        is_foreign; /* other code may record it: it is wrapped, or shared between processes */
     atomic_bool is_recorded;  /* by us, once */
     atomic_ullong capture_id; /* of the last record; 0: in no capture */
 };

@@ -116,7 +116,7 @@ enum cushim_status cushim_stream_create(struct cushim_context *ctx, unsigned fla
     return open(&scope, handle, false, s);
 }
 
-/* The context that the driver names for a stream of others; NULL: it cannot say. */
+/* The context of a stream of other code, from the driver; NULL: the driver cannot say. */
 static enum cushim_status ask_context(const char *what, CUstream handle, CUcontext *out) {
     *out = NULL;
     CUSHIM_TRY(cushim_driver_use(what));
@@ -230,7 +230,7 @@ enum cushim_status cushim_stream_synchronize(struct cushim_stream *s) {
     if (status == CUSHIM_OK)
         status = cushim_stream_wait(&scope, use.handle);
     cushim_call_end(&scope, status);
-    cushim_graph_resources_collect(); /* the last launch of a graph may be over */
+    cushim_graph_resources_collect(); /* because the last launch of a graph may be over */
     return status;
 }
 
@@ -241,7 +241,7 @@ enum cushim_status cushim_context_synchronize(struct cushim_context *ctx) {
     if (status == CUSHIM_OK)
         status = cushim_mem_stream_fence_wait_all(&scope.context->fence);
     cushim_call_end(&scope, status);
-    cushim_graph_resources_collect(); /* the last launch of a graph may be over */
+    cushim_graph_resources_collect(); /* because the last launch of a graph may be over */
     return status;
 }
 
@@ -258,7 +258,7 @@ enum cushim_status cushim_stream_query(struct cushim_stream *s, int *done) {
                                           : cushim_scope_answer(&scope, "cuStreamQuery", result);
 }
 
-/* The scope is the event's; the driver takes stream and event of whatever contexts. */
+/* The scope is of the event's context; the stream may be of another one. */
 enum cushim_status cushim_stream_wait_event(struct cushim_stream *s, struct cushim_event *e) {
     CUSHIM_SCOPE scope = {0};
     CUSHIM_STREAM_USE use = {0};

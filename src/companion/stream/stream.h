@@ -20,7 +20,7 @@ struct cushim_stream_object {
     bool is_wrapped;
 };
 
-/* A handle that names a stream of whichever context is current. */
+/* Whether a handle means a stream of the current context. */
 static inline bool cushim_stream_follows_current(CUstream handle) {
     return !handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
 }

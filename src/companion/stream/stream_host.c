@@ -91,7 +91,7 @@ void cushim_stream_host_done(struct cushim_scope *scope, CUstream stream, uint64
                             begun);
 }
 
-/* A wrapper's default stream stays, and its caches in the same life. */
+/* If a wrapper of a default stream goes, the stream and its caches stay. */
 void cushim_stream_host_goes(struct cushim_scope *scope, CUstream stream) {
     if (is_of_legacy_stream(&stream) || stream == CU_STREAM_PER_THREAD)
         cushim_changes_note();
