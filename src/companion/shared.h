@@ -127,7 +127,7 @@ CUSHIM_SHARED const char *cushim_error_cu_name(CUresult result);
 /* The device of a context.  Older drivers need the context to be current, so it is for a moment. */
 CUSHIM_SHARED CUresult cushim_context_ask_device(CUcontext handle, int *device);
 
-/* Relaxed mode for our own driver allocations (E5); the answer goes to _back. */
+/* Enter relaxed capture mode for our own driver calls; pass the result to _back. */
 CUSHIM_SHARED CUstreamCaptureMode cushim_capture_relax(void);
 CUSHIM_SHARED void cushim_capture_back(CUstreamCaptureMode mode);
 

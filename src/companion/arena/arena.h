@@ -21,7 +21,7 @@ struct cushim_arena_graph;
 /**
  * Make ready for a capture: wait on the host for the fences of resets.
  * @param what     our public function, for texts
- * @param context  of the capture; the arena must be of the same (E3)
+ * @param context  of the capture; the arena must be of the same one
  * @param out      NULL after a failure
  * @return CUSHIM_OK | BADHANDLE | BADDEVICE | CAPTURE (a capture is known, and a wait is due) |
  * NOMEM | the driver's; the error text is set

@@ -39,8 +39,8 @@ static inline int cushim_capture_count(struct cushim_context_object *context) {
 }
 
 /*
- * E5, for a call that would synchronise the context, or that is illegal during a capture in it:
- * CAPTURE with its text if a capture is known, else OK.  Makes no driver call.
+ * For a call that would synchronise the context, or that is illegal during a capture in it: CAPTURE
+ * with its text if a capture is known, else OK.  Makes no driver call.
  */
 enum cushim_status cushim_capture_refuse(struct cushim_scope *scope);
 
@@ -65,7 +65,7 @@ enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream
         value_;                                                                                    \
     })
 
-/* E5 for a stream: CAPTURE with its text if it takes part in a capture, else OK. */
+/* The same for a stream: CAPTURE with its text if it takes part in a capture, else OK. */
 enum cushim_status cushim_capture_refuse_stream(struct cushim_scope *scope, CUstream stream);
 
 #endif

@@ -120,7 +120,7 @@ enum cushim_status cushim_call_begin_destroy(struct cushim_scope *scope, const c
     put_pointer(object, scope->pin.object);
     if (!scope->context)
         return CUSHIM_OK;
-    /* A destroy does not fail because its context or driver is gone (E6). */
+    /* A destroy does not fail because its context or driver is gone. */
     scope->is_dead = cushim_driver_use(what) != CUSHIM_OK ||
                      cushim_context_is_dead(scope->context) || make_current(scope) != CUSHIM_OK;
     return CUSHIM_OK;

@@ -222,7 +222,7 @@ enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *ho
     enum cushim_status status = CUSHIM_OK;
     if (how->release && !cushim_context_is_dead(row.context))
         status = call_driver(how, &row);
-    if (status == CUSHIM_DEADCONTEXT) /* the memory went with it (E6) */
+    if (status == CUSHIM_DEADCONTEXT) /* the memory is gone with its context */
         status = CUSHIM_OK;
     if (status == CUSHIM_OK)
         cushim_address_map_drop(&row);

@@ -132,7 +132,7 @@ static inline void cushim_memory_call_close(struct cushim_memory_call *call) {
     cushim_memory_leave(call, CUSHIM_OK);
 }
 
-/* E5 for work queued on call->stream: only the legacy stream can invalidate a capture. */
+/* CAPTURE if work on call->stream would invalidate a capture, as it may on the legacy stream. */
 enum cushim_status cushim_memory_may_queue(struct cushim_memory_call *call);
 
 /* Wait for the work on call->stream, and note that it is over. */
@@ -146,7 +146,7 @@ enum cushim_status cushim_memory_wait(struct cushim_memory_call *call);
 enum cushim_status cushim_memory_ends(struct cushim_memory_call *call, struct cushim_context *dctx,
                                       struct cushim_context *sctx);
 
-/* E3: the stream of the call belongs to one of its ends. */
+/* BADDEVICE unless the stream of the call belongs to one of its ends. */
 enum cushim_status cushim_memory_judge_stream(struct cushim_memory_call *call);
 
 /* Whether memory of this kind belongs to one context; host and managed memory does not. */

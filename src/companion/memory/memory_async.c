@@ -263,7 +263,7 @@ enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_strea
     bool is_kept = false;
     if (!cushim_context_is_dead(row.context))
         status = free_in(__func__, s, &row, &is_kept);
-    if ((status == CUSHIM_OK && !is_kept) || cushim_context_is_dead(row.context)) { /* E6 */
+    if ((status == CUSHIM_OK && !is_kept) || cushim_context_is_dead(row.context)) {
         cushim_address_map_drop(&row);
         return CUSHIM_OK;
     }

@@ -85,7 +85,7 @@ static struct cushim_context_object *context_of(const struct cushim_memory_call 
     return any;
 }
 
-/* E3 and E6: the memory must belong to this context, and its context must live. */
+/* The memory must belong to this context, and its context must live. */
 static enum cushim_status judge_contexts(struct cushim_memory_call *call) {
     for (unsigned i = 0; i < call->n_ranges; i++) {
         const struct cushim_memory_range *range = &call->ranges[i];

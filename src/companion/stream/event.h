@@ -2,7 +2,7 @@
  * Events as the rest of the library uses them.
  *
  * We note whether an event was recorded and in which capture.  So a query of a captured event, or a
- * wait that would mix captures, is refused before the driver sees it (E5).  We know nothing of
+ * wait that would mix captures, is refused before the driver sees it.  We know nothing of
  * events that other code records; the driver judges those.
  */
 #ifndef CUSHIM_COMPANION_EVENT_H
@@ -29,7 +29,7 @@ static inline bool cushim_event_is_idle(const struct cushim_event_object *event)
     return !event->is_foreign && !atomic_load_explicit(&event->is_recorded, memory_order_acquire);
 }
 
-/* E5 for a stream that is to wait for it: CAPTURE if that would invalidate a capture. */
+/* For a stream that is to wait for it: CAPTURE if that would invalidate a capture. */
 enum cushim_status cushim_event_refuse_mix(struct cushim_scope *scope,
                                            const struct cushim_event_object *event,
                                            CUstream stream);

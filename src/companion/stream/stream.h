@@ -84,7 +84,7 @@ enum cushim_status cushim_stream_enter(struct cushim_scope *scope, const char *w
                                        struct cushim_stream *s, struct cushim_stream_use *use);
 
 /*
- * E5 for a wait or query by the host: CAPTURE with its text if the stream takes part in a capture,
+ * For a wait or query by the host: CAPTURE with its text if the stream takes part in a capture,
  * or if it is the legacy stream and a capture is known in its context.
  */
 enum cushim_status cushim_stream_refuse_captured(struct cushim_scope *scope, CUstream stream);
