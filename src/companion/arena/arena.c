@@ -5,6 +5,7 @@
 
 #include "companion/core/struct_size.h"
 #include "companion/core/environment.h"
+#include "companion/core/lock.h"
 #include "companion/stream/stream.h"
 
 /* ---- entering ---- */
@@ -221,9 +222,8 @@ enum cushim_status cushim_arena_destroy(struct cushim_arena *handle) {
     if (is_pinned)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_ARENA, handle, &arena));
-    pthread_mutex_lock(&arena->order.lock);
+    CUSHIM_LOCKED(&arena->order.lock);
     cushim_arena_memory_forget(arena);
-    pthread_mutex_unlock(&arena->order.lock);
     return CUSHIM_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "cushim/memory.h"
 #include "cushim/pool.h"
 #include "companion/context/address_map.h"
+#include "companion/core/lock.h"
 
 /* ---- the fallback's ---- */
 
@@ -91,11 +92,10 @@ static enum cushim_status free_other(struct cushim_arena_object *arena, int dev,
     enum cushim_status status;
     if (!free_loan(arena, dev, address, bytes, &status))
         status = judge_unknown(arena, address, epoch);
-    pthread_mutex_lock(&arena->lock);
+    CUSHIM_LOCKED(&arena->lock);
     arena->book.n_frees += status == CUSHIM_OK;
     arena->book.n_stale += status == CUSHIM_STALE;
     arena->book.n_refused += status != CUSHIM_OK && status != CUSHIM_STALE;
-    pthread_mutex_unlock(&arena->lock);
     return status;
 }
 

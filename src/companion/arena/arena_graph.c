@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "companion/arena/arena_internal.h"
+#include "companion/core/lock.h"
 
 /* Wait for every fence, so that blocks may go into the capture. */
 static enum cushim_status make_ready(struct cushim_scope *scope,
@@ -13,10 +14,8 @@ static enum cushim_status make_ready(struct cushim_scope *scope,
         return CUSHIM_OK;
     if (!cushim_context_is_same(context, scope->context))
         return cushim_scope_fail(scope, CUSHIM_BADDEVICE, "an arena of another context");
-    pthread_mutex_lock(&arena->order.lock);
-    enum cushim_status status = cushim_arena_order_wait(scope, arena);
-    pthread_mutex_unlock(&arena->order.lock);
-    return status;
+    CUSHIM_LOCKED(&arena->order.lock);
+    return cushim_arena_order_wait(scope, arena);
 }
 
 enum cushim_status cushim_arena_graph_prepare(const char *what,
@@ -53,18 +52,15 @@ void cushim_arena_graph_start(struct cushim_arena_graph *hold, uint64_t capture_
 
 void cushim_arena_graph_stop(struct cushim_arena_graph *hold) {
     struct cushim_arena_object *arena = hold->arena;
-    pthread_mutex_lock(&arena->order.lock);
+    CUSHIM_LOCKED(&arena->order.lock);
     if (hold->is_collecting)
         atomic_fetch_sub(&arena->order.n_collecting, 1);
     hold->is_collecting = false;
-    pthread_mutex_unlock(&arena->order.lock);
 }
 
 size_t cushim_arena_graph_bytes(struct cushim_arena_graph *hold) {
-    pthread_mutex_lock(&hold->arena->lock);
-    size_t bytes = (size_t)hold->n_grains * CUSHIM_ARENA_GRAIN_BYTES;
-    pthread_mutex_unlock(&hold->arena->lock);
-    return bytes;
+    CUSHIM_LOCKED(&hold->arena->lock);
+    return (size_t)hold->n_grains * CUSHIM_ARENA_GRAIN_BYTES;
 }
 
 void cushim_arena_graph_drop(struct cushim_arena_graph *hold) {

@@ -4,6 +4,7 @@
 #include "companion/arena/arena_internal.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/stream.h"
+#include "companion/core/lock.h"
 
 enum { POISON = 0x7FF80000 }; /* NaN as a float, and twice in a row as a double */
 
@@ -177,9 +178,8 @@ static void end_batches(struct cushim_arena_object *arena) {
     for (unsigned i = 0; i < order->n_batches; i++)
         cushim_mem_stream_fence_release(&order->batches[i].mark);
     order->n_batches = 0;
-    pthread_mutex_lock(&arena->lock);
+    CUSHIM_LOCKED(&arena->lock);
     order->done = order->open++;
-    pthread_mutex_unlock(&arena->lock);
 }
 
 enum cushim_status cushim_arena_order_end(struct cushim_scope *scope,

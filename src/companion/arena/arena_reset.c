@@ -5,6 +5,7 @@
 #include "companion/capture/known_captures.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/stream/stream.h"
+#include "companion/core/lock.h"
 
 /* Leave a fence for the epoch that ends.  The region is closed; order.lock. */
 static enum cushim_status fence(struct cushim_scope *scope, struct cushim_arena_object *arena,
@@ -20,20 +21,18 @@ static enum cushim_status fence(struct cushim_scope *scope, struct cushim_arena_
 }
 
 static void close_book(struct cushim_arena_object *arena) {
-    pthread_mutex_lock(&arena->lock);
+    CUSHIM_LOCKED(&arena->lock);
     cushim_arena_book_close(&arena->book);
-    pthread_mutex_unlock(&arena->lock);
 }
 
 /* Go on in the closed book as `end` says, or open it again after a failure. */
 static void end_book(struct cushim_arena_object *arena, enum cushim_status status,
                      void (*end)(struct cushim_arena_book *book)) {
-    pthread_mutex_lock(&arena->lock);
+    CUSHIM_LOCKED(&arena->lock);
     if (status == CUSHIM_OK)
         end(&arena->book);
     else
         cushim_arena_book_reopen(&arena->book);
-    pthread_mutex_unlock(&arena->lock);
 }
 
 /* order.lock */

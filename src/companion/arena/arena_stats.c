@@ -2,6 +2,7 @@
 #include "companion/arena/arena_internal.h"
 
 #include "companion/core/struct_size.h"
+#include "companion/core/lock.h"
 
 static size_t bytes_of(uint64_t n_grains) {
     return (size_t)n_grains * CUSHIM_ARENA_GRAIN_BYTES;
@@ -43,13 +44,12 @@ static enum cushim_status read_facts(const char *what, struct cushim_arena *hand
     CUSHIM_PIN pin = {0};
     CUSHIM_TRY(cushim_check_given(what, "out", out));
     CUSHIM_TRY(cushim_arena_look(&pin, what, handle, &arena));
-    pthread_mutex_lock(&arena->lock);
+    CUSHIM_LOCKED(&arena->lock);
     read_stats(arena, &facts->stats);
     facts->floor_bytes = bytes_of(cushim_arena_book_floor(&arena->book));
     facts->capacity_bytes = arena->book.is_drained ? 0 : bytes_of(arena->book.n_grains);
     facts->epoch = cushim_arena_book_epoch(&arena->book);
     facts->is_managed = arena->is_managed;
-    pthread_mutex_unlock(&arena->lock);
     return CUSHIM_OK;
 }
 

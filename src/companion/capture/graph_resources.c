@@ -1,11 +1,11 @@
 #include "companion/capture/graph_resources.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
+#include "companion/core/lock.h"
 
 struct cushim_graph_resources_attached {
     cushim_graph_attach_fn *fn;
@@ -37,13 +37,12 @@ static void push(struct cushim_graph_resources **first, atomic_size_t *n,
 }
 
 static struct cushim_graph_resources *pop(struct cushim_graph_resources **first, atomic_size_t *n) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct cushim_graph_resources *resources = *first;
     if (resources) {
         *first = resources->next;
         atomic_fetch_sub(n, 1);
     }
-    pthread_mutex_unlock(&lock);
     return resources;
 }
 
@@ -102,20 +101,18 @@ enum cushim_status cushim_graph_resources_bind(struct cushim_scope *scope,
 
 struct cushim_graph_resources *
 cushim_graph_resources_own(struct cushim_graph_resources *resources) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     resources->n_owners++;
-    pthread_mutex_unlock(&lock);
     return resources;
 }
 
 void cushim_graph_resources_disown(struct cushim_graph_resources *resources, bool is_lost) {
     if (!resources)
         return;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     resources->n_owners--;
     resources->is_lost = resources->is_lost || is_lost;
     judge(resources);
-    pthread_mutex_unlock(&lock);
 }
 
 bool cushim_graph_resources_attach(struct cushim_graph_resources *resources,
@@ -165,9 +162,8 @@ static void give_back(struct cushim_graph_resources *resources) {
         end(resources);
         return;
     }
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     push(&first_uncalled, &cushim_graph_resources_n_uncalled, resources);
-    pthread_mutex_unlock(&lock);
 }
 
 void cushim_graph_resources_give_back_now(void) {

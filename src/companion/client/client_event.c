@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "companion/stream/stream.h"
+#include "companion/core/lock.h"
 
 struct of_client {
     struct cushim_event_object event;
@@ -12,20 +13,17 @@ struct of_client {
 
 /* A spare CUevent; NULL: there is none. */
 static CUevent take_spare(struct cushim_client_object *client) {
-    pthread_mutex_lock(&client->lock);
-    CUevent event = client->n_spare ? client->spare[--client->n_spare] : NULL;
-    pthread_mutex_unlock(&client->lock);
-    return event;
+    CUSHIM_LOCKED(&client->lock);
+    return client->n_spare ? client->spare[--client->n_spare] : NULL;
 }
 
 /* false: there are enough. */
 static bool put_spare(struct cushim_client_object *client, CUevent event) {
-    pthread_mutex_lock(&client->lock);
-    bool has_room = client->n_spare < CUSHIM_CLIENT_N_SPARE;
-    if (has_room)
-        client->spare[client->n_spare++] = event;
-    pthread_mutex_unlock(&client->lock);
-    return has_room;
+    CUSHIM_LOCKED(&client->lock);
+    if (client->n_spare == CUSHIM_CLIENT_N_SPARE)
+        return false;
+    client->spare[client->n_spare++] = event;
+    return true;
 }
 
 static void finish(struct cushim_object *object) {

@@ -1,6 +1,5 @@
 #include "companion/context/context.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
 #include "companion/core/thread.h"
+#include "companion/core/lock.h"
 #include "companion/events.h"
 #include "memory/fence/stream_fence.h"
 
@@ -36,23 +36,20 @@ static struct cushim_context_object *search(CUcontext handle) {
 
 /* Kept, or NULL. */
 static struct cushim_context_object *find(CUcontext handle) {
-    pthread_mutex_lock(&lock);
-    struct cushim_context_object *context = search(handle);
-    pthread_mutex_unlock(&lock);
-    return context;
+    CUSHIM_LOCKED(&lock);
+    return search(handle);
 }
 
 /* Take it out of the registry; true: this call did, and owns the registry's reference. */
 static bool take_out(struct cushim_context_object *context) {
     struct cushim_context_object **at = &registry;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     while (*at && *at != context)
         at = &(*at)->next;
-    bool is_in = *at != NULL;
-    if (is_in)
-        *at = context->next;
-    pthread_mutex_unlock(&lock);
-    return is_in;
+    if (!*at)
+        return false;
+    *at = context->next;
+    return true;
 }
 
 /* Put `made` into the registry, unless another thread was first; returns the one in it, kept. */
@@ -173,13 +170,11 @@ enum cushim_status cushim_context_of_handle(const char *what, CUcontext handle,
 }
 
 static struct cushim_context_object *find_primary(int device) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct cushim_context_object *context = registry;
     while (context && !(context->form == CUSHIM_CONTEXT_PRIMARY && context->device == device))
         context = context->next;
-    cushim_object_keep(context);
-    pthread_mutex_unlock(&lock);
-    return context;
+    return cushim_object_keep(context);
 }
 
 /* Whether other code has reset it; true if the driver has no function for it. */

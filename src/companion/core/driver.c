@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "companion/core/driver_slots.h"
 #include "companion/core/error.h"
 #include "companion/core/environment.h"
+#include "companion/core/lock.h"
 #include "base/vet.h"
 
 enum { REASON_BYTES = 1024 };
@@ -199,41 +199,32 @@ static enum cushim_status tell(const char *what) {
 }
 
 enum cushim_status cushim_driver_use_slow(const char *what) {
-    enum cushim_status status = CUSHIM_OK;
     CUSHIM_TRY(cushim_driver_use_process(what));
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     if (atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_UNLOADED)
         load(NULL);
-    if (atomic_load(&cushim_driver_state_now) != CUSHIM_DRIVER_READY)
-        status = tell(what);
-    pthread_mutex_unlock(&lock);
-    return status;
+    return atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY ? CUSHIM_OK : tell(what);
 }
 
 enum cushim_status cushim_driver_load(const char *what, const char *path) {
-    enum cushim_status status = CUSHIM_OK;
     CUSHIM_TRY(cushim_driver_use_process(what));
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     bool is_loaded = atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY;
     if (is_loaded && path && strcmp(path, loaded) != 0)
-        status = cushim_fail(what, CUSHIM_STATE, "loaded=%s asked=%s", loaded, path);
-    else if (!is_loaded)
+        return cushim_fail(what, CUSHIM_STATE, "loaded=%s asked=%s", loaded, path);
+    if (!is_loaded)
         load(path);
     /* A driver without a device is loaded all the same; cushim_available asks for a device, too. */
-    if (status == CUSHIM_OK && !handle)
-        status = tell(what);
-    pthread_mutex_unlock(&lock);
-    return status;
+    return handle ? CUSHIM_OK : tell(what);
 }
 
 void cushim_driver_unload(void) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     handle = NULL;
     atomic_store_explicit(&version, 0, memory_order_relaxed);
     atomic_store_explicit(&reason, "", memory_order_release);
     atomic_store(&cushim_driver_state_now, CUSHIM_DRIVER_UNLOADED);
     cushim_changes_note();
-    pthread_mutex_unlock(&lock);
 }
 
 /* ---- questions ---- */

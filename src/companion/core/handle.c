@@ -1,6 +1,5 @@
 #include "companion/core/handle.h"
 
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -8,6 +7,7 @@
 #include "base/membarrier.h"
 #include "companion/core/error.h"
 #include "companion/core/handle_pin.h"
+#include "companion/core/lock.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic(struct cushim_slot *) cushim_slots[CUSHIM_N_CHUNKS];
@@ -187,14 +187,13 @@ enum cushim_status cushim_handle_share(struct cushim_object *object, void *handl
 
 /* Take a reference, which is safe only under the lock. */
 static void *pin_counted(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t handle) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     if (atomic_load_explicit(&slot->handle, memory_order_relaxed) == handle) {
         pin->cell = NULL;
         pin->slot = slot;
         pin->handle = handle;
         pin->object = cushim_object_keep(atomic_load_explicit(&slot->object, memory_order_relaxed));
     }
-    pthread_mutex_unlock(&lock);
     return pin->object;
 }
 
@@ -224,11 +223,9 @@ bool cushim_handle_is_closed(enum cushim_kind kind, const void *argument) {
     uint32_t generation = (uint32_t)(handle >> CUSHIM_SLOT_BITS);
     if (!slot)
         return false;
-    pthread_mutex_lock(&lock);
-    bool is_closed = generation && generation <= slot->generation &&
-                     atomic_load_explicit(&slot->handle, memory_order_relaxed) != handle;
-    pthread_mutex_unlock(&lock);
-    return is_closed;
+    CUSHIM_LOCKED(&lock);
+    return generation && generation <= slot->generation &&
+           atomic_load_explicit(&slot->handle, memory_order_relaxed) != handle;
 }
 
 void cushim_handle_unpin(struct cushim_pin *pin) {

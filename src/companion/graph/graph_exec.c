@@ -6,6 +6,7 @@
 #include "companion/capture/known_captures.h"
 #include "companion/module/launch.h"
 #include "companion/core/handle_pin.h"
+#include "companion/core/lock.h"
 #include "companion/stream/stream.h"
 
 enum {
@@ -141,11 +142,10 @@ fail_launch(struct cushim_scope *scope, const struct cushim_graphexec_object *ex
 /* Launches that leave memory are serialised, because the last one must be known. */
 static __attribute__((noinline, cold)) CUresult
 launch_leaving(struct cushim_graphexec_object *exec, const struct cushim_stream_use *use) {
-    pthread_mutex_lock(&exec->lock);
+    CUSHIM_LOCKED(&exec->lock);
     CUresult result = CUSHIM_DRIVER(cuGraphLaunch)(exec->handle, use->handle);
     if (result == CUDA_SUCCESS)
         cushim_graph_node_memory_note(&exec->left, use);
-    pthread_mutex_unlock(&exec->lock);
     return result;
 }
 
@@ -288,11 +288,10 @@ static enum cushim_status update_from(const char *what, struct cushim_graphexec 
         return cushim_scope_fail(&scope, CUSHIM_BADDEVICE, "graph=%p: of another context",
                                  (void *)g);
     CUSHIM_TRY(cushim_graph_check_handle(&scope, graph));
-    pthread_mutex_lock(&exec->lock);
+    CUSHIM_LOCKED(&exec->lock);
     enum cushim_status status = CUSHIM_RELAXED(update(&scope, exec->handle, graph->handle, why));
     if (status == CUSHIM_OK)
         exchange_resources(exec, graph->resources);
-    pthread_mutex_unlock(&exec->lock);
     return status;
 }
 

@@ -1,6 +1,5 @@
 #include "companion/graph/graph_recording.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "cuda/translate.h"
@@ -8,6 +7,7 @@
 #include "companion/arena/arena.h"
 #include "companion/graph/graph.h"
 #include "companion/pool/pool.h"
+#include "companion/core/lock.h"
 
 struct cushim_graph_recording {
     const struct cushim_stream *handle; /* as given to begin */
@@ -41,10 +41,9 @@ static bool is_by(const struct cushim_graph_recording *recording,
 }
 
 static void put(struct cushim_graph_recording *recording) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     recording->next = recordings;
     recordings = recording;
-    pthread_mutex_unlock(&lock);
 }
 
 /* With the lock: take it off the list; NULL: there is none there. */
@@ -59,37 +58,30 @@ static struct cushim_graph_recording *take_at(struct cushim_graph_recording **at
  * stays in the list, and *is_others is true. */
 static struct cushim_graph_recording *take(const struct cushim_scope *scope, CUstream stream,
                                            bool *is_others) {
-    struct cushim_graph_recording *recording = NULL;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct cushim_graph_recording **at = &recordings;
     while (*at && !is_on(*at, scope->context, stream))
         at = &(*at)->next;
     if (is_others)
         *is_others = *at && (*at)->is_threads && !pthread_equal((*at)->thread, pthread_self());
-    if (!is_others || !*is_others)
-        recording = take_at(at);
-    pthread_mutex_unlock(&lock);
-    return recording;
+    return is_others && *is_others ? NULL : take_at(at);
 }
 
 static struct cushim_graph_recording *take_by_handle(const struct cushim_stream *handle) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct cushim_graph_recording **at = &recordings;
     while (*at && !is_by(*at, handle))
         at = &(*at)->next;
-    struct cushim_graph_recording *recording = take_at(at);
-    pthread_mutex_unlock(&lock);
-    return recording;
+    return take_at(at);
 }
 
 void cushim_graph_recording_note_bytes(uint64_t capture_id, size_t bytes) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     for (struct cushim_graph_recording *recording = recordings; recording;
          recording = recording->next) {
         if (recording->id == capture_id)
             atomic_fetch_add(&recording->resources->host_bytes, bytes);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 /* ---- what is attached ---- */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "companion/core/error.h"
+#include "companion/core/lock.h"
 
 enum { N_EXTENSIONS = 3, UUID_TEXT_BYTES = 2 * VK_UUID_SIZE + 1 };
 
@@ -215,24 +216,21 @@ bool cushim_card_is_possible(void) {
 
 enum cushim_status cushim_card_obtain(const char *what, const unsigned char uuid[16], int device,
                                       struct cushim_card **out) {
-    enum cushim_status status = CUSHIM_OK;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     *out = cards;
     while (*out && memcmp((*out)->uuid, uuid, VK_UUID_SIZE) != 0)
         *out = (*out)->next;
     if (!*out)
-        status = make_card(what, uuid, device, out);
-    if (status == CUSHIM_OK)
-        (*out)->n_owners++;
-    pthread_mutex_unlock(&lock);
-    return status;
+        CUSHIM_TRY(make_card(what, uuid, device, out));
+    (*out)->n_owners++;
+    return CUSHIM_OK;
 }
 
 /* It holds the lock until the end, so that no card of the same device is made meanwhile. */
 void cushim_card_release(struct cushim_card *card) {
     if (!card)
         return;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     if (--card->n_owners == 0) {
         struct cushim_card **at = &cards;
         while (*at != card)
@@ -240,5 +238,4 @@ void cushim_card_release(struct cushim_card *card) {
         *at = card->next;
         close_card(card);
     }
-    pthread_mutex_unlock(&lock);
 }

@@ -7,12 +7,12 @@
  */
 #include "cushim/memory.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 #include "companion/context/pressure.h"
+#include "companion/core/lock.h"
 
 /* What the pool keeps when idle, until cushim_memory_async_threshold. */
 static const cuuint64_t KEPT_BYTES = 512ull << 20;
@@ -37,22 +37,18 @@ static struct async_pool **place_of(const struct cushim_context_object *context)
 }
 
 static CUmemoryPool find(const struct cushim_context_object *context) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     const struct async_pool *pool = *place_of(context);
-    CUmemoryPool handle = pool ? pool->handle : NULL;
-    pthread_mutex_unlock(&lock);
-    return handle;
+    return pool ? pool->handle : NULL;
 }
 
 /* Put it into the list, unless another thread was first; returns the one in the list. */
 static CUmemoryPool put_in(struct async_pool *made) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct async_pool **at = place_of(made->context);
     if (!*at)
         *at = made;
-    CUmemoryPool handle = (*at)->handle;
-    pthread_mutex_unlock(&lock);
-    return handle;
+    return (*at)->handle;
 }
 
 void cushim_memory_async_end(struct cushim_context_object *context) {
