@@ -7,6 +7,7 @@
 #include "companion/core/changes.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/core/handle_pin.h"
+#include "companion/core/lock.h"
 #include "companion/stream/stream.h"
 
 /* ---- from the regions ---- */
@@ -49,14 +50,14 @@ static enum cushim_status take_locked(struct cushim_scope *scope, struct cushim_
                                       uint64_t n_grains, uint64_t done,
                                       struct cushim_arena_graph *hold, uint64_t *at,
                                       enum cushim_arena_fit *fit) {
-    pthread_mutex_lock(&arena->lock);
-    bool has_room = !hold || cushim_arena_graph_reserve(hold);
-    *fit =
-        has_room ? cushim_arena_book_take(&arena->book, n_grains, done, at) : CUSHIM_ARENA_FIT_NONE;
+    CUSHIM_LOCKED(&arena->lock);
+    *fit = CUSHIM_ARENA_FIT_NONE;
+    if (hold && !cushim_arena_graph_reserve(hold))
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    *fit = cushim_arena_book_take(&arena->book, n_grains, done, at);
     if (hold && *fit == CUSHIM_ARENA_FIT_TAKEN)
         cushim_arena_graph_add(hold, *at, n_grains);
-    pthread_mutex_unlock(&arena->lock);
-    return has_room ? CUSHIM_OK : cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    return CUSHIM_OK;
 }
 
 /* If freed spans that would serve the request wait for a fence, poll the fence or record it. */

@@ -83,11 +83,10 @@ enum cushim_status cushim_arena_set_floor(struct cushim_arena *handle, size_t by
     if (bytes > PTRDIFF_MAX)
         return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu", bytes);
     CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
-    pthread_mutex_lock(&arena->lock);
+    CUSHIM_LOCKED(&arena->lock);
     enum cushim_status status =
         cushim_arena_book_set_floor(&arena->book, cushim_arena_grains(bytes));
-    size_t used_bytes = bytes_of(cushim_arena_book_used(&arena->book));
-    pthread_mutex_unlock(&arena->lock);
     return status == CUSHIM_OK ? status
-                               : CUSHIM_FAIL(status, "bytes=%zu used=%zu", bytes, used_bytes);
+                               : CUSHIM_FAIL(status, "bytes=%zu used=%zu", bytes,
+                                             bytes_of(cushim_arena_book_used(&arena->book)));
 }

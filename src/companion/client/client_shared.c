@@ -6,6 +6,7 @@
  * clients are made without it, and the first one in is everybody's.
  */
 #include "companion/client/client.h"
+#include "companion/core/lock.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cushim_client_object *shared; /* each kept, and with a handle */
@@ -43,15 +44,14 @@ static void drop_all(struct cushim_client_object *gone) {
 
 bool cushim_client_is_used(struct cushim_client_object *client) {
     struct cushim_client_object **at = &shared;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     while (*at && *at != client)
         at = &(*at)->next_shared;
     bool is_listed = *at, is_used = is_listed && --client->n_users;
-    if (is_listed && !is_used)
+    if (is_listed && !is_used) {
         *at = client->next_shared;
-    pthread_mutex_unlock(&lock);
-    if (is_listed && !is_used)
-        cushim_object_release(client); /* the caller pins it, and closes the handle */
+        cushim_object_release(client); /* not the last: the caller pins it, and closes the handle */
+    }
     return is_used;
 }
 

@@ -94,12 +94,10 @@ enum cushim_status cushim_function_run(struct cushim_scope *scope,
                                        const struct cushim_launch *launch,
                                        struct cushim_args args) {
     struct cushim_launch copy;
-    struct cushim_stream_use use;
+    CUSHIM_STREAM_USE use = {0};
     CUSHIM_TRY(take(scope, launch, &copy, &launch));
     CUSHIM_TRY(cushim_stream_use_here(scope, launch->stream, &use));
-    enum cushim_status status = submit(scope, function, launch, use.handle, args);
-    cushim_unpin(&use.pin);
-    return status;
+    return submit(scope, function, launch, use.handle, args);
 }
 
 __attribute__((noinline, cold)) enum cushim_status
@@ -135,13 +133,12 @@ launch_slowly(const char *what, struct cushim_function *f, const struct cushim_l
     struct cushim_function_object *function;
     uint64_t n_changes = cushim_changes_now(); /* read before the conditions are checked */
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_FUNCTION, f, &function));
-    enum cushim_status status = check_count(&scope, function, args, n);
-    if (status == CUSHIM_OK)
-        status = cushim_function_run(&scope, function, launch,
-                                     (struct cushim_args){.each = n ? args : NULL});
-    if (status == CUSHIM_OK && !cushim_launch_may_capture(scope.context))
+    CUSHIM_TRY(check_count(&scope, function, args, n));
+    CUSHIM_TRY(cushim_function_run(&scope, function, launch,
+                                   (struct cushim_args){.each = n ? args : NULL}));
+    if (!cushim_launch_may_capture(scope.context))
         cushim_pin_note_fast(&function->fast.n_fast, n_changes);
-    return status;
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_function_launch(struct cushim_function *f,
@@ -216,14 +213,13 @@ static enum cushim_status run_timed(struct cushim_scope *scope,
                                     const struct cushim_launch *launch, const void *const *args,
                                     float *ms) {
     struct cushim_launch copy;
-    struct cushim_stream_use use;
+    CUSHIM_STREAM_USE use = {0};
     struct timed events = {NULL, NULL};
     CUSHIM_TRY(take(scope, launch, &copy, &launch));
     CUSHIM_TRY(cushim_stream_use_in(scope, launch->stream, &use));
     enum cushim_status status = run_between(scope, function, launch, use.handle, args, &events, ms);
     cushim_object_release(events.start);
     cushim_object_release(events.end);
-    cushim_stream_let_go(&use);
     return status;
 }
 

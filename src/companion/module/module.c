@@ -268,11 +268,9 @@ enum cushim_status cushim_module_global(struct cushim_module *m, const char *nam
     if (result != CUDA_SUCCESS)
         return cushim_scope_fail_cu(&scope, "cuModuleGetGlobal_v2", result, "device=%d name=%s",
                                     scope.context->device, name);
-    enum cushim_status status = record(&scope, module, start, n_bytes ? n_bytes : 1);
-    if (status == CUSHIM_OK) {
-        *p = start;
-        if (bytes)
-            *bytes = n_bytes;
-    }
-    return status;
+    CUSHIM_TRY(record(&scope, module, start, n_bytes ? n_bytes : 1));
+    *p = start;
+    if (bytes)
+        *bytes = n_bytes;
+    return CUSHIM_OK;
 }

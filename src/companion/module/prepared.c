@@ -186,11 +186,10 @@ launch_slowly(const char *what, struct cushim_prepared *q, const struct cushim_l
     struct prepared *prepared;
     uint64_t n_changes = cushim_changes_now(); /* read before the conditions are checked */
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_PREPARED, q, &prepared));
-    enum cushim_status status = run(&scope, prepared, launch, args);
-    if (status == CUSHIM_OK && prepared->function->has_layout &&
-        !cushim_launch_may_capture(scope.context))
+    CUSHIM_TRY(run(&scope, prepared, launch, args));
+    if (prepared->function->has_layout && !cushim_launch_may_capture(scope.context))
         cushim_pin_note_fast(&prepared->fast.n_fast, n_changes);
-    return status;
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
