@@ -205,8 +205,8 @@ TEST(a_span_whose_fence_is_open_does_not_serve) {
     begin(4, 1, true);
     uint64_t a = take(4);
     ck_assert_int_eq(cushim_arena_book_free(&book, a, 0, 1, 7), CUSHIM_OK);
-    ck_assert(cushim_arena_book_is_deferred(&book, 4, 6));
-    ck_assert(!cushim_arena_book_is_deferred(&book, 4, 7));
+    ck_assert(cushim_arena_spans_is_deferred(&book.spans, 4, 6));
+    ck_assert(!cushim_arena_spans_is_deferred(&book.spans, 4, 7));
     ck_assert_int_eq(cushim_arena_book_take(&book, 2, 6, &at), CUSHIM_ARENA_FIT_DEFERRED);
     ck_assert_int_eq(cushim_arena_book_take(&book, 2, 7, &at), CUSHIM_ARENA_FIT_TAKEN);
     ck_assert_uint_eq(at, a);

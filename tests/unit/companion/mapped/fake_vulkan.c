@@ -395,6 +395,9 @@ static PFN_vkVoidFunction find(enum level asked, const char *name) {
 #define VK(level, function)                                                                        \
     if (level == asked && strcmp(name, #function) == 0)                                            \
         return (PFN_vkVoidFunction)function;
+#define VK_GLOBAL(function)   VK(GLOBAL, function)
+#define VK_INSTANCE(function) VK(INSTANCE, function)
+#define VK_DEVICE(function)   VK(DEVICE, function)
 #include "companion/mapped/vulkan.def"
 #undef VK
     return NULL;
