@@ -374,8 +374,8 @@ static void *work(void *argument) {
         worker->is_broken = true;
     for (unsigned i = 0; i < worker->n && !worker->is_broken; i++) {
         unsigned at = next(&worker->seed) % LIVE;
-        bool is_looked_at =
-            next(&worker->seed) % 16 == 0; /* a copy and a wait each, so only some turns */
+        /* a copy and a wait each, so only some turns */
+        bool is_looked_at = next(&worker->seed) % 16 == 0;
         if (live[at].ptr && is_looked_at) {
             uint32_t word = 0;
             worker->is_broken =

@@ -71,8 +71,8 @@ struct block {
 };
 
 struct peaks {
-    size_t live_bytes, cut_bytes, held_bytes,
-        driver_bytes; /* cut_bytes: as the heap rounds blocks */
+    /* cut_bytes: as the heap rounds blocks */
+    size_t live_bytes, cut_bytes, held_bytes, driver_bytes;
 };
 
 static void raise(size_t *peak, size_t now) {
