@@ -8,6 +8,7 @@
 struct request {
     struct cushim_mem_streams *streams;
     struct cushim_mem_stream_cache *cache;
+    uint32_t life; /* of the cache; 0: a capture takes only what is over */
     size_t bucket_bytes;
     struct cushim_mem_stream_block *block; /* what serves */
 };
@@ -60,6 +61,21 @@ static enum cushim_status serve_free_lists(struct request *request) {
 }
 
 /*
+ * A larger block, if the heap is full.  Sizes that vary would otherwise ask the driver at each
+ * request, because a block above 1 MiB serves its own size alone.
+ */
+static bool serve_larger(struct request *request) {
+    struct cushim_mem_stream_cache *cache = NULL;
+    size_t waste_bytes = cushim_mem_streams_waste_bytes(request->streams, request->bucket_bytes);
+    while (waste_bytes && !request->block &&
+           (cache = cushim_mem_streams_next(request->streams, cache)))
+        request->block = cushim_mem_stream_cache_pop_fitting(
+            cache, request->bucket_bytes, request->bucket_bytes + waste_bytes,
+            cache == request->cache && cache->is_ordered ? request->life : 0);
+    return request->block != NULL;
+}
+
+/*
  * Streams that take turns would hand one block to and fro, with a fence each time, and never keep
  * one each.  So what needs no fence comes first: another cache's block that a fence
  * proves by now; memory that is held already, if the block is small; and as long as all that is
@@ -82,6 +98,8 @@ static enum cushim_status serve(struct request *request) {
     if (has_pending && serve_proven(request))
         return CUSHIM_OK;
     enum cushim_status status = serve_free_lists(request);
+    if (status == CUSHIM_NOTFOUND && serve_larger(request))
+        return CUSHIM_OK;
     if (status == CUSHIM_NOTFOUND && /* once what may not be held is on the free lists */
         cushim_mem_streams_settle(streams, request->bucket_bytes))
         status = serve_free_lists(request);
@@ -92,7 +110,7 @@ enum cushim_status cushim_mem_stream_cache_serve(struct cushim_mem_stream_cache 
                                                  uint32_t life, size_t bucket_bytes,
                                                  struct cushim_mem_stream_block **block) {
     struct request request = {
-        .streams = cache->streams, .cache = cache, .bucket_bytes = bucket_bytes};
+        .streams = cache->streams, .cache = cache, .life = life, .bucket_bytes = bucket_bytes};
     request.block = cushim_mem_stream_cache_take(cache, bucket_bytes, life);
     enum cushim_status status = request.block ? CUSHIM_OK : serve(&request);
     *block = request.block;
@@ -106,9 +124,9 @@ cushim_mem_stream_cache_serve_behind(struct cushim_mem_stream_cache *after, size
         if (!cache->idle_bytes)
             continue;
         cushim_mem_stream_cache_prove(cache, CUSHIM_MEM_RECORD);
-        uint32_t life;
+        uint32_t life = cache->life;
         struct cushim_mem_stream_block *block =
-            cushim_mem_stream_cache_pop_fitting(cache, bucket_bytes, &life);
+            cushim_mem_stream_cache_pop_fitting(cache, bucket_bytes, 2 * bucket_bytes, life);
         if (block && (cache == after ||
                       cushim_mem_stream_cache_order(cache, block->epoch, after) == CUSHIM_OK))
             return block;

@@ -113,7 +113,7 @@ static struct cushim_mem_stream_block *enter(struct cushim_mem_streams *streams,
     block->ref = *ref;
     block->bucket_bytes = bucket_bytes;
     block->deferred_life = 0;
-    block->is_poisoned = false;
+    block->is_poisoned = block->is_shared = false;
     atomic_store_explicit(&block->n_holds, 0, memory_order_relaxed);
     atomic_store_explicit(&block->cache, NULL, memory_order_relaxed);
     atomic_store_explicit(&block->asked_bytes, bucket_bytes, memory_order_relaxed);

@@ -5,6 +5,7 @@
 #include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "memory/stream_blocks.h"
+#include "memory/stream_heap.h"
 
 /* Batches of the last pass but one of those by age. */
 enum { N_BATCHES = 4 };
@@ -92,9 +93,9 @@ void cushim_mem_streams_empty(struct cushim_mem_streams *streams) {
 /*
  * ---- the watermark: how much a heap may hold, for its own sake and for its neighbours' ----
  *
- * A little more than is live, or was a moment ago, so that sizes that take turns are reused; more
- * if the device has much free; and never more idle than the driver has free.  An owner that says
- * how much is kept (keep_bytes) has that in any case.
+ * A little more than is live, or was a moment ago, and never more idle than the driver has free.
+ * An owner that says how much is kept (keep_bytes) has that in any case.  Sizes that vary meet the
+ * watermark soon.  Then, if much of the device is free, larger blocks serve them.
  */
 
 size_t cushim_mem_streams_idle_bytes(const struct cushim_mem_streams *streams) {
@@ -115,12 +116,14 @@ size_t cushim_mem_streams_count_idle(const struct cushim_mem_streams *streams,
 }
 
 enum {
-    MARGIN = 16,                 /* the part of what is live that may be idle beside it, */
-    ROOMY_MARGIN = 3,            /* and if the device has plenty */
+    MARGIN = 16,                 /* the part of the recent peak that may be idle beside it */
     ROOMY_SHARE = 8,             /* at least this part of the device is free: that is plenty */
     FAR = 8,                     /* over the watermark by this part of it: worth a wait */
     LEAST_SMALL_BYTES = 4 << 20, /* so much of small blocks may be idle in a cache in any case, */
-    SMALL_SHARE = 2048           /* and this part of the device */
+    SMALL_SHARE = 2048,          /* and this part of the device */
+    WASTE_SHARE = 2,             /* the part of the peak that live blocks may be too large, */
+    WASTE_DEVICE_SHARE = 64,     /* but no more than that of the device, all heaps together; */
+    MOST_WASTE = 31              /* and a block by so many times what was asked */
 };
 static const uint64_t recent_ns = 1000000000;
 static const size_t slack_bytes = (size_t)32 << 20;
@@ -155,14 +158,43 @@ static size_t over_watermark(struct cushim_mem_streams *streams, size_t more_byt
     size_t recent_bytes = cushim_most(cushim_mem_streams_see_live(streams, 0), live_bytes);
     size_t free_bytes = atomic_load(&heap->watermark.device_free_bytes);
     size_t device_bytes = atomic_load(&heap->watermark.device_bytes);
-    bool is_roomy =
-        device_bytes && cushim_less(free_bytes, more_bytes) >= device_bytes / ROOMY_SHARE;
-    size_t margin_bytes = recent_bytes / (is_roomy ? ROOMY_MARGIN : MARGIN) + slack_bytes;
-    size_t idle_bytes = cushim_less(recent_bytes + margin_bytes, live_bytes);
+    size_t idle_bytes = cushim_less(recent_bytes + recent_bytes / MARGIN + slack_bytes, live_bytes);
     if (device_bytes && idle_bytes > free_bytes)
         idle_bytes = cushim_most(free_bytes, slack_bytes);
     *bound_bytes = live_bytes + cushim_most(idle_bytes, streams->keep_bytes);
     return cushim_less(held_bytes + more_bytes, *bound_bytes);
+}
+
+/* By how much live blocks are larger than what was asked, in all heaps of a device. */
+static size_t wasted_bytes_of(int device) {
+    int64_t n_bytes = 0;
+    struct cushim_mem_streams *streams = NULL;
+    while ((streams = cushim_mem_streams_next_used(streams))) {
+        struct cushim_mem_stream_cache *cache = NULL;
+        while (streams->heap->device == device &&
+               (cache = cushim_mem_streams_next(streams, cache))) {
+            cushim_futex_lock_enter(&cache->lock);
+            n_bytes += cache->counts.live_bytes - cache->counts.asked_bytes;
+            cushim_futex_lock_leave(&cache->lock);
+        }
+    }
+    return n_bytes > 0 ? (size_t)n_bytes : 0;
+}
+
+size_t cushim_mem_streams_waste_bytes(struct cushim_mem_streams *streams, size_t bucket_bytes) {
+    struct cushim_mem_heap *heap = streams->heap;
+    size_t bound_bytes;
+    if (bucket_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES || heap->kind != CUSHIM_MEM_DEVICE)
+        return 0;
+    cushim_mem_watermark_ask(heap);
+    size_t device_bytes = heap->watermark.device_bytes;
+    if (cushim_less(heap->watermark.device_free_bytes, bucket_bytes) < device_bytes / ROOMY_SHARE ||
+        !over_watermark(streams, bucket_bytes, &bound_bytes))
+        return 0;
+    size_t budget_bytes = cushim_least(device_bytes / WASTE_DEVICE_SHARE,
+                                       cushim_mem_streams_see_live(streams, 0) / WASTE_SHARE);
+    return cushim_least(MOST_WASTE * bucket_bytes,
+                        cushim_less(budget_bytes, wasted_bytes_of(heap->device)));
 }
 
 size_t cushim_mem_streams_settle(struct cushim_mem_streams *streams, size_t more_bytes) {

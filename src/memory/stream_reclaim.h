@@ -34,6 +34,10 @@ void cushim_mem_streams_empty(struct cushim_mem_streams *streams);
 /* Bytes of idle blocks of all caches just now; no lock. */
 size_t cushim_mem_streams_idle_bytes(const struct cushim_mem_streams *streams);
 
+/* By how much a block may be larger than a request of so many bytes; 0 unless the driver would be
+ * asked for more than the watermark allows. */
+size_t cushim_mem_streams_waste_bytes(struct cushim_mem_streams *streams, size_t bucket_bytes);
+
 /* How many of a bucket there are, over or not. */
 size_t cushim_mem_streams_count_idle(const struct cushim_mem_streams *streams, size_t bucket_bytes);
 

@@ -458,6 +458,38 @@ TEST(case_P9_no_block_is_reused_while_another_stream_writes_it) {
     fixture_ok(cushim_stream_destroy(other));
 }
 
+TEST(case_P9_memory_of_the_default_stream_serves_it_again_during_its_work) {
+    void *ptr = cushim_pool_process_alloc_ordered(3 << 20, 0, NULL);
+    ck_assert_ptr_nonnull(ptr);
+    fixture_spin_fill(NULL, (uintptr_t)ptr, 0xdeadbeef, WORDS, 200);
+    cushim_pool_process_free_ordered(ptr, 3 << 20, 0, NULL);
+    void *again = cushim_pool_process_alloc_ordered(3 << 20, 0, NULL);
+    ck_assert_ptr_eq(again, ptr);
+    cushim_pool_process_free_ordered(again, 3 << 20, 0, NULL);
+}
+
+TEST(case_P9_memory_that_was_recorded_waits_for_other_streams) {
+    static uint32_t words[WORDS];
+    struct cushim_stream *busy, *other;
+    fixture_ok(cushim_stream_create(NULL, 1, 0, &busy));
+    fixture_ok(cushim_stream_create(NULL, 1, 0, &other));
+    void *a = cushim_pool_process_alloc_ordered(sizeof words, 0, NULL);
+    fixture_spin_fill(busy, (uintptr_t)a, 0xdeadbeef, WORDS, 50);
+    cushim_pool_process_record_stream(a, NULL);
+    cushim_pool_process_free_ordered(a, sizeof words, 0, NULL);
+    void *b = cushim_pool_process_alloc_ordered(sizeof words, 0, NULL);
+    fixture_ok(cushim_memory_set32_async((uintptr_t)b, 0x12345678, WORDS, other));
+    fixture_ok(cushim_stream_synchronize(other));
+    fixture_ok(cushim_stream_synchronize(busy));
+    fixture_ok(cushim_memory_copy((cushim_devptr)(uintptr_t)words, (uintptr_t)b, sizeof words, 4));
+    for (int i = 0; i < WORDS; i++)
+        ck_assert_uint_eq(words[i], 0x12345678);
+    cushim_pool_process_free_ordered(b, sizeof words, 0, NULL);
+    cushim_pool_process_record_stream((void *)4096, NULL); /* no block of ours */
+    fixture_ok(cushim_stream_destroy(busy));
+    fixture_ok(cushim_stream_destroy(other));
+}
+
 TEST(case_P9_a_trim_gives_idle_memory_back) {
     size_t before_bytes, after_bytes;
     enum { LARGE_BYTES = 64 << 20 };

@@ -310,6 +310,8 @@ class CUDAPluggableAllocator:  # of torch: void *(ssize_t, int, cudaStream_t), v
         return self
     def set_reset_fn(self, address):
         self.empty_cache = ctypes.CFUNCTYPE(None)(address)
+    def set_record_stream_fn(self, address):
+        self.record_stream = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)
 
 class PythonFunctionAllocator:  # of cupy: (n_bytes, device) -> address; (address, device)
     def __init__(self, malloc, free):
@@ -337,6 +339,9 @@ def takes_and_gives(alloc, free):
 torch = cushim.allocators.torch_allocator()
 takes_and_gives(lambda n: torch.alloc(n, 0, None), lambda address: torch.free(address, 70000, 0, None))
 assert torch.alloc(10**15, 0, None) is None
+recorded = torch.alloc(70000, 0, None)
+torch.record_stream(recorded, None)
+torch.free(recorded, 70000, 0, None)
 torch.empty_cache()
 malloc = cushim.allocators.cupy_allocator()
 takes_and_gives(malloc, lambda address: malloc.__self__.functions[1](address, 0))

@@ -82,7 +82,7 @@ def add_workload_test(what, mode):
         held, calls = found["held"] / found["live"], found["warm_calls"] / max(found["warm_requests"], 1)
         may_hold, may_call = traces.WORKLOADS[what]
         if mode == "pool":
-            may_call = max(may_call, traces.MAY_CALL_IN_POOL.get(pathlib.Path(what).stem, 0))
+            may_hold = traces.MAY_HOLD_IN_POOL
         assert held <= may_hold and calls <= may_call, f"held {held:.2f} of live, {calls:.3f} driver calls a warm request"
 
     test.__name__ = f"{what.split('/')[-1].split('.')[0].replace('-', '_')}_in_{mode}_holds_and_asks_no_more_than_it_may"

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "companion/core/handle_pin.h"
-#include "companion/pool/pool.h"
+#include "companion/pool/pool_call.h"
 #include "companion/stream/stream.h"
 
 /* The device of a handle's context; -1: no handle, and the pool finds out what it is. */
@@ -58,25 +58,67 @@ static struct cushim_pool *pool_of_process(void) {
     return none;
 }
 
-/* For all streams, at both ends: frameworks name the stream that a block was made for, not those
- * that used it (PyTorch's record_stream), and may destroy a stream without a word to us. */
-void *cushim_pool_process_alloc(ssize_t bytes, int device, struct CUstream_st *stream) {
+static void *alloc(const char *what, ssize_t bytes, int device, struct cushim_stream *s) {
     cushim_devptr ptr = 0;
     struct cushim_pool *p = pool_of_process();
-    (void)stream;
     if (bytes < 0)
-        CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zd", bytes);
+        cushim_fail(what, CUSHIM_INVALID, "bytes=%zd", bytes);
     else if (p)
-        cushim_pool_alloc(p, device, CUSHIM_MEMORY_DEVICE, (size_t)bytes, CUSHIM_STREAM_ALL, &ptr);
+        cushim_pool_alloc(p, device, CUSHIM_MEMORY_DEVICE, (size_t)bytes, s, &ptr);
     return (void *)(uintptr_t)ptr;
 }
 
-void cushim_pool_process_free(void *ptr, ssize_t bytes, int device, struct CUstream_st *stream) {
+static void free_on(void *ptr, int device, struct cushim_stream *s) {
     struct cushim_pool *p = pool_of_process();
+    if (p)
+        cushim_pool_free(p, device, (uintptr_t)ptr, 0, s);
+}
+
+/* For all streams, at both ends, because frameworks name the stream that a block was allocated for
+ * and not those that used it. */
+void *cushim_pool_process_alloc(ssize_t bytes, int device, struct CUstream_st *stream) {
+    (void)stream;
+    return alloc(__func__, bytes, device, CUSHIM_STREAM_ALL);
+}
+
+void cushim_pool_process_free(void *ptr, ssize_t bytes, int device, struct CUstream_st *stream) {
     (void)bytes;
     (void)stream;
-    if (p)
-        cushim_pool_free(p, device, (uintptr_t)ptr, 0, CUSHIM_STREAM_ALL);
+    free_on(ptr, device, CUSHIM_STREAM_ALL);
+}
+
+/* ---- in stream order, for frameworks that tell of other streams ---- */
+
+/* Only the default stream has an order of its own here, because a framework may destroy any other
+ * without telling us, and a fence of it would then be recorded for a handle that is gone. */
+static struct cushim_stream *order_of(const struct CUstream_st *stream) {
+    return stream ? CUSHIM_STREAM_ALL : NULL;
+}
+
+static struct cushim_mem_stream_block *block_at(const void *ptr) {
+    const struct cushim_thread *thread = cushim_thread_mine;
+    return cushim_pool_block_find(thread ? thread->pool_memory : NULL, (uintptr_t)ptr);
+}
+
+void *cushim_pool_process_alloc_ordered(ssize_t bytes, int device, struct CUstream_st *stream) {
+    return alloc(__func__, bytes, device, order_of(stream));
+}
+
+void cushim_pool_process_record_stream(void *ptr, struct CUstream_st *stream) {
+    struct cushim_mem_stream_block *block = block_at(ptr);
+    (void)stream;
+    if (block)
+        block->is_shared = true;
+}
+
+void cushim_pool_process_free_ordered(void *ptr, ssize_t bytes, int device,
+                                      struct CUstream_st *stream) {
+    struct cushim_mem_stream_block *block = block_at(ptr);
+    bool is_shared = block && block->is_shared;
+    (void)bytes;
+    if (is_shared)
+        block->is_shared = false;
+    free_on(ptr, device, is_shared ? CUSHIM_STREAM_ALL : order_of(stream));
 }
 
 void cushim_pool_process_trim(void) {

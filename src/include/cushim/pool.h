@@ -14,9 +14,11 @@
  * that round to the same.
  *
  * Idle memory is bounded: a sixteenth of the most that was live in the last second or two, and 32
- * MiB; a third if an eighth of the device is free; and no more than the driver has free.
- * keep_bytes may be idle in any case.  If there is no room for a block above 1 MiB on each of
- * several streams that take turns, they pass one on by a fence: then raise keep_bytes.
+ * MiB; and no more than the driver has free.  keep_bytes may be idle in any case.  While an eighth
+ * of the device is free, a larger block serves rather than one that would exceed this bound: live
+ * blocks may be too large by half of what is live, and by a 64th of the device.  If there is no
+ * room for a block above 1 MiB on each of several streams that take turns, they pass one on by a
+ * fence: then raise keep_bytes.
  */
 #ifndef CUSHIM_POOL_H
 #define CUSHIM_POOL_H
@@ -400,6 +402,43 @@ CUSHIM_API void *cushim_pool_process_alloc(ssize_t bytes, int device, struct CUs
  */
 CUSHIM_API void cushim_pool_process_free(void *ptr, ssize_t bytes, int device,
                                          struct CUstream_st *stream);
+
+/**
+ * Allocate as cushim_pool_process_alloc does, in stream order for the legacy default stream: memory
+ * that cushim_pool_process_free_ordered freed for it serves it again at once. For other streams the
+ * two functions are the same.
+ * @param bytes, device  as cushim_pool_process_alloc
+ * @param stream         NULL: the legacy default stream, on which the memory is used; on others
+ *                       only as cushim_pool_process_record_stream says
+ * @return the address | NULL: cushim_last_error has the error
+ * Threads  any
+ * Stream   as cushim_pool_alloc with `stream` if it is NULL, else with CUSHIM_STREAM_ALL
+ * Owner    caller: cushim_pool_process_free_ordered or cushim_pool_process_free
+ */
+CUSHIM_API void *cushim_pool_process_alloc_ordered(ssize_t bytes, int device,
+                                                   struct CUstream_st *stream);
+
+/**
+ * Free memory behind the work of the stream that it was allocated for, and, if it was recorded for
+ * another one, behind all work that was submitted before.
+ * @param ptr, bytes, device  as cushim_pool_process_free
+ * @param stream              as it was allocated
+ * Errors   cushim_last_error
+ * Threads  any
+ * Stream   as cushim_pool_free
+ */
+CUSHIM_API void cushim_pool_process_free_ordered(void *ptr, ssize_t bytes, int device,
+                                                 struct CUstream_st *stream);
+
+/**
+ * Say that memory is used on another stream than the one that it was allocated for, which PyTorch's
+ * tensor.record_stream() does. Holds until the memory is freed.
+ * @param ptr     as cushim_pool_process_alloc_ordered gave it; others are ignored
+ * @param stream  ignored: the free waits for all
+ * Threads  any, while no other thread frees the memory
+ * Stream   no driver call
+ */
+CUSHIM_API void cushim_pool_process_record_stream(void *ptr, struct CUstream_st *stream);
 
 /**
  * Give all idle memory of this allocator back to the driver. torch.cuda.empty_cache() calls this if

@@ -99,21 +99,22 @@ cushim_mem_stream_cache_pop_earliest(struct cushim_mem_stream_cache *cache, uint
 
 struct cushim_mem_stream_block *
 cushim_mem_stream_cache_pop_fitting(struct cushim_mem_stream_cache *cache, size_t bucket_bytes,
-                                    uint32_t *life) {
-    struct cushim_mem_stream_bucket *bucket = NULL, *best = NULL;
+                                    size_t most_bytes, uint32_t life) {
+    struct cushim_mem_stream_bucket *bucket = NULL;
+    struct cushim_mem_stream_block *best = NULL;
     cushim_futex_lock_enter(&cache->lock);
+    bool is_known = life && cushim_mem_stream_cache_is_of(cache, life);
     while ((bucket = cushim_mem_stream_buckets_next(&cache->buckets, bucket))) {
-        if (bucket->n && bucket->bucket_bytes >= bucket_bytes &&
-            bucket->bucket_bytes / 2 <= bucket_bytes &&
-            (!best || bucket->bucket_bytes < best->bucket_bytes))
-            best = bucket;
+        struct cushim_mem_stream_block *oldest = cushim_mem_stream_bucket_oldest(bucket);
+        if (oldest && oldest->bucket_bytes >= bucket_bytes && oldest->bucket_bytes <= most_bytes &&
+            (!best || oldest->bucket_bytes < best->bucket_bytes) &&
+            (is_known || cushim_mem_stream_block_is_over(cache, oldest)))
+            best = oldest;
     }
-    struct cushim_mem_stream_block *block = best ? cushim_mem_stream_bucket_oldest(best) : NULL;
-    if (block)
-        cushim_mem_stream_cache_unlink(cache, best, block);
-    *life = cache->life;
+    if (best)
+        cushim_mem_stream_cache_unlink(cache, best->bucket, best);
     cushim_futex_lock_leave(&cache->lock);
-    return block;
+    return best;
 }
 
 static bool is_small(const struct cushim_mem_stream_bucket *bucket) {

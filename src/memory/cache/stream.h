@@ -75,7 +75,8 @@ struct cushim_mem_stream_block {
     /* The streams' lock: the life of its cache when it was freed while held, so that the last
      * holder takes it back; 0: it was not. */
     uint32_t deferred_life;
-    bool is_poisoned; /* a mark of the thread that has the block, for the owner of the heap */
+    /* Marks of the thread that has the block, for the owner of the heap. */
+    bool is_poisoned, is_shared;
 };
 
 _Static_assert(sizeof(struct cushim_mem_stream_block) == 128, "two lines");
@@ -372,11 +373,11 @@ struct cushim_mem_stream_block *
 cushim_mem_stream_cache_pop_earliest(struct cushim_mem_stream_cache *cache, uint64_t last_epoch,
                                      bool must_be_over);
 
-/* The oldest block, over or not, of the smallest bucket that has `bucket_bytes` and not much more;
- * NULL: none.  *life: of the cache, which may be another stream's when the block comes back. */
+/* The smallest block from `bucket_bytes` to `most_bytes`, and of its size the oldest: for a caller
+ * that knows the cache at `life` any block, else (or 0) one that is over.  NULL: none. */
 struct cushim_mem_stream_block *
 cushim_mem_stream_cache_pop_fitting(struct cushim_mem_stream_cache *cache, size_t bucket_bytes,
-                                    uint32_t *life);
+                                    size_t most_bytes, uint32_t life);
 
 /* Bytes of idle blocks that share segments with others. */
 size_t cushim_mem_stream_cache_small_bytes(struct cushim_mem_stream_cache *cache);

@@ -11,12 +11,13 @@ enum {
     IDLE_DEVICE_SHARE = 8, /* the part of the device that such a heap may hold */
     ROOMY_SHARE = 8,       /* at least this part of the device is free: that is plenty */
     MARGIN = 16,           /* the part of what is used that may be held beside it */
-    ROOMY_MARGINS = 7,     /* so many of them when plenty of the device is free */
-    OWN_MARGINS = 5,       /* below so many each size gets segments of its own */
+    ROOMY_MARGINS = 5,     /* so many of them when plenty of the device is free */
+    OWN_MARGINS = 3,       /* below so many each size gets segments of its own */
     /* the part of the recent peak that is worth a wait, but no more than that of the device */
     STEP_SHARE = 8,
     STEP_DEVICE_SHARE = 64,
-    WASTE_DEVICE_SHARE = 64, /* the part of the device that live blocks may be larger than asked */
+    WASTE_MARGINS = 7,       /* live blocks may be larger than asked by so many margins, */
+    WASTE_DEVICE_SHARE = 64, /* but no more than that part of the device, */
     MOST_WASTE = 31          /* and a block by so many times its own size */
 };
 static const uint64_t recent_ns = 1000000000;
@@ -230,7 +231,7 @@ size_t cushim_mem_watermark_waste_bytes(struct cushim_mem_heap *heap, size_t n_b
     if (!is_roomy(heap) || heap->held_bytes + n_bytes <= peak_bytes + OWN_MARGINS * margin_bytes)
         return 0;
     size_t budget_bytes = cushim_least(heap->watermark.device_bytes / WASTE_DEVICE_SHARE,
-                                       ROOMY_MARGINS * margin_bytes);
+                                       WASTE_MARGINS * margin_bytes);
     size_t wasted_bytes = cushim_mem_stats_read(&heap->stats->wasted_bytes);
     return cushim_least(MOST_WASTE * n_bytes, cushim_less(budget_bytes, wasted_bytes));
 }

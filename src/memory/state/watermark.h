@@ -52,7 +52,7 @@ void cushim_mem_watermark_note_fetched(struct cushim_mem_heap *heap, size_t n_by
 /*
  * Under the lock: the bytes that may be held now.  For the heap's own sake that is what is used,
  * what idle memory has earned, and a little more; in all not more than was used a moment ago, or
- * 7/16 more when the device has room.  CUSHIM_KEEP lowers what may be idle, CUSHIM_RESERVE is the
+ * 5/16 more when the device has room.  CUSHIM_KEEP lowers what may be idle, CUSHIM_RESERVE is the
  * least that may be held, and the neighbours' watermark is above both.  While a capture is open it
  * is by what is used alone.
  */
@@ -63,7 +63,7 @@ size_t cushim_mem_watermark_with(struct cushim_mem_heap *heap, size_t more_bytes
 
 /*
  * Under the lock: how much larger an idle segment may be than the n_bytes that it serves.  Nothing
- * before the heap holds 5/16 more than the recent peak: sizes that repeat have segments of their
+ * before the heap holds 3/16 more than the recent peak: sizes that repeat have segments of their
  * own by then.  A live block pins what it does not need, so the device has to have room, and all
  * blocks of its heaps together waste a 64th of it at most.
  */

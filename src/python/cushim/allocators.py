@@ -21,9 +21,10 @@ def pool() -> Pool:
 def torch_allocator() -> Any:
     """For torch.cuda.memory.change_current_allocator, before CUDA memory is used; empty_cache() gives its idle memory back."""
     memory = importlib.import_module("torch.cuda.memory")
-    made = memory.CUDAPluggableAllocator(library_path(), "cushim_pool_process_alloc", "cushim_pool_process_free")
-    trim = ctypes.cast(library().cushim_pool_process_trim, ctypes.c_void_p).value
-    made.allocator().set_reset_fn(trim)  # what PyTorch's empty_cache() calls
+    prefix = "cushim_pool_process_"
+    made = memory.CUDAPluggableAllocator(library_path(), prefix + "alloc_ordered", prefix + "free_ordered")
+    for setter, name in ("set_reset_fn", "trim"), ("set_record_stream_fn", "record_stream"):  # empty_cache(), record_stream()
+        getattr(made.allocator(), setter)(ctypes.cast(getattr(library(), prefix + name), ctypes.c_void_p).value)
     return made
 
 
