@@ -235,8 +235,8 @@ TEST(case_A7_pins_are_counted) {
 TEST(case_A8_poison_fills_memory_that_a_reset_reclaims) {
     float values[256], got[256];
     uint32_t words[256];
-    for (unsigned kind = 0; kind < 3;
-         kind++) { /* a reset on ALL, on a stream, on the legacy stream */
+    /* a reset on ALL, on a stream, on the legacy stream */
+    for (unsigned kind = 0; kind < 3; kind++) {
         struct cushim_arena *arena = arena_of(4096, CUSHIM_ARENA_FLAG_POISON, NULL);
         struct cushim_stream *s;
         cushim_devptr low = take(arena, 1024), high = take(arena, 1024);

@@ -374,8 +374,8 @@ static void *work(void *argument) {
         worker->is_broken = true;
     for (unsigned i = 0; i < worker->n && !worker->is_broken; i++) {
         unsigned at = next(&worker->seed) % LIVE;
-        bool is_looked_at =
-            next(&worker->seed) % 16 == 0; /* a copy and a wait each, so only some turns */
+        /* a copy and a wait each, so only some turns */
+        bool is_looked_at = next(&worker->seed) % 16 == 0;
         if (live[at].ptr && is_looked_at) {
             uint32_t word = 0;
             worker->is_broken =
@@ -458,7 +458,7 @@ TEST(case_P9_no_block_is_reused_while_another_stream_writes_it) {
     fixture_ok(cushim_stream_destroy(other));
 }
 
-TEST(case_P9_memory_of_the_default_stream_serves_it_again_while_its_work_goes_on) {
+TEST(case_P9_memory_of_the_default_stream_serves_it_again_during_its_work) {
     void *ptr = cushim_pool_process_alloc_ordered(3 << 20, 0, NULL);
     ck_assert_ptr_nonnull(ptr);
     fixture_spin_fill(NULL, (uintptr_t)ptr, 0xdeadbeef, WORDS, 200);

@@ -35,7 +35,7 @@ for name in SETTINGS:
 
 
 @runs.tap.test
-def a_pool_whose_fences_are_over_at_once_is_found_out():
+def a_pool_whose_fences_complete_at_once_is_found_out():
     if "no fence" in OPTIONS.modes:  # it has races on purpose
         for setting in ("with_room", "on_a_tight_device", "with_one_thread"):
             n_bad, _ = count_bad("pools-careless", setting, 5)

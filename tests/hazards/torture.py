@@ -59,7 +59,7 @@ def add_careless_test(mode):
 
 
 @runs.tap.test
-def the_device_draws_anew_with_each_seed():
+def the_device_is_seeded_with_each_seed():
     for each_mode in ("native", "relaxed"):
         text = runs.run(OPTIONS, each_mode, "torture", "--seed", 1, "--seeds", 3, "--verbose")
         assert "device seeded 3 times" in text, text

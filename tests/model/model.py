@@ -53,7 +53,7 @@ def no_block_is_reused_before_the_work_ahead_of_its_free():
 
 
 @tap.test
-def nor_with_a_barrier():
+def no_block_is_reused_early_with_a_barrier():
     assert_right(BARRIER)
 
 
@@ -73,7 +73,7 @@ def a_record_without_a_fence_is_found():
 
 
 @tap.test
-def a_barrier_that_completes_what_was_freed_during_it_is_found():
+def a_barrier_that_completes_later_frees_is_found():
     assert_wrong("DONE_FROM_OPEN", BARRIER)
 
 
@@ -88,12 +88,12 @@ def an_effect_noted_before_its_work_is_found():
 
 
 @tap.test
-def a_row_of_a_record_that_failed_is_found():
+def a_row_of_a_failed_record_is_found():
     assert_wrong("ROW_OF_FAILED")
 
 
 @tap.test
-def what_kernels_print_comes_out_with_a_free():
+def a_free_flushes_what_kernels_print():
     assert_right([], LAUNCHES)
 
 
@@ -104,7 +104,7 @@ def a_mistake_with_launches_is_found():
 
 
 @tap.test
-def no_record_meets_a_capture_and_every_begin_gets_there():
+def no_record_overlaps_a_capture_and_every_begin_completes():
     assert_right([], CAPTURE, n_states=1000)
 
 

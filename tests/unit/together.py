@@ -25,7 +25,7 @@ def run(*suites, program=PROGRAM):
 
 
 @tap.test
-def all_tests_of_each_are_told_with_numbers_that_go_on():
+def all_tests_are_reported_with_consecutive_numbers():
     apart = [name for suite in SUITES for _, _, name in run(suite)[1]]
     code, rows, plans = run(*SUITES)
     assert len(apart) > 2 and [name for _, _, name in rows] == apart, (rows, apart)
@@ -34,12 +34,12 @@ def all_tests_of_each_are_told_with_numbers_that_go_on():
 
 
 @tap.test
-def a_suite_that_is_not_there_is_a_failure():
+def a_missing_suite_is_a_failure():
     assert run(SUITES[0], "nothing")[0] != 0
 
 
 @tap.test
-def a_suite_that_ends_in_the_middle_is_a_failure():
+def a_suite_that_ends_early_is_a_failure():
     code, rows, plans = run("unit/early_end", "unit/early_end", program=EARLY)
     assert code != 0 and [name for _, _, name in rows] == ["early_end:the_first"] * 2, (code, rows)
 

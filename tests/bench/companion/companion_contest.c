@@ -82,8 +82,8 @@ void companion_contest(const struct companion_contest *contest,
     for (size_t turn = 0; turn < MAX_SAMPLES && (turn < n_least || bench_now_ns() < until_ns);
          turn++) {
         for (size_t i = 0; i < n_ways; i++) {
-            size_t k = (i + turn) %
-                       n_ways; /* each way comes first, and after each other way, equally often */
+            /* each way comes first, and after each other way, equally often */
+            size_t k = (i + turn) % n_ways;
             size_t at = turn / n_ways % 2 ? n_ways - 1 - k : k;
             take(contest, &contest->ways[at], &samples[at]);
         }

@@ -47,8 +47,8 @@ TEST(a_file_at_its_size_limit_raises_no_signal) {
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
     rlim_t before = limit.rlim_cur;
     limit.rlim_cur = 2;
-    int is_set = setrlimit(RLIMIT_FSIZE, &limit) ==
-                 0; /* no assertion in between, because Check writes files too */
+    /* no assertion in between, because Check writes files too */
+    int is_set = setrlimit(RLIMIT_FSIZE, &limit) == 0;
     int error = cushim_output_write(file, "text", 4);
     limit.rlim_cur = before;
     is_set &= setrlimit(RLIMIT_FSIZE, &limit) == 0;

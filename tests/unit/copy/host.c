@@ -55,8 +55,8 @@ TEST(a_mapped_file_is_readable_up_to_its_end) {
     void *start = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     ck_assert_ptr_ne(start, MAP_FAILED);
     ck_assert(is_there((uint64_t)(uintptr_t)start, PAGE, 1, 0, true));
-    ck_assert(!is_there((uint64_t)(uintptr_t)start, PAGE + 1, 1, 0,
-                        true)); /* a touch here raises SIGBUS */
+    /* a touch here raises SIGBUS */
+    ck_assert(!is_there((uint64_t)(uintptr_t)start, PAGE + 1, 1, 0, true));
     close(file);
 }
 

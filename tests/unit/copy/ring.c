@@ -215,8 +215,8 @@ TEST(a_copy_does_not_wait_for_another_context) {
     ck_assert_int_eq(pthread_create(&thread, NULL, copy_slowly, &outcome), 0);
     sem_wait(&has_begun);
     ck_assert_int_eq(move(1, host, device, sizeof host, true), CUSHIM_COPY_DONE);
-    ck_assert_uint_eq(cushim_copy_rings_give_back(),
-                      4 * MIB); /* and the other context keeps its helpers */
+    /* and the other context keeps its helpers */
+    ck_assert_uint_eq(cushim_copy_rings_give_back(), 4 * MIB);
     cushim_copy_ring_leave(copy_fixture_context());
     sem_post(&gate);
     pthread_join(thread, NULL);

@@ -345,8 +345,8 @@ static void abandon_in_wait(const char *name) {
         fake_on_call(NULL);
         cushim_mem_heap_abandon(&fixture->heaps[0]);
         fixture_open(fixture, 0);
-        for (unsigned i = 0; i < 6;
-             i++) /* the descriptors are reused, and caches have their blocks */
+        /* the descriptors are reused, and caches have their blocks */
+        for (unsigned i = 0; i < 6; i++)
             fixture_take(fixture, i < 3 ? 1000 : 5000);
     }
 }
@@ -374,8 +374,8 @@ TEST(two_heaps_of_one_page_map_keep_their_blocks_apart) {
     ck_assert_int_eq(cushim_mem_alloc(&fixture->heaps[1], 1000, &other), CUSHIM_OK);
     fixture_check(fixture);
     fake_forget_order();
-    fixture_give(fixture,
-                 mine); /* context 1 is current, but the record is made in the block's context */
+    /* context 1 is current, but the record is made in the block's context */
+    fixture_give(fixture, mine);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(0)"));
     ck_assert_ptr_null(strstr(fake_order(), "cuCtxRecordEvent(1)"));
     ck_assert_ptr_eq(fake_current(), fake_context(1));

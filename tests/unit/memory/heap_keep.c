@@ -304,9 +304,8 @@ TEST(an_idle_segment_serves_smaller_requests_while_the_device_has_room) {
 
 TEST(each_size_gets_its_own_segments_until_the_heap_is_full) {
     uint64_t large = fill(16384, 60 * MIB);
-    fixture_take(fixture,
-                 1200 *
-                     (size_t)MIB); /* the peak is higher now, and so is the bound on held memory */
+    /* the peak is higher now, and so is the bound on held memory */
+    fixture_take(fixture, 1200 * (size_t)MIB);
     ck_assert_uint_ne(fixture_take(fixture, 31 * MIB), large);
     ck_assert_uint_eq(fixture_take(fixture, 60 * MIB), large);
     fixture_check(fixture);
@@ -335,7 +334,7 @@ TEST(live_blocks_waste_a_64th_of_the_device_at_most) {
 }
 
 /* Idle memory has the same bound. */
-TEST(live_blocks_waste_7_16_of_what_is_used_at_most) {
+TEST(live_blocks_waste_at_most_7_16_of_the_used_memory) {
     uint64_t large = fill(65536, 600 * MIB);
     ck_assert_uint_ne(fixture_take(fixture, 100 * MIB), large);
     ck_assert_uint_eq(fixture_take(fixture, 180 * MIB), large);

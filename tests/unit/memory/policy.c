@@ -18,7 +18,7 @@ TEST(small_requests_are_charged_exactly_and_those_above_1_MiB_in_whole_pages) {
     ck_assert(!cushim_mem_limit_charge(&budget, 1));
 }
 
-TEST(a_refund_takes_back_what_was_charged) {
+TEST(a_refund_takes_back_the_charge) {
     static const size_t sizes[] = {1, 512, 1 << 20, (1 << 20) + 1, 3 << 20, (5 << 20) + 7};
     struct cushim_mem_limit budget = {.limit_bytes = 20 * mib};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

@@ -93,8 +93,8 @@ TEST(pending_blocks_are_waited_for) {
     fake_submit(0);
     ck_assert_int_eq(fixture_release_on(fixture, address, fake_stream(0), &answer), CUSHIM_OK);
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_DEFERRED);
-    fixture_take(fixture,
-                 64 * MIB); /* no idle segment fits: reclaim waits, gives back and allocates anew */
+    /* no idle segment fits: reclaim waits, gives back and allocates again */
+    fixture_take(fixture, 64 * MIB);
     fake_on_call(NULL);
     fixture_check(fixture);
 }
@@ -183,6 +183,7 @@ TEST(a_device_97_percent_full_serves_random_sizes_as_the_driver_would) {
             if (n < MOST && native_bytes + cost_bytes <= (size_t)DEVICE_MIB * MIB / 100 * 97) {
                 enum cushim_status status;
                 addresses[n] = fixture_obtain(fixture, n_bytes, &status);
+
                 ck_assert_msg(addresses[n] != 0,
                               "%zu bytes were allocated, by the driver alone %zu of %u MiB",
                               n_bytes, native_bytes / MIB, DEVICE_MIB);

@@ -208,8 +208,8 @@ TEST(mapped_memory_is_accessible_to_the_devices_that_have_access) {
     check_reach(mapped, other, CUDA_SUCCESS);
     ck_cuda(cuCtxSetCurrent(contexts[1]));
     check_reach(mapped, other, CUDA_ERROR_INVALID_VALUE);
-    ck_cuda(cuMemcpyPeer(other, contexts[1], mapped, contexts[0],
-                         100)); /* each end from its own device */
+    /* each end from its own device */
+    ck_cuda(cuMemcpyPeer(other, contexts[1], mapped, contexts[0], 100));
     ck_cuda_is(cuMemcpyPeer(other, contexts[1], mapped, contexts[1], 100),
                CUDA_ERROR_INVALID_VALUE);
     ck_cuda(cuMemGetAccess(&flags, &peer, mapped));

@@ -74,7 +74,7 @@ TEST(a_kernel_sees_the_cluster_that_it_was_launched_in) {
     ck_cuda_is(launch(look, 10, 4, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(more_than_8_blocks_are_a_cluster_where_the_kernel_allows_it) {
+TEST(more_than_8_blocks_are_a_cluster_if_the_kernel_allows_it) {
     fixture_context();
     CUfunction look = fixture_kernel("look");
     ck_cuda(launch(look, 16, 8, 0));
@@ -113,7 +113,7 @@ TEST(a_captured_launch_keeps_its_cluster) {
     ck_cuda(cuGraphDestroy(graph));
 }
 
-TEST(a_fatbin_loads_where_the_program_has_its_kernels) {
+TEST(a_fatbin_loads_if_the_program_has_its_kernels) {
     static const uint32_t fatbin[] = {0xba55ed50, 16u << 16 | 1, 0, 0};
     static const uint32_t elf[] = {0x464c457f, 0, 0, 0};
     CUlibrary library;

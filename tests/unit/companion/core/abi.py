@@ -69,12 +69,12 @@ def exports_are_the_marks_of_the_public_headers():
 
 
 @tap.test
-def what_is_shared_is_what_the_marks_say():
+def shared_names_match_their_marks():
     assert exported("CUSHIM_PRIVATE") == exports.exports_of(arguments.shared, "CUSHIM_SHARED")
 
 
 @tap.test
-def functions_and_sizes_are_those_recorded():
+def functions_and_sizes_match_the_record():
     now = [f"function {name}" for name in exported()] + sizes()
     recorded = RECORD.read_text().split("\n")[:-1]
     extra, lost = sorted(set(now) - set(recorded)), sorted(set(recorded) - set(now))
@@ -89,7 +89,7 @@ def soname_and_version_node_are_those_of_the_abi():
 
 
 @tap.test
-def nothing_is_needed_but_libc_and_our_own():
+def the_library_needs_only_libc_and_cushims_libraries():
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-dW", LIBRARY))
     assert sorted(name for name in needed if not LIBC.match(name)) == sorted(arguments.needs), needed
 
@@ -121,19 +121,19 @@ def opened():
 
 
 @tap.test
-def it_never_yields_and_sleeps_in_no_cancellation_point():
+def no_call_yields_or_sleeps_in_a_cancellation_point():
     undefined = {line.split()[-1].split("@")[0] for line in run("nm", "-D", "--undefined-only", LIBRARY).splitlines()}
     assert not undefined & {"sched_yield", "pthread_yield", "nanosleep", "clock_nanosleep", "usleep", "sleep"}, undefined
 
 
 @tap.test
-def a_binding_can_open_it_by_name_alone():
+def a_binding_can_open_the_library_by_name():
     library = opened()
     (call_kernels if hasattr(library, "cushim_kernels_load") else call_companion)(library)
 
 
 @tap.test
-def a_program_can_ask_for_the_version_when_it_is_compiled():
+def a_program_can_test_the_version_at_compile_time():
     if INCLUDE / "cushim/cushim.h" not in HEADERS:
         tap.skip("checked in the companion's headers")
     text = ("#include <cushim/cushim.h>\n#if CUSHIM_VERSION < 1 || CUSHIM_VERSION > 999999\n#error no version\n#endif\n"

@@ -59,7 +59,7 @@ def say(body, language):
 
 
 @tap.test
-def what_is_of_one_kind_fits_every_call():
+def one_kind_of_memory_fits_every_call():
     for name, body in RIGHT.items():
         for language in LANGUAGES:
             said = say(body, language)
@@ -67,13 +67,13 @@ def what_is_of_one_kind_fits_every_call():
 
 
 @tap.test
-def what_is_in_anothers_place_does_not_pass():
+def swapped_arguments_do_not_compile():
     passed = [f"{name} as {language}" for name, body in WRONG.items() for language in LANGUAGES if not say(body, language)]
     assert not passed, passed
 
 
 @tap.test
-def no_two_sets_of_constants_share_a_beginning():
+def no_two_enums_share_a_prefix():
     sets = {}
     for path in sorted(pathlib.Path(INCLUDE, "cushim").glob("*.h")):
         for name, body in ENUM.findall(COMMENT.sub("", path.read_text())):

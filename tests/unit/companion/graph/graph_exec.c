@@ -145,8 +145,8 @@ TEST(memory_that_a_launch_left_is_freed_in_stream_order) {
         ck_assert_uint_eq(first_word(block), 6);
         ck_assert_int_eq(cushim_memory_free_async(block, stream), CUSHIM_OK);
         ck_assert_int_eq(cushim_memory_free_async(block, stream), CUSHIM_STATE);
-        ck_assert_int_eq(cushim_memory_size(block, &n_bytes),
-                         CUSHIM_OK); /* still owned by the graph */
+        /* still owned by the graph */
+        ck_assert_int_eq(cushim_memory_size(block, &n_bytes), CUSHIM_OK);
     }
     ck_assert_int_eq(cushim_graphexec_destroy(exec), CUSHIM_OK);
     ck_assert_int_eq(cushim_graph_destroy(graph), CUSHIM_OK);

@@ -15,8 +15,8 @@ enum { MAX_DEVICES = 16, DEVICE_HEAP = 0, HOST_HEAP = 1 };
 struct device {
     bool is_alive;
     bool has_fd, has_dma_buf; /* extensions that the device was created with */
-    struct device
-        *next; /* a list of all objects ever created, so that the use of a dead one is noticed */
+    /* a list of all objects ever created, so that the use of a dead one is noticed */
+    struct device *next;
 };
 
 struct memory {
@@ -340,6 +340,7 @@ FAKE void VKAPI_CALL vkUnmapMemory(VkDevice device, VkDeviceMemory memory) {
 static VkResult make_visible(const VkMappedMemoryRange *range, bool is_flush) {
     struct memory *memory = (struct memory *)range->memory;
     VkDeviceSize end = range->size == VK_WHOLE_SIZE ? memory->n_bytes : range->offset + range->size;
+
     check(memory->is_mapped && range->offset < end && end <= memory->n_bytes,
           "a range is outside its memory");
     check(range->offset % state.atom_bytes == 0 &&

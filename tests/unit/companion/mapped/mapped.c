@@ -83,8 +83,8 @@ TEST(ranges_that_end_inside_an_atom_or_beyond_the_end_are_refused) {
 }
 
 TEST(coherent_memory_can_be_treated_as_if_it_were_not) {
-    fake()->types[2] =
-        VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT; /* no block is left that is really not coherent */
+    /* no block is left that is really not coherent */
+    fake()->types[2] = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
     struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_FLAG_NON_COHERENT);
     struct cushim_mapped *mapped = alloc(mapper, 128, 0);
     int yes = 1;

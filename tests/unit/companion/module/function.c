@@ -149,8 +149,8 @@ TEST(without_a_layout_from_the_driver_arguments_are_not_checked) {
     ck_ok(cushim_module_function(m, "record", &f));
     const void *three[] = {&number, &fraction, &number};
     ck_ok(cushim_function_launch(f, &launch, three, 3));
-    ck_is(cushim_function_launch_packed(f, &launch, &number, 4),
-          CUSHIM_INVALID); /* the driver's error */
+    /* the driver's error */
+    ck_is(cushim_function_launch_packed(f, &launch, &number, 4), CUSHIM_INVALID);
     ck_said("cuLaunchKernel failed");
 }
 

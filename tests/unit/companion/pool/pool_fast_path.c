@@ -152,8 +152,8 @@ TEST(more_blocks_than_a_batch_go_back_at_once) {
         blocks[i] = take(&fixture, BYTES, fixture.s);
     for (unsigned i = 0; i < n; i++) {
         bool is_batch_over = (i + 1) % CUSHIM_MEM_STREAM_BATCH_BLOCKS == 0;
-        row_of(&fixture)->has_preload =
-            true; /* the slow path clears it, because there is no preload */
+        /* the slow path clears it, because there is no preload */
+        row_of(&fixture)->has_preload = true;
         ck_ok(cushim_pool_free(fixture.p, 0, blocks[i], BYTES, fixture.s));
         ck_assert_msg(row_of(&fixture)->has_preload != is_batch_over, "%u", i);
     }

@@ -13,8 +13,8 @@
 enum { BYTES = 4096 };
 
 static _Thread_local bool is_late;
-static unsigned n_asked,
-    hold_at; /* set by the late thread; read while it is held or after it ended */
+/* set by the late thread; read while it is held or after it ended */
+static unsigned n_asked, hold_at;
 static sem_t held, go_on;
 
 __attribute__((visibility("default"))) int cushim_preload_capturing(struct CUctx_st *context) {

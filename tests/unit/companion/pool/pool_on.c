@@ -180,8 +180,8 @@ TEST(threads_that_make_the_first_call_together_share_one_pool) {
     char *refused = strdup(cushim_last_error());
     for (int i = 0; i < N_THREADS; i++) {
         ck_assert_ptr_nonnull(blocks[i]);
-        cushim_pool_process_free(blocks[i], 1000, 1,
-                                 NULL); /* no call is refused, so the error text stays */
+        /* no call is refused, so the error text stays */
+        cushim_pool_process_free(blocks[i], 1000, 1, NULL);
         ck_assert_str_eq(cushim_last_error(), refused);
     }
     free(refused);

@@ -252,8 +252,8 @@ TEST(a_recent_peak_begins_at_what_is_live) {
     uint64_t kept = fixture_take(fixture, 3000);
     fixture_give(fixture, fixture_take(fixture, 40000));
     ck_assert_uint_eq(fixture_stats(fixture)->recent_peak_live_bytes, 43000);
-    cushim_mem_cache_restart_peak(
-        heap()->stats); /* bytes that the cache has not published count too */
+    /* bytes that the cache has not published count too */
+    cushim_mem_cache_restart_peak(heap()->stats);
     ck_assert_uint_eq(fixture_stats(fixture)->recent_peak_live_bytes, 3000);
     fixture_give(fixture, fixture_take(fixture, 2000));
     ck_assert_uint_eq(fixture_stats(fixture)->recent_peak_live_bytes, 5000);

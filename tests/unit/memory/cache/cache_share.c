@@ -39,8 +39,8 @@ TEST(with_many_threads_each_cache_is_small) {
     pthread_t threads[THREADS];
     start_idle(threads);
     ck_assert_uint_eq(heap()->n_caches, THREADS);
-    ck_assert_uint_le(cached_bytes(),
-                      40 * MIB); /* 16 MiB, by the share that each thread knew at its last call */
+    /* 16 MiB, by the share that each thread knew at its last call */
+    ck_assert_uint_le(cached_bytes(), 40 * MIB);
     ck_assert_uint_gt(cached_bytes(), 0);
     fixture_check(fixture);
     /* a trim also takes what idle threads keep */
@@ -75,8 +75,8 @@ TEST(idle_threads_do_not_shrink_the_share_of_working_threads) {
     start_idle(threads);
     fake_set_current(fake_context(0));
     use_much(64);
-    if (cushim_clock_ns() - since_ns <
-        900000000u) { /* on a slow machine some threads are idle already */
+    /* on a slow machine some threads are idle already */
+    if (cushim_clock_ns() - since_ns < 900000000u) {
         ck_assert_uint_eq(heap()->n_busy, THREADS + 1);
         ck_assert_uint_lt(cushim_mem_cache_recent->limit_bytes, MIB);
     }

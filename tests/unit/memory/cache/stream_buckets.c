@@ -108,8 +108,8 @@ TEST(without_host_memory_the_loose_bucket_takes_all_blocks) {
     has_no_memory = true;
     ck_assert_ptr_eq(cushim_mem_stream_buckets_make(buckets, (N_FULL + 1) * STEP_BYTES, N_MOST),
                      &buckets->loose);
-    ck_assert_uint_eq(buckets->loose.n_most,
-                      0); /* each free into the loose bucket looks for blocks to give up */
+    /* each free into the loose bucket looks for blocks to give up */
+    ck_assert_uint_eq(buckets->loose.n_most, 0);
     for (size_t i = 1; i <= N_FULL; i++)
         ck_assert_uint_eq(count(buckets, i * STEP_BYTES), i);
     has_no_memory = false;

@@ -16,7 +16,7 @@ static enum cushim_mem_pass pass;
 static int n_inside, n_records_outside, n_waits_inside;
 static CUresult answer;
 static bool is_capturing;
-static bool is_over; /* completes all work, so that a synchronise blocks nobody */
+static bool is_over; /* completes all work, so that no synchronise blocks */
 
 static bool is_open(void) {
     return pass != CUSHIM_MEM_PASS_RECORD;
@@ -268,8 +268,8 @@ TEST(a_recorder_does_not_record_for_others_for_ever) {
     then = NOTHING;
     wait_while_others_come(1000);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 16);
-    ck_assert_uint_eq(cushim_mem_fence_done(&fences[0]),
-                      16); /* the next thread records for itself */
+    /* the next thread records for itself */
+    ck_assert_uint_eq(cushim_mem_fence_done(&fences[0]), 16);
 }
 
 TEST(a_recorder_does_not_wait_for_the_work_of_others) {

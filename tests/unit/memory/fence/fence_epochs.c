@@ -27,8 +27,8 @@ static void free_inside(void) {
 TEST(a_free_during_a_record_belongs_to_the_next_epoch) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
-    fence_fixture_when("cuCtxRecordEvent",
-                       free_inside); /* its work is submitted after the record */
+    /* its work is submitted after the record */
+    fence_fixture_when("cuCtxRecordEvent", free_inside);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
     fake_finish(0);
     ck_assert(fence_fixture_is_done(tag));

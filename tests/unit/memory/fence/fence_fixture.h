@@ -8,8 +8,8 @@
 
 struct fence_fixture {
     struct cushim_cuda *cuda; /* the fake's table, allocated apart because it is large */
-    struct cushim_mem_fence
-        *fence; /* the fence of the first context, which the functions below use */
+    /* the fence of the first context, which the functions below use */
+    struct cushim_mem_fence *fence;
     struct cushim_mem_fence the_fence;
     struct cushim_mem_stats stats;
     enum cushim_mem_pass pass; /* what the capture guard answers */

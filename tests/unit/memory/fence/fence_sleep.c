@@ -127,7 +127,7 @@ static void await_the_first(void) {
     pthread_create(&other, NULL, await_as_other, NULL);
     pthread_join(other, NULL);
     ck_assert_uint_eq(fake_n_done(0), 1);
-    pthread_create(&other, NULL, wait_as_other, NULL); /* for who joins it */
+    pthread_create(&other, NULL, wait_as_other, NULL); /* for the thread that joins it */
 }
 
 /* No thread waits for the earlier record yet; one waits for the later record. */
@@ -161,7 +161,7 @@ static void sleep_then_be_done(void) {
     cushim_mem_fence_complete(fixture.fence, cushim_mem_fence_tag(fixture.fence) - 1);
     pthread_join(other, NULL);
     ck_assert_uint_eq(atomic_load(&futex_n_wakes), 0);
-    pthread_create(&other, NULL, wait_as_other, NULL); /* for who joins it */
+    pthread_create(&other, NULL, wait_as_other, NULL); /* for the thread that joins it */
 }
 
 TEST(a_missed_wake_does_not_hang_a_sleeper) {

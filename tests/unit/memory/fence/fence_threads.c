@@ -6,12 +6,8 @@
 #include "tests/unit/fake/fake_cuda.h"
 #include "tests/unit/suite.h"
 
-enum {
-    N_THREADS = 4,
-    N_ROUNDS = 1500,
-    N_PENDING = 8,
-    STREAMS_APART = 4 /* the fake driver's streams */
-};
+/* STREAMS_APART: in the fake driver streams k and k + 4 share a context */
+enum { N_THREADS = 4, N_ROUNDS = 1500, N_PENDING = 8, STREAMS_APART = 4 };
 
 static struct cushim_cuda cuda;
 static struct cushim_mem_fence fence;

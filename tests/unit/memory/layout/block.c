@@ -59,7 +59,7 @@ TEST(the_tail_of_a_slab_and_a_free_cell_are_no_block) {
 }
 
 /* 682.5 KiB are 170.6 pages of 4 KiB. */
-TEST(blocks_that_meet_inside_a_page_are_told_apart) {
+TEST(blocks_that_meet_inside_a_page_are_distinguished) {
     uint64_t at[3];
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 3; i++) {

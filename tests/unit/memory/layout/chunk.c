@@ -105,7 +105,7 @@ TEST(an_inner_address_finds_its_block_and_no_other) {
     ck_assert(!cushim_mem_chunk_find(&chunk, GRAINS, &index));
 }
 
-TEST(what_a_rewound_chunk_held_before_is_not_found_in_a_new_block) {
+TEST(old_blocks_of_a_rewound_chunk_are_not_found_in_a_new_block) {
     uint32_t index;
     setup();
     for (int i = 0; i < 90; i++)

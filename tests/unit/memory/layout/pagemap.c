@@ -34,7 +34,7 @@ TEST(a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page) {
         ck_assert_ptr_null(cushim_mem_pagemap_find(map, base + i * PAGE));
 }
 
-TEST(neighbours_are_told_apart) {
+TEST(neighbours_are_distinguished) {
     uint64_t base = TABLE;
     cushim_mem_pagemap_set(map, base, PAGE, THING(0));
     cushim_mem_pagemap_set(map, base + PAGE, PAGE, THING(1));
@@ -157,8 +157,8 @@ TEST(setting_a_segment_again_removes_the_mark) {
         ck_assert(is_vacated(base - 1));
         ck_assert(is_vacated(base + n_bytes));
         cushim_mem_pagemap_clear(map, base, n_bytes, THING(0));
-        ck_assert(
-            !is_vacated(base)); /* it went back to the driver on its own, not with its context */
+        /* it went back to the driver on its own, not with its context */
+        ck_assert(!is_vacated(base));
     }
 }
 

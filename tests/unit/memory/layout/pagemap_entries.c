@@ -314,8 +314,8 @@ TEST(segments_of_all_sizes_come_and_go_during_look_ups) {
 
 /* Two pages of one entry of 2 MiB, each with its own thread. */
 static pthread_barrier_t beginning, end;
-static atomic_uint
-    n_awake; /* counted here too, because the thread that leaves the barrier first has to wait */
+/* counted here too, because the thread that leaves the barrier first has to wait */
+static atomic_uint n_awake;
 static const uint64_t giant = 80 * GIB, apart = 3 * PAGE;
 
 static void *set_a_page(void *thing) {

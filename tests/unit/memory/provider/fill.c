@@ -18,7 +18,7 @@ TEST(only_bytes_that_a_block_covered_before_are_due) {
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 1024, 1000, 1024), 0);
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base, 1000, 1024), 1000);
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 1024, 1024, 1024), 1024);
-    /* cut anew: the driver's zeros are still in half of it */
+    /* cut again: the driver's zeros are still in half of it */
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 1024, 2000, 2048), 1024);
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 1024, 2000, 2048), 2000);
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 8192, 1, 512), 0);

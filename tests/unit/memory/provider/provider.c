@@ -89,8 +89,8 @@ TEST(pinned_segments_are_allocated_with_the_flags_of_the_heap) {
     set_up(CUSHIM_MEM_PINNED, 5);
     uint64_t address = take(1000);
     ck_assert_uint_eq(flags_asked, 5);
-    ck_assert_uint_eq(bytes_asked,
-                      2 * MIB); /* smaller segments share pages with other allocations */
+    /* smaller segments share pages with other allocations */
+    ck_assert_uint_eq(bytes_asked, 2 * MIB);
     ck_assert_int_eq(find(address).segment->heap->kind, CUSHIM_MEM_PINNED);
     for (int i = 0; i < 100; i++)
         take(1000);

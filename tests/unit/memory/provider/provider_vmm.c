@@ -206,8 +206,8 @@ TEST(threads_of_many_devices_start_at_once) {
 TEST(memory_that_another_device_cannot_reach_is_not_mapped) {
     set_up(4);
     deaf = 2, shut = 1;
-    for (int device = 0; device < 4;
-         device++) /* memory of the device that cannot reach is still mapped */
+    /* memory of the device that cannot reach is still mapped */
+    for (int device = 0; device < 4; device++)
         ck_assert_int_eq(cushim_mem_provider_vmm_fits(&cuda, device), device != shut);
 }
 

@@ -236,10 +236,8 @@ TEST(a_chunk_that_was_shown_goes_with_its_last_block) {
         setup();
         fixture->policy.is_relaxed = is_relaxed;
         uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000);
-        fixture_give(
-            fixture,
-            fixture_take(fixture,
-                         1000)); /* before the first block, so its fence covers earlier work */
+        /* before the first block, so its fence covers earlier work */
+        fixture_give(fixture, fixture_take(fixture, 1000));
         show(a);
         uint64_t c =
             fixture_take(fixture, 1000); /* above the served blocks; a second time nothing */

@@ -79,8 +79,8 @@ TEST(large_blocks_wait_once_memory_was_fetched_for_that) {
     } rows[] = {{65536, 190}, {MIB, 30}, {2 * MIB, 15}, {16 * MIB, 2}, {64 * MIB, 1}};
     for (unsigned i = 0; i < 5; i++) {
         setup();
-        do_pairs(rows[i].n_bytes,
-                 20); /* a fence is cheaper than memory until there are many fences */
+        /* a fence is cheaper than memory until there are many fences */
+        do_pairs(rows[i].n_bytes, 20);
         ck_assert_uint_le(heap()->held_bytes, 2 * MIB + rows[i].n_bytes);
         do_pairs(rows[i].n_bytes, 20000);
         unsigned n_before = n_records();
@@ -210,8 +210,8 @@ TEST(an_allocation_makes_no_fence_while_one_is_in_flight) {
     uint64_t tag = cushim_mem_fence_tag(heap()->fence);
     ck_assert(!cushim_mem_deferred_batch_prove(heap(), tag, &answer));
     ck_assert_uint_eq(n_records(), n_before);
-    fake_finish(
-        0); /* the fence in flight completes: now the allocation makes one, which completes too */
+    /* the fence in flight completes: now the allocation makes one, which completes too */
+    fake_finish(0);
     ck_assert(cushim_mem_deferred_batch_prove(heap(), tag, &answer));
     ck_assert_uint_eq(n_records(), n_before + 1);
     fixture_check(fixture);
@@ -251,8 +251,8 @@ TEST(after_sizes_change_waiting_blocks_are_a_share_of_live_ones) {
     static const struct {
         unsigned n_live; /* of 2 MiB */
         size_t least_bytes, most_bytes;
-    } rows[] = {{0, MOST, MOST},
-                {100, 13 * MIB, 18 * MIB}}; /* waiting blocks were live a moment ago */
+        /* waiting blocks were live a moment ago */
+    } rows[] = {{0, MOST, MOST}, {100, 13 * MIB, 18 * MIB}};
     for (unsigned i = 0; i < 2; i++) {
         setup_rotated(rows[i].n_live);
         use_up_the_free_lists();

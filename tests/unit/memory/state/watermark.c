@@ -134,9 +134,9 @@ TEST(a_relaxed_free_over_the_bound_leaves_a_busy_device_alone) {
     for (unsigned turn = 0; turn < 3; turn++) {
         for (unsigned i = 0; i < N; i++)
             addresses[i] = fixture_take(fixture, 8 * mib);
+        /* the device is idle, so the frees complete at once */
         for (unsigned i = 0; i < N; i++)
-            fixture_give(fixture,
-                         addresses[i]); /* the device is idle, so the frees complete at once */
+            fixture_give(fixture, addresses[i]);
     }
     unsigned n_frees = fake_n_calls("cuMemFree_v2");
     fake_submit(0);
