@@ -1,4 +1,4 @@
-"""An assembler file that makes a fatbin a constant of the library, in the section where tools look for fatbins.
+"""Write an assembler file that makes a fatbin a constant of the library, in the section where tools look for fatbins.
 
     embed.py FAMILY FATBIN OUTPUT
 """

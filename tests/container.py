@@ -1,11 +1,11 @@
-"""What a container runtime does, as far as bubblewrap can: this machine's system as an image, read-only, and room for what is added.
+"""A container made by bubblewrap: this machine's system is the read-only image, and files can be added.
 
     box = Container(folder, {"/driver": SIM})
     box.follow(text_of_a_containerfile, context)
     box.run(["./app"], {"NAME": "value"})
 
-`folder` keeps what is written.  python3, with pip, is an environment in it, as in the images that are made for Python.  A place is
-brought from here by its path there; `/driver` is what a container runtime mounts for a device.
+`folder` keeps files that are written. python3 with pip is an environment in it, as in images for Python. The dictionary
+maps paths in the container to folders here; `/driver` is the folder that a container runtime mounts for a device.
 """
 import glob
 import json
@@ -49,7 +49,7 @@ class Container:
         return done
 
     def follow(self, text, context):
-        """A Containerfile, line by line; what FROM names is this machine's system."""
+        """Follow a Containerfile line by line; the image of FROM is this machine's system."""
         for line in text.strip().splitlines():
             word, rest = line.split(None, 1)
             if word == "COPY":

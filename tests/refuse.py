@@ -1,8 +1,8 @@
-"""What a sandbox may refuse: membarrier(2), by a seccomp filter that the process and its children keep.
+"""Refuses membarrier(2), as a sandbox may, by a seccomp filter that the process and its children keep.
 
     refuse.py COMMAND...        run a command without membarrier(2)
 
-Filters are asked of the C library, for Python has no call of its own.
+The filter is installed through the C library, because Python has no call for it.
 """
 import ctypes
 import errno
@@ -22,8 +22,7 @@ class Program(ctypes.Structure):
 
 
 def membarrier():
-    """From here on this process, and all that it starts, is refused membarrier(2).  OSError: the kernel has no
-    filters."""
+    """From here on membarrier(2) is refused to this process and its children. OSError: the kernel has no filters."""
     c = ctypes.CDLL(None, use_errno=True)
     rows = [(LOAD_WORD, 0, 0, 0), (JUMP_IF_EQUAL, 0, 1, NUMBERS[platform.machine()]),
             (RETURN, 0, 0, FAIL | errno.EPERM), (RETURN, 0, 0, ALLOW)]

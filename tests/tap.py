@@ -1,4 +1,4 @@
-"""Tests in Python, one function a test: its name is a sentence, its verdict an assertion.
+"""Tests in Python, one function per test: its name is a sentence, its verdict an assertion.
 
     @tap.test
     def what_is_preloaded_stays():
@@ -24,7 +24,7 @@ def test(function):
 
 
 def keep(names):
-    """Leave all tests out that were written so far but these."""
+    """Leave out all tests so far except these."""
     missing = set(names) - {function.__name__ for function in _tests}
     assert not missing, missing
     _tests[:] = [function for function in _tests if function.__name__ in names]
@@ -35,7 +35,7 @@ def skip(reason):
 
 
 def run():
-    """Run all tests in the order they were written; the process ends with 1 where one failed."""
+    """Run all tests in their order; the process ends with 1 if one failed."""
     failed = 0
     print(f"1..{len(_tests)}")
     for number, function in enumerate(_tests, 1):

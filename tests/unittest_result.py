@@ -1,9 +1,9 @@
-"""What became of each test of unittest, by one function: note(test, outcome, error, reason)."""
+"""Reports the outcome of each test of unittest through one function: note(test, outcome, error, reason)."""
 import unittest
 
 
 class Result(unittest.TestResult):
-    """Whoever derives from it writes note().  Outcomes: begun, passed, failed, error, skipped, xfailed, xpassed.
+    """A subclass defines note(). Outcomes: begun, passed, failed, error, skipped, xfailed, xpassed.
 
     `error` is unittest's (type, exception, traceback), `reason` that of a skip."""
 

@@ -1,10 +1,10 @@
 /*
- * Memory of the device, written and read back: the smallest program that does something.
+ * Device memory, written and read back: the smallest program that does something.
  *
  *   cc -o alloc_copy alloc_copy.c $(pkg-config --cflags --libs cushim)
  *
- * No CUDA header, no link to CUDA: the driver is loaded by the first call, and where there is none
- * that call says so.  It prints:
+ * It needs no CUDA header and no link to CUDA: the first call loads the driver, and if there is
+ * none, that call says so.  It prints:
  *
  *   400 floats there and back
  */

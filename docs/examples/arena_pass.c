@@ -1,11 +1,11 @@
 /*
- * An arena for what lives as long as one pass, with a floor for what outlives them all.
+ * An arena for buffers that live for one pass, with a floor for data that outlives all passes.
  *
  *   cc -o arena_pass arena_pass.c $(pkg-config --cflags --libs cushim)
  *
- * Weights are taken first and the floor is set behind them; each pass takes its buffers by moving a
- * mark, and a reset moves it back to the floor: no free, no wait, the same addresses in each pass.
- * It prints:
+ * The weights are allocated first, and the floor is set above them. Each pass allocates its buffers
+ * by moving a mark, and a reset moves the mark back to the floor, without a free or a wait, so each
+ * pass gets the same addresses. It prints:
  *
  *   weights: 4096 bytes below the floor
  *   pass 1: 12544 of 65536 bytes used
@@ -52,7 +52,7 @@ int main(void) {
         TRY(cushim_stream_synchronize(s));
         TRY(cushim_memory_d2h(&byte, result + RESULT - 1, 1));
         CHECK(byte == pass);
-        TRY(cushim_arena_reset(arena, s)); /* behind the work of this pass */
+        TRY(cushim_arena_reset(arena, s)); /* after the work of this pass */
     }
 
     unsigned char weight = 0;

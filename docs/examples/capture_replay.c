@@ -1,13 +1,13 @@
 /*
- * Work captured once and replayed, with a counter on the device that tells the replays apart.
+ * Work that is captured once and replayed; a counter on the device distinguishes the replays.
  *
  *   cc -o capture_replay capture_replay.c $(pkg-config --cflags --libs cushim)
  *   ./capture_replay kernels.ptx
  *
- * A graph repeats its arguments as they were, so what changes from launch to launch has to be in
- * memory: here a counter, which the kernel reads as the place to write to, and raises.  The block
- * allocated in the capture belongs to the graph: nobody else gets it while the graph lives.
- * It prints:
+ * A graph repeats its arguments unchanged, so values that change from launch to launch have to be
+ * in memory: here a counter, which the kernel reads as the index to write to, and increments.  The
+ * block that is allocated in the capture belongs to the graph: no other request gets it while the
+ * graph lives.  It prints:
  *
  *   captured: 2 nodes
  *   8 launches, counter 8, log 100 101 102 103 104 105 106 107

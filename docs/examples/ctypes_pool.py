@@ -1,10 +1,10 @@
-"""A pool from Python, through ctypes alone: no C compiler, no package but Python's own.
+"""A pool from Python, with only ctypes: no C compiler and no other package.
 
     python3 ctypes_pool.py [libcushim.so.0]
 
-Every argument of the library is an integer or a pointer, so a binding is a list of names.  A failure
-becomes an exception of the kind that its class says; a buffer goes back to the pool when Python drops
-it.  It prints:
+Every argument of the library is an integer or a pointer, so a binding is a list of names. The class
+of a failure decides the type of the exception; a buffer goes back to the pool when Python drops it.
+It prints:
 
     400 floats there and back
     the next buffer of that size is the same block: hits 1, misses 1
@@ -35,7 +35,7 @@ cushim.cushim_pool_destroy.argtypes = [c_void_p]
 
 
 class PoolStats(Structure):
-    """The first fields of struct cushim_pool_stats: struct_size says how much of it we know."""
+    """The first fields of struct cushim_pool_stats; struct_size tells the library how many."""
     _fields_ = [("struct_size", c_size_t), ("hits", c_uint64), ("misses", c_uint64)]
 
 

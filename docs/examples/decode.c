@@ -1,13 +1,14 @@
 /*
- * A decode step of a language model, captured once: a replay reads a token and leaves the next one.
+ * A decode step of a language model, captured once: each replay reads a token and writes the next
+ * one.
  *
  *   cc -o decode decode.c $(pkg-config --cflags --libs cushim) -lcushim-kernels -lm
- *   ./decode           a small model, every token of which is held against the references
+ *   ./decode           a small model, whose every token is compared with the references
  *   ./decode 8B        the shape of Llama 3 8B, 1,000 positions in: microseconds of a replay
  *
- * Weights are random.  What changes from token to token (the token, its position, the length of the
- * cache) is in device memory, and raised by the step itself, so one graph serves all.  Kernels that
- * follow one another in it start while the one ahead of them ends.  Without an argument it prints:
+ * The weights are random.  The token, its position and the length of the cache change from token to
+ * token, so they are in device memory and the step itself updates them: one graph serves all
+ * tokens.  Each kernel in it starts while the previous one ends.  Without an argument it prints:
  *
  *   4 tokens of 2 layers as the references have them
  */
@@ -31,15 +32,15 @@ static const float EPS = 1e-5f;
 
 enum { MOST_LAYERS = 32, Q4K_VALUES = 256, Q4K_BYTES = 144, FIRST_TOKEN = 7 };
 
-/* All of it on the device, or all on the host for the references. */
+/* All on the device, or all on the host for the references. */
 struct model {
     struct shape shape;
-    struct CUstream_st *stream; /* NULL: by the references */
+    struct CUstream_st *stream; /* NULL: use the references */
     float *embedding, *norm, *cosines, *sines;
     uint8_t *head;
-    /* of a layer's cache, [position][keys, values][head][head_dim], a token's are one row */
+    /* a layer's cache, [position][keys, values][head][head_dim]; each token is one row */
     struct cushim_decoder_layer layers[MOST_LAYERS];
-    /* the state of the loop: a token, where it stands, how many there are with it */
+    /* the state of the loop: the token, its position, the number of tokens with it */
     int64_t *token;
     int32_t *position, *length;
     /* activations */
@@ -62,7 +63,7 @@ static int64_t rows_of_qkv(const struct shape *s) {
             cushim_##name##_ref(__VA_ARGS__);                                                      \
     } while (0)
 
-/* The same of those that use scratch. */
+/* The same for functions that use scratch. */
 #define RUN_IN_SCRATCH(name, ...)                                                                  \
     do {                                                                                           \
         if (m->stream)                                                                             \
@@ -102,7 +103,8 @@ static void step(const struct model *m) {
 
 /* ---- a model ---- */
 
-/* Where a buffer of a model is, and what it begins as; twice the same for a seed. */
+/* The address of each buffer of a model, and its initial content, which depends only on the
+ * seed. */
 struct maker {
     bool is_device;
     uint64_t seed;
@@ -114,7 +116,7 @@ static uint64_t next(struct maker *maker) { /* xorshift64 */
     return maker->seed ^= maker->seed << 17;
 }
 
-/* Takes over `bytes` of the host. */
+/* Takes ownership of the host's `bytes`. */
 static void *placed(const struct maker *maker, void *host, size_t bytes) {
     cushim_devptr p;
     if (!maker->is_device)
@@ -142,7 +144,8 @@ static float *floats(struct maker *maker, int64_t n, float least, float most) {
     return placed(maker, host, (size_t)n * sizeof *host);
 }
 
-/* Random super-blocks: scales d = 2^e and minima 7.5 d make values of mean 0, near 1 / sqrt(k). */
+/* Random super-blocks: scales d = 2^e and minima 7.5 d give values with mean 0 and size near 1 /
+ * sqrt(k). */
 static uint8_t *q4k(struct maker *maker, int64_t m, int64_t k) {
     int64_t n_blocks = m * (k / Q4K_VALUES);
     uint8_t *host = allocated((size_t)n_blocks * Q4K_BYTES);
@@ -160,7 +163,7 @@ static uint8_t *q4k(struct maker *maker, int64_t m, int64_t k) {
 
 static void *one_number(const struct maker *maker, int64_t value, size_t bytes) {
     void *host = allocated(bytes);
-    memcpy(host, &value, bytes); /* little-endian, as the device */
+    memcpy(host, &value, bytes); /* little-endian, like the device */
     return placed(maker, host, bytes);
 }
 
@@ -182,7 +185,7 @@ static void make_layer(struct cushim_decoder_layer *layer, const struct shape *s
     layer->down = q4k(maker, s->hidden, s->ff);
     layer->attention_norm = floats(maker, s->hidden, 0.5f, 1.5f);
     layer->ff_norm = floats(maker, s->hidden, 0.5f, 1.5f);
-    layer->keys = floats(maker, n_cache, -1, 1); /* as if tokens had gone before */
+    layer->keys = floats(maker, n_cache, -1, 1); /* as if earlier tokens had filled it */
     layer->values = layer->keys + s->kv_heads * s->head_dim;
 }
 
@@ -190,7 +193,7 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* What the function that wants most of it wants. */
+/* The most scratch that any function needs. */
 static size_t scratch_of(const struct shape *s) {
     struct cushim_decoder decoder = decoder_of(s);
     return larger(cushim_argmax_f32_scratch(s->vocabulary),
@@ -230,7 +233,7 @@ static int capture(struct cushim_stream *stream, void *cookie) {
     return 0;
 }
 
-/* The logits of the two, and the tokens they chose. */
+/* Compare the logits of both, and the tokens they chose. */
 static void compare(const struct model *device, const struct model *host) {
     int64_t n = device->shape.vocabulary, token;
     float *found = allocated((size_t)n * sizeof *found);

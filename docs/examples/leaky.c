@@ -1,5 +1,5 @@
 /*
- * A server that remembers each answer and forgets none: leaky REQUESTS
+ * A server that stores each answer and never frees one: leaky REQUESTS
  *
  * docs/guide/finding-leaks.md finds the line.
  */

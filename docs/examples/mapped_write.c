@@ -1,12 +1,12 @@
 /*
- * Memory of the device that the CPU writes through a mapping, without a copy by the driver.
+ * Device memory that the CPU writes through a mapping, without a copy by the driver.
  *
  *   cc -o mapped_write mapped_write.c $(pkg-config --cflags --libs cushim)
  *   ./mapped_write kernels.ptx
  *
- * It needs Vulkan: its loader and the driver's graphics part.  Where they are missing it says what
- * was looked for and ends with 77.  What was written, and flushed, before a launch is seen by that
- * launch.  It prints:
+ * It needs Vulkan: the loader and the graphics part of the driver.  If they are missing, it says
+ * what it looked for and ends with 77.  A launch sees data that was written and flushed before it.
+ * It prints:
  *
  *   the CPU wrote 1..1000, the kernel read the sum 500500
  */

@@ -4,10 +4,10 @@
  *   cc -rdynamic -o overrun overrun.c -I/usr/local/cuda/include -lcuda
  *   cushim run --check ./overrun kernels.ptx
  *
- * A plain program of the driver API, which knows nothing of cushim.  Natively it harms whoever has
- * the memory behind the block.  Under the check that is a guard, and the free says on standard
- * error which block was overrun, and where it was allocated (-rdynamic: by name).  README.md says
- * how it runs without a GPU.  It prints:
+ * This is a plain program of the driver API, without cushim.  Alone, it damages whatever lies after
+ * the block.  With the check a guard lies there, and the free reports on standard error which block
+ * was overrun and where it was allocated (by name with -rdynamic).  README.md says how to run it
+ * without a GPU.  It prints:
  *
  *   1000 floats scaled
  */

@@ -3,9 +3,9 @@
  *
  *   cc -o pool_two_streams pool_two_streams.c $(pkg-config --cflags --libs cushim)
  *
- * A free names the stream of the last use.  The same stream gets the block at once, since its work
- * runs in order; another gets it when that use is over, and until then a block of its own.  Nobody
- * waits.  It prints:
+ * A free names the stream of the last use.  The same stream gets the block at once, because its
+ * work runs in order.  Another stream gets it when that use is over, and a different block until
+ * then.  No call waits.  It prints:
  *
  *   the same stream: the same block, at once
  *   another stream: the same block, once its last use is over

@@ -4,8 +4,9 @@
  *   cc -o ptx_launch ptx_launch.c $(pkg-config --cflags --libs cushim)
  *   ./ptx_launch kernels.ptx            or a cubin, or a fatbin with the kernel in it
  *
- * The format "PfI" says what the kernel takes: a pointer, a float, a number of 32 bits.  It is held
- * against the kernel once; launches then pack and go, and allocate nothing.  It prints:
+ * The format "PfI" lists the kernel's parameters: a pointer, a float, a number of 32 bits.  It is
+ * checked against the kernel once; then launches only pack their arguments and allocate nothing.
+ * It prints:
  *
  *   1000 floats times 2.5: 0 2.5 5 .. 2497.5
  *   a wrong format is refused: index=1

@@ -3,7 +3,7 @@
     PYTORCH_NO_CUDA_MEMORY_CACHING=1 cushim record --stacks=python -o leak.cushim python3 torch_leak.py
     cushim report leak.cushim
 
-The sum of the losses needs a gradient, so it holds what each batch left behind.
+The sum of the losses needs a gradient, so it keeps the graph of each batch alive.
 """
 import torch
 

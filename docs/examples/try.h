@@ -1,4 +1,4 @@
-/* What the examples do with a failure: say it, and end. */
+/* On a failure the examples print it and exit. */
 #ifndef CUSHIM_EXAMPLES_TRY_H
 #define CUSHIM_EXAMPLES_TRY_H
 

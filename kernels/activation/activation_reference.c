@@ -4,13 +4,15 @@
 #include <float.h>
 #include <math.h>
 
-/* Too small for double, but not 0: as a factor of an infinity it makes a difference. */
+/* Too small for a double, but not 0, because it may be the factor of an infinity. */
 static double never_zero(double value, int is_zero) {
     return value == 0 && !is_zero ? DBL_TRUE_MIN : value;
 }
 
-/* 1 - tanh^2 = 4 e / (1 + e)^2, e = exp(-2 |a|): the difference itself cancels where tanh is almost
- * 1. */
+/*
+ * 1 - tanh^2 = 4 e / (1 + e)^2 with e = exp(-2 |a|).  The difference itself cancels if tanh is
+ * almost 1.
+ */
 void cushim_tanh_prime_f32_ref(const float *a, const float *upstream, float *c, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         double e = exp(-2 * fabs((double)a[i]));

@@ -2,9 +2,9 @@
  * Attention of whole sequences: arguments, the choice of tiles, the launch; and the family's
  * kernels.
  *
- * From 8.0 on the matrix units do it, in small blocks but from 9.0 on where there is shared memory
- * for larger ones, and by warpgroups on 9.0 itself; below, and where no tile for matrix units is
- * large enough, fp32 units.
+ * From 8.0 on the matrix units do it, in small blocks.  From 9.0 on blocks are larger if there is
+ * shared memory for them, and 9.0 itself has warpgroups.  Before 8.0, and if no tile for matrix
+ * units is large enough, fp32 units do it.
  */
 #include "cushim/kernels/attention.h"
 
@@ -62,8 +62,8 @@ struct tiles {
     int dim;
     enum attention_kernel kernel;
     int rows, n_threads; /* of a block */
-    int per_sm;          /* blocks; of large ones */
-    int n_joined;        /* blocks of a head that may be a cluster; 0: none */
+    int per_sm;          /* blocks of a multiprocessor; only of large ones */
+    int n_joined;        /* blocks of a head that may be a cluster; 0 means none */
 };
 
 #define TILED(dim, rows, keys, lanes)                                                              \
@@ -86,7 +86,7 @@ static const struct tiles large[] = {ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)};
     {dim, ATTENTION_WGMMA_##dim, 2 * ATTENTION_WGMMA_ROWS, ATTENTION_WGMMA_THREADS, 0, 2},
 static const struct tiles wgmma[] = {ATTENTION_WGMMA_VARIANTS(WGMMA)};
 
-/* The first that holds head_dim and whose shared memory the device has, or NULL. */
+/* The first tiles that hold head_dim and fit into the device's shared memory, or NULL. */
 static const struct tiles *find(const struct cushim_kernel_call *call, const struct tiles *tiles,
                                 size_t n, int64_t head_dim) {
     for (size_t i = 0; i < n; i++) {
@@ -105,11 +105,11 @@ static int64_t n_blocks(const struct attention_args *args, int rows) {
 }
 
 /*
- * Whether there are enough large blocks to keep the device busy: about as many as it holds, more
- * where some see fewer keys than others.
+ * Whether there are enough large blocks to keep the device busy: about as many as it holds, or more
+ * if some see fewer keys than others.
  */
-static bool is_busy(const struct cushim_kernel_call *call, const struct attention_args *args,
-                    const struct tiles *tiles) {
+static bool keeps_device_busy(const struct cushim_kernel_call *call,
+                              const struct attention_args *args, const struct tiles *tiles) {
     int per_sm = tiles->per_sm;
     while (per_sm > 1 &&
            kernels[tiles->kernel].shared_bytes > cushim_kernel_call_share(call, (unsigned)per_sm))
@@ -130,7 +130,7 @@ static const struct tiles *choose(const struct cushim_kernel_call *call,
         return in_wgmma;
     if (!in_small)
         return in_large ? in_large : FIND(tiled);
-    if (in_large && in_large->dim == in_small->dim && is_busy(call, args, in_large))
+    if (in_large && in_large->dim == in_small->dim && keeps_device_busy(call, args, in_large))
         return in_large;
     if (in_medium && in_medium->dim == in_small->dim &&
         n_blocks(args, in_small->rows) > call->n_sms)
@@ -142,8 +142,10 @@ static const struct tiles *choose(const struct cushim_kernel_call *call,
 
 enum { MOST_BLOCKS = 1 << 30, ROW_BLOCKS_PER_SM = 16 };
 
-/* Blocks of a head become clusters, where it has so many and the device has clusters of them; they
- * are ones of a single block else. */
+/*
+ * Make clusters of a head's blocks, if it has that many and the device has such clusters; otherwise
+ * make clusters of a single block.
+ */
 static enum cushim_status join_blocks(const struct cushim_kernel_call *call,
                                       enum attention_kernel kernel, const struct tiles *tiles,
                                       int64_t seq, struct cushim_kernel_shape *shape) {

@@ -1,5 +1,5 @@
 /*
- * Attention in fp32: softmax(q k^T / sqrt(head_dim)) v, for whole sequences and for one query a
+ * Attention in fp32: softmax(q k^T / sqrt(head_dim)) v, for whole sequences and for one query per
  * head against a cache.
  *
  * No kernel stores scores: each goes through the keys once with a running maximum, sum and output.

@@ -1,6 +1,6 @@
 /*
- * What the launchers of attention and its device code agree on: which variants there are, their
- * tiles, their shared memory, and what a launch hands over by value.
+ * What the launchers of attention and its device code agree on: the variants, their tiles, their
+ * shared memory, and what a launch passes by value.
  *
  * A variant is named by the head_dim that its tiles hold; a smaller one is padded with zeros.
  */
@@ -18,16 +18,16 @@
 #define ATTENTION_TILED_VARIANTS(V) V(64, 64, 32, 8) V(128, 64, 32, 8) V(256, 32, 16, 16)
 
 /*
- * Forward on matrix units: (dim, warps, tiles of 16 query rows a warp, keys of a tile), of the
- * large ones also how many blocks a multiprocessor holds.  The small ones stay below the 99 KiB
- * that a block has on 8.6 and 8.9; the others want 9.0.
+ * Forward on matrix units: (dim, warps, tiles of 16 query rows per warp, keys of a tile); the large
+ * ones also say how many blocks a multiprocessor holds.  The small ones stay below the 99 KiB that
+ * a block has on 8.6 and 8.9; the others need 9.0.
  */
 #define ATTENTION_SPLIT_SMALL_VARIANTS(V)  V(64, 4, 1, 64) V(96, 4, 1, 32) V(128, 4, 1, 32)
 #define ATTENTION_SPLIT_MEDIUM_VARIANTS(V) V(128, 8, 1, 64)
 #define ATTENTION_SPLIT_LARGE_VARIANTS(V)                                                          \
     V(64, 4, 2, 64, 2) V(96, 8, 2, 32, 1) V(128, 8, 2, 32, 1) V(256, 8, 1, 16, 1)
 
-/* Forward by warpgroups, of 9.0 alone: dim. */
+/* Forward by warpgroups, only on 9.0: dim. */
 #define ATTENTION_WGMMA_VARIANTS(V) V(64) V(128)
 
 /* Decode: (dim, query heads that share a KV head in a block, warps). */
@@ -38,43 +38,50 @@
     ATTENTION_DECODE_GROUPS(V, 64, 8)                                                              \
     ATTENTION_DECODE_GROUPS(V, 128, 8)                                                             \
     ATTENTION_DECODE_GROUPS(V, 256, 8)
-/* The same without accesses of 16 bytes, which no model needs; a group of heads is cut into single
- * ones. */
+/*
+ * The same without accesses of 16 bytes, which no model needs.  A group of heads is done one head
+ * at a time.
+ */
 #define ATTENTION_DECODE_NARROW_VARIANTS(V) V(256, 1, 8)
 
 enum {
     ATTENTION_MOST_DIM = 256, /* above: the row kernels */
     ATTENTION_ROW_THREADS = 128,
     ATTENTION_WGMMA_THREADS = 512,
-    ATTENTION_WGMMA_ROWS = 64, /* query rows of each of two warpgroups; two make halves */
+    ATTENTION_WGMMA_ROWS = 64, /* query rows of each of two warpgroups; two more make halves */
     ATTENTION_WGMMA_KEYS = 128,
     ATTENTION_WGMMA_MOST_SEQ = 1 << 30,
     ATTENTION_MERGE_THREADS = 512,
     ATTENTION_MERGE_COLUMNS = 128, /* of a block */
     ATTENTION_MOST_CHUNKS = 256,   /* parts of one row of decode */
     ATTENTION_MOST_CLUSTER = 16,   /* of them in a cluster */
-    ATTENTION_LEAST_CHUNK = 32,    /* positions that are worth a block */
-    ATTENTION_DECODE_ROUNDS = 4,   /* rows of K, and of V, that a lane has under way */
+    ATTENTION_LEAST_CHUNK = 32,    /* the fewest positions that are worth a block */
+    ATTENTION_DECODE_ROUNDS = 4,   /* rows of K, and of V, that a lane has in flight */
     ATTENTION_DECODE_SPAN = 128    /* positions that a warp adds up before it adds to its total */
 };
 
-/* Rows of shared memory 4 floats apart from a multiple of 32, so that 8 of them meet no bank twice.
+/*
+ * Rows of shared memory lie 4 floats from a multiple of 32, so that no two of 8 rows share a bank.
  */
 #define ATTENTION_TILED_BYTES(dim, rows, keys)                                                     \
     (4 * (((rows) + (keys)) * ((dim) + 4) + (keys) * ((rows) + 4)))
-/* K and V as they come; Q, K and V as two halves each; a scale a row; two words a warp, 16 a block.
+/*
+ * K and V as they come; Q, K and V as two halves each; a scale per row; two words per warp, 16 per
+ * block.
  */
 #define ATTENTION_SPLIT_BYTES(dim, warps, row_tiles, keys)                                         \
     (4 * ((dim) * (16 * (row_tiles) * (warps) + 4 * (keys)) + 16 * (row_tiles) * (warps) +         \
           2 * (warps) + 16))
-/* Halves of two row tiles, of keys and of values; a raw octet of rows a warp and its delivery; what
- * is said about octets of these, gates, and what is counted a warp. */
+/*
+ * Halves of two row tiles, of keys and of values; a raw octet of rows per warp and its delivery;
+ * the About of each octet, gates, and a count per warp.
+ */
 #define ATTENTION_WGMMA_BYTES(dim)                                                                 \
     (4 * (dim) * (2 * ATTENTION_WGMMA_ROWS + 2 * ATTENTION_WGMMA_KEYS + 64) +                      \
      2 * ATTENTION_WGMMA_ROWS + 4 * ATTENTION_WGMMA_KEYS + 64 + 32 + 32)
 /*
- * An output, a maximum, a sum and weights of a step a warp and head; what a cluster gives: an
- * output a column, a maximum and a sum a block and head.
+ * An output, a maximum, a sum and the weights of a step per warp and head; what a cluster gives: an
+ * output per column, a maximum and a sum per block and head.
  */
 #define ATTENTION_DECODE_STEP(dim) (ATTENTION_DECODE_ROUNDS * ((dim) < 128 ? 128 / (dim) : 1))
 #define ATTENTION_DECODE_BYTES(dim, group, warps)                                                  \
@@ -82,7 +89,7 @@ enum {
      ((warps) * ((dim) + 2 + ATTENTION_DECODE_STEP(dim)) + (dim) + 2 * ATTENTION_MOST_CLUSTER))
 /* Floats of a chunk's output in scratch: a multiple of 16 bytes. */
 #define ATTENTION_PART_COLUMNS(dim) (((dim) + 3) / 4 * 4)
-/* Blocks of a multiprocessor, which together have enough of K and V under way. */
+/* Blocks of a multiprocessor, which together have enough of K and V in flight. */
 #define ATTENTION_DECODE_SLOTS(dim) ((dim) <= 128 ? 2 : 1)
 
 struct attention_args {
@@ -93,7 +100,7 @@ struct attention_args {
     float scale; /* attention_scale() */
     int is_causal;
     int is_wide; /* addresses and head_dim are multiples of 4 floats */
-    /* of warpgroups: */
+    /* only for warpgroups: */
     int is_in_pairs; /* a block has row tiles from both ends */
     int n_clusters;  /* of a head */
     struct cushim_divider of_heads;
@@ -101,12 +108,12 @@ struct attention_args {
 
 struct attention_decode_args {
     const float *q, *k, *v;
-    const int32_t *kv_len_ptr; /* NULL: kv_len */
+    const int32_t *kv_len_ptr; /* if NULL, kv_len */
     float *o;
-    /* of chunks, in scratch at multiples of 16 bytes, or NULL: [heads][n_chunks][PART_COLUMNS] of
-     * the output; [heads][n_chunks][2], maximum and sum */
+    /* of chunks, in scratch at multiples of 16 bytes, or NULL: [heads][n_chunks][PART_COLUMNS]
+     * of the output; [heads][n_chunks][2], maximum and sum */
     float *parts, *stats;
-    int64_t batch, n_kv_heads, group; /* query heads are all three's product */
+    int64_t batch, n_kv_heads, group; /* there are batch * n_kv_heads * group query heads */
     int64_t head_dim, kv_len, max_kv_len;
     int64_t batch_stride, head_stride, position_stride;
     int64_t n_slices; /* of a group */

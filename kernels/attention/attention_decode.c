@@ -1,12 +1,12 @@
 /*
- * Attention of one query a head against a cache: arguments, how rows are cut, the launches.
+ * Attention of one query per head against a cache: arguments, how rows are cut, the launches.
  *
  * A row is the query heads of a block, up to 8 that share a KV head.  Rows are cut into chunks
- * until the device is busy.  The chunks of a short row are a cluster; those of a long one go to
- * scratch, and a second kernel joins them: clusters do not come out even on a device, whose
- * multiprocessors are in groups of different sizes, so that some have two blocks and others none,
- * which costs a long row more than the second kernel.  Where there is no scratch all are clusters.
- * How many chunks there are follows from sizes, never from a length that only the device knows.
+ * until the device is busy.  The chunks of a short row are a cluster.  Those of a long row go to
+ * scratch and a second kernel joins them, because clusters do not spread evenly: the groups of
+ * multiprocessors on a device differ in size, so some multiprocessors get two blocks and others
+ * none.  That costs a long row more than the second kernel does.  Without scratch all rows are
+ * clusters.  The number of chunks depends on sizes, never on a length that only the device knows.
  */
 #include "cushim/kernels/attention.h"
 
@@ -17,9 +17,10 @@
 #include "kernels/launch/arguments.h"
 
 enum {
-    MOST_ROWS = 65535,         /* of a grid: blocks loop over more */
-    MOST_SCRATCH_BLOCKS = 512, /* of all rows, as far as scratch is asked for */
-    SHORT_ROW = 1024           /* positions: a cluster, be there scratch or not */
+    MOST_ROWS = 65535,         /* in a grid; blocks loop over more */
+    MOST_SCRATCH_BLOCKS = 512, /* of all rows; limits the scratch that is asked for */
+    SHORT_ROW = 1024           /* positions; a row this short is a cluster, even if there is
+                                  scratch */
 };
 
 struct decode {
@@ -51,8 +52,10 @@ static const struct variant wide[] = {ATTENTION_DECODE_VARIANTS(DECODE)};
      ATTENTION_DECODE_BYTES(dim, group, warps)},
 static const struct variant narrow[] = {ATTENTION_DECODE_NARROW_VARIANTS(DECODE_NARROW)};
 
-/* The first that holds head_dim and the group, or as much of the group as any does whose shared
- * memory the device has. */
+/*
+ * The first variant that holds head_dim and the group, or as much of the group as any for whose
+ * shared memory the device has room.
+ */
 static const struct variant *find(const struct cushim_kernel_call *call,
                                   const struct variant *variants, size_t n, int64_t head_dim,
                                   int64_t group) {
@@ -86,7 +89,7 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* Of a row of this many positions, as far as chunks are worth a block. */
+/* The most chunks of a row of this many positions that are worth a block each. */
 static int64_t most_chunks(int64_t n_positions) {
     int64_t n = quotient_up(n_positions, ATTENTION_LEAST_CHUNK);
     return n < 1 ? 1 : least(n, ATTENTION_MOST_CHUNKS);
@@ -97,7 +100,9 @@ static size_t chunk_bytes(int64_t head_dim) {
     return ((size_t)ATTENTION_PART_COLUMNS(head_dim) + 2) * sizeof(float);
 }
 
-/* Of the start of scratch, which chunks leave out: they are at multiples of 16 bytes. */
+/*
+ * The bytes at the start of scratch that are skipped, because chunks lie at multiples of 16 bytes.
+ */
 static size_t lead_bytes(const void *scratch) {
     return -(uintptr_t)scratch % 16;
 }
@@ -118,8 +123,8 @@ size_t cushim_attention_decode_f32_scratch(int64_t batch, int64_t n_q_heads, int
 }
 
 /*
- * Chunks of a row, up to `most`, with which blocks come out even on n_slots: the least that leave
- * few idle in the last round, or else the best.
+ * The number of chunks per row, up to `most`, whose blocks fill n_slots evenly: the least that
+ * leaves few slots idle in the last round, or else the best.
  */
 static int64_t even_chunks(int64_t n_rows, int64_t n_slots, int64_t most) {
     enum { TRIED = 8, GOOD_PCT = 94 };
@@ -147,7 +152,9 @@ static int64_t scratch_chunks(const struct cushim_kernel_call *call, const struc
     return n <= 1 ? 1 : even_chunks(n_rows, n_slots, n);
 }
 
-/* Blocks of a cluster that keep the device busy: a power of 2; 1 where there are no clusters. */
+/*
+ * The blocks of a cluster that keep the device busy: a power of 2, or 1 if there are no clusters.
+ */
 static enum cushim_status cluster_blocks(const struct cushim_kernel_call *call,
                                          const struct variant *variant, int64_t n_rows,
                                          int64_t most, int64_t *n_blocks) {
@@ -177,7 +184,7 @@ static enum cushim_status cluster_blocks(const struct cushim_kernel_call *call,
 
 static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
                                       struct attention_decode_args *args) {
-    enum { BLOCKS = 16 }; /* an SM */
+    enum { BLOCKS = 16 }; /* per SM */
     struct cushim_kernel_shape shape = {
         .grid = {cushim_n_blocks(args->batch * args->n_kv_heads * args->group, 1,
                                  (int64_t)call->n_sms * BLOCKS)},
@@ -186,7 +193,7 @@ static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
     return cushim_kernel_call_launch(call, ATTENTION_DECODE_ROWS, &shape, params);
 }
 
-/* Rows are few where they have chunks: their heads are blocks of one grid. */
+/* Rows with chunks are few, so their heads are blocks of one grid. */
 static enum cushim_status launch_merge(const struct cushim_kernel_call *call,
                                        struct attention_decode_args *args) {
     struct cushim_kernel_shape shape = {
@@ -236,7 +243,7 @@ static void reference(const void *args) {
                                     d->n_kv_heads, d->head_dim, d->kv_len, d->max_kv_len, &d->kv);
 }
 
-/* The last element of K and V has an offset in bytes that can be counted. */
+/* The offset in bytes of the last element of K and V must not overflow. */
 static enum cushim_status check_span(const char *what, const struct decode *d) {
     int64_t batch, head, position, n;
     if (__builtin_mul_overflow(d->batch - 1, d->kv.batch, &batch) ||

@@ -1,18 +1,18 @@
 /*
- * Attention of one query a head against a cache of keys and values, each byte of which is read once
- * for all query heads that share it.
+ * Attention of one query per head against a cache of keys and values.  Each byte of the cache is
+ * read once for all query heads that share it.
  *
- * The positions of a row are dealt out in steps to the warps of all its chunks, a block each.  A
- * lane has the same columns of the queries, of keys and of values.  A step's scores are summed over
- * lanes by halves, which leaves a lane with one of them; their weights go to all lanes through
- * shared memory.  The next keys are under way while values are added, and the next values while
- * keys are scored.
+ * The positions of a row are dealt out in steps to the warps of all its chunks, one block per
+ * chunk.  A lane has the same columns of the queries, of keys and of values.  A step's scores are
+ * summed over lanes by halves, which leaves each lane with one of them; shared memory takes their
+ * weights to all lanes.  The next keys are in flight while values are added, and the next values
+ * while keys are scored.
  *
- * Rounding grows with the number of additions to one sum: after a span of steps a warp's sums go to
- * its totals in shared memory, and begin anew.  Warps, then chunks, are joined in their order:
- * within a cluster, or by a second kernel through the caller's scratch.
+ * Rounding grows with the number of additions to one sum.  So after a span of steps a warp adds its
+ * sums to its totals in shared memory and begins anew.  Warps, then chunks, are joined in their
+ * order: within a cluster, or by a second kernel through the caller's scratch.
  *
- * The length is read here, since it may change between replays of a graph.  Nothing beyond it is
+ * The length is read here, because it may change between replays of a graph.  Nothing beyond it is
  * read, but the first step of each warp is prefetched before the length is known.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_DECODE_CUH
@@ -32,20 +32,21 @@ namespace {
 template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
     enum {
         THREADS = 32 * WARPS,
-        LANES = DIM / 4 < 32 ? DIM / 4 : 32, /* share a key or a value, and so do heads */
-        WIDES = DIM / 4 / LANES,             /* four columns each, a lane */
+        LANES = DIM / 4 < 32 ? DIM / 4 : 32, /* that share a key or a value, and so do heads */
+        WIDES = DIM / 4 / LANES,             /* per lane, of four columns each */
         KEYS = 32 / LANES,                   /* at the same time */
         ROUNDS = ATTENTION_DECODE_ROUNDS,
         STEP_KEYS = KEYS * ROUNDS,
-        SCORES = ROUNDS * GROUP,                       /* a lane has parts of */
-        HELD = SCORES > LANES ? SCORES / LANES : 1,    /* of them, in the end */
-        SPAN_STEPS = ATTENTION_DECODE_SPAN / STEP_KEYS /* whose sums are short enough */
+        SCORES = ROUNDS * GROUP,                       /* scores of which a lane has parts */
+        HELD = SCORES > LANES ? SCORES / LANES : 1,    /* scores that the lane holds in the end */
+        SPAN_STEPS = ATTENTION_DECODE_SPAN / STEP_KEYS /* few enough that their sums are short */
     };
     struct Shared {
         float out[WARPS][GROUP][DIM];
         float weights[WARPS][KEYS][SCORES]; /* of a step */
         float warp_most[GROUP][WARPS], warp_sum[GROUP][WARPS];
-        /* from the blocks of the cluster: parts of what this one joins, and for all heads */
+        /* from the blocks of the cluster: parts of the outputs that this block joins, and for
+         * all heads */
         float given[GROUP * DIM];
         float given_most[ATTENTION_MOST_CLUSTER][GROUP], given_sum[ATTENTION_MOST_CLUSTER][GROUP];
     };
@@ -56,7 +57,7 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
     const attention_decode_args *args;
     int dim, lane, warp;
     float4 q[GROUP][WIDES], keys[ROUNDS][WIDES], values[ROUNDS][WIDES];
-    /* most and sum: of head lane % GROUP, the sum over the lane's own keys */
+    /* most and sum are of head lane % GROUP, the sum over the lane's own keys */
     float most, sum, out[GROUP][WIDES][4];
 
     __device__ Decode(Shared *shared, const attention_decode_args *args)
@@ -70,7 +71,7 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         return (lane % LANES + LANES * wide) * 4;
     }
 
-    /* Columns that are read once, 0 where the row is not there. */
+    /* Columns that are read once; 0 if the row is not there. */
     __device__ float4 load(const float *row, int column, bool is_there) {
         int n_columns = is_there ? dim : 0;
         if (IS_WIDE)
@@ -80,7 +81,7 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         return load_columns<false>(row, column, n_columns, false);
     }
 
-    /* first: the lane's own row of the first KEYS; n_keys: how many there are from there on */
+    /* first is the lane's own row of the first KEYS, n_keys how many there are from there on. */
     __device__ void load_rows(float4 (&rows)[ROUNDS][WIDES], const float *first, int n_keys) {
 #pragma unroll
         for (int u = 0; u < ROUNDS; u++)
@@ -90,7 +91,7 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
                     load(first + u * KEYS * args->position_stride, column(i), u * KEYS < n_keys);
     }
 
-    /* A step of sums over lanes: of two numbers a lane keeps one and is given its other part. */
+    /* A step of sums over lanes: a lane keeps one of two numbers, and gets its other part. */
     template <int N> __device__ void fold(float (&parts)[N], int n, int step) {
         bool is_odd = lane & step;
         if (n == 1)
@@ -105,10 +106,8 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         }
     }
 
-    /*
-     * Score number i of a key's lanes is that of round i / GROUP and head i % GROUP; lane j is left
-     * with numbers j % SCORES, j + LANES, ...
-     */
+    /* Score number i of a key's lanes is that of round i / GROUP and head i % GROUP.  Lane j
+     * ends up with numbers j % SCORES, j + LANES, ... */
     __device__ void score(float (&scores)[ROUNDS]) {
 #pragma unroll
         for (int u = 0; u < ROUNDS; u++) {
@@ -135,7 +134,7 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
             fold(scores, ROUNDS / (step / GROUP) > 1 ? ROUNDS / (step / GROUP) : 1, step);
     }
 
-    /* A larger score than all before: what there is shrinks. */
+    /* If a score is larger than all before, scale down what has been added. */
     __device__ void rebase(const float (&scores)[ROUNDS]) {
         float most_before = most;
 #pragma unroll
@@ -157,7 +156,8 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         }
     }
 
-    /* Scores become weights, which all lanes of a key see; n_keys: from the warp's first on. */
+    /* Turn scores into weights, which all lanes of a key see; n_keys counts from the warp's
+     * first. */
     __device__ void weigh(float (&scores)[ROUNDS], int n_keys) {
         int number = lane % LANES % SCORES;
         bool is_more = false;
@@ -215,7 +215,7 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
                     out[h][i][e] = 0;
     }
 
-    /* The span's output goes to the warp's in shared memory, which shrinks by the lane's factor. */
+    /* Add the span's output to the warp's in shared memory, scaled by the lane's factor. */
     __device__ void end_span(float factor, bool is_first) {
 #pragma unroll
         for (int h = 0; h < GROUP; h++) {
@@ -240,16 +240,14 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         }
     }
 
-    /* So many that a span does not see the end: few enough for an int. */
+    /* The number of keys left, limited to what an int holds; a span does not reach the limit. */
     __device__ int keys_of(int64_t n_left) const {
         return (int)(n_left < 1 << 30 ? n_left : 1 << 30);
     }
 
-    /*
-     * The length and the warp's first keys and values, asked for while the kernel ahead may still
-     * run.  These are beyond the length if that is in device memory, where it may not be read yet,
-     * and small.
-     */
+    /* Ask for the length and the warp's first keys and values while the kernel ahead may still
+     * run.  If the length is in device memory it may not be read yet, so with a small length
+     * these keys may lie beyond it. */
     __device__ void prefetch(const float *k, const float *v, int chunk) const {
         int64_t limit = args->kv_len_ptr ? args->max_kv_len : length_of(*args);
         int64_t first = (int64_t)(warp * args->n_chunks + chunk) * STEP_KEYS;
@@ -264,7 +262,7 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         }
     }
 
-    /* In bulk where it may be, which is a request a row. */
+    /* One bulk copy per row if it is aligned. */
     __device__ void prefetch_row(const float *row) const {
         enum { LINE = 32 };
         if (IS_WIDE)
@@ -274,14 +272,13 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
                 prefetch_early(row + column);
     }
 
-    /*
-     * The warp's part of the chunk, into shared memory.  Warps of all chunks take turns, a step
-     * each, so that the first keys are where they are for any length.
-     */
+    /* Compute the warp's part of the chunk in shared memory.  Warps of all chunks take turns of
+     * one step each, so that the first keys have the same place for any length. */
     __device__ void attend(const float *k, const float *v, int chunk, int64_t length) {
         int turn = WARPS * args->n_chunks * STEP_KEYS, ahead = warp * args->n_chunks * STEP_KEYS;
         int64_t first = (int64_t)chunk * STEP_KEYS;
-        int64_t n_left = length - first; /* for the first warp: all of the block turn as often */
+        int64_t n_left = length - first; /* for the first warp, because all of the block take the
+                                            same number of turns */
         int64_t stride = turn * args->position_stride;
         int64_t offset = (first + ahead + lane / LANES) * args->position_stride;
         const float *key = k + offset, *value = v + offset;
@@ -296,8 +293,8 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
             for (int i = 0; i < SPAN_STEPS && n > 0; i++) {
                 float scores[ROUNDS];
                 load_rows(values, value, n - ahead - lane / LANES);
-                __syncwarp(); /* else the compiler moves the loads down, to where values are added
-                               */
+                __syncwarp(); /* otherwise the compiler moves the loads down to where values are
+                                 added */
                 value += stride;
                 key += stride;
                 score(scores);
@@ -324,11 +321,12 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
 
     /* ---- results ---- */
 
-    /* The warps' parts become the block's, which goes to the cluster, to scratch or out. */
+    /* Join the parts of the warps, and store the block's to the cluster, to scratch or to the
+     * output. */
     __device__ void join_warps(int64_t head, int n_heads, int chunk) {
         __syncthreads();
         if (args->is_clustered)
-            cluster_wait(); /* the others are there */
+            cluster_wait(); /* the other blocks run */
 #pragma unroll
         for (int i = 4 * (int)threadIdx.x; i < GROUP * DIM; i += 4 * THREADS) {
             int h = i / DIM;
@@ -367,7 +365,8 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         four[3] = taken.w;
     }
 
-    /* Columns from d on: the only chunk's are the output, as far as they are there. */
+    /* Store columns from d on.  If there is only one chunk they are the output, up to its last
+     * column. */
     __device__ void store_chunk(int64_t head, int d, int chunk, float4 value, float all_most,
                                 float all_sum) {
         if (args->n_chunks > 1) {
@@ -385,7 +384,7 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
                 args->o[head * dim + d + e] = all_sum == 0 ? 0 : values[e] * share;
     }
 
-    /* Outputs from i on go to the block of the cluster which joins those. */
+    /* Give outputs from i on to the block of the cluster that joins them. */
     __device__ void give(int i, float4 value, float all_most, float all_sum) {
         int n = (int)cluster_size(), rank = (int)cluster_rank(), h = i / DIM;
         int n_own = GROUP * DIM / n, to = i * n / (GROUP * DIM);
@@ -397,10 +396,8 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         }
     }
 
-    /*
-     * The block's share of the cluster's output.  A warp has one head (DIM is a multiple of 32):
-     * lane i weighs block i for all.
-     */
+    /* Store the block's share of the cluster's output.  A warp has one head, because DIM is a
+     * multiple of 32; lane i weighs block i for all. */
     __device__ void store_cluster(int64_t head, int n_heads) {
         int n = (int)cluster_size(), n_own = GROUP * DIM / n, first = (int)cluster_rank() * n_own;
         cluster_sync();
@@ -408,7 +405,7 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
             int h = (first + i - lane) / DIM, d = (first + i) % DIM;
             float most_of_block = lane < n ? shared->given_most[lane][h] : -INFINITY;
             float sum_of_block = lane < n ? shared->given_sum[lane][h] : 0, value = 0;
-            float base = base_of(most_of_lanes<WARP_LANES>(most_of_block));
+            float base = base_of(max_of_lanes<WARP_LANES>(most_of_block));
             float factor = factor_of(most_of_block, base, args->scale);
             float all_sum = sum_of_lanes<WARP_LANES>(sum_of_block * factor);
 #pragma unroll
@@ -421,13 +418,13 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         }
     }
 
-    /* Where the keys of a KV head of all batches are, and its values. */
+    /* The offset of the keys of a KV head, counted over all batches, and of its values. */
     __device__ int64_t kv_offset(int64_t kv) const {
         int64_t batch = divide(kv, args->of_head);
         return batch * args->batch_stride + (kv - batch * args->n_kv_heads) * args->head_stride;
     }
 
-    /* One row: GROUP query heads from `head` on, of which n_heads are there. */
+    /* One row: GROUP query heads from `head` on, of which n_heads exist. */
     __device__ void run(int64_t head, int n_heads, int64_t kv_offset, int chunk, int64_t length) {
 #pragma unroll
         for (int h = 0; h < GROUP; h++)
@@ -464,15 +461,15 @@ DEVICE void decode(float *shared, const attention_decode_args *args) {
         row += gridDim.y;
         if (row >= n_rows)
             break;
-        __syncthreads(); /* of clusters there are never more than the device runs at once */
+        __syncthreads(); /* there are never more clusters than the device runs at once */
     }
 }
 
 } // namespace
 
 /*
- * Two blocks of 256 threads on a processor, which the launcher counts on, are worth a spilled
- * register or two.  0: as the compiler likes.
+ * The launcher counts on two blocks of 256 threads per multiprocessor, which are worth a spilled
+ * register or two. 0 leaves it to the compiler.
  */
 #define DECODE_BLOCKS(dim, is_wide) ((is_wide) && (dim) <= 128 ? 2 : 0)
 

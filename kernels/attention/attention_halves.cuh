@@ -1,11 +1,11 @@
 /*
- * Floats as two halves each: a tile scaled by a power of two so that its largest magnitude lies in
- * [2^14, 2^15), x = high + low.
+ * Floats as two halves each: a tile is scaled by a power of two so that its largest magnitude lies
+ * in [2^14, 2^15), and x = high + low.
  *
- * What is below 2^-17 of the largest loses digits to the halves' smallest step, 2^-40 of the
- * largest.  That is harmless for a few elements and not for many, so these are counted; a tile with
- * many of them, with an infinity or NaN, or beyond the powers that scale and unscale, is `hard`:
- * its products are left to fp32 units.
+ * Values below 2^-17 of the largest lose digits to the smallest step of halves, 2^-40 of the
+ * largest.  That is harmless for a few elements but not for many, so these are counted.  A tile is
+ * `hard` if it has many of them, an infinity or NaN, or is beyond the powers that scale and
+ * unscale; fp32 units compute its products.
  *
  * In shared memory rows are DIM halves long.  Their chunks of 16 bytes are permuted by row, so that
  * the same chunk of 8 neighbouring rows meets no bank twice.
@@ -23,20 +23,20 @@ namespace {
 enum {
     FLOAT_BITS = 23,     /* below the exponent */
     LEAST_EXPONENT = 15, /* biased; of a tile that can be scaled */
-    MOST_EXPONENT = 254, /* above: infinities, NaN */
-    HARD_SHARE = 128,    /* more than one small element in that many is too many */
-    /* of small elements: hard whatever its size is, as an int when 8 lanes count it for each of
-       128 rows */
+    MOST_EXPONENT = 254, /* above it are infinities and NaN */
+    HARD_SHARE = 128,    /* more than one small element in this many makes a tile hard */
+    /* a count of small elements that makes a tile of any size hard, and fits an int if 8 lanes
+     * count it for each of 128 rows */
     HARD_COUNT = 1 << 16
 };
 
-/* Bits of a magnitude order like the magnitude; infinity and NaN are above all. */
+/* The bits of a magnitude, which order like it; infinity and NaN are above all. */
 DEVICE unsigned magnitude_of(float value) {
     return __float_as_uint(value) & 0x7FFFFFFFu;
 }
 
-/* The larger magnitude; NaN where either is. */
-DEVICE float most_magnitude(float a, float b) {
+/* The larger magnitude; NaN if either is. */
+DEVICE float max_magnitude(float a, float b) {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
     float most;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(fabsf(a)), "f"(fabsf(b)));
@@ -46,9 +46,9 @@ DEVICE float most_magnitude(float a, float b) {
 #endif
 }
 
-DEVICE float most_magnitude(float so_far, float4 value) {
-    return most_magnitude(most_magnitude(so_far, most_magnitude(value.x, value.y)),
-                          most_magnitude(value.z, value.w));
+DEVICE float max_magnitude(float so_far, float4 value) {
+    return max_magnitude(max_magnitude(so_far, max_magnitude(value.x, value.y)),
+                         max_magnitude(value.z, value.w));
 }
 
 DEVICE int sum_of_warp(int value) {
@@ -66,7 +66,7 @@ struct Scale {
     bool is_hard;
 };
 
-/* By the bits of the largest magnitude. */
+/* The scale for a tile with these bits as its largest magnitude. */
 DEVICE Scale scale_of(unsigned most) {
     unsigned exponent = most >> FLOAT_BITS;
     bool is_in_range = exponent >= LEAST_EXPONENT && exponent <= MOST_EXPONENT;
@@ -102,17 +102,17 @@ DEVICE void split_pair(float x, float y, uint32_t *high, uint32_t *low) {
     *low = bits_of_halves(__floats2half2_rn(x - back.x, y - back.y));
 }
 
-/* What permutes a row's chunks; the same 8 rows further. */
+/* The permutation of a row's chunks; it repeats every 8 rows. */
 template <int DIM> DEVICE int turn_of(int row) {
     return DIM % 64 == 0 ? row & 7 : row >> 1 & 3;
 }
 
-/* Where columns `column` to `column` + 7 of a row are; column is a multiple of 8. */
+/* The place of columns `column` to `column` + 7 of a row; column is a multiple of 8. */
 template <int DIM> DEVICE int place_of(int row, int column) {
     return row * DIM + (((column >> 3) ^ turn_of<DIM>(row)) << 3);
 }
 
-/* Four scaled columns, from a multiple of 4 on. */
+/* Store four scaled columns, from a multiple of 4 on. */
 template <int DIM>
 DEVICE void store_split(uint16_t *high, uint16_t *low, int row, int column, float4 scaled) {
     int place = place_of<DIM>(row, column & ~7) + (column & 4);

@@ -1,11 +1,11 @@
 /*
- * What a warp does on fp32 units with a tile that matrix units cannot: infinities, NaN, magnitudes
- * too far apart.
+ * What a warp does on fp32 units with a tile that matrix units cannot do: infinities, NaN,
+ * magnitudes too far apart.
  *
  * Scores, weights and output lie in registers as the matrix unit has them
  * (kernels/device/arch/mma.cuh, D): of 16 rows and tiles of 8 columns a thread has rows lane / 4
  * and 8 below, columns 2 (lane % 4) and the next.  Keys and values are floats in shared memory, DIM
- * to a row.
+ * per row.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_HARD_CUH
 #define CUSHIM_KERNELS_ATTENTION_HARD_CUH
@@ -14,7 +14,7 @@
 
 namespace {
 
-/* Of the thread's rows, `row` and `row` + 8 of q; rows beyond `last` repeat it. */
+/* Score the thread's rows, `row` and `row` + 8 of q; rows beyond `last` repeat it. */
 template <int DIM, int KEY_TILES>
 DEVICE void score_hard(float (&scores)[KEY_TILES][4], const float *q, int64_t row, int64_t last,
                        const float *keys, int dim) {
@@ -42,7 +42,7 @@ DEVICE void score_hard(float (&scores)[KEY_TILES][4], const float *q, int64_t ro
 
 /*
  * out = out * factor + weights * unscale * values.  Row r sees the first limit[r] keys; the others
- * are passed over, as their values may be NaN.
+ * are skipped, because their values may be NaN.
  */
 template <int DIM, int DIM_TILES, int KEY_TILES>
 DEVICE void add_hard(float (&out)[DIM_TILES][4], const float (&weights)[KEY_TILES][4],
@@ -55,7 +55,7 @@ DEVICE void add_hard(float (&out)[DIM_TILES][4], const float (&weights)[KEY_TILE
         for (int e = 0; e < 4; e++)
             out[n][e] *= factor[e / 2];
 #pragma unroll 1
-    for (int source = 0; source < 8; source++) { /* two keys of a tile in each of four lanes */
+    for (int source = 0; source < 8; source++) { /* each of four lanes has two keys of a tile */
 #pragma unroll
         for (int i = 0; i < KEY_TILES; i++) {
             int from = (lane & ~3) + source / 2, key = 8 * i + source;

@@ -1,4 +1,4 @@
-/* What the two launchers of attention share: the kernels by number, the scale of scores. */
+/* What the two launchers of attention share: the kernels by number, and the scale of scores. */
 #ifndef CUSHIM_KERNELS_ATTENTION_KERNELS_H
 #define CUSHIM_KERNELS_ATTENTION_KERNELS_H
 
@@ -29,7 +29,7 @@ enum attention_kernel {
 #undef DECODE
 #undef DECODE_NARROW
 
-/* log2(e) / sqrt(head_dim): weights are powers of 2. */
+/* log2(e) / sqrt(head_dim), because weights are powers of 2. */
 static inline float attention_scale(int64_t head_dim) {
     return (float)(log2(exp(1)) / sqrt((double)head_dim));
 }

@@ -1,9 +1,9 @@
 /*
- * The chunks of decode in scratch become the output.
+ * Join the chunks of decode in scratch to the output.
  *
- * A block has 128 columns of a query head, four a lane; its warps take turns at the chunks, lane i
- * weighing number i of its warp.  Few blocks of many warps are faster here than many of few.  All
- * that most rows have is under way before the weights are known.
+ * A block has 128 columns of a query head, four per lane.  Its warps take turns at the chunks, and
+ * lane i weighs number i of its warp.  Here few blocks of many warps are faster than many of few.
+ * All loads that most rows need are in flight before the weights are known.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_MERGE_CUH
 #define CUSHIM_KERNELS_ATTENTION_MERGE_CUH
@@ -15,7 +15,7 @@
 #include "kernels/device/group.cuh"
 #include "kernels/device/arch/dependent_launch.cuh"
 
-/* Of two blocks a multiprocessor one has registers as soon as a block of decode has ended. */
+/* With two blocks per multiprocessor, one has registers as soon as a block of decode has ended. */
 KERNEL_OF(ATTENTION_MERGE_THREADS, 2, attention_decode_merge)
 (const __grid_constant__ attention_decode_args args) {
     enum { N_WARPS = ATTENTION_MERGE_THREADS / WARP_LANES, HELD = 5 };
@@ -30,7 +30,7 @@ KERNEL_OF(ATTENTION_MERGE_THREADS, 2, attention_decode_merge)
     const float2 *stats = reinterpret_cast<const float2 *>(args.stats) + head * n;
     const float4 *part = reinterpret_cast<const float4 *>(args.parts) + head * n * stride +
                          warp * stride + (column < dim ? column : 0) / 4;
-    stats = afresh(stats); /* formed here, not behind the wait */
+    stats = afresh(stats); /* computed here, not behind the wait */
     part = afresh(part);
     let_next_start();
     wait_for_earlier();
@@ -49,7 +49,7 @@ KERNEL_OF(ATTENTION_MERGE_THREADS, 2, attention_decode_merge)
         if (first == 0) {
             for (int c = lane + 2 * WARP_LANES; c < n; c += WARP_LANES)
                 most = fmaxf(most, stats[c].x);
-            most = most_of_lanes<WARP_LANES>(fmaxf(most, most_beyond));
+            most = max_of_lanes<WARP_LANES>(fmaxf(most, most_beyond));
             weight = factor_of(of_chunk.x, base_of(most), args.scale);
         }
 #pragma unroll

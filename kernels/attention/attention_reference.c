@@ -11,7 +11,7 @@
 
 enum { COLUMNS = 64 };
 
-/* One query and the keys and values it sees, `stride` elements apart. */
+/* One query with the keys and values that it sees, `stride` elements apart. */
 struct row {
     const float *q, *k, *v;
     int64_t n_keys, stride, head_dim;
@@ -25,7 +25,7 @@ static double score_of(const struct row *row, int64_t key) {
     return sum / sqrt((double)row->head_dim);
 }
 
-/* Columns from `first` on, `n` of them. */
+/* `n` columns from `first` on. */
 static void attend_columns(const struct row *row, double most, int64_t first, int64_t n, float *o) {
     double whole = 0, sums[COLUMNS] = {0};
     for (int64_t key = 0; key < row->n_keys; key++) {

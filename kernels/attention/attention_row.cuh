@@ -1,8 +1,8 @@
 /*
- * Attention for any head_dim: a block a query row, the output itself as the running sum.
+ * Attention for any head_dim: one block per query row, with the output itself as the running sum.
  *
- * A tile of keys is scored by warps, then every thread adds the tile to its columns of the output.
- * Nothing is sized by head_dim, so this is the path beyond the tiles of the others.
+ * Warps score a tile of keys, then every thread adds the tile to its columns of the output.  No
+ * size depends on head_dim, so this path takes what is beyond the tiles of the others.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_ROW_CUH
 #define CUSHIM_KERNELS_ATTENTION_ROW_CUH
@@ -66,7 +66,7 @@ KERNEL(attention_rows)(const __grid_constant__ attention_args args) {
     __shared__ RowTile tile;
     int64_t n_rows = args.n_heads * args.seq;
     for (int64_t row = blockIdx.x; row < n_rows; row += gridDim.x) {
-        /* a causal row far down takes longest: those first */
+        /* causal rows far down take longest, so they come first */
         int64_t at = n_rows - 1 - row, head = at % args.n_heads, query = at / args.n_heads;
         const float *k = args.k + head * args.seq * args.head_dim;
         const float *v = args.v + head * args.seq * args.head_dim;

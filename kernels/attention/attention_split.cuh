@@ -1,19 +1,19 @@
 /*
  * Attention on matrix units: three products of halves for one of floats (attention_halves.cuh).
  *
- * A block takes WARPS * ROW_TILES * 16 query rows through tiles of KEYS keys.  Two row tiles a warp
- * halve what it loads of keys and values for a product, and fill the registers.  K and V come by
- * asynchronous copies while the tile before is worked on, and are split into halves once a block.
- * A thread reads of a raw tile what it copied itself, so a tile needs two barriers: one for its
- * scales, one for the halves.
+ * A block takes WARPS * ROW_TILES * 16 query rows through tiles of KEYS keys.  With two row tiles a
+ * warp loads half as many keys and values per product, and fills the registers.  K and V come by
+ * asynchronous copies while the tile before is worked on, and each block splits them into halves
+ * once.  A thread reads only the part of a raw tile that it copied itself, so a tile needs two
+ * barriers: one for its scales, one for the halves.
  *
- * Sums in the matrix unit are cut and not rounded, so they are added to fp32 registers after every
- * tile (for scores every 128 columns), and products with low parts do not meet large sums: for
- * scores they have sums of their own, for outputs they come before the others.  Weights are scaled
- * by 2^14, and so are their sums.
+ * Sums in the matrix unit are truncated and not rounded.  So they are added to fp32 registers after
+ * every tile (for scores every 128 columns), and products with low parts do not meet large sums:
+ * for scores they have sums of their own, for outputs they come before the others.  Weights are
+ * scaled by 2^14, and so are their sums.
  *
- * Rows that see a hard tile are worked on by fp32 units (attention_hard.cuh), from the first tile
- * on: so the common loop has nothing to keep for it.
+ * Rows that see a hard tile are computed on fp32 units (attention_hard.cuh) from the first tile on,
+ * so that the common loop has nothing to keep for it.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_SPLIT_CUH
 #define CUSHIM_KERNELS_ATTENTION_SPLIT_CUH
@@ -65,11 +65,12 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
         return WARP_ROWS * (thread / 32) + 16 * m + thread % 32 / 4;
     }
 
-    /* Still scaled. */
+    /* The scores are still scaled. */
     __device__ void score(Scores &scores, const uint16_t *high) {
         int thread = ask_thread(), lane = thread % 32, warp = thread / 32;
         const uint16_t *low = high + KEYS * DIM;
-        /* both rows have the same turn, which permutes steps and what lies within one apart */
+        /* both rows have the same turn, which permutes steps and the parts of one step
+         * separately */
         int turn = turn_of<DIM>(lane % 8), turn_of_step = (turn & ~1) * 8;
         int start_of_q = (WARP_ROWS * warp + lane % 16) * DIM + ((lane / 16 ^ turn) & 1) * 8;
         int start_of_k = (lane % 8 + lane / 16 * 8) * DIM + ((lane / 8 ^ turn) & 1) * 8;
@@ -93,7 +94,7 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
                     load_matrix_x4(of_k_low, low + place + 8 * i * DIM);
                     uint32_t k[2][2] = {{of_k[0], of_k[1]}, {of_k[2], of_k[3]}};
                     uint32_t k_low[2][2] = {{of_k_low[0], of_k_low[1]}, {of_k_low[2], of_k_low[3]}};
-                    /* what goes to the same sum is far apart */
+                    /* additions to the same sum are far apart */
 #pragma unroll
                     for (int n = 0; n < 2 * ROW_TILES; n++)
                         mma_f16(mixed[n / 2][i + n % 2], of_q_low[n / 2], k[n % 2]);
@@ -116,7 +117,7 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
 
     /* ---- weights ---- */
 
-    /* Key i of the tile is seen by the thread's row r where i < limit[r]. */
+    /* The thread's row r sees key i of the tile if i < limit[r]. */
     __device__ void mask(float (&scores)[KEY_TILES][4], const int (&limit)[2]) {
         int lane = ask_thread() % 32;
 #pragma unroll
@@ -128,7 +129,7 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
             }
     }
 
-    /* Scores, which unscale[] unscales, become weights; of -infinity 0. */
+    /* Turn scores into weights, with unscale[] for each row; -infinity becomes 0. */
     __device__ void weigh(int m, float (&scores)[KEY_TILES][4], const float (&unscale)[2]) {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -136,11 +137,11 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
 #pragma unroll
             for (int i = 0; i < KEY_TILES; i++)
                 tile_most = fmaxf(tile_most, fmaxf(scores[i][2 * r], scores[i][2 * r + 1]));
-            tile_most = most_of_lanes<4>(tile_most) * unscale[r];
+            tile_most = max_of_lanes<4>(tile_most) * unscale[r];
             most[m][r] = fmaxf(most_before, tile_most);
             float base = base_of(most[m][r]);
             factor[m][r] = factor_of(most_before, base, args->scale);
-            /* infinity less itself; a fused difference may see no infinity */
+            /* makes infinity less itself NaN, because a fused difference may see no infinity */
             base = base == INFINITY ? NAN : base;
 #pragma unroll
             for (int i = 0; i < KEY_TILES; i++)
@@ -156,7 +157,7 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
 
     /* ---- output ---- */
 
-    /* To the new base; mostly it is the old one. */
+    /* Scale to the new base, which is mostly the old one. */
     __device__ void scale_out() {
         bool is_changed = false;
 #pragma unroll
@@ -170,7 +171,7 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
         }
     }
 
-    /* Of a tile's keys, 16 columns. */
+    /* 16 columns of a tile's values. */
     struct Values {
         uint32_t high[KEYS / 16][2][2], low[KEYS / 16][2][2];
     };
@@ -226,7 +227,7 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
         }
         float unscale = inverse_v * WEIGHT_INVERSE;
         scale_out();
-        /* 16 columns from 16 p on: the row's turn changes the low bits of p alone */
+        /* of 16 columns from 16 p on: the row's turn changes only the low bits of p */
         int places[TURNS];
 #pragma unroll
         for (int p = 0; p < TURNS; p++)
@@ -273,7 +274,7 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
 
     /* ---- a block's rows, `row` and on, of a head ---- */
 
-    /* What rows do not see of a tile becomes -infinity. */
+    /* Set the scores that rows do not see in a tile to -infinity. */
     __device__ void mask(int m, float (&scores)[KEY_TILES][4], int tile) {
         int limit[2];
         find_limits(limit, m, tile);
@@ -290,7 +291,7 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
         }
     }
 
-    /* How far a warp's rows see into a tile: not, in part, all of them all of it. */
+    /* How much of a tile a warp's rows see; EVERYTHING means that all see all of it. */
     enum Sight { NOTHING, SOMETHING, EVERYTHING };
 
     __device__ Sight sight_of(int tile) {
@@ -312,18 +313,18 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
             out[n / 4 / DIM_TILES][n / 4 % DIM_TILES][n % 4] = 0;
     }
 
-    /* Of a tile that has been split. */
+    /* Whether a tile that has been split is hard. */
     __device__ bool is_hard(int tile) {
         int64_t n_keys = rows->end - (int64_t)tile * KEYS;
         const int *n = n_small + tile % 2 * 2;
         n_keys = n_keys < KEYS ? n_keys : KEYS;
-        /* what unscales must be a float: 0 times infinity is no score */
+        /* what unscales must be a float, because 0 times infinity is no score */
         return is_too_many(max(n[0], n[1]), n_keys) ||
                rows->most_inverse * inverses[tile % 2 * 2] == INFINITY ||
                inverses[tile % 2 * 2 + 1] == INFINITY;
     }
 
-    /* False: a tile is hard. */
+    /* Returns false if a tile is hard. */
     __device__ bool take_all() {
         begin_rows();
         find_peaks();
@@ -361,7 +362,7 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
         }
     }
 
-    /* On fp32 units. */
+    /* Do all tiles on fp32 units. */
     __device__ void take_all_hard() {
         begin_rows();
 #pragma unroll 1
@@ -409,7 +410,7 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
 
 } // namespace
 
-/* The rows that see most keys first. */
+/* The rows that see most keys come first. */
 #define SPLIT(FROM, size, dim, warps, row_tiles, keys)                                             \
     extern "C" __global__ void __launch_bounds__(32 * warps)                                       \
         attention_split_##size##_##dim(const __grid_constant__ attention_args args) {              \

@@ -1,9 +1,9 @@
 /*
- * What a block of attention on matrix units works on (attention_split.cuh), in shared memory: raw
- * tiles of K and V, and the halves of these and of Q.
+ * What a block of attention on matrix units has in shared memory (attention_split.cuh): raw tiles
+ * of K and V, and the halves of these and of Q.
  *
- * A thread reads of a raw tile what it copied itself, so a tile needs two barriers: one for its
- * scales, one for the halves.
+ * A thread reads only the part of a raw tile that it copied itself, so a tile needs two barriers:
+ * one for its scales, one for the halves.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_SPLIT_TILES_CUH
 #define CUSHIM_KERNELS_ATTENTION_SPLIT_TILES_CUH
@@ -18,8 +18,8 @@
 namespace {
 
 /*
- * The thread, asked for anew: what comes of it is then worked out again where it is needed, and
- * does not take the registers that outputs and sums need.
+ * The thread's number, read anew.  Values computed from it are then computed again when they are
+ * needed, and do not take the registers that outputs and sums need.
  */
 DEVICE int ask_thread() {
 #ifdef CUSHIM_EMULATED
@@ -31,15 +31,13 @@ DEVICE int ask_thread() {
 #endif
 }
 
-/* What a block works on; in shared memory, for the same reason. */
+/* The rows of a block; in shared memory, for the same reason. */
 struct Rows {
     int64_t begin, row, end; /* of the head; the first row; how many keys they see */
-    float most_inverse;      /* of q's rows; infinite: q is hard */
-    /*
-     * 0, which the compiler cannot know: a loop while it is not is run once, and keeps its
-     * instructions apart from the next one's.  Else as many sums are begun as there are registers,
-     * and what is left to do runs without any.
-     */
+    float most_inverse;      /* of q's rows; infinite if q is hard */
+    /* 0, which the compiler cannot know.  A loop while it is not 0 runs once, and keeps its
+     * instructions apart from the next loop's.  Otherwise the compiler begins as many sums as
+     * there are registers, and the rest runs without any. */
     int again;
 };
 
@@ -48,19 +46,20 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS> struct SplitTiles {
         WARP_ROWS = 16 * ROW_TILES,
         ROWS = WARP_ROWS * WARPS,
         THREADS = 32 * WARPS,
-        ACROSS = DIM % 256 == 0 ? 16 : 8, /* threads copy and split a key, four columns at a time */
+        ACROSS = DIM % 256 == 0 ? 16 : 8, /* threads that copy and split a key, four columns at a
+                                             time */
         ROUND_KEYS = THREADS / ACROSS,
         N_ACROSS = DIM / 4 / ACROSS,
         N_WIDES = KEYS / ROUND_KEYS * N_ACROSS
     };
     const attention_args *args;
     int dim;
-    /* shared */
+    /* in shared memory */
     uint16_t *q_high, *q_low, *halves;
     float *raw_k, *raw_v, *inverse_q;
-    unsigned *peaks;          /* a warp's of K, then of V */
-    int *n_small;             /* of K and V of a tile, in turn; of Q where the second K's will be */
-    volatile float *inverses; /* the same; volatile: read where it is needed */
+    unsigned *peaks;          /* each warp's of K, then of V */
+    int *n_small;             /* of K and V of a tile, in turn; of Q in the place of the second K */
+    volatile float *inverses; /* the same; volatile, so that it is read when it is needed */
     volatile Rows *rows;
 
     __device__ SplitTiles(float *shared, const attention_args *args)
@@ -77,11 +76,9 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS> struct SplitTiles {
         rows = reinterpret_cast<Rows *>(n_small + 8);
     }
 
-    /*
-     * The key of 8 threads in a round.  Where rows of halves are a multiple of 128 bytes, half a
-     * warp stores keys that are 4 apart: their turns are in different banks, those of neighbours
-     * are not.  Of 64 columns too, but there it made the compiler spill.
-     */
+    /* The key of 8 threads in a round.  If rows of halves are a multiple of 128 bytes, half a
+     * warp stores keys that are 4 apart, because their turns are in different banks and those of
+     * neighbours are not.  With 64 columns this would help too, but it made the compiler spill. */
     static __device__ int key_of_thread(int i) {
         return DIM == 128 ? (i & ~7) | (i & 1) << 2 | (i >> 1 & 3) : i;
     }
@@ -91,7 +88,7 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS> struct SplitTiles {
         return halves + 2 * is_v * (KEYS * DIM);
     }
 
-    /* Begin to copy the keys of a tile, zeros beyond it. */
+    /* Begin to copy the keys of a tile; zeros beyond it. */
     __device__ void fetch_rows(float *raw, const float *from, int64_t n_valid) {
         int thread = ask_thread(), my_key = key_of_thread(thread / ACROSS);
         int my_column = thread % ACROSS * 4;
@@ -102,7 +99,8 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS> struct SplitTiles {
                 bool is_valid = key < n_valid;
                 const float *row = from + (is_valid ? key * (int64_t)dim + my_column : 0);
 #pragma unroll
-                for (int j = 0; j < N_ACROSS; j++) /* without bytes no address is looked at */
+                for (int j = 0; j < N_ACROSS; j++) /* if there are no bytes the address is not
+                                                      read */
                     copy_async_16(raw + key * DIM + my_column + 4 * ACROSS * j,
                                   row + 4 * ACROSS * j,
                                   is_valid && my_column + 4 * ACROSS * j < dim ? 16 : 0);
@@ -120,7 +118,7 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS> struct SplitTiles {
         }
     }
 
-    /* Both tiles of keys from `key` on. */
+    /* Begin to copy both tiles of keys from `key` on. */
     __device__ void fetch(int tile) {
         int64_t key = (int64_t)tile * KEYS, at = rows->begin + key * dim, n_valid = rows->end - key;
         fetch_rows(raw_k, args->k + at, n_valid);
@@ -140,21 +138,21 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS> struct SplitTiles {
         float peak = 0;
 #pragma unroll
         for (int i = 0; i < N_WIDES; i++)
-            peak = most_magnitude(peak, *wide_of(raw, thread, i));
-        unsigned of_warp = most_of_warp(__float_as_uint(peak));
+            peak = max_magnitude(peak, *wide_of(raw, thread, i));
+        unsigned of_warp = max_of_warp(__float_as_uint(peak));
         if (lane == 0)
             peaks[is_v * WARPS + warp] = of_warp;
     }
 
-    /* When the raw tiles have arrived; a barrier is to follow. */
+    /* Call this after the raw tiles have arrived and before a barrier. */
     __device__ void find_peaks() {
         wait_copies<0>();
         find_peak(raw_k, 0);
         find_peak(raw_v, 1);
     }
 
-    /* A raw tile as halves, and what unscales these, infinite where nothing does; a barrier is to
-     * follow. */
+    /* Split a raw tile into halves, and store the factor that unscales these, which is infinite
+     * if there is none.  Call this before a barrier. */
     __device__ void split_rows(const float *raw, int tile, int is_v) {
         int thread = ask_thread(), my_key = key_of_thread(thread / ACROSS);
         int my_column = thread % ACROSS * 4;
@@ -173,7 +171,7 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS> struct SplitTiles {
             store_split<DIM>(high, high + KEYS * DIM, my_key + i / N_ACROSS * ROUND_KEYS,
                              my_column + i % N_ACROSS * 4 * ACROSS, scaled);
         }
-        if (is_small_or_0(least)) { /* few threads, but where 0s are */
+        if (is_small_or_0(least)) { /* few threads, unless there are zeros */
             int n = 0;
 #pragma unroll 1
             for (int i = 0; i < N_WIDES; i++)
@@ -197,7 +195,7 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS> struct SplitTiles {
         return (int64_t)n * HARD_SHARE > n_rows * dim;
     }
 
-    /* The block's query rows as halves, a scale a row; 8 lanes a row. */
+    /* The block's query rows as halves, a scale per row; 8 lanes per row. */
     __device__ void split_q(const float *q, int64_t n_valid) {
         int thread = ask_thread(), lane = thread % 32, warp = thread / 32;
         int n = 0;
@@ -212,7 +210,7 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS> struct SplitTiles {
                 if (row < n_valid)
                     values[i] =
                         load_columns<true>(q + (int64_t)row * dim, column, dim, args->is_wide);
-                peak = max(peak, __float_as_uint(most_magnitude(0, values[i])));
+                peak = max(peak, __float_as_uint(max_magnitude(0, values[i])));
             }
 #pragma unroll
             for (int step = 1; step < 8; step *= 2)
@@ -236,7 +234,7 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS> struct SplitTiles {
 #pragma unroll
         for (int i = 32; i < ROWS; i += 32)
             most_inverse = fmaxf(most_inverse, inverse_q[i + lane]);
-        most_inverse = most_of_lanes<32>(most_inverse);
+        most_inverse = max_of_lanes<32>(most_inverse);
         if (thread == 0)
             rows->most_inverse = is_too_many(n_small[2], n_valid < ROWS ? n_valid : (int64_t)ROWS)
                                      ? INFINITY

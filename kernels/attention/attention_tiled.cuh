@@ -1,10 +1,9 @@
 /*
  * Attention on fp32 units: a block takes ROWS query rows through tiles of KEYS keys.
  *
- * A row belongs to LANES neighbouring threads, and a thread to 4 rows: of the scores it has 4 rows
- * by KEYS / LANES keys, of the output 4 rows by DIM / LANES columns, all in registers.  Weights go
- * through shared memory.  A masked key has weight -1 there and is passed over, since its value may
- * be NaN.
+ * A row belongs to LANES neighbouring threads, and a thread has 4 rows: 4 rows by KEYS / LANES keys
+ * of the scores, 4 rows by DIM / LANES columns of the output, all in registers.  Weights go through
+ * shared memory.  A masked key has weight -1 there and is skipped, because its value may be NaN.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_TILED_CUH
 #define CUSHIM_KERNELS_ATTENTION_TILED_CUH
@@ -24,7 +23,7 @@ template <int DIM, int ROWS, int KEYS, int LANES> struct Tiled {
         MY_KEYS = KEYS / LANES,
         MY_WIDES = DIM / LANES / 4 /* four columns each */
     };
-    float *q, *kv, *weights; /* shared */
+    float *q, *kv, *weights; /* in shared memory */
     const attention_args *args;
     int lane, first_row; /* of the row's threads; of the thread's rows in the block's */
     float out[4][MY_WIDES][4];
@@ -35,7 +34,7 @@ template <int DIM, int ROWS, int KEYS, int LANES> struct Tiled {
           lane((int)threadIdx.x % LANES), first_row((int)threadIdx.x / LANES * 4) {
     }
 
-    /* n_valid rows of a tensor, then zeros; columns from head_dim on are zeros, too. */
+    /* n_valid rows of a tensor, then zeros; columns from head_dim on are zeros too. */
     __device__ void load(float *to, const float *from, int n_rows, int64_t n_valid) {
         int dim = (int)args->head_dim;
         for (int i = (int)threadIdx.x; i < n_rows * (DIM / 4); i += THREADS) {
@@ -75,8 +74,8 @@ template <int DIM, int ROWS, int KEYS, int LANES> struct Tiled {
         }
     }
 
-    /* Scores to weights, in shared memory; the output so far to the new base.  limit: how many keys
-     * of the tile a row sees. */
+    /* Turn scores into weights, in shared memory, and scale the output to the new base. limit is
+     * how many keys of the tile a row sees. */
     template <bool IS_MASKED>
     __device__ void weigh(float (&scores)[4][MY_KEYS], const int64_t (&limit)[4]) {
 #pragma unroll
@@ -88,7 +87,7 @@ template <int DIM, int ROWS, int KEYS, int LANES> struct Tiled {
                     tile_most = fmaxf(tile_most, scores[i][j]);
             }
             float most_before = most[i];
-            most[i] = fmaxf(most[i], most_of_lanes<LANES>(tile_most));
+            most[i] = fmaxf(most[i], max_of_lanes<LANES>(tile_most));
             float base = base_of(most[i]), factor = factor_of(most_before, base, args->scale);
 #pragma unroll
             for (int j = 0; j < MY_KEYS; j++) {
@@ -169,7 +168,7 @@ template <int DIM, int ROWS, int KEYS, int LANES> struct Tiled {
         }
     }
 
-    /* Rows `row` and on of a head. */
+    /* Do rows `row` and on of a head. */
     __device__ void run(int64_t head, int64_t row) {
         int64_t seq = args->seq, dim = args->head_dim, begin = head * seq * dim;
         int64_t end = args->is_causal && row + ROWS < seq ? row + ROWS : seq;
@@ -206,7 +205,7 @@ template <int DIM, int ROWS, int KEYS, int LANES> struct Tiled {
 
 } // namespace
 
-/* The rows that see most keys first. */
+/* The rows that see most keys come first. */
 #define TILED(dim, rows, keys, lanes)                                                              \
     KERNEL(attention_tiled_##dim)(const __grid_constant__ attention_args args) {                   \
         DYNAMIC_SHARED(float, shared);                                                             \

@@ -1,9 +1,9 @@
 /*
- * Weights of attention: powers of 2 of scores below the row's largest so far.
+ * Weights of attention: powers of 2 of scores relative to the row's largest so far.
  *
  * The difference of two scores is formed before it is scaled, so a weight is never above 1, however
- * large scores are.  While a row has seen nothing but -infinity its weights are 0; a score of
- * +infinity, like NaN, makes them NaN.
+ * large scores are.  While a row has seen only -infinity its weights are 0; a score of +infinity,
+ * like NaN, makes them NaN.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_WEIGHT_CUH
 #define CUSHIM_KERNELS_ATTENTION_WEIGHT_CUH
@@ -11,39 +11,39 @@
 #include "kernels/attention/attention.h"
 #include "kernels/device/device.cuh"
 
-/* What to subtract from scores. */
+/* The base to subtract from scores. */
 DEVICE float base_of(float most) {
     return most == -INFINITY ? 0.0f : most;
 }
 
-/* Times a power of 2: 2^lift. */
+/* The weight, times 2^lift. */
 DEVICE float weight_of(float score, float base, float scale, float lift) {
     return exp2f(fmaf(score - base, scale, lift));
 }
 
-/* What earlier weights are worth under a later base. */
+/* The factor for earlier weights under a later base. */
 DEVICE float factor_of(float most_before, float base, float scale) {
     return exp2f((most_before - base) * scale);
 }
 
-/* 1 over a row's sum of weights; 0 where all scores were -infinity. */
+/* 1 over a row's sum of weights; 0 if all scores were -infinity. */
 DEVICE float share_of(float sum) {
     return sum == 0 ? 0.0f : 1.0f / sum;
 }
 
-/* Of decode: never more positions than the cache has. */
+/* The length of decode, at most the positions of the cache. */
 DEVICE int64_t length_of(const attention_decode_args &args) {
     int64_t length = args.kv_len_ptr ? *args.kv_len_ptr : args.kv_len;
     return length < 0 ? 0 : length < args.max_kv_len ? length : args.max_kv_len;
 }
 
-/* HOLDS: nobody writes it as long as the kernel runs, so that it may be loaded at any time. */
+/* HOLDS: nobody writes the memory while the kernel runs, so that it may be loaded at any time. */
 template <bool HOLDS, class T> DEVICE T load_one(const T *from) {
     return HOLDS ? __ldg(from) : *from;
 }
 
 /*
- * Four columns of a row, 0 from n_columns on.  Those of decode do not hold: launched dependent, it
+ * Four columns of a row, 0 from n_columns on.  HOLDS is false for decode: launched dependent, it
  * runs beside the kernel ahead of it, which may be writing them.
  */
 template <bool HOLDS>

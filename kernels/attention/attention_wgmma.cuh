@@ -1,18 +1,18 @@
 /*
- * Attention by warpgroups (sm_90a alone): three products of halves for one of floats, as in
+ * Attention by warpgroups (only sm_90a): three products of halves for one of floats, as in
  * attention_split.cuh.
  *
- * Of a block's four warpgroups two bring keys and values, 128 at a time, and make halves of them;
+ * Two of a block's four warpgroups bring keys and values, 128 at a time, and make halves of them;
  * each of the others has 64 query rows.  K and V have one place each: K is replaced while weights
- * meet values, V while scores are formed.  The blocks of a cluster have the same head, and each
- * makes a share of the halves for all of them.
+ * are multiplied by values, V while scores are formed.  The blocks of a cluster have the same head,
+ * and each makes a share of the halves for all of them.
  *
- * Halves are made by octets, of eight rows, each with a scale of its own, so that a warp needs no
- * other one.  Raw rows come by a bulk copy, the next octet while this one becomes halves; what is
- * made, and what is to be said about it, goes to the other blocks by bulk copies, too.
+ * Halves are made by octets of eight rows, each with its own scale, so that a warp needs no other
+ * warp.  Raw rows come by a bulk copy, the next octet while this one becomes halves.  Bulk copies
+ * also take the halves and their About to the other blocks.
  *
- * Products with low parts come before the others, so that sums are small as long as these are
- * added; sums that the unit cuts are of 128 columns or keys.  Of a row that meets a hard octet its
+ * Products with low parts come before the others, so that sums are small while these are added.
+ * Sums that the unit truncates are of 128 columns or keys.  If a row meets a hard octet, its
  * warpgroup starts anew on fp32 units (attention_hard.cuh).
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_WGMMA_CUH
@@ -55,39 +55,41 @@ DEVICE uint32_t least_magnitudes(uint32_t a, uint32_t b) {
 #endif
 }
 
-/* Whether is_small_or_0() may hold of what was rounded to one of them. */
+/* Whether is_small_or_0() may hold for a value that was rounded to one of these halves. */
 DEVICE bool may_be_small(uint32_t least) {
     enum { EIGHTH = 0x3000 };
     return (least & 0xFFFF) <= EIGHTH || least >> 16 <= EIGHTH;
 }
 
-/* What a block has: the first rows of its two warpgroups, and of the warpgroup of its cluster that
- * sees most keys; seq: none. */
+/*
+ * The rows of a block: the first of each of its two warpgroups, and of the warpgroup of its cluster
+ * that sees most keys; seq means none.
+ */
 struct RowsOfBlock {
     int64_t head, of_user[2], last;
 };
 
-/* What both kinds of warpgroups know. */
+/* What both kinds of warpgroups have. */
 template <int DIM> struct Grouped {
     /* Eight rows as halves: of Q and K by octets of columns, then by row; of V by column. */
     struct Octet {
         uint4 high[DIM], low[DIM];
     };
     struct About {
-        float inverse; /* of its scale; of what is hard infinite, of zeros 0 */
+        float inverse; /* of its scale; infinite if it is hard, 0 if it is all zeros */
         int n_small;
     };
     enum {
         ROWS = ATTENTION_WGMMA_ROWS,
         KEYS = ATTENTION_WGMMA_KEYS,
         OCTETS = KEYS / 8,
-        COLUMNS = DIM / 32, /* of a lane, of a row of V */
+        COLUMNS = DIM / 32, /* per lane, or per row of V */
         GROUP = 128,        /* threads of a warpgroup */
         N_USERS = 2,        /* warpgroups with queries */
         N_MAKERS = 8,       /* warps */
         PITCH = sizeof(Octet) / 16,
         LOW = 16 * DIM, /* bytes from high halves to low ones */
-        N = 8 * COLUMNS /* floats of a lane, of an octet */
+        N = 8 * COLUMNS /* floats per lane of an octet */
     };
     struct Shared {
         Octet q[N_USERS][ROWS / 8], octets[2][OCTETS]; /* of K and V */
@@ -106,7 +108,7 @@ template <int DIM> struct Grouped {
     int64_t begin_of_head;
     int n_tiles; /* of the cluster */
 
-    /* Numbers of barriers: a warpgroup's own; that it is its turn. */
+    /* Numbers of barriers: a warpgroup's own; the one that says it is its turn. */
     MEMBER static unsigned own(int user) {
         return 1 + user;
     }
@@ -129,8 +131,8 @@ template <int DIM> struct Grouped {
           begin_of_head(rows.head * args->seq * dim), n_tiles(tiles_of(keys_of(args, rows.last))) {
     }
 
-    /* The first four columns of octet i of a row, and the other four: no lanes side by side that
-     * load these meet a bank twice. */
+    /* The first four columns of octet i of a row, and the other four.  No lanes side by side
+     * that load these meet a bank twice. */
     MEMBER static int first_of(int i) {
         return 4 * i;
     }
@@ -148,8 +150,8 @@ template <int DIM> struct Grouped {
         x[3] = wide.w;
     }
 
-    /* A lane has some octets of columns of a row, none of which neighbours' are, so that neither
-     * loads nor stores meet a bank twice. */
+    /* A lane has some octets of columns of a row, none of which its neighbours have, so that
+     * neither loads nor stores meet a bank twice. */
     MEMBER static int row_of(int lane) {
         return lane % 8;
     }
@@ -157,8 +159,8 @@ template <int DIM> struct Grouped {
         return (lane / 8 + 4 * i) ^ lane % 8;
     }
 
-    /* Number 32 e + i of a tile of values is column column_of(i) + e.  A product leaves a lane with
-     * numbers 8 j + 2 t and the next; of each, four lanes have columns side by side. */
+    /* Number 32 e + i of a tile of values is column column_of(i) + e.  A product leaves a lane
+     * with numbers 8 j + 2 t and the next; of each, four lanes have columns side by side. */
     MEMBER static int column_of(int i) {
         return COLUMNS * ((i & ~7) + i % 2 * 4 + i % 8 / 2);
     }
@@ -176,26 +178,26 @@ template <int DIM> struct Grouped {
         }
     }
 
-    /* The octet's scale, by the lane's part of it. */
+    /* The octet's scale, from the lane's part of it. */
     MEMBER static Scale scale_by(const float (&x)[N], unsigned *most) {
         float peak[4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            peak[i] = most_magnitude(x[i], x[i + 4]);
+            peak[i] = max_magnitude(x[i], x[i + 4]);
 #pragma unroll
         for (int i = 8; i < N; i++)
-            peak[i % 4] = most_magnitude(peak[i % 4], x[i]);
-        *most = most_of_warp(__float_as_uint(
-            most_magnitude(most_magnitude(peak[0], peak[1]), most_magnitude(peak[2], peak[3]))));
+            peak[i % 4] = max_magnitude(peak[i % 4], x[i]);
+        *most = max_of_warp(__float_as_uint(
+            max_magnitude(max_magnitude(peak[0], peak[1]), max_magnitude(peak[2], peak[3]))));
         return scale_of(*most);
     }
 
-    /* A lane's part of an octet as halves, eight floats side by side a piece. */
+    /* A lane's part of an octet as halves; a piece has eight neighbouring floats. */
     struct Pieces {
         uint4 high[COLUMNS], low[COLUMNS];
     };
 
-    /* How many are small, of the whole octet. */
+    /* Split into halves, and return how many values of the whole octet are small. */
     MEMBER static int split(const float (&x)[N], float times, Pieces *pieces) {
         int n_small = 0;
 #pragma unroll
@@ -206,7 +208,7 @@ template <int DIM> struct Grouped {
             split_pair(from[2] * times, from[3] * times, &high->y, &low->y);
             split_pair(from[4] * times, from[5] * times, &high->z, &low->z);
             split_pair(from[6] * times, from[7] * times, &high->w, &low->w);
-            /* few lanes, but where 0s are */
+            /* few lanes, unless there are zeros */
             if (may_be_small(least_magnitudes(least_magnitudes(high->x, high->y),
                                               least_magnitudes(high->z, high->w)))) {
 #pragma unroll
@@ -235,10 +237,11 @@ template <int DIM> struct Grouped {
         return (int64_t)n * HARD_SHARE > n_rows * dim;
     }
 
-    /* Whether octets are hard, at most as many as lanes, and the largest of their scales. */
+    /* Whether any of n octets, at most as many as lanes, is hard, and the largest of their
+     * scales. */
     MEMBER bool look_at(const About *about, int n, int64_t n_rows, float *most) const {
         const volatile About *own = &about[lane % n];
-        *most = __uint_as_float(most_of_warp(__float_as_uint(own->inverse)));
+        *most = __uint_as_float(max_of_warp(__float_as_uint(own->inverse)));
         int n_small = own->n_small;
         n_small = sum_of_warp(lane < n ? n_small : 0);
         return is_too_many(n_small, n_rows) || *most == INFINITY;
@@ -281,7 +284,7 @@ template <int DIM> struct Makers : Grouped<DIM> {
         fetch(0, 0);
     }
 
-    /* Begin to copy the i-th octet of a tile, 0 beyond the keys. */
+    /* Begin to copy the i-th octet of a tile; 0 beyond the keys. */
     MEMBER void fetch(int tile, int i) const {
         int octet = octet_of(i);
         int64_t key = (int64_t)tile * KEYS + octet % OCTETS * 8;
@@ -328,7 +331,7 @@ template <int DIM> struct Makers : Grouped<DIM> {
 
     /* ---- halves ---- */
 
-    /* A lane has some columns side by side of all eight rows, numbers 32 e + lane of the tile. */
+    /* A lane has some neighbouring columns of all eight rows, numbers 32 e + lane of the tile. */
     MEMBER static void load_values(float (&x)[N], const float *raw, int lane) {
 #pragma unroll
         for (int key = 0; key < 8; key++) {
@@ -349,7 +352,7 @@ template <int DIM> struct Makers : Grouped<DIM> {
             store(pieces, e, &octet->high[32 * e + lane]);
     }
 
-    /* The i-th octet of a tile, number n of the warp. */
+    /* Make the i-th octet of a tile, number n of the warp. */
     MEMBER void make(int tile, int i, int n) const {
         int number = octet_of(i), what = number / OCTETS, lane = anew(this->lane);
         const float *raw = shared->raw[warp];
@@ -368,7 +371,7 @@ template <int DIM> struct Makers : Grouped<DIM> {
         int next = i + 1 < n_octets ? i + 1 : 0, next_tile = tile + (next == 0);
         if (next_tile < n_tiles)
             fetch(next_tile, next);
-        /* all but the stores before the place is free */
+        /* all but the stores, before the place is free */
         Pieces pieces;
         int n_small = split(x, scale.times, &pieces);
         if (tile > 0)
@@ -379,7 +382,7 @@ template <int DIM> struct Makers : Grouped<DIM> {
             store_rows(pieces, octet, lane);
         fence_tiles();
         __syncwarp();
-        if (size == 1) { /* nothing may be sent where there is no other block */
+        if (size == 1) { /* nothing may be sent if there is no other block */
             if (lane == 0)
                 *about = about_of(scale, most, n_small);
         } else if (lane < size) {
@@ -387,7 +390,7 @@ template <int DIM> struct Makers : Grouped<DIM> {
                 copy_bulk_to(lane, octet, sizeof *octet, made);
             send_to(lane, about, made, about_of(scale, most, n_small));
         }
-        /* as many bytes come from each of the others */
+        /* each of the others sends as many bytes */
         if (lane == 0)
             arrive_at_gate(made, size == 1 ? 0 : size * sizeof *about + (size - 1) * sizeof *octet);
     }
@@ -427,7 +430,8 @@ template <int DIM> struct Users : Grouped<DIM> {
                   "raw tiles fit where queries were");
 
     int user;
-    int row, n_keys; /* the first of the warpgroup, what it sees; 64 bits would cost registers */
+    int row, n_keys; /* the first of the warpgroup, and what it sees; 64 bits would cost
+                        registers */
     /* of the thread's rows, lane / 4 of the warp's and 8 below */
     float out[DIM / 8][4], most[2], sum[2], factor[2], inverse_q[2];
 
@@ -443,12 +447,12 @@ template <int DIM> struct Users : Grouped<DIM> {
 
     /* ---- queries ---- */
 
-    /* A lane's part of an octet, as load_rows() has it; rows beyond the last are 0. */
+    /* A lane's part of an octet, as in load_rows(); rows beyond the last are 0. */
     MEMBER void load_queries(float (&x)[N], int64_t first) const {
         int64_t at = first + row_of(lane);
         const float *from = args->q + begin_of_head + at * dim;
         int n_columns = at < args->seq ? dim : 0;
-        /* apart, so that no load waits for the one before */
+        /* separate, so that no load waits for the one before */
         if (args->is_wide)
             load_columns_of<true>(x, from, n_columns);
         else
@@ -469,7 +473,7 @@ template <int DIM> struct Users : Grouped<DIM> {
         }
     }
 
-    /* The warp's rows as halves; whether the warpgroup's are hard. */
+    /* Split the warp's rows into halves; whether the warpgroup's are hard. */
     MEMBER bool split_queries() {
         About *about = shared->about_q[user];
 #pragma unroll 1
@@ -497,24 +501,24 @@ template <int DIM> struct Users : Grouped<DIM> {
         return is_hard;
     }
 
-    /* What was said about K or V of a tile. */
+    /* The About of K or V of a tile. */
     MEMBER const About *about(int what, int tile) const {
         return shared->about[tile % 2][what];
     }
 
-    /* Whether it is hard, and the largest of its scales. */
+    /* Whether the tile is hard, and the largest of its scales. */
     MEMBER bool look_at_tile(int what, int tile, float *most) const {
         return look_at(about(what, tile), OCTETS, min(n_keys - tile * KEYS, (int)KEYS), most);
     }
 
-    /* Of an octet; volatile: read where it is needed. */
+    /* The scale of an octet; volatile, so that it is read when it is needed. */
     MEMBER static float scale_in(const About *about, int octet) {
         return *const_cast<const volatile float *>(&about[octet].inverse);
     }
 
     /* ---- scores and weights ---- */
 
-    /* Of scaled halves; they are there after wait_products(). */
+    /* Begin the scores of scaled halves; they are there after wait_products(). */
     MEMBER void begin_scores(float (&scores)[KEYS / 2]) const {
         uint64_t q = tile_descriptor_anew<8, PITCH>(shared->q[user]), q_low = tile_behind(q, LOW);
         uint64_t k = tile_descriptor_anew<8, PITCH>(shared->octets[0]), k_low = tile_behind(k, LOW);
@@ -546,7 +550,7 @@ template <int DIM> struct Users : Grouped<DIM> {
         return args->is_causal ? min(row + 1, seq) : seq;
     }
 
-    /* What rows do not see becomes -infinity. */
+    /* Set the scores that rows do not see to -infinity. */
     template <int N> MEMBER void mask(float (&scores)[N], const int (&limit)[2]) const {
 #pragma unroll
         for (int i = 0; i < N; i++) {
@@ -555,21 +559,21 @@ template <int DIM> struct Users : Grouped<DIM> {
         }
     }
 
-    /* Scores, which unscale[] unscales, become weights; of -infinity 0. */
+    /* Turn scores into weights, with unscale[] for each row; -infinity becomes 0. */
     template <int N> MEMBER void weigh(float (&scores)[N], const float (&unscale)[2]) {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            /* two chains each, as a sum or maximum waits for the one before */
+            /* two chains each, because a sum or maximum waits for the one before */
             float tile_most[2] = {-INFINITY, -INFINITY}, tile_sum[2] = {0, 0};
             float most_before = most[r];
 #pragma unroll
             for (int i = 2 * r; i < N; i += 4)
                 tile_most[i / 4 % 2] = fmaxf(tile_most[i / 4 % 2], fmaxf(scores[i], scores[i + 1]));
-            tile_most[0] = most_of_lanes<4>(fmaxf(tile_most[0], tile_most[1])) * unscale[r];
+            tile_most[0] = max_of_lanes<4>(fmaxf(tile_most[0], tile_most[1])) * unscale[r];
             most[r] = fmaxf(most_before, tile_most[0]);
             float base = base_of(most[r]);
             factor[r] = factor_of(most_before, base, args->scale);
-            /* infinity less itself; a fused difference may see no infinity */
+            /* makes infinity less itself NaN, because a fused difference may see no infinity */
             base = base == INFINITY ? NAN : base;
 #pragma unroll
             for (int i = 2 * r; i < N; i += 4)
@@ -585,7 +589,7 @@ template <int DIM> struct Users : Grouped<DIM> {
 
     /* ---- output ---- */
 
-    /* To the new base; mostly it is the old one. */
+    /* Scale to the new base, which is mostly the old one. */
     MEMBER void scale_out() {
         if (__any_sync(0xFFFFFFFF, factor[0] != 1 || factor[1] != 1)) {
 #pragma unroll
@@ -594,7 +598,7 @@ template <int DIM> struct Users : Grouped<DIM> {
         }
     }
 
-    /* Weights, by the scales of their values, as halves. */
+    /* Split weights, times the scales of their values, into halves. */
     MEMBER static void split_weights(const float (&weights)[KEYS / 2], const About *about, float by,
                                      uint32_t (&high)[KEY_STEPS][4],
                                      uint32_t (&low)[KEY_STEPS][4]) {
@@ -611,7 +615,7 @@ template <int DIM> struct Users : Grouped<DIM> {
     MEMBER void add(const float (&weights)[KEYS / 2], float most_inverse, int tile) {
         uint32_t high[KEY_STEPS][4], low[KEY_STEPS][4];
         float unscale = most_inverse * 0x1p-14f;
-        /* powers of 2 */
+        /* both are powers of 2 */
         split_weights(weights, about(1, tile), most_inverse == 0 ? 0.0f : 1 / most_inverse, high,
                       low);
         scale_out();
@@ -698,7 +702,8 @@ template <int DIM> struct Users : Grouped<DIM> {
             out[i / 4][i % 4] = 0;
     }
 
-    /* K or V of a tile is there; it was used, and the makers may replace it if there is more. */
+    /* Wait until K or V of a tile is there; say that it was used, so that the makers may replace
+     * it. */
     MEMBER void wait_for(int what, int tile) const {
         wait_for_gate(&shared->made[what], tile);
     }
@@ -706,14 +711,14 @@ template <int DIM> struct Users : Grouped<DIM> {
         __syncwarp();
         if (tile + 1 >= n_tiles)
             return;
-        if (size == 1) /* each lane, since each read what is stored next */
+        if (size == 1) /* each lane arrives, because each read what is replaced next */
             arrive_at_gate(&shared->used[what], 0);
         else if (lane < size)
             arrive_at_gate_of(lane, &shared->used[what]);
     }
 
-    /* Products are one warpgroup's at a time: the other weighs meanwhile.  A turn ends when the
-     * last third is left, so that the other's are asked for when these end. */
+    /* Only one warpgroup at a time multiplies; the other weighs meanwhile.  A turn ends when the
+     * last third is left, so that the other's products are asked for when these end. */
     MEMBER void begin_turn() const {
         meet_some<2 * GROUP>(turn(user));
     }
@@ -722,7 +727,7 @@ template <int DIM> struct Users : Grouped<DIM> {
             arrive_at_some<2 * GROUP>(turn(!user));
     }
 
-    /* A tile that is of no use to the warpgroup: K and V (what = 1), or V alone. */
+    /* Pass a tile that the warpgroup does not need: K and V (what = 1), or only V. */
     MEMBER void pass(int what, int tile) const {
 #pragma unroll 1
         for (; what < 2; what++) {
@@ -733,13 +738,13 @@ template <int DIM> struct Users : Grouped<DIM> {
         }
     }
 
-    /* What unscales must be a float: 0 times infinity is no score; and so must what one of two
-     * scales has unscaled. */
+    /* What unscales must be a float, because 0 times infinity is no score.  So must what one of
+     * two scales has unscaled. */
     MEMBER bool is_hard_by(float inverse_k) const {
         return inverse_k > 0x1p88f || inverse_k * shared->most_inverse_of_q[user][warp] == INFINITY;
     }
 
-    /* A tile of keys; false: it is hard, and was handed back. */
+    /* Take a tile of keys; false if it is hard and was handed back. */
     MEMBER bool take(int tile) {
         int key = tile * KEYS;
         float weights[KEYS / 2], most_inverse;
@@ -780,7 +785,7 @@ template <int DIM> struct Users : Grouped<DIM> {
         return true;
     }
 
-    /* All tiles; false: one is hard. */
+    /* Take all tiles; false if one is hard. */
     MEMBER bool take_all() {
         int n = tiles_of(n_keys), tile = 0;
         bool is_hard = n > 0 && split_queries();
@@ -797,7 +802,8 @@ template <int DIM> struct Users : Grouped<DIM> {
         return !is_hard;
     }
 
-    /* Some keys and values as floats, where the queries were; columns of values as in a tile. */
+    /* Load some keys and values as floats to the place of the queries; columns of values as in a
+     * tile. */
     MEMBER void load_hard(float *keys, float *values, int key) const {
         int n_valid = n_keys - key;
         for (int at = (int)threadIdx.x % GROUP; at < HARD_KEYS * DIM; at += GROUP) {
@@ -809,7 +815,7 @@ template <int DIM> struct Users : Grouped<DIM> {
         }
     }
 
-    /* On fp32 units. */
+    /* Do all tiles on fp32 units. */
     MEMBER void take_all_hard() {
         float *keys = reinterpret_cast<float *>(shared->q[user]);
         float *values = keys + HARD_KEYS * DIM;
@@ -818,7 +824,7 @@ template <int DIM> struct Users : Grouped<DIM> {
         for (int key = 0; key < n_keys; key += HARD_KEYS) {
             float scores[HARD_KEYS / 8][4], flat[HARD_KEYS / 2], unscale[2] = {1, 1};
             int limit[2];
-            meet_some<GROUP>(own(user)); /* of the keys before */
+            meet_some<GROUP>(own(user)); /* all are done with the keys before */
             load_hard(keys, values, key);
             meet_some<GROUP>(own(user));
             score_hard<DIM>(scores, args->q + begin_of_head + (int64_t)row * dim, row_of_thread(),
@@ -838,7 +844,8 @@ template <int DIM> struct Users : Grouped<DIM> {
 
     MEMBER void run() {
         bool is_hard = !take_all();
-        cluster_arrive_relaxed(); /* others' copies have come, and this block's to them */
+        cluster_arrive_relaxed(); /* the others' copies have come, and this block's have gone to
+                                     them */
         if (is_hard)
             take_all_hard();
         store();
@@ -847,10 +854,10 @@ template <int DIM> struct Users : Grouped<DIM> {
 };
 
 /*
- * Which rows a block has.  A cluster has as many parts of ROWS as its blocks have warpgroups, side
- * by side, and each block one from their start and one from their end; those that see most keys
- * first.  IN_PAIRS: the i-th part from the start and from the end of all, so that all blocks have
- * as many keys to see.
+ * The rows of a block.  A cluster has as many parts of ROWS as its blocks have warpgroups, side by
+ * side; each block has one part from their start and one from their end, those that see most keys
+ * first.  If IN_PAIRS, it has the i-th part from the start and from the end of all, so that all
+ * blocks see as many keys.
  */
 DEVICE RowsOfBlock rows_of_block(const attention_args *args) {
     enum { ROWS = ATTENTION_WGMMA_ROWS };
@@ -859,7 +866,7 @@ DEVICE RowsOfBlock rows_of_block(const attention_args *args) {
     int i = (int)divide(cluster, args->of_heads), n = (int)((args->seq + ROWS - 1) / ROWS);
     if (args->is_in_pairs) {
         int part = i * size + rank, mirror = n - 1 - part;
-        first = part < mirror ? part : n; /* n: none */
+        first = part < mirror ? part : n; /* n means none */
         second = part <= mirror ? mirror : n;
         last = n - 1 - i * size;
     } else {
@@ -873,8 +880,10 @@ DEVICE RowsOfBlock rows_of_block(const attention_args *args) {
             (int64_t)last * ROWS};
 }
 
-/* What each warp reads first comes into L2 while the kernel ahead may still run, and while gates
- * are made. */
+/*
+ * Bring what each warp reads first into L2 while the kernel ahead may still run, and while gates
+ * are made.
+ */
 template <int DIM> DEVICE void prefetch_first(const attention_args *args, const RowsOfBlock &rows) {
     using G = Grouped<DIM>;
     int warp = (int)threadIdx.x / 32, of_user = warp - G::N_MAKERS;

@@ -29,7 +29,7 @@ class New:
         return torch.where(codes >= 127, codes + 1, codes).to(torch.uint8)
 
     def table(self, *shape):
-        """One that all sets share, made once: a set of it alone would take as long as a measurement."""
+        """A table that all sets share, made once because making it for each set would take as long as a measurement."""
         if shape not in self.tables:
             self.tables[shape] = self.f32(*shape)
         return self.tables[shape]
@@ -54,14 +54,14 @@ class Case:
     make: typing.Callable  # (New) -> a set: dict of tensors
     ours: typing.Callable  # (library, set)
     n_bytes: int  # each input and output once
-    ceiling: str = "copy"  # read, write, copy, add: the mix that its bytes are like
+    ceiling: str = "copy"  # the mix of its bytes: read, write, copy, add
     peers: dict = dataclasses.field(default_factory=dict)  # name to a function of a set, which returns its result
-    yardsticks: dict = dataclasses.field(default_factory=dict)  # the same of lower accuracy: never won or lost
+    yardsticks: dict = dataclasses.field(default_factory=dict)  # the same with lower accuracy: never won or lost
     out: str = "y"  # the tensor of the set that ours writes
-    reference: typing.Callable = None  # of a set, in double; None: the first peer's result is the reference
+    reference: typing.Callable = None  # of a set, in double; if None, the first peer's result
     hot: tuple = ()  # tensors of a set that all sets share: activations stay warm, weights do not
     n_flops: int = 0
-    is_small: bool = False  # bound by the launch: measured cold and with one set
+    is_small: bool = False  # its launch dominates: measured cold and with one set
 
     @property
     def name(self):
@@ -70,7 +70,7 @@ class Case:
 
 def nmse(found, wanted):
     difference = power = 0.0
-    for some, of_it in zip(found.flatten().split(1 << 27), wanted.flatten().split(1 << 27)):  # the double of all may not fit
+    for some, of_it in zip(found.flatten().split(1 << 27), wanted.flatten().split(1 << 27)):  # all in double may not fit
         difference += (some.double() - of_it.double()).square().sum().item()
         power += of_it.double().square().sum().item()
     if not math.isfinite(difference) or not power:
@@ -79,10 +79,10 @@ def nmse(found, wanted):
 
 
 def bound_of(tensor):
-    """The NMSE that a result of its type may have."""
+    """The largest NMSE that a result of this type may have."""
     return 1e-5 if tensor.dtype == torch.float16 else 1e-10
 
 
 def compiled(function):
-    """Made when it is first called."""
+    """Compiled when it is first called."""
     return torch.compile(function, dynamic=False)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The kernels beside PyTorch's, in one process and one run: JSON lines, then a line a case.
+"""Measure the kernels beside PyTorch's, in one process and one run: JSON lines, then one line per case.
 
     kernels.py --library FILE [--companion FILE] [--only PATTERN,..] [--peers none|eager|all] [--rounds N]
                [--seconds N] [--out FILE]
-    kernels.py --library FILE --companion FILE --references     the references on tensors of the host: right, not fast
+    kernels.py --library FILE --companion FILE --references     the references on host tensors: right, not fast
 
 PATTERN is part of KERNEL/SHAPE.  Ceilings and the latency of an empty kernel are measured first.  A measurement is
 a captured graph of many calls over sets of tensors that together are five times the L2 (--peers all compiles, which
-takes seconds a case); ours and the peers' graphs take turns.  kernels/docs/kernels.md says how to read the columns.
+takes seconds per case); ours and the peers' graphs take turns.  kernels/docs/kernels.md says how to read the columns.
 """
 import argparse
 import json
@@ -22,10 +22,10 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 ROTATED_BYTES = 320 << 20
-MOST_SETS = 4096  # of the smallest: 16 KB a set leave the L2 behind, too
+MOST_SETS = 4096  # of the smallest: with 16 KB per set they exceed the L2 too
 GRAPH_US = 2000
-AHEAD_CYCLES = 400_000  # the device is busy while a replay is queued, or it would be timed idle
-CLOCK_CYCLES = 400_000  # of the multiprocessors, timed behind a replay: their clock falls under load
+AHEAD_CYCLES = 400_000  # keeps the device busy while a replay is queued, because idle time would be measured
+CLOCK_CYCLES = 400_000  # of the multiprocessors, timed behind a replay because their clock falls under load
 TINY_DIVISOR = 64
 
 
@@ -36,7 +36,7 @@ def read_arguments():
     parser.add_argument("--only", default="")
     parser.add_argument("--peers", choices=("none", "eager", "all"), default="eager")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=400, help="no case is begun after these")
+    parser.add_argument("--seconds", type=float, default=400, help="begin no case after this time")
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--references", action="store_true")
     return parser.parse_args()
@@ -66,7 +66,7 @@ def chosen(divisor):
 # ---- timing ----
 
 class Sets:
-    """As many sets of tensors as together leave the L2 behind; one where that is said."""
+    """Enough sets of tensors to exceed the L2 together, or one set."""
 
     def __init__(self, case, is_cold):
         new = cases_of.New("cuda")
@@ -79,14 +79,14 @@ class Sets:
 
 
 class Graph:
-    """A graph of calls over the sets, and what one call takes in it."""
+    """A graph of calls over the sets, and the time of one call in it."""
 
     def __init__(self, call, sets):
         self.stream = torch.cuda.Stream()
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream), torch.no_grad():
             for t in sets:
-                call(t)  # loads, compiles, and makes what a peer has ready in each set: not in the graph
+                call(t)  # loads, compiles, and prepares what a peer needs in each set, outside of the graph
             self.stream.synchronize()
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()
@@ -135,9 +135,9 @@ def ours_of(library, case):
 
 
 def ceilings():
-    """GB/s of four mixes over 4 GB a tensor, and the time of a node that does nothing much."""
+    """GB/s of four mixes over 4 GB per tensor, and the time of an almost empty node."""
     a, b, c = (torch.empty(1 << 30, device="cuda").fill_(1.5) for _ in range(3))
-    # no copy_(): in a graph that is a node of the driver's, far slower than a kernel
+    # no copy_(), because in a graph it is a node of the driver's, far slower than a kernel
     mixes = {"read": (lambda t: a.sum(), 4 << 30), "write": (lambda t: a.fill_(1.5), 4 << 30),
              "copy": (lambda t: torch.neg(a, out=b), 8 << 30), "add": (lambda t: torch.add(a, b, out=c), 12 << 30)}
     one = torch.zeros(1, device="cuda")
@@ -152,7 +152,7 @@ def ceilings():
 # ---- one case ----
 
 def accuracy(case, call, t):
-    """NMSE of a result against the reference in double; None: there is none."""
+    """NMSE of a result against the reference in double; None if there is no reference."""
     if case.reference is None:
         return None
     result = call(t)
@@ -161,7 +161,7 @@ def accuracy(case, call, t):
 
 
 def is_wrong(case, found, t):
-    """No number is wrong, too: a NaN is in it."""
+    """NaN is wrong too: the result then has a NaN."""
     return case.reference is not None and (found is None or found > cases_of.bound_of(t[case.out]))
 
 
@@ -216,7 +216,7 @@ def shown(lines):
 def run_on_gpu(library):
     facts = {"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__, "cuda": torch.version.cuda}
     ceiling = ceilings()
-    torch.cuda.empty_cache()  # else the first case's tensors lie in what the ceilings left, up to a seventh slower there
+    torch.cuda.empty_cache()  # otherwise the first case reuses the ceilings' memory, up to a seventh slower
     out = open(ARGUMENTS.out, "a") if ARGUMENTS.out else None
     print(json.dumps({**facts, **{name: round(value, 2) for name, value in ceiling.items()}}), flush=True)
     until, n_failed, n_left = time.monotonic() + ARGUMENTS.seconds, 0, 0
@@ -229,7 +229,7 @@ def run_on_gpu(library):
                 lines = measure(library, case, is_cold, ceiling)
             except torch.cuda.OutOfMemoryError as error:
                 lines = [{"kernel": case.kernel, "shape": case.shape, "impl": "ours", "error": str(error)[:200]}]
-            except RuntimeError as error:  # the device's: nothing that follows would be true
+            except RuntimeError as error:  # a fault of the device: no later result would be valid
                 print(f"{case.name}: {str(error).splitlines()[0]}", file=sys.stderr)
                 return 1
             n_failed += any(line["impl"] == "ours" and ("error" in line or line["is_wrong"]) for line in lines)
@@ -239,16 +239,16 @@ def run_on_gpu(library):
                 out.flush()
         torch.cuda.empty_cache()
         if ARGUMENTS.peers == "all":
-            torch.compiler.reset()  # else the ninth shape of one expression is not compiled any more
+            torch.compiler.reset()  # otherwise the ninth shape of an expression is not compiled
     if n_left:
-        print(f"{n_left} measurements were not begun for want of time")
+        print(f"{n_left} measurements were not begun because time ran out")
     return 1 if n_failed else 0
 
 
 # ---- the references against PyTorch, without a GPU ----
 
 def run_references(library):
-    """Each case small, on the host: that the library computes what the peers do, to the accuracy of float or half."""
+    """Check each case in small on the host: the library computes what the peers do, to the accuracy of float or half."""
     import ctypes
     companion = ctypes.CDLL("libcushim.so.0")
     context = ctypes.c_void_p()

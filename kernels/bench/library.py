@@ -1,7 +1,7 @@
-"""libcushim-kernels.so as Python calls it: every function of the public headers, by its prototype.
+"""libcushim-kernels.so for Python: every function of the public headers, by its prototype.
 
-A tensor goes as its address, a sequence as a host array of the parameter's type, and the stream comes last by
-itself.  A status other than 0 becomes an exception with the library's text.
+A tensor is passed as its address, a sequence as a host array of the parameter's type. The stream is added as the last
+parameter.  A status other than 0 becomes an exception with the library's text.
 """
 import ctypes
 import pathlib
@@ -38,7 +38,7 @@ def prototypes():
 
 class Library:
     def __init__(self, path, companion=None):
-        if companion:  # where it does not lie beside it
+        if companion:  # if it is not beside the library
             ctypes.CDLL(str(companion), mode=ctypes.RTLD_GLOBAL)
         self.dll = ctypes.CDLL(str(path))
         companion_dll = ctypes.CDLL("libcushim.so.0")
@@ -63,7 +63,7 @@ class Library:
                 raise Refused(self.last_error().decode())
             return answer
 
-        setattr(self, name, call)  # found at once from now on
+        setattr(self, name, call)  # later uses find it directly
         return call
 
     @staticmethod

@@ -40,7 +40,7 @@ def plain_mm(plain):
 
 
 def most_scratch(k, n):
-    """In floats, at least what gemm_scratch() says: a value of each column, and factors."""
+    """In floats, at least what gemm_scratch() returns: a value of each column, and factors."""
     return k * ((n + 63) // 64 * 64) * 257 // 256 if n > 8 else 0
 
 
@@ -70,7 +70,7 @@ def gemm(divisor):
 
 
 def once(t, name, make):
-    """What a peer has ready: making it is not measured."""
+    """What a peer prepares, which is not measured."""
     if name not in t:
         t[name] = make()
     return t[name]

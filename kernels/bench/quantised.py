@@ -1,4 +1,4 @@
-"""Matrices in the block formats of kernels/docs/kernels.md: random ones, and what they stand for."""
+"""Matrices in the block formats of kernels/docs/kernels.md: random ones, and their values."""
 import torch
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Renders the lines of kernels.py as Markdown for kernels/results/kernels.md, or as plots.
+"""Render the lines of kernels.py as Markdown for kernels/results/kernels.md, or as plots.
 
-    table.py FILE.. [--only PATTERN]           a row a measurement, by kernel
-    table.py FILE.. --by-kernel                a row a kernel: its worst
-    table.py FILE.. --plots FOLDER             one SVG a family: GB/s by bytes (needs matplotlib)
+    table.py FILE.. [--only PATTERN]           one row per measurement, by kernel
+    table.py FILE.. --by-kernel                one row per kernel: its worst
+    table.py FILE.. --plots FOLDER             one SVG per family: GB/s by bytes (needs matplotlib)
 
 The best of the peers counts; a yardstick (of lower accuracy) stands in brackets and is never won or lost.  Within
-2 % it is a tie.  What gave no number of ours, or a wrong result, is listed below the tables.
+2 % it is a tie.  Cases in which ours gave no number or a wrong result are listed below the tables.
 """
 import argparse
 import json
@@ -16,7 +16,7 @@ import re
 import sys
 
 TIE = 0.02
-MOST_FLOPS = 5  # a byte: above, arithmetic is what bounds
+MOST_FLOPS = 5  # per byte; above it arithmetic is the limit
 HEADERS = pathlib.Path(__file__).resolve().parents[1] / "include" / "cushim" / "kernels"
 
 
@@ -83,7 +83,7 @@ def is_bound_by_memory(line):
 
 
 def print_by_kernel(found):
-    """The least part of the ceiling over two ranges of size, the most above an empty node where the L2 holds all, and every peer."""
+    """The least part of the ceiling over two ranges of size, the most above an empty node if the L2 holds all, and every peer."""
     print("| kernel | from 256 MB, of its ceiling | 32 to 256 MB | below 1 MB, us above an empty node | to the best peer | slower | NMSE |\n|---|---:|---:|---:|---:|---:|---:|")
     for kernel in dict.fromkeys(key[0] for key, of_case in found.items() if "ours" in of_case):
         of_kernel = [of_case for key, of_case in found.items() if key[0] == kernel and "ours" in of_case]
@@ -109,13 +109,13 @@ def print_faults(faults):
 
 
 def families():
-    """Family of each function, as the headers have them."""
+    """The family of each function, by the headers."""
     return {name: header.stem for header in sorted(HEADERS.glob("*.h"))
             for name in re.findall(r"\bcushim_(\w+)\(", header.read_text())}
 
 
 def bandwidths(found, kernel):
-    """(bytes, GB/s) of ours, and of the best peer, by size; what arithmetic bounds is left out."""
+    """(bytes, GB/s) of ours, and of the best peer, by size; without cases for which arithmetic is the limit."""
     ours, peers = {}, {}
     for (name, _, mode), of_case in found.items():
         if name != kernel or mode != "cold" or "ours" not in of_case or not is_bound_by_memory(of_case["ours"]):

@@ -1,9 +1,9 @@
 /*
  * Broadcasting: arguments, axes merged to rows of columns, the choice of a path, the launch.
  *
- * Axes of size 1 go, and neighbours that one stride walks in both operands become one.  What is
- * contiguous then is the elementwise kernels' work.  The innermost axis makes the columns, the up
- * to three others the rows.
+ * Axes of size 1 are dropped, and neighbours that one stride walks in both operands become one.  If
+ * all is contiguous then, the elementwise kernels do it.  The innermost axis makes the columns, the
+ * others (up to three) the rows.
  */
 #include "kernels/broadcast/broadcast_rows.h"
 
@@ -16,7 +16,7 @@
 
 enum { MOST_AXES = 4, VECTOR_ELEMENTS = 4 };
 
-/* Of an operation: plain; wide, by how a and b are read; wide by tiles, likewise. */
+/* The kernels of an operation: plain; wide, by how a and b are read; wide by tiles, likewise. */
 enum kernel { PLAIN, WIDE_VV, WIDE_VS, WIDE_SV, TILE_VV, TILE_VS, TILE_SV, KERNELS_PER_OP };
 enum op { ADD, SUB, MUL, DIV };
 
@@ -34,14 +34,15 @@ static const struct cushim_kernel kernels[] = {
 CUSHIM_KERNEL_FAMILY(broadcast, kernels);
 
 /*
- * Where blocks are short and many, those that run at a time are at neighbouring addresses.  Beyond
- * so many a thread rather goes down more rows: what is the same in them is read once.
+ * With short blocks, many of them, those that run together have neighbouring addresses.  Beyond
+ * this many, a thread goes down more rows instead, and reads what is the same in them once.
  */
 enum { BLOCK_THREADS = 256, BLOCKS_PER_SM = 32, MOST_GRID_Y = 65535 };
 
 /*
- * Rows of whole tiles go by tiles up to outputs of so many bytes: 32 MiB are done 3 to 6 % sooner
- * on an H200, which has 50 MB of L2.  Far above it the walk is at the ceiling of memory.
+ * Rows of whole tiles go by tiles if the output has up to this many bytes.  Outputs of 32 MiB are
+ * done 3 to 6 % sooner on an H200, which has 50 MB of L2.  Far above that the walk reaches the
+ * ceiling of memory.
  */
 enum { LARGEST_OF_TILES = 64 << 20, ACCESS_BYTES = VECTOR_ELEMENTS * sizeof(float) };
 _Static_assert(LARGEST_OF_TILES / (BROADCAST_TILE_COLS * ACCESS_BYTES) <= MOST_GRID_Y, "rows");
@@ -65,13 +66,13 @@ struct broadcast {
 
 /* ---- merging ---- */
 
-/* Does one step of the outer axis go as far as all steps of the inner one? */
+/* Whether one step of the outer axis goes as far as all steps of the inner one. */
 static bool is_continued(int64_t outer_stride, int64_t inner_stride, int64_t inner_size) {
     int64_t span;
     return !__builtin_mul_overflow(inner_stride, inner_size, &span) && span == outer_stride;
 }
 
-/* At least one axis, outermost first. */
+/* Returns the number of axes, at least one, outermost first. */
 static int merge(const struct broadcast *args, struct axis merged[MOST_AXES]) {
     int n = 0;
     merged[0] = (struct axis){1, 0, 0};
@@ -119,7 +120,10 @@ static struct cushim_broadcast_rows rows_of(const struct axis *axes, int n_axes)
 
 /* ---- the path ---- */
 
-/* Can an operand be read in accesses of four elements, as a vector or as one element a row? */
+/*
+ * Whether an operand can be read in accesses of four elements, as a vector or as one element per
+ * row.
+ */
 static bool can_be_wide(const float *base, const struct cushim_broadcast_operand *operand) {
     const int64_t *strides = operand->strides;
     if (operand->col_stride == 0)
@@ -134,17 +138,17 @@ static enum kernel choose(const struct broadcast *args, const struct cushim_broa
         return PLAIN;
     if (rows->a.col_stride && rows->b.col_stride)
         return WIDE_VV;
-    /* one element for all of a row on both sides is too rare for a kernel of its own */
+    /* rows in which both sides have one element are too rare for a kernel */
     return rows->a.col_stride ? WIDE_VS : rows->b.col_stride ? WIDE_SV : PLAIN;
 }
 
-/* n_cols counts accesses.  There are fewer rows than a grid has blocks along y. */
+/* n_cols counts accesses.  There must be no more rows than a grid has blocks along y. */
 static bool is_for_tiles(const struct cushim_broadcast_rows *rows) {
     return rows->n_cols % BROADCAST_TILE_COLS == 0 &&
            rows->n_rows * rows->n_cols <= LARGEST_OF_TILES / ACCESS_BYTES;
 }
 
-/* Threads of a block cover columns first, then rows; blocks all columns, then rows. */
+/* Threads of a block cover columns first, then rows; blocks cover all columns, then rows. */
 static struct cushim_kernel_shape shape_of(const struct cushim_kernel_call *call,
                                            const struct cushim_broadcast_rows *rows,
                                            int64_t n_in_flight) {
@@ -181,7 +185,7 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, enum op 
 
 /* ---- arguments ---- */
 
-/* The way from an operand's first element to either end, in bytes, has to be a number. */
+/* The distance from an operand's first element to either end, in bytes, must not overflow. */
 static enum cushim_status check_strides(const char *what, const char *name,
                                         const struct broadcast *args, bool is_a) {
     int64_t ahead = 0, behind = 0, span, bytes;

@@ -2,12 +2,12 @@
  * Two operands with strides to one contiguous output: c = a op b over rows of columns.
  *
  * A thread keeps its column and goes down the rows, several in flight, so that an operand which is
- * the same in all rows stays in registers.  Threads of a block cover whole rows where those are
- * short, hence neighbours write neighbouring addresses in any shape.  Where a row lies comes from
- * its number by multiplications.
+ * the same in all rows stays in registers.  If rows are short, the threads of a block cover several
+ * whole rows, so neighbours write neighbouring addresses in any shape.  The address of a row comes
+ * from its number by multiplications.
  *
- * An output of which L2 keeps a good part goes by tiles: a short block has a part of one row, and
- * accesses are plain ones, since streamed they would leave L2 first.
+ * An output goes by tiles if L2 keeps a good part of it.  A short block has a part of one row, and
+ * accesses are plain, because streamed they would leave L2 first.
  */
 #include "kernels/broadcast/broadcast_rows.h"
 #include "kernels/device/device.cuh"
@@ -127,7 +127,7 @@ DEVICE void broadcast(const float *a, const float *b, float *c, const Rows &rows
 
 /* ---- tiles ---- */
 
-/* A block of BROADCAST_TILE_THREADS a tile, all of them whole, and along y the rows. */
+/* One block of BROADCAST_TILE_THREADS per tile, all tiles whole; the rows are along y. */
 template <class Op, class A, class B>
 DEVICE void broadcast_tile(const float *a, const float *b, float *c, const Rows &rows) {
     enum { N = BROADCAST_TILE_COLS / BROADCAST_TILE_THREADS };
@@ -148,8 +148,10 @@ DEVICE void broadcast_tile(const float *a, const float *b, float *c, const Rows 
 
 } // namespace
 
-/* Wide and by tiles: four elements an access; a and b are read as a vector (v) or as one element
- * (s) a row. */
+/*
+ * Wide and by tiles: four elements per access. a and b are read as a vector (v) or as one element
+ * (s) per row.
+ */
 #define BROADCAST(word, Op)                                                                        \
     KERNEL(broadcast_##word)(const float *a, const float *b, float *c, Rows rows) {                \
         broadcast<Op, OneOfMany, OneOfMany, 4>(a, b, c, rows);                                     \

@@ -1,8 +1,8 @@
 /*
  * Conversions: arguments, the choice of a path, the launch.
  *
- * Wide kernels want both sides at multiples of 16.  How e4m3 is decoded is part of a kernel's name:
- * by the instruction of sm_89, by bits before that, or, for libkernels.so, without NaN.
+ * Wide kernels need both sides at multiples of 16.  A kernel's name says how e4m3 is decoded: by
+ * the instruction of sm_89, by bits before that, or, for libkernels.so, without NaN.
  */
 #include "cushim/kernels/convert.h"
 
@@ -45,7 +45,7 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, unsigned
     return cushim_kernel_call_launch(call, kernel + (is_wide ? WIDE : 0), &shape, params);
 }
 
-/* The kernel that decodes as it should on this path. */
+/* The kernel that decodes as needed on this path. */
 static unsigned decoding(const struct cushim_kernel_call *call, enum kernel bits, bool has_nan) {
     return bits + (!has_nan ? FINITE : call->arch >= 89 ? HARDWARE : 0);
 }
@@ -55,7 +55,7 @@ static unsigned decoding(const struct cushim_kernel_call *call, enum kernel bits
 struct unary {
     const void *src;
     void *dst;
-    float scale; /* of e4m3 alone */
+    float scale; /* only of e4m3 */
     int64_t n;
 };
 
@@ -70,11 +70,11 @@ static enum cushim_status check_unary(const char *what, const struct unary *args
     return cushim_check_pointer(what, "dst", args->dst, dst_bytes);
 }
 
-/* What one of them reads and writes, and its kernel, which may depend on how e4m3 is decoded. */
+/* What a conversion reads and writes, and its kernel, which may depend on how e4m3 is decoded. */
 struct conversion {
     enum kernel kernel;
     size_t src_bytes, dst_bytes; /* of an element */
-    bool is_scaled, has_nan;     /* of e4m3 alone */
+    bool is_scaled, has_nan;     /* only of e4m3 */
     void (*reference)(const void *args);
 };
 

@@ -13,7 +13,7 @@ void cushim_convert_f16_f32_ref(const uint16_t *src, float *dst, int64_t n) {
         dst[i] = cushim_f32_of_f16(src[i]);
 }
 
-/* A variable of type float rounds what it is given. */
+/* The conversion to the type float rounds. */
 static float scaled(uint8_t code, int has_nan, float scale) {
     float product = cushim_f32_of_e4m3(code, has_nan) * scale;
     return product;

@@ -1,12 +1,12 @@
 /*
  * W neighbouring elements of a tensor as floats: one access of up to 16 bytes, or W = 1.  A Piece
- * is what one access moves, in registers as it is in memory: spread() makes floats of it.
+ * is what one access moves, in registers as it is in memory; spread() makes floats of it.
  *
- * load() is for what is read once and may be the output's own memory, load_kept() for what other
- * rows read, too (weights, tables).  That is not __ldg(), which wants memory that nobody writes as
- * long as the kernel runs: launched dependent (kernels/device/arch/dependent_launch.cuh), it runs
- * beside the one ahead of it, which may be writing the table.  A W above 1 wants addresses that are
- * multiples of W elements.
+ * load() is for what is read once and may be the output's own memory. load_kept() is for what other
+ * rows read too, such as weights and tables.  It is not __ldg(), because that needs memory which
+ * nobody writes while the kernel runs.  A kernel launched dependent
+ * (kernels/device/arch/dependent_launch.cuh) runs beside the one ahead of it, which may be writing
+ * the table.  If W is above 1, addresses must be multiples of W elements.
  */
 #ifndef CUSHIM_KERNELS_ACCESS_CUH
 #define CUSHIM_KERNELS_ACCESS_CUH
@@ -18,9 +18,9 @@
 template <class Element, int W> struct Access;
 
 /*
- * The same address, which the compiler cannot follow: what is loaded from it is loaded here and
- * behind, not once for all rows of a loop, which would take as many registers as a row.  It is of
- * global memory, and the compiler still knows that.
+ * The same address, hidden from the compiler.  A load from it stays in its place instead of being
+ * done once for all rows of a loop, which would take as many registers as a row.  The compiler
+ * still knows that it is global memory.
  */
 template <class T> DEVICE const T *afresh(const T *address) {
 #ifdef CUSHIM_EMULATED

@@ -1,10 +1,10 @@
 /*
- * The loops of kernels that make each element of an output from the same elements of their inputs.
+ * The loops of kernels in which each output element depends on the same element of each input.
  *
- * A block does a tile of neighbouring pieces, 16 bytes or an element each, and a thread asks for
- * all its pieces before it waits for the first.  It reads an element before it writes it, and
- * nobody else touches that one: an output may be exactly an input.  An operation is an object with
- * operator() on one or two elements.
+ * A block does a tile of neighbouring pieces, 16 bytes or an element each.  A thread asks for all
+ * its pieces before it waits for the first.  It reads an element before it writes it, and no other
+ * thread touches that element, so an output may be exactly an input.  An operation is an object
+ * with operator() on one or two elements.
  */
 #ifndef CUSHIM_KERNELS_EACH_CUH
 #define CUSHIM_KERNELS_EACH_CUH
@@ -16,9 +16,9 @@
 #define EACH_KERNEL(name) KERNEL_OF(EACH_THREADS, 8, name)
 
 /*
- * The block's part of n elements.  A work has pieces of WIDTH elements: load() gives the Value of
- * piece i and store() makes what comes of it; `single` does the same for one element, and for those
- * that fill no piece.  A thread has N pieces, IN_FLIGHT of them at a time.
+ * Do the block's part of n elements.  A Work has pieces of WIDTH elements: load() gives the Value
+ * of piece i, and store() computes and stores its result.  `single` does the same for one element,
+ * and for those that fill no piece.  A thread has N pieces, IN_FLIGHT of them at a time.
  */
 template <int N, int IN_FLIGHT, class Work, class Single>
 DEVICE void each_tile(const Work &work, const Single &single, int64_t n) {
@@ -45,8 +45,8 @@ DEVICE void each_tile(const Work &work, const Single &single, int64_t n) {
 }
 
 /*
- * How many elements a piece has.  Pieces are loaded and stored the plain way: with no place in L1,
- * or the first to leave L2, they took longer in all (measured on an H200).
+ * How many elements a piece has.  Pieces are loaded and stored in the plain way, because without a
+ * place in L1, or first to leave L2, they took longer in all (measured on an H200).
  */
 template <class Piece> struct WidthOf {
     enum { WIDTH = 1 };
@@ -96,7 +96,7 @@ template <class F, class Piece> struct OfTwo {
     }
 };
 
-/* The operation on each of four. */
+/* The operation on each of four elements. */
 template <class Op> struct Each4 {
     Op op;
     __device__ float4 operator()(float4 a) const {
@@ -109,7 +109,7 @@ template <class Op> struct Each4 {
 
 /* ---- c[i] = op(a[i]) or op(a[i], b[i]) ---- */
 
-/* Pointers that are multiples of 16; op4 is the operation on a Wide. */
+/* For pointers that are multiples of 16; op4 is the operation on a Wide. */
 template <class Wide, int PIECES = EACH_PIECES, class Op4, class Op, class T>
 DEVICE void each_wide_of(const Op4 &op4, const Op &op, const T *a, T *c, int64_t n) {
     OfOne<Op4, Wide> work = {op4, reinterpret_cast<const Wide *>(a), reinterpret_cast<Wide *>(c)};
@@ -135,7 +135,7 @@ DEVICE void each_wide(const Op &op, const float *a, const float *b, float *c, in
     each_wide_of<float4>(Each4<Op>{op}, op, a, b, c, n);
 }
 
-/* Any pointers. */
+/* For any pointers. */
 template <class Op, class T> DEVICE void each(const Op &op, const T *a, T *c, int64_t n) {
     OfOne<Op, T> work = {op, a, c};
     each_tile<EACH_ELEMENTS, EACH_ELEMENTS>(work, work, n);

@@ -1,10 +1,10 @@
 /*
  * Sums and maxima over a group of threads: some lanes of a warp, a block, a cluster of blocks.
  *
- * Every thread of the group gets the same bits: partners of a step add the same two numbers.  Above
- * a warp each warp leaves its part in a Meeting in shared memory, each block sends its own to all
- * of the cluster; the places of two successive meetings differ, so that one barrier each is enough.
- * All threads of the blocks take part in every meeting, in the same order.
+ * Every thread of the group gets the same bits, because partners of a step add the same two
+ * numbers.  Above a warp, each warp leaves its part in a Meeting in shared memory, and each block
+ * sends its own to all of the cluster.  The places of two successive meetings differ, so that one
+ * barrier each is enough.  All threads of the blocks take part in every meeting, in the same order.
  */
 #ifndef CUSHIM_KERNELS_GROUP_CUH
 #define CUSHIM_KERNELS_GROUP_CUH
@@ -23,8 +23,8 @@ template <int N> DEVICE float sum_of_lanes(float value) {
     return value;
 }
 
-/* NaN is passed over, but where all are NaN. */
-template <int N> DEVICE float most_of_lanes(float value) {
+/* NaN is ignored, unless all are NaN. */
+template <int N> DEVICE float max_of_lanes(float value) {
 #pragma unroll
     for (int step = 1; step < N; step *= 2)
         value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFF, value, step));
@@ -37,7 +37,7 @@ template <class Part> struct Meeting {
     Arrival arrival[2];
 };
 
-/* Before the blocks of a cluster meet: their first loads may lie between the two. */
+/* Call this before the blocks of a cluster meet; their first loads may lie between the two. */
 template <class Part> DEVICE void begin_meetings(Meeting<Part> *meeting) {
     if (threadIdx.x == 0) {
         make_arrival(&meeting->arrival[0]);
@@ -47,9 +47,9 @@ template <class Part> DEVICE void begin_meetings(Meeting<Part> *meeting) {
 }
 
 /*
- * What joins the parts: Join::lanes<N>(part) over groups of N lanes, Join::none() for a lane
- * without a part.  T threads a block; `part` is the warp's, in each of its lanes; n_met counts the
- * meetings.
+ * Join the parts: Join::lanes<N>(part) does so over groups of N lanes, and Join::none() is for a
+ * lane without a part.  A block has T threads; `part` is the warp's, in each of its lanes; n_met
+ * counts the meetings.
  */
 template <int T, class Join, class Part>
 DEVICE Part meet_block(Meeting<Part> *meeting, int n_met, const Join &join, Part part) {
@@ -61,9 +61,11 @@ DEVICE Part meet_block(Meeting<Part> *meeting, int n_met, const Join &join, Part
     return join.template lanes<N_WARPS>(places[threadIdx.x % N_WARPS]);
 }
 
-/* Blocks that met before go on into the cluster, in which all have begun the meetings.  A block
- * sends to the next but one when it has heard all of the next, and they have sent that when they
- * were done with this one: two rounds of places are enough. */
+/*
+ * Blocks that met before go on into the cluster, in which all have begun the meetings.  Two rounds
+ * of places are enough: a block sends for the second meeting from now only after it has heard all
+ * blocks in the next, and those had finished this one when they sent.
+ */
 template <class Join, class Part>
 DEVICE Part meet_cluster(Meeting<Part> *meeting, int n_met, const Join &join, Part part) {
     unsigned lane = threadIdx.x % WARP_LANES, n_blocks = cluster_size();

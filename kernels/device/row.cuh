@@ -1,9 +1,10 @@
 /*
  * A row in the registers of T threads, each with N accesses: read once, written once.
  *
- * Thread t has accesses t, t + T, t + 2 T, ... of the row, so neighbours read neighbours.  Up to 32
- * threads a row are aligned lanes of a warp, and a block of ROW_BLOCK_THREADS has several rows;
- * above, a block has one.  A row in a cluster lies in slices, one a block.
+ * Thread t has accesses t, t + T, t + 2 T, ... of the row, so neighbouring threads read
+ * neighbouring memory.  Up to 32 threads per row are aligned lanes of a warp, and a block of
+ * ROW_BLOCK_THREADS has several rows; with more threads a block has one row.  A row in a cluster is
+ * cut into slices, one per block.
  */
 #ifndef CUSHIM_KERNELS_ROW_CUH
 #define CUSHIM_KERNELS_ROW_CUH
@@ -17,9 +18,9 @@ template <class Access, int T, int E> struct Row {
     typedef typename Access::Piece Piece;
     enum {
         W = Access::WIDTH,
-        N = W == 1 ? E : E / 4, /* accesses of a thread: a wide one has the bytes of 4 floats */
+        N = W == 1 ? E : E / 4, /* accesses per thread; a wide one has the bytes of 4 floats */
         LANES = T < WARP_LANES ? T : WARP_LANES,
-        N_ROWS = T <= WARP_LANES ? CUSHIM_ROW_BLOCK_THREADS / T : 1 /* a block */
+        N_ROWS = T <= WARP_LANES ? CUSHIM_ROW_BLOCK_THREADS / T : 1 /* per block */
     };
 
     /* Where access k begins in the row. */
@@ -27,7 +28,7 @@ template <class Access, int T, int E> struct Row {
         return ((int)(threadIdx.x % T) + k * T) * W;
     }
 
-    /* What is not there, from element n on, is 0. */
+    /* Elements from n on are not read; they become 0. */
     DEVICE void read(const Element *row, int n, Piece (&pieces)[N]) {
 #pragma unroll
         for (int k = 0; k < N; k++)
@@ -35,7 +36,7 @@ template <class Access, int T, int E> struct Row {
     }
 };
 
-/* Which rows the block has, and which part of them. */
+/* The rows of the block, and the part of them that it has. */
 struct RowWalk {
     int64_t first, step; /* rows */
     int64_t begin;       /* of the part */

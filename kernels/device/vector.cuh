@@ -1,6 +1,6 @@
 /*
- * Wide accesses to global memory: 16 bytes a thread (8 of uint2), streamed through without a place
- * in the caches that others need.  Addresses are multiples of that.
+ * Wide accesses to global memory: 16 bytes per thread (8 for uint2), which do not take a place in
+ * the caches from others.  Addresses are multiples of that size.
  */
 #ifndef CUSHIM_KERNELS_VECTOR_CUH
 #define CUSHIM_KERNELS_VECTOR_CUH
@@ -12,7 +12,7 @@ DEVICE float4 f32x4_of_bits(uint4 bits) {
                        __uint_as_float(bits.w));
 }
 
-/* Read once: no place in L1; L2 keeps it like anything else. */
+/* For what is read once: it takes no place in L1, and L2 keeps it like anything else. */
 DEVICE uint4 load_streamed(const uint4 *from) {
 #ifdef CUSHIM_EMULATED
     return *from;
@@ -49,8 +49,10 @@ DEVICE double2 load_streamed(const double2 *from) {
                         __hiloint2double((int)bits.w, (int)bits.z));
 }
 
-/* The same, and all of its line of 128 bytes comes into L2: for ranges that are parts of lines, of
- * which others read the rest at about that time. */
+/*
+ * The same, and its whole line of 128 bytes comes into L2.  This is for ranges that are parts of
+ * lines, if others read the rest at about that time.
+ */
 DEVICE uint4 load_line(const uint4 *from) {
 #ifdef CUSHIM_EMULATED
     return *from;
@@ -68,7 +70,7 @@ DEVICE float4 load_line(const float4 *from) {
     return f32x4_of_bits(load_line(reinterpret_cast<const uint4 *>(from)));
 }
 
-/* A load that the compiler leaves where it is written, ahead of a branch that may not need it. */
+/* A load that the compiler leaves in its place, even before a branch that may not need it. */
 DEVICE float load_now(const float *from) {
     return *static_cast<const volatile float *>(from);
 }
@@ -86,7 +88,7 @@ DEVICE float4 load_now(const float4 *from) {
 #endif
 }
 
-/* Written once, read by others later. */
+/* For what is written once and read by others later. */
 DEVICE void store_streamed(float4 *to, float4 value) {
 #ifdef CUSHIM_EMULATED
     *to = value;

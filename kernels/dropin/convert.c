@@ -1,4 +1,4 @@
-/* libkernels.so: conversions.  This interface calls every code of e4m3 finite: 0x7F is 480. */
+/* libkernels.so: conversions.  In this interface every code of e4m3 is finite: 0x7F is 480. */
 #include "cushim/kernels/convert.h"
 #include "kernels/dropin/enter.h"
 #include "kernels/launch/variants.h"

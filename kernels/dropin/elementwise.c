@@ -25,7 +25,7 @@ SCALAR(sub)
 SCALAR(mul)
 SCALAR(div)
 
-/* Of the magnitude: this interface has (-2)^3 = 8. */
+/* The power of the magnitude, because in this interface (-2)^3 = 8. */
 int launch_pow_scalar(const float *a, uint32_t s_bits, float *c, int n, cudaStream_t stream) {
     FORWARD(stream, cushim_variant_pow_abs_scalar_f32(a, c, float_of(s_bits), n, stream));
 }
@@ -57,7 +57,7 @@ HALF(sub)
 HALF(mul)
 HALF(div)
 
-/* Not training: nothing is dropped. */
+/* Without training nothing is dropped. */
 int dropout_f32(const float *in, float *out, int n, uint32_t p_bits, uint64_t key, int training,
                 uint32_t keep_scale_bits, cudaStream_t stream) {
     float p = training ? float_of(p_bits) : 0;

@@ -5,7 +5,9 @@
 #include "cushim/library.h"
 #include "companion/shared.h"
 
-/* Numbers of cudaError_t that are no CUresult, or that stand for a status without one. */
+/*
+ * Numbers of cudaError_t that are not those of a CUresult, or that stand for a status without one.
+ */
 enum {
     ERROR_MEMORY = 2,
     ERROR_NO_DRIVER = 35,
@@ -16,13 +18,13 @@ enum {
     ERROR_UNKNOWN = 999
 };
 
-/* In CUDA 13 these two alone are no cudaError_t of the same meaning. */
+/* In CUDA 13 only these two have no cudaError_t of the same number and meaning. */
 static int error_of_result(int result) {
     return result == 202 || result == 916 ? ERROR_UNKNOWN : result;
 }
 
 static int error_of(enum cushim_status status) {
-    int result = cushim_last_cuda_code(); /* 0 where no driver call was refused */
+    int result = cushim_last_cuda_code(); /* 0 if no driver call was refused */
     if (status == CUSHIM_OK)
         return DROPIN_OK;
     if (result)
@@ -49,7 +51,7 @@ static int error_of(enum cushim_status status) {
 
 /* ---- the context ---- */
 
-static _Atomic(CUcontext) kept; /* device 0's primary one; this library holds a reference */
+static _Atomic(CUcontext) kept; /* device 0's primary context; this library holds a reference */
 
 static CUresult retain(CUcontext *context) {
     CUcontext expected = NULL;
@@ -70,7 +72,7 @@ static CUresult push(void) {
         result = CUSHIM_DRIVER(cuCtxPushCurrent_v2)(context);
     if (result != CUDA_ERROR_CONTEXT_IS_DESTROYED && result != CUDA_ERROR_INVALID_CONTEXT)
         return result;
-    /* the device was reset since, which took the reference, too */
+    /* the device was reset in the meantime, which took the reference too */
     atomic_compare_exchange_strong(&kept, &context, NULL);
     result = retain(&context);
     return result == CUDA_SUCCESS ? CUSHIM_DRIVER(cuCtxPushCurrent_v2)(context) : result;
@@ -83,7 +85,7 @@ static bool is_of_context(cudaStream_t stream) {
 void cushim_dropin_enter(struct dropin_scope *scope, cudaStream_t stream) {
     CUcontext current = NULL;
     *scope = (struct dropin_scope){.is_pushed = false};
-    /* without a driver the call itself says so, unless it has nothing to do */
+    /* without a driver the call itself fails, unless it has nothing to do */
     if (!is_of_context(stream) || cushim_driver_use(__func__) != CUSHIM_OK ||
         CUSHIM_DRIVER(cuCtxGetCurrent)(&current) != CUDA_SUCCESS || current)
         return;

@@ -1,10 +1,10 @@
 /*
- * What every function of libkernels.so does around the kernel that it forwards to: it sees that
- * there is a context, and turns the status into a cudaError_t.
+ * What every function of libkernels.so does around the kernel to which it forwards: it makes sure
+ * that there is a context, and turns the status into a cudaError_t.
  *
- * Callers move between threads, so that a call may come on a thread without a current context.  A
- * stream knows its own; for the NULL stream device 0's primary context is current during the call,
- * as the CUDA runtime would have it.  That context is retained once and kept.
+ * Callers move between threads, so a call may come on a thread without a current context.  A stream
+ * knows its own.  For the NULL stream device 0's primary context is made current during the call,
+ * as in the CUDA runtime.  That context is retained once and kept.
  */
 #ifndef CUSHIM_DROPIN_ENTER_H
 #define CUSHIM_DROPIN_ENTER_H
@@ -16,24 +16,29 @@
 #include "cushim/status.h"
 #include "kernels/dropin/libkernels.h"
 
-/* The answers that are ours; all are numbers of cudaError_t. */
+/* Our own results; all are numbers of cudaError_t. */
 enum { DROPIN_OK = 0, DROPIN_INVALID = 1 };
 
 struct dropin_scope {
     bool is_pushed;
-    int error; /* why there is no context; 0: none is missed */
+    int error; /* why there is no context; 0 if none is needed */
 };
 
 void cushim_dropin_enter(struct dropin_scope *scope, cudaStream_t stream);
 
-/* The same for a call that asks the driver more than what the stream is needed for: a stream's own
- * context is current, too, unless the thread has one. */
+/*
+ * The same for a call that asks the driver more than a launch on the stream does: a stream's own
+ * context is made current too, unless the thread has one.
+ */
 void cushim_dropin_enter_context(struct dropin_scope *scope, cudaStream_t stream);
 
-/* The answer to the caller. */
+/* The result for the caller. */
 int cushim_dropin_leave(const struct dropin_scope *scope, enum cushim_status status);
 
-/* The whole body of most functions: `call` is of a function of cushim/kernels.h or a variant. */
+/*
+ * The whole body of most functions: `call` is a call of a function of cushim/kernels.h or a
+ * variant.
+ */
 #define FORWARD(stream, call)                                                                      \
     do {                                                                                           \
         struct dropin_scope scope_;                                                                \

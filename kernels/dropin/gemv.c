@@ -2,8 +2,10 @@
 #include "cushim/kernels/gemv.h"
 #include "kernels/dropin/enter.h"
 
-/* Scales and nibbles are in one buffer, the nibbles data_offset bytes in.  The caller has no
- * scratch. */
+/*
+ * Scales and nibbles are in one buffer; the nibbles begin data_offset bytes in.  The caller has no
+ * scratch.
+ */
 int gemm_q4_f32(const void *A_q4, const float *B, float *C, int M, int K, int N, int data_offset,
                 cudaStream_t stream) {
     const uint8_t *nibbles = A_q4;
@@ -31,7 +33,7 @@ static bool is_tiny(int size) {
     return size >= 1 && size <= MOST_TINY;
 }
 
-/* Here, unlike elsewhere, an empty size is a mistake. */
+/* Unlike in other functions, an empty size is an error here. */
 int tiny_batched_gemm_f32(const float *A, const float *B, float *C, int m, int n, int k,
                           long long strideA, long long strideB, long long strideC, int batch,
                           cudaStream_t stream) {

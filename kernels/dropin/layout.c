@@ -2,8 +2,8 @@
  * libkernels.so: copies in another order.
  *
  * A transpose of many axes comes as strides of input and output, whose arrays may be in host or
- * device memory.  On the host, axes that never move are dropped and neighbours merged; what then is
- * an ordinary shape is a strided copy, and the rest goes step by step.
+ * device memory.  If they are on the host, axes that never move are dropped and neighbours merged.
+ * If the result is an ordinary shape it is a strided copy; otherwise it goes step by step.
  */
 #include "cushim/kernels/layout.h"
 
@@ -38,8 +38,10 @@ struct transpose {
 
 enum place { PAGEABLE, PINNED, ON_DEVICE };
 
-/* Managed memory is the device's; the driver knows nothing of pageable memory, and may know nothing
- * at all where no context is current. */
+/*
+ * Managed memory counts as the device's.  The driver does not know pageable memory, and may know
+ * nothing at all if no context is current.
+ */
 static enum place place_of(const void *pointer) {
     CUmemorytype type = CU_MEMORYTYPE_HOST;
     unsigned is_managed = 0;
@@ -55,12 +57,12 @@ static enum place place_of(const void *pointer) {
     return type == CU_MEMORYTYPE_HOST ? PINNED : ON_DEVICE;
 }
 
-/* One step of the walk: of the axis `out_stride`, in an element i < total. */
+/* Add a step of the walk: of the axis `out_stride`, in an element i < total. */
 static bool add_axis(struct cushim_walk *walk, int64_t out_stride, int64_t stride) {
     int last = walk->ndim - 1;
     if (walk->ndim && walk->out_strides[last] % out_stride == 0 &&
         walk->strides[last] == walk->out_strides[last] / out_stride * stride) {
-        walk->out_strides[last] = out_stride; /* both together are one step of the finer */
+        walk->out_strides[last] = out_stride; /* both together are one step of the finer one */
         walk->strides[last] = stride;
         return true;
     }
@@ -71,7 +73,7 @@ static bool add_axis(struct cushim_walk *walk, int64_t out_stride, int64_t strid
     return true;
 }
 
-/* Upstream would divide by a stride of 0, or read beyond the arrays: an error here. */
+/* This is an error, because upstream would divide by a stride of 0 or read beyond the arrays. */
 static bool read_walk(const struct transpose *args, struct cushim_walk *walk) {
     int64_t most = (int64_t)args->total - 1; /* the largest rest before an axis */
     walk->ndim = 0;
@@ -80,12 +82,12 @@ static bool read_walk(const struct transpose *args, struct cushim_walk *walk) {
         if (args->out_strides[d] == 0 || axis < 0 || axis >= args->ndim)
             return false;
         int64_t out_stride = args->out_strides[d], stride = args->in_strides[axis];
-        if (out_stride < 0) { /* the quotient alone changes its sign, the rest is the same */
+        if (out_stride < 0) { /* only the quotient changes its sign, the rest is the same */
             out_stride = -out_stride;
             stride = -stride;
         }
         if (most < out_stride)
-            continue; /* the index is 0 throughout */
+            continue; /* the index is always 0 */
         if (!add_axis(walk, out_stride, stride))
             return false;
         most = out_stride - 1;
@@ -93,7 +95,7 @@ static bool read_walk(const struct transpose *args, struct cushim_walk *walk) {
     return true;
 }
 
-/* Is the walk one over all elements of a contiguous shape? */
+/* Whether the walk goes over all elements of a contiguous shape. */
 static bool is_shape(const struct cushim_walk *walk, int64_t total,
                      int64_t shape[CUSHIM_WALK_MOST_DIMS]) {
     int64_t outer = total;
@@ -129,7 +131,7 @@ static enum cushim_status walk_on_device(const struct transpose *args, cudaStrea
 
 static enum cushim_status walk(const struct transpose *args, cudaStream_t stream) {
     if (cushim_driver_use(__func__) != CUSHIM_OK)
-        return walk_by_value(args, stream); /* says why */
+        return walk_by_value(args, stream); /* it reports the error */
     enum place places[] = {place_of(args->in_strides), place_of(args->out_strides),
                            place_of(args->perm)};
     bool has_device = false, has_pageable = false;

@@ -1,11 +1,12 @@
 /*
- * libkernels.so: the C interface that the Go programs zerfoo and ztensor load their kernels by.
+ * libkernels.so: the C interface through which the Go programs zerfoo and ztensor load their
+ * kernels.
  *
- * The names, the order of parameters and their types are that interface's: sizes are int, a float
- * or double comes as its bits in an unsigned integer, since the caller fills integer registers
- * alone.  Every function answers a cudaError_t as an int, 0 for success, and queues its work on the
- * stream.  What each computes is said by the function of cushim/kernels.h that it forwards to, and
- * kernels/docs/libkernels.md lists where the two differ.
+ * The names, the order of parameters and their types are those of that interface: sizes are int,
+ * and a float or double comes as its bits in an unsigned integer, because the caller fills only
+ * integer registers.  Every function returns a cudaError_t as an int, 0 for success, and queues its
+ * work on the stream.  Each computes what the function of cushim/kernels.h to which it forwards
+ * computes; kernels/docs/libkernels.md lists the differences.
  */
 #ifndef CUSHIM_DROPIN_LIBKERNELS_H
 #define CUSHIM_DROPIN_LIBKERNELS_H

@@ -1,4 +1,4 @@
-/* libkernels.so: what follows a position in device memory. */
+/* libkernels.so: what depends on a position in device memory. */
 #include "cushim/kernels/position.h"
 #include "kernels/dropin/enter.h"
 
@@ -20,7 +20,10 @@ int launch_offset_memcpy_fp16(void *dst, const float *src, const int *counter, i
     FORWARD(stream, cushim_offset_memcpy_f32_f16(src, counter, dst, dim, maxSeqLen, stream));
 }
 
-/* How long the tables are is not said: as many rows as memory could hold. */
+/*
+ * The caller does not say how long the tables are, so as many rows as memory could hold are
+ * assumed.
+ */
 int launch_rope_select(const float *cos_table, const float *sin_table, float *cos_out,
                        float *sin_out, const int *counter, int halfRotary, cudaStream_t stream) {
     int64_t rows = INT64_MAX / (int64_t)sizeof(float) / (halfRotary > 0 ? halfRotary : 1);

@@ -1,4 +1,4 @@
-/* libkernels.so: softmax.  The sizes come as outer, inner, axis, ours as they lie in memory. */
+/* libkernels.so: softmax.  The sizes come as outer, inner, axis; ours are in memory order. */
 #include "cushim/kernels/softmax.h"
 #include "kernels/dropin/enter.h"
 

@@ -68,7 +68,7 @@ struct scalar {
     int64_t n;
 };
 
-/* Is there a kernel that divides by it with its reciprocal?  NaN and 0 are not. */
+/* Whether a kernel divides by s with its reciprocal.  It must not if s is NaN or 0. */
 static bool is_moderate(float s) {
     return fabsf(s) >= 0x1p-60f && fabsf(s) <= 0x1p60f;
 }

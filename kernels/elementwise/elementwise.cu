@@ -1,7 +1,7 @@
 /*
- * Elementwise kernels: one element of each output from the same elements of the inputs.
+ * Elementwise kernels: each output element depends on the same element of each input.
  *
- * Each has a plain kernel, for any address, and a wide one right after it in elementwise.def, for
+ * Each has a plain kernel, for any address, and right after it in elementwise.def a wide one, for
  * addresses that are multiples of 16.
  */
 #include "kernels/elementwise/elementwise_arithmetic.cuh"

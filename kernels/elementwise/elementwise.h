@@ -10,7 +10,10 @@ enum elementwise_kernel {
 #undef EACH
 };
 
-/* Does a thread of the wide kernel have EACH_LONG_PIECES (kernels/elementwise_*.cuh say so)? */
+/*
+ * Whether a thread of the wide kernel has EACH_LONG_PIECES, as the headers in kernels/elementwise
+ * define it.
+ */
 static inline bool elementwise_is_long(enum elementwise_kernel kernel) {
     return kernel == ELEMENTWISE_div_f16 || kernel == ELEMENTWISE_sin_f32 ||
            kernel == ELEMENTWISE_cos_f32;

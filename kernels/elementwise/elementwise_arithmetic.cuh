@@ -15,7 +15,7 @@ template <class Op> struct OnFloat {
     }
 };
 
-/* The second operand is the same everywhere. */
+/* The second operand is the same for all elements. */
 template <class Op> struct WithScalar {
     float s;
     __device__ float operator()(float a) const {
@@ -24,9 +24,9 @@ template <class Op> struct WithScalar {
 };
 
 /*
- * a / s from r, which is 1 / s rounded, with s from 2^-60 to 2^60: of an `a` in that range the
- * correction makes the very bits of the division (all mantissas of `a` were tried with 4000 of s).
- * Others, 0 among them, which would lose its sign, are divided.
+ * a / s from r, which is 1 / s rounded, with s from 2^-60 to 2^60.  If `a` is in that range too,
+ * the correction makes the very bits of the division (all mantissas of `a` were tried with 4000 of
+ * s).  Other values are divided, 0 among them, because it would lose its sign.
  */
 struct DivModerate {
     float s, r;
@@ -64,8 +64,8 @@ struct DivModerates {
 };
 
 /*
- * In float, then rounded to half: what the operation itself, rounded to half, would give.  A float
- * has more than twice a half's digits and 2 more, with which the second rounding cannot be misled.
+ * Computed in float, then rounded to half, which equals the operation itself rounded to half.  A
+ * float has more than twice a half's digits and 2 more, so the second rounding cannot go wrong.
  */
 template <class Op> struct OnHalf {
     __device__ uint16_t operator()(uint16_t a, uint16_t b) const {

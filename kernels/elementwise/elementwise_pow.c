@@ -1,8 +1,9 @@
 /*
  * Elementwise kernels: powers with one exponent.
  *
- * The host looks at the exponent once, so that no element does: some exponents have kernels of
- * their own, and the general one works on |a| and is told what a negative base makes of the result.
+ * The host looks at the exponent once, so that no element needs to.  Some exponents have their own
+ * kernels.  The general kernel computes with |a| and gets the sign that a negative base gives the
+ * result.
  */
 #include "cushim/kernels/elementwise.h"
 
@@ -23,8 +24,7 @@ static const struct {
     {0.5f, ELEMENTWISE_pow_half_f32}, {-0.5f, ELEMENTWISE_pow_minus_half_f32},
 };
 
-/* Exponents up to here have shorter kernels than others (kernels/elementwise/elementwise_pow.cuh).
- */
+/* Exponents up to here have shorter kernels (kernels/elementwise/elementwise_pow.cuh). */
 #define LIGHT    4.0f
 #define MODERATE 64.0f
 
@@ -39,7 +39,7 @@ static bool is_odd(float s) {
     return fabsf(fmodf(s, 2.0f)) == 1.0f;
 }
 
-/* An infinity is as an even integer, NaN as no integer. */
+/* An infinity counts as an even integer, NaN as no integer. */
 static bool is_integer(float s) {
     return truncf(s) == s;
 }

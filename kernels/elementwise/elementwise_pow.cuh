@@ -1,7 +1,7 @@
 /*
- * Powers.  With one exponent for all elements the launcher has looked at it: it picks a kernel for
- * 2, 3, +-1 and +-0.5, one for others up to 4, one up to 64, and tells those two and the general
- * one what becomes of a negative base.
+ * Powers.  If all elements have one exponent the launcher has looked at it: it picks a kernel for
+ * 2, 3, +-1 and +-0.5, one for others up to 4, and one up to 64.  These two and the general one get
+ * what becomes of a negative base.
  *
  * `kept` are the bits of the base that count: all, or all but the sign for pow(|a|, s).
  */
@@ -18,7 +18,7 @@ DEVICE float masked(float a, uint32_t kept) {
     return __uint_as_float(__float_as_uint(a) & kept);
 }
 
-const float ROUND = 12582912.0f; /* 1.5 * 2^23: of a sum with it the last bit is 1 */
+const float ROUND = 12582912.0f; /* 1.5 * 2^23: in a sum with it the last bit is 1 */
 
 /* pow(a, s) for a >= 0 or NaN */
 struct AnyPower {
@@ -32,14 +32,14 @@ __device__ __noinline__ float pow_of_unusual(float a, float s) {
 }
 
 /*
- * The same for |s| <= 64, in half of powf's operations: it would bound the kernel.  Of a normal
- * number a = 2^e m, with m around 1: log2(a) = e + 2 / ln 2 * atanh(q) with q = (m - 1) / (m + 1),
- * in a float and one for the rest, so that s times it is good to 2^-24 and 2^(that) to 5 ULP.  That
- * is too little next to the largest float, which it may make an infinity, and among subnormal ones:
- * a result close to either end is not sure, and powf's is taken.
+ * The same for |s| <= 64, in half of powf's operations, which would be the kernel's limit.  For a
+ * normal number a = 2^e m with m around 1, log2(a) = e + 2 / ln 2 * atanh(q) with q = (m - 1) / (m
+ * + 1).  It is kept in a float and one for the rest, so that s times it is good to 2^-24 and
+ * 2^(that) to 5 ULP.  This is not enough next to the largest float, where it may give an infinity,
+ * and among subnormal ones.  So a result close to either end is not accurate, and powf's is taken.
  */
 struct ModeratePower {
-    /* Of a number's bits, those of the least normal one taken off: small if it is normal. */
+    /* The bits of a number less those of the least normal one: small if it is normal. */
     static __device__ uint32_t above_least(float a) {
         return __float_as_uint(a) - 0x00800000u;
     }
@@ -47,14 +47,14 @@ struct ModeratePower {
         return above_least(a) < 0x7F000000u;
     }
 
-    /* From 2^-125 on, below 2^126. */
-    static __device__ bool is_sure(float power) {
+    /* Whether it is from 2^-125 on and below 2^126. */
+    static __device__ bool is_accurate(float power) {
         return __float_as_uint(power) - 0x01000000u < 0x7D800000u;
     }
 
     static __device__ float of(float a, float s) {
         float power = of_normal(__float_as_uint(a), s);
-        return is_normal(a) && is_sure(power) ? power : pow_of_unusual(a, s);
+        return is_normal(a) && is_accurate(power) ? power : pow_of_unusual(a, s);
     }
 
     static __device__ float of_normal(uint32_t bits, float s) {
@@ -83,18 +83,19 @@ struct ModeratePower {
 };
 
 /*
- * The same for |s| <= 4 in two thirds of that: log2(m) is a polynomial in d = m - 1, good to 2^-27.
- * It begins with d / ln 2, s times which joins s e less its nearest integer: what is rounded there
- * is below 1, where s log2(m) as one float would be off by 2^-23 to begin with.  The power is good
- * to 1.6 ULP, and the hardware's 2^x to 2.8; close to either end of the floats it is not sure.
+ * The same for |s| <= 4 in two thirds of that. log2(m) is a polynomial in d = m - 1, good to 2^-27,
+ * that begins with d / ln 2. s times this term joins s e less its nearest integer, so that what is
+ * rounded there is below 1; s log2(m) as one float would be wrong by 2^-23 to begin with.  The
+ * power is good to 1.6 ULP, and to 2.8 with the hardware's 2^x; close to either end of the floats
+ * it is not accurate.
  */
 struct LightPower {
     static __device__ float of(float a, float s) {
         float log2, power = of_normal(__float_as_uint(a), s, log2);
-        return is_sure(a, log2) ? power : pow_of_unusual(a, s);
+        return is_accurate(a, log2) ? power : pow_of_unusual(a, s);
     }
 
-    static __device__ bool is_sure(float a, float log2) {
+    static __device__ bool is_accurate(float a, float log2) {
         return ModeratePower::is_normal(a) && fabsf(log2) <= 124.0f;
     }
 
@@ -102,7 +103,8 @@ struct LightPower {
     static __device__ float of_normal(uint32_t bits, float s, float &log2) {
         const float FIRST = 1.44269487f; /* 1 / ln 2 */
         float s_first = __fmul_rn(s, FIRST), s_rest = fmaf(s, FIRST, -s_first);
-        float s_scaled = s * 0x1p-23f;                   /* 0, if so small that any power is 1 */
+        float s_scaled = s * 0x1p-23f;                   /* 0 if it is so small that any power is
+                                                            1 */
         uint32_t e = (bits - 0x3F3504F3u) & 0xFF800000u; /* m from sqrt(1/2) on */
         float d = __uint_as_float(bits - e) - 1.0f, exponent = (float)(int32_t)e;
         float tail = fmaf(0.125411211f, d, -0.210302932f);
@@ -118,16 +120,16 @@ struct LightPower {
 };
 
 /*
- * pow(a, b).  Of normal numbers and a moderate exponent, which the exponent's parity makes negative
- * or NaN where a is; else powf.
+ * pow(a, b) of normal numbers and a moderate exponent.  The exponent's parity makes it negative or
+ * NaN if a is negative.  For others powf.
  */
 struct Pow {
     static __device__ float magnitude(float a, float b) {
         return ModeratePower::of_normal(__float_as_uint(fabsf(a)), b);
     }
-    static __device__ bool is_sure(float a, float b, float power) {
+    static __device__ bool is_accurate(float a, float b, float power) {
         return ModeratePower::is_normal(fabsf(a)) && fabsf(b) <= 64.0f &&
-               ModeratePower::is_sure(power);
+               ModeratePower::is_accurate(power);
     }
     static __device__ float signed_of(float a, float b, float power) {
         float sum = b + ROUND;
@@ -137,20 +139,20 @@ struct Pow {
     }
     __device__ float operator()(float a, float b) const {
         float power = magnitude(a, b);
-        return is_sure(a, b, power) ? signed_of(a, b, power) : pow_of_unusual(a, b);
+        return is_accurate(a, b, power) ? signed_of(a, b, power) : pow_of_unusual(a, b);
     }
 };
 
 /* Four at a time with one branch for all. */
 struct Pows {
     static __device__ float corrected(float a, float b, float power) {
-        return Pow::is_sure(a, b, power) ? Pow::signed_of(a, b, power) : pow_of_unusual(a, b);
+        return Pow::is_accurate(a, b, power) ? Pow::signed_of(a, b, power) : pow_of_unusual(a, b);
     }
     __device__ float4 operator()(float4 a, float4 b) const {
         float4 power = make_float4(Pow::magnitude(a.x, b.x), Pow::magnitude(a.y, b.y),
                                    Pow::magnitude(a.z, b.z), Pow::magnitude(a.w, b.w));
-        if (Pow::is_sure(a.x, b.x, power.x) && Pow::is_sure(a.y, b.y, power.y) &&
-            Pow::is_sure(a.z, b.z, power.z) && Pow::is_sure(a.w, b.w, power.w))
+        if (Pow::is_accurate(a.x, b.x, power.x) && Pow::is_accurate(a.y, b.y, power.y) &&
+            Pow::is_accurate(a.z, b.z, power.z) && Pow::is_accurate(a.w, b.w, power.w))
             return make_float4(Pow::signed_of(a.x, b.x, power.x), Pow::signed_of(a.y, b.y, power.y),
                                Pow::signed_of(a.z, b.z, power.z),
                                Pow::signed_of(a.w, b.w, power.w));
@@ -160,9 +162,9 @@ struct Pows {
 };
 
 /*
- * pow(a, s) from pow(|a|, s): the sign of a comes back through `sign`, 0x80000000 where s is an odd
- * integer and 0 elsewhere; a finite base below `bound` gives NaN: 0 where s is finite and no
- * integer, or NaN, and -Inf elsewhere.
+ * pow(a, s) from pow(|a|, s).  The sign of a comes back through `sign`, which is 0x80000000 if s is
+ * an odd integer, else 0.  A finite base below `bound` gives NaN; it is 0 if s is finite and no
+ * integer, or NaN, and -Inf otherwise.
  */
 template <class Power> struct PowScalar {
     float s;
@@ -188,14 +190,14 @@ struct LightPowers {
         return LightPower::of_normal(__float_as_uint(fabsf(a)), one.s, log2);
     }
     __device__ float corrected(float a, float power, float log2) const {
-        bool is_sure = LightPower::is_sure(fabsf(a), log2);
-        return one.signed_of(a, is_sure ? power : pow_of_unusual(fabsf(a), one.s));
+        bool is_accurate = LightPower::is_accurate(fabsf(a), log2);
+        return one.signed_of(a, is_accurate ? power : pow_of_unusual(fabsf(a), one.s));
     }
     static __device__ uint32_t above(float a) {
         return ModeratePower::above_least(fabsf(a));
     }
-    /* By extremes: four answers would be kept, in other words, for the branch of the unsure. */
-    static __device__ bool are_sure(float4 a, float4 log2) {
+    /* Looks at the extremes, because the branch would keep four answers in four registers. */
+    static __device__ bool are_accurate(float4 a, float4 log2) {
         uint32_t most = max(max(above(a.x), above(a.y)), max(above(a.z), above(a.w)));
         float furthest =
             fmaxf(fmaxf(fabsf(log2.x), fabsf(log2.y)), fmaxf(fabsf(log2.z), fabsf(log2.w)));
@@ -204,7 +206,7 @@ struct LightPowers {
     __device__ float4 operator()(float4 a) const {
         float4 log2, power = make_float4(magnitude(a.x, log2.x), magnitude(a.y, log2.y),
                                          magnitude(a.z, log2.z), magnitude(a.w, log2.w));
-        if (are_sure(a, log2))
+        if (are_accurate(a, log2))
             return make_float4(
                 one.signed_of_finite(a.x, power.x), one.signed_of_finite(a.y, power.y),
                 one.signed_of_finite(a.z, power.z), one.signed_of_finite(a.w, power.w));
@@ -218,16 +220,16 @@ struct ModeratePowers {
     __device__ float magnitude(float a) const {
         return ModeratePower::of_normal(__float_as_uint(fabsf(a)), one.s);
     }
-    static __device__ bool is_sure(float a, float power) {
-        return ModeratePower::is_normal(fabsf(a)) && ModeratePower::is_sure(power);
+    static __device__ bool is_accurate(float a, float power) {
+        return ModeratePower::is_normal(fabsf(a)) && ModeratePower::is_accurate(power);
     }
     __device__ float corrected(float a, float power) const {
-        return is_sure(a, power) ? power : pow_of_unusual(fabsf(a), one.s);
+        return is_accurate(a, power) ? power : pow_of_unusual(fabsf(a), one.s);
     }
     __device__ float4 operator()(float4 a) const {
         float4 power = make_float4(magnitude(a.x), magnitude(a.y), magnitude(a.z), magnitude(a.w));
-        if (!(is_sure(a.x, power.x) && is_sure(a.y, power.y) && is_sure(a.z, power.z) &&
-              is_sure(a.w, power.w)))
+        if (!(is_accurate(a.x, power.x) && is_accurate(a.y, power.y) && is_accurate(a.z, power.z) &&
+              is_accurate(a.w, power.w)))
             power = make_float4(corrected(a.x, power.x), corrected(a.y, power.y),
                                 corrected(a.z, power.z), corrected(a.w, power.w));
         return make_float4(one.signed_of(a.x, power.x), one.signed_of(a.y, power.y),
@@ -249,8 +251,7 @@ struct Pow2 {
     }
 };
 
-/* Where a^2 is rounded as a subnormal number a^3 is far below them, and where it overflows so does
- * a^3. */
+/* If a^2 is rounded to a subnormal number, a^3 is far below those; if it overflows, so does a^3. */
 struct Pow3 {
     uint32_t kept;
     __device__ float operator()(float a) const {
@@ -265,11 +266,11 @@ struct PowMinus1 {
     }
 };
 
-/* Unlike the square root's, the power of -0 is +0, and that of -Inf is +Inf. */
+/* Unlike with the square root, the power of -0 is +0, and that of -Inf is +Inf. */
 struct PowHalf {
     uint32_t kept;
     __device__ float operator()(float a) const {
-        float base = __fadd_rn(masked(a, kept), 0.0f); /* +0 of -0 */
+        float base = __fadd_rn(masked(a, kept), 0.0f); /* +0 for -0 */
         return base == -INFINITY ? INFINITY : __fsqrt_rn(base);
     }
 };
@@ -307,8 +308,10 @@ EACH_KERNEL(elementwise_pow_light_f32)
     each(PowScalar<LightPower>{s, sign, bound}, a, c, n);
 }
 
-/* Registers for 12 blocks: with 10 fewer loads are under way than memory takes.  Before sm_80 a
- * multiprocessor has no place for more than 8. */
+/*
+ * Registers for 12 blocks, because with 10 fewer loads are in flight than memory can take.  Before
+ * sm_80 a multiprocessor has no place for more than 8.
+ */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 constexpr int LIGHT_BLOCKS = 12;
 #else

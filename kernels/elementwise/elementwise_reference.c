@@ -49,8 +49,10 @@ void cushim_div_scalar_f32_ref(const float *a, float *c, float s, int64_t n) {
         c[i] = a[i] / s;
 }
 
-/* ---- a op b on half: in double, where the first three are exact and the quotient has more than
- * twice a half's digits, then rounded to half ---- */
+/*
+ * ---- a op b on half: in double, in which the first three are exact and the quotient has more than
+ * twice a half's digits, then rounded to half ----
+ */
 
 void cushim_add_f16_ref(const uint16_t *a, const uint16_t *b, uint16_t *c, int64_t n) {
     for (int64_t i = 0; i < n; i++)
@@ -72,7 +74,7 @@ void cushim_div_f16_ref(const uint16_t *a, const uint16_t *b, uint16_t *c, int64
         c[i] = cushim_f16_of((double)cushim_f32_of_f16(a[i]) / cushim_f32_of_f16(b[i]));
 }
 
-/* ---- fill: the bits of the value, also where it is NaN ---- */
+/* ---- fill: the bits of the value, even of a NaN ---- */
 
 void cushim_fill_f32_ref(float *dst, float value, int64_t n) {
     for (int64_t i = 0; i < n; i++)

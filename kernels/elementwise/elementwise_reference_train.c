@@ -33,7 +33,7 @@ void cushim_dropout_f32_ref(const float *in, float *out, float p, float keep_sca
         philox(words, key);
         float u = (float)words[0] * 0x1p-32f;
         if (p == 0)
-            memmove(&out[i], &in[i], sizeof *in); /* every bit, of NaN too */
+            memmove(&out[i], &in[i], sizeof *in); /* every bit, even of a NaN */
         else
             out[i] = u >= p ? in[i] * keep_scale : 0.0f;
     }

@@ -23,7 +23,7 @@ static void dropout_reference(const void *args) {
 
 /*
  * The least word whose number u = (float)word * 2^-32 is not below p, so that the kernel compares
- * words; 2^32 where every one is below, or p is NaN.  The conversion never falls, so a search finds
+ * words; 2^32 if every one is below or p is NaN.  The conversion is monotonic, so a search finds
  * it.
  */
 static uint64_t least_kept(float p) {
@@ -41,7 +41,7 @@ static uint64_t least_kept(float p) {
 static enum cushim_status launch_dropout(const struct cushim_each *each, struct dropout *args) {
     uint32_t zero = 0, all = 0xFFFFFFFFu, key_low = (uint32_t)args->key,
              key_high = (uint32_t)(args->key >> 32), kept;
-    if (args->p == 0) /* a copy, as the power of 1 is */
+    if (args->p == 0) /* a copy, like the power of 1 */
         return cushim_each_launch(each, ELEMENTWISE_pow_1_f32,
                                   (void *[]){&args->in, &args->out, &all, &args->n});
     uint64_t least = least_kept(args->p);

@@ -1,4 +1,4 @@
-/* fill, and what training has: dropout and a step of AdamW. */
+/* fill, and the kernels of training: dropout and a step of AdamW. */
 #ifndef CUSHIM_KERNELS_ELEMENTWISE_TRAIN_CUH
 #define CUSHIM_KERNELS_ELEMENTWISE_TRAIN_CUH
 
@@ -6,7 +6,7 @@
 #include "kernels/device/math/philox.cuh"
 #include "kernels/device/vector.cuh"
 
-/* ---- fill: the pattern of 32 bits, whatever it means ---- */
+/* ---- fill: a pattern of 32 bits, whatever it means ---- */
 
 namespace {
 
@@ -118,7 +118,7 @@ struct AdamW {
     float *grad;
     double beta1, beta2, one_minus_beta1, one_minus_beta2, eps, alpha, lr_wd;
 
-    /* In double, every operation rounded by itself: the bits are those of the plain formula. */
+    /* In double, each operation rounded separately, so the bits are those of the plain formula. */
     __device__ void step(float &param, float &m, double &v, float grad) const {
         double g = grad, p = param;
         double moment = __dadd_rn(__dmul_rn(beta1, m), __dmul_rn(one_minus_beta1, g));
@@ -179,7 +179,7 @@ EACH_KERNEL(elementwise_adamw_f32)
     each_tile<EACH_ELEMENTS, 1>(of, of, n);
 }
 
-/* Five loads of 16 bytes are in flight at each step, and doubles take two registers. */
+/* Each step has five loads of 16 bytes in flight, and doubles take two registers. */
 KERNEL_OF(EACH_THREADS, 6, elementwise_adamw_f32_wide)
 (float *param, float *m, double *v, float *grad, double beta1, double beta2, double one_minus_beta1,
  double one_minus_beta2, double eps, double alpha, double lr_wd, int64_t n) {

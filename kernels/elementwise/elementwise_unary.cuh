@@ -1,6 +1,6 @@
 /*
- * exp, log, sqrt, rsqrt, sin, cos, tanh: CUDA's accurate functions, whose published errors are what
- * the tolerances are made of.
+ * exp, log, sqrt, rsqrt, sin, cos, tanh: CUDA's accurate functions, from whose published errors the
+ * tolerances are made.
  */
 #ifndef CUSHIM_KERNELS_ELEMENTWISE_UNARY_CUH
 #define CUSHIM_KERNELS_ELEMENTWISE_UNARY_CUH
@@ -40,9 +40,9 @@ struct Tanh {
 };
 
 /*
- * From this magnitude on sinf and cosf take a much longer way to bring the angle into range.  It is
- * called there and not inlined: with the very comparison of the functions, which then have none
- * left, an element takes some 20 instructions.  NaN leaves early.
+ * From this magnitude on sinf and cosf need a much longer way to bring the angle into range.  They
+ * are called there and not inlined.  Because this is the functions' own comparison, the inlined
+ * ones have none left, and an element takes some 20 instructions.  NaN leaves early.
  */
 #define LARGE_ANGLE 105615.0f
 

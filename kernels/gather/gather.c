@@ -7,7 +7,7 @@
 #include "kernels/launch/arguments.h"
 #include "kernels/shared/divider.h"
 
-/* Each is followed by its like for outputs of 2^31 pieces and more. */
+/* Each is followed by its counterpart for outputs of 2^31 pieces and more. */
 enum kernel { I64, I64_LARGE, I64_WIDE, I64_WIDE_LARGE, I32, I32_LARGE, I32_WIDE, I32_WIDE_LARGE };
 
 static const struct cushim_kernel kernels[] = {
@@ -18,7 +18,7 @@ static const struct cushim_kernel kernels[] = {
 };
 CUSHIM_KERNEL_FAMILY(gather, kernels);
 
-enum { BLOCK_THREADS = 256, LEAST_THREADS = 64, PIECES_A_THREAD = 4, BLOCKS_PER_SM = 1024 };
+enum { BLOCK_THREADS = 256, LEAST_THREADS = 64, PIECES_PER_THREAD = 4, BLOCKS_PER_SM = 1024 };
 enum { FLOATS_A_PIECE = 4 };
 
 struct gather {
@@ -38,17 +38,20 @@ static void run_reference_i32(const void *args) {
     cushim_gather_f32_i32_ref(g->table, g->idx, g->out, g->n, g->d, g->v);
 }
 
-/* Outputs that no block is full of are cut finer, so that more of the device works on them; the
- * fewest pieces have a thread each. */
+/*
+ * Outputs that fill no block are cut finer, so that more of the device works on them; the smallest
+ * have one thread per piece.
+ */
 static struct cushim_kernel_shape shape_of(const struct cushim_kernel_call *call,
                                            int64_t n_pieces) {
     unsigned n_threads = BLOCK_THREADS;
     while (n_threads > LEAST_THREADS &&
-           n_pieces < (int64_t)call->n_sms * n_threads * PIECES_A_THREAD)
+           n_pieces < (int64_t)call->n_sms * n_threads * PIECES_PER_THREAD)
         n_threads /= 2;
-    bool is_few = n_pieces < (int64_t)call->n_sms * LEAST_THREADS * PIECES_A_THREAD;
+    bool has_few_pieces = n_pieces < (int64_t)call->n_sms * LEAST_THREADS * PIECES_PER_THREAD;
     return (struct cushim_kernel_shape){
-        .grid = {cushim_n_blocks(n_pieces, (int64_t)n_threads * (is_few ? 1 : PIECES_A_THREAD),
+        .grid = {cushim_n_blocks(n_pieces,
+                                 (int64_t)n_threads * (has_few_pieces ? 1 : PIECES_PER_THREAD),
                                  (int64_t)call->n_sms * BLOCKS_PER_SM)},
         .block = {n_threads}};
 }

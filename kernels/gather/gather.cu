@@ -1,16 +1,16 @@
 /*
  * Gather: out[i, :] = table[clamp(idx[i]), :].
  *
- * The output is walked as one range of pieces, 16 or 4 bytes each; a block writes a stretch of it
- * with several pieces of each thread in flight, whatever rows they are of.  The index of a piece is
- * read by all threads of its row, from the caches after the first.
+ * The output is walked as one range of pieces, 16 or 4 bytes each.  A block writes a stretch of it
+ * with several pieces of each thread in flight, whatever rows they belong to.  All threads of a row
+ * read the index, which comes from the caches after the first.
  */
 #include "kernels/device/math/divide.cuh"
 #include "kernels/device/vector.cuh"
 
 namespace {
 
-/* Clamped in its own width: none of its bits is lost before. */
+/* Clamped in its own width, so that no bit is lost before. */
 template <class Index> DEVICE int64_t clamp(Index index, int64_t v) {
     return index < 0 ? 0 : (int64_t)index >= v ? v - 1 : (int64_t)index;
 }
@@ -31,7 +31,7 @@ DEVICE void store_piece(uint4 *to, uint4 piece) {
     store_streamed(to, piece);
 }
 
-/* n pieces of the output, `row` of them a row; Number is as wide as n asks for. */
+/* n pieces of the output, `row` of them in a row; Number is wide enough for n. */
 template <int N_FLYING, class Piece, class Index, class Number>
 DEVICE void gather_pieces(const Piece *table, const Index *idx, Piece *out, int64_t n,
                           const struct cushim_divider &row, int64_t v) {
@@ -39,7 +39,7 @@ DEVICE void gather_pieces(const Piece *table, const Index *idx, Piece *out, int6
     int64_t at = (int64_t)N_FLYING * blockDim.x * blockIdx.x + threadIdx.x;
     for (; at < n; at += step) {
         Piece pieces[N_FLYING];
-        Index indices[N_FLYING]; /* all asked for before the first is waited for */
+        Index indices[N_FLYING]; /* all are asked for before the first is waited for */
         Number columns[N_FLYING];
 #pragma unroll
         for (int k = 0; k < N_FLYING; k++) {
@@ -64,7 +64,7 @@ DEVICE void gather_pieces(const Piece *table, const Index *idx, Piece *out, int6
     }
 }
 
-/* Few pieces have a thread each, which waits for one index and one row. */
+/* A few pieces have one thread each, which waits for one index and one row. */
 template <class Piece, class Index, class Number>
 DEVICE void gather(const Piece *table, const Index *idx, Piece *out, int64_t n,
                    const struct cushim_divider &row, int64_t v) {

@@ -1,10 +1,11 @@
 /*
  * Products with quantised matrices: arguments, the choice of a path, the launch.
  *
- * One column goes through blocks that stay (sm_90, where there are rows enough: on the matrix
- * units, or streams of bytes) or through the kernels of rows, all bound by weights; two to eight
- * through blocks that stay (sm_90), more through the matrix units, from nine on by warpgroups on
- * devices of 9.0.  On sm_75 rows take up to eight, and more go through tiles of plain products.
+ * One column goes through blocks that stay (sm_90, if there are rows enough: on the matrix units,
+ * or by streams of bytes) or through the kernels of rows; weights are the limit of all of these.
+ * Two to eight columns go through blocks that stay (sm_90), more through the matrix units, and
+ * from nine on by warpgroups on devices of 9.0.  On sm_75 rows take up to eight, and more columns
+ * go through tiles of plain products.
  */
 #include "kernels/gemv/gemv_direct.h"
 
@@ -15,7 +16,11 @@
 #include "kernels/launch/arguments.h"
 
 enum { BLOCK_VALUES = 32, Q4K_VALUES = 256, Q4K_BYTES = 144 };
-enum { CHUNK_OF_8 = 8, CHUNK_OF_MORE = 4 }; /* blocks of a chunk, tiles of 8 and of more columns */
+enum {
+    CHUNK_OF_8 = 8,
+    CHUNK_OF_MORE = 4
+}; /* blocks of a chunk, for tiles of 8 and of more
+      columns */
 
 #define MMA_ROW(FORMAT, word, n_bytes, has_scales, cols, chunk, rows)                              \
     [FORMAT + GEMV_MMA##                                                                           \
@@ -81,18 +86,18 @@ CUSHIM_KERNEL_FAMILY(gemv, kernels);
 
 enum { BLOCK_THREADS = 256, BLOCK_WARPS = 8, BLOCKS_PER_SM = 4 };
 
-/* Columns from which on the matrix units are faster, and warpgroups of them. */
+/* The least columns for which the matrix units are faster, and warpgroups of them. */
 enum { MMA_FROM = 3, WGMMA_FROM = 9 };
 
-/* What the launcher knows of a format. */
+/* The facts of a format for the launcher. */
 struct format {
     enum gemv_kernel first;
-    int64_t block_bytes;     /* of values, and of the scale where that is not apart */
-    size_t scales_bytes;     /* alignment of scales that are apart; 0: there are none */
+    int64_t block_bytes;     /* of values, and of the scale unless that is separate */
+    size_t scales_bytes;     /* alignment of separate scales; 0 if there are none */
     size_t values_bytes;     /* alignment of the rest */
     int64_t rows_of_warp1;   /* rows of a warp, for one column */
-    enum gemv_kernel direct; /* on the matrix units, one column; 0: none */
-    enum gemv_kernel stream; /* by bulk copies, one column; 0: none */
+    enum gemv_kernel direct; /* on the matrix units, one column; 0 means none */
+    enum gemv_kernel stream; /* by bulk copies, one column; 0 means none */
 };
 static const struct format q4_0 = {GEMV_Q4_0, 16, 2, 1, 4, GEMV_Q4_0_DIRECT, 0};
 static const struct format q8_0 = {GEMV_Q8_0, 34, 0, 2, 2, 0, GEMV_Q8_0_STREAM};
@@ -108,8 +113,8 @@ struct product {
 };
 
 /*
- * Rows times columns: warps that share rows, where there are too few for the device.
- * slice: values of a column in shared memory; step: those a warp takes at once.
+ * Rows times columns: the warps that share rows if these are too few for the device. slice: values
+ * of a column in shared memory; step: those that a warp takes at once.
  */
 static int warps_per_row(const struct cushim_kernel_call *call, int64_t m, int64_t rows_of_warp,
                          int64_t k, int64_t slice, int64_t step) {
@@ -165,7 +170,7 @@ static enum cushim_status launch_stream(const struct cushim_kernel_call *call, u
     return cushim_kernel_call_launch(call, kernel, shape, params);
 }
 
-/* Blocks that share k, so that the device has enough of them; a chunk or two each at least. */
+/* Blocks that share k, so that the device has enough of them; each has at least a chunk or two. */
 static unsigned cluster_of(const struct cushim_kernel_call *call, int64_t n_tiles,
                            int64_t n_chunks) {
     unsigned n = 1;
@@ -202,7 +207,9 @@ static int64_t wgmma_cols(int64_t n) {
     return n <= 32 ? 32 : 64;
 }
 
-/* Of the start of scratch, which is left out: terms are at multiples of 16 bytes. */
+/*
+ * The bytes at the start of scratch that are skipped, because terms lie at multiples of 16 bytes.
+ */
 static size_t lead_bytes(const void *scratch) {
     return -(uintptr_t)scratch % 16;
 }
@@ -230,7 +237,7 @@ static enum cushim_status launch_terms(const struct cushim_kernel_call *call, st
                                        int64_t cols, uint8_t *scratch, bool is_wide_b) {
     enum {
         UNITS = GEMV_TERMS_THREADS / 32
-    }; /* 32 columns of a block each, of a block of threads */
+    }; /* warps of a block; each makes the terms of 32 columns of a block of k */
     int64_t n_units = args->k / BLOCK_VALUES * ((args->n - 1) / cols + 1) * (cols / 32);
     int n_cols = (int)cols, wide = is_wide_b;
     struct cushim_kernel_shape shape = {.grid = {(unsigned)((n_units - 1) / UNITS + 1)},
@@ -240,7 +247,7 @@ static enum cushim_status launch_terms(const struct cushim_kernel_call *call, st
     return cushim_kernel_call_launch(call, GEMV_TERMS, &shape, params);
 }
 
-/* Blocks that share k: as many as end first; each takes the time of some chunks besides. */
+/* Blocks that share k: the number that ends first.  Each takes the time of some chunks besides. */
 static unsigned wgmma_cluster(const struct cushim_kernel_call *call, int64_t n_tiles,
                               int64_t n_chunks) {
     enum { BESIDES = 6 };
@@ -257,7 +264,7 @@ static unsigned wgmma_cluster(const struct cushim_kernel_call *call, int64_t n_t
     return best;
 }
 
-/* Terms come from scratch, where there is room for them. */
+/* Terms come from scratch if there is room for them. */
 static enum cushim_status launch_wgmma(const struct cushim_kernel_call *call,
                                        const struct format *format, struct product *args,
                                        bool is_wide) {

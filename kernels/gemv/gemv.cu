@@ -1,4 +1,4 @@
-/* Products of matrices with one column or a few, and of quantised ones with any number. */
+/* Products of matrices with one or a few columns, and of quantised ones with any number. */
 #include "kernels/gemv/gemv_blocks.cuh"
 #include "kernels/gemv/gemv_direct.cuh"
 #include "kernels/gemv/gemv_f32.cuh"
@@ -11,7 +11,7 @@
 #include "kernels/gemv/gemv_tile.cuh"
 #include "kernels/gemv/wgmma/gemv_wgmma.cuh"
 
-/* Blocks have 256 threads; one or two of them a multiprocessor leave 255 or 128 registers. */
+/* Blocks have 256 threads; one or two of them on a multiprocessor leave 255 or 128 registers. */
 
 /* ---- quantised rows times one to eight columns ---- */
 
@@ -123,9 +123,9 @@ SLICES(q4_0_slices, Q4_0)
 SLICES(q8_0_slices, Q8_0)
 SLICES(q8f_slices, Q8f)
 
-/* ---- one column on the matrix units; two steps are on their way ---- */
+/* ---- one column on the matrix units; two steps are in flight ---- */
 
-/* Two blocks of half as many warps have registers, too. */
+/* Two blocks of half as many warps have registers too. */
 
 #define DIRECT(name, Format)                                                                       \
     KERNEL_OF(512, 1, gemv_##name)                                                                 \
@@ -138,7 +138,7 @@ SLICES(q8f_slices, Q8f)
 DIRECT(q4_0_direct, Q4_0)
 DIRECT(q4k_direct, Q4k)
 
-/* The same with more before and behind it, in one kernel and behind products that are there. */
+/* The same with more before and behind it, in one kernel and behind existing products. */
 
 #define IN_ONE(name, End, IS_EARLY)                                                                \
     KERNEL_OF(512, 1, gemv_q4k_##name)                                                             \

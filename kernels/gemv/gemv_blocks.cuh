@@ -1,10 +1,11 @@
 /*
- * Rows of 32-value blocks (q4_0, q8_0, q8f) times columns: a lane a block, a step 32 blocks of each
- * row.
+ * Rows of 32-value blocks (q4_0, q8_0, q8f) times columns: a lane has a block, a step 32 blocks of
+ * each row.
  *
- * Nibbles are fetched as they are used, 16 bytes a lane.  Blocks of bytes are no multiple of 16, so
- * a warp fetches the bytes of its rows in order, 16 a lane, and passes them through shared memory;
- * rows that do not start at multiples of 16 are fetched by smaller words where they are used.
+ * Nibbles are fetched as they are used, 16 bytes per lane.  Blocks of bytes are not a multiple of
+ * 16, so a warp fetches the bytes of its rows in order, 16 per lane, and passes them through shared
+ * memory.  Rows that do not start at multiples of 16 are fetched by smaller words when they are
+ * used.
  */
 #ifndef CUSHIM_KERNELS_GEMV_BLOCKS_CUH
 #define CUSHIM_KERNELS_GEMV_BLOCKS_CUH
@@ -15,7 +16,8 @@
 
 enum {
     COLUMN_VALUES = GEMV_COLUMN_VALUES, /* of all columns in a slice */
-    BLOCK_PITCH = 36, /* floats from one block of a column to the next: no bank meets twice */
+    BLOCK_PITCH = 36, /* floats from one block of a column to the next, so that no two share a
+                         bank */
 };
 
 /* Floats that a slice of the columns takes. */
@@ -48,8 +50,8 @@ template <class Format, int N_ROWS, int N_COLS, bool IS_WIDE> struct Blocks {
     const RowsShape &shape;
     Weights w;
     const float *b;
-    float *columns;   /* shared, of the block */
-    uint32_t *staged; /* shared, of the warp */
+    float *columns;   /* in shared memory, of the block */
+    uint32_t *staged; /* in shared memory, of the warp */
     int64_t block0;   /* of the first row */
     int rows_left;
 
@@ -60,7 +62,7 @@ template <class Format, int N_ROWS, int N_COLS, bool IS_WIDE> struct Blocks {
     }
 
     MEMBER void take_rows(int64_t row0) {
-        /* Rows beyond the last are the last again; nobody stores them. */
+        /* Rows beyond the last repeat it, and are not stored. */
         int64_t left = shape.m - row0;
         rows_left = left < ROWS ? (int)left : (int)ROWS;
         if (rows_left < 1) {

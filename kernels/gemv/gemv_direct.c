@@ -1,13 +1,15 @@
 /*
- * How products with quantised matrices are launched by blocks that stay (sm_90): how many blocks
- * and warps there are, and what each has of shared memory.
+ * The launch of products with quantised matrices by blocks that stay (sm_90): how many blocks and
+ * warps there are, and what each has of shared memory.
  */
 #include "kernels/gemv/gemv_direct.h"
 
 enum { BLOCK_VALUES = 32 };
 
-/* Warps that share the steps of k of a block's tiles, one after the other, with the least idleness,
- * of up to `most`; none leaves out a tile. */
+/*
+ * Warps that share the steps of k of a block's tiles, one after the other: the number, up to
+ * `most`, with the least idleness.  Each has a part of every tile.
+ */
 static unsigned even_warps(int64_t n_steps, int64_t n_tiles, unsigned most) {
     int64_t least = INT64_MAX, n_all = n_steps * n_tiles;
     unsigned best = 1;
@@ -21,12 +23,14 @@ static unsigned even_warps(int64_t n_steps, int64_t n_tiles, unsigned most) {
     return best < n_steps ? best : (unsigned)n_steps;
 }
 
-/* Blocks of which `share` fit a multiprocessor, one for each, or more where sums of their tiles do
- * not fit; false where nothing does. */
+/*
+ * Blocks of which `share` fit on a multiprocessor, and one per place, or more if the sums of their
+ * tiles do not fit.  False if no number fits.
+ */
 static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                           const struct gemv_direct_sizes *sizes, unsigned share) {
     unsigned most_bytes = cushim_kernel_call_share(call, share);
-    int64_t n_tiles = (sizes->n_tiles - 1) / call->n_sms + 1; /* of a block */
+    int64_t n_tiles = (sizes->n_tiles - 1) / call->n_sms + 1; /* per block */
     unsigned n_warps = even_warps(sizes->n_steps, n_tiles, GEMV_DIRECT_WARPS / share);
     unsigned bytes = GEMV_DIRECT_BYTES(sizes->column_bytes, (unsigned)sizes->n_steps, n_warps, 0,
                                        sizes->bytes_of_warp);
@@ -50,10 +54,9 @@ static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_dir
 }
 
 /*
- * On the matrix units, 16 rows a tile: a block a multiprocessor.  Where it asks for all its weights
- * while the kernel ahead still runs it has half of the multiprocessor, so that it can be there by
- * then, but of q4k.  False where it is not to be had: too few tiles, or too much of k for one
- * block.
+ * On the matrix units, 16 rows per tile: one block per multiprocessor.  If it asks for all its
+ * weights while the kernel ahead still runs, it has half of the multiprocessor, so that it can
+ * start by then; q4k never does.  False if there are too few tiles, or too much of k for one block.
  */
 bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                               const struct gemv_direct_sizes *sizes) {
@@ -71,14 +74,14 @@ bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv
 }
 
 /*
- * By bulk copies: a block a multiprocessor, more only where the rows' sums do not fit it.  False
- * where there are so few rows that other kernels end first, too much of k for one block, or too
- * little shared memory.
+ * By bulk copies: one block per multiprocessor, or more if the sums of the rows do not fit.  False
+ * if there are so few rows that other kernels end first, too much of k for one block, or too little
+ * shared memory.
  */
 bool cushim_gemv_stream_shape(const struct cushim_kernel_call *call,
                               struct cushim_kernel_shape *shape, int64_t m, int64_t k,
                               int64_t block_bytes) {
-    enum { LEAST_SETS = 3 }; /* of a warp */
+    enum { LEAST_SETS = 3 }; /* per warp */
     int64_t n_slices = (k + GEMV_STREAM_SLICE - 1) / GEMV_STREAM_SLICE,
             n_sets = (m - 1) / GEMV_STREAM_ROWS + 1;
     if (call->arch < 90 || k == 0 || n_slices > GEMV_STREAM_WARPS)
@@ -99,8 +102,8 @@ bool cushim_gemv_stream_shape(const struct cushim_kernel_call *call,
 }
 
 /*
- * By slices of k: blocks that stay, with a warp a slice, or some where there are few slices.  A
- * cluster shares k that is too much for a block.  False where it is not to be had.
+ * By slices of k: blocks that stay, with one warp per slice, or several if there are few slices.  A
+ * cluster shares k if it is too much for a block.  False if it does not fit.
  */
 bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
                               struct cushim_kernel_shape *shape, struct gemv_slices *slices,
@@ -118,8 +121,9 @@ bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
     unsigned n_slices = (unsigned)((n_all - 1) / ranks + 1), groups = GEMV_SLICE_WARPS / n_slices;
     if (groups > MOST_GROUPS)
         groups = MOST_GROUPS;
-    /* As many clusters as surely run at the same time.  Each lies within one of a device's parts,
-     * which have even numbers of multiprocessors, so that each may leave ranks - 2 idle. */
+    /* As many clusters as certainly run at the same time.  Each lies within one of a device's
+     * parts, which have even numbers of multiprocessors, so that each part may leave ranks - 2
+     * idle. */
     int64_t most = ((int64_t)call->n_sms - (ranks > 2 ? PARTS * (ranks - 2) : 0)) / ranks;
     unsigned clusters = cushim_n_blocks(n_tiles, 1, most > 1 ? most : 1);
     int64_t tiles = (n_tiles - 1) / clusters + 1;
@@ -149,7 +153,7 @@ bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
                                    .n_slices = (int32_t)n_slices,
                                    .n_groups = (int32_t)groups,
                                    .tile_step = (int32_t)clusters,
-                                   .tiles_a_sum = (int32_t)n};
+                                   .tiles_per_sum = (int32_t)n};
     *shape = (struct cushim_kernel_shape){.grid = {clusters * ranks},
                                           .block = {32 * warps},
                                           .cluster = ranks > 1 ? ranks : 0,

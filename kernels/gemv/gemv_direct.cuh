@@ -1,25 +1,24 @@
 /*
  * Quantised weights times one column on the matrix units (sm_90): the integers as they are, the
- * column as integers, sums of a block without an error.
+ * column as integers, the sums of a block exact.
  *
  * A column's 32 values are scaled by a power of two and become integers of 45 bits, six digits of a
  * signed byte each; every value down to 2^-22 of the largest is exact or nearly so.  For q4k it is
- * 256 values, 52 bits in seven digits, and 22 bits of every value down to 2^-30 of the largest.
- * Where a value is smaller, or not finite, plain fp32 products take the block, or all 256.
+ * 256 values, 52 bits in seven digits, and 22 bits of every value down to 2^-30 of the largest.  If
+ * a value is smaller or not finite, plain fp32 products take the block, or all 256.
  *
- * A warp has 16 rows and steps of 256 values.  Of q4_0 lane 4 g + t has blocks 2t and 2t + 1 of
- * rows g and g + 8 whole, and gives their words to the units as they come: in the slots that are
- * lane t's, every product has values of its block alone.  So the other side is zeros but for the
- * slots of one block of four: columns 2t and 2t + 1 are two digits of block t, three products make
- * six, and what comes out is apart for each block, in the lanes that have its scale.  Of q4k, whose
- * scales are integers but for one of 256 values, lanes share the words of a block, a product has
- * one block, and its columns are the digits.
+ * A warp has 16 rows and steps of 256 values.  For q4_0, lane 4 g + t has the whole blocks 2t and
+ * 2t + 1 of rows g and g + 8, and gives their words to the units as they come: in the slots of lane
+ * t, every product has values of only its block.  So the other side is zeros except in the slots of
+ * one block of four.  Columns 2t and 2t + 1 are two digits of block t, three products make six, and
+ * the results are separate for each block, in the lanes that have its scale.  For q4k, whose scales
+ * are integers except one per 256 values, lanes share the words of a block, a product has one
+ * block, and its columns are the digits.
  *
- * The digits are formed once by a block that stays for many rows; its warps share k, go on from one
- * tile to the next as if their steps were one row of them, and meet only when they add up what they
- * have of its tiles, at the end.  While the kernel ahead still runs, the block asks for its first
- * weights, which then come from L2, or, where that kernel writes none of them (IS_EARLY), loads a
- * warp's first step.
+ * A block stays for many rows and forms the digits once.  Its warps share k and go from one tile to
+ * the next as if their steps were one row.  They meet only at the end, to add up what they have of
+ * its tiles.  While the kernel ahead still runs, the block asks for its first weights, which then
+ * come from L2.  If that kernel writes none of them (IS_EARLY), it loads a warp's first step.
  */
 #ifndef CUSHIM_KERNELS_GEMV_DIRECT_CUH
 #define CUSHIM_KERNELS_GEMV_DIRECT_CUH
@@ -34,16 +33,16 @@
 /* ---- the column ---- */
 
 /*
- * All of k into shared memory: [step][half] digits, for the lanes of their block 16 bytes of each
- * set of two, then [step][block] factors, which undo the scaling, and sums.  A
- * factor that is negative (-0) says that plain products take the block.  A column that is normed
- * is multiplied with weights here, and with 1 by the root of its mean square at the end.
+ * All of k in shared memory: [step][half] digits, with 16 bytes of each set of two for the lanes of
+ * their block, then [step][block] factors, which undo the scaling, and sums.  A negative factor
+ * (-0) says that plain products take the block.  A normed column is multiplied by its weights here,
+ * and by 1 / the root of its mean square at the end.
  */
 template <class Work, bool HAS_NORM> struct DirectColumn {
     enum {
         PART_VALUES = BLOCK_VALUES / 4,
         BETWEEN = Work::IS_HALVED ? 16 : 4, /* from a part's first half to its second */
-        BATCH = 2                           /* parts that are on their way */
+        BATCH = 2                           /* parts in flight */
     };
 
     uint8_t *digits;
@@ -54,7 +53,7 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
     float x[BATCH][PART_VALUES];
     const float *norm; /* its weights, or NULL */
     float weights[HAS_NORM ? BATCH : 1][PART_VALUES], squares;
-    bool is_any_plain; /* of the thread's */
+    bool is_any_plain; /* whether any of the thread's parts is plain */
 
     MEMBER DirectColumn(uint8_t *digits, float2 *factors, const float *b, const float *norm,
                         const DirectShape &shape, int n_steps)
@@ -62,7 +61,7 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
           n(n_steps * (DIRECT_STEP / PART_VALUES)), norm(norm), squares(0), is_any_plain(false) {
     }
 
-    /* Eight neighbours, or two fours 16 apart; where there are none, `otherwise`. */
+    /* Eight neighbours, or two fours 16 apart; `otherwise` if they do not exist. */
     MEMBER void load_part(float (&to)[PART_VALUES], const float *from, bool is_there,
                           float otherwise) const {
 #pragma unroll
@@ -85,7 +84,7 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
         squares += sum;
     }
 
-    /* The thread's parts from number i on. */
+    /* Load the thread's parts from number i on. */
     MEMBER void load(int i) {
 #pragma unroll
         for (int at = 0; at < BATCH; at++, i += blockDim.x) {
@@ -97,7 +96,7 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
         }
     }
 
-    /* All that are the thread's; `meanwhile` is called when the first are asked for. */
+    /* Form all of the thread's parts; `meanwhile` is called when the first are asked for. */
     template <class Meanwhile> MEMBER void form_all(Meanwhile meanwhile) {
         bool is_first = true;
         int i = threadIdx.x;
@@ -126,8 +125,8 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
         }
         float sum = ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
         if (Work::SCALE_LANES == 32) {
-            most = most_of_warp(most);
-            least = most_of_warp(least);
+            most = max_of_warp(most);
+            least = max_of_warp(least);
         }
 #pragma unroll
         for (int flips = 2; flips; flips /= 2) {
@@ -155,7 +154,7 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
 
 /* ---- the rows ---- */
 
-/* Plain products of a block, read again; norm: the column's weights, or NULL. */
+/* Plain products of a block, which is read again; norm: the column's weights, or NULL. */
 template <class Work>
 DEVICE float plain_block(const Weights &w, int64_t block, const float *b, const float *norm) {
     float sum = 0;
@@ -184,12 +183,12 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
     unsigned row_bytes;
     int n_tiles;
 
-    /* shared */
+    /* in shared memory */
     uint8_t *digits;
     float2 *factors;
-    float *parts, *squares; /* of HAS_NORM, a sum a warp */
+    float *parts, *squares; /* if HAS_NORM, a sum per warp */
 
-    /* What is fetched next. */
+    /* The next to fetch. */
     int fetch_tile, fetch_step, last;
     DirectRows rows;
     typename Work::Fetched fetched[DEPTH];
@@ -207,8 +206,7 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         squares = parts + shape.most_tiles * n_warps * DIRECT_ROWS;
     }
 
-    /* A tile's first row; where rows are paired, its eight pairs are of one head, or of half of m.
-     */
+    /* A tile's first row.  If rows are paired, its eight pairs are of one head, or of half of m. */
     MEMBER int64_t first_row(int tile) const {
         if constexpr (IS_PAIRED) {
             unsigned pair = (unsigned)tile * PAIRS, half = (unsigned)end.args.half;
@@ -217,7 +215,7 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         return (int64_t)tile * DIRECT_ROWS;
     }
 
-    /* Of its rows, or pairs, the last that there is. */
+    /* The last of its rows, or pairs, that exists. */
     MEMBER int last_of(int tile) const {
         int64_t left = (IS_PAIRED ? shape.m / 2 : shape.m) - (int64_t)tile * N;
         return left < N ? (int)left - 1 : N - 1;
@@ -261,7 +259,7 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         }
     }
 
-    /* What is fetched ahead of the column, whose values wait for places behind it. */
+    /* The steps that are fetched before the column, whose values need the remaining places. */
     enum { FIRST_SLOTS = IS_EARLY ? 1 : DEPTH };
 
     MEMBER void fetch_first() {
@@ -272,8 +270,8 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
             fetch(slot);
     }
 
-    /* The block's first weights, asked for while the kernel ahead may still run, a row a request.
-     */
+    /* Ask for the block's first weights while the kernel ahead may still run, one request per
+     * row. */
     MEMBER void prefetch() const {
         enum { LINE = 128 };
         int left = shape.early_bytes, n = (int)row_bytes;
@@ -298,7 +296,7 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         return sum;
     }
 
-    /* The warps' sums of the block's n tiles. */
+    /* Store the warps' sums of the block's n tiles. */
     MEMBER void store(int n) const {
         for (int i = threadIdx.x; i < n * DIRECT_ROWS; i += blockDim.x) {
             const float *from = parts + i / DIRECT_ROWS * (n_warps * DIRECT_ROWS) + i % DIRECT_ROWS;
@@ -343,7 +341,7 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         }
     }
 
-    /* The squares of HAS_NORM, of a warp. */
+    /* If HAS_NORM, put a warp's sum of squares. */
     MEMBER void put_squares(float sum) const {
 #pragma unroll
         for (int flips = 16; flips; flips /= 2)
@@ -406,7 +404,7 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
             finish(n_waiting, before);
     }
 
-    /* Those of two blocks that are plain, whose factors are negative. */
+    /* Add those of two blocks that are plain, whose factors are negative. */
     MEMBER void add_plain(float (&sums)[2], float4 both, int tile, int step, const float *b) const {
 #pragma unroll 1
         for (int which = 0; which < 4; which++) { /* of two blocks and rows */
@@ -422,7 +420,7 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         }
     }
 
-    /* What the warp has of a tile, until the others have theirs. */
+    /* Put aside what the warp has of a tile until the other warps have theirs. */
     MEMBER void put_aside(float (&sums)[2], int place) const {
         float *to = parts + (place * n_warps + warp) * DIRECT_ROWS;
 #pragma unroll

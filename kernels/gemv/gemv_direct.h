@@ -5,34 +5,38 @@
 #include "kernels/gemv/gemv_kernels.h"
 #include "kernels/launch/call.h"
 
-/* A launch on the matrix units, and how many tiles a block has at most. */
+/* A launch on the matrix units, and the most tiles of a block. */
 struct gemv_direct {
     struct cushim_kernel_shape shape;
     int most_tiles, early_bytes;
 };
 
-/* What a launch is for. */
+/* The sizes of a launch. */
 struct gemv_direct_sizes {
     int64_t n_tiles, n_steps, tile_bytes; /* of weights */
     int64_t least_tiles;                  /* with fewer, other kernels are faster */
     unsigned column_bytes;                /* of shared memory for a step of the column */
-    unsigned bytes_of_warp;               /* of it, besides */
+    unsigned bytes_of_warp;               /* of shared memory, for each warp */
     int early_bytes; /* of a block's weights, asked for while the kernel ahead still runs */
-    bool is_alone;   /* a block has a multiprocessor for itself, be there ever so little to do */
+    bool is_alone;   /* a block always has a multiprocessor for itself */
 };
 
-/* One column on the matrix units.  False where it is not to be had: too few tiles, or too much of k
- * for one block. */
+/*
+ * One column on the matrix units.  False if there are too few tiles, or too much of k for one
+ * block.
+ */
 bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                               const struct gemv_direct_sizes *sizes);
 
-/* One column of blocks of so many bytes by bulk copies.  False where there are so few rows that
- * other kernels end first, too much of k for one block, or too little shared memory. */
+/*
+ * One column of blocks of this many bytes by bulk copies.  False if there are so few rows that
+ * other kernels end first, too much of k for one block, or too little shared memory.
+ */
 bool cushim_gemv_stream_shape(const struct cushim_kernel_call *call,
                               struct cushim_kernel_shape *shape, int64_t m, int64_t k,
                               int64_t block_bytes);
 
-/* Two to eight columns by slices of k.  False where it is not to be had. */
+/* Two to eight columns by slices of k.  False if it does not fit. */
 bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
                               struct cushim_kernel_shape *shape, struct gemv_slices *slices,
                               int64_t m, int64_t k, int64_t n_cols, int64_t block_bytes);

@@ -1,5 +1,5 @@
 /*
- * What a lane of gemv_direct.cuh fetches of a step of quantised weights, and gives to the matrix
+ * What a lane of gemv_direct.cuh fetches of a step of quantised weights and gives to the matrix
  * units: each format's words as they lie in memory, and its scales.
  */
 #ifndef CUSHIM_KERNELS_GEMV_DIRECT_FORMATS_CUH
@@ -18,7 +18,7 @@ struct DirectShape {
     int early_bytes; /* of its weights, asked for while the kernel ahead still runs */
 };
 
-/* A lane's rows: where the tile's weights start, scales that are apart, and bytes to the row. */
+/* A lane's rows: the start of the tile's weights, separate scales, and the bytes to its row. */
 struct DirectRows {
     const uint8_t *values, *scales;
     unsigned offset[2];
@@ -32,20 +32,24 @@ DEVICE uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t c, uint32_t d, int pla
     return __byte_perm(__byte_perm(a, b, selector), __byte_perm(c, d, selector), 0x5410);
 }
 
-/* Added to a float of up to 2^22, it rounds to an integer and leaves that in the lowest bits:
- * conversions have a quarter of the rate of sums.  And what makes signed digits of those bits. */
+/*
+ * Added to a float of up to 2^22, it rounds that to an integer in the lowest bits, because
+ * conversions have a quarter of the rate of sums.  The other makes signed digits of those bits.
+ */
 static constexpr float INTEGERS = 0x1.8p23f;
 static constexpr uint32_t DIGITS_OF_INTEGERS = 0x808080u - 0x4B400000u;
 
-/* Of values whose largest and least magnitude but 0 have these bits: what they are multiplied with,
- * and 1 by that, times 2^8: products are in units of the second digit. */
+/*
+ * The factor for values whose largest and least magnitude other than 0 have these bits, and 1 / the
+ * factor, times 2^8, because products are in units of the second digit.
+ */
 struct DirectScale {
     bool is_plain;
     float value;
     uint32_t factor_bits;
 
     MEMBER DirectScale(uint32_t most, uint32_t least, int spread) {
-        /* The largest becomes less than 2^22; subnormal values among tiny ones are exact, too. */
+        /* The largest becomes less than 2^22; subnormal values among tiny ones are exact too. */
         enum { LEAST = 22, LOG2_UNIT = 8 };
         int exponent = most >> 23, least_exponent = least >> 23;
         uint32_t scale_exponent = 253;
@@ -59,8 +63,10 @@ struct DirectScale {
     }
 };
 
-/* Eight values as two integers of three signed digits each, the upper whole, the lower 2^23 times
- * the rest, and one digit more, 2^7 times what that leaves. */
+/*
+ * Eight values as two integers of three signed digits each, the upper whole, the lower 2^23 times
+ * the rest, and one more digit, 2^7 times what that leaves.
+ */
 struct DirectIntegers {
     uint32_t upper[8], lower[8], last[8];
 
@@ -76,7 +82,7 @@ struct DirectIntegers {
         }
     }
 
-    /* Digit 0, the first, to digit 6 of all. */
+    /* The digits from 0, the first, to 6. */
     MEMBER uint2 digits(int number) const {
         const uint32_t(&of)[8] = number < 3 ? upper : number < 6 ? lower : last;
         int place = number < 6 ? 2 - number % 3 : 0;
@@ -90,7 +96,7 @@ enum { DIRECT_SETS = 3 };
 template <class Format> struct Direct;
 
 /*
- * A product has four blocks, of each what a lane's words have, and two digits; the scales of blocks
+ * A product has four blocks, with the words of a lane of each, and two digits; the scales of blocks
  * are floats.
  */
 template <> struct Direct<Q4_0> {
@@ -110,15 +116,16 @@ template <> struct Direct<Q4_0> {
         for (int i = 0; i < 2; i++) {
             const uint4 *from =
                 reinterpret_cast<const uint4 *>(rows.values + (rows.offset[i] + at * 32));
-            to.words[i][0] = __ldg(from); /* kept in L1: half of a sector, the next has the other */
+            to.words[i][0] = __ldg(from); /* kept in L1: half of a sector, and the next step has
+                                             the other half */
             to.words[i][1] = __ldg(from + 1);
             to.scales[i] = __ldg(
                 reinterpret_cast<const uint32_t *>(rows.scales + (rows.offset[i] / 8 + at * 4)));
         }
     }
 
-    /* A nibble in the upper half of a byte is sixteen times itself, and less 8 with its top bit
-     * flipped. */
+    /* A nibble in the upper half of a byte is sixteen times itself; with its top bit flipped it
+     * is less 8. */
     DEVICE uint32_t low(uint32_t word) {
         return masked_xor(word << 4, 0xF0F0F0F0, 0x80808080);
     }
@@ -126,8 +133,8 @@ template <> struct Direct<Q4_0> {
         return masked_xor(word, 0xF0F0F0F0, 0x80808080);
     }
 
-    /* Where a lane's digits are of step 0: lanes whose column is of another block meet the zeros
-     * ahead of them, in all steps. */
+    /* The place of a lane's digits of step 0.  Lanes whose column belongs to another block read
+     * the zeros before them, in all steps. */
     struct Lane {
         const uint8_t *digits;
         int step_bytes;
@@ -142,13 +149,13 @@ template <> struct Direct<Q4_0> {
         }
     };
 
-    /* Of two blocks: sums of two digits of two rows, in the lanes of their block, and scales. */
+    /* For two blocks: sums of two digits of two rows, in the lanes of their block, and scales. */
     struct Products {
         int d[2][DIRECT_SETS][4];
         float scale[2][2]; /* [row][block] */
     };
 
-    /* A part of a block of a step, [half][set][pair / 2][block / 2][digit][pair % 2]. */
+    /* Store a part of a block of a step, [half][set][pair / 2][block / 2][digit][pair % 2]. */
     DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
         DirectIntegers of(x, scale);
         uint8_t *at =
@@ -199,7 +206,8 @@ template <> struct Direct<Q4_0> {
         return fmaf(fmaf(lower, 0x1p-16f, middle), 0x1p-15f, upper);
     }
 
-    /* Factors of the two blocks, each with its sum; a plain one's is negative, its product 0. */
+    /* Factors of the two blocks, each with its sum; that of a plain block is negative, and its
+     * product 0. */
     DEVICE void add(float (&sums)[2], const Products &of, const Lane &, float4 both) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -219,8 +227,10 @@ template <> struct Direct<Q4_0> {
     }
 };
 
-/* 16 bytes, of which memory gives L2 all 128 at once: super-blocks begin and end within sectors,
- * and another warp has the rest of them. */
+/*
+ * 16 bytes, and L2 gets the whole line of 128.  Super-blocks begin and end within sectors, and
+ * another warp has the rest of them.
+ */
 DEVICE uint4 load_kept_line(const uint4 *from) {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 900
     uint4 four;
@@ -246,8 +256,10 @@ DEVICE uint2 load_kept_line(const uint2 *from) {
 #endif
 }
 
-/* Computed here: not behind the loads that take the place of what it is computed from, which would
- * have to be copied. */
+/*
+ * Computed here and not behind the loads that replace what it is computed from, which would have to
+ * be copied.
+ */
 DEVICE void settle([[maybe_unused]] float &value) {
 #ifndef CUSHIM_EMULATED
     asm volatile("" : "+f"(value));
@@ -260,9 +272,9 @@ struct Q4k {
 };
 
 /*
- * A product has all 32 values of a block, and its columns are their digits: lane t is left with
- * digits 2t and 2t + 1 of rows g and g + 8.  Scales of blocks are integers, too, and the values of
- * a super-block have one factor, so that its sums are integers.
+ * A product has all 32 values of a block, and its columns are their digits: lane t ends up with
+ * digits 2t and 2t + 1 of rows g and g + 8.  Scales of blocks are integers too, and the values of a
+ * super-block have one factor, so its sums are integers.
  */
 template <> struct Direct<Q4k> {
     enum { HAS_MINIMA = 1, IS_HALVED = 0, SCALES_APART = 0 };
@@ -276,8 +288,8 @@ template <> struct Direct<Q4k> {
         uint2 words[2][4]; /* [row][group] */
     };
 
-    /* Where the lane's digits are of step 0, and what those stand for that its sums are of: digit 7
-     * is another once more, and nothing. */
+    /* The place of the lane's digits of step 0, and the weight of those digits in its sums.
+     * Digit 7 repeats another one and counts for nothing. */
     struct Lane {
         const uint8_t *digits;
         float upper, lower;
@@ -290,14 +302,14 @@ template <> struct Direct<Q4k> {
         }
     };
 
-    /* Of a super-block of two rows: sums of the lane's two digits, d, and minima of the blocks 2t
-     * and 2t + 1. */
+    /* For a super-block of two rows: sums of the lane's two digits, d, and minima of the blocks
+     * 2t and 2t + 1. */
     struct Products {
         int sums[2][2];
         float scale[2], minimum[2][2];
     };
 
-    /* A part of a block of a step, [block / 2][digit][part][block % 2]. */
+    /* Store a part of a block of a step, [block / 2][digit][part][block % 2]. */
     DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
         DirectIntegers of(x, scale);
         uint8_t *at = step + block / 2 * PAIR_BYTES + part * 16 + block % 2 * 8;
@@ -312,7 +324,7 @@ template <> struct Direct<Q4k> {
             const uint8_t *from = rows.values + (rows.offset[i] + (unsigned)step * Q4K_BYTES);
             const uint2 *words =
                 reinterpret_cast<const uint2 *>(from + Q4K_HEAD_BYTES) + threadIdx.x % 4;
-            to.head[i] = load_kept_line(reinterpret_cast<const uint4 *>(from)); /* in L1, too */
+            to.head[i] = load_kept_line(reinterpret_cast<const uint4 *>(from)); /* in L1 too */
 #pragma unroll
             for (int group = 0; group < 4; group++)
                 to.words[i][group] = load_kept_line(words + 4 * group);
@@ -355,7 +367,7 @@ template <> struct Direct<Q4k> {
         }
     }
 
-    /* q4k_scale()'s of both blocks at once, a byte each. */
+    /* The minima of q4k_scale() of both blocks at once, a byte each. */
     DEVICE void minima(float (&to)[2], uint4 head) {
         int t = threadIdx.x % 4;
         uint32_t selector = t & 1 ? 0x4432 : 0x4410;
@@ -369,7 +381,8 @@ template <> struct Direct<Q4k> {
         }
     }
 
-    /* Factors, which are one, each with the sum of its block; a plain one's is negative. */
+    /* Factors, which are equal, each with the sum of its block; that of a plain block is
+     * negative. */
     DEVICE void add(float (&sums)[2], const Products &of, const Lane &lane, float4 both) {
         bool is_plain = __float_as_uint(both.x) >> 31;
 #pragma unroll

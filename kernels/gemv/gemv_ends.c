@@ -2,8 +2,8 @@
  * Products of q4k with a column, with what stands before and behind them in a model: arguments, and
  * the launch.
  *
- * One kernel where blocks stay on the matrix units (sm_90); elsewhere the norm, the product and its
- * end are kernels of their own, through scratch.
+ * One kernel does it if blocks stay on the matrix units (sm_90).  Otherwise the norm, the product
+ * and its end are separate kernels, connected by scratch.
  */
 #include "cushim/kernels/gemv.h"
 #include "cushim/kernels/norm.h"
@@ -26,7 +26,7 @@ struct product {
     size_t scratch_bytes;
 };
 
-/* How a product ends, and by which kernels. */
+/* How a product ends, and the kernels for it. */
 struct ending {
     const char *what;
     bool is_early;
@@ -71,7 +71,7 @@ static enum cushim_status check_pointers(const char *what, const struct product 
 /* ---- launches ---- */
 
 /*
- * Whether one kernel does it: weights at multiples of 16, the eight pairs of a tile of one head,
+ * Whether one kernel does it: weights at multiples of 16, the eight pairs of a tile in one head,
  * and their rows within reach of each other.
  */
 static bool is_direct(const struct cushim_kernel_call *call, const struct product *args,
@@ -218,7 +218,7 @@ static enum cushim_status check_heads(const char *what, int64_t n_q_heads, int64
     return CUSHIM_OK;
 }
 
-/* Of keys, or of values. */
+/* Check the cache of keys, or of values. */
 static enum cushim_status check_cache(const char *what, const struct gemv_end_args *end) {
     int64_t position, head, n;
     if (end->n_kv_heads == 0 || end->max_len == 0)

@@ -1,10 +1,10 @@
 /*
- * What becomes of a product of q4k with a column, in the kernel that made it: a residual is added,
- * a gate meets its rows, queries and keys are rotated and keys and values put into their cache.
+ * The end of a product of q4k with a column, in the kernel that made it: a residual is added, a
+ * gate meets its rows, queries and keys are rotated and keys and values put into their cache.
  *
- * An end that IS_PAIRED takes two rows at once: pair p is row j of a head of 2 half rows, and row
- * j + half, with p = head * half + j.  Before is what it reads for an output, asked for while the
- * product is under way.
+ * An end that IS_PAIRED takes two rows at once: pair p is row j of a head of 2 half rows, and row j
+ * + half, with p = head * half + j.  Before is what it reads for an output, asked for while the
+ * product is in progress.
  */
 #ifndef CUSHIM_KERNELS_GEMV_ENDS_CUH
 #define CUSHIM_KERNELS_GEMV_ENDS_CUH
@@ -13,7 +13,7 @@
 #include "kernels/gemv/gemv_formats.cuh"
 #include "kernels/gemv/gemv_kernels.h"
 
-/* The product as it is, of any number of columns. */
+/* The product as it is, with any number of columns. */
 struct PlainEnd {
     enum { HAS_NORM = 0, IS_PAIRED = 0, IS_PLAIN = 1 };
     float *c;
@@ -45,7 +45,7 @@ struct SwiGluEnd {
     }
 };
 
-/* Of a position that is not in the tables nothing is stored. */
+/* If the position is not in the tables nothing is stored. */
 struct QkvEnd {
     enum { HAS_NORM = 1, IS_PAIRED = 1, IS_PLAIN = 0 };
     struct Before {
@@ -85,7 +85,7 @@ struct QkvEnd {
     }
 };
 
-/* The same of products that lie in memory; a thread has an output, or a pair. */
+/* The same for products in memory; a thread has an output, or a pair. */
 template <class End> DEVICE void end_products(const float *products, int64_t m, const End &end) {
     int64_t n = End::IS_PAIRED ? m / 2 : m;
     for (int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {

@@ -1,5 +1,7 @@
-/* Products of q4k with what stands before and behind them, as other functions of the library call
- * them: the public ones, with a word of how. */
+/*
+ * Products of q4k with what stands before and behind them, as other functions of the library call
+ * them: the public functions, with an argument that says how.
+ */
 #ifndef CUSHIM_KERNELS_GEMV_ENDS_H
 #define CUSHIM_KERNELS_GEMV_ENDS_H
 
@@ -12,9 +14,9 @@
 struct CUstream_st;
 
 /*
- * is_early: the kernel ahead on the stream, which is the caller's own, writes none of w; where it
- * lets the next one start before it waits for those ahead of it, as the merge of decode does, the
- * one ahead of it is the caller's, too.  The product takes its first weights before it waits.
+ * is_early: the kernel ahead on the stream is the caller's own and writes none of w.  If that lets
+ * the next kernel start before it waits for those ahead of it, as the merge of decode does, the one
+ * ahead of it is the caller's too.  The product takes its first weights before it waits.
  */
 struct gemv_how {
     const char *what; /* the public function */

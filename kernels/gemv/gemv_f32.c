@@ -1,4 +1,7 @@
-/* Products of floats, a matrix with one column and many small matrices: arguments, the launch. */
+/*
+ * Products of floats, of a matrix with one column and of many small matrices: arguments, the
+ * launch.
+ */
 #include "cushim/kernels/gemv.h"
 #include "cushim/kernels_ref.h"
 #include "companion/shared.h"
@@ -16,7 +19,7 @@ struct gemv {
     int64_t m, n;
 };
 
-/* A cluster a row, where even a block a row leaves most of the device idle. */
+/* One cluster per row, if even a block per row leaves most of the device idle. */
 static enum cushim_status launch_split(const struct cushim_kernel_call *call, struct gemv *args,
                                        unsigned cluster) {
     struct cushim_kernel_shape shape = {.grid = {(unsigned)args->m * cluster},
@@ -40,14 +43,13 @@ static enum cushim_status launch_gemv(const struct cushim_kernel_call *call, str
     int64_t enough = 2 * BLOCK_WARPS * (int64_t)call->n_sms; /* warps */
     bool has_many = is_wide && args->m / 4 * BLOCK_WARPS >= enough;
     int64_t rows_of_warp = has_many ? 4 : 1;
-    /*
-     * Long rows are shared by all warps of a block, and blocks are as small as that: they end
-     * evenly, where a few large ones leave multiprocessors idle at the end.  Of very many not so
-     * long rows a warp has its own.
-     */
-    bool is_even = args->n < LONG_ROW && args->m / (4 * BLOCK_WARPS) >= 16 * (int64_t)call->n_sms;
+    /* All warps of a block share long rows, and blocks are no larger than that, because they end
+     * evenly; a few large ones leave multiprocessors idle at the end.  With very many rows that
+     * are not so long, each warp has its own row. */
+    bool ends_evenly =
+        args->n < LONG_ROW && args->m / (4 * BLOCK_WARPS) >= 16 * (int64_t)call->n_sms;
     int warps = 1;
-    while (!is_even && warps < BLOCK_WARPS && 2 * warps * VALUES_OF_WARP <= args->n)
+    while (!ends_evenly && warps < BLOCK_WARPS && 2 * warps * VALUES_OF_WARP <= args->n)
         warps *= 2;
     struct cushim_kernel_shape shape = {
         .grid = {cushim_n_blocks(args->m, BLOCK_WARPS / warps * rows_of_warp,
@@ -136,7 +138,7 @@ static enum cushim_status check_batch(const char *what, const struct batch *args
     return cushim_check_pointer(what, "c", args->c, sizeof(float));
 }
 
-/* Does each of the batch start at a multiple of 16, and have rows that do? */
+/* Whether each matrix of the batch starts at a multiple of 16, and has rows that do. */
 static bool is_wide_matrix(const float *first, int64_t cols, int64_t stride, int64_t batch) {
     return cushim_is_aligned(16, first, NULL, NULL, NULL) && cols % 4 == 0 &&
            (stride % 4 == 0 || batch == 1);
@@ -144,14 +146,17 @@ static bool is_wide_matrix(const float *first, int64_t cols, int64_t stride, int
 
 enum { A_WIDE = 1, B_WIDE = 2, C_WIDE = 4, ALL_WIDE = A_WIDE | B_WIDE | C_WIDE };
 
-/* Which operands are wide, by a bit each. */
+/* Which operands are wide, one bit each. */
 static int wide_of(const struct batch *args) {
     return (is_wide_matrix(args->a, args->k, args->stride_a, args->batch) ? A_WIDE : 0) |
            (is_wide_matrix(args->b, args->n, args->stride_b, args->batch) ? B_WIDE : 0) |
            (is_wide_matrix(args->c, args->n, args->stride_c, args->batch) ? C_WIDE : 0);
 }
 
-/* A block each: as many as there are, since a block that ends makes room for the next's reads. */
+/*
+ * One block each, and as many blocks as matrices, because a block that ends makes room for the next
+ * one's reads.
+ */
 static enum cushim_status launch_large(const struct cushim_kernel_call *call, struct batch *args) {
     int m = (int)args->m, n = (int)args->n, k = (int)args->k, wide = wide_of(args);
     struct cushim_kernel_shape shape = {.grid = {cushim_n_blocks(args->batch, 1, INT32_MAX)},

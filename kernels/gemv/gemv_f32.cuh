@@ -1,10 +1,10 @@
 /*
- * Rows of floats times one column.  Moves 4 bytes a weight; x is small, and stays in the caches.
+ * Rows of floats times one column.  Moves 4 bytes per weight; x is small, and stays in the caches.
  *
- * A step is UNROLL loads a lane of each of ROWS rows, the last one fewer, all asked for before
- * the first is used; what a step gives is added up by itself before it joins the sum.  Few rows
- * are shared by the warps of a block, still fewer by the blocks of a cluster; the order of a sum
- * depends on the shape alone.
+ * A step is UNROLL loads per lane of each of ROWS rows, fewer in the last step, all asked for
+ * before the first is used.  The sum of a step is formed separately before it joins the total.  The
+ * warps of a block share rows if these are few, and the blocks of a cluster if they are fewer
+ * still.  The order of a sum depends only on the shape.
  */
 #ifndef CUSHIM_KERNELS_GEMV_F32_CUH
 #define CUSHIM_KERNELS_GEMV_F32_CUH
@@ -42,7 +42,7 @@ struct FourFloats {
     }
 };
 
-/* N loads from i on, `step` values apart; where not IS_WHOLE those that are below n. */
+/* N loads from i on, `step` values apart; if not IS_WHOLE, only those below n. */
 template <class Access, int ROWS, int N, bool IS_WHOLE>
 DEVICE void add_step(float (&sums)[ROWS][1], const float *const (&rows)[ROWS], const float *x,
                      int64_t n, int64_t i, int64_t step) {
@@ -66,7 +66,7 @@ DEVICE void add_step(float (&sums)[ROWS][1], const float *const (&rows)[ROWS], c
     }
 }
 
-/* Add to the sums what the steps from lane `first` on give, `stride` lanes from one to the next. */
+/* Add the steps from lane `first` on to the sums, `stride` lanes from one to the next. */
 template <class Access, int ROWS, int UNROLL>
 DEVICE void add_products(float (&sums)[ROWS][1], const float *const (&rows)[ROWS], const float *x,
                          int64_t n, int64_t first, int64_t stride) {
@@ -97,7 +97,7 @@ DEVICE void gemv_f32(const float *a, const float *x, float *y, const RowsShape &
     }
 }
 
-/* A cluster a row. */
+/* One cluster per row. */
 template <class Access, int UNROLL>
 DEVICE void gemv_f32_split(const float *a, const float *x, float *y, int64_t n, float *shared) {
     unsigned n_ranks = cluster_size(), rank = cluster_rank();
@@ -126,7 +126,7 @@ DEVICE void gemv_f32_split(const float *a, const float *x, float *y, int64_t n, 
         for (unsigned other = 1; other < n_ranks; other++)
             total += *cluster_shared(shared, other);
     }
-    cluster_arrive(); /* nobody ends before it was read, but need not wait for the store */
+    cluster_arrive(); /* no block ends before it was read, but none need wait for the store */
     if (is_first)
         y[row] = total;
     cluster_wait();

@@ -3,7 +3,7 @@
  * become floats or binary16, exactly.
  *
  * Every conversion puts an integer into the low bits of a power of two's fraction, and subtracts
- * that power: full rate, no integer to float instruction.
+ * that power.  This has full rate, because it needs no instruction from integer to float.
  */
 #ifndef CUSHIM_KERNELS_GEMV_FORMATS_CUH
 #define CUSHIM_KERNELS_GEMV_FORMATS_CUH
@@ -13,12 +13,12 @@
 #include "kernels/device/math/half.cuh"
 #include "kernels/device/vector.cuh"
 
-/* A function of an object. */
+/* A member function for the device. */
 #define MEMBER __device__ __forceinline__
 
 enum { BLOCK_VALUES = 32 };
 
-/* Where a matrix of weights is: nothing but q4_0 has scales apart. */
+/* The place of a matrix of weights; only q4_0 has separate scales. */
 struct Weights {
     const uint8_t *scales, *values;
 };
@@ -35,14 +35,14 @@ template <int OFFSET> DEVICE float f32_of_nibble(uint32_t word, int position) {
     return __fmaf_rn(value, unit[at], -(0x1p23f * unit[at] + OFFSET));
 }
 
-/* The signed byte at a position 0 .. 3 of a word of which each byte's top bit is flipped. */
+/* The signed byte at a position 0 .. 3 of a word in which each byte's top bit is flipped. */
 DEVICE float f32_of_flipped_byte(uint32_t flipped, int position) {
     return __uint_as_float(__byte_perm(flipped, 0x4B000000, 0x7440 | position)) - (0x1p23f + 128);
 }
 
 /* ---- the formats ---- */
 
-/* fp16 scale and 32 nibbles, less 8; byte j has values j and j + 16. */
+/* An fp16 scale and 32 nibbles, less 8; byte j has values j and j + 16. */
 struct Q4_0 {
     enum { WORDS = 4, BYTES = 16, IS_STAGED = 0, SCALE_BYTES = 0, UNIT = 1 };
 
@@ -79,7 +79,7 @@ struct Q4_0 {
     }
 };
 
-/* What the two formats of bytes share: 32 signed ones in words whose top bits are flipped. */
+/* The two formats of bytes share this: 32 signed ones in words whose top bits are flipped. */
 struct Bytes {
     enum { WORDS = 8, IS_STAGED = 1 };
 
@@ -95,7 +95,7 @@ struct Bytes {
     }
 };
 
-/* ggml's: fp16 scale, then the bytes, 34 in all. */
+/* ggml's: an fp16 scale, then the bytes, 34 in all. */
 struct Q8_0 : Bytes {
     enum { BYTES = 34, SCALE_BYTES = 2, UNIT = 2 };
 
@@ -113,8 +113,8 @@ struct Q8_0 : Bytes {
     /* From shared memory: block i after a multiple of 4 bytes, read by aligned words. */
     DEVICE Block unpack(const uint32_t *from, int i) {
         const uint32_t *at = from + i * BYTES / 4;
-        /* Of a pair of words, those after the scale.  From a condition the compiler would make two
-         * branches of all that follows, one for odd lanes. */
+        /* Selects the bytes after the scale in a pair of words.  A condition would make the
+         * compiler split all that follows into two branches, one for odd lanes. */
         uint32_t is_odd = (uint32_t)i & 1, selector = 0x5432 + is_odd * 0x2222;
         Block block;
         uint32_t low = at[0];
@@ -129,7 +129,7 @@ struct Q8_0 : Bytes {
     }
 };
 
-/* fp32 scale, then the bytes, 36 in all. */
+/* An fp32 scale, then the bytes, 36 in all. */
 struct Q8f : Bytes {
     enum { BYTES = 36, SCALE_BYTES = 4, UNIT = 4 };
 

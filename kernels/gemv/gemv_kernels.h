@@ -9,25 +9,31 @@
 
 /* ---- shared memory, in bytes ---- */
 
-/* Rows times columns: a slice of 8192 values of the columns in blocks of 36 floats, and for blocks
- * of bytes 32 of them for each of two rows of eight warps. */
+/*
+ * Rows times columns: a slice of 8192 values of the columns in blocks of 36 floats, and for blocks
+ * of bytes 32 of them for each of two rows of eight warps.
+ */
 #define GEMV_COLUMN_VALUES         8192
 #define GEMV_COLUMN_BYTES          (GEMV_COLUMN_VALUES / 32 * 36 * 4)
 #define GEMV_STAGED_BYTES(n_bytes) (GEMV_COLUMN_BYTES + 8 * 2 * 32 * (n_bytes))
 #define GEMV_Q4K_BYTES             (GEMV_COLUMN_VALUES / 64 * 68 * 4)
 
-/* On the matrix units, for `chunk` blocks of n_bytes in each of the rows: the pitch of a row, and
- * all; blocks of bytes hold their scales, those of nibbles do not. */
+/*
+ * On the matrix units, for `chunk` blocks of n_bytes in each row: the pitch of a row, and the
+ * total.  Blocks of bytes hold their scales, those of nibbles do not.
+ */
 #define GEMV_MMA_ROWS                  128
-#define GEMV_MMA_ROWS_OF_8(has_scales) ((has_scales) ? 128 : 256) /* of tiles of 8 columns */
+#define GEMV_MMA_ROWS_OF_8(has_scales) ((has_scales) ? 128 : 256) /* for tiles of 8 columns */
 #define GEMV_MMA_PITCH(n_bytes, chunk) ((((chunk) * (n_bytes) + 15) / 16 * 16) | 16)
 #define GEMV_MMA_BYTES(rows, n_bytes, has_scales, chunk, cols)                                     \
     (2 * (rows)*GEMV_MMA_PITCH(n_bytes, chunk) + (chunk) * (cols) * (32 * 4 + 4) +                 \
      ((has_scales) ? 0 : (rows) * (chunk)*2))
 
-/* On the matrix units, blocks that stay: of up to 16 warps, with zeros and digits of all
- * steps of 256 values, factors, the warps' sums of all its tiles, and stages of 16
- * rows. 227 KiB are what a block has of 9.0; a device with less has a launch with less, or none. */
+/*
+ * On the matrix units, blocks that stay: up to 16 warps, with zeros and digits of all steps of 256
+ * values, factors, the warps' sums of all its tiles, and stages of 16 rows.  A block of 9.0 has 227
+ * KiB; on a device with less the launch has less, or there is none.
+ */
 #define GEMV_DIRECT_WARPS         16
 #define GEMV_DIRECT_ROWS          16
 #define GEMV_DIRECT_STEP          256
@@ -38,8 +44,10 @@
     (((n_steps) + 1) * (column_bytes) + (n_steps)*64 + (n_tiles) * (n_warps)*64 +                  \
      (n_warps) * (bytes_of_warp))
 
-/* Slices of k in the registers of up to 16 warps: stages of 16 rows of weights a warp, a scratch,
- * sums of some tiles, twice, of the block and of the warps, these n_sums times. */
+/*
+ * Slices of k in the registers of up to 16 warps: stages of 16 rows of weights per warp, a scratch,
+ * and sums of some tiles, twice, of the block and of the warps, these n_sums times.
+ */
 #define GEMV_SLICE         256
 #define GEMV_SLICE_ROWS    16
 #define GEMV_SLICE_WARPS   16
@@ -47,32 +55,36 @@
 #define GEMV_SLICE_SCRATCH 512
 #define GEMV_SLICE_STAGE_BYTES(n_bytes)                                                            \
     (GEMV_SLICE_ROWS * ((n_bytes) == 16 ? 144 : (n_bytes) == 34 ? 272 : 304))
-#define GEMV_SLICE_BYTES(n_bytes, n_warps, n_slices, tiles_a_sum, n_sums)                          \
+#define GEMV_SLICE_BYTES(n_bytes, n_warps, n_slices, tiles_per_sum, n_sums)                        \
     ((n_warps) * (GEMV_SLICE_STAGES * GEMV_SLICE_STAGE_BYTES(n_bytes) + GEMV_SLICE_SCRATCH) +      \
-     (tiles_a_sum) * (2 + (n_sums) * (n_slices)) * 512)
+     (tiles_per_sum) * (2 + (n_sums) * (n_slices)) * 512)
 
-/* How a product is cut into slices.  Of a block: slices, and groups of as many warps. */
+/* How a product is cut into slices.  A block has slices, and groups of as many warps. */
 struct gemv_slices {
     int64_t m, k, n;
     int64_t step; /* bytes of weights from a warp's tile to its next */
     uint32_t row_bytes;
     int32_t n_slices, n_groups;
-    int32_t tile_step;   /* from a tile of a cluster to its next */
-    int32_t tiles_a_sum; /* after which the block adds up */
+    int32_t tile_step;     /* from a tile of a cluster to its next */
+    int32_t tiles_per_sum; /* after which the block adds up */
 };
 
-/* Weights that a block asks for while the kernel ahead still runs: all of them where they are few
- * enough, and it has half of a multiprocessor; else no more than what does not hold up the first
- * that it waits for, but of a vocabulary as many. */
+/*
+ * Weights that a block asks for while the kernel ahead still runs.  If they are few enough it asks
+ * for all, and has half of a multiprocessor.  Otherwise it asks for less, so as not to delay the
+ * first that it waits for; only for a vocabulary does it ask for as much.
+ */
 #define GEMV_DIRECT_EARLY_BYTES   (128 * 1024)
 #define GEMV_DIRECT_EARLY_OF_Q4_0 (48 * 1024)
 #define GEMV_DIRECT_EARLY_OF_Q4K  (64 * 1024)
 
-/* Of a column that is normed: a sum of squares a warp. */
+/* If the column is normed: a sum of squares per warp. */
 #define GEMV_DIRECT_NORM_BYTES 16
 
-/* By bulk copies, blocks that stay: of up to 16 warps, each with a slice of k and two stages of
- * four rows; a float a row and slice, of so many that they fit beside all stages. */
+/*
+ * By bulk copies, blocks that stay: up to 16 warps, each with a slice of k and two stages of four
+ * rows; a float per row and slice, for as many rows as fit beside all stages.
+ */
 #define GEMV_STREAM_WARPS          16
 #define GEMV_STREAM_SLICE          1024
 #define GEMV_STREAM_ROWS           4
@@ -84,8 +96,10 @@ struct gemv_slices {
     (GEMV_STREAM_HEAD_BYTES + GEMV_STREAM_PARTS_BYTES(n_parts) +                                   \
      (n_warps)*GEMV_STREAM_STAGES * GEMV_STREAM_ROWS * (GEMV_STREAM_SLICE / 32) * (n_bytes))
 
-/* By warpgroups, those that multiply and those that bring what they need, in tiles of 32 or 64
- * columns, by stages of chunks of blocks: weights, terms, factors and scales, and a gate. */
+/*
+ * By warpgroups, some that multiply and some that bring what they need, in tiles of 32 or 64
+ * columns, by stages of chunks of blocks: weights, terms, factors and scales, and a gate.
+ */
 #define GEMV_WGMMA_ROWS                    256
 #define GEMV_WGMMA_CHUNK                   4
 #define GEMV_WGMMA_STAGES(cols, has_terms) (!(has_terms) ? 2 : (cols) > 32 ? 3 : 4)
@@ -97,11 +111,11 @@ struct gemv_slices {
           ((cols)*128 + (cols) / 32 * 8 + ((has_scales) ? 0 : GEMV_WGMMA_ROWS * 2)) +              \
       8))
 
-/* Terms of columns in scratch: 4 bytes a value, and factors of each 32 columns of a block. */
+/* Terms of columns in scratch: 4 bytes per value, and factors for each 32 columns of a block. */
 #define GEMV_TERMS_THREADS                128
 #define GEMV_TERM_FACTORS(n_blocks, cols) (((n_blocks) * ((cols) / 32) + 1) / 2 * 2)
 
-#define GEMV_SPLIT_BYTES 64 /* a sum a warp, and that of the block */
+#define GEMV_SPLIT_BYTES 64 /* a sum per warp, and that of the block */
 
 /* ---- many small products ---- */
 
@@ -112,14 +126,14 @@ struct gemv_slices {
 
 /* ---- what a product of q4k begins and ends with ---- */
 
-/* Rows are in pairs where half is not 0: of head i, which has 2 half rows, j and j + half. */
+/* If half is not 0 rows are in pairs: of head i, which has 2 half rows, j and j + half. */
 struct gemv_end_args {
-    const float *norm; /* weights of x, [k]; NULL: x as it is */
+    const float *norm; /* weights of x, [k]; NULL takes x as it is */
     float eps;
     int32_t half;
-    const float *residual;        /* _add */
-    float *y;                     /* the result; of _qkv the queries */
-    const float *cosines, *sines; /* the rest: _qkv; [max_len][half] */
+    const float *residual;        /* for _add */
+    float *y;                     /* the result; for _qkv the queries */
+    const float *cosines, *sines; /* this and the rest are for _qkv; [max_len][half] */
     const int32_t *position;
     float *keys, *values;
     int32_t n_q_heads, n_kv_heads;
@@ -128,7 +142,10 @@ struct gemv_end_args {
 
 /* ---- numbers ---- */
 
-/* Of a format, from its first one on; columns, or columns of a tile; wide: of 16-byte accesses. */
+/*
+ * The kernels of a format, from its first one on, by columns, or columns of a tile; wide ones have
+ * 16-byte accesses.
+ */
 enum gemv_of_format {
     GEMV_C1_WIDE,
     GEMV_C2_WIDE,

@@ -3,10 +3,10 @@
  *
  * The integers of a block of 32 are exact in binary16.  A column's 32 values are scaled by a power
  * of two so that the largest is in [2^14, 2^15), and become two binary16 terms, the lower one
- * scaled by 2^11: 22 bits of each value.  The products of a block are added up by themselves, since
- * the units cut where they add, and join the sums in float after their scales.  A column's 32
- * values that are not finite, or more than 2^26 apart, take plain fp32 products, with the columns
- * of its tile.
+ * scaled by 2^11: 22 bits of each value.  The products of a block are summed separately, because
+ * the units truncate their sums, and join the sums in float after their scales.  If a column's 32
+ * values are not finite or more than 2^26 apart, plain fp32 products take them, with the columns of
+ * its tile.
  *
  * Eight warps have a tile of the output.  Chunks of the weights come by asynchronous copies, values
  * of the columns through registers, both a chunk ahead.  The blocks of a cluster share k, and add
@@ -22,20 +22,20 @@
 
 enum { MMA_THREADS = 256 };
 
-/* What a launch says: c[m][n] = w[m][k] * b[k][n]. */
+/* The parameters of a launch: c[m][n] = w[m][k] * b[k][n]. */
 struct MmaShape {
     int64_t m, k, n;
     bool is_wide; /* every row of the weights starts at a multiple of 16 bytes */
 };
 
-/* A warp has M_TILES x N_TILES tiles of 16 x 8, WARPS_N warps lie side by side. */
+/* A warp has M_TILES x N_TILES tiles of 16 x 8, and WARPS_N warps lie side by side. */
 template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct Mma {
     enum { ROWS = 16 * M_TILES * (MMA_THREADS / 32 / WARPS_N), COLS = 8 * N_TILES * WARPS_N };
-    /* Threads that have a column's block of 32 values together: each a quarter, a half or all. */
+    /* Threads that share a column's block of 32 values: each has a quarter, a half or all. */
     enum { SHARE = MMA_THREADS / (COLS * CHUNK), LANES = 4 / SHARE, VALUES = BLOCK_VALUES / SHARE };
     static_assert(COLS * CHUNK * SHARE == MMA_THREADS && SHARE * LANES == 4, "all threads");
 
-    /* Scales that lie apart, of a thread. */
+    /* Separate scales, per thread. */
     enum { SCALES_APART = Format::SCALE_BYTES == 0, N_SCALES = ROWS * CHUNK / MMA_THREADS };
 
     /* The weights have two stages, what goes through registers has one. */
@@ -47,14 +47,14 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
                   "launch");
     static_assert(ROWS * COLS * 4 <= SHARED_BYTES, "the sums of a tile fit");
 
-    enum { UNROLL = COLS > 8 ? 1 : 4 / M_TILES }; /* blocks whose products are under way */
+    enum { UNROLL = COLS > 8 ? 1 : 4 / M_TILES }; /* blocks whose products are in progress */
 
     const MmaShape &shape;
     Rows rows;
     const float *b;
     uint8_t *shared;
     uint4 *high, *low; /* terms: [block][column][4], a lane's 16 bytes at t ^ (column / 2 % 4) */
-    float *factors;    /* [block][column]; negative: not to be had by terms */
+    float *factors;    /* [block][column]; negative if terms cannot represent it */
     uint16_t *scales;  /* [row][block] */
     int64_t col0;
     float sums[M_TILES][N_TILES][4] = {};
@@ -67,7 +67,7 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
           scales(reinterpret_cast<uint16_t *>(factors + CHUNK * COLS)), col0(col0) {
     }
 
-    /* What goes through registers, of a chunk: its part of a column's block, and scales. */
+    /* The part of a chunk that goes through registers: of a column's block, and scales. */
     struct Fetched {
         float x[VALUES]; /* [lane of a product][half of the block][4] */
         uint16_t scales[N_SCALES];
@@ -90,7 +90,7 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
         }
     }
 
-    /* Whether a block is not to be had by terms. */
+    /* Store them; whether terms cannot represent a block. */
     MEMBER bool store_fetched(const Fetched &fetched) const {
         bool is_plain = store_terms(fetched.x);
         if (SCALES_APART) {
@@ -101,8 +101,8 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
         return is_plain;
     }
 
-    /* The thread's part of a chunk: of a block of a column the values of some lanes of a product.
-     */
+    /* The thread's part of a chunk: of a block of a column the values of some lanes of a
+     * product. */
     struct Part {
         int lane, col, block;
     };
@@ -128,7 +128,7 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
         }
     }
 
-    /* Its power of two: what the values are multiplied with; 0: not to be had by terms. */
+    /* The power of two by which the values are multiplied; 0 if terms cannot represent them. */
     MEMBER static float scale_of(const float (&x)[VALUES]) {
         uint32_t most = 0, least = 0x7FFFFFFF; /* magnitudes, of those that are not 0 */
 #pragma unroll
@@ -146,7 +146,7 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
         if (exponent == 255)
             return 0;
         if (exponent <= 15)
-            return 0x1p126f; /* subnormal values, too, are exact then */
+            return 0x1p126f; /* subnormal values are exact then too */
         if (most && (exponent - least_exponent > 26 || least_exponent == 0))
             return 0;
         return __uint_as_float((uint32_t)(127 + 141 - exponent) << 23);
@@ -156,7 +156,7 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
     MEMBER bool store_terms(const float (&x)[VALUES]) const {
         Part own = part();
         float scale = scale_of(x);
-        /* 1 / scale: the exponents of the two add up to 254. */
+        /* 1 / scale, because the exponents of the two add up to 254. */
         factors[own.block * COLS + own.col] =
             scale == 0 ? -1 : __uint_as_float(0x7F000000 - __float_as_uint(scale));
 #pragma unroll
@@ -183,7 +183,7 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
                                      scales + row * CHUNK + block);
     }
 
-    /* Plain products of one block: the tile's columns straight from b. */
+    /* Plain products of one block; the tile's columns come straight from b. */
     MEMBER void add_plain(float (&sum)[4], int stage, int skew, int row, int block, int64_t col,
                           int64_t at) const {
         int64_t last = shape.n - 1, left = col < last ? col : last,
@@ -209,7 +209,7 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
             sum[i] += part[i];
     }
 
-    /* HAS_PLAIN: some blocks of the chunk are not to be had by terms. */
+    /* HAS_PLAIN: terms cannot represent some blocks of the chunk. */
     template <bool HAS_PLAIN>
     MEMBER void multiply_block(int stage, int skew, int block, int64_t block0) {
         int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -330,7 +330,7 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
             }
         }
         cluster_sync();
-        enum { MOST = ROWS * COLS / 2 / MMA_THREADS }; /* of a thread; two blocks or more */
+        enum { MOST = ROWS * COLS / 2 / MMA_THREADS }; /* per thread; two blocks or more */
         int n = ROWS * COLS / (int)n_ranks, first = (int)rank * n;
         float totals[MOST] = {};
         for (unsigned other = 0; other < n_ranks; other++) {
@@ -342,7 +342,7 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
                     totals[j] = other ? totals[j] + from[i] : from[i];
             }
         }
-        cluster_arrive(); /* nobody ends before it was read, but need not wait for the stores */
+        cluster_arrive(); /* no block ends before it was read, but none need wait for the stores */
 #pragma unroll
         for (int j = 0; j < MOST; j++) {
             int i = j * MMA_THREADS + threadIdx.x;
@@ -354,7 +354,10 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
     }
 };
 
-/* A cluster a tile; tiles side by side first, so that their weights are read from memory once. */
+/*
+ * One cluster per tile; tiles side by side come first, so that their weights are read from memory
+ * once.
+ */
 template <class Work>
 DEVICE void run_mma(const MmaShape &shape, const Weights &w, const float *b, float *c,
                     uint8_t *shared, int64_t chunk) {

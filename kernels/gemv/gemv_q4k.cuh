@@ -1,9 +1,10 @@
 /*
- * Rows of q4k super-blocks times one column: four lanes a super-block, a step eight of each row.
+ * Rows of q4k super-blocks times one column: four lanes per super-block, eight of each row per
+ * step.
  *
  * A lane has the head and the 32 bytes of one group, three loads of 16 bytes.  Each weight is
- * formed by itself: what the minima take off the sum of x at the end is much of it where one value
- * of x is larger than all others, and its weight is small.
+ * formed separately.  If the minima were taken off at the end by the sum of x, they would be much
+ * of it if one value of x is larger than all others and its weight is small.
  */
 #ifndef CUSHIM_KERNELS_GEMV_Q4K_CUH
 #define CUSHIM_KERNELS_GEMV_Q4K_CUH
@@ -16,7 +17,7 @@
 enum {
     Q4K_SLICE = GEMV_COLUMN_VALUES,
     Q4K_GROUP = 64,       /* values of a lane */
-    Q4K_GROUP_PITCH = 68, /* floats from one group to the next: no bank meets twice */
+    Q4K_GROUP_PITCH = 68, /* floats from one group to the next, so that no two share a bank */
 };
 static_assert(Q4K_SLICE / Q4K_GROUP * Q4K_GROUP_PITCH * 4 == GEMV_Q4K_BYTES, "as launched");
 
@@ -31,7 +32,7 @@ template <bool IS_WIDE> DEVICE uint4 load_q4k(const uint8_t *from) {
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-/* A word's value j of 4, of the low or the high nibbles, as a float. */
+/* Values 0 to 3 of a word, of the low or the high nibbles, as floats. */
 DEVICE float4 q4k_four(uint32_t word, int high) {
     return make_float4(f32_of_nibble<0>(word, high), f32_of_nibble<0>(word, 2 + high),
                        f32_of_nibble<0>(word, 4 + high), f32_of_nibble<0>(word, 6 + high));
@@ -48,7 +49,7 @@ template <bool IS_WIDE> struct Q4kRows {
     const RowsShape &shape;
     const uint8_t *w;
     const float *x;
-    float *column; /* shared */
+    float *column; /* in shared memory */
     const uint8_t *rows[ROWS];
 
     MEMBER Q4kRows(const RowsShape &shape, const uint8_t *w, const float *x, float *shared)
@@ -86,7 +87,7 @@ template <bool IS_WIDE> struct Q4kRows {
     MEMBER void release() const {
     }
 
-    /* 32 values of one scale and minimum. */
+    /* 32 values with one scale and minimum. */
     MEMBER float times(const Held &held, int row, int half, const float *from) const {
         Q4kScale scale = q4k_scale(held.head[row], 2 * (threadIdx.x % 4) + half);
         const uint32_t words[8] = {held.low[row].x,  held.low[row].y,  held.low[row].z,
@@ -105,7 +106,7 @@ template <bool IS_WIDE> struct Q4kRows {
         return part;
     }
 
-    /* As the format says: the product has 21 bits, so that one rounding is all. */
+    /* As the format defines it; the product has 21 bits, so only one rounding happens. */
     MEMBER static float weight(const Q4kScale &scale, float q) {
         return fmaf(scale.scale, q, -scale.minimum);
     }

@@ -60,7 +60,7 @@ void cushim_gemm_q8f_f32_ref(const void *w, const float *b, float *c, int64_t m,
     }
 }
 
-/* 1 by the root of the mean square of x. */
+/* 1 / the root of the mean square of x. */
 static double rstd_of(const float *x, float eps, int64_t k) {
     double sum = 0;
     for (int64_t i = 0; i < k; i++)
@@ -71,7 +71,7 @@ static double rstd_of(const float *x, float eps, int64_t k) {
 /* A row times x, or times x with its norm. */
 static double product_q4k(const void *w, int64_t row, const float *x, const float *norm,
                           int64_t k) {
-    int64_t first = row * (k / Q4K_VALUES); /* its block */
+    int64_t first = row * (k / Q4K_VALUES); /* its first block */
     double sum = 0;
     for (int64_t i = 0; i < k; i++) {
         const uint8_t *block = (const uint8_t *)w + (first + i / Q4K_VALUES) * Q4K_BYTES;

@@ -1,13 +1,13 @@
 /*
  * Quantised weights times one to eight columns: the frame that the formats share.
  *
- * A warp has ROWS rows and adds up for each of them in its lanes, 32 values at a time before the
- * scale; `warps_per_row` warps of a block share the rows where there are few, each with every such
- * step.  The columns lie in shared memory, a slice of k at a time, so any k will do.  The weights
- * of a step are asked for before those of the step before are used, and before the slice of the
- * columns that they meet is there.  The order of every sum depends on the shape alone.
+ * A warp has ROWS rows and adds up each of them in its lanes, 32 values at a time before the scale.
+ * If rows are few, `warps_per_row` warps of a block share them, and each has every such step.  The
+ * columns lie in shared memory, a slice of k at a time, so any k works.  The weights of a step are
+ * asked for before those of the step before are used, and before their slice of the columns is
+ * there.  The order of every sum depends only on the shape.
  *
- * A Work has: Fetched and fetch (from global memory), hold and release (between lanes, where they
+ * A Work has: Fetched and fetch (from global memory), hold and release (between lanes, if they
  * exchange what they fetched), add (into the sums), stage (a slice of the columns).
  */
 #ifndef CUSHIM_KERNELS_GEMV_ROWS_CUH
@@ -20,7 +20,7 @@
 
 enum { ROWS_THREADS = 256, ROWS_WARPS = ROWS_THREADS / 32 };
 
-/* What every such kernel is given: c[m][n] = w[m][k] * b[k][n]. */
+/* The parameters of every such kernel: c[m][n] = w[m][k] * b[k][n]. */
 struct RowsShape {
     int64_t m, k, n;
     int warps_per_row; /* a power of two up to ROWS_WARPS */
@@ -33,7 +33,7 @@ DEVICE float sum_of_warp(float value) {
     return value;
 }
 
-/* 16 bytes of which neighbouring loads want the rest of the sector. */
+/* 16 bytes; neighbouring loads need the rest of the sector. */
 DEVICE uint4 load_kept(const uint4 *from) {
     return __ldg(from);
 }

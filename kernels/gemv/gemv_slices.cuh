@@ -1,17 +1,17 @@
 /*
  * Quantised weights times two to eight columns on the matrix units, by blocks that stay (sm_90).
  *
- * A warp has a slice of 256 of k, whose columns it holds in registers, and goes through tiles of 16
+ * A warp has a slice of 256 of k, keeps its columns in registers, and goes through tiles of 16
  * rows.  The integers of a block of 32 are exact in binary16.  A column's 256 values are scaled by
  * a power of two so that the largest is in [2^14, 2^15), and become two binary16 terms, the lower
- * one scaled by 2^11: 22 bits of each value.  The products of a block are added up by themselves,
- * since the units cut where they add, and join the sums in float after their scales.  Four columns'
- * values of a row of b, of which one is not finite or more than 2^26 below its column's largest,
- * have terms of 0 and take plain fp32 products.
+ * one scaled by 2^11: 22 bits of each value.  The products of a block are summed separately,
+ * because the units truncate their sums, and join the sums in float after their scales.  Four
+ * columns' values of a row of b have terms of 0 and take plain fp32 products if one of them is not
+ * finite or more than 2^26 below its column's largest.
  *
- * Weights come by asynchronous copies into stages of the warp, which meets nobody until some tiles
- * are done.  Then the block adds up what its warps have of these, in the order of their slices, and
- * the blocks of a cluster, which share k, what each of them has.
+ * Weights come by asynchronous copies into stages of the warp, which meets no other warp until some
+ * tiles are done.  Then the block adds up what its warps have of these, in the order of their
+ * slices, and the blocks of a cluster, which share k, add up what each of them has.
  */
 #ifndef CUSHIM_KERNELS_GEMV_SLICES_CUH
 #define CUSHIM_KERNELS_GEMV_SLICES_CUH
@@ -31,8 +31,9 @@ enum {
 /* ---- a stage: the weights of a slice of 16 rows ---- */
 
 /*
- * A row has PARTS times 128 bytes, whose pieces of 16 eight lanes copy, and TAIL pieces more.  The
- * stage has the rows PITCH apart; the tail of nibbles are the row's scales, behind all rows.
+ * A row has PARTS times 128 bytes, whose pieces of 16 are copied by eight lanes, and TAIL pieces
+ * more.  In the stage rows lie PITCH apart; the tail of nibbles are the row's scales, behind all
+ * rows.
  */
 template <class Format> struct SliceLayout;
 template <> struct SliceLayout<Q4_0> {
@@ -50,8 +51,8 @@ template <class Format> struct SliceStage {
     enum { PITCH = Layout::PITCH, SCALES_APART = Format::SCALE_BYTES == 0 };
     enum { BYTES = SLICE_ROWS * (PITCH + SCALES_APART * 16) };
 
-    /* Against conflicts piece p of row r of nibbles lies at p ^ (r % 8); rows of bytes lie an odd
-     * multiple of 16 apart. */
+    /* Against bank conflicts piece p of row r of nibbles lies at p ^ (r % 8), and rows of bytes
+     * lie an odd multiple of 16 apart. */
     DEVICE const uint8_t *block(const uint8_t *stage, int row, int i) {
         if (SCALES_APART)
             return stage + row * PITCH + (i ^ row % 8) * 16;
@@ -61,7 +62,7 @@ template <class Format> struct SliceStage {
         return reinterpret_cast<const uint16_t *>(stage + Layout::TAIL_AT) + row * SLICE_BLOCKS + i;
     }
 
-    /* work(block, words of rows g and g + 8 as fragments, their scales) */
+    /* Calls work(block, words of rows g and g + 8 as fragments, their scales). */
     template <class Work> DEVICE void each(const uint8_t *stage, Work work) {
         int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
         if constexpr (SCALES_APART) {
@@ -123,7 +124,7 @@ template <class Format> struct SliceSource {
         body += lane / 8 * shape.row_bytes + lane % 8 * 16;
     }
 
-    /* Rows beyond the last are left as they are; nobody stores what comes of them. */
+    /* Rows beyond the last are not copied, and their results are not stored. */
     MEMBER void copy(uint8_t *stage, int n_rows) {
         int lane = threadIdx.x % 32, row = lane / 8, piece = lane % 8;
         uint8_t *even = stage + row * Layout::PITCH + piece * 16, *odd = even;
@@ -155,7 +156,7 @@ template <class Format> struct SliceSource {
 
 /*
  * Terms of 16 values of all columns go through the warp's scratch, [high, low][value][column], even
- * values first, as the slots of a product have them.
+ * values first, in the order of a product's slots.
  */
 struct SliceTerms {
     uint32_t high[SLICE_BLOCKS][4], low[SLICE_BLOCKS][4];
@@ -173,7 +174,7 @@ struct SliceTerms {
         return lane % 2 * 4;
     }
 
-    /* b: the slice's first row; columns beyond the last are 0. */
+    /* b is the slice's first row; columns beyond the last are 0. */
     MEMBER static void load(Fours &x, const float *b, int64_t n, int n_cols) {
         int lane = threadIdx.x % 32, col = col_of(lane);
         const float *from = b + value_of(lane) * n + col;
@@ -193,7 +194,8 @@ struct SliceTerms {
         }
     }
 
-    /* Exponents of the largest value and the smallest beside it; all below 2^-100 are exact. */
+    /* The most between the exponents of the largest value and the smallest; all below 2^-100 are
+     * exact. */
     enum { SPREAD = 26 };
     MEMBER static uint32_t least_of(int exponent) { /* as bits without a sign, times 2 */
         return exponent <= SPREAD ? 0 : (uint32_t)(exponent - SPREAD) << 24;
@@ -231,7 +233,7 @@ struct SliceTerms {
         for (int c = 0; c < 4; c++) {
             int exponent = 127 + 141 - (exponents[c] > SPREAD ? exponents[c] : (int)SPREAD);
             scales[c] = __uint_as_float((uint32_t)exponent << 23);
-            /* 1 / scale: the exponents of the two add up to 254. */
+            /* 1 / scale, because the exponents of the two add up to 254. */
             factors[c] = __uint_as_float((uint32_t)(254 - exponent) << 23);
         }
         /* Lane t / 2 has columns 2t and 2t + 1, as its first two or its last. */
@@ -269,7 +271,7 @@ struct SliceTerms {
         }
     }
 
-    /* Fours of which one is to have no terms become 0; the exponents of the others. */
+    /* Set fours that may have no terms to 0, and find the exponents of the others. */
     MEMBER void take_odd(Fours &x, int (&exponents)[4]) {
         enum : uint32_t { INFINITE = 0xFF000000 };
         uint32_t least[4];
@@ -316,9 +318,9 @@ template <class Format> struct Slices {
     int tile0, n_tiles; /* of the cluster */
     int partial;        /* the tile that does not have all its rows, or -1 */
     int64_t at;         /* of k: the warp's slice */
-    bool is_there;      /* else beyond k, and the last one is fetched in its place */
+    bool is_there;      /* otherwise it is beyond k, and the last slice is fetched in its place */
 
-    uint8_t *stages, *scratch; /* shared: the warp's */
+    uint8_t *stages, *scratch; /* in shared memory, the warp's */
     float *parts, *totals;     /* [buffer][tile][slice][row][column], [buffer][tile][row][column] */
 
     MEMBER Slices(const gemv_slices &shape, const Weights &w, const float *b, float *c,
@@ -339,7 +341,7 @@ template <class Format> struct Slices {
         scratch = shared + n_warps * (N_STAGES * STAGE_BYTES) + warp * GEMV_SLICE_SCRATCH;
         totals = reinterpret_cast<float *>(shared +
                                            n_warps * (N_STAGES * STAGE_BYTES + GEMV_SLICE_SCRATCH));
-        parts = totals + 2 * shape.tiles_a_sum * SLICE_OUTPUTS;
+        parts = totals + 2 * shape.tiles_per_sum * SLICE_OUTPUTS;
     }
 
     MEMBER int64_t row_of(int tile) const {
@@ -372,8 +374,8 @@ template <class Format> struct Slices {
         });
     }
 
-    /* Plain products of what has no terms: a lane a row and two columns, one lane's fours after the
-     * other's. */
+    /* Plain products for values without terms: a lane has a row and two columns, and takes one
+     * lane's fours after the other's. */
     MEMBER void add_plain(float *part, const uint8_t *stage, unsigned plain) const {
         int row = threadIdx.x % SLICE_ROWS, pair = threadIdx.x % 32 / SLICE_ROWS * 2;
 #pragma unroll 1
@@ -415,14 +417,12 @@ template <class Format> struct Slices {
             c[row * shape.n + col] = sum;
     }
 
-    /*
-     * Tiles from `first` on, of which the block's warps have all of its k.  Who writes the sums of
-     * the next but one, in the same buffer, has met all that read these.
-     */
+    /* Add up tiles from `first` on, of which the block's warps have all of its k.  A warp that
+     * later writes sums to the same buffer has met all warps that read these. */
     MEMBER void add_up(int first, int n, int buffer) const {
         int n_slices = shape.n_slices;
-        const float *from = parts + buffer * (shape.tiles_a_sum * n_slices * SLICE_OUTPUTS);
-        float *total = totals + buffer * (shape.tiles_a_sum * SLICE_OUTPUTS);
+        const float *from = parts + buffer * (shape.tiles_per_sum * n_slices * SLICE_OUTPUTS);
+        float *total = totals + buffer * (shape.tiles_per_sum * SLICE_OUTPUTS);
         __syncthreads();
         for (int i = threadIdx.x; i < n * SLICE_OUTPUTS; i += blockDim.x) {
             const float *own =
@@ -461,10 +461,10 @@ template <class Format> struct Slices {
                 fetch(source, stages + i * STAGE_BYTES, tile + i * shape.n_groups);
             terms.form(x, scratch);
         }
-        for (int first = 0; first < n_tiles; first += shape.tiles_a_sum, buffer ^= 1) {
-            int end = n_tiles - first < shape.tiles_a_sum ? n_tiles : first + shape.tiles_a_sum;
+        for (int first = 0; first < n_tiles; first += shape.tiles_per_sum, buffer ^= 1) {
+            int end = n_tiles - first < shape.tiles_per_sum ? n_tiles : first + shape.tiles_per_sum;
             float *part =
-                parts + ((buffer * shape.tiles_a_sum + tile - first) * shape.n_slices + slice) *
+                parts + ((buffer * shape.tiles_per_sum + tile - first) * shape.n_slices + slice) *
                             SLICE_OUTPUTS;
             for (; tile < end; tile += shape.n_groups) {
                 float sums[4] = {};
@@ -485,7 +485,7 @@ template <class Format> struct Slices {
             add_up(first, end - first, buffer);
         }
         if (n_ranks > 1)
-            cluster_sync(); /* nobody ends before it was read */
+            cluster_sync(); /* no block ends before it was read */
     }
 };
 

@@ -4,10 +4,12 @@
  * Operands go through shared memory, each read once.  The inner size is filled up to a multiple of
  * 4 with zeros.
  *
- * gemm_batched_small: some of a batch a block, a tile of 4 x 4 of an output a thread.  `threads` of
- * a block share one product, so that a block has as many products at a time as it has room for.
- * gemm_batched_large: for outputs of more than 32 rows and columns, a block each; a thread has
- * LARGE_ROWS rows, as many apart as there are groups of them, and two times four columns, and
+ * gemm_batched_small: a block has several of a batch, a thread a tile of 4 x 4 of an output.
+ * `threads` of a block share one product, so that a block does as many products at a time as it
+ * has room for.
+ *
+ * gemm_batched_large: for outputs of more than 32 rows and columns, one block each.  A thread has
+ * LARGE_ROWS rows, as far apart as there are groups of them, and two times four columns, and
  * multiplies twice as often for what it reads.
  */
 #ifndef CUSHIM_KERNELS_GEMV_SMALL_CUH
@@ -25,7 +27,7 @@ struct SmallShape {
     bool is_a_wide, is_b_wide, is_c_wide; /* rows at multiples of 16 bytes */
 };
 
-/* i / by for i < 4096 and by <= 64, as a product: inverse is 2^20 / by, rounded up. */
+/* i / by for i < 4096 and by <= 64, as a product; inverse is 2^20 / by, rounded up. */
 struct SmallDivider {
     uint32_t by, inverse;
 
@@ -39,8 +41,8 @@ struct SmallDivider {
 };
 
 /*
- * A matrix into shared memory, rows `pitch` floats apart; thread i of `threads`.  Asynchronous: all
- * of a thread's pieces are on their way at once.
+ * Copy a matrix into shared memory, rows `pitch` floats apart, as thread i of `threads`.
+ * Asynchronous: all of a thread's pieces are in flight at once.
  */
 DEVICE void load_small(float *to, int pitch, const float *from, int rows, int cols, bool is_wide,
                        int i, int threads) {
@@ -64,7 +66,7 @@ DEVICE float4 fma4(float a, float4 b, float4 sum) {
                        fmaf(a, b.w, sum.w));
 }
 
-/* Four columns of a row, as far as they are there. */
+/* Four columns of a row, or as many as exist. */
 DEVICE void store_small(float *c, int row, int col, float4 sums, const SmallShape &shape) {
     float *to = c + row * shape.n + col;
     if (shape.is_c_wide) {
@@ -142,12 +144,12 @@ DEVICE void gemm_batched_small(const float *a, const float *b, float *c, const S
 }
 
 enum {
-    LARGE_ROWS = 512 / GEMV_LARGE_THREADS, /* of a thread */
+    LARGE_ROWS = 512 / GEMV_LARGE_THREADS, /* per thread */
     LARGE_GROUPS = GEMV_SMALL_MOST / LARGE_ROWS,
-    LARGE_PITCH = GEMV_SMALL_MOST + 4 /* of a: its rows next to each other meet no bank twice */
+    LARGE_PITCH = GEMV_SMALL_MOST + 4 /* of a: its rows next to each other share no bank */
 };
 
-/* What lies beyond m and n in shared memory is multiplied, too, and not stored. */
+/* Values beyond m and n in shared memory are multiplied too, and not stored. */
 DEVICE void multiply_large(const float *a, const float *b, float *c, const SmallShape &shape) {
     int group = threadIdx.x / 8, col = threadIdx.x % 8 * 4;
     float4 low[LARGE_ROWS] = {}, high[LARGE_ROWS] = {};
@@ -184,7 +186,7 @@ DEVICE void multiply_large(const float *a, const float *b, float *c, const Small
     }
 }
 
-/* IS_WIDE: all operands are, so that k is a multiple of 4. */
+/* IS_WIDE: all operands are, so k is a multiple of 4. */
 template <bool IS_WIDE>
 DEVICE void gemm_batched_large(const float *a, const float *b, float *c, const SmallShape &shape,
                                int64_t stride_a, int64_t stride_b, int64_t stride_c,

@@ -1,11 +1,12 @@
 /*
- * The weights of a tile on their way through shared memory: some rows, a chunk of their blocks at
- * a time, in two stages; and blocks there as parts of a matrix product: a lane's integers of a row,
+ * The weights of a tile on their way through shared memory: some rows, a chunk of their blocks at a
+ * time, in two stages.  Blocks there become parts of a matrix product: a lane's integers of a row,
  * exact in binary16, and the row's scale.
  *
- * A row of a chunk is copied as it lies in memory.  Where every row of the matrix starts at a
- * multiple of 16 bytes it is copied by 16, from the multiple at or before the chunk on, and its
- * blocks lie `skew` bytes behind the start of the row; else by units of the format, without a skew.
+ * A row of a chunk is copied as it lies in memory.  If every row of the matrix starts at a multiple
+ * of 16 bytes, it is copied by 16, from the multiple at or before the chunk on, and its blocks lie
+ * `skew` bytes behind the start of the row.  Otherwise it is copied by units of the format, without
+ * a skew.
  */
 #ifndef CUSHIM_KERNELS_GEMV_STAGED_CUH
 #define CUSHIM_KERNELS_GEMV_STAGED_CUH
@@ -17,9 +18,9 @@
 /* ---- a word of integers to four rows of a fragment ---- */
 
 /*
- * The k slots of a product are values in an order of our own: of the 16 values v of a half block,
- * slots 2t, 2t + 1 are v = 4t, 4t + 2, slots 2t + 8, 2t + 9 are v = 4t + 1, 4t + 3.  So a lane's
- * are four neighbours, as the formats have them.
+ * The k slots of a product have values in our own order: of the 16 values v of a half block, slots
+ * 2t, 2t + 1 are v = 4t, 4t + 2, and slots 2t + 8, 2t + 9 are v = 4t + 1, 4t + 3.  So a lane's are
+ * four neighbours, as the formats have them.
  */
 struct Fragment {
     uint32_t of[2][2]; /* [half of the block][slots below 8, from 8 on] */
@@ -96,13 +97,14 @@ template <> struct Staged<Q8f> {
 /* ---- the stages ---- */
 
 /*
- * Shape has m, and is_wide where rows start at multiples of 16.  The first THREADS of a block copy.
- * IS_FULL: no registers are left, so what a chunk's rows share is formed anew for each of them;
- * held over the loop it makes such kernels spill.
+ * Shape has m, and is_wide if rows start at multiples of 16.  The first THREADS of a block copy.
+ * IS_FULL: no registers are left, so values that a chunk's rows share are computed anew for each
+ * row; kept over the loop they make such kernels spill.
  */
 template <class Format, class Shape, int ROWS, int CHUNK, int THREADS, bool IS_FULL>
 struct StagedRows {
-    /* A row of a chunk: at most 8 bytes before it, and an odd multiple of 16 against conflicts. */
+    /* A row of a chunk: at most 8 bytes before it, and an odd multiple of 16 against bank
+     * conflicts. */
     enum { PITCH = GEMV_MMA_PITCH(Format::BYTES, CHUNK), STAGE_BYTES = ROWS * PITCH };
     static_assert(Format::BYTES * CHUNK + Format::BYTES * CHUNK % 16 <= PITCH, "room");
     /* Pieces of 16 bytes of a row: its chunks start at multiples of 16, or it has room for more. */
@@ -111,19 +113,19 @@ struct StagedRows {
 
     const Shape &shape;
     Weights w;
-    uint8_t *stages; /* shared, two times STAGE_BYTES */
+    uint8_t *stages; /* in shared memory, two times STAGE_BYTES */
     int64_t row0, n_blocks;
 
     MEMBER int blocks_from(int64_t block0) const {
         return (int)(n_blocks - block0 < CHUNK ? n_blocks - block0 : (int64_t)CHUNK);
     }
 
-    /* Rows beyond the last are the last again; nobody stores them. */
+    /* Rows beyond the last repeat it, and are not stored. */
     MEMBER int64_t row_of(int row) const {
         return row0 + row < shape.m ? row0 + row : shape.m - 1;
     }
 
-    /* The last of them that there is. */
+    /* The last row that exists. */
     MEMBER int last_row() const {
         return (int)(shape.m - row0 < ROWS ? shape.m - row0 : (int64_t)ROWS) - 1;
     }
@@ -141,7 +143,7 @@ struct StagedRows {
         return stage_at(stage) + row * PITCH + skew + block * Format::BYTES;
     }
 
-    /* The chunk from block0 on; who calls commits the copies. */
+    /* Copy the chunk from block0 on; the caller commits the copies. */
     MEMBER void copy(int stage, int64_t block0) const {
         int skew = skew_of(block0), n_bytes = blocks_from(block0) * Format::BYTES;
         int64_t row_bytes = n_blocks * Format::BYTES;

@@ -2,10 +2,11 @@
  * Blocks of bytes (q8_0, q8f) times one column (sm_90): blocks that stay, and plain products.
  *
  * A warp has a slice of 1024 values of k.  Each lane keeps 32 values of the column in registers,
- * and the rows' bytes of the slice come to shared memory by bulk copies, two sets of four rows on
- * their way: so no other work is due before the first products, and little beside them.  Warps of a
- * group have the slices of the same rows, the groups of a block take its rows by turns; what they
- * have of a row meets at the end.  The order of every sum depends on the shape alone.
+ * and bulk copies bring the rows' bytes of the slice to shared memory, two sets of four rows at a
+ * time.  So no other work is needed before the first products, and little beside them.  The warps
+ * of a group have the slices of the same rows, and the groups of a block take its rows by turns;
+ * what they have of a row is added up at the end.  The order of every sum depends only on the
+ * shape.
  */
 #ifndef CUSHIM_KERNELS_GEMV_STREAM_CUH
 #define CUSHIM_KERNELS_GEMV_STREAM_CUH
@@ -34,7 +35,7 @@ template <class Format> struct Stream {
     int n_sets;       /* of the block's rows */
     unsigned n_bytes; /* of a row's slice: less than ROW_BYTES in the last one */
 
-    /* shared; deliveries and stages of the warp */
+    /* in shared memory; deliveries and stages of the warp */
     Delivery *deliveries;
     float *parts;
     uint8_t *stages;
@@ -59,7 +60,7 @@ template <class Format> struct Stream {
                  warp * (STREAM_STAGES * STAGE_BYTES);
     }
 
-    /* Row of the block's set i; beyond the last is the last again, and nobody stores that. */
+    /* The row of the block's set i; rows beyond the last repeat it, and are not stored. */
     MEMBER int64_t row_of(int i, int row) const {
         return (blockIdx.x + (int64_t)i * gridDim.x) * STREAM_ROWS + row;
     }
@@ -80,7 +81,7 @@ template <class Format> struct Stream {
         return w + (row < m ? row : m - 1) * row_bytes + slice * ROW_BYTES;
     }
 
-    /* The warp's first sets, asked for while the kernel ahead may still run. */
+    /* Ask for the warp's first sets while the kernel ahead may still run. */
     MEMBER void prefetch() const {
 #pragma unroll
         for (int stage = 0; stage < STREAM_STAGES; stage++) {
@@ -90,7 +91,8 @@ template <class Format> struct Stream {
         }
     }
 
-    /* What no copy reaches of the stages, where a slice is short: blocks of 0, which meet 0. */
+    /* Clear what no copy reaches in the stages if a slice is short: blocks of 0, which are
+     * multiplied by 0. */
     MEMBER void clear_ends() const {
 #pragma unroll 1
         for (int row = 0; row < STREAM_STAGES * STREAM_ROWS; row++) {
@@ -135,8 +137,8 @@ template <class Format> struct Stream {
         return block.scale * (sums[0] + sums[1]);
     }
 
-    /* The sums over all lanes of row `lane` % 4: halves of lanes exchange what the other one has.
-     */
+    /* The sums over all lanes of row `lane` % 4; halves of lanes exchange what the other one
+     * has. */
     MEMBER float sum_of_rows(const float (&sums)[STREAM_ROWS]) const {
         static_assert(STREAM_ROWS == 4, "two exchanges");
         bool is_odd = lane & 1, is_upper = lane & 2;

@@ -1,6 +1,6 @@
 /*
- * Quantised weights times columns without matrix units: a tile of 64 x 64 a block, 4 x 4 a thread,
- * a block of 32 of k at a time.  The products of a block are added up by themselves before the
+ * Quantised weights times columns without matrix units: a tile of 64 x 64 per block, 4 x 4 per
+ * thread, a block of 32 of k at a time.  The products of a block are summed separately before the
  * scale.
  */
 #ifndef CUSHIM_KERNELS_GEMV_TILE_CUH

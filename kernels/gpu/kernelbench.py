@@ -1,7 +1,7 @@
-"""The kernels beside PyTorch's (kernels/bench): OUT/kernels.jsonl, and a line a measurement in the log.
+"""The kernels beside PyTorch's (kernels/bench): OUT/kernels.jsonl, and one line per measurement in the log.
 
-A pattern (--only kernelbench:softmax) is part of KERNEL/SHAPE.  Peers that PyTorch compiles take seconds each: they
-run where a pattern is given.
+A pattern (--only kernelbench:softmax) is part of KERNEL/SHAPE.  Peers that PyTorch compiles take seconds each, so they
+run only if a pattern is given.
 """
 import sys
 

@@ -1,9 +1,9 @@
 """The kernels on the device: every case of kernels/tests against its reference, on the device's own path, on those of older
-devices, and without dependent launches; what only a driver shows of a first use; tensors of more than 2^31 elements;
+devices, and without dependent launches; first uses that need a real driver; tensors of more than 2^31 elements;
 and, as a suite of its own, a few cases of each function under compute-sanitizer.
 
-A function of a family is a part of its own.  Nothing is timed, so several programs run at a time, but for the large
-tensors, which want the memory.  A pattern (--only kernels:softmax, sanitizer:gemv) is part of FAMILY/FUNCTION, or one of
+Each function of a family is a part.  Nothing is timed, so several programs run at a time, except the large tensors,
+which need the memory.  A pattern (--only kernels:softmax, sanitizer:gemv) is part of FAMILY/FUNCTION, or one of
 PROGRAMS (--only "kernels:large tensors").
 """
 import concurrent.futures
@@ -22,12 +22,12 @@ SETTINGS = {"": {}, " as 89": {"CUSHIM_KERNEL_ARCH": "89"}, " as 80": {"CUSHIM_K
             " as 75": {"CUSHIM_KERNEL_ARCH": "75"}, " without PDL": {"CUSHIM_KERNEL_PDL": "0"}}
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MOST_SAID = 1 << 20  # characters of a tool's findings, for the log
-MOST_SHOWN = 120  # of a fault, in the table; kernels.json has all
+MOST_SHOWN = 120  # of a fault, in the table; kernels.json has all of it
 PROGRAMS = {"first use": "kernels_first_use.py", "large tensors": "kernels_large.py"}
 
 
 def filters(host, suite):
-    """What the program is to run, a call each: the patterns, or all families."""
+    """What the program runs, one call each: the patterns, or all families."""
     text = (build.ROOT / "kernels" / "launch" / "families.def").read_text()
     if host.patterns(suite):
         return [pattern for pattern in host.patterns(suite) if pattern not in PROGRAMS]
@@ -54,7 +54,7 @@ def several(host, function, jobs):
 
 
 def program(host, title):
-    """One in Python; the large tensors by PyTorch, on a device."""
+    """A program in Python; the large tensors need PyTorch on a device."""
     patterns = host.patterns("kernels")
     if patterns and title not in patterns:
         return []
@@ -69,10 +69,10 @@ def one(host, job):
 
 
 def brief(part):
-    """As the table shows it, of which there is room for some kilobytes."""
+    """As the table shows it, which has room for some kilobytes."""
     faults = part.get("faults", [])
-    said = faults if "seconds" in part else faults[1:] or faults  # a case's own line has no more than its name
-    last = said[-1:] if said and said[0].startswith("Traceback") else []  # Python says it last
+    said = faults if "seconds" in part else faults[1:] or faults  # a case's own line has only its name
+    last = said[-1:] if said and said[0].startswith("Traceback") else []  # Python prints the error last
     return {**part, "faults": [line[:MOST_SHOWN] for line in (last or said)[:1]]}
 
 
@@ -97,7 +97,7 @@ def find_sanitizer(host):
 
 
 def sanitized(host, job):
-    """Without guard zones: what is beyond a buffer is beyond its allocation, too."""
+    """Run without guard zones, so that beyond a buffer is beyond its allocation."""
     tool, wanted = job
     title = f"{tool} {wanted}".removesuffix(" *")
     command = [find_sanitizer(host), "--tool", tool, "--error-exitcode", "99", "--report-api-errors", "no",
@@ -106,7 +106,7 @@ def sanitized(host, job):
     parts = companion.judge(host, title, done)
     said = re.findall(r"^=====.*", (done.stdout + b"\n" + done.stderr).decode(errors="replace"), re.MULTILINE)
     counts = [line.partition("SUMMARY: ")[2] for line in said if "SUMMARY: " in line]
-    # the exit status has neither warnings (a race may be one) nor what is found while a case fails
+    # the exit status shows neither warnings (a race may be one) nor what is found while a case fails
     faults = [count for count in counts if not count.startswith("0 ")] if counts else ["it gave no summary"]
     if faults:
         parts[0]["status"] = "fail"

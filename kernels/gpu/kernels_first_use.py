@@ -1,9 +1,9 @@
-"""The kernels' first use, each way in a process of its own: in a capture, without a context, in two contexts, by dlopen.
+"""The kernels' first use, each way in its own process: in a capture, without a context, in two contexts, by dlopen.
 
     kernels_first_use.py BUILD [--steps N]    BUILD/kernels and BUILD/src/companion hold the libraries
     kernels_first_use.py BUILD --way WAY      one of them, in this process
 
-Prints TAP.  Needs no more than the driver, which is CUSHIM_LIBCUDA where that is set.  The last tests compare a chain of
+Prints TAP.  Needs only the driver, which is CUSHIM_LIBCUDA if that is set.  The last tests compare a chain of
 functions that read each other's results: eager and as a graph, with dependent launches and without, N steps each
 (a multiple of 4 and one more), must give the same bits.
 """
@@ -55,7 +55,7 @@ def ours(name, *values):
     assert status == 0, f"{name}: status {status}, {companion.cushim_last_error().decode()}"
 
 
-# ---- the driver's things ----
+# ---- the driver ----
 
 def primary():
     context = c_void_p()
@@ -76,7 +76,7 @@ def alloc(n_bytes):
 
 
 def write(address, values):
-    """An array of ctypes or of the array module."""
+    """Write an array of ctypes or of the array module."""
     host, n_bytes = (values, ctypes.sizeof(values)) if isinstance(values, ctypes.Array) else \
         (c_void_p(values.buffer_info()[0]), len(values) * values.itemsize)
     cu("cuMemcpyHtoD_v2", c_uint64(address), host, c_size_t(n_bytes))
@@ -94,7 +94,7 @@ def set_words(address, word, n):
 
 
 def without_context(function):
-    """Call it on a thread that has no current context; its result."""
+    """Call it on a thread without a current context, and return its result."""
     said = []
 
     def run():
@@ -116,7 +116,7 @@ def without_context(function):
 
 
 class Work:
-    """Of three families: a kernel in clusters, one of much shared memory, one of two dependent launches."""
+    """Work of three families: a kernel in clusters, one with much shared memory, one with two dependent launches."""
 
     N_QKV = 2 * 512 * 128
 
@@ -146,7 +146,7 @@ class Work:
         assert abs(total - 1) < 1e-5, ("sum_axis", total)
 
 
-# ---- the ways; of each, the first call of a family is this process's ----
+# ---- the ways; in each, the first call of a family is the first in this process ----
 
 def capture(mode):
     primary()
@@ -219,7 +219,7 @@ def dropin_transpose(has_stream):
 # ---- the chain ----
 
 class Chain:
-    """Each step turns the row x a little, through twelve functions."""
+    """Each step changes the row x a little, through twelve functions."""
 
     def __init__(self, stream):
         draw = random.Random(1)
@@ -262,7 +262,7 @@ class Chain:
 
 
 def chain(is_graph, n_steps):
-    """Prints what comes out."""
+    """Print the result."""
     primary()
     stream = new_stream()
     work, graph, executable = Chain(stream), c_void_p(), c_void_p()
@@ -301,10 +301,10 @@ WAYS = {
 }
 
 
-# ---- each in its process ----
+# ---- each in its own process ----
 
 def in_process(arguments, way, timeout_s, **variables):
-    """What it prints; a failure has its last words."""
+    """What it prints; an error contains its last lines."""
     command = [sys.executable, __file__, arguments.build, "--steps", str(arguments.steps), "--way", way]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env={**os.environ, **variables})

@@ -2,11 +2,11 @@
 
     kernels_large.py BUILD [--only PATTERN] [--small N]   BUILD/kernels and BUILD/src/companion hold the libraries
 
-PATTERN is part of a test's name.  --small divides the sizes: the same program where there is little memory, and with
-PyTorch's tensors of the host where there is no GPU (CUSHIM_LIBCUDA is the software device then).  Prints TAP.
+PATTERN is part of a test's name.  --small divides the sizes: the same program on little memory, and with
+PyTorch's host tensors if there is no GPU (CUSHIM_LIBCUDA is the software device then).  Prints TAP.
 
-References are made in chunks, by operations that are right for fewer elements than 2^31.  The tests run in a process
-of their own; one that ends it, or leaves the device with a fault, or takes too long, is followed by another process.
+References are made in chunks, by operations that are right for fewer elements than 2^31.  The tests run in their
+own process.  If a test ends it, leaves the device with a fault or takes too long, another process goes on.
 """
 import argparse
 import ctypes
@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-import kernels_large_fixture as fixture  # noqa: E402: it ends the program where PyTorch is missing
+import kernels_large_fixture as fixture  # noqa: E402: it ends the program if PyTorch is missing
 
 # each adds its tests
 import kernels_large_elements  # noqa: E402, F401
@@ -45,14 +45,14 @@ def wanted_tests(arguments):
     return [test for test in fixture.TESTS if arguments.only in test[0]]
 
 
-def tell(number, name, error):
+def report(number, name, error):
     print(f"not ok {number} - {name}\n# {' '.join(str(error).split())[:300]}", flush=True)
 
 
-# ---- the tests, in a process of their own ----
+# ---- the tests, in their own process ----
 
 def why_not(gib):
-    """Why there is no room, or None."""
+    """The reason why there is no room, or None."""
     gc.collect()
     if fixture.DEVICE == "cpu":
         return None
@@ -70,21 +70,21 @@ def is_device_well():
 
 
 def run_one(number, name, function):
-    """Whether it passed."""
+    """Run one test; whether it passed."""
     faulthandler.dump_traceback_later(MOST_S, exit=True)
     try:
         function()
         print(f"ok {number} - {name}", flush=True)
         return True
     except Exception as error:
-        tell(number, name, f"{type(error).__name__}: {error}")
+        report(number, name, f"{type(error).__name__}: {error}")
         return False
     finally:
         faulthandler.cancel_dump_traceback_later()
 
 
 def run_here(arguments):
-    """From --first on; the exit status is RESTART where the device can do no more."""
+    """Run the tests from --first on; the exit status is RESTART if the device is unusable."""
     is_right, fixture.Settings.small = True, arguments.small
     fixture.ours.load(arguments.build)
     fixture.torch.manual_seed(1)
@@ -107,7 +107,7 @@ def run_here(arguments):
 # ---- the process that starts them ----
 
 def run_child(arguments, first):
-    """(the last test that it told of, whether all that it told of passed, exit status, its last words)"""
+    """(the last test that it reported, whether all that it reported passed, exit status, its last lines)"""
     command = [sys.executable, __file__, str(arguments.build), "--only", arguments.only, "--small", str(arguments.small),
                "--first", str(first)]
     last, is_right = first - 1, True
@@ -136,10 +136,10 @@ def run_all(arguments):
         if last < len(names) and status != RESTART:  # it ended in the one that follows
             last, is_right = last + 1, False
             why = f"no end in {MOST_S} s" if "Timeout (" in words else f"exit status {status}: {words.rpartition(chr(10))[2]}"
-            tell(last, names[last - 1], why)
+            report(last, names[last - 1], why)
         first = last + 1
     for number in range(first, len(names) + 1):
-        tell(number, names[number - 1], "not begun: no test before it came to its end")
+        report(number, names[number - 1], "not begun: no test before it came to its end")
     return 0 if is_right else 1
 
 

@@ -1,4 +1,4 @@
-"""Large tensors: what is elementwise, gathered, appended or put in another order."""
+"""Large tensors: elementwise functions, gathers, appends and copies into another order."""
 import math
 
 from kernels_large_fixture import (D, D_ROWS, DEVICE, F16, F32, F64, I16, I32, I64, N, U8, close, e4m3_values, each, integers,
@@ -98,7 +98,7 @@ def adamw_f32():
         close(p[a:b], of_p.double() - 0.01 * first / (second.sqrt() + 1e-8) - 0.001 * of_p.double(), a, 2e-7, 1e-9, "p")
         close(m[a:b], first, a, 2e-7, what="m")
         close(v[a:b], second, a, 1e-15, what="v")
-    for a, b in parts(n):  # everywhere the same step was made
+    for a, b in parts(n):  # the same step was made everywhere
         assert not (g[a:b] != 0).any(), f"a gradient from [{a}] on is left"
         assert bool(((v[a:b] > 0.4995) & (v[a:b] < 1.001)).all()), f"a moment from [{a}] on is not of the step"
 
@@ -216,7 +216,7 @@ def appended(function, dtype):
     wait()
     for row in positions:
         same_bits(cache[row * D:(row + 1) * D], x.to(dtype), row * D, "cache")
-    n_written = sum(int((cache[a:b] == cache[a:b]).sum()) for a, b in parts(rows * D))  # the others are NaN still
+    n_written = sum(int((cache[a:b] == cache[a:b]).sum()) for a, b in parts(rows * D))  # the others are still NaN
     assert n_written == len(positions) * D, f"{n_written} elements were written, not {len(positions)} rows of {D}"
 
 

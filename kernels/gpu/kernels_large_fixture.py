@@ -36,7 +36,7 @@ class Settings:
 
 
 class Ours:
-    """The library, when it is there: ours.add_f32(..)."""
+    """The library, once it is loaded: ours.add_f32(..)."""
 
     def load(self, build):
         self.library = Library(build / "kernels" / "libcushim-kernels.so.0", build / "src" / "companion" / "libcushim.so.0")
@@ -62,7 +62,7 @@ def parts(n, row=1):
 
 
 def new(n, dtype=None):
-    """Nobody has written it: all bits are set, which of floats is NaN."""
+    """A new tensor with all bits set, which is NaN as a float."""
     tensor = torch.empty(n, dtype=dtype or F32, device=DEVICE)
     for a, b in parts(n):
         tensor[a:b].view(U8).fill_(255)
@@ -103,7 +103,7 @@ def e4m3_values():
 
 
 def with_and_without_scratch(n_bytes):
-    """(address, bytes) twice, or once where none helps."""
+    """(address, bytes) twice, or once if none helps."""
     scratch = torch.empty(n_bytes, dtype=U8, device=DEVICE) if n_bytes else None
     return [(None, 0), *([(scratch, n_bytes)] if n_bytes else [])]
 
@@ -114,7 +114,7 @@ BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
 
 def refuse(is_bad, got, wanted, start, what):
-    """Say where the first bad element of a chunk is."""
+    """Report the place of the first bad element of a chunk."""
     n_bad = int(is_bad.sum())
     if n_bad:
         at = int(is_bad.to(I32).argmax())
@@ -130,13 +130,13 @@ def same_bits(got, wanted, start, what="y"):
 
 
 def close(got, wanted, start, relative, absolute=0.0, what="y"):
-    """Absolute may be a tensor.  A NaN is not close."""
+    """Absolute may be a tensor.  NaN is not close to anything."""
     got, wanted = got.reshape(-1).double(), wanted.reshape(-1).double()
     refuse(~((got - wanted).abs() <= wanted.abs() * relative + absolute), got, wanted, start, what)
 
 
 class Nmse:
-    """Of all chunks together."""
+    """NMSE of all chunks together."""
 
     def __init__(self):
         self.error = self.power = 0.0
@@ -151,7 +151,7 @@ class Nmse:
 
 
 def each(n, y, wanted, relative=None, absolute=0.0):
-    """An elementwise result: wanted(a, b) of its elements a .. b; without a tolerance, its bits."""
+    """Check an elementwise result against wanted(a, b) of its elements a .. b; without a tolerance, its bits."""
     wait()
     for a, b in parts(n):
         if relative is None:

@@ -55,7 +55,7 @@ K = 44_032  # a multiple of 256
 
 
 def plain(function, t):
-    """Of kernels/bench/quantised.py, which takes k from x."""
+    """The values by kernels/bench/quantised.py, which takes k from x."""
     return function({**t, "x": torch.empty(K, 0)})
 
 
@@ -102,7 +102,7 @@ def gemv_q4k_f32():
     wait()
     for i, j in parts(m, 8 * K):
         values = quantised.plain_q4k(w[i * per:j * per]).view(j - i, K).double()
-        # scale * nibble and the minimum are terms by themselves: at most 0.02 * 63 * (15 + 1)
+        # scale * nibble and the minimum are separate terms: at most 0.02 * 63 * (15 + 1)
         close(c[i:j], (values * b.double()).sum(1), i, 0.0, b.double().abs().sum().item() * 0.02 * 63 * 16 * 2.0 ** -21)
 
 
@@ -131,7 +131,7 @@ def attention_f32():
         of = [x[i * row:j * row].view(-1, seq, d).double() for x in (q, k, v)]
         weights = (torch.bmm(of[0], of[1].transpose(1, 2)) / math.sqrt(d)).softmax(2)
         wanted = torch.bmm(weights, of[2])
-        close(o[i * row:j * row], wanted, i * row, 0.0, 1e-4)  # where it is plainly wrong
+        close(o[i * row:j * row], wanted, i * row, 0.0, 1e-4)  # finds what is plainly wrong
         error.add(o[i * row:j * row], wanted.reshape(-1))
     error.check(1e-11)
 

@@ -201,7 +201,7 @@ def argmax_f32_beyond_2_31():
     n = less(N)
     x, index = uniform(n), new(1, I64)
     for scratch in with_and_without_scratch(ours.argmax_f32_scratch(n)):
-        for at in (n - 5, n // 2, 3):  # each lower, and again above: the lowest counts
+        for at in (n - 5, n // 2, 3):  # each at a lower index, and again above it: the lowest index counts
             x[at] = 2.0
             ours.argmax_f32(x, index, n, *scratch)
             wait()

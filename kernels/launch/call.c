@@ -4,9 +4,11 @@
 #include "kernels/launch/settings.h"
 
 static atomic_int n_devices;
-static atomic_int is_simulated; /* 1, -1; 0: not asked yet */
+static atomic_int is_simulated; /* 1 or -1; 0 before the first use */
 
-/* The device of the current context; the first where there is none, as the CUDA runtime has it. */
+/*
+ * The device of the current context, or the first device if there is none, as in the CUDA runtime.
+ */
 static CUresult ask_current(int *device) {
     CUcontext current;
     CUresult result = CUSHIM_DRIVER(cuCtxGetCurrent)(&current);
@@ -14,8 +16,8 @@ static CUresult ask_current(int *device) {
 }
 
 /*
- * Of a stream that captures the driver names the context, but no device: it ends the capture where
- * it is asked for that.  Of a green context's stream it may name no context.
+ * Find the device of a stream by its context.  Asked for the device of a capturing stream, the
+ * driver ends the capture.  It may name no context for the stream of a green context.
  */
 static CUresult ask_stream(CUstream stream, int *device) {
     CUcontext context = NULL;
@@ -27,7 +29,7 @@ static CUresult ask_stream(CUstream stream, int *device) {
     return ask_current(device);
 }
 
-/* The device of a stream; that of the current context for special streams. */
+/* The device of a stream.  Special streams use that of the current context. */
 static enum cushim_status find_device(const char *what, CUstream stream, int *device) {
     bool is_special = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
     CUresult result;
@@ -40,14 +42,14 @@ static enum cushim_status find_device(const char *what, CUstream stream, int *de
     }
     *device = 0;
     if (n == 1)
-        return CUSHIM_OK; /* a launch says so itself where there is no context */
+        return CUSHIM_OK; /* without a context the launch itself fails */
     result = is_special ? ask_current(device) : ask_stream(stream, device);
     return result == CUDA_SUCCESS ? CUSHIM_OK
                                   : cushim_fail_cu("asking for the device of a stream", result,
                                                    "function=%s stream=%p", what, (void *)stream);
 }
 
-/* Of what the device has, what code there is, and what the environment wants. */
+/* The path that the device, the code in the library and the environment allow. */
 static int path_of(int capability, int forced) {
     static const int paths[] = {90, 89, 80, 75};
     int most = capability < CUSHIM_KERNELS_NEWEST ? capability : CUSHIM_KERNELS_NEWEST;
@@ -60,7 +62,7 @@ static int path_of(int capability, int forced) {
     return 0;
 }
 
-/* On the software device references run, unless the environment wants a path there, too. */
+/* The software device runs the references, unless the environment asks for a path. */
 static bool is_on_cpu(const struct cushim_kernel_settings *settings) {
     if (settings->has_arch)
         return settings->is_cpu;
@@ -91,7 +93,7 @@ enum cushim_status cushim_kernel_call_begin(struct cushim_kernel_call *call, con
     if (!call->arch)
         return cushim_fail(what, CUSHIM_NOTSUPPORTED, "device=%d is of %d.%d, before 7.5",
                            call->device, capability / 10, capability % 10);
-#ifdef CUSHIM_KERNELS_OF_90 /* what the driver makes of code for an older device has none */
+#ifdef CUSHIM_KERNELS_OF_90 /* the driver compiles code for an older device without them */
     call->has_wgmma = capability == 90 && call->arch == 90;
 #endif
     call->has_clusters = call->arch == 90 && call->facts->has_clusters;
@@ -129,8 +131,9 @@ static void fill(CUlaunchConfig *config, CUlaunchAttribute attributes[MOST_ATTRI
                                 .value.programmaticStreamSerializationAllowed = 1};
 }
 
-static enum cushim_status tell(const struct cushim_kernel_call *call, const char *entry,
-                               unsigned kernel, const CUlaunchConfig *config, CUresult result) {
+static enum cushim_status fail_launch(const struct cushim_kernel_call *call, const char *entry,
+                                      unsigned kernel, const CUlaunchConfig *config,
+                                      CUresult result) {
     return cushim_fail_cu(entry, result,
                           "function=%s device=%d kernel=%s grid=%u,%u,%u block=%u,%u,%u "
                           "shared_bytes=%u",
@@ -155,8 +158,8 @@ enum cushim_status cushim_kernel_call_launch(const struct cushim_kernel_call *ca
             config.blockDimY, config.blockDimZ, config.sharedMemBytes, call->stream, params, NULL);
     return result == CUDA_SUCCESS
                ? CUSHIM_OK
-               : tell(call, config.numAttrs ? "cuLaunchKernelEx" : "cuLaunchKernel", kernel,
-                      &config, result);
+               : fail_launch(call, config.numAttrs ? "cuLaunchKernelEx" : "cuLaunchKernel", kernel,
+                             &config, result);
 }
 
 enum cushim_status cushim_kernel_call_clusters(const struct cushim_kernel_call *call,
@@ -171,13 +174,14 @@ enum cushim_status cushim_kernel_call_clusters(const struct cushim_kernel_call *
     fill(&config, attributes, call, shape);
     CUresult result = CUSHIM_DRIVER(cuOccupancyMaxActiveClusters)(
         n_clusters, (CUfunction)call->family->handles[kernel], &config);
-    if (result == CUDA_ERROR_INVALID_CLUSTER_SIZE) { /* more blocks than any of the device's */
+    if (result == CUDA_ERROR_INVALID_CLUSTER_SIZE) { /* the cluster is larger than the device
+                                                        allows */
         *n_clusters = 0;
         return CUSHIM_OK;
     }
     return result == CUDA_SUCCESS
                ? CUSHIM_OK
-               : tell(call, "cuOccupancyMaxActiveClusters", kernel, &config, result);
+               : fail_launch(call, "cuOccupancyMaxActiveClusters", kernel, &config, result);
 }
 
 enum cushim_status cushim_kernel_call_has_clusters(const struct cushim_kernel_call *call,

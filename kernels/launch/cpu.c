@@ -1,5 +1,7 @@
-/* The CPU backend: a reference as a host function of the stream, in a capture as a node of the
- * graph. */
+/*
+ * The CPU backend: a reference runs as a host function of the stream, or as a node of the graph in
+ * a capture.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +13,7 @@ struct request {
     _Alignas(16) unsigned char args[];
 };
 
-/* A graph runs it again and again, and frees it with its own end. */
+/* A graph runs the request again and again, and frees it when it is destroyed. */
 static void CUDA_CB run(void *data) {
     const struct request *request = data;
     request->run(request->args);
@@ -22,7 +24,7 @@ static void CUDA_CB run_once(void *data) {
     free(data);
 }
 
-/* The graph that the stream captures into; NULL: none. */
+/* The graph that the stream captures into; NULL if it does not capture. */
 static CUresult find_graph(CUstream stream, CUgraph *graph) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     *graph = NULL;
@@ -31,12 +33,12 @@ static CUresult find_graph(CUstream stream, CUgraph *graph) {
     CUresult result =
         CUSHIM_DRIVER(cuStreamGetCaptureInfo_v2)(stream, &status, NULL, graph, NULL, NULL);
     if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
-        *graph = NULL; /* an invalidated one refuses the host function by itself */
+        *graph = NULL; /* the driver refuses the host function if the capture is invalidated */
     return result;
 }
 
-/* From here on the request is the graph's. */
-static CUresult hang(CUgraph graph, struct request *request) {
+/* Give the request to the graph, which owns it from then on. */
+static CUresult give_to_graph(CUgraph graph, struct request *request) {
     CUuserObject object;
     CUresult result = CUSHIM_DRIVER(cuUserObjectCreate)(&object, request, free, 1,
                                                         CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
@@ -67,7 +69,7 @@ enum cushim_status cushim_kernel_call_reference(const struct cushim_kernel_call 
     }
     if (graph) {
         entry = "cuGraphRetainUserObject";
-        result = hang(graph, request);
+        result = give_to_graph(graph, request);
     }
     if (result == CUDA_SUCCESS) {
         entry = "cuLaunchHostFunc";

@@ -34,7 +34,7 @@ enum cushim_status cushim_each_begin(struct cushim_each *each, const char *what,
                          : CUSHIM_OK;
 }
 
-/* A block a tile: memory ends before there are too many. */
+/* One block per tile; a tensor that needs too many does not fit into memory. */
 enum cushim_status cushim_each_launch(const struct cushim_each *each, unsigned plain_kernel,
                                       void **params) {
     int64_t n_pieces = each->is_long ? EACH_LONG_PIECES : EACH_PIECES,

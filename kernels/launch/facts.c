@@ -6,7 +6,7 @@
 #include "companion/shared.h"
 
 static struct {
-    struct cushim_kernel_facts facts; /* written under the lock, before is_known */
+    struct cushim_kernel_facts facts; /* written under the lock, before is_known is set */
     atomic_bool is_known;
 } devices[CUSHIM_MOST_KERNEL_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -21,7 +21,7 @@ static enum cushim_status ask(const char *what, int device, CUdevice_attribute a
                                                    "function=%s device=%d", what, device);
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static enum cushim_status learn(const char *what, int device, struct cushim_kernel_facts *facts) {
     unsigned major, minor, has_clusters;
     CUSHIM_TRY(ask(what, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major));

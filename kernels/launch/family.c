@@ -8,7 +8,9 @@ static uint64_t bit_of(int device) {
     return (uint64_t)1 << (device < 63 ? device : 63);
 }
 
-/* A fatbin without code for the device, or newer than the driver, is no fault of the caller's. */
+/*
+ * The caller is not at fault if the fatbin has no code for the device or is newer than the driver.
+ */
 static enum cushim_status refuse(const char *what, const struct cushim_kernel_family *family,
                                  const char *entry, CUresult result) {
     if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
@@ -18,7 +20,7 @@ static enum cushim_status refuse(const char *what, const struct cushim_kernel_fa
     return cushim_fail_cu(entry, result, "function=%s family=%s", what, family->name);
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static enum cushim_status load(const char *what, struct cushim_kernel_family *family) {
     CUlibrary library;
     if (family->library)
@@ -42,8 +44,9 @@ static enum cushim_status load(const char *what, struct cushim_kernel_family *fa
 }
 
 /*
- * Under the lock: what a launch with much shared memory, or in wide clusters, has to have.  A
- * device with less gives what it has; launchers know of it.
+ * Raise the limits of kernels that are launched with much shared memory or in wide clusters.  A
+ * device with less memory gives what it has, and launchers take that into account.  The caller
+ * holds the lock.
  */
 static enum cushim_status raise_limits(const char *what, const struct cushim_kernel_family *family,
                                        int device, const struct cushim_kernel_facts *facts) {

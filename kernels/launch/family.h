@@ -1,9 +1,9 @@
 /*
- * A family of kernels: its fatbin, the kernels in it, and which devices they are ready on.
+ * A family of kernels: its fatbin, the kernels in it, and the devices on which they are ready.
  *
- * The fatbin is loaded once a process, at the first use or by cushim_kernels_load(), and stays.  A
- * driver that cannot load it is asked again at the next use.  Lock: one mutex a family, for
- * loading; a use that finds the device ready takes none.
+ * The fatbin is loaded once per process, at the first use or by cushim_kernels_load(), and stays
+ * loaded.  If the driver cannot load it, the next use tries again.  Loading takes the family's
+ * mutex; a use takes none if the device is ready.
  */
 #ifndef CUSHIM_KERNELS_FAMILY_H
 #define CUSHIM_KERNELS_FAMILY_H
@@ -21,12 +21,15 @@ enum { CUSHIM_FAMILY_MOST_KERNELS = 192 };
 
 struct cushim_kernel {
     const char *name;      /* in the fatbin: <family>_<what> */
-    unsigned shared_bytes; /* dynamic, the most of any launch; above 48 KiB the limit is raised when
-                              it is loaded, to that or to what the device has */
+    unsigned shared_bytes; /* the most dynamic shared memory of any launch.  If it is above 48
+                              KiB, loading raises the limit to it, or to what the device has */
     bool is_wide;          /* launched in clusters of more than 8 blocks */
 };
 
-/* What the driver said of clusters of a kernel: a bit a device; of up to 8 blocks, and of more. */
+/*
+ * What the driver answered about clusters of a kernel, one bit per device: for up to 8 blocks, and
+ * for more.
+ */
 struct cushim_kernel_clusters {
     atomic_uint_fast64_t asked[2], had[2];
 };
@@ -38,15 +41,15 @@ struct cushim_kernel_family {
     unsigned n_kernels;
     struct cushim_kernel_clusters *clusters; /* [n_kernels] */
     pthread_mutex_t lock;
-    CUlibrary library;                            /* lock */
+    CUlibrary library;                            /* held to load */
     CUkernel handles[CUSHIM_FAMILY_MOST_KERNELS]; /* written before a bit of ready is set */
-    atomic_uint_fast64_t ready;                   /* a bit a device, 63 for all beyond */
+    atomic_uint_fast64_t ready;                   /* one bit per device; bit 63 is for all beyond */
 };
 
 /*
  * Define the family of a file: CUSHIM_KERNEL_FAMILY(softmax, kernels) with an array of struct
- * cushim_kernel makes cushim_family_softmax of the image cushim_fatbin_softmax.  Its name is a line
- * of families.def.
+ * cushim_kernel makes cushim_family_softmax of the image cushim_fatbin_softmax.  Add its name to
+ * families.def.
  */
 #define CUSHIM_KERNEL_FAMILY(family, list)                                                         \
     extern const unsigned char cushim_fatbin_##family[];                                           \
@@ -65,13 +68,14 @@ struct cushim_kernel_family {
 #undef FAMILY
 
 /**
- * Be sure that a family's kernels can be launched on a device.
+ * Make a family's kernels ready to launch on a device.
  * @param what    the public function, for the text
  * @param device  its ordinal
- * @param facts   what it has
+ * @param facts   of the device
  * @return CUSHIM_OK | NOTSUPPORTED (the driver or the device cannot run the fatbin) | another
- *         status of the driver; the error text is set
- * Threads  any      Capture  valid while any thread captures
+ *         driver status; the error text is set
+ * Threads  any
+ * Capture  valid while any thread captures
  */
 enum cushim_status cushim_family_use(const char *what, struct cushim_kernel_family *family,
                                      int device, const struct cushim_kernel_facts *facts);

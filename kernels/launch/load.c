@@ -1,4 +1,4 @@
-/* All families at once. */
+/* Load all families. */
 #include "cushim/kernels.h"
 #include "companion/shared.h"
 #include "kernels/launch/call.h"

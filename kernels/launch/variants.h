@@ -1,9 +1,9 @@
 /*
- * What libkernels.so needs of the families beyond their public functions: four behaviours of the
- * library that it stands in for.  None is exported.
+ * The four behaviours of the library that libkernels.so stands in for and that no public function
+ * has.  None is exported.
  *
- * Each checks, launches and answers like a public function, from the same kernels with another
- * parameter where that costs nothing; on the software device its reference (..._ref) does the work.
+ * Each checks, launches and returns like a public function.  It uses the same kernels with another
+ * parameter if that costs nothing.  On the software device its reference (..._ref) does the work.
  */
 #ifndef CUSHIM_KERNELS_VARIANTS_H
 #define CUSHIM_KERNELS_VARIANTS_H
@@ -18,7 +18,7 @@ struct CUstream_st;
 
 /* ---- elementwise.c ---- */
 
-/* c[i] = pow(|a[i]|, s), else as cushim_pow_scalar_f32: (-2)^3 is 8 here. */
+/* c[i] = pow(|a[i]|, s), else as cushim_pow_scalar_f32; (-2)^3 is 8 here. */
 enum cushim_status cushim_variant_pow_abs_scalar_f32(const float *a, float *c, float s, int64_t n,
                                                      struct CUstream_st *stream);
 void cushim_variant_pow_abs_scalar_f32_ref(const float *a, float *c, float s, int64_t n);
@@ -57,7 +57,7 @@ void cushim_variant_argmax_f32_i32_ref(const float *x, int32_t *index, int64_t n
 
 /* ---- layout ---- */
 
-/* The walk by value; elem_bytes is 2 or 4. */
+/* The walk, passed by value; elem_bytes is 2 or 4. */
 enum cushim_status cushim_variant_transpose_walk(const void *x, void *y,
                                                  const struct cushim_walk *walk, int64_t total,
                                                  size_t elem_bytes, struct CUstream_st *stream);
@@ -65,8 +65,8 @@ void cushim_variant_transpose_walk_ref(const void *x, void *y, const struct cush
                                        int64_t total, size_t elem_bytes);
 
 /*
- * The same walk with strides[d] = in_strides[perm[d]], where the three arrays [ndim] are in device
- * memory and the kernel reads them: any ndim >= 0.
+ * The same walk with strides[d] = in_strides[perm[d]].  The three arrays [ndim] are in device
+ * memory and the kernel reads them; ndim >= 0.
  */
 enum cushim_status
 cushim_variant_transpose_walk_device(const void *x, void *y, const int32_t *in_strides,

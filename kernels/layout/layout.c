@@ -1,4 +1,4 @@
-/* Transposition and strided copies: arguments, and the launch that their plan asks for. */
+/* Transposition and strided copies: arguments, and the launch of their plan. */
 #include "cushim/kernels/layout.h"
 
 #include "cushim/kernels_ref.h"
@@ -95,10 +95,14 @@ static enum cushim_status launch_tiles(const struct cushim_kernel_call *call, st
     return cushim_kernel_call_launch(call, tile_kernel(plan), &shape, params);
 }
 
-/* Few parameters: a small copy is over before a multiprocessor has read those of any axes. */
+/*
+ * A kernel with few parameters, for small copies: reading parameters for any axes would take a
+ * multiprocessor longer than the copy.
+ */
 static enum cushim_status launch_small(const struct cushim_kernel_call *call, struct copy *copy,
                                        const struct layout_tile *tile) {
-    const struct layout_axis *a = tile->axes, *b = a + 1, *other = b + 1; /* zeros, if none */
+    const struct layout_axis *a = tile->axes, *b = a + 1,
+                             *other = b + 1; /* zeros, if there are none */
     struct layout_small small = {.n_a = (uint32_t)tile->n_a,
                                  .n_b = (uint32_t)tile->n_b,
                                  .a_from = a->from,
@@ -124,7 +128,7 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, struct c
                                        : launch_tiles(call, copy, &plan);
 }
 
-/* ---- what the functions check alike ---- */
+/* ---- checks that the functions share ---- */
 
 static enum cushim_status check_dims(const char *what, const int64_t *shape, int ndim,
                                      size_t elem_bytes, int64_t *n) {
@@ -138,7 +142,7 @@ static enum cushim_status check_dims(const char *what, const int64_t *shape, int
 
 /* ---- strided_copy ---- */
 
-/* The bytes between the first element and the furthest on either side can be counted. */
+/* The distance in bytes from the first element to the furthest on either side must not overflow. */
 static enum cushim_status check_reach(const char *what, const struct copy *copy) {
     int64_t below = 0, above = 0;
     for (int d = 0; d < copy->ndim; d++) {
@@ -228,7 +232,7 @@ static struct copy copy_of(const struct transpose *transpose, size_t elem_bytes)
     return copy;
 }
 
-/* Sizes and perm were checked; n elements. */
+/* Sizes and perm were checked; there are n elements. */
 static enum cushim_status run(const char *what, const struct transpose *transpose, int64_t n,
                               size_t elem_bytes, void (*reference)(const void *args),
                               struct CUstream_st *stream) {

@@ -1,4 +1,4 @@
-/* Copies into another order; each way of going through the output has a file of its own. */
+/* Copies into another order; each way to go through the output has its own file. */
 #include "kernels/layout/layout_each.cuh"
 #include "kernels/layout/layout_tile.cuh"
 #include "kernels/layout/layout_wide.cuh"

@@ -1,4 +1,5 @@
-/* What the parts of the layout family share: its kernels, in the order of kernels/layout/layout.c.
+/*
+ * What the parts of the layout family share: its kernels, in the order of kernels/layout/layout.c.
  */
 #ifndef CUSHIM_KERNELS_LAYOUT_FAMILY_H
 #define CUSHIM_KERNELS_LAYOUT_FAMILY_H
@@ -40,8 +41,8 @@ enum layout_kernel {
 };
 
 /*
- * Blocks are many more than run at once, so that no multiprocessor is left with a long last one;
- * beyond so many they loop, but for wide tiles and small copies.
+ * There are many more blocks than run at once, so that no multiprocessor gets a long last one.
+ * Beyond this many they loop, except wide tiles and small copies.
  */
 enum {
     LAYOUT_BLOCK_THREADS = 256,

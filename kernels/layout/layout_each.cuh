@@ -1,7 +1,7 @@
 /*
- * A strided copy unit by unit: the place in the output is taken apart into one coordinate an axis,
- * which make up the place in the source.  Writes are dense; so are reads where the innermost axis
- * goes from unit to unit, and elsewhere the caches have to help.
+ * A strided copy unit by unit.  The place in the output is split into one coordinate per axis, and
+ * these make up the place in the source.  Writes are dense.  Reads are dense if the innermost axis
+ * goes from unit to unit; otherwise the caches have to help.
  */
 #ifndef CUSHIM_KERNELS_LAYOUT_EACH_CUH
 #define CUSHIM_KERNELS_LAYOUT_EACH_CUH

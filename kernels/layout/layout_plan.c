@@ -3,10 +3,10 @@
 #include <stdbool.h>
 
 /*
- * A tile has SIDE units of up to 4 bytes along a side, SMALL_SIDE larger ones; one with less than
- * WORTH_BYTES along a side is no gain.  Where no more than SMALL_SIDE are along one side, a wide
- * tile has LONG_SIDE along the other: its threads would have only half as much in flight.  Where
- * there are less than FEW tiles a multiprocessor, a quarter of the tile keeps it busier.
+ * A tile has SIDE units of up to 4 bytes along a side, SMALL_SIDE larger ones; a tile with less
+ * than WORTH_BYTES along a side gains nothing.  If one side has at most SMALL_SIDE units, a wide
+ * tile has LONG_SIDE along the other, because its threads would have only half as much in flight.
+ * With fewer than FEW tiles per multiprocessor, a quarter of the tile keeps it busier.
  */
 enum { WIDE_BYTES = 16, WORTH_BYTES = 64, SIDE = 64, SMALL_SIDE = 32, LONG_SIDE = 128, FEW = 4 };
 
@@ -18,7 +18,9 @@ struct view {
 
 /* ---- fewer axes, wider units ---- */
 
-/* One more, inside of all so far: left out if it has one element, joined if it goes on. */
+/*
+ * Append an axis inside of all so far.  Leave it out if it has one element, join it if it goes on.
+ */
 static void append(struct view *view, int64_t size, int64_t stride) {
     if (size == 1)
         return;
@@ -33,14 +35,15 @@ static void append(struct view *view, int64_t size, int64_t stride) {
     view->stride[view->n++] = stride;
 }
 
-/* The widest unit that divides addresses, the innermost run and every other stride. */
+/* The widest unit that divides the addresses, the innermost run and every other stride. */
 static size_t find_unit(const struct view *view, const void *src, const void *dst) {
     int last = view->n - 1;
     uint64_t all = (uintptr_t)src | (uintptr_t)dst | WIDE_BYTES;
     if (last >= 0)
         all |= (uint64_t)view->size[last];
     for (int i = 0; i < last; i++)
-        all |= (uint64_t)view->stride[i]; /* a negative one has its lowest bit where its size has */
+        all |= (uint64_t)view->stride[i]; /* the lowest bit of a negative stride is that of its
+                                             size */
     return (size_t)(all & -all);
 }
 
@@ -59,7 +62,7 @@ static size_t widen(struct view *view, const void *src, const void *dst) {
     return unit;
 }
 
-/* ---- every unit by itself ---- */
+/* ---- every unit separately ---- */
 
 static void plan_each(struct layout_each *each, const struct view *view) {
     int64_t to = 1;
@@ -74,14 +77,16 @@ static void plan_each(struct layout_each *each, const struct view *view) {
 
 /* ---- tiles ---- */
 
-/* Which axes of each->axes make up a and b: bits. */
+/* The axes of each->axes that make up a and b, as bits. */
 struct sides {
     unsigned a, b;
     int64_t n_a, n_b;
 };
 
-/* The largest axis that goes from unit to unit in the source; -1: none, or it does so in the
- * output, too. */
+/*
+ * The largest axis that goes from unit to unit in the source; -1 if there is none, or if it does so
+ * in the output too.
+ */
 static int find_dense(const struct layout_each *each) {
     int best = -1;
     for (int k = 0; k < each->n_axes; k++) {
@@ -93,8 +98,8 @@ static int find_dense(const struct layout_each *each) {
 }
 
 /*
- * Axes are added to a, from the innermost of the output out, and to b, each going on where the one
- * before it ends in the source, until a tile's side is full.
+ * Add axes to a, from the innermost of the output out, and to b, each going on where the one before
+ * it ends in the source, until a tile's side is full.
  */
 static bool find_sides(const struct layout_each *each, size_t unit_bytes, struct sides *sides) {
     int dense = find_dense(each);
@@ -110,13 +115,13 @@ static bool find_sides(const struct layout_each *each, size_t unit_bytes, struct
             continue;
         sides->b |= 1u << k;
         sides->n_b *= each->axes[k].size.by;
-        k = -1; /* one that was passed may go on from here */
+        k = -1; /* an axis that was passed may go on from here */
     }
     int64_t worth = WORTH_BYTES / (int64_t)unit_bytes;
     return sides->n_a >= worth && sides->n_b >= worth;
 }
 
-/* b's axes lie in the source one after the other, which is not their order in the output. */
+/* The axes of b lie one after the other in the source, which is not their order in the output. */
 static void sort_by_from(struct layout_axis *axes, int n) {
     for (int i = 1; i < n; i++) {
         for (int k = i; k > 0 && axes[k].from < axes[k - 1].from; k--) {
@@ -156,8 +161,10 @@ static void plan_tiles(struct layout_tile *tile, int64_t n, int64_t side_a, int6
     tile->n_tiles = n / (tile->n_a * tile->n_b) * tiles_a * tiles_b;
 }
 
-/* May every row of a tile, here and there, be read and written 16 bytes at a time, and can 31 bits
- * count tiles, of 256 of the n units at least, and what is along their sides? */
+/*
+ * Whether every row of a tile can be read and written 16 bytes at a time on both sides, and 31 bits
+ * can count the tiles, of at least 256 of the n units, and the units along their sides.
+ */
 static bool is_wide(const struct layout_tile *tile, const void *src, const void *dst, int64_t n,
                     size_t unit_bytes) {
     int64_t n_units = WIDE_BYTES / (int64_t)unit_bytes;

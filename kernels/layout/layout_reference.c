@@ -95,7 +95,7 @@ void cushim_variant_transpose_walk_ref(const void *x, void *y, const struct cush
     }
 }
 
-/* An out_stride of 0 counts as one beyond everything: its axis stays at 0. */
+/* An out_stride of 0 counts as infinite: its axis stays at 0. */
 void cushim_variant_transpose_walk_device_ref(const void *x, void *y, const int32_t *in_strides,
                                               const int32_t *out_strides, const int32_t *perm,
                                               int ndim, int64_t total, size_t elem_bytes) {

@@ -8,8 +8,10 @@
 #include "kernels/shared/divider.h"
 #include "kernels/layout/layout.h"
 
-/* A row of x shorter than a line, or an x with fewer pieces for a multiprocessor than a block
- * takes, is read again for every repetition. */
+/*
+ * x is read again for every repetition if its rows are shorter than a line, or if a multiprocessor
+ * gets fewer pieces of it than a block takes.
+ */
 enum {
     LINE_BYTES = 128,
     PIECES_PER_SM = LAYOUT_BLOCK_THREADS * LAYOUT_REPEAT_FLYING,

@@ -1,9 +1,9 @@
 /*
  * Repetition: x as rows [n_rows][row], y as [n_rows][reps][row].
  *
- * Either a thread reads a few pieces of x once and writes them reps times, or, where x is too small
- * for that to fill the device, or its rows for whole lines to be written, it writes every piece of
- * y after the last and reads x from the caches.
+ * Either a thread reads a few pieces of x once and writes them reps times.  Or it writes the pieces
+ * of y in order and reads x from the caches, if x is too small for the first way to fill the
+ * device, or its rows are too short to write whole lines.
  */
 #ifndef CUSHIM_KERNELS_LAYOUT_REPEAT_CUH
 #define CUSHIM_KERNELS_LAYOUT_REPEAT_CUH
@@ -22,7 +22,7 @@ DEVICE void store_piece(uint4 *to, uint4 piece) {
     store_streamed(to, piece);
 }
 
-/* n pieces of x, `row` a row. */
+/* n pieces of x, `row` in each row. */
 template <class Piece, class Number>
 DEVICE void repeat_by_input(const Piece *x, Piece *y, int64_t n, const struct cushim_divider &row,
                             int64_t reps) {
@@ -38,7 +38,7 @@ DEVICE void repeat_by_input(const Piece *x, Piece *y, int64_t n, const struct cu
             if (from < n)
                 pieces[k] = __ldg(x + from);
         }
-#pragma unroll 1 /* steps ahead would take the registers that more blocks need */
+#pragma unroll 1 /* loading ahead would take the registers that more blocks need */
         for (int64_t r = 0; r < reps; r++) {
 #pragma unroll
             for (int k = 0; k < N_FLYING; k++) {
@@ -50,7 +50,7 @@ DEVICE void repeat_by_input(const Piece *x, Piece *y, int64_t n, const struct cu
     }
 }
 
-/* n pieces of y, `row` a row of x and `rows` all its repetitions. */
+/* n pieces of y; `row` is a row of x and `rows` all its repetitions. */
 template <class Piece, class Number>
 DEVICE void repeat_by_output(const Piece *x, Piece *y, int64_t n, const struct cushim_divider &row,
                              const struct cushim_divider &rows) {

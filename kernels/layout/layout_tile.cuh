@@ -1,10 +1,10 @@
 /*
- * A strided copy by square tiles through shared memory, where the output is dense along another
- * axis than the source: transposition, with as many axes beside as there are.
+ * A strided copy by square tiles through shared memory, for an output that is dense along another
+ * axis than the source: transposition, with any number of other axes.
  *
  * A tile has rows along a and columns along b (struct layout_tile).  Warps read its rows along b
- * and write its columns along a, so that both sides see whole lines.  What an axis of several
- * coordinates costs in divisions is paid once a row of a warp.
+ * and write its columns along a, so that both sides see whole lines.  The divisions for an axis of
+ * several coordinates are done once per row of a warp.
  */
 #ifndef CUSHIM_KERNELS_LAYOUT_TILE_CUH
 #define CUSHIM_KERNELS_LAYOUT_TILE_CUH
@@ -18,15 +18,15 @@ namespace {
 constexpr int TILE_THREADS = 256, TILE_WARPS = TILE_THREADS / 32;
 
 /*
- * Where a tile begins: along a and b, and the place of the other axes in source and output.
- * Number is what coordinates are counted in: uint32_t, where all are below 2^31, or uint64_t.
+ * The start of a tile: along a and b, and the place of the other axes in source and output.  Number
+ * is the type of coordinates: uint32_t if all are below 2^31, else uint64_t.
  */
 template <class Number> struct Corner {
     Number a, b;
     int64_t from, to;
 };
 
-/* Where coordinate `at` of n axes, from the innermost out, is in the source or the output. */
+/* The place of coordinate `at` of n axes, from the innermost out, in the source or the output. */
 template <class Number>
 DEVICE int64_t place_of(Number at, const struct layout_tile &tile, int first, int n,
                         bool is_source) {
@@ -49,7 +49,9 @@ template <class Number> DEVICE int64_t output_of_b(Number b, const struct layout
     return place_of(b, tile, tile.n_a_axes, tile.n_b_axes, false);
 }
 
-/* Neighbours along b come one after the other: they share lines of the output's rows in L2. */
+/*
+ * Neighbours along b come one after the other, because they share lines of the output's rows in L2.
+ */
 template <class Number>
 DEVICE Corner<Number> corner_of(Number number, const struct layout_tile &tile, int side_a,
                                 int side_b) {
@@ -63,7 +65,7 @@ DEVICE Corner<Number> corner_of(Number number, const struct layout_tile &tile, i
     return corner;
 }
 
-/* Row, column of a tile; PITCH is such that neither rows nor columns collide in the banks. */
+/* Row, column of a tile; with this PITCH neither rows nor columns conflict in the banks. */
 template <class Unit, int SIDE, int PITCH>
 DEVICE void read_rows(Unit (*shared)[PITCH], const Unit *src, const Corner<uint64_t> &corner,
                       const struct layout_tile &tile) {
@@ -131,8 +133,10 @@ TILE(4, uint32_t, 64, 65)
 TILE(8, uint2, 32, 33)
 TILE(16, uint4, 32, 33)
 
-/* Older multiprocessors have no place for eight such blocks, and ptxas a warning; so it has
- * for 12.0, which is compiled from the same PTX as 9.0. */
+/*
+ * Older multiprocessors have no place for eight such blocks, and ptxas warns.  It warns for 12.0
+ * too, which is compiled from the same PTX as 9.0.
+ */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 constexpr int SMALL_TILE_BLOCKS = 8;
 #else
@@ -140,8 +144,8 @@ constexpr int SMALL_TILE_BLOCKS = 4;
 #endif
 
 /*
- * Of a copy with few of those, and without axes to divide by: tiles of a quarter, one a block.  x
- * of the grid goes along b, y along a, z along the axis beside, if there is one.
+ * For a copy with few tiles and no axes to divide by: tiles of a quarter, one per block. x of the
+ * grid goes along b, y along a, z along the other axis, if there is one.
  */
 KERNEL_OF(TILE_THREADS, SMALL_TILE_BLOCKS, layout_tile_4_small)
 (const uint32_t *src, uint32_t *dst, struct layout_small small) {

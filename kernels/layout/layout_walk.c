@@ -1,4 +1,4 @@
-/* The walks that libkernels.so needs beside cushim_strided_copy: arguments and the launch. */
+/* The walks that libkernels.so needs besides cushim_strided_copy: arguments and the launch. */
 #include "companion/shared.h"
 #include "kernels/launch/variants.h"
 
@@ -42,7 +42,7 @@ static struct cushim_kernel_shape shape_of(const struct cushim_kernel_call *call
         .block = {LAYOUT_BLOCK_THREADS}};
 }
 
-/* ---- by value ---- */
+/* ---- passed by value ---- */
 
 static void run_reference(const void *args) {
     const struct walk *w = args;

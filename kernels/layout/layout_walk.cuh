@@ -1,6 +1,6 @@
 /*
- * The walk of kernels/launch/walk.h, for strides that nobody promised to fit together: divisions by
- * what comes, one an axis and element.
+ * The walk of kernels/launch/walk.h, for strides that need not fit together: it divides by each of
+ * them, once per axis and element.
  */
 #ifndef CUSHIM_KERNELS_LAYOUT_WALK_CUH
 #define CUSHIM_KERNELS_LAYOUT_WALK_CUH

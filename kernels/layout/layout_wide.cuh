@@ -1,13 +1,13 @@
 /*
- * The tiles of layout_tile.cuh where rows and columns go 16 bytes at a time: units of 4 and of 2
- * bytes, 64 by 64; units of 4 also 32 by 128 and 128 by 32, where there are no more than 32 along
- * one side.  A block has one tile, and coordinates are below 2^31: instructions would bound it
- * else.
+ * The tiles of layout_tile.cuh if rows and columns go 16 bytes at a time: units of 4 and of 2
+ * bytes, 64 by 64; units of 4 also 32 by 128 and 128 by 32, if there are no more than 32 along one
+ * side.  A block has one tile, and coordinates are below 2^31, because instructions would otherwise
+ * be the limit.
  *
- * The tile is kept in shared memory as it is read, in pieces of 16 bytes; within a row a piece is
- * at its number XOR the row's group, a group being the rows that make up 16 bytes of the output. So
- * the eight lanes that write a row's pieces use all banks, and so do the lanes that pick one column
- * of eight groups.
+ * Shared memory holds the tile as it is read, in pieces of 16 bytes.  Within a row a piece is at
+ * its number XOR the row's group; a group are the rows that make up 16 bytes of the output.  So the
+ * eight lanes that write a row's pieces use all banks, and so do the lanes that pick one column of
+ * eight groups.
  */
 #ifndef CUSHIM_KERNELS_LAYOUT_WIDE_CUH
 #define CUSHIM_KERNELS_LAYOUT_WIDE_CUH
@@ -16,12 +16,12 @@
 
 namespace {
 
-/* The piece's place in shared memory, where a row has N_PIECES of N_UNITS. */
+/* The piece's place in shared memory if a row has N_PIECES of N_UNITS. */
 template <int N_PIECES, int N_UNITS> DEVICE unsigned place_of_piece(unsigned row, unsigned piece) {
     return row * N_PIECES + (piece ^ (row / N_UNITS & 7));
 }
 
-/* Of A rows with B units. */
+/* A rows with B units. */
 template <int A, int B, class Unit>
 DEVICE void read_pieces(uint4 *shared, const Unit *src, const Corner<uint32_t> &corner,
                         const struct layout_tile &tile) {
@@ -51,7 +51,10 @@ DEVICE void write_piece(Unit *dst, const Corner<uint32_t> &corner, const struct 
                        piece);
 }
 
-/* Eight lanes write 128 bytes of a column, the four eights of a warp columns side by side. */
+/*
+ * Eight lanes write 128 bytes of a column; the four groups of eight in a warp have neighbouring
+ * columns.
+ */
 template <int A, int B>
 DEVICE void write_columns(uint32_t *dst, const uint4 *shared, const Corner<uint32_t> &corner,
                           const struct layout_tile &tile) {
@@ -80,7 +83,7 @@ DEVICE uint32_t high_halves(uint32_t first, uint32_t second) {
     return first >> 16 | (second & 0xffff0000);
 }
 
-/* The same of 64 by 64 with two columns a thread, which share the words that it picks. */
+/* The same for 64 by 64 with two columns per thread, which share the words that it picks. */
 template <int A, int B>
 DEVICE void write_columns(uint16_t *dst, const uint4 *shared, const Corner<uint32_t> &corner,
                           const struct layout_tile &tile) {

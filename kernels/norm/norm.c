@@ -11,9 +11,9 @@
 #include "kernels/shared/row.h"
 #include "kernels/launch/variants.h"
 
-/* FINITE: without a NaN among the codes. */
+/* FINITE means that no code is a NaN. */
 enum kind { RMS_F32, ADD_RMS_F32, RMS_ADD_F32, RMS_F16, RMS_E4M3, RMS_E4M3_FINITE, N_KINDS };
-enum { N_ROW_KINDS = RMS_E4M3_FINITE }; /* that rows in registers have */
+enum { N_ROW_KINDS = RMS_E4M3_FINITE }; /* the kinds that rows in registers have */
 
 enum {
     ONE,
@@ -64,7 +64,9 @@ static size_t elem_bytes_of_y(enum kind kind) {
     return kind <= RMS_ADD_F32 ? 4 : 2;
 }
 
-/* Wide accesses are 16 bytes of weights and output, and of all else that is not rstd or codes. */
+/*
+ * Wide accesses are 16 bytes of weights and output, and of everything else except rstd and codes.
+ */
 static bool is_wide(const struct norm *norm) {
     const struct norm_args *args = &norm->args;
     size_t elem_bytes = elem_bytes_of_y(norm->kind);
@@ -77,8 +79,8 @@ static bool is_wide(const struct norm *norm) {
 }
 
 /*
- * Whether the squares' sum and r may be multiplied by the scale instead of each code: what comes of
- * codes of 2^-9 to 448 and of an r of at most 2^75 is then a normal number, as each element times
+ * Whether the squares' sum and r may be multiplied by the scale instead of each code.  With codes
+ * of 2^-9 to 448 and an r of at most 2^75 the result is then a normal number, as each element times
  * the scale is, or it is 0 or NaN like all of them.
  */
 static bool scale_enters_once(float scale) {

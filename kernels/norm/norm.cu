@@ -1,7 +1,7 @@
 /*
- * RMS norm in all its kinds: kernels of every shape with wide accesses, since rows of models are
- * multiples of 8, and of one shape and for rows of any length with accesses of one element.  Codes
- * without a NaN, which the drop-in library has, are for rows of any length alone.
+ * RMS norm in all its kinds.  There are kernels of every shape with wide accesses, because rows of
+ * models are multiples of 8.  With accesses of one element there is one shape, and one for rows of
+ * any length.  Codes without a NaN, which the drop-in library has, are only for rows of any length.
  */
 #include "kernels/device/device.cuh"
 
@@ -13,7 +13,7 @@
         what<Op, __VA_ARGS__>(args);                                                               \
     }
 
-/* `one`, after the kind: accesses are of one element. */
+/* `one`, after the kind, means accesses of one element. */
 #define EACH_ONE(n_threads, n_blocks, name, what, ...)                                             \
     WIDE(n_threads, n_blocks, rms_f32_one, RmsF32<1>, name, what, __VA_ARGS__)                     \
     WIDE(n_threads, n_blocks, add_rms_f32_one, AddRmsF32<1>, name, what, __VA_ARGS__)              \
@@ -28,9 +28,12 @@
     WIDE(n_threads, n_plain, rms_f16, RmsF16<8>, name, what, __VA_ARGS__)                          \
     WIDE(n_threads, n_codes, rms_e4m3, RmsE4m3<8>, name, what, __VA_ARGS__)
 
-/* Blocks that a multiprocessor has registers for: 1024 threads, or fewer with more of a row each;
- * of kinds that add fewer, so that what they read besides has room, but two blocks of 512.  Codes
- * and what comes with them fit in 40 registers, 1536 threads, where an instruction decodes them. */
+/*
+ * Blocks for which a multiprocessor has registers: 1024 threads, or fewer if each has more of a
+ * row.  The kinds that add have fewer, so that what they also read has room, but two blocks of 512.
+ * If an instruction decodes codes, they and what comes with them fit in 40 registers, 1536
+ * threads.
+ */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
 #define CODES_THREADS 1536
 #else

@@ -1,4 +1,4 @@
-/* What the launcher of norm hands to its kernels, by value. */
+/* What the launcher of norm passes to its kernels by value. */
 #ifndef CUSHIM_KERNELS_NORM_ARGS_H
 #define CUSHIM_KERNELS_NORM_ARGS_H
 
@@ -8,13 +8,13 @@ enum { NORM_STREAM_THREADS = 512 };
 
 struct norm_args {
     const void *x, *w;
-    const float *residual; /* of the two that add */
+    const float *residual; /* of the two kinds that add */
     void *y;
     float *extra; /* rstd, which may be NULL, or the sum */
-    float scale;  /* of e4m3 */
+    float scale;  /* for e4m3 */
     float eps;
     int64_t rows, d;
-    int64_t slice; /* of a row, a block of the cluster */
+    int64_t slice; /* elements of a row in each block of the cluster */
 };
 
 #endif

@@ -1,10 +1,10 @@
 /*
  * The kinds of RMS norm: what a row is made of, and what is done with it.
  *
- * An op's Access is that of weights and output; a Piece is what an access of x moves, and lies in
+ * An op's Access is that of weights and output.  A Piece is what an access of x moves, and lies in
  * registers as it does in memory.  Op::read gives a thread's part of a row, Op::spread makes floats
- * of a piece, and Op::factor_of says of their squares' sum what they are multiplied by.  Op::load
- * gives the numbers themselves.  `offset` counts elements of x.
+ * of a piece, and Op::factor_of gives their factor from the sum of their squares.  Op::load gives
+ * the numbers themselves.  `offset` counts elements of x.
  */
 #ifndef CUSHIM_KERNELS_NORM_OPS_CUH
 #define CUSHIM_KERNELS_NORM_OPS_CUH
@@ -13,7 +13,7 @@
 #include "kernels/device/math/e4m3.cuh"
 #include "kernels/norm/norm_args.h"
 
-/* 1 / sqrt(mean + eps): 0 where the sum is too large for a float. */
+/* 1 / sqrt(mean + eps); 0 if the sum is too large for a float. */
 DEVICE float rstd_of(float sum_of_squares, const struct norm_args &args) {
     return __frsqrt_rn(__fadd_rn(__fdiv_rn(sum_of_squares, (float)args.d), args.eps));
 }
@@ -42,7 +42,7 @@ template <int W> struct RmsF32 : PlainOp<Access<float, W>> {
     enum { GIVES_RSTD = true };
 };
 
-/* sum = x + residual is the row, and an output, too. */
+/* sum = x + residual is the row, and an output too. */
 template <int W> struct AddRmsF32 : PlainOp<Access<float, W>> {
     enum { ADDS_BEFORE = true };
 };
@@ -61,8 +61,8 @@ template <> struct E4m3Codes<1> { typedef uint8_t Type; };
  * x is codes times a scale; weights and output are binary16.
  *
  * A row in registers stays codes, which take half of the registers of halves, and is decoded twice;
- * the scale enters once a row.  So it is none of those with which a product leaves the normal
- * numbers: the launcher (scale_enters_once) hands rows of such a scale to norm_stream.
+ * the scale is applied once per row.  So this must not take a scale that makes a product subnormal
+ * or infinite: the launcher (scale_enters_once) gives rows with such a scale to norm_stream.
  */
 template <int W, class Decode> struct RmsCodes : PlainOp<Access<uint16_t, W>> {
     typedef typename E4m3Codes<W>::Type Piece;

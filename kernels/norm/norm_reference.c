@@ -1,8 +1,8 @@
 /*
  * RMS norm as plain loops: r = 1 / sqrt(mean(x^2) + eps), y = x * r * w.
  *
- * The sum is that of a float: where it is too large for one, r is 0; squares are floats, too, so
- * those below the least subnormal number count as 0.
+ * The sum is as in a float: if it is too large for one, r is 0.  Squares are floats too, so those
+ * below the least subnormal number count as 0.
  */
 #include <math.h>
 

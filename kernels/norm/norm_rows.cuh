@@ -1,9 +1,9 @@
 /*
  * RMS norm of rows.
  *
- * norm_row: the row in registers, read once; what is needed behind the sum (weights, the residual
- * of RmsAdd) is read along with it where there is room.  norm_stream: rows of any length, and codes
- * of any scale, read twice; AddRms reads its own sum again.
+ * norm_row: the row is in registers and read once.  What is needed after the sum (weights, the
+ * residual of RmsAdd) is read along with it if there is room. norm_stream: rows of any length, and
+ * codes of any scale, read twice; AddRms reads its own sum again.
  */
 #ifndef CUSHIM_KERNELS_NORM_ROWS_CUH
 #define CUSHIM_KERNELS_NORM_ROWS_CUH
@@ -26,7 +26,7 @@ template <int E, int W> DEVICE float sum_of_squares(const float (&values)[E]) {
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-/* One part of a row in registers: n elements from place in the tensor, from begin in the row. */
+/* The part of a row in registers: n elements from place in the tensor, from begin in the row. */
 template <class Op, int T, int E> struct NormPart {
     typedef typename Op::Access Access;
     typedef typename Access::Element Element;
@@ -40,7 +40,7 @@ template <class Op, int T, int E> struct NormPart {
         N_AT_ONCE = IS_EARLY || N < 4 ? N : 4 /* accesses */
     };
 
-    /* What belongs to accesses k .. k + N_AT_ONCE. */
+    /* The other operands of accesses k .. k + N_AT_ONCE. */
     struct Behind {
         Kept w[N_AT_ONCE], residual[Op::ADDS_AFTER ? N_AT_ONCE : 1];
     };
@@ -58,7 +58,7 @@ template <class Op, int T, int E> struct NormPart {
         }
     }
 
-    /* Four accesses in flight beside those of x. */
+    /* Four accesses are in flight beside those of x. */
     DEVICE void add_before(const struct norm_args &args, int64_t place, int n, Piece (&pieces)[N]) {
         enum { N_ADDED = N < 4 ? N : 4 };
 #pragma unroll
@@ -141,7 +141,7 @@ DEVICE void norm_row(const struct norm_args &args) {
     const typename Part::Element *w = (const typename Part::Element *)args.w + walk.begin;
     int n_met = 0;
     for (int64_t first = walk.first; first < args.rows; first += walk.step, n_met++) {
-        /* the same for all threads of a block with one row, which the compiler is not sure of */
+        /* the same for all threads of a block with one row, which the compiler cannot prove */
         int64_t row = first + (Row::N_ROWS > 1 ? threadIdx.x / T : 0);
         int64_t place = row * args.d + walk.begin;
         int n = row < args.rows ? (int)walk.n : 0;
@@ -177,11 +177,12 @@ template <class Op, int T> struct NormStream {
     typedef typename Access::Element Element;
     enum {
         W = Access::WIDTH,
-        N = W == 1 ? 8 : 16 / W, /* accesses in flight a thread */
+        N = W == 1 ? 8 : 16 / W, /* accesses in flight per thread */
         STEP = T * W
     };
 
-    /* The thread's share.  Partial sums go into a double: there may be many, all of one sign. */
+    /* The thread's share.  Partial sums go into a double, because there may be many, all of one
+     * sign. */
     DEVICE double sum_of_squares(const struct norm_args &args, int64_t place) {
         double total = 0;
         for (int64_t at = (int64_t)threadIdx.x * W; at < args.d; at += (int64_t)STEP * N) {

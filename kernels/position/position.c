@@ -1,8 +1,8 @@
 /*
  * Counters and rows at a position: arguments and launch.
  *
- * Each is launched dependent on the kernel ahead.  A row is one block's work up to some thousand
- * elements; a longer one gets more blocks, which read the position each for itself.
+ * Each is launched dependent on the kernel ahead.  One block does a row of up to some thousand
+ * elements; a longer one gets more blocks, each of which reads the position.
  */
 #include "cushim/kernels/position.h"
 
@@ -36,7 +36,9 @@ CUSHIM_KERNEL_FAMILY(position, kernels);
 
 enum { WARP_THREADS = 32, MOST_THREADS = 1024, STEPS = 4, WIDE = 4 };
 
-/* No more threads than pieces, in whole warps; a thread takes up to four before blocks are added.
+/*
+ * At most as many threads as pieces, in whole warps; a thread takes up to four before blocks are
+ * added.
  */
 static struct cushim_kernel_shape shape_of(const struct cushim_kernel_call *call,
                                            int64_t n_pieces) {
@@ -163,7 +165,7 @@ static void angles_reference(const void *args) {
                                of->rows, of->half_rotary);
 }
 
-/* A position has 32 bits: rows beyond are never reached, and need not be counted. */
+/* A position has 32 bits, so rows beyond are never reached and need not be counted. */
 static enum cushim_status check_angles(const char *what, const struct angles *args, int64_t *n) {
     int64_t n_reached = args->rows <= INT32_MAX ? args->rows : (int64_t)INT32_MAX + 1;
     CUSHIM_TRY(cushim_check_size(what, "rows", args->rows));

@@ -1,10 +1,10 @@
 /*
- * Counters, and rows at a position that is read on the device: too short to be bound by anything
- * but their launch.
+ * Counters, and rows at a position that is read on the device.  They are so short that only their
+ * launch counts.
  *
- * Every thread waits for the kernels ahead before it touches memory.  Where the address of a row
- * does not hang on the position, its first element is asked for together with the position, so that
- * one latency is paid for both; left to itself the compiler would first look at the position.
+ * Every thread waits for the kernels ahead before it touches memory.  If the address of a row does
+ * not depend on the position, its first element is asked for together with the position, so that
+ * both take one latency.  The compiler would otherwise look at the position first.
  */
 #include "kernels/device/device.cuh"
 #include "kernels/device/math/half.cuh"
@@ -13,7 +13,7 @@
 
 namespace {
 
-/* What becomes of a piece of the source; a piece is an element, or what is copied at once. */
+/* What is done to a piece of the source; a piece is an element, or what is copied at once. */
 struct Same {
     template <class Piece> __device__ Piece operator()(Piece piece) const {
         return piece;

@@ -5,7 +5,7 @@
 
 #include "kernels/reference/half.h"
 
-/* Wraps: in unsigned, where that is defined. */
+/* Wraps in unsigned, for which that is defined. */
 void cushim_counter_add_i32_ref(int32_t *counter, int32_t delta) {
     uint32_t sum = (uint32_t)*counter + (uint32_t)delta;
     memcpy(counter, &sum, sizeof sum);

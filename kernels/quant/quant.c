@@ -15,7 +15,7 @@ static const struct cushim_kernel kernels[] = {
 CUSHIM_KERNEL_FAMILY(quant, kernels);
 
 enum { BLOCK_THREADS = 256, Q4K_VALUES = 256 };
-enum { HALVES_PER_BLOCK = BLOCK_THREADS / 32 }; /* of super-blocks: a warp has one */
+enum { HALVES_PER_BLOCK = BLOCK_THREADS / 32 }; /* of super-blocks: each warp has one */
 
 struct dequant {
     const void *w;

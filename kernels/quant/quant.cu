@@ -1,10 +1,10 @@
 /*
- * Dequantising q4k: half a super-block a warp.
+ * Dequantising q4k: half a super-block per warp.
  *
- * Moves 0.5625 bytes in and 4 bytes out a value, so stores bound it: a warp's is 512 bytes without
- * a gap.  Many small blocks in the order of memory were faster than fewer that stay and load ahead,
- * and than a warp's working on more.  Lane i has values 4 i .. 4 i + 3 of the half.  Every
- * operation is rounded by itself, as the reference's.
+ * Moves 0.5625 bytes in and 4 bytes out per value, so stores are the limit; those of a warp are 512
+ * bytes without a gap.  Many small blocks in the order of memory were faster than fewer that stay
+ * and load ahead, and than more work per warp.  Lane i has values 4 i .. 4 i + 3 of the half.
+ * Every operation is rounded separately, as in the reference.
  */
 #include "kernels/device/arch/dependent_launch.cuh"
 #include "kernels/device/device.cuh"
@@ -19,7 +19,7 @@ struct Part {
     uint32_t nibbles;
 };
 
-/* Bytes of words at any multiple of 2. */
+/* A word of bytes at any multiple of 2. */
 DEVICE uint32_t load_word_by_halves(const uint8_t *from) {
     const uint16_t *halves = reinterpret_cast<const uint16_t *>(from);
     return halves[0] | (uint32_t)halves[1] << 16;
@@ -43,7 +43,7 @@ DEVICE float value_of(Q4kScale scale, uint32_t nibble) {
     return __fsub_rn(__fmul_rn(scale.scale, (float)nibble), scale.minimum);
 }
 
-/* n_halves of super-blocks. */
+/* Of n_halves of super-blocks. */
 template <bool IS_WIDE> DEVICE void dequant_q4k(const uint8_t *w, float *y, int64_t n_halves) {
     int64_t i = thread_of_grid() / 32;
     int lane = threadIdx.x % 32, half = (int)(i & 1), j = lane / 8;

@@ -1,4 +1,4 @@
-/* Dequantisation as a plain loop: in float, product by product, as the kernel has it. */
+/* Dequantisation as a plain loop: in float, product by product, like the kernel. */
 #include "cushim/kernels_ref.h"
 #include "kernels/reference/q4k.h"
 

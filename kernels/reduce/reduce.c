@@ -1,4 +1,4 @@
-/* The reduce family: its kernels, and what sums and argmax ask alike. */
+/* The reduce family: its kernels, and what sums and argmax share. */
 #include "kernels/reduce/reduce.h"
 
 #include "companion/shared.h"

@@ -1,4 +1,4 @@
-/* Reductions; each has files of its own. */
+/* Reductions; each has its own files. */
 #include "kernels/reduce/reduce_rows.cuh"
 #include "kernels/reduce/reduce_columns.cuh"
 #include "kernels/reduce/reduce_argmax.cuh"

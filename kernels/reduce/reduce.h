@@ -22,14 +22,14 @@ enum reduce_kernel {
 };
 
 /**
- * How many blocks a cluster of blocks of REDUCE_MOST_THREADS threads has on the call's device.
+ * How many blocks of REDUCE_MOST_THREADS threads a cluster has on the call's device.
  * @param kernel    one that is launched in clusters
- * @param n_blocks  out: 16 or 8; 1: it has no clusters
+ * @param n_blocks  out: 16 or 8; 1 if it has no clusters
  */
 enum cushim_status reduce_find_cluster(const struct cushim_kernel_call *call, unsigned kernel,
                                        unsigned *n_blocks);
 
-/* Scratch, where there is any, and enough of it: is_enough. */
+/* Check scratch; is_enough if there is some and it suffices. */
 enum cushim_status reduce_check_scratch(const char *what, const void *scratch, size_t scratch_bytes,
                                         size_t wanted_bytes, bool *is_enough);
 

@@ -9,7 +9,7 @@
 #include "kernels/launch/variants.h"
 
 enum {
-    BLOCK_MOST = 8192,      /* elements that one block is as fast with as any more */
+    BLOCK_MOST = 8192,      /* elements for which one block is as fast as more */
     CLUSTER_MOST = 1 << 20, /* and one cluster */
     PART = 2048,
     MOST_PARTS = 1024
@@ -43,7 +43,7 @@ static enum cushim_status launch_alone(const struct cushim_kernel_call *call, st
         call, n_cluster > 1 ? REDUCE_ARGMAX_CLUSTER : REDUCE_ARGMAX_BLOCK, &shape, params);
 }
 
-/* What scratch is for, before a device is known. */
+/* The parts that scratch is for, before a device is known. */
 static int most_parts_of(int64_t n) {
     return n <= BLOCK_MOST ? 0 : n / PART < MOST_PARTS ? (int)(n / PART) : MOST_PARTS;
 }
@@ -63,8 +63,10 @@ static enum cushim_status launch_parts(const struct cushim_kernel_call *call, st
     return cushim_kernel_call_launch(call, REDUCE_ARGMAX_LAST, &last, params_of_last);
 }
 
-/* Little is done by one block; more by one cluster, where there are clusters, and the rest by all
- * of the device, where there is scratch. */
+/*
+ * One block does little work, one cluster more, if there are clusters; all of the device does the
+ * rest, if there is scratch.
+ */
 static enum cushim_status launch(const struct cushim_kernel_call *call, struct argmax *a,
                                  void *scratch, bool has_scratch) {
     unsigned n_cluster = 1;

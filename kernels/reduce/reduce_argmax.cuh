@@ -3,7 +3,7 @@
  * leaves its candidates in scratch for a second kernel.
  *
  * A candidate is a key and an index.  Keys order as the floats do, with both zeros equal and NaN
- * above all; of equal keys the lowest index is the better one, so no order of work changes the
+ * above all.  Of equal keys the lowest index is better, so the order of work does not change the
  * result.
  */
 #ifndef CUSHIM_KERNELS_REDUCE_ARGMAX_CUH
@@ -18,7 +18,7 @@
 namespace {
 
 struct Candidate {
-    uint32_t key; /* of a float at least 0x007FFFFF, which is -Inf's */
+    uint32_t key; /* of a float, and at least 0x007FFFFF, which is that of -Inf */
     int64_t index;
 };
 
@@ -43,15 +43,15 @@ struct JoinCandidates {
 /* The highest key, then the lowest of its indices by halves. */
 template <> __device__ __forceinline__ Candidate fold_lanes<JoinCandidates>(Candidate part, int) {
     Candidate best;
-    best.key = most_of_warp(part.key);
+    best.key = max_of_warp(part.key);
     uint64_t index = part.key == best.key ? (uint64_t)part.index : UINT64_MAX;
-    uint32_t high = least_of_warp((uint32_t)(index >> 32));
-    uint32_t low = least_of_warp(index >> 32 == high ? (uint32_t)index : UINT32_MAX);
+    uint32_t high = min_of_warp((uint32_t)(index >> 32));
+    uint32_t low = min_of_warp(index >> 32 == high ? (uint32_t)index : UINT32_MAX);
     best.index = (int64_t)((uint64_t)high << 32 | low);
     return best;
 }
 
-/* Elements come in the order of their indices: an equal one is never better. */
+/* Elements come in the order of their indices, so an equal one is never better. */
 DEVICE void consider(Candidate &best, float value, int64_t index) {
     uint32_t key = key_of(value);
     if (key > best.key) {
@@ -60,10 +60,10 @@ DEVICE void consider(Candidate &best, float value, int64_t index) {
     }
 }
 
-/* The best four of a thread's so far: which of them is the best is for the end. */
+/* The best four values so far of a thread; which of them is the best is found at the end. */
 struct BestFour {
     uint32_t key;
-    uint32_t turn; /* of the thread's fours, or NO_TURN: none is better than what was before */
+    uint32_t turn; /* of the thread's fours, or NO_TURN if none is better than what was before */
     float4 values;
 };
 
@@ -87,8 +87,10 @@ DEVICE int place_in(const BestFour &best) {
                                                : 3;
 }
 
-/* What thread number `thread` of n_threads sees: elements before the first multiple of 16 bytes,
- * fours, elements behind the last four. */
+/*
+ * What thread number `thread` of n_threads sees: elements before the first multiple of 16 bytes,
+ * fours, elements behind the last four.
+ */
 template <int N_FLYING>
 DEVICE Candidate find_best(const float *x, int64_t n, int64_t thread, int64_t n_threads) {
     Candidate best = JoinCandidates::none();
@@ -164,7 +166,7 @@ KERNEL_OF(REDUCE_ARGMAX_THREADS, 1, reduce_argmax_cluster)
         write_index(index, is_narrow, best.index);
 }
 
-/* Scratch has three words a block: the key, the low and the high half of the index. */
+/* Scratch has three words per block: the key, the low and the high half of the index. */
 KERNEL_OF(REDUCE_ARGMAX_PARTS_THREADS, REDUCE_ARGMAX_PARTS_PER_SM, reduce_argmax_parts)
 (const float *x, uint32_t *scratch, int64_t n) {
     __shared__ Candidate places[32];

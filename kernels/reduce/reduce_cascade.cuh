@@ -1,9 +1,9 @@
 /*
  * Sums of many floats by one thread.
  *
- * A running sum of n terms may be wrong by n roundings; so there are four of them, each fed by the
- * one below it when that has taken 16 terms, and loads are added in pairs first.  Up to 2^18 terms
- * that makes less than 70 roundings, where log2 would be 18.
+ * A running sum of n terms may be wrong by n roundings.  So there are four, each fed by the one
+ * below it when that has taken 16 terms, and loads are first added in pairs.  Up to 2^18 terms that
+ * makes less than 70 roundings; a tree would make 18.
  */
 #ifndef CUSHIM_KERNELS_REDUCE_CASCADE_CUH
 #define CUSHIM_KERNELS_REDUCE_CASCADE_CUH
@@ -34,7 +34,7 @@ struct Single {
     }
 };
 
-/* Four floats side by side, of an address that is a multiple of 16, or of any. */
+/* Four neighbouring floats, at an address that is a multiple of 16, or at any. */
 template <bool IS_ALIGNED> struct Quad {
     typedef float4 Sum;
     static constexpr int WIDTH = 4;
@@ -87,7 +87,7 @@ template <class Unit> struct Cascade {
 };
 
 /* Units first, first + step, .. below n, each `stride` floats from the one before it. */
-/* In pairs. */
+/* Adds in pairs. */
 template <int N, class Sum> DEVICE Sum sum_of(Sum (&terms)[N]) {
 #pragma unroll
     for (int n = N / 2; n > 0; n /= 2) {

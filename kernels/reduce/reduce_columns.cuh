@@ -1,6 +1,7 @@
 /*
- * Sums down columns (inner > 1): a thread has a column of units, or a tile of threads has some side
- * by side, with rows of threads that share the axis, or a cluster of such tiles shares it.
+ * Sums down columns (inner > 1).  A thread has a column of units.  Or a tile of threads has
+ * neighbouring columns, with rows of threads that share the axis.  Or a cluster of such tiles
+ * shares it.
  *
  * Neighbouring threads read neighbouring columns.  A block has as many tiles as fit.
  */
@@ -22,7 +23,7 @@ template <class Unit> DEVICE void sum_each(const float *x, float *y, const struc
     }
 }
 
-/* Which column of units a thread has, and which row of its tile it is. */
+/* Which column of units a thread has, and which row of its tile it is in. */
 struct Seat {
     int64_t outer, part, column; /* of the whole tensor; the part is of the axis */
     int row, place;              /* of the tile; of the block's sums */
@@ -42,11 +43,14 @@ DEVICE Seat seat_of(int64_t item, const struct reduce_sum &sum) {
     seat.part = group - seat.outer * sum.n_parts;
     seat.place = (int)threadIdx.x;
     seat.is_taken =
-        tile < sum.n_tiles_a_block && item + tile < sum.n_items && seat.column < sum.columns;
+        tile < sum.n_tiles_per_block && item + tile < sum.n_items && seat.column < sum.columns;
     return seat;
 }
 
-/* The sums of a tile's rows of threads, into its first; every thread of the block takes part. */
+/*
+ * Add up the sums of a tile's rows of threads in its first row; every thread of the block takes
+ * part.
+ */
 template <class Sum>
 DEVICE void fold_rows(Sum *sums, const Seat &seat, const struct reduce_sum &sum) {
     int half = 1;
@@ -60,7 +64,7 @@ DEVICE void fold_rows(Sum *sums, const Seat &seat, const struct reduce_sum &sum)
     __syncthreads();
 }
 
-/* What a seat has of n_units of the axis from part * n_units on. */
+/* The sum that a seat has of n_units of the axis from part * n_units on. */
 template <class Unit>
 DEVICE typename Unit::Sum sum_seat(const float *x, const Seat &seat, const struct reduce_sum &sum,
                                    int64_t n_units) {
@@ -74,8 +78,8 @@ DEVICE typename Unit::Sum sum_seat(const float *x, const Seat &seat, const struc
 template <class Unit>
 DEVICE void sum_tiles(typename Unit::Sum *sums, const float *x, float *y,
                       const struct reduce_sum &sum) {
-    int64_t step = (int64_t)gridDim.x * sum.n_tiles_a_block;
-    for (int64_t item = (int64_t)blockIdx.x * sum.n_tiles_a_block; item < sum.n_items;
+    int64_t step = (int64_t)gridDim.x * sum.n_tiles_per_block;
+    for (int64_t item = (int64_t)blockIdx.x * sum.n_tiles_per_block; item < sum.n_items;
          item += step) {
         Seat seat = seat_of(item, sum);
         if (seat.is_taken)
@@ -89,7 +93,7 @@ DEVICE void sum_tiles(typename Unit::Sum *sums, const float *x, float *y,
     }
 }
 
-/* The first block of the cluster has room for the sums of each, after its own. */
+/* The first block of the cluster has room for the sums of each block, after its own. */
 template <class Unit>
 DEVICE void sum_clusters(typename Unit::Sum *sums, const float *x, float *y,
                          const struct reduce_sum &sum) {

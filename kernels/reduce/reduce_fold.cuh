@@ -1,9 +1,9 @@
 /*
- * Many parts into one, in an order that the shape of the launch fixes: over lanes of a warp, then
- * over the warps of a block, then over the blocks of a cluster.
+ * Fold many parts into one, in an order that the shape of the launch fixes: over lanes of a warp,
+ * then over the warps of a block, then over the blocks of a cluster.
  *
- * Join says what a part is (Join::Part), what stands for none (none()), how two make one (of()),
- * and how a part comes from another lane (of_lane()).
+ * Join defines a part (Join::Part), what stands for none (none()), how two make one (of()), and how
+ * a part comes from another lane (of_lane()).
  */
 #ifndef CUSHIM_KERNELS_REDUCE_FOLD_CUH
 #define CUSHIM_KERNELS_REDUCE_FOLD_CUH
@@ -21,14 +21,16 @@ template <class Join> DEVICE typename Join::Part fold_lanes(typename Join::Part 
     return part;
 }
 
-/* Parts of n places: the first warp has the result. */
+/* Parts of n places; the first warp has the result. */
 template <class Join>
 DEVICE typename Join::Part fold_places(const typename Join::Part *places, int n) {
     return fold_lanes<Join>((int)threadIdx.x < n ? places[threadIdx.x] : Join::none(), 32);
 }
 
-/* Over a block of whole warps; `places` holds 32 parts and may be in use for the last fold.  The
- * first warp has the result. */
+/*
+ * Over a block of whole warps; `places` holds 32 parts and may be in use for the last fold.  The
+ * first warp has the result.
+ */
 template <class Join>
 DEVICE typename Join::Part fold_block(typename Join::Part *places, typename Join::Part part) {
     part = fold_lanes<Join>(part, 32);
@@ -41,8 +43,10 @@ DEVICE typename Join::Part fold_block(typename Join::Part *places, typename Join
     return part;
 }
 
-/* Before the blocks' work on what the cluster folds: they have seen the first block run, and behind
- * another fold have seen it done with the places of that, when they waited. */
+/*
+ * Call this before the blocks' work on what the cluster folds.  When they have waited, they know
+ * that the first block runs and, after another fold, that it no longer uses that fold's places.
+ */
 DEVICE void begin_fold(bool is_first) {
     if (is_first)
         cluster_arrive_relaxed();
@@ -51,8 +55,9 @@ DEVICE void begin_fold(bool is_first) {
 }
 
 /*
- * Over a cluster, whose blocks have folded theirs since begin_fold(): thread 0 of each puts it into
- * its place of the first block's `places`.  The first warp of the first block has the result.
+ * Over a cluster, whose blocks have folded their parts since begin_fold(): thread 0 of each puts
+ * its part into its place of the first block's `places`.  The first warp of the first block has the
+ * result.
  */
 template <class Join>
 DEVICE typename Join::Part fold_cluster(typename Join::Part *places, typename Join::Part part) {

@@ -1,6 +1,6 @@
 /*
  * Sums of rows (inner is 1): some lanes of a warp have a row, or a block has one or a part of one,
- * or a cluster, each of whose blocks has a part.
+ * or a cluster has one and each of its blocks a part.
  */
 #ifndef CUSHIM_KERNELS_REDUCE_ROWS_CUH
 #define CUSHIM_KERNELS_REDUCE_ROWS_CUH
@@ -28,7 +28,7 @@ struct JoinSums {
 template <class Unit>
 DEVICE void sum_by_lanes(const float *x, float *y, const struct reduce_sum &sum) {
     int n_lanes = sum.tile_columns, lane = (int)threadIdx.x % n_lanes,
-        n_rows = (int)blockDim.x / n_lanes; /* of a block */
+        n_rows = (int)blockDim.x / n_lanes; /* in a block */
     int64_t step = (int64_t)gridDim.x * n_rows;
     for (int64_t first = (int64_t)blockIdx.x * n_rows; first < sum.outer; first += step) {
         int64_t row = first + threadIdx.x / n_lanes;
@@ -42,7 +42,7 @@ DEVICE void sum_by_lanes(const float *x, float *y, const struct reduce_sum &sum)
     }
 }
 
-/* What a block has of part `part` of row `row`. */
+/* The block's sum of part `part` of row `row`. */
 template <class Unit>
 DEVICE float sum_part(const float *x, const struct reduce_sum &sum, int64_t row, int64_t part,
                       int64_t n_units) {

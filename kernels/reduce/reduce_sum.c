@@ -7,7 +7,7 @@
 #include "kernels/reduce/reduce.h"
 #include "kernels/reduce/reduce_plan.h"
 
-/* Blocks beyond so many loop. */
+/* Blocks beyond this many loop. */
 enum { BLOCKS_PER_SM = 1024 };
 
 struct sum_axis {
@@ -48,7 +48,7 @@ static enum cushim_status launch_plan(const struct cushim_kernel_call *call,
     return cushim_kernel_call_launch(call, kernel, &shape, params);
 }
 
-/* At once: a block or a cluster has all of each of its sums. */
+/* In one launch: a block or a cluster has all of each of its sums. */
 static enum cushim_status launch_whole(const struct cushim_kernel_call *call,
                                        const struct sum_axis *s) {
     struct reduce_plan plan;

@@ -1,8 +1,8 @@
 /*
  * The small formats on the host, for references: binary16 as its bits in a uint16_t, and e4m3.
  *
- * Widening is exact.  Narrowing goes from double, so that a result is rounded once, to nearest
- * even; a float is exact in double.
+ * Widening is exact.  Narrowing starts from a double, so that a result is rounded once, to nearest
+ * even; a float is exact in a double.
  */
 #ifndef CUSHIM_KERNELS_HALF_H
 #define CUSHIM_KERNELS_HALF_H
@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdint.h>
 
-/* A magnitude from 65520 up is closer to 2^16 than to the largest number, 65504. */
+/* A magnitude of 65520 or more is closer to 2^16 than to the largest number, 65504. */
 static inline uint16_t cushim_f16_of(double value) {
     uint16_t sign = signbit(value) ? 0x8000 : 0;
     double size = fabs(value);
@@ -33,7 +33,9 @@ static inline float cushim_f32_of_f16(uint16_t bits) {
     return bits & 0x8000 ? -size : size;
 }
 
-/* E4M3FN: no infinities, and NaN is 0x7F and 0xFF alone; where has_nan is 0 those are 480, -480. */
+/*
+ * E4M3FN has no infinities, and NaN is only 0x7F and 0xFF.  If has_nan is 0 these are 480 and -480.
+ */
 static inline float cushim_f32_of_e4m3(uint8_t code, int has_nan) {
     int exponent = code >> 3 & 15, fraction = code & 7;
     float size = exponent ? (float)(8 + fraction) * (float)(1 << exponent) * 0x1p-10f

@@ -1,10 +1,9 @@
 /*
- * q4k, ggml's super-block of 256 values in 144 bytes: what the references of quant and gemv read it
- * by.
+ * q4k, ggml's super-block of 256 values in 144 bytes, as the references of quant and gemv read it.
  *
- * fp16 d and dmin; twelve bytes of eight 6-bit scales and eight 6-bit minima; 128 bytes of nibbles,
- * group g = 0 .. 3 in bytes 32 g .. 32 g + 31: the low ones are values 64 g + l, the high ones
- * values 64 g + 32 + l.  A value is d * scale * nibble - dmin * minimum of its 32.
+ * It has fp16 d and dmin, twelve bytes of eight 6-bit scales and eight 6-bit minima, and 128 bytes
+ * of nibbles.  Group g = 0 .. 3 is in bytes 32 g .. 32 g + 31: the low nibbles are values 64 g + l,
+ * the high ones values 64 g + 32 + l.  A value is d * scale * nibble - dmin * minimum of its 32.
  */
 #ifndef CUSHIM_KERNELS_Q4K_H
 #define CUSHIM_KERNELS_Q4K_H
@@ -14,8 +13,8 @@
 enum { Q4K_VALUES = 256, Q4K_BYTES = 144 };
 
 struct q4k_value {
-    double scale;   /* d * scale: exact in float, too */
-    double minimum; /* dmin * minimum: likewise */
+    double scale;   /* d * scale, which is exact in float too */
+    double minimum; /* dmin * minimum, likewise */
     int nibble;     /* 0 .. 15 */
 };
 

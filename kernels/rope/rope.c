@@ -21,7 +21,7 @@ enum {
     WIDTH = 4, /* of a wide access */
     WARP_LANES = 32,
     BLOCKS_PER_SM = 32,
-    HEADS_PER_BLOCK = 4, /* where there are more heads than the device has places */
+    HEADS_PER_BLOCK = 4, /* if there are more heads than the device has places */
 };
 
 /* ---- a tensor ---- */
@@ -35,7 +35,7 @@ static enum cushim_status launch_rope(const struct cushim_kernel_call *call,
     void *params[] = {args};
     args->by_units = cushim_divider_of(n_units);
     args->by_positions = cushim_divider_of(args->seq);
-    /* a thread each: memory ends before there are too many blocks */
+    /* one thread per unit; a tensor that needs too many blocks does not fit into memory */
     struct cushim_kernel_shape shape = {.grid = {cushim_n_blocks(args->batch * args->seq * n_units,
                                                                  ROPE_ROTATE_THREADS, INT32_MAX)},
                                         .block = {ROPE_ROTATE_THREADS},
@@ -49,7 +49,7 @@ static void rope_reference(const void *arguments) {
                         args->head_dim, args->half_rotary, args->cos_stride);
 }
 
-/* Half of what is rotated, of which the rest of the head is not. */
+/* half_rotary is half of what is rotated; the rest of the head is not. */
 static enum cushim_status check_half(const char *what, int64_t half_rotary, int64_t head_dim) {
     CUSHIM_TRY(cushim_check_size(what, "head_dim", head_dim));
     CUSHIM_TRY(cushim_check_size(what, "half_rotary", half_rotary));
@@ -105,7 +105,7 @@ static enum cushim_status launch_qk_norm(const struct cushim_kernel_call *call,
                                          struct qk_norm_rope_args *args) {
     static const struct {
         enum kernel kernel;
-        int elements; /* a lane */
+        int elements; /* per lane */
     } sizes[] = {{QK_NORM_4, 4}, {QK_NORM_8, 8}, {QK_NORM_16, 16}};
     struct cushim_kernel_shape shape = {.is_dependent = true};
     int64_t most = (int64_t)call->n_sms * BLOCKS_PER_SM;
@@ -113,7 +113,7 @@ static enum cushim_status launch_qk_norm(const struct cushim_kernel_call *call,
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (args->head_dim > sizes[i].elements * WARP_LANES)
             continue;
-        unsigned n_heads = args->n_heads > most ? HEADS_PER_BLOCK : 1; /* of a block */
+        unsigned n_heads = args->n_heads > most ? HEADS_PER_BLOCK : 1; /* per block */
         shape.grid[0] = cushim_n_blocks(args->n_heads, n_heads, most);
         shape.block[0] = n_heads * WARP_LANES;
         shape.shared_bytes =

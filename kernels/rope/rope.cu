@@ -1,10 +1,10 @@
 /*
  * Rotary embedding: of a tensor, and of one token's heads together with their RMS norm.
  *
- * rope_rotate: a thread has one access of each half, or one of the tail, of one head; the angles
- * come from the caches, and accesses are plain ones: streamed, as many short blocks took longer in
- * all (measured on an H200).  rope_qk_norm: a warp has a head in registers and finds partners in
- * shared memory; rope_qk_norm_long: a block has a head of any size, read twice.
+ * rope_rotate: a thread has one access of each half, or one of the tail, of one head.  The angles
+ * come from the caches.  Accesses are plain, because streamed ones took longer in all with so many
+ * short blocks (measured on an H200). rope_qk_norm: a warp has a head in registers and finds
+ * partners in shared memory. rope_qk_norm_long: a block has a head of any size, read twice.
  */
 #include "kernels/device/access.cuh"
 #include "kernels/device/device.cuh"
@@ -61,7 +61,7 @@ DEVICE float rstd_of(float sum_of_squares, const struct qk_norm_rope_args &args)
     return __frsqrt_rn(__fadd_rn(__fdiv_rn(sum_of_squares, (float)args.head_dim), args.eps));
 }
 
-/* Up to 32 E elements a head. */
+/* Up to 32 E elements per head. */
 template <int E> DEVICE void rope_qk_norm(const struct qk_norm_rope_args &args) {
     DYNAMIC_SHARED(float, normed_of_warps);
     wait_for_earlier();

@@ -1,4 +1,4 @@
-/* What the launcher of rope hands to its kernels, by value. */
+/* What the launcher of rope passes to its kernels by value. */
 #ifndef CUSHIM_KERNELS_ROPE_ARGS_H
 #define CUSHIM_KERNELS_ROPE_ARGS_H
 
@@ -21,8 +21,8 @@ struct qk_norm_rope_args {
 };
 
 enum {
-    ROPE_ROTATE_THREADS = 128, /* of a block */
-    ROPE_LONG_THREADS = 256    /* of a head that no warp holds */
+    ROPE_ROTATE_THREADS = 128, /* per block */
+    ROPE_LONG_THREADS = 256    /* for a head that no warp holds */
 };
 
 #endif

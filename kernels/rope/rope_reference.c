@@ -1,6 +1,6 @@
 /*
  * Rotary embedding as plain loops: elements d and d + half_rotary of a head are a point that is
- * turned by an angle; what is beyond both halves is copied.
+ * turned by an angle; elements beyond both halves are copied.
  */
 #include <math.h>
 

@@ -1,24 +1,24 @@
 /*
- * Division by a number that the host knows: a multiplication and a shift on the device
- * (kernels/device/math/divide.cuh).  Exact for dividends from 0 to 2^63 - 1; the small form for
- * dividends and divisors below 2^31.
+ * Division by a number that the host knows, as a multiplication and a shift on the device
+ * (kernels/device/math/divide.cuh).  It is exact for dividends from 0 to 2^63 - 1, and in the small
+ * form for dividends and divisors below 2^31.
  *
- * With s the least power such that 2^s >= by, and magic = floor(2^64 (2^s - by) / by) + 1:
- * n / by = (high word of magic * n, plus n) >> s.  Likewise with 32 bits for 64.
+ * Let s be the least number with 2^s >= by, and magic = floor(2^64 (2^s - by) / by) + 1.  Then n /
+ * by = (high word of magic * n, plus n) >> s.  The small form has 32 for 64.
  */
 #ifndef CUSHIM_KERNELS_DIVIDER_H
 #define CUSHIM_KERNELS_DIVIDER_H
 
 #include <stdint.h>
 
-/* A parameter of kernels, by value. */
+/* Passed to kernels by value. */
 struct cushim_divider {
     int64_t by;
     uint64_t magic;
     uint32_t magic_small, shift;
 };
 
-/* by >= 1 */
+/* For by >= 1. */
 static inline struct cushim_divider cushim_divider_of(int64_t by) {
     struct cushim_divider divider = {by, 0, 0, 0};
     while ((uint64_t)1 << divider.shift < (uint64_t)by)

@@ -27,7 +27,7 @@ static const struct row_shape one_shapes[] = {
 
 enum {
     BLOCKS_PER_SM = 64,
-    MOST_BLOCKS = INT32_MAX, /* of a grid */
+    MOST_BLOCKS = INT32_MAX, /* in a grid */
     SLICE_MULTIPLE = 32,     /* elements */
 };
 
@@ -45,12 +45,12 @@ static void plan_blocks(const struct cushim_kernel_call *call,
                         const struct cushim_row_kernels *kernels, enum cushim_row_kind kind,
                         const struct row_shape *shapes, unsigned n_shapes, int64_t n_rows,
                         int64_t axis, struct cushim_row_plan *plan) {
-    bool is_few = n_rows <= 2 * (int64_t)call->n_sms;
+    bool has_few_rows = n_rows <= 2 * (int64_t)call->n_sms;
     int64_t most = (int64_t)call->n_sms * BLOCKS_PER_SM;
     for (unsigned i = 0; i < n_shapes; i++) {
         const struct row_shape *shape = &shapes[i];
-        bool is_block = shape->threads > 32; /* else several rows have one, again and again */
-        if ((shape->when == FEW && !is_few) || axis > held_by(shape, kernels))
+        bool is_block = shape->threads > 32; /* else several rows share a block, which loops */
+        if ((shape->when == FEW && !has_few_rows) || axis > held_by(shape, kernels))
             continue;
         plan->kind = kind;
         plan->index = i;
@@ -62,7 +62,7 @@ static void plan_blocks(const struct cushim_kernel_call *call,
     }
 }
 
-/* The least power of 2 of blocks that hold a row; above 16: none do. */
+/* The least power of 2 of blocks that hold a row; above 16 if none do. */
 static int64_t n_blocks_for(int64_t axis, int64_t held) {
     int64_t n = 2;
     while (n <= CUSHIM_MOST_CLUSTER && n * held < axis)
@@ -78,11 +78,11 @@ static enum cushim_status plan_clusters(const struct cushim_kernel_call *call,
         int64_t n = n_blocks_for(axis, held_by(shape, kernels));
         bool has = true;
         if (n > CUSHIM_MOST_CLUSTER || (shape->when == FEW && !kernels->is_heavy &&
-                                        n_rows > (int64_t)call->n_sms / n)) /* one block an SM */
+                                        n_rows > (int64_t)call->n_sms / n)) /* one block per SM */
             continue;
         if (shape->when == FEW && kernels->is_half && n < CUSHIM_MOST_CLUSTER &&
             n_rows <= (int64_t)call->n_sms / (2 * n))
-            n *= 2; /* as many blocks as a row of as many floats has */
+            n *= 2; /* as many blocks as for a row of as many floats */
         struct cushim_kernel_shape launch = {
             .grid = {cushim_n_blocks(n_rows, 1, MOST_BLOCKS / n) * (unsigned)n},
             .block = {(unsigned)shape->threads},
@@ -105,10 +105,14 @@ static enum cushim_status plan_clusters(const struct cushim_kernel_call *call,
 enum cushim_status cushim_row_plan(const struct cushim_kernel_call *call,
                                    const struct cushim_row_kernels *kernels, int64_t n_rows,
                                    int64_t axis, struct cushim_row_plan *plan) {
-    /* faster in a cluster, though a block could hold it: a long row of few, one with another */
-    bool is_few = n_rows <= (int64_t)call->n_sms / 2;
-    unsigned most = is_few && kernels->is_heavy ? ROW_256_16 : ROW_512_16;
-    bool is_better = (is_few || kernels->is_heavy) && axis > held_by(&row_shapes[most], kernels);
+    /*
+     * These are faster in a cluster even if a block could hold the row: few long rows, one of which
+     * reads another tensor too.
+     */
+    bool has_few_rows = n_rows <= (int64_t)call->n_sms / 2;
+    unsigned most = has_few_rows && kernels->is_heavy ? ROW_256_16 : ROW_512_16;
+    bool is_better =
+        (has_few_rows || kernels->is_heavy) && axis > held_by(&row_shapes[most], kernels);
     *plan = (struct cushim_row_plan){.kind = CUSHIM_ROW_STREAM,
                                      .shape.shared_bytes = CUSHIM_ROW_SHARED_BYTES};
     if (!kernels->is_wide) {

@@ -1,6 +1,6 @@
 /*
  * The choice among kernels that hold a row in registers (kernels/shared/row_shapes.def), for the
- * launchers of softmax and norm; the constants are the kernels', too.
+ * launchers of softmax and norm.  Kernels use the constants too.
  */
 #ifndef CUSHIM_KERNELS_ROW_H
 #define CUSHIM_KERNELS_ROW_H
@@ -10,7 +10,7 @@
 enum {
     CUSHIM_ROW_BLOCK_THREADS = 128,
     CUSHIM_ROW_MOST_CLUSTER = 16,
-    CUSHIM_ROW_SHARED_BYTES = 784, /* of a Meeting of two floats: no less than it has */
+    CUSHIM_ROW_SHARED_BYTES = 784, /* at least what a Meeting of two floats has */
 };
 
 /* The index of each shape in its list, and the lengths of the lists. */
@@ -39,7 +39,7 @@ enum {
 #ifndef __cplusplus
 #include "kernels/launch/call.h"
 
-/* ONE: accesses are of one element, in the rest they are wide; STREAM: in either width. */
+/* In ONE accesses are of one element, in STREAM of either width, in the rest wide. */
 enum cushim_row_kind {
     CUSHIM_ROW_ONE,
     CUSHIM_ROW_BLOCK,
@@ -49,26 +49,28 @@ enum cushim_row_kind {
 };
 
 struct cushim_row_plan {
-    enum cushim_row_kind kind; /* STREAM: no shape holds the row, and the rest is 0 */
+    enum cushim_row_kind kind; /* STREAM if no shape holds the row; the rest is 0 then */
     unsigned index;            /* in the list of its kind */
     struct cushim_kernel_shape shape;
-    int64_t slice; /* of a row, a block of the cluster */
+    int64_t slice; /* elements of a row in each block of the cluster */
 };
 
-/* What a family has. */
+/* The kernels of a family. */
 struct cushim_row_kernels {
-    bool is_wide;      /* accesses */
-    bool is_half;      /* of halves: twice as many elements in a shape, where they are wide */
+    bool is_wide;      /* accesses are wide */
+    bool is_half;      /* of halves: if is_wide, a shape has twice as many elements */
     bool is_heavy;     /* another tensor is read with each row */
     unsigned clusters; /* the kernel of the first CLUSTER_SHAPE */
-    unsigned stride;   /* from it to the next one's */
+    unsigned stride;   /* from it to that of the next one */
 };
 
-/* What a block of a cluster has of a row: slices begin at lines of memory where rows do. */
+/*
+ * The elements of a row that a block of a cluster has.  Slices begin at lines of memory if rows do.
+ */
 int64_t cushim_row_slice(int64_t axis, int64_t n_blocks);
 
 /**
- * Choose how rows lie.
+ * Choose the kernel for rows.
  * @param n_rows, axis  at least 1
  */
 enum cushim_status cushim_row_plan(const struct cushim_kernel_call *call,

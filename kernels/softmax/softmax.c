@@ -8,8 +8,10 @@
 #include "kernels/shared/row.h"
 #include "kernels/softmax/softmax_args.h"
 
-/* The kernels of one type; those of the other follow.  Where there are two widths, accesses of one
- * element come first. */
+/*
+ * The kernels of one type; those of the other follow.  If there are two widths, accesses of one
+ * element come first.
+ */
 enum {
     ONE,
     ROWS = ONE + N_ONE_SHAPES,
@@ -62,7 +64,7 @@ CUSHIM_KERNEL_FAMILY(softmax, kernels);
 
 enum {
     BLOCKS_PER_SM = 32,
-    STREAM_SLICE = 8192, /* elements that a block of a cluster ought to have at least */
+    STREAM_SLICE = 8192, /* the least elements that a block of a cluster should have */
     TILE_DOWN = SOFTMAX_TILE_THREADS / SOFTMAX_TILE_ACROSS,
 };
 
@@ -81,7 +83,7 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, unsigned
 
 /* ---- rows ---- */
 
-/* Few long rows: as many blocks for each as fill the device. */
+/* Few long rows: enough blocks for each to fill the device. */
 static enum cushim_status launch_stream(const struct cushim_kernel_call *call,
                                         struct softmax *softmax, bool is_wide,
                                         struct cushim_kernel_shape *shape) {
@@ -130,7 +132,7 @@ static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
 
 static enum cushim_status launch_columns(const struct cushim_kernel_call *call,
                                          struct softmax *softmax) {
-    static const int accesses[] = {1, 4, 16}; /* a thread of a tile in registers */
+    static const int accesses[] = {1, 4, 16}; /* per thread of a tile in registers */
     struct softmax_args *args = &softmax->args;
     int64_t most = (int64_t)call->n_sms * BLOCKS_PER_SM, width = 16 / (int64_t)softmax->elem_bytes;
     struct cushim_kernel_shape shape = {.block = {SOFTMAX_TILE_THREADS}, .is_dependent = true};

@@ -1,11 +1,13 @@
-/* Softmax of float and binary16 over an axis: kernels of every shape with wide accesses, and of one
- * shape and for rows of any length with accesses of one element. */
+/*
+ * Softmax of float and binary16 over an axis.  There are kernels of every shape with wide accesses;
+ * with accesses of one element there is one shape, and one for rows of any length.
+ */
 #include "kernels/device/device.cuh"
 
 #include "kernels/softmax/softmax_columns.cuh"
 #include "kernels/softmax/softmax_rows.cuh"
 
-/* After its name: type, threads and elements a thread; `one` where accesses are of one element. */
+/* After its name: type, threads and elements per thread; `one` if accesses are of one element. */
 #define ROWS(n_threads, n_blocks, word, name, what, ...)                                           \
     KERNEL_OF(n_threads, n_blocks, softmax_##word##_##name)                                        \
     (const struct softmax_args args) {                                                             \
@@ -18,8 +20,10 @@
     ROWS(n_threads, n_blocks, f32_one, name, what, Access<float, 1>, __VA_ARGS__)                  \
     ROWS(n_threads, n_blocks, f16_one, name, what, Access<uint16_t, 1>, __VA_ARGS__)
 
-/* Blocks that a multiprocessor has registers for: 1536 threads, or fewer with more of a row each,
- * or where it has fewer. */
+/*
+ * Blocks for which a multiprocessor has registers: 1536 threads, or fewer if each has more of a row
+ * or the multiprocessor has fewer.
+ */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define THREADS_OF_SM 1536
 #else

@@ -1,4 +1,4 @@
-/* What the launcher of softmax hands to its kernels, by value. */
+/* What the launcher of softmax passes to its kernels by value. */
 #ifndef CUSHIM_KERNELS_SOFTMAX_ARGS_H
 #define CUSHIM_KERNELS_SOFTMAX_ARGS_H
 
@@ -16,10 +16,10 @@ struct softmax_args {
     const void *x;
     void *y;
     float scale;
-    int across;                     /* threads along inner, where the tile is not in registers */
+    int across;                     /* threads along inner, if the tile is not in registers */
     int64_t outer, axis, inner;     /* inner is 1 in the kernels of rows */
-    struct cushim_divider by_tiles; /* tiles that inner makes */
-    int64_t slice;                  /* of a row, a block of the cluster */
+    struct cushim_divider by_tiles; /* tiles along inner */
+    int64_t slice;                  /* elements of a row in each block of the cluster */
 };
 
 #endif

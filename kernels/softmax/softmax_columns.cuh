@@ -2,10 +2,10 @@
  * Softmax down columns (inner > 1): tiles of neighbouring columns of one outer index, so that
  * neighbouring threads read neighbours.
  *
- * softmax_tile: the whole of its columns in registers, 4 accesses across, 64 rows at once; narrow,
- * since two long tiles have room on a multiprocessor, and one loads while the other computes.
- * Warps refer their exponentials to levels of their own and meet once.
- * softmax_columns: any axis and inner, read twice, one element an access.
+ * softmax_tile: the whole of its columns in registers, 4 accesses across, 64 rows at once.  It is
+ * narrow, because two long tiles then have room on a multiprocessor, and one loads while the other
+ * computes.  Each warp's exponentials are relative to its own level, and warps meet once.
+ * softmax_columns: any axis and inner, read twice, one element per access.
  */
 #ifndef CUSHIM_KERNELS_SOFTMAX_COLUMNS_CUH
 #define CUSHIM_KERNELS_SOFTMAX_COLUMNS_CUH
@@ -21,20 +21,20 @@ enum {
     TILE_DOWN = SOFTMAX_TILE_THREADS / SOFTMAX_TILE_ACROSS /* threads down a column */
 };
 
-/* What a column's exponentials refer to in the end, and what a warp's are multiplied with. */
+/* The level to which a column's exponentials are finally relative, and the factor for a warp's. */
 struct Share {
     float level, part;
 };
 
-/* Of each warp of a tile and each column. */
+/* For each warp of a tile and each column. */
 template <class Access> struct Columns {
     enum { W = Access::WIDTH, N = SOFTMAX_TILE_ACROSS * W };
     typedef ::Scaling<typename Access::Element> Scaling;
     Peak peaks[TILE_WARPS][N];
     Share shares[TILE_WARPS][N];
 
-    /* From the peaks of W columns of a warp, in each of its lanes; a thread a warp and column works
-     * out what becomes of it. */
+    /* From the peaks of W columns of a warp, in each of its lanes; one thread per warp and
+     * column works out the share. */
     __device__ void meet(const Scaling &scaling, const Peak (&own)[W], Share (&to)[W]) {
         int thread = (int)threadIdx.x, warp = thread / WARP_LANES;
         int first = thread % SOFTMAX_TILE_ACROSS * W;
@@ -152,7 +152,9 @@ template <class Access, int N> DEVICE void softmax_tile(const struct softmax_arg
     }
 }
 
-/* The peaks of a column's threads, to each of them: a tree over `down`, the same order each time.
+/*
+ * The peaks of a column's threads, to each of them: a tree over `down`, in the same order each
+ * time.
  */
 template <class Element>
 DEVICE Peak peak_of_column(const Scaling<Element> &scaling, Peak *peaks, int across,
@@ -172,7 +174,7 @@ DEVICE Peak peak_of_column(const Scaling<Element> &scaling, Peak *peaks, int acr
 
 template <class Access> DEVICE void softmax_columns(const struct softmax_args &args) {
     typedef typename Access::Element Element;
-    enum { N = 8 }; /* rows in flight a thread */
+    enum { N = 8 }; /* rows in flight per thread */
     __shared__ Peak peaks[SOFTMAX_TILE_THREADS];
     wait_for_earlier();
     let_next_start();

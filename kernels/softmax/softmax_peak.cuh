@@ -1,11 +1,12 @@
 /*
- * The arithmetic of softmax: exp(scale * (x - top)) and sums of it that refer to different tops.
+ * The arithmetic of softmax: exp(scale * (x - top)) and sums of it that are relative to different
+ * tops.
  *
- * A key is x, or -x where the scale is negative, so the top is always a maximum of keys and
- * x * scale is never formed; it could overflow.  Exponentials refer to a level, which a Scaling
- * makes of a top: levels are in the order of their tops, and the same top has the same.  The lowest
- * level is that of the lowest finite key.  A Peak with sum 0 has nothing in it, or keys of -Inf
- * alone; then the sum of a whole row is 0, and 0 / 0 makes the row NaN.
+ * A key is x, or -x if the scale is negative, so the top is always a maximum of keys, and x * scale
+ * is never formed because it could overflow.  Exponentials are relative to a level, which a Scaling
+ * makes of a top: levels have the order of their tops, and equal tops have equal levels.  The
+ * lowest level is that of the lowest finite key.  A Peak with sum 0 has nothing in it, or only keys
+ * of -Inf.  If the sum of a whole row is 0, 0 / 0 makes the row NaN.
  */
 #ifndef CUSHIM_KERNELS_SOFTMAX_PEAK_CUH
 #define CUSHIM_KERNELS_SOFTMAX_PEAK_CUH
@@ -19,9 +20,10 @@
 template <class Element> struct Scaling;
 
 /*
- * Of floats.  A level is the top, or half of it where the scale is small: halves are subtracted
- * then, since the difference of keys could overflow, and the factor is doubled.  The factor times
- * log2(e) is octaves + rest; both are above 0, or else a difference of -Inf would be NaN.
+ * For floats.  A level is the top, or half of it if the scale is small: then halves are subtracted,
+ * because the difference of keys could overflow, and the factor is doubled.  The factor times
+ * log2(e) is octaves + rest; both are above 0, because a difference of -Inf would otherwise become
+ * NaN.
  */
 template <> struct Scaling<float> {
     float part, octaves, rest;
@@ -49,7 +51,7 @@ template <> struct Scaling<float> {
     __device__ float exponential(float key, float level) const {
         return power(fmaf(key, part, -level));
     }
-    /* What exponentials that refer to one level are worth at another. */
+    /* The factor that takes exponentials from one level to another. */
     __device__ float ratio(float from, float to) const {
         return power(from - to);
     }
@@ -59,9 +61,9 @@ template <> struct Scaling<float> {
 };
 
 /*
- * Of halves.  A level is in octaves and rounded, as nothing else is: all that a row has refers to
- * it.  No two halves are less than 2^-24 apart, so above 2^60 octaves change nothing, and products
- * stay finite.
+ * For halves.  A level is in octaves and rounded, which is harmless because all of a row is
+ * relative to it.  No two halves are less than 2^-24 apart, so above 2^60 octaves change nothing,
+ * and products stay finite.
  */
 template <> struct Scaling<uint16_t> {
     float octaves;
@@ -90,8 +92,8 @@ template <> struct Scaling<uint16_t> {
 };
 
 /*
- * The keys of an access and their exponentials.  Floats become exponentials in place.  Halves stay
- * what they are and are gone through twice, which takes half of the registers.
+ * The keys of an access and their exponentials.  Floats become exponentials in place.  Halves are
+ * not replaced and are gone through twice, which takes half of the registers.
  */
 template <class Access> struct Keys {
     typedef typename Access::Piece Piece;
@@ -153,7 +155,7 @@ template <> struct Keys<Access<uint16_t, 8>> {
     }
 };
 
-/* levels[j] is the j-th key's. */
+/* levels[j] is that of the j-th key. */
 template <class Access>
 DEVICE void exponentials(const Scaling<typename Access::Element> &scaling,
                          typename Access::Piece piece, const float (&levels)[Access::WIDTH],
@@ -164,7 +166,7 @@ DEVICE void exponentials(const Scaling<typename Access::Element> &scaling,
         to[j] = scaling.exponential(to[j], levels[j]);
 }
 
-/* Another lane's. */
+/* Another lane's piece. */
 DEVICE uint4 of_lane(uint4 piece, int step) {
     return make_uint4(
         __shfl_xor_sync(0xFFFFFFFF, piece.x, step), __shfl_xor_sync(0xFFFFFFFF, piece.y, step),
@@ -179,7 +181,7 @@ DEVICE float4 of_lane(float4 piece, int step) {
 
 struct Peak {
     float level; /* of the largest key */
-    float sum;   /* of exponentials that refer to it */
+    float sum;   /* of exponentials relative to it */
 };
 
 template <class Element> DEVICE Peak no_peak(const Scaling<Element> &scaling) {
@@ -187,7 +189,7 @@ template <class Element> DEVICE Peak no_peak(const Scaling<Element> &scaling) {
     return peak;
 }
 
-/* The sum, referred to another level. */
+/* The sum, relative to another level. */
 template <class Element>
 DEVICE float lowered(const Scaling<Element> &scaling, const Peak &peak, float level) {
     return peak.sum == 0 || peak.level == level ? peak.sum
@@ -207,13 +209,13 @@ template <class Element> struct JoinPeaks {
         return no_peak(scaling);
     }
     template <int N> __device__ __forceinline__ Peak lanes(const Peak &part) const {
-        float level = most_of_lanes<N>(part.level);
+        float level = max_of_lanes<N>(part.level);
         Peak peak = {level, sum_of_lanes<N>(lowered(scaling, part, level))};
         return peak;
     }
 };
 
-/* Add N accesses of W keys, those that are there. */
+/* Add N accesses of W keys, those that exist. */
 template <int N, int W, class Element>
 DEVICE void absorb(const Scaling<Element> &scaling, Peak *peak, const float (&keys)[N * W],
                    const bool (&is_there)[N]) {
@@ -229,7 +231,7 @@ DEVICE void absorb(const Scaling<Element> &scaling, Peak *peak, const float (&ke
     peak->level = level;
 }
 
-/* What exponentials that refer to `level` are multiplied with. */
+/* The factor for exponentials that are relative to `level`. */
 template <class Element>
 DEVICE float share(const Scaling<Element> &scaling, float level, const Peak &row) {
     return (level == row.level ? 1 : scaling.ratio(level, row.level)) / row.sum;

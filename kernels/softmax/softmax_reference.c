@@ -4,7 +4,7 @@
 #include "cushim/kernels_ref.h"
 #include "kernels/reference/half.h"
 
-/* Where x * scale is nowhere a number above -Inf, or somewhere NaN or +Inf, the sum is NaN. */
+/* If x * scale is nowhere a number above -Inf, or somewhere NaN or +Inf, the sum is NaN. */
 void cushim_scaled_softmax_f32_ref(const float *x, float *y, float scale, int64_t outer,
                                    int64_t axis, int64_t inner) {
     for (int64_t o = 0; axis > 0 && o < outer; o++) {

@@ -1,9 +1,9 @@
 /*
- * Softmax over rows that lie together in memory (inner = 1).
+ * Softmax over rows that are contiguous in memory (inner = 1).
  *
- * softmax_row: the row in registers, read once and written once; above 32 threads a row, warps
- * refer their exponentials to levels of their own and meet once, and so do blocks of a cluster.
- * softmax_stream: rows of any length, read twice, by a block or a cluster.
+ * softmax_row: the row is in registers, read once and written once.  Above 32 threads per row, each
+ * warp's exponentials are relative to its own level and warps meet once, and so do blocks of a
+ * cluster. softmax_stream: rows of any length, read twice, by a block or a cluster.
  */
 #ifndef CUSHIM_KERNELS_SOFTMAX_ROWS_CUH
 #define CUSHIM_KERNELS_SOFTMAX_ROWS_CUH
@@ -29,7 +29,7 @@ template <class Access, int T, int E> struct SoftmaxPart {
         ::exponentials<Access>(scaling, piece, levels, to);
     }
 
-    /* From what was read to keys, and on to exponentials where those are in place. */
+    /* From what was read to keys, and on to exponentials if those are in place. */
     DEVICE Peak peak(const Scaling &scaling, int n, Piece (&pieces)[N]) {
         Piece most = Keys::lowest();
         float tops[W], top = Scaling::lowest();
@@ -44,7 +44,7 @@ template <class Access, int T, int E> struct SoftmaxPart {
 #pragma unroll
         for (int j = 0; j < W; j++)
             top = fmaxf(top, tops[j]);
-        Peak peak = {scaling.level(most_of_lanes<Row::LANES>(top)), 0};
+        Peak peak = {scaling.level(max_of_lanes<Row::LANES>(top)), 0};
 #pragma unroll
         for (int k = 0; k < N; k++) {
             if (Row::at(k) < n) {

@@ -1,6 +1,6 @@
-"""The wheel of the kernels: the wheel of the whole tree is built with them, and they are taken out of it.
+"""The wheel of the kernels: the wheel of the whole tree is built with them, and they are taken from it.
 
-They go to the folder of the module cushim, where libcushim.so.0 is, so the version of that has to be theirs.
+They go to the folder of the module cushim, beside libcushim.so.0, so both must have the same version.
 """
 import contextlib
 import os
@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tools/wheel"))
 import backend  # of the wheel of cushim
 
 OURS = re.compile(r"cushim/(lib/lib(cushim-)?kernels\.|include/cushim/kernels(\.h|_ref\.h|/))")
-# What the kernels do not need.
+# Parts that the kernels do not need.
 WITHOUT = ["-Dkernels=enabled", "-Dpreload=false", "-Dcli=false"]
 METADATA = """Metadata-Version: 2.1
 Name: cushim-kernels
@@ -43,7 +43,7 @@ def get_requires_for_build_wheel(config_settings=None):
 
 
 class UnsupportedOperation(Exception):
-    """What PEP 517 has a backend raise that makes no source release."""
+    """PEP 517 wants this exception from a backend that makes no source release."""
 
 
 def build_sdist(sdist_directory, config_settings=None):
@@ -51,7 +51,7 @@ def build_sdist(sdist_directory, config_settings=None):
 
 
 def take_kernels(whole, folder):
-    """The wheel of the kernels, of the files that the whole one has of them; returns its path."""
+    """Make the wheel of the kernels from their files in the whole one, and return its path."""
     version, tags = re.fullmatch(r"cushim-([^-]+)-(.*)\.whl", whole.name).groups()
     info = f"cushim_kernels-{version}.dist-info"
     new = folder / f"cushim_kernels-{version}-{tags}.whl"

@@ -1,6 +1,6 @@
 /*
- * Events: what core/ and context/ tell the folders above them.  One constant table has the
- * listeners (events.c); no fast path raises one.
+ * Events that core/ and context/ raise for the folders above them.  One constant table has the
+ * listeners (events.c); no fast path raises an event.
  */
 #ifndef CUSHIM_COMPANION_EVENTS_H
 #define CUSHIM_COMPANION_EVENTS_H
@@ -16,7 +16,7 @@ struct cushim_events {
     /* A context object is about to be freed; its context is current, or dead. */
     void (*context_ended)(struct cushim_context_object *context);
 
-    /* No event: whom the engine asks about a context, of which it has the fence. */
+    /* No event: the functions by which the engine asks about the context of a fence. */
     const struct cushim_mem_stream_host *fence_host;
 };
 

@@ -3,7 +3,8 @@
     exports.py MAP HEADER...
 
 One mark is one export, and nothing else is exported: CUSHIM_API a public function, CUSHIM_SHARED what
-cushim's other libraries use, in a version of its own.
+cushim's other libraries use, in a version of its own; CUSHIM_SHARED_ENTRY(name) is the slot of an
+entry of the driver.
 """
 import pathlib
 import re
@@ -14,8 +15,10 @@ DECLARED = r"^(?:extern )?{}\b[^;{{]*?\b(cushim_\w+)\s*[(;]"
 
 
 def exports_of(headers, mark="CUSHIM_API"):
-    pattern = re.compile(DECLARED.format(mark), re.MULTILINE)
-    return sorted({name for header in headers for name in pattern.findall(pathlib.Path(header).read_text())})
+    text = "\n".join(pathlib.Path(header).read_text() for header in headers)
+    entries = re.findall(rf"^{mark}_ENTRY\((\w+)\);", text, re.MULTILINE)
+    return sorted({*re.findall(DECLARED.format(mark), text, re.MULTILINE),
+                   *(f"cushim_driver_{entry}" for entry in entries)})
 
 
 def node(version, names):

@@ -18,10 +18,10 @@
 
 /*
  * CUSHIM_DRIVER(cuMemFree_v2)(address) calls the driver.  Each DRV row of cuda/symbols.def, HOOK,
- * CALL and NATIVE alike, has a slot, which is NULL where the driver has no such function.
+ * CALL and NATIVE alike, has a slot, which is NULL if the driver has no such function.
  *
- * A slot is a variable of its own, which the linker finds: who calls the driver is not compiled
- * anew when cuda/symbols.def changes, and a name that has no row there does not link.
+ * Each slot is a variable that the linker finds.  So a source that calls the driver is not compiled
+ * again when cuda/symbols.def changes, and a name without a row there does not link.
  */
 #define CUSHIM_DRIVER_SLOT(entry) _Atomic(__typeof__(&entry))
 #define CUSHIM_DRIVER(entry)                                                                       \
@@ -31,36 +31,33 @@
     }))
 
 /* What cushim's other libraries call. */
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxGetCurrent) cushim_driver_cuCtxGetCurrent;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxGetDevice) cushim_driver_cuCtxGetDevice;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxPopCurrent_v2) cushim_driver_cuCtxPopCurrent_v2;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxPushCurrent_v2) cushim_driver_cuCtxPushCurrent_v2;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuDeviceGet) cushim_driver_cuDeviceGet;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuDeviceGetAttribute) cushim_driver_cuDeviceGetAttribute;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuDeviceGetCount) cushim_driver_cuDeviceGetCount;
-extern CUSHIM_SHARED
-    CUSHIM_DRIVER_SLOT(cuDevicePrimaryCtxRelease_v2) cushim_driver_cuDevicePrimaryCtxRelease_v2;
-extern CUSHIM_SHARED
-    CUSHIM_DRIVER_SLOT(cuDevicePrimaryCtxRetain) cushim_driver_cuDevicePrimaryCtxRetain;
-extern CUSHIM_SHARED
-    CUSHIM_DRIVER_SLOT(cuGraphRetainUserObject) cushim_driver_cuGraphRetainUserObject;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuKernelSetAttribute) cushim_driver_cuKernelSetAttribute;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLaunchHostFunc) cushim_driver_cuLaunchHostFunc;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLaunchKernel) cushim_driver_cuLaunchKernel;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLaunchKernelEx) cushim_driver_cuLaunchKernelEx;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLibraryGetKernel) cushim_driver_cuLibraryGetKernel;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLibraryLoadData) cushim_driver_cuLibraryLoadData;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLibraryUnload) cushim_driver_cuLibraryUnload;
-extern CUSHIM_SHARED
-    CUSHIM_DRIVER_SLOT(cuOccupancyMaxActiveClusters) cushim_driver_cuOccupancyMaxActiveClusters;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuPointerGetAttribute) cushim_driver_cuPointerGetAttribute;
-extern CUSHIM_SHARED
-    CUSHIM_DRIVER_SLOT(cuStreamGetCaptureInfo_v2) cushim_driver_cuStreamGetCaptureInfo_v2;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuStreamGetCtx) cushim_driver_cuStreamGetCtx;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuStreamGetDevice) cushim_driver_cuStreamGetDevice;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuStreamIsCapturing) cushim_driver_cuStreamIsCapturing;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuUserObjectCreate) cushim_driver_cuUserObjectCreate;
-extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuUserObjectRelease) cushim_driver_cuUserObjectRelease;
+#define CUSHIM_SHARED_ENTRY(entry)                                                                 \
+    extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(entry) cushim_driver_##entry
+CUSHIM_SHARED_ENTRY(cuCtxGetCurrent);
+CUSHIM_SHARED_ENTRY(cuCtxGetDevice);
+CUSHIM_SHARED_ENTRY(cuCtxPopCurrent_v2);
+CUSHIM_SHARED_ENTRY(cuCtxPushCurrent_v2);
+CUSHIM_SHARED_ENTRY(cuDeviceGet);
+CUSHIM_SHARED_ENTRY(cuDeviceGetAttribute);
+CUSHIM_SHARED_ENTRY(cuDeviceGetCount);
+CUSHIM_SHARED_ENTRY(cuDevicePrimaryCtxRelease_v2);
+CUSHIM_SHARED_ENTRY(cuDevicePrimaryCtxRetain);
+CUSHIM_SHARED_ENTRY(cuGraphRetainUserObject);
+CUSHIM_SHARED_ENTRY(cuKernelSetAttribute);
+CUSHIM_SHARED_ENTRY(cuLaunchHostFunc);
+CUSHIM_SHARED_ENTRY(cuLaunchKernel);
+CUSHIM_SHARED_ENTRY(cuLaunchKernelEx);
+CUSHIM_SHARED_ENTRY(cuLibraryGetKernel);
+CUSHIM_SHARED_ENTRY(cuLibraryLoadData);
+CUSHIM_SHARED_ENTRY(cuLibraryUnload);
+CUSHIM_SHARED_ENTRY(cuOccupancyMaxActiveClusters);
+CUSHIM_SHARED_ENTRY(cuPointerGetAttribute);
+CUSHIM_SHARED_ENTRY(cuStreamGetCaptureInfo_v2);
+CUSHIM_SHARED_ENTRY(cuStreamGetCtx);
+CUSHIM_SHARED_ENTRY(cuStreamGetDevice);
+CUSHIM_SHARED_ENTRY(cuStreamIsCapturing);
+CUSHIM_SHARED_ENTRY(cuUserObjectCreate);
+CUSHIM_SHARED_ENTRY(cuUserObjectRelease);
 
 enum cushim_driver_state {
     CUSHIM_DRIVER_UNLOADED,
@@ -71,11 +68,11 @@ enum cushim_driver_state {
 
 extern CUSHIM_SHARED atomic_int cushim_driver_state_now;
 
-/* Load, or say why not: the part of cushim_driver_use that is not the rule. */
+/* The rare part of cushim_driver_use: load, or set the text of the failure. */
 CUSHIM_SHARED enum cushim_status cushim_driver_use_slow(const char *what);
 
 /**
- * Be sure that there is a driver to call.
+ * Make sure that there is a driver to call.
  * @param what  our public function, for the text
  * @return CUSHIM_OK | CUSHIM_NOCUDA (no libcuda, or a forked child), CUSHIM_NODEVICE, or what
  *         cuInit said; the error text is set
@@ -90,7 +87,7 @@ static inline enum cushim_status cushim_driver_use(const char *what) {
     return cushim_driver_use_slow(what);
 }
 
-/* An entry point by any exported name: the table's, else the driver's own; NULL: absent. */
+/* An entry point by its exported name, from our table or from the library; NULL: absent. */
 CUSHIM_SHARED void *cushim_driver_find(const char *name);
 
 /* ---- the text of errors (companion/core/error.h) ---- */
@@ -122,19 +119,19 @@ cushim_fail_cu(const char *entry, CUresult result, const char *format, ...);
 /* The loaded driver has no such entry: NOSYM naming it; `what` is our function. */
 CUSHIM_SHARED enum cushim_status cushim_fail_nosym(const char *what, const char *entry);
 
-/* The driver's name of a result, or our own where it has none; never NULL, static. */
+/* The driver's name of a result, or our own if the driver has none; never NULL, static. */
 CUSHIM_SHARED const char *cushim_error_cu_name(CUresult result);
 
 /* ---- contexts and captures ---- */
 
-/* The device of a context, which is current for the question where the driver wants it so. */
+/* The device of a context.  Older drivers need the context to be current, so it is for a moment. */
 CUSHIM_SHARED CUresult cushim_context_ask_device(CUcontext handle, int *device);
 
-/* Relaxed mode for our own driver allocations (E5); the answer goes to _back. */
+/* Enter relaxed capture mode for our own driver calls; pass the result to _back. */
 CUSHIM_SHARED CUstreamCaptureMode cushim_capture_relax(void);
 CUSHIM_SHARED void cushim_capture_back(CUstreamCaptureMode mode);
 
-/* Whether a stream, not the legacy one, is in a capture, be it an invalidated one; false when the
+/* Whether a stream, not the legacy one, is in a capture, even an invalidated one; false if the
  * driver cannot say. */
 static inline bool cushim_capture_has(CUstream stream) {
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;

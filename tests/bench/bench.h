@@ -1,8 +1,8 @@
 /*
- * What the benchmarks share: a clock, percentiles, and one JSON line a case.
+ * A clock, percentiles, and one JSON line per case, for all benchmarks.
  *
- * A line holds the case and its nanoseconds alone; rounds.py, which runs the programs in turns
- * natively and under cushim, adds device, driver, clocks and commit.
+ * A line has only the case and its nanoseconds. rounds.py runs the programs alternately with and
+ * without cushim and adds device, driver, clocks and commit.
  */
 #ifndef CUSHIM_TESTS_BENCH_H
 #define CUSHIM_TESTS_BENCH_H
@@ -24,7 +24,7 @@ struct bench_samples {
 struct bench_stats {
     size_t n;
     double p0_ns, p50_ns, p99_ns, max_ns;
-    double mean_ns; /* of a loop that reads no clock inside, where the case has one */
+    double mean_ns; /* from a loop without clock readings, if the case has one */
 };
 
 static inline uint64_t bench_now_ns(void) {
@@ -43,8 +43,8 @@ static inline void bench_must(const char *what, int answer) {
         bench_fail(what, answer);
 }
 
-/* Whether to measure (again): once, or by turns at each line of the input, where an empty line ends
- * a turn. */
+/* Whether to measure again: once, or with --turns at each line of the input; an empty line ends a
+ * turn. */
 static inline bool bench_next(bool is_by_turns, unsigned *n_turns) {
     int c = 0;
     if (!is_by_turns)
@@ -77,7 +77,7 @@ static inline void bench_samples_destroy(struct bench_samples *samples) {
     samples->ns = NULL;
 }
 
-/* What does not fit is left out. */
+/* Samples that do not fit are left out. */
 static inline void bench_samples_add(struct bench_samples *samples, uint64_t ns) {
     if (samples->n < samples->capacity)
         samples->ns[samples->n++] = ns;
@@ -94,7 +94,7 @@ static inline int bench_compare(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Sorts the samples; mean_ns is theirs until the caller knows a better one. */
+/* Sorts the samples; mean_ns is their mean unless the caller sets a better one. */
 static inline struct bench_stats bench_stats_of(struct bench_samples *samples) {
     struct bench_stats stats = {.n = samples->n};
     double n_each = samples->n_each > 0 ? samples->n_each : 1;
@@ -113,7 +113,7 @@ static inline struct bench_stats bench_stats_of(struct bench_samples *samples) {
 }
 
 struct bench_interval {
-    int64_t middle, low, high; /* the median, and where it lies 19 times of 20 */
+    int64_t middle, low, high; /* the median and its 95 % interval */
 };
 
 static inline int bench_compare_signed(const void *left, const void *right) {
@@ -129,7 +129,7 @@ static inline struct bench_interval bench_interval_of(int64_t *ns, size_t n) {
                                    ns[n / 2 + reach < n ? n / 2 + reach : n - 1]};
 }
 
-/* What two readings of the clock cost: part of every sample. */
+/* The cost of two clock readings, which is part of every sample. */
 static inline uint64_t bench_clock_cost_ns(void) {
     uint64_t start_ns = bench_now_ns();
     for (int i = 0; i < 1000; i++)
@@ -137,9 +137,9 @@ static inline uint64_t bench_clock_cost_ns(void) {
     return (bench_now_ns() - start_ns) / 1000;
 }
 
-/* How often work is done between two readings, at most `most`: they are a hundredth of its time.
- * By the least of a few trials: what stops one for a moment must not pass for the time of the work.
- */
+/* How often to repeat work between two readings, at most `most`, so that the readings are a
+ * hundredth of its time. Takes the shortest of a few trials, because an interruption must not count
+ * as work. */
 static inline size_t bench_batch(void (*run)(void *cookie, size_t n), void *cookie, size_t most) {
     enum { N_TRIALS = 5 };
     uint64_t enough_ns = 100 * (bench_clock_cost_ns() + 1);

@@ -236,10 +236,12 @@ FAKE_DRIVER = """
         return 0;
     }
     int cuGetProcAddress_v2(void) { return 999; }
+    int cuDeviceGetUuid_v2(void) { return 999; }
     int cuDevicePrimaryCtxRetain(void) { return 999; }
     int cuCtxPushCurrent_v2(void) { return 999; }
     int cuMemAlloc_v2(void) { return 999; }
     int cuMemFree_v2(void) { return 999; }
+    int cuMemGetInfo_v2(void) { return 999; }
 """
 PTX, CUBIN = 1, 2
 

@@ -27,6 +27,8 @@ OTHERS = {
     "./tools/check": "CI",
     "tests/gpu/run": "by hand, on a GPU",
     "$ ./tools/quickstart": "tests/examples/quickstart.py",
+    "./tools/quickstart": "tests/examples/quickstart.py",
+    "$ cushim record -o vecadd.cushim": "tests/examples/quickstart.py",
     "$ vecadd": "tests/examples/quickstart.py",
     "$ cushim run --stats=stderr vecadd": "tests/examples/quickstart.py",
     "$ cc docs/examples/alloc_copy.c": "tests/examples/quickstart.py",
@@ -54,6 +56,7 @@ OTHERS = {
 }
 UNTESTED = "not run by a test"  # what a page says beside a command that nobody runs
 PROGRAMS = r"cushim(?! \d)|mpirun|bwrap|srun|torchrun|docker|apptainer|build/tools/cushim/cushim|python3?|pip|apt|dpkg-buildpackage|meson|ninja|cc|\$ .*|\./\S+|tests/\S+|[A-Z_]+=\S+"
+IN_A_TABLE = re.compile(r"`(cushim [^`]* (?:\./app|\S+\.py))`")
 COMMAND = re.compile(rf"    ((?:{PROGRAMS})( .*)?)$")
 TRAIN = """import ctypes, sys
 cuda, context, block = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
@@ -65,10 +68,12 @@ NAMES = r"^((?:[A-Z_]+=\S+ )*)(?:build/tools/cushim/)?cushim "
 
 
 def commands(text):
-    """The lines of a page's indented blocks that begin with a program, without their remarks."""
+    """The lines of a page's indented blocks that begin with a program, without their remarks, and the commands of its tables."""
     in_fence = False
     for line in text.splitlines():
         in_fence ^= line.startswith("```")
+        if line.startswith("|"):
+            yield from IN_A_TABLE.findall(line)
         found = None if in_fence else COMMAND.match(line)
         if found:
             yield re.sub(r"\s{2,}#.*|\s+# .*", "", found[1]).rstrip()

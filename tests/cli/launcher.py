@@ -583,7 +583,7 @@ def a_library_that_LD_PRELOAD_cannot_name_is_refused():
         shutil.copy(PRELOAD, scratch / name / NAME)
         result = cushim("run", "sh", "-c", "echo started", command=command)
         assert (result.returncode, result.stdout) == (125, ""), name
-        assert "cannot stand in LD_PRELOAD" in only_line(result)
+        assert "cannot be in LD_PRELOAD" in only_line(result)
 
 
 @tap.test

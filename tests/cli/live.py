@@ -115,20 +115,12 @@ def parts_of_a_report_are_shown_alone():
         text = stat(part, "--all").stdout
         assert text.count(HEAD) == 2 and text.count(first) == 1 and all(number in text for number in numbers), text
     assert stat("--all").stdout.count("verdict: ") == 2
-    # the counters are those of the JSON, one for one
-    fields = [line.split() for line in stat("--fields", "--all").stdout.splitlines()]
-    assert all(len(row) == 5 for row in fields) and {row[0] for row in fields} == set(numbers), fields
-    for one in (again, out):
-        found = {(row[1], row[2], row[3]): int(row[4]) for row in fields if row[0] == str(one["pid"])}
-        for name, value in device(one).items():
-            assert name in ("idle_bytes", "spare_bytes", "rounding_bytes") or found["0", "device", name] == value, (name, value)
-        assert found["0", "device", "double_frees"] == one["findings"]["double_frees"] and found["-", "-", "bypassed"] == one["bypassed"]
-    for words in (["--findings"], ["--oom", "--json", "live"], ["--oom", "--fields", "live"], ["--all", "live"], ["--clean", "--all"],
+    for words in (["--findings"], ["--oom", "--json", "live"], ["--oom", "--sites", "live"], ["--all", "live"], ["--clean", "--all"],
                   ["--clean", "--oom"], ["--feilds", "live"]):
         result = stat(*words)
         assert result.returncode == 2 and result.stderr.count("\n") == 1 and not result.stdout, (words, result)
     stat("--clean")
-    assert stat("--fields", "--all").returncode == 1
+    assert stat("--oom", "--all").returncode == 1
 
 
 SHORTAGE = '''out of memory #1: 10.0 MiB of device memory for device 0
@@ -193,7 +185,7 @@ def who_watches_sees_it_again_until_it_ends():
     assert watcher.returncode == 0 and err == "", err
     for bad in ("--watch=0", "--watch=x", "--watch=1s", "--watch=", "--watch=99999", "--watch=-1"):
         result = stat(bad)
-        assert result.returncode == 2 and "whole seconds" in result.stderr, (bad, result)
+        assert result.returncode == 2 and re.search("whole seconds|needs a value", result.stderr), (bad, result)
 
 
 @tap.test

@@ -127,14 +127,14 @@ def ranks_are_in_the_recordings_of_a_run():
     result = record("-o", str(folder), "sh", "-c", script, HOLDER, RANK=None)
     assert f"cushim: {folder}: 3 processes, " in result.stderr, result
     found = [(one.get("rank"), one.get("ranks"), fixture.valid(one)["end"]) for one in json.loads(report("--format=json", str(folder)).stdout)]
-    ends = "it called exit", "it runs, or ended without a word"
+    ends = "it called exit", "it still runs, or its end was not recorded"
     assert sorted(found, key=str) == [(0, 3, ends[0]), (2, None, ends[1]), (None, None, ends[0])], found
     heads = [line for line in report(str(folder)).stdout.splitlines() if line.startswith("cushim ")]
     assert sorted(re.sub(r".* on [^ ,]+", "", line) for line in heads) == ["", ", rank 0 of 3", ", rank 2"], heads
     merged = cushim("merge", str(folder)).stdout
     assert re.findall(r"^ +([-\d]+) +\d+  holder", merged, re.MULTILINE) == ["-", "0", "2"] and "missing    ranks 1\n" in merged, merged
     report("--format=html", "-o", str(scratch / "ranks.html"), str(folder))
-    assert sorted(re.findall(r'"rank":(\d+)', (scratch / "ranks.html").read_text())) == ["0", "2"]
+    assert sorted(re.findall(r'"rank": (\d+)', (scratch / "ranks.html").read_text())) == ["0", "2"]
 
 
 @tap.test
@@ -345,7 +345,7 @@ def lines_of_a_program_that_was_built_anew_are_doubted():
     os.utime(program, (time.time() + 100,) * 2)
     assert summary(folder)["newer"] == 1
     text = report(str(folder)).stdout
-    assert "\nmissing   1 file was written since: its lines may be wrong\n" in text, text
+    assert "\nmissing   1 file has changed since: its lines may be wrong\n" in text, text
 
 
 @tap.test

@@ -148,7 +148,7 @@ def nvml_is_there_natively_and_under_the_preload_and_sees_the_processes_of_one_d
 def wrong_words_start_nothing():
     for arguments, said in ((["--divices=2", SHOW], "did you mean `devices`"), (["--devices=17", SHOW], "--devices=17"),
                             (["--kernels=some", SHOW], "--kernels=some"), (["--memory=lots", SHOW], "--memory=lots"), (["--shared=here", SHOW], "--shared=here"),
-                            (["--runtime=11", SHOW], "12, 13 or"), (["--runtime=libcudart.so.11", SHOW], "12, 13 or"), (["--runtime=libcudart.so.130", SHOW], "12, 13 or"), (["-x", SHOW], "no option -x"), ([], "a program is missing")):
+                            (["--runtime=11", SHOW], "12, 13 or"), (["--runtime=libcudart.so.11", SHOW], "12, 13 or"), (["--runtime=libcudart.so.130", SHOW], "12, 13 or"), (["-x", SHOW], "no option -x"), ([], "needs a program")):
         done = cushim("sim", *arguments)
         assert done.returncode == 2 and said in done.stderr and not done.stdout, done
 

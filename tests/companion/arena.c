@@ -22,7 +22,7 @@ static struct cushim_arena *arena_of(size_t capacity_bytes, unsigned flags,
     return arena;
 }
 
-/* On memory that is nowhere: needs no driver. */
+/* A region at an address without memory, which needs no driver. */
 static struct cushim_arena *dry_arena(size_t capacity_bytes, unsigned flags) {
     struct cushim_arena_options options;
     struct cushim_arena *arena;
@@ -232,10 +232,11 @@ TEST(case_A7_pins_are_counted) {
     fixture_ok(cushim_arena_destroy(arena));
 }
 
-TEST(case_A8_poison_fills_what_a_reset_reclaims) {
+TEST(case_A8_poison_fills_memory_that_a_reset_reclaims) {
     float values[256], got[256];
     uint32_t words[256];
-    for (unsigned kind = 0; kind < 3; kind++) { /* a reset on ALL, on a stream, on the legacy one */
+    /* a reset on ALL, on a stream, on the legacy stream */
+    for (unsigned kind = 0; kind < 3; kind++) {
         struct cushim_arena *arena = arena_of(4096, CUSHIM_ARENA_FLAG_POISON, NULL);
         struct cushim_stream *s;
         cushim_devptr low = take(arena, 1024), high = take(arena, 1024);
@@ -262,8 +263,8 @@ TEST(case_A8_poison_fills_what_a_reset_reclaims) {
 
 enum { N_WORDS = 1 << 16 };
 
-/* The fill comes after work that still runs at the reset. */
-TEST(case_A8_poison_is_behind_the_fence) {
+/* The fill runs after work that is unfinished at the reset. */
+TEST(case_A8_poison_comes_after_the_fence) {
     static uint32_t words[N_WORDS];
     for (unsigned is_all = 0; is_all < 2; is_all++) {
         struct cushim_arena *arena = arena_of(sizeof words, CUSHIM_ARENA_FLAG_POISON, NULL);
@@ -284,7 +285,8 @@ TEST(case_A8_poison_is_behind_the_fence) {
     }
 }
 
-/* A stream writes a block for a while; after a reset another one sets it: its values stay. */
+/* A stream writes a block for a while; after a reset another stream sets it, and these values
+ * stay. */
 static void overtake(bool is_all) {
     static uint32_t words[N_WORDS];
     struct cushim_arena *arena = arena_of(sizeof words, 0, NULL);
@@ -301,7 +303,7 @@ static void overtake(bool is_all) {
     fixture_ok(cushim_stream_synchronize(s));
     fixture_ok(cushim_memory_d2h(words, second, sizeof words));
     for (unsigned i = 0; i < N_WORDS; i++) {
-        if (words[i] != 0x600D) /* an assertion each would be slow */
+        if (words[i] != 0x600D) /* one assertion per word would be slow */
             ck_abort_msg("word %u is 0x%x", i, words[i]);
     }
     fixture_ok(cushim_arena_destroy(arena));

@@ -1,4 +1,4 @@
-/* Clients: cases N1 and N2, and what 2.8 promises beside them. */
+/* Clients: cases N1 and N2, and the other guarantees of 2.8. */
 #include "tests/companion/fixture.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ TEST(case_N1_a_pipelined_copy_overtakes_the_compute_stream) {
     cushim_devptr block = filled(client, 100);
     fixture_ok(cushim_client_compute(client, &compute));
     fixture_ok(cushim_client_synchronize(client));
-    fixture_spin(compute, 1); /* its kernel is loaded now */
+    fixture_spin(compute, 1); /* loads its kernel */
     fixture_ok(cushim_client_synchronize(client));
     fixture_ok(cushim_client_record(client, &event));
     double begun_ms = fixture_now_ms();
@@ -46,7 +46,7 @@ TEST(case_N1_a_pipelined_copy_overtakes_the_compute_stream) {
     fixture_ok(cushim_client_d2h_pipelined(client, got, block, BYTES, event));
     double taken_ms = fixture_now_ms() - begun_ms;
     assert_filled(got, 100);
-    if (!fixture_is_simulated()) /* whose spin keeps the one thread that runs all streams */
+    if (!fixture_is_simulated()) /* its kernel blocks the only thread that runs all streams */
         ck_assert_double_lt(taken_ms, SPIN_MS / 2.0);
     fixture_is(cushim_client_d2h_pipelined(client, got, block, BYTES, event), CUSHIM_BADHANDLE);
     fixture_is(cushim_event_destroy(event), CUSHIM_BADHANDLE);
@@ -59,7 +59,7 @@ TEST(case_N1_a_pipelined_copy_overtakes_the_compute_stream) {
 
 /* ---- N2 ---- */
 
-TEST(case_N2_nothing_to_copy_is_no_driver_call) {
+TEST(case_N2_an_empty_copy_makes_no_driver_call) {
     struct cushim_client *client = get_client();
     struct cushim_event *event;
     unsigned char byte = 0;
@@ -81,9 +81,9 @@ TEST(case_N2_nothing_to_copy_is_no_driver_call) {
     fixture_ok(cushim_client_destroy(client));
 }
 
-/* ---- beside them ---- */
+/* ---- other guarantees ---- */
 
-TEST(case_N_what_a_client_lends_cannot_be_destroyed) {
+TEST(case_N_borrowed_objects_cannot_be_destroyed) {
     struct cushim_client *client = get_client();
     struct cushim_stream *compute, *copy;
     struct cushim_pool *pool;
@@ -127,7 +127,7 @@ TEST(case_N_sources_may_change_once_the_copy_has_returned) {
     fixture_ok(cushim_client_destroy(client));
 }
 
-TEST(case_N_a_copy_that_was_started_ends_behind_its_event) {
+TEST(case_N_a_started_copy_ends_before_its_event) {
     struct cushim_client *client = get_client();
     struct cushim_event *event, *done;
     void *pinned;

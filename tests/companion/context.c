@@ -26,7 +26,7 @@ static void *pop_then_leave_two(void *context) {
     return &popped;
 }
 
-/* Pop on a fresh thread, leave its stack full, and come back. */
+/* Pop on a new thread, then end the thread with a full stack. */
 static enum cushim_status pop_in_thread(struct cushim_context *context) {
     pthread_t thread;
     void *popped = NULL;
@@ -88,7 +88,7 @@ TEST(case_C2_memory_of_two_contexts_goes_back_from_either) {
 
 /* ---- C3 ---- */
 
-TEST(case_C3_what_belonged_to_a_destroyed_context_is_dead_and_goes_quietly) {
+TEST(case_C3_objects_of_a_destroyed_context_are_dead_and_can_be_destroyed) {
     struct cushim_context *context = create();
     struct cushim_stream *stream;
     struct cushim_event *event;

@@ -31,14 +31,15 @@ bool fixture_is_simulated(void) {
     return libcuda && dlsym(libcuda, "sim_fail_at");
 }
 
-/* Without a call to the software device: the cases run in children, which must find it unused. */
+/* Makes no call to the software device, because the cases run in children, which must find it
+ * unused. */
 int fixture_n_devices(void) {
     int n = 0;
     if (fixture_is_simulated()) {
         const char *text = getenv("CUSHIM_SIM_DEVICES");
         return text ? atoi(text) : 1;
     }
-    /* before any case: fixture_symbol would report to libcheck, which does not run yet */
+    /* libcheck does not run yet, so fixture_symbol could not report to it */
     CUresult (*init)(unsigned);
     CUresult (*count)(int *);
     void *addresses[] = {dlsym(libcuda, "cuInit"), dlsym(libcuda, "cuDeviceGetCount")};
@@ -83,7 +84,7 @@ const char *fixture_image_wrong(void) {
     return fixture_is_simulated() ? sim_wrong : fixture_ptx_wrong;
 }
 
-/* The current context; where there is none, the primary one of device 0 becomes it. */
+/* The current context; if there is none, the primary context of device 0 becomes current. */
 static CUcontext take_context(bool *is_ours) {
     CUcontext context = NULL;
     FIXTURE_CU(cuInit, 0);
@@ -96,7 +97,8 @@ static CUcontext take_context(bool *is_ours) {
     return context;
 }
 
-/* The module of a context, once; by its number, since a handle may serve again. */
+/* The module of a context, loaded once; contexts are identified by number, because handles are
+ * reused. */
 static CUmodule module_of(CUcontext context) {
     static struct {
         unsigned long long id;
@@ -115,7 +117,7 @@ static CUmodule module_of(CUcontext context) {
     return modules[n_modules++].module;
 }
 
-/* The driver's names in <cuda.h> stand for the newest revisions, which is what we want here. */
+/* The driver's names in <cuda.h> mean the newest revisions, as they should here. */
 void *fixture_kernel(const char *name) {
     bool is_ours;
     CUfunction function = NULL;
@@ -165,7 +167,7 @@ void fixture_verdict(enum cushim_status got, enum cushim_status wanted, const ch
                      cushim_status_name(got), cushim_status_name(wanted), cushim_last_error());
 }
 
-/* ---- running ---- */
+/* ---- running the cases ---- */
 
 static const char *reason_to_skip(unsigned needs, int n_devices) {
     if (needs & FIXTURE_GPU && fixture_is_simulated())
@@ -175,7 +177,7 @@ static const char *reason_to_skip(unsigned needs, int n_devices) {
     return needs & FIXTURE_TWO && n_devices < 2 ? "needs two devices" : NULL;
 }
 
-/* A suite of one, so that its line comes when it is over; false: it failed. */
+/* Runs a suite of one case, so that its line is printed when it ends; false if it failed. */
 static bool run_case(const TTest *test, int number) {
     Suite *suite = suite_create(test->name);
     TCase *tcase = tcase_create(test->name);

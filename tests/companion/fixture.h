@@ -1,12 +1,13 @@
 /*
- * What the behaviour cases share: where they run, their kernels, a stream that is busy for a while.
+ * For the behaviour cases: the device they run on, their kernels, and a stream that is busy for a
+ * while.
  *
- * One program is one list of cases, and the same binary runs on the software device (each case in a
- * process of its own, so each begins without a driver) and on a GPU (all in one process, since CUDA
- * does not survive a fork).  A case that needs what is not there is a counted skip.  libcuda is
- * found as the library finds it: $CUSHIM_LIBCUDA, else libcuda.so.1.
+ * One program is one list of cases. The same binary runs on the software device, each case in its
+ * own process so that it begins without a driver, and on a GPU, all cases in one process because
+ * CUDA does not survive a fork. A case whose needs are not met is a counted skip. libcuda is found
+ * as by the library: $CUSHIM_LIBCUDA, otherwise libcuda.so.1.
  *
- * The fixture launches through the driver, not through what is tested.
+ * The fixture launches through the driver, not through the code under test.
  */
 #ifndef CUSHIM_COMPANION_FIXTURE_H
 #define CUSHIM_COMPANION_FIXTURE_H
@@ -18,10 +19,10 @@
 #include "cushim/cushim.h"
 #include "tests/unit/suite.h"
 
-/* What a case needs, bits: TEST(case_T1_..., .needs = FIXTURE_TWO). */
+/* The needs of a case, as bits: TEST(case_T1_..., .needs = FIXTURE_TWO). */
 enum fixture_need {
     FIXTURE_GPU = 1, /* real kernels or real time */
-    FIXTURE_SIM = 2, /* the controls of the software device */
+    FIXTURE_SIM = 2, /* the software device's own functions */
     FIXTURE_TWO = 4  /* two devices */
 };
 
@@ -38,50 +39,51 @@ static inline int fixture_main(int argc, char **argv) {
 bool fixture_is_simulated(void);
 int fixture_n_devices(void);
 
-/* An exported name of libcuda (the driver's, or a control of the software device); fails the case
- * where it is absent. */
+/* An exported name of libcuda (of the driver, or of the software device); if it is absent, the case
+ * fails. */
 void *fixture_symbol(const char *name);
 
 /* All kernels as an image for cushim_module_load: PTX, or the software device's own. */
 const char *fixture_image(void);
 
-/* Two images to be linked (the second one calls the first), and one with an error in line 5. */
+/* Two images to link (the second one calls the first), and one with an error in line 5. */
 const char *fixture_image_callee(void);
 const char *fixture_image_caller(void);
 const char *fixture_image_wrong(void);
 
-/* The CUfunction of a kernel (kernels.ptx.h) in the current context, else the primary one. */
+/* The CUfunction of a kernel (kernels.ptx.h) in the current context, otherwise in the primary
+ * one. */
 void *fixture_kernel(const char *name);
 
 /*
  * Launch by name, one dimension: void *args[] = {&dst, &value, &n}; fixture_launch(s, "fill", 1,
- * 256, args).  The current context must be the stream's; where none is, the primary one of device 0
- * serves.
+ * 256, args).  The current context must be the stream's; without one, the primary context of device
+ * 0 is used.
  */
 void fixture_launch(struct cushim_stream *stream, const char *name, unsigned n_blocks,
                     unsigned n_threads, void **args);
 
-/* Keep the stream busy for so many milliseconds, from when its turn comes. */
+/* Queue work that keeps the stream busy for this many milliseconds. */
 void fixture_spin(struct cushim_stream *stream, unsigned ms);
 
-/* The same while every word of dst[0 .. n) is written with `value` again and again. */
+/* The same, with work that writes `value` to every word of dst[0 .. n) again and again. */
 void fixture_spin_fill(struct cushim_stream *stream, cushim_devptr dst, uint32_t value, size_t n,
                        unsigned ms);
 
 /*
- * Run this program again, for what needs a process of its own: its main looks for
- * fixture_child_word(argc, argv) first and does what the word says.  Returns the exit code (minus
- * the signal that ended it), and what it wrote to both outputs in said[cap_bytes], cut.
+ * Run this program again, for a test that needs a new process: its main first checks
+ * fixture_child_word(argc, argv) and does what the word says. Returns the exit code (or minus the
+ * signal that ended it), and stores both outputs in said[cap_bytes], cut.
  */
 int fixture_child(const char *word, char *said, size_t cap_bytes);
 
-/* The word for which this process was started; NULL: it is no child. */
+/* The word for which this process was started; NULL if it is no child. */
 const char *fixture_child_word(int argc, char **argv);
 
 /* Milliseconds of the host's clock. */
 double fixture_now_ms(void);
 
-/* A call that must succeed, or give this status; a failure shows the library's text. */
+/* A call that must succeed, or return this status; a failure shows the library's text. */
 #define fixture_ok(expr)         fixture_is((expr), CUSHIM_OK)
 #define fixture_is(expr, status) fixture_verdict((expr), (status), #expr, __FILE__, __LINE__)
 void fixture_verdict(enum cushim_status got, enum cushim_status wanted, const char *text,

@@ -1,4 +1,4 @@
-/* The program once more, as a fresh process: what a fork cannot give where CUDA is in use. */
+/* Starts the program again as a new process, because CUDA does not survive a fork. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

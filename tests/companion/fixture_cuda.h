@@ -1,6 +1,6 @@
 /*
- * Raw driver calls beside the library, for cases that meet code of others:
- * FIXTURE_CU(cuGraphDestroy, graph) must succeed.  The names of <cuda.h> mean the newest revisions.
+ * Raw driver calls that bypass the library, for cases with foreign code: FIXTURE_CU(cuGraphDestroy,
+ * graph) must succeed. The names of <cuda.h> mean the newest revisions.
  */
 #ifndef CUSHIM_COMPANION_FIXTURE_CUDA_H
 #define CUSHIM_COMPANION_FIXTURE_CUDA_H
@@ -22,7 +22,7 @@
         ck_assert_msg(result_ == CUDA_SUCCESS, #name " gave %d", (int)result_);                    \
     } while (0)
 
-/* A capture begun elsewhere, and announced to the library. */
+/* Begins a capture through the driver and announces it to the library. */
 static inline void fixture_capture_begin(struct cushim_stream *s, CUstreamCaptureMode mode) {
     struct CUstream_st *handle;
     fixture_ok(cushim_stream_handle(s, &handle));
@@ -30,7 +30,7 @@ static inline void fixture_capture_begin(struct cushim_stream *s, CUstreamCaptur
     fixture_ok(cushim_context_capture_enter(NULL));
 }
 
-/* Its end: a graph proves that nothing has invalidated it. */
+/* Ends it: a graph proves that no call has invalidated it. */
 static inline CUgraph fixture_capture_end(struct cushim_stream *s) {
     CUgraph graph = NULL;
     struct CUstream_st *handle;

@@ -1,8 +1,8 @@
 /*
  * The kernels of kernels.ptx.h for the software device, which finds them in the program by name.
  *
- * A kernel that takes time looks at the clock once a turn; where it began is kept in its last
- * parameter, which is 0 when the launch comes and again when it ends (a graph launches it anew).
+ * A kernel that takes time reads the clock once per turn. It keeps its start in its last parameter,
+ * which is 0 at the launch and again at the end, because a graph may launch it again.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -34,7 +34,7 @@ static void take_time(const struct sim_launch *launch, uint64_t ns, uint64_t *be
         *began = 0;
 }
 
-/* Threads of the launch, at most n. */
+/* The threads of the launch, at most n. */
 static size_t n_threads(const struct sim_launch *launch, uint64_t n) {
     uint64_t all = (uint64_t)launch->grid[0] * launch->block[0];
     return (size_t)(all < n ? all : n);
@@ -115,7 +115,7 @@ SIM_KERNEL(count, uint32_t *) {
                                launch->block[0] * launch->block[1] * launch->block[2];
 }
 
-/* The device's own variable: the newest module's that has one of this name. */
+/* The device variable of this name in the newest module that has one. */
 SIM_KERNEL(constants, float *) {
     void *(*variable)(const char *) = NULL;
     void *address = dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), "sim_variable");

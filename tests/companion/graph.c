@@ -1,4 +1,4 @@
-/* Graphs: cases G1 to G8, and what 2.11 promises beside them. */
+/* Graphs: cases G1 to G8, and the other guarantees of 2.11. */
 #include "tests/companion/fixture.h"
 
 #include <pthread.h>
@@ -79,7 +79,7 @@ static void assert_floats(cushim_devptr block, const float wanted[N]) {
         ck_assert_float_eq(got[i], wanted[i]);
 }
 
-TEST(case_G1_a_graph_computes_with_what_is_in_its_buffers_now) {
+TEST(case_G1_a_graph_computes_with_the_current_content_of_its_buffers) {
     struct cushim_stream *stream = make_stream();
     const float more[N] = {5, 6, 7, 8};
     cushim_devptr a = floats((const float[N]){1, 2, 3, 4}),
@@ -147,7 +147,7 @@ TEST(case_G2_a_callback_that_fails_ends_the_capture) {
 
 /* ---- G3 ---- */
 
-TEST(case_G3_nothing_captured_is_an_error_unless_allowed) {
+TEST(case_G3_an_empty_capture_is_an_error_unless_allowed) {
     struct cushim_stream *stream = make_stream();
     struct cushim_pool *pool = make_pool();
     struct cushim_graph_options options;
@@ -191,7 +191,7 @@ TEST(case_G4_node_memory_never_enters_a_cache) {
 
 /* ---- G5 ---- */
 
-/* The driver may say in a thread of its own that a graph is gone. */
+/* The driver may report the end of a graph from another thread. */
 static void wait_for_cached(struct cushim_pool *pool, uint64_t n_blocks) {
     double end_ms = fixture_now_ms() + PATIENCE_MS;
     while (stats_of(pool).cached_blocks != n_blocks && fixture_now_ms() < end_ms)
@@ -200,7 +200,7 @@ static void wait_for_cached(struct cushim_pool *pool, uint64_t n_blocks) {
     ck_assert_uint_eq(stats_of(pool).graph_blocks, 0);
 }
 
-TEST(case_G5_held_memory_is_the_graphs_until_it_is_gone) {
+TEST(case_G5_held_memory_belongs_to_the_graph_until_its_end) {
     static cushim_devptr outside[N_OUTSIDE];
     struct cushim_stream *stream = make_stream();
     struct cushim_pool *pool = make_pool();
@@ -277,7 +277,7 @@ static void *free_for_all_elsewhere(void *argument) {
     cushim_devptr block = *(cushim_devptr *)arguments[1];
     fixture_ok(cushim_device_set(0));
     fixture_ok(cushim_pool_free(pool, 0, block, BYTES, CUSHIM_STREAM_ALL));
-    fixture_ok(cushim_pool_trim(pool, -1, SIZE_MAX / 2)); /* looks at what is complete */
+    fixture_ok(cushim_pool_trim(pool, -1, SIZE_MAX / 2)); /* polls for completed work */
     return NULL;
 }
 
@@ -287,7 +287,7 @@ static void in_thread(void *(*function)(void *), void *argument) {
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 
-TEST(case_G6_what_would_break_a_capture_is_refused_or_put_off) {
+TEST(case_G6_calls_that_would_break_a_capture_are_refused_or_deferred) {
     struct cushim_stream *stream = make_stream();
     struct cushim_pool *pool = make_pool(), *beside = make_pool();
     struct cushim_graph_options options;
@@ -331,7 +331,7 @@ static int send_and_overwrite(struct cushim_stream *stream, void *cookie) {
     return 0;
 }
 
-TEST(case_G7_bytes_of_the_host_are_kept_as_they_were) {
+TEST(case_G7_captured_host_bytes_are_kept_unchanged) {
     struct sending sending;
     struct cushim_graph *graph;
     struct cushim_graphexec *exec;
@@ -384,8 +384,7 @@ TEST(case_G8_node_memory_goes_back_at_the_destroy) {
     fixture_ok(cushim_graphexec_destroy(exec));
     fixture_ok(cushim_graph_destroy(graph));
     fixture_ok(cushim_context_synchronize(NULL));
-    fixture_ok(
-        cushim_graph_memory_trim(0)); /* the driver counts what was freed as used until then */
+    fixture_ok(cushim_graph_memory_trim(0)); /* until then the driver counts freed memory as used */
     fixture_ok(cushim_graph_memory(0, &after, NULL));
     ck_assert_uint_eq(after, before);
     fixture_ok(cushim_pool_destroy(pool));

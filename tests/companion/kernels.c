@@ -15,7 +15,7 @@ static struct cushim_function *function(const char *name) {
     return f;
 }
 
-/* In one process the next case begins anew. */
+/* The next case in the process starts from 0. */
 static void unload(void) {
     fixture_ok(cushim_module_unload(m));
     m = NULL;
@@ -38,7 +38,7 @@ static cushim_devptr block_of(const void *bytes, size_t n_bytes) {
         fixture_ok(cushim_memory_h2d(p, bytes, n_bytes));
     else
         fixture_ok(cushim_memory_set8(p, 0, n_bytes));
-    fixture_ok(cushim_stream_synchronize(NULL)); /* a set returns before it is done */
+    fixture_ok(cushim_stream_synchronize(NULL)); /* because a set returns before it is done */
     return p;
 }
 
@@ -49,7 +49,7 @@ static void fill_randomly(float *x, size_t n, uint32_t seed) {
     }
 }
 
-TEST(case_K1_products_are_exact_also_from_the_second_element_on) {
+TEST(case_K1_products_are_exact_also_at_an_offset_of_one_element) {
     float a[400], b[400], got[400];
     struct cushim_function *multiply = function("multiply");
     struct cushim_launch launch = shape(1, 400, 1, NULL);
@@ -73,7 +73,7 @@ TEST(case_K1_products_are_exact_also_from_the_second_element_on) {
     unload();
 }
 
-TEST(case_K2_a_struct_is_given_by_value) {
+TEST(case_K2_a_struct_is_passed_by_value) {
     struct {
         float x, y, z;
     } three = {1, 2, 3}, other = {0, 1, 2}, got[400];
@@ -98,7 +98,7 @@ TEST(case_K2_a_struct_is_given_by_value) {
     fixture_is(cushim_prepared_destroy(store), CUSHIM_BADHANDLE);
 }
 
-TEST(case_K2_letters_are_laid_out_as_the_kernel_has_them) {
+TEST(case_K2_a_format_is_laid_out_as_the_kernels_parameters) {
     uint64_t got[5], zero[5] = {0};
     uint8_t a = 7;
     uint16_t b = 300;
@@ -181,7 +181,7 @@ TEST(case_K3_copies_and_a_kernel_on_one_stream_are_in_order) {
     unload();
 }
 
-TEST(case_K4_a_prepared_kernel_doubles_what_it_is_given) {
+TEST(case_K4_a_prepared_kernel_doubles_its_argument) {
     float a[16], got[16];
     struct cushim_prepared *q;
     struct cushim_launch launch = shape(1, 4, 4, NULL);
@@ -236,7 +236,7 @@ TEST(case_K5_variables_and_shared_memory) {
     unload();
 }
 
-TEST(case_K6_linked_code_calls_what_another_input_has) {
+TEST(case_K6_linked_code_calls_a_function_of_another_input) {
     const struct cushim_link_input both[] = {
         {CUSHIM_LINK_PTX, fixture_image_caller(), 0, "caller"},
         {CUSHIM_LINK_PTX, fixture_image_callee(), strlen(fixture_image_callee()), NULL}};
@@ -260,7 +260,7 @@ TEST(case_K6_linked_code_calls_what_another_input_has) {
     fixture_ok(cushim_memory_free(dst));
 }
 
-TEST(case_K7_what_is_wrong_is_named) {
+TEST(case_K7_errors_are_named) {
     struct cushim_module *wrong;
     struct cushim_function *missing, *twice;
     struct cushim_prepared *q;

@@ -19,7 +19,7 @@
     "mad.wide.u32 %d0, %r0, %r1, 0; cvt.u64.u32 %d1, %r2; add.u64 %d0, %d0, %d1;\n"
 #define FIXTURE_PTX_BOUND "setp.ge.u64 %p0, %d0, %d9; @%p0 ret;\n"
 
-/* To be joined: one text would be longer than C compilers have to take. */
+/* Several texts to be joined, because one would be longer than C compilers must accept. */
 static const char *const fixture_ptx[] = {
     FIXTURE_PTX_HEAD ".visible .const .align 4 .b8 table[128];\n"
                      ".visible .global .align 8 .u64 counted;\n",
@@ -137,7 +137,7 @@ static const char *const fixture_ptx[] = {
     "ld.shared.u32 %r7, [%r6+12]; st.global.u32 [%d2+12], %r7; ret; }\n",
     NULL};
 
-/* Two to be linked: caller(u32 *dst) stores what answer() of the other one returns. */
+/* Two texts to link: caller(u32 *dst) stores the result of answer() in the other one. */
 static const char fixture_ptx_caller[] = FIXTURE_PTX_HEAD
     ".extern .func (.param .b32 result) answer();\n"
     ".visible .entry caller(.param .u64 dst) {\n" FIXTURE_PTX_REGS "ld.param.u64 %d2, [dst];\n"

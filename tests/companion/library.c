@@ -11,7 +11,7 @@ enum { N_NUMBERS = 1001 };
 
 /* ---- L1 ---- */
 
-/* In a process of its own, whose driver is nowhere. */
+/* Runs in a new process without a driver. */
 static int look_without_driver(void) {
     cushim_devptr p = 1;
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
@@ -22,7 +22,7 @@ static int look_without_driver(void) {
     return 0;
 }
 
-TEST(case_L1_without_a_driver_calls_fail_and_the_text_names_it) {
+TEST(case_L1_without_a_driver_calls_fail_and_the_text_names_the_library) {
     char said[2048];
     ck_assert_int_eq(fixture_child("L1", said, sizeof said), 0);
     const char *text = strstr(said, "text=");
@@ -39,7 +39,7 @@ struct range {
     int class;
 };
 
-/* What a CUresult becomes; what is not here is SYSTEM. */
+/* The status of each CUresult; a CUresult that is not listed is SYSTEM. */
 static const struct range ranges[] = {
     {0, 0, CUSHIM_OK, CUSHIM_CLASS_NONE},
     {1, 1, CUSHIM_INVALID, CUSHIM_CLASS_LOGIC},
@@ -130,7 +130,7 @@ TEST(case_L2_each_number_of_the_driver_has_its_status_and_class, .needs = FIXTUR
 
 /* ---- L4 ---- */
 
-TEST(case_L4_options_of_other_versions_are_taken_as_far_as_they_are_understood) {
+TEST(case_L4_options_of_other_versions_are_read_as_far_as_they_are_known) {
     struct {
         struct cushim_pool_options known;
         unsigned char newer[64];
@@ -138,7 +138,7 @@ TEST(case_L4_options_of_other_versions_are_taken_as_far_as_they_are_understood) 
     struct cushim_pool *pool;
     memset(&options, 0, sizeof options);
     cushim_pool_options_default(&options.known);
-    options.known.policy = 99; /* beyond the size that is given: the default stands */
+    options.known.policy = 99; /* beyond the given size, so the default stays */
     options.known.struct_size = 8;
     fixture_ok(cushim_pool_create(&options.known, &pool));
     fixture_ok(cushim_pool_destroy(pool));
@@ -171,7 +171,7 @@ TEST(case_L4_a_child_forked_after_the_first_use_has_no_CUDA_and_the_parent_goes_
 
 /* ---- D1 ---- */
 
-TEST(case_D1_attributes_agree_and_a_device_that_is_not_there_is_refused) {
+TEST(case_D1_attributes_agree_and_a_missing_device_is_refused) {
     int major = 0, minor = 0, value = -1, managed = -1;
     fixture_ok(cushim_device_capability(0, &major, &minor));
     fixture_ok(cushim_device_attribute(0, 75, &value));

@@ -13,7 +13,7 @@ enum { N_BYTES = 4097, N_FLOATS = 64, MAX_OFFSET = 64, MAX_LENGTH = 1000 };
 
 static const size_t too_much = 1000000000000000;
 
-/* The primary context of device 0, current by our stack until leave_context. */
+/* Pushes the primary context of device 0, until leave_context. */
 static struct cushim_context *enter_context(void) {
     struct cushim_context *context;
     fixture_ok(cushim_context_primary(0, &context));
@@ -36,7 +36,7 @@ static void check_error(const char *wanted) {
     free(text);
 }
 
-/* Both needs cannot be met: a skip if there is no loader. */
+/* No device has both needs, so a test is skipped if there is no loader. */
 static unsigned needs_vulkan(void) {
     const char *given = getenv("CUSHIM_LIBVULKAN");
     bool has_loader =
@@ -46,7 +46,7 @@ static unsigned needs_vulkan(void) {
 
 /* ---- V1 ---- */
 
-TEST(case_V1_an_open_that_fails_says_which_call_did, .needs = needs_vulkan()) {
+TEST(case_V1_a_failed_open_names_the_call_that_failed, .needs = needs_vulkan()) {
     check_error(NULL);
     ck_assert_ptr_null(vkgdr_open(-1, 0));
     check_error("cuDeviceGetUuid failed (CUDA_ERROR_INVALID_DEVICE)");
@@ -58,7 +58,7 @@ TEST(case_V1_an_open_that_fails_says_which_call_did, .needs = needs_vulkan()) {
     check_error(NULL);
     ck_assert_ptr_null(vkgdr_open(0, 64));
     vkgdr_close(g);
-    char *text = vkgdr_last_error(); /* closing is neither open nor alloc */
+    char *text = vkgdr_last_error(); /* a close is neither open nor alloc */
     ck_assert_ptr_nonnull(
         strstr(text, "cushim_mapper_open_device failed (CUSHIM_INVALID): (flags=64)"));
     free(text);
@@ -128,10 +128,10 @@ TEST(case_V2_the_drop_in_does_the_same, .needs = needs_vulkan()) {
         ck_assert_ptr_nonnull(g);
         vkgdr_memory_t mem = vkgdr_memory_alloc(g, N_BYTES, 0);
         ck_assert_ptr_nonnull(mem);
-        vkgdr_close(g); /* memory outlives it */
+        vkgdr_close(g); /* memory outlives the mapper */
         unsigned char *host = vkgdr_memory_get_host_ptr(mem);
         write_pattern(host);
-        vkgdr_memory_flush(mem, 3, N_BYTES); /* widened at its start, cut off at the end */
+        vkgdr_memory_flush(mem, 3, N_BYTES); /* extended at its start, cut at the end */
         double_on_device(vkgdr_memory_get_device_ptr(mem), N_BYTES);
         vkgdr_memory_invalidate(mem, 0, 1);
         vkgdr_memory_invalidate(mem, 1, 4095);
@@ -210,7 +210,7 @@ TEST(case_V4_the_drop_in_needs_a_current_context_and_the_library_does_not,
     vkgdr_close(g);
 }
 
-TEST(case_V4_memory_of_the_drop_in_is_in_whichever_context_is_current, .needs = needs_vulkan()) {
+TEST(case_V4_memory_of_the_drop_in_belongs_to_the_current_context, .needs = needs_vulkan()) {
     struct cushim_context *first, *second, *popped;
     vkgdr_t g = vkgdr_open(0, 0);
     ck_assert_ptr_nonnull(g);
@@ -247,7 +247,7 @@ TEST(case_V4_a_current_context_of_another_device_is_refused,
 
 /* ---- V5 ---- */
 
-TEST(case_V5_sums_of_mapped_numbers_are_read_where_they_were_made, .needs = needs_vulkan()) {
+TEST(case_V5_sums_of_mapped_numbers_are_read_in_mapped_memory, .needs = needs_vulkan()) {
     struct cushim_context *context = enter_context();
     vkgdr_t g = vkgdr_open(0, VKGDR_OPEN_CURRENT_CONTEXT_BIT);
     vkgdr_memory_t mem[3];
@@ -284,7 +284,7 @@ TEST(case_V5_sums_of_mapped_numbers_are_read_where_they_were_made, .needs = need
 
 typedef enum cushim_status copy_fn(void *, const void *, size_t);
 
-/* Every byte around the target is looked at, too. */
+/* Every byte around the target is checked too. */
 static void check_copies(copy_fn *copy) {
     enum { ROOM = MAX_LENGTH + 2 * MAX_OFFSET };
     static unsigned char src[ROOM], dst[ROOM], wanted[ROOM];

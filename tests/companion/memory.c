@@ -1,4 +1,4 @@
-/* Memory: cases M1 to M4, C4, and what 2.4 promises beside them. */
+/* Memory: cases M1 to M4, C4, and the other guarantees of 2.4. */
 #include "tests/companion/fixture.h"
 
 #include <dlfcn.h>
@@ -57,7 +57,7 @@ TEST(case_M1_copies_on_a_stream_are_bit_equal) {
     fixture_ok(cushim_memory_free(b));
 }
 
-TEST(case_M1_managed_memory_is_the_hosts_too) {
+TEST(case_M1_managed_memory_is_usable_on_the_host_too) {
     int has_managed = 0;
     cushim_devptr p = 0;
     fixture_ok(cushim_device_managed(0, &has_managed));
@@ -89,7 +89,7 @@ TEST(case_M2_a_second_free_and_an_unknown_address_are_refused) {
     fixture_is(cushim_memory_free((uintptr_t)&local), CUSHIM_UNKNOWNPTR);
 }
 
-/* Whoever captures, and in whatever mode. */
+/* For any thread that captures, and any mode. */
 TEST(case_M2_frees_leave_a_capture_valid) {
     struct cushim_stream *s;
     fixture_ok(cushim_stream_create(NULL, 0, 0, &s));
@@ -116,7 +116,7 @@ TEST(case_M2_frees_leave_a_capture_valid) {
     fixture_ok(cushim_stream_destroy(s));
 }
 
-TEST(case_M3_what_does_not_fit_is_refused_and_changes_nothing) {
+TEST(case_M3_a_request_that_does_not_fit_is_refused_and_changes_nothing) {
     unsigned char sent[1025], got[1024];
     memset(sent, 7, sizeof sent);
     cushim_devptr p = alloc(1024), huge = 1;
@@ -136,7 +136,7 @@ TEST(case_M3_what_does_not_fit_is_refused_and_changes_nothing) {
 
 /* ---- M4 ---- */
 
-TEST(case_M4_registered_memory_is_copied_and_given_back_once) {
+TEST(case_M4_registered_memory_is_copied_and_unregistered_once) {
     const size_t n = (size_t)1 << 20, bytes = n * sizeof(double);
     double *sent = aligned_alloc(PAGE_BYTES, bytes), *got = malloc(bytes);
     ck_assert(sent && got);
@@ -170,7 +170,7 @@ TEST(case_M4_pinned_memory_has_an_address_for_the_device) {
 
 /* ---- rows, boxes, contexts, streams ---- */
 
-TEST(case_M5_rows_and_boxes_land_where_they_should) {
+TEST(case_M5_rows_and_boxes_are_copied_to_the_right_place) {
     enum { WIDE = 40, HIGH = 6, DEEP = 3, BYTES = WIDE * HIGH * DEEP };
     unsigned char sent[BYTES], got[BYTES];
     for (int i = 0; i < BYTES; i++)
@@ -188,7 +188,7 @@ TEST(case_M5_rows_and_boxes_land_where_they_should) {
         .dst = {.address = p, .place = CUSHIM_PLACE_DEVICE, .pitch_bytes = pitch, .height = HIGH}};
     fixture_ok(cushim_memory_copy_3d(&in, NULL));
     memset(got, 0, sizeof got);
-    /* The inner box: 10 bytes from 5 on, rows 1 to 4, slices 1 and 2. */
+    /* The inner box: 10 bytes from byte 5, rows 1 to 4, slices 1 and 2. */
     struct cushim_copy3d out = {.struct_size = sizeof out,
                                 .flags = CUSHIM_COPY_FLAG_BLOCKING,
                                 .width_bytes = 10,
@@ -266,7 +266,7 @@ TEST(case_M7_stream_ordered_memory_leaves_the_devices_pool_alone) {
     fixture_ok(cushim_stream_destroy(s));
 }
 
-TEST(case_M8_an_address_tells_its_size_range_kind_and_owner) {
+TEST(case_M8_an_address_has_its_size_range_kind_and_owner) {
     struct cushim_memory_info info = {.struct_size = sizeof info};
     cushim_devptr p = alloc(1000), base = 0;
     size_t n = 0, n_free = 0, n_total = 0;
@@ -299,7 +299,7 @@ static void *open_runtime(void) {
     return library;
 }
 
-/* Both needs cannot be met: a skip if there is no runtime. */
+/* No device has both needs, so a test is skipped if there is no runtime. */
 static unsigned needs_runtime(void) {
     void *runtime = open_runtime();
     if (runtime)

@@ -1,5 +1,4 @@
-/* Pools: buckets, who gets a freed block and when, what is refused, and what memory pressure does.
- */
+/* Pools: buckets, the reuse of freed blocks, refusals, and memory pressure. */
 #include "cushim/pool.h"
 
 #include <math.h>
@@ -120,7 +119,7 @@ TEST(case_P1_a_stream_gets_its_own_block_again) {
     fixture_ok(cushim_stream_destroy(s));
 }
 
-TEST(case_P2_drain_gives_back_what_is_cached) {
+TEST(case_P2_drain_gives_cached_blocks_back) {
     static const size_t sizes[] = {1024, 2048, 4096};
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
@@ -192,7 +191,7 @@ TEST(case_P4_wrong_frees_are_refused_and_change_nothing) {
 
 enum { WORDS = 1 << 18 };
 
-/* A block written by `busy` for 50 ms is freed naming `named`, asked for on t, and set at once. */
+/* A block that `busy` writes for 50 ms is freed on `named`, allocated on t, and set at once. */
 static void reuse_under_a_kernel(struct cushim_pool *p, struct cushim_stream *busy,
                                  struct cushim_stream *named, int kind) {
     struct cushim_stream *t = new_stream();
@@ -213,7 +212,7 @@ static void reuse_under_a_kernel(struct cushim_pool *p, struct cushim_stream *bu
     fixture_ok(cushim_stream_destroy(t));
 }
 
-TEST(case_P5_no_stream_gets_a_block_that_another_still_writes) {
+TEST(case_P5_no_stream_gets_a_block_that_another_stream_still_writes) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream(), *untold = new_stream();
     for (int i = 0; i < 3; i++) {
@@ -225,7 +224,7 @@ TEST(case_P5_no_stream_gets_a_block_that_another_still_writes) {
     fixture_ok(cushim_stream_destroy(untold));
 }
 
-TEST(case_P5_a_free_may_name_a_stream_that_is_gone) {
+TEST(case_P5_a_free_may_name_a_destroyed_stream) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *busy = new_stream(), *gone = new_stream();
     fixture_ok(cushim_stream_destroy(gone));
@@ -235,7 +234,7 @@ TEST(case_P5_a_free_may_name_a_stream_that_is_gone) {
     fixture_ok(cushim_stream_destroy(busy));
 }
 
-TEST(case_P5_memory_of_the_host_waits_for_its_own_stream_too) {
+TEST(case_P5_host_memory_waits_for_its_own_stream_too) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
     cushim_devptr a, b;
@@ -254,7 +253,7 @@ TEST(case_P5_memory_of_the_host_waits_for_its_own_stream_too) {
     fixture_ok(cushim_stream_destroy(s));
 }
 
-TEST(case_P5_another_stream_gets_it_once_it_is_over) {
+TEST(case_P5_another_stream_gets_the_block_once_its_work_is_done) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream(), *t = new_stream();
     cushim_devptr a = take(p, 3000, s);
@@ -276,7 +275,7 @@ TEST(case_P5_another_stream_gets_it_once_it_is_over) {
     fixture_ok(cushim_stream_destroy(t));
 }
 
-TEST(case_P5_a_stream_that_goes_takes_no_block_along) {
+TEST(case_P5_the_end_of_a_stream_loses_no_block) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream(), *t = new_stream();
     cushim_devptr a = take(p, 3000, s);
@@ -284,7 +283,7 @@ TEST(case_P5_a_stream_that_goes_takes_no_block_along) {
     give(p, a, s);
     fixture_ok(cushim_stream_destroy(s));
     fixture_is(cushim_pool_alloc(p, 0, 0, 3000, s, &(cushim_devptr){0}), CUSHIM_BADHANDLE);
-    struct cushim_stream *again = new_stream(); /* perhaps by the driver's same handle */
+    struct cushim_stream *again = new_stream(); /* which may have the driver's old handle */
     ck_assert_uint_ne(take(p, 3000, again), a);
     ck_assert_uint_ne(take(p, 3000, t), a);
     fixture_ok(cushim_context_synchronize(NULL));
@@ -302,7 +301,7 @@ static size_t free_bytes(void) {
     return n_free;
 }
 
-TEST(case_P6_two_sizes_in_turn_allocate_only_at_first) {
+TEST(case_P6_two_alternating_sizes_allocate_only_at_first) {
     enum { LIVE = 10 };
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
@@ -375,7 +374,8 @@ static void *work(void *argument) {
         worker->is_broken = true;
     for (unsigned i = 0; i < worker->n && !worker->is_broken; i++) {
         unsigned at = next(&worker->seed) % LIVE;
-        bool is_looked_at = next(&worker->seed) % 16 == 0; /* a copy and a wait each: some */
+        /* a copy and a wait each, so only some turns */
+        bool is_looked_at = next(&worker->seed) % 16 == 0;
         if (live[at].ptr && is_looked_at) {
             uint32_t word = 0;
             worker->is_broken =
@@ -419,26 +419,26 @@ TEST(case_P8_threads_on_their_own_streams_keep_their_blocks) {
     fixture_ok(cushim_pool_destroy(p));
 }
 
-/* ---- P9: the pool of the process ---- */
+/* ---- P9: the process's default pool ---- */
 
-TEST(case_P9_a_freed_block_serves_again_once_all_streams_are_past_it) {
+TEST(case_P9_a_freed_block_serves_again_once_all_streams_have_passed_it) {
     struct cushim_stream *s;
     struct CUstream_st *cu;
     fixture_ok(cushim_stream_create(NULL, 1, 0, &s));
     fixture_ok(cushim_stream_handle(s, &cu));
     void *ptr = cushim_pool_process_alloc(100000, 0, NULL);
     ck_assert_ptr_nonnull(ptr);
-    fixture_ok(
-        cushim_memory_set8_async((uintptr_t)ptr, 7, 100000, s)); /* not the stream it names */
+    fixture_ok(cushim_memory_set8_async((uintptr_t)ptr, 7, 100000,
+                                        s)); /* not the stream that the free names */
     cushim_pool_process_free(ptr, 100000, 0, NULL);
     fixture_ok(cushim_stream_synchronize(s));
     fixture_ok(cushim_stream_destroy(s));
-    void *again = cushim_pool_process_alloc(100000, 0, cu); /* of a stream that is gone */
+    void *again = cushim_pool_process_alloc(100000, 0, cu); /* freed on a destroyed stream */
     ck_assert_ptr_eq(again, ptr);
     cushim_pool_process_free(again, 100000, 0, cu);
 }
 
-TEST(case_P9_no_block_is_served_that_another_stream_still_writes) {
+TEST(case_P9_no_block_is_reused_while_another_stream_writes_it) {
     static uint32_t words[WORDS];
     struct cushim_stream *busy, *other;
     fixture_ok(cushim_stream_create(NULL, 1, 0, &busy));
@@ -458,7 +458,7 @@ TEST(case_P9_no_block_is_served_that_another_stream_still_writes) {
     fixture_ok(cushim_stream_destroy(other));
 }
 
-TEST(case_P9_memory_of_the_default_stream_serves_it_again_while_its_work_goes_on) {
+TEST(case_P9_memory_of_the_default_stream_serves_it_again_during_its_work) {
     void *ptr = cushim_pool_process_alloc_ordered(3 << 20, 0, NULL);
     ck_assert_ptr_nonnull(ptr);
     fixture_spin_fill(NULL, (uintptr_t)ptr, 0xdeadbeef, WORDS, 200);
@@ -490,7 +490,7 @@ TEST(case_P9_memory_that_was_recorded_waits_for_other_streams) {
     fixture_ok(cushim_stream_destroy(other));
 }
 
-TEST(case_P9_a_trim_gives_back_what_is_idle) {
+TEST(case_P9_a_trim_gives_idle_memory_back) {
     size_t before_bytes, after_bytes;
     enum { LARGE_BYTES = 64 << 20 };
     void *ptr = cushim_pool_process_alloc(LARGE_BYTES, 0, NULL);
@@ -502,7 +502,7 @@ TEST(case_P9_a_trim_gives_back_what_is_idle) {
     ck_assert_uint_ge(after_bytes, before_bytes + LARGE_BYTES);
 }
 
-TEST(case_P9_what_cannot_be_is_NULL_and_what_is_no_block_changes_nothing) {
+TEST(case_P9_an_impossible_request_is_NULL_and_a_bad_free_changes_nothing) {
     ck_assert_ptr_null(cushim_pool_process_alloc(0, 0, NULL));
     ck_assert_ptr_null(cushim_pool_process_alloc(-1, 0, NULL));
     ck_assert_ptr_nonnull(strstr(cushim_last_error(), "bytes=-1"));
@@ -515,7 +515,7 @@ TEST(case_P9_what_cannot_be_is_NULL_and_what_is_no_block_changes_nothing) {
 
 /* ---- the rest ---- */
 
-TEST(case_L3_destroy_of_nothing_of_a_ghost_and_of_a_stranger) {
+TEST(case_L3_destroy_of_null_of_a_dead_handle_and_of_another_kind) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
     cushim_devptr ptr;

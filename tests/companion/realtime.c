@@ -1,7 +1,7 @@
 /*
- * An urgent thread (SCHED_FIFO) shares a stream with an ordinary one on the same core: what it has
- * to wait for it leaves the core to.  The verdict is its own processor time, which neither a busy
- * machine nor a slow device changes.
+ * An urgent thread (SCHED_FIFO) shares a stream with an ordinary one on the same core, and has to
+ * leave the core to the thread it waits for. The verdict is the urgent thread's processor time,
+ * which neither a busy machine nor a slow device changes.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -46,13 +46,13 @@ static bool become_urgent(void) {
     return pthread_setschedparam(pthread_self(), SCHED_FIFO, &urgent) == 0;
 }
 
-/* Until all are done, or the first took too much. */
+/* Until all pairs are done, or the first took too much time. */
 static void *pair_urgently(void *argument) {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
     struct urgent *urgent = argument;
     urgent->is_good = become_urgent();
     for (int i = 0; i < N_PAIRS && urgent->is_good && urgent->most_ns < MOST_NS; i++) {
-        nanosleep(&pause, NULL); /* the other thread gets to work, and is put aside in the midst */
+        nanosleep(&pause, NULL); /* the other thread runs and is preempted during a pair */
         uint64_t since_ns = own_ns();
         urgent->is_good = pair();
         uint64_t n_ns = own_ns() - since_ns;
@@ -62,7 +62,7 @@ static void *pair_urgently(void *argument) {
     return NULL;
 }
 
-/* Threads made from here on share the first core that the process may use. */
+/* Threads created from here on share the first core that the process may use. */
 static void use_one_core(cpu_set_t *before) {
     cpu_set_t one;
     int core = 0;

@@ -1,4 +1,4 @@
-/* Streams and events: what waits for what, what is measured, what captures forbid. */
+/* Streams and events: order, time measurement, and the calls that captures forbid. */
 #include "tests/companion/fixture.h"
 
 #include <cuda.h>
@@ -18,12 +18,12 @@ static struct cushim_event *new_event(unsigned flags) {
     return e;
 }
 
-TEST(case_T1_events_measure_what_a_stream_does_between_them) {
+TEST(case_T1_events_measure_the_work_of_a_stream_between_them) {
     struct cushim_stream *s = new_stream();
     struct cushim_event *start = new_event(0), *end = new_event(0), *unused = new_event(0);
     int before = -1, after = -1;
     float ms = -1;
-    fixture_spin(s, 1); /* the first one also pays for loading */
+    fixture_spin(s, 1); /* the first launch also loads the kernel */
     fixture_ok(cushim_stream_synchronize(s));
     fixture_ok(cushim_event_record(start, s));
     fixture_spin(s, 10);
@@ -44,7 +44,7 @@ TEST(case_T1_events_measure_what_a_stream_does_between_them) {
     fixture_ok(cushim_stream_destroy(s));
 }
 
-TEST(case_T1_an_unrecorded_event_is_over_and_one_without_timing_measures_nothing) {
+TEST(case_T1_an_unrecorded_event_is_complete_and_one_without_timing_measures_nothing) {
     struct cushim_stream *s = new_stream();
     struct cushim_event *unused = new_event(0), *plain = new_event(CUSHIM_EVENT_FLAG_NO_TIMING);
     int done = 0;
@@ -88,7 +88,7 @@ TEST(case_S1_a_wrapper_does_not_touch_its_stream) {
     fixture_ok(cushim_stream_destroy(s));
 }
 
-TEST(case_S1_special_streams_are_asked_and_waited_for) {
+TEST(case_S1_special_streams_can_be_queried_and_waited_for) {
     struct CUstream_st *cu = NULL;
     struct cushim_event *e = new_event(0);
     int done, priority = 1;
@@ -109,7 +109,7 @@ TEST(case_S1_special_streams_are_asked_and_waited_for) {
     fixture_is(cushim_stream_synchronize(CUSHIM_STREAM_ALL), CUSHIM_BADHANDLE);
 }
 
-TEST(case_S1_priorities_are_brought_into_the_range) {
+TEST(case_S1_priorities_are_clamped_to_the_range) {
     int least = 1, greatest = 1, priority;
     unsigned flags = 7;
     struct cushim_stream *s;
@@ -138,14 +138,14 @@ TEST(case_S1_a_wait_for_an_event_orders_two_streams) {
     fixture_ok(cushim_event_record(e, s));
     fixture_ok(cushim_stream_wait_event(t, e));
     fixture_ok(cushim_memory_set32_async(block, 2, 1, t));
-    fixture_ok(cushim_stream_destroy(s)); /* its work goes on */
+    fixture_ok(cushim_stream_destroy(s)); /* its work continues */
     fixture_ok(cushim_stream_synchronize(t));
     fixture_ok(cushim_memory_d2h(&word, block, sizeof word));
     ck_assert_uint_eq(word, 2);
     fixture_ok(cushim_memory_free(block));
 }
 
-TEST(case_S1_a_capture_survives_what_it_forbids) {
+TEST(case_S1_a_capture_survives_forbidden_calls) {
     struct cushim_stream *s = new_stream(), *t = new_stream();
     struct cushim_event *inside = new_event(0), *outside = new_event(0);
     CUgraph g;
@@ -174,7 +174,7 @@ TEST(case_S1_a_capture_survives_what_it_forbids) {
     fixture_spin(s, 1);
     g = fixture_capture_end(s);
     FIXTURE_CU(cuGraphDestroy, g);
-    fixture_ok(cushim_event_record(inside, s)); /* out of the capture again */
+    fixture_ok(cushim_event_record(inside, s)); /* outside of the capture again */
     fixture_ok(cushim_event_synchronize(inside));
     fixture_ok(cushim_stream_destroy(s));
     fixture_ok(cushim_stream_destroy(t));

@@ -1,4 +1,4 @@
-/* Threads that wait for each other: how much of a processor that takes. */
+/* Processor time of threads that wait for each other. */
 #include <pthread.h>
 #include <time.h>
 
@@ -8,7 +8,7 @@ struct drain {
     struct cushim_pool *pool;
     pthread_t thread;
     enum cushim_status status;
-    double cpu_ms; /* that the wait took of a processor */
+    double cpu_ms; /* processor time of the wait */
 };
 
 static double own_ms(void) {
@@ -25,8 +25,9 @@ static void *drain_it(void *argument) {
     return NULL;
 }
 
-/* One of them waits for the device, as cheaply as the driver can; the others for that one. */
-TEST(case_W1_who_waits_for_a_thread_that_waits_sleeps) {
+/* One thread waits for the device, as cheaply as the driver can; the others wait for that
+ * thread. */
+TEST(case_W1_a_thread_that_waits_for_a_waiting_thread_sleeps) {
     enum { N_DRAINS = 4, BUSY_MS = 1000 };
     struct drain drains[N_DRAINS];
     struct cushim_pool *p;

@@ -1,8 +1,8 @@
-"""A page shows what `cushim run --check` says of docs/examples/overrun.c.
+"""A page shows the output of `cushim run --check` for docs/examples/overrun.c.
 
     checked.py PAGE CUSHIM PROGRAM IMAGE
 
-A machine with a GPU would give kernels.ptx for IMAGE; nothing else in the command differs.
+On a machine with a GPU, IMAGE would be kernels.ptx; nothing else in the command differs.
 """
 import os
 import pathlib
@@ -19,7 +19,7 @@ CUSHIM, PROGRAM, IMAGE = (str(pathlib.Path(word).resolve()) for word in sys.argv
 
 
 def shape(line):
-    """A line without what differs from run to run, and from machine to machine."""
+    """A line without the parts that differ between runs and machines."""
     line = re.sub(r"cushim\[\d+\]", "cushim[]", line)
     line = re.sub(r"0x[0-9a-f]{6,}|(?<=\+)0x[0-9a-f]+", "0x", line)
     return re.sub(r"\S*overrun\(", "overrun(", line)
@@ -32,12 +32,12 @@ def sample():
 
 
 def of_the_program(lines):
-    """Frames of the C library are another's."""
+    """Leaves out frames of the C library, because they differ between machines."""
     return [shape(line) for line in lines if "libc.so" not in line]
 
 
 @tap.test
-def the_page_shows_what_the_check_says():
+def the_page_shows_the_output_of_the_check():
     env = {name: value for name, value in os.environ.items() if not name.startswith("CUSHIM")}
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([CUSHIM, "run", "--check", PROGRAM, IMAGE], env=env, cwd=folder, text=True,
@@ -49,7 +49,7 @@ def the_page_shows_what_the_check_says():
 
 
 @tap.test
-def an_image_whose_kernel_the_program_has_runs_on_the_software_device():
+def an_image_runs_on_the_software_device_if_the_program_has_its_kernel():
     launch = str(pathlib.Path(PROGRAM).with_name("example-ptx_launch"))
     ptx = str(PAGE.parents[1] / "examples/kernels.ptx")
     done = subprocess.run([launch, ptx], text=True, capture_output=True, timeout=100)

@@ -1,9 +1,9 @@
-"""What is installed is enough: pkg-config, headers, library.
+"""The installed files are enough to build programs: pkg-config, headers, library.
 
     install.py MESON BUILD SOURCE LIBRARY CC...
 
-Everything is installed below a temporary folder; docs/examples/alloc_copy.c is built there as C and as C++, with what
-the installed pkg-config file says and nothing else, and run; so is the program in docs/guide/companion.md.
+Everything is installed in a temporary folder. docs/examples/alloc_copy.c is built there as C and as C++, with only the
+flags of the installed pkg-config file, and run; so is the program in docs/guide/companion.md.
 """
 import ctypes
 import os
@@ -32,11 +32,11 @@ def run(*command, **more):
 
 def refuse_sanitizers():
     if re.search("__[at]san_init", run("nm", "-D", LIBRARY)):
-        tap.skip("a sanitizer wants to be first in the process")
+        tap.skip("a sanitizer must be loaded first in the process")
 
 
 def installed():
-    """The folder that all is installed in; made once, removed at the end."""
+    """The folder of the installation, made once and removed at the end."""
     if not hasattr(installed, "folder"):
         installed.folder = tempfile.TemporaryDirectory(prefix="cushim-install-")
         run(MESON, "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", installed.folder.name)
@@ -71,7 +71,7 @@ def build_and_run(language, source, wanted):
 
 
 @tap.test
-def a_C_program_builds_with_what_pkg_config_says_and_runs():
+def a_C_program_builds_with_the_flags_of_pkg_config_and_runs():
     program = build_and_run("C", EXAMPLE, "400 floats there and back\n")
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-dW", str(program)))
     assert sorted(needed) == ["libc.so.6", "libcushim.so.0"], needed
@@ -87,7 +87,7 @@ def a_program_builds_from_a_build_that_is_not_installed():
     folders = [pathlib.Path(word[2:]) for word in words if word.startswith(("-I", "-L"))]
     assert [path for path in folders if (path / "cushim/cushim.h").exists()], words
     private = pathlib.Path(SOURCE, "src/companion").resolve()
-    assert private not in [path.resolve() for path in folders], "a program that includes <error.h> gets ours"
+    assert private not in [path.resolve() for path in folders], "a program that includes <error.h> gets cushim's"
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder, "alloc_copy")
         run(*CC, str(EXAMPLE), "-o", str(program), *words, cwd=folder)
@@ -96,7 +96,7 @@ def a_program_builds_from_a_build_that_is_not_installed():
 
 
 @tap.test
-def a_CXX_program_builds_with_what_pkg_config_says_and_runs():
+def a_CXX_program_builds_with_the_flags_of_pkg_config_and_runs():
     build_and_run("C++", EXAMPLE, "400 floats there and back\n")
 
 
@@ -130,7 +130,7 @@ def no_installed_header_is_missing_and_none_needs_CUDA():
 
 
 @tap.test
-def a_private_dlopen_is_enough():
+def a_dlopen_with_private_scope_works():
     refuse_sanitizers()
     library = ctypes.CDLL(str(found("libcushim.so.0")), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     address = ctypes.c_uint64()
@@ -140,7 +140,7 @@ def a_private_dlopen_is_enough():
 
 
 @tap.test
-def a_program_of_CMake_finds_it_and_runs():
+def a_CMake_program_finds_the_library_and_runs():
     refuse_sanitizers()
     if not shutil.which("cmake"):
         tap.skip("no cmake")
@@ -160,7 +160,7 @@ def a_program_of_CMake_finds_it_and_runs():
 
 
 @tap.test
-def pages_licence_and_examples_lie_where_a_distribution_has_them():
+def pages_licence_and_examples_are_in_the_usual_folders():
     for name in ("doc/cushim/LICENSE", "doc/cushim/guide/companion.md", "doc/cushim/reference/options.md", "doc/cushim/examples/alloc_copy.c"):
         assert found("share").joinpath(name).is_file(), name
     if re.search("__[at]san_init", run("nm", "-D", LIBRARY)):
@@ -171,7 +171,7 @@ def pages_licence_and_examples_lie_where_a_distribution_has_them():
 
 
 @tap.test
-def uninstalled_nothing_is_left():
+def after_uninstall_nothing_is_left():
     root = installed()
     library = found("libcushim.so.0")
     run("ninja", "-C", BUILD, "uninstall")

@@ -1,4 +1,4 @@
-/* The kernels of docs/examples/kernels.ptx for the software device, which finds them by name. */
+/* The kernels of docs/examples/kernels.ptx for the software device, which looks them up by name. */
 #include <stdint.h>
 
 #include "tools/sim/sim.h"

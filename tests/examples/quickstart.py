@@ -1,8 +1,8 @@
-"""tools/quickstart prints what docs/guide/quick-start.md shows, and builds what it shows no earlier than it needs it.
+"""tools/quickstart prints what docs/guide/quick-start.md shows, and builds each part only when it needs it.
 
     quickstart.py CUSHIM PRELOAD SIM_FOLDER COMPANION
 
-In place of meson and ninja stand scripts that put what is built already where a build would; all else is real.
+Scripts replace meson and ninja: they copy the built files to where a build would put them; everything else is real.
 """
 import os
 import pathlib
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/guide/quick-start.md"
 CUSHIM, PRELOAD, SIM, COMPANION = (pathlib.Path(word).resolve() for word in sys.argv[1:5])
 
-# target of ninja -> what is built by it, and where it lies in a build folder
+# target of ninja -> the files that it builds, and their places in a build folder
 TARGETS = {
     "quickstart": [(CUSHIM, "tools/cushim/cushim"), (PRELOAD, "preload/libcushim-preload.so")],
     "quickstart-device": [(SIM / "libcuda.so.1", "tools/sim/libcuda.so.1"),
@@ -66,21 +66,21 @@ def quickstart(folder, **environment):
         while piece := os.read(ours, 1 << 16):
             text += piece
     except OSError:
-        pass  # what a terminal says when the last writer is gone
+        pass  # the error of a terminal when the last writer is gone
     os.close(ours)
     shown = [line.rsplit("\r", 1)[-1].rstrip() for line in text.decode().replace("\r\n", "\n").split("\n")]
     return process.wait(), shown, calls.read_text().splitlines()
 
 
 def without_numbers(line):
-    """What two runs have in common: no number, no unit behind one, no width of a column."""
+    """The text that two runs have in common: without numbers, their units, and the width of columns."""
     line = re.sub(r"checksum \w+", "checksum", line)
     line = re.sub(r"[\d,.]*\d+( (ns|us|ms|s|B|KiB|MiB|GiB)\b)?", "N", line)
     return re.sub(r" +", " ", line).strip()
 
 
 def sample():
-    """The lines of the sample, as a machine without a GPU would show them: there the program tells no times of its own."""
+    """The lines of the sample as a machine without a GPU shows them, where the program prints no times."""
     lines = PAGE.read_text().splitlines()
     begin = lines.index("    $ ./tools/quickstart") + 1
     shown = []
@@ -88,23 +88,23 @@ def sample():
         if line and not line.startswith("    "):
             break
         line = line[4:]
-        if line.startswith("3 of 5  device"):
-            shown += ["3 of 5  no GPU answers: building the software device, and vecadd for it",
+        if line.startswith("3 of 6  device"):
+            shown += ["3 of 6  no GPU answers: building the software device, and vecadd for it",
                       "        Its calls take what an H200 was measured to take: they show how cushim works",
                       "        and do not speak for a GPU."]
         elif re.match(r"vecadd: [\d.]+ s,|  /\S+/vecadd --time$", line):
-            continue  # its times, and the words of a command that has none
+            continue  # the times, and the text of a command that has none
         elif line.startswith("done "):
             shown.append("done    vecadd ran without and under cushim, on the software device: its times say nothing about a GPU")
         else:
             line = line.removesuffix(" --time").replace(" (measured)", " (no GPU)")
-            line = re.sub(r"^(  driver allocated +1 time, .*|cushim [\d.]+: vecadd, process .*)$", r"\1 (no GPU)", line)
+            line = re.sub(r"^(  driver allocated +1 time, .*|cushim [\d.]+: vecadd, process .*|  recorded [\d.]+ ms)", r"\1 (no GPU)", line)
             shown.append(re.sub("device 0  NVIDIA .*, ", "device 0  cushim software device, ", line))
     return shown
 
 
 def of_anywhere(line, toolkit):
-    """Without the name of a machine and of folders."""
+    """The text without names of machines and folders."""
     line = re.sub(r"^  /\S*/build/", "  /src/cushim/build/", line.replace(toolkit, "/usr/local/cuda"))
     return re.sub(r"^  on \S+, driver", "  on gpu-node, driver", line)
 
@@ -123,7 +123,7 @@ def quickstart_prints_what_its_page_shows():
 
 
 @tap.test
-def the_readme_shows_a_part_of_it():
+def the_readme_shows_a_part_of_the_output():
     page, readme = PAGE.read_text(), (ROOT / "README.md").read_text()
     report = readme[readme.index("    cushim 0.1.0: "):]
     report = report[:re.search(r"^[^ \n]", report, re.MULTILINE).start()].strip()
@@ -144,7 +144,7 @@ def nothing_is_built_before_its_step():
 
 
 @tap.test
-def a_folder_that_was_set_up_keeps_its_options():
+def an_existing_build_folder_keeps_its_options():
     with tempfile.TemporaryDirectory(prefix="cushim-quickstart-") as folder:
         build = pathlib.Path(folder) / "build"
         build.mkdir()

@@ -1,9 +1,9 @@
-"""The recipes of CONTRIBUTING.md work: each is followed, word for word, in a copy of the tree.
+"""The recipes of CONTRIBUTING.md work: each is followed literally in a copy of the tree.
 
     recipes.py ROOT BUILD CC...
 
-A recipe says "In `FILE`, below (above, in place of) the line that begins with `TEXT`:", and what follows, indented by four, goes
-there.  Other indented lines of the recipe are commands, and each has to succeed.
+A recipe says "In `FILE`, below (above, in place of) the line that begins with `TEXT`:", and the following lines,
+indented by four, go there. Other indented lines of the recipe are commands, and each has to succeed.
 """
 import os
 import pathlib
@@ -26,7 +26,7 @@ EDIT = re.compile(r"In\s+`(\S+)`,\s+(below|above|in\s+place\s+of)\s+the\s+line\s
 
 
 def recipes(text):
-    """(title, paragraphs) of each; a paragraph is prose or an indented block."""
+    """(title, paragraphs) of each recipe; a paragraph is prose or an indented block."""
     text = text[text.index("\n## Recipes\n"):]
     text = text[:text.index("\n## ", 5)]
     for part in text.split("\n### ")[1:]:

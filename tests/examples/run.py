@@ -1,9 +1,9 @@
-"""One example of docs/examples does what its head says, and prints what its head shows.
+"""One example of docs/examples works and prints what its head shows.
 
     run.py SOURCE COMMAND...
-    run.py --go SOURCE COMMAND...       built first, by the go that is found; its path comes before COMMAND
+    run.py --go SOURCE COMMAND...       built first with the go on PATH; the program's path comes before COMMAND
 
-A program that ends with 77 could not run here: its last line is the reason of a counted skip.
+Exit status 77 means that the program cannot run here: its last line is the reason of a counted skip.
 """
 import os
 import pathlib
@@ -23,7 +23,7 @@ HEAD = re.compile(r"\A(?:/\*(.*?)\*/|\"\"\"(.*?)\"\"\"|((?://[^\n]*\n)+))", re.D
 
 
 def shown(text):
-    """The lines that the head comment says are printed."""
+    """The lines that the head comment shows as output."""
     match = HEAD.match(text)
     head = next(part for part in match.groups() if part)
     lines = [re.sub(r"^\s*(\*|//)", "", line).strip() for line in head.splitlines()]
@@ -55,7 +55,7 @@ def run(command):
 
 
 def comes_late():
-    """What is loaded into a process that did not begin with it: a library by its path, or the preload."""
+    """The environment that loads a library by its path, or the preload, into a process."""
     return [word for word in COMMAND if re.search(r"\.so(\.\d+)*$", word)] + (COMMAND[:1] if COMMAND[1:2] == ["run"] else [])
 
 
@@ -65,9 +65,9 @@ def is_sanitized(path):
 
 
 @tap.test
-def it_prints_what_its_head_shows():
+def the_example_prints_what_its_head_shows():
     if any(is_sanitized(path) for path in comes_late()):
-        tap.skip("a sanitizer wants to be first in the process")
+        tap.skip("a sanitizer must be loaded first in the process")
     with tempfile.TemporaryDirectory(prefix="cushim-example-") as folder:
         command = built_by_go(folder) + COMMAND if IS_GO else COMMAND
         printed, wanted = run(command), shown(SOURCE.read_text())
@@ -75,7 +75,7 @@ def it_prints_what_its_head_shows():
 
 
 @tap.test
-def what_a_head_shows_is_found():
+def the_output_in_a_head_is_found():
     assert shown("/*\n * A thing.  It prints:\n *\n *   one  two\n *   three\n */\nint x; /* no */") == ["one  two", "three"]
     assert shown('"""A thing.\n\nIt prints:\n\n    one\n"""\nimport os\n') == ["one"]
     assert shown("// A thing.  It prints:\n//\n//\tone\npackage main\n") == ["one"]

@@ -1,8 +1,9 @@
-"""What a page shows of one program is what its commands print, but for amounts.
+"""A page shows the output of its commands for one program, except for amounts.
 
     walk.py PAGE CUSHIM PROGRAM SIM_FOLDER
 
-The commands begin with $ and are run in their order; lines below one stand in its output in that order.  Lines of the source have to be the same.
+The commands begin with $ and run in their order; the lines below a command must be in its output in that order. Lines
+of the source have to be the same.
 """
 import os
 import pathlib
@@ -37,7 +38,7 @@ def shape(line):
 
 
 def missing(lines, told):
-    """The first line that is not there behind those before it."""
+    """The first line that is missing after the lines before it."""
     told = iter([shape(line) for line in told.splitlines()])
     return next((line for line in lines if shape(line) not in told), None)
 

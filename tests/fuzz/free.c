@@ -1,8 +1,9 @@
 /*
- * Any sequence of obtain, release, judge, trim and abandon against a list of what must be live.
+ * Any sequence of allocations, frees, judgements, trims and abandons, checked against a list of
+ * live blocks.
  *
- * One step is 4 bytes: what, which block, and two for a size.  Addresses that were freed, interior
- * ones and foreign ones are freed as well, as programs do.  The last byte picks the mode of free.
+ * One step is 4 bytes: an operation, a block, and two for a size. Freed, interior and foreign
+ * addresses are freed too, as wrong programs do. The last byte chooses the mode of free.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,7 @@ static void obtain(struct model_block *block, size_t n_bytes) {
     if (!address)
         return;
     require(!is_in_a_live_block(address) && !is_in_a_live_block(address + n_bytes - 1));
-    for (unsigned i = 0; i < BLOCKS; i++) /* a reborn address is no freed one */
+    for (unsigned i = 0; i < BLOCKS; i++) /* an address that is live again is not a freed one */
         blocks[i].address =
             !blocks[i].is_live && blocks[i].address == address ? 0 : blocks[i].address;
     *block = (struct model_block){address, n_bytes, true};
@@ -140,7 +141,7 @@ static void step(const uint8_t *data) {
     }
 }
 
-/* The device is slow, but it gets on: who asks often enough sees the work end. */
+/* The device is slow but makes progress: enough queries see the end of the work. */
 static void get_on(const char *name) {
     static unsigned n_queries;
     if (strcmp(name, "cuEventQuery") == 0 && ++n_queries % 64 == 0) {
@@ -149,8 +150,8 @@ static void get_on(const char *name) {
     }
 }
 
-/* One fixture for all inputs: descriptors are never unmapped, so a fresh one would cost memory
- * each. */
+/* One fixture for all inputs, because descriptors are never unmapped and each fixture would cost
+ * memory. */
 static void begin(bool is_relaxed) {
     if (!fixture) {
         fixture = fixture_create(NULL);
@@ -164,7 +165,7 @@ static void begin(bool is_relaxed) {
     fixture_open(fixture, 0);
 }
 
-/* All work is over and known to be. */
+/* Completes all work and polls, so that it is known to be done. */
 static void end_work(void) {
     struct cushim_mem_heap *heap = &fixture->heaps[0];
     CUresult answer;

@@ -1,8 +1,9 @@
 /*
- * Any text as the value of any option: it is read or refused, and a refused one leaves the field.
+ * Any text as the value of any option: it is read or refused, and a refused text leaves the field
+ * unchanged.
  *
- * The first byte picks the row and a form: the text as it is, or made of the letters that values
- * are made of, so that random bytes reach the deep ends of the parsers.
+ * The first byte chooses the row and a form: the bytes as text, or mapped to letters that occur in
+ * values, so that random bytes reach the depth of the parsers.
  */
 #include "base/options.h"
 
@@ -52,13 +53,13 @@ static void fuzz_set(const struct cushim_option_row *row, const char *text) {
         return;
     }
     require(is_in_range(&options, row));
-    /* reading the same again changes nothing */
+    /* reading the same text again changes nothing */
     before = options;
     require(!cushim_option_set(&options, row, text));
     require(memcmp(&options, &before, sizeof options) == 0);
 }
 
-/* The whole environment is one entry of any name. */
+/* The environment is one entry with any name. */
 static void fuzz_load(const char *text) {
     static char entry[8192];
     struct cushim_options options;
@@ -68,7 +69,7 @@ static void fuzz_load(const char *text) {
     memcpy(entry + 7, text, strlen(text) + 1);
     environ = entries;
     int quiet = dup(STDERR_FILENO);
-    close(STDERR_FILENO); /* refusals are many */
+    close(STDERR_FILENO); /* because there are many refusals */
     cushim_options_load(&options);
     dup2(quiet, STDERR_FILENO);
     close(quiet);

@@ -1,8 +1,8 @@
 /*
- * Any words in a live page: it is read or refused, and what is told of it is text.
+ * Any words in a live page: it is read or refused, and all output about it is text.
  *
- * The input is steps of 12 bytes, each a place in the file and a word that is stored there.  All
- * but an eighth of them leave the words by which a page is refused.
+ * The input is steps of 12 bytes: an offset in the file and a word to store there. Seven eighths of
+ * the steps spare the words by which a page is refused.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +49,8 @@ static void set_up(void) {
     must((told = memfd_create("told", MFD_CLOEXEC)) >= 0);
 }
 
-/* Where a step stores: the head and the counters are small, and most of the file is not. */
+/* The offset of a step, which favours the head and the counters, because they are a small part of
+ * the file. */
 static size_t place_of(const uint8_t *step) {
     static const size_t ends[N_REGIONS] = {sizeof(struct cushim_page_head), sizeof page,
                                            CUSHIM_PAGE_CALLS_AT, FILE_BYTES};
@@ -76,7 +77,7 @@ static void tell(void (*put)(struct cushim_writer *, const struct cushim_report 
     check_told();
 }
 
-/* What a reader looks at first, as it should be. */
+/* Restores the words that a reader checks first. */
 static void make_readable(void) {
     const struct {
         size_t at, n;

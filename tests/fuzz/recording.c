@@ -1,8 +1,8 @@
 /*
- * Any bytes as a recording: its account is taken to the end, and sites and places agree there.
+ * Any bytes as a recording: it is read to the end, and the totals by site and by place agree.
  *
- * The first byte picks a form: the bytes as a file, or as the events of one chunk of a file that is
- * otherwise right, so that random bytes reach what stands behind the reader.
+ * The first byte chooses a form: the bytes as a file, or as the events of one chunk of a valid
+ * file, so that random bytes reach the code after the reader.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * Runs a fuzz target without libFuzzer: N seeded random inputs (default 2000), or the files named.
+ * Runs a fuzz target without libFuzzer: N seeded random inputs (default 2000), or the named files.
  *
  *   fuzz-NAME [-n N] [FILE...]
  */

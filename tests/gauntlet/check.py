@@ -1,4 +1,4 @@
-"""The small clients of the gauntlet, natively and as the preload is by default.
+"""The small clients of the gauntlet, without cushim and under the preload with its defaults.
 
     check.py BUILD FOLDER
 
@@ -23,7 +23,7 @@ def check(one):
         tap.skip(str(why))
     native, exact = (client.run(one, CACHE, CUSHIM, mode) for mode in ("native", "exact"))
     differs = compare.differing(native.outcomes, exact.outcomes)
-    again = client.run(one, CACHE, CUSHIM, "again") if differs else native  # tells what varies by itself
+    again = client.run(one, CACHE, CUSHIM, "again") if differs else native  # shows which outcomes vary without cushim
     table = compare.Table(one, native, again)
     said = table.add("exact", exact)
     print("# " + said.splitlines()[0], flush=True)
@@ -34,7 +34,7 @@ def check(one):
 def test_of(one):
     def test():
         check(one)
-    test.__name__ = f"{one} is under the preload as it is natively"
+    test.__name__ = f"{one} has the same outcome under the preload as natively"
     return test
 
 
@@ -44,7 +44,7 @@ for small in client.clients():
 
 
 @tap.test
-def a_lock_has_what_its_client_asks_for():
+def a_lock_has_the_packages_of_its_client():
     for one in client.clients():
         rows = [line.split() for line in one.lock().read_text().splitlines() if "==" in line]
         versions = dict(row[0].split("==") for row in rows)
@@ -53,7 +53,7 @@ def a_lock_has_what_its_client_asks_for():
 
 
 @tap.test
-def a_mode_that_changes_something_is_told():
+def a_mode_that_changes_an_outcome_is_reported():
     one = client.Client("a client", "1", [], [])
     native, other = ({"first": "ok", "second": what, compare.STATUS: "0"} for what in ("ok", "error"))
     runs = [client.Run(outcomes, "", 0) for outcomes in (native, native, other)]
@@ -65,7 +65,7 @@ def a_mode_that_changes_something_is_told():
 
 
 @tap.test
-def a_row_that_no_longer_differs_is_told():
+def a_row_that_no_longer_differs_is_reported():
     one = client.Client("PyTorch", "1", [], [])
     run = client.Run({"tensor_of_another_process": "ok", compare.STATUS: "0"}, "", 0)
     table = compare.Table(one, run, run)

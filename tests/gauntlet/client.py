@@ -1,4 +1,4 @@
-"""The programs of clients.toml: where they come from, and one run of one of them."""
+"""The programs of clients.toml: how they are fetched, and one run of one of them."""
 import dataclasses
 import importlib.metadata
 import os
@@ -13,15 +13,15 @@ import tomllib
 import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
-SECONDS = 1200  # of a run: the machine may be busy
-# what `cushim run` is given; None: without it
+SECONDS = 1200  # limit of a run, because the machine may be busy
+# the arguments of `cushim run`; None: without cushim
 MODES = {"native": None, "again": None, "off": ["--pool=off"], "exact": [], "relaxed": ["--free=relaxed"], "vmm": ["--backend=vmm"],
          "check": ["--check"], "serve": ["--capture=serve"]}
 FOREIGN = ("CUSHIM", "CUDA", "LD_", "PYTORCH", "PYTHON", "UCX", "NCCL", "XLA", "JAX", "TRITON")
 
 
 class Absent(Exception):
-    """It cannot be run here, and why."""
+    """Raised with the reason if a client cannot run here."""
 
 
 @dataclasses.dataclass
@@ -53,7 +53,7 @@ class Client:
 
 @dataclasses.dataclass
 class Run:
-    """What came of each test, what was written on standard error, and the seconds of its processes."""
+    """The outcome of each test, the standard error, and the processor seconds."""
     outcomes: dict
     complaints: str
     cpu_seconds: float
@@ -70,13 +70,14 @@ def last_line(text):
 
 
 def missing_of_toolkit(client):
-    """What it needs of a CUDA toolkit and this machine's has not."""
+    """The files of a CUDA toolkit that the client needs and this machine lacks."""
     found = subprocess.run([HERE.parents[1] / "tools/find-cuda"], text=True, capture_output=True).stdout.strip()
     return [name for name in client.toolkit if not found or not any(pathlib.Path(found).glob(f"**/{name}"))]
 
 
 def pip_for(python):
-    """The pip of this Python, where it can speak for another's environment: to put one into each takes seconds."""
+    """The pip of this Python, if it can install into another environment, because a pip in each environment takes
+    seconds."""
     try:
         major, minor = importlib.metadata.version("pip").split(".")[:2]
     except importlib.metadata.PackageNotFoundError:
@@ -85,7 +86,8 @@ def pip_for(python):
 
 
 def install(client, cache, is_offline):
-    """An environment of the client's own, of what its lock names.  Wheels stay in the folder: the network is asked for the others."""
+    """A new environment for the client with the packages of its lock. Wheels stay in the folder; only missing ones come
+    from the network."""
     folder, wheels = client.folder(cache), cache / "wheels"
     if missing := missing_of_toolkit(client):
         raise Absent(f"it needs a CUDA toolkit with {' and '.join(missing)}")
@@ -102,7 +104,7 @@ def install(client, cache, is_offline):
         command = [*front, "--quiet", "--disable-pip-version-check", *words, "--find-links", wheels, *wanted]
         return subprocess.run(command, text=True, capture_output=True)
 
-    install = ("install", "--no-compile", "--no-index")  # a run compiles what it imports
+    install = ("install", "--no-compile", "--no-index")  # because a run compiles the imported modules
     if pip(*install).returncode != 0:
         if is_offline:
             raise Absent("its wheels are not in the folder")
@@ -116,7 +118,7 @@ def install(client, cache, is_offline):
 
 
 def outcomes_of(text):
-    """{test: what came of it} of lines `ok NAME` and `NAME: what came of it`."""
+    """{test: outcome} from lines `ok NAME` and `NAME: outcome`."""
     found = {}
     for line in text.splitlines():
         if line.startswith("ok "):

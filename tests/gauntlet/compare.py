@@ -1,4 +1,4 @@
-"""Outcomes of a client's tests under the preload against those without it, as rows of a table."""
+"""Compares the outcomes of a client's tests with and without the preload, as rows of a table."""
 import datetime
 import json
 import pathlib
@@ -6,12 +6,12 @@ import subprocess
 import tomllib
 
 HERE = pathlib.Path(__file__).resolve().parent
-STATUS = "exit status"  # stands among the outcomes, and counts as no test
-SHOWN = 20  # lines of what a run complains, where it differs
+STATUS = "exit status"  # the name of the exit status among the outcomes, which does not count as a test
+SHOWN = 20  # lines of standard error to show if a run differs
 
 
 def known(client, mode):
-    """{test: the page that says so}"""
+    """{test: the page that documents it}"""
     rows = tomllib.loads((HERE / "known.toml").read_text())["difference"]
     return {row["test"]: row["page"] for row in rows if row["client"] == client and mode in row["modes"]}
 
@@ -26,7 +26,7 @@ def commit():
 
 
 class Table:
-    """Of one client: what two native runs agree on, and a row for native and for each mode that is added."""
+    """The tests of one client on which two native runs agree, and a row for native and for each added mode."""
 
     def __init__(self, client, native, again):
         self.client, self.native, self.rows = client, native, []
@@ -47,7 +47,7 @@ class Table:
         return "\n".join(lines)
 
     def add(self, mode, run):
-        """The lines that say what this mode does."""
+        """The lines about the outcomes in this mode."""
         named = known(self.client.name, mode)
         others = differing(self.native.outcomes, run.outcomes) - self.varying
         stale = named.keys() & self.tests - others
@@ -68,7 +68,7 @@ def complaints(run):
 
 
 def text_of(rows):
-    """The table: a line a client, a column a mode."""
+    """The table: a line per client, a column per mode."""
     modes = list(dict.fromkeys(row["mode"] for row in rows))
     lines = [["client", *modes]]
     for case in dict.fromkeys(row["case"] for row in rows):
@@ -79,7 +79,7 @@ def text_of(rows):
 
 
 def keep(path, rows, modes):
-    """Writes the rows of a client to a data file, as one record, in the place of what it had."""
+    """Writes the rows of a client to a data file as one record, and replaces its old record."""
     records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     record = {"case": rows[0]["case"], "date": datetime.date.today().isoformat(), "commit": commit()}
     record |= {mode: "not run" for mode in modes} | {row["mode"]: row["cell"] for row in rows}

@@ -1,4 +1,4 @@
-"""Runs the steps of a client: one line a step, `ok NAME`, or `NAME: what came of it`."""
+"""Runs the steps of a client and prints one line per step: `ok NAME`, or `NAME: outcome`."""
 import suite
 
 

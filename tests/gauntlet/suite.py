@@ -1,4 +1,4 @@
-"""Tests of a client's own, by unittest: one line a test, `ok NAME`, or `NAME: what came of it`.
+"""Runs a client's own tests by unittest and prints one line per test: `ok NAME`, or `NAME: outcome`.
 
     suite.py MODULE...
 """
@@ -15,7 +15,7 @@ CODE = re.compile(r"\bCUDA_ERROR_\w+|\bcudaError\w+")
 
 
 def what(error):
-    """The type of an exception and CUDA's code, if its text has one: what two runs may be compared by."""
+    """The type of an exception and CUDA's code, if its text has one, for the comparison of two runs."""
     code = CODE.search(str(error[1]))
     return error[0].__name__ + (f" {code[0]}" if code else "")
 

@@ -1,11 +1,11 @@
 /*
- * Counts the driver's own allocation calls as the driver sees them, below any preload.
+ * Counts the driver's allocation calls as the driver sees them, below any preload.
  *
  *   CUDA_INJECTION64_PATH=libcupti_count.so CUPTI_COUNT=FILE program
  *
  * The driver loads this library in cuInit and calls InitializeInjection.  FILE.<pid> then holds
- * rows of 64 bytes, a name of 48 and two 64-bit counts: calls that succeeded, calls that failed. It
- * is a shared mapping, so that it is whole even where the program ends by _exit or a signal.
+ * rows of 64 bytes, a name of 48 and two 64-bit counts: calls that succeeded, calls that failed.
+ * It is a shared mapping, so that it is complete even if the program ends by _exit or a signal.
  */
 #include <cupti.h>
 #include <fcntl.h>
@@ -40,7 +40,7 @@ struct row {
 };
 
 #define NUMBER(name) ROW_##name,
-/* The pool's barrier during a capture frees a block of one byte, and counts it nowhere. */
+/* The pool's barrier during a capture frees a block of one byte, which it does not count. */
 enum { COUNTED(NUMBER) ROW_ONE_BYTE, N_ROWS };
 
 static struct row *rows;
@@ -71,7 +71,7 @@ static void CUPTIAPI count(void *cookie, CUpti_CallbackDomain domain, CUpti_Call
         atomic_fetch_add(&rows[ROW_ONE_BYTE].n_good, 1);
 }
 
-/* The file, or NULL. */
+/* Opens the file; NULL if that fails. */
 static struct row *map_rows(const char *path) {
     char name[4096];
     size_t n_bytes = N_ROWS * sizeof(struct row);
@@ -107,7 +107,7 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
     }
     if (!failure) {
         strcpy(rows[ROW_ONE_BYTE].name, "cuMemAlloc_v2 of one byte");
-        COUNTED(NAME_ROW) /* a file without names says that nothing was counted */
+        COUNTED(NAME_ROW) /* a file without names means that nothing was counted */
     }
     return 1;
 }

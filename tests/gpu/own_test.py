@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The suite `own` finds what differs: tests made for it, on the software device, in the places of numba-cuda's.
+"""The suite `own` finds differences: made-up tests replace numba-cuda's on the software device.
 
     own_test.py PRELOAD SIM_FOLDER
 """
@@ -78,7 +78,7 @@ def make(folder):
 
 @functools.lru_cache(maxsize=None)
 def played():
-    """What the suite found by part, its log, and what it says of a difference when its time is up."""
+    """The suite's results by part, its log, and its text about a difference when its time is up."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         make(folder / "python")
@@ -117,7 +117,7 @@ def each_way_runs_under_the_preload():
 
 
 @tap.test
-def what_differs_is_a_fault_and_nothing_else():
+def only_differences_are_faults():
     faults = [sorted(fault.split(":")[0].rpartition(".")[2] for fault in part["faults"]) for part in of_each_way()]
     assert faults == [["test_differs", "test_skipped_natively"]] * 3, faults
 
@@ -135,18 +135,18 @@ def a_test_that_ends_the_process_is_found():
 
 
 @tap.test
-def what_natively_cannot_be_loaded_is_a_skip():
+def tests_that_cannot_be_loaded_natively_are_a_skip():
     assert played()[0]["test_broken-exact"]["status"] == "skip"
 
 
 @tap.test
-def where_no_time_is_left_to_run_again_what_differs_it_is_not_judged():
+def a_difference_without_time_for_a_second_run_is_not_judged():
     late = played()[2]
     assert late["status"] == "skip" and not late["faults"], late
 
 
 @tap.test
-def the_log_has_why_a_test_failed():
+def the_log_says_why_a_test_failed():
     assert "under cushim" in played()[1]
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What tests/gpu/run found, as Markdown: for docs/reference/compatibility.md and docs/results/device.md.
+"""Prints the results of tests/gpu/run as Markdown, for docs/reference/compatibility.md and docs/results/device.md.
 
     table.py OUT        the folder that tests/gpu/run was given
 
-The gauntlet's programs a row each, where its files are there; what the device grants (frag); how native and cushim compare,
-with the interval of the ratio, where the rounds were many (own-cache).
+One row per program, if the files exist; the memory that the device grants (frag); and for benches with many rounds
+(own-cache) the ratio of native and cushim with its interval.
 """
 import json
 import pathlib
@@ -36,7 +36,7 @@ def row(part):
 
 
 def joined(rows):
-    """One row for the two links of a program that differ in nothing else."""
+    """One row for both links of a program if nothing else differs."""
     links = {}
     for row_ in rows:
         name, link, rest = row_.removeprefix("| ").split(" | ", 2)

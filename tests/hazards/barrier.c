@@ -1,19 +1,20 @@
 /*
- * Every sentence about cudaFree's barrier (docs/internals/memory-engine.md, "Exact frees") as a
- * row: a gate holds the work, something unrelated is freed, and what the work should have done by
- * then is looked at.
+ * Each statement about cudaFree's barrier (docs/internals/memory-engine.md, "Exact frees") is a
+ * row: a gate holds work back, unrelated memory is freed, and the row checks whether the work is
+ * done by then.
  *
  *   barrier [--tries N] [--until-wrong] [--patience MS] [--case NAME]
  *
- * A line a row: its name, what it leans on, `right` or `wrong`, and how many tries were wrong:
- *   order   the order of streams alone: right whatever a free does
- *   native  the driver's own free, which such memory still goes to
- *   reuse   memory is not handed out again before its work is over
- *   seen    the barrier, for what the host could see: `relaxed` keeps it
+ * It prints a line per row: its name, what it depends on, `right` or `wrong`, and the number of
+ * wrong tries:
+ *   order   only the order of streams: right whatever a free does
+ *   native  the driver's free, which still frees such memory
+ *   reuse   memory is not reused before its work is done
+ *   seen    the barrier for effects that the host can see: `relaxed` keeps it
  *   barrier the barrier itself: `relaxed` gives it up
  *
- * The gate opens when the look has been taken, or after a while: a free that waits ends then.  So
- * what waits is always right, and what does not is wrong but for an unlikely pause of this process;
+ * The gate opens after the check, or after a while, which ends a free that waits. So a free that
+ * waits is always right, and one that does not wait is wrong unless this process happens to pause;
  * --until-wrong tries again until a try is wrong, at most --tries times.
  */
 #include "barrier_rows.h"
@@ -79,13 +80,13 @@ static void run(const struct options *options, const struct row *row) {
         enum answer answer = row->try_it(&world, world.streams[STREAM_NON_BLOCKING], 1000 + i);
         settle();
         if (answer == ABSENT)
-            return; /* this device has nothing of the sort */
+            return; /* this device lacks the feature */
         n_wrong += answer == WRONG;
     }
     print_verdict(row->name, row->leans_on, n_wrong);
 }
 
-/* Written on one stream, read on another, for every pair of kinds and of threads. */
+/* Write on one stream and read on another, for every pair of kinds and of threads. */
 static void run_pairs(const struct options *options) {
     for (int from = 0; from < N_PLACES; from++) {
         for (int to = 0; to < N_PLACES; to++) {
@@ -101,7 +102,7 @@ static void run_pairs(const struct options *options) {
     }
 }
 
-/* Last: nothing of the context works afterwards. */
+/* Last, because nothing in the context works afterwards. */
 static void run_fault(const struct options *options) {
     if (is_asked_for(options, "fault_is_reported"))
         print_verdict("fault_is_reported", "barrier", fault_is_reported(&world) == WRONG);

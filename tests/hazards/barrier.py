@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Every sentence about cudaFree's barrier: right natively and in `exact`, and wrong where it is given up.
+"""Each statement about cudaFree's barrier is right without cushim and in `exact`, and wrong in modes that give it up.
 
     barrier.py --build FOLDER
 
-barrier.c says what each row leans on; runs.KEPT_IN which mode keeps that.
+barrier.c says what each row depends on, and runs.KEPT_IN which modes keep that.
 """
 import runs
 
 OPTIONS = runs.arguments(__doc__)
-N_PAIRS = 22  # five places squared, but for three that are one stream
+N_PAIRS = 22  # pairs of five queues, except three that are one stream
 SENTENCES = {
     "native": "natively_every_sentence_holds",
     "exact": "in_exact_every_sentence_holds",

@@ -1,13 +1,13 @@
 /*
- * The rows of barrier.c: each holds some work back, frees something, looks, and says what it saw.
- * The gate is still closed when a try returns, unless the free waited for it.
+ * The rows of barrier.c: each holds work back, frees memory, checks, and returns the result. The
+ * gate is still closed when a try returns, unless the free waited for it.
  */
 #ifndef CUSHIM_HAZARDS_BARRIER_ROWS_H
 #define CUSHIM_HAZARDS_BARRIER_ROWS_H
 
 #include "barrier_world.h"
 
-/* ---- what the host could see ---- */
+/* ---- effects that the host can see ---- */
 
 static enum answer pinned_source_is_refilled(struct world *w, cudaStream_t stream, unsigned tag) {
     void *scratch = allocate(1000);
@@ -36,7 +36,7 @@ static enum answer pinned_copy_is_read(struct world *w, cudaStream_t stream, uns
     return copy_is_read(w, w->pinned, stream, tag);
 }
 
-/* The driver's: the runtime has no call that has a stream write a word. */
+/* A driver call, because the runtime has none that makes a stream write a word. */
 typedef int write_word_fn(cudaStream_t stream, unsigned long long address, unsigned value,
                           unsigned flags);
 
@@ -54,7 +54,7 @@ static enum answer word_of_a_stream_is_read(struct world *w, cudaStream_t stream
     return wrong_if(host_check(w->pinned, 1, tag) != 0);
 }
 
-/* Memory of the program's own, pinned for a while. */
+/* Memory of the program, pinned for a while. */
 static unsigned *register_words(void) {
     void *words = NULL;
     MUST(posix_memalign(&words, 4096, N_BYTES) == 0);
@@ -114,7 +114,7 @@ static enum answer stream_callback_has_run(struct world *w, cudaStream_t stream,
     return call_back(stream, 1);
 }
 
-/* fill, then a copy to `copy` where that is not NULL */
+/* fill, then a copy to `copy` unless that is NULL */
 static cudaGraphExec_t graph_of(unsigned *words, unsigned tag, unsigned *copy) {
     cudaStream_t captured = stream_create(STREAM_NON_BLOCKING);
     cudaGraph_t graph;
@@ -143,7 +143,7 @@ static enum answer graph_launch_is_done(struct world *w, cudaStream_t stream, un
     return wrong_if(is_wrong);
 }
 
-/* ---- the barrier, for what kernels did ---- */
+/* ---- the barrier, for the work of kernels ---- */
 
 static enum answer result_is_read(unsigned *words, unsigned *for_device, cudaStream_t stream,
                                   unsigned tag) {
@@ -226,7 +226,7 @@ static enum answer stream_is_done(struct world *w, cudaStream_t stream, unsigned
     return is_busy(stream);
 }
 
-/* ---- the barrier, whoever frees what ---- */
+/* ---- the barrier, for frees of any memory by any thread ---- */
 
 static void free_it(void *block) {
     TRY(cudaFree(block));
@@ -281,7 +281,7 @@ static enum answer free_of_managed_memory(struct world *w, cudaStream_t stream, 
     return is_busy(stream);
 }
 
-/* A capture of the second thread: begun, or ended. */
+/* Begin or end a capture in the second thread. */
 static void toggle_capture(void *stream) {
     static int is_open;
     cudaGraph_t graph;
@@ -346,7 +346,7 @@ static enum answer another_process_reads(struct world *w, cudaStream_t stream, u
     return wrong_if(partner_ask(&w->partner, tag) != 0);
 }
 
-/* ---- what kernels print comes out with the free ---- */
+/* ---- a free flushes what kernels print ---- */
 
 #ifdef __CUDACC__
 static __device__ void print_tag_thread(size_t i, unsigned tag) {
@@ -362,7 +362,7 @@ SIM_KERNEL(print_tag, unsigned) {
 
 KERNEL_LAUNCHER(print_tag, (unsigned tag), (tag), (&tag))
 
-/* Whether the free brings it out where the kernel is held, or where it was over before. */
+/* Whether the free flushes the output if the kernel is held, or if it ended before. */
 static enum answer does_print_come_out(cudaStream_t stream, unsigned tag, int is_held) {
     void *scratch = allocate(1000);
     FILE *file = tmpfile();
@@ -375,7 +375,7 @@ static enum answer does_print_come_out(cudaStream_t stream, unsigned tag, int is
     TRY(LAUNCH(print_tag, 1, 1, stream, tag));
     while (!is_held && cudaStreamQuery(stream) == cudaErrorNotReady) {
     }
-    cudaGetLastError(); /* a query that is not ready is no error */
+    cudaGetLastError(); /* "not ready" from a query is no error */
     TRY(cudaFree(scratch));
     fflush(stdout);
     int is_wrong = lseek(1, 0, SEEK_END) == 0;
@@ -405,7 +405,7 @@ static int is_same_stream(int from, int to) {
     return from == to && from != STREAM_BLOCKING && from != STREAM_NON_BLOCKING;
 }
 
-/* The legacy stream and all others but non-blocking ones wait for each other. */
+/* The legacy stream and all blocking streams wait for each other. */
 static int is_ordered(int from, int to) {
     return (from == STREAM_LEGACY && to != STREAM_NON_BLOCKING) ||
            (to == STREAM_LEGACY && from != STREAM_NON_BLOCKING);

@@ -1,6 +1,6 @@
 /*
- * What the rows of barrier.c work in: streams of every kind, memory of every kind, a second thread,
- * a second process.  Written by the main thread alone.
+ * The objects that the rows of barrier.c use: streams and memory of every kind, a second thread, a
+ * second process. Only the main thread writes this.
  */
 #ifndef CUSHIM_HAZARDS_BARRIER_WORLD_H
 #define CUSHIM_HAZARDS_BARRIER_WORLD_H
@@ -10,12 +10,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* IPC_BYTES: a driver allocation of its own. */
+/* IPC_BYTES: large enough for a separate driver allocation. */
 enum { N_WORDS = 1 << 12, N_BYTES = N_WORDS * 4, LARGE_BYTES = 5 << 20, IPC_BYTES = 4 << 20 };
 
 enum answer { RIGHT, WRONG, ABSENT };
 
-/* Where work is queued: a kind of stream, or the per-thread stream of the second thread. */
+/* The queue of work: a kind of stream, or the per-thread stream of the second thread. */
 enum { PLACE_OTHER_THREAD = N_STREAM_KINDS, N_PLACES };
 
 static const char *const places[] = {"legacy", "per_thread", "blocking", "non_blocking",
@@ -40,13 +40,13 @@ struct row {
     enum answer (*try_it)(struct world *world, cudaStream_t stream, unsigned tag);
 };
 
-/* ---- the second thread: one job at a time, until it is done ---- */
+/* ---- the second thread, which does one job at a time ---- */
 
 static struct {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    void (*run)(void *data); /* under the lock, as the next two */
+    void (*run)(void *data); /* this and the next two are under the lock */
     void *data;
     int is_over;
 } second = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -75,14 +75,14 @@ static void in_second_thread(void (*run)(void *data), void *data) {
     pthread_mutex_unlock(&second.lock);
 }
 
-/* ---- the partner: a process that opens a handle, then says whether it sees a tag ---- */
+/* ---- the partner: a process that opens a handle and reports whether it sees a tag ---- */
 
 static void partner_serve(int from, int to) {
     cudaIpcMemHandle_t handle;
     unsigned *shared = NULL, tag;
     unsigned *host = (unsigned *)program_allocate(N_BYTES);
     if (read(from, &handle, sizeof handle) != (ssize_t)sizeof handle)
-        return; /* there is nothing to be shared */
+        return; /* nothing can be shared */
     TRY(cudaIpcOpenMemHandle((void **)&shared, handle, cudaIpcMemLazyEnablePeerAccess));
     while (read(from, &tag, sizeof tag) == (ssize_t)sizeof tag) {
         TRY(cudaMemcpy(host, shared, N_BYTES, cudaMemcpyDeviceToHost));
@@ -92,7 +92,7 @@ static void partner_serve(int from, int to) {
     TRY(cudaIpcCloseMemHandle(shared));
 }
 
-/* Before the first CUDA call of this process. */
+/* Call it before the first CUDA call of this process. */
 static struct partner partner_create(void) {
     int there[2], back[2];
     struct partner partner;
@@ -138,7 +138,7 @@ static void partner_destroy(const struct partner *partner) {
     MUST(status == 0);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole world ---- */
 
 static void world_create(unsigned patience_ms) {
     work_prepare();
@@ -155,7 +155,7 @@ static void world_create(unsigned patience_ms) {
     MUST(pthread_create(&second.thread, NULL, second_run, NULL) == 0);
 }
 
-/* The context may be damaged: its memory goes with the process. */
+/* The context may be damaged, so its memory is left to the end of the process. */
 static void world_destroy(void) {
     gatekeeper_destroy();
     pthread_mutex_lock(&second.lock);
@@ -176,7 +176,8 @@ static void *allocate(size_t n_bytes) {
     return block;
 }
 
-/* Between two tries: a free waits for what this one left to be seen, and so the next need not. */
+/* Between two tries a free waits for the visible effects of this try, so that the next try's frees
+ * need not. */
 static void settle(void) {
     release_gate();
     TRY(cudaDeviceSynchronize());

@@ -1,8 +1,8 @@
 /*
- * Linked in place of functions of the fence (ld --wrap), for tests alone: a preload that in `exact`
- * never waits, and in `relaxed` takes every epoch for done, but waits for effects.  Programs that
- * show what the wait and the fence are for must go wrong under it, else they show nothing.  Staged
- * copies of it begin before their stream is there.
+ * Replaces functions of the fence (ld --wrap), only for tests: a preload that never waits in
+ * `exact`, and that treats every epoch as done in `relaxed` but waits for effects. Its staged
+ * copies begin before their stream reaches them. Programs that test the wait and the fence must go
+ * wrong under it, otherwise they test nothing.
  */
 #include "copy/ring.h"
 #include "memory/fence/record.h"
@@ -20,7 +20,7 @@ void __real_cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_
 void __wrap_cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
                                   CUcontext context, const struct cushim_mem_capture_guard *guard);
 
-static const uint64_t no_tag = (uint64_t)1 << 40; /* above all of them */
+static const uint64_t no_tag = (uint64_t)1 << 40; /* higher than every epoch */
 
 enum cushim_status __wrap_cushim_mem_fence_wait(struct cushim_mem_fence *fence,
                                                 struct cushim_mem_stats *stats, CUresult *answer) {
@@ -52,7 +52,7 @@ enum cushim_status __wrap_cushim_mem_fence_await(struct cushim_mem_fence *fence,
     return CUSHIM_OK;
 }
 
-/* A staged copy that begins at once. */
+/* A staged copy begins at once. */
 CUresult __wrap_cushim_copy_ring_await(struct cushim_cuda *cuda, CUstream stream, bool may_wait) {
     (void)cuda;
     (void)stream;

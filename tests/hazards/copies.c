@@ -1,17 +1,16 @@
 /*
- * Copies between pageable memory and the device behind work that is still under way, from many
- * threads, over streams of all kinds: legal by the rules of the copy, fatal to who moves bytes
- * before the stream is there, or comes back before they arrived.
+ * Copies between pageable memory and the device after unfinished work, from many threads, on
+ * streams of all kinds.  They are legal by the rules of the copy, but fail if a copy moves bytes
+ * before its stream reaches it, or returns before they arrive.
  *
  *   copies [--seed FIRST] [--seeds N] [--threads N] [--rounds N] [--fail 0|1] [--capture 0|1]
  *          [--linger N] [--verbose]
  *
- * Every seed draws threads (1 to 16), whether another thread has a capture open, and, for a thread
- * that is alone, whether driver calls of a copy fail.  The work before a copy lingers for less than
- * N (30): turns of the software device, microseconds of a GPU.  Sizes lie around those from which
- * on copies are staged and cut (LEAST, PIECE), at any offset, as lines, rows, boxes and batches.
- * Counted are the words that were not what they should be, at either end.  The status is 1 where
- * there are any.
+ * Every seed chooses the number of threads (1 to 16), whether another thread has a capture open,
+ * and, with a single thread, whether driver calls of a copy fail.  The work before a copy lingers
+ * for less than N (30): turns of the software device, microseconds of a GPU.  Sizes are near those
+ * from which copies are staged and cut (LEAST, PIECE), at any offset, as lines, rows, boxes and
+ * batches.  The program counts wrong words at both ends.  The exit status is 1 if there are any.
  */
 #include "work.h"
 
@@ -21,19 +20,20 @@
 enum { MOST_THREADS = 16, LEAST = 64 << 10, PIECE = 512 << 10, MOST_SHIFT = 64 };
 enum { WORD = sizeof(unsigned), MOST_WORDS = (2 * PIECE + LEAST) / WORD };
 
-/* In words, at both ends: `first` before it, rows and slices so far apart. */
+/* A box at both ends, in words: `first` words before it, and the distances of rows and slices. */
 struct box {
     size_t first, width, height, depth, row, slice, n_words;
 };
 
-/* Most of what this program does: with divisions of 32 bits, and none where nothing is inside. */
+/* This program spends most of its time here, so it uses 32-bit divisions, and none if no word is
+ * inside. */
 KERNEL_BODY int is_inside(struct box box, size_t i) {
     unsigned at = (unsigned)(i - box.first), slice = (unsigned)box.slice, row = (unsigned)box.row;
     return i >= box.first && box.width && at / slice < box.depth && at % slice / row < box.height &&
            at % slice % row < box.width;
 }
 
-/* Words of the box are `inside` + i, all others `outside` + i. */
+/* Words of the box are `inside` + i, all other words `outside` + i. */
 KERNEL(judge, const unsigned *, words, struct box, box, unsigned, inside, unsigned, outside,
        unsigned *, n_wrong) {
     if (i < box.n_words && words[i] != (is_inside(box, i) ? inside : outside) + (unsigned)i)
@@ -49,7 +49,7 @@ static struct {
     struct settings settings;
     int is_over, n_host_wrong, n_failed;
     unsigned n_copies;
-    void (*fail_at)(unsigned long n, int result); /* of the software device */
+    void (*fail_at)(unsigned long n, int result); /* functions of the software device */
 } world;
 
 struct worker {
@@ -66,19 +66,19 @@ static unsigned draw(struct worker *worker, unsigned n) {
 
 /* ---- shapes ---- */
 
-/* The last is rows, each a copy of one batch. */
+/* The last shape is rows, each of which is one copy of a batch. */
 enum { LINE, ROWS, BOXES, BATCH };
 
 /*
- * On an H100 with driver 580 the device's words come out wrong natively after a batch to the device
- * whose source was to be read during the call.  What the driver promises there is not known, so
- * batches are tried on the software device alone.
+ * On an H100 with driver 580 and without cushim the device's words are wrong after a batch to the
+ * device whose source should be read during the call. The driver's guarantee is unknown, so batches
+ * run on the software device only.
  */
 static unsigned count_shapes(void) {
     return CUDART_VERSION >= 13000 && world.fail_at ? BATCH + 1 : BATCH;
 }
 
-/* Just below, at, and just above what matters, or anything. */
+/* A size just below, at, or just above a limit, or any size. */
 static size_t draw_words(struct worker *worker) {
     static const size_t marks[] = {LEAST / WORD, PIECE / WORD, 2 * PIECE / WORD};
     if (draw(worker, 3) == 0)
@@ -98,7 +98,7 @@ static struct box draw_box(struct worker *worker, unsigned shape) {
     return box;
 }
 
-/* The host's words lie at any byte.  What goes wrong with them is told by their values. */
+/* The host's words begin at any byte. Their values show what went wrong. */
 KERNEL_UNWATCHED static unsigned host_word(const char *host, size_t i) {
     unsigned word;
     memcpy(&word, host + i * WORD, WORD);
@@ -188,7 +188,7 @@ static cudaError_t copy(const struct order *order) {
                : cudaMemcpy(order->to, order->from, n_bytes, order->kind);
 }
 
-/* Again until no call fails: a copy that says it is done is, whatever failed beneath. */
+/* Repeat until no call fails: a copy that reports success is done, whatever failed in between. */
 static void copy_surely(struct worker *worker, const struct order *order) {
     cudaError_t error = cudaSuccess;
     if (world.settings.fails)
@@ -205,7 +205,7 @@ static void copy_surely(struct worker *worker, const struct order *order) {
     }
 }
 
-/* What comes before a copy in its stream comes before it: both what writes and what reads. */
+/* Earlier work in the stream of a copy comes before the copy, both writes and reads. */
 static void act(struct worker *worker) {
     unsigned old = draw(worker, 1u << 30), tag = draw(worker, 1u << 30), shift = draw(worker, 16);
     bool is_up = draw(worker, 2);
@@ -214,17 +214,17 @@ static void act(struct worker *worker) {
     struct box none = box;
     char *host = worker->host + shift, *device = (char *)worker->device;
     none.width = 0;
-    /* one that is not queued waits for the streams that wait for the legacy one */
+    /* a synchronous copy waits for the streams that wait for the legacy stream */
     order.stream =
         worker->streams[draw(worker, order.is_async ? N_STREAM_KINDS : STREAM_NON_BLOCKING)];
-    if (order.shape == BATCH) /* which the legacy stream has none of */
+    if (order.shape == BATCH) /* the legacy stream has none */
         order.stream = worker->streams[1 + draw(worker, N_STREAM_KINDS - 1)];
     order.kind = draw(worker, 3) ? is_up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost
                                  : cudaMemcpyDefault;
     order.to = (is_up ? device : host) + box.first * WORD;
     order.from = (is_up ? host : device) + box.first * WORD;
     host_write(host, box.n_words, tag);
-    if (draw(worker, 3)) /* else its stream is idle */
+    if (draw(worker, 3)) /* otherwise its stream is idle */
         TRY(LAUNCH(linger, 1, 1, order.stream, draw(worker, world.settings.n_linger)));
     work_fill(worker->device, box.n_words, old, order.stream);
     TRY(LAUNCH(judge, BLOCKS(box.n_words, N_WORK_THREADS), N_WORK_THREADS, order.stream,
@@ -234,10 +234,10 @@ static void act(struct worker *worker) {
     if (order.shape == BATCH && !is_up)
         order.kind = cudaMemcpyDeviceToHost;
     copy_surely(worker, &order);
-    if (order.shape == BATCH && !is_up) /* it need not have arrived */
+    if (order.shape == BATCH && !is_up) /* it may not have arrived yet */
         TRY(cudaStreamSynchronize(order.stream));
     if (is_up) {
-        host_write(host, box.n_words, ~tag); /* its source was read */
+        host_write(host, box.n_words, ~tag); /* its source has been read */
         TRY(LAUNCH(judge, BLOCKS(box.n_words, N_WORK_THREADS), N_WORK_THREADS, order.stream,
                    worker->device, box, tag, old, worker->n_wrong));
     } else {
@@ -255,7 +255,7 @@ static void *work(void *data) {
     return NULL;
 }
 
-/* Now and then a capture is open, and whatever others do it must come out whole. */
+/* Sometimes a capture is open, and it must stay valid whatever other threads do. */
 static void *capture(void *unused) {
     cudaStream_t stream = stream_create(STREAM_NON_BLOCKING);
     while (!program_load(&world.is_over)) {
@@ -322,13 +322,13 @@ static struct settings settle(int argc, char **argv, unsigned long long seed) {
     settings.has_capture = (int)program_drawn(argc, argv, "--capture", &state, 0, 1);
     settings.fails = program_drawn(argc, argv, "--fail", &state, 0, 3) == 1;
     if (!world.fail_at || (settings.fails && settings.has_capture))
-        settings.fails = 0; /* calls of the thread that captures would fail */
+        settings.fails = 0; /* calls of the capturing thread would fail */
     if (settings.fails)
         settings.n_threads = 1;
     return settings;
 }
 
-/* A GPU's driver has no such function, and nothing fails there. */
+/* A GPU's driver has no such function, so nothing fails there. */
 static void find_device(void) {
     void *symbol = device_control("sim_fail_at");
     memcpy(&world.fail_at, &symbol, sizeof symbol);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Copies from and to pageable memory behind work that is under way: no word goes wrong, staged or not.
-The same program goes wrong under a build that does not wait for the stream: else it would show nothing.
+"""Copies from and to pageable memory after unfinished work: no word is wrong, staged or not. The same program goes
+wrong under a build that does not wait for the stream; otherwise it would test nothing.
 
     copies.py --build FOLDER [--seeds 10000]
 """
@@ -9,7 +9,7 @@ import runs
 OPTIONS = runs.arguments(__doc__)
 STAGED = {"CUSHIM_COPY_STAGE": "on", "CUSHIM_COPY_STAGE_MIN": "64K", "CUSHIM_COPY_RING": "4M"}
 PIECE = 25  # seeds of one process
-# what surrounds the copies: (its share of the seeds, options of the program, variables)
+# the settings: (share of the seeds, options of the program, variables)
 SETTINGS = {
     "with_helpers": (0.4, (), {}),
     "without_helpers": (0.2, (), {"CUSHIM_COPY_THREADS": "0"}),

@@ -1,8 +1,8 @@
 /*
- * Gates that end by themselves: work held back until its look was taken, or for a while.
+ * Gates that open by themselves: work is held back until the test has checked, or for a while.
  *
- * A thread of its own opens the gate when it is released or when `patience` is over.  Whoever waits
- * for held work, as a free natively does, sleeps that long and no longer.
+ * A separate thread opens the gate when it is released or when `patience` is over. A thread that
+ * waits for held work, as in the driver's free, sleeps at most that long.
  */
 #ifndef CUSHIM_HAZARDS_GATEKEEPER_H
 #define CUSHIM_HAZARDS_GATEKEEPER_H
@@ -16,9 +16,9 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     unsigned patience_ms;
-    unsigned n_holds; /* under the lock, as the next */
+    unsigned n_holds; /* this and the next are under the lock */
     int is_closed, is_over;
-    unsigned *is_open; /* what gates look at */
+    unsigned *is_open; /* the words that gates read */
 } gatekeeper = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void gatekeeper_wait(void) {
@@ -32,7 +32,7 @@ static void gatekeeper_wait(void) {
     while (gatekeeper.n_holds == hold && gatekeeper.is_closed && !gatekeeper.is_over && error == 0)
         error = pthread_cond_timedwait(&gatekeeper.changed, &gatekeeper.lock, &until);
     if (gatekeeper.n_holds != hold && !gatekeeper.is_over)
-        return; /* that one was released, and this is another */
+        return; /* that gate was released, and this is another one */
     gatekeeper.is_closed = 0;
     gate_set(gatekeeper.is_open, 1);
 }
@@ -63,7 +63,7 @@ static void gatekeeper_destroy(void) {
     MUST(pthread_join(gatekeeper.thread, NULL) == 0);
 }
 
-/* What is queued on the stream from here on is held. */
+/* Later work on the stream is held. */
 static void hold(cudaStream_t stream) {
     pthread_mutex_lock(&gatekeeper.lock);
     gate_set(gatekeeper.is_open, 0);
@@ -74,7 +74,7 @@ static void hold(cudaStream_t stream) {
     TRY(LAUNCH(gate, 1, 1, stream, gatekeeper.is_open));
 }
 
-/* The look was taken. */
+/* The test has checked. */
 static void release_gate(void) {
     pthread_mutex_lock(&gatekeeper.lock);
     gatekeeper.is_closed = 0;

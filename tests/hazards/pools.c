@@ -1,12 +1,13 @@
 /*
- * Blocks of a companion pool freed as soon as their work is queued, from many threads, behind many
- * streams, and taken again at once: fatal to a pool that hands a block to a stream whose work may
- * come before that of the stream it was freed behind.
+ * Blocks of a companion pool are freed as soon as their work is queued, by many threads on many
+ * streams, and allocated again at once. A pool fails if it gives a block to a stream whose work may
+ * run before that of the stream it was freed on.
  *
  *   pools [--seed FIRST] [--seeds N] [--threads N] [--streams N] [--rounds N] [--size BYTES]
  *         [--verbose]
  *
- * As torture.c, of which it prints the line; built with CARELESS every fence says that it is over.
+ * It works as torture.c and prints the same line; built with CARELESS every fence reports that it
+ * is complete.
  */
 #include "work.h"
 
@@ -17,7 +18,7 @@
 
 enum { MOST_THREADS = 8, MOST_STREAMS = 8, N_SLOTS = 8 };
 
-/* Work is launched on the one, blocks are the other's. */
+/* Work is launched on one handle, blocks belong to the other. */
 struct stream {
     cudaStream_t cuda;
     struct cushim_stream *cushim;
@@ -27,7 +28,7 @@ struct block {
     unsigned *words;
     size_t n;
     unsigned tag;
-    cudaEvent_t is_filled; /* of a parcel */
+    cudaEvent_t is_filled; /* the bytes of a parcel */
 };
 
 static struct {
@@ -35,9 +36,9 @@ static struct {
     size_t most_words;
     struct cushim_pool *pool;
     struct stream streams[MOST_STREAMS];
-    unsigned *n_wrong; /* device: what kernels found */
+    unsigned *n_wrong; /* device memory: wrong words that kernels found */
     pthread_mutex_t lock;
-    struct block slots[N_SLOTS]; /* under the lock: blocks in the hands of no thread */
+    struct block slots[N_SLOTS]; /* under the lock: blocks that no thread has */
     int n_blocks, n_refused;
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -70,7 +71,7 @@ static void linger(struct worker *worker, const struct stream *stream) {
         TRY(LAUNCH(linger, 1, 1, stream->cuda, n));
 }
 
-/* A block of any size, its filling queued; false where memory is out. */
+/* Allocate a block of any size and queue its fill; false if memory is out. */
 static bool take(struct worker *worker, const struct stream *stream, struct block *block) {
     size_t most = world.most_words >> draw(worker, 12);
     cushim_devptr address = 0;
@@ -98,7 +99,7 @@ static void give(const struct block *block, struct cushim_stream *stream) {
     MUST(cushim_pool_free(world.pool, -1, (uintptr_t)block->words, 0, stream) == CUSHIM_OK);
 }
 
-/* Work of `later` comes after what is queued on `earlier`. */
+/* Order later work of `later` after the work on `earlier`. */
 static cudaEvent_t record(const struct stream *earlier) {
     cudaEvent_t event;
     TRY(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
@@ -111,7 +112,7 @@ static void order(cudaEvent_t event, const struct stream *later) {
     TRY(cudaEventDestroy(event));
 }
 
-/* ---- what a thread does with a block ---- */
+/* ---- the actions of a thread on a block ---- */
 
 static void fill_check_free(struct worker *worker) {
     const struct stream *stream = draw_stream(worker);
@@ -143,7 +144,7 @@ static void free_behind_all(struct worker *worker) {
     give(&block, CUSHIM_STREAM_ALL);
 }
 
-/* A stream that goes before its work is over. */
+/* A stream that is destroyed before its work is done. */
 static void use_own_stream(struct worker *worker) {
     struct stream stream;
     struct block block;
@@ -167,7 +168,7 @@ static void finish_parcel(struct worker *worker, const struct block *parcel) {
     give(parcel, stream->cushim);
 }
 
-/* It lies in a slot until some thread takes it. */
+/* It stays in a slot until a thread takes it. */
 static void send_parcel(struct worker *worker) {
     const struct stream *stream = draw_stream(worker);
     struct block parcel, old, *slot = &world.slots[draw(worker, N_SLOTS)];
@@ -213,7 +214,7 @@ static unsigned run_workers(unsigned long long seed) {
     TRY(cudaDeviceSynchronize());
     TRY(cudaMemcpy(&n_wrong, world.n_wrong, sizeof n_wrong, cudaMemcpyDeviceToHost));
     TRY(cudaMemset(world.n_wrong, 0, sizeof n_wrong));
-    TRY(cudaDeviceSynchronize()); /* the streams of the next seed do not all wait for the set */
+    TRY(cudaDeviceSynchronize()); /* because not all streams of the next seed wait for the set */
     return n_wrong;
 }
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Blocks of a companion pool taken again at once, in any order of the streams: no word goes wrong.
-The same program goes wrong where every fence says that it is over: else it would show nothing.
+"""Blocks of a companion pool are reused at once, in any order of the streams: no word is wrong. The same program goes
+wrong if every fence reports that it is complete; otherwise it would test nothing.
 
     pools.py --build FOLDER [--seeds 10000]
 """
 import runs
 
 OPTIONS = runs.arguments(__doc__)
-# as in torture.py: a device so tight that the pool has to give memory back all the time, one thread, one stream
+# as in torture.py: a device so small that the pool constantly gives memory back, one thread, one stream
 SETTINGS = {
     "with_room": (0.1, (), {}),
     "on_a_tight_device": (0.06, ("--size", 4 << 20), {"CUSHIM_SIM_MEMORY": "12M"}),
@@ -35,8 +35,8 @@ for name in SETTINGS:
 
 
 @runs.tap.test
-def a_pool_whose_fences_are_over_at_once_is_found_out():
-    if "no fence" in OPTIONS.modes:  # it races, as it should
+def a_pool_whose_fences_complete_at_once_is_found_out():
+    if "no fence" in OPTIONS.modes:  # it has races on purpose
         for setting in ("with_room", "on_a_tight_device", "with_one_thread"):
             n_bad, _ = count_bad("pools-careless", setting, 5)
             assert n_bad > 0, setting

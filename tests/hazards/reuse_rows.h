@@ -1,13 +1,13 @@
 /*
- * The rows of barrier.c about memory that is handed out again: its first owner's work is held, its
- * second owner's is not, and the one must not meet the other.
+ * The rows of barrier.c about reused memory: the work of its first owner is held, that of the
+ * second owner is not, and the two must not overlap.
  */
 #ifndef CUSHIM_HAZARDS_REUSE_ROWS_H
 #define CUSHIM_HAZARDS_REUSE_ROWS_H
 
 #include "barrier_rows.h"
 
-/* The second owner writes; then the first one's work, if it is not over, does its harm. */
+/* The second owner writes; then the first owner's work, if it is not done, does its damage. */
 static enum answer take_again(struct world *w, size_t n_bytes, unsigned tag) {
     cudaStream_t stream = w->more_streams[STREAM_NON_BLOCKING];
     unsigned *words = (unsigned *)allocate(n_bytes);
@@ -88,7 +88,7 @@ static enum answer memory_freed_in_capture_is_reused(struct world *w, cudaStream
     work_fill(words, N_WORDS, ~tag, stream);
     in_second_thread(toggle_capture, captured);
     TRY(cudaFree(words));
-    unsigned *other = (unsigned *)allocate(N_BYTES); /* likely the same, while it captures */
+    unsigned *other = (unsigned *)allocate(N_BYTES); /* probably the same block, during a capture */
     in_second_thread(toggle_capture, captured);
     TRY(cudaStreamDestroy(captured));
     work_fill(other, N_WORDS, tag, w->more_streams[STREAM_NON_BLOCKING]);
@@ -128,7 +128,8 @@ static enum answer peer_memory_is_reused(struct world *w, cudaStream_t unused, u
     return wrong_if(host_check(w->host, N_WORDS, tag) != 0);
 }
 
-/* The host owns it from the second allocation on; the first owner's kernel may not write it. */
+/* The host owns the memory after the second allocation, so the first owner's kernel must not write
+ * it. */
 static enum answer host_takes_again(unsigned *words, unsigned tag) {
     host_fill(words, N_WORDS, tag);
     release_gate();
@@ -162,7 +163,7 @@ static enum answer managed_memory_is_reused(struct world *w, cudaStream_t stream
     return answer;
 }
 
-/* Freed in stream order: whoever is not in that order gets it when its work is over. */
+/* Freed in stream order: code outside of that order gets the block when its work is done. */
 static enum answer ordered_memory_is_reused(struct world *w, cudaStream_t stream, unsigned tag) {
     unsigned *words = (unsigned *)allocate(N_BYTES);
     hold(stream);
@@ -171,7 +172,7 @@ static enum answer ordered_memory_is_reused(struct world *w, cudaStream_t stream
     return take_again(w, N_BYTES, tag);
 }
 
-/* ---- and the last row ---- */
+/* ---- the last row ---- */
 
 #ifdef __CUDACC__
 static __device__ void fault_thread(size_t i, unsigned *nowhere) {

@@ -1,5 +1,5 @@
-"""What the runners of this folder share: where things are, what holds in which mode, and runs of a program
-natively, under the preload in either mode of free, and under a build of it that is careless in either."""
+"""For the runners of this folder: paths, the guarantees of each mode, and runs of a program without cushim, under the
+preload in both modes of free, and under its careless builds."""
 import argparse
 import concurrent.futures
 import os
@@ -23,7 +23,7 @@ MODES = {
     "no fence": ("careless", "relaxed"),
 }
 CARELESS = ("never waits", "no fence")
-# What a row of barrier.c leans on: the modes that keep it.
+# What a row of barrier.c depends on: the modes that keep it.
 KEPT_IN = {
     "order": set(MODES),
     "native": set(MODES),
@@ -37,22 +37,22 @@ TORTURE = re.compile(r"torture: (\d+) of (\d+) seeds bad, (\d+) words wrong, (\d
 def arguments(about):
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="build folder")
-    parser.add_argument("--seeds", type=int, default=500, help="how many (500)")
-    parser.add_argument("--in-front", default="", help="library that LD_PRELOAD needs before ours (a sanitizer's)")
+    parser.add_argument("--seeds", type=int, default=500, help="number of seeds (500)")
+    parser.add_argument("--in-front", default="", help="library that LD_PRELOAD needs before cushim's (a sanitizer's)")
     options = parser.parse_args()
     options.build = pathlib.Path(options.build).resolve()
-    # nothing for a sanitizer: careless builds race, as they should, and natively nothing of ours is there
+    # without a sanitizer, because careless builds have races on purpose, and runs without cushim have no code of ours
     options.modes = [mode for mode in MODES if not (options.in_front and mode in ("native", *CARELESS))]
     return options
 
 
 def tries_in(mode):
-    """Words for barrier: where a row may go wrong it is tried until it does."""
+    """The arguments for barrier: a row that may go wrong is tried until it does."""
     return () if mode in ("native", "exact") else ("--tries", 12, "--until-wrong", "--patience", 15)
 
 
 def rows_of(text):
-    """What barrier printed: {name: (what it leans on, its verdict)}"""
+    """The output of barrier: {name: (what it depends on, its verdict)}"""
     return {name: (leans_on, verdict) for name, leans_on, verdict, _ in map(str.split, text.splitlines())}
 
 
@@ -62,7 +62,7 @@ def unexpected(mode, rows):
 
 
 def run(options, mode, program, *words, **variables):
-    """stdout of a run that ends in time, by itself, with 0, or with 1 where that is what it says."""
+    """stdout of a run that ends in time and by itself, with 0, or with 1 if its output says so."""
     library, free = MODES[mode]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CUSHIM")}
     environment["LD_LIBRARY_PATH"] = str(options.build / "tools" / "sim")
@@ -81,9 +81,9 @@ def run(options, mode, program, *words, **variables):
 
 
 def count_bad(options, mode, program, setting, n_seeds, *more, settings, piece, **variables):
-    """Seeds at which something went wrong, and what the program said; each setting has seeds of its own.
+    """The seeds that went wrong, and the program's output; each setting has its own seeds.
 
-    `settings` has a row a setting, (its share of the seeds, options of the program, variables); a process plays `piece` seeds.
+    `settings` has a row per setting, (share of the seeds, options of the program, variables); each process plays `piece` seeds.
     """
     _, words, own = settings[setting]
     first = 1 + 10 ** 6 * list(settings).index(setting)

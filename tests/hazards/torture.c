@@ -1,19 +1,21 @@
 /*
- * Memory freed as soon as its work is queued, from many threads, over many streams, and taken again
- * at once: legal by cudaFree's rules, fatal to a pool that hands memory out too early.
+ * Memory is freed as soon as its work is queued, by many threads on many streams, and allocated
+ * again at once.  That is legal by cudaFree's rules, and fails under a pool that reuses memory too
+ * early.
  *
  *   torture [--seed FIRST] [--seeds N] [--seconds S] [--threads N] [--streams N] [--rounds N]
  *           [--size BYTES] [--spin 0|1|2] [--capture 0|1] [--no-effects]
  *           [--no-mixed-frees] [--verbose]
  *
- * Every seed draws threads (1 to 16), streams (1 to 16, of the four kinds), sizes, and whether a
- * kernel that waits for the host runs nearly all the while and another thread has a capture open;
- * an option fixes what it names.  Counted are the words that were not what their owner wrote, as
- * kernels see them and as the host sees them behind a free.  The status is 1 where there are any.
+ * Every seed chooses threads (1 to 16), streams (1 to 16, of the four kinds), sizes, whether a
+ * kernel that waits for the host runs almost all the time, and whether another thread has a capture
+ * open; an option fixes its choice.  The program counts words that differ from what their owner
+ * wrote, as kernels see them and as the host sees them after a free.  The exit status is 1 if there
+ * are any.
  *
- * With --no-effects nothing is queued that the host could see, so that a `relaxed` free never
- * waits. Then --spin 2 is possible, a kernel that ends when the threads have; natively it would
- * lock up.
+ * With --no-effects no work has effects that the host can see, so a `relaxed` free never waits.
+ * Then --spin 2 is possible, a kernel that ends after the threads; without cushim it would
+ * deadlock.
  */
 #include "work.h"
 
@@ -31,7 +33,7 @@ struct settings {
     int may_wait_for;
 };
 
-/* A block in the hands of no thread: whoever takes it checks and frees it. */
+/* A block that no thread has: the thread that takes it checks and frees it. */
 struct parcel {
     unsigned *words;
     size_t n;
@@ -42,7 +44,7 @@ struct parcel {
 static struct {
     struct settings settings;
     cudaStream_t streams[MOST_STREAMS];
-    unsigned *n_wrong; /* device: what kernels found */
+    unsigned *n_wrong; /* device memory: wrong words that kernels found */
     unsigned *is_open; /* the spinner's gate */
     pthread_mutex_t lock;
     struct parcel slots[N_SLOTS]; /* under the lock */
@@ -63,13 +65,13 @@ static cudaStream_t draw_stream(struct worker *worker) {
     return world.streams[draw(worker, world.settings.n_streams)];
 }
 
-/* Small ones as often as large ones. */
+/* Small sizes are as frequent as large ones. */
 static size_t draw_words(struct worker *worker) {
     size_t most = world.settings.most_words >> draw(worker, 12);
     return most < 2 ? 1 : 1 + draw(worker, (unsigned)most);
 }
 
-/* Out of memory is an answer: what is alive at once may be more than the device. */
+/* Out of memory is a valid result, because the live blocks may exceed the device. */
 static unsigned *allocate(size_t n) {
     void *words = NULL;
     cudaError_t error = cudaMalloc(&words, n * sizeof(unsigned));
@@ -96,21 +98,21 @@ static cudaEvent_t record(cudaStream_t stream) {
     return event;
 }
 
-/* Work of `later` comes after that of `earlier`. */
+/* Order later work of `later` after the work of `earlier`. */
 static void order(cudaStream_t earlier, cudaStream_t later) {
     cudaEvent_t event = record(earlier);
     TRY(cudaStreamWaitEvent(later, event, 0));
     TRY(cudaEventDestroy(event));
 }
 
-/* ---- what a thread does with a block ---- */
+/* ---- the actions of a thread on a block ---- */
 
 struct filled {
     unsigned *words, tag;
     size_t n;
 };
 
-/* A block of any size, its filling queued; false where memory is out. */
+/* Allocate a block of any size and queue its fill; false if memory is out. */
 static bool allocate_filled(struct worker *worker, cudaStream_t stream, struct filled *block) {
     block->n = draw_words(worker);
     block->tag = draw(worker, 1u << 30);
@@ -136,7 +138,7 @@ static void fill_check_free(struct worker *worker) {
     TRY(cudaFree(block.words));
 }
 
-/* The free is a barrier: what the copy brought is there, and the source may go. */
+/* The free is a barrier: the copied bytes have arrived, and the source may be freed. */
 static void read_behind_free(struct worker *worker) {
     cudaStream_t stream = draw_stream(worker);
     struct filled block;
@@ -152,7 +154,7 @@ static void read_behind_free(struct worker *worker) {
 static void write_behind_free(struct worker *worker) {
     cudaStream_t stream = draw_stream(worker);
     unsigned tag = draw(worker, 1u << 30), *words = allocate(1), *other = allocate(1);
-    if (words && other) { /* the free of nothing is no barrier */
+    if (words && other) { /* a free of NULL is no barrier */
         *(volatile unsigned *)worker->pinned = tag;
         linger(worker, stream);
         TRY(cudaMemcpyAsync(words, worker->pinned, sizeof *words, cudaMemcpyHostToDevice, stream));
@@ -193,8 +195,8 @@ static void copy_between_blocks(struct worker *worker) {
 }
 
 /*
- * Memory of cudaMalloc freed by cudaFreeAsync.  Natively threads that do so among others that free
- * lock each other up now and then (driver 580.159), hence --no-mixed-frees.
+ * cudaFreeAsync frees memory of cudaMalloc. Without cushim such threads sometimes deadlock with
+ * other threads that free (driver 580.159), hence --no-mixed-frees.
  */
 static void free_in_stream_order(struct worker *worker) {
     cudaStream_t stream = draw_stream(worker);
@@ -208,7 +210,7 @@ static void free_in_stream_order(struct worker *worker) {
         TRY(cudaFreeAsync(block.words, stream));
 }
 
-/* Work that was captured uses the block; it is freed when a launch of it is queued. */
+/* Captured work uses the block, which is freed when a launch of it is queued. */
 static void free_behind_graph(struct worker *worker) {
     cudaStream_t stream = draw_stream(worker), captured;
     size_t n = draw_words(worker);
@@ -231,7 +233,7 @@ static void free_behind_graph(struct worker *worker) {
     TRY(cudaStreamDestroy(captured));
 }
 
-/* Pinned memory freed under the kernel that writes it, and taken again: it is the host's now. */
+/* Pinned memory is freed while a kernel writes it, and allocated again: now the host owns it. */
 static void reuse_pinned(struct worker *worker) {
     enum { N = 64 };
     cudaStream_t stream = draw_stream(worker);
@@ -256,7 +258,7 @@ static void finish_parcel(struct worker *worker, const struct parcel *parcel) {
     TRY(cudaFree(parcel->words));
 }
 
-/* It lies in a slot until some thread takes it. */
+/* It stays in a slot until a thread takes it. */
 static void send_parcel(struct worker *worker) {
     cudaStream_t stream = draw_stream(worker);
     struct parcel parcel, old, *slot = &world.slots[draw(worker, N_SLOTS)];
@@ -276,7 +278,8 @@ static void send_parcel(struct worker *worker) {
     finish_parcel(worker, &old);
 }
 
-/* What its frees may wait for in `relaxed`: the host's eye, or the driver. */
+/* The reasons for which its frees may wait in `relaxed`: effects that the host can see, or the
+ * driver. */
 enum { NOTHING, SOMETHING };
 
 static const struct {
@@ -317,7 +320,8 @@ static void *work(void *data) {
     return NULL;
 }
 
-/* Nearly always a kernel waits for the host: natively, frees wait for it, and nothing else does. */
+/* Almost always a kernel waits for the host. Without cushim frees wait for it, and no other call
+ * does. */
 static void *spin(void *unused) {
     cudaStream_t stream = stream_create(STREAM_NON_BLOCKING);
     while (!program_load(&world.is_over)) {
@@ -333,7 +337,7 @@ static void *spin(void *unused) {
     return unused;
 }
 
-/* Nearly always a capture is open, and whatever others do it must come out whole. */
+/* Almost always a capture is open, and it must stay valid whatever other threads do. */
 static void *capture(void *unused) {
     cudaStream_t stream = stream_create(STREAM_NON_BLOCKING);
     while (!program_load(&world.is_over)) {
@@ -389,7 +393,7 @@ static unsigned long long run_workers(unsigned long long seed) {
     TRY(cudaDeviceSynchronize());
     TRY(cudaMemcpy(&n_wrong, world.n_wrong, sizeof n_wrong, cudaMemcpyDeviceToHost));
     TRY(cudaMemset(world.n_wrong, 0, sizeof n_wrong));
-    TRY(cudaDeviceSynchronize()); /* the streams of the next seed do not all wait for the set */
+    TRY(cudaDeviceSynchronize()); /* because not all streams of the next seed wait for the set */
     return n_wrong;
 }
 
@@ -421,7 +425,7 @@ int main(int argc, char **argv) {
         world.streams[i] = stream_create(i % N_STREAM_KINDS);
     TRY(cudaMalloc((void **)&world.n_wrong, sizeof *world.n_wrong));
     TRY(cudaMemset(world.n_wrong, 0, sizeof *world.n_wrong));
-    TRY(cudaFree(allocate(1))); /* a context's first free waits in `relaxed` as well */
+    TRY(cudaFree(allocate(1))); /* the first free of a context waits in `relaxed` too */
     world.is_open = gate_create();
     for (; seconds > 0 ? program_seconds() - start < seconds : n_done < n_seeds; n_done++, seed++) {
         world.settings = settle(argc, argv, seed);

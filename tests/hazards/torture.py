@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Memory taken again at once, in any order of the streams: no word goes wrong, in either mode of free.
-The same programs go wrong under builds that skip the wait or the fence: else they would show nothing.
+"""Memory is reused at once, in any order of the streams: no word is wrong, in both modes of free. The same programs go
+wrong under builds that skip the wait or the fence; otherwise they would test nothing.
 
     torture.py --build FOLDER [--seeds 10000]
 
-The seeds are shared out over a device with room, a device so tight that the pool has to give memory back
-all the time, and a limit that is as tight.
+The seeds are divided among a device with room, a device so small that the pool constantly gives memory back, and a
+limit that is equally small.
 """
 import runs
 
 OPTIONS = runs.arguments(__doc__)
 LARGEST = ("--size", 4 << 20)
-# what surrounds the churn: (its share of the seeds, options of the program, variables)
+# the settings: (share of the seeds, options of the program, variables)
 SETTINGS = {
     "with_room": (0.4, (), {}),
     "without_host_effects": (0.2, ("--no-effects",), {}),
@@ -59,7 +59,7 @@ def add_careless_test(mode):
 
 
 @runs.tap.test
-def the_device_draws_anew_with_each_seed():
+def the_device_is_seeded_with_each_seed():
     for each_mode in ("native", "relaxed"):
         text = runs.run(OPTIONS, each_mode, "torture", "--seed", 1, "--seeds", 3, "--verbose")
         assert "device seeded 3 times" in text, text

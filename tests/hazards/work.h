@@ -1,8 +1,8 @@
 /*
- * The work that hazard programs queue: the same on a GPU (nvcc) and on the software device (gcc).
+ * The work that hazard programs queue, the same on a GPU (nvcc) and on the software device (gcc).
  *
- *   fill   words[i] = tag + i          check   counts the words that are something else
- *   gate   does not end before the host opens it
+ *   fill   words[i] = tag + i          check   counts the words that differ
+ *   gate   ends when the host opens it
  *   linger keeps its stream for a while: microseconds on a GPU, turns on the software device
  *
  * Launched as LAUNCH(name, n_blocks, n_threads, stream, ...).
@@ -46,7 +46,7 @@ static __device__ void linger_thread(size_t i, unsigned n) {
 
 #else
 
-/* A kernel that spins is a look and one more turn: sim.h. */
+/* A spinning kernel reads once and asks for another turn: see sim.h. */
 SIM_KERNEL(gate, const unsigned *) {
     launch->turn->again = !__atomic_load_n(SIM_ARG(const unsigned *, 0), __ATOMIC_ACQUIRE);
 }
@@ -71,7 +71,7 @@ static inline void work_check(const unsigned *words, size_t n, unsigned tag, uns
     TRY(LAUNCH(check, BLOCKS(n, N_WORK_THREADS), N_WORK_THREADS, stream, words, n, tag, n_wrong));
 }
 
-/* The same by the host. */
+/* The same on the host. */
 static inline void host_fill(unsigned *words, size_t n, unsigned tag) {
     for (size_t i = 0; i < n; i++)
         words[i] = tag + (unsigned)i;
@@ -84,7 +84,7 @@ static inline unsigned host_check(const unsigned *words, size_t n, unsigned tag)
     return n_wrong;
 }
 
-/* Opened and closed by the host, looked at by a gate. */
+/* The host opens and closes it, and a gate reads it. */
 static inline void gate_set(unsigned *is_open, unsigned value) {
     __atomic_store_n(is_open, value, __ATOMIC_RELEASE);
 }
@@ -97,8 +97,8 @@ static inline unsigned *gate_create(void) {
 }
 
 /*
- * Before the first CUDA call: no kernel is loaded while another spins, and streams do not stand
- * behind one another in the hardware's queues.
+ * Call it before the first CUDA call. It loads kernels early, because none can be loaded while
+ * another spins, and gives streams separate hardware queues.
  */
 static inline void work_prepare(void) {
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
@@ -106,15 +106,15 @@ static inline void work_prepare(void) {
 }
 
 /*
- * A control of the software device (tools/sim/sim.h), or NULL: a GPU's driver has none.  The
- * runtime opens the driver for itself, so that its names are not those of the whole program.
+ * A function of the software device (tools/sim/sim.h), or NULL for a GPU's driver. It is looked up
+ * in the driver's library, because the runtime opens the driver privately.
  */
 static inline void *device_control(const char *name) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     return driver ? dlsym(driver, name) : NULL;
 }
 
-/* The choices of the software device begin anew; false: there is none. */
+/* Restart the random choices of the software device; false if there is none. */
 static inline int device_seed(unsigned long seed) {
     void *symbol = device_control("sim_seed");
     void (*sim_seed_it)(unsigned long);

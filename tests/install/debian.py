@@ -1,9 +1,10 @@
-"""Debian packages are built from this tree, lintian finds nothing new, and what they hold works.
+"""Debian packages are built from this tree, lintian finds nothing new, and their content works.
 
     debian.py SOURCE BUILD CUDA PROGRAM CC...
 
-BUILD is this build's folder.  PROGRAM is one that asks the CUDA runtime for memory.  The packages are compiled as this build is,
-and unpacked: run, beside this file, compiles them as they are given away, and installs them in a root file system of their own.
+BUILD is this build's folder. PROGRAM allocates memory through the CUDA runtime. The packages are compiled like this
+build and unpacked; the script run, beside this file, compiles them as they are released and installs them in a separate
+root file system.
 """
 import functools
 import os
@@ -25,7 +26,7 @@ SOURCE, BUILD, PROGRAM = (pathlib.Path(sys.argv[i]).resolve() for i in (1, 2, 4)
 CUDA, *CC = sys.argv[3], *sys.argv[5:]
 WORK = BUILD / "debian"
 PACKAGES = ["cushim", "cushim-sim", "libcushim-dev", "libcushim0"]
-# What lintian says and we leave, and why.
+# The findings of lintian that are accepted, and why.
 LISTED = {"bogus-mail-host": "the packages have no maintainer with an address",
           "bogus-mail-host-in-debian-changelog": "the same",
           "initial-upload-closes-no-bugs": "nobody uploads them"}
@@ -52,7 +53,7 @@ def built():
     assert text.count("--buildsystem=meson") == text.count("-Dtests=disabled") == 1, text
     text = text.replace("--buildsystem=meson", f"--buildsystem=meson --builddirectory={same_build.folder(SOURCE, BUILD)}")
     rules.write_text(text.replace("-Dtests=disabled", "-Dtests=disabled " + shlex.join(same_build.options(BUILD))))
-    # -d: meson and ninja may be here by other ways than Debian's packages
+    # -d, because meson and ninja may be installed without Debian's packages
     command("dpkg-buildpackage", "-b", "-us", "-uc", "-d", cwd=WORK / "tree",
             env={**os.environ, "CUDA_HOME": CUDA, "CC": shlex.join(CC), "DEB_CFLAGS_SET": "", "DEB_CPPFLAGS_SET": "",
                  "DEB_BUILD_OPTIONS": "noautodbgsym"})
@@ -100,13 +101,13 @@ def a_program_runs_on_the_software_device_and_python_reads_its_report():
 
 
 @tap.test
-def what_Python_compiled_goes_with_the_package():
+def files_that_Python_compiled_are_removed_with_the_package():
     command("dpkg-deb", "-e", built()["cushim"], pathlib.Path(holder().name, "control"))
     assert "py3clean -p cushim" in pathlib.Path(holder().name, "control/prerm").read_text()
 
 
 @tap.test
-def zsh_has_the_completion_in_a_folder_where_it_looks():
+def the_completion_for_zsh_is_in_a_folder_of_its_path():
     if not shutil.which("zsh"):
         tap.skip("no zsh")
     folders = command("zsh", "-fc", "print -l $fpath").split()

@@ -1,8 +1,9 @@
-"""The source release: `meson dist` has what was committed, builds and passes without a clone around it, and pip installs it.
+"""The source release: `meson dist` contains the committed files, builds and passes outside of a clone, and pip installs
+it.
 
     dist.py MESON SOURCE BUILD CUDA SIM PROGRAM CC...
 
-SIM is the folder of the software device, PROGRAM one that asks the CUDA runtime for memory.  All tests of the plain
+SIM is the folder of the software device; PROGRAM allocates memory through the CUDA runtime. All tests of the plain
 phase, by hand, in a folder outside of any clone:
 
     meson dist -C build --no-tests && tar xf build/meson-dist/cushim-*.tar.xz -C FOLDER && FOLDER/cushim-*/tools/check plain
@@ -24,10 +25,10 @@ import tap
 MESON, SOURCE, BUILD, SIM, PROGRAM = (pathlib.Path(sys.argv[i]).resolve() for i in (1, 2, 3, 5, 6))
 CUDA, *CC = sys.argv[4], *sys.argv[7:]
 FOLDER = same_build.folder(SOURCE, BUILD)
-UNIT = ["tests-base", "tests-cuda", "tests-memory-cache"]  # seconds in all
+UNIT = ["tests-base", "tests-cuda", "tests-memory-cache"]  # seconds for everything
 AS_IN_THE_CLONE = ["-Dbuildtype=debugoptimized", *same_build.options(BUILD)]
 
-os.environ["PIP_NO_COMPILE"] = "0"  # 0 is yes: of what pip installs, Python compiles what is imported
+os.environ["PIP_NO_COMPILE"] = "0"  # 0 means yes: Python compiles the imported modules that pip installs
 
 
 def command(*words, **more):
@@ -51,7 +52,7 @@ def committed():
 @functools.cache
 def archive():
     committed()  # or a skip
-    # dirty: what was not committed is not in it, and no fault here
+    # dirty, because uncommitted files are not in it, which is no fault here
     said = command(MESON, "dist", "-C", BUILD, "--no-tests", "--allow-dirty", "--formats", "gztar")
     return pathlib.Path(re.search(r"^Created (.*\.tar\.gz)$", said, re.MULTILINE)[1])
 
@@ -65,14 +66,14 @@ def unpacked():
 
 
 @tap.test
-def it_has_what_was_committed_and_nothing_else():
+def the_release_has_the_committed_files_and_no_others():
     folder = unpacked()
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() or path.is_symlink()}
     assert there == committed(), sorted(there ^ committed())
 
 
 @tap.test
-def it_builds_and_its_unit_tests_pass():
+def the_release_builds_and_its_unit_tests_pass():
     folder = unpacked() / FOLDER
     command(MESON, "setup", folder, unpacked(), "-Dkernels=disabled", *AS_IN_THE_CLONE)
     said = command("ninja", "-C", folder, "preload", *UNIT)
@@ -81,7 +82,7 @@ def it_builds_and_its_unit_tests_pass():
 
 @functools.cache
 def environment():
-    """The bin folder of a new one, where pip has its network."""
+    """The bin folder of a new environment, if pip has a network."""
     bin_folder = pathlib.Path(holder().name, "environment/bin")
     command(sys.executable, "-m", "venv", bin_folder.parent)
     done = subprocess.run([bin_folder / "python", "-m", "pip", "install", "--quiet", "pip>=23.1", "build>=1,<2"], text=True, capture_output=True)
@@ -91,7 +92,7 @@ def environment():
 
 
 @tap.test
-def python_m_build_has_the_same_in_its_source_release():
+def python_m_build_makes_the_same_source_release():
     folder, wanted = pathlib.Path(holder().name, "sdist"), committed()
     command(environment() / "python", "-m", "build", "--sdist", "-o", folder, SOURCE)
     made, = folder.iterdir()
@@ -101,7 +102,7 @@ def python_m_build_has_the_same_in_its_source_release():
 
 
 @tap.test
-def pip_install_of_it_works():
+def pip_installs_the_release():
     bin_folder = environment()
     settings = [f"build-dir={FOLDER.parent / 'pip'}", *(f"setup-args={word}" for word in AS_IN_THE_CLONE)]
     command(bin_folder / "pip", "install", "--quiet", *(word for text in settings for word in ("-C", text)), ".", cwd=unpacked())

@@ -1,4 +1,4 @@
-"""Man pages are clean and whole; completions complete, each in its shell.
+"""Man pages are clean and complete; completions work in their shells.
 
     manual.py FOLDER CUSHIM
 """
@@ -19,8 +19,8 @@ sys.dont_write_bytecode = True
 import pages
 
 FOLDER, CUSHIM = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
-HOME = tempfile.TemporaryDirectory(prefix="cushim-manual-")  # shells write into it
-# What is typed, and what it becomes.
+HOME = tempfile.TemporaryDirectory(prefix="cushim-manual-")  # shells write to it
+# The typed text, and its completion.
 CASES = {"cushim ru": "run", "cushim help opt": "help options", "cushim run --free=re": "run --free=relaxed",
          "cushim run --copy-stage-m": "run --copy-stage-min=", "cushim run --buckets=f": "run --buckets=fine",
          "cushim doctor --js": "doctor --json", "cushim stat --cl": "stat --clean", "cushim record --free=re": "record --free=relaxed", "cushim report --fo": "report --format"}
@@ -42,7 +42,7 @@ def man_pages_lint_clean():
     need("mandoc")
     for page in sorted(FOLDER.glob("*.[1378]")):
         done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", page], text=True, capture_output=True)
-        said = [line for line in done.stdout.splitlines() if "missing date" not in line]  # the same bytes on every day
+        said = [line for line in done.stdout.splitlines() if "missing date" not in line]  # the same bytes on any day
         assert not said, said
 
 
@@ -75,7 +75,7 @@ def every_function_and_status_is_on_the_page_of_the_library():
 def bash_completes():
     need("bash")
     for typed, wanted in CASES.items():
-        words = re.findall(r"=|[^\s=]+", typed)  # as readline splits them
+        words = re.findall(r"=|[^\s=]+", typed)  # split as by readline
         script = 'compopt() { :; }; . "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cushim; printf "%s\\n" "${COMPREPLY[@]}"'
         given = run("bash", "-c", script, "bash", FOLDER / "cushim", *words).split()
         assert given == [re.findall(r"\S+", wanted)[-1].split("=")[-1] if "=" in words else wanted.split()[-1]], (typed, given)
@@ -91,7 +91,7 @@ def fish_completes():
 
 
 def read_until(terminal, wanted):
-    """What a shell says until it has said that; it may take as long as a slow machine needs."""
+    """Reads the output of a shell up to this text, however slow the machine is."""
     said = b""
     while wanted not in said:
         ready, _, _ = select.select([terminal], [], [], 60)

@@ -1,9 +1,9 @@
-"""A machine without a CUDA toolkit: Python's packages serve, and what is fetched is what was pinned.
+"""A machine without a CUDA toolkit: Python's packages replace it, and only pinned packages are fetched.
 
     toolkit.py SOURCE CC...
 
-The packages of most tests are made here; one fetches the headers themselves.  bare-root, beside this file, does all of it where
-nothing is installed.
+Most tests make their own packages; one fetches the real headers. bare-root, beside this file, does everything on a bare
+system.
 """
 import contextlib
 import functools
@@ -29,7 +29,7 @@ FILES = {"nvidia-cuda-runtime": {"include/cuda.h": "#define CUDA_VERSION 13000\n
          "nvidia-cuda-cccl": {"include/nv/target": ""}}
 
 
-# In place of the system's: an environment is made at once, with the pip of another.
+# Replaces the system's python3: it makes an environment at once, with the pip of another one.
 QUICK_PYTHON = """#!/bin/sh
 if [ "$1 $2" = "-m venv" ]; then
     mkdir -p "$3/bin" && ln -s {pip} "$3/bin/pip"
@@ -40,7 +40,7 @@ fi
 
 
 def machine_at(folder):
-    """Puts there the scripts and, in `bin`, a PATH on which no toolkit is found."""
+    """Puts the scripts there and, in `bin`, a PATH without a toolkit."""
     (folder / "tools/setup").mkdir(parents=True)
     for file in ("tools/setup/packages.bash", *(f"tools/setup/{name}.txt" for name in LISTS), "tools/find-cuda"):
         text = (SOURCE / file).read_text().replace("/usr/local/cuda", "/none")
@@ -59,7 +59,7 @@ def holder():
 
 @functools.cache
 def really_fetched():
-    """(a machine with nothing, what require_toolkit did there), with pip and its network."""
+    """(a bare machine, the result of require_toolkit there), with pip and its network."""
     folder = pathlib.Path(holder().name)
     machine_at(folder)
     return folder, require(folder)
@@ -88,7 +88,7 @@ def require(folder, *words, **more):
 
 
 def make_packages(folder):
-    """Puts stand-ins of all pinned packages into `wheels`, and pins those; returns what makes pip take them."""
+    """Puts stand-ins for all pinned packages into `wheels` and pins them; returns the variables that make pip use them."""
     (folder / "wheels").mkdir()
     for name, packages in zip(LISTS, NAMES):
         rows = []
@@ -109,7 +109,7 @@ def make_packages(folder):
 
 
 @tap.test
-def the_headers_are_fetched_and_are_enough():
+def the_fetched_headers_are_enough():
     _, done = really_fetched()
     if "pip cannot fetch" in done.stderr and "THESE PACKAGES DO NOT MATCH" not in done.stderr:
         tap.skip("pip cannot fetch packages here")
@@ -120,7 +120,7 @@ def the_headers_are_fetched_and_are_enough():
 
 
 @tap.test
-def what_is_fetched_is_said_in_one_line_and_fetched_once():
+def a_fetch_prints_one_line_and_happens_once():
     with machine() as folder:
         offline = make_packages(folder)
         toolkit = f"{folder}/build-cuda/toolkit"
@@ -133,11 +133,11 @@ def what_is_fetched_is_said_in_one_line_and_fetched_once():
             second = require(folder, *words, **offline)
             assert second.stdout == f"{toolkit}\n" and second.returncode == 0, second
         assert all(pathlib.Path(toolkit, path).exists() for package in NAMES[0] + NAMES[1] for path in FILES[package])
-        assert require(folder, **offline).stdout == f"{toolkit}\n", "the compiler's has the headers, too"
+        assert require(folder, **offline).stdout == f"{toolkit}\n", "the compiler's package has the headers, too"
 
 
 @tap.test
-def what_was_cut_short_is_fetched_again():
+def an_interrupted_fetch_is_repeated():
     with machine() as folder:
         offline = make_packages(folder)
         assert require(folder, **offline).returncode == 0

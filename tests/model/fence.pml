@@ -1,13 +1,14 @@
 /*
- * The relaxed fence (docs/internals/memory-engine.md, "Relaxed frees", src/memory/fence/fence.c) on a machine with store buffers.
+ * The relaxed fence (docs/internals/memory-engine.md, "Relaxed frees", src/memory/fence/fence.c) on
+ * a machine with store buffers.
  *
- * Property: no block is reused, and no relaxed free returns after an effect, before the work that
- * was submitted ahead of it is over.
+ * Property: before the work that was submitted ahead of a free is done, its block is not reused,
+ * and if that work has an effect on the host, the relaxed free does not return.
  *
- * Each process stores into a buffer of its own, which drains into memory in order at any time (TSO,
- * as on x86); loads read memory, since no process here loads what it stored without a fence in
- * between.  A full fence waits until the own buffer is empty; an exchange is a fence and a step.
- * Rings and `done` are under a lock or exchanged, so they are atomic here.
+ * Each process stores into its own buffer, which drains into memory in order at any time (TSO, as
+ * on x86).  Loads read memory, because no process here loads what it stored without a fence in
+ * between.  A full fence waits until the process's buffer is empty; an exchange is a fence and a
+ * step.  Rings and `done` are under a lock or exchanged, so they are atomic here.
  *
  * One context with a stream for each of two workers, which submit and free.  A fencer closes epochs
  * and records; a record may fail.  A poller raises `done`; the device finishes work in the order of
@@ -29,8 +30,8 @@
 #ifndef N_ROUNDS
 #define N_ROUNDS  2 /* of worker 0; the other has one */
 #endif
-#define OPEN      0 /* places in memory */
-#define SUBMITTED 1 /* and 2: pieces of work of a stream */
+#define OPEN      0 /* addresses in memory */
+#define SUBMITTED 1 /* and 2: each stream has two pieces of work */
 #define FENCER    2 /* buffers: 0 and 1 are the workers' */
 
 byte memory[3];
@@ -60,7 +61,7 @@ inline raise_to(counter, to) {
     }
 }
 
-/* After the load of `tag`: once that epoch is done, so is the work. */
+/* After the load of `tag`: once that epoch is done, the work is done. */
 inline reuse(who, tag, round) {
     atomic {
         if
@@ -87,7 +88,7 @@ proctype worker(byte me; byte n_rounds) {
         if
         :: me == 0 ->
             raise_to(effect, noted);
-            reuse(me, effect, round) /* the free returns: the host looks */
+            reuse(me, effect, round) /* the free returns, and the host reads */
         :: else
         fi;
         atomic {
@@ -123,7 +124,7 @@ inline raise_open() {
 #endif
 }
 
-/* The driver's own step, under a lock of its own. */
+/* The driver's step, under its own lock. */
 inline record() {
     d_step {
         needs0 = memory[SUBMITTED];
@@ -179,7 +180,7 @@ proctype fencer() {
     od
 }
 
-/* Rows in order.  What was never recorded has nothing to wait for. */
+/* Rows in order. A row without a record has nothing to wait for. */
 proctype poller() {
     byte k = 0;
 end:
@@ -193,7 +194,7 @@ end:
     od
 }
 
-/* Native's barrier, where nothing can be recorded: it waits for what was submitted before it. */
+/* The driver's barrier, used if no record is possible: it waits for all earlier work. */
 proctype barrier() {
     byte epoch, needs0, needs1;
 #ifndef DONE_FROM_OPEN

@@ -1,18 +1,19 @@
 /*
- * What kernels print (docs/internals/memory-engine.md, "Exact frees", src/memory/fence/record.h), and who brings it out.
+ * The output that kernels print (docs/internals/memory-engine.md, "Exact frees",
+ * src/memory/fence/record.h), and the call that flushes it.
  *
- * Property: when an exact free returns, all that was launched before it by its own thread has been
- * brought out.
+ * Property: when an exact free returns, the output of all earlier launches of its thread has been
+ * flushed.
  *
- * Two threads of one context each launch and free in turn.  A launch is one step, since the driver
- * has a lock that a record takes as well; a record sees all launches that were before it, and a
- * synchronise behind it brings their output out.  Atomic counters are sequentially consistent.
+ * Two threads of one context each launch and free repeatedly. A launch is one step, because the
+ * driver has a lock that a record takes too. A record covers all earlier launches, and a
+ * synchronise after it flushes their output. Atomic counters are sequentially consistent.
  *
  * Each of these makes a protocol with one mistake, in which spin must find an error:
- *   NOTE_BEFORE_LAUNCH   a launch is noted before the driver has it
+ *   NOTE_BEFORE_LAUNCH   a launch is noted before the driver gets it
  *   PLAIN_NOTE           a note may lower the latest round
- *   RECORD_BEFORE_ROUND  the next round begins behind the record
- *   PRINTED_TOO_EARLY    the fence says that all came out before the synchronise
+ *   RECORD_BEFORE_ROUND  the next round begins after the record
+ *   PRINTED_TOO_EARLY    the fence marks all output as flushed before the synchronise
  */
 #define N_THREADS 2
 #define N_TURNS   5
@@ -38,7 +39,7 @@ inline note() {
 #endif
 }
 
-/* What a record covers: the launches of both threads so far. */
+/* The launches of both threads so far, which a record covers. */
 inline record() {
     d_step {
         covers[0] = n_launched[0];

@@ -1,4 +1,4 @@
-"""Protocols, checked by spin: right as they are, and wrong with each mistake.
+"""Protocols, checked by spin: correct as they are, and wrong with each mistake.
 
     model.py CC...
 """
@@ -17,7 +17,7 @@ CC = sys.argv[1:]
 MAX_DEPTH, MAX_MIB = 20000, 900
 SEARCH = ["-w", "-DSAFETY", "-DCOLLAPSE", "-DNOFAIR", f"-DMEMLIM={MAX_MIB}"]
 
-# All of it at once has too many states; what a barrier adds needs few fences.
+# Everything at once has too many states; the barrier needs only few fences.
 FENCES = []
 BARRIER = ["-DBARRIER", "-DN_FENCES=1", "-DN_ROUNDS=1"]
 
@@ -43,7 +43,7 @@ def assert_right(options, model=FENCE, n_states=100000):
 
 def assert_wrong(mistake, options=FENCES, model=FENCE, violated="finished"):
     assert f"ifdef {mistake}\n" in model.read_text() or f"ifndef {mistake}\n" in model.read_text(), mistake
-    result = Result([f"-D{mistake}", *options], model, "-O0")  # soon found: to compile takes longer
+    result = Result([f"-D{mistake}", *options], model, "-O0")  # the error is found in less time than an optimised build takes
     assert f"assertion violated ({violated}" in result.text, result.text
 
 
@@ -53,7 +53,7 @@ def no_block_is_reused_before_the_work_ahead_of_its_free():
 
 
 @tap.test
-def nor_with_a_barrier():
+def no_block_is_reused_early_with_a_barrier():
     assert_right(BARRIER)
 
 
@@ -73,7 +73,7 @@ def a_record_without_a_fence_is_found():
 
 
 @tap.test
-def a_barrier_that_completes_what_was_freed_during_it_is_found():
+def a_barrier_that_completes_later_frees_is_found():
     assert_wrong("DONE_FROM_OPEN", BARRIER)
 
 
@@ -88,12 +88,12 @@ def an_effect_noted_before_its_work_is_found():
 
 
 @tap.test
-def a_row_of_a_record_that_failed_is_found():
+def a_row_of_a_failed_record_is_found():
     assert_wrong("ROW_OF_FAILED")
 
 
 @tap.test
-def what_kernels_print_comes_out_with_a_free():
+def a_free_flushes_what_kernels_print():
     assert_right([], LAUNCHES)
 
 
@@ -104,7 +104,7 @@ def a_mistake_with_launches_is_found():
 
 
 @tap.test
-def no_record_meets_a_capture_and_every_begin_gets_there():
+def no_record_overlaps_a_capture_and_every_begin_completes():
     assert_right([], CAPTURE, n_states=1000)
 
 

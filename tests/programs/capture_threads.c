@@ -1,8 +1,8 @@
 /*
- * One thread captures, in each mode, while another allocates and frees; then the capturing thread
- * itself. Answers are printed.  Natively a GLOBAL capture refuses the other thread and is spoilt by
- * it; whoever does better must keep the capture valid: a graph that came out is launched and
- * checked.
+ * One thread captures, in each mode, while another thread allocates and frees; then the capturing
+ * thread does. Results are printed. Without cushim a GLOBAL capture refuses the other thread's
+ * calls and is invalidated by them. An allocator that serves them must keep the capture valid, so a
+ * resulting graph is launched and checked.
  */
 #include "answer.h"
 #include "kernel.h"
@@ -68,7 +68,7 @@ static void capture(size_t m, int by_itself, cudaStream_t stream, unsigned *data
     printf("capture in mode %s\n", modes[m].name);
     TRY(cudaStreamBeginCapture(stream, modes[m].mode));
     cudaError_t served = by_itself ? allocate_and_free("same thread") : ask_other_thread();
-    /* In a spoilt capture the launch is refused too. */
+    /* In an invalidated capture the launch is refused too. */
     cudaError_t launched =
         LAUNCH(write_all, BLOCKS(N, N_THREADS), N_THREADS, stream, data, value, N);
     answer("  launch", launched);

@@ -1,8 +1,7 @@
 /*
  * Random sizes on random streams: fill a block on one stream, free it at once, allocate again, fill
- * on another stream, and count on the device the words that are not what was written.  Legal
- * natively, since cudaFree waits for the work before it, and fatal to a pool that hands a block out
- * too early.
+ * on another stream, and count the wrong words on the device. This is legal, because cudaFree waits
+ * for earlier work, and fails under a pool that reuses a block too early.
  *
  *   churn [--size LARGEST_BYTES] [--rounds N]
  */
@@ -36,7 +35,7 @@ static void obtain(struct slot *slot, size_t n, unsigned value, cudaStream_t str
     TRY(LAUNCH(fill, BLOCKS(n, N_THREADS), N_THREADS, stream, slot->data, value, n));
 }
 
-/* The check is queued behind the fill, on its stream, and the free comes at once. */
+/* The check is queued after the fill on the same stream, and the free follows at once. */
 static void release(struct slot *slot, unsigned *n_wrong) {
     if (!slot->data)
         return;
@@ -63,7 +62,7 @@ int main(int argc, char **argv) {
     for (size_t round = 0; round < n_rounds; round++) {
         struct slot *slot = &slots[program_random(&state) % N_SLOTS];
         size_t bytes = 4 + (size_t)(program_random(&state) % largest);
-        bytes >>= program_random(&state) % 8; /* small sizes more often than large ones */
+        bytes >>= program_random(&state) % 8; /* small sizes are more frequent than large ones */
         size_t n = bytes / sizeof(unsigned) + 1;
         release(slot, n_wrong);
         obtain(slot, n, (unsigned)program_random(&state), streams[round % N_STREAMS]);

@@ -1,6 +1,7 @@
 /*
- * Contexts of the driver API made and destroyed with memory live in them, used through both APIs; a
- * free while another context is current; pointers freed after their context died.
+ * Contexts of the driver API are created and destroyed with live memory and used through both APIs;
+ * memory is freed while another context is current; pointers are freed after their context was
+ * destroyed.
  *
  *   context_churn [--rounds N]
  */
@@ -32,14 +33,14 @@ static void churn_once(CUdevice device, unsigned char value) {
         TRY_CU(cuMemAlloc(&blocks[i], N_BYTES + (size_t)i));
     fill_and_read(value);
 
-    /* The second context frees some of the first one's memory. */
+    /* Some of the first context's memory is freed in the second one. */
     TRY_CU(cuCtxCreate(&second, no_params, 0, device));
     TRY_CU(cuMemFree(blocks[0]));
     TRY(cudaFree((void *)blocks[1]));
     fill_and_read((unsigned char)(value + 1));
     TRY_CU(cuCtxDestroy(second));
 
-    /* The first dies with the rest of it. */
+    /* The first context is destroyed with the rest. */
     TRY_CU(cuCtxPushCurrent(first));
     fill_and_read((unsigned char)(value + 2));
     TRY_CU(cuCtxPopCurrent(&popped));
@@ -62,7 +63,8 @@ int main(int argc, char **argv) {
     for (size_t round = 0; round < n_rounds; round++)
         churn_once(device, (unsigned char)(round * 4));
 
-    /* Retained and released: inactive only when the last one lets go, which is the runtime. */
+    /* Retain and release: the context is inactive only after its last user, the runtime, releases
+     * it. */
     TRY_CU(cuDevicePrimaryCtxRetain(&primary, device));
     TRY_CU(cuDevicePrimaryCtxRelease(device));
     TRY(cudaMemset(kept, 1, N_BYTES));

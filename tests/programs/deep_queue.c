@@ -1,6 +1,6 @@
 /*
- * Eight streams with deep queues, fed round about; buffers are freed while everything is in flight,
- * and their memory is asked for again at once.
+ * Eight streams with deep queues, filled in turn; buffers are freed while all work is in flight,
+ * and their memory is allocated again at once.
  *
  *   deep_queue [--size ELEMENTS] [--rounds N] [--depth KERNELS]
  */
@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
             TRY(cudaMemcpyAsync(pinned + (size_t)s * n, device[s], n_bytes, cudaMemcpyDeviceToHost,
                                 streams[s]));
             TRY(cudaFree(device[s]));
-            void *again; /* likely the same memory: nothing may still read it */
+            void *again; /* probably the same memory, which no work may read any more */
             TRY(cudaMalloc(&again, n_bytes));
             TRY(cudaMemsetAsync(again, 0xee, n_bytes, streams[(s + 1) % N_STREAMS]));
             TRY(cudaFree(again));

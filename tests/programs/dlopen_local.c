@@ -1,6 +1,6 @@
 /*
- * A program without CUDA opens a library that is linked to the runtime, in a scope of its own, as
- * plugins and language bindings are opened; closes it, and opens it again.
+ * A program without CUDA opens a library that is linked to the runtime in a private scope, as
+ * plugins and language bindings are opened, closes it, and opens it again.
  *
  *   dlopen_local LIBRARY [--rounds N]
  */

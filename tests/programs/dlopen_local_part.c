@@ -1,4 +1,4 @@
-/* The library that dlopen_local opens: it alone is linked to the runtime and has a kernel. */
+/* The library that dlopen_local opens: only it is linked to the runtime and has a kernel. */
 #include "kernel.h"
 #include "program.h"
 

@@ -1,5 +1,5 @@
 /*
- * The driver API, linked to libcuda: what streams, managed and errors do at the runtime, and memory
+ * The driver API, linked to libcuda: the counterparts of streams, managed and errors, and memory
  * that one API allocates and the other frees.
  *
  *   driver_api [--size BYTES] [--rounds N]
@@ -56,7 +56,7 @@ static void copies(CUstream stream, size_t n_bytes, unsigned char value) {
     TRY_CU(cuMemFreeHost(pinned));
 }
 
-/* Every revision of an allocation and its free that a program may be linked to. */
+/* Every revision of allocation and free to which a program may be linked. */
 static void kinds(CUstream stream) {
     CUdeviceptr pitched, ordered;
     size_t pitch;
@@ -64,7 +64,7 @@ static void kinds(CUstream stream) {
     unsigned word = 0;
     TRY_CU(cuMemAllocPitch(&pitched, &pitch, 1000, 20, 4));
     TRY_CU(cuMemsetD2D8(pitched, pitch, 7, 1000, 20));
-    TRY_CU(cuCtxSynchronize()); /* the stream that frees it does not wait for the set */
+    TRY_CU(cuCtxSynchronize()); /* because the stream that frees it does not wait for the set */
     TRY_CU(cuMemAllocHost(&pinned, 1000));
     TRY_CU(cuMemAllocAsync(&ordered, 1000, stream));
     TRY_CU(cuMemsetD32Async(ordered, 0xabcdef01u, 250, stream));
@@ -77,7 +77,7 @@ static void kinds(CUstream stream) {
     TRY_CU(cuMemFreeHost(pinned));
 }
 
-/* Allocated here, freed by the runtime, and the other way round. */
+/* Allocated by the driver API and freed by the runtime, and the other way round. */
 static void both_ways(size_t n_bytes) {
     CUdeviceptr mine;
     void *theirs;

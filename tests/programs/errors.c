@@ -1,6 +1,6 @@
 /*
- * What CUDA refuses: frees of what is not there, copies and sets beyond a block, use after free,
- * more memory than there is; and what the last error is after each.
+ * Errors of CUDA: invalid frees, copies and sets beyond a block, use after free, too much memory;
+ * and the last error after each.
  */
 #include "answer.h"
 

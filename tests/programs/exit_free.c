@@ -1,7 +1,7 @@
 /*
- * Frees as the process ends: a handler of atexit and a destructor, as static objects of C++
- * programs do. The handler is registered after CUDA began, so it runs before CUDA's own; the
- * destructor runs last, and may be told that the runtime is unloading.
+ * Frees at the end of the process, in a handler of atexit and in a destructor, as in static objects
+ * of C++ programs. The handler is registered after CUDA's initialisation, so it runs before CUDA's
+ * handler; the destructor runs last, and its calls may return that the runtime is unloading.
  */
 #include "program.h"
 

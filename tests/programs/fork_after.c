@@ -1,6 +1,7 @@
 /*
- * A process that forks after it used CUDA, while another thread allocates.  CUDA does not survive a
- * fork: the child is refused, must not hang, and ends; the parent goes on with all it had.
+ * A process forks after it used CUDA, while another thread allocates. CUDA does not survive a fork:
+ * the child's calls are refused, it must not hang, and it ends; the parent continues with all its
+ * memory.
  */
 #include "answer.h"
 
@@ -8,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int stop; /* 1: the thread ends */
+static int stop; /* 1: the thread has to end */
 
 static void *allocate_meanwhile(void *cookie) {
     (void)cookie;
@@ -20,7 +21,7 @@ static void *allocate_meanwhile(void *cookie) {
     return NULL;
 }
 
-/* The child's calls must not succeed in handing out memory, and what it frees is not its own. */
+/* The child's allocations must fail, and its frees must not affect the parent. */
 static int child_of(void *block_of_parent) {
     void *block = NULL;
     cudaError_t allocated = answer("malloc in the child", cudaMalloc(&block, 1000));
@@ -43,7 +44,7 @@ int main(void) {
         pid_t child = fork();
         MUST(child >= 0);
         if (child == 0) {
-            alarm(60); /* a child that hangs dies, and is no success */
+            alarm(60); /* ends a child that hangs, as a failure */
             int wrong = child_of(block);
             fflush(stdout);
             _exit(wrong);

@@ -1,5 +1,5 @@
 /*
- * A process that forks before it touches CUDA: parent and child both use it as fresh processes do.
+ * A process forks before it uses CUDA: parent and child use it like new processes.
  */
 #include "program.h"
 

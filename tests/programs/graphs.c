@@ -1,6 +1,6 @@
 /*
- * Graphs: work of two streams captured, instantiated in each of the three ways, replayed,
- * destroyed; with memory of cudaMalloc under it, and scratch memory allocated and freed between the
+ * Graphs: work of two streams is captured, instantiated in each of the three ways, replayed and
+ * destroyed. It uses memory of cudaMalloc, and scratch memory is allocated and freed between the
  * replays.
  *
  *   graphs [--size ELEMENTS] [--rounds N]

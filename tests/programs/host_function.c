@@ -1,6 +1,6 @@
 /*
- * Calls from inside a host function and a callback, which CUDA refuses; and a host function that
- * runs while another thread's cudaFree waits for it.
+ * Calls inside a host function and a callback, which CUDA refuses; and a host function that runs
+ * while a cudaFree of another thread waits for it.
  */
 #include "answer.h"
 
@@ -45,7 +45,7 @@ int main(void) {
     TRY(cudaStreamSynchronize(stream));
     report("callback", &job);
 
-    /* A free waits for a host function that was queued before it. */
+    /* A free waits for an earlier host function. */
     TRY(cudaMalloc(&scratch, 1000));
     TRY(cudaMemsetAsync(scratch, 1, 1000, stream));
     TRY(cudaLaunchHostFunc(stream, free_inside, &job));

@@ -1,5 +1,5 @@
 /*
- * Kernels for programs that are compiled by nvcc for a GPU and by gcc for the software device.
+ * Kernels for programs that nvcc compiles for a GPU and gcc for the software device.
  *
  *   KERNEL(scale, float *, data, float, factor, size_t, n) {
  *       if (i < n)
@@ -7,9 +7,9 @@
  *   }
  *   ... LAUNCH(scale, n_blocks, n_threads, stream, data, 2.0f, n) == cudaSuccess
  *
- * A kernel has one dimension, and its body is written for one thread, number `i`.  nvcc makes a
- * __global__ of it.  Everywhere the body is a host function too, run by a loop in
- * sim_kernel_<name>; gcc's programs register it with the runtime as nvcc's start-up code would.  Up
+ * A kernel has one dimension, and its body is written for one thread, number `i`. nvcc makes it a
+ * __global__ function. The body is always a host function too, which a loop in sim_kernel_<name>
+ * runs; programs of gcc register it with the runtime as nvcc's start-up code does. A kernel has up
  * to 6 parameters.
  */
 #ifndef CUSHIM_PROGRAMS_KERNEL_H
@@ -28,15 +28,15 @@
 #define KERNEL_C
 #endif
 
-/* The software device runs all kernels in one thread, under its lock: nothing for TSan, half of
- * whose time it would be. */
+/* The software device runs all kernels in one thread under its lock, so TSan finds nothing there
+ * and would need twice the time. */
 #ifdef __SANITIZE_THREAD__
 #define KERNEL_UNWATCHED __attribute__((no_sanitize("thread")))
 #else
 #define KERNEL_UNWATCHED
 #endif
 
-/* One more, from any thread of a kernel. */
+/* Count one more, from any thread of a kernel. */
 #ifdef __CUDA_ARCH__
 #define COUNT(address) atomicAdd((address), 1u)
 #else
@@ -79,7 +79,7 @@
 #define KERNEL_ARG(type, i) *(type *)args[i]
 #define KERNEL_LIST(...)    __VA_ARGS__
 
-/* The per-thread function comes last: the braces behind KERNEL(...) are its body. */
+/* The per-thread function comes last, because the braces after KERNEL(...) are its body. */
 #define KERNEL_MAKE(name, params, names, types, args_of_sim, addresses)                            \
     KERNEL_BODY void name##_thread(size_t i, KERNEL_LIST params);                                  \
     KERNEL_UNWATCHED KERNEL_C void sim_kernel_##name(const struct sim_launch *launch,              \

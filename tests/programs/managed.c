@@ -1,5 +1,5 @@
 /*
- * Every other kind of memory: managed, pinned (mapped, portable, registered), pitched, boxes, and
+ * All other kinds of memory: managed, pinned (mapped, portable, registered), pitched, boxes, and
  * stream-ordered; also freed by the other kind of free.
  *
  *   managed [--size ELEMENTS] [--rounds N]
@@ -19,7 +19,7 @@ static void check_all(const unsigned *data, size_t n, unsigned value) {
         MUST(data[i] == value);
 }
 
-/* Written by the host, then by a kernel, then read by the host again. */
+/* The host writes it, then a kernel, then the host reads it. */
 static void use_managed(size_t n) {
     unsigned *data;
     struct cudaPointerAttributes attributes;
@@ -62,7 +62,7 @@ static void use_registered(size_t n) {
     free(data);
 }
 
-/* Rows there and back; the padding between them is not ours. */
+/* Rows are copied in both directions; the padding between them stays unchanged. */
 static void use_pitched(size_t width, size_t height) {
     size_t n_bytes = width * height, pitch;
     unsigned char *in = (unsigned char *)program_allocate(n_bytes);
@@ -106,7 +106,7 @@ static void use_box(size_t width, size_t height, size_t depth) {
     free(out);
 }
 
-/* Either kind of free takes either kind of pointer. */
+/* Both kinds of free accept both kinds of pointer. */
 static void use_stream_ordered(size_t n, cudaStream_t stream) {
     unsigned *ordered, *plain, *from_pool;
     unsigned *host = (unsigned *)program_allocate(n * sizeof *host);

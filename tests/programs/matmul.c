@@ -1,5 +1,5 @@
 /*
- * A matrix product, a thread an element, checked against the host.
+ * A matrix product with one thread per element, checked against the host.
  *
  *   matmul [--size N] [--rounds N]
  */
@@ -18,7 +18,7 @@ KERNEL(matmul, float *, c, const float *, a, const float *, b, size_t, n) {
     }
 }
 
-/* Small whole numbers: every sum is exact, whatever the order. */
+/* Small whole numbers, so that every sum is exact in any order. */
 static void fill(float *matrix, size_t n, unsigned long long seed) {
     for (size_t i = 0; i < n * n; i++)
         matrix[i] = (float)(program_random(&seed) % 8);

@@ -1,6 +1,6 @@
 /*
- * All devices there are: memory of each filled, copied round from device to device, and freed while
- * another device is current.  One device will do, with less to show.
+ * All devices: memory of each is filled, copied around from device to device, and freed while
+ * another device is current. One device is enough, but tests less.
  *
  *   multi_device [--size BYTES] [--rounds N]
  */
@@ -15,7 +15,7 @@ static void round_trip(int n_devices, size_t n_bytes, int value) {
         TRY(cudaSetDevice(d));
         TRY(cudaMalloc(&blocks[d], n_bytes));
         TRY(cudaMemset(blocks[d], 0, n_bytes));
-        TRY(cudaDeviceSynchronize()); /* streams of other devices do not wait for the set */
+        TRY(cudaDeviceSynchronize()); /* because streams of other devices do not wait for the set */
     }
     TRY(cudaSetDevice(0));
     TRY(cudaMemset(blocks[0], value, n_bytes));
@@ -26,7 +26,7 @@ static void round_trip(int n_devices, size_t n_bytes, int value) {
         else
             TRY(cudaMemcpyPeerAsync(blocks[d], d, blocks[d - 1], d - 1, n_bytes, 0));
     }
-    /* The source of the last copy goes while another device is current. */
+    /* The source of the last copy is freed while another device is current. */
     for (int d = 0; d < n_devices - 1; d++) {
         TRY(cudaSetDevice((d + 1) % n_devices));
         TRY(cudaFree(blocks[d]));

@@ -1,6 +1,6 @@
 /*
- * Staging buffers that come and go with every batch, from several threads: a freed source may be
- * refilled by whoever gets it next, and a free is a barrier.
+ * Staging buffers that are allocated and freed with every batch, by several threads: the next owner
+ * may refill a freed source, and a free is a barrier.
  *
  *   pinned [--threads N] [--rounds N] [--size BYTES]
  */
@@ -22,7 +22,8 @@ struct worker {
     pthread_t thread;
 };
 
-/* One batch: host to device, a kernel, back into another buffer; no wait but that of the frees. */
+/* One batch: a copy to the device, a kernel, and a copy back into another buffer; only the frees
+ * wait. */
 static void run_batch(struct worker *worker, cudaStream_t stream) {
     size_t n_bytes = program_random(&worker->seed) % worker->most_bytes + 2;
     unsigned flags = (unsigned)(program_random(&worker->seed) % 3); /* default, portable, mapped */

@@ -1,12 +1,12 @@
 /*
- * Processes that show each other device memory, and each other's ends: bytes go both ways, an
- * exporter frees what is open elsewhere, an importer or an exporter is killed.
+ * Processes that export device memory to each other: bytes go both ways, an exporter frees memory
+ * that is open elsewhere, an importer or an exporter is killed.
  *
- *   processes          directs three others and uses CUDA itself
+ *   processes          directs three other processes and uses CUDA itself
  *   processes --peer   one of them that was spawned: orders on standard input, answers on output
  *
- * Of the three one was forked before CUDA, one was spawned, and one closed every descriptor that it
- * had no use for before it began with CUDA, as a daemon does.
+ * One of the three is forked before CUDA is used, one is spawned, and one closes every unneeded
+ * descriptor before it uses CUDA, as a daemon does.
  */
 #include "program.h"
 
@@ -24,14 +24,14 @@ enum what { EXPORT, FREE, OPEN, READ, WRITE, CLOSE };
 
 struct order {
     enum what what;
-    int value; /* of the bytes */
+    int value; /* the value of the bytes */
     size_t n_bytes;
     cudaIpcMemHandle_t handle;
 };
 
 struct reply {
     cudaError_t error;
-    int value; /* of the first byte; -1: the last one differs */
+    int value; /* the value of the first byte; -1: the last byte differs */
     cudaIpcMemHandle_t handle;
 };
 
@@ -97,7 +97,7 @@ static int serve(int from, int to) {
     return 0;
 }
 
-/* ---- who directs ---- */
+/* ---- the directing process ---- */
 
 static struct reply tell(const struct peer *peer, enum what what, size_t n_bytes, int value,
                          const cudaIpcMemHandle_t *handle) {
@@ -178,7 +178,7 @@ static void end_peer(struct peer *peer, int is_killed) {
     close(peer->from);
 }
 
-/* Bytes go to the peer and come back, then the other way. */
+/* Bytes go to the peer and back, then the other way round. */
 static void show_both_ways(const struct peer *peer, const char *name) {
     for (int i = 0; i < N_SIZES; i++) {
         cudaIpcMemHandle_t handle;
@@ -203,7 +203,7 @@ static void show_both_ways(const struct peer *peer, const char *name) {
     printf("%s: bytes go both ways\n", name);
 }
 
-/* What is open elsewhere stays what it was, whatever the exporter does with its memory since. */
+/* Open memory keeps its content, whatever the exporter does with its memory afterwards. */
 static void free_what_is_open(const struct peer *peer) {
     enum { N = 40 };
     for (int i = 0; i < N_SIZES; i++) {

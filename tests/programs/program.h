@@ -1,9 +1,9 @@
 /*
- * What the programs of this folder share: checked calls, options, a random sequence, a result line.
+ * Checked calls, options, a random sequence and a result line, for the programs of this folder.
  *
- * A program prints a result line on stdout and exits 0 only if its results are right.  What it
- * prints depends on its options alone, so that two runs can be compared byte for byte; with --time
- * it prints one more line.  Written in what C and C++ have in common: nvcc compiles C++.
+ * A program prints a result line on stdout and exits 0 only if its results are right. Its output
+ * depends only on its options, so that two runs can be compared byte by byte; with --time it prints
+ * one more line. The code is both C and C++, because nvcc compiles C++.
  */
 #ifndef CUSHIM_PROGRAMS_PROGRAM_H
 #define CUSHIM_PROGRAMS_PROGRAM_H
@@ -32,7 +32,7 @@ static inline void program_check(cudaError_t error, const char *what, const char
         program_fail(cudaGetErrorName(error), what, file, line);
 }
 
-/* The value behind `--name`, or the default. */
+/* The value after `--name`, or the default. */
 static inline size_t program_option(int argc, char **argv, const char *name, size_t value) {
     for (int i = 1; i + 1 < argc; i++) {
         if (strcmp(argv[i], name) == 0)
@@ -63,14 +63,14 @@ static inline unsigned long long program_random(unsigned long long *state) {
     return z ^ (z >> 31);
 }
 
-/* The value behind `--name`, or one that is drawn; the sequence goes on in any case. */
+/* The value after `--name`, or a random one; the sequence advances in both cases. */
 static inline unsigned program_drawn(int argc, char **argv, const char *name,
                                      unsigned long long *state, unsigned least, unsigned most) {
     unsigned drawn = least + (unsigned)(program_random(state) % (most - least + 1));
     return (unsigned)program_option(argc, argv, name, drawn);
 }
 
-/* FNV-1a over bytes, to be begun with CHECKSUM and continued. */
+/* FNV-1a over bytes; start with CHECKSUM, then continue with the result. */
 #define CHECKSUM 0xcbf29ce484222325ull
 
 static inline unsigned long long program_checksum(unsigned long long sum, const void *data,
@@ -81,7 +81,8 @@ static inline unsigned long long program_checksum(unsigned long long sum, const 
     return sum;
 }
 
-/* What threads share: C and C++ have no common atomic type, compilers have common built-ins. */
+/* For data that threads share: compilers' built-ins, because C and C++ have no common atomic
+ * type. */
 static inline int program_load(const int *shared) {
     return __atomic_load_n(shared, __ATOMIC_SEQ_CST);
 }

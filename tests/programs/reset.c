@@ -1,5 +1,5 @@
 /*
- * cudaDeviceReset with memory of every kind live: what was allocated is gone, its pointers are
+ * cudaDeviceReset with live memory of every kind: the allocations are gone, their pointers are
  * refused, and the device works again, also in a thread that used it before.
  */
 #include "answer.h"
@@ -34,7 +34,7 @@ static void *other_thread(void *cookie) {
     return NULL;
 }
 
-/* Sets and copies, both ways, at once and queued. */
+/* Sets and copies in both directions, synchronous and queued. */
 static void use_gone(unsigned char *gone) {
     unsigned char host[100] = {0};
     unsigned char *fresh;
@@ -54,7 +54,7 @@ static void reset_once(void) {
     void *blocks[N_BLOCKS], *pinned, *managed;
     for (int i = 0; i < N_BLOCKS; i++)
         TRY(cudaMalloc(&blocks[i], 1000 + (size_t)i * 10000));
-    TRY(cudaFree(blocks[N_BLOCKS - 1])); /* freed before the reset: a pool may hold it */
+    TRY(cudaFree(blocks[N_BLOCKS - 1])); /* freed before the reset, so a pool may hold it */
     TRY(cudaMallocHost(&pinned, 5000));
     TRY(cudaMallocManaged(&managed, 5000, cudaMemAttachGlobal));
     pthread_barrier_wait(&barrier);

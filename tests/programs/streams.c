@@ -1,7 +1,7 @@
 /*
  * Streams of every kind: blocking, non-blocking, with a priority, legacy and per-thread; events
- * between them; asynchronous copies from and to pinned memory; memory freed as soon as its work is
- * queued.
+ * between them; asynchronous copies from and to pinned memory; memory that is freed as soon as its
+ * work is queued.
  *
  *   streams [--size ELEMENTS] [--rounds N]
  */
@@ -30,7 +30,7 @@ static void make_streams(cudaStream_t *streams) {
     streams[4] = cudaStreamPerThread;
 }
 
-/* On each stream: bring in, scale, bring out, and free under way. */
+/* On each stream: copy in, scale, copy out, and free while the work runs. */
 static void scale_on_each(cudaStream_t *streams, unsigned *pinned, size_t n, unsigned factor) {
     for (int s = 0; s < N_STREAMS; s++) {
         unsigned *part = pinned + (size_t)s * n, *device;
@@ -50,7 +50,7 @@ static void scale_on_each(cudaStream_t *streams, unsigned *pinned, size_t n, uns
     }
 }
 
-/* A chain over all streams: each waits for the event of the one before. */
+/* A chain over all streams: each waits for the event of the previous one. */
 static unsigned chain(cudaStream_t *streams, size_t n, unsigned factor) {
     unsigned *sum, *term, *answer;
     cudaEvent_t done[N_STREAMS];
@@ -59,7 +59,7 @@ static unsigned chain(cudaStream_t *streams, size_t n, unsigned factor) {
     TRY(cudaMallocHost((void **)&answer, n * sizeof *answer));
     TRY(cudaMemset(sum, 0, n * sizeof *sum));
     TRY(cudaMemset(term, 1, n * sizeof *term));
-    TRY(cudaDeviceSynchronize()); /* a non-blocking stream does not wait for the sets */
+    TRY(cudaDeviceSynchronize()); /* because a non-blocking stream does not wait for the sets */
     for (int s = 0; s < N_STREAMS; s++) {
         TRY(cudaEventCreateWithFlags(&done[s], s % 2 ? cudaEventDisableTiming : cudaEventDefault));
         if (s > 0)

@@ -1,6 +1,6 @@
 /*
- * Threads that allocate, copy and free at the same time, each on a stream of its own; every second
- * block is freed by the next thread.
+ * Threads allocate, copy and free at the same time, each on its own stream; the next thread frees
+ * every second block.
  *
  *   threads [--threads N] [--rounds N] [--size LARGEST_ELEMENTS]
  */
@@ -23,10 +23,10 @@ struct worker {
     size_t largest;
     struct worker *next;
     pthread_mutex_t lock;
-    void *gift; /* freed by this worker, put here by the one before it; under lock */
+    void *gift; /* put here by the previous worker, freed by this one; under the lock */
 };
 
-/* Hand a block to the next worker; free what it had not taken yet. */
+/* Hand a block to the next worker; free the block that it had not taken yet. */
 static void give(struct worker *worker, void *block) {
     pthread_mutex_lock(&worker->lock);
     void *untaken = worker->gift;

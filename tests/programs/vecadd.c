@@ -1,6 +1,6 @@
 /*
- * The demo: vectors added in a loop that allocates, copies, adds, copies back and frees each time,
- * as programs do that were written without a thought for the price of cudaMalloc and cudaFree.
+ * The demo adds vectors in a loop that allocates, copies, adds, copies back and frees each time, as
+ * programs do that ignore the cost of cudaMalloc and cudaFree.
  *
  *   vecadd [--size ELEMENTS] [--rounds N] [--time]
  */
@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
     float *sum = (float *)program_allocate(n * sizeof(float));
     unsigned long long checksum = CHECKSUM;
 
-    TRY(cudaFree(0)); /* the context is made here, outside the time taken */
+    TRY(cudaFree(0)); /* creates the context, which is not timed */
     double start = program_seconds();
     for (size_t round = 0; round < n_rounds; round++) {
         for (size_t i = 0; i < n; i++) {

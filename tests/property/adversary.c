@@ -1,4 +1,4 @@
-/* More generators: sizes beside the edges of classes and pages, devices filled to the last page,
+/* More generators: sizes near the limits of classes and pages, devices filled to the last page, and
  * streams, captures and contexts at once. */
 #include "generators.h"
 
@@ -6,7 +6,7 @@
 
 enum { GRAIN = 512 };
 
-/* Beside a whole part of a page, an eighth of a doubling, or whole pages. */
+/* A size near a fraction of a page, an eighth of a doubling, or whole pages. */
 static size_t edge(struct maker *maker) {
     static const int beside[] = {-GRAIN, -1, 0, 1, GRAIN};
     size_t n_bytes = 0, what = maker_below(maker, 8);
@@ -45,7 +45,7 @@ void make_edges(struct maker *maker) {
     maker_ask(maker, maker_free_bytes(maker));
 }
 
-/* Fill it until nothing of a size fits, then let go of few and ask for others. */
+/* Fill the device until no block of a size fits, then free a few and request others. */
 void make_brim(struct maker *maker) {
     size_t high = maker->device_bytes / maker_between(maker, 4, 64);
     for (size_t i = 0; i < 400 && maker_free_bytes(maker) > 0; i++)
@@ -61,7 +61,7 @@ void make_brim(struct maker *maker) {
     }
 }
 
-/* Each thread holds a block of many sizes; others free them. */
+/* Each thread has a block of many sizes, which other threads free. */
 void make_crowd(struct maker *maker) {
     maker->n_threads = N_THREADS;
     for (size_t round = maker_between(maker, 2, 5); round; round--) {
@@ -80,9 +80,9 @@ void make_crowd(struct maker *maker) {
     }
 }
 
-/* One of a small size stays of so many, and others are put between. */
+/* Of n blocks of a small size one stays, and blocks of other sizes are put between. */
 void make_islands(struct maker *maker) {
-    maker->slack_quarters = 5; /* README.md says why so many */
+    maker->slack_quarters = 5; /* README.md explains the number */
     size_t n = maker_between(maker, 2, 16);
     size_t first_bytes = GRAIN * maker_between(maker, 4, 512 / n);
     fill(maker, first_bytes, 20000, maker_between(maker, 50, 100));

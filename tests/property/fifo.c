@@ -1,13 +1,13 @@
 /*
- * Two threads on one processor: an ordinary one that is always at work, and an urgent one
- * (SCHED_FIFO) that comes every 200 us and preempts it anywhere.  Whoever waits for a preempted
- * thread by looping, or by sched_yield, burns processor time and waits for ever: the longest pair
- * of the urgent thread, in its own processor time, says so.
+ * Two threads on one processor: an ordinary one that always works, and an urgent one (SCHED_FIFO)
+ * that runs every 200 us and preempts it anywhere.  If the urgent thread waits for the preempted
+ * one in a loop or by sched_yield, it uses processor time and waits for ever.  Its longest pair,
+ * measured in its own processor time, shows that.
  *
  *   property-fifo SECONDS [pool]       prints: pairs, and the worst one in microseconds of
  * processor time
  *
- * 77: this process may not have an urgent thread.  SIGXCPU: the urgent thread never came to sleep.
+ * 77: this process may not have an urgent thread.  SIGXCPU: the urgent thread never slept.
  */
 #include "trace.h"
 
@@ -20,7 +20,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* A thread that is urgent and does not sleep for so long is ended by the kernel, with us. */
+/* If an urgent thread does not sleep for this long, the kernel ends the process. */
 enum { RUNAWAY_S = 5 };
 
 enum { PRIORITY = 10, NO_RIGHT = 77, N_SLOTS = 16 };
@@ -79,7 +79,7 @@ int main(int argc, char **argv) {
     cpu_set_t one, all;
     struct worst worst = {0};
     n_seconds = argc > 1 ? strtod(argv[1], NULL) : 1;
-    /* The last processor that we may have: the first is busiest. */
+    /* The last processor that this process may use, because the first is the busiest. */
     sched_getaffinity(0, sizeof all, &all);
     CPU_ZERO(&one);
     for (size_t i = CPU_SETSIZE; i-- > 0 && CPU_COUNT(&one) == 0;) {
@@ -89,7 +89,7 @@ int main(int argc, char **argv) {
     if (sched_setaffinity(0, sizeof one, &one) != 0)
         return NO_RIGHT;
     world_open(&world, argc > 2);
-    world_block(&world, N_SLOTS); /* the table does not move later */
+    world_block(&world, N_SLOTS); /* so that the table does not move later */
     setrlimit(RLIMIT_RTTIME, &(struct rlimit){RUNAWAY_S * 1000000, RUNAWAY_S * 1000000});
     pthread_attr_init(&urgent);
     pthread_attr_setinheritsched(&urgent, PTHREAD_EXPLICIT_SCHED);

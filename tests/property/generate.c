@@ -1,4 +1,4 @@
-/* The generators: each a way in which programs, or adversaries, ask for memory. */
+/* The generators: each imitates how programs, or adversaries, allocate memory. */
 #include "generators.h"
 
 #include "tools/sim/sim.h"
@@ -35,7 +35,7 @@ static void power(struct maker *maker) {
     }
 }
 
-/* So many of one size that they take a share of what is free. */
+/* As many blocks of one size as fill a share of the free memory. */
 static void load(struct maker *maker, size_t n, size_t share_pct) {
     size_t n_bytes = maker_free_bytes(maker) / 100 * share_pct / (n ? n : 1);
     n_bytes = n_bytes / PAGE_BYTES * PAGE_BYTES;
@@ -113,7 +113,7 @@ static void sawtooth(struct maker *maker) {
     }
 }
 
-/* A model is loaded: each weight has a staging block, which goes; then one large request. */
+/* A model is loaded: each weight has a staging block, which is freed; then one large request. */
 static void load_model(struct maker *maker, size_t n_bytes, size_t fill_pct, size_t want_bytes) {
     size_t n =
         maker->device_bytes / 100 * fill_pct / (n_bytes > MIB ? large_bytes(n_bytes) : n_bytes);
@@ -127,9 +127,9 @@ static void load_model(struct maker *maker, size_t n_bytes, size_t fill_pct, siz
     maker_ask(maker, maker_free_bytes(maker));
 }
 
-/* ---- traces of the table ---- */
+/* ---- the traces of the table ---- */
 
-/* Random sizes that keep so much alive. */
+/* Random sizes that keep a given amount live. */
 static void random_sizes(struct maker *maker, size_t n_steps, size_t high, size_t live_bytes) {
     for (size_t i = 0; i < n_steps; i++) {
         if (maker->world.live_bytes < live_bytes && maker_below(maker, 8))
@@ -174,7 +174,7 @@ static void recorded(struct maker *maker, const char *path) {
     while (fgets(line, sizeof line, file)) {
         if (sscanf(line, "a %zu", &n) == 1)
             maker_ask(maker, n);
-        else if (sscanf(line, "f %zu", &n) == 1) /* blocks count from 0, as slots do */
+        else if (sscanf(line, "f %zu", &n) == 1) /* blocks are numbered from 0, like slots */
             maker_take(maker, (struct step){.kind = STEP_FREE, .slot = (uint32_t)n});
     }
     fclose(file);
@@ -188,8 +188,8 @@ static void frag(struct maker *maker) {
                maker_between(maker, 60, 98), 0);
 }
 
-/* Work on streams, frees on others; what is freed there counts as taken until the device is idle.
- */
+/* Work on streams and frees on others; blocks freed there count as taken until the device is
+ * idle. */
 static void streams(struct maker *maker) {
     size_t high = maker->device_bytes / 16;
     for (size_t i = 0; i < 400; i++) {
@@ -211,7 +211,7 @@ static void streams(struct maker *maker) {
     }
 }
 
-/* Blocks are freed on a stream that is busy for long, then others on one that is not. */
+/* Blocks are freed on a stream that is busy for long, then others on an idle one. */
 static void behind(struct maker *maker) {
     size_t n = maker_between(maker, 50, 200), n_bytes = maker_any_size(maker, 64 << 10, 4 * MIB);
     load(maker, maker_between(maker, 0, 10), 10);
@@ -250,7 +250,7 @@ static void contexts(struct maker *maker) {
 
 static void captures(struct maker *maker) {
     for (size_t i = maker_between(maker, 3, 12); i; i--) {
-        size_t stream = maker_below(maker, N_STREAMS / 2) * 2 + 1; /* one that does not block */
+        size_t stream = maker_below(maker, N_STREAMS / 2) * 2 + 1; /* a non-blocking stream */
         maker_launch(maker);
         maker_act(maker, STEP_SYNC, 0);
         maker_act(maker, STEP_CAPTURE_BEGIN, stream);
@@ -263,7 +263,7 @@ static void captures(struct maker *maker) {
     }
 }
 
-/* Rounds of a capture in which blocks come and go; little lives. */
+/* Rounds of a capture in which blocks are allocated and freed; little is live. */
 static void loops(struct maker *maker) {
     size_t high = maker_between(maker, 1, 16) * MIB, n = 4 * maker->device_bytes / high;
     for (size_t i = n < 400 ? n : 400; i; i--) {
@@ -295,7 +295,7 @@ static void wrong(struct maker *maker) {
     }
 }
 
-/* `low` and `high`: powers of 2 MiB between which the device lies; 17: of 140 GiB. */
+/* `low` and `high`: the device's size is between these powers of 2, in 2 MiB; 17: 140 GiB. */
 static const struct generator {
     const char *name;
     void (*make)(struct maker *maker);
@@ -316,7 +316,7 @@ static const struct generator {
     {"pack", pack, 17, 17},           {"islands", make_islands, 5, 6},
 };
 
-enum { N_BY_HAND = 5 }; /* the last ones are long: of the table, and README.md */
+enum { N_BY_HAND = 5 }; /* the last ones are long: see the table and README.md */
 
 const char *trace_generator(unsigned i) {
     return i < sizeof generators / sizeof *generators - N_BY_HAND ? generators[i].name : NULL;
@@ -330,8 +330,8 @@ static const struct generator *find(const char *name) {
     return NULL;
 }
 
-/* The name of a recording is file:<its path>; that of a known case
- * frag-<GiB of the device>-<KiB of a block>-<% of the device filled>-<% asked for at the end>. */
+/* A recording is named file:<its path>; a known case is named frag-<GiB of the device>-<KiB of a
+ * block>-<% of the device filled>-<% requested at the end>. */
 static const char *recording(const char *name) {
     return strncmp(name, "file:", 5) == 0 ? name + 5 : NULL;
 }
@@ -359,12 +359,12 @@ static size_t in_pages(size_t n_bytes) {
     return (n_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
-/* For a device that drains; README.md says why so much. */
+/* For a device that drains; README.md explains the amount. */
 static struct trace_head head_of(const struct maker *maker, uint64_t seed) {
     size_t budget = maker->device_bytes / 64 < 32 * MIB ? maker->device_bytes / 64 : 32 * MIB;
     size_t quarters = maker->slack_quarters ? maker->slack_quarters : 1;
     size_t peak = maker->peak_small_bytes, small = peak ? peak / 4 * quarters + 8 * MIB : 0;
-    /* of live blocks that are larger than asked: a 64th of the device that has the slack, too */
+    /* for live blocks that are larger than requested: a 64th of the device including the slack */
     size_t waste = (maker->device_bytes + budget + small) / 63;
     return (struct trace_head){seed, maker->n_steps, maker->device_bytes,
                                in_pages(budget + waste) + in_pages(small), in_pages(budget)};

@@ -1,8 +1,8 @@
 /*
- * The judge plays a trace under the preload, step by step, and compares.
+ * The judge plays a trace under the preload, step by step, and compares the results.
  *
- * What is held is the device's own count of pages.  What is pinned is told from outside: the
- * driver's allocations and mappings in which a block of the trace lives.  The rest is idle.
+ * Held bytes are the device's count of pages. Pinned bytes are found from outside: the driver's
+ * allocations and mappings that have a live block of the trace. The rest is idle.
  */
 #include "trace.h"
 
@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* cuMemGetInfo goes through all that is held: every 16th step, but of a long trace 250 in all. */
+/* cuMemGetInfo walks all held memory, so it is called at every 16th step, or 250 times in a long
+ * trace. */
 enum { INFO_EVERY = 16, N_INFOS = 250 };
 
 /* ---- pinned bytes: the driver's allocations by address, with the blocks in each ---- */
@@ -53,8 +54,7 @@ static void grow(struct pins *pins) {
     free(old.table);
 }
 
-/* A block comes (+1) or goes (-1): everything that the driver gives back as one and that it lies
- * in. */
+/* A block comes (+1) or goes (-1): count it in each driver allocation that it overlaps. */
 static void pin(struct pins *pins, const struct block *block, int change) {
     uintptr_t at = (uintptr_t)block->address, end = at + block->n_bytes;
     void *base;
@@ -75,25 +75,27 @@ static void pin(struct pins *pins, const struct block *block, int change) {
     }
 }
 
-/* ---- the comparison ---- */
+/* ---- comparing ---- */
 
 struct findings {
     const char *verdict;
-    bool is_by_step; /* a line a step is asked for */
+    bool is_by_step; /* print a line per step */
     size_t at_step, n_bytes;
     int answer;
-    size_t n_requests, n_calls, n_more;   /* n_more: served where native does not */
-    size_t n_warm_requests, n_warm_calls; /* of the second half */
+    /* n_more: requests that are served although native refuses them */
+    size_t n_requests, n_calls, n_more;
+    size_t n_warm_requests, n_warm_calls; /* in the second half */
     size_t peak_live, peak_held, peak_native, peak_pinned;
     size_t context_peak_cut[N_CONTEXTS];
     unsigned long n_capture_calls; /* the driver's memory calls when a capture was last open */
-    size_t over_native;            /* the most that was pinned beyond native's pages */
-    size_t idle;                   /* the most idle */
-    size_t
-        over_idle; /* beyond what P3 allows, and twice that: where deferred frees are idle, too */
+    size_t over_native;            /* the highest pinned bytes beyond native's pages */
+    size_t idle;                   /* the highest idle bytes */
+    size_t over_idle; /* idle bytes beyond the bound of P3, and beyond twice that for modes in which
+                         deferred frees are idle */
     size_t over_twice;
-    size_t over_stream; /* the most held beyond native's pages when a stream has come to its end */
-    size_t info_off;    /* the most that cuMemGetInfo's free and free + idle differ */
+    size_t over_stream; /* the highest held bytes beyond native's pages when a stream has reached
+                           its end */
+    size_t info_off;    /* the highest difference between cuMemGetInfo's free and free + idle */
 };
 
 static void rise(size_t *most, size_t value) {
@@ -114,7 +116,7 @@ static void look_at_info(const struct trace_head *head, size_t held, size_t idle
     rise(&found->info_off, n_free > told ? n_free - told : told - n_free);
 }
 
-/* Calls that obtain device memory from the driver, or give it back. */
+/* Calls that allocate or free device memory in the driver. */
 static unsigned long memory_calls(void) {
     static const char *const names[] = {"cuMemAlloc_v2",  "cuMemFree_v2",    "cuMemCreate",
                                         "cuMemRelease",   "cuMemMap",        "cuMemUnmap",
@@ -129,7 +131,8 @@ static unsigned long memory_calls(void) {
     return n;
 }
 
-/* Once a block came; what only we serve, which is freed at once, is of the peak, too. */
+/* Called after an allocation. A block that only cushim serves is freed at once but counts for the
+ * peak. */
 static void raise_peaks(const struct world *world, struct findings *found) {
     rise(&found->peak_live, world->live_bytes);
     for (int i = 0; i < N_CONTEXTS; i++) {
@@ -139,7 +142,7 @@ static void raise_peaks(const struct world *world, struct findings *found) {
     }
 }
 
-/* Each context keeps what its own recent peak allows: the peak of its life, since the trace is
+/* Each context keeps what its recent peak allows, which is its highest peak, because the trace is
  * shorter than a window. */
 static size_t watermark_of(const struct world *world, const struct findings *found) {
     size_t sum = 0;
@@ -150,8 +153,8 @@ static size_t watermark_of(const struct world *world, const struct findings *fou
     return sum;
 }
 
-/* While a capture is open a request gives nothing back unless memory is out; the first one after
- * that which asks the driver does. */
+/* During a capture a request gives memory back only if memory is out; the first later request that
+ * calls the driver does so. */
 static void look_at_idle(const struct world *world, size_t idle, bool is_capturing,
                          struct findings *found) {
     size_t allowed = watermark_of(world, found) - world->live_bytes;
@@ -195,7 +198,7 @@ static void print(const struct trace_head *head, const struct findings *found) {
     fflush(stdout);
 }
 
-/* The blocks of a context that ends, before it does. */
+/* Removes the blocks of a context before it ends. */
 static void unpin_context(struct pins *pins, struct world *world, int place) {
     for (size_t i = 0; i < world->n_blocks; i++) {
         if (world->blocks[i].address && world->blocks[i].context == place)
@@ -236,7 +239,8 @@ void trace_judge(const struct trace_head *head, const struct step *steps, bool i
         const struct step *step = &steps[i];
         is_capturing =
             step->kind == STEP_CAPTURE_BEGIN || (is_capturing && step->kind != STEP_CAPTURE_END);
-        /* What only we serve is freed at once; a capture would keep it. */
+        /* A block that only cushim serves is freed at once, except in a capture, which would keep
+         * it. */
         if (is_capturing && step->kind == STEP_ALLOC && step->answer != CUDA_SUCCESS)
             continue;
         struct block *block = world_block(&world, step->slot), before = *block;

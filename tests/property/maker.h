@@ -1,6 +1,6 @@
 /*
- * A maker plays a trace natively while it makes it, so that a generator may look at what is free
- * before it asks, and notes every step with its answer.
+ * A maker plays a trace on the driver alone while it makes it, so that a generator can read the
+ * free memory before a request, and it notes every step with its result.
  */
 #ifndef CUSHIM_PROPERTY_MAKER_H
 #define CUSHIM_PROPERTY_MAKER_H
@@ -9,50 +9,51 @@
 
 struct maker {
     struct world world;
-    uint64_t state; /* of the random numbers */
+    uint64_t state; /* state of the random numbers */
     size_t device_bytes;
-    size_t late_bytes; /* freed on streams or in a capture, and perhaps not given back yet */
-    bool is_capturing; /* where frees may be kept with the graph */
+    size_t late_bytes; /* freed on streams or in a capture, and maybe not given back yet */
+    bool is_capturing; /* if frees may be kept with the graph */
     size_t peak_small_bytes;
-    unsigned slack_quarters; /* of that, for small blocks; 0: one */
+    unsigned slack_quarters; /* the part of it for small blocks; 0: one */
     struct step *steps;
     size_t n_steps, capacity;
-    uint32_t *live; /* slots, in no order but that of requests where nothing was freed */
+    uint32_t *live; /* slots, in the order of requests until a block is freed */
     size_t n_live;
     uint32_t n_slots;
-    unsigned n_threads; /* steps are dealt to so many */
+    unsigned n_threads; /* number of threads among which steps are divided */
 };
 
-/* Random numbers: of 0 .. n - 1; of low .. high; every doubling as likely as the next. */
+/* Random numbers: from 0 .. n - 1; from low .. high; with every doubling equally likely. */
 size_t maker_below(struct maker *maker, size_t n);
 size_t maker_between(struct maker *maker, size_t low, size_t high);
 size_t maker_any_size(struct maker *maker, size_t low, size_t high);
 
-/* What the device has left, when none of the late frees is over. */
+/* The free memory of the device, as if no late free were done. */
 size_t maker_free_bytes(const struct maker *maker);
 
-/* The largest block that suits the device. */
+/* The largest suitable block for the device. */
 size_t maker_largest(const struct maker *maker);
 
-/* One step. */
+/* Play one step. */
 CUresult maker_take(struct maker *maker, struct step step);
 void maker_act(struct maker *maker, enum step_kind kind, size_t place);
 void maker_launch(struct maker *maker);
 bool maker_ask(struct maker *maker, size_t n_bytes);
 
-/* Free the i-th live block; on a stream; any one. */
+/* Free the i-th live block; free it on a stream; free any block. */
 void maker_let_go(struct maker *maker, size_t i);
 void maker_let_go_async(struct maker *maker, size_t i, size_t stream);
 void maker_let_go_any(struct maker *maker);
 
-/* Of the blocks from the first on, those for which the remainder by n is the one asked for; in the
- * order of their requests. */
+/* Free the blocks from `first` whose index has this remainder by n, in the order of their
+ * requests. */
 void maker_let_go_every(struct maker *maker, size_t first, size_t n, size_t remainder);
 
-/* A context ended, and its blocks with it. */
+/* Remove the blocks of a context that ended. */
 void maker_forget_dead(struct maker *maker);
 
-/* Blocks of random sizes come and go near a level of use; now and then more than there is. */
+/* Blocks of random sizes come and go near a level of use; sometimes a request exceeds the free
+ * memory. */
 void maker_churn(struct maker *maker, size_t n_steps, size_t low, size_t high);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * How many pages of the driver blocks of one size take: of each multiple of 512 bytes up to 1 MiB
- * so many blocks as fit into some pages by 512 bytes, in a context, or a pool, of their own.
+ * The number of driver pages that blocks of one size take. For each multiple of 512 bytes up to 1
+ * MiB, a new context or pool allocates as many blocks as fit into some pages in steps of 512 bytes.
  *
- *   property-pages [pool]   a line a size: bytes, pages that the blocks would fit into, pages taken
+ *   property-pages [pool]   a line per size: bytes, pages that the blocks would fit into, pages
+ * taken
  */
 #include "trace.h"
 
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where few blocks fit into a page, one less is much: more pages tell it. */
+/* If few blocks fit into a page, one block less counts much, so use more pages. */
 enum { GRAIN = 512, N_PAGES = 8, N_PAGES_OF_LARGE = 32, LARGE_BYTES = 64 << 10 };
 
 static void take(struct world *world, struct step step) {
@@ -29,7 +30,7 @@ static size_t pages_of(struct world *world, size_t n_bytes, size_t n_blocks) {
     return (sim_used_bytes(0) - before_bytes) / PAGE_BYTES;
 }
 
-/* Nothing is left of the size before. */
+/* Nothing is left of the previous size. */
 static void begin_anew(struct world *world, size_t n_blocks) {
     if (!world->pool) {
         take(world, (struct step){.kind = STEP_CONTEXT_END, .place = 1});

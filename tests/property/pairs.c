@@ -1,13 +1,12 @@
 /*
- * What a pair of an allocation and a free costs, counted: driver calls, and with the shim in front
- * of everything mutexes and yields.  Under callgrind two runs of different lengths give
- * instructions.
+ * The counted costs of an allocation and a free: driver calls, and with the shim preloaded first
+ * mutexes and yields.  Under callgrind two runs of different lengths give instructions.
  *
  *   property-pairs BYTES PAIRS [pool|copy]  `pool`: by a pool of the companion library
  *                                           `copy`: a copy to a block instead of each pair
  *
- * prints: calls memory_calls mutexes rwlocks yields, of all pairs.  They begin warm, the device is
- * idle.
+ * It prints: calls memory_calls mutexes rwlocks yields, for all pairs.  The caches are warm and the
+ * device is idle.
  */
 #include "shim.h"
 #include "trace.h"

@@ -1,14 +1,14 @@
 /*
- * Plays traces.  Each has a process of its own, forked before CUDA starts, so that one device size
- * and one state of everything is a trace's own.
+ * Plays traces. Each runs in its own process, forked before CUDA starts, so that each trace has its
+ * own device size and a fresh state.
  *
  *   property-play make NAME FIRST N FILE    natively: N traces of a generator from a seed on, to a
- * file property-play judge FILE                under the preload: a line a trace, what was found
+ * file property-play judge FILE under the preload: a line a trace, what was found
  *   property-play steps FILE                the same, with a line a step: trace.h
  *   property-play show FILE                 the steps of a file, in words
  *   property-play names                     the generators
  *
- * The device is to be unbacked (CUSHIM_SIM_UNBACKED=1): traces touch no memory.
+ * The device should be unbacked (CUSHIM_SIM_UNBACKED=1), because traces touch no memory.
  */
 #include "trace.h"
 
@@ -25,13 +25,13 @@
 #include <unistd.h>
 
 enum {
-    LIMIT_S = 180, /* of processor time; most traces take milliseconds, frag-140-2048 15 s */
+    LIMIT_S = 180, /* processor time; most traces take milliseconds, frag-140-2048 15 s */
     LOOK_S = 5,
-    MOST_IDLE = 12,      /* looks in a row that found no progress: it sleeps for ever */
-    PROGRESS_NS = 100000 /* of processor time; a look takes less */
+    MOST_IDLE = 12, /* checks in a row without progress, after which the trace counts as hanging */
+    PROGRESS_NS = 100000 /* processor time; a check takes less */
 };
 
-/* Progress is processor time: on a machine that is busy a trace takes as long as it takes. */
+/* Progress is measured in processor time, because a trace takes longer on a busy machine. */
 static void look(int signal) {
     static struct timespec last;
     static int n_idle;
@@ -54,7 +54,7 @@ static void begin(size_t n_bytes) {
     alarm(LOOK_S);
 }
 
-/* What came of the child: 0, its exit code, or 128 + a signal. */
+/* The child's result: 0, its exit code, or 128 + a signal. */
 static int await(pid_t child) {
     int status = 0;
     if (child < 0 || waitpid(child, &status, 0) != child)

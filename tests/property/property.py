@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What native serves is served, with bounds on what is held; what a pair costs; who stalls.
+"""Requests that the driver alone serves are served, with bounds on held memory; the costs of a pair; stalls.
 
     property.py --build FOLDER [--seeds 295]
 
-What is known to fail is in `expected`: it must go on failing by the seed that stands there, or be taken off.
+Known failures are listed in `expected`: each must still fail with its seed, otherwise its row must be removed.
 """
 import argparse
 import concurrent.futures
@@ -29,7 +29,7 @@ PROCESSORS = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
 
 @functools.lru_cache(maxsize=None)
 def begin(what):
-    """Play a generator's traces, and in all modes those beyond the first seeds that failed once or that rows name."""
+    """Play a generator's traces, and in all modes also later seeds that failed once or that rows name."""
     n = 1 if what in traces.CASES else traces.BY_HAND.get(what, OPTIONS.seeds)
     named = {row.seed for (_, of, _), row in ROWS.items() if of == what}
     more = sorted(seed for seed in named.union(traces.FOUND.get(what, [])) if seed > traces.N_IN_EVERY_MODE)
@@ -58,7 +58,7 @@ def add_pair_test(n_bytes, mode):
 
 @functools.cache
 def pages(mode):
-    """(bytes, pages) of blocks of each size: tests/property/pages.c."""
+    """(bytes, pages) for blocks of each size: see tests/property/pages.c."""
     text = BUILD.run(mode, "pages", *traces.pair_words(mode), CUSHIM_SIM_MEMORY="16G")
     rows = [[int(word) for word in line.split()] for line in text.splitlines()]
     assert len(rows) == 2048
@@ -109,12 +109,12 @@ def add_instructions_test(mode):
 
 
 @tap.test
-def a_copy_takes_no_more_instructions_than_it_may():
+def a_copy_takes_no_more_instructions_than_allowed():
     if OPTIONS.compiler != traces.COUNTED_WITH:
         tap.skip(f"counted with {traces.COUNTED_WITH}; this is {OPTIONS.compiler}")
     if shutil.which("valgrind") is None:
         tap.skip("no valgrind")
-    for mode in ("exact", "relaxed"):  # a copy that is over when the call returns is no effect that a free waits for
+    for mode in ("exact", "relaxed"):  # a copy that is done when the call returns is no effect for which a free waits
         ours = traces.count_instructions(BUILD, 4096, mode, "copy")[1]
         assert ours <= traces.COPY_INSTRUCTIONS, (mode, ours)
 
@@ -150,13 +150,13 @@ def of_seed(seed):
 
 
 @tap.test
-def a_failure_that_no_row_expects_is_one():
+def an_unexpected_failure_is_reported():
     assert len(traces.complaints(of_seed(3), "comb", "exact", {})) == 1
     assert len(traces.complaints(of_seed(3), "comb", "exact", traces.read_expected("P1 comb vmm=3 | why"))) == 1
 
 
 @tap.test
-def an_expected_failure_is_none_and_must_be_taken_off_when_it_passes():
+def an_expected_failure_passes_and_its_row_must_go_once_it_holds():
     rows = traces.read_expected("# a remark\nP1 comb exact=3 vmm=4 | why")
     assert traces.complaints(of_seed(3), "comb", "exact", rows) == []
     assert "take it off" in traces.complaints({}, "comb", "exact", rows)[0]
@@ -172,28 +172,28 @@ def every_seed_is_played_once_in_some_mode_and_the_first_ones_in_all():
 
 
 @tap.test
-def rows_name_what_is_played():
+def rows_name_generators_and_modes_that_are_played():
     known = {*GENERATORS, *traces.CASES, *traces.BY_HAND, "fifo", "object", *(f"pair-{n}" for n in traces.SIZES)}
     assert {what for _, what, _ in ROWS} <= known
 
 
 @tap.test
 def a_live_page_adds_no_instruction_no_lock_and_no_call_to_a_pair():
-    """Counters lie in the page instead of elsewhere; that is all."""
+    """The only difference is that counters are in the page."""
     with tempfile.TemporaryDirectory(prefix="property-") as folder:
         page = {"CUSHIM_LIVE": "1", "CUSHIM_LIVE_DIR": folder}
         for mode in ("exact", "relaxed"):
             before = os.stat(folder).st_mtime_ns
             locks = [traces.count_pair(BUILD, 4096, mode, **more) for more in ({}, page)]
-            assert locks[0] == locks[1] and os.stat(folder).st_mtime_ns != before, locks  # a page was made
+            assert locks[0] == locks[1] and os.stat(folder).st_mtime_ns != before, locks  # a page was created
         bare, ours = instructions("exact"), traces.count_instructions(BUILD, 4096, "exact", **page)[1]
         assert ours <= 1.01 * bare, (bare, ours)
         calls = [traces.count_system_calls(BUILD, 4096, "relaxed", **more) for more in ({}, page)]
-        assert max(calls) < traces.CALLGRIND_PAIRS[1] / 10, calls  # the device's worker waits now and then
+        assert max(calls) < traces.CALLGRIND_PAIRS[1] / 10, calls  # because the device's worker sometimes waits
 
 
 @tap.test
-def what_is_seen_of_a_pair_takes_no_more_instructions_and_bytes_than_it_may():
+def observing_a_pair_takes_no_more_instructions_and_bytes_than_allowed():
     if OPTIONS.compiler != traces.COUNTED_WITH:
         tap.skip(f"counted with {traces.COUNTED_WITH}; this is {OPTIONS.compiler}")
     if shutil.which("valgrind") is None:

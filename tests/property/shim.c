@@ -1,6 +1,6 @@
 /*
- * What a library of ours does beside its work: the mutexes and locks that it takes, and its calls
- * of sched_yield.  Preloaded before libc and told apart by the caller's address.
+ * Counts the mutexes and locks that cushim's libraries take, and their calls of sched_yield. The
+ * shim is preloaded before libc and recognises them by the caller's address.
  */
 #include "shim.h"
 
@@ -14,7 +14,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 static struct { uintptr_t low, high; } ranges[8];
-static atomic_int n_ranges = -1; /* -1: not looked for yet */
+static atomic_int n_ranges = -1; /* -1: not looked up yet */
 static atomic_ulong n_mutexes, n_rwlocks, n_yields;
 
 static int note_library(struct dl_phdr_info *info, size_t size, void *n) {
@@ -51,7 +51,7 @@ static void count(atomic_ulong *counter, const void *caller) {
     }
 }
 
-/* dlsym is the preload's; dlvsym is nobody's.  Versions: of x86-64 and of aarch64. */
+/* dlvsym, because the preload replaces dlsym. The versions are those of x86-64 and of aarch64. */
 static void find(void *into, const char *name, const char *since) {
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
     void *found = dlvsym(RTLD_NEXT, name, since);

@@ -1,4 +1,4 @@
-/* What the shim counts between two looks, of calls that come from libcushim*.so. */
+/* The shim's counts of calls from libcushim*.so. */
 #ifndef CUSHIM_PROPERTY_SHIM_H
 #define CUSHIM_PROPERTY_SHIM_H
 
@@ -6,7 +6,7 @@ struct shim_counts {
     unsigned long n_mutexes, n_rwlocks, n_yields;
 };
 
-/* Weak in a program: NULL where the shim is not preloaded. */
+/* Weak in a program: NULL if the shim is not preloaded. */
 void shim_begin(void) __attribute__((weak));
 void shim_end(struct shim_counts *counts) __attribute__((weak));
 

@@ -1,4 +1,4 @@
-"""Traces that are played natively and under the preload: what is found, and what is expected to be."""
+"""Traces that are played without and with the preload: the findings, and the expected failures."""
 import collections
 import os
 import pathlib
@@ -13,21 +13,21 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
-N_SEEDS, N_IN_EVERY_MODE = 239, 24  # of each generator, in the check: 5,019 traces; those beyond the first 24 in one mode each
-BY_HAND = {"islands": 12}  # a generator that `generators` lacks, since a trace is long: so many seeds in every mode
-FOUND = {  # beyond those: seeds that failed once
+N_SEEDS, N_IN_EVERY_MODE = 239, 24  # seeds of each generator in the check: 5,019 traces; those after the first 24 run in one mode each
+BY_HAND = {"islands": 12}  # generators that `generators` lacks because their traces are long: the number of seeds, in every mode
+FOUND = {  # later seeds that failed once
     "captures": [688, 1151],  # the device nearly full, a capture open, idle memory kept
-    "comb": [123019],  # a pool put small blocks between idle ones, each in a page of the driver's of its own
-    "edges": [20969, 21010, 23913],  # blocks are cut larger than natively; those of a third of 2 MiB shared a page by two
-    "harmonic": [100027, 100229],  # a pool took for live at once what was live in turns
-    "phases": [151019],  # a pool's blocks of 668 KiB shared a page of the driver's by two, natively by three
-    "threads": [100225],  # what lay in four caches pinned pages again
+    "comb": [123019],  # a pool put small blocks between idle ones, each in a separate driver page
+    "edges": [20969, 21010, 23913],  # blocks are cut larger than by the driver; of those of a third of 2 MiB only two shared a page
+    "harmonic": [100027, 100229],  # a pool counted blocks as live at once that were live in turn
+    "phases": [151019],  # of a pool's blocks of 668 KiB two shared a driver page, without cushim three
+    "threads": [100225],  # blocks in four caches pinned pages again
 }
-# What the caches of a trace's further threads may pin again when they hand it out (README.md): 4 MiB of each of three.
+# The bytes that caches of a trace's further threads may pin again (README.md): 4 MiB for each of three.
 IN_CACHES = {"threads": 3 * 4 * MIB, "crowd": 3 * 4 * MIB}
 
-# mode: the variables that make it; `pool` is the companion's, without the preload.  A mode that packs nothing
-# has PROPERTY_NO_BUDGET=1 beside its own: the charge budget is no part of the slack then.
+# mode: its variables; `pool` is the companion's, without the preload. A mode that packs nothing also has
+# PROPERTY_NO_BUDGET=1, which takes the charge budget out of the slack.
 MODES = {
     "exact": {},
     "relaxed": {"CUSHIM_FREE": "relaxed"},
@@ -36,22 +36,23 @@ MODES = {
     "serve": {"CUSHIM_CAPTURE": "serve"},
     "pool": {"PROPERTY_POOL": "1"},
 }
-# What a pool of the companion has no part in: streams and contexts of its own, captures, wrong frees.
+# Generators that do not apply to a pool of the companion: streams, contexts, captures, wrong frees.
 NOT_POOLED = {"streams", "behind", "loops", "contexts", "captures", "threads", "wrong", "crowd", "tangle"}
-# Where work goes on while memory comes and goes, how much is held at a step is a matter of luck: P1 and answers alone.
+# With work in flight, held memory at a step depends on timing, so only P1 and answers are judged.
 TIMED = {"streams", "behind", "tangle"}
-# There `serve` keeps blocks that are freed in a capture for its graph: they are not idle.
+# Here `serve` keeps blocks that are freed in a capture for its graph, so they are not idle.
 IN_CAPTURES = {"captures", "loops"}
-# Known cases, one seed each: see generate.c for what the names say.
+# Known cases, one seed each; generate.c explains the names.
 CASES = ["frag-140-8192-80-50", "frag-140-2048-80-50", "frag-140-16384-80-50", "frag-16-4096-80-50", "frag-1-1536-98-20"]
-# What may be held of the highest live bytes, and the driver calls of a request in the second half: a recorded PyTorch step with its
-# own cache off, repeated, on a device with room; one whose sizes vary; a batch that grows until the device is full.
+# Bounds on held bytes by the highest live bytes, and on driver calls per request in the second half: a recorded PyTorch
+# step with its cache off, repeated, on a device with room; one whose sizes vary; a batch that grows until the device is
+# full.
 WORKLOADS = {
     f"file:{HERE.parent / 'bench' / 'data' / 'torch-step.trace'}": (1.33, 0.01),
     f"file:{HERE.parent / 'bench' / 'data' / 'torch-ragged.trace'}": (1.45, 0.01),
     "growth": (1.5, float("inf")),
 }
-# A pool's larger blocks serve before memory goes back and forth, also where sizes repeat.
+# A pool's larger blocks serve before memory goes back and forth, also if sizes repeat.
 MAY_HOLD_IN_POOL = 1.6
 
 
@@ -68,12 +69,12 @@ class Build:
         self.preload = self.library("libcushim-preload.so")
 
     def library(self, name):
-        """None: not built.  Tests of packages build others of that name in folders of their own."""
+        """None if it is not built. Tests of packages build others of that name in their own folders."""
         places = (self.folder / folder / name for folder in ("preload", "src/companion", "kernels"))
         return next((path for path in places if path.is_file()), None)
 
     def run(self, mode, program, *words, shim=False, allowed=(0,), wrap=(), **variables):
-        """Mode None: natively.  Returns what the program printed."""
+        """Mode None: without cushim. Returns the program's output."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("CUSHIM", "LD_", "PROPERTY"))}
         env = {**kept, "CUSHIM_SIM_UNBACKED": "1", "LD_LIBRARY_PATH": str(self.folder / "tools" / "sim"),
                **MODES.get(mode, {}), **variables}
@@ -101,7 +102,7 @@ def modes_of(generator):
 
 
 def pieces(generator, n, n_in_every_mode=N_IN_EVERY_MODE):
-    """The first n seeds, as (seeds, modes) for `play`: those beyond n_in_every_mode are dealt to the modes in equal shares."""
+    """The first n seeds, as (seeds, modes) for `play`: those after n_in_every_mode are divided equally among the modes."""
     modes = modes_of(generator)
     first = min(n, n_in_every_mode)
     ends = [first + (n - first) * i // len(modes) for i in range(len(modes) + 1)]
@@ -110,7 +111,7 @@ def pieces(generator, n, n_in_every_mode=N_IN_EVERY_MODE):
 
 
 def play(build, generator, seeds, modes, **variables):
-    """By mode, what was found of each trace.  `seeds`: a first one and how many."""
+    """The findings of each trace by mode. `seeds`: the first seed and their number."""
     with tempfile.NamedTemporaryFile(prefix="property-") as file:
         build.run(None, "play", "make", generator, *seeds, file.name)
         return {mode: [read_fields(line) for line in build.run(mode, "play", "judge", file.name, **variables).splitlines()]
@@ -118,7 +119,7 @@ def play(build, generator, seeds, modes, **variables):
 
 
 def faults(found, what, mode):
-    """The properties that a trace breaks, each with a few words."""
+    """The properties that a trace violates, each with a short text."""
     broken = {}
     verdict = found["verdict"]
     if verdict == "unserved":
@@ -133,7 +134,7 @@ def faults(found, what, mode):
         broken["P3"] = f"{over_idle / MIB:,.0f} MiB idle above the watermark"
     if found.get("over_stream", 0) > found.get("slack", 0) + 32 * MIB:
         broken["P3"] = f"{found['over_stream'] / MIB:,.0f} MiB held beyond native's when a stream has come to its end"
-    if found.get("info_off", 0) and mode != "pool":  # without the preload nobody corrects cuMemGetInfo
+    if found.get("info_off", 0) and mode != "pool":  # without the preload cuMemGetInfo is not corrected
         broken["P4"] = f"cuMemGetInfo is off by {found['info_off'] / MIB:,.0f} MiB"
     return broken
 
@@ -173,7 +174,7 @@ def expected():
 
 
 def complaints(broken, what, mode, rows):
-    """What is wrong with what was found: a failure that no row expects, or a row whose failure did not come."""
+    """The faults of the findings: a failure that no row expects, or a row whose failure did not occur."""
     said = []
     for name, seeds in broken.items():
         if (name, what, mode) not in rows:
@@ -187,19 +188,19 @@ def complaints(broken, what, mode, rows):
     return said
 
 
-# ---- what a pair costs ----
+# ---- the costs of a pair ----
 
 N_PAIRS = 1000
-NOW_AND_THEN = 1 / 100  # locks a pair: whoever was stopped for a tenth of a second asks anew what a cache may have
+NOW_AND_THEN = 1 / 100  # locks per pair, because a thread that was stopped for a tenth of a second computes its cache's limit again
 SIZES = [4096, 1 << 20, 3 * MIB, 20 * MIB, 100 * MIB]
 
 
 def allowed_costs(n_bytes, mode):
-    """Locks and driver calls a pair may make: warm, one thread, the device idle."""
+    """The locks and driver calls that a pair may make: warm, one thread, the device idle."""
     is_small, is_huge = n_bytes <= MIB, n_bytes > 32 * MIB
     if mode == "exact":
         return (2 if is_huge else 0), 3
-    if mode == "relaxed":  # deferred frees share a record; of 16 GiB the limit of what is deferred is 8 MiB
+    if mode == "relaxed":  # deferred frees share a record; with 16 GiB at most 8 MiB may be deferred
         return (2 if is_huge else 0), 4 if is_huge else 2.1 if is_small else 2.1 + 2 * n_bytes / (8 * MIB)
     return (2 if is_huge else 0), 2 if is_huge else 1 / 64
 
@@ -209,14 +210,14 @@ def pair_words(mode):
 
 
 def count_pair(build, n_bytes, mode, **variables):
-    """Locks, driver calls and yields a pair."""
+    """Locks, driver calls and yields per pair."""
     text = build.run(mode, "pairs", n_bytes, N_PAIRS, *pair_words(mode), shim=True, CUSHIM_SIM_MEMORY="16G", **variables)
     counts = {name: int(n) for name, n in re.findall(r"(\w+)=(\d+)", text)}
     return (counts["mutexes"] + counts["rwlocks"]) / N_PAIRS, counts["calls"] / N_PAIRS, counts["yields"] / N_PAIRS
 
 
 def judge_pair(build, n_bytes, mode):
-    """As gather: the only seed is 1."""
+    """As gather, with the only seed 1."""
     n_locks, n_calls, n_yields = count_pair(build, n_bytes, mode)
     may_lock, may_call = allowed_costs(n_bytes, mode)
     broken = {}
@@ -229,19 +230,19 @@ def judge_pair(build, n_bytes, mode):
     return broken
 
 
-# ---- instructions a pair, by callgrind ----
+# ---- instructions per pair, by callgrind ----
 
-CALLGRIND_PAIRS = (2000, 10000)  # of the two runs whose difference is counted
-INSTRUCTIONS = {"exact": 575, "relaxed": 330, "pool": 300}  # of our own code that a pair of 4 KiB may take
-WATCHED_INSTRUCTIONS = {"sites": 670, "recorded": 1800}  # of a relaxed pair where it is sampled, or two events without a stack
+CALLGRIND_PAIRS = (2000, 10000)  # pairs of the two runs whose difference is counted
+INSTRUCTIONS = {"exact": 575, "relaxed": 330, "pool": 300}  # instructions of cushim's code that a pair of 4 KiB may take
+WATCHED_INSTRUCTIONS = {"sites": 670, "recorded": 1800}  # the limit for a relaxed pair that is sampled, or for two events without a stack
 TRACE_HEAD_BYTES, TRACE_CHUNK = 4096, b"CUSHIMCH"
-EVENT_BYTES = 10  # that an event may take in a recording
-COPY_INSTRUCTIONS = 180  # that a copy from the host to a block of 4 KiB may take, and a look for memory that is idle for long
-COUNTED_WITH = "gcc 12 -O2 x86_64"  # other compilers make other code
+EVENT_BYTES = 10  # bytes that an event may take in a recording
+COPY_INSTRUCTIONS = 180  # instructions that a copy from the host to a block of 4 KiB may take, and a search for memory that has been idle for long
+COUNTED_WITH = "gcc 12 -O2 x86_64"  # other compilers generate other code
 
 
 def count_instructions(build, n_bytes, mode, *words, **variables):
-    """A pair's, of everything in the process and of our libraries alone."""
+    """Instructions of a pair in the whole process, and in cushim's libraries only."""
     counts = []
     for n in CALLGRIND_PAIRS:
         with tempfile.NamedTemporaryFile(prefix="property-") as file:
@@ -254,7 +255,7 @@ def count_instructions(build, n_bytes, mode, *words, **variables):
 
 
 def used_bytes(path):
-    """Of the events of a recording: what its chunks say (src/trace/event.h)."""
+    """Bytes per event of a recording, from its chunks (src/trace/event.h)."""
     data, at, n = pathlib.Path(path).read_bytes(), TRACE_HEAD_BYTES, 0
     while at + 56 <= len(data) and data[at:at + 8] == TRACE_CHUNK:
         (n_bytes,), (used,) = struct.unpack_from("<Q", data, at + 8), struct.unpack_from("<Q", data, at + 40)
@@ -263,7 +264,7 @@ def used_bytes(path):
 
 
 def count_system_calls(build, n_bytes, mode, **variables):
-    """Of 8,000 pairs."""
+    """For 8,000 pairs."""
     counts = []
     for n in CALLGRIND_PAIRS:
         with tempfile.NamedTemporaryFile(prefix="property-") as file:
@@ -274,8 +275,8 @@ def count_system_calls(build, n_bytes, mode, **variables):
 
 
 def read_callgrind(text):
-    """Instructions in all, and those of functions in libcushim*.  callgrind_annotate shows as many, but names the library in the first
-    of a function's rows alone: what was inlined from headers has rows without one."""
+    """All instructions, and those of functions in libcushim*. callgrind_annotate shows the same sums, but names the
+    library only in the first row of a function, so rows for code inlined from headers have none."""
     ours, total, library, is_call = 0, 0, "", False
     names = {}
     for line in text.splitlines():
@@ -293,10 +294,10 @@ def read_callgrind(text):
     return total, ours
 
 
-# ---- who yields, and who stalls ----
+# ---- yields and stalls ----
 
 STALL_US = 50000
-RUNAWAY_US = 5000000  # what fifo.c allows before the kernel ends it
+RUNAWAY_US = 5000000  # the time that fifo.c allows before the kernel ends it
 
 
 def asks_for_yield(library):
@@ -305,7 +306,7 @@ def asks_for_yield(library):
 
 
 def longest_stall_us(build, mode, seconds):
-    """Of an urgent thread on one processor with another; None: no right to have one."""
+    """The result of an urgent thread on one processor with another; None if the process may not have one."""
     try:
         text = build.run(mode, "fifo", seconds, *pair_words(mode), allowed=(0, 77), CUSHIM_SIM_MEMORY="1G")
     except Died as death:

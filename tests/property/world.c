@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A kernel of n turns: other streams move on meanwhile. */
+/* A kernel of n turns, during which other streams make progress. */
 SIM_KERNEL(linger, unsigned) {
     unsigned *n_turns = &SIM_ARG(unsigned, 0);
     launch->turn->again = *n_turns > 0;
@@ -26,7 +26,7 @@ static void must(CUresult result, const char *what) {
     exit(3);
 }
 
-/* ---- threads: one takes a step at a time, and the main one waits for it ---- */
+/* ---- threads: one at a time takes a step, and the main thread waits for it ---- */
 
 static struct worker {
     sem_t turn, done;
@@ -50,7 +50,8 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* One thread goes on when another waits: to wake it here costs a tenth of waking it elsewhere. */
+/* One processor for all threads, because only one runs at a time and a wake on the same processor
+ * costs a tenth. */
 static void stay_here(void) {
     cpu_set_t here;
     CPU_ZERO(&here);
@@ -134,7 +135,7 @@ static CUresult of_status(enum cushim_status status) {
 
 static CUresult obtain(struct world *world, CUdeviceptr *address, size_t n_bytes) {
     cushim_devptr given = 0;
-    if (!world->pool || n_bytes == 0) /* of which a pool gives address 0 */
+    if (!world->pool || n_bytes == 0) /* a pool returns address 0 for it */
         return cuMemAlloc(address, n_bytes);
     CUresult result =
         of_status(cushim_pool_alloc(world->pool, 0, CUSHIM_MEMORY_DEVICE, n_bytes, NULL, &given));
@@ -192,7 +193,7 @@ static CUresult enter_context(struct world *world, int place) {
     return result;
 }
 
-/* The primary one is current then. */
+/* Makes the primary context current. */
 static CUresult end_context(struct world *world, int place) {
     CUresult result = cuCtxDestroy(world->contexts[place]);
     world->contexts[place] = NULL;

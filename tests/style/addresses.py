@@ -1,7 +1,8 @@
-"""docs/internals/interposition.md decides every entry point of cuda.h that takes or gives an address (C10).
+"""The table in docs/internals/interposition.md has a decision for every entry point of cuda.h that takes or gives an
+address (C10).
 
     addresses.py ROOT CUDA_INCLUDE CC...          the test
-    addresses.py --list CUDA_INCLUDE CC...        what the header has, one symbol a line
+    addresses.py --list CUDA_INCLUDE CC...        the symbols of the header, one per line
 """
 import collections
 import pathlib
@@ -14,12 +15,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "preload" /
 import revisions
 import tap
 
-VERSION = 13000  # of the toolkit whose header the table is about
+VERSION = 13000  # the version of the toolkit to whose header the table applies
 
-# What holds an address by itself; a type that holds one of these does, too.
+# Types that hold an address; a type that has one of these as a member does, too.
 ADDRESSES = {"CUdeviceptr", "CUdeviceptr_v1", "CUdeviceptr_v2", "CUaccessPolicyWindow"}
 
-# The first word of a decision, and whether all names of such a row are hooks; None: some may be.
+# The first word of a decision, and whether all names of its row are hooked; None: some may be.
 HOOKED = {"judged": True, "served": True, "answered": True, "native": False, "gives": None, "none": None}
 
 
@@ -74,7 +75,7 @@ def entry_points(include, cc):
 
 
 def table(text):
-    """{symbol: decision} of the table; what stands there twice is listed apart."""
+    """{symbol: decision} of the table; symbols that are there twice are listed separately."""
     section = re.search(r"^### Entry points with addresses\n(.*?)(?=^#|\Z)", text, re.M | re.S)
     decisions, twice = {}, []
     for names, decision in re.findall(r"^\| (cu.*?) \| \*\*(\w+)\*\*", section[1] if section else "", re.M):
@@ -89,7 +90,7 @@ def roles(text):
 
 
 def old(include):
-    """ABI names of the 32-bit interface: older than 3.2, and replaced."""
+    """ABI names of the 32-bit interface, which is older than 3.2 and was replaced."""
     rows = revisions.read(include)
     newer = {row.symbol for row in rows if row.since >= 3020}
     return {row.abi for row in rows if row.since < 3020 and row.symbol in newer}
@@ -121,7 +122,7 @@ ROOT, INCLUDE, CC = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 
 
 @tap.test
-def every_entry_point_with_an_address_is_decided_and_hooked_where_the_table_says_so():
+def every_entry_point_with_an_address_has_a_decision_and_is_hooked_accordingly():
     if f"#define CUDA_VERSION {VERSION}" not in (pathlib.Path(INCLUDE) / "cuda.h").read_text():
         tap.skip(f"the toolkit is not {VERSION // 1000}.{VERSION % 1000 // 10}")
     listed, twice = table((ROOT / "docs/internals/interposition.md").read_text())

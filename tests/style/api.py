@@ -1,4 +1,4 @@
-"""Every exported function has a block that says enough, and pages name only functions that there are.
+"""Every exported function has a complete block, and pages name only existing functions.
 
     api.py ROOT
 """
@@ -13,7 +13,7 @@ import tap
 import tree
 
 ROOT = pathlib.Path(sys.argv[1])
-REFERENCES = "kernels_ref"  # its head says for all what a block would say of each
+REFERENCES = "kernels_ref"  # the head of the file documents all of its functions
 NAME = re.compile(r"\bcushim_[a-z0-9_]+\b")
 CONSTANT = re.compile(r"\bCUSHIM_[A-Z0-9_]+\b")
 OPTION = re.compile(r"^OPT\(\w+, *(\w+)", re.MULTILINE)
@@ -38,12 +38,12 @@ def headers(root):
 
 
 def is_of_kernels(path):
-    """Those of libcushim-kernels, whose names are no companion's."""
+    """Functions of libcushim-kernels, which do not belong to the companion."""
     return pages.OF_KERNELS in path.as_posix()
 
 
 def faults_of_blocks(root):
-    """Functions without a block, and blocks that leave out what every block says."""
+    """Functions without a block, and blocks without the parts that every block has."""
     shown = set()
     for path in headers(root):
         if "#ifdef __cplusplus" not in path.read_text():
@@ -72,7 +72,7 @@ def words_of(root, folder, pattern):
 
 
 def faults_of_names(root):
-    """Words of pages that look like our functions, types, constants or variables, and are none."""
+    """Words of pages that look like cushim's functions, types, constants or variables but do not exist."""
     known = {word for folder in (pages.HEADERS, pages.OF_KERNELS) for pattern in (NAME, CONSTANT) for word in words_of(root, folder, pattern)}
     known |= words_of(root, "src", re.compile(r'"(CUSHIM_[A-Z0-9_]+)"'))
     options = root / "src/base/options.def"
@@ -95,13 +95,13 @@ def every_exported_function_has_a_full_block():
 
 
 @tap.test
-def papers_name_only_what_there_is():
+def pages_name_only_existing_functions():
     assert_none(faults_of_names(ROOT))
 
 
 @tap.test
-def names_md_leaves_no_function_out():
-    """Every function of the companion is somewhere in the table of names, or in its list of those of our own."""
+def names_md_has_every_function():
+    """Every function of the companion is in the table of names, or in its list of functions without a counterpart."""
     text = (ROOT / "docs/reference/names.md").read_text()
     companion = [path for path in headers(ROOT) if not is_of_kernels(path)]
     missing = [name for name in exports.exports_of(companion) if not re.search(rf"\b{name}\b", text)]

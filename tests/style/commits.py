@@ -18,7 +18,7 @@ N_COMMITS = 20
 MAX_SUBJECT = 72
 
 SUBJECT = re.compile(r"[A-Za-z.][\w.-]*(/[\w.,-]+)*(, [A-Za-z.][\w./-]*)*: [a-z]\S* .*[^.\s]")
-# Not the imperative, as far as a pattern can tell.
+# Verbs that are not imperative, as far as a pattern can tell.
 PAST = re.compile(r": (added|fixed|changed|removed|moved|updated|adds|fixes|changes|removes|moves|updates|adding|fixing)\b")
 
 

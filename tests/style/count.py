@@ -1,4 +1,4 @@
-"""tools/check counts right: what failed, died or ran nothing is never a pass.
+"""tools/check counts correctly: a test that failed, died or ran nothing never passes.
 
     count.py ROOT
 """
@@ -47,7 +47,7 @@ def a_test_that_dies_or_stops_early_is_a_failure():
 
 
 @tap.test
-def what_is_shown_of_a_failure_is_not_what_passed():
+def the_text_of_a_failure_leaves_out_what_passed():
     passed = [f"ok {i} - passes" for i in range(2, 2 + phases.TAIL)]
     shown = phases.tail("\n".join(["1..9", "not ok 1 - fails", "# why", *passed]))
     assert shown.split("\n") == ["    1..9", "    not ok 1 - fails", "    # why"]
@@ -107,7 +107,7 @@ def a_phase_of_some_suites_has_the_unit_tests_that_run_together():
 
 
 @tap.test
-def what_plain_leaves_out_runs_in_a_phase_of_the_same_build():
+def suites_that_plain_leaves_out_run_in_a_phase_of_the_same_build():
     plain, *others = phases.PHASES
     elsewhere = {suite for phase in others if phase.folder == plain.name for suite in set(phase.suites) - set(phase.without)}
     assert plain.suites == () and set(plain.without) <= elsewhere, set(plain.without) - elsewhere
@@ -117,11 +117,11 @@ def what_plain_leaves_out_runs_in_a_phase_of_the_same_build():
 
 
 @tap.test
-def the_command_of_nvcc_has_all_its_flags_since_ccache_sees_no_others():
+def the_command_of_nvcc_has_all_its_flags_because_ccache_sees_no_others():
     with tempfile.TemporaryDirectory() as folder:
         nvcc = pathlib.Path(folder, "bin/nvcc")
         os.environ["CUDA_HOME"] = folder
-        assert phases.kernel_compiler(True) == "-Dkernel_compiler="  # a toolkit without it
+        assert phases.kernel_compiler(True) == "-Dkernel_compiler="  # a toolkit that lacks it
         nvcc.parent.mkdir()
         nvcc.touch()
         front = "ccache," if shutil.which("ccache") else ""
@@ -143,7 +143,7 @@ def kernels_are_compiled_for_the_oldest_the_main_and_the_newest_device():
 
 
 @tap.test
-def a_command_is_told_by_its_end_and_costs_what_it_used():
+def the_result_of_a_command_has_its_exit_and_its_processor_time():
     run = phases.Run(ROOT, phases.PHASES[0])
     assert run.command(["sh", "-c", "echo said; exit 3"]).returncode == 3
     assert run.command(["sh", "-c", "echo said; kill -9 $$"]).returncode == -9

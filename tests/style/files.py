@@ -1,4 +1,4 @@
-"""What holds of every file: its length, and that it names no place of the machine it was written on.
+"""Checks of every file: its length, and that it names no path of the machine on which it was written.
 
     files.py [ROOT]
 """
@@ -15,7 +15,7 @@ ROOT = tree.root()
 MAX_LINES = 500
 CODE = {".c", ".h", ".S", ".cu", ".cuh", ".cpp", ".py", ".sh", ".build"}  # tables (.def) may be longer
 
-# Built from parts, so that this file does not name them.
+# Built from parts, so that this file does not contain them.
 PLACES = re.compile("|".join(["/wo" "rk/", "/ro" "ot/", "/ho" "me/[a-z]", "/tmp/bu" "ild", "/mnt/[a-z]"]))
 TEXT = CODE | {"", ".md", ".def", ".in", ".pml", ".json", ".txt", ".map"}
 
@@ -51,13 +51,13 @@ def assert_none(faults):
 
 @tap.test
 def long_files_are_listed():
-    """Advice, no verdict: a file that holds one thing may be long."""
+    """Only advice, because a file about one subject may be long."""
     for fault in faults_of_length(ROOT):
         print(f"# long: {fault}")
 
 
 @tap.test
-def no_file_names_a_place_of_one_machine():
+def no_file_names_a_path_of_one_machine():
     assert_none(faults_of_place(ROOT))
 
 
@@ -68,7 +68,7 @@ def a_long_file_is_found_and_a_long_table_is_fine():
 
 
 @tap.test
-def a_place_of_one_machine_is_found():
+def a_path_of_one_machine_is_found():
     places = ("/wo" "rk/main", "/ho" "me/me/x", "/tmp/bu" "ild-x")
     with tree.made_of({f"docs/{i}.md": f"see\n{place}\n" for i, place in enumerate(places)}) as root:
         assert [fault.split(": ")[0] for fault in faults_of_place(root)] == [f"docs/{i}.md:2" for i in range(3)]

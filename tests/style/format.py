@@ -1,8 +1,8 @@
-"""C and device code are formatted as .clang-format says.
+"""C and device code are formatted by .clang-format.
 
     format.py ROOT
 
-Versions of clang-format differ in what they make of the same file, so one version decides.
+Versions of clang-format format the same file differently, so one version decides.
 """
 import pathlib
 import re

@@ -2,16 +2,18 @@
 
     layers.py [ROOT [BUILD]]
 
-The page has a block that begins with "```layers".  Its line `folders: a < b, c < d` says which top-level folder may include which:
-those to its left, and what these may include; what one header includes is no matter of those that include it.  A line `memory: x < y` says the same of the folders inside src/memory.
-What a line names with "." is the files of the folder itself; "*" is every sub-folder that the line does not name.
+The page has a block that begins with "```layers".  Its line `folders: a < b, c < d` says which top-level folders a
+folder may include: those to its left, and the folders that these may include; only direct includes count. A line
+`memory: x < y` says the same for the folders inside src/memory. In a line "." means the files of the folder itself, and
+"*" every sub-folder that the line does not name.
 
-Includes in quotes are written from src/include/, kernels/include/, src/ or the root, so that each begins with the name of a folder.  Only in
-tools and tests, whose folders are programs of their own, may a file include a neighbour by its bare name.  docs/examples is
-outside of all layers, as a user's programs are: it sees installed headers alone, in angle brackets.
+Includes in quotes are written from src/include/, kernels/include/, src/ or the root, so that each begins with the name
+of a folder.  Only in tools and tests, whose folders are separate programs, may a file include a neighbour by its bare
+name. docs/examples is outside of all layers, like a user's programs: it includes only installed headers, in angle
+brackets.
 
-What a file calls is read from the symbols of its object in BUILD, so that a declaration of one's own, a weak symbol or a
-variable hides nothing.  Without BUILD the includes alone are checked.
+The calls of a file are read from the symbols of its object in BUILD, so that a private declaration, a weak symbol or a
+variable hides nothing. Without BUILD only includes are checked.
 """
 import collections
 import json
@@ -30,18 +32,18 @@ ROOT = tree.root()
 BUILD = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
 PAGE = "docs/internals/architecture.md"
 
-# The names of the page, and the folders that they mean.
+# The folder of each name on the page.
 FOLDERS = {"include": "src/include/cushim", "base": "src/base", "cuda": "src/cuda", "memory": "src/memory", "copy": "src/copy", "report": "src/report", "trace": "src/trace",
            "shared": "src/companion/shared.h", "companion": "src/companion", "dropin": "src/dropin", "kernel-include": "kernels/include/cushim", "kernels": "kernels", "kernel-tests": "kernels/tests",
            "preload": "preload",
            "cli": "tools/cushim", "sim": "tools/sim", "tests": "tests"}
 BARE = ["tools", "tests"]
 FROM = ["src/include", "src", ".", "kernels/include"]
-# Where device code is compiled for the host, what nvcc would know comes from the emulator.
+# If device code is compiled for the host, the emulator replaces the built-ins of nvcc.
 SEAM = (pathlib.Path("kernels/device/device.cuh"), "kernels/tests/emulator/cuda.h")
 OUTSIDE = "docs/examples"
 
-# Includes that go against the order.  This list may only shrink: an entry that is not needed is a fault.
+# Includes that violate the order. This list may only shrink: an unneeded entry is a fault.
 AGAINST = {
     "kernels/shared/row.h": ["kernels/launch/call.h"],
     "src/memory/free.c": ["memory/special/graph_resources.h"],
@@ -50,23 +52,23 @@ AGAINST = {
     "tools/cushim/doctor/kernels.c": ["kernels/launch/settings.h"],
 }
 
-# What lower layers use of higher ones, by the file that defines it.  Events have a table above those that they are told to.
-# This list may only shrink.
+# Names of higher layers that lower layers use, by the file that defines them. The table of events is above the code
+# that raises them. This list may only shrink.
 UPWARD = {
     "preload/events.c": ["cushim_events"],
     "src/companion/events.c": ["cushim_events"],
-    # src/memory/special is still above those that use it
+    # src/memory/special is still above the code that uses it
     "src/memory/special/arena.c": ["cushim_mem_arena_abandon", "cushim_mem_arena_drain", "cushim_mem_arena_give", "cushim_mem_arena_give_locked",
                                    "cushim_mem_arena_serves", "cushim_mem_arena_take"],
     "src/memory/special/graph_resources.c": ["cushim_mem_graph_resources_take_back"],
 }
-# Whose objects are read, and which of them every build has.
+# The folders whose objects are read, and whether every build has them.
 LINKED = ["src", "preload", "tools/cushim"]
 BUILT = ["src/memory", "src/companion", "preload"]
-# Names of the driver and the runtime: the resolver answers with our hooks of them, which it knows from symbols.def.
+# Names of the driver and the runtime, because the resolver returns cushim's hooks, which it knows from symbols.def.
 CUDA_NAME = re.compile(r"cu(da)?[A-Z]\w*")
 
-# What knows nothing of CUDA: whole folders, and the nouns of src/memory that need no driver.
+# Code that does not use CUDA: whole folders, and the nouns of src/memory that need no driver.
 WITHOUT_CUDA_FOLDERS = ["src/include/cushim", "kernels/include/cushim", "src/base", "src/trace"]
 WITHOUT_CUDA_NOUNS = ["sizeclass", "pagemap", "segment", "block", "stats", "metadata", "trace"]
 
@@ -75,7 +77,7 @@ CUDA_HEADER = re.compile(r"(cuda|cuda_.*|cudaTypedefs|cudaProfiler|driver_types|
 
 
 class Order:
-    """One line of the block: layers from left to right, those of one layer do not include each other."""
+    """One line of the block: layers from left to right; folders of one layer do not include each other."""
 
     def __init__(self, text):
         self.layers = [[name.strip() for name in layer.split(",")] for layer in text.split("<")]
@@ -100,7 +102,7 @@ class Order:
 
 
 def rules(root):
-    """(which folders a folder may include, the order inside each folder), from the page."""
+    """(the folders that each folder may include, the order inside each folder), from the page."""
     block = re.search(r"^```layers\n(.*?)^```", (root / PAGE).read_text(), re.DOTALL | re.MULTILINE)
     assert block, f"{PAGE} has no block of layers"
     may, inside = {}, {}
@@ -129,7 +131,7 @@ def includes(path):
 
 
 def resolve(root, name):
-    """The file that an include in quotes means, relative to root, or None: it is generated."""
+    """The file of an include in quotes, relative to root; None if it is generated."""
     for folder in FROM:
         if (root / folder / name).is_file():
             return pathlib.Path(folder) / name
@@ -137,7 +139,7 @@ def resolve(root, name):
 
 
 def meant_by(root, name):
-    """The file that an include in quotes means, else the path that it writes, or None."""
+    """The file of an include in quotes, otherwise its written path, or None."""
     paths = [pathlib.Path(folder) / name for folder in FROM]
     return resolve(root, name) or next(filter(folder_of, paths), None)
 
@@ -147,7 +149,7 @@ def sources(root):
 
 
 def fault_of(folder, path, target, may, inside):
-    """What is wrong with an include of target by path, which lies in folder, or None."""
+    """The fault of an include of target by path in folder, or None."""
     if not target:
         return "is not written from src/ or the root"
     if folder_of(target) not in may[folder]:
@@ -159,7 +161,7 @@ def fault_of(folder, path, target, may, inside):
 
 
 class Symbols:
-    """What one object defines and uses, and what of ours is weak there."""
+    """The names that an object defines and uses, and cushim's weak names in it."""
 
     def __init__(self, lines):
         self.defined, self.used, self.weak = set(), set(), set()
@@ -173,7 +175,7 @@ class Symbols:
 
 
 def objects_of(root, build):
-    """{source: its object} of what a build has of LINKED."""
+    """{source: its object} for the folders of LINKED in a build."""
     objects = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         folder = pathlib.Path(entry["directory"])
@@ -197,7 +199,7 @@ def symbols_of(root, build):
 
 
 def is_below(source, target, may, inside):
-    """May source use what target has?"""
+    """Whether source may use names of target."""
     folder = folder_of(source)
     if folder_of(target) != folder:
         return folder_of(target) in may[folder]
@@ -218,7 +220,8 @@ def faults_of_calls(root, symbols, upward=None):
             if CUDA_NAME.fullmatch(name):
                 continue
             own = [target for target in definers[name] if folder_of(target) == folder_of(source)]
-            # in a library of its own another folder's function of this name is another one, if it is none of ours
+            # in a separate library a function of this name in another folder is a different function, unless its name
+            # is cushim's
             targets = own or (definers[name] if name.startswith("cushim_") else [])
             if not targets or any(is_below(source, target, may, inside) for target in targets):
                 continue
@@ -309,7 +312,7 @@ def files_call_themselves_and_layers_before_them():
 
 
 @tap.test
-def what_needs_no_driver_includes_no_CUDA_header():
+def code_without_the_driver_includes_no_CUDA_header():
     assert_none(faults_of_cuda(ROOT))
 
 
@@ -365,7 +368,7 @@ def a_call_of_a_later_layer_is_found():
 
 
 @tap.test
-def a_weak_symbol_of_ours_is_found():
+def a_weak_symbol_of_cushim_is_found():
     for kind in "wvWV":
         assert len(list(faults_of_calls(ROOT, {pathlib.Path("src/base/log.c"): Symbols([(kind, "cushim_x")])}))) == 1
         assert_none(faults_of_calls(ROOT, {pathlib.Path("src/base/log.c"): Symbols([(kind, "dladdr1")])}))
@@ -390,7 +393,7 @@ def an_include_of_an_earlier_layer_is_fine():
 
 
 @tap.test
-def an_include_not_written_from_the_top_is_found():
+def an_include_that_is_not_written_from_the_root_is_found():
     with made_of({"docs/examples/x.c": '#include <cushim/cushim.h>\n#include "try.h"\n#include "base/log.h"\n'}) as root:
         assert len(list(faults_of_direction(root))) == 1
     for line in ('#include "heap.h"', '#include "../heap/heap.h"', "#include <cushim/status.h>",
@@ -400,7 +403,7 @@ def an_include_not_written_from_the_top_is_found():
 
 
 @tap.test
-def a_bare_name_will_do_in_tools_and_tests_alone():
+def a_bare_name_is_allowed_only_in_tools_and_tests():
     text = '#include "x.h"\n'
     with made_of({"tools/sim/a.c": text, "tests/unit/a.c": text, "src/base/a.c": text, "preload/entry/a.c": text}) as root:
         assert [fault.split(":")[0] for fault in faults_of_direction(root)] == ["preload/entry/a.c", "src/base/a.c"]

@@ -1,9 +1,9 @@
-"""The map of docs/internals/architecture.md leads to files that hold what is asked for.
+"""The map of docs/internals/architecture.md leads to files with the right content.
 
     map.py ROOT
 
-Each row of the map stands in WANTED with what the files that it names have to say; <family> is each family of kernels.
-Every file, folder and function that the page names anywhere is there, and each folder of the sources has a row.
+WANTED has each row of the map with the patterns that its files must contain; <family> is each family of kernels. Every
+file, folder and function that the page names must exist, and each folder of the sources has a row.
 """
 import pathlib
 import re
@@ -16,7 +16,7 @@ import tree
 ROOT = pathlib.Path(sys.argv[1])
 PAGE = "docs/internals/architecture.md"
 
-# question: {what the row names: what is found in each file, or, of a folder or a pattern, in one of its files}
+# question: {a name of the row: a pattern that each file has, or, for a folder, one of its files}
 WANTED = {
     "what happens on `cudaMalloc`": {
         "preload/hooks/hooks_alloc.c": r"CUSHIM_EXPORT cudaError_t cudaMalloc\(",
@@ -96,7 +96,7 @@ def families(root):
 
 
 def texts(root, name):
-    """The texts of the files that a name of the map means, a list for each family where it says <family>."""
+    """The texts of the files of a name in the map, with a list for each family if it has <family>."""
     for family in families(root) if "<family>" in name else [""]:
         pattern = name.replace("<family>", family) + ("*" if name.endswith("/") else "")
         yield [path.read_text(errors="replace") for path in sorted(root.glob(pattern)) if path.is_file()]
@@ -119,7 +119,7 @@ def faults(root, wanted):
 
 
 def missing(root):
-    """What the page names and the tree has not, and folders of the sources that the page leaves out."""
+    """Names of the page that do not exist, and folders of the sources that the page leaves out."""
     page = (root / PAGE).read_text()
     ticked = set(re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", page, flags=re.DOTALL)))
     known = "".join(f"/{path.as_posix()}\n" for path in tree.files(root))
@@ -140,19 +140,19 @@ def missing(root):
 
 
 @tap.test
-def the_map_leads_to_what_is_asked_for():
+def the_map_leads_to_the_right_files():
     found = list(faults(ROOT, WANTED))
     assert not found, "\n" + "\n".join(found)
 
 
 @tap.test
-def what_the_page_names_is_there():
+def every_name_on_the_page_exists():
     found = list(missing(ROOT))
     assert not found, "\n" + "\n".join(found)
 
 
 @tap.test
-def a_name_of_nothing_and_a_folder_without_a_row_are_found():
+def a_missing_name_and_a_folder_without_a_row_are_found():
     page = "# A\n\n| `src/wait/` | waits |\n\n`src/wait/wait.c` has `cushim_wait`.\n\n```\n  src/wait/wait   it waits\n```\n"
     texts_ = {"src/wait/wait.c": "int cushim_wait(void);"}
     for more, n in (({}, 0), ({"src/wait/wait.c": "int other(void);"}, 1), ({"src/more/more.c": ""}, 1),

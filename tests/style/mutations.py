@@ -1,4 +1,4 @@
-"""Each mutation of tools/mutate can still be made: its text stands once in its file, and its tests are there.
+"""Each mutation of tools/mutate can still be made: its text is in its file exactly once, and its tests exist.
 
     mutations.py [ROOT [BUILD]]
 """
@@ -21,7 +21,7 @@ sys.dont_write_bytecode = True
 
 def loaded():
     if sys.version_info < (3, 11):
-        tap.skip("the lists are TOML, which Python reads from 3.11 on")
+        tap.skip("the lists are TOML, which needs Python 3.11")
     loader = importlib.machinery.SourceFileLoader("mutate", str(ROOT / "tools/mutate/run"))
     mutate = importlib.util.module_from_spec(importlib.util.spec_from_loader("mutate", loader))
     loader.exec_module(mutate)
@@ -34,23 +34,23 @@ def assert_none(found):
 
 
 @tap.test
-def the_text_of_each_mutation_stands_once_in_its_file():
+def the_text_of_each_mutation_is_once_in_its_file():
     mutate = loaded()
     rows = mutate.mutations()
     faults = [(row, mutate.fault(row, ROOT)) for row in rows]
-    assert_none(f"{row['list']}.toml: \"{row['guarantee']}\": {fault}: write it anew for the code as it is, or take it out"
+    assert_none(f"{row['list']}.toml: \"{row['guarantee']}\": {fault}: write it again for the current code, or remove it"
                 for row, fault in faults if fault)
     assert len(rows) >= LEAST, len(rows)
 
 
 @tap.test
-def no_two_have_one_name():
+def no_two_mutations_have_one_name():
     counts = collections.Counter(row["guarantee"] for row in loaded().mutations())
     assert_none(name for name, n in counts.items() if n > 1)
 
 
 @tap.test
-def the_tests_that_must_fail_are_there():
+def the_tests_that_must_fail_exist():
     mutate = loaded()
     build = BUILD / "meson-info/intro-tests.json"
     names = {test["name"] for test in json.loads(build.read_text())} if build.exists() else set()
@@ -61,7 +61,7 @@ def the_tests_that_must_fail_are_there():
 
 
 @tap.test
-def a_text_that_is_gone_or_stands_twice_is_found():
+def a_text_that_is_gone_or_there_twice_is_found():
     mutate = loaded()
     row = {"guarantee": "g", "file": "a.c", "old": "x = 1;", "new": "x = 2;", "tests": ["t"], "list": "l", "setup": []}
     for text, is_well in (("x = 1;\n", True), ("x = 1;\nx = 1;\n", False), ("x = 3;\n", False)):
@@ -86,7 +86,7 @@ int f(int a) {
 
 
 @tap.test
-def operators_conditions_constants_and_calls_are_changed_in_code_alone():
+def operators_conditions_constants_and_calls_are_changed_only_in_code():
     with tree.made_of({"a.c": TEXT}) as root:
         rows = loaded().generate.generated(root, ["a.c"], 100, 1)
     assert {(row["guarantee"].split(": ")[1], row["new"].strip()) for row in rows} == {
@@ -96,7 +96,7 @@ def operators_conditions_constants_and_calls_are_changed_in_code_alone():
 
 
 @tap.test
-def what_is_generated_can_be_made_and_is_the_same_again():
+def generated_mutations_can_be_made_and_repeated():
     mutate = loaded()
     with tree.made_of({"a.c": TEXT + TEXT}) as root:
         rows = mutate.generate.generated(root, ["a.c"], 100, 1)
@@ -106,7 +106,7 @@ def what_is_generated_can_be_made_and_is_the_same_again():
 
 
 @tap.test
-def the_tests_of_a_file_are_that_of_its_name_and_those_of_its_folder():
+def the_tests_of_a_file_are_its_own_and_those_of_its_folder():
     names = ["memory/heap", "memory/fence/fence", "memory/fence/await", "launcher"]
     assert loaded().generate.tests_of("src/memory/fence/fence.c", names) == ["memory/fence/fence", "memory/fence/await"]
     assert loaded().generate.tests_of("tools/cushim/launch.c", names) == []
@@ -131,7 +131,7 @@ def a_result_stands_until_the_mutation_or_the_code_of_its_file_changes():
 
 
 @tap.test
-def what_was_found_joins_what_is_known_and_what_is_listed_no_more_goes():
+def results_are_merged_and_those_of_removed_mutations_go():
     mutate = loaded()
     rows = [{**ROW, "guarantee": name} for name in ("f", "g")]
     with tree.made_of({"a.c": "x = 1;\n", "data": ""}) as root:

@@ -2,7 +2,7 @@
 
     options.py ROOT CUSHIM
 
-docs/reference/options.md is what `cushim help options --markdown` writes; pages for users name no option that is not there.
+docs/reference/options.md is the output of `cushim help options --markdown`; pages for users name only existing options.
 """
 import pathlib
 import re
@@ -16,7 +16,7 @@ import tree
 ROOT, CUSHIM = pathlib.Path(sys.argv[1]), sys.argv[2]
 READ_PAGES = ["README.md", "docs/reference/compatibility.md", "docs/results/allocator.md", "docs/results/copies.md", "docs/README.md",
           *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/guide").glob("*.md")
-                  if path.name != "companion.md")]  # whose variables are the companion's own
+                  if path.name != "companion.md")]  # variables of the companion only
 
 VARIABLE = re.compile(r"\b(CUSHIM(?:_[A-Z0-9]+)*)=|`(CUSHIM_[A-Z0-9_]+)`")
 RUN = re.compile(r"cushim run((?:[ ]+--[^\s`]+)+)")
@@ -54,11 +54,11 @@ def faults(root, markdown):
 @tap.test
 def docs_options_is_current():
     assert (ROOT / "docs/reference/options.md").read_text() == written(), \
-        "write it anew: cushim help options --markdown > docs/reference/options.md"
+        "write it again: cushim help options --markdown > docs/reference/options.md"
 
 
 @tap.test
-def papers_name_no_unknown_option():
+def pages_name_no_unknown_option():
     found = list(faults(ROOT, written()))
     assert not found, "\n" + "\n".join(found)
 

@@ -1,9 +1,9 @@
-"""Pages are short lines, short paragraphs, links that lead somewhere, and no diary.
+"""Pages have short lines, short paragraphs, working links, and no diary.
 
     pages.py [ROOT]
 
-Lines are at most 100 columns wide and paragraphs at most 6 lines long; tables, code, headings and lines that are one link are free.
-Dates and commit hashes stand in docs/results, kernels/results and CHANGELOG.md alone.
+Lines have at most 100 columns and paragraphs at most 6 lines; tables, code, headings and lines that are one link are
+exempt. Dates and commit hashes are only in docs/results, kernels/results and CHANGELOG.md.
 """
 import collections
 import pathlib
@@ -29,7 +29,7 @@ def pages(root):
 
 
 def prose(text):
-    """(number, line) of what is neither code nor table."""
+    """(number, line) of lines outside of code and tables."""
     in_code = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("```"):
@@ -64,7 +64,7 @@ def dead_links(root):
 
 
 def dead_names(root):
-    """Pages that sources name, and that are not there; tests of this folder make some up."""
+    """Pages that sources name and that do not exist; the tests of this folder are exempt, because they invent pages."""
     files = tree.files(root)
     there = {path.name for path in files}
     for path in files:
@@ -93,12 +93,12 @@ def pages_have_short_lines_short_paragraphs_and_no_diary():
 
 
 @tap.test
-def links_lead_somewhere():
+def links_work():
     assert_none(dead_links(ROOT))
 
 
 @tap.test
-def sources_name_pages_that_are_there():
+def sources_name_existing_pages():
     assert_none(dead_names(ROOT))
 
 

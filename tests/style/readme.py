@@ -1,9 +1,9 @@
-"""The measured numbers of README and the guides stand in a row of the page that they link to.
+"""The measured numbers of README and the guides are in a row of the page that they link to.
 
     readme.py ROOT
 
-A row of a table with numbers whose last cell is a link has all its numbers in one row of a table there, or in rows that begin
-with the same cell: of one workload, in several modes.
+If the last cell of a table row is a link, all numbers of the row are in one row of a table there, or in rows that begin
+with the same cell: one workload in several modes.
 """
 import collections
 import pathlib
@@ -26,13 +26,13 @@ def rows(page):
 
 
 def numbers(cell):
-    """The first number of a cell: what follows is a ratio, or a unit."""
+    """The first number of a cell; a ratio or a unit may follow."""
     found = NUMBER.match(cell.strip("* "))
     return found and found[0]
 
 
 def measured(page):
-    """(numbers, target) of each row that links to where its numbers are from."""
+    """(numbers, target) of each row that links to the source of its numbers."""
     for cells in rows(page):
         link = LINK.match(cells[-1])
         if link:
@@ -40,7 +40,7 @@ def measured(page):
 
 
 def workloads(page):
-    """The numbers of each workload, which is what rows begin with."""
+    """The numbers of each workload, the first cell of a row."""
     found = collections.defaultdict(set)
     for cells in rows(page):
         found[cells[0]] |= set(map(numbers, cells[1:]))
@@ -54,7 +54,7 @@ def faults(page, read):
 
 
 @tap.test
-def the_numbers_of_the_readme_stand_on_its_page():
+def the_numbers_of_the_readme_are_on_the_linked_page():
     page = (ROOT / "README.md").read_text()
     found = list(faults(page, lambda target: (ROOT / target).read_text()))
     assert not found, "\n".join(found)
@@ -62,7 +62,7 @@ def the_numbers_of_the_readme_stand_on_its_page():
 
 
 @tap.test
-def a_number_that_stands_nowhere_is_found():
+def a_number_without_a_source_is_found():
     page = "| pair | 58.0 us | 464 ns | **36 ns** | [pairs](there.md#pairs) |"
     there = "| 4K | 58.0 us | 464 ns (125x) | 525 ns | **36 ns** | 90 ns |"
     assert not list(faults(page, lambda target: {"there.md": there}[target]))

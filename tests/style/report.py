@@ -1,4 +1,4 @@
-"""The words of the report mean the same wherever they stand: src/report/words.def, the guide, the schema, its page.
+"""The words of the report mean the same everywhere: in src/report/words.def, the guide, the schema and its page.
 
     report.py ROOT
 """
@@ -61,8 +61,8 @@ def written(root):
 
 
 @tap.test
-def the_page_of_the_json_is_what_the_schemas_say():
-    assert (ROOT / "docs/reference/report.md").read_text() == written(ROOT), "write it anew: tools/report-page"
+def the_page_of_the_json_matches_the_schemas():
+    assert (ROOT / "docs/reference/report.md").read_text() == written(ROOT), "write it again: tools/report-page"
 
 
 @tap.test

@@ -1,4 +1,4 @@
-"""The files of a source tree, for the checks of this folder."""
+"""The files of a source tree, for the checks in this folder."""
 import contextlib
 import os
 import pathlib
@@ -8,13 +8,13 @@ import tempfile
 
 
 def root():
-    """The tree that the first argument names, else the one that has this file."""
+    """The tree of the first argument, otherwise the one of this file."""
     named = [word for word in sys.argv[1:2] if not word.startswith("-")]
     return pathlib.Path(named[0] if named else pathlib.Path(__file__).resolve().parents[2])
 
 
 def files(root):
-    """Paths relative to root, in order: what git tracks or would track, or all where there is no git."""
+    """Sorted paths relative to root: files that git tracks or would track, or all files without git."""
     root = pathlib.Path(root)
     if (root / ".git").exists():
         listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -33,7 +33,7 @@ def files(root):
 
 @contextlib.contextmanager
 def made_of(texts):
-    """A temporary tree of {path: text}: each check must be seen to fail on a broken one."""
+    """A temporary tree of {path: text}, on which each check must fail if it is broken."""
     with tempfile.TemporaryDirectory(prefix="cushim-style-") as folder:
         root = pathlib.Path(folder)
         for name, text in texts.items():

@@ -1,4 +1,4 @@
-/* A suite that ends in the middle and says that all is well. */
+/* A suite whose process exits early with exit code 0. */
 #include <stdio.h>
 
 #include "tests/unit/suite.h"

@@ -1,6 +1,6 @@
 /*
- * The futex calls of what is linked into this program with -Wl,--wrap=syscall: sleeps and wakes are
- * counted, and the test may take the time-outs away, so that nothing but a wake ends a sleep.
+ * The futex calls of a program linked with -Wl,--wrap=syscall: sleeps and wakes are counted, and a
+ * test may turn time-outs off, so that only a wake ends a sleep.
  */
 #ifndef CUSHIM_UNIT_FUTEX_CALLS_H
 #define CUSHIM_UNIT_FUTEX_CALLS_H
@@ -17,7 +17,7 @@ static atomic_uint futex_n_waits, futex_n_wakes;
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
 
-/* Futexes, and membarrier(2), whose arguments fit. */
+/* Passes futex and membarrier(2) calls, whose arguments fit. */
 long __wrap_syscall(long number, ...) {
     va_list rest;
     va_start(rest, number);

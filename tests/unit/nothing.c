@@ -1,7 +1,7 @@
-/* A suite whose only test is none here. */
+/* A suite whose only test never runs. */
 #include "tests/unit/suite.h"
 
-TEST_IF(false, what_is_never_run) {
+TEST_IF(false, a_test_that_never_runs) {
     ck_abort();
 }
 

@@ -9,9 +9,9 @@
  *         return tests_run("block");
  *     }
  *
- * The suites of many folders are one program, whose main is suite_main.c: it runs those that are
- * named.  A suite that is a program says `int main(void)` for SUITE().  The output is TAP if
- * CK_TAP_LOG_FILE_NAME says so.
+ * The suites of many folders form one program, whose main is in suite_main.c and runs the suites
+ * that are named.  A suite that is its own program has `int main(void)` instead of SUITE().  The
+ * output is TAP if CK_TAP_LOG_FILE_NAME is set.
  */
 #ifndef CUSHIM_TESTS_UNIT_SUITE_H
 #define CUSHIM_TESTS_UNIT_SUITE_H
@@ -27,7 +27,7 @@ struct suite {
     struct suite *next;
 };
 
-/* Before main: the program has this suite, too. */
+/* Called before main: adds this suite to the program. */
 void suite_enlist(struct suite *suite);
 
 #define SUITE()                                                                                    \
@@ -38,18 +38,18 @@ void suite_enlist(struct suite *suite);
     }                                                                                              \
     static int suite_here(void)
 
-/* Check notes each assertion that held by a system call, to say after which one a test died: half a
- * million in some tests.  Who debugs such a death defines SUITE_MARKS. */
+/* Check makes a system call for each assertion that holds, to report after which one a test died:
+ * half a million calls in some tests.  Define SUITE_MARKS to debug such a death. */
 #ifndef SUITE_MARKS
 #define _mark_point(file, line) ((void)0)
 #endif
 
-/* A test and what its TEST says of it. */
+/* A test with the members that its TEST sets. */
 struct test {
     const TTest *test;
     bool is_wanted;
     int first, n;   /* it runs for _i = first .. n - 1; once if n is 0 */
-    unsigned needs; /* bits that a fixture gives a meaning */
+    unsigned needs; /* bits whose meaning a fixture defines */
 };
 
 struct test_row {
@@ -60,7 +60,7 @@ struct test_row {
 
 static struct test_row *test_rows; /* the tests of this file */
 
-/* Before main, in an order that the compiler chooses. */
+/* Called before main, in an order that the compiler chooses. */
 static inline void test_enlist(struct test_row *row) {
     struct test_row **at = &test_rows;
     while (*at && (*at)->line < row->line)
@@ -71,8 +71,8 @@ static inline void test_enlist(struct test_row *row) {
 
 /*
  * `TEST(name) { }` is a test.  Members of struct test may follow the name: TEST(name, .n = N_MODES)
- * runs for _i = 0 .. N_MODES - 1.  TEST_IF(condition, name) is a test only if the condition holds
- * when the suite runs: one that had nothing to say and returned would count as passed.
+ * runs for _i = 0 ..  N_MODES - 1.  TEST_IF(condition, name) is a test only if the condition holds
+ * when the suite runs, because a test that returns early counts as passed.
  */
 #define TEST(...)    TEST_OF(true, __VA_ARGS__, )
 #define TEST_IF(...) TEST_OF(__VA_ARGS__, )
@@ -87,8 +87,8 @@ static inline void test_enlist(struct test_row *row) {
     }                                                                                              \
     START_TEST(name)
 
-/* Run the tests of this file as the suite of this name; returns the program's exit code.  That none
- * ran is a failure; the time-out is only there so that a hang is one. */
+/* Runs the tests of this file as the suite of this name and returns the program's exit code.  It
+ * fails if no test ran; the time-out only turns a hang into a failure. */
 static inline int tests_run(const char *name) {
     Suite *suite = suite_create(name);
     TCase *tcase = tcase_create(name);
@@ -113,14 +113,14 @@ static inline unsigned suite_share(unsigned n, const char *variable) {
     return pct ? (unsigned)((uint64_t)n * strtoul(pct, NULL, 10) / 100) : n;
 }
 
-/* How many of so many steps a test is to take: TEST_STEPS_PCT of them.  That is for memcheck and
- * sanitizers, which are to see all that the steps reach; their number is for the plain run. */
+/* The steps that a test of n steps takes: TEST_STEPS_PCT percent of them.  Memcheck and sanitizers
+ * need to see all code that the steps reach, but not all steps. */
 static inline unsigned suite_steps(unsigned n) {
     return suite_share(n, "TEST_STEPS_PCT");
 }
 
-/* How many of so many turns each of the threads of a race is to take: TEST_TURNS_PCT of them.  That
- * is for memcheck, under which one thread runs at a time and nobody meets anybody. */
+/* The turns that each thread of a race takes: TEST_TURNS_PCT percent of n.  Memcheck sets it,
+ * because it runs one thread at a time and no race happens. */
 static inline unsigned suite_turns(unsigned n) {
     return suite_share(n, "TEST_TURNS_PCT");
 }

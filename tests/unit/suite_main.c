@@ -1,5 +1,5 @@
-/* The program of many suites: runs those that are named, or all.  What several say in TAP is one
- * text of TAP. */
+/* The program of many suites: it runs those that are named, or all.  Their TAP outputs are joined
+ * into one. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ void suite_enlist(struct suite *suite) {
     first = suite;
 }
 
-/* Is a file the one of a suite's name?  "cache/cache" is tests/unit/memory/cache/cache.c. */
+/* Whether a file has the suite of this name: "cache/cache" is tests/unit/memory/cache/cache.c. */
 static int is_named(const char *file, const char *name) {
     size_t n_file = strlen(file), n_name = strlen(name);
     if (n_file < n_name + 3 || strcmp(file + n_file - 2, ".c") != 0)
@@ -26,8 +26,8 @@ static int is_named(const char *file, const char *name) {
     return base[-1] == '/' && strncmp(base, name, n_name) == 0;
 }
 
-/* What the process of a suite says, numbered on from what was said before.  Returns whether it came
- * to its end. */
+/* Prints the output of a suite's process with its verdicts renumbered. Returns whether the suite
+ * came to its end. */
 static bool pass_on(FILE *from) {
     char *line = NULL;
     size_t n_room = 0;
@@ -48,7 +48,7 @@ static bool pass_on(FILE *from) {
     return n_here == n_planned;
 }
 
-/* In a process of its own: a suite may set the environment, and finds nothing of another's. */
+/* Each suite has its own process, because a suite may change the environment. */
 static bool run_apart(const struct suite *suite) {
     int status = EXIT_FAILURE, ends[2];
     fflush(NULL);

@@ -1,8 +1,8 @@
-"""Several suites of one program are one text of TAP, and none of them is lost.
+"""The TAP outputs of several suites of one program are joined, and none is lost.
 
     together.py PROGRAM EARLY SUITE SUITE
 
-EARLY is a program of two suites: early_end ends in the middle, nothing has no test that runs.
+EARLY is a program of two suites: early_end ends early, nothing runs no test.
 """
 import os
 import pathlib
@@ -17,7 +17,7 @@ PROGRAM, EARLY, *SUITES = sys.argv[1:]
 
 
 def run(*suites, program=PROGRAM):
-    """Its exit code, the verdicts by number and name, and the plans."""
+    """Returns the exit code, the verdicts by number and name, and the plans."""
     done = subprocess.run([program, *suites], env={**os.environ, "CK_TAP_LOG_FILE_NAME": "/dev/stdout", "CK_VERBOSITY": "silent"}, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     rows = re.findall(r"^((?:not )?ok) (\d+) - [^\s:]*:(\S+): ", done.stdout, re.MULTILINE)
@@ -25,7 +25,7 @@ def run(*suites, program=PROGRAM):
 
 
 @tap.test
-def all_tests_of_each_are_told_with_numbers_that_go_on():
+def all_tests_are_reported_with_consecutive_numbers():
     apart = [name for suite in SUITES for _, _, name in run(suite)[1]]
     code, rows, plans = run(*SUITES)
     assert len(apart) > 2 and [name for _, _, name in rows] == apart, (rows, apart)
@@ -34,12 +34,12 @@ def all_tests_of_each_are_told_with_numbers_that_go_on():
 
 
 @tap.test
-def a_suite_that_is_not_there_is_a_failure():
+def a_missing_suite_is_a_failure():
     assert run(SUITES[0], "nothing")[0] != 0
 
 
 @tap.test
-def a_suite_that_ends_in_the_middle_is_a_failure():
+def a_suite_that_ends_early_is_a_failure():
     code, rows, plans = run("unit/early_end", "unit/early_end", program=EARLY)
     assert code != 0 and [name for _, _, name in rows] == ["early_end:the_first"] * 2, (code, rows)
 

@@ -17,14 +17,15 @@ static const char cut_text[] = ": it was cut while it was read\n";
 
 /* ---- files that are cut while they are mapped ---- */
 
-/* The mapped files, as far as there is room to note them. */
+/* The files that are mapped; more than this are not noted. */
 enum { N_NOTED = 64 };
 static struct {
     struct image image;
     char path[256];
 } noted[N_NOTED];
 
-/* A read behind the end of a file that was cut ends here; any other fault keeps its effect. */
+/* Called if a read is behind the end of a file that was cut.  Any other fault has its usual
+ * effect. */
 static void say_cut(int signal, siginfo_t *info, void *unused) {
     (void)unused;
     for (int i = 0; i < N_NOTED; i++) {
@@ -104,4 +105,13 @@ const char *image_string(const struct image *image, size_t offset) {
     if (offset >= image->n_bytes || !memchr(image->bytes + offset, 0, image->n_bytes - offset))
         return "";
     return image->bytes + offset;
+}
+
+const Elf64_Phdr *image_segments(const struct image *image, size_t *n_segments) {
+    const Elf64_Ehdr *header = image_part(image, 0, sizeof *header);
+    if (!header || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+        header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_phoff % _Alignof(Elf64_Phdr) != 0)
+        return NULL;
+    *n_segments = header->e_phnum;
+    return image_part(image, header->e_phoff, *n_segments * sizeof(Elf64_Phdr));
 }

@@ -48,14 +48,14 @@ bool launch_find(char path[PATH_MAX], char wrong[LAUNCH_WRONG_BYTES]) {
         return false;
     }
     if (!program_is_whole_library(path)) {
-        snprintf(wrong, LAUNCH_WRONG_BYTES,
-                 "%s is damaged: it is no whole library; install it anew", path);
+        snprintf(wrong, LAUNCH_WRONG_BYTES, "%s is damaged or incomplete; install it again", path);
         return false;
     }
     if (!strpbrk(path, SEPARATORS "$"))
         return true;
     snprintf(wrong, LAUNCH_WRONG_BYTES,
-             "%s cannot stand in LD_PRELOAD: its path has a blank, a colon or a $; move it", path);
+             "%s cannot be in LD_PRELOAD, because its path has a blank, a colon or a $; move it",
+             path);
     return false;
 }
 
@@ -124,4 +124,18 @@ bool launch_mark(bool is_wanted) {
     snprintf(process, sizeof process, "%ld", (long)getpid());
     return is_wanted ? setenv(CUSHIM_STARTED_VARIABLE, process, 1) == 0
                      : unsetenv(CUSHIM_STARTED_VARIABLE) == 0;
+}
+
+void launch_run(const char *option, char **argv) {
+    int n = 0, n_words = 0;
+    while (argv[n])
+        n++;
+    const char *words[n + 5];
+    words[n_words++] = "cushim";
+    words[n_words++] = "run";
+    if (option)
+        words[n_words++] = option;
+    words[n_words++] = "--";
+    memcpy(words + n_words, argv, ((size_t)n + 1) * sizeof *argv);
+    execv("/proc/self/exe", (char **)words);
 }

@@ -1,10 +1,9 @@
 /*
- * The libraries that belong to the command: where they are, and how the preload gets into a
- * process.
+ * Finds the libraries that belong to the command, and puts the preload into a process.
  *
  * They are looked for beside the command, in the build tree, and in the library folder with which
- * the command was installed, in this order.  All places are relative to the command itself, so that
- * a moved tree works.
+ * the command was installed, in this order.  All places are relative to the command itself, so a
+ * tree can be moved.
  */
 #ifndef CUSHIM_TOOLS_LAUNCH_H
 #define CUSHIM_TOOLS_LAUNCH_H
@@ -14,47 +13,51 @@
 
 #define LAUNCH_LIBRARY "libcushim-preload.so"
 
-/* Longest phrase of launch_find, with the final 0. */
+/* The longest phrase of launch_find, with the final 0. */
 enum { LAUNCH_WRONG_BYTES = 2 * PATH_MAX };
 
 /* Write the folder of this command, without a slash at its end; false if it is unknown. */
 bool launch_find_here(char here[PATH_MAX]);
 
-/* Write the absolute path of a library; `build_folder` is its place in the build tree, as seen from
- * the command's folder there.  False if there is none. */
+/* Write the absolute path of a library; `build_folder` is its folder in the build tree, relative
+ * to the command's.  Returns false if there is no such library. */
 bool launch_find_library(const char *name, const char *build_folder, char path[PATH_MAX]);
 
 /*
- * Write the absolute path of the preload library.  False if there is none, or if LD_PRELOAD cannot
- * contain its path; `wrong` then has the reason as one phrase.
+ * Write the absolute path of the preload library.  Returns false if there is none, or if LD_PRELOAD
+ * cannot contain its path; `wrong` then has the reason as one phrase.
  */
 bool launch_find(char path[PATH_MAX], char wrong[LAUNCH_WRONG_BYTES]);
 
 /*
- * The value of LD_PRELOAD that has `library` in it once and keeps all else of `now` (may be NULL)
- * in order.  If `now` has a library of that file name, ours replaces it; otherwise ours comes last.
- * If `library` is NULL, the value has none of that file name.  Returns memory for free(3), or NULL
+ * Make a value of LD_PRELOAD that has `library` once, and all else of `now` (may be NULL) in its
+ * order.  If `now` has a library of that file name, ours replaces it; otherwise ours comes last. If
+ * `library` is NULL, the value has none of that file name.  Returns memory for free(3), or NULL
  * with errno.
  */
 char *launch_merge(const char *now, const char *library);
 
-/* Put `library` into this process's LD_PRELOAD, for the next program that it executes.  False with
- * errno. */
+/* Put `library` into this process's LD_PRELOAD, for the next program that it executes. Returns
+ * false, with errno, if that fails. */
 bool launch_set(const char *library);
 
-/* Take our library out of it.  False with errno. */
+/* Take our library out of it. Returns false, with errno, if that fails. */
 bool launch_unset(void);
 
 /*
  * If a range of NVTX is to reset the arena (CUSHIM_ARENA_RESET), make NVTX find `library` as its
- * injection, unless the user named another.  False with errno.
+ * injection, unless the user named another. Returns false, with errno, if that fails.
  */
 bool launch_inject(const char *library);
 
 /*
- * Let the preload distinguish this process, which stays the same in the next program that it
- * executes, from its children.  If not `is_wanted`, remove that.  False with errno.
+ * Set a variable by which the preload distinguishes this process, in the next program that it
+ * executes, from its children.  If not `is_wanted`, remove the variable. Returns false, with errno,
+ * if that fails.
  */
 bool launch_mark(bool is_wanted);
+
+/* Become `cushim run [option] -- argv`.  Returns, with errno, only if that fails. */
+void launch_run(const char *option, char **argv);
 
 #endif

@@ -1,34 +1,21 @@
-/* The command `cushim`: finds the command that is meant. */
+/* The command `cushim` starts here: it finds the command that is named. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/cushim/doctor/doctor.h"
+#include "tools/cushim/commands.h"
 #include "tools/cushim/program.h"
-#include "tools/cushim/commands/calibrate.h"
-#include "tools/cushim/commands/compare.h"
-#include "tools/cushim/commands/diff.h"
-#include "tools/cushim/commands/merge.h"
-#include "tools/cushim/commands/metrics.h"
-#include "tools/cushim/commands/record.h"
-#include "tools/cushim/commands/replay.h"
-#include "tools/cushim/commands/report.h"
-#include "tools/cushim/commands/run.h"
-#include "tools/cushim/sim/sim.h"
-#include "tools/cushim/commands/stat.h"
-#include "tools/cushim/commands/top.h"
-#include "tools/cushim/options.h"
 #include "tools/cushim/usage.h"
 
 static int help_main(int argc, char **argv) {
     const char *topic = argc > 1 ? argv[1] : "cushim";
     if (argc == 3 && strcmp(topic, "options") == 0 && strcmp(argv[2], "--markdown") == 0)
-        settings_print_markdown(stdout);
+        usage_print(stdout, "options.md");
     else if (argc > 2)
         return usage_error("help", "help shows one page at a time");
     else if (!usage_print(stdout, topic))
-        return usage_unknown("help", "page", topic, usage_topics, usage_n_topics);
+        return usage_unknown_page(topic);
     return EXIT_WELL;
 }
 
@@ -74,9 +61,9 @@ static int unknown_command(const char *word) {
     return usage_unknown("cushim", "command", word, names, sizeof names / sizeof names[0]);
 }
 
-/* A file of ours must not get the number of a standard descriptor that is closed, because messages
- * would go into it.  What takes the number here fails as a closed one does, and no program that is
- * started inherits it. */
+/* If a standard descriptor is closed, a file of ours must not get its number, because messages
+ * would go into it.  The descriptors that are opened here fail as closed ones do, and no program
+ * inherits them. */
 static void hold_closed_descriptors(void) {
     int file;
     do {
@@ -93,14 +80,16 @@ int main(int argc, char **argv) {
         return EXIT_USAGE;
     }
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        if (strcmp(argv[1], commands[i].name) == 0) {
-            int code = commands[i].main(argc - 1, argv + 1);
-            if (fflush(stdout) != 0 && code == EXIT_WELL) {
-                complain("standard output cannot be written");
-                return EXIT_OURS;
-            }
-            return code;
+        if (strcmp(argv[1], commands[i].name) != 0)
+            continue;
+        bool has_asked = argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0);
+        int code = has_asked && usage_print(stdout, argv[1]) ? EXIT_WELL
+                                                             : commands[i].main(argc - 1, argv + 1);
+        if (fflush(stdout) != 0 && code == EXIT_WELL) {
+            complain("standard output cannot be written");
+            return EXIT_OURS;
         }
+        return code;
     }
     return unknown_command(argv[1]);
 }

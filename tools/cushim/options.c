@@ -13,8 +13,8 @@ _Static_assert((int)SETTINGS_VARIABLE_BYTES == CUSHIM_OPTION_TEXT_BYTES &&
 
 #define TEXT CUSHIM_OPTION_TEXT_BYTES
 
-/* `name` with one character replaced by another: options have hyphens, rows underscores.  Cut if
- * the text is full. */
+/* Copy `name` with one character replaced by another, because options have hyphens and rows have
+ * underscores.  The text is cut if it is full. */
 static const char *respell(const char *name, size_t name_bytes, char from, char to,
                            char text[static TEXT]) {
     size_t i = 0;
@@ -32,12 +32,12 @@ static const char *spell(const struct cushim_option_row *row, char text[static T
     return respell(row->name, strlen(row->name), '_', '-', text);
 }
 
-/* The meaning of an option without a value that is no BOOL. */
+/* What an option means without a value, if it is not a BOOL. */
 static const struct {
     const char *name, *value;
 } bare_values[] = {{"stats", "stderr"}, {"check", "frees"}, {"sites", "512K"}};
 
-/* That value; NULL: it needs one. */
+/* The value of an option without one; NULL if it needs one. */
 static const char *bare_value(const struct cushim_option_row *row) {
     for (size_t i = 0; i < sizeof bare_values / sizeof bare_values[0]; i++) {
         if (strcmp(row->name, bare_values[i].name) == 0)
@@ -121,47 +121,40 @@ bool settings_nearest(const char *entry, char text[static TEXT]) {
     return row != NULL;
 }
 
-/* Read one option as the preload will; a value that cannot be read changes nothing. */
-static void read_variable(struct cushim_options *options, const char *name) {
-    const struct cushim_option_row *row = cushim_option_find(name, strlen(name));
-    char variable[TEXT];
-    cushim_option_variable(row, variable);
-    const char *value = getenv(variable);
-    if (value)
-        cushim_option_set(options, row, value);
+/* The options as the preload will read them; a value that cannot be read changes nothing. */
+static const struct cushim_options *from_environment(void) {
+    static const char *const names[] = {"cushim", "stats", "log"};
+    static struct cushim_options options; /* too large for a stack */
+    cushim_options_default(&options);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct cushim_option_row *row = cushim_option_find(names[i], strlen(names[i]));
+        char variable[TEXT];
+        cushim_option_variable(row, variable);
+        const char *value = getenv(variable);
+        if (value)
+            cushim_option_set(&options, row, value);
+    }
+    return &options;
 }
 
 bool settings_are_off(void) {
-    struct cushim_options scratch;
-    cushim_options_default(&scratch);
-    read_variable(&scratch, "cushim");
-    return !scratch.cushim;
-}
-
-bool settings_want_report(void) {
-    struct cushim_options scratch;
-    cushim_options_default(&scratch);
-    read_variable(&scratch, "cushim");
-    read_variable(&scratch, "stats");
-    read_variable(&scratch, "log");
-    bool has_report = *scratch.stats && !cushim_option_is_off(scratch.stats) && scratch.log;
-    return scratch.cushim && (has_report || settings_are_told());
+    return !from_environment()->cushim;
 }
 
 bool settings_report(char where[static CUSHIM_OPTION_PATH_BYTES]) {
-    struct cushim_options scratch;
-    cushim_options_default(&scratch);
-    read_variable(&scratch, "cushim");
-    read_variable(&scratch, "stats");
-    strcpy(where, scratch.stats);
-    return scratch.cushim && *where && !cushim_option_is_off(where);
+    const struct cushim_options *options = from_environment();
+    strcpy(where, options->stats);
+    return options->cushim && *where && !cushim_option_is_off(where);
 }
 
 bool settings_are_told(void) {
-    struct cushim_options scratch;
-    cushim_options_default(&scratch);
-    read_variable(&scratch, "log");
-    return scratch.log >= CUSHIM_LOG_INFO;
+    return from_environment()->log >= CUSHIM_LOG_INFO;
+}
+
+bool settings_want_report(void) {
+    char where[CUSHIM_OPTION_PATH_BYTES];
+    bool has_report = settings_report(where) && from_environment()->log;
+    return has_report || (!settings_are_off() && settings_are_told());
 }
 
 /* The values that a row takes, in words. */
@@ -197,7 +190,7 @@ void settings_print_list(FILE *out) {
     }
 }
 
-/* A cell of a markdown table, with its bars escaped. */
+/* Print a cell of a markdown table, with bars escaped. */
 static void print_cell(FILE *out, const char *text) {
     for (; *text; text++) {
         if (*text == '|')
@@ -206,32 +199,9 @@ static void print_cell(FILE *out, const char *text) {
     }
 }
 
-void settings_print_markdown(FILE *out) {
+void settings_print_table(FILE *out) {
     size_t n_rows;
     const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
-    fputs(
-        "# Options\n\n"
-        "`cushim help options --markdown` writes this page from src/base/options.def; a test\n"
-        "checks that it is current.\n\n"
-        "Each option is a variable of the environment and an argument of `cushim run`; the "
-        "argument\n"
-        "wins. Sizes take K, M, G and T (powers of 1024). 1, true and yes mean on; 0, false and "
-        "no\n"
-        "mean off. In file names `%p`, `%h` and `%r` are process, host and rank, `%n` is the "
-        "first\n"
-        "number from 0 that makes the name new, and `%q{NAME}` is a variable.\n\n"
-        "If a value cannot be read, one line on standard error says so and the default is kept;\n"
-        "`cushim run` refuses it before the program starts. A program that clears its environment\n"
-        "keeps the options that it was started with. A set-user-id program reads none.\n\n"
-        "Without a value, an option of `cushim run` that takes on or off means on",
-        out);
-    for (size_t i = 0; i < sizeof bare_values / sizeof bare_values[0]; i++)
-        fprintf(out, ",\n`--%s` means `--%s=%s`", bare_values[i].name, bare_values[i].name,
-                bare_values[i].value);
-    fputs(".\n\n"
-          "| variable | `cushim run` | values | default | meaning |\n"
-          "|---|---|---|---|---|\n",
-          out);
     for (size_t i = 0; i < n_rows; i++) {
         char variable[TEXT], preset[TEXT], text[TEXT];
         cushim_option_variable(&rows[i], variable);
@@ -242,12 +212,9 @@ void settings_print_markdown(FILE *out) {
         print_cell(out, rows[i].sentence);
         fputs(" |\n", out);
     }
-    fputs("\n## The software device\n\n"
-          "Only the software device's libraries read these variables\n"
-          "(tools/sim/driver/core/sim_options.def).\n\n"
-          "| variable | meaning |\n"
-          "|---|---|\n",
-          out);
+}
+
+void settings_print_sim_table(FILE *out) {
     for (int i = 0; i < SIM_N_SETTINGS; i++) {
         char variable[SIM_VARIABLE_BYTES];
         sim_setting_variable(&sim_settings[i], variable);

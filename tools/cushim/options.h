@@ -1,6 +1,6 @@
 /*
- * The options table for people: arguments of `cushim run`, help, docs/reference/options.md, and the
- * variables that are set.
+ * The options table for people: it reads arguments of `cushim run`, sets variables, and prints help
+ * and docs/reference/options.md.
  */
 #ifndef CUSHIM_TOOLS_SETTINGS_H
 #define CUSHIM_TOOLS_SETTINGS_H
@@ -13,43 +13,45 @@
 enum { SETTINGS_VARIABLE_BYTES = 64, SETTINGS_PATH_BYTES = 1024 };
 
 /*
- * Read "--name=value" or "--name" and put CUSHIM_<NAME> into the environment.  False: nothing is
- * set, and `wrong` has the reason as one phrase.
+ * Read "--name=value" or "--name" and put CUSHIM_<NAME> into the environment.  Returns false if
+ * nothing was set; `wrong` then has the reason as one phrase.
  */
 bool settings_take(const char *argument, char *wrong, size_t wrong_bytes);
 
 /*
- * Is `entry` (NAME=value) a variable of the options?  Those of the software device are not.  For
- * one that is, *wrong is NULL or the mistake as a phrase (static).
+ * Is `entry` (NAME=value) a variable of the options?  Those of the software device are not.  If it
+ * is, *wrong is NULL, or the mistake as a phrase (static).
  */
 bool settings_is_ours(const char *entry, const char **wrong);
 
-/* The mistake in a variable that no option has. */
+/* The mistake if no option has the variable. */
 extern const char settings_no_option[];
 
-/* For an entry that is no option: the nearest variable, if any is near. */
+/* Find the variable that is most similar to an entry that is no option.  Returns false if none
+ * is. */
 bool settings_nearest(const char *entry, char text[static SETTINGS_VARIABLE_BYTES]);
 
 /* Is everything turned off, by CUSHIM=0 or the like? */
 bool settings_are_off(void);
 
-/* Is an exit report asked for, or the log at level info, so that a line should say if no memory was
- * used?  False if the log is off, because then nothing more goes to standard error. */
+/* Is a line wanted if the program used no memory?  It is if a report is asked for, or if the log
+ * has level info.  It is not if the log is off, because then nothing goes to standard error. */
 bool settings_want_report(void);
 
-/* Is an exit report asked for, and where does it go? */
+/* Is an exit report asked for?  `where` is then its destination. */
 bool settings_report(char where[static SETTINGS_PATH_BYTES]);
 
 /* Is the log at level info or above? */
 bool settings_are_told(void);
 
-/* The options as a list for a terminal, indented by four blanks. */
+/* Print the options as a list for a terminal, indented by four blanks. */
 void settings_print_list(FILE *out);
 
-/* The options of the software device, as rows of the page of `cushim sim`. */
+/* Print the options of the software device, as rows of the page of `cushim sim`. */
 void settings_print_sim(FILE *out);
 
-/* The text of docs/reference/options.md. */
-void settings_print_markdown(FILE *out);
+/* Print both as rows of markdown tables. */
+void settings_print_table(FILE *out);
+void settings_print_sim_table(FILE *out);
 
 #endif

@@ -46,7 +46,7 @@ const char *pages_user(uid_t user) {
     return text;
 }
 
-/* Takes the descriptor, unless the folder is already among them. */
+/* Add a folder by its descriptor, which is closed if the folder is known already. */
 static void add_folder(int descriptor) {
     struct stat status;
     bool is_new = descriptor >= 0 && fstat(descriptor, &status) == 0 &&
@@ -60,7 +60,8 @@ static void add_folder(int descriptor) {
         close(descriptor);
 }
 
-/* "/dev/shm/cushim-1000" or "/run/user/1000/cushim", if it is that user's. */
+/* Add folders such as "/dev/shm/cushim-1000" and "/run/user/1000/cushim", if that user owns
+ * them. */
 static void add_users(const char *format, const char *parent, const char *prefix) {
     DIR *directory = opendir(parent);
     struct dirent *entry;
@@ -89,7 +90,7 @@ static void open_folders(void) {
     uid_t owner;
     folders.n = 0;
     add_folder(cushim_page_folder_open(false));
-    if (named && *named) /* it may be another user's */
+    if (named && *named) /* it may belong to another user */
         add_folder(cushim_page_folder_read(named, &owner));
     if (folders.is_of_all) {
         add_users("/dev/shm/cushim-%lu", "/dev/shm", "cushim-");
@@ -105,7 +106,7 @@ static void close_folders(void) {
 
 /* ---- the pages of a folder ---- */
 
-/* A user may fill a folder with files, so no more than these are looked at. */
+/* The limit exists because a user may fill a folder with files. */
 enum { MOST_PAGES = 4096 };
 static int n_listed;
 
@@ -118,7 +119,7 @@ static int is_page(const struct dirent *entry) {
            strcmp(name + n_process + 1 + n_start, CUSHIM_PAGE_ENDING) == 0 && ++n_listed;
 }
 
-/* Did a process find no memory on a device of which this one has much idle memory? */
+/* Did the other process find no memory on a device of which this one has much idle memory? */
 static bool is_short_of(const struct cushim_report *other, const struct cushim_report *report) {
     for (int i = 0; i < CUSHIM_MAX_DEVICES; i++) {
         for (int k = 0; k < CUSHIM_MAX_DEVICES; k++) {
@@ -159,7 +160,7 @@ static uint64_t count_short(int folder, const char *name, const struct cushim_re
     return n_short;
 }
 
-/* 0 or an errno: ENOEXEC if it is no page of this version. */
+/* Returns 0 or an errno, ENOEXEC if it is no page of this version. */
 static int show_one(const struct folder *of, const char *name, pages_show_fn *show, void *context) {
     static struct cushim_report report;
     int folder = of->descriptor;
@@ -218,7 +219,7 @@ struct pages_found pages_each(pages_show_fn *show, void *context) {
 
 /* ---- whether there can be one ---- */
 
-/* For a folder that was refused. */
+/* Say why a folder was refused. */
 static void say_refusal(int error, char why[PAGES_WHY_BYTES]) {
     char path[PATH_MAX];
     struct stat status;
@@ -240,7 +241,7 @@ static void say_refusal(int error, char why[PAGES_WHY_BYTES]) {
         snprintf(why, PAGES_WHY_BYTES, "%.300s: %s", path, strerror(error));
 }
 
-/* Make a page for a moment, with the memory that a process has at first. */
+/* Make a page, with as much memory as a process needs at first, and remove it. */
 static int try_page(int folder) {
     enum { AT_FIRST_BYTES = 64 << 10 };
     static const struct cushim_page nothing;
@@ -299,10 +300,10 @@ static int by_age(const void *a, const void *b) {
 struct kept {
     int n;
     uint64_t n_bytes; /* of memory, in all */
-    time_t before;    /* none that was made earlier */
+    time_t before;    /* none that is older */
 };
 
-/* Of n pages, the last ones first. */
+/* Remove pages of processes that ended.  The last pages are kept first. */
 static int remove_dead(int folder, const struct left *pages, int n, const struct kept *kept) {
     int n_removed = 0, n_kept = 0;
     uint64_t n_bytes = 0;

@@ -1,4 +1,4 @@
-/* The pages of processes of this user, or of all users, one after the other. */
+/* Shows the live pages of this user's processes, or of all users', one after the other. */
 #ifndef CUSHIM_TOOLS_PAGES_H
 #define CUSHIM_TOOLS_PAGES_H
 
@@ -25,28 +25,27 @@ struct pages_found {
  * alone. */
 struct pages_found pages_each(pages_show_fn *show, void *context);
 
-/* The same for one page, by the name of its file; false: it is gone. */
+/* Show one page, by the name of its file.  Returns false if it is gone. */
 bool pages_one(const char *name, pages_show_fn *show, void *context);
 
-/* The file is not needed any more. */
+/* Remove the page's file. */
 void pages_remove(const struct page *page);
 
-/* Can a process that is started now have a page?  If not, `why` is a sentence, and errno a reason.
- */
+/* Can a process that is started now have a page?  If not, `why` has the reason as a sentence,
+ * and errno is set. */
 enum { PAGES_WHY_BYTES = 512 };
 bool pages_can_be_made(char why[PAGES_WHY_BYTES]);
 
 /* Remove this user's pages of processes that ended; returns their number. */
 int pages_clean(void);
 
-/* The same for those that were made more than a day ago, before the last 64 that ended, or before
- * the last 16 MiB of them. */
+/* Remove those that are older than a day, and all but the last 64 and the last 16 MiB. */
 void pages_prune(void);
 
 /* From now on also show the pages of other users that this one may read. */
 void pages_of_all_users(void);
 
-/* The name of a user, or the number; static. */
+/* The name of a user, or the number if there is no name; static. */
 const char *pages_user(uid_t user);
 
 /* Did the process request any memory? */

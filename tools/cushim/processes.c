@@ -7,10 +7,13 @@
 
 #include "base/utf8.h"
 #include "report/words.h"
+#include "tools/cushim/numbers.h"
+
+enum { PEAK_LIVE, PEAK_HELD, REQUESTS, WAITED, N_COLUMNS = PROCESSES_COLUMNS };
 
 /* ---- a row ---- */
 
-/* "ended by SIGKILL" becomes "SIGKILL"; a process that wrote its report itself called exit. */
+/* "ended by SIGKILL" becomes "SIGKILL"; a process that wrote its own report called exit. */
 static void shorten_end(char end[16], const struct cushim_report *report) {
     const char *ended = report->ended;
     const char *signal = ended ? strstr(ended, "SIG") : NULL;
@@ -36,13 +39,13 @@ bool processes_add(struct processes *processes, const struct cushim_report *repo
     *row = (struct process_row){
         .process = report->page.head.process,
         .rank = report->page.head.rank,
-        .n_requests = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests),
-        .wait_ns = cushim_report_sum(report, CUSHIM_KIND_DEVICE, wait_ns),
+        .numbers = {[REQUESTS] = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests),
+                    [WAITED] = cushim_report_sum(report, CUSHIM_KIND_DEVICE, wait_ns)},
         .is_software = cushim_mem_stats_read(&report->page.head.is_software),
     };
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
-        row->peak_live_bytes += cushim_report_sum_device(report, device, peak_live_bytes);
-        row->peak_held_bytes += cushim_report_sum_device(report, device, peak_held_bytes);
+        row->numbers[PEAK_LIVE] += cushim_report_sum_device(report, device, peak_live_bytes);
+        row->numbers[PEAK_HELD] += cushim_report_sum_device(report, device, peak_held_bytes);
     }
     snprintf(row->program, sizeof row->program, "%s", report->page.head.program);
     shorten_end(row->end, report);
@@ -68,36 +71,28 @@ void processes_free(struct processes *processes) {
 
 /* ---- the table ---- */
 
-enum { PEAK_LIVE, PEAK_HELD, REQUESTS, WAITED, N_COLUMNS };
 enum { MOST_DIGITS = 11 };
 
 static const struct {
-    size_t field;
+    int word; /* of its head; -1 for "waited" */
     char *(*put)(char text[CUSHIM_AMOUNT_BYTES], uint64_t n);
 } columns[N_COLUMNS] = {
-    [PEAK_LIVE] = {offsetof(struct process_row, peak_live_bytes), cushim_text_bytes},
-    [PEAK_HELD] = {offsetof(struct process_row, peak_held_bytes), cushim_text_bytes},
-    [REQUESTS] = {offsetof(struct process_row, n_requests), cushim_text_count},
-    [WAITED] = {offsetof(struct process_row, wait_ns), cushim_text_time},
+    [PEAK_LIVE] = {CUSHIM_WORD_peak_live, cushim_text_bytes},
+    [PEAK_HELD] = {CUSHIM_WORD_peak_held, cushim_text_bytes},
+    [REQUESTS] = {CUSHIM_WORD_requests, cushim_text_count},
+    [WAITED] = {-1, cushim_text_time},
 };
 
 static const char *head_of(int column) {
-    return column == PEAK_LIVE   ? CUSHIM_WORD(peak_live)
-           : column == PEAK_HELD ? CUSHIM_WORD(peak_held)
-           : column == REQUESTS  ? CUSHIM_WORD(requests)
-                                 : "waited";
-}
-
-static uint64_t value_of(const struct process_row *row, int column) {
-    return *(const uint64_t *)((const char *)row + columns[column].field);
+    return columns[column].word < 0 ? "waited" : cushim_report_words[columns[column].word].text;
 }
 
 static void put_line(struct cushim_writer *out, const char *rank, const char *process,
                      const char *program, const char *const cells[N_COLUMNS], const char *end) {
     char cell[CUSHIM_CELL_BYTES], cut[16];
     snprintf(cut, sizeof cut, "%s", end);
-    int wide = snprintf(NULL, 0, "%4s %8s", rank, process) - 13; /* only made up numbers are so
-                                                                    wide */
+    /* more than 0 only for made-up numbers */
+    int wide = snprintf(NULL, 0, "%4s %8s", rank, process) - 13;
     cushim_write(out, "  %4s %8s  %s %9s %9s %11s %9s  %s\n", rank, process,
                  cushim_utf8_cell(cell, program, wide < 11 ? 11 - (size_t)wide : 0),
                  cells[PEAK_LIVE], cells[PEAK_HELD], cells[REQUESTS], cells[WAITED],
@@ -113,7 +108,7 @@ static void put_row(struct cushim_writer *out, const struct process_row *row) {
     cushim_utf8_fit(rank, MOST_DIGITS);
     cushim_utf8_fit(process, MOST_DIGITS);
     for (int i = 0; i < N_COLUMNS; i++)
-        cells[i] = columns[i].put(texts[i], value_of(row, i));
+        cells[i] = columns[i].put(texts[i], row->numbers[i]);
     put_line(out, rank, process, row->program, cells, row->end);
 }
 
@@ -129,7 +124,7 @@ void processes_put(struct cushim_writer *out, const struct processes *processes)
     for (int i = 0; i < N_COLUMNS; i++) {
         uint64_t sum = 0;
         for (size_t k = 0; k < processes->n; k++) {
-            sum += value_of(&processes->rows[k], i);
+            sum += processes->rows[k].numbers[i];
             n_software += processes->rows[k].is_software && !i;
         }
         cells[i] = columns[i].put(texts[i], sum);
@@ -142,11 +137,6 @@ void processes_put(struct cushim_writer *out, const struct processes *processes)
 
 /* ---- outliers ---- */
 
-static int by_value(const void *one, const void *other) {
-    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
-    return a < b ? -1 : a > b;
-}
-
 static uint64_t distance(uint64_t a, uint64_t b) {
     return a < b ? b - a : a - b;
 }
@@ -156,11 +146,11 @@ static void put_furthest(struct cushim_writer *out, const struct processes *proc
     const struct process_row *furthest = NULL;
     char text[2][CUSHIM_AMOUNT_BYTES];
     for (size_t i = 0; i < processes->n; i++)
-        values[i] = value_of(&processes->rows[i], column);
-    qsort(values, processes->n, sizeof *values, by_value);
+        values[i] = processes->rows[i].numbers[column];
+    numbers_sort(values, processes->n);
     uint64_t median = values[(processes->n - 1) / 2], most = 0;
     for (size_t i = 0; i < processes->n; i++) {
-        uint64_t far = distance(value_of(&processes->rows[i], column), median);
+        uint64_t far = distance(processes->rows[i].numbers[column], median);
         if (far > most) {
             most = far;
             furthest = &processes->rows[i];
@@ -170,14 +160,14 @@ static void put_furthest(struct cushim_writer *out, const struct processes *proc
         return;
     cushim_write(out, "  %-9s  furthest from the median of %s: %s of ", head_of(column),
                  columns[column].put(text[0], median),
-                 columns[column].put(text[1], value_of(furthest, column)));
+                 columns[column].put(text[1], furthest->numbers[column]));
     if (furthest->rank >= 0)
         cushim_write(out, "rank %" PRId64 "\n", furthest->rank);
     else
         cushim_write(out, "process %" PRId64 "\n", furthest->process);
 }
 
-/* Ranks from 0 to the last one that are missing; rows are in order. */
+/* Write the ranks that are missing between 0 and the last one.  The rows are sorted. */
 static void put_missing(struct cushim_writer *out, const struct processes *processes) {
     enum { MOST_NAMED = 8 };
     uint64_t next = 0, n = 0;
@@ -187,7 +177,7 @@ static void put_missing(struct cushim_writer *out, const struct processes *proce
         uint64_t rank = (uint64_t)processes->rows[i].rank;
         for (; next < rank && n < MOST_NAMED; next++)
             cushim_write(out, "%s%" PRIu64, n++ ? ", " : "  missing    ranks ", next);
-        n += rank > next ? rank - next : 0; /* a rank may be any number */
+        n += rank > next ? rank - next : 0; /* because a rank may be any number */
         next = rank >= next ? rank + 1 : next;
     }
     if (n > MOST_NAMED)

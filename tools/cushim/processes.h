@@ -1,15 +1,17 @@
-/* Processes in a table: a line for each, the sums, and outliers. */
+/* Writes a table of processes: a line for each, the sums, and outliers. */
 #ifndef CUSHIM_TOOLS_PROCESSES_H
 #define CUSHIM_TOOLS_PROCESSES_H
 
 #include "report/report.h"
 
+enum { PROCESSES_COLUMNS = 4 };
+
 struct process_row {
     int64_t process, rank; /* rank: -1 if there is none */
     char program[CUSHIM_NAME_BYTES];
     char end[16];
-    uint64_t peak_live_bytes, peak_held_bytes; /* of device memory, the sum over devices */
-    uint64_t n_requests, wait_ns;              /* of device memory */
+    /* of device memory: the sums over devices of live and held peaks, requests, and waits */
+    uint64_t numbers[PROCESSES_COLUMNS];
     bool is_software;
 };
 
@@ -18,17 +20,17 @@ struct processes {
     size_t n;
 };
 
-/* Add one; false: there is no memory. */
+/* Add one.  Returns false if there is no memory. */
 bool processes_add(struct processes *processes, const struct cushim_report *report);
 
 /* Sort by rank and process. */
 void processes_sort(struct processes *processes);
 
-/* A table of at most 80 columns: a line for each, and the sums. */
+/* Write the table, at most 80 columns wide. */
 void processes_put(struct cushim_writer *out, const struct processes *processes);
 
-/* The missing ranks and, if there are three or more, the one furthest from the median in each
- * column; nothing if there is nothing to report. */
+/* Write the missing ranks and, if there are three processes or more, the one that is furthest
+ * from the median of each column.  Writes nothing if there is nothing to report. */
 void processes_put_outliers(struct cushim_writer *out, const struct processes *processes);
 
 void processes_free(struct processes *processes);

@@ -1,6 +1,5 @@
 #include "tools/cushim/program.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -62,7 +61,7 @@ static bool holds(const struct image *image, const char *text, size_t n) {
 
 #define HOLDS(image, literal) holds(image, literal, sizeof literal - 1)
 
-/* The offset in the file of what will be at `address`; SIZE_MAX if there is none. */
+/* The offset in the file of what will be mapped at `address`; SIZE_MAX if nothing is. */
 static size_t offset_of(const Elf64_Phdr *segments, size_t n_segments, uint64_t address) {
     for (size_t i = 0; i < n_segments; i++) {
         const Elf64_Phdr *segment = &segments[i];
@@ -73,7 +72,7 @@ static size_t offset_of(const Elf64_Phdr *segments, size_t n_segments, uint64_t 
     return SIZE_MAX;
 }
 
-/* The dynamic section and its table of strings; false if the file has none, or is damaged. */
+/* Find the dynamic section and its strings.  Returns false if the file has none, or is damaged. */
 static bool find_dynamic(const struct image *image, const Elf64_Phdr *segments, size_t n_segments,
                          const Elf64_Phdr *dynamic, struct dynamic *found) {
     size_t n_entries = dynamic->p_filesz / sizeof(Elf64_Dyn);
@@ -115,19 +114,10 @@ static bool has_static_cudart(const struct image *image) {
     return HOLDS(image, "\0cudaErrorCudartUnloading\0") && HOLDS(image, "\0cuGetProcAddress");
 }
 
-/* The segments of an ELF file; NULL if it is none, or is damaged. */
-static const Elf64_Phdr *segments_of(const struct image *image, size_t *n_segments) {
-    const Elf64_Ehdr *header = image_part(image, 0, sizeof *header);
-    if (!header || header->e_phoff % _Alignof(Elf64_Phdr) != 0)
-        return NULL;
-    *n_segments = header->e_phnum;
-    return image_part(image, header->e_phoff, *n_segments * sizeof(Elf64_Phdr));
-}
-
-/* The dynamic strings of a library; false if they cannot be read. */
+/* Find the dynamic strings of a library.  Returns false if they cannot be read. */
 static bool strings_of(const struct image *image, struct image *strings) {
     size_t n_segments;
-    const Elf64_Phdr *segments = segments_of(image, &n_segments);
+    const Elf64_Phdr *segments = image_segments(image, &n_segments);
     for (size_t i = 0; segments && i < n_segments; i++) {
         struct dynamic dynamic;
         if (segments[i].p_type == PT_DYNAMIC && segments[i].p_offset % _Alignof(Elf64_Dyn) == 0 &&
@@ -139,7 +129,7 @@ static bool strings_of(const struct image *image, struct image *strings) {
     return false;
 }
 
-/* Does the C library of these strings have each version of glibc that the other library needs? */
+/* Does the C library with the strings `libc` have each glibc version that `needed` names? */
 static bool has_versions(const struct image *libc, const struct image *needed) {
     static const char prefix[] = "\0GLIBC_";
     const char *at = needed->bytes, *end = needed->bytes + needed->n_bytes;
@@ -154,7 +144,8 @@ static bool has_versions(const struct image *libc, const struct image *needed) {
 
 /*
  * Does this loader come with a glibc that is too old for our library?  A loader of Nix, Guix or a
- * bundle has its C library beside it.  If nothing is beside it, we do not know, and say no.
+ * bundle has its C library beside it.  If there is none beside it, the answer is no, because we
+ * cannot know.
  */
 static bool has_old_glibc(const char *loader) {
     char real[PATH_MAX], library[PATH_MAX], wrong[LAUNCH_WRONG_BYTES];
@@ -176,8 +167,7 @@ static bool has_old_glibc(const char *loader) {
 }
 
 static enum program_link link_by(const char *loader) {
-    const char *slash = strrchr(loader, '/');
-    if (strncmp(slash ? slash + 1 : loader, "ld-musl-", 8) == 0)
+    if (strncmp(basename(loader), "ld-musl-", 8) == 0)
         return PROGRAM_MUSL;
     return has_old_glibc(loader) ? PROGRAM_OLD_GLIBC : PROGRAM_DYNAMIC;
 }
@@ -194,7 +184,7 @@ static void read_elf(struct program *program, const struct image *image) {
     if (header->e_type != ET_EXEC && header->e_type != ET_DYN)
         return;
     size_t n_segments;
-    const Elf64_Phdr *segments = segments_of(image, &n_segments);
+    const Elf64_Phdr *segments = image_segments(image, &n_segments);
     if (!segments)
         return;
     program->link = PROGRAM_STATIC;
@@ -210,7 +200,7 @@ static void read_elf(struct program *program, const struct image *image) {
         program->cudart = PROGRAM_CUDART_STATIC;
 }
 
-/* The interpreter of a "#!" line; false if the image is no script. */
+/* Read the interpreter of a "#!" line.  Returns false if the image is no script. */
 static bool read_script(const struct image *image, char interpreter[PATH_MAX]) {
     if (image->n_bytes < 3 || memcmp(image->bytes, "#!", 2) != 0)
         return false;
@@ -264,10 +254,8 @@ bool program_is_whole_library(const char *path) {
         return false;
     size_t n_segments = 0;
     const Elf64_Ehdr *header = image_part(&image, 0, sizeof *header);
-    const Elf64_Phdr *segments = segments_of(&image, &n_segments);
-    bool is_whole = segments && memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 &&
-                    header->e_ident[EI_CLASS] == ELFCLASS64 && header->e_machine == OUR_MACHINE &&
-                    header->e_type == ET_DYN;
+    const Elf64_Phdr *segments = image_segments(&image, &n_segments);
+    bool is_whole = segments && header->e_machine == OUR_MACHINE && header->e_type == ET_DYN;
     for (size_t i = 0; is_whole && i < n_segments; i++)
         is_whole = segments[i].p_type != PT_LOAD ||
                    image_part(&image, segments[i].p_offset, segments[i].p_filesz) != NULL;

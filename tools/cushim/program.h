@@ -1,8 +1,8 @@
 /*
- * A program as the loader will see it: which file, how it is linked, and whether a preload reaches
- * it.
+ * Looks at a program as the loader will: which file it is, how it is linked, and whether a preload
+ * reaches it.
  *
- * Only the file is read; nothing is run.  A script counts as the interpreter that its first line
+ * Only the file is read; nothing is run.  A script stands for the interpreter that its first line
  * names.
  */
 #ifndef CUSHIM_TOOLS_PROGRAM_H
@@ -24,8 +24,9 @@ enum program_cudart { PROGRAM_CUDART_NONE, PROGRAM_CUDART_SHARED, PROGRAM_CUDART
 
 struct program {
     char path[PATH_MAX];        /* as found */
-    char interpreter[PATH_MAX]; /* of a script, the last in its chain; else empty */
-    enum program_link link;     /* this and all below: of the interpreter, if there is one */
+    char interpreter[PATH_MAX]; /* for a script, the last interpreter of its chain; otherwise empty
+                                 */
+    enum program_link link;     /* this and all below describe the interpreter, if there is one */
     enum program_cudart cudart;
     char cudart_name[64]; /* the shared runtime's, as "libcudart.so.13" */
     bool needs_libcuda;
@@ -38,17 +39,18 @@ struct program {
     bool is_privileged;    /* if this user starts it, it runs with ld.so's secure mode */
 };
 
-/* Find `name` as execvp(3) does.  0, or an errno. */
+/* Find `name` as execvp(3) does. Returns 0 or an errno. */
 int program_find(const char *name, char path[PATH_MAX]);
 
-/* Look at the file.  0, or an errno; a file that is no ELF is PROGRAM_UNKNOWN, not an error. */
+/* Look at the file.  Returns 0 or an errno.  A file that is not ELF is PROGRAM_UNKNOWN, which is
+ * no error. */
 int program_inspect(struct program *program, const char *path);
 
 /* Is the file a library of this machine, with all parts that the loader would map? */
 bool program_is_whole_library(const char *path);
 
-/* Why a preload cannot reach it, or why ours does not fit it, as a phrase ("is fully static"), or
- * NULL. */
+/* Why a preload cannot reach it, or why ours does not fit, as a phrase ("is fully static").
+ * Returns NULL if it can. */
 const char *program_obstacle(const struct program *program);
 
 #endif

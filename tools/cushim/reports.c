@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/utf8.h"
 #include "report/page_file.h"
@@ -42,7 +41,8 @@ static void take_device(struct cushim_report *report, struct json_object *device
         take_kind(&report->page.stats[i][CUSHIM_KIND_MAPPED], json_member(device, "virtual"));
 }
 
-/* The JSON has them for all devices and kinds together. */
+/* Take the findings.  The JSON has them for all devices and kinds together, so device 0 gets
+ * them. */
 static void take_findings(struct cushim_page *page, struct json_object *findings) {
     struct cushim_mem_stats *stats = &page->stats[0][CUSHIM_KIND_DEVICE];
 #define TAKE(name, field, one, many) atomic_store(&stats->field, json_number(findings, #name));
@@ -103,7 +103,7 @@ static void show_json(struct json_object *json, const char *name, reports_show_f
     show(&report, &origin, context);
 }
 
-/* One report, or several; false: it is none. */
+/* Show one report, or several.  Returns false if the JSON is no report. */
 static bool show_all(struct json_object *json, const char *name, reports_show_fn *show,
                      void *context) {
     struct json_object *each = json_list(json, "reports");
@@ -150,7 +150,7 @@ bool reports_of_folder(const char *folder, reports_show_fn *show, void *context)
         bool fits = snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name) < PATH_MAX;
         struct json_object *json = fits ? json_read(path, MOST_BYTES) : NULL;
         if (!json) {
-            complain("%s/%s cannot be read: it is passed over", folder, entries[i]->d_name);
+            complain("%s/%s cannot be read and is skipped", folder, entries[i]->d_name);
             is_whole = false;
         } else {
             show_all(json, path, show, context);

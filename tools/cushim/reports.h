@@ -1,6 +1,6 @@
 /*
- * Reports of processes, wherever they are: a file of JSON with one or several, a folder of such
- * files, a live page.  From a file only the counters are read, not its sites, records and calls.
+ * Reads reports of processes from a file of JSON with one or several, from a folder of such files,
+ * or from a live page.  From a file only the counters are read, not its sites, records and calls.
  */
 #ifndef CUSHIM_TOOLS_REPORTS_H
 #define CUSHIM_TOOLS_REPORTS_H
@@ -17,15 +17,15 @@ struct json_object;
 /* The origin of a report, valid while it is shown. */
 struct report_origin {
     const char *name;               /* of the file or the process */
-    const struct json_object *json; /* as it was read; NULL: from a live page, or a recording */
+    const struct json_object *json; /* as it was read; NULL for a live page or a recording */
     bool is_recording;
 };
 
 typedef void reports_show_fn(const struct cushim_report *report, const struct report_origin *origin,
                              void *context);
 
-/* Show each report of what a user names: a file, a folder, or the number of a process with a live
- * page.  False, explained, if part of it cannot be read; the rest is shown. */
+/* Show each report of what a user names: a file, a folder, or the number of a process with a
+ * live page.  Returns false, after a message, if a part cannot be read; the rest is shown. */
 bool reports_of(const char *what, reports_show_fn *show, void *context);
 
 /* The same for the files of a folder that are reports; others are skipped. */

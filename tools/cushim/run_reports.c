@@ -18,6 +18,7 @@
 #include "base/output.h"
 #include "base/path.h"
 #include "report/report_file.h"
+#include "tools/cushim/json.h"
 #include "tools/cushim/pages.h"
 #include "tools/cushim/processes.h"
 #include "tools/cushim/reports.h"
@@ -26,7 +27,8 @@
 
 /* ---- before the start ---- */
 
-/* Are there descriptors for reading pages: for a folder, its list, a page, and the output? */
+/* Are enough descriptors left to read pages?  A folder, its list, a page and the output need one
+ * each. */
 static bool has_descriptors(int some) {
     enum { N = 4 };
     int copies[N], n = 0;
@@ -37,9 +39,10 @@ static bool has_descriptors(int some) {
     return n == N;
 }
 
-/* A file in memory without a name, which no other process inherits.  Processes of the run find it
- * by our number, and know by it that we wait.  If we could not read their pages there is none, and
- * each writes its report itself. */
+/* Make a file in memory in which processes leave their reports.  It has no name, and no process
+ * inherits it; processes of the run find it by our process number, which also tells them that we
+ * wait.  If we could not read their pages, there is no such file, and each writes its own
+ * report. */
 static int leave_room_for_report(struct run_reports *run) {
     char text[96];
     struct stat folder = {0};
@@ -60,15 +63,15 @@ static int leave_room_for_report(struct run_reports *run) {
     return setenv(CUSHIM_WAITER_VARIABLE, text, 1) == 0 ? 0 : errno;
 }
 
-/* The file for all reports together; 0: there is none. */
+/* The inode of the file for all reports together; 0 if there is none. */
 static ino_t file_of(const struct run_reports *run) {
     struct stat status;
     bool is_file = run->where && cushim_report_descriptor(run->where) < 0;
     return is_file && stat(run->together, &status) == 0 ? status.st_ino : 0;
 }
 
-/* 0, or an errno.  Something that exists and is no regular file is not opened before it is written,
- * because a pipe may get a reader later. */
+/* Can the file be written?  Returns 0 or an errno.  If it exists and is no regular file, it is
+ * not opened yet, because a pipe may get a reader later. */
 static int try_file(const char *path) {
     struct cushim_draft draft;
     struct stat status;
@@ -87,7 +90,7 @@ int run_reports_can_be_made(const char *where, char path[PATH_MAX]) {
     if (snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - where) : 0, where) >=
         (int)sizeof folder)
         return ENAMETOOLONG;
-    if (cushim_path_has(folder, "phrnq")) /* contains places of processes that do not exist yet */
+    if (cushim_path_has(folder, "phrnq")) /* it depends on processes that do not exist yet */
         return 0;
     if (!cushim_report_is_folder(where, ""))
         return cushim_report_name(path, where, (long)getpid()) ? try_file(path) : ENAMETOOLONG;
@@ -116,7 +119,7 @@ int run_reports_begin(struct run_reports *run, char **argv, const char *where) {
 
 /* ---- one process ---- */
 
-/* glibc has names since 2.32, but the command also runs on older ones. */
+/* glibc has this function since 2.32, but the command also runs with older versions. */
 #pragma weak sigabbrev_np
 
 const char *run_reports_signal(int number, char text[32]) {
@@ -144,11 +147,11 @@ static bool has_left(const struct cushim_report *report) {
     return atomic_load(&report->page.head.state) == CUSHIM_PAGE_LEFT;
 }
 
-/* Add what its page does not say; `ended` lives as long as the report. */
+/* Add what the page does not say.  `ended` must live as long as the report. */
 static void complete(const struct run_reports *run, struct cushim_report *report, char ended[128]) {
     describe_end(run, report, ended);
     report->ended = ended;
-    if (has_left(report)) { /* it has all that the process knew, except its own status */
+    if (has_left(report)) { /* the page has all that the process knew, except its own status */
         bool is_well = report->page.head.process != run->started || WIFSIGNALED(run->status) ||
                        !WEXITSTATUS(run->status);
         report->is_of_page = false;
@@ -163,22 +166,23 @@ static void complete(const struct run_reports *run, struct cushim_report *report
 
 struct told {
     const struct run_reports *run;
-    char (*names)[CUSHIM_PAGE_NAME_BYTES]; /* of the pages to write, with that of the first
-                                              program first */
+    char (*names)[CUSHIM_PAGE_NAME_BYTES]; /* of the pages to write; the page of the started program
+                                              comes first */
     size_t n;
-    bool has_page, has_started, is_apart; /* apart: FILE is there, made by the program itself */
-    bool has_others;                      /* that go on */
+    bool has_page, has_started, is_apart; /* is_apart: the program itself made FILE */
+    bool has_others;                      /* processes of the run that continue */
     struct processes processes;
     struct cushim_writer out;
     bool is_json;
 };
 
-/* Not one of another PID namespace, which may have the same number. */
+/* Is it the started program?  A process of another PID namespace may have the same number. */
 static bool is_the_started(const struct run_reports *run, const struct cushim_page_head *head) {
     return head->process == run->started && head->namespace == cushim_page_namespace();
 }
 
-/* If it is of this run and over, write it, or remove the page. */
+/* If the page is of this run and its process ended, note it for writing, or remove it if nothing
+ * is to be written. */
 static void look_at(const struct page *page, void *context) {
     struct told *told = context;
     const struct cushim_page_head *head = &page->report->page.head;
@@ -187,7 +191,7 @@ static void look_at(const struct page *page, void *context) {
     bool is_started = is_the_started(told->run, head);
     told->has_page |= is_started;
     if (page->is_alive && !is_started && !has_left(page->report)) {
-        complain("process %ld (%s) of this run goes on; `cushim stat %ld` shows it",
+        complain("process %ld (%s) of this run still runs; `cushim stat %ld` shows it",
                  (long)head->process, head->program, (long)head->process);
         told->has_others = true;
         return;
@@ -220,7 +224,8 @@ static void tell_apart(const struct page *page, void *context) {
     symbols_learn(page->report);
     int error =
         cushim_report_write(run->where, "", !is_started || told->is_apart, page->report, path);
-    told->is_apart |= is_started; /* it may have become another program, and again have a page */
+    /* because it may have become another program, and have another page */
+    told->is_apart |= is_started;
     if (error && *path)
         complain("no report in %s: %s", path, strerror(error));
     else if (error)
@@ -277,7 +282,7 @@ static void write_all(struct told *told) {
         complain("no report in %s: %s", where, strerror(error));
 }
 
-/* Print what the program left, if it has no page, now that all its output is out. */
+/* Print what processes left, now that all output of the program is written. */
 static bool print_left(const struct run_reports *run) {
     char text[4096];
     ssize_t n;
@@ -295,7 +300,7 @@ static bool print_left(const struct run_reports *run) {
     return has_printed;
 }
 
-/* Did a process leave a report there, or say that it has written one? */
+/* Did a process leave a report, or a sign that it has written one? */
 static bool has_word_of_reports(const struct run_reports *run) {
     struct stat status;
     return fstat(run->left, &status) != 0 || status.st_size > 0;
@@ -303,57 +308,53 @@ static bool has_word_of_reports(const struct run_reports *run) {
 
 /* ---- the run itself ---- */
 
-/* A row for a file of this run; other files of the folder are of other runs. */
+/* Files of this run get a row; others in the folder are of other runs. */
 struct rows {
     const struct run_reports *run;
-    struct cushim_writer out;
-    unsigned n;
+    struct json_output json;
 };
 
 static void put_file(const struct cushim_report *report, const struct report_origin *origin,
                      void *context) {
     struct rows *rows = context;
-    const char *slash = strrchr(origin->name, '/');
-    if (report->page.head.run != rows->run->number)
+    const struct cushim_page_head *head = &report->page.head;
+    if (head->run != rows->run->number)
         return;
-    cushim_write(&rows->out, "%s\n    {\"pid\": %ld, \"rank\": ", rows->n++ ? "," : "",
-                 (long)report->page.head.process);
-    if (report->page.head.rank >= 0)
-        cushim_write(&rows->out, "%ld", (long)report->page.head.rank);
+    json_begin(&rows->json, NULL, "\n    {");
+    json_put(&rows->json, "pid", "%" PRId64, head->process);
+    if (head->rank >= 0)
+        json_put(&rows->json, "rank", "%" PRId64, head->rank);
     else
-        cushim_write(&rows->out, "null");
-    cushim_write(&rows->out, ", \"program\": ");
-    cushim_report_put_string(&rows->out, report->page.head.program);
-    cushim_write(&rows->out, ", \"file\": ");
-    cushim_report_put_string(&rows->out, slash ? slash + 1 : origin->name);
-    cushim_write(&rows->out, ", \"ended\": ");
-    cushim_report_put_string(&rows->out, report->ended ? report->ended : "normally");
-    cushim_write(&rows->out, "}");
+        json_put(&rows->json, "rank", "null");
+    json_put_text(&rows->json, "program", head->program);
+    json_put_text(&rows->json, "file", basename(origin->name));
+    json_put_text(&rows->json, "ended", report->ended ? report->ended : "normally");
+    json_end(&rows->json, "}");
 }
 
-static void put_run(struct rows *rows) {
-    const struct run_reports *run = rows->run;
-    struct cushim_writer *out = &rows->out;
-    cushim_write(out, "{\n  \"schema\": \"cushim-run/1\",\n  \"run\": \"%" PRIx64 "\",\n",
-                 run->number);
-    cushim_write(out, "  \"command\": [");
-    for (int i = 0; run->argv[i]; i++) {
-        cushim_write(out, i ? ", " : "");
-        cushim_report_put_string(out, run->argv[i]);
-    }
-    cushim_write(out, "],\n  \"began\": %lld,\n  \"run_ns\": %" PRIu64 ",\n", (long long)run->began,
-                 cushim_clock_ns() - run->start_ns);
+static void put_run(const struct run_reports *run, struct cushim_writer *out) {
+    struct rows rows = {.run = run, .json = {out, false}};
+    struct json_output *json = &rows.json;
+    json_begin(json, NULL, "{");
+    json_put_text(json, "schema", "cushim-run/1");
+    json_put(json, "run", "\"%" PRIx64 "\"", run->number);
+    json_begin(json, "command", "[");
+    for (int i = 0; run->argv[i]; i++)
+        json_put_text(json, NULL, run->argv[i]);
+    json_end(json, "]");
+    json_put(json, "began", "%lld", (long long)run->began);
+    json_put_number(json, "run_ns", cushim_clock_ns() - run->start_ns);
     if (WIFSIGNALED(run->status))
-        cushim_write(out, "  \"signal\": %d,\n", WTERMSIG(run->status));
+        json_put(json, "signal", "%d", WTERMSIG(run->status));
     else
-        cushim_write(out, "  \"exit_status\": %d,\n", WEXITSTATUS(run->status));
-    cushim_write(out, "  \"processes\": [");
-    reports_of_folder(run->where, put_file, rows);
-    cushim_write(out, "]\n}\n");
+        json_put(json, "exit_status", "%d", WEXITSTATUS(run->status));
+    json_begin(json, "processes", "[");
+    reports_of_folder(run->where, put_file, &rows);
+    json_end(json, "]}\n");
     cushim_writer_flush(out);
 }
 
-/* run.json, or run-1.json and so on if another rank has it. */
+/* Write run.json, or run-1.json and so on if another rank has it. */
 static void write_run(const struct run_reports *run) {
     enum { MOST_NUMBERS = 10000 };
     char path[PATH_MAX];
@@ -371,10 +372,10 @@ static void write_run(const struct run_reports *run) {
             error = cushim_draft_begin(&draft, path);
         if (error)
             break;
-        struct rows rows = {.run = run, .out = {.fd = draft.fd}};
-        put_run(&rows);
+        struct cushim_writer out = {.fd = draft.fd};
+        put_run(run, &out);
         draft.is_new = true;
-        error = cushim_draft_end(&draft, rows.out.error);
+        error = cushim_draft_end(&draft, out.error);
     }
     if (error)
         complain("no %s: %s", path, strerror(error));
@@ -401,7 +402,7 @@ bool run_reports_end(struct run_reports *run) {
         write_run(run);
     processes_free(&told.processes);
     free(told.names);
-    /* without a file for them the program says it itself */
+    /* without that file the program itself says it */
     run->has_none = run->left >= 0 && !told.n && !told.has_others && !has_word_of_reports(run);
     return has_told || told.is_apart;
 }

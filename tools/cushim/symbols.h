@@ -1,19 +1,25 @@
-/* Symbols: the source line of a frame, from addr2line.  If it is missing, or the file has no
- * debugging information, there is none. */
+/* Finds the function and the source line of an address by addr2line.  They are unknown if
+ * addr2line is missing, or the file has no debugging information. */
 #ifndef CUSHIM_CLI_SYMBOLS_H
 #define CUSHIM_CLI_SYMBOLS_H
 
 #include "report/report.h"
 
-cushim_report_find_line_fn symbols_find_line;
+/* Both are "" if unknown. */
+struct symbol {
+    char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES]; /* "FILE:88" */
+};
 
-/* Look up all frames of a report at once, with one addr2line for each file; answers are kept. */
+/* The symbol of an address, as the symbols of the file have it.  symbols_ask fills it, unless it
+ * was asked for before.  Returns NULL if there is no memory. */
+const struct symbol *symbols_want(const char *path, uint64_t address);
+
+/* Ask addr2line for all wanted symbols, with one child for each file. */
+void symbols_ask(void);
+
+/* Want and ask for all frames of a report. */
 void symbols_learn(const struct cushim_report *report);
 
-/* The same for addresses of one file, as its symbols count, by one child for all.  Calls back for
- * each in order, with "" for what is not known; not at all if the file cannot be looked up. */
-void symbols_find(const char *file, const uint64_t addresses[], size_t n_addresses,
-                  void (*tell)(size_t i, const char *function, const char *line, void *context),
-                  void *context);
+cushim_report_find_line_fn symbols_find_line;
 
 #endif

@@ -1,11 +1,11 @@
-/* The command's texts: help, and one line for a wrong command line. */
+/* Prints help, and one line for a mistake. */
 #ifndef CUSHIM_TOOLS_USAGE_H
 #define CUSHIM_TOOLS_USAGE_H
 
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Exit codes.  `run` otherwise exits with the program's own; 125 to 127 mean the same as for
+/* Exit codes.  `run` exits with the program's own otherwise.  125 to 127 mean the same as for
  * env(1). */
 enum {
     EXIT_WELL = 0,
@@ -16,28 +16,30 @@ enum {
     EXIT_NOT_FOUND = 127 /* no such program */
 };
 
-/* Write the page of `topic`, one of usage_topics; false: no such page. */
+/* Write the page of `topic`, which is tools/cushim/help/TOPIC.txt.  Returns false if there is no
+ * such page. */
 bool usage_print(FILE *out, const char *topic);
 
+/* Print one line for a topic without a page.  Returns EXIT_USAGE. */
+int usage_unknown_page(const char *topic);
+
 /*
- * One line on standard error, "cushim: ...; try `cushim help <topic>`".  Returns EXIT_USAGE, so
- * that a command can end with it.
+ * Print one line on standard error, "cushim: ...; try `cushim help <topic>`".  Returns EXIT_USAGE,
+ * so that a command can end with it.
  */
 __attribute__((format(printf, 2, 3))) int usage_error(const char *topic, const char *format, ...);
 
-/* The same for an unknown word, with the nearest known one, if any is near: "no <what> `word` (did
- * you mean `...`?)". */
+/* The same for an unknown word: "no <what> `word` (did you mean `...`?)", with the most similar
+ * known word. */
 int usage_unknown(const char *topic, const char *what, const char *word, const char *const *known,
                   size_t n_known);
 
-/* The text of a page that is only text (usage_pages.c); NULL: there is none. */
-const char *usage_plain_page(const char *topic);
-
-/* The names of the pages. */
-extern const char *const usage_topics[];
-extern const size_t usage_n_topics;
-
-/* One line on standard error: "cushim: ...". */
+/* Print one line on standard error: "cushim: ...". */
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
+
+/* Write the rest to standard output.  Returns EXIT_WELL, or EXIT_OURS after a message if it
+ * cannot be written. */
+struct cushim_writer;
+int usage_flush(struct cushim_writer *out);
 
 #endif

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -18,10 +17,10 @@
 
 /* ---- signals ---- */
 
-static volatile sig_atomic_t child; /* 0: not started yet, or over */
+static volatile sig_atomic_t child; /* 0 if it is not started yet, or has ended */
 
-/* A signal that another process sends to this one is meant for the program; the terminal sends its
- * signals to both. */
+/* Pass on a signal that another process sent, because it is meant for the program.  The terminal
+ * sends its signals to both. */
 static void pass_on(int number, siginfo_t *about, void *unused) {
     int saved_errno = errno;
     (void)unused;
@@ -33,7 +32,7 @@ static void pass_on(int number, siginfo_t *about, void *unused) {
 static const int passed_on[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM};
 enum { N_PASSED_ON = sizeof passed_on / sizeof *passed_on };
 
-/* The signal actions and the mask that this process inherited; the program gets them back. */
+/* The signal actions and the mask that this process inherited, for the program. */
 static struct sigaction inherited[N_PASSED_ON], interrupt, quit;
 static sigset_t blocked;
 
@@ -62,8 +61,8 @@ static void give_signals_back(void) {
 
 /* ---- the program ---- */
 
-/* Shared with the child: an errno if it could not become the program.  It is no pipe, because a
- * user who allows few descriptors has none for us. */
+/* Shared with the child, which writes an errno if it could not become the program.  A pipe would
+ * need descriptors, and the user may allow few. */
 static int *failed;
 
 static void become(char **argv) {
@@ -74,7 +73,7 @@ static void become(char **argv) {
     _exit(EXIT_CANNOT);
 }
 
-/* 0, or an errno: there is no child. */
+/* Returns 0, or an errno if there is no child. */
 static int start(char **argv) {
     failed = mmap(NULL, sizeof *failed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (failed == MAP_FAILED)
@@ -89,7 +88,8 @@ static int start(char **argv) {
     return error;
 }
 
-/* Waits for its end; also reaps children that others left to us, as in a container. */
+/* Wait for the end of the program.  This also reaps children that others left to us, as in a
+ * container. */
 static int wait_for_end(void) {
     int status = 0;
     for (;;) {
@@ -101,8 +101,8 @@ static int wait_for_end(void) {
 
 /* ---- the end ---- */
 
-/* End as the program ended, so that a shell sees the same.  Libraries that the user preloads are in
- * this process, too, but are meant for the program, so their destructors do not run here. */
+/* End as the program ended, so that a shell sees the same.  Destructors do not run, because
+ * libraries that the user preloads are in this process, too, but are meant for the program. */
 __attribute__((noreturn)) static void end_alike(int status) {
     sigset_t only;
     int number = WTERMSIG(status);

@@ -1,9 +1,9 @@
-// Memory of the device from Go: cgo for the calls, dlopen for the library, nothing linked.
+// Device memory from Go: cgo makes the calls, dlopen opens the library, and nothing is linked.
 //
 //	go build -o example . && ./example [libcushim.so.0]
 //
-// An error text belongs to the thread of the call, and goroutines move between threads: call and
-// text are taken under one lock of the thread.  It prints:
+// An error text belongs to the thread of the call, and goroutines move between threads, so the
+// goroutine is locked to its thread for the call and the text.  It prints:
 //
 //	400 floats there and back
 //	the second free: CUSHIM_DOUBLEFREE
@@ -45,13 +45,13 @@ import (
 
 const doubleFree = -11
 
-// Library is libcushim, opened.
+// Library is the opened libcushim.
 type Library struct {
 	handle unsafe.Pointer
 	names  map[string]unsafe.Pointer
 }
 
-// Error is a status and what the library said about it.
+// Error is a status and the library's text about it.
 type Error struct {
 	Status int
 	Name   string
@@ -60,7 +60,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Text }
 
-// Open finds the names that are used below.
+// Open opens the library and finds the functions that this program uses.
 func Open(path string) (*Library, error) {
 	text := C.CString(path)
 	defer C.free(unsafe.Pointer(text))

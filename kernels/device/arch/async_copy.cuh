@@ -1,8 +1,8 @@
 /*
  * Copies from global to shared memory that go on while the thread computes (sm_80 and later).
  *
- * A thread's copies are seen by itself after wait_copies(), and by others after a barrier behind
- * it.  For an older device a copy is done when it is asked for.
+ * A thread sees its own copies after wait_copies(); others see them after a barrier behind that.
+ * On an older device a copy is done when it is asked for.
  */
 #ifndef CUSHIM_KERNELS_ASYNC_COPY_CUH
 #define CUSHIM_KERNELS_ASYNC_COPY_CUH
@@ -23,8 +23,10 @@ DEVICE void copy_async_16(void *shared, const void *global) {
 #endif
 }
 
-/* The same, of which memory gives L2 all 128 at once: for rows that begin and end within lines, the
- * rest of which others copy. */
+/*
+ * The same, and L2 gets the whole line of 128 bytes.  This is for rows that begin and end within
+ * lines, because other blocks copy the rest of the line.
+ */
 DEVICE void copy_async_16_of_line(void *shared, const void *global) {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(
@@ -37,8 +39,8 @@ DEVICE void copy_async_16_of_line(void *shared, const void *global) {
 }
 
 /*
- * As copy_async_16(), of which n_bytes (0 .. 16) are read, and the others become 0.  With n_bytes =
- * 0 nothing is read; the address is one that could be, all the same.
+ * As copy_async_16(), but only n_bytes (0 .. 16) are read and the others become 0.  With n_bytes =
+ * 0 nothing is read, but the address must be readable.
  */
 DEVICE void copy_async_16(void *shared, const void *global, unsigned n_bytes) {
 #ifdef CUSHIM_EMULATED
@@ -70,7 +72,7 @@ DEVICE void copy_async_4(void *shared, const void *global) {
 #endif
 }
 
-/* The copies since the last call are a group; there may be none. */
+/* Make a group of the copies since the last call; it may be empty. */
 DEVICE void commit_copies() {
 #ifdef CUSHIM_EMULATED
     emulated::end_copy_group();
@@ -79,7 +81,7 @@ DEVICE void commit_copies() {
 #endif
 }
 
-/* Wait for all of the thread's groups but the newest N. */
+/* Wait for all of the thread's groups except the newest N. */
 template <int N> DEVICE void wait_copies() {
 #ifdef CUSHIM_EMULATED
     emulated::wait_for_copies(N);

@@ -2,11 +2,11 @@
  * Bulk copies from global to shared memory (sm_90 and later): one thread asks for many bytes, and
  * no thread's registers or instructions move them.
  *
- * A Delivery, in shared memory, says when copies are there.  One thread makes it, ahead of a
- * barrier of those that use it.  Per round, counted from 0, one thread says how many bytes come,
- * copies of so many are asked for behind a barrier, by any threads, and whole warps may wait; a
- * round begins when those who read what the one before brought have met.  For an older device a
- * copy is done when it is asked for, and only the warp that asked may wait.
+ * A Delivery, in shared memory, knows when copies are there.  One thread makes it, before a barrier
+ * of the threads that use it.  Rounds are counted from 0.  In each, one thread says how many bytes
+ * come.  After a barrier any threads ask for copies of that many bytes, and whole warps may wait.
+ * The next round begins after a barrier of the threads that read the bytes of this one.  On an
+ * older device a copy is done when it is asked for, and only the warp that asked may wait.
  */
 #ifndef CUSHIM_KERNELS_BULK_COPY_CUH
 #define CUSHIM_KERNELS_BULK_COPY_CUH

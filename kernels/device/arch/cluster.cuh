@@ -2,11 +2,11 @@
  * Thread block clusters (sm_90 and later): blocks that run at the same time and reach each other's
  * shared memory.
  *
- * Every thread of every block of the cluster takes part in each barrier, with its whole warp, which
- * either half of a barrier brings together where it was parted.  A block's shared memory lasts as
- * long as the block: a barrier lies between the last access to another's and the end.  Arriving
- * waits for the thread's stores to global memory, too, so that one belongs ahead of the results.
- * Compiled for an older device, a cluster is the block alone.
+ * Every thread of every block of the cluster takes part in each barrier, with its whole warp;
+ * either half of a barrier reconverges the warp.  A block's shared memory lasts as long as the
+ * block, so a barrier must lie between the last access to another block's and the end.  Arriving
+ * also waits for the thread's stores to global memory, so arrive before the results are stored.
+ * Compiled for an older device, a cluster is one block.
  */
 #ifndef CUSHIM_KERNELS_CLUSTER_CUH
 #define CUSHIM_KERNELS_CLUSTER_CUH
@@ -27,7 +27,7 @@ DEVICE unsigned cluster_rank() {
 #endif
 }
 
-/* How many blocks a cluster has. */
+/* The number of blocks in the cluster. */
 DEVICE unsigned cluster_size() {
 #ifdef CUSHIM_EMULATED
     return emulated::blocks_of_cluster();
@@ -40,7 +40,7 @@ DEVICE unsigned cluster_size() {
 #endif
 }
 
-/* The two halves of a barrier: what was written before the arrival is seen after the wait. */
+/* The two halves of a barrier: a write before the arrival is seen after the wait. */
 DEVICE void cluster_arrive() {
 #ifdef CUSHIM_EMULATED
     emulated::arrive_at_cluster();
@@ -52,8 +52,10 @@ DEVICE void cluster_arrive() {
 #endif
 }
 
-/* An arrival that orders nothing, for a barrier which only says that the other blocks run, before
- * the first access to their shared memory: it waits for nothing. */
+/*
+ * An arrival that orders and waits for nothing.  It is for the barrier before the first access to
+ * other blocks' shared memory, which only says that these blocks run.
+ */
 DEVICE void cluster_arrive_relaxed() {
 #ifdef CUSHIM_EMULATED
     emulated::arrive_at_cluster();
@@ -77,7 +79,7 @@ DEVICE void cluster_sync() {
     cluster_wait();
 }
 
-/* The same variable in the shared memory of the block of a rank: to read and to write. */
+/* The same variable in the shared memory of the block with this rank, to read and to write. */
 template <class T> DEVICE T *cluster_shared(T *own, unsigned rank) {
 #ifdef CUSHIM_EMULATED
     return (T *)emulated::shared_of_block(own, rank);
@@ -93,12 +95,12 @@ template <class T> DEVICE T *cluster_shared(T *own, unsigned rank) {
 }
 
 /*
- * Values that blocks send into each other's shared memory (sm_90), 4 or 8 bytes each: whoever waits
- * for them needs no barrier of the cluster, and reads them at home.  Each block has an Arrival for
- * its own receipts, made by one thread before a barrier of the cluster, which lies ahead of the
- * first send.  Per round, one thread says how many bytes come, and every thread may wait; rounds of
- * one Arrival are counted from 0.  A block that has received from all has nothing more coming in,
- * and may end.
+ * Values of 4 or 8 bytes that blocks send into each other's shared memory (sm_90).  A thread that
+ * waits for them needs no barrier of the cluster, and reads them in its own block.  Each block has
+ * an Arrival for what it receives.  One thread makes it before a barrier of the cluster, which lies
+ * before the first send.  Rounds of an Arrival are counted from 0.  In each, one thread says how
+ * many bytes come, and every thread may wait.  A block that has received from all others may end,
+ * because nothing more comes in.
  */
 typedef uint64_t Arrival;
 
@@ -119,8 +121,11 @@ DEVICE void expect_arrival([[maybe_unused]] Arrival *arrival, [[maybe_unused]] u
 #endif
 }
 
-/* To the block of a rank, be it the own: `place` and `arrival` are named as one's own.  Not in a
- * cluster of one block, where it is not allowed. */
+/*
+ * Send to the block with this rank, which may be the calling block.  `place` and `arrival` are
+ * named by their addresses in the calling block.  A cluster of one block must not call this,
+ * because it is not allowed there.
+ */
 template <class T>
 DEVICE void send_to(unsigned rank, T *place, [[maybe_unused]] Arrival *arrival, const T &value) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "4 or 8 bytes are sent");
@@ -153,7 +158,7 @@ DEVICE void send_to(unsigned rank, T *place, [[maybe_unused]] Arrival *arrival, 
 #endif
 }
 
-/* Every thread of the cluster calls this (the emulator has a barrier here). */
+/* Every thread of the cluster calls this, because the emulator has a barrier here. */
 DEVICE void wait_for_arrival([[maybe_unused]] Arrival *arrival, [[maybe_unused]] unsigned round) {
 #ifdef CUSHIM_EMULATED
     cluster_sync();
@@ -172,12 +177,15 @@ DEVICE void wait_for_arrival([[maybe_unused]] Arrival *arrival, [[maybe_unused]]
 }
 
 /*
- * Gates open round by round, counted from 0: when so many threads have arrived, from any block of
- * the cluster, and all bytes are there that they said would come, copied or by send_to().  One
- * thread makes a gate, before a barrier of the cluster ahead of the first use.  Whoever waits for a
- * round sees these bytes, and what threads of the own block wrote before they arrived.  What other
- * blocks wrote otherwise it need not see: an arrival from there says that something was read.
- * Arrivals and waits are at the scope of a block; those of a cluster cost more (an Arrival's wait).
+ * Gates open round by round, counted from 0.  A round ends when the set number of threads has
+ * arrived, from any block of the cluster, and all bytes that they announced are there, copied or
+ * sent by send_to().  One thread makes a gate, before a barrier of the cluster that lies before the
+ * first use.
+ *
+ * A thread that waits for a round sees these bytes, and what threads of its own block wrote before
+ * they arrived.  It may not see what other blocks wrote otherwise; an arrival from there only says
+ * that something was read.  Arrivals and waits have the scope of a block, because those of a
+ * cluster cost more (as an Arrival's wait does).
  */
 typedef uint64_t Gate;
 
@@ -193,7 +201,7 @@ DEVICE void make_gate(Gate *gate, unsigned n_arrivals) {
 #endif
 }
 
-/* At the own gate; n_bytes more will come in this round. */
+/* Arrive at the calling block's gate; n_bytes more will come in this round. */
 DEVICE void arrive_at_gate(Gate *gate, unsigned n_bytes) {
 #ifdef CUSHIM_EMULATED
     emulated::arrive_at_gate(gate, n_bytes);
@@ -202,7 +210,7 @@ DEVICE void arrive_at_gate(Gate *gate, unsigned n_bytes) {
 #endif
 }
 
-/* At the gate of the block of a rank, be it the own. */
+/* Arrive at the gate of the block with this rank, which may be the calling block. */
 DEVICE void arrive_at_gate_of(unsigned rank, Gate *gate) {
 #ifdef CUSHIM_EMULATED
     emulated::arrive_at_gate((uint64_t *)emulated::shared_of_block(gate, rank), 0);
@@ -217,8 +225,10 @@ DEVICE void arrive_at_gate_of(unsigned rank, Gate *gate) {
 #endif
 }
 
-/* Bytes of shared memory to the same place of another block, for its gate; n_bytes and the place
- * are multiples of 16, and the threads that wrote them have fenced them (fence_tiles()). */
+/*
+ * Copy shared memory to the same place of another block, for its gate. n_bytes and the place are
+ * multiples of 16, and the threads that wrote the bytes have called fence_tiles().
+ */
 DEVICE void copy_bulk_to(unsigned rank, void *place, unsigned n_bytes, Gate *gate) {
 #ifdef CUSHIM_EMULATED
     emulated::copy_to_block(rank, place, n_bytes, gate);
@@ -235,7 +245,10 @@ DEVICE void copy_bulk_to(unsigned rank, void *place, unsigned n_bytes, Gate *gat
 #endif
 }
 
-/* From global memory, for the own gate; n_bytes and both addresses are multiples of 16. */
+/*
+ * Copy from global memory, for the calling block's gate; n_bytes and both addresses are multiples
+ * of 16.
+ */
 DEVICE void copy_bulk_for(void *shared, const void *global, unsigned n_bytes, Gate *gate) {
 #ifdef CUSHIM_EMULATED
     emulated::copy_for_gate(shared, global, n_bytes, gate);

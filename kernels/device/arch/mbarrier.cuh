@@ -1,6 +1,6 @@
 /*
- * What deliveries and gates are on the device (sm_90 and later): barriers in shared memory whose
- * rounds end when so many threads have arrived, and all bytes that these said would come.
+ * Deliveries and gates on the device (sm_90 and later) are barriers in shared memory.  A round of
+ * one ends when the set number of threads has arrived and all bytes that they announced are there.
  */
 #ifndef CUSHIM_KERNELS_MBARRIER_CUH
 #define CUSHIM_KERNELS_MBARRIER_CUH
@@ -8,7 +8,7 @@
 #include "kernels/device/device.cuh"
 
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 900
-/* At one of the own block; n_bytes more will come in this round. */
+/* Arrive at a barrier of the calling block; n_bytes more will come in this round. */
 DEVICE void arrive_at_mbarrier(uint64_t *mbarrier, unsigned n_bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
                      (unsigned)__cvta_generic_to_shared(mbarrier)),
@@ -16,7 +16,7 @@ DEVICE void arrive_at_mbarrier(uint64_t *mbarrier, unsigned n_bytes) {
                  : "memory");
 }
 
-/* From global memory, to come as bytes of one; n_bytes and both addresses are multiples of 16. */
+/* Copy from global memory for a barrier; n_bytes and both addresses are multiples of 16. */
 DEVICE void copy_for_mbarrier(void *shared, const void *global, unsigned n_bytes,
                               uint64_t *mbarrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
@@ -25,7 +25,7 @@ DEVICE void copy_for_mbarrier(void *shared, const void *global, unsigned n_bytes
                  : "memory");
 }
 
-/* For the end of a round, counted from 0. */
+/* Wait for the end of a round, counted from 0. */
 DEVICE void wait_for_mbarrier(uint64_t *mbarrier, unsigned round) {
     asm volatile("{\n\t"
                  ".reg .pred is_over;\n\t"

@@ -1,12 +1,12 @@
 /*
  * Products of small matrices by a warp, D += A * B, and the loads of their parts.
  *
- * All 32 lanes take part.  With g = lane / 4 and t = lane % 4, lane holds of
+ * All 32 lanes take part.  With g = lane / 4 and t = lane % 4, a lane holds of
  *   D  16 x 8   d[0], d[1]: row g, columns 2t, 2t + 1;  d[2], d[3]: row g + 8
  *   A  16 x 16  a[0]: row g, columns 2t, 2t + 1;  a[1]: row g + 8;  a[2], a[3]: columns 8 further
  *   B  16 x 8   b[0]: rows 2t, 2t + 1 of column g;  b[1]: rows 8 further
- * two values of 16 bits to a register, the first in its low half.  A product of k = 8 has the
- * first half of these.  Products are exact; their sum with D is cut to float, not rounded.
+ * A register has two values of 16 bits, the first in its low half.  A product of k = 8 has the
+ * first half of these.  Products are exact; their sum with D is truncated to float, not rounded.
  * Source: PTX ISA, warp level matrix instructions.
  */
 #ifndef CUSHIM_KERNELS_MMA_CUH
@@ -51,8 +51,8 @@ DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[
 }
 
 /*
- * Bytes, k = 32, exact; sm_80 and later.  As of f16 with four neighbours to a register in place of
- * two: a[0] is row g, columns 4t .. 4t + 3, a[2] columns 16 further.  B is signed, A may be.
+ * Bytes, k = 32, exact; sm_80 and later.  A register has four neighbours instead of two: a[0] is
+ * row g, columns 4t .. 4t + 3, a[2] columns 16 further.  B is signed, A may be.
  */
 template <bool IS_A_SIGNED>
 DEVICE void mma_bytes(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
@@ -73,8 +73,8 @@ DEVICE void mma_bytes(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2
 }
 
 /*
- * tf32, k = 8; sm_80 and later.  A register has one value, the bits of a float whose last 13 do not
- * count.  A: a[0] row g, column t; a[1] row g + 8; a[2], a[3] column t + 4.  B: b[0] row t of
+ * tf32, k = 8; sm_80 and later.  A register has one value, the bits of a float whose last 13 are
+ * ignored.  A: a[0] row g, column t; a[1] row g + 8; a[2], a[3] column t + 4.  B: b[0] row t of
  * column g, b[1] row t + 4.
  */
 DEVICE void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
@@ -89,8 +89,8 @@ DEVICE void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[
 }
 
 /*
- * Four matrices of 8 x 8 values of 16 bits: lane 8 i + r gives the address (of shared memory, a
- * multiple of 16) of row r of matrix i; r[i] is row g, columns 2t and 2t + 1 of matrix i.
+ * Four matrices of 8 x 8 values of 16 bits.  Lane 8 i + r gives the address of row r of matrix i,
+ * in shared memory and a multiple of 16; r[i] is row g, columns 2t and 2t + 1 of matrix i.
  */
 DEVICE void load_matrix_x4(uint32_t (&r)[4], const void *shared_row) {
 #ifdef CUSHIM_EMULATED
@@ -115,8 +115,10 @@ DEVICE void load_matrix_x4_transposed(uint32_t (&r)[4], const void *shared_row) 
 #endif
 }
 
-/* The same of two matrices; the addresses of lanes 16 and above do not count, but are ones of
- * shared memory. */
+/*
+ * The same of two matrices.  The addresses of lanes 16 and above are ignored, but must be in shared
+ * memory.
+ */
 DEVICE void load_matrix_x2_transposed(uint32_t (&r)[2], const void *shared_row) {
 #ifdef CUSHIM_EMULATED
     emulated::load_matrices(r, shared_row, 2, true);

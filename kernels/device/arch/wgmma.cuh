@@ -1,23 +1,23 @@
 /*
- * Products of matrices by a warpgroup, four warps side by side, D = A * B + D (sm_90a alone).
+ * Products of matrices by a warpgroup, four warps side by side, D = A * B + D (only sm_90a).
  *
- * D is 64 x N, a warp's 16 rows as in mma.cuh: d[4 j ..] are those of columns 8 j .. 8 j + 7.  A is
- * 64 x 16 from registers, a warp's rows as in mma.cuh, or from shared memory.  B is 16 x N in
- * shared memory, a tile of some pitch and step: column 8 j + i has its rows 0 .. 7 in the 16 bytes
- * at 16 (step j + i), and rows 8 .. 15 in those a pitch behind, 16 pitch bytes.  A is the same with
- * its rows for B's columns.
- * What threads stored there is seen after fence_tiles() in each of them and a barrier.
+ * D is 64 x N, with a warp's 16 rows as in mma.cuh: d[4 j ..] are those of columns 8 j .. 8 j + 7.
+ * A is 64 x 16, in registers with a warp's rows as in mma.cuh, or in shared memory.  B is 16 x N
+ * in shared memory, a tile with a pitch and a step: column 8 j + i has its rows 0 .. 7 in the 16
+ * bytes at 16 (step j + i), and rows 8 .. 15 in those one pitch, 16 pitch bytes, behind.  A tile of
+ * A has its rows instead of B's columns.  Stores of threads to a tile are seen after fence_tiles()
+ * in each of them and a barrier.
  *
- * begin_products(), products, end_products(): from there on they run, and neither A nor D may be
- * touched until wait_products().  Products are exact; their sum with D is cut, not rounded.
- * Source: PTX ISA, asynchronous warpgroup level matrix instructions.
+ * Products run from end_products() on, and neither A nor D may be touched until wait_products();
+ * the order is begin_products(), products, end_products().  Products are exact; their sum with D is
+ * truncated, not rounded.  Source: PTX ISA, asynchronous warpgroup level matrix instructions.
  */
 #ifndef CUSHIM_KERNELS_WGMMA_CUH
 #define CUSHIM_KERNELS_WGMMA_CUH
 
 #include "kernels/device/arch/mma.cuh"
 
-/* Whether this compilation has them; that for the host reads kernels as well. */
+/* Whether this compilation has them.  The compilation for the host reads kernels too. */
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(CUSHIM_EMULATED) || !defined(__CUDA_ARCH__)
 #define CUSHIM_HAS_WGMMA
 #endif
@@ -29,10 +29,10 @@
 #endif
 
 /*
- * A barrier of N threads, whole warps, that come to it from different places of the code: the form
- * that is not aligned, since bar.sync promises one place.  Some of them may arrive and go on.
- * Numbers are 1 to 15.
- * Source: PTX ISA, bar and barrier; compute-sanitizer's synccheck holds one to that promise.
+ * A barrier of N threads, whole warps, that come from different places of the code.  It is the form
+ * that is not aligned, because bar.sync requires one place (PTX ISA, bar and barrier;
+ * compute-sanitizer's synccheck checks it).  Some of the threads may arrive and go on.  Numbers are
+ * 1 to 15.
  */
 template <int N> DEVICE void meet_some(unsigned number) {
 #ifdef CUSHIM_EMULATED
@@ -50,7 +50,9 @@ template <int N> DEVICE void arrive_at_some(unsigned number) {
 #endif
 }
 
-/* A warpgroup gives registers back, or takes more, to N a thread; all of them were launched alike.
+/*
+ * A warpgroup gives registers back, or takes more, to have N per thread; all were launched with the
+ * same number.
  */
 template <int N> DEVICE void keep_registers() {
     CUSHIM_WGMMA_ASM("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
@@ -72,13 +74,15 @@ DEVICE void end_products() {
     CUSHIM_WGMMA_ASM("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* For products up to the end_products() before the last. */
+/* Wait for the products up to the last end_products() but one. */
 DEVICE void wait_products_before() {
     CUSHIM_WGMMA_ASM("wgmma.wait_group.sync.aligned 1;" ::: "memory");
 }
 
-/* What a tile is to the unit: its address, and the steps to the next 8 rows (its pitch) and the
- * next 8 columns, in units of 16 bytes, 256 at most. */
+/*
+ * A tile as the unit takes it: its address, and the steps to the next 8 rows (its pitch) and the
+ * next 8 columns, in units of 16 bytes, 256 at most.
+ */
 template <int PITCH, int STEP = 8> DEVICE uint64_t tile_descriptor(const void *tile) {
     static_assert(PITCH <= 256 && STEP <= 256, "emulated these are bytes");
 #ifdef CUSHIM_EMULATED
@@ -90,26 +94,31 @@ template <int PITCH, int STEP = 8> DEVICE uint64_t tile_descriptor(const void *t
 #endif
 }
 
-/* The same, asked for anew: else those of a loop are worked out ahead of it, and kept. */
+/*
+ * The same, computed anew; the compiler would otherwise compute those of a loop before it and keep
+ * them in registers.
+ */
 template <int PITCH, int STEP = 8> DEVICE uint64_t tile_descriptor_anew(const void *tile) {
     uint64_t descriptor = tile_descriptor<PITCH, STEP>(tile);
     CUSHIM_WGMMA_ASM("" : "+l"(descriptor));
     return descriptor;
 }
 
-/* A number that all lanes of the warp have, where the compiler cannot tell: what is worked out from
- * it then costs no lanes. */
+/*
+ * A number that is the same in all lanes of the warp, which the compiler cannot tell.  Values
+ * computed from it are then kept once per warp.
+ */
 DEVICE int uniform(int number) {
     return __shfl_sync(0xFFFFFFFF, number, 0);
 }
 
-/* A number, likewise. */
+/* A number, computed anew likewise. */
 DEVICE int anew(int number) {
     CUSHIM_WGMMA_ASM("" : "+r"(number));
     return number;
 }
 
-/* The tile n_bytes behind it, a multiple of 16. */
+/* The tile that lies n_bytes further, a multiple of 16. */
 DEVICE uint64_t tile_behind(uint64_t tile, int n_bytes) {
 #ifdef CUSHIM_EMULATED
     return tile + n_bytes;
@@ -119,7 +128,7 @@ DEVICE uint64_t tile_behind(uint64_t tile, int n_bytes) {
 }
 
 #ifdef CUSHIM_EMULATED
-/* The two words of a row or column of a tile that the lane has. */
+/* The two words that the lane has of a row or column of a tile. */
 DEVICE void words_of_tile(uint32_t *words, uint64_t tile, int column) {
     int pitch = (int)(tile >> 48 & 0xFF) + 1, step = (int)(tile >> 56) + 1;
     const uint32_t *at =
@@ -199,7 +208,7 @@ DEVICE void wait_products(float (&d)[32]) {
                        "+f"(d[30]), "+f"(d[31])::"memory");
 }
 
-/* A from shared memory. */
+/* D = A * B + D with A from shared memory. */
 template <bool HAS_SUM> DEVICE void multiply_tiles(float (&d)[64], uint64_t tile_a, uint64_t tile) {
 #ifdef CUSHIM_EMULATED
     int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;

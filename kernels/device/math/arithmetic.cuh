@@ -1,4 +1,4 @@
-/* The four operations of arithmetic, each rounded to nearest even and never contracted. */
+/* The four arithmetic operations, each rounded to nearest even and never contracted. */
 #ifndef CUSHIM_KERNELS_ARITHMETIC_CUH
 #define CUSHIM_KERNELS_ARITHMETIC_CUH
 

@@ -1,6 +1,7 @@
 /*
- * Bits of a word put together, and arithmetic on two binary16 in one, as single instructions; left
- * to the compiler a word passes through pairs of halves, and two immediates take two instructions.
+ * Operations on the bits of a word, and arithmetic on the two binary16 in one, as single
+ * instructions.  Without these the compiler splits a word into two halves, and uses two
+ * instructions for two immediates.
  */
 #ifndef CUSHIM_KERNELS_BITS_CUH
 #define CUSHIM_KERNELS_BITS_CUH
@@ -29,7 +30,7 @@ DEVICE uint32_t masked_xor(uint32_t bits, uint32_t mask, uint32_t with) {
 #endif
 }
 
-/* (bits as halves) * factor + term, each a half twice; rounded once. */
+/* (bits as halves) * factor + term; factor and term are each one half for both.  Rounded once. */
 DEVICE uint32_t fma_f16x2(uint32_t bits, uint16_t factor, uint16_t term) {
 #ifdef CUSHIM_EMULATED
     __half by = __ushort_as_half(factor), plus = __ushort_as_half(term);

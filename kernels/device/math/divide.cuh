@@ -1,9 +1,9 @@
 /*
- * Division by a divisor that the host prepared (kernels/shared/divider.h): no division on the
- * device.
+ * Division by a divisor that the host prepared (kernels/shared/divider.h), without a division on
+ * the device.
  *
- * Index arithmetic of a kernel comes in two widths: uint32_t, where dividend and divisor are below
- * 2^31, and 64 bits, for dividends from 0 to 2^63 - 1.
+ * A kernel's index arithmetic has two widths: uint32_t if dividend and divisor are below 2^31, and
+ * 64 bits for dividends from 0 to 2^63 - 1.
  */
 #ifndef CUSHIM_KERNELS_DIVIDE_CUH
 #define CUSHIM_KERNELS_DIVIDE_CUH

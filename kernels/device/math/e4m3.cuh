@@ -1,9 +1,9 @@
 /*
- * Decoding e4m3 (E4M3FN) to binary16, which holds every finite code exactly: four codes of a word
- * to two words of two halves, in order.
+ * Decoding e4m3 (E4M3FN) to binary16, which holds every finite code exactly: the four codes of a
+ * word become two words of two halves, in order.
  *
  * HardwareE4m3 is for sm_89 and later, BitsE4m3 for any device; both give NaN for 0x7F and 0xFF.
- * FiniteE4m3 is BitsE4m3 without a NaN: those codes are 480 and -480.
+ * FiniteE4m3 is BitsE4m3 without a NaN; it gives 480 and -480 for these codes.
  */
 #ifndef CUSHIM_KERNELS_E4M3_CUH
 #define CUSHIM_KERNELS_E4M3_CUH
@@ -11,7 +11,7 @@
 #include "kernels/device/device.cuh"
 #include "kernels/device/math/half.cuh"
 
-/* Each half times 256; exact where the product is finite. */
+/* Each half times 256; exact if the product is finite. */
 DEVICE uint32_t times_256_f16x2(uint32_t bits) {
 #ifdef CUSHIM_EMULATED
     float2 value = f32x2_of_f16x2(bits);
@@ -24,15 +24,15 @@ DEVICE uint32_t times_256_f16x2(uint32_t bits) {
 }
 
 /*
- * Two codes, each in the upper byte of its half.  Exponent and fraction go where binary16 has
- * theirs; its bias is 8 more, hence the factor, and subnormal codes fall out of it as well.
+ * Two codes, each in the upper byte of its half.  Exponent and fraction move to their places in
+ * binary16.  Its bias is 8 more, so the result is scaled, which also makes subnormal codes right.
  */
 template <bool HAS_NAN> DEVICE uint32_t f16x2_of_spread_e4m3(uint32_t spread) {
     uint32_t magnitude = (spread & 0x7F007F00) >> 1;
     uint32_t value = times_256_f16x2((spread & 0x80008000) | magnitude);
     if (!HAS_NAN)
         return value;
-    uint32_t is_nan = (magnitude + 0x00800080) & 0x40004000; /* of 0x3F80 alone, which is 0x7F */
+    uint32_t is_nan = (magnitude + 0x00800080) & 0x40004000; /* set only by 0x3F80, which is 0x7F */
     return value | ((is_nan << 1) - (is_nan >> 14));         /* 0x7FFF in such a half */
 }
 
@@ -73,8 +73,10 @@ struct HardwareE4m3 {
     }
 };
 
-/* The same codes, which the compiler does not know: it would keep what it decoded of them before,
- * in twice as many registers, instead of decoding them again. */
+/*
+ * The same codes, hidden from the compiler.  Otherwise it would keep what it decoded of them
+ * before, in twice as many registers, instead of decoding them again.
+ */
 DEVICE uint2 afresh(uint2 codes) {
 #ifndef CUSHIM_EMULATED
     asm volatile("" : "+r"(codes.x), "+r"(codes.y));
@@ -82,7 +84,7 @@ DEVICE uint2 afresh(uint2 codes) {
     return codes;
 }
 
-/* One code; what a kernel does with the rest of a tensor. */
+/* One code, for the rest of a tensor. */
 template <class Decode> DEVICE float f32_of_e4m3(uint8_t code) {
     return f32_of_f16((uint16_t)Decode::four(code).x);
 }

@@ -1,6 +1,6 @@
 /*
- * 2^x as the hardware has it: to 2 ULP, 0 below 2^-126.  Emulated it is off by 2^-22.5 of the
- * value, 1.4 to 2.8 ULP: what cannot bear it shows.
+ * 2^x by the hardware, to 2 ULP; 0 below 2^-126.  The emulator makes it wrong by 2^-22.5 of the
+ * value, 1.4 to 2.8 ULP, so that tests find code which needs more accuracy.
  */
 #ifndef CUSHIM_KERNELS_EXP2_CUH
 #define CUSHIM_KERNELS_EXP2_CUH

@@ -1,7 +1,7 @@
 /*
  * binary16 as bits: one in a uint16_t, two in a uint32_t, the first in its low half.
  *
- * Widening is exact; narrowing rounds to nearest even, and gives an infinity from 65520 up.
+ * Widening is exact.  Narrowing rounds to nearest even; 65520 and above become infinity.
  */
 #ifndef CUSHIM_KERNELS_HALF_CUH
 #define CUSHIM_KERNELS_HALF_CUH
@@ -30,7 +30,7 @@ DEVICE uint32_t f16x2_of_f32x2(float low, float high) {
 #endif
 }
 
-/* The larger of each half; of a number and NaN, the number. */
+/* The larger of each pair of halves; of a number and NaN, the number. */
 DEVICE uint32_t larger_f16x2(uint32_t a, uint32_t b) {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
     uint32_t bits;

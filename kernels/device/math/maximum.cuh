@@ -1,13 +1,13 @@
 /*
- * The larger of two floats, where NaN is above all, and the extremes of a warp's numbers; before
- * sm_80, which has instructions for both, in several steps.
+ * The larger of two floats, with NaN above all, and the extremes of a warp's numbers.  Devices
+ * before sm_80 have no instruction for either and take several steps.
  */
 #ifndef CUSHIM_KERNELS_MAXIMUM_CUH
 #define CUSHIM_KERNELS_MAXIMUM_CUH
 
 #include "kernels/device/device.cuh"
 
-/* Of zeros of both signs it is either. */
+/* Of zeros with different signs it may return either. */
 DEVICE float larger_or_nan(float a, float b) {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
     float most;
@@ -19,26 +19,26 @@ DEVICE float larger_or_nan(float a, float b) {
 }
 
 /* Whole warps call these; each lane has the result. */
-DEVICE uint32_t most_of_warp_in_steps(uint32_t value) {
+DEVICE uint32_t max_of_warp_in_steps(uint32_t value) {
 #pragma unroll
     for (int step = 16; step > 0; step /= 2)
         value = max(value, __shfl_xor_sync(0xFFFFFFFF, value, step));
     return value;
 }
 
-DEVICE uint32_t most_of_warp(uint32_t value) {
+DEVICE uint32_t max_of_warp(uint32_t value) {
 #if defined(CUSHIM_EMULATED) || __CUDA_ARCH__ >= 800
     return __reduce_max_sync(0xFFFFFFFF, value);
 #else
-    return most_of_warp_in_steps(value);
+    return max_of_warp_in_steps(value);
 #endif
 }
 
-DEVICE uint32_t least_of_warp(uint32_t value) {
+DEVICE uint32_t min_of_warp(uint32_t value) {
 #if defined(CUSHIM_EMULATED) || __CUDA_ARCH__ >= 800
     return __reduce_min_sync(0xFFFFFFFF, value);
 #else
-    return ~most_of_warp_in_steps(~value);
+    return ~max_of_warp_in_steps(~value);
 #endif
 }
 

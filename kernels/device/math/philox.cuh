@@ -1,7 +1,7 @@
 /*
  * Philox4x32-10, a generator of random words from a key and a counter: J. K. Salmon, M. A. Moraes,
  * R. O. Dror, D. E. Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC '11.  The multipliers
- * and the steps of the key are theirs.
+ * and the steps of the key are from that paper.
  */
 #ifndef CUSHIM_KERNELS_PHILOX_CUH
 #define CUSHIM_KERNELS_PHILOX_CUH

@@ -1,10 +1,9 @@
 /*
- * q4k, ggml's super-block of 256 values in 144 bytes, which is nine times 16: a block of an aligned
- * base is aligned.
+ * q4k, ggml's super-block of 256 values in 144 bytes. 144 is nine times 16, so each block is
+ * aligned if the base is.
  *
- * Its first 16 bytes say everything but the nibbles: fp16 d and dmin, then the eight 6-bit scales
- * and eight 6-bit minima.  The nibbles are 128 bytes: group g has 32 bytes, low nibbles are values
- * 64 g + l, high ones 64 g + 32 + l.
+ * The first 16 bytes are fp16 d and dmin, eight 6-bit scales and eight 6-bit minima.  The other 128
+ * are nibbles: group g has 32 bytes, low nibbles are values 64 g + l, high ones 64 g + 32 + l.
  */
 #ifndef CUSHIM_KERNELS_Q4K_CUH
 #define CUSHIM_KERNELS_Q4K_CUH
@@ -19,7 +18,7 @@ struct Q4kScale {
     float scale, minimum;
 };
 
-/* Of the 32 values from 32 j on; the head is the first 16 bytes. */
+/* The scale of the 32 values from 32 j on; the head is the first 16 bytes. */
 DEVICE Q4kScale q4k_scale(uint4 head, int j) {
     uint32_t low = j & 1 ? head.y >> 8 : head.y;  /* s[0..3], at bytes j & 1 and 2 + (j & 1) */
     uint32_t mid = j & 1 ? head.z >> 8 : head.z;  /* s[4..7] */

@@ -1,4 +1,4 @@
-/* 1 / x as the hardware has it, to 2^-23 of the value, for 2^-126 <= |x| <= 2^126. */
+/* 1 / x by the hardware, to 2^-23 of the value, for 2^-126 <= |x| <= 2^126. */
 #ifndef CUSHIM_KERNELS_RECIPROCAL_CUH
 #define CUSHIM_KERNELS_RECIPROCAL_CUH
 

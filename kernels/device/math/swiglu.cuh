@@ -1,6 +1,6 @@
 /*
- * w1 / (1 + exp(-w1)) * w3, through e = exp(-|w1|), which is at most 1, and the hardware's
- * reciprocal of 1 + e, which is in [1, 2]: nothing on the way overflows or loses digits.
+ * w1 / (1 + exp(-w1)) * w3, computed from e = exp(-|w1|), which is at most 1, and the hardware's
+ * reciprocal of 1 + e, which is in [1, 2].  So no step overflows or loses digits.
  */
 #ifndef CUSHIM_KERNELS_SWIGLU_CUH
 #define CUSHIM_KERNELS_SWIGLU_CUH
@@ -8,14 +8,16 @@
 #include "kernels/device/device.cuh"
 #include "kernels/device/math/reciprocal.cuh"
 
-/* What is too small for float, but not 0, is the least number: its product with an infinity is an
- * infinity, with others it is as good as 0. */
+/*
+ * Replaces a value that is too small for a float, but not 0, by the least number.  Its product with
+ * an infinity is then an infinity; with other numbers it is as good as 0.
+ */
 DEVICE float never_zero(float value, bool is_zero) {
     return value == 0.0f && !is_zero ? __uint_as_float(1) : value;
 }
 
 /*
- * 1 / (1 + exp(-w1)) is r for w1 >= 0 and e r below.  Below -200 the product is -0 in any case;
+ * 1 / (1 + exp(-w1)) is r for w1 >= 0 and e r below.  Below -200 the product is -0 in any case, but
  * -Inf times 0 would be NaN.
  */
 struct SwiGlu {

@@ -2,7 +2,8 @@
  * A decoder's layers for one token: five calls each.
  *
  * The products take their first weights before they wait for the kernel ahead, which is one of
- * these and writes no weights; only the first of all stands behind work that may.
+ * these and writes no weights.  Only the first of all waits, because the work ahead of it may write
+ * some.
  */
 #include "cushim/kernels/decoder.h"
 
@@ -13,21 +14,22 @@
 #include "kernels/launch/arguments.h"
 
 enum {
-    MOST = 1 << 28, /* of a size */
+    MOST = 1 << 28, /* for a size */
     Q4K_VALUES = 256,
-    WIDE = 16 /* bytes: what is in scratch is at multiples of it, and its start left out so far */
+    WIDE = 16 /* bytes: buffers in scratch are at multiples of it, and bytes at its start are
+                 skipped for that */
 };
 
 struct step {
     const struct cushim_decoder *decoder;
     const int32_t *position, *length;
     float *h, *q, *attended, *ff;
-    void *scratch; /* what of it the calls have */
+    void *scratch; /* the part of it for the calls */
     size_t scratch_bytes;
     struct CUstream_st *stream;
 };
 
-/* ---- scratch: what goes from step to step, then what the calls want ---- */
+/* ---- scratch: what goes from step to step, then what the calls need ---- */
 
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;

@@ -4,7 +4,7 @@
 #include "cushim/kernels/decoder.h"
 #include "cushim/kernels_ref.h"
 
-/* Buffers between the steps are the host's own; without memory for them nothing is done. */
+/* The host allocates the buffers between the steps; without memory for them nothing is done. */
 void cushim_decoder_q4k_f32_ref(const struct cushim_decoder *decoder, const int32_t *position,
                                 const int32_t *length, float *h) {
     const struct cushim_decoder *d = decoder;

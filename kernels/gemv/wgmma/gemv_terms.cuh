@@ -3,12 +3,12 @@
  *
  * A unit is 32 columns of a block of 32 values.  They share a power of two that brings the largest
  * to [2^14, 2^15), and become two binary16 terms, the lower one scaled by 2^11: 22 bits of each
- * value.  A column whose 32 values are not finite, very large or very small, or more than 2^26
- * below the largest of the unit, is odd: its terms are 0, and it takes plain fp32 products.
+ * value.  A column is odd if its 32 values are not finite, very large or very small, or more than
+ * 2^26 below the largest of the unit.  Its terms are 0, and it takes plain fp32 products.
  *
- * Of a tile of columns a block's terms are four tiles of products, high ones and low ones of each
- * half of the block, as wgmma.cuh has them.  Of each 32 columns place 8 i + j has column 4 j + i: a
- * lane that makes them has four neighbours, and one that multiplies has eight.
+ * For a tile of columns a block's terms are four tiles of products, high ones and low ones of each
+ * half of the block, as in wgmma.cuh.  Of each 32 columns place 8 i + j has column 4 j + i: a lane
+ * that makes them has four neighbours, and one that multiplies has eight.
  */
 #ifndef CUSHIM_KERNELS_GEMV_TERMS_CUH
 #define CUSHIM_KERNELS_GEMV_TERMS_CUH
@@ -18,7 +18,7 @@
 #include "kernels/gemv/gemv_formats.cuh"
 #include "kernels/gemv/gemv_kernels.h"
 
-/* The larger one of a magnitude and that of a value, or NaN. */
+/* The larger of a magnitude and that of a value, or NaN. */
 DEVICE float max_magnitude(float most, float value) {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
     asm("max.NaN.f32 %0, %0, %1;" : "+f"(most) : "f"(fabsf(value)));
@@ -29,15 +29,15 @@ DEVICE float max_magnitude(float most, float value) {
 }
 
 /*
- * Of a unit a lane's values: of four columns those of an octet, which are eight slots of a product.
- * Octets 0 and 1 are the even values of the first half of the block and the odd ones, 2 and 3 those
- * of the second.
+ * A lane's values of a unit: of four columns those of an octet, which are eight slots of a product.
+ * Octets 0 and 1 are the even and the odd values of the first half of the block, 2 and 3 those of
+ * the second.
  */
 struct TermUnit {
     float of[8][4];
 
-    /* Of a block, from b's row 32 block on, and of four columns from `col` on; those beyond the
-     * last are 0.  IS_WIDE: by 16 bytes. */
+    /* Load those of a block, from b's row 32 block on, and of four columns from `col` on;
+     * columns beyond the last are 0.  IS_WIDE: by 16 bytes. */
     template <bool IS_WIDE>
     MEMBER void fetch(const float *b, int64_t block, int64_t col, int64_t n) {
         int octet = threadIdx.x % 32 / 8, n_more = (int)(n - col < 4 ? n - col : 4);
@@ -63,10 +63,11 @@ struct TermUnit {
         }
     }
 
-    /* Of the largest of a column; a scale times a power of two of these is a normal float. */
+    /* For the largest of a column; a scale times a power of two in this range is a normal float. */
     enum { LEAST_EXPONENT = 127 - 70, MOST_EXPONENT = 127 + 90, APART = 26 };
 
-    /* Columns that are to have no terms become 0: a bit each, and the exponent of the others. */
+    /* Set columns that may have no terms to 0.  Returns a bit for each of them, and the exponent
+     * of the others. */
     MEMBER uint32_t take_odd(int &top) {
         uint32_t most[4] = {}, least[4], odd = 0;
         bool is_odd[4];
@@ -89,7 +90,7 @@ struct TermUnit {
             is_odd[j] = most[j] && (exponent < LEAST_EXPONENT || exponent > MOST_EXPONENT);
             of_others = max(of_others, is_odd[j] ? 0u : exponent);
         }
-        top = (int)most_of_warp(of_others);
+        top = (int)max_of_warp(of_others);
         top = top ? top : 127;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
@@ -102,8 +103,8 @@ struct TermUnit {
         return odd;
     }
 
-    /* To the place of its columns in a block's tiles, of so many bytes each.  What its terms are to
-     * be multiplied with, and a bit each odd column. */
+    /* Split to the place of its columns in a block's tiles, of this many bytes each.  Returns
+     * the factor for its terms, and a bit for each odd column. */
     MEMBER uint2 split(uint8_t *place, int tile_bytes) {
         int lane = threadIdx.x % 32, octet = lane / 8;
         float largest[4] = {};
@@ -119,9 +120,9 @@ struct TermUnit {
         }
         float most = max_magnitude(max_magnitude(largest[0], largest[1]),
                                    max_magnitude(largest[2], largest[3]));
-        uint32_t bits = most_of_warp(__float_as_uint(most));
+        uint32_t bits = max_of_warp(__float_as_uint(most));
         uint32_t least =
-            least_of_warp(min(min(of_least[0], of_least[1]), min(of_least[2], of_least[3])));
+            min_of_warp(min(min(of_least[0], of_least[1]), min(of_least[2], of_least[3])));
         int top = bits ? (int)(bits >> 23) : 127;
         uint32_t odd = 0;
         if (bits &&
@@ -149,12 +150,12 @@ struct TermUnit {
     }
 };
 
-/* A block of a tile has so many bytes of terms, and a factor each 32 columns. */
+/* The bytes of terms of a block of a tile; besides there is a factor for each 32 columns. */
 MEMBER int64_t term_bytes_of_block(int cols) {
     return (int64_t)cols * BLOCK_VALUES * 4;
 }
 
-/* Where in scratch a tile's terms are, and behind those of all tiles its factors. */
+/* The place of a tile's terms in scratch; behind those of all tiles are the factors. */
 MEMBER uint8_t *terms_of_tile(uint8_t *scratch, int64_t tile, int64_t n_blocks, int cols) {
     return scratch + tile * n_blocks * term_bytes_of_block(cols);
 }
@@ -164,7 +165,7 @@ MEMBER uint2 *factors_of_tile(uint8_t *scratch, int64_t tile, int64_t n_tiles, i
            tile * GEMV_TERM_FACTORS(n_blocks, cols);
 }
 
-/* Of all columns, in tiles of `cols`; a warp a unit. */
+/* For all columns, in tiles of `cols`; one warp per unit. */
 DEVICE void run_terms(const float *b, int64_t k, int64_t n, int cols, bool is_wide,
                       uint8_t *scratch) {
     int64_t n_blocks = k / BLOCK_VALUES, n_tiles = (n - 1) / cols + 1;
@@ -190,7 +191,7 @@ DEVICE void run_terms(const float *b, int64_t k, int64_t n, int cols, bool is_wi
     int64_t at = block * groups + group, n_factors = n_blocks * groups;
     if (lane == 0) {
         factors[at] = factor;
-        if (at + 1 == n_factors && n_factors % 2) /* which is copied, too, and not used */
+        if (at + 1 == n_factors && n_factors % 2) /* which is copied too, and not used */
             factors[at + 1] = factor;
     }
 }

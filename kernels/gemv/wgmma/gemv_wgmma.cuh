@@ -1,14 +1,15 @@
 /*
- * Quantised weights times many columns by warpgroups (sm_90a alone).
+ * Quantised weights times many columns by warpgroups (only sm_90a).
  *
- * The integers of a block of 32 are exact in binary16, and columns are two binary16 terms, the
- * lower one met by integers times 2^-11 (gemv_terms.cuh).  The products of a block are added up by
- * themselves, since the units cut where they add, and join the sums in float after their scales.
+ * The integers of a block of 32 are exact in binary16, and columns are two binary16 terms; the
+ * lower one is multiplied by integers times 2^-11 (gemv_terms.cuh).  The products of a block are
+ * summed separately, because the units truncate their sums, and join the sums in float after their
+ * scales.
  *
- * Some warps bring weights and terms into stages of shared memory, chunk by chunk: terms that a
- * kernel ahead put into scratch, or such that they make there themselves.  Warpgroups multiply,
- * each with its rows of the tile: while the products of one are under way those of others join
- * their sums.  The blocks of a cluster share k, and add up their tiles at the end, in order.
+ * Some warps bring weights and terms into stages of shared memory, chunk by chunk.  A kernel ahead
+ * put the terms into scratch, or these warps make them there themselves.  Warpgroups multiply, each
+ * with its rows of the tile; while the products of one are in progress, those of others join their
+ * sums.  The blocks of a cluster share k, and add up their tiles at the end, in order.
  */
 #ifndef CUSHIM_KERNELS_GEMV_WGMMA_CUH
 #define CUSHIM_KERNELS_GEMV_WGMMA_CUH
@@ -21,7 +22,7 @@
 
 #ifdef CUSHIM_HAS_WGMMA
 
-/* What a launch says: c[m][n] = w[m][k] * b[k][n]. */
+/* The parameters of a launch: c[m][n] = w[m][k] * b[k][n]. */
 struct WgmmaShape {
     int64_t m, k, n;
     bool is_wide;   /* every row of the weights starts at a multiple of 16 bytes */
@@ -32,11 +33,11 @@ struct WgmmaShape {
 template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     enum { COLS = N_COLS, ROWS = GEMV_WGMMA_ROWS, CHUNK = GEMV_WGMMA_CHUNK };
     enum { STAGES = GEMV_WGMMA_STAGES(COLS, HAS_TERMS), THREADS = GEMV_WGMMA_THREADS(HAS_TERMS) };
-    /* Those that bring weights and terms come first. */
+    /* The warps that bring weights and terms come first. */
     enum { MAKERS = HAS_TERMS ? 128 : 256, USERS = THREADS - MAKERS, M_TILES = ROWS / (USERS / 2) };
     enum { GROUPS = COLS / 32 };
 
-    /* Of 65536, which all are launched with alike. */
+    /* Of 65536; all warps are launched with the same number. */
     enum { REGISTERS_OF_MAKERS = HAS_TERMS ? 40 : 96 };
     enum { AT_FIRST = 65536 / THREADS / 8 * 8 };
     enum { REGISTERS = (AT_FIRST * THREADS - REGISTERS_OF_MAKERS * MAKERS) / USERS / 8 * 8 };
@@ -63,17 +64,16 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     float *c;
     uint8_t *scratch, *shared;
     unsigned rank, n_ranks;
-    int64_t tile_n, n_tiles_n; /* of columns: which, of how many */
+    int64_t tile_n, n_tiles_n; /* of columns: which one, and of how many */
     int64_t col0;
 
     /* ---- a stage: terms, weights, factors, scales ---- */
 
-    /* Of a block: tiles of its halves, each of high terms and of low ones. */
+    /* For a block: tiles of its halves, each of high terms and of low ones. */
     MEMBER uint8_t *terms(int stage, int block) const {
         return shared + stage * TERM_BYTES + block * 4 * TILE_BYTES;
     }
-    /* Of 32 columns of a block: what their terms are to be multiplied with, and a bit each odd one.
-     */
+    /* For 32 columns of a block: the factor for their terms, and a bit for each odd one. */
     MEMBER uint2 *factors(int stage, int block) const {
         return reinterpret_cast<uint2 *>(shared + FACTORS_AT + stage * FACTOR_BYTES) +
                block * GROUPS;
@@ -83,11 +83,10 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     }
     /* ---- meetings ---- */
 
-    /*
-     * With terms ahead a gate says that a stage is made, by each thread that does and with all
-     * bytes of terms, and a barrier that all have used it.  Else there are two stages, and one
-     * meeting a chunk with each warpgroup that multiplies: a stage is made, the other was used.
-     */
+    /* If terms are ahead, a gate says that a stage is made, by each thread that makes it and
+     * with all bytes of terms, and a barrier says that all have used it.  Otherwise there are
+     * two stages, and one meeting per chunk with each warpgroup that multiplies: one stage is
+     * made, and the other was used. */
     enum { GROUP = 128, N_GROUPS = USERS / GROUP };
     MEMBER Gate *made(int stage) const {
         return reinterpret_cast<Gate *>(shared + GATES_AT) + stage;
@@ -115,7 +114,7 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
             meet_some<MAKERS + GROUP>(1 + (threadIdx.x - MAKERS) / GROUP);
     }
 
-    /* A chunk: its stage, how often all stages were gone through before, and how many come behind
+    /* A chunk: its stage, how often all stages were used before, and how many chunks come behind
      * it. */
     struct Turn {
         int stage;
@@ -145,14 +144,14 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         return (int)(n < rows.n_blocks ? n : rows.n_blocks);
     }
 
-    /* Of each 32 columns of a tile. */
+    /* The column at a place, within each 32 columns of a tile. */
     MEMBER static int column_at(int place) {
         return place / 32 * 32 + place % 8 * 4 + place / 8 % 4;
     }
 
     /* ---- what the makers do ---- */
 
-    /* Of each row N pieces of 16 bytes, from the first one on. */
+    /* Copy N pieces of 16 bytes of each row, from the first one on. */
     template <int N> MEMBER void copy_pieces(int stage, int64_t block0, int first) const {
         enum { ROWS_AT_ONCE = MAKERS / N };
         int skew = rows.skew_of(block0), n_bytes = rows.blocks_from(block0) * Format::BYTES;
@@ -178,7 +177,8 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         }
     }
 
-    /* work(i, its address) for a thread's rows, of which `row` is the first; `from` is row 0. */
+    /* Calls work(i, its address) for a thread's rows, of which `row` is the first; `from` is row
+     * 0. */
     template <int ROWS_AT_ONCE, class Work>
     MEMBER void copy_rows(int row, int64_t row_bytes, const uint8_t *from, Work work) const {
         from += rows.row_of(row) * row_bytes;
@@ -232,7 +232,7 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         return factors_of_tile(scratch, tile_n, n_tiles_n, rows.n_blocks, COLS);
     }
 
-    /* IS_WIDE: weights, and columns that are to become terms, by 16 bytes. */
+    /* IS_WIDE: weights, and columns that become terms, come by 16 bytes. */
     template <bool IS_WIDE> MEMBER void make() const {
         int chunk = first_chunk();
         int own = threadIdx.x / 32 / GROUPS, group = threadIdx.x / 32 % GROUPS, before = 0;
@@ -256,7 +256,7 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
                 bool is_first = turn.round == 0 && turn.stage == 0;
                 if (threadIdx.x == 0) {
                     if (is_first)
-                        wait_for_earlier(); /* weights are no work of the kernel ahead */
+                        wait_for_earlier(); /* the kernel ahead does not write weights */
                     copy_terms(turn.stage, block0);
                 }
                 wait_copies<1>();
@@ -299,7 +299,7 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         float upper, lower;
     };
 
-    /* Where those of a chunk's first block and of the first tile lie in shared memory. */
+    /* The place of the integers of a chunk's first block and the first tile in shared memory. */
     struct Place {
         int weights, scales;
     };
@@ -330,7 +330,7 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
             a.low[i / 4][i % 4] = fma_f16x2(a.of[i / 4][i % 4], to_low, 0);
     }
 
-    /* The products of a block are under way. */
+    /* Begin the products of a block. */
     MEMBER void begin(float (&part)[COLS / 2], const Integers &a, uint64_t tiles) const {
         begin_products();
         multiply_tile<false>(part, a.low[0], tile_behind(tiles, TILE_BYTES));
@@ -340,13 +340,13 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         end_products();
     }
 
-    /* Whether a product with a factor may be no normal float. */
+    /* Whether a product with a factor may be subnormal or not finite. */
     MEMBER static bool is_far_scale(float scale) {
         int exponent = __float_as_uint(scale) >> 23 & 255;
         return scale != 0 && (exponent < 127 - 40 || exponent > 127 + 40);
     }
 
-    /* by: the factor of each 32 columns. */
+    /* by: the factor for each 32 columns. */
     MEMBER void add(float (&sums)[COLS / 2], const float (&part)[COLS / 2], float upper,
                     float lower, const float (&by)[GROUPS]) const {
         bool is_far = Format::SCALE_BYTES == 4 &&
@@ -426,8 +426,8 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
 
     /* ---- odd columns ---- */
 
-    /* Plain products of the column at a place of the tile with the warp's rows, a lane a row of one
-     * tile or two. */
+    /* Plain products of the column at a place of the tile with the warp's rows; a lane has a row
+     * of one tile or two. */
     MEMBER void add_plain(float (&sums)[M_TILES][COLS / 2], int at_col, int64_t block) const {
         enum { TILES_AT_ONCE = M_TILES < 2 ? 1 : 2 };
         static_assert(M_TILES <= 2, "a lane a row");
@@ -453,7 +453,7 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         }
     }
 
-    /* Of blocks from block0 on, whose factors these are. */
+    /* For blocks from block0 on, whose factors these are. */
     MEMBER void add_odd(float (&sums)[M_TILES][COLS / 2], const uint2 *of, int64_t block0,
                         int n) const {
         int lane = threadIdx.x % 32;
@@ -487,7 +487,7 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
                 to[i] = values[i];
     }
 
-    /* work(row, column, four of a row) for all of a lane's sums. */
+    /* Calls work(row, column, four of a row) for all of a lane's sums. */
     template <class Work>
     MEMBER static void each_four(const float (&sums)[M_TILES][COLS / 2], Work work) {
         int lane = threadIdx.x % 32;
@@ -529,7 +529,10 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     }
 };
 
-/* A cluster a tile; tiles side by side first, so that their weights are read from memory once. */
+/*
+ * One cluster per tile; tiles side by side come first, so that their weights are read from memory
+ * once.
+ */
 template <class Work>
 DEVICE void run_wgmma(const WgmmaShape &shape, const Weights &w, const float *b, float *c,
                       uint8_t *scratch, uint8_t *shared) {
@@ -563,7 +566,7 @@ DEVICE void run_wgmma(const WgmmaShape &shape, const Weights &w, const float *b,
         return;
     cluster_sync();
     work.add_staged();
-    cluster_sync(); /* nobody ends before it was read */
+    cluster_sync(); /* no block ends before it was read */
 }
 
 #endif

@@ -4,23 +4,23 @@
  *
  * Every function
  * - queues its work on `stream` and returns; the buffers live until that work ends;
- * - allocates nothing, waits for nothing and reads no device memory on the host; host arrays are
- *   copied before it returns, so a capture of it can be replayed;
- * - takes its scratch from the caller, where scratch is useful at all: NULL and 0 bytes are always
- *   legal, and <name>_scratch says how much helps;
+ * - allocates nothing, waits for nothing and reads no device memory on the host.  It copies host
+ *   arrays before it returns, so a capture of it can be replayed;
+ * - takes its scratch from the caller, if scratch helps it at all.  NULL and 0 bytes are always
+ *   legal, and <name>_scratch returns how many bytes help;
  * - accepts any size from 0 up, and any address that is a multiple of its element; multiples of 16
  *   bytes are faster;
  * - gives the same bits for the same inputs on the same device, run after run;
- * - checks its arguments before anything is queued, and then answers CUSHIM_INVALID with a text
- *   (cushim_last_error) that names the function, the parameter and the rule.
+ * - checks its arguments before it queues anything.  If one is wrong it returns CUSHIM_INVALID, and
+ *   cushim_last_error() names the function, the parameter and the rule.
  *
- * Sizes and strides are in elements, axes in memory order.  Without an output element nothing is
- * launched, and pointers may be NULL.  NaN in gives NaN out unless a function says otherwise.
- * Buffers overlap nowhere but where a function says that an output may be exactly an input.
+ * Sizes and strides are in elements, axes in memory order.  If there is no output element, nothing
+ * is launched and pointers may be NULL.  NaN in gives NaN out unless a function says otherwise.
+ * Buffers must not overlap, unless a function says that an output may be exactly an input.
  *
- * A thread without a current context may call with a stream of one: the work goes to that stream's
- * device.  Where there are several devices a stream that captures needs a context of its device
- * current, since the driver does not name its device then.  The references of cushim/kernels_ref.h
+ * A thread without a current context may pass a stream: the work goes to that stream's device.  If
+ * there are several devices, a capturing stream needs a current context of its device, because the
+ * driver does not name the device of a capturing stream.  The references of cushim/kernels_ref.h
  * say in plain C what each kernel computes; on the software device, and with
  * CUSHIM_KERNEL_ARCH=cpu, they do the work.
  */
@@ -48,10 +48,11 @@ extern "C" {
 #endif
 
 /**
- * Load every family's kernels for the device of the current context, as their first use would: call
- * it before a capture, or where the first call must not be slow.  Device 0 where there is none.
- * @return CUSHIM_OK | NOCUDA, NODEVICE | NOTSUPPORTED (no code for the device) | another
- *         status of the driver
+ * Load every family's kernels for the device of the current context, or for device 0 if there is
+ * none.  The first use of a family loads them too; call this before a capture, or if the first call
+ * must not be slow.
+ * @return CUSHIM_OK | NOCUDA, NODEVICE | NOTSUPPORTED (no code for the device) | another driver
+ *         status
  * Threads  any
  * Stream   none
  */

@@ -1,9 +1,10 @@
 /*
- * The references: what each kernel of cushim/kernels.h computes, in plain C on host memory.
+ * The references compute what each kernel of cushim/kernels.h computes, in plain C on host memory.
  *
  * Each takes its kernel's parameters without scratch and stream, checks nothing, and returns when
  * it is done.  Sums, exponentials and quotients are formed in double and rounded once at the store;
- * where a kernel is specified bit by bit its reference uses the same operations.  Threads  any.
+ * if a kernel is specified to the bit, its reference uses the same operations.  Any thread may call
+ * them.
  */
 #ifndef CUSHIM_KERNELS_REF_H
 #define CUSHIM_KERNELS_REF_H

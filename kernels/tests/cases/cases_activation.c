@@ -1,4 +1,4 @@
-/* Activations with a factor: around 0, where they saturate, and at the ends of float. */
+/* Activations with a factor: around 0, at saturation, and at the ends of float. */
 #include "kernels/tests/frame/case.h"
 
 #include <math.h>
@@ -7,8 +7,10 @@ enum { A, B, C };
 
 static const struct { double relative, of_factor; } allowed[] = {{1e-6, 1e-37}, {1.6e-6, 4e-37}};
 
-/* Of the factor's size, where the slope or gate is about the least normal number; and a step of
- * subnormal results. */
+/*
+ * In units of the factor if the slope or gate is about the least normal number, plus a step of
+ * subnormal results.
+ */
 static double bound_of(const struct kernel_case *c, int function, size_t i) {
     double factor = value_of(TYPE_F32, c->host[B], i), value = value_of(TYPE_F32, c->host[C], i);
     return allowed[function].relative * fabs(value) + allowed[function].of_factor * fabs(factor) +
@@ -59,8 +61,10 @@ static void lay_out(struct kernel_case *c) {
 ACTIVATION(tanh_prime)
 ACTIVATION(swiglu)
 
-/* The bound is taken from inputs that are gone in place: there the values are moderate, and of the
- * size of the result. */
+/*
+ * The bound is taken from inputs that are overwritten in place, so these are moderate and of the
+ * size of the result.
+ */
 static void add_in_place(struct kernel_table *table, const struct kernel_subject *subject,
                          int input) {
     table_add(table, subject, "in place", (int64_t[]){4099}, NULL)->operands[C].in_place_of =
@@ -78,7 +82,7 @@ void cases_activation(struct kernel_table *table) {
         table_add_offsets(table, table_add(table, subjects[s], NULL, (int64_t[]){1000}, NULL));
         add_in_place(table, subjects[s], A);
         add_in_place(table, subjects[s], B);
-        table_add(table, subjects[s], "many steps a thread", (int64_t[]){1200001}, NULL);
+        table_add(table, subjects[s], "many steps per thread", (int64_t[]){1200001}, NULL);
         struct kernel_case *c = table_add(table, subjects[s], "special", &many, NULL);
         c->operands[A].make = c->operands[B].make = make_special_f32;
         c = table_add(table, subjects[s], "steep", &many, NULL);

@@ -1,9 +1,9 @@
 /*
  * Attention at the edges of its tiles, its paths and its values.
  *
- * Beside the mean error, no element of a whole sequence's output may be further from the reference
- * than twice the worst of a plain attention in float on the same inputs, beside two steps of the
- * largest output or half a step of the largest value.
+ * The mean error is bounded.  Besides, no element of a whole sequence's output may be further from
+ * the reference than twice the worst of a plain attention in float on the same inputs, plus two
+ * steps of the largest output or half a step of the largest value.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -29,17 +29,17 @@ static void make_tiny(struct kernel_draw *draw, void *values, size_t n) {
     scale(draw, values, n, 1e-18);
 }
 
-/* Below what can be scaled up to halves. */
+/* Too small to be scaled up to halves. */
 static void make_least(struct kernel_draw *draw, void *values, size_t n) {
     scale(draw, values, n, 1e-35);
 }
 
-/* The same for keys that bring scores back to what is ordinary. */
+/* The same for keys that bring scores back to ordinary sizes. */
 static void make_most(struct kernel_draw *draw, void *values, size_t n) {
     scale(draw, values, n, 1e35);
 }
 
-/* Magnitudes over 40 powers of 2: more than two halves of one scale hold. */
+/* Magnitudes over 40 powers of 2, more than two halves with one scale hold. */
 static void make_uneven(struct kernel_draw *draw, void *values, size_t n) {
     for (size_t i = 0; i < n; i++)
         ((float *)values)[i] = (float)ldexp(draw_gauss(draw), -(int)(draw_bits(draw) % 40));
@@ -59,7 +59,9 @@ void make_keys_infinite(struct kernel_draw *draw, void *values, size_t n) {
         ((float *)values)[i] = -INFINITY;
 }
 
-/* A large first column, and queries without it: scores are left to what is small beside it. */
+/*
+ * A large first column, and queries without it, so that scores come from what is small beside it.
+ */
 static void make_large_column(struct kernel_draw *draw, void *values, size_t n) {
     make_gauss_f32(draw, values, n);
     for (size_t i = 0; i < n; i += ROW)
@@ -249,7 +251,7 @@ static void add_values(struct kernel_table *table, const struct attention_values
     }
 }
 
-/* A block has row tiles from both ends: one sees several tiles of keys where the other sees one. */
+/* A block has row tiles from both ends; one sees several tiles of keys and the other one. */
 static void add_pairs(struct kernel_table *table) {
     static const struct attention_values *const values[] = {
         &attention_values[5] /* an infinite key */, &attention_values[7] /* a NaN query */,
@@ -286,7 +288,7 @@ void cases_attention(struct kernel_table *table) {
         table_add(table, &attention_f32, NULL, (int64_t[]){2, 3, 40, 40, causal}, NULL);
         table_add_offsets(table, add(table, NULL, 33, 36, causal));
     }
-    /* more blocks than processors: medium tiles; still more: large ones */
+    /* with more blocks than multiprocessors tiles are medium, with still more they are large */
     table_add(table, &attention_f32, "many heads", (int64_t[]){2, 70, 20, 64, 1}, NULL);
     table_add(table, &attention_f32, "many heads", (int64_t[]){2, 70, 5, 96, 0}, NULL);
     table_add(table, &attention_f32, "many heads", (int64_t[]){140, 1, 9, 128, 1}, NULL);

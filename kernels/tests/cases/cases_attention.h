@@ -8,7 +8,7 @@ kernel_make make_whole_numbers; /* -32 .. 32: scores are exact, and far apart */
 kernel_make make_keys_infinite; /* the first of each 32 is -infinity */
 kernel_make make_one_infinite, make_one_nan;
 
-/* Values that either form of attention meets; q, k and v are the first operands of both. */
+/* Values for either form of attention; q, k and v are the first operands of both. */
 struct attention_values {
     const char *note;
     kernel_make *q, *k, *v;

@@ -45,7 +45,7 @@ static void make_length_any(struct kernel_draw *draw, void *values, size_t n) {
         ((int32_t *)values)[i] = (int32_t)(draw_bits(draw) % 103) - 1;
 }
 
-/* A cache with one batch whose second half is not there yet. */
+/* A cache with one batch whose second half has not been written. */
 static void make_half_nan(struct kernel_draw *draw, void *values, size_t n) {
     make_gauss_f32(draw, values, n);
     for (size_t i = n / 2; i < n; i++)
@@ -90,7 +90,7 @@ static enum cushim_status run(const struct kernel_case *c, struct CUstream_st *s
         c->device[Q], c->device[K], c->device[V], c->device[LENGTH], c->device[O], s[BATCH],
         s[Q_HEADS], s[KV_HEADS], s[DIM], s[KV_LEN], s[MAX], &strides, c->device[SCRATCH],
         scratch_bytes(c), stream);
-    strides = (struct cushim_kv_strides){-1, -1, -1}; /* a replay must not come back for it */
+    strides = (struct cushim_kv_strides){-1, -1, -1}; /* a replay must not read it again */
     return status;
 }
 
@@ -109,7 +109,7 @@ static double flops(const struct kernel_case *c) {
 
 /* What one query head sees. */
 struct seen {
-    const float *q, *k, *v; /* of its first position */
+    const float *q, *k, *v; /* at its first position */
     int64_t n, step, dim;   /* positions, from one to the next, columns */
 };
 
@@ -129,8 +129,10 @@ static double find_scores(const struct seen *seen, double *scores) {
     return terms;
 }
 
-/* 2^-21 of the weighted mean of |v|, and so much more as its weights may be off, whose scores are
- * sums in float themselves. */
+/*
+ * 2^-21 of the weighted mean of |v|, plus the share by which its weights may be wrong, because
+ * their scores are themselves sums in float.
+ */
 static bool is_head_right(const struct seen *seen, const float *got, const float *want,
                           double *scores) {
     double terms = find_scores(seen, scores), most = -INFINITY;
@@ -261,7 +263,7 @@ static void add_shapes(struct kernel_table *table) {
     table_add_offsets(table, add(table, NULL, 4, 2, 36, 40, 50, 1, 100));
 }
 
-/* Chunks of one row, which go through scratch on 9.0, too, where they are more than a cluster's. */
+/* Chunks of one row, which go through scratch even on 9.0 if they are more than a cluster has. */
 static void add_chunks(struct kernel_table *table) {
     enum { CHUNK = 32 };
     static const int64_t n_chunks[] = {2, 15, 16, 17, 33, 64, 65, 80, 81, 97, 256};

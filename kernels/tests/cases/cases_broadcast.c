@@ -1,8 +1,8 @@
 /*
  * Broadcasting: every way in which an operand can be read, around every choice of the launcher.
  *
- * A case says an operand by sizes and strides alone; it is laid out from its lowest to its highest
- * element, and the function gets the address of index 0, wherever that is.
+ * A case describes an operand only by sizes and strides.  It is laid out from its lowest to its
+ * highest element, and the function gets the address of index 0, wherever that is.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 enum { A, B, C };
 enum { DIMS = 0, SA = 4, SB = 8 }; /* in sizes; two axes are the last two of four */
 
-/* Elements from the lowest to index 0, and of all. */
+/* The elements from the lowest to index 0, and all of them. */
 struct extent {
     int64_t before, all;
 };

@@ -45,7 +45,7 @@ static float draw_near_f16(struct kernel_draw *draw) {
     uint64_t bits = draw_bits(draw);
     uint32_t exponent = 127 - 28 + (uint32_t)(bits % 46);
     uint32_t middle = (uint32_t)(bits >> 8 & 0x3FF) << 13 | 1 << 12; /* between two normal halves */
-    uint32_t beside = (uint32_t)(bits >> 20 & 3);                    /* 1: the middle itself */
+    uint32_t beside = (uint32_t)(bits >> 20 & 3);                    /* 1 is the middle itself */
     uint32_t fraction = bits >> 24 & 1 ? (middle - 1 + beside) & 0x7FFFFF : bits >> 25 & 0x7FFFFF;
     return float_of((uint32_t)(bits >> 63) << 31 | exponent << 23 | fraction);
 }
@@ -162,12 +162,13 @@ static const struct kernel_subject subjects[] = {
 
 /* ---- cases ---- */
 
-/* The second pair rounds many products of e4m3 at the middle between two halves. */
+/* With the second pair many products of e4m3 lie at the middle between two halves. */
 static const double scales[][2] = {{1, 1},          {0x1.01p-1, 0x1.01p0}, {0, -1}, {-3.7, 0.013},
                                    {1e-40, 1e-38f}, {1e30, 1e-30},         {NAN, 1}};
 
 void cases_convert(struct kernel_table *table) {
-    /* around a warp's chunk, and the chunks of all warps of a block: rests of every length */
+    /* around a warp's chunk, and the chunks of all warps of a block, with remainders of every
+     * length */
     static const int64_t sizes[] = {511, 512, 513, 8191, 8192, 8193, 65536 + 7};
     for (unsigned s = 0; s < sizeof subjects / sizeof *subjects; s++) {
         const struct kernel_subject *subject = &subjects[s];

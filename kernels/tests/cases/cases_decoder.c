@@ -1,5 +1,7 @@
-/* A decoder's layers for one token: all that goes from step to step, and the products' early
- * weights. */
+/*
+ * A decoder's layers for one token: all that goes from step to step, and the products' early
+ * weights.
+ */
 #include "kernels/tests/cases/cases_gemv.h"
 #include "kernels/tests/cases/cases_q4k.h"
 
@@ -17,7 +19,7 @@ static size_t q4k_bytes(int64_t m, int64_t k) {
     return (size_t)(m * (k / Q4K_VALUES) * Q4K_BYTES);
 }
 
-/* All but addresses. */
+/* Everything but addresses. */
 static struct cushim_decoder shape_of(const struct kernel_case *c) {
     const int64_t *s = c->sizes;
     return (struct cushim_decoder){.n_layers = s[LAYERS],
@@ -32,7 +34,7 @@ static struct cushim_decoder shape_of(const struct kernel_case *c) {
                                    .eps = EPS};
 }
 
-/* One of the cache, and how many there are with it. */
+/* A place of the cache, and the number of places up to it. */
 static void make_place(struct kernel_draw *draw, void *values, size_t n) {
     int32_t *place = values;
     (void)n;
@@ -65,12 +67,12 @@ static void lay_out(struct kernel_case *c) {
                  cushim_decoder_q4k_f32_scratch(&decoder) / sizeof(float));
 }
 
-/* What is at so many bytes of an array; an empty one has no address. */
+/* The address at this many bytes of an array; an empty one has no address. */
 static void *part(void *array, size_t n_bytes) {
     return array ? (char *)array + n_bytes : NULL;
 }
 
-/* Layers of the addresses of one side, host or device. */
+/* Layers with the addresses of one side, host or device. */
 static struct cushim_decoder place(const struct kernel_case *c, void *const *at,
                                    struct cushim_decoder_layer layers[MOST_LAYERS]) {
     const int64_t *s = c->sizes;
@@ -111,7 +113,7 @@ static void ref(const struct kernel_case *c) {
                                c->host[H]);
 }
 
-/* Errors of a layer go through all behind it. */
+/* The errors of a layer go through all layers behind it. */
 static const struct kernel_subject decoder = {.name = "decoder_q4k_f32",
                                               .n_sizes = 6,
                                               .lay_out = lay_out,

@@ -47,8 +47,10 @@ BINARY(sub_f16, lay_out_f16, 0)
 BINARY(mul_f16, lay_out_f16, 0)
 BINARY(div_f16, lay_out_f16, 0)
 
-/* Special bases, but no signalling NaN: what its power 0 is, IEEE 754 leaves open, and the host's
- * powf has another opinion than the device's. */
+/*
+ * Special bases, but no signalling NaN: IEEE 754 does not define its power 0, and the host's powf
+ * and the device's differ.
+ */
 static void make_bases(struct kernel_draw *draw, void *values, size_t n) {
     make_special_f32(draw, values, n);
     for (size_t i = 0; i < n; i++) {
@@ -57,7 +59,7 @@ static void make_bases(struct kernel_draw *draw, void *values, size_t n) {
     }
 }
 
-/* Exponents that make something of negative bases: integers of both parities, halves, any. */
+/* Exponents that matter to negative bases: integers of both parities, halves, any. */
 static void make_exponents(struct kernel_draw *draw, void *values, size_t n) {
     make_bases(draw, values, n);
     for (size_t i = 0; i < n; i++) {
@@ -72,7 +74,7 @@ static void lay_out_pow(struct kernel_case *c) {
     c->operands[B].make = make_exponents;
 }
 
-/* Documented for powf: 4 ULP. */
+/* The error documented for powf is 4 ULP. */
 BINARY(pow_f32, lay_out_pow, .ulps = 5)
 
 /* ---- a op s ---- */
@@ -115,7 +117,9 @@ SCALAR(div_scalar_f32, div_scalar_f32, lay_out_scalar, 0)
 SCALAR(pow_scalar_f32, pow_scalar_f32, lay_out_power, .ulps = 5)
 SCALAR(pow_scalar_f32_bits, pow_scalar_f32, lay_out_power, 0)
 
-/* ---- fill: a pattern of 32 bits, as an integer; NaN would come back from any float ---- */
+/*
+ * ---- fill: a pattern of 32 bits, as an integer, because a NaN could come back from any float ----
+ */
 
 static float float_of(double bits) {
     uint32_t word = (uint32_t)bits;
@@ -158,8 +162,8 @@ void add_sizes(struct kernel_table *table, const struct kernel_subject *subject,
 void add_steps(struct kernel_table *table, const struct kernel_subject *subject,
                const double *scalars) {
     const int64_t n = 2200003;
-    table_add(table, subject, "many steps a thread", &n, scalars);
-    table_add(table, subject, "many steps a thread", &n, scalars)->operands[0].offset = 4;
+    table_add(table, subject, "many steps per thread", &n, scalars);
+    table_add(table, subject, "many steps per thread", &n, scalars)->operands[0].offset = 4;
 }
 
 void add_in_place(struct kernel_table *table, const struct kernel_subject *subject, int out, int in,
@@ -179,7 +183,7 @@ static void cases_of_two(struct kernel_table *table) {
     }
     add_steps(table, &add_f32, NULL);
     add_steps(table, &pow_f32, NULL);
-    table_add(table, &add_f16, "many steps a thread", (int64_t[]){4400005}, NULL);
+    table_add(table, &add_f16, "many steps per thread", (int64_t[]){4400005}, NULL);
 }
 
 static void cases_of_scalars(struct kernel_table *table) {
@@ -195,8 +199,10 @@ static void cases_of_scalars(struct kernel_table *table) {
     }
 }
 
-/* Every shortcut, and of the others what is even, odd, no integer, far out, no number; on both
- * sides of 4 and of 64. */
+/*
+ * Every shortcut, and of the others even, odd, fractional, distant exponents and NaN, on both sides
+ * of 4 and of 64.
+ */
 static void cases_of_powers(struct kernel_table *table) {
     static const double powers[] = {
         3,    -1,    0.5,     -0.5,      0.0,      -0.0,      4,    5,        -2,

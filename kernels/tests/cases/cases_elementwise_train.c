@@ -94,7 +94,7 @@ static void ref_adamw(const struct kernel_case *c) {
                          s[3], s[4], s[5], s[6], c->sizes[0]);
 }
 
-/* A step of a double is at most 2.3e-16 of it: 4e-16 means one. */
+/* A step of a double is at most 2.3e-16 of it, so 4e-16 allows one. */
 static const struct kernel_subject adamw_f32 = {.name = "adamw_f32",
                                                 .n_sizes = 1,
                                                 .n_scalars = 7,
@@ -105,10 +105,10 @@ static const struct kernel_subject adamw_f32 = {.name = "adamw_f32",
 
 static void cases_of_adamw(struct kernel_table *table) {
     static const double ordinary[] = {0.9, 0.999, 1 - 0.9, 1 - 0.999, 1e-8, 3e-4, 3e-6};
-    static const double plain[] = {0, 0, 1, 1, 0, 1, 0}; /* p - g / |g|: NaN where g is 0 */
+    static const double plain[] = {0, 0, 1, 1, 0, 1, 0}; /* p - g / |g|: NaN if g is 0 */
     static const double large[] = {0.95, 0.5, 5, 50, 1e-3, -7, 2};
     add_sizes(table, &adamw_f32, ORDINARY_MOST, ordinary);
-    table_add(table, &adamw_f32, "many steps a thread", (int64_t[]){1200001}, ordinary);
+    table_add(table, &adamw_f32, "many steps per thread", (int64_t[]){1200001}, ordinary);
     table_add(table, &adamw_f32, "moments forgotten", (int64_t[]){1025}, plain);
     table_add(table, &adamw_f32, "unusual numbers", (int64_t[]){1025}, large);
     struct kernel_case *c =

@@ -1,4 +1,4 @@
-/* Elementwise kernels: functions of one operand, on ordinary numbers and on any bits at all. */
+/* Elementwise kernels: functions of one operand, on ordinary numbers and on any bits. */
 #include "kernels/tests/cases/cases_elementwise.h"
 
 static void lay_out(struct kernel_case *c) {
@@ -36,13 +36,13 @@ static void make_any(struct kernel_draw *draw, void *values, size_t n) {
         ((uint32_t *)values)[i] = (uint32_t)(draw_bits(draw) >> 16);
 }
 
-/* [-100, 100): where exp ends, tanh saturates, and angles take some turns. */
+/* [-100, 100), in which exp overflows, tanh saturates, and angles take some turns. */
 static void make_hundred(struct kernel_draw *draw, void *values, size_t n) {
     for (size_t i = 0; i < n; i++)
         value_set(TYPE_F32, values, i, 100 * draw_uniform(draw));
 }
 
-/* Around 105615, where sin and cos change their ways, and far beyond. */
+/* Around 105615, where sin and cos change their algorithm, and far beyond. */
 static void make_large_angles(struct kernel_draw *draw, void *values, size_t n) {
     for (size_t i = 0; i < n; i++) {
         double near = 105615 + (double)(int)(draw_bits(draw) % 65 - 32) / 128;

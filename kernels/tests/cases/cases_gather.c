@@ -6,8 +6,10 @@
 enum { TABLE, IDX, OUT };
 enum { N, D, V };
 
-/* A quarter of the indices is no row's: the nearest neighbours of both ends, and values that a cut
- * to fewer bits would turn into rows. */
+/*
+ * A quarter of the indices are of no row: the nearest neighbours of both ends, and values that a
+ * cut to fewer bits would turn into rows.
+ */
 static int64_t draw_index(struct kernel_draw *draw, const int64_t *strange, int n_strange) {
     uint64_t bits = draw_bits(draw);
     return bits % 4 ? (int64_t)(bits >> 8) : strange[(bits >> 8) % (uint64_t)n_strange];

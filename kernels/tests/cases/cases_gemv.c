@@ -9,13 +9,7 @@
 #include "kernels/tests/cases/cases_q4k.h"
 #include "kernels/tests/frame/quantise.h"
 
-enum {
-    SCALES,
-    VALUES,
-    B,
-    C,
-    SCRATCH
-}; /* without scales that are apart: an operand of no elements */
+enum { SCALES, VALUES, B, C, SCRATCH }; /* without separate scales: an operand of no elements */
 enum { SIZE_M, SIZE_K, SIZE_N, HAS_NO_SCRATCH };
 
 /* ---- weights ---- */
@@ -30,7 +24,7 @@ static void draw_values(struct kernel_draw *draw, float values[Q_VALUES]) {
         values[i] = is_zero ? 0 : (float)draw_gauss(draw);
 }
 
-/* Scales and nibbles are made apart, and of the same values: of a key of their own. */
+/* Scales and nibbles are made separately from the same values, with their own key. */
 static void make_scales_q4_0(struct kernel_draw *draw, void *values, size_t n) {
     struct kernel_draw own = {7};
     uint8_t nibbles[Q4_0_BYTES];
@@ -58,7 +52,7 @@ static void make_edge_halves(struct kernel_draw *draw, void *values, size_t n) {
         ((uint16_t *)values)[i] = edge_halves[draw_bits(draw) % N_EDGE_HALVES];
 }
 
-/* Of 0x80 every nibble is -8 or 0, of 0xFF 7; as bytes least, 0, largest. */
+/* In 0x80 every nibble is -8 or 0, in 0xFF 7; as bytes they are the least, 0, the largest. */
 static void make_edge_bytes(struct kernel_draw *draw, void *values, size_t n) {
     static const uint8_t bytes[] = {0x00, 0xFF, 0x08, 0x80, 0x88, 0x7F, 0xF0};
     for (size_t i = 0; i < n; i++)
@@ -94,7 +88,7 @@ static void make_edge_q8f(struct kernel_draw *draw, void *values, size_t n) {
         memcpy((uint8_t *)values + i, &scales[draw_bits(draw) % (sizeof scales / 4)], 4);
 }
 
-/* Rows of scales whose product with a small number is no normal float. */
+/* Rows of scales whose product with a small number is subnormal. */
 static void make_small_q8f(struct kernel_draw *draw, void *values, size_t n) {
     static const float scales[] = {0x1.8p-112f, -0x1p-114f, 0x1.4p-110f};
     make_q8f(draw, values, n);
@@ -105,8 +99,8 @@ static void make_small_q8f(struct kernel_draw *draw, void *values, size_t n) {
 /* ---- columns ---- */
 
 /*
- * Value 5 of each block is 2^40 (or 2^20) times the others and meets a weight of 0: what is lost
- * beside it shows.  Of so many columns.
+ * Value 5 of each block is 2^40 (or 2^20) times the others and is multiplied by a weight of 0, so
+ * that what is lost beside it shows.  For this many columns.
  */
 enum { HIDDEN = 5 };
 
@@ -149,13 +143,15 @@ static void make_hiding_q8f(struct kernel_draw *draw, void *values, size_t n) {
 
 /* ---- subjects ---- */
 
-/* What rounding to the least float takes of blocks of 32, whose sums over x are floats before their
- * scales meet them, and of the result's sums. */
+/*
+ * What rounding to the least float takes from blocks of 32, whose sums over x are floats before
+ * their scales are applied, and from the result's sums.
+ */
 static double of_blocks(int64_t k, double largest_weight) {
     return (double)(k / Q_VALUES) * (1 + largest_weight) * 0x1p-149;
 }
 
-/* T_mat: 2^-21 of the sum of the terms' magnitudes, and what no float holds. */
+/* T_mat: 2^-21 of the sum of the terms' magnitudes, plus what no float holds. */
 static double bound_of(const struct kernel_case *c, size_t i,
                        double weight(const struct kernel_case *c, int64_t i)) {
     int64_t k = c->sizes[SIZE_K], n = c->sizes[SIZE_N];
@@ -256,8 +252,10 @@ SUBJECT(q8f)
 
 /* ---- cases ---- */
 
-/* Rows enough for blocks that stay, on a device of 132 multiprocessors: a tile of 16 for each of
- * them, of bytes and one column three sets of 4 for each of their 16 warps (k up to 1024). */
+/*
+ * Rows enough for blocks that stay, on a device of 132 multiprocessors: one tile of 16 for each of
+ * them, or, of bytes with one column, three sets of 4 for each of their 16 warps (k up to 1024).
+ */
 static int64_t rows_to_stay(const struct kernel_subject *subject, int64_t n) {
     return subject != &gemm_q4_0 && n == 1 ? 25350 : 2101;
 }
@@ -286,8 +284,8 @@ static void add_sizes(struct kernel_table *table, const struct kernel_subject *s
             table_add(table, subject, "blocks stay", (int64_t[4]){2101, k[i], n}, NULL);
     }
     if (subject != &gemm_q4_0) {
-        /* One slice of k, short; two, the second short; too many slices; and, of one format, whole
-         * slices, three and five groups of warps, one group, rounds of each stage. */
+        /* One slice of k, short; two, the second short; too many slices.  For one format also
+         * whole slices, three and five groups of warps, one group, rounds of each stage. */
         static const int64_t streams[][2] = {{25341, 128},  {12672, 1280}, {1584, 16640},
                                              {25342, 256},  {25343, 1024}, {7921, 3072},
                                              {1582, 14336}, {1583, 16128}, {60001, 256}};
@@ -298,13 +296,14 @@ static void add_sizes(struct kernel_table *table, const struct kernel_subject *s
     } else {
         table_add(table, subject, "blocks stay for long", (int64_t[4]){17000, 256, 1}, NULL);
     }
-    /* Without scratch: two tiles of rows, a chunk that is not whole, parts of k; with it those. */
+    /* Without scratch: two tiles of rows, a chunk that is not whole, parts of k; with scratch
+     * the same. */
     static const int64_t many[][4] = {
         {257, 96, 132, 1}, {130, 288, 31, 1}, {5, 4096, 140, 1}, {200, 32, 260}, {5, 4128, 140}};
     for (size_t i = 0; i < sizeof many / sizeof *many; i++)
         table_add(table, subject, NULL, many[i], NULL);
-    /* Slices of k: some groups of warps, of which some have no tile; a cluster whose last block has
-     * a slice less; more tiles than a block has sums of. */
+    /* Slices of k: some groups of warps, of which some have no tile; a cluster whose last block
+     * has a slice less; more tiles than a block has sums for. */
     static const int64_t slices[][4] = {{33, 1280, 3}, {2130, 4352, 8}, {2900, 32512, 2}};
     size_t n_slices = subject == &gemm_q4_0 ? 3 : 2;
     for (size_t i = 0; i < n_slices; i++)
@@ -321,13 +320,13 @@ static void take_values(struct kernel_case *c, kernel_make *scales, kernel_make 
         c->operands[B].make = columns;
 }
 
-/* Each path with such columns and weights; NULL: ordinary ones. */
+/* Each path with such columns and weights; NULL means ordinary ones. */
 static void add_values(struct kernel_table *table, const struct kernel_subject *subject,
                        const char *note, kernel_make *scales, kernel_make *values,
                        kernel_make *columns) {
     static const int64_t n[] = {1, 2, 5, 8, 19, 70, 135};
-    /* Of many rows with subnormal scales some have subnormal results, which no sum of floats
-     * holds to a share of them. */
+    /* With subnormal scales some of many rows have subnormal results, for which no sum of floats
+     * holds a relative bound. */
     size_t n_stay = values == make_edge_q8f ? 0 : 2;
     for (size_t i = 0; i < sizeof n / sizeof *n + n_stay; i++) {
         int64_t stays = (int64_t)i - (int64_t)(sizeof n / sizeof *n) + 1; /* or as many columns */

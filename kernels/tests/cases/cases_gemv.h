@@ -1,10 +1,10 @@
-/* The cases of the family gemv are in several files: what they have in common. */
+/* What the files with cases of the family gemv share. */
 #ifndef CUSHIM_KERNELS_TESTS_CASES_GEMV_H
 #define CUSHIM_KERNELS_TESTS_CASES_GEMV_H
 
 #include "kernels/tests/frame/case.h"
 
-kernel_make make_late_infinity; /* the last element, and no other */
+kernel_make make_late_infinity; /* only the last element */
 
 void add_dense(struct kernel_table *table);   /* gemv_f32, gemm_batched_small_f32 */
 void add_ends(struct kernel_table *table);    /* gemv_add, gemv_swiglu, gemv_qkv_q4k_f32 */

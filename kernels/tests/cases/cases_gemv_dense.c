@@ -51,7 +51,7 @@ static const struct kernel_subject gemv_f32 = {.name = "gemv_f32",
                                                .tolerance = {.nmse = 1e-12, .bound = bound_gemv},
                                                .flops = flops_gemv};
 
-/* Of one sign and with bits to lose: what a single running sum would drift away with. */
+/* Of one sign and with bits to lose, so that a single running sum would drift. */
 static void make_thirds(struct kernel_draw *draw, void *values, size_t n) {
     float third = (float)(1 + draw_uniform(draw) / 8) / 3;
     for (size_t i = 0; i < n; i++)
@@ -127,7 +127,7 @@ static void ref_small(const struct kernel_case *c) {
                                       c->sizes[BATCH]);
 }
 
-/* Between the matrices of c nothing is written: 0. */
+/* Nothing is written between the matrices of c: 0. */
 static double bound_small(const struct kernel_case *c, int operand, size_t i) {
     int64_t m = c->sizes[SMALL_M], n = c->sizes[SMALL_N], k = c->sizes[SMALL_K];
     int64_t which = c->sizes[BATCH] > 1 ? (int64_t)i / c->sizes[STRIDE_C] : 0;
@@ -156,7 +156,7 @@ static const struct kernel_subject gemm_batched_small = {.name = "gemm_batched_s
                                                          .tolerance = {.bound = bound_small},
                                                          .flops = flops_small};
 
-/* Matrices side by side, with so many elements between them. */
+/* Matrices side by side, with this many elements between them. */
 static struct kernel_case *add_small(struct kernel_table *table, const char *note, int64_t m,
                                      int64_t n, int64_t k, int64_t between, int64_t batch) {
     return table_add(table, &gemm_batched_small, note,

@@ -1,5 +1,5 @@
 /*
- * Products with q4k and what stands before and behind them: in one kernel, and, where heads or
+ * Products with q4k and what stands before and behind them: in one kernel and, if heads or
  * addresses are odd, in several.  Tiles at the end, several of a block, columns at their edges.
  */
 #include <math.h>
@@ -40,7 +40,7 @@ static double rstd_of(const float *x, const float *norm, int64_t k) {
     return norm ? 1 / sqrt(sum / (double)k + EPS) : 1;
 }
 
-/* Sums over a block that are no normal floats (cushim/kernels/gemv.h), for weights below 64. */
+/* Sums over a block that are subnormal (cushim/kernels/gemv.h), for weights below 64. */
 static double of_blocks(int64_t k) {
     return (double)(k / 32) * 64 * 0x1p-149;
 }
@@ -143,7 +143,7 @@ static void ref_gate(const struct kernel_case *c) {
                                    c->host[GATE_Y], EPS, c->sizes[GATE_M], c->sizes[GATE_K]);
 }
 
-/* What the errors of both halves may become; silu's slope is at most 1.1. */
+/* What the errors of both halves may become; the slope of silu is at most 1.1. */
 static double bound_gate(const struct kernel_case *c, int operand, size_t i) {
     int64_t k = c->sizes[GATE_K];
     const float *x = c->host[GATE_X], *norm = c->host[GATE_NORM];
@@ -259,7 +259,7 @@ static void ref_qkv(const struct kernel_case *c) {
                                 head_stride(c));
 }
 
-/* Where an element of an output comes from; false: it is as it was. */
+/* The row from which an element of an output comes; false if it does not change. */
 static bool row_of_output(const struct kernel_case *c, int operand, int64_t i, int64_t *row) {
     int64_t dim = c->sizes[QKV_DIM], n_q = c->sizes[QKV_Q_HEADS], n_kv = c->sizes[QKV_KV_HEADS];
     int32_t position = *(const int32_t *)c->host[QKV_POSITION];

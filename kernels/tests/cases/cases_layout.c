@@ -46,7 +46,7 @@ static void add_repeats(struct kernel_table *table) {
                                        {2, 3, 33, 31},
                                        {1, 1, 1000, 7},
                                        {1, 300, 1, 9},
-                                       /* enough to be read once: pieces of 16 bytes, of 4 */
+                                       /* large enough to be read once: pieces of 16 bytes, of 4 */
                                        {8, 80, 512, 2},
                                        {8, 81, 508, 3},
                                        {4, 150, 123, 3}};
@@ -67,7 +67,7 @@ static void lay_out_2d(struct kernel_case *c, enum kernel_type type) {
     case_operand(c, "y", type, ROLE_OUT, n);
 }
 
-/* The shapes of transpose_nd: sizes[0] is one's number. */
+/* The shapes of transpose_nd; sizes[0] is the number of one. */
 static const struct permutation {
     int ndim;
     int64_t shape[8];
@@ -134,7 +134,7 @@ static void lay_out_nd(struct kernel_case *c, enum kernel_type type) {
     }                                                                                              \
     static enum cushim_status run_nd_##word(const struct kernel_case *c,                           \
                                             struct CUstream_st *stream) {                          \
-        struct permutation p = permutations[c->sizes[0]]; /* gone when the call returned */        \
+        struct permutation p = permutations[c->sizes[0]]; /* gone when the call has returned */    \
         enum cushim_status status = cushim_transpose_nd_##word(c->device[X], c->device[Y],         \
                                                                p.shape, p.perm, p.ndim, stream);   \
         memset(&p, -1, sizeof p);                                                                  \

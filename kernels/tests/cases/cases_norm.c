@@ -15,7 +15,7 @@ static float eps_of(const struct kernel_case *c) {
     return (float)c->scalars[0];
 }
 
-/* y = x r w loses no digits; what is added to it afterwards may cancel. */
+/* y = x r w loses no digits, but what is added to it afterwards may cancel. */
 static double bound_of_y(const struct kernel_case *c, int operand, size_t i) {
     return 2e-6 * fabs(value_of(TYPE_F32, c->host[operand], i)) + 1e-37;
 }
@@ -210,7 +210,7 @@ static void make_special_rows(struct kernel_draw *draw, void *values, size_t n) 
         value_set(TYPE_F32, values, i, special(draw, i / n_row, i % n_row, n_row));
 }
 
-/* Of half of the codes 0x7F and 0xFF are some. */
+/* Some of the codes in one half are 0x7F and 0xFF. */
 static void make_all_codes(struct kernel_draw *draw, void *values, size_t n) {
     uint8_t *codes = values;
     for (size_t i = 0; i < n; i++)
@@ -293,9 +293,11 @@ static void add_sizes(struct kernel_table *table, unsigned subject) {
     add(table, subject, "long", 1, 530000);
 }
 
-/* Scales that enter once a row, up to the last of them on either side, and others: with their
- * squares, or times a code, they leave the normal numbers.  Zeros have no r without eps, and with
- * the least there is one that is large. */
+/*
+ * Scales that are applied once per row, up to the last of them on either side, and others, whose
+ * squares or products with a code are not normal numbers.  Without eps zeros have no r; with the
+ * least eps theirs is large.
+ */
 static void add_scales(struct kernel_table *table, const int64_t *sizes) {
     static const double scales[] = {1,         0,    -3,    NAN,   0x1p40, -0x1p-40, 0x1.2p40,
                                     0x1.8p-41, 1e30, 1e-30, 1e-44, 3e38,   INFINITY};

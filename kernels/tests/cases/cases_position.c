@@ -43,7 +43,7 @@ static void cases_of_counters(struct kernel_table *table) {
 
 enum { ROWS = 6 };
 
-/* Inside, and right outside of both ends; another one with each key. */
+/* Inside, and right outside of both ends; a different one with each key. */
 static void make_around(struct kernel_draw *draw, void *values, size_t n) {
     for (size_t i = 0; i < n; i++)
         ((int32_t *)values)[i] = (int32_t)(draw_bits(draw) % (ROWS + 2)) - 1;
@@ -110,7 +110,7 @@ APPEND(offset_memcpy_f32_f16, lay_out_append_f16)
 
 enum { COS_TABLE, SIN_TABLE, SELECT_POSITION, COSINES, SINES };
 
-/* sizes: half_rotary, rows in the tables, rows as the function is told */
+/* sizes: half_rotary, rows in the tables, rows as passed to the function */
 static void lay_out_select(struct kernel_case *c) {
     size_t half = (size_t)c->sizes[0], n = half * (size_t)c->sizes[1];
     case_operand(c, "cos_table", TYPE_F32, ROLE_IN, n)->make = make_special_f32;
@@ -171,7 +171,7 @@ void cases_position(struct kernel_table *table) {
     cases_of_rows(table, &offset_memcpy_f32_f16, APPEND_POSITION);
     cases_of_rows(table, &rope_select_f32, SELECT_POSITION);
     for (int64_t half = 40; half <= 41; half++)
-        table_add(table, &rope_select_f32, "rows not told", (int64_t[]){half, ROWS, INT64_MAX},
+        table_add(table, &rope_select_f32, "rows not given", (int64_t[]){half, ROWS, INT64_MAX},
                   NULL)
             ->operands[SELECT_POSITION]
             .make = make_last;

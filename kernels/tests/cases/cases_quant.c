@@ -1,4 +1,4 @@
-/* Dequantisation: real blocks and blocks at every edge, bit by bit. */
+/* Dequantisation: real blocks and blocks at every edge, compared bit by bit. */
 #include <string.h>
 
 #include "kernels/tests/frame/case.h"

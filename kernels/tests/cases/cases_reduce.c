@@ -1,6 +1,7 @@
 /*
  * Reductions: sums on every path (lanes, blocks, clusters, columns, tiles, with scratch and
- * without), held to their bound; the largest element with ties, NaN and infinities everywhere.
+ * without), checked against their bound; the largest element with ties, NaN and infinities
+ * everywhere.
  */
 #include <math.h>
 
@@ -46,7 +47,7 @@ static double bound_sum(const struct kernel_case *c, int operand, size_t i) {
     return ldexp(4, -24) * fmax(1, log2((double)axis)) * sum;
 }
 
-/* All of one sign and nearly alike: roundings go one way. */
+/* All of one sign and nearly alike, so that roundings go one way. */
 static void make_alike(struct kernel_draw *draw, void *values, size_t n) {
     for (size_t i = 0; i < n; i++)
         ((float *)values)[i] = 0.1f + (float)(draw_bits(draw) & 1) * 1e-7f;
@@ -71,7 +72,7 @@ static const struct kernel_subject sum_axis_f32 = {.name = "sum_axis_f32",
                                                    .tolerance = {.bound = bound_sum}};
 
 static void add_sums(struct kernel_table *table) {
-    static const int64_t sizes[][4] = {/* nothing, or of nothing */
+    static const int64_t sizes[][4] = {/* no sums, or sums of nothing */
                                        {0, 5, 3, 0},
                                        {3, 0, 5, 0},
                                        {3, 5, 0, 0},
@@ -178,13 +179,13 @@ static const struct kernel_subject argmax_f32 = {.name = "argmax_f32",
                                                  .run = run_argmax,
                                                  .ref = ref_argmax};
 
-/* A few values only. */
+/* Only a few values. */
 static void make_ties(struct kernel_draw *draw, void *values, size_t n) {
     for (size_t i = 0; i < n; i++)
         ((float *)values)[i] = (float)(draw_bits(draw) % 3) - 5;
 }
 
-/* The largest is a zero, of this sign here and that sign there. */
+/* The largest is a zero, with either sign in different places. */
 static void make_zeros(struct kernel_draw *draw, void *values, size_t n) {
     for (size_t i = 0; i < n; i++) {
         uint64_t kind = draw_bits(draw) % 64;
@@ -198,7 +199,7 @@ static void make_lowest(struct kernel_draw *draw, void *values, size_t n) {
         ((float *)values)[i] = -INFINITY;
 }
 
-/* One element alone is above -Inf. */
+/* Only one element is above -Inf. */
 static void make_one_above(struct kernel_draw *draw, void *values, size_t n) {
     make_lowest(draw, values, n);
     ((float *)values)[draw_bits(draw) % n] = -3e38f;
@@ -223,7 +224,7 @@ static void make_nan_twice(struct kernel_draw *draw, void *values, size_t n) {
     ((float *)values)[draw_bits(draw) % n] = NAN;
 }
 
-/* All inputs where one block works, where a cluster does or blocks with scratch; then lengths. */
+/* All inputs for which one block works, or a cluster, or blocks with scratch; then lengths. */
 static void add_argmaxes(struct kernel_table *table) {
     static const int64_t lengths[][2] = {{0, 0},     {1, 0},      {2, 0},       {3, 0},
                                          {31, 0},    {33, 0},     {257, 0},     {4096, 0},
@@ -250,7 +251,7 @@ static void add_argmaxes(struct kernel_table *table) {
     }
     table_add_offsets(table, table_add(table, &argmax_f32, NULL, (int64_t[]){1003, 0}, NULL));
     table_add_offsets(table, table_add(table, &argmax_f32, NULL, (int64_t[]){9003, 1}, NULL));
-    /* more than a cluster takes where there is scratch; then several steps a thread */
+    /* more than a cluster takes if there is scratch; then several steps per thread */
     table_add(table, &argmax_f32, "one above", (int64_t[]){(1 << 20) + 3, 1}, NULL)
         ->operands[X]
         .make = make_one_above;

@@ -34,7 +34,7 @@ static void ref_rope(const struct kernel_case *c) {
                         s[HEAD_DIM], s[HALF], s[STRIDE]);
 }
 
-/* What is behind both halves is copied bit by bit; the rest is within 3e-7 of the outliers. */
+/* Elements behind both halves are copied bit by bit; the rest is within 3e-7 of the outliers. */
 static double bound_rope(const struct kernel_case *c, int operand, size_t i) {
     (void)operand;
     return (int64_t)i % c->sizes[HEAD_DIM] >= 2 * c->sizes[HALF] ? 0 : 3e-5;
@@ -80,7 +80,9 @@ static void ref_qk(const struct kernel_case *c) {
         c->host[QK_Y], (float)c->scalars[0], s[QK_HEADS], s[QK_DIM], s[QK_Q_HEADS], s[QK_HALF]);
 }
 
-/* 2^-21 of the terms, which the reference's two elements of a pair give back, in place, too. */
+/*
+ * 2^-21 of the terms, which the two elements of a pair in the reference give back, even in place.
+ */
 static double bound_qk(const struct kernel_case *c, int operand, size_t i) {
     int64_t half = c->sizes[QK_HALF], d = (int64_t)i % c->sizes[QK_DIM];
     const float *y = (const float *)c->host[operand] + i;

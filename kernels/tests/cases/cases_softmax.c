@@ -1,4 +1,4 @@
-/* Softmax: every shape of kernel, at and around the lengths where the next one takes over. */
+/* Softmax: every shape of kernel, at and around the lengths at which the next one takes over. */
 #include <float.h>
 #include <math.h>
 
@@ -140,8 +140,10 @@ static void make_special_rows_f16(struct kernel_draw *draw, void *values, size_t
     make_special(draw, TYPE_F16, values, n, 65504);
 }
 
-/* Far apart and far below 0, with the first half of each 4096 nothing but -Inf: warps and blocks
- * without a top. */
+/*
+ * Far apart and far below 0, with only -Inf in the first half of each 4096, so that warps and
+ * blocks have no top.
+ */
 static void make_gaps(struct kernel_draw *draw, enum kernel_type type, void *values, size_t n,
                       double spread) {
     for (size_t i = 0; i < n; i++)
@@ -169,7 +171,7 @@ static struct kernel_case *add(struct kernel_table *table, unsigned subject, con
                      subjects[subject]->n_scalars ? (double[]){0.125} : NULL);
 }
 
-/* Lengths of rows at the limits of shapes; more rows than the few of a device where asked. */
+/* Lengths of rows at the limits of shapes; if asked, more rows than the few of a device. */
 static void add_rows(struct kernel_table *table, unsigned subject) {
     static const int64_t limits[] = {8, 64, 128, 512, 1024, 2048, 4096, 8192, 16384, 32768};
     for (unsigned i = 0; i < sizeof limits / sizeof *limits; i++) {

@@ -5,7 +5,7 @@
 
 enum { SRC, DST };
 
-/* sizes[0] is a view's number, sizes[1] the bytes of an element. */
+/* sizes[0] is the number of a view, sizes[1] the bytes of an element. */
 static const struct view {
     const char *note;
     int ndim;
@@ -67,7 +67,7 @@ static void *first_of(const struct kernel_case *c, void *src) {
 }
 
 static enum cushim_status run(const struct kernel_case *c, struct CUstream_st *stream) {
-    struct view view = views[c->sizes[0]]; /* gone when the call returned */
+    struct view view = views[c->sizes[0]]; /* gone when the call has returned */
     enum cushim_status status =
         cushim_strided_copy(first_of(c, c->device[SRC]), c->device[DST], view.shape, view.strides,
                             view.ndim, (size_t)c->sizes[1], stream);

@@ -1,6 +1,6 @@
 /*
- * libkernels.so as its callers meet it: opened by name, on threads without a context, with and
- * without a driver, with sizes of nothing; and the numbers that it answers.
+ * libkernels.so as its callers use it: opened by name, on threads without a context, with and
+ * without a driver, with empty sizes; and the numbers that it returns.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 
 enum { N = 100 };
 
-static float x[N]; /* an address that calls with nothing to do never look at */
+static float x[N]; /* an address that calls with nothing to do never read */
 
 /* ---- opened by name, as by programs that link nothing ---- */
 
@@ -45,7 +45,7 @@ TEST(a_driver_without_a_device_answers_100) {
 
 /* ---- contexts ---- */
 
-/* A sum of ones by way of a stream; the buffers belong to device 0. */
+/* A sum of ones on a stream; the buffers belong to device 0. */
 static struct buffer ones, sum;
 
 static void open_ones(void) {
@@ -97,8 +97,10 @@ TEST(the_NULL_stream_without_a_context_is_device_0_s) {
     ck_assert_int_eq(on_another_thread(CU_STREAM_PER_THREAD).error, 0);
 }
 
-/* On a thread without a context: the software device answers there, too, but a driver may not; the
- * list of calls since `first` says whether one was pushed. */
+/*
+ * On a thread without a context the software device answers, but a driver may not.  The list of
+ * calls since `first` says whether a context was pushed.
+ */
 static void assert_asked_in_a_context(unsigned long first) {
     const char *(*name_of_call)(unsigned long);
     const char *name;
@@ -137,7 +139,7 @@ TEST(transposes_find_their_strides_without_a_context) {
     }
 }
 
-/* Nobody else retained it: the library makes it itself, and makes it again after a reset. */
+/* Nothing else retained it, so the library makes it, and makes it again after a reset. */
 TEST(a_primary_context_is_made_and_after_a_reset_made_again) {
     CUcontext context = NULL;
     CUdeviceptr memory;
@@ -191,7 +193,7 @@ static int error_when_the_driver_says(CUresult result) {
         int error = launch_add(ones.device, ones.device, sum.device, N, fixture_stream);
         fail_at(0, CUDA_SUCCESS);
         if (error)
-            return error; /* some calls of the driver are not asked for a second time */
+            return error; /* a second call does not make some of the driver calls */
         ck_assert_uint_lt(n, 20);
     }
 }
@@ -208,7 +210,7 @@ TEST(the_driver_s_numbers_are_kept) {
     fixture_assert_bytes("sum", &sum);
 }
 
-TEST(what_has_no_element_is_done) {
+TEST(a_call_without_an_element_succeeds) {
     open_ones();
     void *p = NULL;
     ck_done(launch_add(p, p, p, 0, NULL));

@@ -1,5 +1,6 @@
-/* libkernels.so: functions of single elements, each against its reference or this interface's own
- * rule.
+/*
+ * libkernels.so: functions of single elements, each compared with its reference or with this
+ * interface's own rule.
  */
 #include <math.h>
 #include <string.h>
@@ -86,7 +87,7 @@ TEST(a_fill_keeps_the_bits) {
     open_floats(0, 1);
     uint32_t *want = c.host;
     for (int i = 0; i < N; i++)
-        want[i] = 0x7F812345; /* a NaN that tells */
+        want[i] = 0x7F812345; /* a NaN with a payload */
     ck_done(launch_fill(c.device, 0x7F812345, N, fixture_stream));
     fixture_assert_bytes("launch_fill", &c);
 }
@@ -107,7 +108,7 @@ TEST(operations_of_halves_match_their_references) {
     ck_half(launch_div_fp16, cushim_div_f16_ref);
 }
 
-TEST(dropout_drops_while_training_alone) {
+TEST(dropout_drops_only_while_training) {
     const uint64_t key = 0x123456789ABCDEF0;
     open_floats(0.5, 1);
     ck_done(dropout_f32(a.device, c.device, N, bits_of(0.3f), key, 1, bits_of(1 / 0.7f),

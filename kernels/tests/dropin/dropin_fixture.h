@@ -1,6 +1,6 @@
 /*
- * Buffers for the tests of libkernels.so: each is memory of the device and a copy on the host.  A
- * test calls the library on the one and a reference on the other, and compares.
+ * Buffers for the tests of libkernels.so: each is device memory with a copy on the host.  A test
+ * calls the library on the one and a reference on the other, and compares.
  */
 #ifndef CUSHIM_KERNELS_TESTS_DROPIN_FIXTURE_H
 #define CUSHIM_KERNELS_TESTS_DROPIN_FIXTURE_H
@@ -17,7 +17,7 @@ struct buffer {
     size_t n_bytes;
 };
 
-/* A context of device 0 and a stream of it; once a test, before all else. */
+/* A context of device 0 and a stream of it; once per test, before anything else. */
 void fixture_open(void);
 extern cudaStream_t fixture_stream;
 
@@ -25,12 +25,14 @@ extern cudaStream_t fixture_stream;
 struct buffer fixture_put(const void *bytes, size_t n_bytes);
 /* Room for results: bytes that no function writes. */
 struct buffer fixture_room(size_t n_bytes);
-/* Random floats in [low, high); random halves, of [-2, 2). */
+/* Random floats in [low, high); random halves in [-2, 2). */
 struct buffer fixture_floats(size_t n, double low, double high);
 struct buffer fixture_halves(size_t n);
 
-/* Wait, then compare both sides: as doubles, floats or halves within 1e-14, 1e-5 or 2e-3 of the
- * larger of 1 and the value, or as bytes. */
+/*
+ * Wait, then compare both sides: as doubles, floats or halves within 1e-14, 1e-5 or 2e-3 of the
+ * larger of 1 and the value, or as bytes.
+ */
 void fixture_assert_doubles(const char *what, const struct buffer *buffer);
 void fixture_assert_floats(const char *what, const struct buffer *buffer);
 void fixture_assert_halves(const char *what, const struct buffer *buffer);

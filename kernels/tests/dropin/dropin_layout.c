@@ -1,6 +1,6 @@
 /*
  * libkernels.so: transposes, above all those of many axes, whose strides come as arrays in host or
- * device memory.  They are compared with the walk as this interface defines it.
+ * device memory.  They are compared with the walk that this interface defines.
  */
 #include <string.h>
 
@@ -44,7 +44,7 @@ static int from_of(const struct walk *walk, int i) {
     return from;
 }
 
-/* The walk of a permuted shape, as the callers make it. */
+/* The walk of a permuted shape, as the callers build it. */
 static struct walk walk_of(int ndim, const int *shape, const int *perm) {
     struct walk walk = {.ndim = ndim, .total = 1};
     for (int d = ndim - 1; d >= 0; d--) {
@@ -90,7 +90,7 @@ static void assert_walk(const struct walk *walk, enum where where) {
                                 walk->total, fixture_stream));
     ck_done(launch_transpose_nd_bf16(x.device, z.device, in_strides, out_strides, perm, walk->ndim,
                                      walk->total, fixture_stream));
-    if (where == HOST) /* taken by value */
+    if (where == HOST) /* passed by value */
         memset(in_strides, 0x55, MOST * sizeof(int));
     for (int i = 0; i < walk->total; i++) {
         ((float *)y.host)[i] = ((float *)x.host)[from_of(walk, i)];
@@ -120,7 +120,7 @@ TEST(permuted_shapes_are_transposed_from_strides_anywhere) {
         assert_walks(&walks[i]);
 }
 
-TEST(axes_beyond_eight_will_do_where_eight_are_left) {
+TEST(more_than_eight_axes_work_if_they_merge_to_eight) {
     const int twos[] = {2, 2, 2, 2, 2, 1, 2, 2, 2, 2}, ones[] = {2, 1, 2, 1, 2, 1, 2, 1, 2, 1};
     const int halves[] = {5, 6, 7, 8, 9, 0, 1, 2, 3, 4}, back[] = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
     const int swapped[] = {1, 0, 3, 2, 5, 4, 7, 6};
@@ -172,7 +172,7 @@ TEST(wrong_strides_are_error_1) {
     ck_assert_int_eq(RUN(NULL, ones, axes, 2, 4), 1);
     ck_assert_int_eq(RUN(ones, NULL, axes, 2, 4), 1);
     ck_assert_int_eq(RUN(ones, ones, NULL, 2, 4), 1);
-    ck_assert_int_eq(RUN(device, ones, axes, 2, 4), 1); /* neither reads both */
+    ck_assert_int_eq(RUN(device, ones, axes, 2, 4), 1); /* neither can read both */
     ck_assert_int_eq(RUN(NULL, NULL, NULL, 2, 0), 0);
     fixture_assert_bytes("launch_transpose_nd", &y);
     ck_done(RUN(array_in(DEVICE, nine.in_strides), array_in(DEVICE, nine.out_strides),

@@ -1,4 +1,4 @@
-"""libkernels.so exports the 71 names of its interface and nothing else, and needs no library of ours or CUDA's.
+"""libkernels.so exports only the 71 names of its interface, and needs no library of ours or CUDA's.
 
     dropin_names.py LIBRARY RECORD HEADER
 """

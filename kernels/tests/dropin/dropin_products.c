@@ -1,4 +1,4 @@
-/* libkernels.so: products, attention and what follows a position, in sizes all different. */
+/* libkernels.so: products, attention and what depends on a position.  All sizes differ. */
 #include <limits.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static struct buffer random_bytes(size_t n) {
     return buffer;
 }
 
-/* Scales of a size that makes sums of about 1: half of 2^-8. */
+/* Scales that make sums of about 1: half of 2^-8. */
 static void set_scale(struct buffer *buffer, size_t at) {
     const uint16_t half = 0x1C00;
     memcpy((char *)buffer->host + at, &half, sizeof half);
@@ -71,7 +71,7 @@ TEST(q4k_is_multiplied_and_decoded) {
     fixture_assert_bytes("dequant_q4k_f32", &all);
 }
 
-TEST(a_plain_matrix_meets_a_vector) {
+TEST(a_plain_matrix_is_multiplied_by_a_vector) {
     enum { N = 77 };
     fixture_open();
     struct buffer a = fixture_floats(M * N, -1, 1), x = fixture_floats(N, -1, 1);

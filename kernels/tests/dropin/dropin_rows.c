@@ -1,4 +1,4 @@
-/* libkernels.so: rows and axes, in sizes that no two of which are the same. */
+/* libkernels.so: rows and axes, in sizes of which no two are the same. */
 #include <string.h>
 
 #include "cushim/kernels_ref.h"
@@ -86,8 +86,10 @@ TEST(norms_of_halves_match_their_references) {
     fixture_assert_halves("launch_fp8_rmsnorm", &y);
 }
 
-/* A row of the code 0x7F alone, by 480 each: all the same after the norm.  In both widths of
- * access, with a scale that enters once a row and with one that does not. */
+/*
+ * A row of only the code 0x7F, which is 480 each, so that all are the same after the norm.  Both
+ * widths of access are tested, with a scale that is applied once per row and with one that is not.
+ */
 TEST(no_code_of_e4m3_makes_a_norm_NaN) {
     enum { WIDE_D = 48 };
     uint8_t codes[WIDE_D];

@@ -1,9 +1,9 @@
 /*
  * Arithmetic by CUDA's names, with the roundings that they promise.
  *
- * The folder is built without contraction, so that an operation that no fma was asked for is none.
- * Functions that are approximate on a device are as exact here as the C library: a test that needs
- * an error of theirs has to bring its own.
+ * The folder is built without contraction, so that only what asked for an fma becomes one.
+ * Functions that are approximate on a device are as exact here as in the C library; a test that
+ * needs such an error has to add it.
  */
 #ifndef CUSHIM_EMULATOR_ARITHMETIC_H
 #define CUSHIM_EMULATOR_ARITHMETIC_H
@@ -23,7 +23,7 @@ template <class To, class From> static inline To bits_of(From value) {
     return bits;
 }
 
-/* A conversion to an integer: of a NaN 0, of what is too large the nearest. */
+/* A conversion to an integer: NaN becomes 0, and what is too large the nearest. */
 template <class To> static inline To saturated(double value, double lowest, double highest) {
     if (isnan(value))
         return 0;
@@ -88,7 +88,7 @@ static inline unsigned __brev(unsigned bits) {
     return reversed;
 }
 
-/* Of the eight bytes of low and high, the four that the selector's digits name. */
+/* The four of the eight bytes of low and high that the selector's digits name. */
 static inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
     uint64_t bytes = (uint64_t)high << 32 | low;
     unsigned picked = 0;
@@ -123,7 +123,7 @@ static inline long long __mul64hi(long long a, long long b) {
     return (long long)((__int128)a * b >> 64);
 }
 
-/* Four products of bytes, added. */
+/* The sum of four products of bytes. */
 static inline int __dp4a(int a, int b, int c) {
     for (int i = 0; i < 32; i += 8)
         c += (int)(signed char)(a >> i) * (signed char)(b >> i);

@@ -57,7 +57,7 @@ static const char *whereabouts(const Thread *thread, char *text, size_t n_bytes)
     return text;
 }
 
-/* Whether `other` is one that `thread` waits for. */
+/* Whether `thread` waits for `other`. */
 static bool is_missed(const Thread *thread, const Thread *other) {
     bool is_same_block = thread->block == other->block;
     switch (thread->state) {
@@ -79,7 +79,9 @@ static bool is_missed(const Thread *thread, const Thread *other) {
     }
 }
 
-/* Nobody can go on.  Lanes first: a barrier of the block often only follows from theirs. */
+/*
+ * No thread can go on.  Lanes come first, because a barrier of the block often only waits for them.
+ */
 [[noreturn]] static void report_hang() {
     char here[128], there[128];
     for (State state :
@@ -114,9 +116,11 @@ static size_t n_static_bytes() {
     return (size_t)(running.kernel->static_end - running.kernel->static_begin);
 }
 
-/* Whole words, since the linker's script aligns both ends: a block begins with its family's
- * variables. By hand: an address sanitizer would stop a memset across its own gaps between
- * variables. */
+/*
+ * Writes whole words, because the linker's script aligns both ends: a block begins with its
+ * family's variables.  It does so by hand, because an address sanitizer would stop a memset across
+ * its own gaps between variables.
+ */
 typedef uint64_t Word __attribute__((may_alias));
 
 __attribute__((no_sanitize("address"))) static void move_words(char *to, const char *from,
@@ -134,7 +138,7 @@ static void poison_shared(Block *block) {
                                 (char)POISON);
 }
 
-/* Aligned to 16 bytes as on a device, and to no more. */
+/* Aligned to 16 bytes as on a device, and no further. */
 static char *dynamic_shared(Block *block) {
     uintptr_t address = (uintptr_t)block->dynamic_shared.data() + GUARD_BYTES;
     return (char *)(((address + 31) & ~(uintptr_t)31) - 16);
@@ -157,7 +161,7 @@ static void judge_guards(Block *block) {
     }
 }
 
-/* Static shared memory is the running block's. */
+/* The static shared memory is that of the running block. */
 static void enter_block(Block *block) {
     if (running.block == block)
         return;
@@ -208,7 +212,7 @@ void make_ready(Thread *thread) {
     warp->ready |= 1u << thread->number % 32;
 }
 
-/* The next lane of the turn, which is not over. */
+/* The next lane of the turn that is not over. */
 static Fiber *take_lane() {
     unsigned lane = (unsigned)(running.is_downwards ? 31 - __builtin_clz(running.turn)
                                                     : __builtin_ctz(running.turn));
@@ -243,8 +247,10 @@ static void run_thread() {
     fiber_switch(&self->fiber, &running.scheduler, true);
 }
 
-/* The ready lanes, once.  A lane that waits hands on to the next; the last one, and each that
- * returns, comes back here. */
+/*
+ * Run the ready lanes once.  A lane that waits switches to the next; the last one, and each that
+ * returns, comes back here.
+ */
 static void run_lanes(Block *block, unsigned warp) {
     running.first_lane = &block->threads[warp * 32];
     running.turn = block->warps[warp].ready;
@@ -258,7 +264,7 @@ static void run_lanes(Block *block, unsigned warp) {
     }
 }
 
-/* False: nobody was ready. */
+/* Returns false if no thread was ready. */
 static bool run_block(Block *block) {
     bool has_moved = false;
     size_t n = block->warps.size();
@@ -438,7 +444,7 @@ void arrive_at_gate(uint64_t *gate, unsigned n_bytes) {
     open_gate(of);
 }
 
-/* Rounds that began after the one before the last can not be told apart. */
+/* Rounds that began before the last two cannot be told apart. */
 void wait_for_gate(uint64_t *gate, unsigned round) {
     Gate *of = (Gate *)gate;
     if (round > of->n_rounds || of->n_rounds - round > 1)
@@ -454,7 +460,7 @@ static void come(Gate *gate, unsigned n_bytes) {
     open_gate(gate);
 }
 
-/* Of what was sent; there are arrivals that are no gates (n = 0), which nobody counts. */
+/* Account for bytes that were sent.  Arrivals that are not gates (n = 0) are not counted. */
 void send_bytes(unsigned rank, uint64_t *gate, unsigned n_bytes) {
     Gate *of = (Gate *)shared_of_block(gate, rank);
     if (running.cluster.blocks.size() == 1)

@@ -2,9 +2,10 @@
  * The blocks that run together: one, or the blocks of a cluster.
  *
  * Each thread is a fiber.  The scheduler runs the ready lanes of a warp by turns until all of them
- * wait or have returned, then the next warp's.  Where nobody is ready and not all have returned,
- * the kernel hangs, and the process ends with what each side waits for.  Launches go through warps
- * and lanes upwards and downwards by turns, so that a missing barrier has a chance to be seen.
+ * wait or have returned, then those of the next warp.  If no thread is ready and not all have
+ * returned, the kernel hangs, and the process ends with a message that says what each waits for.
+ * Launches go through warps and lanes upwards and downwards by turns, so that a missing barrier
+ * has a chance to show.
  */
 #ifndef CUSHIM_EMULATOR_BLOCK_H
 #define CUSHIM_EMULATOR_BLOCK_H
@@ -34,11 +35,11 @@ struct Thread {
     uint3 index;
     unsigned number; /* in the block */
     State state;
-    const char *what; /* it waits at */
-    unsigned mask;    /* AT_LANES; AT_SOME: the barrier's number */
-    void *data;       /* AT_LANES: of the collective */
-    unsigned phase;   /* of the cluster's barrier that it arrived at */
-    bool has_arrived; /* at the cluster's barrier, and did not wait yet */
+    const char *what; /* where it waits */
+    unsigned mask;    /* for AT_LANES; for AT_SOME the barrier's number */
+    void *data;       /* for AT_LANES: of the collective */
+    unsigned phase;   /* of the cluster's barrier at which it arrived */
+    bool has_arrived; /* at the cluster's barrier, and has not waited yet */
     std::vector<Copy> copies;
     unsigned n_copy_groups; /* ended */
 };
@@ -68,7 +69,7 @@ struct Cluster {
     unsigned n_arrived, phase;
 };
 
-/* What runs. */
+/* The state of what runs now. */
 struct Running {
     const struct Kernel *kernel;
     void (*call)(void *data);
@@ -77,26 +78,26 @@ struct Running {
     bool is_downwards;
     Cluster cluster;
     Block *block;
-    Thread *thread;     /* NULL: the scheduler */
+    Thread *thread;     /* NULL for the scheduler */
     Thread *first_lane; /* of the warp whose turn it is */
-    unsigned turn;      /* its lanes that are still to run in this turn */
+    unsigned turn;      /* its lanes that have yet to run in this turn */
     Fiber scheduler;
-    Fiber *left; /* who switched to the running fiber */
+    Fiber *left; /* the fiber that switched to the running one */
 };
 extern Running running;
 
-/* The blocks of the cluster run to their ends. */
+/* Run the blocks of the cluster to their ends. */
 void run_cluster();
 
-/* The running thread has to wait: `state` and what for. */
+/* The running thread has to wait; `state` and `what` say for what. */
 void wait_at(State state, const char *what);
 
-/* Whether two wait at the same thing.  Most often it is one text. */
+/* Whether two threads wait at the same place; the texts are usually one pointer. */
 inline bool is_same(const char *what, const char *other) {
     return what == other || strcmp(what, other) == 0;
 }
 
-/* It may go on. */
+/* Let a thread go on. */
 void make_ready(Thread *thread);
 
 } // namespace emulated

@@ -17,7 +17,7 @@ unsigned lanes_alive() {
     return own_warp()->present & ~own_warp()->returned;
 }
 
-/* All lanes of the mask wait: each at the same thing? */
+/* All lanes of the mask wait; check that they wait at the same place. */
 static void judge(const Thread *first, const char *what, unsigned mask) {
     for (unsigned i = 0; i < 32; i++) {
         if (!(mask >> i & 1) || (first[i].mask == mask && is_same(first[i].what, what)))
@@ -65,7 +65,7 @@ struct ShuffleData {
     unsigned argument, width;
 };
 
-/* The lane that a lane reads from. */
+/* The lane from which a lane reads. */
 static unsigned source_of(unsigned lane, const ShuffleData *data) {
     unsigned first = lane & ~(data->width - 1), last = lane | (data->width - 1), source = lane;
     switch (data->kind) {

@@ -1,4 +1,4 @@
-/* Copies to shared memory that are under way: as late as the waits allow. */
+/* Copies to shared memory in flight: they happen as late as the waits allow. */
 #include "kernels/tests/emulator/block.h"
 #include "kernels/tests/emulator/thread.h"
 
@@ -56,7 +56,7 @@ void copy_bulk_later(void *to, const void *from, unsigned n_bytes, uint64_t *del
     running.thread->copies.push_back({to, from, n_bytes, n_bytes, running.thread->n_copy_groups});
 }
 
-/* The thread's own copies come now; those of the warp's others are there when it has met. */
+/* The thread's own copies happen now; those of the warp's others are there after its meeting. */
 void wait_for_bytes(const uint64_t *delivery, unsigned round) {
     const Delivery *of = (const Delivery *)delivery;
     if (of->n_due || of->n_rounds != (int32_t)round + 1)

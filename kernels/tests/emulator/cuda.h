@@ -1,10 +1,10 @@
 /*
- * CUDA's device language for a C++ compiler: what kernels/device/device.cuh includes where kernels
- * are compiled to run on the CPU.
+ * CUDA's device language for a C++ compiler: kernels/device/device.cuh includes this if kernels are
+ * compiled to run on the CPU.
  *
- * Words of the language become nothing or their plain meaning; variables and functions that need
- * other threads are of thread.h.  What a kernel may not use here is simply not declared: atomics on
- * floats, device-side printf, variables of a module.
+ * Words of the language become nothing or their plain meaning. thread.h has variables and functions
+ * that need other threads.  What a kernel may not use is not declared here: atomics on floats,
+ * device-side printf, variables of a module.
  */
 #ifndef CUSHIM_EMULATOR_CUDA_H
 #define CUSHIM_EMULATOR_CUDA_H
@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define __CUDA_ARCH__ 900 /* kernels for older devices have names of their own */
+#define __CUDA_ARCH__ 900 /* kernels for older devices have their own names */
 
 /* generate.py looks for this word in the preprocessed text. */
 #ifdef CUSHIM_EMULATED_LIST
@@ -28,7 +28,7 @@
 #define __device__
 #define __host__
 #define __constant__
-#define __shared__      static /* one for all blocks, since one runs at a time: block.cpp */
+#define __shared__      static /* one for all blocks, because one runs at a time: block.cpp */
 #define __forceinline__ inline __attribute__((always_inline))
 #undef __noinline__
 #define __noinline__ __attribute__((noinline))

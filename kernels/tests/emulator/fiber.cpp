@@ -14,7 +14,7 @@ namespace emulated {
 
 enum : size_t { STACK_BYTES = 256 * 1024, COLOUR_BYTES = 192, N_COLOURS = 64 };
 
-/* Never freed, since static objects may end before the last kernel does. */
+/* Never freed, because static objects may end before the last kernel does. */
 static std::vector<Stack> &spare_stacks() {
     static auto *stacks = new std::vector<Stack>;
     return *stacks;
@@ -34,16 +34,18 @@ static Stack obtain_stack() {
         perror("emulator: no stack for a thread");
         abort();
     }
-    /* tops at different distances from a page, else those of a block share few lines of the caches
-     */
+    /* tops lie at different distances from a page, because those of a block would otherwise
+     * share few cache lines */
     static unsigned n_stacks;
     return {(char *)place + page, STACK_BYTES - n_stacks++ % N_COLOURS * COLOUR_BYTES};
 }
 
 #if defined(__x86_64__)
 
-/* Registers that a call keeps wait on the stack.  The modes of the arithmetic are the same in all
- * fibers: whoever changes them changes them back before it waits. */
+/*
+ * Registers that a call preserves are kept on the stack.  All fibers have the same modes of
+ * arithmetic: a fiber that changes them changes them back before it waits.
+ */
 asm(".text\n"
     ".type emulated_fiber_swap, @function\n"
     "emulated_fiber_swap:\n"
@@ -68,7 +70,7 @@ extern "C" void emulated_fiber_swap(void **save, void *load);
 static void prepare(Fiber *fiber, void (*entry)()) {
     enum { N_SAVED = 6 };
     void **top = (void **)(fiber->stack.low + fiber->stack.n_bytes);
-    *--top = nullptr; /* where entry would return to */
+    *--top = nullptr; /* to which entry would return */
     *--top = (void *)entry;
     for (int i = 0; i < N_SAVED; i++)
         *--top = nullptr;
@@ -124,7 +126,7 @@ void fiber_switch(Fiber *from, Fiber *to, bool is_last) {
     __sanitizer_finish_switch_fiber(from->fake_stack, nullptr, nullptr);
 }
 
-/* The machine's own stack is learnt from the first fiber that it switches to. */
+/* The bounds of the machine's own stack are learnt from the first fiber to which it switches. */
 void fiber_arrived(Fiber *self, Fiber *from) {
     const void *low;
     size_t n_bytes;

@@ -1,8 +1,8 @@
 /*
- * Fibers: flows of control with stacks of their own, on one thread of the machine.
+ * Fibers: flows of control with their own stacks, on one thread of the machine.
  *
- * A fiber runs until it switches; there is nothing behind its back.  Stacks have a page without
- * access below them and are kept for later fibers.
+ * A fiber runs until it switches; nothing interrupts it.  Stacks have a page without access below
+ * them and are kept for later fibers.
  */
 #ifndef CUSHIM_EMULATOR_FIBER_H
 #define CUSHIM_EMULATOR_FIBER_H
@@ -24,16 +24,16 @@ struct Fiber {
 #endif
 };
 
-/* One that calls `entry` when it is first switched to; `entry` never returns. */
+/* Make a fiber that calls `entry` at the first switch to it; `entry` never returns. */
 void fiber_begin(Fiber *fiber, void (*entry)());
 
-/* Its stack goes back; it is not the running one. */
+/* Return the stack of a fiber that does not run. */
 void fiber_end(Fiber *fiber);
 
-/* `from` is the running one; is_last: it never runs again. */
+/* `from` is the running fiber; if is_last, it never runs again. */
 void fiber_switch(Fiber *from, Fiber *to, bool is_last);
 
-/* The first thing that a fiber does: `from` is who switched to it. */
+/* The first thing that a fiber does; `from` is the fiber that switched to it. */
 void fiber_arrived(Fiber *self, Fiber *from);
 
 } // namespace emulated

@@ -1,8 +1,8 @@
-"""The C++ file that has a family's kernels and makes each a kernel of the software device.
+"""Write the C++ file that has a family's kernels and makes each a kernel of the software device.
 
     generate.py FAMILY.cu OUTPUT DEPFILE COMPILER..
 
-Kernels are found in the preprocessed text, since macros write most of them.
+Kernels are found in the preprocessed text, because macros write most of them.
 """
 import pathlib
 import re

@@ -1,5 +1,5 @@
 /*
- * binary16, as <cuda_fp16.h> has it: bits in a struct, and functions by CUDA's names.
+ * binary16, as in <cuda_fp16.h>: bits in a struct, and functions by CUDA's names.
  *
  * Sums, products and quotients are computed in float and rounded once more, which gives the
  * correctly rounded result for all four; a fused product and sum takes double.
@@ -14,14 +14,14 @@
 
 namespace emulated {
 
-/* Nearest even; the payload of a NaN is the one that the device's conversion gives. */
+/* To nearest even; a NaN gets the payload that the device's conversion gives. */
 uint16_t f16_of_double(double value);
 
-/* A number's bits in their places of a float's, whose exponent counts from 127 in place of 15. */
+/* A number's bits at their places in a float, whose exponent has the bias 127 instead of 15. */
 inline float float_of_f16(uint16_t bits) {
     uint32_t magnitude = bits & 0x7fffu, placed = (magnitude << 13) + (112u << 23);
     float value;
-    if (magnitude < 0x400) /* by hand: the machine is slow at floats below the least normal one */
+    if (magnitude < 0x400) /* by hand, because the machine is slow at subnormal floats */
         value = (float)magnitude * 0x1p-24f;
     else if (magnitude >= 0x7c00)
         value = magnitude > 0x7c00 ? __builtin_nanf("") : __builtin_inff();

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Fatbins load: the kernels are here. */
+/* Says that fatbins load, because the kernels are in this program. */
 const int sim_fatbin_kernels = 1;
 
 namespace emulated {
@@ -19,8 +19,8 @@ namespace emulated {
 static const int fault_signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP};
 enum { N_FAULTS = sizeof fault_signals / sizeof *fault_signals };
 
-/* A build that checks itself traps where C++ leaves the behaviour open. */
-static void tell_fault(int signal, siginfo_t *info, void *) {
+/* A build that checks itself traps at undefined behaviour. */
+static void report_fault(int signal, siginfo_t *info, void *) {
     if (signal == SIGSEGV || signal == SIGBUS)
         fail("accesses the address %p: nothing is there, it is misaligned, or the stack ended",
              info->si_addr);
@@ -30,8 +30,8 @@ static void tell_fault(int signal, siginfo_t *info, void *) {
 }
 
 /*
- * Handlers while kernels run, on a stack of their own, since a fiber's may be what ended.  The
- * device's thread blocks signals, and a fault that is blocked would end the process without a word.
+ * Handlers while kernels run, on their own stack, because a fiber's stack may have overflowed.  The
+ * device's thread blocks signals, and a blocked fault would end the process without a message.
  */
 class Handlers {
   public:
@@ -46,7 +46,7 @@ class Handlers {
         for (int i = 0; i < N_FAULTS; i++) {
             struct sigaction action = {};
             sigaddset(&faults, fault_signals[i]);
-            action.sa_sigaction = tell_fault;
+            action.sa_sigaction = report_fault;
             action.sa_flags = SA_SIGINFO | SA_ONSTACK;
             sigaction(fault_signals[i], &action, &before[i]);
         }

@@ -1,7 +1,7 @@
 /*
  * A kernel as the kernel NAME of the software device: EMULATE(name, function, n_threads) in a file
- * that has seen the function; n_threads is its launch bound.  static_begin and static_end are in
- * sight there, too (generate.py).
+ * that has seen the function; n_threads is its launch bound. static_begin and static_end are
+ * visible there too (generate.py).
  */
 #ifndef CUSHIM_EMULATOR_LAUNCH_H
 #define CUSHIM_EMULATOR_LAUNCH_H

@@ -1,7 +1,8 @@
 /*
  * Products of small matrices, and loads of their parts: the layouts of the PTX ISA.
  *
- * A product and the sum are computed exactly (in double) and cut to float, as tensor cores cut.
+ * A product and the sum are computed exactly (in double) and truncated to float, as in tensor
+ * cores.
  */
 #include "kernels/tests/emulator/half.h"
 #include "kernels/tests/emulator/thread.h"
@@ -23,7 +24,7 @@ struct Matrices {
     double a[ROWS][MOST_DEPTH], b[MOST_DEPTH][COLUMNS];
 };
 
-/* Towards zero; what is beyond the largest float is an infinity. */
+/* Towards zero; beyond the largest float it is an infinity. */
 static float cut(double value) {
     float rounded = (float)value;
     if (isfinite(rounded) && fabs((double)rounded) > fabs(value))
@@ -47,7 +48,7 @@ static void accumulate(void *const lanes[32], const Matrices *of, int depth) {
     }
 }
 
-/* Two values to a register. */
+/* Two values per register. */
 template <class Widen>
 static void gather_pairs(void *const lanes[32], int depth, Matrices *out, Widen widen) {
     for (unsigned lane = 0; lane < 32; lane++) {
@@ -114,7 +115,7 @@ struct Integers {
     bool is_a_signed;
 };
 
-/* Four values to a register. */
+/* Four values per register. */
 static void multiply_lanes_bytes(void *const lanes[32], unsigned) {
     int a[ROWS][32], b[32][COLUMNS];
     for (unsigned lane = 0; lane < 32; lane++) {

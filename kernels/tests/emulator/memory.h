@@ -1,7 +1,7 @@
 /*
  * Loads and stores with hints, fences, and atomic operations on integers.
  *
- * One thread runs at a time, and another only where the first one waits: everything is atomic.
+ * One thread runs at a time, and another only when the first one waits, so everything is atomic.
  */
 #ifndef CUSHIM_EMULATOR_MEMORY_H
 #define CUSHIM_EMULATOR_MEMORY_H

@@ -1,9 +1,9 @@
 /*
- * A thread of a kernel, as the kernel sees it, and what the emulator's own device functions want.
+ * A thread of a kernel, as the kernel sees it, and what the emulator's own device functions need.
  *
- * One thread runs at a time; the variables below are the running one's.  A function that waits
- * (meet) lets others run.  A kernel that breaks a rule ends the process with a line that names
- * kernel, block and thread.
+ * One thread runs at a time; the variables below are those of the running one.  A function that
+ * waits (meet) lets others run.  A kernel that breaks a rule ends the process with a line that
+ * names kernel, block and thread.
  */
 #ifndef CUSHIM_EMULATOR_THREAD_H
 #define CUSHIM_EMULATOR_THREAD_H
@@ -28,13 +28,13 @@ unsigned lane();
 /* Lanes of the warp that have not returned. */
 unsigned lanes_alive();
 
-/* End the process, and say why. */
+/* End the process with this message. */
 [[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Wait for all threads of the block, or of the cluster; one that has returned never comes. */
 void meet_block(const char *what);
 
-/* Wait for the n threads of a barrier of some of the block's, or only be one of them. */
+/* Wait for the n threads of a barrier for some of the block, or only arrive at it. */
 void meet_some(unsigned number, unsigned n, bool is_waiting);
 
 void arrive_at_cluster();
@@ -55,7 +55,7 @@ unsigned blocks_of_cluster();
 /* The same place of shared memory in another block of the cluster. */
 void *shared_of_block(const void *place, unsigned block);
 
-/* Gates: round by round so many arrivals, and bytes that come from other blocks. */
+/* Gates: round by round, a number of arrivals, and bytes that come from other blocks. */
 void make_gate(uint64_t *gate, unsigned n_arrivals);
 void arrive_at_gate(uint64_t *gate, unsigned n_bytes);
 void wait_for_gate(uint64_t *gate, unsigned round);
@@ -63,7 +63,7 @@ void copy_to_block(unsigned rank, void *place, unsigned n_bytes, uint64_t *gate)
 void copy_for_gate(void *place, const void *from, unsigned n_bytes, uint64_t *gate);
 void send_bytes(unsigned rank, uint64_t *gate, unsigned n_bytes);
 
-/* ---- copies that are under way: they happen when they are waited for ---- */
+/* ---- copies in flight: they happen when they are waited for ---- */
 
 /* n_bytes between multiples of n_bytes: the first n_read come from memory, the others are 0. */
 void copy_later(void *to, const void *from, unsigned n_bytes, unsigned n_read);

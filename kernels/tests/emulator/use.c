@@ -1,4 +1,6 @@
-/* A name of the library of emulated kernels, so that the linker keeps it: it is used by dlsym only.
+/*
+ * A name of the library of emulated kernels, so that the linker keeps it, because only dlsym uses
+ * it.
  */
 #include "tools/sim/sim.h"
 

@@ -1,4 +1,4 @@
-/* CUDA's short vectors, with its alignments: an access to a float4 wants a multiple of 16. */
+/* CUDA's short vectors, with its alignments: an access to a float4 needs a multiple of 16. */
 #ifndef CUSHIM_EMULATOR_VECTORS_H
 #define CUSHIM_EMULATOR_VECTORS_H
 

@@ -1,4 +1,6 @@
-/* The emulator: threads, barriers, shared memory, clusters, matrices; and that faults are found. */
+/*
+ * The emulator: threads, barriers, shared memory, clusters and matrices work, and faults are found.
+ */
 #include "kernels/tests/emulator_test/fixture.h"
 #include "tests/unit/suite.h"
 
@@ -9,7 +11,7 @@
 
 /* ---- what threads do together ---- */
 
-/* Where the rule of a shuffle, as the programming guide states it, sends a lane. */
+/* The lane from which a lane reads in a shuffle, by the rule of the programming guide. */
 static int shuffle_source(int kind, int lane, int argument, int width) {
     int first = lane / width * width, source = lane;
     switch (kind) {
@@ -212,7 +214,7 @@ TEST(bytes_come_in_bulk_for_a_gate) {
 static const struct fault {
     const char *kernel;
     struct fixture_shape shape;
-    int number; /* its first parameter; 0: memory */
+    int number; /* its first parameter; 0 means memory */
     const char *text;
 } faults[] = {
     {"bad_barrier", FIXTURE_SHAPE(2, 32), 0,

@@ -56,7 +56,7 @@ void fixture_launch(const char *name, struct fixture_shape shape, void **params)
     ck_cuda(cuLibraryUnload(library));
 }
 
-/* A driver does not survive a fork, so the child begins one. */
+/* A driver does not survive a fork, so the child starts one. */
 static void run_child(const char *kernel, struct fixture_shape shape, int number) {
     void *memory = fixture_memory(4096);
     fixture_launch(kernel, shape, (void *[]){number ? (void *)&number : &memory, &memory});

@@ -15,7 +15,7 @@ struct fixture_shape {
     unsigned shared_bytes;
 };
 
-/* Along x alone. */
+/* Only along x. */
 #define FIXTURE_SHAPE(n_blocks, n_threads)                                                         \
     {                                                                                              \
         .grid = {n_blocks, 1, 1}, .block = {n_threads, 1, 1}, .cluster = { 1, 1, 1 }               \
@@ -25,14 +25,14 @@ struct fixture_shape {
 /* Device memory of zeros, which the host may read and write here. */
 void *fixture_memory(size_t n_bytes);
 
-/* A fatbin, loaded; nothing of it is looked at but its first bytes. */
+/* A loaded fatbin, of which only the first bytes are read. */
 CUlibrary fixture_library(void);
 
 void fixture_launch(const char *kernel, struct fixture_shape shape, void **params);
 #define fixture_run(kernel, shape, ...) fixture_launch(kernel, shape, (void *[]){__VA_ARGS__})
 
 /*
- * Whether a process ends by abort() in the launch, and what it said.  The kernel's parameters are
+ * Whether a process ends by abort() in the launch, and its message.  The kernel's parameters are
  * `number`, if it is not 0, and device memory of 4096 bytes, twice.
  */
 bool fixture_dies(char *text, size_t n_bytes, const char *kernel, struct fixture_shape shape,

@@ -59,7 +59,7 @@ TEST(floats_narrow_to_the_nearest_and_ties_to_even) {
         uint16_t wanted;
         memcpy(&wanted, &half, sizeof wanted);
         if (isnan(in[i]))
-            wanted = 0x7fff; /* as the device's conversion has it */
+            wanted = 0x7fff; /* as in the device's conversion */
         ck_assert_msg(out[i] == wanted, "%a: %04x, not %04x", (double)in[i], out[i], wanted);
     }
 }

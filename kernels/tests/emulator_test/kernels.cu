@@ -8,7 +8,7 @@
 
 /* ---- what threads do together ---- */
 
-/* out[kind][width][lane]: what came; argument: of all lanes. */
+/* out[kind][width][lane] is what came; all lanes have the same argument. */
 KERNEL(test_shuffles)(unsigned *out, int argument) {
     unsigned lane = threadIdx.x;
     for (int width = 1; width <= 32; width *= 2) {
@@ -20,7 +20,7 @@ KERNEL(test_shuffles)(unsigned *out, int argument) {
     }
 }
 
-/* The even and the odd lanes go different ways, and each way on its own. */
+/* The even and the odd lanes go different ways. */
 KERNEL(test_masks)(double *out, unsigned *votes) {
     unsigned lane = threadIdx.x % 32;
     double value = threadIdx.x;
@@ -40,11 +40,11 @@ KERNEL(test_masks)(double *out, unsigned *votes) {
 /* The most and the least of a warp, as devices before 8.0 find them and as later ones do. */
 KERNEL(test_extremes)(const unsigned *in, uint4 *out) {
     unsigned value = in[threadIdx.x];
-    out[threadIdx.x] = make_uint4(most_of_warp_in_steps(value), most_of_warp(value),
-                                  ~most_of_warp_in_steps(~value), least_of_warp(value));
+    out[threadIdx.x] = make_uint4(max_of_warp_in_steps(value), max_of_warp(value),
+                                  ~max_of_warp_in_steps(~value), min_of_warp(value));
 }
 
-/* A block turns its part of the numbers round, through shared memory. */
+/* A block reverses its part of the numbers through shared memory. */
 KERNEL(test_turn)(const int *in, int *out) {
     __shared__ int part[1024];
     unsigned n = blockDim.x * blockDim.y * blockDim.z;
@@ -74,7 +74,7 @@ template <int N> DEVICE unsigned *unwritten() {
     return place;
 }
 
-/* Bits of shared memory that nobody wrote in this block; then they are written. */
+/* The bits of shared memory that nothing wrote in this block; then they are written. */
 KERNEL(test_poison)(unsigned *out) {
     DYNAMIC_SHARED(unsigned, dynamic);
     __shared__ unsigned fixed[4];
@@ -101,7 +101,8 @@ KERNEL(test_exchange)(unsigned *out) {
     place[2] = fixed[threadIdx.x];
 }
 
-/* Round by round each block of a cluster gives all others its part, and takes when all were there.
+/*
+ * Round by round each block of a cluster gives all others its part, and takes when all are there.
  */
 KERNEL(test_gates)(unsigned *out) {
     DYNAMIC_SHARED(unsigned, parts);
@@ -139,7 +140,7 @@ KERNEL(test_gates)(unsigned *out) {
         out[32 * blockIdx.x + lane] = sum;
 }
 
-/* in[2][32] in bulk, a round each; both threads that open the gate say how much comes. */
+/* in[2][32] in bulk, one round each; both threads that open the gate announce bytes. */
 KERNEL(test_copies_for_a_gate)(const float4 *in, float4 *out) {
     __shared__ float4 place[32];
     __shared__ Gate gate;
@@ -158,7 +159,7 @@ KERNEL(test_copies_for_a_gate)(const float4 *in, float4 *out) {
     }
 }
 
-/* in[2][32] by two groups of copies; what is there after each wait. */
+/* in[2][32] by two groups of copies; stores what is there after each wait. */
 KERNEL(test_copies)(const float4 *in, float4 *out) {
     __shared__ float4 place[2][32];
     unsigned i = threadIdx.x;
@@ -267,7 +268,7 @@ KERNEL(test_parameters)(char first, struct Mixed mixed, double *out, short last)
     out[8] = last;
 }
 
-/* Warps 0 and 1 give and warp 2 takes, round after round: none of them waits for its own kind. */
+/* Warps 0 and 1 give and warp 2 takes, round after round; none of them waits for its own kind. */
 KERNEL(test_some)(int *out) {
     __shared__ int given[64];
     int thread = (int)threadIdx.x;
@@ -286,7 +287,7 @@ KERNEL(test_some)(int *out) {
     }
 }
 
-/* ---- what must not be ---- */
+/* ---- what must not happen ---- */
 
 KERNEL(bad_some)() {
     if (threadIdx.x < 32)
@@ -298,7 +299,7 @@ KERNEL(bad_arrival)() {
         arrive_at_some<64>(3);
 }
 
-/* n of the two who open it. */
+/* n of the two threads that open it. */
 KERNEL(bad_gate)(int n) {
     __shared__ Gate gate;
     if (threadIdx.x == 0)

@@ -1,4 +1,4 @@
-/* Small matrices by a warp against three loops. */
+/* Small matrices by a warp, compared with three loops. */
 #include "kernels/tests/emulator_test/fixture.h"
 #include "tests/unit/suite.h"
 
@@ -34,7 +34,7 @@ static uint16_t bf16_of(float value) {
     return (uint16_t)(bits_of(value) >> 16);
 }
 
-/* The cut of 13 bits must not be seen: they are noise. */
+/* The 13 bits that are cut must not count, so they are noise. */
 static uint32_t tf32_of(float value) {
     return bits_of(value) | (uint32_t)(suite_random(&state) & 0x1fff);
 }
@@ -90,7 +90,7 @@ TEST(loads_of_matrices_give_the_parts_of_a_product) {
     check_16("test_load_matrix", 16, f16_of);
 }
 
-/* 1 + 2^-24 + 2^-24 + ... is cut to 1 at the end, where it was less than the next float. */
+/* 1 + 2^-24 + 2^-24 + ... is truncated to 1 at the end if it was less than the next float. */
 TEST(a_sum_is_cut_and_not_rounded) {
     uint16_t *a = fixture_memory(ROWS * 16 * sizeof *a),
              *b = fixture_memory(16 * COLUMNS * sizeof *b);

@@ -1,16 +1,16 @@
 /*
- * One case of a kernel: a function, its sizes, its operands; what tests, benchmarks and sanitizer
- * runs go through.
+ * One case of a kernel: a function, its sizes, its operands.  Tests, benchmarks and sanitizer runs
+ * go through cases.
  *
  * A family's file (cases_<family>.c) describes each of its functions once (struct kernel_subject)
  * and adds cases with sizes.  For each case the frame (frame.c)
- * - lays out the operands, makes the inputs from a key that it prints on a failure, and surrounds
- *   every device buffer with guard zones;
- * - fills outputs with a NaN pattern first, so that an element nobody wrote is seen;
+ * - lays out the operands, makes the inputs from a key that it prints if the case fails, and
+ *   surrounds every device buffer with guard zones;
+ * - fills outputs with a NaN pattern first, to find elements that nothing wrote;
  * - runs the function on a stream and the reference on the host, and compares;
- * - does so again, where the bits must be the same; then captures it, replays it on other inputs
- *   and on the first ones again;
- * - sees after each that guards and inputs are as they were.
+ * - does so again and expects the same bits; then it captures the function, and replays it on other
+ *   inputs and on the first ones again;
+ * - checks after each run that guards and inputs have not changed.
  */
 #ifndef CUSHIM_KERNELS_TESTS_CASE_H
 #define CUSHIM_KERNELS_TESTS_CASE_H
@@ -60,34 +60,36 @@ struct kernel_operand {
     const char *name; /* of the parameter */
     enum kernel_type type;
     enum kernel_role role;
-    size_t n;          /* elements; 0: the pointer is NULL */
-    kernel_make *make; /* NULL: make_uniform_f32 and its like for the type */
-    int in_place_of;   /* 1 + the index of the operand whose memory it is; 0: memory of its own */
-    size_t offset;     /* bytes that the address is beyond a multiple of 256 */
+    size_t n;          /* elements; if 0, the pointer is NULL */
+    kernel_make *make; /* if NULL, make_uniform_f32 or its counterpart for the type */
+    int in_place_of;   /* 1 + the index of the operand whose memory it uses; 0 means its own
+                          memory */
+    size_t offset;     /* bytes of the address beyond a multiple of 256 */
 };
 
 struct kernel_case;
 
 /*
- * How an output may differ from the reference's; what is 0 allows nothing, and all 0 means the same
- * bits. NaN equals NaN, and NaN and infinities must be where the reference has them, whatever this
- * says. An element is right where one of ulps, absolute + relative and bound allows it; where there
- * are but ulps, zeros have the reference's sign, too.
+ * How an output may differ from the reference's.  A rule of 0 allows nothing, and all 0 means the
+ * same bits.  NaN equals NaN, and NaN and infinities must always be at the places of the
+ * reference's.  An element is right if one of ulps, absolute + relative and bound allows it; if
+ * there are only ulps, zeros must also have the reference's sign.
  */
 struct kernel_tolerance {
     double ulps; /* steps of the output's type, from the reference's value */
     double relative, absolute;
-    /* sum(error^2) / sum(reference^2) of an operand of at least 256 elements; then the elements are
-     * held to the bound alone, if there is one.  Below 256 elements the others hold; without any,
-     * the error of each is at most 16 sqrt(nmse) of the root of the reference's mean square. */
+    /* sum(error^2) / sum(reference^2) of an operand of at least 256 elements; elements are then
+     * checked only against the bound, if there is one.  Below 256 elements the other rules hold;
+     * without any, the error of each is at most 16 sqrt(nmse) of the root of the reference's
+     * mean square. */
     double nmse;
-    /* |error| allowed at an element: T_mat, sums; NULL: none */
+    /* |error| allowed at an element: T_mat, sums; NULL means no rule */
     double (*bound)(const struct kernel_case *c, int operand, size_t i);
 };
 
 struct kernel_subject {
     const char *name;       /* "add_f32" */
-    int n_sizes, n_scalars; /* of a case: how many table_add is given */
+    int n_sizes, n_scalars; /* of a case: how many table_add gets */
     /* declare the operands from c->sizes and c->scalars with case_operand() */
     void (*lay_out)(struct kernel_case *c);
     /* the public function on c->device[..] */
@@ -95,9 +97,10 @@ struct kernel_subject {
     /* the reference on c->host[..] */
     void (*ref)(const struct kernel_case *c);
     struct kernel_tolerance tolerance;
-    /* a further check of the outputs in c->host (the reference's) and c->got; a text, or NULL */
+    /* a further check of the outputs in c->host (the reference's) and c->got; returns a text, or
+     * NULL */
     const char *(*check)(const struct kernel_case *c);
-    double (*flops)(const struct kernel_case *c); /* NULL: it is about bytes alone */
+    double (*flops)(const struct kernel_case *c); /* NULL if only bytes count */
 };
 
 struct kernel_case {
@@ -107,20 +110,20 @@ struct kernel_case {
     double scalars[MOST_SCALARS];
     struct kernel_operand operands[MOST_OPERANDS];
     int n_operands;
-    /* one an operand; in place: the same pointer */
+    /* one per operand; in place: the same pointer */
     void *host[MOST_OPERANDS];   /* inputs, then the reference's outputs */
     void *got[MOST_OPERANDS];    /* on the host: what the function wrote */
-    void *device[MOST_OPERANDS]; /* addresses to hand to the function */
+    void *device[MOST_OPERANDS]; /* addresses to pass to the function */
 };
 
-/* In lay_out: the next operand; returns it, for make, in_place_of and offset to be set. */
+/* In lay_out: the next operand; returns it, so that make, in_place_of and offset can be set. */
 struct kernel_operand *case_operand(struct kernel_case *c, const char *name, enum kernel_type type,
                                     enum kernel_role role, size_t n);
 
-/* The elements of an operand as numbers; NaN for a code of e4m3 that is none. */
+/* The elements of an operand as numbers; NaN for a code of e4m3 that is not one. */
 double value_of(enum kernel_type type, const void *values, size_t i);
 
-/* The other way, for makers: rounded to the type, nearest even. */
+/* The other way, for makers: rounded to the type, to nearest even. */
 void value_set(enum kernel_type type, void *values, size_t i, double value);
 
 size_t bytes_of(enum kernel_type type);
@@ -129,14 +132,16 @@ size_t bytes_of(enum kernel_type type);
 
 struct kernel_table;
 
-/* A case with these sizes and scalars, as many as the subject says; note may be NULL.  Valid until
- * the next. */
+/*
+ * A case with these sizes and scalars, as many as the subject says; note may be NULL.  Valid until
+ * the next.
+ */
 struct kernel_case *table_add(struct kernel_table *table, const struct kernel_subject *subject,
                               const char *note, const int64_t *sizes, const double *scalars);
 
 /*
- * Around one case: each of its pointers alone 4, 8 and 12 bytes beyond 16 (f16: 2 and 6, bytes: 1),
- * as further cases.
+ * Further cases around one: each of its pointers alone 4, 8 and 12 bytes beyond 16 (f16: 2 and 6,
+ * bytes: 1).
  */
 void table_add_offsets(struct kernel_table *table, const struct kernel_case *c);
 
@@ -144,7 +149,7 @@ void table_add_offsets(struct kernel_table *table, const struct kernel_case *c);
 extern const int64_t edge_sizes[];
 extern const int n_edge_sizes;
 
-/* One a family. */
+/* One per family. */
 #define FAMILY(name) void cases_##name(struct kernel_table *table);
 #include "kernels/launch/families.def"
 #undef FAMILY

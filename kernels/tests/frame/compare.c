@@ -1,4 +1,7 @@
-/* Outputs of a function against those of its reference, by the rules of struct kernel_tolerance. */
+/*
+ * Compare outputs of a function with those of its reference, by the rules of struct
+ * kernel_tolerance.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +55,7 @@ static bool has_rule_of_elements(const struct kernel_tolerance *t) {
     return t->ulps > 0 || t->relative > 0 || t->absolute > 0;
 }
 
-/* NaN and infinities are where the reference has them. */
+/* NaN and infinities are at the places of the reference's. */
 static bool is_same_kind(double got, double want) {
     if (isnan(want) || isnan(got))
         return isnan(want) && isnan(got);
@@ -116,8 +119,10 @@ static bool compare_each(const struct output *o, char *text, size_t cap_bytes) {
     return refuse(o, first, why, text, cap_bytes);
 }
 
-/* sum(error^2) and sum(reference^2) over finite elements; false: NaN or an infinity is out of
- * place. */
+/*
+ * sum(error^2) and sum(reference^2) over finite elements; false if a NaN or an infinity is out of
+ * place.
+ */
 static bool sum_squares(const struct output *o, double *error, double *whole, char *text,
                         size_t cap_bytes) {
     *error = *whole = 0;

@@ -1,4 +1,4 @@
-/* The frame sees what is wrong: a copy by the driver, and what could be wrong with it. */
+/* The frame finds faults: a copy by the driver, and what could be wrong with it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -36,14 +36,14 @@ static enum cushim_status copy_all(const struct kernel_case *c, struct CUstream_
     return copy(c, (size_t)c->sizes[0]);
 }
 
-/* After the copy: a word somewhere. */
+/* After the copy, a word somewhere. */
 static enum cushim_status copy_and_set(const struct kernel_case *c, cushim_devptr p,
                                        uint32_t word) {
     enum cushim_status status = copy(c, (size_t)c->sizes[0]);
     return status != CUSHIM_OK ? status : cushim_memory_set32_async(p, word, 1, frame.stream);
 }
 
-/* Run one case; what is wrong is in the text. */
+/* Run one case; the text says what is wrong. */
 static bool run(enum cushim_status function(const struct kernel_case *c, struct CUstream_st *s),
                 void layout(struct kernel_case *c), void reference(const struct kernel_case *c),
                 int64_t n) {
@@ -64,7 +64,7 @@ static bool run(enum cushim_status function(const struct kernel_case *c, struct 
         ck_assert_msg(strstr(text, (part)) != NULL, "%s", text);                                   \
     } while (0)
 
-TEST(what_is_right_passes) {
+TEST(a_right_case_passes) {
     ck_assert_msg(run(copy_all, lay_out, ref, N), "%s", text);
     ck_assert_msg(run(copy_all, lay_out, ref, 1), "%s", text);
     ck_assert_msg(run(copy_all, lay_out, ref, 0), "%s", text);
@@ -99,7 +99,7 @@ TEST(an_unwritten_float_is_seen) {
     refused(miss_last, "first run, key 0x1: c[99] = -nan (0xffffffff), the reference has ");
 }
 
-/* Bytes for which the poison is a value like others. */
+/* Bytes, for which the poison is an ordinary value. */
 static void lay_out_bytes(struct kernel_case *c) {
     case_operand(c, "a", TYPE_U8, ROLE_IN, 4 * (size_t)c->sizes[0]);
     case_operand(c, "c", TYPE_U8, ROLE_OUT, 4 * (size_t)c->sizes[0]);
@@ -153,7 +153,7 @@ TEST(a_written_input_is_seen) {
     refused(write_input, "first run, key 0x1: a, an input: byte 16 was written, of 400");
 }
 
-/* -NaN and NaN are the same to a reference, but not from run to run. */
+/* To a reference -NaN and NaN are the same, but not from run to run. */
 static enum cushim_status alternate(const struct kernel_case *c, struct CUstream_st *stream) {
     static uint32_t sign;
     (void)stream;
@@ -172,7 +172,7 @@ TEST(other_bits_in_a_second_run_are_seen) {
                   text);
 }
 
-/* What a kernel would do that took a number from device memory on the host. */
+/* Does what a kernel would do if the host had read a number from device memory. */
 static enum cushim_status freeze(const struct kernel_case *c, struct CUstream_st *stream) {
     uint32_t word;
     (void)stream;
@@ -209,13 +209,13 @@ static void ref_set_first(const struct kernel_case *c) {
     *(float *)c->host[OUT] = 2;
 }
 
-TEST(in_place_the_input_may_change_where_the_references_does) {
+TEST(in_place_the_input_may_change_if_the_references_does) {
     ck_assert_msg(run(set_first, lay_out_in_place, ref_set_first, N), "%s", text);
     ck_assert(!run(set_first, lay_out_in_place, ref, N));
     ck_assert_msg(strstr(text, "c[0] = 2 (0x40000000), the reference has "), "%s", text);
 }
 
-/* What the output holds when the function is first called. */
+/* The contents of the output when the function is first called. */
 static unsigned char held[N * sizeof(float)];
 static bool has_looked;
 

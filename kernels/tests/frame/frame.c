@@ -1,12 +1,12 @@
 /*
- * One case: its buffers on the host and the device, its runs, what is seen after each.
+ * One case: its buffers on the host and the device, its runs, and the checks after each.
  *
  * A buffer is one allocation: a guard zone, the operand, a guard zone.  Before each run all of it
- * is written from an image on the host, afterwards all of it is read back, so that whatever was
- * written beside the outputs is seen.
+ * is written from an image on the host, and afterwards all of it is read back, to find writes
+ * beside the outputs.
  *
- * A bare frame has no guard zones, and writes neither scratch nor what the reference writes of an
- * output: then it is uninitialised to a sanitizer, which sees who reads it.
+ * A bare frame has no guard zones, and writes neither scratch nor the elements of an output that
+ * the reference writes.  To a sanitizer these are uninitialised, so it sees reads of them.
  */
 #include "kernels/tests/frame/frame.h"
 
@@ -25,9 +25,9 @@ struct buffer {
     unsigned char *image;             /* [all_bytes]: what was written */
     unsigned char *first, *after;     /* [all_bytes]: what the first and a later run left */
     void *host;                       /* [n_bytes]: for the reference */
-    void *kept;                       /* [n_bytes] of an input: as the first key makes it */
+    void *kept;                       /* [n_bytes] of an input, as the first key makes it */
     bool is_input, is_output;
-    bool is_compared; /* more than scratch */
+    bool is_compared; /* it is not scratch */
     size_t width;     /* bytes of an element */
 };
 
@@ -35,8 +35,8 @@ struct run {
     const struct frame *frame;
     struct kernel_case *c;
     struct CUstream_st *handle;
-    struct buffer buffers[MOST_OPERANDS]; /* of roots; else all 0 */
-    uint64_t key;                         /* of the inputs now in the images */
+    struct buffer buffers[MOST_OPERANDS]; /* of roots; the others are all 0 */
+    uint64_t key;                         /* of the inputs that are in the images now */
     uint64_t kept_key;
     bool has_kept;
     bool is_ref_done; /* the reference has run on what is in the host arrays */
@@ -98,7 +98,8 @@ static bool obtain(struct run *run) {
         b->image = get(b->all_bytes);
         b->first = get(b->all_bytes);
         b->after = get(b->all_bytes);
-        b->host = malloc(b->n_bytes); /* exactly: a sanitizer sees a reference that reads beyond */
+        b->host = malloc(b->n_bytes); /* exactly, so that a sanitizer sees a reference that reads
+                                         beyond */
         b->kept = b->is_input ? get(b->n_bytes) : NULL;
         if (!b->host)
             abort();
@@ -108,7 +109,7 @@ static bool obtain(struct run *run) {
     return true;
 }
 
-/* After case_root: in place, the addresses are the same. */
+/* After case_root, because in place the addresses are the same. */
 static void hand_out(struct run *run) {
     struct kernel_case *c = run->c;
     for (int i = 0; i < c->n_operands; i++) {
@@ -152,7 +153,7 @@ static void make_input(struct run *run, int i) {
         memcpy(b->kept, b->host, b->n_bytes);
 }
 
-/* Images and host arrays from a key; what is no input gets the poison. */
+/* Images and host arrays from a key; what is not an input gets the poison. */
 static void make(struct run *run, uint64_t key, int poison) {
     run->key = key;
     run->is_ref_done = false;
@@ -186,7 +187,7 @@ static bool is_filled(const unsigned char *bytes, int with, size_t n) {
     return true;
 }
 
-/* All of a buffer goes up, and comes back. */
+/* Upload all of a buffer, and download it. */
 static bool is_whole(const struct run *run, const struct buffer *b) {
     return !run->frame->is_bare || b->is_input;
 }
@@ -223,7 +224,7 @@ static bool upload(struct run *run) {
     return true;
 }
 
-/* Everything back on the host, and its work over. */
+/* Bring everything back to the host after its work has ended. */
 static bool download(struct run *run, bool is_first) {
     for (int i = 0; i < run->c->n_operands; i++) {
         struct buffer *b = &run->buffers[i];
@@ -291,9 +292,9 @@ static bool finish(struct run *run, bool is_first) {
 /* ---- the same bits ---- */
 
 /*
- * A later run left what the first one did.  Where the poison differed between them an element that
- * neither wrote is told from one that both wrote; right it is if the reference leaves it alone,
- * too.
+ * Whether a later run left what the first one did.  If the poison differed between them, this tells
+ * an element that neither wrote from one that both wrote; it is right if the reference leaves it
+ * alone too.
  */
 static bool is_same(struct run *run, int poison) {
     struct kernel_case *c = run->c;
@@ -375,7 +376,7 @@ static bool capture(struct run *run, struct cushim_graphexec **executable) {
     return is_good;
 }
 
-/* On other inputs, then on the first ones, whose outputs are known by their bits. */
+/* On other inputs, then on the first ones, whose outputs are known to the bit. */
 static bool replay(struct run *run, struct cushim_graphexec *executable, uint64_t key) {
     run->stage = "first replay";
     make(run, key + 1, POISON);
@@ -407,7 +408,7 @@ bool frame_run(const struct frame *frame, struct kernel_case *c, uint64_t key, c
         is_good = run_first(&run, key) && run_again(&run, key) && capture(&run, &executable) &&
                   replay(&run, executable, key);
     }
-    cushim_stream_synchronize(frame->stream); /* after a fault: before buffers go */
+    cushim_stream_synchronize(frame->stream); /* after a fault, before buffers are freed */
     cushim_graphexec_destroy(executable);
     give_back(&run);
     return is_good;

@@ -26,17 +26,17 @@ void case_describe(const struct kernel_case *c, char *text, size_t cap_bytes);
 /* Elements of all operands. */
 size_t case_elements(const struct kernel_case *c);
 
-/* The operand whose memory an operand uses: itself, but in place. */
+/* The operand whose memory an operand uses: itself, unless it is in place. */
 int case_root(const struct kernel_case *c, int operand);
 
 /* ---- makers.c ---- */
 
-/* What fills an operand that names no maker. */
+/* The maker of an operand that names none. */
 kernel_make *ordinary_make(enum kernel_type type);
 
 /* ---- compare.c ---- */
 
-/* Compare c->got with c->host; false: the first fault is in the text. */
+/* Compare c->got with c->host; if false, the text has the first fault. */
 bool compare_outputs(const struct kernel_case *c, char *text, size_t cap_bytes);
 
 /* One element of an output: "c[17] = 1.5 (0x3fc00000)" */
@@ -49,12 +49,12 @@ struct cushim_stream;
 
 struct frame {
     struct cushim_stream *stream;
-    /* for compute-sanitizer: no guard zones, so that it sees the true ends of buffers; what the
-     * function is to write stays uninitialised */
+    /* for compute-sanitizer: no guard zones, so that it sees the true ends of buffers, and what
+     * the function is to write stays uninitialised */
     bool is_bare;
 };
 
-/* Run one case; false: the first fault is in the text.  The case is as before afterwards. */
+/* Run one case; if false, the text has the first fault.  Afterwards the case is as before. */
 bool frame_run(const struct frame *frame, struct kernel_case *c, uint64_t key, char *text,
                size_t cap_bytes);
 

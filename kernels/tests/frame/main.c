@@ -1,14 +1,13 @@
 /*
- * The runner: every case of every family, one line of TAP a subject.
+ * The runner: every case of every family, one line of TAP per subject.
  *
  *   kernel-cases [--filter PATTERN] [--small] [--few] [--sample N[:K]] [--bare] [--key N] [--list]
  *
- * PATTERN is of "family/subject", with * and ?, or a part of it without.  --small leaves out the
- * cases of many elements, --few takes four of the small ones of each subject, and --sample one in N
- * besides: the K-th of every N, by turns from day to day where K is not said; the output says
- * which.
- * --bare leaves away the guard zones and what fills outputs: that is for sanitizers.  The kernels
- * run where the environment says (CUSHIM_LIBCUDA, CUSHIM_KERNEL_ARCH, CUSHIM_SIM_CAPABILITY).
+ * PATTERN matches "family/subject", with * and ?, or a part of it without. --small leaves out the
+ * cases of many elements. --few takes four of the small ones of each subject. --sample adds one in
+ * N: the K-th of every N, or a different one each day without K; the output says which. --bare
+ * leaves out the guard zones and what fills outputs, for sanitizers.  The environment says where
+ * the kernels run (CUSHIM_LIBCUDA, CUSHIM_KERNEL_ARCH, CUSHIM_SIM_CAPABILITY).
  */
 #include <fnmatch.h>
 #include <signal.h>
@@ -26,11 +25,11 @@ enum { MOST_TEXT = 1024, MOST_SHOWN = 12, N_FEW = 4, SMALL_ELEMENTS = 70000 };
 struct options {
     const char *filter;
     uint64_t key;
-    unsigned long sample, turn; /* one case in so many, from that one on; 0: none */
+    unsigned long sample, turn; /* one case in this many, from that one on; 0 means none */
     bool is_small, is_few, is_bare, is_list;
 };
 
-/* ---- a fault of the host's: say in which case ---- */
+/* ---- a fault of the host: say in which case ---- */
 
 static char now[MOST_TEXT];
 
@@ -86,7 +85,7 @@ static size_t rank_few(const struct kernel_table *table, size_t at, size_t *n_sm
     return rank;
 }
 
-/* Of the few: spread over the small cases, the last one too. */
+/* Whether it is one of the few, which are spread over the small cases and include the last. */
 static bool is_of_few(const struct kernel_table *table, size_t at) {
     size_t n, rank;
     if (!is_small(&table->entries[at]))
@@ -95,7 +94,7 @@ static bool is_of_few(const struct kernel_table *table, size_t at) {
     return n <= N_FEW || (rank + 1) * N_FEW / n > rank * N_FEW / n;
 }
 
-/* Of those that PATTERN names. */
+/* Whether PATTERN names it. */
 static bool is_taken(const struct options *options, const struct kernel_table *table, size_t at) {
     if (options->sample && at % options->sample == options->turn)
         return true;
@@ -115,7 +114,7 @@ static bool is_first(const struct kernel_table *table, size_t at) {
 
 /* ---- running ---- */
 
-/* What is to be said below the verdict on a subject. */
+/* The lines below the verdict on a subject. */
 struct faults {
     size_t n_run, n_failed;
     char texts[MOST_SHOWN][2 * MOST_TEXT + 8];
@@ -141,7 +140,8 @@ static void run_subject(const struct frame *frame, const struct options *options
     }
 }
 
-static void tell(const struct kernel_entry *entry, size_t number, const struct faults *faults) {
+static void report_subject(const struct kernel_entry *entry, size_t number,
+                           const struct faults *faults) {
     printf("%s %zu - %s/%s, %zu cases", faults->n_failed ? "not ok" : "ok", number, entry->family,
            entry->c.subject->name, faults->n_run);
     printf(faults->n_failed ? ", %zu failed\n" : "\n", faults->n_failed);
@@ -168,7 +168,7 @@ static int run_all(const struct options *options, const struct kernel_table *tab
         if (!is_first(table, i) || !is_wanted(options, &table->entries[i]))
             continue;
         run_subject(&frame, options, table, i, &faults);
-        tell(&table->entries[i], ++number, &faults);
+        report_subject(&table->entries[i], ++number, &faults);
         n_bad += faults.n_failed > 0;
     }
     cushim_stream_destroy(frame.stream);

@@ -11,7 +11,7 @@
 
 /* ---- draws ---- */
 
-/* splitmix64: any state is good, 0 too. */
+/* splitmix64: any state is good, even 0. */
 uint64_t draw_bits(struct kernel_draw *draw) {
     uint64_t z = draw->state += UINT64_C(0x9E3779B97F4A7C15);
     z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -67,7 +67,7 @@ static void make_uniform_f64(struct kernel_draw *draw, void *values, size_t n) {
 static const uint32_t special_f32[] = {
     0,          0x80000000,             /* zeros */
     1,          0x80000001, 0x007FFFFF, /* subnormals */
-    0x80312345, 0x00800000, 0x80800000, /* and the least that is none */
+    0x80312345, 0x00800000, 0x80800000, /* and the least normal number */
     0x7F800000, 0xFF800000,             /* infinities */
     0x7FC00000, 0xFFC12345, 0x7FA00001, /* quiet NaN, with a payload, signalling NaN */
     0x7F7FFFFF, 0xFF7FFFFF,             /* largest */
@@ -78,7 +78,7 @@ static const uint16_t special_f16[] = {
     0xFC00, 0x7E00, 0xFE12, 0x7D01, 0x7BFF, 0xFBFF, 0x3C00, 0xBC00, 0x3BFF,
 };
 
-/* Half of them ordinary, a quarter of any magnitude. */
+/* Half of them are ordinary, a quarter of any magnitude. */
 void make_special_f32(struct kernel_draw *draw, void *values, size_t n) {
     enum { N = sizeof special_f32 / sizeof *special_f32 };
     for (size_t i = 0; i < n; i++) {
@@ -136,7 +136,7 @@ static void make_bits_i64(struct kernel_draw *draw, void *values, size_t n) {
     make_bits(draw, values, n * sizeof(int64_t));
 }
 
-/* For every type: the frame hands out memory of zeros. */
+/* For every type, because the frame hands out memory of zeros. */
 void make_zero(struct kernel_draw *draw, void *values, size_t n) {
     (void)draw;
     (void)values;

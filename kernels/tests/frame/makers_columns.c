@@ -1,9 +1,9 @@
-/* Columns that products of quantised matrices meet besides ordinary ones. */
+/* Columns for products of quantised matrices that are not ordinary. */
 #include <math.h>
 
 #include "kernels/tests/cases/cases_gemv.h"
 
-/* One in fifty is an infinity or NaN; the columns without one are as without any. */
+/* One in fifty is an infinity or NaN; columns without one are ordinary. */
 void make_seldom_finite(struct kernel_draw *draw, void *values, size_t n) {
     static const float odd[] = {INFINITY, -INFINITY, NAN};
     for (size_t i = 0; i < n; i++)
@@ -11,19 +11,19 @@ void make_seldom_finite(struct kernel_draw *draw, void *values, size_t n) {
             draw_bits(draw) % 50 ? (float)draw_gauss(draw) : odd[draw_bits(draw) % 3];
 }
 
-/* Magnitudes 2^-60 to 2^60: two terms of binary16 hold no block of these. */
+/* Magnitudes 2^-60 to 2^60; two terms of binary16 represent no block of these. */
 void make_wide_spread(struct kernel_draw *draw, void *values, size_t n) {
     for (size_t i = 0; i < n; i++)
         ((float *)values)[i] = (float)ldexp(draw_gauss(draw), (int)(draw_bits(draw) % 121) - 60);
 }
 
-/* Every block of a column is held by terms, and they differ by 2^20 from one to the next. */
+/* Terms represent every block of a column, and blocks differ by 2^20 from one to the next. */
 void make_wide_blocks(struct kernel_draw *draw, void *values, size_t n) {
     for (size_t i = 0; i < n; i++)
         ((float *)values)[i] = (float)ldexp(draw_gauss(draw), (int)(i / 512 % 3) * 20);
 }
 
-/* Of 256 one is 2^29 times as large as the others: its digits leave them the last ones. */
+/* One of 256 is 2^29 times as large as the others, so only the last digits are left for them. */
 void make_one_large(struct kernel_draw *draw, void *values, size_t n) {
     for (size_t i = 0; i < n; i++) {
         uint32_t bits = (uint32_t)draw_bits(draw);

@@ -1,9 +1,9 @@
-/* What kernels/tests/cases/cases_q4k.h names. */
+/* The makers that kernels/tests/cases/cases_q4k.h declares. */
 #include "kernels/tests/cases/cases_q4k.h"
 
 #include <string.h>
 
-/* A few q4k super-blocks: one of n_bytes after the other. */
+/* A few q4k super-blocks, one of n_bytes after the other. */
 typedef void make_block(struct kernel_draw *draw, uint8_t *block);
 
 static void make_blocks(struct kernel_draw *draw, void *values, size_t n_bytes, make_block *make) {
@@ -19,7 +19,7 @@ static void quantised(struct kernel_draw *draw, uint8_t *block) {
     quantise_q4k(values, block);
 }
 
-/* A half's exponent is below 31 where its top bit of five is 0. */
+/* A half's exponent is below 31 if its top bit of five is 0. */
 static void any_bytes(struct kernel_draw *draw, uint8_t *block) {
     for (int i = 0; i < Q4K_BYTES; i++)
         block[i] = (uint8_t)draw_bits(draw);

@@ -1,4 +1,6 @@
-/* What kernels/tests/frame/quantise.h says, by the formats' own rules; nothing here is fast. */
+/*
+ * The functions of kernels/tests/frame/quantise.h, by the formats' own rules; nothing here is fast.
+ */
 #include "kernels/tests/frame/quantise.h"
 
 #include <math.h>
@@ -16,7 +18,7 @@ static double of_half(uint16_t bits) {
     return value_of(TYPE_F16, &bits, 0);
 }
 
-/* Of the value with the largest magnitude, the first of equals. */
+/* The value with the largest magnitude, the first of equals. */
 static float extreme(const float *values, int n) {
     float most = 0;
     for (int i = 0; i < n; i++) {

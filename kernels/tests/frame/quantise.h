@@ -17,7 +17,7 @@ void quantise_q8_0(const float *values, uint8_t *block);
 void quantise_q8f(const float *values, uint8_t *block);
 void quantise_q4k(const float *values, uint8_t *block);
 
-/* Eight scales and eight minima of 6 bits to the twelve bytes of a super-block. */
+/* Pack eight scales and eight minima of 6 bits into the twelve bytes of a super-block. */
 void pack_q4k(const uint8_t scales[8], const uint8_t minima[8], uint8_t packed[12]);
 
 /* Value i of a matrix. */

@@ -175,7 +175,7 @@ TEST(a_bound_is_of_its_element) {
         text);
 }
 
-/* got is want but for one element, whose error is this. */
+/* got is want except for one element, which has this error. */
 static bool is_right_with_error(const struct kernel_tolerance *tolerance, size_t n, float error) {
     for (size_t i = 0; i < N; i++)
         got[i] = want[i] = i % 2 ? 1 : -1;

@@ -1,6 +1,6 @@
 /*
- * Elements of every type as numbers, and back: the formats as kernels/docs/kernels.md and
- * IEEE 754 have them, by arithmetic and not by the tables or instructions that kernels use.
+ * Elements of every type as numbers, and back.  The formats are those of kernels/docs/kernels.md
+ * and IEEE 754, done by arithmetic and not by the tables or instructions that kernels use.
  */
 #include <math.h>
 #include <string.h>
@@ -20,12 +20,12 @@ size_t bytes_of(enum kernel_type type) {
 struct format {
     int fraction_bits, bias;
     unsigned sign;     /* its bit */
-    double largest;    /* beyond its rounding: infinity, or NaN where there is none */
-    unsigned infinity; /* its code; what is above is NaN */
+    double largest;    /* what rounds beyond it is an infinity, or NaN if there is none */
+    unsigned infinity; /* its code; codes above it are NaN */
 };
 
 static const struct format f16 = {10, 15, 0x8000, 65504, 0x7C00};
-/* no infinity: the code that stands for it is the only NaN */
+/* no infinity: its code is the only NaN */
 static const struct format e4m3 = {3, 7, 0x80, 448, 0x7F};
 
 static double read_small(const struct format *format, unsigned code) {

@@ -1,4 +1,7 @@
-/* What every kernel asks of its arguments: the values that pass, the texts of those that do not. */
+/*
+ * The checks that every kernel makes of its arguments: the values that pass, and the texts of those
+ * that fail.
+ */
 #include "kernels/launch/arguments.h"
 
 #include <limits.h>
@@ -98,7 +101,7 @@ TEST(blocks_cover_items_up_to_a_limit) {
     ck_assert_uint_eq(cushim_n_blocks(INT64_MAX, 256, 100), 100);
 }
 
-/* Sizes before emptiness, that before pointers: and nothing of it needs a driver. */
+/* Sizes come before emptiness, that before pointers, and none of it needs a driver. */
 TEST(checks_come_in_their_order_and_before_the_driver) {
     const float *odd = (const float *)0x1002;
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);

@@ -1,6 +1,6 @@
 /*
- * Where a call runs: without a driver, by the word of the environment, on the device of its stream,
- * from threads without a context; how it is launched, and what becomes of a reference's arguments.
+ * Where a call runs: without a driver, by the environment, on the device of its stream, from
+ * threads without a context.  How it is launched, and what becomes of a reference's arguments.
  */
 #include "kernels/launch/call.h"
 
@@ -38,9 +38,9 @@ TEST(a_driver_without_a_device_is_NODEVICE) {
     ck_is(cushim_kernels_load(), CUSHIM_NODEVICE);
 }
 
-/* ---- the word for a path ---- */
+/* ---- the name of a path ---- */
 
-TEST(an_unknown_word_is_refused) {
+TEST(an_unknown_path_is_refused) {
     fixture_force("77");
     fixture_context(0);
     ck_is(fixture_store(fixture_word(), 1, NULL), CUSHIM_INVALID);
@@ -56,7 +56,7 @@ static struct cushim_kernel_call begun(const char *arch) {
     return call;
 }
 
-/* In a child, since it is read once: the path, the more by what a device of 9.0 has. */
+/* In a child, because it is read once: the path, plus what a device of 9.0 has. */
 static int path_of(unsigned n) {
     static const char *const words[] = {"75", "80", "89", "90"};
     struct cushim_kernel_call call = begun(words[n]);
@@ -67,7 +67,7 @@ static int path_of(unsigned n) {
     return call.arch;
 }
 
-TEST(a_word_forces_a_path) {
+TEST(the_environment_forces_a_path) {
     ck_assert_int_eq(fixture_child(path_of, 0), 75);
     ck_assert_int_eq(fixture_child(path_of, 1), 80);
     ck_assert_int_eq(fixture_child(path_of, 2), 89);
@@ -79,7 +79,7 @@ static int cpu_of(unsigned n) {
     return begun(words[n]).is_cpu;
 }
 
-TEST(the_software_device_runs_references_without_a_word) {
+TEST(the_software_device_runs_references_by_default) {
     for (unsigned n = 0; n < 3; n++)
         ck_assert_int_eq(fixture_child(cpu_of, n), 1);
 }
@@ -137,7 +137,7 @@ static void store_without_context(struct request *request) {
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 
-/* n: bit 0, the reference; bit 1, one device alone. */
+/* n: bit 0 is the reference; bit 1 means only one device. */
 static int stores_without_context(unsigned n) {
     fixture_force(n & 1 ? "cpu" : "90");
     setenv("CUSHIM_SIM_DEVICES", n & 2 ? "1" : "2", 1);
@@ -178,7 +178,7 @@ static CUresult look(const CUlaunchConfig *config, CUfunction function, void **p
     return SIM(cuLaunchKernelEx)(config, function, params, extra);
 }
 
-/* What a launch of this shape carries. */
+/* The attributes of a launch of this shape. */
 static void launch(const struct cushim_kernel_shape *shape) {
     struct fixture_args args = {fixture_word(), 9};
     memset(&seen, 0, sizeof seen);
@@ -206,7 +206,7 @@ static int launches(unsigned n) {
     return 0;
 }
 
-TEST(a_dependent_launch_says_so_where_the_device_can_and_it_is_wanted) {
+TEST(a_launch_is_dependent_if_the_device_can_and_it_is_wanted) {
     for (unsigned n = 0; n < 3; n++)
         ck_assert_int_eq(fixture_child(launches, n), 0);
 }
@@ -220,7 +220,7 @@ TEST(a_refused_launch_names_kernel_and_shape) {
     ck_said("kernel=fixture_large grid=1,70000,1 block=32,1,1 shared_bytes=0");
 }
 
-TEST(clusters_are_counted_where_the_driver_can) {
+TEST(clusters_are_counted_if_the_driver_can) {
     struct cushim_kernel_call call = begun("90");
     const struct cushim_kernel_shape shape = {.grid = {16}, .block = {128}, .cluster = 8};
     int n = -1;
@@ -234,11 +234,11 @@ TEST(clusters_are_counted_where_the_driver_can) {
 static CUresult refuse_16(int *n, CUfunction function, const CUlaunchConfig *config) {
     if (config->attrs[0].value.clusterDim.x <= CUSHIM_PORTABLE_CLUSTER)
         return SIM(cuOccupancyMaxActiveClusters)(n, function, config);
-    *n = 7; /* what is written by a call that fails, says nothing */
+    *n = 7; /* what a failed call writes has no meaning */
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
-TEST(a_size_of_cluster_that_the_driver_refuses_is_not_there) {
+TEST(a_cluster_size_that_the_driver_refuses_does_not_exist) {
     struct cushim_kernel_call call = begun("90");
     struct cushim_kernel_shape shape = {.grid = {16}, .block = {128}, .cluster = 16};
     bool has = true;
@@ -253,7 +253,7 @@ TEST(a_size_of_cluster_that_the_driver_refuses_is_not_there) {
     ck_assert(has);
 }
 
-TEST(the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters) {
+TEST(the_driver_is_asked_once_per_width_whether_a_kernel_has_clusters) {
     struct cushim_kernel_call call = begun("90");
     struct cushim_kernel_shape shape = {.grid = {16}, .block = {128}, .cluster = 8};
     bool has = false;
@@ -300,10 +300,11 @@ TEST(a_captured_reference_has_its_arguments_as_long_as_the_graph) {
         fixture_replay(executable, stream);
         ck_assert_uint_eq(fixture_read(word), 4);
     }
-    ck_assert_int_eq(SIM(cuGraphExecDestroy)(executable), CUDA_SUCCESS); /* memcheck: it is freed */
+    ck_assert_int_eq(SIM(cuGraphExecDestroy)(executable),
+                     CUDA_SUCCESS); /* freed; memcheck sees it */
 }
 
-/* The driver would not say of which device a stream is that captures, but of which context. */
+/* The driver would not name the device of a capturing stream, but its context. */
 static int captures_beside_another_device(unsigned n) {
     bool is_reference = n & 1, has_context = n & 2;
     CUcontext context;
@@ -323,12 +324,12 @@ static int captures_beside_another_device(unsigned n) {
     return 0;
 }
 
-TEST(a_capture_stays_valid_where_there_are_two_devices) {
+TEST(a_capture_stays_valid_with_two_devices) {
     for (unsigned n = 0; n < 4; n++)
         ck_assert_int_eq(fixture_child(captures_beside_another_device, n), 0);
 }
 
-/* As the CUDA runtime has it: of the first device.  The software one takes no such code. */
+/* On the first device, as in the CUDA runtime.  The software device takes no such code. */
 static int loads_without_a_context(unsigned n) {
     fixture_force("90");
     setenv("CUSHIM_SIM_DEVICES", n ? "2" : "1", 1);
@@ -369,7 +370,7 @@ TEST(a_reference_that_cannot_be_queued_leaves_nothing) {
         }
         ck_assert_int_eq(SIM(cuMemsetD32_v2)((uintptr_t)word, 0, 1), CUDA_SUCCESS);
     }
-    ck_assert_uint_eq(n_calls("cuUserObjectRelease"), 1); /* where the graph did not take it */
+    ck_assert_uint_eq(n_calls("cuUserObjectRelease"), 1); /* if the graph did not take it */
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-"""What libcushim-kernels.so has for devices: code of each that it was built for, PTX for later ones, all of it compressed.
+"""libcushim-kernels.so has code for each device that it was built for and PTX for later ones, all of it compressed.
 
     code.py LIBRARY ARCH..
 """
@@ -25,7 +25,7 @@ def section():
 
 
 def fatbins(data):
-    """A list a family of (kind, capability, payload)."""
+    """A list of (kind, capability, payload) for each family."""
     at = 0
     while at < len(data):
         magic, _, header_bytes, n_bytes = struct.unpack_from("<IHHQ", data, at)
@@ -38,7 +38,7 @@ def fatbins(data):
             entries.append((kind, capability, data[at + header_bytes:at + header_bytes + n_bytes]))
             at += header_bytes + n_bytes
         yield entries
-        while at < len(data) and data[at] == 0:  # what aligns the next one
+        while at < len(data) and data[at] == 0:  # padding before the next one
             at += 1
 
 

@@ -1,9 +1,9 @@
 /*
  * What the suites of calls and loading share: a family of the test's own, whose kernels the
- * software device has, and a public-like function on it.
+ * software device has, and a function on it like a public one.
  *
- * A test says first where it runs (fixture_force), since that is read once; each is a process of
- * its own.
+ * A test first says where it runs (fixture_force), because that is read once; each test is its own
+ * process.
  */
 #ifndef CUSHIM_KERNELS_TESTS_FIXTURE_H
 #define CUSHIM_KERNELS_TESTS_FIXTURE_H
@@ -17,7 +17,7 @@ enum fixture_kernel { FIXTURE_STORE, FIXTURE_LARGE, FIXTURE_N_KERNELS };
 
 extern struct cushim_kernel_family cushim_family_fixture;
 
-/* CUSHIM_KERNEL_ARCH; NULL: what the device says. */
+/* Sets CUSHIM_KERNEL_ARCH; NULL leaves it to the device. */
 static inline void fixture_force(const char *arch) {
     if (arch)
         setenv("CUSHIM_KERNEL_ARCH", arch, 1);
@@ -41,10 +41,10 @@ void fixture_context(int device);                 /* a primary one, current from
 CUstream fixture_stream(void);                    /* of the current context */
 uint32_t *fixture_word(void);                     /* device memory, 0 */
 uint32_t fixture_read(const uint32_t *word);      /* waits for the context */
-CUgraphExec fixture_end_capture(CUstream stream); /* valid, of one node at least; instantiated */
+CUgraphExec fixture_end_capture(CUstream stream); /* valid, with at least one node; instantiated */
 void fixture_replay(CUgraphExec executable, CUstream stream);
 
-/* Run in a child of a fork; its exit code. */
+/* Run in a child of a fork; returns its exit code. */
 int fixture_child(int (*run)(unsigned n), unsigned n);
 
 #endif

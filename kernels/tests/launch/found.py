@@ -1,4 +1,4 @@
-"""cushim_kernels_open and what needs it find the libraries as packages for users have them: no links for compilers.
+"""cushim_kernels_open and its users find the libraries as packages install them, without links for compilers.
 
     found.py LIBCUSHIM LIBCUSHIM_KERNELS LIBKERNELS
 """
@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "tests"))
 import tap
 
 LIBRARIES = [pathlib.Path(argument) for argument in sys.argv[1:]]
-# Every second of eight floats, by a client; then both libraries by name.
+# A client copies every second of eight floats, then opens both libraries by name.
 PROGRAM = """
 import ctypes, sys
 library = ctypes.CDLL(sys.argv[1])
@@ -37,7 +37,7 @@ for dropin in (0, 1):
 
 
 def said(names):
-    """What the program says that has these of the libraries in one folder."""
+    """What the program prints with these of the libraries in one folder."""
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             shutil.copy(next(file for file in LIBRARIES if file.name == name), folder)

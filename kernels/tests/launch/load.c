@@ -1,5 +1,5 @@
 /*
- * Loading a family: once a process, in any mode of capture, again after a failure; refusals and
+ * Loading a family: once per process, in any capture mode, again after a failure; refusals and
  * their texts.
  */
 #include "kernels/launch/family.h"
@@ -26,7 +26,7 @@ TEST(the_first_use_loads_and_the_next_does_not) {
     ck_ok(fixture_store(word, 1, NULL));
     ck_assert_uint_eq(n_calls("cuLibraryLoadData"), 1);
     ck_assert_uint_eq(n_calls("cuLibraryGetKernel"), FIXTURE_N_KERNELS);
-    ck_assert_uint_eq(n_calls("cuKernelSetAttribute"), 2); /* of fixture_large alone */
+    ck_assert_uint_eq(n_calls("cuKernelSetAttribute"), 2); /* only for fixture_large */
     SIM(sim_calls_reset)();
     ck_ok(fixture_store(word, 2, NULL));
     ck_assert_uint_eq(SIM(sim_calls_total)(), n_calls("cuLaunchKernel") +
@@ -72,7 +72,7 @@ TEST(limits_are_raised_for_the_kernels_that_say_so) {
     ck_assert_int_eq(attributes[1].value, 1);
 }
 
-/* `result` is how the driver says that there is less. */
+/* `result` is how the driver says that it has less. */
 static int has_less(unsigned result) {
     begin();
     uint32_t *word = fixture_word();
@@ -90,7 +90,10 @@ TEST(a_device_with_less_has_its_other_kernels) {
 
 /* ---- failures ---- */
 
-/* A process each, whose first use fails at the n-th call: the second one is a first use again. */
+/*
+ * One process for each n, in which the n-th call of the first use fails; the second use is a first
+ * use again.
+ */
 static int fails_once(unsigned n) {
     begin();
     CUstream stream = fixture_stream();
@@ -268,7 +271,7 @@ TEST(threads_that_come_first_together_load_once) {
 
 static unsigned n_loaded;
 
-/* The families' own images are for real devices: what is loaded here is the fixture's. */
+/* The families' own images are for real devices, so the fixture's is loaded instead. */
 static CUresult load_another(CUlibrary *library, const void *code, CUjit_option *options,
                              void **values, unsigned n_options, CUlibraryOption *library_options,
                              void **library_values, unsigned n_library_options) {
@@ -301,7 +304,7 @@ TEST(all_families_are_loaded_by_one_call) {
 #undef FAMILY
 }
 
-TEST(where_references_run_nothing_is_loaded) {
+TEST(nothing_is_loaded_if_references_run) {
     fixture_force("cpu");
     fixture_context(0);
     ck_ok(cushim_kernels_load());

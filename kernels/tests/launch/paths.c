@@ -1,6 +1,6 @@
 /*
- * What launchers choose on each kind of device: the software device poses as it and judges every
- * launch; kernels do nothing here, so that shapes may be those of models.
+ * What launchers choose on each kind of device.  The software device poses as each kind and judges
+ * every launch; kernels do nothing here, so that shapes may be those of models.
  */
 #include <stdio.h>
 
@@ -76,7 +76,7 @@ static CUresult look_closer(const CUlaunchConfig *config, CUfunction function, v
     return SIM(cuLaunchKernelEx)(config, function, params, extra);
 }
 
-/* In a process of its own, since a driver is of one kind. */
+/* In its own process, because a driver is of one kind. */
 static void begin(const char *capability) {
     setenv("CUSHIM_SIM_CAPABILITY", capability, 1);
     fixture_force("90");
@@ -89,12 +89,12 @@ static void begin(const char *capability) {
 
 /* ---- the shapes of models ---- */
 
-/* Aligned, or by one element not; nothing is there. */
+/* An address, aligned or off by one element; there is no memory. */
 static void *place(bool is_aligned, size_t n_elem_bytes) {
     return (void *)(uintptr_t)((1ull << 40) + (is_aligned ? 0 : n_elem_bytes)); // NOLINT
 }
 
-/* Of the shapes as many as there is time for, on each kind of device others. */
+/* As many of the shapes as there is time for, different ones on each kind of device. */
 static unsigned n_shapes;
 
 static bool is_taken(void) {
@@ -197,7 +197,7 @@ TEST(every_kind_of_device_launches_what_is_chosen_for_it) {
 
 /* ---- paths by name ---- */
 
-/* A bit a choice that is the one expected, from the first. */
+/* A bit for each choice that is the expected one, from the first. */
 static int chooses_by_shared_memory(unsigned n) {
     static const struct {
         const char *capability, *q4k, *q4k_long, *q8_0, *attention, *added;
@@ -232,7 +232,7 @@ TEST(large_tiles_are_for_devices_with_their_shared_memory) {
         ck_assert_int_eq(fixture_child(chooses_by_shared_memory, n), 31);
 }
 
-TEST(a_product_of_q4k_has_a_block_a_multiprocessor) {
+TEST(a_product_of_q4k_has_one_block_per_multiprocessor) {
     enum { SMS = 132, K = 4096, TILE_PAIRS = 8 };
     static const struct {
         int64_t m;
@@ -255,8 +255,8 @@ TEST(a_product_of_q4k_has_a_block_a_multiprocessor) {
     ck_assert_uint_eq(last_grid, SMS);
 }
 
-/* What was queued before may write weights; a decoder's own kernels do not. */
-TEST(a_decoder_takes_weights_early_but_those_of_its_first_product) {
+/* Work queued before may write weights; a decoder's own kernels do not. */
+TEST(a_decoder_takes_weights_early_except_in_its_first_product) {
     void *p = place(true, 4);
     const struct cushim_decoder_layer layer = {p, p, p, p, p, p, p, p};
     const struct cushim_decoder_layer layers[] = {layer, layer};
@@ -282,7 +282,7 @@ TEST(a_decoder_takes_weights_early_but_those_of_its_first_product) {
                                    "gemv_q4k_swiglu_early gemv_q4k_add_early ");
 }
 
-/* A layer that is wrong behind ones that are right: nothing is queued. */
+/* A wrong layer follows right ones, and nothing is queued. */
 TEST(a_decoder_checks_all_layers_first) {
     void *p = place(true, 4);
     struct cushim_decoder_layer layers[2] = {{p, p, p, p, p, p, p, p}, {p, p, p, p, p, p, p, p}};
@@ -362,7 +362,7 @@ TEST(a_cluster_shares_slices_of_k_that_are_too_many_for_a_block) {
     ck_assert_str_eq(launched, "gemv_q8_0_mma8");
 }
 
-TEST(terms_are_made_ahead_where_there_is_scratch) {
+TEST(terms_are_made_ahead_if_there_is_scratch) {
     static const struct {
         int64_t n;
         size_t less; /* than what helps */
@@ -398,7 +398,7 @@ TEST(a_device_of_12_0_has_clusters_of_up_to_8) {
     ck_assert_uint_le(last_cluster, CUSHIM_PORTABLE_CLUSTER);
 }
 
-TEST(a_device_is_asked_once_what_it_has) {
+TEST(a_device_is_asked_once_for_its_facts) {
     void *p = place(true, 4);
     begin("120");
     ck_ok(cushim_gemv_q4k_f32(p, p, p, 4096, 4096, NULL));

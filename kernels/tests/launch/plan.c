@@ -1,5 +1,7 @@
-/* What the host works out for the layout and reduce families, without any device: divisors, the
- * plans of strided copies, the parts of sums. */
+/*
+ * What the host works out for the layout and reduce families, without any device: divisors, the
+ * plans of strided copies, the parts of sums.
+ */
 #include "tests/unit/suite.h"
 
 #include <stdbool.h>
@@ -21,7 +23,7 @@ static uint32_t divide_small(uint32_t n, const struct cushim_divider *divider) {
     return ((uint32_t)((uint64_t)divider->magic_small * n >> 32) + n) >> divider->shift;
 }
 
-/* No ck_assert a division: each writes to the runner. */
+/* One ck_assert for many divisions, because each writes to the runner. */
 static void assert_divides(uint64_t n, uint64_t by) {
     struct cushim_divider divider = cushim_divider_of((int64_t)by);
     bool is_small = n <= INT32_MAX && by <= INT32_MAX;
@@ -101,7 +103,7 @@ static void run_tiles(const struct layout_plan *plan, const unsigned char *src,
     }
 }
 
-/* Of the device; below so many tiles of 64 by 64 there are four times as many. */
+/* Of the device; with fewer tiles of 64 by 64 than this there are four times as many. */
 enum { N_SMS = 132, FEW_TILES = 4 * N_SMS };
 
 enum { MOST_BYTES = 1 << 20 };
@@ -113,7 +115,7 @@ struct view {
     size_t elem_bytes;
 };
 
-/* Both ways against the reference; the source begins in the middle of a range. */
+/* Both ways, compared with the reference; the source begins in the middle of a range. */
 static enum layout_path assert_plan_copies(const struct view *view, size_t offset) {
     const unsigned char *src = source + MOST_BYTES + offset;
     struct layout_plan plan;
@@ -147,7 +149,8 @@ static struct view draw_view(uint64_t *state) {
     static const size_t elem_bytes[] = {1, 2, 4, 8, 16, 3, 12};
     struct view view = {.ndim = (int)(suite_random(state) % 7)};
     view.elem_bytes = elem_bytes[suite_random(state) % 7];
-    int64_t n = 1, stride = 1, round = suite_random(state) % 2 ? 1 : 8; /* sizes are multiples */
+    int64_t n = 1, stride = 1,
+            round = suite_random(state) % 2 ? 1 : 8; /* sizes are multiples of this */
     int order[LAYOUT_MOST_DIMS];
     for (int d = 0; d < view.ndim; d++) {
         int64_t most = 20000 / n > 70 ? 70 : 20000 / n;
@@ -192,7 +195,7 @@ static struct layout_plan plan_of(int64_t rows, int64_t cols, size_t elem_bytes,
     return plan;
 }
 
-TEST(a_transpose_goes_by_wide_tiles_where_it_may) {
+TEST(a_transpose_goes_by_wide_tiles_if_it_may) {
     ck_assert_int_eq(plan_of(8192, 8192, 4, 0).path, LAYOUT_BY_WIDE_TILE);
     ck_assert_int_eq(plan_of(4096, 14336, 2, 0).path, LAYOUT_BY_WIDE_TILE);
     ck_assert_int_eq(plan_of(32, 1000000, 4, 0).path, LAYOUT_BY_LOW_TILE);

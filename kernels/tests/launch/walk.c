@@ -1,6 +1,7 @@
 /*
- * What libkernels.so needs of the layout and reduce families beside their public functions, against
- * the references: walks by value and by arrays on the device, the index of 32 bits.
+ * What libkernels.so needs of the layout and reduce families besides their public functions,
+ * compared with the references: walks by value and by arrays on the device, and the index of 32
+ * bits.
  *
  * A device buffer is the software device's memory, which the host reads and writes directly.
  */
@@ -31,7 +32,10 @@ struct strides {
     int64_t total;
 };
 
-/* A shape of two axes swapped, three turned round, steps that do not divide each other, nothing. */
+/*
+ * A shape of two axes swapped, three rotated, steps that do not divide each other, and an empty
+ * one.
+ */
 static const struct strides all_strides[] = {
     {2, {35, 1}, {19, 1}, {1, 0}, 665},
     {3, {70, 10, 1}, {21, 3, 1}, {2, 1, 0}, 210},
@@ -64,7 +68,7 @@ static void assert_walks(const struct strides *s, size_t elem_bytes) {
     ck_assert_mem_eq(y, wanted, n_bytes);
 }
 
-TEST(walks_are_as_their_references_have_them) {
+TEST(walks_equal_their_references) {
     fixture_context(0);
     for (unsigned i = 0; i < sizeof all_strides / sizeof *all_strides; i++) {
         assert_walks(&all_strides[i], 2);
@@ -72,7 +76,7 @@ TEST(walks_are_as_their_references_have_them) {
     }
 }
 
-TEST(a_wrong_walk_is_told) {
+TEST(a_wrong_walk_is_refused) {
     struct cushim_walk walk = {.ndim = 1, .out_strides = {1}, .strides = {1}};
     float *f = (float *)0x10000;
     ck_is(cushim_variant_transpose_walk(f, f, NULL, 1, 4, NULL), CUSHIM_INVALID);

@@ -1,4 +1,6 @@
-/* Activations with a factor: the references against values by hand, and what a wrong call is told.
+/*
+ * Activations with a factor: the references compared with values by hand, and the errors of wrong
+ * calls.
  */
 #include "tests/unit/suite.h"
 
@@ -41,7 +43,7 @@ TEST(the_slope_of_tanh_has_its_values) {
     ck_assert(isnan(tanh_prime(1, NAN)));
 }
 
-/* The slope is what the difference of two values shows. */
+/* The slope equals the difference of two values. */
 TEST(the_slope_of_tanh_is_its_slope) {
     for (float a = -4; a <= 4; a += 0.03125f) {
         double slope = (tanh(a + 0x1p-20) - tanh(a - 0x1p-20)) * 0x1p19;
@@ -79,7 +81,7 @@ TEST(gates_of_both_signs_add_up) {
 
 /* ---- arguments ---- */
 
-static void assert_told(enum cushim_status status, const char *function, const char *text) {
+static void assert_error(enum cushim_status status, const char *function, const char *text) {
     ck_assert_int_eq(status, CUSHIM_INVALID);
     ck_assert_msg(strstr(cushim_last_error(), function) && strstr(cushim_last_error(), text),
                   "\"%s\" has no \"%s\" of %s", cushim_last_error(), text, function);
@@ -87,20 +89,20 @@ static void assert_told(enum cushim_status status, const char *function, const c
 
 static float *const f = (float *)0x10000, *const odd = (float *)0x10002;
 
-#define TELL(function, a, b, c)                                                                    \
-    assert_told(function(f, f, f, -1, NULL), #function, "n=-1 is negative");                       \
-    assert_told(function(f, f, f, INT64_MAX / 2, NULL), #function, a "=");                         \
-    assert_told(function(NULL, f, f, 1, NULL), #function, a "=NULL");                              \
-    assert_told(function(f, NULL, f, 1, NULL), #function, b "=NULL");                              \
-    assert_told(function(f, f, NULL, 1, NULL), #function, c "=NULL");                              \
-    assert_told(function(odd, f, f, 1, NULL), #function, a "=0x10002 is not a multiple of 4");     \
-    assert_told(function(f, odd, f, 1, NULL), #function, b "=0x10002 is not a multiple of 4");     \
-    assert_told(function(f, f, odd, 1, NULL), #function, c "=0x10002 is not a multiple of 4");     \
+#define ASSERT_ERRORS(function, a, b, c)                                                           \
+    assert_error(function(f, f, f, -1, NULL), #function, "n=-1 is negative");                      \
+    assert_error(function(f, f, f, INT64_MAX / 2, NULL), #function, a "=");                        \
+    assert_error(function(NULL, f, f, 1, NULL), #function, a "=NULL");                             \
+    assert_error(function(f, NULL, f, 1, NULL), #function, b "=NULL");                             \
+    assert_error(function(f, f, NULL, 1, NULL), #function, c "=NULL");                             \
+    assert_error(function(odd, f, f, 1, NULL), #function, a "=0x10002 is not a multiple of 4");    \
+    assert_error(function(f, odd, f, 1, NULL), #function, b "=0x10002 is not a multiple of 4");    \
+    assert_error(function(f, f, odd, 1, NULL), #function, c "=0x10002 is not a multiple of 4");    \
     ck_assert_int_eq(function(NULL, NULL, NULL, 0, NULL), CUSHIM_OK)
 
-TEST(wrong_arguments_are_told) {
-    TELL(cushim_tanh_prime_f32, "a", "upstream", "c");
-    TELL(cushim_swiglu_f32, "w1", "w3", "y");
+TEST(wrong_arguments_are_refused) {
+    ASSERT_ERRORS(cushim_tanh_prime_f32, "a", "upstream", "c");
+    ASSERT_ERRORS(cushim_swiglu_f32, "w1", "w3", "y");
 }
 
 SUITE() {

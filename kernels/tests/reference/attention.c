@@ -1,4 +1,6 @@
-/* Attention: the references against values by hand and identities, and what a wrong call is told.
+/*
+ * Attention: the references compared with values by hand and identities, and the errors of wrong
+ * calls.
  */
 #include "tests/unit/suite.h"
 
@@ -41,7 +43,7 @@ TEST(a_causal_query_sees_no_later_key) {
     ck_assert(isnan(o[2]));
 }
 
-TEST(heads_do_not_meet) {
+TEST(heads_are_independent) {
     const float q[4] = {1, 2, 3, 4}, v[4] = {5, 6, 7, 8};
     float o[4] = {0};
     cushim_attention_f32_ref(q, q, v, o, 2, 2, 1, 1, false);
@@ -147,7 +149,7 @@ static void expect(enum cushim_status status, const char *text) {
 #define FORWARD(q, k, v, o, batch, heads, seq, dim)                                                \
     cushim_attention_f32(q, k, v, o, batch, heads, seq, dim, true, NULL)
 
-TEST(a_wrong_call_of_attention_is_told_why) {
+TEST(a_wrong_call_of_attention_is_refused) {
     float *a = ADDRESS;
     expect(FORWARD(a, a, a, a, -1, 1, 1, 1), "batch=-1");
     expect(FORWARD(a, a, a, a, 1, -2, 1, 1), "heads=-2");
@@ -174,7 +176,7 @@ TEST(nothing_to_attend_is_right_with_null) {
                      CUSHIM_OK);
 }
 
-/* A right call, but for what a test changes. */
+/* A right call, except for what a test changes. */
 struct arguments {
     float *q, *k, *v, *o, *scratch;
     int32_t *length;
@@ -207,7 +209,7 @@ static enum cushim_status call(const struct arguments *a) {
         expect(call(&a), text);                                                                    \
     } while (0)
 
-TEST(a_wrong_call_of_decode_is_told_why) {
+TEST(a_wrong_call_of_decode_is_refused) {
     expect(cushim_attention_decode_f32(NULL, NULL, NULL, NULL, NULL, -1, 1, 1, 1, 1, 1, NULL, NULL,
                                        0, NULL),
            "kv=NULL");
@@ -237,7 +239,7 @@ TEST(a_wrong_call_of_decode_is_told_why) {
     EXPECT("scratch=0x42", a.scratch = WRONG);
 }
 
-TEST(scratch_is_asked_for_where_it_helps) {
+TEST(scratch_is_asked_for_if_it_helps) {
     ck_assert_uint_gt(cushim_attention_decode_f32_scratch(1, 32, 8, 128, 4096), 0);
     ck_assert_uint_eq(cushim_attention_decode_f32_scratch(1, 32, 8, 128, 32), 0);
     ck_assert_uint_eq(cushim_attention_decode_f32_scratch(1000, 32, 8, 128, 4096), 0);

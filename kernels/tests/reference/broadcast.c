@@ -1,5 +1,7 @@
-/* Broadcasting: the references against values by hand and identities, and what a wrong call is
- * told. */
+/*
+ * Broadcasting: the references compared with values by hand and identities, and the errors of wrong
+ * calls.
+ */
 #include "tests/unit/suite.h"
 
 #include <stdint.h>
@@ -97,7 +99,7 @@ TEST(a_divider_divides_everything_up_to_the_largest) {
 
 /* ---- arguments ---- */
 
-static void assert_told(enum cushim_status status, const char *text) {
+static void assert_error(enum cushim_status status, const char *text) {
     ck_assert_int_eq(status, CUSHIM_INVALID);
     ck_assert_msg(strstr(cushim_last_error(), text) != NULL, "\"%s\" has no \"%s\"",
                   cushim_last_error(), text);
@@ -115,53 +117,53 @@ static of_four_axes *const four_axes[] = {cushim_add_broadcast4d_f32, cushim_sub
                                           cushim_mul_broadcast4d_f32, cushim_div_broadcast4d_f32};
 static const char *const words[] = {"add", "sub", "mul", "div"};
 
-TEST(wrong_arguments_of_two_axes_are_told) {
+TEST(wrong_arguments_of_two_axes_are_refused) {
     const int64_t far = INT64_MAX / 8;
     char name[64];
     for (int i = 0; i < 4; i++) {
         of_two_axes *run = two_axes[i];
         snprintf(name, sizeof name, "cushim_%s_broadcast2d_f32 failed", words[i]);
-        assert_told(run(f, f, f, 1, 1, 1, 1, -1, 1, NULL), name);
-        assert_told(run(f, f, f, 1, 1, 1, 1, -1, 1, NULL), "rows=-1 is negative");
-        assert_told(run(f, f, f, 1, 1, 1, 1, 1, -2, NULL), "cols=-2 is negative");
-        assert_told(run(f, f, f, 1, 1, 1, 1, 0, -2, NULL), "cols=-2 is negative");
-        assert_told(run(f, f, f, 1, 1, 1, 1, (int64_t)1 << 32, (int64_t)1 << 32, NULL), "c has");
-        assert_told(run(f, f, f, 1, 1, 1, 1, (int64_t)1 << 31, (int64_t)1 << 31, NULL), "c=");
-        assert_told(run(f, f, f, far, far, 1, 1, 3, 3, NULL), "a: its strides");
-        assert_told(run(f, f, f, 1, 1, -far, -far, 3, 3, NULL), "b: its strides");
-        assert_told(run(f, f, f, 1, 1, 1, INT64_MIN, 3, 3, NULL), "b: its strides");
-        assert_told(run(NULL, f, f, 1, 1, 1, 1, 1, 1, NULL), "a=NULL");
-        assert_told(run(f, NULL, f, 1, 1, 1, 1, 1, 1, NULL), "b=NULL");
-        assert_told(run(f, f, NULL, 1, 1, 1, 1, 1, 1, NULL), "c=NULL");
-        assert_told(run(odd, f, f, 1, 1, 1, 1, 1, 1, NULL), "a=0x10001 is not a multiple of 4");
-        assert_told(run(f, odd, f, 1, 1, 1, 1, 1, 1, NULL), "b=0x10001 is not a multiple of 4");
-        assert_told(run(f, f, odd, 1, 1, 1, 1, 1, 1, NULL), "c=0x10001 is not a multiple of 4");
+        assert_error(run(f, f, f, 1, 1, 1, 1, -1, 1, NULL), name);
+        assert_error(run(f, f, f, 1, 1, 1, 1, -1, 1, NULL), "rows=-1 is negative");
+        assert_error(run(f, f, f, 1, 1, 1, 1, 1, -2, NULL), "cols=-2 is negative");
+        assert_error(run(f, f, f, 1, 1, 1, 1, 0, -2, NULL), "cols=-2 is negative");
+        assert_error(run(f, f, f, 1, 1, 1, 1, (int64_t)1 << 32, (int64_t)1 << 32, NULL), "c has");
+        assert_error(run(f, f, f, 1, 1, 1, 1, (int64_t)1 << 31, (int64_t)1 << 31, NULL), "c=");
+        assert_error(run(f, f, f, far, far, 1, 1, 3, 3, NULL), "a: its strides");
+        assert_error(run(f, f, f, 1, 1, -far, -far, 3, 3, NULL), "b: its strides");
+        assert_error(run(f, f, f, 1, 1, 1, INT64_MIN, 3, 3, NULL), "b: its strides");
+        assert_error(run(NULL, f, f, 1, 1, 1, 1, 1, 1, NULL), "a=NULL");
+        assert_error(run(f, NULL, f, 1, 1, 1, 1, 1, 1, NULL), "b=NULL");
+        assert_error(run(f, f, NULL, 1, 1, 1, 1, 1, 1, NULL), "c=NULL");
+        assert_error(run(odd, f, f, 1, 1, 1, 1, 1, 1, NULL), "a=0x10001 is not a multiple of 4");
+        assert_error(run(f, odd, f, 1, 1, 1, 1, 1, 1, NULL), "b=0x10001 is not a multiple of 4");
+        assert_error(run(f, f, odd, 1, 1, 1, 1, 1, 1, NULL), "c=0x10001 is not a multiple of 4");
         ck_assert_int_eq(run(NULL, NULL, NULL, 1, 1, 1, 1, 0, 7, NULL), CUSHIM_OK);
         ck_assert_int_eq(run(NULL, NULL, NULL, 1, 1, 1, 1, 7, 0, NULL), CUSHIM_OK);
     }
 }
 
-TEST(wrong_arguments_of_four_axes_are_told) {
+TEST(wrong_arguments_of_four_axes_are_refused) {
     const int64_t dims[] = {2, 2, 2, 2}, strides[] = {8, 4, 2, 1}, none[] = {2, 0, 2, 2};
     char name[64], which[16];
     for (int i = 0; i < 4; i++) {
         of_four_axes *run = four_axes[i];
         snprintf(name, sizeof name, "cushim_%s_broadcast4d_f32 failed", words[i]);
-        assert_told(run(f, f, f, NULL, strides, strides, NULL), name);
-        assert_told(run(f, f, f, NULL, strides, strides, NULL), "dims=NULL");
-        assert_told(run(f, f, f, dims, NULL, strides, NULL), "sa=NULL");
-        assert_told(run(f, f, f, dims, strides, NULL, NULL), "sb=NULL");
+        assert_error(run(f, f, f, NULL, strides, strides, NULL), name);
+        assert_error(run(f, f, f, NULL, strides, strides, NULL), "dims=NULL");
+        assert_error(run(f, f, f, dims, NULL, strides, NULL), "sa=NULL");
+        assert_error(run(f, f, f, dims, strides, NULL, NULL), "sb=NULL");
         for (int d = 0; d < 4; d++) {
             int64_t wrong[] = {2, 2, 2, 2};
             wrong[d] = -1;
             snprintf(which, sizeof which, "dims[%d]=-1", d);
-            assert_told(run(f, f, f, wrong, strides, strides, NULL), which);
+            assert_error(run(f, f, f, wrong, strides, strides, NULL), which);
         }
-        assert_told(run(NULL, f, f, dims, strides, strides, NULL), "a=NULL");
-        assert_told(run(f, NULL, f, dims, strides, strides, NULL), "b=NULL");
-        assert_told(run(f, f, odd, dims, strides, strides, NULL), "c=0x10001");
+        assert_error(run(NULL, f, f, dims, strides, strides, NULL), "a=NULL");
+        assert_error(run(f, NULL, f, dims, strides, strides, NULL), "b=NULL");
+        assert_error(run(f, f, odd, dims, strides, strides, NULL), "c=0x10001");
         ck_assert_int_eq(run(NULL, NULL, NULL, none, strides, strides, NULL), CUSHIM_OK);
-        assert_told(run(NULL, NULL, NULL, none, NULL, strides, NULL), "sa=NULL");
+        assert_error(run(NULL, NULL, NULL, none, NULL, strides, NULL), "sa=NULL");
     }
 }
 

@@ -1,4 +1,6 @@
-/* Conversions: the references against values by hand and identities, and what a wrong call is told.
+/*
+ * Conversions: the references compared with values by hand and identities, and the errors of wrong
+ * calls.
  */
 #include "tests/unit/suite.h"
 
@@ -76,7 +78,7 @@ TEST(every_half_comes_back_from_float) {
     }
 }
 
-/* Between neighbours: below the middle the lower, above it the upper, at it the even one. */
+/* Between neighbours: below the middle the lower one, above it the upper, at it the even one. */
 TEST(the_middle_between_halves_goes_to_the_even_one) {
     for (uint32_t half = 0; half < 0x7BFF; half++) {
         float low = widen((uint16_t)half), high = widen((uint16_t)(half + 1));
@@ -117,8 +119,8 @@ TEST(a_scale_is_applied_in_float_and_rounded_to_half_after) {
     ck_assert_uint_eq(dequant(0xFE, 1e30f), 0xFC00);
     ck_assert_uint_eq(dequant(0xB8, 0), 0x8000);
     ck_assert(is_nan_f16(dequant(0, INFINITY)) && is_nan_f16(dequant(0x38, NAN)));
-    /* 1.125 * scale is 1 + 2^-11 + 3 * 2^-27: above the middle of two halves, and at it as a float
-     */
+    /* 1.125 * scale is 1 + 2^-11 + 3 * 2^-27: above the middle of two halves, but at it as a
+     * float */
     float scale = (float)((0x1p27 + 0x1p16 + 3) / 9 * 0x1p-24);
     ck_assert_uint_eq(dequant(0x39, scale), 0x3C00);
 }
@@ -143,7 +145,7 @@ TEST(sums_and_products_of_e4m3_round_at_each_step) {
 
 /* ---- arguments ---- */
 
-static void assert_told(enum cushim_status status, const char *text) {
+static void assert_error(enum cushim_status status, const char *text) {
     ck_assert_int_eq(status, CUSHIM_INVALID);
     ck_assert_msg(strstr(cushim_last_error(), text) != NULL, "\"%s\" has no \"%s\"",
                   cushim_last_error(), text);
@@ -153,38 +155,38 @@ static float *const f = (float *)0x10000;
 static uint16_t *const h = (uint16_t *)0x20000;
 static uint8_t *const q = (uint8_t *)0x30001;
 
-TEST(wrong_arguments_are_told) {
-    assert_told(cushim_convert_f32_f16(f, h, -1, NULL), "cushim_convert_f32_f16 failed");
-    assert_told(cushim_convert_f32_f16(f, h, -1, NULL), "n=-1 is negative");
-    assert_told(cushim_convert_f32_f16(f, h, INT64_MAX / 2, NULL), "dst=");
-    assert_told(cushim_convert_f32_f16(NULL, h, 1, NULL), "src=NULL");
-    assert_told(cushim_convert_f32_f16((float *)0x10002, h, 1, NULL),
-                "src=0x10002 is not a multiple of 4");
-    assert_told(cushim_convert_f32_f16(f, (uint16_t *)0x20001, 1, NULL),
-                "dst=0x20001 is not a multiple of 2");
-    assert_told(cushim_convert_f16_f32(h, f, -7, NULL), "cushim_convert_f16_f32 failed");
-    assert_told(cushim_convert_f16_f32(h, f, INT64_MAX / 2, NULL), "dst=");
-    assert_told(cushim_convert_f16_f32(NULL, f, 1, NULL), "src=NULL");
-    assert_told(cushim_convert_f16_f32(h, NULL, 1, NULL), "dst=NULL");
-    assert_told(cushim_convert_f16_f32(h, (float *)0x10002, 1, NULL), "dst=0x10002");
-    assert_told(cushim_dequant_e4m3_f16(q, h, 1, -1, NULL), "cushim_dequant_e4m3_f16 failed");
-    assert_told(cushim_dequant_e4m3_f16(q, h, 1, INT64_MAX, NULL), "dst=");
-    assert_told(cushim_dequant_e4m3_f16(NULL, h, 1, 1, NULL), "src=NULL");
-    assert_told(cushim_dequant_e4m3_f16(q, (uint16_t *)0x20001, 1, 1, NULL), "dst=0x20001");
+TEST(wrong_arguments_are_refused) {
+    assert_error(cushim_convert_f32_f16(f, h, -1, NULL), "cushim_convert_f32_f16 failed");
+    assert_error(cushim_convert_f32_f16(f, h, -1, NULL), "n=-1 is negative");
+    assert_error(cushim_convert_f32_f16(f, h, INT64_MAX / 2, NULL), "dst=");
+    assert_error(cushim_convert_f32_f16(NULL, h, 1, NULL), "src=NULL");
+    assert_error(cushim_convert_f32_f16((float *)0x10002, h, 1, NULL),
+                 "src=0x10002 is not a multiple of 4");
+    assert_error(cushim_convert_f32_f16(f, (uint16_t *)0x20001, 1, NULL),
+                 "dst=0x20001 is not a multiple of 2");
+    assert_error(cushim_convert_f16_f32(h, f, -7, NULL), "cushim_convert_f16_f32 failed");
+    assert_error(cushim_convert_f16_f32(h, f, INT64_MAX / 2, NULL), "dst=");
+    assert_error(cushim_convert_f16_f32(NULL, f, 1, NULL), "src=NULL");
+    assert_error(cushim_convert_f16_f32(h, NULL, 1, NULL), "dst=NULL");
+    assert_error(cushim_convert_f16_f32(h, (float *)0x10002, 1, NULL), "dst=0x10002");
+    assert_error(cushim_dequant_e4m3_f16(q, h, 1, -1, NULL), "cushim_dequant_e4m3_f16 failed");
+    assert_error(cushim_dequant_e4m3_f16(q, h, 1, INT64_MAX, NULL), "dst=");
+    assert_error(cushim_dequant_e4m3_f16(NULL, h, 1, 1, NULL), "src=NULL");
+    assert_error(cushim_dequant_e4m3_f16(q, (uint16_t *)0x20001, 1, 1, NULL), "dst=0x20001");
 }
 
-TEST(wrong_arguments_of_two_inputs_are_told) {
+TEST(wrong_arguments_of_two_inputs_are_refused) {
     enum cushim_status (*const functions[])(const uint8_t *, const uint8_t *, uint16_t *, float,
                                             float, int64_t, struct CUstream_st *) = {
         cushim_add_e4m3_f16, cushim_mul_e4m3_f16};
     static const char *const names[] = {"cushim_add_e4m3_f16 failed", "cushim_mul_e4m3_f16 failed"};
     for (int i = 0; i < 2; i++) {
-        assert_told(functions[i](q, q, h, 1, 1, -1, NULL), names[i]);
-        assert_told(functions[i](q, q, h, 1, 1, INT64_MAX, NULL), "c=");
-        assert_told(functions[i](NULL, q, h, 1, 1, 1, NULL), "a=NULL");
-        assert_told(functions[i](q, NULL, h, 1, 1, 1, NULL), "b=NULL");
-        assert_told(functions[i](q, q, NULL, 1, 1, 1, NULL), "c=NULL");
-        assert_told(functions[i](q, q, (uint16_t *)0x20001, 1, 1, 1, NULL), "c=0x20001");
+        assert_error(functions[i](q, q, h, 1, 1, -1, NULL), names[i]);
+        assert_error(functions[i](q, q, h, 1, 1, INT64_MAX, NULL), "c=");
+        assert_error(functions[i](NULL, q, h, 1, 1, 1, NULL), "a=NULL");
+        assert_error(functions[i](q, NULL, h, 1, 1, 1, NULL), "b=NULL");
+        assert_error(functions[i](q, q, NULL, 1, 1, 1, NULL), "c=NULL");
+        assert_error(functions[i](q, q, (uint16_t *)0x20001, 1, 1, 1, NULL), "c=0x20001");
     }
 }
 

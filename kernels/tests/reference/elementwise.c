@@ -1,5 +1,7 @@
-/* Elementwise functions: the references against values by hand and identities, and what a wrong
- * call is told. */
+/*
+ * Elementwise functions: the references compared with values by hand and identities, and the errors
+ * of wrong calls.
+ */
 #include "tests/unit/suite.h"
 
 #include <float.h>
@@ -17,7 +19,7 @@ static uint32_t bits_of(float value) {
     return bits;
 }
 
-/* The same number, NaN for NaN, zeros by sign. */
+/* The same number; NaN equals NaN, and zeros have the same sign. */
 #define assert_same(got, want)                                                                     \
     do {                                                                                           \
         float got_ = (got), want_ = (want);                                                        \
@@ -145,7 +147,7 @@ TEST(sines_and_cosines_are_on_the_circle) {
         ck_assert_double_eq_tol(pow(sin_of(angle), 2) + pow(cos_of(angle), 2), 1, 3e-7);
 }
 
-/* What IEEE 754 says of pow. */
+/* The special cases of pow in IEEE 754. */
 TEST(powers_have_their_special_cases) {
     float (*const powers[])(float, float) = {pow_f32, pow_scalar};
     for (int i = 0; i < 2; i++) {
@@ -218,7 +220,7 @@ TEST(dropout_keeps_all_or_none_at_the_ends) {
     }
 }
 
-TEST(dropout_drops_the_share_it_is_told) {
+TEST(dropout_drops_a_share_of_p) {
     enum { N = 100000 };
     static float in[N], out[N];
     for (int i = 0; i < N; i++)
@@ -264,7 +266,7 @@ TEST(an_unrounded_moment_enters_the_parameter) {
 
 /* ---- arguments ---- */
 
-static void assert_told(enum cushim_status status, const char *function, const char *text) {
+static void assert_error(enum cushim_status status, const char *function, const char *text) {
     ck_assert_int_eq(status, CUSHIM_INVALID);
     ck_assert_msg(strstr(cushim_last_error(), function) && strstr(cushim_last_error(), text),
                   "\"%s\" has no \"%s\" of %s", cushim_last_error(), text, function);
@@ -274,82 +276,82 @@ static float *const f = (float *)0x10000, *const odd_f = (float *)0x10002;
 static uint16_t *const h = (uint16_t *)0x20000, *const odd_h = (uint16_t *)0x20001;
 static double *const d = (double *)0x30000, *const odd_d = (double *)0x30004;
 
-#define TELL_TWO(function, good, odd, rule)                                                        \
-    assert_told(function(good, good, good, -1, NULL), #function, "n=-1 is negative");              \
-    assert_told(function(good, good, good, INT64_MAX / 2 + 1, NULL), #function, "a=");             \
-    assert_told(function(NULL, good, good, 1, NULL), #function, "a=NULL");                         \
-    assert_told(function(good, NULL, good, 1, NULL), #function, "b=NULL");                         \
-    assert_told(function(good, good, NULL, 1, NULL), #function, "c=NULL");                         \
-    assert_told(function(odd, good, good, 1, NULL), #function, "a=0x");                            \
-    assert_told(function(good, odd, good, 1, NULL), #function, "b=0x");                            \
-    assert_told(function(good, good, odd, 1, NULL), #function, rule);                              \
+#define ASSERT_TWO_ERRORS(function, good, odd, rule)                                               \
+    assert_error(function(good, good, good, -1, NULL), #function, "n=-1 is negative");             \
+    assert_error(function(good, good, good, INT64_MAX / 2 + 1, NULL), #function, "a=");            \
+    assert_error(function(NULL, good, good, 1, NULL), #function, "a=NULL");                        \
+    assert_error(function(good, NULL, good, 1, NULL), #function, "b=NULL");                        \
+    assert_error(function(good, good, NULL, 1, NULL), #function, "c=NULL");                        \
+    assert_error(function(odd, good, good, 1, NULL), #function, "a=0x");                           \
+    assert_error(function(good, odd, good, 1, NULL), #function, "b=0x");                           \
+    assert_error(function(good, good, odd, 1, NULL), #function, rule);                             \
     ck_assert_int_eq(function(NULL, NULL, NULL, 0, NULL), CUSHIM_OK)
 
-TEST(wrong_operands_are_told) {
-    TELL_TWO(cushim_add_f32, f, odd_f, "c=0x10002 is not a multiple of 4");
-    TELL_TWO(cushim_sub_f32, f, odd_f, "c=0x10002 is not a multiple of 4");
-    TELL_TWO(cushim_mul_f32, f, odd_f, "c=0x10002 is not a multiple of 4");
-    TELL_TWO(cushim_div_f32, f, odd_f, "c=0x10002 is not a multiple of 4");
-    TELL_TWO(cushim_pow_f32, f, odd_f, "c=0x10002 is not a multiple of 4");
-    TELL_TWO(cushim_add_f16, h, odd_h, "c=0x20001 is not a multiple of 2");
-    TELL_TWO(cushim_sub_f16, h, odd_h, "c=0x20001 is not a multiple of 2");
-    TELL_TWO(cushim_mul_f16, h, odd_h, "c=0x20001 is not a multiple of 2");
-    TELL_TWO(cushim_div_f16, h, odd_h, "c=0x20001 is not a multiple of 2");
+TEST(wrong_operands_are_refused) {
+    ASSERT_TWO_ERRORS(cushim_add_f32, f, odd_f, "c=0x10002 is not a multiple of 4");
+    ASSERT_TWO_ERRORS(cushim_sub_f32, f, odd_f, "c=0x10002 is not a multiple of 4");
+    ASSERT_TWO_ERRORS(cushim_mul_f32, f, odd_f, "c=0x10002 is not a multiple of 4");
+    ASSERT_TWO_ERRORS(cushim_div_f32, f, odd_f, "c=0x10002 is not a multiple of 4");
+    ASSERT_TWO_ERRORS(cushim_pow_f32, f, odd_f, "c=0x10002 is not a multiple of 4");
+    ASSERT_TWO_ERRORS(cushim_add_f16, h, odd_h, "c=0x20001 is not a multiple of 2");
+    ASSERT_TWO_ERRORS(cushim_sub_f16, h, odd_h, "c=0x20001 is not a multiple of 2");
+    ASSERT_TWO_ERRORS(cushim_mul_f16, h, odd_h, "c=0x20001 is not a multiple of 2");
+    ASSERT_TWO_ERRORS(cushim_div_f16, h, odd_h, "c=0x20001 is not a multiple of 2");
 }
 
-#define TELL_SCALAR(function)                                                                      \
-    assert_told(function(f, f, 1, -1, NULL), #function, "n=-1 is negative");                       \
-    assert_told(function(f, f, 1, INT64_MAX / 2, NULL), #function, "a=");                          \
-    assert_told(function(NULL, f, 1, 1, NULL), #function, "a=NULL");                               \
-    assert_told(function(f, NULL, 1, 1, NULL), #function, "c=NULL");                               \
-    assert_told(function(odd_f, f, 1, 1, NULL), #function, "a=0x10002 is not a multiple of 4");    \
-    assert_told(function(f, odd_f, 1, 1, NULL), #function, "c=0x10002 is not a multiple of 4");    \
+#define ASSERT_SCALAR_ERRORS(function)                                                             \
+    assert_error(function(f, f, 1, -1, NULL), #function, "n=-1 is negative");                      \
+    assert_error(function(f, f, 1, INT64_MAX / 2, NULL), #function, "a=");                         \
+    assert_error(function(NULL, f, 1, 1, NULL), #function, "a=NULL");                              \
+    assert_error(function(f, NULL, 1, 1, NULL), #function, "c=NULL");                              \
+    assert_error(function(odd_f, f, 1, 1, NULL), #function, "a=0x10002 is not a multiple of 4");   \
+    assert_error(function(f, odd_f, 1, 1, NULL), #function, "c=0x10002 is not a multiple of 4");   \
     ck_assert_int_eq(function(NULL, NULL, NAN, 0, NULL), CUSHIM_OK)
 
-TEST(wrong_operands_beside_a_number_are_told) {
-    TELL_SCALAR(cushim_add_scalar_f32);
-    TELL_SCALAR(cushim_sub_scalar_f32);
-    TELL_SCALAR(cushim_mul_scalar_f32);
-    TELL_SCALAR(cushim_div_scalar_f32);
-    TELL_SCALAR(cushim_pow_scalar_f32);
+TEST(wrong_operands_beside_a_number_are_refused) {
+    ASSERT_SCALAR_ERRORS(cushim_add_scalar_f32);
+    ASSERT_SCALAR_ERRORS(cushim_sub_scalar_f32);
+    ASSERT_SCALAR_ERRORS(cushim_mul_scalar_f32);
+    ASSERT_SCALAR_ERRORS(cushim_div_scalar_f32);
+    ASSERT_SCALAR_ERRORS(cushim_pow_scalar_f32);
 }
 
-#define TELL_ONE(function)                                                                         \
-    assert_told(function(f, f, -5, NULL), #function, "n=-5 is negative");                          \
-    assert_told(function(f, f, INT64_MAX / 2, NULL), #function, "a=");                             \
-    assert_told(function(NULL, f, 1, NULL), #function, "a=NULL");                                  \
-    assert_told(function(f, NULL, 1, NULL), #function, "c=NULL");                                  \
-    assert_told(function(odd_f, f, 1, NULL), #function, "a=0x10002 is not a multiple of 4");       \
-    assert_told(function(f, odd_f, 1, NULL), #function, "c=0x10002 is not a multiple of 4");       \
+#define ASSERT_ONE_ERRORS(function)                                                                \
+    assert_error(function(f, f, -5, NULL), #function, "n=-5 is negative");                         \
+    assert_error(function(f, f, INT64_MAX / 2, NULL), #function, "a=");                            \
+    assert_error(function(NULL, f, 1, NULL), #function, "a=NULL");                                 \
+    assert_error(function(f, NULL, 1, NULL), #function, "c=NULL");                                 \
+    assert_error(function(odd_f, f, 1, NULL), #function, "a=0x10002 is not a multiple of 4");      \
+    assert_error(function(f, odd_f, 1, NULL), #function, "c=0x10002 is not a multiple of 4");      \
     ck_assert_int_eq(function(NULL, NULL, 0, NULL), CUSHIM_OK)
 
-TEST(wrong_operands_of_functions_are_told) {
-    TELL_ONE(cushim_exp_f32);
-    TELL_ONE(cushim_log_f32);
-    TELL_ONE(cushim_sqrt_f32);
-    TELL_ONE(cushim_rsqrt_f32);
-    TELL_ONE(cushim_sin_f32);
-    TELL_ONE(cushim_cos_f32);
-    TELL_ONE(cushim_tanh_f32);
+TEST(wrong_operands_of_functions_are_refused) {
+    ASSERT_ONE_ERRORS(cushim_exp_f32);
+    ASSERT_ONE_ERRORS(cushim_log_f32);
+    ASSERT_ONE_ERRORS(cushim_sqrt_f32);
+    ASSERT_ONE_ERRORS(cushim_rsqrt_f32);
+    ASSERT_ONE_ERRORS(cushim_sin_f32);
+    ASSERT_ONE_ERRORS(cushim_cos_f32);
+    ASSERT_ONE_ERRORS(cushim_tanh_f32);
 }
 
-TEST(a_wrong_fill_is_told) {
+TEST(a_wrong_fill_is_refused) {
     static const char name[] = "cushim_fill_f32";
-    assert_told(cushim_fill_f32(f, 1, -1, NULL), name, "n=-1 is negative");
-    assert_told(cushim_fill_f32(f, 1, INT64_MAX / 2, NULL), name, "dst=");
-    assert_told(cushim_fill_f32(NULL, 1, 1, NULL), name, "dst=NULL");
-    assert_told(cushim_fill_f32(odd_f, 1, 1, NULL), name, "dst=0x10002 is not a multiple of 4");
+    assert_error(cushim_fill_f32(f, 1, -1, NULL), name, "n=-1 is negative");
+    assert_error(cushim_fill_f32(f, 1, INT64_MAX / 2, NULL), name, "dst=");
+    assert_error(cushim_fill_f32(NULL, 1, 1, NULL), name, "dst=NULL");
+    assert_error(cushim_fill_f32(odd_f, 1, 1, NULL), name, "dst=0x10002 is not a multiple of 4");
     ck_assert_int_eq(cushim_fill_f32(NULL, 1, 0, NULL), CUSHIM_OK);
 }
 
-TEST(a_wrong_dropout_is_told) {
+TEST(a_wrong_dropout_is_refused) {
     static const char name[] = "cushim_dropout_f32";
-    assert_told(cushim_dropout_f32(f, f, 0.5f, 2, 1, -1, NULL), name, "n=-1 is negative");
-    assert_told(cushim_dropout_f32(f, f, 0.5f, 2, 1, INT64_MAX / 2, NULL), name, "in=");
-    assert_told(cushim_dropout_f32(NULL, f, 0.5f, 2, 1, 1, NULL), name, "in=NULL");
-    assert_told(cushim_dropout_f32(f, NULL, 0.5f, 2, 1, 1, NULL), name, "out=NULL");
-    assert_told(cushim_dropout_f32(odd_f, f, 0.5f, 2, 1, 1, NULL), name, "in=0x10002");
-    assert_told(cushim_dropout_f32(f, odd_f, 0.5f, 2, 1, 1, NULL), name, "out=0x10002");
+    assert_error(cushim_dropout_f32(f, f, 0.5f, 2, 1, -1, NULL), name, "n=-1 is negative");
+    assert_error(cushim_dropout_f32(f, f, 0.5f, 2, 1, INT64_MAX / 2, NULL), name, "in=");
+    assert_error(cushim_dropout_f32(NULL, f, 0.5f, 2, 1, 1, NULL), name, "in=NULL");
+    assert_error(cushim_dropout_f32(f, NULL, 0.5f, 2, 1, 1, NULL), name, "out=NULL");
+    assert_error(cushim_dropout_f32(odd_f, f, 0.5f, 2, 1, 1, NULL), name, "in=0x10002");
+    assert_error(cushim_dropout_f32(f, odd_f, 0.5f, 2, 1, 1, NULL), name, "out=0x10002");
     ck_assert_int_eq(cushim_dropout_f32(NULL, NULL, 0.5f, 2, 1, 0, NULL), CUSHIM_OK);
 }
 
@@ -357,18 +359,18 @@ static enum cushim_status step(float *param, float *m, double *v, float *grad, i
     return cushim_adamw_f32(param, m, v, grad, 0.9, 0.99, 0.1, 0.01, 1e-8, 1e-3, 0, n, NULL);
 }
 
-TEST(a_wrong_step_of_adamw_is_told) {
+TEST(a_wrong_step_of_adamw_is_refused) {
     static const char name[] = "cushim_adamw_f32";
-    assert_told(step(f, f, d, f, -1), name, "n=-1 is negative");
-    assert_told(step(f, f, d, f, INT64_MAX / 8 + 1), name, "v=");
-    assert_told(step(NULL, f, d, f, 1), name, "param=NULL");
-    assert_told(step(f, NULL, d, f, 1), name, "m=NULL");
-    assert_told(step(f, f, NULL, f, 1), name, "v=NULL");
-    assert_told(step(f, f, d, NULL, 1), name, "grad=NULL");
-    assert_told(step(odd_f, f, d, f, 1), name, "param=0x10002 is not a multiple of 4");
-    assert_told(step(f, odd_f, d, f, 1), name, "m=0x10002 is not a multiple of 4");
-    assert_told(step(f, f, odd_d, f, 1), name, "v=0x30004 is not a multiple of 8");
-    assert_told(step(f, f, d, odd_f, 1), name, "grad=0x10002 is not a multiple of 4");
+    assert_error(step(f, f, d, f, -1), name, "n=-1 is negative");
+    assert_error(step(f, f, d, f, INT64_MAX / 8 + 1), name, "v=");
+    assert_error(step(NULL, f, d, f, 1), name, "param=NULL");
+    assert_error(step(f, NULL, d, f, 1), name, "m=NULL");
+    assert_error(step(f, f, NULL, f, 1), name, "v=NULL");
+    assert_error(step(f, f, d, NULL, 1), name, "grad=NULL");
+    assert_error(step(odd_f, f, d, f, 1), name, "param=0x10002 is not a multiple of 4");
+    assert_error(step(f, odd_f, d, f, 1), name, "m=0x10002 is not a multiple of 4");
+    assert_error(step(f, f, odd_d, f, 1), name, "v=0x30004 is not a multiple of 8");
+    assert_error(step(f, f, d, odd_f, 1), name, "grad=0x10002 is not a multiple of 4");
     ck_assert_int_eq(step(NULL, NULL, NULL, NULL, 0), CUSHIM_OK);
 }
 

@@ -1,4 +1,6 @@
-/* Copies in another order: the references against identities, and what a wrong call is told. */
+/*
+ * Copies in another order: the references compared with identities, and the errors of wrong calls.
+ */
 #include "tests/unit/suite.h"
 
 #include <stdint.h>
@@ -89,7 +91,7 @@ TEST(strides_lead_to_elements) {
 
 /* ---- arguments ---- */
 
-static void assert_told(enum cushim_status status, const char *function, const char *text) {
+static void assert_error(enum cushim_status status, const char *function, const char *text) {
     ck_assert_int_eq(status, CUSHIM_INVALID);
     ck_assert_msg(strstr(cushim_last_error(), function) && strstr(cushim_last_error(), text),
                   "\"%s\" has no \"%s\" of %s", cushim_last_error(), text, function);
@@ -98,68 +100,68 @@ static void assert_told(enum cushim_status status, const char *function, const c
 static float *const f = (float *)0x10000, *const odd_f = (float *)0x10002;
 static uint16_t *const h = (uint16_t *)0x20000, *const odd_h = (uint16_t *)0x20001;
 
-TEST(a_wrong_repeat_is_told) {
+TEST(a_wrong_repeat_is_refused) {
     const char *what = "cushim_repeat_f32";
-    assert_told(cushim_repeat_f32(f, f, -1, 1, 1, 1, NULL), what, "outer=-1 is negative");
-    assert_told(cushim_repeat_f32(f, f, 1, -1, 1, 1, NULL), what, "axis=-1 is negative");
-    assert_told(cushim_repeat_f32(f, f, 1, 1, -1, 1, NULL), what, "inner=-1 is negative");
-    assert_told(cushim_repeat_f32(f, f, 1, 1, 1, -1, NULL), what, "reps=-1 is negative");
-    assert_told(cushim_repeat_f32(f, f, 1, 1, 2, INT64_MAX, NULL), what, "y has more elements");
-    assert_told(cushim_repeat_f32(NULL, f, 1, 1, 1, 1, NULL), what, "x=NULL");
-    assert_told(cushim_repeat_f32(odd_f, f, 1, 1, 1, 1, NULL), what, "x=0x10002");
-    assert_told(cushim_repeat_f32(f, NULL, 1, 1, 1, 1, NULL), what, "y=NULL");
-    assert_told(cushim_repeat_f32(f, odd_f, 1, 1, 1, 1, NULL), what, "y=0x10002");
+    assert_error(cushim_repeat_f32(f, f, -1, 1, 1, 1, NULL), what, "outer=-1 is negative");
+    assert_error(cushim_repeat_f32(f, f, 1, -1, 1, 1, NULL), what, "axis=-1 is negative");
+    assert_error(cushim_repeat_f32(f, f, 1, 1, -1, 1, NULL), what, "inner=-1 is negative");
+    assert_error(cushim_repeat_f32(f, f, 1, 1, 1, -1, NULL), what, "reps=-1 is negative");
+    assert_error(cushim_repeat_f32(f, f, 1, 1, 2, INT64_MAX, NULL), what, "y has more elements");
+    assert_error(cushim_repeat_f32(NULL, f, 1, 1, 1, 1, NULL), what, "x=NULL");
+    assert_error(cushim_repeat_f32(odd_f, f, 1, 1, 1, 1, NULL), what, "x=0x10002");
+    assert_error(cushim_repeat_f32(f, NULL, 1, 1, 1, 1, NULL), what, "y=NULL");
+    assert_error(cushim_repeat_f32(f, odd_f, 1, 1, 1, 1, NULL), what, "y=0x10002");
     ck_assert_int_eq(cushim_repeat_f32(NULL, NULL, 1, 1, 1, 0, NULL), CUSHIM_OK);
 }
 
-#define TELL_2D(function, p, odd_p)                                                                \
-    assert_told(function(p, p, -1, 1, NULL), #function, "rows=-1 is negative");                    \
-    assert_told(function(p, p, 1, -1, NULL), #function, "cols=-1 is negative");                    \
-    assert_told(function(p, p, INT64_MAX, 2, NULL), #function, "y has more elements");             \
-    assert_told(function(NULL, p, 1, 1, NULL), #function, "x=NULL");                               \
-    assert_told(function(odd_p, p, 1, 1, NULL), #function, "x=0x");                                \
-    assert_told(function(p, NULL, 1, 1, NULL), #function, "y=NULL");                               \
-    assert_told(function(p, odd_p, 1, 1, NULL), #function, "is not a multiple of");                \
+#define ASSERT_2D_ERRORS(function, p, odd_p)                                                       \
+    assert_error(function(p, p, -1, 1, NULL), #function, "rows=-1 is negative");                   \
+    assert_error(function(p, p, 1, -1, NULL), #function, "cols=-1 is negative");                   \
+    assert_error(function(p, p, INT64_MAX, 2, NULL), #function, "y has more elements");            \
+    assert_error(function(NULL, p, 1, 1, NULL), #function, "x=NULL");                              \
+    assert_error(function(odd_p, p, 1, 1, NULL), #function, "x=0x");                               \
+    assert_error(function(p, NULL, 1, 1, NULL), #function, "y=NULL");                              \
+    assert_error(function(p, odd_p, 1, 1, NULL), #function, "is not a multiple of");               \
     ck_assert_int_eq(function(NULL, NULL, 0, 5, NULL), CUSHIM_OK)
 
-#define TELL_ND(function, p, odd_p)                                                                \
-    assert_told(function(p, p, NULL, perm, 2, NULL), #function, "shape=NULL");                     \
-    assert_told(function(p, p, shape, NULL, 2, NULL), #function, "perm=NULL");                     \
-    assert_told(function(p, p, shape, perm, -1, NULL), #function, "ndim=-1");                      \
-    assert_told(function(p, p, shape, perm, 9, NULL), #function, "ndim=9 is not in 0 .. 8");       \
-    assert_told(function(p, p, (int64_t[]){2, -3}, perm, 2, NULL), #function, "=-3 is negative");  \
-    assert_told(function(p, p, (int64_t[]){2, INT64_MAX}, perm, 2, NULL), #function, "more");      \
-    assert_told(function(p, p, shape, (int32_t[]){0, 0}, 2, NULL), #function, "perm[1]=0");        \
-    assert_told(function(p, p, shape, (int32_t[]){0, 2}, 2, NULL), #function, "perm[1]=2");        \
-    assert_told(function(p, p, shape, (int32_t[]){-1, 0}, 2, NULL), #function, "perm[0]=-1");      \
-    assert_told(function(NULL, p, shape, perm, 2, NULL), #function, "x=NULL");                     \
-    assert_told(function(p, NULL, NULL, NULL, 0, NULL), #function, "y=NULL");                      \
-    assert_told(function(odd_p, p, shape, perm, 2, NULL), #function, "x=0x");                      \
-    assert_told(function(p, odd_p, shape, perm, 2, NULL), #function, "is not a multiple of");      \
+#define ASSERT_ND_ERRORS(function, p, odd_p)                                                       \
+    assert_error(function(p, p, NULL, perm, 2, NULL), #function, "shape=NULL");                    \
+    assert_error(function(p, p, shape, NULL, 2, NULL), #function, "perm=NULL");                    \
+    assert_error(function(p, p, shape, perm, -1, NULL), #function, "ndim=-1");                     \
+    assert_error(function(p, p, shape, perm, 9, NULL), #function, "ndim=9 is not in 0 .. 8");      \
+    assert_error(function(p, p, (int64_t[]){2, -3}, perm, 2, NULL), #function, "=-3 is negative"); \
+    assert_error(function(p, p, (int64_t[]){2, INT64_MAX}, perm, 2, NULL), #function, "more");     \
+    assert_error(function(p, p, shape, (int32_t[]){0, 0}, 2, NULL), #function, "perm[1]=0");       \
+    assert_error(function(p, p, shape, (int32_t[]){0, 2}, 2, NULL), #function, "perm[1]=2");       \
+    assert_error(function(p, p, shape, (int32_t[]){-1, 0}, 2, NULL), #function, "perm[0]=-1");     \
+    assert_error(function(NULL, p, shape, perm, 2, NULL), #function, "x=NULL");                    \
+    assert_error(function(p, NULL, NULL, NULL, 0, NULL), #function, "y=NULL");                     \
+    assert_error(function(odd_p, p, shape, perm, 2, NULL), #function, "x=0x");                     \
+    assert_error(function(p, odd_p, shape, perm, 2, NULL), #function, "is not a multiple of");     \
     ck_assert_int_eq(function(NULL, NULL, (int64_t[]){2, 0}, perm, 2, NULL), CUSHIM_OK)
 
-TEST(a_wrong_transpose_is_told) {
+TEST(a_wrong_transpose_is_refused) {
     static const int64_t shape[9] = {2, 3, 1, 1, 1, 1, 1, 1, 1};
     static const int32_t perm[9] = {1, 0, 2, 3, 4, 5, 6, 7, 8};
-    TELL_2D(cushim_transpose2d_f32, f, odd_f);
-    TELL_2D(cushim_transpose2d_u16, h, odd_h);
-    TELL_ND(cushim_transpose_nd_f32, f, odd_f);
-    TELL_ND(cushim_transpose_nd_u16, h, odd_h);
+    ASSERT_2D_ERRORS(cushim_transpose2d_f32, f, odd_f);
+    ASSERT_2D_ERRORS(cushim_transpose2d_u16, h, odd_h);
+    ASSERT_ND_ERRORS(cushim_transpose_nd_f32, f, odd_f);
+    ASSERT_ND_ERRORS(cushim_transpose_nd_u16, h, odd_h);
 }
 
-TEST(a_wrong_strided_copy_is_told) {
+TEST(a_wrong_strided_copy_is_refused) {
     const char *what = "cushim_strided_copy";
     static const int64_t two[] = {2, 2}, far[] = {1, INT64_MAX / 4};
-    assert_told(cushim_strided_copy(f, f, NULL, two, 2, 4, NULL), what, "shape=NULL");
-    assert_told(cushim_strided_copy(f, f, two, NULL, 2, 4, NULL), what, "strides=NULL");
-    assert_told(cushim_strided_copy(f, f, two, two, -1, 4, NULL), what, "ndim=-1");
-    assert_told(cushim_strided_copy(f, f, two, two, 9, 4, NULL), what, "ndim=9");
-    assert_told(cushim_strided_copy(f, f, two, two, 2, 0, NULL), what, "elem_bytes=0");
-    assert_told(cushim_strided_copy(f, f, (int64_t[]){-2}, two, 1, 4, NULL), what, "=-2 is neg");
-    assert_told(cushim_strided_copy(f, f, two, two, 2, INT64_MAX, NULL), what, "more bytes");
-    assert_told(cushim_strided_copy(f, f, two, far, 2, 8, NULL), what, "strides[1]=");
-    assert_told(cushim_strided_copy(NULL, f, two, two, 2, 4, NULL), what, "src=NULL");
-    assert_told(cushim_strided_copy(f, NULL, NULL, NULL, 0, 4, NULL), what, "dst=NULL");
+    assert_error(cushim_strided_copy(f, f, NULL, two, 2, 4, NULL), what, "shape=NULL");
+    assert_error(cushim_strided_copy(f, f, two, NULL, 2, 4, NULL), what, "strides=NULL");
+    assert_error(cushim_strided_copy(f, f, two, two, -1, 4, NULL), what, "ndim=-1");
+    assert_error(cushim_strided_copy(f, f, two, two, 9, 4, NULL), what, "ndim=9");
+    assert_error(cushim_strided_copy(f, f, two, two, 2, 0, NULL), what, "elem_bytes=0");
+    assert_error(cushim_strided_copy(f, f, (int64_t[]){-2}, two, 1, 4, NULL), what, "=-2 is neg");
+    assert_error(cushim_strided_copy(f, f, two, two, 2, INT64_MAX, NULL), what, "more bytes");
+    assert_error(cushim_strided_copy(f, f, two, far, 2, 8, NULL), what, "strides[1]=");
+    assert_error(cushim_strided_copy(NULL, f, two, two, 2, 4, NULL), what, "src=NULL");
+    assert_error(cushim_strided_copy(f, NULL, NULL, NULL, 0, 4, NULL), what, "dst=NULL");
     ck_assert_int_eq(cushim_strided_copy(NULL, NULL, (int64_t[]){0, 2}, far, 2, 8, NULL),
                      CUSHIM_OK);
 }

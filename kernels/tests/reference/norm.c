@@ -1,4 +1,7 @@
-/* RMS norm: the references against values by hand and identities, and what a wrong call is told. */
+/*
+ * RMS norm: the references compared with values by hand and identities, and the errors of wrong
+ * calls.
+ */
 #include "tests/unit/suite.h"
 
 #include <math.h>
@@ -93,7 +96,7 @@ TEST(a_code_that_is_no_number_makes_its_row_nan) {
 
 /* ---- arguments ---- */
 
-static void assert_told(enum cushim_status status, const char *function, const char *text) {
+static void assert_error(enum cushim_status status, const char *function, const char *text) {
     ck_assert_int_eq(status, CUSHIM_INVALID);
     ck_assert_msg(strstr(cushim_last_error(), function) && strstr(cushim_last_error(), text),
                   "\"%s\" has no \"%s\" of %s", cushim_last_error(), text, function);
@@ -106,27 +109,27 @@ static const char odd_4[] = "=0x10002 is not a multiple of 4";
 static const char odd_2[] = "=0x10001 is not a multiple of 2";
 
 /* call(rows, d) with good pointers, then with none. */
-#define TELL_SIZES(name, call, none)                                                               \
-    assert_told(call(-1, 1), name, "rows=-1 is negative");                                         \
-    assert_told(call(0, -2), name, "d=-2 is negative");                                            \
-    assert_told(call(INT64_MAX / 2, 4), name, "y has more elements than");                         \
-    assert_told(call(INT64_MAX / 2, 2), name, "more bytes than");                                  \
+#define ASSERT_SIZE_ERRORS(name, call, none)                                                       \
+    assert_error(call(-1, 1), name, "rows=-1 is negative");                                        \
+    assert_error(call(0, -2), name, "d=-2 is negative");                                           \
+    assert_error(call(INT64_MAX / 2, 4), name, "y has more elements than");                        \
+    assert_error(call(INT64_MAX / 2, 2), name, "more bytes than");                                 \
     ck_assert_int_eq(none(0, 1), CUSHIM_OK);                                                       \
     ck_assert_int_eq(none(1, 0), CUSHIM_OK)
 
 #define RMS(rows, d)          cushim_rms_norm_f32(f, f, f, f, 1, rows, d, NULL)
 #define RMS_NONE(rows, d)     cushim_rms_norm_f32(NULL, NULL, NULL, NULL, 1, rows, d, NULL)
 #define RMS_OF(x, w, y, rstd) cushim_rms_norm_f32(x, w, y, rstd, 1, 1, 1, NULL)
-TEST(rms_norm_tells_wrong_arguments) {
+TEST(rms_norm_refuses_wrong_arguments) {
     const char *name = "cushim_rms_norm_f32";
-    TELL_SIZES(name, RMS, RMS_NONE);
-    assert_told(RMS_OF(NULL, f, f, f), name, "x=NULL");
-    assert_told(RMS_OF(f, NULL, f, f), name, "w=NULL");
-    assert_told(RMS_OF(f, f, NULL, f), name, "y=NULL");
-    assert_told(RMS_OF(odd_f, f, f, f), name, odd_4);
-    assert_told(RMS_OF(f, odd_f, f, f), name, odd_4);
-    assert_told(RMS_OF(f, f, odd_f, f), name, odd_4);
-    assert_told(RMS_OF(f, f, f, odd_f), name, "rstd=0x10002 is not a multiple of 4");
+    ASSERT_SIZE_ERRORS(name, RMS, RMS_NONE);
+    assert_error(RMS_OF(NULL, f, f, f), name, "x=NULL");
+    assert_error(RMS_OF(f, NULL, f, f), name, "w=NULL");
+    assert_error(RMS_OF(f, f, NULL, f), name, "y=NULL");
+    assert_error(RMS_OF(odd_f, f, f, f), name, odd_4);
+    assert_error(RMS_OF(f, odd_f, f, f), name, odd_4);
+    assert_error(RMS_OF(f, f, odd_f, f), name, odd_4);
+    assert_error(RMS_OF(f, f, f, odd_f), name, "rstd=0x10002 is not a multiple of 4");
 }
 
 #define ADD(rows, d)            cushim_add_rms_norm_f32(f, f, f, f, f, 1, rows, d, NULL)
@@ -135,23 +138,23 @@ TEST(rms_norm_tells_wrong_arguments) {
 #define AFTER(rows, d)          cushim_rms_norm_add_f32(f, f, f, f, 1, rows, d, NULL)
 #define AFTER_NONE(rows, d)     cushim_rms_norm_add_f32(NULL, NULL, NULL, NULL, 1, rows, d, NULL)
 #define AFTER_OF(x, w, r, y)    cushim_rms_norm_add_f32(x, w, r, y, 1, 1, 1, NULL)
-TEST(norms_with_a_residual_tell_wrong_arguments) {
+TEST(norms_with_a_residual_refuse_wrong_arguments) {
     const char *name = "cushim_add_rms_norm_f32";
-    TELL_SIZES(name, ADD, ADD_NONE);
-    assert_told(ADD_OF(NULL, f, f, f, f), name, "x=NULL");
-    assert_told(ADD_OF(f, NULL, f, f, f), name, "residual=NULL");
-    assert_told(ADD_OF(f, f, NULL, f, f), name, "w=NULL");
-    assert_told(ADD_OF(f, f, f, NULL, f), name, "y=NULL");
-    assert_told(ADD_OF(f, f, f, f, NULL), name, "sum=NULL");
-    assert_told(ADD_OF(f, odd_f, f, f, f), name, "residual=0x10002");
-    assert_told(ADD_OF(f, f, f, f, odd_f), name, "sum=0x10002");
+    ASSERT_SIZE_ERRORS(name, ADD, ADD_NONE);
+    assert_error(ADD_OF(NULL, f, f, f, f), name, "x=NULL");
+    assert_error(ADD_OF(f, NULL, f, f, f), name, "residual=NULL");
+    assert_error(ADD_OF(f, f, NULL, f, f), name, "w=NULL");
+    assert_error(ADD_OF(f, f, f, NULL, f), name, "y=NULL");
+    assert_error(ADD_OF(f, f, f, f, NULL), name, "sum=NULL");
+    assert_error(ADD_OF(f, odd_f, f, f, f), name, "residual=0x10002");
+    assert_error(ADD_OF(f, f, f, f, odd_f), name, "sum=0x10002");
     name = "cushim_rms_norm_add_f32";
-    TELL_SIZES(name, AFTER, AFTER_NONE);
-    assert_told(AFTER_OF(NULL, f, f, f), name, "x=NULL");
-    assert_told(AFTER_OF(f, NULL, f, f), name, "w=NULL");
-    assert_told(AFTER_OF(f, f, NULL, f), name, "residual=NULL");
-    assert_told(AFTER_OF(f, f, f, NULL), name, "y=NULL");
-    assert_told(AFTER_OF(f, f, odd_f, f), name, "residual=0x10002");
+    ASSERT_SIZE_ERRORS(name, AFTER, AFTER_NONE);
+    assert_error(AFTER_OF(NULL, f, f, f), name, "x=NULL");
+    assert_error(AFTER_OF(f, NULL, f, f), name, "w=NULL");
+    assert_error(AFTER_OF(f, f, NULL, f), name, "residual=NULL");
+    assert_error(AFTER_OF(f, f, f, NULL), name, "y=NULL");
+    assert_error(AFTER_OF(f, f, odd_f, f), name, "residual=0x10002");
 }
 
 #define HALVES(rows, d)      cushim_rms_norm_f16(h, h, h, 1, rows, d, NULL)
@@ -160,19 +163,19 @@ TEST(norms_with_a_residual_tell_wrong_arguments) {
 #define CODES(rows, d)       cushim_rms_norm_e4m3_f16(b, h, h, 1, 1, rows, d, NULL)
 #define CODES_NONE(rows, d)  cushim_rms_norm_e4m3_f16(NULL, NULL, NULL, 1, 1, rows, d, NULL)
 #define CODES_OF(x, w, y)    cushim_rms_norm_e4m3_f16(x, w, y, 1, 1, 1, 1, NULL)
-TEST(norms_of_small_formats_tell_wrong_arguments) {
+TEST(norms_of_small_formats_refuse_wrong_arguments) {
     const char *name = "cushim_rms_norm_f16";
-    TELL_SIZES(name, HALVES, HALVES_NONE);
-    assert_told(HALVES_OF(NULL, h, h), name, "x=NULL");
-    assert_told(HALVES_OF(h, NULL, h), name, "w=NULL");
-    assert_told(HALVES_OF(h, h, NULL), name, "y=NULL");
-    assert_told(HALVES_OF(odd_h, h, h), name, odd_2);
+    ASSERT_SIZE_ERRORS(name, HALVES, HALVES_NONE);
+    assert_error(HALVES_OF(NULL, h, h), name, "x=NULL");
+    assert_error(HALVES_OF(h, NULL, h), name, "w=NULL");
+    assert_error(HALVES_OF(h, h, NULL), name, "y=NULL");
+    assert_error(HALVES_OF(odd_h, h, h), name, odd_2);
     name = "cushim_rms_norm_e4m3_f16";
-    TELL_SIZES(name, CODES, CODES_NONE);
-    assert_told(CODES_OF(NULL, h, h), name, "x=NULL");
-    assert_told(CODES_OF(b, NULL, h), name, "w=NULL");
-    assert_told(CODES_OF(b, h, NULL), name, "y=NULL");
-    assert_told(CODES_OF(b, odd_h, h), name, odd_2);
+    ASSERT_SIZE_ERRORS(name, CODES, CODES_NONE);
+    assert_error(CODES_OF(NULL, h, h), name, "x=NULL");
+    assert_error(CODES_OF(b, NULL, h), name, "w=NULL");
+    assert_error(CODES_OF(b, h, NULL), name, "y=NULL");
+    assert_error(CODES_OF(b, odd_h, h), name, odd_2);
 }
 
 SUITE() {

@@ -1,4 +1,6 @@
-/* Dequantisation: the reference against blocks packed by hand, and what a wrong call is told. */
+/*
+ * Dequantisation: the reference compared with blocks packed by hand, and the errors of wrong calls.
+ */
 #include "tests/unit/suite.h"
 
 #include <math.h>
@@ -95,25 +97,26 @@ TEST(rows_follow_each_other) {
         ck_assert(y[i * VALUES] == (float)(i + 1));
 }
 
-static void assert_told(enum cushim_status status, const char *text) {
+static void assert_error(enum cushim_status status, const char *text) {
     ck_assert_int_eq(status, CUSHIM_INVALID);
     ck_assert_msg(strstr(cushim_last_error(), text) != NULL, "%s", cushim_last_error());
 }
 
-TEST(wrong_arguments_are_told) {
+TEST(wrong_arguments_are_refused) {
     void *w = (void *)0x10000, *odd = (void *)0x10001;
     float *y = (float *)0x20000, *odd_y = (float *)0x20002;
-    assert_told(cushim_dequant_q4k_f32(w, y, -1, 256, NULL), "cushim_dequant_q4k_f32 failed");
-    assert_told(cushim_dequant_q4k_f32(w, y, -1, 256, NULL), "rows=-1 is negative");
-    assert_told(cushim_dequant_q4k_f32(w, y, 1, -256, NULL), "k=-256 is negative");
-    assert_told(cushim_dequant_q4k_f32(w, y, 1, 300, NULL), "k=300 is not a multiple of 256");
-    assert_told(cushim_dequant_q4k_f32(w, y, 0, 300, NULL), "k=300 is not a multiple of 256");
-    assert_told(cushim_dequant_q4k_f32(w, y, (int64_t)1 << 40, (int64_t)1 << 40, NULL), "y has");
-    assert_told(cushim_dequant_q4k_f32(w, y, (int64_t)1 << 31, (int64_t)1 << 31, NULL), "y=");
-    assert_told(cushim_dequant_q4k_f32(NULL, y, 1, 256, NULL), "w=NULL");
-    assert_told(cushim_dequant_q4k_f32(w, NULL, 1, 256, NULL), "y=NULL");
-    assert_told(cushim_dequant_q4k_f32(odd, y, 1, 256, NULL), "w=0x10001 is not a multiple of 2");
-    assert_told(cushim_dequant_q4k_f32(w, odd_y, 1, 256, NULL), "y=0x20002 is not a multiple of 4");
+    assert_error(cushim_dequant_q4k_f32(w, y, -1, 256, NULL), "cushim_dequant_q4k_f32 failed");
+    assert_error(cushim_dequant_q4k_f32(w, y, -1, 256, NULL), "rows=-1 is negative");
+    assert_error(cushim_dequant_q4k_f32(w, y, 1, -256, NULL), "k=-256 is negative");
+    assert_error(cushim_dequant_q4k_f32(w, y, 1, 300, NULL), "k=300 is not a multiple of 256");
+    assert_error(cushim_dequant_q4k_f32(w, y, 0, 300, NULL), "k=300 is not a multiple of 256");
+    assert_error(cushim_dequant_q4k_f32(w, y, (int64_t)1 << 40, (int64_t)1 << 40, NULL), "y has");
+    assert_error(cushim_dequant_q4k_f32(w, y, (int64_t)1 << 31, (int64_t)1 << 31, NULL), "y=");
+    assert_error(cushim_dequant_q4k_f32(NULL, y, 1, 256, NULL), "w=NULL");
+    assert_error(cushim_dequant_q4k_f32(w, NULL, 1, 256, NULL), "y=NULL");
+    assert_error(cushim_dequant_q4k_f32(odd, y, 1, 256, NULL), "w=0x10001 is not a multiple of 2");
+    assert_error(cushim_dequant_q4k_f32(w, odd_y, 1, 256, NULL),
+                 "y=0x20002 is not a multiple of 4");
     ck_assert_int_eq(cushim_dequant_q4k_f32(NULL, NULL, 0, 256, NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_dequant_q4k_f32(NULL, NULL, 3, 0, NULL), CUSHIM_OK);
 }

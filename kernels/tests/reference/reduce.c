@@ -1,4 +1,4 @@
-/* Reductions: the references against sums by hand, and what a wrong call is told. */
+/* Reductions: the references compared with sums by hand, and the errors of wrong calls. */
 #include "tests/unit/suite.h"
 
 #include <math.h>
@@ -81,7 +81,7 @@ TEST(scratch_of_argmax_is_within_upstreams) {
     ck_assert_uint_gt(cushim_argmax_f32_scratch(1 << 24), 0);
 }
 
-TEST(scratch_of_sums_helps_where_they_are_few) {
+TEST(scratch_of_sums_helps_if_they_are_few) {
     ck_assert_uint_gt(cushim_sum_axis_f32_scratch(1, 1 << 26, 1), 0);
     ck_assert_uint_gt(cushim_sum_axis_f32_scratch(2, 1 << 20, 8), 0);
     ck_assert_uint_eq(cushim_sum_axis_f32_scratch(65536, 4096, 1), 0);
@@ -93,7 +93,7 @@ TEST(scratch_of_sums_helps_where_they_are_few) {
 
 /* ---- arguments ---- */
 
-static void assert_told(enum cushim_status status, const char *function, const char *text) {
+static void assert_error(enum cushim_status status, const char *function, const char *text) {
     ck_assert_int_eq(status, CUSHIM_INVALID);
     ck_assert_msg(strstr(cushim_last_error(), function) && strstr(cushim_last_error(), text),
                   "\"%s\" has no \"%s\" of %s", cushim_last_error(), text, function);
@@ -101,36 +101,36 @@ static void assert_told(enum cushim_status status, const char *function, const c
 
 static float *const f = (float *)0x10000, *const odd_f = (float *)0x10002;
 
-TEST(a_wrong_sum_is_told) {
+TEST(a_wrong_sum_is_refused) {
     const char *what = "cushim_sum_axis_f32";
-    assert_told(cushim_sum_axis_f32(f, f, -1, 1, 1, NULL, 0, NULL), what, "outer=-1 is negative");
-    assert_told(cushim_sum_axis_f32(f, f, 1, -2, 1, NULL, 0, NULL), what, "axis=-2 is negative");
-    assert_told(cushim_sum_axis_f32(f, f, 1, 1, -3, NULL, 0, NULL), what, "inner=-3 is negative");
-    assert_told(cushim_sum_axis_f32(f, f, INT64_MAX, 2, 1, NULL, 0, NULL), what,
-                "x has more elements");
-    assert_told(cushim_sum_axis_f32(f, f, INT64_MAX, 0, 2, NULL, 0, NULL), what,
-                "y has more elements");
-    assert_told(cushim_sum_axis_f32(NULL, f, 1, 1, 1, NULL, 0, NULL), what, "x=NULL");
-    assert_told(cushim_sum_axis_f32(odd_f, f, 1, 1, 1, NULL, 0, NULL), what,
-                "x=0x10002 is not a multiple of 4");
-    assert_told(cushim_sum_axis_f32(f, NULL, 1, 0, 1, NULL, 0, NULL), what, "y=NULL");
-    assert_told(cushim_sum_axis_f32(f, odd_f, 1, 1, 1, NULL, 0, NULL), what, "y=0x10002");
-    assert_told(cushim_sum_axis_f32(f, f, 1, 1, 1, NULL, 4, NULL), what, "scratch=NULL");
-    assert_told(cushim_sum_axis_f32(f, f, 1, 1, 1, odd_f, 4, NULL), what, "scratch=0x10002");
+    assert_error(cushim_sum_axis_f32(f, f, -1, 1, 1, NULL, 0, NULL), what, "outer=-1 is negative");
+    assert_error(cushim_sum_axis_f32(f, f, 1, -2, 1, NULL, 0, NULL), what, "axis=-2 is negative");
+    assert_error(cushim_sum_axis_f32(f, f, 1, 1, -3, NULL, 0, NULL), what, "inner=-3 is negative");
+    assert_error(cushim_sum_axis_f32(f, f, INT64_MAX, 2, 1, NULL, 0, NULL), what,
+                 "x has more elements");
+    assert_error(cushim_sum_axis_f32(f, f, INT64_MAX, 0, 2, NULL, 0, NULL), what,
+                 "y has more elements");
+    assert_error(cushim_sum_axis_f32(NULL, f, 1, 1, 1, NULL, 0, NULL), what, "x=NULL");
+    assert_error(cushim_sum_axis_f32(odd_f, f, 1, 1, 1, NULL, 0, NULL), what,
+                 "x=0x10002 is not a multiple of 4");
+    assert_error(cushim_sum_axis_f32(f, NULL, 1, 0, 1, NULL, 0, NULL), what, "y=NULL");
+    assert_error(cushim_sum_axis_f32(f, odd_f, 1, 1, 1, NULL, 0, NULL), what, "y=0x10002");
+    assert_error(cushim_sum_axis_f32(f, f, 1, 1, 1, NULL, 4, NULL), what, "scratch=NULL");
+    assert_error(cushim_sum_axis_f32(f, f, 1, 1, 1, odd_f, 4, NULL), what, "scratch=0x10002");
 }
 
-TEST(a_wrong_argmax_is_told) {
+TEST(a_wrong_argmax_is_refused) {
     const char *what = "cushim_argmax_f32";
     int64_t *index = (int64_t *)0x20000, *odd_index = (int64_t *)0x20004;
-    assert_told(cushim_argmax_f32(f, index, -1, NULL, 0, NULL), what, "n=-1 is negative");
-    assert_told(cushim_argmax_f32(f, index, INT64_MAX, NULL, 0, NULL), what, "more bytes");
-    assert_told(cushim_argmax_f32(NULL, index, 1, NULL, 0, NULL), what, "x=NULL");
-    assert_told(cushim_argmax_f32(odd_f, index, 1, NULL, 0, NULL), what, "x=0x10002");
-    assert_told(cushim_argmax_f32(f, NULL, 1, NULL, 0, NULL), what, "index=NULL");
-    assert_told(cushim_argmax_f32(f, odd_index, 1, NULL, 0, NULL), what,
-                "index=0x20004 is not a multiple of 8");
-    assert_told(cushim_argmax_f32(f, index, 1, NULL, 8, NULL), what, "scratch=NULL");
-    assert_told(cushim_argmax_f32(f, index, 1, odd_f, 8, NULL), what, "scratch=0x10002");
+    assert_error(cushim_argmax_f32(f, index, -1, NULL, 0, NULL), what, "n=-1 is negative");
+    assert_error(cushim_argmax_f32(f, index, INT64_MAX, NULL, 0, NULL), what, "more bytes");
+    assert_error(cushim_argmax_f32(NULL, index, 1, NULL, 0, NULL), what, "x=NULL");
+    assert_error(cushim_argmax_f32(odd_f, index, 1, NULL, 0, NULL), what, "x=0x10002");
+    assert_error(cushim_argmax_f32(f, NULL, 1, NULL, 0, NULL), what, "index=NULL");
+    assert_error(cushim_argmax_f32(f, odd_index, 1, NULL, 0, NULL), what,
+                 "index=0x20004 is not a multiple of 8");
+    assert_error(cushim_argmax_f32(f, index, 1, NULL, 8, NULL), what, "scratch=NULL");
+    assert_error(cushim_argmax_f32(f, index, 1, odd_f, 8, NULL), what, "scratch=0x10002");
 }
 
 TEST(nothing_to_do_is_right_without_pointers) {

@@ -1,5 +1,6 @@
-/* Rotary embedding: the references against values by hand and identities, and what a wrong call is
- * told.
+/*
+ * Rotary embedding: the references compared with values by hand and identities, and the errors of
+ * wrong calls.
  */
 #include "tests/unit/suite.h"
 
@@ -55,7 +56,7 @@ TEST(heads_have_the_weights_of_their_kind) {
     assert_values(y, (double[]){-4 * r, 3 * r, 0, 6 * r}, 4);
 }
 
-TEST(a_head_without_rotation_is_the_norm_alone) {
+TEST(a_head_without_rotation_is_only_normed) {
     float x[40], w[20], y[40], expected[40];
     for (int i = 0; i < 40; i++) {
         x[i] = (float)(i * i % 17) - 8;
@@ -68,7 +69,7 @@ TEST(a_head_without_rotation_is_the_norm_alone) {
 
 /* ---- arguments ---- */
 
-static void assert_told(enum cushim_status status, const char *function, const char *text) {
+static void assert_error(enum cushim_status status, const char *function, const char *text) {
     ck_assert_int_eq(status, CUSHIM_INVALID);
     ck_assert_msg(strstr(cushim_last_error(), function) && strstr(cushim_last_error(), text),
                   "\"%s\" has no \"%s\" of %s", cushim_last_error(), text, function);
@@ -80,24 +81,24 @@ static const char no_multiple[] = "=0x10002 is not a multiple of 4";
 #define SIZES(batch, seq, head_dim, half, stride)                                                  \
     cushim_rope_f32(f, f, f, f, batch, seq, head_dim, half, stride, NULL)
 #define OF(x, cosines, sines, y) cushim_rope_f32(x, cosines, sines, y, 1, 1, 4, 2, 2, NULL)
-TEST(rope_tells_wrong_arguments) {
+TEST(rope_refuses_wrong_arguments) {
     const char *name = "cushim_rope_f32";
-    assert_told(SIZES(-1, 1, 4, 2, 2), name, "batch=-1 is negative");
-    assert_told(SIZES(1, -1, 4, 2, 2), name, "seq=-1 is negative");
-    assert_told(SIZES(1, 1, -4, 2, 2), name, "head_dim=-4 is negative");
-    assert_told(SIZES(1, 1, 4, -2, 2), name, "half_rotary=-2 is negative");
-    assert_told(SIZES(0, 1, 5, 3, 2), name, "half_rotary=3 is more than half of head_dim=5");
-    assert_told(SIZES(1, 1, 4, 2, -1), name, "cos_stride=-1 is negative");
-    assert_told(SIZES(INT64_MAX / 2, 2, 4, 2, 2), name, "x has more elements than");
-    assert_told(SIZES(1, 4, 4, 2, INT64_MAX / 2), name, "cosines has more elements than");
-    assert_told(OF(NULL, f, f, f), name, "x=NULL");
-    assert_told(OF(f, NULL, f, f), name, "cosines=NULL");
-    assert_told(OF(f, f, NULL, f), name, "sines=NULL");
-    assert_told(OF(f, f, f, NULL), name, "y=NULL");
-    assert_told(OF(odd, f, f, f), name, no_multiple);
-    assert_told(OF(f, odd, f, f), name, no_multiple);
-    assert_told(OF(f, f, odd, f), name, no_multiple);
-    assert_told(OF(f, f, f, odd), name, no_multiple);
+    assert_error(SIZES(-1, 1, 4, 2, 2), name, "batch=-1 is negative");
+    assert_error(SIZES(1, -1, 4, 2, 2), name, "seq=-1 is negative");
+    assert_error(SIZES(1, 1, -4, 2, 2), name, "head_dim=-4 is negative");
+    assert_error(SIZES(1, 1, 4, -2, 2), name, "half_rotary=-2 is negative");
+    assert_error(SIZES(0, 1, 5, 3, 2), name, "half_rotary=3 is more than half of head_dim=5");
+    assert_error(SIZES(1, 1, 4, 2, -1), name, "cos_stride=-1 is negative");
+    assert_error(SIZES(INT64_MAX / 2, 2, 4, 2, 2), name, "x has more elements than");
+    assert_error(SIZES(1, 4, 4, 2, INT64_MAX / 2), name, "cosines has more elements than");
+    assert_error(OF(NULL, f, f, f), name, "x=NULL");
+    assert_error(OF(f, NULL, f, f), name, "cosines=NULL");
+    assert_error(OF(f, f, NULL, f), name, "sines=NULL");
+    assert_error(OF(f, f, f, NULL), name, "y=NULL");
+    assert_error(OF(odd, f, f, f), name, no_multiple);
+    assert_error(OF(f, odd, f, f), name, no_multiple);
+    assert_error(OF(f, f, odd, f), name, no_multiple);
+    assert_error(OF(f, f, f, odd), name, no_multiple);
     ck_assert_int_eq(cushim_rope_f32(NULL, NULL, NULL, NULL, 0, 1, 4, 2, 2, NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_rope_f32(NULL, NULL, NULL, NULL, 1, 0, 4, 2, 2, NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_rope_f32(NULL, NULL, NULL, NULL, 1, 1, 0, 0, 2, NULL), CUSHIM_OK);
@@ -107,24 +108,24 @@ TEST(rope_tells_wrong_arguments) {
     cushim_qk_norm_rope_f32(f, f, f, f, f, f, 1, n_heads, head_dim, n_q_heads, half, NULL)
 #define QK_OF(x, w_q, w_k, cosines, sines, y)                                                      \
     cushim_qk_norm_rope_f32(x, w_q, w_k, cosines, sines, y, 1, 2, 4, 1, 2, NULL)
-TEST(qk_norm_rope_tells_wrong_arguments) {
+TEST(qk_norm_rope_refuses_wrong_arguments) {
     const char *name = "cushim_qk_norm_rope_f32";
-    assert_told(QK_SIZES(-1, 4, 0, 2), name, "n_heads=-1 is negative");
-    assert_told(QK_SIZES(1, 4, -1, 2), name, "n_q_heads=-1 is negative");
-    assert_told(QK_SIZES(1, 4, 2, 2), name, "n_q_heads=2 is more than n_heads=1");
-    assert_told(QK_SIZES(1, -4, 1, 2), name, "head_dim=-4 is negative");
-    assert_told(QK_SIZES(1, 4, 1, -2), name, "half_rotary=-2 is negative");
-    assert_told(QK_SIZES(1, 4, 1, 3), name, "half_rotary=3 is more than half of head_dim=4");
-    assert_told(QK_SIZES(INT64_MAX / 2, 4, 1, 2), name, "x has more elements than");
-    assert_told(QK_OF(NULL, f, f, f, f, f), name, "x=NULL");
-    assert_told(QK_OF(f, NULL, f, f, f, f), name, "w_q=NULL");
-    assert_told(QK_OF(f, f, NULL, f, f, f), name, "w_k=NULL");
-    assert_told(QK_OF(f, f, f, NULL, f, f), name, "cosines=NULL");
-    assert_told(QK_OF(f, f, f, f, NULL, f), name, "sines=NULL");
-    assert_told(QK_OF(f, f, f, f, f, NULL), name, "y=NULL");
-    assert_told(QK_OF(f, odd, f, f, f, f), name, no_multiple);
-    assert_told(QK_OF(f, f, odd, f, f, f), name, no_multiple);
-    assert_told(QK_OF(f, f, f, f, f, odd), name, no_multiple);
+    assert_error(QK_SIZES(-1, 4, 0, 2), name, "n_heads=-1 is negative");
+    assert_error(QK_SIZES(1, 4, -1, 2), name, "n_q_heads=-1 is negative");
+    assert_error(QK_SIZES(1, 4, 2, 2), name, "n_q_heads=2 is more than n_heads=1");
+    assert_error(QK_SIZES(1, -4, 1, 2), name, "head_dim=-4 is negative");
+    assert_error(QK_SIZES(1, 4, 1, -2), name, "half_rotary=-2 is negative");
+    assert_error(QK_SIZES(1, 4, 1, 3), name, "half_rotary=3 is more than half of head_dim=4");
+    assert_error(QK_SIZES(INT64_MAX / 2, 4, 1, 2), name, "x has more elements than");
+    assert_error(QK_OF(NULL, f, f, f, f, f), name, "x=NULL");
+    assert_error(QK_OF(f, NULL, f, f, f, f), name, "w_q=NULL");
+    assert_error(QK_OF(f, f, NULL, f, f, f), name, "w_k=NULL");
+    assert_error(QK_OF(f, f, f, NULL, f, f), name, "cosines=NULL");
+    assert_error(QK_OF(f, f, f, f, NULL, f), name, "sines=NULL");
+    assert_error(QK_OF(f, f, f, f, f, NULL), name, "y=NULL");
+    assert_error(QK_OF(f, odd, f, f, f, f), name, no_multiple);
+    assert_error(QK_OF(f, f, odd, f, f, f), name, no_multiple);
+    assert_error(QK_OF(f, f, f, f, f, odd), name, no_multiple);
     ck_assert_int_eq(
         cushim_qk_norm_rope_f32(NULL, NULL, NULL, NULL, NULL, NULL, 1, 0, 4, 0, 2, NULL),
         CUSHIM_OK);

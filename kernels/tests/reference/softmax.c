@@ -1,4 +1,7 @@
-/* Softmax: the references against values by hand and identities, and what a wrong call is told. */
+/*
+ * Softmax: the references compared with values by hand and identities, and the errors of wrong
+ * calls.
+ */
 #include "tests/unit/suite.h"
 
 #include <float.h>
@@ -25,7 +28,7 @@ TEST(logarithms_of_weights_give_the_weights) {
     assert_values(y, (double[]){1 / 16.0, 2 / 16.0, 5 / 16.0, 8 / 16.0}, 4);
 }
 
-TEST(the_middle_axis_is_the_one) {
+TEST(softmax_is_over_the_middle_axis) {
     /* [2][2][2]: columns (0, 1), (0, 0) and (2, 2), (1, 3) */
     static const float x[] = {0, 0, 1, 0, 2, 1, 2, 3};
     double low = 1 / (1 + exp(1)), lower = 1 / (1 + exp(2));
@@ -48,7 +51,7 @@ TEST(a_scale_is_a_factor_of_x) {
     }
 }
 
-TEST(a_product_beyond_float_is_none_of_its_concern) {
+TEST(a_scale_may_take_x_beyond_float) {
     static const float x[] = {FLT_MAX, -FLT_MAX, FLT_MAX};
     float y[3];
     cushim_scaled_softmax_f32_ref(x, y, FLT_MAX, 1, 3, 1);
@@ -95,7 +98,7 @@ TEST(halves_are_rounded_once) {
 
 /* ---- arguments ---- */
 
-static void assert_told(enum cushim_status status, const char *function, const char *text) {
+static void assert_error(enum cushim_status status, const char *function, const char *text) {
     ck_assert_int_eq(status, CUSHIM_INVALID);
     ck_assert_msg(strstr(cushim_last_error(), function) && strstr(cushim_last_error(), text),
                   "\"%s\" has no \"%s\" of %s", cushim_last_error(), text, function);
@@ -111,24 +114,24 @@ static uint16_t *const h = (uint16_t *)0x10000, *const odd_h = (uint16_t *)0x100
 #define HALVES(x, y, outer, axis, inner)                                                           \
     cushim_scaled_softmax_f16(x, y, 1, outer, axis, inner, NULL)
 
-#define TELL(call, name, p, odd, text)                                                             \
-    assert_told(call(p, p, -1, 1, 1), name, "outer=-1 is negative");                               \
-    assert_told(call(p, p, 1, -2, 1), name, "axis=-2 is negative");                                \
-    assert_told(call(p, p, 0, 1, -3), name, "inner=-3 is negative");                               \
-    assert_told(call(p, p, INT64_MAX / 2, 2, 2), name, "x has more elements than");                \
-    assert_told(call(p, p, INT64_MAX, 1, 1), name, "more bytes than");                             \
-    assert_told(call(NULL, p, 1, 1, 1), name, "x=NULL");                                           \
-    assert_told(call(p, NULL, 1, 1, 1), name, "y=NULL");                                           \
-    assert_told(call(odd, p, 1, 1, 1), name, "x=" text);                                           \
-    assert_told(call(p, odd, 1, 1, 1), name, "y=" text);                                           \
+#define ASSERT_ERRORS(call, name, p, odd, text)                                                    \
+    assert_error(call(p, p, -1, 1, 1), name, "outer=-1 is negative");                              \
+    assert_error(call(p, p, 1, -2, 1), name, "axis=-2 is negative");                               \
+    assert_error(call(p, p, 0, 1, -3), name, "inner=-3 is negative");                              \
+    assert_error(call(p, p, INT64_MAX / 2, 2, 2), name, "x has more elements than");               \
+    assert_error(call(p, p, INT64_MAX, 1, 1), name, "more bytes than");                            \
+    assert_error(call(NULL, p, 1, 1, 1), name, "x=NULL");                                          \
+    assert_error(call(p, NULL, 1, 1, 1), name, "y=NULL");                                          \
+    assert_error(call(odd, p, 1, 1, 1), name, "x=" text);                                          \
+    assert_error(call(p, odd, 1, 1, 1), name, "y=" text);                                          \
     ck_assert_int_eq(call(NULL, NULL, 0, 1, 1), CUSHIM_OK);                                        \
     ck_assert_int_eq(call(NULL, NULL, 1, 0, 1), CUSHIM_OK);                                        \
     ck_assert_int_eq(call(NULL, NULL, 1, 1, 0), CUSHIM_OK)
 
-TEST(wrong_arguments_are_told) {
-    TELL(PLAIN, "cushim_softmax_f32", f, odd_f, "0x10002 is not a multiple of 4");
-    TELL(SCALED, "cushim_scaled_softmax_f32", f, odd_f, "0x10002 is not a multiple of 4");
-    TELL(HALVES, "cushim_scaled_softmax_f16", h, odd_h, "0x10001 is not a multiple of 2");
+TEST(wrong_arguments_are_refused) {
+    ASSERT_ERRORS(PLAIN, "cushim_softmax_f32", f, odd_f, "0x10002 is not a multiple of 4");
+    ASSERT_ERRORS(SCALED, "cushim_scaled_softmax_f32", f, odd_f, "0x10002 is not a multiple of 4");
+    ASSERT_ERRORS(HALVES, "cushim_scaled_softmax_f16", h, odd_h, "0x10001 is not a multiple of 2");
 }
 
 SUITE() {

@@ -1,13 +1,11 @@
-/* Arenas as objects: options, life, pins, what is told of them. */
+/* Arenas as objects: options, life and pins. */
 #include "companion/arena/arena_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/try.h"
 #include "companion/core/struct_size.h"
-#include "companion/memory/memory.h"
 #include "companion/core/environment.h"
+#include "companion/core/lock.h"
 #include "companion/stream/stream.h"
 
 /* ---- entering ---- */
@@ -27,13 +25,12 @@ enum cushim_status cushim_arena_enter(struct cushim_scope *scope, const char *wh
     return cushim_call_end(scope, refuse_ended(what, handle));
 }
 
-/* An arena that was destroyed while pinned is good for an unpin. */
+/* An arena that was destroyed while pinned still answers an unpin. */
 static enum cushim_status look_at_any(struct cushim_pin *pin, const char *what,
                                       struct cushim_arena *handle,
                                       struct cushim_arena_object **arena) {
     *arena = NULL;
-    if (!handle)
-        return cushim_fail(what, CUSHIM_INVALID, "arena=NULL");
+    CUSHIM_TRY(cushim_check_given(what, "arena", handle));
     if (cushim_driver_is_forked())
         return cushim_driver_use_process(what);
     *arena = cushim_handle_pin(pin, CUSHIM_KIND_ARENA, handle);
@@ -100,36 +97,33 @@ static enum cushim_status check_options(const char *what,
 
 static void finish(struct cushim_object *object) {
     struct cushim_arena_object *arena = (struct cushim_arena_object *)object;
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     bool is_alive = object->context && cushim_call_begin_quietly(&scope, object->context);
     if (is_alive)
         cushim_arena_memory_release(&scope, arena);
     else
         cushim_arena_memory_forget(arena);
     cushim_arena_order_finish(&arena->order, !is_alive);
-    if (is_alive)
-        cushim_call_end(&scope, CUSHIM_OK);
+    cushim_call_end(&scope, CUSHIM_OK);
     cushim_arena_fallback_finish(&arena->fallback);
     cushim_arena_book_finish(&arena->book);
     pthread_mutex_destroy(&arena->lock);
     free(arena);
 }
 
-/* Host memory, and what needs no device; NULL: none. */
+/* Allocate and set up what needs no device; NULL: no host memory. */
 static struct cushim_arena_object *make(const struct cushim_arena_options *options,
                                         struct cushim_context_object *context) {
-    /* its first lines are written by all threads, and shared with nothing else */
-    size_t bytes = (sizeof(struct cushim_arena_object) + 63) & ~(size_t)63;
-    struct cushim_arena_object *arena = aligned_alloc(64, bytes);
+    /* it begins a cache line, because all threads write its first lines */
+    struct cushim_arena_object *arena = cushim_object_alloc(sizeof *arena);
     if (!arena)
         return NULL;
-    memset(arena, 0, bytes);
     if (!cushim_arena_book_init(&arena->book, cushim_arena_grains(options->capacity_bytes),
                                 options->regions, options->flags & CUSHIM_ARENA_FLAG_REUSE)) {
         free(arena);
         return NULL;
     }
-    cushim_arena_order_init(&arena->order, true);
+    cushim_arena_order_init(&arena->order);
     pthread_mutex_init(&arena->lock, NULL);
     arena->flags = options->flags;
     arena->base = options->base;
@@ -142,27 +136,21 @@ static struct cushim_arena_object *make(const struct cushim_arena_options *optio
     return arena;
 }
 
-/* Handles of the options must be good now; they are looked up again whenever they are used. */
+/* The handles in the options must be open now; each use looks them up again. */
 static enum cushim_status check_handles(struct cushim_scope *scope,
                                         struct cushim_arena_options *options) {
-    struct cushim_stream_use use;
-    struct cushim_pin pin;
-    bool is_good =
-        !options->fallback || cushim_handle_pin(&pin, CUSHIM_KIND_POOL, options->fallback);
-    if (!is_good)
+    CUSHIM_STREAM_USE use = {0};
+    if (options->fallback && !cushim_handle_is_open(CUSHIM_KIND_POOL, options->fallback))
         return cushim_scope_fail(scope, CUSHIM_BADHANDLE, "fallback=%p", (void *)options->fallback);
-    if (options->fallback)
-        cushim_handle_unpin(&pin);
     if (!scope->context || options->stream == CUSHIM_STREAM_ALL)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_stream_use_in(scope, options->stream, &use));
-    if (use.handle == CU_STREAM_PER_THREAD) /* a handle of it names another stream in each thread */
+    if (use.handle == CU_STREAM_PER_THREAD) /* its handle means another stream in each thread */
         options->stream = CUSHIM_STREAM_PER_THREAD;
-    cushim_stream_let_go(&use);
     return CUSHIM_OK;
 }
 
-/* Inside the scope of its context; none with UNFENCED. */
+/* In the scope of its context, which is NULL with UNFENCED. */
 static enum cushim_status create(struct cushim_scope *scope, struct cushim_arena_options *options,
                                  struct cushim_arena **out) {
     CUSHIM_TRY(check_handles(scope, options));
@@ -178,33 +166,23 @@ static enum cushim_status create(struct cushim_scope *scope, struct cushim_arena
         status = cushim_handle_open(&arena->object, out);
     if (status == CUSHIM_OK)
         return status;
-    cushim_arena_memory_forget(arena); /* the ledger keeps the arena */
+    cushim_arena_memory_forget(arena); /* because its row keeps the arena */
     cushim_object_release(arena);
     return status;
 }
 
 static enum cushim_status enter_device(struct cushim_scope *scope, const char *what,
                                        const struct cushim_arena_options *options) {
-    if (options->ctx || options->device == -1)
-        return cushim_call_begin_context(scope, what, options->ctx);
-    struct cushim_context_object *context;
-    CUSHIM_TRY(cushim_driver_use(what));
-    CUSHIM_TRY(cushim_context_of_device(what, options->device, &context));
-    enum cushim_status status = cushim_call_begin_known(scope, what, context);
-    if (status == CUSHIM_OK)
-        scope->is_kept = true; /* leave releases it */
-    else
-        cushim_object_release(context);
-    return status;
+    return options->ctx || options->device == -1
+               ? cushim_call_begin_context(scope, what, options->ctx)
+               : cushim_call_begin_device(scope, what, options->device);
 }
 
 enum cushim_status cushim_arena_create(const struct cushim_arena_options *given,
                                        struct cushim_arena **out) {
-    struct cushim_scope scope = {.what = __func__};
+    CUSHIM_SCOPE scope = {.what = __func__};
     struct cushim_arena_options options;
-    if (!out)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "arena=NULL");
-    *out = NULL;
+    CUSHIM_TRY(cushim_check_out(__func__, "arena", out, sizeof *out));
     cushim_arena_options_default(&options);
     CUSHIM_TRY(cushim_struct_size_take(__func__, &options, sizeof options, given));
     if (options.capacity_bytes == SIZE_MAX)
@@ -215,10 +193,10 @@ enum cushim_status cushim_arena_create(const struct cushim_arena_options *given,
         return create(&scope, &options, out);
     }
     CUSHIM_TRY(enter_device(&scope, __func__, &options));
-    return cushim_call_end(&scope, create(&scope, &options, out));
+    return create(&scope, &options, out);
 }
 
-/* With pins the memory stays, for the unpins; true: it does. */
+/* If blocks are pinned, the memory stays until the last unpin; true: it does. */
 static bool end_pinned(struct cushim_arena_object *arena) {
     pthread_mutex_lock(&arena->order.lock);
     pthread_mutex_lock(&arena->lock);
@@ -233,9 +211,9 @@ static bool end_pinned(struct cushim_arena_object *arena) {
 }
 
 enum cushim_status cushim_arena_destroy(struct cushim_arena *handle) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_arena_object *arena;
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     if (!handle)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
@@ -244,17 +222,24 @@ enum cushim_status cushim_arena_destroy(struct cushim_arena *handle) {
     if (is_pinned)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_ARENA, handle, &arena));
-    pthread_mutex_lock(&arena->order.lock);
+    CUSHIM_LOCKED(&arena->order.lock);
     cushim_arena_memory_forget(arena);
-    pthread_mutex_unlock(&arena->order.lock);
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }
 
 /* ---- pins ---- */
 
+/* The answer of the two functions on pins, with its text. */
+static enum cushim_status tell(const char *what, enum cushim_status status,
+                               struct cushim_arena *handle, cushim_devptr ptr) {
+    return status == CUSHIM_OK ? status
+                               : cushim_fail(what, status, "ptr=0x%llx arena=%p",
+                                             (unsigned long long)ptr, (void *)handle);
+}
+
 enum cushim_status cushim_arena_pin(struct cushim_arena *handle, cushim_devptr ptr) {
     struct cushim_arena_object *arena;
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     uint64_t at;
     CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
     enum cushim_status status = CUSHIM_UNKNOWNPTR;
@@ -265,13 +250,10 @@ enum cushim_status cushim_arena_pin(struct cushim_arena *handle, cushim_devptr p
         pthread_mutex_unlock(&arena->lock);
         pthread_mutex_unlock(&arena->order.lock);
     }
-    if (status != CUSHIM_OK)
-        CUSHIM_FAIL(status, "ptr=0x%llx arena=%p", (unsigned long long)ptr, (void *)handle);
-    cushim_handle_unpin(&pin);
-    return status;
+    return tell(__func__, status, handle, ptr);
 }
 
-/* The last pin of an arena that was destroyed: now it goes. */
+/* The last pin of a destroyed arena is gone, so free its memory. */
 static void end_unpinned(struct cushim_arena_object *arena) {
     pthread_mutex_lock(&arena->order.lock);
     cushim_arena_memory_forget(arena);
@@ -281,7 +263,7 @@ static void end_unpinned(struct cushim_arena_object *arena) {
 
 enum cushim_status cushim_arena_unpin(struct cushim_arena *handle, cushim_devptr ptr) {
     struct cushim_arena_object *arena;
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     uint64_t at;
     CUSHIM_TRY(look_at_any(&pin, __func__, handle, &arena));
     enum cushim_status status = CUSHIM_UNKNOWNPTR;
@@ -292,10 +274,7 @@ enum cushim_status cushim_arena_unpin(struct cushim_arena *handle, cushim_devptr
         is_last = status == CUSHIM_OK && !arena->book.pins.n && atomic_load(&arena->is_ended);
         pthread_mutex_unlock(&arena->lock);
     }
-    if (status != CUSHIM_OK)
-        CUSHIM_FAIL(status, "ptr=0x%llx arena=%p", (unsigned long long)ptr, (void *)handle);
     if (is_last)
         end_unpinned(arena);
-    cushim_handle_unpin(&pin);
-    return status;
+    return tell(__func__, status, handle, ptr);
 }

@@ -1,31 +1,31 @@
-/* Taking blocks: from the top without a lock, else in order, else from the fallback. */
+/* Allocation: from the top without a lock, else in order with the lock, else from the fallback. */
 #include "companion/arena/arena_internal.h"
 
 #include "base/log.h"
-#include "base/try.h"
 #include "cushim/pool.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/core/handle_pin.h"
+#include "companion/core/lock.h"
 #include "companion/stream/stream.h"
 
 /* ---- from the regions ---- */
 
-/* Is a request of this device and kind the regions' to serve? */
+/* Whether the regions serve requests of this device and kind. */
 static inline __attribute__((always_inline)) bool is_own(const struct cushim_arena_object *arena,
                                                          int device, int kind) {
     return (device == -1 || device == arena->device) &&
            (kind == CUSHIM_MEMORY_DEVICE || (kind == CUSHIM_MEMORY_MANAGED && arena->is_managed));
 }
 
-/* The caller orders work, and no capture has to know. */
+/* The caller orders work, and no capture collects blocks. */
 static bool is_unordered(const struct cushim_arena_object *arena) {
     return arena->flags & CUSHIM_ARENA_FLAG_UNFENCED &&
            !atomic_load_explicit(&arena->order.n_collecting, memory_order_relaxed);
 }
 
-/* Is the region's top to be had as it is, in the epoch `now`? */
+/* Whether a block from the top of the region needs no order in the epoch `now`. */
 static inline __attribute__((always_inline)) bool is_ready(const struct cushim_arena_object *arena,
                                                            uint64_t now, struct cushim_stream *s) {
     return !atomic_load_explicit(&arena->book.n_spans, memory_order_relaxed) &&
@@ -45,27 +45,27 @@ static struct cushim_arena_graph *hold_of(struct cushim_arena_object *arena,
     return NULL;
 }
 
-/* Take from the book, under its lock; *fit is what became of it. */
+/* Take from the book, under its lock; *fit is the result. */
 static enum cushim_status take_locked(struct cushim_scope *scope, struct cushim_arena_object *arena,
                                       uint64_t n_grains, uint64_t done,
                                       struct cushim_arena_graph *hold, uint64_t *at,
                                       enum cushim_arena_fit *fit) {
-    pthread_mutex_lock(&arena->lock);
-    bool has_room = !hold || cushim_arena_graph_reserve(hold);
-    *fit =
-        has_room ? cushim_arena_book_take(&arena->book, n_grains, done, at) : CUSHIM_ARENA_FIT_NONE;
+    CUSHIM_LOCKED(&arena->lock);
+    *fit = CUSHIM_ARENA_FIT_NONE;
+    if (hold && !cushim_arena_graph_reserve(hold))
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    *fit = cushim_arena_book_take(&arena->book, n_grains, done, at);
     if (hold && *fit == CUSHIM_ARENA_FIT_TAKEN)
         cushim_arena_graph_add(hold, *at, n_grains);
-    pthread_mutex_unlock(&arena->lock);
-    return has_room ? CUSHIM_OK : cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    return CUSHIM_OK;
 }
 
-/* Freed spans that would serve the request wait for a mark: look at it, or record it. */
+/* If freed spans that would serve the request wait for a fence, poll the fence or record it. */
 static uint64_t poll_fence(struct cushim_scope *scope, struct cushim_arena_object *arena,
                            const struct cushim_arena_request *request, bool is_captured) {
     uint64_t done = cushim_arena_order_done(arena, request->stream, is_captured);
     pthread_mutex_lock(&arena->lock);
-    bool is_deferred = cushim_arena_book_is_deferred(&arena->book, request->n_grains, done);
+    bool is_deferred = cushim_arena_spans_is_deferred(&arena->book.spans, request->n_grains, done);
     pthread_mutex_unlock(&arena->lock);
     if (!is_deferred)
         return done;
@@ -90,29 +90,25 @@ static enum cushim_status take_for(struct cushim_scope *scope, struct cushim_are
     return take_locked(scope, arena, request->n_grains, done, hold, at, fit);
 }
 
-/* In order, and noted for the next ones. */
+/* Order the stream, take a block, and note that the stream is ordered. */
 static enum cushim_status take_slow(struct cushim_scope *scope, struct cushim_arena_object *arena,
                                     struct cushim_arena_request *request, uint64_t *at,
                                     enum cushim_arena_fit *fit) {
-    struct cushim_stream_use use = {.handle = NULL};
+    CUSHIM_STREAM_USE use = {0};
     bool has_stream = request->stream != CUSHIM_STREAM_ALL;
-    if (arena->flags &
-        CUSHIM_ARENA_FLAG_UNFENCED) /* the stream is nobody's concern, but a capture's */
+    if (arena->flags & CUSHIM_ARENA_FLAG_UNFENCED) /* the stream matters only for a capture */
         has_stream = has_stream && atomic_load(&arena->order.n_collecting);
     if (has_stream)
         CUSHIM_TRY(scope->context ? cushim_stream_use_in(scope, request->stream, &use)
                                   : cushim_stream_use_any(scope, request->stream, &use));
-    if (use.handle == CU_STREAM_PER_THREAD) /* a handle of it names another stream in each thread */
+    if (use.handle == CU_STREAM_PER_THREAD) /* its handle means another stream in each thread */
         request->stream = CUSHIM_STREAM_PER_THREAD;
-    enum cushim_status status = take_for(scope, arena, request, use.handle, at, fit);
-    if (has_stream)
-        cushim_stream_let_go(&use);
-    return status;
+    return take_for(scope, arena, request, use.handle, at, fit);
 }
 
 /* ---- from the fallback ---- */
 
-/* It cannot be served from the regions: count, and say so once an epoch where they are full. */
+/* The regions cannot serve it: count that, and warn once in an epoch if they are full. */
 static void note_miss(struct cushim_arena_object *arena, const struct cushim_arena_request *request,
                       uint64_t *epoch, size_t *used_bytes) {
     pthread_mutex_lock(&arena->lock);
@@ -136,7 +132,7 @@ static enum cushim_status borrow(struct cushim_scope *scope, struct cushim_arena
                                  cushim_devptr *ptr) {
     struct cushim_pool *pool = arena->fallback.pool;
     struct cushim_arena_loan loan = {
-        .bytes = request->bytes ? request->bytes : 1, /* it must have an address of its own */
+        .bytes = request->bytes ? request->bytes : 1, /* because each block has its own address */
         .device = request->device == -1 ? arena->device : request->device,
         .epoch = epoch,
         .stream = request->stream,
@@ -154,7 +150,7 @@ static enum cushim_status borrow(struct cushim_scope *scope, struct cushim_arena
     return CUSHIM_OK;
 }
 
-/* `refusal` is why the regions did not serve: OK where they were full, or not asked. */
+/* `refusal` is why the regions did not serve: OK if they were full or not tried. */
 static enum cushim_status miss(struct cushim_scope *scope, struct cushim_arena_object *arena,
                                const struct cushim_arena_request *request,
                                enum cushim_status refusal, cushim_devptr *ptr, uint64_t *epoch) {
@@ -188,19 +184,17 @@ static inline bool is_in_range(int dev, enum cushim_memory_kind kind, size_t byt
 static __attribute__((noinline, cold)) enum cushim_status
 alloc_slowly(const char *what, struct cushim_arena *handle, int dev, enum cushim_memory_kind kind,
              size_t bytes, struct cushim_stream *s, cushim_devptr *ptr, uint64_t *epoch) {
-    /* no bytes take as much as one */
+    /* 0 bytes take as much as 1 */
     struct cushim_arena_request request = {dev, kind, bytes, cushim_arena_grains(bytes ? bytes : 1),
                                            s};
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_arena_object *arena;
     enum cushim_arena_fit fit = CUSHIM_ARENA_FIT_NONE;
     enum cushim_status status = CUSHIM_OK;
-    uint64_t at, n_changes = cushim_changes_now(); /* before what it stands for is looked at */
+    uint64_t at, n_changes = cushim_changes_now(); /* read before the conditions are checked */
     if (epoch)
         *epoch = 0;
-    if (!ptr)
-        return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
-    *ptr = 0;
+    CUSHIM_TRY(cushim_check_out(what, "ptr", ptr, sizeof *ptr));
     if (!is_in_range(dev, kind, bytes))
         return cushim_fail(what, CUSHIM_INVALID, "bytes=%zu kind=%d device=%d", bytes, kind, dev);
     cushim_graph_resources_give_back();
@@ -223,11 +217,10 @@ alloc_slowly(const char *what, struct cushim_arena *handle, int dev, enum cushim
     }
     if (fit != CUSHIM_ARENA_FIT_TAKEN && (status == CUSHIM_OK || status == CUSHIM_CAPTURE))
         status = miss(&scope, arena, &request, status, ptr, epoch);
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
-/* ---- the fast path: a block from the top, nothing to be ordered; by stores where the thread owns
- * it ---- */
+/* ---- the fast path: a block from the top that needs no order ---- */
 
 enum cushim_status cushim_arena_alloc(struct cushim_arena *handle, int dev,
                                       enum cushim_memory_kind kind, size_t bytes,

@@ -5,7 +5,7 @@
 
 #include "companion/core/rows.h"
 
-/* The first loan that does not lie before the address. */
+/* The first loan at or behind the address. */
 static size_t place_of(const struct cushim_arena_fallback *fallback, uint64_t address) {
     return cushim_rows_place(fallback->loans, fallback->n, sizeof *fallback->loans, address);
 }

@@ -1,7 +1,7 @@
 /*
  * Blocks that an arena got from its fallback pool, by address.
  *
- * They outlive resets.  Each is stored with what its free must pass to the pool.
+ * They outlive resets.  Each is stored with the values that its free must pass to the pool.
  *
  * Lock: the arena's `lock`.  The pool itself is called without it.
  */
@@ -16,20 +16,20 @@
 
 struct cushim_arena_loan {
     uint64_t address;
-    size_t bytes; /* as asked; 0 cannot be */
+    size_t bytes; /* as asked; never 0 */
     int device;
     uint64_t epoch;
-    struct cushim_stream *stream; /* asked on */
+    struct cushim_stream *stream; /* of the request */
 };
 
-/* All zero is empty; `pool` is the caller's to set. */
+/* All zero is empty; the caller sets `pool`. */
 struct cushim_arena_fallback {
     struct cushim_pool *pool;        /* NULL: none; constant */
     struct cushim_arena_loan *loans; /* in order of address */
     size_t n, cap, bytes;
 };
 
-/* False where host memory is out. */
+/* False if host memory is out. */
 bool cushim_arena_fallback_add(struct cushim_arena_fallback *fallback,
                                const struct cushim_arena_loan *loan);
 
@@ -37,7 +37,7 @@ bool cushim_arena_fallback_add(struct cushim_arena_fallback *fallback,
 const struct cushim_arena_loan *
 cushim_arena_fallback_find(const struct cushim_arena_fallback *fallback, uint64_t address);
 
-/* Take a loan out that was found. */
+/* Remove a loan that was found. */
 void cushim_arena_fallback_remove(struct cushim_arena_fallback *fallback,
                                   const struct cushim_arena_loan *loan);
 

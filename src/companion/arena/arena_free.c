@@ -1,21 +1,20 @@
 /* Frees: of blocks of the regions, and of the fallback's. */
 #include "companion/arena/arena_internal.h"
 
-#include "base/try.h"
 #include "cushim/memory.h"
 #include "cushim/pool.h"
 #include "companion/context/address_map.h"
-#include "companion/arena/arena_free.h"
+#include "companion/core/lock.h"
 
 /* ---- the fallback's ---- */
 
-/* The stream to name: that of the options if the block was asked for on it, else ALL. */
+/* The stream of the last use: that of the options if the block was allocated on it, else ALL. */
 static struct cushim_stream *last_stream(const struct cushim_arena_object *arena,
                                          const struct cushim_arena_loan *loan) {
     return loan->stream == arena->stream ? loan->stream : CUSHIM_STREAM_ALL;
 }
 
-/* Back to the pool; where that is gone, the block is a plain one. */
+/* Back to the pool; if the pool is destroyed, the block is plain memory. */
 static enum cushim_status pay_back(struct cushim_arena_object *arena,
                                    const struct cushim_arena_loan *loan,
                                    struct cushim_stream *stream) {
@@ -23,12 +22,12 @@ static enum cushim_status pay_back(struct cushim_arena_object *arena,
         cushim_pool_free(arena->fallback.pool, -1, loan->address, 0, stream);
     if (status == CUSHIM_BADHANDLE)
         status = cushim_memory_free(loan->address);
-    if (status == CUSHIM_OK) /* a second free is told from an address that was never ours */
+    if (status == CUSHIM_OK) /* so that a second free is a double free */
         cushim_address_map_note_freed(loan->address);
     return status;
 }
 
-/* What to say of the free of a loan; `arena->lock`. */
+/* Whether the free of a loan is valid.  `arena->lock`. */
 static enum cushim_status judge_loan(const struct cushim_arena_loan *loan, int dev, size_t bytes) {
     if (dev != -1 && dev != loan->device)
         return CUSHIM_BADDEVICE;
@@ -37,7 +36,7 @@ static enum cushim_status judge_loan(const struct cushim_arena_loan *loan, int d
                : CUSHIM_INVALID;
 }
 
-/* True: the address is a loan; *status is the answer, and the pool's text is set where it is that.
+/* True: the address is a loan, and *status is the answer; the pool sets the text of its own errors.
  */
 static bool free_loan(struct cushim_arena_object *arena, int dev, uint64_t address, size_t bytes,
                       enum cushim_status *status) {
@@ -55,7 +54,7 @@ static bool free_loan(struct cushim_arena_object *arena, int dev, uint64_t addre
     *status = pay_back(arena, &loan, last_stream(arena, &loan));
     if (*status == CUSHIM_OK)
         return true;
-    pthread_mutex_lock(&arena->lock); /* there is room: it has just been there */
+    pthread_mutex_lock(&arena->lock); /* it cannot fail, because its room is still there */
     cushim_arena_fallback_add(&arena->fallback, &loan);
     pthread_mutex_unlock(&arena->lock);
     return true;
@@ -70,14 +69,14 @@ void cushim_arena_pay_back_all(struct cushim_arena_object *arena, uint64_t epoch
         pthread_mutex_unlock(&arena->lock);
         if (!is_there)
             return;
-        /* work of its own stream may not be ordered before the stream of the reset */
+        /* ALL, because the stream of the reset may not be ordered behind its own stream */
         pay_back(arena, &loan, loan.stream == stream ? stream : CUSHIM_STREAM_ALL);
     }
 }
 
 /* ---- the regions' ---- */
 
-/* Nothing that we have: was it ever? */
+/* An address that we do not have: it may have been freed before. */
 static enum cushim_status judge_unknown(struct cushim_arena_object *arena, uint64_t address,
                                         uint64_t epoch) {
     bool is_old = epoch && epoch < cushim_arena_book_epoch(&arena->book);
@@ -87,22 +86,21 @@ static enum cushim_status judge_unknown(struct cushim_arena_object *arena, uint6
                                                                      : CUSHIM_DOUBLEFREE;
 }
 
-/* A loan, or nobody's. */
+/* A loan, or an unknown address. */
 static enum cushim_status free_other(struct cushim_arena_object *arena, int dev, uint64_t address,
                                      size_t bytes, uint64_t epoch) {
     enum cushim_status status;
     if (!free_loan(arena, dev, address, bytes, &status))
         status = judge_unknown(arena, address, epoch);
-    pthread_mutex_lock(&arena->lock);
+    CUSHIM_LOCKED(&arena->lock);
     arena->book.n_frees += status == CUSHIM_OK;
     arena->book.n_stale += status == CUSHIM_STALE;
     arena->book.n_refused += status != CUSHIM_OK && status != CUSHIM_STALE;
-    pthread_mutex_unlock(&arena->lock);
     return status;
 }
 
-/* A block of the regions, where the address is one and no loan: memory of a drained region may have
- * come back as the pool's. */
+/* A block of the regions, if the address is no loan: the pool may have got memory of a drained
+ * region. */
 static enum cushim_status free_any(struct cushim_arena_object *arena, int dev, uint64_t address,
                                    size_t bytes, uint64_t epoch) {
     enum cushim_status status = CUSHIM_BADDEVICE;
@@ -126,14 +124,13 @@ static enum cushim_status free_any(struct cushim_arena_object *arena, int dev, u
 enum cushim_status cushim_arena_free(struct cushim_arena *handle, int dev, cushim_devptr ptr,
                                      size_t bytes, uint64_t epoch) {
     struct cushim_arena_object *arena;
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     if (bytes > PTRDIFF_MAX || dev < -1)
         return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu device=%d", bytes, dev);
     CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
     enum cushim_status status = ptr ? free_any(arena, dev, ptr, bytes, epoch) : CUSHIM_OK;
     if (status != CUSHIM_OK)
-        cushim_fail(__func__, status, "ptr=0x%llx arena=%p bytes=%zu epoch=%llu device=%d",
+        CUSHIM_FAIL(status, "ptr=0x%llx arena=%p bytes=%zu epoch=%llu device=%d",
                     (unsigned long long)ptr, (void *)handle, bytes, (unsigned long long)epoch, dev);
-    cushim_handle_unpin(&pin);
     return status;
 }

@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/arena/arena_internal.h"
+#include "companion/core/lock.h"
 
-/* Every fence is waited for, so that blocks may go into the capture. */
+/* Wait for every fence, so that blocks may go into the capture. */
 static enum cushim_status make_ready(struct cushim_scope *scope,
                                      struct cushim_context_object *context,
                                      struct cushim_arena_object *arena) {
@@ -14,28 +14,25 @@ static enum cushim_status make_ready(struct cushim_scope *scope,
         return CUSHIM_OK;
     if (!cushim_context_is_same(context, scope->context))
         return cushim_scope_fail(scope, CUSHIM_BADDEVICE, "an arena of another context");
-    pthread_mutex_lock(&arena->order.lock);
-    enum cushim_status status = cushim_arena_order_wait(scope, arena);
-    pthread_mutex_unlock(&arena->order.lock);
-    return status;
+    CUSHIM_LOCKED(&arena->order.lock);
+    return cushim_arena_order_wait(scope, arena);
 }
 
 enum cushim_status cushim_arena_graph_prepare(const char *what,
                                               struct cushim_context_object *context,
                                               struct cushim_arena *handle,
                                               struct cushim_arena_graph **out) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_arena_object *arena;
     *out = NULL;
     CUSHIM_TRY(cushim_arena_enter(&scope, what, handle, &arena));
-    enum cushim_status status = make_ready(&scope, context, arena);
-    struct cushim_arena_graph *hold = status == CUSHIM_OK ? calloc(1, sizeof *hold) : NULL;
-    if (hold)
-        hold->arena = cushim_object_keep(arena);
-    else if (status == CUSHIM_OK)
-        status = cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
+    CUSHIM_TRY(make_ready(&scope, context, arena));
+    struct cushim_arena_graph *hold = calloc(1, sizeof *hold);
+    if (!hold)
+        return cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
+    hold->arena = cushim_object_keep(arena);
     *out = hold;
-    return cushim_call_end(&scope, status);
+    return CUSHIM_OK;
 }
 
 void cushim_arena_graph_start(struct cushim_arena_graph *hold, uint64_t capture_id) {
@@ -44,7 +41,7 @@ void cushim_arena_graph_start(struct cushim_arena_graph *hold, uint64_t capture_
     hold->thread = pthread_self();
     pthread_mutex_lock(&arena->order.lock);
     atomic_fetch_add(&arena->order.n_collecting, 1);
-    cushim_arena_order_forget(&arena->order); /* from here on each request is looked at */
+    cushim_arena_order_forget(&arena->order); /* from here on each request takes the slow path */
     pthread_mutex_lock(&arena->lock);
     hold->is_listed = hold->is_collecting = true;
     hold->next = arena->book.pins.holds;
@@ -55,18 +52,15 @@ void cushim_arena_graph_start(struct cushim_arena_graph *hold, uint64_t capture_
 
 void cushim_arena_graph_stop(struct cushim_arena_graph *hold) {
     struct cushim_arena_object *arena = hold->arena;
-    pthread_mutex_lock(&arena->order.lock);
+    CUSHIM_LOCKED(&arena->order.lock);
     if (hold->is_collecting)
         atomic_fetch_sub(&arena->order.n_collecting, 1);
     hold->is_collecting = false;
-    pthread_mutex_unlock(&arena->order.lock);
 }
 
 size_t cushim_arena_graph_bytes(struct cushim_arena_graph *hold) {
-    pthread_mutex_lock(&hold->arena->lock);
-    size_t bytes = (size_t)hold->n_grains * CUSHIM_ARENA_GRAIN_BYTES;
-    pthread_mutex_unlock(&hold->arena->lock);
-    return bytes;
+    CUSHIM_LOCKED(&hold->arena->lock);
+    return (size_t)hold->n_grains * CUSHIM_ARENA_GRAIN_BYTES;
 }
 
 void cushim_arena_graph_drop(struct cushim_arena_graph *hold) {

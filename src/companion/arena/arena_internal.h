@@ -23,20 +23,20 @@ enum { CUSHIM_ARENA_GRAIN_BYTES = 256 };
 
 struct cushim_arena_object {
     struct cushim_object object;   /* its context is NULL with UNFENCED */
-    struct cushim_arena_book book; /* under `lock`, but for what needs none */
+    struct cushim_arena_book book; /* under `lock`, except functions that need none */
     /* constant */
     uint64_t base;
     int device;
     unsigned flags;               /* of enum cushim_arena_flag */
     bool is_managed, is_ours;     /* is_ours: `base` is to be freed */
     struct cushim_stream *stream; /* of the options */
-    atomic_uint_fast64_t n_fast;  /* the changes at which nothing stood against the fast path */
+    atomic_uint_fast64_t n_fast;  /* the number of changes at which the fast path was allowed */
     struct cushim_arena_order order;
     pthread_mutex_t lock;
     struct cushim_arena_fallback fallback; /* under `lock` */
     uint64_t n_misses;                     /* under `lock` */
     uint64_t warned_epoch;                 /* under `lock`: when it was last said to be full */
-    atomic_bool is_ended;                  /* destroyed while pinned: only unpin is answered */
+    atomic_bool is_ended;                  /* destroyed while pinned: only unpin works */
     bool has_memory;                       /* is_ours, and neither drained nor finished */
     bool has_row;                          /* in the ledger of addresses; order.lock */
 };
@@ -54,12 +54,12 @@ enum cushim_status cushim_arena_enter(struct cushim_scope *scope, const char *wh
                                       struct cushim_arena *handle,
                                       struct cushim_arena_object **arena);
 
-/* The same for what needs no driver: unpin in the end.  A dead context does not matter. */
+/* The same for calls that need no driver, even in a dead context.  Unpin at the end. */
 enum cushim_status cushim_arena_look(struct cushim_pin *pin, const char *what,
                                      struct cushim_arena *handle,
                                      struct cushim_arena_object **arena);
 
-/* Grains that hold so many bytes; 0 for 0. */
+/* The number of grains that hold the bytes; 0 for 0. */
 static inline uint64_t cushim_arena_grains(size_t bytes) {
     return ((uint64_t)bytes + CUSHIM_ARENA_GRAIN_BYTES - 1) / CUSHIM_ARENA_GRAIN_BYTES;
 }
@@ -68,7 +68,7 @@ static inline uint64_t cushim_arena_address(const struct cushim_arena_object *ar
     return arena->base + at * CUSHIM_ARENA_GRAIN_BYTES;
 }
 
-/* Is the address in a region, and on a grain? */
+/* Whether the address is in a region and begins a grain. */
 static inline bool cushim_arena_place(const struct cushim_arena_object *arena, uint64_t address,
                                       uint64_t *at) {
     uint64_t offset = address - arena->base;
@@ -86,9 +86,9 @@ enum cushim_status cushim_arena_memory_release(struct cushim_scope *scope,
                                                struct cushim_arena_object *arena);
 void cushim_arena_memory_forget(struct cushim_arena_object *arena); /* out of the ledger only */
 
-/* Fill places with the poison word on a stream, which is not captured (arena_poison.c). */
-enum cushim_status cushim_arena_poison(struct cushim_scope *scope,
-                                       struct cushim_arena_object *arena, CUstream stream,
-                                       uint64_t at, uint64_t n_grains);
+/* RESET_FALLBACK: give the pool its blocks of epochs up to this back, behind the stream that the
+ * reset names (arena_free.c). */
+void cushim_arena_pay_back_all(struct cushim_arena_object *arena, uint64_t epoch,
+                               struct cushim_stream *stream);
 
 #endif

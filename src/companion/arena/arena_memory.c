@@ -2,11 +2,9 @@
  * map. */
 #include "companion/arena/arena_internal.h"
 
-#include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
-#include "companion/context/pressure.h"
 
 static enum cushim_status attribute(struct cushim_scope *scope, CUdevice_attribute what,
                                     bool *yes) {
@@ -16,7 +14,7 @@ static enum cushim_status attribute(struct cushim_scope *scope, CUdevice_attribu
     return CUSHIM_OK;
 }
 
-/* Does the device serve managed memory, and share the host's physically? */
+/* Whether the device serves managed memory, and whether it shares the host's memory. */
 static enum cushim_status ask_device(struct cushim_scope *scope, bool *has_managed,
                                      bool *is_shared) {
     bool is_concurrent, has_pages;
@@ -30,37 +28,8 @@ static enum cushim_status ask_device(struct cushim_scope *scope, bool *has_manag
     return CUSHIM_OK;
 }
 
-static CUresult ask_driver(const struct cushim_arena_object *arena, size_t bytes,
-                           CUdeviceptr *address) {
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = arena->is_managed
-                          ? CUSHIM_DRIVER(cuMemAllocManaged)(address, bytes, CU_MEM_ATTACH_GLOBAL)
-                          : CUSHIM_DRIVER(cuMemAlloc_v2)(address, bytes);
-    cushim_capture_back(mode);
-    return result;
-}
-
-static CUresult free_address(uint64_t address) {
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = CUSHIM_DRIVER(cuMemFree_v2)(address);
-    cushim_capture_back(mode);
-    return result;
-}
-
-/* Get the bytes; idle blocks of pools make room. */
-static enum cushim_status get(struct cushim_scope *scope, struct cushim_arena_object *arena,
-                              size_t bytes) {
-    const char *entry = arena->is_managed ? "cuMemAllocManaged" : "cuMemAlloc_v2";
-    CUdeviceptr address = 0;
-    CUresult result = ask_driver(arena, bytes, &address);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && cushim_pressure_ask(scope->context, bytes))
-        result = ask_driver(arena, bytes, &address);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        return cushim_memory_fail_full(scope, entry, result, bytes);
-    CUSHIM_TRY(cushim_scope_answer(scope, entry, result));
-    arena->base = address;
-    arena->has_memory = true;
-    return CUSHIM_OK;
+static CUresult obtain_managed(struct cushim_memory_request *request, CUdeviceptr *address) {
+    return CUSHIM_DRIVER(cuMemAllocManaged)(address, request->bytes, CU_MEM_ATTACH_GLOBAL);
 }
 
 enum cushim_status cushim_arena_memory_obtain(struct cushim_scope *scope,
@@ -76,19 +45,16 @@ enum cushim_status cushim_arena_memory_obtain(struct cushim_scope *scope,
         return cushim_fail_nosym(scope->what, "cuMemAllocManaged");
     arena->is_managed = has_managed && CUSHIM_DRIVER(cuMemAllocManaged) &&
                         (mode == CUSHIM_ARENA_MANAGED_ALWAYS || is_shared);
-    CUSHIM_TRY(get(scope, arena, bytes));
-    struct cushim_address_map_row row = {
-        .start = arena->base,
-        .bytes = bytes,
-        .kind = arena->is_managed ? CUSHIM_MEMORY_MANAGED : CUSHIM_MEMORY_DEVICE,
-        .context = scope->context,
-        .owner = &arena->object,
-        .is_shared = true,
-    };
-    enum cushim_status status = cushim_address_map_record(&row);
-    if (status != CUSHIM_OK)
-        return cushim_scope_fail(scope, status, "bytes=%zu", bytes);
-    arena->has_row = true;
+    struct cushim_memory_request request;
+    cushim_memory_plain(&request, bytes);
+    request.owner = &arena->object;
+    if (arena->is_managed) {
+        request.entry = "cuMemAllocManaged";
+        request.kind = CUSHIM_MEMORY_MANAGED;
+        request.obtain = obtain_managed;
+    }
+    CUSHIM_TRY(cushim_memory_obtain(scope, &request, &arena->base));
+    arena->has_memory = arena->has_row = true;
     return CUSHIM_OK;
 }
 
@@ -106,7 +72,7 @@ enum cushim_status cushim_arena_memory_release(struct cushim_scope *scope,
         return CUSHIM_OK;
     bool has_row = arena->has_row && cushim_address_map_erase(arena->base, &row) == CUSHIM_OK;
     enum cushim_status status =
-        cushim_scope_answer(scope, "cuMemFree_v2", free_address(arena->base));
+        CUSHIM_RELAXED(CUSHIM_CALL(scope, cuMemFree_v2, (CUdeviceptr)arena->base));
     arena->has_memory = status != CUSHIM_OK;
     if (has_row && status != CUSHIM_OK)
         cushim_address_map_restore(&row);

@@ -1,13 +1,15 @@
 #include "companion/arena/arena_order.h"
 
 #include "base/log.h"
-#include "base/try.h"
 #include "companion/arena/arena_internal.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/stream.h"
+#include "companion/core/lock.h"
 
-void cushim_arena_order_init(struct cushim_arena_order *order, bool is_clean) {
-    atomic_init(&order->clean_epoch, is_clean ? 1 : 0);
+enum { POISON = 0x7FF80000 }; /* NaN as a float, and twice in a row as a double */
+
+void cushim_arena_order_init(struct cushim_arena_order *order) {
+    atomic_init(&order->clean_epoch, 1);
     atomic_init(&order->ready_epoch, 0);
     for (unsigned i = 0; i < CUSHIM_ARENA_N_READY; i++)
         atomic_init(&order->ready[i], CUSHIM_ARENA_NOBODY);
@@ -30,7 +32,7 @@ void cushim_arena_order_forget(struct cushim_arena_order *order) {
     atomic_store_explicit(&order->ready_epoch, 0, memory_order_relaxed);
     for (unsigned i = 0; i < CUSHIM_ARENA_N_READY; i++)
         atomic_store_explicit(&order->ready[i], CUSHIM_ARENA_NOBODY, memory_order_relaxed);
-    order->next_ready = 0; /* the first stream of an epoch is found at the first look */
+    order->next_ready = 0; /* so that the first stream of an epoch is found at once */
 }
 
 /* ---- the fence of a region ---- */
@@ -53,15 +55,15 @@ static bool has_fence(const struct cushim_arena_fence *fence) {
     return cushim_mem_stream_fence_is_some(&fence->mark);
 }
 
-/* The stream was looked at, and needs no wait in this epoch. */
+/* Note that the stream needs no wait in this epoch. */
 static void note_ready(struct cushim_arena_object *arena, struct cushim_stream *stream) {
     struct cushim_arena_order *order = &arena->order;
-    if (order->n_collecting) /* each request is to be looked at */
+    if (order->n_collecting) /* then each request takes the slow path */
         return;
     if (!has_fence(fence_now(arena)))
         atomic_store_explicit(&order->clean_epoch, epoch_of(arena), memory_order_release);
     if (stream == CUSHIM_STREAM_PER_THREAD || stream == CUSHIM_STREAM_ALL)
-        return; /* another stream in each thread; no stream */
+        return; /* the one is another stream in each thread, the other is no stream */
     atomic_store_explicit(&order->ready[order->next_ready++ % CUSHIM_ARENA_N_READY], stream,
                           memory_order_release);
     atomic_store_explicit(&order->ready_epoch, epoch_of(arena), memory_order_release);
@@ -74,7 +76,8 @@ enum cushim_status cushim_arena_order_stream(struct cushim_scope *scope,
     struct cushim_arena_fence *fence = fence_now(arena);
     if (has_fence(fence) && cushim_mem_stream_fence_is_complete(&fence->mark))
         clear_fence(fence);
-    if (has_fence(fence) && is_captured) /* the graph may be launched on any stream */
+    if (has_fence(fence) &&
+        is_captured) /* refuse, because the graph may be launched on any stream */
         return cushim_scope_fail(scope, CUSHIM_CAPTURE, "a fence is not over");
     if (has_fence(fence) && (arena->is_managed || stream == CUSHIM_STREAM_ALL)) {
         CUSHIM_TRY(cushim_mem_stream_fence_wait(&fence->mark, scope->what));
@@ -91,31 +94,33 @@ enum cushim_status cushim_arena_order_stream(struct cushim_scope *scope,
 
 /* ---- the end of an epoch ---- */
 
-/* A stream of our own for fills behind all work of the context. */
-static enum cushim_status find_fill_stream(struct cushim_scope *scope,
-                                           struct cushim_arena_object *arena) {
-    if (arena->order.fill_stream)
-        return CUSHIM_OK;
-    return CUSHIM_CALL(scope, cuStreamCreate, &arena->order.fill_stream, CU_STREAM_NON_BLOCKING);
+/* What a reset reclaims becomes NaN, so that a use after it shows in results.  The stream is not
+ * captured. */
+static enum cushim_status poison(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                                 CUstream stream, uint64_t at, uint64_t n_grains) {
+    return CUSHIM_CALL(scope, cuMemsetD32Async, cushim_arena_address(arena, at), POISON,
+                       n_grains * CUSHIM_ARENA_GRAIN_BYTES / sizeof(uint32_t), stream);
 }
 
-/* Fill behind all work of the context: *mark, which is behind the fill afterwards, or as it was. */
+/* Fill behind all work of the context, on a stream of our own: *mark, which is behind the fill
+ * afterwards, or as it was. */
 static enum cushim_status fill_behind_all(struct cushim_scope *scope,
                                           struct cushim_arena_object *arena, uint64_t at,
                                           uint64_t n_grains, struct cushim_mem_stream_fence *mark) {
     struct cushim_mem_stream_fence behind;
-    CUstream fill;
-    CUSHIM_TRY(find_fill_stream(scope, arena));
-    fill = arena->order.fill_stream;
+    if (!arena->order.fill_stream)
+        CUSHIM_TRY(
+            CUSHIM_CALL(scope, cuStreamCreate, &arena->order.fill_stream, CU_STREAM_NON_BLOCKING));
+    CUstream fill = arena->order.fill_stream;
     CUSHIM_TRY(cushim_mem_stream_fence_order(mark, &scope->context->fence, scope->what, fill));
-    CUSHIM_TRY(cushim_arena_poison(scope, arena, fill, at, n_grains));
+    CUSHIM_TRY(poison(scope, arena, fill, at, n_grains));
     CUSHIM_TRY(cushim_mem_stream_fence_record(&scope->context->fence, scope->what, &fill, &behind));
     cushim_mem_stream_fence_release(mark);
     *mark = behind;
     return CUSHIM_OK;
 }
 
-/* Whether there is something to fill, and it may be done now. */
+/* Whether there is memory to poison, and no capture forbids it. */
 static bool may_fill(struct cushim_scope *scope, struct cushim_arena_object *arena, uint64_t *at,
                      uint64_t *n_grains) {
     if (!(arena->flags & CUSHIM_ARENA_FLAG_POISON))
@@ -144,7 +149,7 @@ static enum cushim_status end_on_all(struct cushim_scope *scope, struct cushim_a
     return status;
 }
 
-/* An older fence that this stream knows nothing of must be covered by the new one, too. */
+/* Order the stream behind an older fence, so that the new fence covers that one, too. */
 static enum cushim_status cover_older(struct cushim_scope *scope, struct cushim_arena_object *arena,
                                       struct cushim_stream *stream, CUstream handle) {
     struct cushim_arena_fence *fence = fence_now(arena);
@@ -163,19 +168,18 @@ static enum cushim_status end_on_stream(struct cushim_scope *scope,
     CUSHIM_TRY(cushim_capture_refuse_stream(scope, handle));
     CUSHIM_TRY(cover_older(scope, arena, stream, handle));
     if (may_fill(scope, arena, &at, &n_grains))
-        CUSHIM_TRY(cushim_arena_poison(scope, arena, handle, at, n_grains));
+        CUSHIM_TRY(poison(scope, arena, handle, at, n_grains));
     return cushim_mem_stream_fence_record(&scope->context->fence, scope->what, &handle, mark);
 }
 
-/* Freed spans are forgotten with the epoch; frees from here on are of a new batch. */
+/* Freed spans end with the epoch, so frees from here on belong to a new batch. */
 static void end_batches(struct cushim_arena_object *arena) {
     struct cushim_arena_order *order = &arena->order;
     for (unsigned i = 0; i < order->n_batches; i++)
         cushim_mem_stream_fence_release(&order->batches[i].mark);
     order->n_batches = 0;
-    pthread_mutex_lock(&arena->lock);
+    CUSHIM_LOCKED(&arena->lock);
     order->done = order->open++;
-    pthread_mutex_unlock(&arena->lock);
 }
 
 enum cushim_status cushim_arena_order_end(struct cushim_scope *scope,
@@ -208,7 +212,7 @@ enum cushim_status cushim_arena_order_wait(struct cushim_scope *scope,
 
 /* ---- batches of frees ---- */
 
-/* Frees name a stream by which their spans are in order. */
+/* Whether frees are in the order of one stream. */
 static bool has_stream(const struct cushim_arena_object *arena) {
     return arena->stream != CUSHIM_STREAM_ALL && arena->stream != CUSHIM_STREAM_PER_THREAD;
 }
@@ -235,15 +239,12 @@ static void drop_done_batches(struct cushim_arena_order *order) {
 static enum cushim_status record_batch(struct cushim_scope *scope,
                                        struct cushim_arena_object *arena,
                                        struct cushim_mem_stream_fence *mark) {
-    struct cushim_stream_use use;
-    if (arena->stream == CUSHIM_STREAM_ALL || arena->stream == CUSHIM_STREAM_PER_THREAD)
+    CUSHIM_STREAM_USE use = {0};
+    if (!has_stream(arena))
         return cushim_mem_stream_fence_record(&scope->context->fence, scope->what, NULL,
                                               mark); /* PER_THREAD: each thread has another one */
     CUSHIM_TRY(cushim_stream_use_in(scope, arena->stream, &use));
-    enum cushim_status status =
-        cushim_mem_stream_fence_record(&scope->context->fence, scope->what, &use.handle, mark);
-    cushim_stream_let_go(&use);
-    return status;
+    return cushim_mem_stream_fence_record(&scope->context->fence, scope->what, &use.handle, mark);
 }
 
 void cushim_arena_order_ripen(struct cushim_scope *scope, struct cushim_arena_object *arena) {
@@ -252,12 +253,12 @@ void cushim_arena_order_ripen(struct cushim_scope *scope, struct cushim_arena_ob
     drop_done_batches(order);
     if (order->n_batches == CUSHIM_ARENA_N_BATCHES || cushim_capture_count(scope->context))
         return;
-    /* the number first: a free that still reads it came before the record */
+    /* the number first, so that a free with this number came before the record */
     pthread_mutex_lock(&arena->lock);
     uint64_t number = order->open++;
     pthread_mutex_unlock(&arena->lock);
     if (record_batch(scope, arena, &mark) != CUSHIM_OK)
-        return; /* the next batch stands for these frees, too */
+        return; /* the next batch covers these frees, too */
     order->batches[order->n_batches++] = (struct cushim_arena_batch){mark, number};
     drop_done_batches(order);
 }

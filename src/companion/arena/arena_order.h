@@ -1,17 +1,17 @@
 /*
  * The order of an arena's reuse: what a stream must wait for before it may touch a block.
  *
- * A reset leaves a fence in its region, recorded behind the work of the stream that it names.
- * Until the fence is known to be complete, blocks go to that stream at once, to other streams
- * behind a wait on the device, and to ALL, or in managed memory, behind a wait of the host.
+ * A reset leaves a fence in its region, recorded behind the work of the stream that it names. Until
+ * the fence is known to be complete, that stream gets blocks at once, and other streams after a
+ * wait on the device.  A request for ALL, or in managed memory, waits on the host.
  *
- * Streams that are ordered are noted by handle with the epoch, so that the next block needs no
- * lock; so is a region whose fence is complete.  Our handles are never reused; those of the driver
- * are.
+ * An ordered stream is noted by its handle and the epoch, so that its next block needs no lock.  A
+ * region whose fence is complete is noted, too.  We compare our handles, because the driver reuses
+ * its own.
  *
- * Frees of flag REUSE come in batches: a span of batch b may be served once `done` reached b.
+ * With flag REUSE frees come in batches: a span of batch b may be served once `done` has reached b.
  *
- * Lock: order.lock of the arena, but for atomic fields.
+ * Lock: order.lock of the arena, except for atomic fields.
  */
 #ifndef CUSHIM_COMPANION_ARENA_ORDER_H
 #define CUSHIM_COMPANION_ARENA_ORDER_H
@@ -34,8 +34,8 @@ enum { CUSHIM_ARENA_N_READY = 4, CUSHIM_ARENA_N_BATCHES = 4 };
 struct cushim_arena_object;
 
 struct cushim_arena_fence {
-    struct cushim_mem_stream_fence mark; /* none where it is complete, too */
-    struct cushim_stream *stream;        /* ordered behind it by itself; NOBODY: none is */
+    struct cushim_mem_stream_fence mark; /* empty if it is complete */
+    struct cushim_stream *stream;        /* it needs no wait; NOBODY: each stream does */
 };
 
 struct cushim_arena_batch {
@@ -46,11 +46,11 @@ struct cushim_arena_batch {
 struct cushim_arena_order {
     _Alignas(64) atomic_uint_fast64_t ready_epoch; /* for which `ready` holds; 0: none */
     _Atomic(struct cushim_stream *) ready[CUSHIM_ARENA_N_READY]; /* good, and ordered */
-    atomic_uint_fast64_t clean_epoch; /* in which no fence is left to wait for; 0: none */
+    atomic_uint_fast64_t clean_epoch; /* in which no fence is pending; 0: none */
     unsigned next_ready;
     atomic_uint n_collecting; /* holds of captures that are open: nothing is ready then */
     struct cushim_arena_fence fences[CUSHIM_ARENA_N_REGIONS];
-    CUstream fill_stream; /* for POISON behind ALL; made at need */
+    CUstream fill_stream; /* for POISON behind ALL; made at its first use */
     bool has_warned_fill; /* that a fill was skipped */
     struct cushim_arena_batch batches[CUSHIM_ARENA_N_BATCHES]; /* oldest first */
     unsigned n_batches;
@@ -59,12 +59,12 @@ struct cushim_arena_order {
     pthread_mutex_t lock;
 };
 
-void cushim_arena_order_init(struct cushim_arena_order *order, bool is_clean);
+void cushim_arena_order_init(struct cushim_arena_order *order);
 
-/* All marks and the stream go; is_dead: the context is gone. */
+/* Release all fences and the stream; is_dead: the context is gone. */
 void cushim_arena_order_finish(struct cushim_arena_order *order, bool is_dead);
 
-/* May a block of this epoch go to the stream as it is?  No lock. */
+/* Whether the stream may get a block of this epoch without a wait.  Takes no lock. */
 static inline __attribute__((always_inline)) bool
 cushim_arena_order_is_ready(const struct cushim_arena_order *order, uint64_t epoch,
                             struct cushim_stream *stream) {
@@ -94,11 +94,11 @@ enum cushim_status cushim_arena_order_stream(struct cushim_scope *scope,
 uint64_t cushim_arena_order_done(const struct cushim_arena_object *arena,
                                  struct cushim_stream *stream, bool is_captured);
 
-/* See which batches are over, and mark those that have no mark yet. */
+/* Poll the batches, and record a fence for frees that have none yet. */
 void cushim_arena_order_ripen(struct cushim_scope *scope, struct cushim_arena_object *arena);
 
 /**
- * The epoch ends, its region is closed: fill what it reclaims where that is asked for, and leave a
+ * End the epoch, whose region is closed: poison what it reclaims if the options say so, and leave a
  * fence.
  * @return CUSHIM_OK | CUSHIM_CAPTURE | what the driver said: nothing has changed
  */
@@ -106,11 +106,11 @@ enum cushim_status cushim_arena_order_end(struct cushim_scope *scope,
                                           struct cushim_arena_object *arena,
                                           struct cushim_stream *stream, CUstream handle);
 
-/* Wait by the host for all fences. */
+/* Let the host wait for all fences. */
 enum cushim_status cushim_arena_order_wait(struct cushim_scope *scope,
                                            struct cushim_arena_object *arena);
 
-/* Nothing is ready any more, until it is looked at again. */
+/* No stream is ready until the slow path has looked at it again. */
 void cushim_arena_order_forget(struct cushim_arena_order *order);
 
 #endif

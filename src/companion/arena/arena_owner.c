@@ -6,7 +6,7 @@ void cushim_arena_owner_end(struct cushim_arena_owner *owner) {
     struct cushim_thread *thread = atomic_load_explicit(&owner->thread, memory_order_relaxed);
     if (!thread || thread == cushim_thread_mine)
         return;
-    /* until it is out, no third thread may exchange the word either */
+    /* no thread may exchange the word until the owner has left its fast path */
     atomic_store(&owner->thread, CUSHIM_ARENA_OWNER_LEAVING);
     cushim_pin_wait_out(thread, atomic_load_explicit(&owner->slot, memory_order_relaxed));
     atomic_store_explicit(&owner->thread, NULL, memory_order_release);

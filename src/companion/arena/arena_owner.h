@@ -1,15 +1,15 @@
 /*
- * The owner of an arena's top: a thread that resets the arena again and again, and alone takes
+ * The owner of an arena's top: a thread that has made several resets in a row, and that alone takes
  * blocks from the top.
  *
- * Without an owner every thread takes by compare and exchange.  An owner takes by plain stores; all
- * others take the arena's lock, under which they end the ownership.
+ * Without an owner every thread takes blocks by compare and exchange.  An owner takes them by plain
+ * stores.  The other threads take the arena's lock, and end the ownership under it.
  *
- * Ownership begins while the word is closed: a thread that saw no owner after it had read an open
- * word fails to exchange that word.  The owner pins the arena around each take; whoever ends the
- * ownership issues a process-wide fence and waits until the pin is gone.  Each end doubles the
- * number of resets in a row that the next ownership takes, so that arenas of many threads pay
- * little for it.
+ * Ownership begins while the word is closed, so a thread that read an open word and then saw no
+ * owner fails to exchange that word.  The owner pins the arena around each take.  The thread that
+ * ends the ownership issues a process-wide fence and waits until the pin is gone.  Each end doubles
+ * the number of resets in a row that the next ownership needs, because ends are expensive if many
+ * threads use the arena.
  */
 #ifndef CUSHIM_COMPANION_ARENA_OWNER_H
 #define CUSHIM_COMPANION_ARENA_OWNER_H
@@ -22,19 +22,20 @@
 
 enum { CUSHIM_ARENA_OWNER_MOST_LOG2 = 16 };
 
-/* Nobody's soon, and no thread's: who had it is waited for. */
+/* No thread: the ownership ends, and we wait for the former owner. */
 #define CUSHIM_ARENA_OWNER_LEAVING ((struct cushim_thread *)1)
 
-/* All zero: nobody's. */
+/* All zero: no owner. */
 struct cushim_arena_owner {
-    _Atomic(struct cushim_thread *) thread; /* NULL: nobody; written under the lock, as the rest */
-    _Atomic(struct cushim_slot *) slot;     /* of the arena; NULL: not known, and nobody owns it */
-    const struct cushim_thread *last;       /* to reset it */
-    uint32_t n_in_a_row;                    /* by `last` */
-    uint32_t log2_ended;                    /* how often it ended, at most 16 */
+    _Atomic(struct cushim_thread *)
+        thread;                         /* NULL: no owner; all fields are written under the lock */
+    _Atomic(struct cushim_slot *) slot; /* of the arena; NULL: not known, so there is no owner */
+    const struct cushim_thread *last;   /* to reset it */
+    uint32_t n_in_a_row;                /* by `last` */
+    uint32_t log2_ended;                /* how often it ended, at most 16 */
 };
 
-/* After the word was read.  May the calling thread change it? */
+/* Whether the calling thread may change the word.  Ask after the word was read. */
 static inline bool cushim_arena_owner_allows(const struct cushim_arena_owner *owner) {
     const struct cushim_thread *thread = atomic_load_explicit(&owner->thread, memory_order_acquire);
     return !thread || thread == cushim_thread_mine;
@@ -46,10 +47,10 @@ static inline bool cushim_arena_owner_is(const struct cushim_arena_owner *owner,
     return atomic_load_explicit(&owner->thread, memory_order_acquire) == thread;
 }
 
-/* The calling thread is the only one to change the word until it leaves the lock, or an owner. */
+/* End the ownership, so that only the calling thread changes the word while it holds the lock. */
 void cushim_arena_owner_end(struct cushim_arena_owner *owner);
 
-/* The calling thread resets the arena: it may own it from here on.  The word is closed. */
+/* The calling thread resets the arena and may become its owner.  The word is closed. */
 void cushim_arena_owner_turn(struct cushim_arena_owner *owner);
 
 #endif

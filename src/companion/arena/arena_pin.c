@@ -5,7 +5,7 @@
 
 #include "companion/core/rows.h"
 
-/* The first row that does not lie before `at`. */
+/* The first row at or behind `at`. */
 static size_t place_of(const struct cushim_arena_pins *pins, uint64_t at) {
     return cushim_rows_place(pins->rows, pins->n, sizeof *pins->rows, at);
 }
@@ -45,8 +45,8 @@ void cushim_arena_pins_remove(struct cushim_arena_pins *pins, struct cushim_aren
 
 uint64_t cushim_arena_pins_end(const struct cushim_arena_pins *pins, uint64_t low, uint64_t high) {
     uint64_t end = low;
-    size_t i =
-        place_of(pins, high); /* blocks do not overlap: the last one before it ends highest */
+    size_t i = place_of(
+        pins, high); /* the last one before it ends highest, because blocks do not overlap */
     if (i > 0 && pins->rows[i - 1].at >= low)
         end = pins->rows[i - 1].at + pins->rows[i - 1].n_grains;
     for (const struct cushim_arena_graph *hold = pins->holds; hold; hold = hold->next) {

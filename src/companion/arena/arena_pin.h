@@ -49,15 +49,14 @@ struct cushim_arena_pins {
 /* The pin of the block that starts at `at`; NULL: it has none. */
 struct cushim_arena_pin *cushim_arena_pins_find(const struct cushim_arena_pins *pins, uint64_t at);
 
-/* Pin a block once more; false where host memory is out. */
+/* Add a pin to a block; false if host memory is out. */
 bool cushim_arena_pins_add(struct cushim_arena_pins *pins, uint64_t at, uint64_t n_grains);
 
-/* Take one pin of `row` off; with the last the row goes, and *was is what it was (n_pins 0). */
+/* Remove one pin of `row`.  *was is the row after that; with n_pins 0 the row is gone. */
 void cushim_arena_pins_remove(struct cushim_arena_pins *pins, struct cushim_arena_pin *row,
                               struct cushim_arena_pin *was);
 
-/* The end of the highest pinned or held block between `low` and `high`; `low` where there is none.
- */
+/* The end of the highest pinned or held block between `low` and `high`; `low` if there is none. */
 uint64_t cushim_arena_pins_end(const struct cushim_arena_pins *pins, uint64_t low, uint64_t high);
 
 /* Does a hold have the block that starts at `at`? */

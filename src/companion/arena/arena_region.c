@@ -48,7 +48,7 @@ static uint64_t with_state(uint64_t cell, enum cushim_arena_state state) {
 
 bool cushim_arena_book_init(struct cushim_arena_book *book, uint64_t n_grains, unsigned n_regions,
                             bool is_reusing) {
-    /* pages of cells that no block starts in are never touched, and cost nothing */
+    /* it costs only the pages of cells at which a block starts */
     void *cells = mmap(NULL, n_regions * n_grains * sizeof *book->cells, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (cells == MAP_FAILED)
@@ -71,12 +71,12 @@ void cushim_arena_book_finish(struct cushim_arena_book *book) {
 
 /* ---- taking ---- */
 
-/* The count of the word is full: move it to the book. */
+/* If the count of the word is full, move it to the book. */
 static void fold_count(struct cushim_arena_book *book) {
     uint64_t word = atomic_load_explicit(&book->word, memory_order_relaxed);
     if (count_of(word) != CUSHIM_ARENA_COUNT_MASK)
         return;
-    /* full, and not closed by another: whoever has the lock alone changes it */
+    /* a word with a full count changes only under the lock */
     atomic_store_explicit(&book->word,
                           word & ~(CUSHIM_ARENA_COUNT_MASK << CUSHIM_ARENA_OFFSET_BITS),
                           memory_order_release);
@@ -87,14 +87,14 @@ static void note_spans(struct cushim_arena_book *book) {
     atomic_store_explicit(&book->n_spans, book->spans.n, memory_order_relaxed);
 }
 
-/* A span was cut: cells of what was taken and of the rest. */
+/* A span was cut: write the cells of the block and of the rest. */
 static void write_cut(struct cushim_arena_book *book, uint64_t at, uint64_t n_grains,
                       const struct cushim_arena_span *rest) {
     uint64_t epoch = cushim_arena_book_epoch(book);
     set_cell(book, at, cushim_arena_pack(n_grains, CUSHIM_ARENA_LIVE, epoch));
     if (!rest->n_grains)
         return;
-    /* a block that was freed there is still one that was freed */
+    /* if a freed block began there, its cell must still say so */
     uint64_t old = cell_at(book, rest->at);
     bool was_freed = state_of(old) == CUSHIM_ARENA_FREED && is_of_epoch(old, epoch);
     set_cell(book, rest->at,
@@ -122,14 +122,9 @@ enum cushim_arena_fit cushim_arena_book_take(struct cushim_arena_book *book, uin
                : fit;
 }
 
-bool cushim_arena_book_is_deferred(const struct cushim_arena_book *book, uint64_t n_grains,
-                                   uint64_t done) {
-    return cushim_arena_spans_is_deferred(&book->spans, n_grains, done);
-}
-
 /* ---- looking ---- */
 
-/* Among what survived in its region: go from block to block, since cells inside a block are old. */
+/* Look in the kept part of its region.  Go from block to block, because cells inside are old. */
 static bool is_kept_block(const struct cushim_arena_book *book, uint64_t at) {
     uint64_t base = at - at % book->n_grains, place = base,
              kept = book->regions[base / book->n_grains].kept;
@@ -142,7 +137,7 @@ static bool is_kept_block(const struct cushim_arena_book *book, uint64_t at) {
     return place == at && at + length_of(cell_at(book, at)) <= base + kept;
 }
 
-/* Does a block that no reset took start at `at`? */
+/* Whether a block that no reset has reclaimed starts at `at`. */
 static bool is_block(const struct cushim_arena_book *book, uint64_t at) {
     uint64_t epoch = cushim_arena_book_epoch(book);
     if (at % book->n_grains < book->regions[at / book->n_grains].kept)
@@ -151,7 +146,7 @@ static bool is_block(const struct cushim_arena_book *book, uint64_t at) {
            is_of_epoch(cell_at(book, at), epoch);
 }
 
-/* What to say of a free, without doing it. */
+/* Whether a free is valid; nothing is changed. */
 static enum cushim_status judge(const struct cushim_arena_book *book, uint64_t at,
                                 uint64_t n_grains, uint64_t epoch) {
     uint64_t cell = cell_at(book, at), now = cushim_arena_book_epoch(book);
@@ -174,8 +169,7 @@ static enum cushim_status judge(const struct cushim_arena_book *book, uint64_t a
 
 /* ---- freeing and pinning ---- */
 
-/* A block that is FREED and not pinned becomes a span, if spans are kept and it is where they are.
- */
+/* A FREED block that is not pinned becomes a span, if there are spans and it is in their region. */
 static void reclaim(struct cushim_arena_book *book, uint64_t at, uint64_t n_grains,
                     uint64_t stamp) {
     uint64_t base = cushim_arena_book_base(book);
@@ -198,7 +192,8 @@ enum cushim_status cushim_arena_book_free(struct cushim_arena_book *book, uint64
     struct cushim_arena_pin *pin = cushim_arena_pins_find(&book->pins, at);
     if (pin)
         pin->is_freed = true;
-    else if (!cushim_arena_pins_is_held(&book->pins, at)) /* of a graph: with a later reset */
+    else if (!cushim_arena_pins_is_held(&book->pins,
+                                        at)) /* a graph's block goes with a later reset */
         reclaim(book, at, length_of(cell), stamp);
     return CUSHIM_OK;
 }
@@ -238,7 +233,7 @@ void cushim_arena_book_close(struct cushim_arena_book *book) {
     book->is_closed = true;
 }
 
-/* The word, or what it was before the close. */
+/* The word, or its value before the close. */
 static uint64_t word_now(const struct cushim_arena_book *book) {
     return book->is_closed ? book->closed_word
                            : atomic_load_explicit(&book->word, memory_order_relaxed);
@@ -260,7 +255,7 @@ static struct cushim_arena_region *region_now(const struct cushim_arena_book *bo
     return (struct cushim_arena_region *)&book->regions[*base / book->n_grains];
 }
 
-/* What the end of the epoch leaves in its region: up to the floor or the end of the highest pin. */
+/* How much a reset keeps in the region: up to the floor or the end of the highest pin. */
 static uint64_t kept_of(const struct cushim_arena_book *book) {
     uint64_t base;
     const struct cushim_arena_region *region = region_now(book, &base);
@@ -276,7 +271,7 @@ void cushim_arena_book_reclaimed(const struct cushim_arena_book *book, uint64_t 
     *n_grains = top > kept ? top - kept : 0;
 }
 
-/* Where a floor goes through a block, the cells below it must still lie end to end. */
+/* If a floor cuts a block, shorten its cell, so that the cells below the floor still adjoin. */
 static void cut_at(struct cushim_arena_book *book, uint64_t base, uint64_t kept) {
     uint64_t place = base, end = base + kept, n_grains = 0;
     while (place < end && (n_grains = length_of(cell_at(book, place))) != 0 &&
@@ -287,7 +282,7 @@ static void cut_at(struct cushim_arena_book *book, uint64_t base, uint64_t kept)
                  with_state(cell_at(book, place), CUSHIM_ARENA_CUT) - n_grains + (end - place));
 }
 
-/* The low bits of the epoch begin again: forget cells of epochs that had the same ones. */
+/* The low bits of the epoch repeat, so clear the cells of epochs with the same bits. */
 static void forget_old_cells(struct cushim_arena_book *book) {
     for (unsigned i = 0; i < book->n_regions; i++) {
         for (uint64_t j = book->regions[i].kept; j < book->n_grains; j++)

@@ -7,10 +7,10 @@
  * block is a compare and exchange of the word, which fails if a reset came between, and one of the
  * block's cell; or two stores by the thread that owns the top (companion/arena/arena_owner.h).
  *
- * `cells` has an entry for each grain.  Where a block starts it has the block's length, its state,
- * and the low bits of its epoch, so that a reset clears nothing.  Invariant: from the start of a
- * region to its top the cells of blocks, freed or not, and of rests of spans adjoin; below `kept`
- * they are what survived resets.
+ * `cells` has an entry for each grain.  The first cell of a block has the block's length, its
+ * state, and the low bits of its epoch, so a reset need not clear cells.  Invariant: from the start
+ * of a region to its top the cells of blocks, freed or not, and of rests of spans adjoin.  Those
+ * below `kept` survived resets.
  *
  * The chunk of the preload's arena (memory/layout/chunk.h) is simpler: it counts live blocks and
  * rewinds when there are none, has one run of pages of at most 2^20 grains, and no epochs.
@@ -50,14 +50,14 @@ enum {
 #define CUSHIM_ARENA_MOST_GRAINS (CUSHIM_ARENA_CLOSED - 1)
 
 enum cushim_arena_state {
-    CUSHIM_ARENA_CUT = 0, /* a reset took its end: it is no block any more */
+    CUSHIM_ARENA_CUT = 0, /* a reset reclaimed its end, so it is not a block */
     CUSHIM_ARENA_LIVE = 1,
     CUSHIM_ARENA_FREED = 2,
-    CUSHIM_ARENA_REST = 3 /* what was left of a span: never handed out as it is */
+    CUSHIM_ARENA_REST = 3 /* the rest of a cut span, which never was a block */
 };
 
 struct cushim_arena_region {
-    uint64_t kept;  /* grains that survived: it begins to serve here */
+    uint64_t kept;  /* grains that survived; the region serves from here on */
     uint64_t floor; /* grains, as set */
 };
 
@@ -81,7 +81,7 @@ struct cushim_arena_book {
     uint64_t peak; /* grains, of epochs that ended */
 };
 
-/* False where host memory is out.  Epoch 1, nothing taken. */
+/* Epoch 1, nothing taken.  False if host memory is out. */
 bool cushim_arena_book_init(struct cushim_arena_book *book, uint64_t n_grains, unsigned n_regions,
                             bool is_reusing);
 void cushim_arena_book_finish(struct cushim_arena_book *book);
@@ -108,23 +108,13 @@ cushim_arena_book_advance(const struct cushim_arena_book *book, uint64_t word, u
                           uint64_t n_grains, uint64_t *next) {
     uint64_t tag = (epoch & CUSHIM_ARENA_TAG_MASK) << CUSHIM_ARENA_COUNT_BITS;
     *next = word + n_grains + (UINT64_C(1) << CUSHIM_ARENA_OFFSET_BITS);
-    /* a closed top is above all regions; less the tag the count is left, or a number above all
-     * counts where it is another epoch's */
+    /* A closed top is above all regions.  The word minus the tag is the count, or above all counts
+     * if the word is of another epoch. */
     return (word & CUSHIM_ARENA_OFFSET_MASK) + n_grains <= book->n_grains &&
            (word >> CUSHIM_ARENA_OFFSET_BITS) - tag < CUSHIM_ARENA_COUNT_MASK;
 }
 
-/* The cell of a block that took the word on, by its owner: no reset comes between. */
-static inline __attribute__((always_inline)) uint64_t
-cushim_arena_book_enter(struct cushim_arena_book *book, uint64_t base, uint64_t word,
-                        uint64_t epoch, uint64_t n_grains) {
-    uint64_t at = base + (word & CUSHIM_ARENA_OFFSET_MASK);
-    atomic_store_explicit(&book->cells[at], cushim_arena_pack(n_grains, CUSHIM_ARENA_LIVE, epoch),
-                          memory_order_release);
-    return at;
-}
-
-/* Is the cell of a later epoch?  Epochs that threads still write are less than 2^27 apart. */
+/* Whether a cell is of a later epoch.  Epochs that threads still write are less than 2^27 apart. */
 static inline bool cushim_arena_is_later(uint64_t cell, uint64_t epoch) {
     uint64_t ahead = (cell >> (CUSHIM_ARENA_LENGTH_BITS + CUSHIM_ARENA_STATE_BITS)) - epoch;
     ahead &= CUSHIM_ARENA_STAMP_MASK;
@@ -132,8 +122,9 @@ static inline bool cushim_arena_is_later(uint64_t cell, uint64_t epoch) {
 }
 
 /*
- * The same by one thread of several.  It may stand still between its exchange of the word and this,
- * while resets come and another thread takes the place and writes the cell: that one stays.
+ * The cell of a block that took the word on, by one thread of several.  It may stand still between
+ * its exchange of the word and this, while resets come and another thread takes the place and
+ * writes the cell: that one stays.
  * @param before  what the cell was ahead of the exchange of the word
  */
 static inline __attribute__((always_inline)) void
@@ -181,21 +172,20 @@ cushim_arena_book_push(struct cushim_arena_book *book, uint64_t epoch, uint64_t 
     if (!cushim_arena_book_advance(book, word, epoch, n_grains, &next))
         return false;
     atomic_store_explicit(&book->word, next, memory_order_release);
-    *at = cushim_arena_book_enter(book, cushim_arena_book_base(book), word, epoch, n_grains);
+    *at = cushim_arena_book_base(book) + (word & CUSHIM_ARENA_OFFSET_MASK);
+    /* the thread owns the top, so no reset comes between */
+    atomic_store_explicit(&book->cells[*at], cushim_arena_pack(n_grains, CUSHIM_ARENA_LIVE, epoch),
+                          memory_order_release);
     return true;
 }
 
 /**
  * Take a block: of a span that is done, else from the top.
  * @param done  the batch of frees up to which spans may be served; 0: none
- * @return TAKEN | DEFERRED (it does not fit but for a span that is not done) | NONE
+ * @return TAKEN | DEFERRED (only a span that is not done would fit) | NONE
  */
 enum cushim_arena_fit cushim_arena_book_take(struct cushim_arena_book *book, uint64_t n_grains,
                                              uint64_t done, uint64_t *at);
-
-/* Is there a span, not done, that would serve n_grains? */
-bool cushim_arena_book_is_deferred(const struct cushim_arena_book *book, uint64_t n_grains,
-                                   uint64_t done);
 
 /**
  * Free the block that starts at `at`.
@@ -217,18 +207,18 @@ enum cushim_status cushim_arena_book_unpin(struct cushim_arena_book *book, uint6
 
 /* ---- resets: close, then next, drain or reopen ---- */
 
-/* Serve nothing from here on; what is used and served stays as it was. */
+/* Stop serving; blocks and counters stay as they are. */
 void cushim_arena_book_close(struct cushim_arena_book *book);
 void cushim_arena_book_reopen(struct cushim_arena_book *book);
 
-/* What the next epoch would reclaim of the closed region: places from *at on, *n_grains of them. */
+/* What a reset reclaims of the closed region: *n_grains places from *at on. */
 void cushim_arena_book_reclaimed(const struct cushim_arena_book *book, uint64_t *at,
                                  uint64_t *n_grains);
 
-/* The next epoch, in the next region, from the end of what is kept there. */
+/* Begin the next epoch, in the next region, behind what is kept there. */
 void cushim_arena_book_next(struct cushim_arena_book *book);
 
-/* The last epoch: nothing is served or kept any more. */
+/* Begin the last epoch, in which nothing is served or kept. */
 void cushim_arena_book_drain(struct cushim_arena_book *book);
 
 /* CUSHIM_OK | INVALID: above what is used.  Of the current region. */

@@ -1,47 +1,51 @@
-/* The ends of an arena's epochs: resets, and the drain, which is the last. */
+/* How epochs end: by resets, and at last by a drain. */
 #include "companion/arena/arena_internal.h"
 
-#include "base/try.h"
 #include "cushim/pool.h"
-#include "companion/arena/arena_free.h"
 #include "companion/capture/known_captures.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/stream/stream.h"
+#include "companion/core/lock.h"
 
 /* Leave a fence for the epoch that ends.  The region is closed; order.lock. */
 static enum cushim_status fence(struct cushim_scope *scope, struct cushim_arena_object *arena,
                                 struct cushim_stream *stream) {
-    struct cushim_stream_use use = {.handle = NULL};
+    CUSHIM_STREAM_USE use = {0};
     if (arena->flags & CUSHIM_ARENA_FLAG_UNFENCED || arena->book.is_drained)
         return CUSHIM_OK;
     if (stream != CUSHIM_STREAM_ALL)
         CUSHIM_TRY(cushim_stream_use_in(scope, stream, &use));
-    if (use.handle == CU_STREAM_PER_THREAD) /* a handle of it names another stream in each thread */
+    if (use.handle == CU_STREAM_PER_THREAD) /* its handle means another stream in each thread */
         stream = CUSHIM_STREAM_PER_THREAD;
-    enum cushim_status status = cushim_arena_order_end(scope, arena, stream, use.handle);
-    if (stream != CUSHIM_STREAM_ALL)
-        cushim_stream_let_go(&use);
-    return status;
+    return cushim_arena_order_end(scope, arena, stream, use.handle);
+}
+
+static void close_book(struct cushim_arena_object *arena) {
+    CUSHIM_LOCKED(&arena->lock);
+    cushim_arena_book_close(&arena->book);
+}
+
+/* Go on in the closed book as `end` says, or open it again after a failure. */
+static void end_book(struct cushim_arena_object *arena, enum cushim_status status,
+                     void (*end)(struct cushim_arena_book *book)) {
+    CUSHIM_LOCKED(&arena->lock);
+    if (status == CUSHIM_OK)
+        end(&arena->book);
+    else
+        cushim_arena_book_reopen(&arena->book);
 }
 
 /* order.lock */
 static enum cushim_status end_epoch(struct cushim_scope *scope, struct cushim_arena_object *arena,
                                     struct cushim_stream *stream) {
-    pthread_mutex_lock(&arena->lock);
-    cushim_arena_book_close(&arena->book);
-    pthread_mutex_unlock(&arena->lock);
+    close_book(arena);
     enum cushim_status status = fence(scope, arena, stream);
-    pthread_mutex_lock(&arena->lock);
-    if (status == CUSHIM_OK)
-        cushim_arena_book_next(&arena->book);
-    else
-        cushim_arena_book_reopen(&arena->book);
-    pthread_mutex_unlock(&arena->lock);
+    end_book(arena, status, cushim_arena_book_next);
     return status;
 }
 
 enum cushim_status cushim_arena_reset(struct cushim_arena *handle, struct cushim_stream *s) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_arena_object *arena;
     cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_arena_enter(&scope, __func__, handle, &arena));
@@ -53,7 +57,7 @@ enum cushim_status cushim_arena_reset(struct cushim_arena *handle, struct cushim
     pthread_mutex_unlock(&arena->order.lock);
     if (status == CUSHIM_OK && arena->flags & CUSHIM_ARENA_FLAG_RESET_FALLBACK)
         cushim_arena_pay_back_all(arena, ended, s);
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 /* ---- the drain ---- */
@@ -72,21 +76,14 @@ static enum cushim_status drain_regions(struct cushim_scope *scope,
                                  (size_t)(pinned * CUSHIM_ARENA_GRAIN_BYTES));
     CUSHIM_TRY(cushim_capture_refuse(scope));
     CUSHIM_TRY(cushim_arena_order_wait(scope, arena));
-    pthread_mutex_lock(&arena->lock);
-    cushim_arena_book_close(&arena->book);
-    pthread_mutex_unlock(&arena->lock);
+    close_book(arena);
     enum cushim_status status = cushim_arena_memory_release(scope, arena);
-    pthread_mutex_lock(&arena->lock);
-    if (status == CUSHIM_OK)
-        cushim_arena_book_drain(&arena->book);
-    else
-        cushim_arena_book_reopen(&arena->book);
-    pthread_mutex_unlock(&arena->lock);
+    end_book(arena, status, cushim_arena_book_drain);
     return status;
 }
 
 enum cushim_status cushim_arena_drain(struct cushim_arena *handle) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_arena_object *arena;
     cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_arena_enter(&scope, __func__, handle, &arena));
@@ -95,5 +92,5 @@ enum cushim_status cushim_arena_drain(struct cushim_arena *handle) {
     pthread_mutex_unlock(&arena->order.lock);
     if (status == CUSHIM_OK && arena->fallback.pool)
         status = cushim_pool_drain(arena->fallback.pool);
-    return cushim_call_end(&scope, status);
+    return status;
 }

@@ -4,14 +4,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Of a list, most rows that a request looks at. */
+/* MOST_LOOKS: how many rows of a list a request looks at. */
 enum { FIRST_CAP = 32, MOST_LOOKS = 16 };
 
 bool cushim_arena_spans_init(struct cushim_arena_spans *spans, size_t n_places) {
     *spans = (struct cushim_arena_spans){.n_rows = 1, .n_places = n_places};
     if (!n_places)
         return true;
-    /* pages of places where no span begins or ends are never touched, and cost nothing */
+    /* it costs only the pages of places at which a span begins or ends */
     void *rows = mmap(NULL, n_places * sizeof *spans->row_at, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     spans->row_at = rows == MAP_FAILED ? NULL : rows;
@@ -145,7 +145,7 @@ bool cushim_arena_spans_give(struct cushim_arena_spans *spans, uint64_t at, uint
     return true;
 }
 
-/* The smallest fit of those looked at in one list; 0: none. */
+/* The smallest fit among the first rows of a list; 0: none. */
 static uint32_t find_in(const struct cushim_arena_spans *spans, unsigned class, uint64_t n_grains,
                         uint64_t done, bool *is_deferred) {
     uint32_t best = 0, i = spans->first[class];

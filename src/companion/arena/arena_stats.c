@@ -1,14 +1,14 @@
-/* What is told of an arena: numbers, and the floor. */
+/* The numbers of an arena, and its floor. */
 #include "companion/arena/arena_internal.h"
 
-#include "base/try.h"
 #include "companion/core/struct_size.h"
+#include "companion/core/lock.h"
 
 static size_t bytes_of(uint64_t n_grains) {
     return (size_t)n_grains * CUSHIM_ARENA_GRAIN_BYTES;
 }
 
-/* All facts at one moment; what a public function tells is one of them. */
+/* All facts at one moment; each public function returns one of them. */
 struct facts {
     struct cushim_arena_stats stats;
     size_t floor_bytes, capacity_bytes;
@@ -41,22 +41,19 @@ static void read_stats(const struct cushim_arena_object *arena, struct cushim_ar
 static enum cushim_status read_facts(const char *what, struct cushim_arena *handle, const void *out,
                                      struct facts *facts) {
     struct cushim_arena_object *arena;
-    struct cushim_pin pin;
-    if (!out)
-        return cushim_fail(what, CUSHIM_INVALID, "out=NULL");
+    CUSHIM_PIN pin = {0};
+    CUSHIM_TRY(cushim_check_given(what, "out", out));
     CUSHIM_TRY(cushim_arena_look(&pin, what, handle, &arena));
-    pthread_mutex_lock(&arena->lock);
+    CUSHIM_LOCKED(&arena->lock);
     read_stats(arena, &facts->stats);
     facts->floor_bytes = bytes_of(cushim_arena_book_floor(&arena->book));
     facts->capacity_bytes = arena->book.is_drained ? 0 : bytes_of(arena->book.n_grains);
     facts->epoch = cushim_arena_book_epoch(&arena->book);
     facts->is_managed = arena->is_managed;
-    pthread_mutex_unlock(&arena->lock);
-    cushim_handle_unpin(&pin);
     return CUSHIM_OK;
 }
 
-/* One function a fact: *out is 0 after a failure. */
+/* One function for each fact; *out is 0 after a failure. */
 #define FACT(name, type, fact)                                                                     \
     enum cushim_status cushim_arena_##name(struct cushim_arena *arena, type *out) {                \
         struct facts facts = {0};                                                                  \
@@ -82,17 +79,14 @@ enum cushim_status cushim_arena_stats(struct cushim_arena *arena,
 
 enum cushim_status cushim_arena_set_floor(struct cushim_arena *handle, size_t bytes) {
     struct cushim_arena_object *arena;
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     if (bytes > PTRDIFF_MAX)
         return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu", bytes);
     CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
-    pthread_mutex_lock(&arena->lock);
+    CUSHIM_LOCKED(&arena->lock);
     enum cushim_status status =
         cushim_arena_book_set_floor(&arena->book, cushim_arena_grains(bytes));
-    size_t used_bytes = bytes_of(cushim_arena_book_used(&arena->book));
-    pthread_mutex_unlock(&arena->lock);
-    if (status != CUSHIM_OK)
-        CUSHIM_FAIL(status, "bytes=%zu used=%zu", bytes, used_bytes);
-    cushim_handle_unpin(&pin);
-    return status;
+    return status == CUSHIM_OK ? status
+                               : CUSHIM_FAIL(status, "bytes=%zu used=%zu", bytes,
+                                             bytes_of(cushim_arena_book_used(&arena->book)));
 }

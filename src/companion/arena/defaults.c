@@ -1,10 +1,9 @@
 /*
  * The defaults of the process: one pool, one arena, as handles.
  *
- * They are read by those who ask alone; no function of the library uses one by itself.  A handle
- * says by itself that its object is gone, so a destroy has nothing to clear.
+ * Only the program uses them; the library itself never does.  A destroy need not clear them,
+ * because a closed handle is recognised.
  */
-#include "base/try.h"
 #include "cushim/arena.h"
 #include "cushim/pool.h"
 #include "companion/arena/arena_internal.h"
@@ -13,37 +12,26 @@
 static _Atomic(struct cushim_pool *) pool_now;
 static _Atomic(struct cushim_arena *) arena_now;
 
-static bool is_pool(struct cushim_pool *p) {
-    struct cushim_pin pin;
-    bool is_open = cushim_handle_pin(&pin, CUSHIM_KIND_POOL, p) != NULL;
-    cushim_handle_unpin(&pin);
-    return is_open;
-}
-
-/* One destroyed while pinned is gone, for all but its unpins. */
+/* An arena that was destroyed while pinned only answers unpins. */
 static bool is_arena(struct cushim_arena *handle) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     const struct cushim_arena_object *arena = cushim_handle_pin(&pin, CUSHIM_KIND_ARENA, handle);
-    bool is_open = arena && !atomic_load(&arena->is_ended);
-    cushim_handle_unpin(&pin);
-    return is_open;
+    return arena && !atomic_load(&arena->is_ended);
 }
 
 enum cushim_status cushim_pool_set_default(struct cushim_pool *p) {
     CUSHIM_TRY(cushim_driver_use_process(__func__));
-    if (p && !is_pool(p))
+    if (p && !cushim_handle_is_open(CUSHIM_KIND_POOL, p))
         return CUSHIM_FAIL(CUSHIM_BADHANDLE, "handle=%p", (void *)p);
     atomic_store(&pool_now, p);
     return CUSHIM_OK;
 }
 
 enum cushim_status cushim_pool_default(struct cushim_pool **p) {
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    *p = NULL;
+    CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     struct cushim_pool *now = atomic_load(&pool_now);
-    if (now && is_pool(now))
+    if (now && cushim_handle_is_open(CUSHIM_KIND_POOL, now))
         *p = now;
     return CUSHIM_OK;
 }
@@ -57,9 +45,7 @@ enum cushim_status cushim_arena_set_default(struct cushim_arena *arena) {
 }
 
 enum cushim_status cushim_arena_default(struct cushim_arena **arena) {
-    if (!arena)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "arena=NULL");
-    *arena = NULL;
+    CUSHIM_OUT(arena);
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     struct cushim_arena *now = atomic_load(&arena_now);
     if (now && is_arena(now))

@@ -1,11 +1,11 @@
 #include "companion/capture/graph_resources.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
+#include "companion/core/lock.h"
 
 struct cushim_graph_resources_attached {
     cushim_graph_attach_fn *fn;
@@ -37,17 +37,16 @@ static void push(struct cushim_graph_resources **first, atomic_size_t *n,
 }
 
 static struct cushim_graph_resources *pop(struct cushim_graph_resources **first, atomic_size_t *n) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct cushim_graph_resources *resources = *first;
     if (resources) {
         *first = resources->next;
         atomic_fetch_sub(n, 1);
     }
-    pthread_mutex_unlock(&lock);
     return resources;
 }
 
-/* With the lock: is the last owner gone? */
+/* With the lock: if the last owner is gone, the resources are over. */
 static void judge(struct cushim_graph_resources *resources) {
     if (resources->is_over || resources->n_owners || (resources->is_bound && !resources->is_lost))
         return;
@@ -56,8 +55,8 @@ static void judge(struct cushim_graph_resources *resources) {
     cushim_changes_note();
 }
 
-/* The driver's destructor: the last copy of the graph is gone, and no launch is under way.  It runs
- * in a thread of the driver, perhaps, and calls nothing. */
+/* The driver's destructor: the last copy of the graph is gone, and no launch is running.  It may
+ * run in a thread of the driver, and must not call CUDA. */
 static void driver_is_done(void *data) {
     struct cushim_graph_resources *resources = data;
     pthread_mutex_lock(&lock);
@@ -69,22 +68,24 @@ static void driver_is_done(void *data) {
         free(resources);
 }
 
-/* Hang an object with a destructor on a graph, whose reference it becomes. */
-static enum cushim_status hang(struct cushim_scope *scope, CUgraph graph, CUhostFn destroy,
-                               void *data) {
+/* *data is NULL once the driver will destroy it. */
+static enum cushim_status hang_relaxed(struct cushim_scope *scope, CUgraph graph, CUhostFn destroy,
+                                       void **data) {
     CUuserObject object;
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    enum cushim_status status = CUSHIM_CALL(scope, cuUserObjectCreate, &object, data, destroy, 1,
-                                            CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
-    if (status == CUSHIM_OK) {
-        status = CUSHIM_CALL(scope, cuGraphRetainUserObject, graph, object, 1,
-                             CU_GRAPH_USER_OBJECT_MOVE);
-        if (status != CUSHIM_OK && CUSHIM_DRIVER(cuUserObjectRelease) &&
-            CUSHIM_DRIVER(cuUserObjectRelease)(object, 1) == CUDA_SUCCESS)
-            data = NULL; /* its destructor takes it */
-    }
-    cushim_capture_back(mode);
-    if (status != CUSHIM_OK && data)
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuUserObjectCreate, &object, *data, destroy, 1,
+                           CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    enum cushim_status status =
+        CUSHIM_CALL(scope, cuGraphRetainUserObject, graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    if (status == CUSHIM_OK || (CUSHIM_DRIVER(cuUserObjectRelease) &&
+                                CUSHIM_DRIVER(cuUserObjectRelease)(object, 1) == CUDA_SUCCESS))
+        *data = NULL;
+    return status;
+}
+
+enum cushim_status cushim_graph_resources_hang(struct cushim_scope *scope, CUgraph graph,
+                                               CUhostFn destroy, void *data) {
+    enum cushim_status status = CUSHIM_RELAXED(hang_relaxed(scope, graph, destroy, &data));
+    if (data)
         destroy(data);
     return status;
 }
@@ -95,25 +96,23 @@ enum cushim_status cushim_graph_resources_bind(struct cushim_scope *scope,
     pthread_mutex_lock(&lock);
     resources->is_bound = true;
     pthread_mutex_unlock(&lock);
-    return hang(scope, graph, driver_is_done, resources);
+    return cushim_graph_resources_hang(scope, graph, driver_is_done, resources);
 }
 
 struct cushim_graph_resources *
 cushim_graph_resources_own(struct cushim_graph_resources *resources) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     resources->n_owners++;
-    pthread_mutex_unlock(&lock);
     return resources;
 }
 
 void cushim_graph_resources_disown(struct cushim_graph_resources *resources, bool is_lost) {
     if (!resources)
         return;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     resources->n_owners--;
     resources->is_lost = resources->is_lost || is_lost;
     judge(resources);
-    pthread_mutex_unlock(&lock);
 }
 
 bool cushim_graph_resources_attach(struct cushim_graph_resources *resources,
@@ -163,9 +162,8 @@ static void give_back(struct cushim_graph_resources *resources) {
         end(resources);
         return;
     }
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     push(&first_uncalled, &cushim_graph_resources_n_uncalled, resources);
-    pthread_mutex_unlock(&lock);
 }
 
 void cushim_graph_resources_give_back_now(void) {
@@ -206,15 +204,12 @@ enum cushim_status cushim_graph_resources_bytes(struct cushim_scope *scope, CUst
                                                 const void *src, size_t bytes, void **copy) {
     CUgraph graph;
     *copy = NULL;
-    enum cushim_status status = graph_of_capture(scope, stream, &graph);
-    if (status != CUSHIM_OK)
-        return status;
+    CUSHIM_TRY(graph_of_capture(scope, stream, &graph));
     void *kept = malloc(bytes);
     if (!kept)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "asked=%zu", bytes);
     memcpy(kept, src, bytes);
-    status = hang(scope, graph, free, kept);
-    if (status == CUSHIM_OK)
-        *copy = kept;
-    return status;
+    CUSHIM_TRY(cushim_graph_resources_hang(scope, graph, free, kept));
+    *copy = kept;
+    return CUSHIM_OK;
 }

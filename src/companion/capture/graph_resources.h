@@ -2,18 +2,18 @@
  * Graph resources: the memory and the attached functions that a graph keeps, beside the driver's
  * own nodes.
  *
- * They are made when a capture begins and filled while it is open.  Then they are owned by the
- * graph, by each executable that we made of it, and by the driver: a user object on the driver's
- * graph stands for every copy that we cannot see (clones, children, executables made of the raw
- * handle) and for launches under way.  When the last owner is gone they are over.
+ * They are made when a capture begins and filled while it is open.  Then their owners are the
+ * graph, each executable that we made of it, and the driver: a user object on the driver's graph
+ * stands for every copy that we cannot see (clones, children, executables made of the raw handle)
+ * and for running launches.  They are over when the last owner is gone.
  *
- * The driver says so in a destructor, in which no CUDA function may be called; so the next call of
- * the library that collects gives the memory back.  Attached functions are the program's, which may
- * hold locks of its own around a call that allocates: they run in calls on graphs and in waits
- * alone.
+ * The driver's destructor reports that, but no CUDA function may be called in it, so the next call
+ * of the library that collects gives the memory back.  Attached functions belong to the program.
+ * They run only in calls on graphs and in waits, because the program may hold its own locks around
+ * a call that allocates.
  *
- * Where the context died the driver's destructor is not waited for; the struct stays in case it
- * runs.  Lock: one mutex for all, held over no driver call and no callback.
+ * If the context died, the memory does not wait for the driver's destructor; the struct stays in
+ * case it runs.  Lock: one mutex for all, held over no driver call and no callback.
  */
 #ifndef CUSHIM_COMPANION_GRAPH_RESOURCES_H
 #define CUSHIM_COMPANION_GRAPH_RESOURCES_H
@@ -32,13 +32,13 @@ struct cushim_pool_graph;
 struct cushim_graph_resources_attached; /* one function of cushim_graph_attach */
 
 struct cushim_graph_resources {
-    /* Their memory goes back to its pools and arenas; graph/ knows how.  Constant. */
+    /* Gives the memory back to its pools and arenas (graph/graph.c).  Constant. */
     void (*give_back)(struct cushim_graph_resources *resources);
     unsigned n_owners; /* the capture, then the graph and executables; the mutex */
-    bool is_bound;     /* the driver's destructor is still to come; the mutex */
-    bool is_lost;  /* the context is gone, or damaged: the driver is not waited for; the mutex */
-    bool is_over;  /* on the list of those whose memory goes back, or past it; the mutex */
-    bool is_shell; /* ended before the destructor came; the mutex */
+    bool is_bound;     /* the driver's destructor has not run yet; the mutex */
+    bool is_lost; /* the context is gone or damaged, so do not wait for the destructor; the mutex */
+    bool is_over; /* its memory goes back, or has gone back; the mutex */
+    bool is_shell; /* ended before the destructor ran; the mutex */
 
     struct cushim_pool_graph *pools[CUSHIM_GRAPH_RESOURCES_MOST]; /* set by the capture alone */
     struct cushim_arena_graph *arenas[CUSHIM_GRAPH_RESOURCES_MOST];
@@ -68,18 +68,23 @@ enum cushim_status cushim_graph_resources_bind(struct cushim_scope *scope,
 /* One owner more; returns its argument. */
 struct cushim_graph_resources *cushim_graph_resources_own(struct cushim_graph_resources *resources);
 
-/* One less, after the driver was told (is_lost: could not be); NULL is fine. */
+/* One owner less, after the driver's handle ended (is_lost: it could not); NULL is fine. */
 void cushim_graph_resources_disown(struct cushim_graph_resources *resources, bool is_lost);
 
 /* Add a function; false: no memory. */
 bool cushim_graph_resources_attach(struct cushim_graph_resources *resources,
                                    cushim_graph_attach_fn *fn, void *cookie);
 
+/* Hang an object on a graph: `destroy` gets `data` when the graph and all its copies are gone, and
+ * at once after a failure.  It calls no CUDA function. */
+enum cushim_status cushim_graph_resources_hang(struct cushim_scope *scope, CUgraph graph,
+                                               CUhostFn destroy, void *data);
+
 /**
- * Keep a copy of bytes with a graph that is being captured, whoever began it.
+ * Keep a copy of bytes with a graph that is being captured, here or by other code.
  * @param stream  takes part in a capture
  * @param bytes   > 0
- * @param copy    out: theirs, until the graph and all its copies are gone
+ * @param copy    out: valid until the graph and all its copies are gone
  * @return CUSHIM_OK | CUSHIM_NOMEM | CUSHIM_NOSYM | what the driver said
  */
 enum cushim_status cushim_graph_resources_bytes(struct cushim_scope *scope, CUstream stream,

@@ -22,7 +22,7 @@ static void look_for_preload(void) {
 void cushim_capture_begin(struct cushim_context_object *context) {
     atomic_fetch_add(&context->n_captures, 1);
     cushim_changes_note();
-    /* Either the record sees our count, or we see its. */
+    /* Either the record sees our count, or we see its count and wait. */
     int n_fencing;
     for (int i = 0; (n_fencing = atomic_load(&context->n_fencing)) != 0; i++) {
         if (i < CUSHIM_FUTEX_LOOKS)
@@ -39,7 +39,7 @@ void cushim_capture_end(struct cushim_context_object *context) {
 int cushim_capture_count_all(struct cushim_context_object *context) {
     pthread_once(&once, look_for_preload);
     int n_ours = atomic_load(&context->n_captures);
-    /* The preload sees ours too, so the larger number is the true one. */
+    /* The preload sees our captures too, so the larger number is right. */
     int n_seen = ask_preload ? ask_preload(context->handle) : 0;
     return (n_seen > n_ours ? n_seen : n_ours) + atomic_load(&context->n_announced);
 }
@@ -47,6 +47,16 @@ int cushim_capture_count_all(struct cushim_context_object *context) {
 enum cushim_status cushim_capture_refuse(struct cushim_scope *scope) {
     int n = scope->context ? cushim_capture_count(scope->context) : 0;
     return n ? cushim_scope_fail(scope, CUSHIM_CAPTURE, "captures=%d", n) : CUSHIM_OK;
+}
+
+enum cushim_status cushim_capture_refuse_handle(const char *what, enum cushim_kind kind,
+                                                const void *handle) {
+    CUSHIM_PIN pin = {0};
+    const struct cushim_object *object = cushim_handle_pin(&pin, kind, handle);
+    if (!object || cushim_context_is_dead(object->context))
+        return CUSHIM_OK;
+    struct cushim_scope scope = {.what = what, .context = object->context};
+    return cushim_capture_refuse(&scope);
 }
 
 void cushim_capture_fence_enter(struct cushim_context_object *context) {
@@ -62,7 +72,8 @@ enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream
                                             CUstreamCaptureStatus *out) {
     *out = CU_STREAM_CAPTURE_STATUS_NONE;
     if (!stream || stream == CU_STREAM_LEGACY || !CUSHIM_DRIVER(cuStreamIsCapturing))
-        return CUSHIM_OK; /* the legacy stream takes part in no capture, and must not be asked */
+        return CUSHIM_OK; /* the legacy stream takes part in no capture, and the question would be
+                             an error */
     CUresult result = CUSHIM_DRIVER(cuStreamIsCapturing)(stream, out);
     if (!cushim_error_is_sticky(result))
         return cushim_scope_answer(scope, "cuStreamIsCapturing", result);
@@ -78,7 +89,7 @@ enum cushim_status cushim_capture_refuse_stream(struct cushim_scope *scope, CUst
     return status;
 }
 
-/* The exchange was refused: there is no way to go back, and nothing to go back from. */
+/* The driver refused the exchange, so there is nothing to undo. */
 static const CUstreamCaptureMode as_before = (CUstreamCaptureMode)-1;
 
 CUstreamCaptureMode cushim_capture_relax(void) {

@@ -1,6 +1,6 @@
 /*
  * Known captures: those begun through this library, those announced (cushim_context_capture_enter),
- * and those the preload sees, where it is loaded.  Others are invisible.
+ * and those that the preload sees, if it is loaded.  Others are invisible.
  *
  * Counters of the context object, atomic, no lock: an answer may be old a moment later.
  */
@@ -14,13 +14,13 @@
 #include "companion/context/call.h"
 #include "companion/shared.h"
 
-/* A capture begun or ended through us, in this context.  The begin comes before the driver's, and
- * lets a record over the whole context that is under way end first. */
+/* A capture begins or ends through us, in this context.  Call begin before the driver's; it waits
+ * for a running record over the whole context. */
 void cushim_capture_begin(struct cushim_context_object *context);
 void cushim_capture_end(struct cushim_context_object *context);
 
-/* Around a record over the whole context, which would invalidate any capture in it: until the leave
- * none begins through us.  The caller looks for those that are open after the enter. */
+/* Call these around a record over the whole context, because it would invalidate a capture there:
+ * until the leave no capture begins through us.  After the enter the caller looks for open ones. */
 void cushim_capture_fence_enter(struct cushim_context_object *context);
 void cushim_capture_fence_leave(struct cushim_context_object *context);
 
@@ -39,20 +39,33 @@ static inline int cushim_capture_count(struct cushim_context_object *context) {
 }
 
 /*
- * E5, for a call that would synchronise the context or is illegal while one captures there: CAPTURE
- * with its text where a capture is known, else OK.  Makes no driver call.
+ * For a call that would synchronise the context, or that is illegal during a capture in it: CAPTURE
+ * with its text if a capture is known, else OK.  Makes no driver call.
  */
 enum cushim_status cushim_capture_refuse(struct cushim_scope *scope);
 
+/* The same for the context of what a handle stands for; any other value is OK. */
+enum cushim_status cushim_capture_refuse_handle(const char *what, enum cushim_kind kind,
+                                                const void *handle);
+
 /*
- * The state of a stream, asked of the driver (which leaves captures valid): out is
- * CU_STREAM_CAPTURE_STATUS_NONE, _ACTIVE or _INVALIDATED; NONE for the legacy stream and where the
- * driver cannot say, also in a damaged context, where the call that asks is the one to say so.
+ * The capture state of a stream, from the driver; the question leaves captures valid.  It is NONE
+ * for the legacy stream and if the driver cannot say.  It is NONE in a damaged context, too,
+ * because the call that follows must report the damage.
  */
 enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream stream,
                                             CUstreamCaptureStatus *out);
 
-/* E5 for a stream: CAPTURE with its text where it takes part in a capture, else OK. */
+/* The value of an expression whose driver calls run in relaxed mode, which captures survive. */
+#define CUSHIM_RELAXED(expr)                                                                       \
+    __extension__({                                                                                \
+        CUstreamCaptureMode mode_ = cushim_capture_relax();                                        \
+        __typeof__(expr) value_ = (expr);                                                          \
+        cushim_capture_back(mode_);                                                                \
+        value_;                                                                                    \
+    })
+
+/* The same for a stream: CAPTURE with its text if it takes part in a capture, else OK. */
 enum cushim_status cushim_capture_refuse_stream(struct cushim_scope *scope, CUstream stream);
 
 #endif

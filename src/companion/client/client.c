@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "cushim/pool.h"
 #include "cushim/stream.h"
 #include "companion/core/struct_size.h"
@@ -14,15 +13,12 @@ void cushim_client_options_default(struct cushim_client_options *options) {
 
 /* ---- lending ---- */
 
-/* Begin or end to lend what a handle stands for. */
+/* Begin or end to lend the object of a handle. */
 static void lend(enum cushim_kind kind, const void *handle, bool begins) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     struct cushim_object *object = cushim_handle_pin(&pin, kind, handle);
-    if (object && begins)
-        atomic_fetch_add(&object->n_borrowers, 1);
-    else if (object)
-        atomic_fetch_sub(&object->n_borrowers, 1);
-    cushim_handle_unpin(&pin);
+    if (object)
+        atomic_fetch_add(&object->n_borrowers, begins ? 1 : -1);
 }
 
 /* ---- ending ---- */
@@ -60,7 +56,7 @@ static void finish(struct cushim_object *object) {
 
 /* ---- making ---- */
 
-/* A stream of others, or one of our own, in the scope's context. */
+/* Wrap the given stream, or create one, in the scope's context. */
 static enum cushim_status open_stream(struct cushim_context *ctx, CUstream given,
                                       struct cushim_stream **stream) {
     CUSHIM_TRY(given ? cushim_stream_wrap(ctx, given, stream)
@@ -69,13 +65,13 @@ static enum cushim_status open_stream(struct cushim_context *ctx, CUstream given
     return CUSHIM_OK;
 }
 
-/* A pool of primary contexts asks for none; another context is named. */
+/* A pool needs a context in its options only if that is not a primary one. */
 static enum cushim_status open_pool(const struct cushim_scope *scope,
                                     struct cushim_client_object *client) {
     struct cushim_pool_options options;
     cushim_pool_options_default(&options);
     if (scope->context->form != CUSHIM_CONTEXT_PRIMARY)
-        CUSHIM_TRY(cushim_context_open_handle(scope->context, &options.ctx));
+        CUSHIM_TRY(cushim_handle_share(&scope->context->object, &options.ctx));
     CUSHIM_TRY(cushim_pool_create(&options, &client->pool));
     client->owns_pool = true;
     lend(CUSHIM_KIND_POOL, client->pool, true);
@@ -83,11 +79,9 @@ static enum cushim_status open_pool(const struct cushim_scope *scope,
 }
 
 static enum cushim_status check_pool(struct cushim_scope *scope, const struct cushim_pool *pool) {
-    struct cushim_pin pin;
-    bool is_good = cushim_handle_pin(&pin, CUSHIM_KIND_POOL, pool) != NULL;
-    cushim_handle_unpin(&pin);
-    return is_good ? CUSHIM_OK
-                   : cushim_scope_fail(scope, CUSHIM_BADHANDLE, "pool=%p", (const void *)pool);
+    return cushim_handle_is_open(CUSHIM_KIND_POOL, pool)
+               ? CUSHIM_OK
+               : cushim_scope_fail(scope, CUSHIM_BADHANDLE, "pool=%p", (const void *)pool);
 }
 
 /* The scope's context is current, so that the calls inside find it without a handle. */
@@ -122,22 +116,15 @@ enum cushim_status cushim_client_make(struct cushim_scope *scope,
 enum cushim_status cushim_client_create(struct cushim_context *ctx,
                                         const struct cushim_client_options *options,
                                         struct cushim_client **c) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_client_object *client;
     struct cushim_client_options taken;
-    if (!c)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "c=NULL");
-    *c = NULL;
+    CUSHIM_OUT(c);
     cushim_client_options_default(&taken);
     CUSHIM_TRY(cushim_struct_size_take(__func__, &taken, sizeof taken, options));
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    enum cushim_status status = cushim_client_make(&scope, &taken, &client);
-    if (status == CUSHIM_OK) {
-        status = cushim_handle_open(&client->object, c);
-        if (status != CUSHIM_OK)
-            cushim_object_release(client);
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_client_make(&scope, &taken, &client));
+    return cushim_object_open(&client->object, c);
 }
 
 enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
@@ -145,8 +132,7 @@ enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
                                      struct cushim_client_object **client) {
     *pin = (struct cushim_pin){.object = NULL};
     *client = NULL;
-    if (!handle)
-        return cushim_fail(what, CUSHIM_INVALID, "c=NULL");
+    CUSHIM_TRY(cushim_check_given(what, "c", handle));
     CUSHIM_TRY(cushim_driver_use(what));
     *client = cushim_handle_pin(pin, CUSHIM_KIND_CLIENT, handle);
     return *client ? CUSHIM_OK
@@ -154,65 +140,52 @@ enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
 }
 
 enum cushim_status cushim_client_destroy(struct cushim_client *c) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     if (!c)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     struct cushim_client_object *client = cushim_handle_pin(&pin, CUSHIM_KIND_CLIENT, c);
-    bool is_right = client != NULL;
-    if (is_right && !cushim_client_is_used(client))
-        is_right = cushim_handle_close(&pin);
-    cushim_handle_unpin(&pin);
-    return is_right ? CUSHIM_OK : CUSHIM_FAIL(CUSHIM_BADHANDLE, "client=%p", (void *)c);
+    if (client && (cushim_client_is_used(client) || cushim_handle_close(&pin)))
+        return CUSHIM_OK;
+    return CUSHIM_FAIL(CUSHIM_BADHANDLE, "client=%p", (void *)c);
 }
 
 /* ---- what it has ---- */
 
 enum cushim_status cushim_client_context(struct cushim_client *c, struct cushim_context **ctx) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_client_object *client;
-    if (!ctx)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
-    *ctx = NULL;
+    CUSHIM_OUT(ctx);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
-    enum cushim_status status = cushim_context_open_handle(scope.context, ctx);
+    enum cushim_status status = cushim_handle_share(&scope.context->object, ctx);
     if (status == CUSHIM_OK && !atomic_exchange(&client->lends_context, true))
         atomic_fetch_add(&scope.context->object.n_borrowers, 1);
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 enum cushim_status cushim_client_compute(struct cushim_client *c, struct cushim_stream **s) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     struct cushim_client_object *client;
-    if (!s)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "s=NULL");
-    *s = NULL;
+    CUSHIM_OUT(s);
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     *s = client->compute;
-    cushim_handle_unpin(&pin);
     return CUSHIM_OK;
 }
 
 enum cushim_status cushim_client_copy(struct cushim_client *c, struct cushim_stream **s) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     struct cushim_client_object *client;
-    if (!s)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "s=NULL");
-    *s = NULL;
+    CUSHIM_OUT(s);
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     *s = client->copy;
-    cushim_handle_unpin(&pin);
     return CUSHIM_OK;
 }
 
 enum cushim_status cushim_client_pool(struct cushim_client *c, struct cushim_pool **p) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     struct cushim_client_object *client;
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    *p = NULL;
+    CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     *p = client->pool;
-    cushim_handle_unpin(&pin);
     return CUSHIM_OK;
 }

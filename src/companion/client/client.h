@@ -1,10 +1,10 @@
 /*
  * Clients as objects, and the events that they hand out.
  *
- * A client's streams and its own pool are ordinary objects with handles, which it opens first and
- * destroys last; while it lends them object.n_borrowers refuses their destroy.  An event of a
- * client is an ordinary event whose CUevent returns to the client's spares when it is finished,
- * however that comes; it keeps the client.
+ * A client's streams and its own pool are ordinary objects with handles.  It opens them first and
+ * destroys them last; until then object.n_borrowers makes their destroy fail.  An event of a client
+ * is an ordinary event that keeps the client, and whose CUevent returns to the client's spares when
+ * it is finished.
  * Lock: one mutex a client for the spares, held over no driver call.
  */
 #ifndef CUSHIM_COMPANION_CLIENT_H
@@ -27,6 +27,7 @@ struct cushim_client_object {
     bool owns_pool;
     atomic_bool lends_context;
     unsigned n_users; /* of the process-wide one; 0: another; the lock of client_shared.c */
+    struct cushim_client_object *next_shared; /* in the list of client_shared.c; its lock */
 
     pthread_mutex_t lock;
     CUevent spare[CUSHIM_CLIENT_N_SPARE]; /* lock */
@@ -39,12 +40,12 @@ enum cushim_status cushim_client_make(struct cushim_scope *scope,
                                       struct cushim_client_object **out);
 
 /**
- * Take a user off the process-wide client.
+ * Remove a user of the process-wide client.
  * @return true: others use it, its handle stays
  */
 bool cushim_client_is_used(struct cushim_client_object *client);
 
-/* Pin a client by its handle: no driver call; the scope is nothing but the pin. */
+/* Pin a client by its handle, without a driver call and without a scope. */
 enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
                                      const struct cushim_client *handle,
                                      struct cushim_client_object **client);

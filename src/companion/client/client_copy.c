@@ -1,11 +1,9 @@
 /*
- * Copies of clients.  What a copy reads from, or writes to, in host memory is the caller's again
- * when the call returns, but for cushim_client_d2h_start: so each waits for its own copy where the
- * driver would not have.
+ * Copies of clients.  The caller may use the host memory of a copy again when the call returns,
+ * except with cushim_client_d2h_start.  So each call waits for its own copy if the driver does not.
  */
 #include "companion/client/client.h"
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/stream/stream_host.h"
@@ -14,44 +12,50 @@
 #include "companion/stream/stream.h"
 
 struct copy {
-    struct cushim_pin pin; /* of the client */
     struct cushim_client_object *client;
     struct cushim_memory_call call;
     uint64_t dst, src;
     size_t bytes;
+    const struct cushim_event_object *event; /* beside the compute stream: it comes first */
+    struct cushim_event **done;              /* out: the end of a copy that is not waited for */
 };
 
-/* Pin the client; *is_empty: there is nothing to do, and nothing is entered. */
-static enum cushim_status begin(struct copy *copy, const char *what, struct cushim_client *c,
-                                bool *is_empty) {
-    CUSHIM_TRY(cushim_client_pin(&copy->pin, what, c, &copy->client));
-    *is_empty = copy->bytes == 0;
-    enum cushim_status status = cushim_memory_check_bytes(what, "bytes", copy->bytes);
-    if (status != CUSHIM_OK)
-        cushim_handle_unpin(&copy->pin);
-    return status;
-}
+typedef enum cushim_status copy_fn(struct copy *copy);
 
-/* Look both ends up and go into the context. */
-static enum cushim_status enter(struct copy *copy, const char *what, struct cushim_stream *stream,
-                                enum cushim_memory_place dst, enum cushim_memory_place src) {
+/* Look both ends up, go into the context and do it there. */
+static enum cushim_status enter(struct copy *copy, const char *what, enum cushim_memory_place dst,
+                                enum cushim_memory_place src, copy_fn *fn) {
     copy->call = (struct cushim_memory_call){
         .n_ranges = 2,
         .ranges = {{.name = "dst", .address = copy->dst, .bytes = copy->bytes, .place = dst},
                    {.name = "src", .address = copy->src, .bytes = copy->bytes, .place = src}}};
+    struct cushim_stream *stream = copy->event ? copy->client->copy : copy->client->compute;
     enum cushim_status status = cushim_memory_enter(&copy->call, what, stream);
-    if (status != CUSHIM_OK)
-        cushim_handle_unpin(&copy->pin);
-    return status;
+    return cushim_memory_leave(&copy->call, status == CUSHIM_OK ? fn(copy) : status);
 }
 
-static enum cushim_status leave(struct copy *copy, enum cushim_status status) {
-    status = cushim_memory_leave(&copy->call, status);
-    cushim_handle_unpin(&copy->pin);
-    return status;
+/* An event that was never recorded: there is nothing to wait for. */
+static enum cushim_status start_empty(struct copy *copy, const char *what) {
+    CUSHIM_SCOPE scope = {0};
+    struct cushim_event_object *event;
+    CUSHIM_TRY(cushim_call_begin_known(&scope, what, copy->client->object.context));
+    CUSHIM_TRY(cushim_client_make_event(&scope, copy->client, &event));
+    return cushim_object_open(&event->object, copy->done);
 }
 
-/* Record an event behind what the stream has so far; after a failure it is gone. */
+/* Do it, if there is anything to do. */
+static enum cushim_status run(struct copy *copy, const char *what, struct cushim_client *c,
+                              enum cushim_memory_place dst, enum cushim_memory_place src,
+                              copy_fn *fn) {
+    CUSHIM_PIN pin = {0};
+    CUSHIM_TRY(cushim_client_pin(&pin, what, c, &copy->client));
+    CUSHIM_TRY(cushim_memory_check_bytes(what, "bytes", copy->bytes));
+    if (copy->bytes)
+        return enter(copy, what, dst, src, fn);
+    return copy->done ? start_empty(copy, what) : CUSHIM_OK;
+}
+
+/* Record an event behind the work of the stream so far; NULL after a failure. */
 static enum cushim_status record(struct copy *copy, struct cushim_event_object **event) {
     struct cushim_scope *scope = &copy->call.scope;
     CUSHIM_TRY(cushim_client_make_event(scope, copy->client, event));
@@ -63,7 +67,7 @@ static enum cushim_status record(struct copy *copy, struct cushim_event_object *
     return status;
 }
 
-/* Wait for the copy that was queued last: by an event, for no more than it; else for the stream. */
+/* Wait for the last copy by an event, and if there is none for the whole stream. */
 static enum cushim_status wait(struct copy *copy) {
     struct cushim_scope *scope = &copy->call.scope;
     struct cushim_event_object *event = NULL;
@@ -81,7 +85,7 @@ static enum cushim_status wait(struct copy *copy) {
 
 /* ---- to the device ---- */
 
-/* Whether the driver reads the source after the call: it copies what is pageable before. */
+/* Whether the driver reads the source after the call; it reads pageable memory during the call. */
 static bool is_read_later(const struct copy *copy) {
     unsigned type = 0;
     if (copy->call.ranges[1].is_known)
@@ -96,7 +100,7 @@ static enum cushim_status queue_h2d(struct copy *copy, const void *src) {
                        copy->call.stream);
 }
 
-/* The node reads bytes of its own at each launch. */
+/* The node reads its own copy of the bytes at each launch. */
 static enum cushim_status capture_h2d(struct copy *copy, const void *src) {
     void *kept;
     CUstream stream = copy->call.stream;
@@ -105,27 +109,20 @@ static enum cushim_status capture_h2d(struct copy *copy, const void *src) {
     return queue_h2d(copy, kept);
 }
 
+static enum cushim_status h2d(struct copy *copy) {
+    const void *src = (const void *)(uintptr_t)copy->src;
+    CUstreamCaptureStatus state;
+    CUSHIM_TRY(cushim_capture_of_stream(&copy->call.scope, copy->call.stream, &state));
+    if (state != CU_STREAM_CAPTURE_STATUS_NONE)
+        return capture_h2d(copy, src);
+    CUSHIM_TRY(queue_h2d(copy, src));
+    return is_read_later(copy) ? wait(copy) : CUSHIM_OK;
+}
+
 enum cushim_status cushim_client_h2d(struct cushim_client *c, cushim_devptr dst, const void *src,
                                      size_t bytes) {
     struct copy copy = {.dst = dst, .src = (uintptr_t)src, .bytes = bytes};
-    CUstreamCaptureStatus state;
-    bool is_empty = false;
-    CUSHIM_TRY(begin(&copy, __func__, c, &is_empty));
-    if (is_empty) {
-        cushim_handle_unpin(&copy.pin);
-        return CUSHIM_OK;
-    }
-    CUSHIM_TRY(enter(&copy, __func__, copy.client->compute, CUSHIM_MEMORY_AT_DEVICE,
-                     CUSHIM_MEMORY_AT_HOST));
-    enum cushim_status status =
-        cushim_capture_of_stream(&copy.call.scope, copy.call.stream, &state);
-    if (status == CUSHIM_OK && state != CU_STREAM_CAPTURE_STATUS_NONE)
-        return leave(&copy, capture_h2d(&copy, src));
-    if (status == CUSHIM_OK)
-        status = queue_h2d(&copy, src);
-    if (status == CUSHIM_OK && is_read_later(&copy))
-        status = wait(&copy);
-    return leave(&copy, status);
+    return run(&copy, __func__, c, CUSHIM_MEMORY_AT_DEVICE, CUSHIM_MEMORY_AT_HOST, h2d);
 }
 
 /* ---- to the host ---- */
@@ -135,23 +132,16 @@ static enum cushim_status queue_d2h(struct copy *copy) {
                        copy->src, copy->bytes, copy->call.stream);
 }
 
+static enum cushim_status d2h(struct copy *copy) {
+    CUSHIM_TRY(cushim_stream_refuse_captured(&copy->call.scope, copy->call.stream));
+    CUSHIM_TRY(queue_d2h(copy));
+    return wait(copy);
+}
+
 enum cushim_status cushim_client_d2h(struct cushim_client *c, void *dst, cushim_devptr src,
                                      size_t bytes) {
     struct copy copy = {.dst = (uintptr_t)dst, .src = src, .bytes = bytes};
-    bool is_empty = false;
-    CUSHIM_TRY(begin(&copy, __func__, c, &is_empty));
-    if (is_empty) {
-        cushim_handle_unpin(&copy.pin);
-        return CUSHIM_OK;
-    }
-    CUSHIM_TRY(enter(&copy, __func__, copy.client->compute, CUSHIM_MEMORY_AT_HOST,
-                     CUSHIM_MEMORY_AT_DEVICE));
-    enum cushim_status status = cushim_stream_refuse_captured(&copy.call.scope, copy.call.stream);
-    if (status == CUSHIM_OK)
-        status = queue_d2h(&copy);
-    if (status == CUSHIM_OK)
-        status = wait(&copy);
-    return leave(&copy, status);
+    return run(&copy, __func__, c, CUSHIM_MEMORY_AT_HOST, CUSHIM_MEMORY_AT_DEVICE, d2h);
 }
 
 /* ---- within the device ---- */
@@ -160,135 +150,78 @@ static bool do_overlap(uint64_t a, uint64_t b, size_t bytes) {
     return a < b ? b - a < bytes : a - b < bytes;
 }
 
+static enum cushim_status d2d(struct copy *copy) {
+    struct cushim_scope *scope = &copy->call.scope;
+    if (do_overlap(copy->dst, copy->src, copy->bytes))
+        return cushim_scope_fail(scope, CUSHIM_INVALID, "dst=0x%llx src=0x%llx bytes=%zu overlap",
+                                 (unsigned long long)copy->dst, (unsigned long long)copy->src,
+                                 copy->bytes);
+    return CUSHIM_CALL(scope, cuMemcpyDtoDAsync_v2, copy->dst, copy->src, copy->bytes,
+                       copy->call.stream);
+}
+
 enum cushim_status cushim_client_d2d(struct cushim_client *c, cushim_devptr dst, cushim_devptr src,
                                      size_t bytes) {
     struct copy copy = {.dst = dst, .src = src, .bytes = bytes};
-    bool is_empty = false;
-    CUSHIM_TRY(begin(&copy, __func__, c, &is_empty));
-    if (is_empty) {
-        cushim_handle_unpin(&copy.pin);
-        return CUSHIM_OK;
-    }
-    CUSHIM_TRY(enter(&copy, __func__, copy.client->compute, CUSHIM_MEMORY_AT_DEVICE,
-                     CUSHIM_MEMORY_AT_DEVICE));
-    enum cushim_status status;
-    if (do_overlap(dst, src, bytes))
-        status = cushim_scope_fail(&copy.call.scope, CUSHIM_INVALID,
-                                   "dst=0x%llx src=0x%llx bytes=%zu overlap",
-                                   (unsigned long long)dst, (unsigned long long)src, bytes);
-    else
-        status =
-            CUSHIM_CALL(&copy.call.scope, cuMemcpyDtoDAsync_v2, dst, src, bytes, copy.call.stream);
-    return leave(&copy, status);
+    return run(&copy, __func__, c, CUSHIM_MEMORY_AT_DEVICE, CUSHIM_MEMORY_AT_DEVICE, d2d);
 }
 
 /* ---- beside the compute stream ---- */
 
-/* Take the caller's event: its handle is gone, whatever becomes of the call. */
+/* Take the caller's event: its handle is closed even if the call fails. */
 static enum cushim_status consume(struct cushim_pin *pin, const char *what,
-                                  const struct cushim_event *e,
-                                  struct cushim_event_object **event) {
-    *pin = (struct cushim_pin){.object = NULL};
-    if (!e)
-        return cushim_fail(what, CUSHIM_INVALID, "e=NULL");
+                                  const struct cushim_event *e, struct copy *copy) {
+    CUSHIM_TRY(cushim_check_given(what, "e", e));
     CUSHIM_TRY(cushim_driver_use(what));
-    *event = cushim_handle_pin(pin, CUSHIM_KIND_EVENT, e);
-    if (*event && cushim_handle_close(pin))
-        return CUSHIM_OK;
-    cushim_handle_unpin(pin);
-    return cushim_fail(what, CUSHIM_BADHANDLE, "event=%p", (const void *)e);
+    copy->event = cushim_handle_pin(pin, CUSHIM_KIND_EVENT, e);
+    return copy->event && cushim_handle_close(pin)
+               ? CUSHIM_OK
+               : cushim_fail(what, CUSHIM_BADHANDLE, "event=%p", (const void *)e);
 }
 
 /* Behind the event, on the copy stream. */
-static enum cushim_status queue_behind(struct copy *copy, const struct cushim_event_object *event) {
+static enum cushim_status queue_behind(struct copy *copy) {
     struct cushim_scope *scope = &copy->call.scope;
     CUstream stream = copy->call.stream;
     CUSHIM_TRY(cushim_stream_refuse_captured(scope, stream));
-    CUSHIM_TRY(cushim_event_refuse_mix(scope, event, stream));
-    CUSHIM_TRY(CUSHIM_CALL(scope, cuStreamWaitEvent, stream, event->handle, 0));
+    CUSHIM_TRY(cushim_event_refuse_mix(scope, copy->event, stream));
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuStreamWaitEvent, stream, copy->event->handle, 0));
     return queue_d2h(copy);
 }
 
-static enum cushim_status pipelined(struct copy *copy, const char *what, struct cushim_client *c,
-                                    const struct cushim_event_object *event) {
-    bool is_empty = false;
-    CUSHIM_TRY(begin(copy, what, c, &is_empty));
-    if (is_empty) {
-        cushim_handle_unpin(&copy->pin);
-        return CUSHIM_OK;
-    }
-    CUSHIM_TRY(
-        enter(copy, what, copy->client->copy, CUSHIM_MEMORY_AT_HOST, CUSHIM_MEMORY_AT_DEVICE));
-    enum cushim_status status = queue_behind(copy, event);
-    if (status == CUSHIM_OK)
-        status = wait(copy);
-    return leave(copy, status);
+static enum cushim_status pipelined(struct copy *copy) {
+    CUSHIM_TRY(queue_behind(copy));
+    return wait(copy);
 }
 
 enum cushim_status cushim_client_d2h_pipelined(struct cushim_client *c, void *dst,
                                                cushim_devptr src, size_t bytes,
                                                struct cushim_event *e) {
     struct copy copy = {.dst = (uintptr_t)dst, .src = src, .bytes = bytes};
-    struct cushim_event_object *event = NULL;
-    struct cushim_pin pin;
-    CUSHIM_TRY(consume(&pin, __func__, e, &event));
-    enum cushim_status status = pipelined(&copy, __func__, c, event);
-    cushim_handle_unpin(&pin);
-    return status;
+    CUSHIM_PIN pin = {0};
+    CUSHIM_TRY(consume(&pin, __func__, e, &copy));
+    return run(&copy, __func__, c, CUSHIM_MEMORY_AT_HOST, CUSHIM_MEMORY_AT_DEVICE, pipelined);
 }
 
-/* An event that was never recorded: there is nothing to wait for. */
-static enum cushim_status start_empty(struct copy *copy, const char *what,
-                                      struct cushim_event **done) {
-    struct cushim_event_object *event = NULL;
-    enum cushim_status status =
-        cushim_call_begin_known(&copy->call.scope, what, copy->client->object.context);
-    if (status == CUSHIM_OK) {
-        status = cushim_client_make_event(&copy->call.scope, copy->client, &event);
-        if (status == CUSHIM_OK)
-            status = cushim_handle_open(&event->object, done);
-        if (status != CUSHIM_OK)
-            cushim_object_release(event);
-        cushim_call_end(&copy->call.scope, status);
-    }
-    cushim_handle_unpin(&copy->pin);
-    return status;
-}
-
-static enum cushim_status start(struct copy *copy, const char *what, struct cushim_client *c,
-                                const struct cushim_event_object *event,
-                                struct cushim_event **done) {
+static enum cushim_status start(struct copy *copy) {
     struct cushim_event_object *behind;
-    bool is_empty = false;
-    CUSHIM_TRY(begin(copy, what, c, &is_empty));
-    if (is_empty)
-        return start_empty(copy, what, done);
-    CUSHIM_TRY(
-        enter(copy, what, copy->client->copy, CUSHIM_MEMORY_AT_HOST, CUSHIM_MEMORY_AT_DEVICE));
-    enum cushim_status status = queue_behind(copy, event);
-    if (status != CUSHIM_OK)
-        return leave(copy, status);
-    status = record(copy, &behind);
+    CUSHIM_TRY(queue_behind(copy));
+    enum cushim_status status = record(copy, &behind);
     if (status == CUSHIM_OK)
-        status = cushim_handle_open(&behind->object, done);
-    if (status != CUSHIM_OK) { /* the copy must not outlive the call that failed */
-        cushim_object_release(behind);
+        status = cushim_object_open(&behind->object, copy->done);
+    if (status != CUSHIM_OK) /* the copy must not outlive the call that failed */
         CUSHIM_DRIVER(cuStreamSynchronize)(copy->call.stream);
-    }
-    return leave(copy, status);
+    return status;
 }
 
 enum cushim_status cushim_client_d2h_start(struct cushim_client *c, void *dst, cushim_devptr src,
                                            size_t bytes, struct cushim_event *e,
                                            struct cushim_event **done) {
-    struct copy copy = {.dst = (uintptr_t)dst, .src = src, .bytes = bytes};
-    struct cushim_event_object *event = NULL;
-    struct cushim_pin pin;
+    struct copy copy = {.dst = (uintptr_t)dst, .src = src, .bytes = bytes, .done = done};
+    CUSHIM_PIN pin = {0};
     if (done)
         *done = NULL;
-    CUSHIM_TRY(consume(&pin, __func__, e, &event));
-    enum cushim_status status =
-        done ? start(&copy, __func__, c, event, done) : CUSHIM_FAIL(CUSHIM_INVALID, "done=NULL");
-    cushim_handle_unpin(&pin);
-    return status;
+    CUSHIM_TRY(consume(&pin, __func__, e, &copy));
+    CUSHIM_NEED(done);
+    return run(&copy, __func__, c, CUSHIM_MEMORY_AT_HOST, CUSHIM_MEMORY_AT_DEVICE, start);
 }

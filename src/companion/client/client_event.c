@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/stream/stream.h"
+#include "companion/core/lock.h"
 
 struct of_client {
     struct cushim_event_object event;
@@ -13,32 +13,28 @@ struct of_client {
 
 /* A spare CUevent; NULL: there is none. */
 static CUevent take_spare(struct cushim_client_object *client) {
-    pthread_mutex_lock(&client->lock);
-    CUevent event = client->n_spare ? client->spare[--client->n_spare] : NULL;
-    pthread_mutex_unlock(&client->lock);
-    return event;
+    CUSHIM_LOCKED(&client->lock);
+    return client->n_spare ? client->spare[--client->n_spare] : NULL;
 }
 
 /* false: there are enough. */
 static bool put_spare(struct cushim_client_object *client, CUevent event) {
-    pthread_mutex_lock(&client->lock);
-    bool has_room = client->n_spare < CUSHIM_CLIENT_N_SPARE;
-    if (has_room)
-        client->spare[client->n_spare++] = event;
-    pthread_mutex_unlock(&client->lock);
-    return has_room;
+    CUSHIM_LOCKED(&client->lock);
+    if (client->n_spare == CUSHIM_CLIENT_N_SPARE)
+        return false;
+    client->spare[client->n_spare++] = event;
+    return true;
 }
 
 static void finish(struct cushim_object *object) {
     struct of_client *made = (struct of_client *)object;
-    struct cushim_scope scope;
-    /* Waits that were queued on it keep what they saw, so it may be recorded anew at once; one that
-     * other processes may open by now is not taken back. */
+    CUSHIM_SCOPE scope = {0};
+    /* It may be recorded again at once, because queued waits keep the record that they saw.  An
+     * event that other processes may have opened is not used again. */
     bool is_back = !made->event.is_foreign && put_spare(made->client, made->event.handle);
-    if (!is_back && cushim_call_begin_quietly(&scope, object->context)) {
+    if (!is_back && cushim_call_begin_quietly(&scope, object->context))
         CUSHIM_DRIVER(cuEventDestroy_v2)(made->event.handle);
-        cushim_call_end(&scope, CUSHIM_OK);
-    }
+    cushim_call_end(&scope, CUSHIM_OK);
     cushim_object_release(made->client);
     free(made);
 }
@@ -64,24 +60,17 @@ enum cushim_status cushim_client_make_event(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_client_record(struct cushim_client *c, struct cushim_event **e) {
-    struct cushim_scope scope;
-    struct cushim_stream_use use;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_STREAM_USE use = {0};
     struct cushim_client_object *client;
-    struct cushim_event_object *event = NULL;
-    if (!e)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "e=NULL");
-    *e = NULL;
+    struct cushim_event_object *event;
+    CUSHIM_OUT(e);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
-    enum cushim_status status = cushim_stream_use_in(&scope, client->compute, &use);
-    if (status == CUSHIM_OK) {
-        status = cushim_client_make_event(&scope, client, &event);
-        if (status == CUSHIM_OK)
-            status = cushim_event_record_in(&scope, event, use.handle);
-        if (status == CUSHIM_OK)
-            status = cushim_handle_open(&event->object, e);
-        if (status != CUSHIM_OK)
-            cushim_object_release(event);
-        cushim_stream_let_go(&use);
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_stream_use_in(&scope, client->compute, &use));
+    CUSHIM_TRY(cushim_client_make_event(&scope, client, &event));
+    enum cushim_status status = cushim_event_record_in(&scope, event, use.handle);
+    if (status == CUSHIM_OK)
+        return cushim_object_open(&event->object, e);
+    cushim_object_release(event);
+    return status;
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "cushim/library.h"
 #include "cushim/pool.h"
 #include "companion/core/struct_size.h"
@@ -16,36 +15,30 @@ enum { MOST_DIMENSIONS = 8 };
 /* ---- memory ---- */
 
 enum cushim_status cushim_client_alloc(struct cushim_client *c, size_t bytes, cushim_devptr *p) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     struct cushim_client_object *client;
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    *p = 0;
+    CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
-    enum cushim_status status = cushim_pool_alloc(client->pool, client->object.context->device,
-                                                  CUSHIM_MEMORY_DEVICE, bytes, client->compute, p);
-    cushim_handle_unpin(&pin);
-    return status;
+    return cushim_pool_alloc(client->pool, client->object.context->device, CUSHIM_MEMORY_DEVICE,
+                             bytes, client->compute, p);
 }
 
 enum cushim_status cushim_client_free(struct cushim_client *c, cushim_devptr p, size_t bytes) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     struct cushim_client_object *client;
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
-    enum cushim_status status =
-        cushim_pool_free(client->pool, client->object.context->device, p, bytes, client->compute);
-    cushim_handle_unpin(&pin);
-    return status;
+    return cushim_pool_free(client->pool, client->object.context->device, p, bytes,
+                            client->compute);
 }
 
 /* ---- strided copies ---- */
 
-/* The kernel library's, whose header this library does not need. */
+/* The function of the kernel library, declared here because its header is not needed otherwise. */
 typedef enum cushim_status strided_fn(const void *src, void *dst, const int64_t *shape,
                                       const int64_t *strides, int ndim, size_t elem_bytes,
                                       struct CUstream_st *stream);
 
-/* Looked for until it is found; then the library stays open. */
+/* Each call looks until one has found it; then the library stays open. */
 static enum cushim_status find_strided(strided_fn **fn) {
     static _Atomic(strided_fn *) found;
     struct cushim_library *library;
@@ -67,22 +60,17 @@ static enum cushim_status find_strided(strided_fn **fn) {
 enum cushim_status cushim_client_strided(struct cushim_client *c, cushim_devptr src,
                                          cushim_devptr dst, const int64_t *shape,
                                          const int64_t *strides, int ndim, size_t elem_bytes) {
-    struct cushim_scope scope;
-    struct cushim_stream_use use;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_STREAM_USE use = {0};
     struct cushim_client_object *client;
     strided_fn *copy;
     if (ndim < 0 || ndim > MOST_DIMENSIONS || (ndim && (!shape || !strides)) || !elem_bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "ndim=%d elem_bytes=%zu", ndim, elem_bytes);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
-    enum cushim_status status = find_strided(&copy);
-    if (status == CUSHIM_OK)
-        status = cushim_stream_use_in(&scope, client->compute, &use);
-    if (status == CUSHIM_OK) {
-        status = copy((const void *)(uintptr_t)src, (void *)(uintptr_t)dst, shape, strides, ndim,
-                      elem_bytes, use.handle);
-        cushim_stream_let_go(&use);
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(find_strided(&copy));
+    CUSHIM_TRY(cushim_stream_use_in(&scope, client->compute, &use));
+    return copy((const void *)(uintptr_t)src, (void *)(uintptr_t)dst, shape, strides, ndim,
+                elem_bytes, use.handle);
 }
 
 /* ---- captures and waits ---- */
@@ -99,7 +87,7 @@ enum cushim_status cushim_client_capture(struct cushim_client *c,
                                          const struct cushim_graph_options *options,
                                          cushim_graph_fn *fn, void *cookie, int *fn_result,
                                          struct cushim_graph **g, struct cushim_graphexec **x) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     struct cushim_client_object *client;
     struct cushim_graph_options ours;
     struct cushim_pool *pools[CUSHIM_GRAPH_RESOURCES_MOST];
@@ -120,35 +108,25 @@ enum cushim_status cushim_client_capture(struct cushim_client *c,
         pools[ours.n_pools++] = client->pool;
         ours.pools = pools;
     }
-    enum cushim_status status =
-        cushim_graph_capture(client->compute, &ours, fn, cookie, fn_result, g, x);
-    cushim_handle_unpin(&pin);
-    return status;
+    return cushim_graph_capture(client->compute, &ours, fn, cookie, fn_result, g, x);
 }
 
-/* Neither is waited for where one of them captures. */
-static enum cushim_status synchronize(struct cushim_scope *scope, CUstream compute, CUstream copy) {
-    CUSHIM_TRY(cushim_stream_refuse_captured(scope, compute));
-    CUSHIM_TRY(cushim_stream_refuse_captured(scope, copy));
-    CUSHIM_TRY(cushim_stream_wait(scope, compute));
-    return cushim_stream_wait(scope, copy);
+/* Neither stream is waited for if one of them captures. */
+static enum cushim_status synchronize(const char *what, struct cushim_client *c) {
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_STREAM_USE compute = {0}, copy = {0};
+    struct cushim_client_object *client;
+    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_CLIENT, c, &client));
+    CUSHIM_TRY(cushim_stream_use_in(&scope, client->compute, &compute));
+    CUSHIM_TRY(cushim_stream_use_in(&scope, client->copy, &copy));
+    CUSHIM_TRY(cushim_stream_refuse_captured(&scope, compute.handle));
+    CUSHIM_TRY(cushim_stream_refuse_captured(&scope, copy.handle));
+    CUSHIM_TRY(cushim_stream_wait(&scope, compute.handle));
+    return cushim_stream_wait(&scope, copy.handle);
 }
 
 enum cushim_status cushim_client_synchronize(struct cushim_client *c) {
-    struct cushim_scope scope;
-    struct cushim_stream_use compute, copy;
-    struct cushim_client_object *client;
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
-    enum cushim_status status = cushim_stream_use_in(&scope, client->compute, &compute);
-    if (status == CUSHIM_OK) {
-        status = cushim_stream_use_in(&scope, client->copy, &copy);
-        if (status == CUSHIM_OK) {
-            status = synchronize(&scope, compute.handle, copy.handle);
-            cushim_stream_let_go(&copy);
-        }
-        cushim_stream_let_go(&compute);
-    }
-    cushim_call_end(&scope, status);
+    enum cushim_status status = synchronize(__func__, c);
     cushim_graph_resources_collect();
     return status;
 }

@@ -1,10 +1,10 @@
 #include "companion/context/address_map.h"
+#include "companion/core/lock.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* A treap: ordered by start, a heap by priority, which is drawn from the start itself. */
+/* A treap: ordered by start, and a heap by priority, which is a hash of the start. */
 struct cushim_address_map_node {
     struct cushim_address_map_row row;
     uint64_t priority;
@@ -127,16 +127,16 @@ static void keep(const struct cushim_address_map_row *row) {
     cushim_object_keep(row->owner);
 }
 
-/* The driver has just handed this memory out, so that nobody else can have it. */
+/* The driver has just handed this memory out, so no other row can own it. */
 static bool is_fresh(const struct cushim_address_map_row *row) {
     return row->kind != CUSHIM_MEMORY_REGISTERED && row->kind != CUSHIM_MEMORY_ADOPTED &&
            row->kind != CUSHIM_MEMORY_IPC && row->kind != CUSHIM_MEMORY_GLOBAL;
 }
 
 /*
- * Take out the rows in the way of `row` that are stale: of a dead context, or of memory that went
- * without us (a graph's nodes, a foreign free).  They go to *stale, through `left`; false: one that
- * is not stale is in the way.
+ * Take out the stale rows that overlap `row`: those of a dead context, and those of memory that was
+ * freed without us (a graph's nodes, a foreign free).  They go to *stale, linked by `left`; false:
+ * a row that is not stale overlaps.
  */
 static bool make_way(const struct cushim_address_map_row *row,
                      struct cushim_address_map_node **stale) {
@@ -181,20 +181,16 @@ enum cushim_status cushim_address_map_record(const struct cushim_address_map_row
 }
 
 enum cushim_status cushim_address_map_erase(uint64_t start, struct cushim_address_map_row *row) {
-    enum cushim_status status = CUSHIM_OK;
     *row = (struct cushim_address_map_row){0};
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct cushim_address_map_node *node = take_out(start);
-    if (node) {
-        put_freed(start);
-        *row = node->row;
-        row->node = node;
-    } else {
-        /* An inner address of a row was never handed out, whatever lay there before. */
-        status = is_freed(start) && !find_covering(start) ? CUSHIM_DOUBLEFREE : CUSHIM_UNKNOWNPTR;
-    }
-    pthread_mutex_unlock(&lock);
-    return status;
+    if (!node)
+        /* An inner address of a row was never handed out, even if an older block began there. */
+        return is_freed(start) && !find_covering(start) ? CUSHIM_DOUBLEFREE : CUSHIM_UNKNOWNPTR;
+    put_freed(start);
+    *row = node->row;
+    row->node = node;
+    return CUSHIM_OK;
 }
 
 void cushim_address_map_restore(struct cushim_address_map_row *row) {
@@ -223,16 +219,13 @@ bool cushim_address_map_find(uint64_t address, struct cushim_address_map_row *ro
 }
 
 bool cushim_address_map_was_freed(uint64_t start) {
-    pthread_mutex_lock(&lock);
-    bool was = is_freed(start);
-    pthread_mutex_unlock(&lock);
-    return was;
+    CUSHIM_LOCKED(&lock);
+    return is_freed(start);
 }
 
 void cushim_address_map_note_freed(uint64_t start) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     put_freed(start);
-    pthread_mutex_unlock(&lock);
 }
 
 void cushim_address_map_drop(struct cushim_address_map_row *row) {
@@ -243,7 +236,7 @@ void cushim_address_map_drop(struct cushim_address_map_row *row) {
 }
 
 void cushim_address_map_add_finder(struct cushim_address_map_finder *finder) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct cushim_address_map_finder *first = atomic_load_explicit(&finders, memory_order_relaxed),
                                      *at;
     for (at = first; at && at != finder; at = at->next) {
@@ -252,12 +245,9 @@ void cushim_address_map_add_finder(struct cushim_address_map_finder *finder) {
         finder->next = first;
         atomic_store_explicit(&finders, finder, memory_order_release);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 size_t cushim_address_map_count(void) {
-    pthread_mutex_lock(&lock);
-    size_t n = n_rows;
-    pthread_mutex_unlock(&lock);
-    return n;
+    CUSHIM_LOCKED(&lock);
+    return n_rows;
 }

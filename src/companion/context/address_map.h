@@ -2,8 +2,8 @@
  * The address map: what this library handed out, device and host, by address.
  *
  * Rows do not overlap.  Blocks of pools and arenas are not rows: their module registers a finder,
- * which is asked where no row covers the address.  The last 4096 freed addresses are remembered, so
- * that a double free is told from an address that was never ours.
+ * which is called if no row covers the address.  The last 4096 freed addresses are kept, so that a
+ * double free can be told from an address that was never ours.
  *
  * Lock: one mutex, held over no driver call and no finder.
  */
@@ -27,17 +27,17 @@ struct cushim_address_map_row {
     enum cushim_memory_kind kind;
     unsigned flags;                        /* the kind's own */
     struct cushim_context_object *context; /* never NULL */
-    struct cushim_object *owner;           /* pool, arena, module, graph: memory_free is STATE */
-    bool is_shared;                        /* the driver's allocation holds other blocks, too */
-    struct cushim_address_map_node *node;  /* the ledger's: NULL in a row to record */
+    struct cushim_object *owner; /* pool, arena, module, graph: then memory_free is STATE */
+    bool is_shared;              /* the driver's allocation holds other blocks, too */
+    struct cushim_address_map_node *node; /* of a row in the map; NULL in a row to record */
 };
 
 /**
  * Put a row in: after the memory was obtained.
  * @param row  copied; context and owner are kept by the ledger
  * @return CUSHIM_OK | CUSHIM_NOMEM | CUSHIM_STATE (it overlaps a row); no error text
- * Rows of dead contexts give way, and any to memory that the driver has just handed out: what it
- * hands out nobody else has.
+ * Rows of dead contexts are replaced.  Memory that the driver has just handed out replaces any row,
+ * because that memory cannot belong to another allocation.
  */
 enum cushim_status cushim_address_map_record(const struct cushim_address_map_row *row);
 
@@ -50,27 +50,27 @@ enum cushim_status cushim_address_map_record(const struct cushim_address_map_row
  */
 enum cushim_status cushim_address_map_erase(uint64_t start, struct cushim_address_map_row *row);
 
-/* The release failed: put back what erase gave, and forget that it was freed.  It cannot fail: the
- * row kept its memory. */
+/* The release failed: put back the row from erase, and forget that it was freed.  It cannot fail,
+ * because the row kept its node. */
 void cushim_address_map_restore(struct cushim_address_map_row *row);
 
 /**
  * Find the row that covers an address.
  * @param row  a copy whose context and owner are kept: cushim_address_map_drop
- * @return true | false: nobody's we know
+ * @return true | false: no row or finder knows it
  */
 bool cushim_address_map_find(uint64_t address, struct cushim_address_map_row *row);
 
-/* Whether a free of `start` would be one too many: it is among the last freed. */
+/* Whether `start` is among the last freed, so that a free would be a double free. */
 bool cushim_address_map_was_freed(uint64_t start);
 
-/* Remember a free that was no row's (a pool's block, an arena's). */
+/* Remember the free of a block that has no row (a pool's, an arena's). */
 void cushim_address_map_note_freed(uint64_t start);
 
 /* Release the references of a row got from erase or find. */
 void cushim_address_map_drop(struct cushim_address_map_row *row);
 
-/* Whoever has blocks that are not rows: fill `row` (context and owner kept) or answer false. */
+/* For modules whose blocks are not rows: fill `row` (context and owner kept), or return false. */
 struct cushim_address_map_finder {
     bool (*find)(uint64_t address, struct cushim_address_map_row *row);
     struct cushim_address_map_finder *next;
@@ -79,7 +79,7 @@ struct cushim_address_map_finder {
 /* Add one, for good: a static struct, once (a second time does nothing).  Threads  any. */
 void cushim_address_map_add_finder(struct cushim_address_map_finder *finder);
 
-/* Rows of a context that died: they stay until freed, which then is CUSHIM_OK.  Their number. */
+/* The number of rows.  Those of a dead context stay until they are freed, which is CUSHIM_OK. */
 size_t cushim_address_map_count(void);
 
 #endif

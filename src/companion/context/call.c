@@ -2,14 +2,13 @@
 
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/core/handle_pin.h"
 
 static void put_pointer(void *out, void *value) {
     memcpy(out, &value, sizeof value);
 }
 
-/* What every scope begins with; the rest is set where it is used. */
+/* The fields that every scope sets; the others are set before they are read. */
 static inline void begin(struct cushim_scope *scope, const char *what,
                          struct cushim_context_object *context) {
     scope->what = what;
@@ -18,7 +17,7 @@ static inline void begin(struct cushim_scope *scope, const char *what,
     scope->is_kept = scope->is_changed = scope->is_dead = false;
 }
 
-/* Another context is current, or the driver could not say. */
+/* Another context is current, or the driver could not say which is. */
 static __attribute__((noinline, cold)) enum cushim_status exchange(struct cushim_scope *scope,
                                                                    CUresult result) {
     CUcontext handle = scope->context->handle;
@@ -37,7 +36,7 @@ static __attribute__((noinline, cold)) enum cushim_status exchange(struct cushim
                                 scope->context->device);
 }
 
-/* Make the scope's context current, unless it is; the pin and the reference are the caller's. */
+/* Make the scope's context current.  After a failure the caller drops the pin and the reference. */
 static inline enum cushim_status make_current(struct cushim_scope *scope) {
     CUresult result = CUSHIM_DRIVER(cuCtxGetCurrent)(&scope->before);
     return __builtin_expect(result == CUDA_SUCCESS && scope->before == scope->context->handle, 1)
@@ -45,12 +44,13 @@ static inline enum cushim_status make_current(struct cushim_scope *scope) {
                : exchange(scope, result);
 }
 
-/* Nothing is held after a failure. */
+/* After a failure: let go of all. */
 static __attribute__((noinline, cold)) enum cushim_status give_up(struct cushim_scope *scope,
                                                                   enum cushim_status status) {
     cushim_handle_unpin(&scope->pin);
     if (scope->is_kept)
         cushim_object_release(scope->context);
+    scope->is_kept = false;
     return status;
 }
 
@@ -71,13 +71,13 @@ static struct cushim_context_object *context_of(struct cushim_object *object) {
                                                : object->context;
 }
 
-/* Not an open handle: why not? */
+/* The reason why a value is not an open handle. */
 static __attribute__((noinline, cold)) enum cushim_status refuse(const char *what,
                                                                  const void *handle) {
     if (!handle)
         return cushim_fail(what, CUSHIM_INVALID, "handle=NULL");
-    cushim_handle_sweep(); /* a fast path may have ended with nothing done, and without a look */
-    CUSHIM_TRY(cushim_driver_use(what)); /* without a driver that is the better answer */
+    cushim_handle_sweep(); /* because a fast path that gave up did not look for closed handles */
+    CUSHIM_TRY(cushim_driver_use(what)); /* the lack of a driver is the better answer */
     return cushim_fail(what, CUSHIM_BADHANDLE, "handle=%p", handle);
 }
 
@@ -86,7 +86,7 @@ enum cushim_status cushim_call_begin_object(struct cushim_scope *scope, const ch
                                             void *object) {
     begin(scope, what, NULL);
     put_pointer(object, NULL);
-    /* ready: the process is not a forked one, and forks are watched */
+    /* if the driver is ready, the process is no forked child, and forks are watched */
     if (handle && !cushim_driver_is_ready())
         CUSHIM_TRY(cushim_driver_use_process(what));
     struct cushim_object *found = cushim_pin(&scope->pin, kind, handle);
@@ -98,26 +98,29 @@ enum cushim_status cushim_call_begin_object(struct cushim_scope *scope, const ch
     return CUSHIM_OK;
 }
 
+enum cushim_status cushim_call_close_handle(struct cushim_pin *pin, const char *what,
+                                            enum cushim_kind kind, const void *handle) {
+    CUSHIM_TRY(cushim_driver_use_process(what));
+    struct cushim_object *object = cushim_handle_pin(pin, kind, handle);
+    bool is_lent = object && atomic_load(&object->n_borrowers);
+    if (object && !is_lent && cushim_handle_close(pin))
+        return CUSHIM_OK;
+    cushim_handle_unpin(pin);
+    return is_lent ? cushim_fail(what, CUSHIM_STATE, "borrowed from a client, handle=%p", handle)
+                   : cushim_fail(what, CUSHIM_BADHANDLE, "handle=%p", handle);
+}
+
 enum cushim_status cushim_call_begin_destroy(struct cushim_scope *scope, const char *what,
                                              enum cushim_kind kind, const void *handle,
                                              void *object) {
     begin(scope, what, NULL);
     put_pointer(object, NULL);
-    CUSHIM_TRY(cushim_driver_use_process(what));
-    struct cushim_object *found = cushim_handle_pin(&scope->pin, kind, handle);
-    if (found && atomic_load(&found->n_borrowers)) {
-        cushim_handle_unpin(&scope->pin);
-        return cushim_fail(what, CUSHIM_STATE, "borrowed from a client, handle=%p", handle);
-    }
-    if (!found || !cushim_handle_close(&scope->pin)) {
-        cushim_handle_unpin(&scope->pin);
-        return cushim_fail(what, CUSHIM_BADHANDLE, "handle=%p", handle);
-    }
-    scope->context = context_of(found);
-    put_pointer(object, found);
+    CUSHIM_TRY(cushim_call_close_handle(&scope->pin, what, kind, handle));
+    scope->context = context_of(scope->pin.object);
+    put_pointer(object, scope->pin.object);
     if (!scope->context)
         return CUSHIM_OK;
-    /* A world that is gone is no failure of a clean-up (E6). */
+    /* A destroy does not fail because its context or driver is gone. */
     scope->is_dead = cushim_driver_use(what) != CUSHIM_OK ||
                      cushim_context_is_dead(scope->context) || make_current(scope) != CUSHIM_OK;
     return CUSHIM_OK;
@@ -142,6 +145,30 @@ enum cushim_status cushim_call_begin_known(struct cushim_scope *scope, const cha
     return go_in(scope);
 }
 
+enum cushim_status cushim_call_begin_taken(struct cushim_scope *scope, const char *what,
+                                           struct cushim_context_object *context) {
+    enum cushim_status status = cushim_call_begin_known(scope, what, context);
+    scope->is_kept = status == CUSHIM_OK;
+    if (!scope->is_kept)
+        cushim_object_release(context);
+    return status;
+}
+
+enum cushim_status cushim_call_begin_device(struct cushim_scope *scope, const char *what,
+                                            int device) {
+    struct cushim_context_object *context;
+    CUSHIM_TRY(cushim_driver_use(what));
+    CUSHIM_TRY(cushim_context_of_device(what, device, &context));
+    return cushim_call_begin_taken(scope, what, context);
+}
+
+enum cushim_status cushim_call_destroy(const char *what, enum cushim_kind kind,
+                                       const void *handle) {
+    CUSHIM_SCOPE scope = {0};
+    void *object;
+    return handle ? cushim_call_begin_destroy(&scope, what, kind, handle, &object) : CUSHIM_OK;
+}
+
 bool cushim_call_begin_quietly(struct cushim_scope *scope, struct cushim_context_object *context) {
     begin(scope, "cushim_finish", context);
     if (atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) !=
@@ -150,12 +177,15 @@ bool cushim_call_begin_quietly(struct cushim_scope *scope, struct cushim_context
         return false;
     if (CUSHIM_DRIVER(cuCtxGetCurrent)(&scope->before) != CUDA_SUCCESS)
         return false;
-    scope->is_changed = scope->before != context->handle;
-    return !scope->is_changed || CUSHIM_DRIVER(cuCtxSetCurrent)(context->handle) == CUDA_SUCCESS;
+    if (scope->before == context->handle)
+        return true;
+    scope->is_changed = CUSHIM_DRIVER(cuCtxSetCurrent)(context->handle) == CUDA_SUCCESS;
+    return scope->is_changed;
 }
 
-/* What was current may be gone by now, by the call itself: then none is. */
-static __attribute__((noinline, cold)) void exchange_back(const struct cushim_scope *scope) {
+/* The call itself may have destroyed the context that was current; then none is. */
+static __attribute__((noinline, cold)) void exchange_back(struct cushim_scope *scope) {
+    scope->is_changed = false;
     if (CUSHIM_DRIVER(cuCtxSetCurrent)(scope->before) != CUDA_SUCCESS)
         CUSHIM_DRIVER(cuCtxSetCurrent)(NULL);
 }
@@ -164,17 +194,10 @@ enum cushim_status cushim_call_end(struct cushim_scope *scope, enum cushim_statu
     if (__builtin_expect(scope->is_changed, 0))
         exchange_back(scope);
     cushim_unpin(&scope->pin);
-    if (scope->is_kept)
+    if (scope->is_kept) {
+        scope->is_kept = false;
         cushim_object_release(scope->context);
-    return status;
-}
-
-enum cushim_status cushim_scope_fail(struct cushim_scope *scope, enum cushim_status status,
-                                     const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    cushim_fail_list(scope->what, status, format, arguments);
-    va_end(arguments);
+    }
     return status;
 }
 

@@ -4,11 +4,11 @@
  *
  * The context is (1) of the object or of the pointer's row in the address map, else (2) a ctx that
  * is not NULL, else (3) the thread's current CUDA context, else (4) the primary context of the
- * thread's device.  Only the top of CUDA's own stack is exchanged, so its depth stays.  No lock, no
- * allocation.
+ * thread's device.  Only the top of CUDA's own stack is exchanged, so its depth stays.  A call
+ * takes no lock and allocates nothing.
  *
- * Each begin that succeeded has one end.  Where it failed the error text is set, nothing is held,
- * and there must be no end.
+ * Each begin that succeeded has an end, which is that of the block (CUSHIM_SCOPE).  If it failed
+ * the error text is set and nothing is held.
  */
 #ifndef CUSHIM_COMPANION_CALL_H
 #define CUSHIM_COMPANION_CALL_H
@@ -43,6 +43,11 @@ enum cushim_status cushim_call_begin_object(struct cushim_scope *scope, const ch
                                             enum cushim_kind kind, const void *handle,
                                             void *object);
 
+/* Pin what a handle stands for and close it: CUSHIM_OK | BADHANDLE | STATE (a client lends it) |
+ * NOCUDA.  Nothing is pinned after a failure. */
+enum cushim_status cushim_call_close_handle(struct cushim_pin *pin, const char *what,
+                                            enum cushim_kind kind, const void *handle);
+
 /**
  * Begin a destroy: the handle is closed by this call.
  * @param handle  not NULL: the caller has answered NULL with CUSHIM_OK
@@ -63,19 +68,35 @@ enum cushim_status cushim_call_begin_context(struct cushim_scope *scope, const c
 enum cushim_status cushim_call_begin_known(struct cushim_scope *scope, const char *what,
                                            struct cushim_context_object *context);
 
-/* End it; returns `status`, so that a function ends with `return cushim_call_end(&scope, status)`.
- */
+/* The same in a context whose reference passes to the scope, also after a failure. */
+enum cushim_status cushim_call_begin_taken(struct cushim_scope *scope, const char *what,
+                                           struct cushim_context_object *context);
+
+/* Begin a call in the primary context of a device; -1: the thread's. */
+enum cushim_status cushim_call_begin_device(struct cushim_scope *scope, const char *what,
+                                            int device);
+
+/* The whole of a destroy that has nothing to do beside `finish`; NULL is CUSHIM_OK. */
+enum cushim_status cushim_call_destroy(const char *what, enum cushim_kind kind, const void *handle);
+
+/* End it now; returns `status`.  A second end does nothing. */
 enum cushim_status cushim_call_end(struct cushim_scope *scope, enum cushim_status status);
 
-/* For a finish function: make `context` current; false where it is dead or there is no driver: then
- * only host memory is to be released and cushim_call_end must not follow. */
+/* A scope that ends with its block, if it was not ended before: CUSHIM_SCOPE scope = {0}; */
+#define CUSHIM_SCOPE __attribute__((cleanup(cushim_scope_close))) struct cushim_scope
+
+static inline void cushim_scope_close(struct cushim_scope *scope) {
+    cushim_call_end(scope, CUSHIM_OK);
+}
+
+/* For a finish function: make `context` current; false if it is dead or there is no driver, and
+ * only host memory can be released. */
 bool cushim_call_begin_quietly(struct cushim_scope *scope, struct cushim_context_object *context);
 
-/* Refuse inside a scope: what = scope->what. */
-__attribute__((format(printf, 3, 4))) enum cushim_status
-cushim_scope_fail(struct cushim_scope *scope, enum cushim_status status, const char *format, ...);
+/* Refuse inside a scope: cushim_scope_fail(&scope, status, format, ...). */
+#define cushim_scope_fail(scope, ...) cushim_fail((scope)->what, __VA_ARGS__)
 
-/* The driver failed inside a scope; also tells the context (sticky errors, destroyed contexts). */
+/* The driver failed inside a scope.  Also notes sticky errors and destroyed contexts. */
 __attribute__((format(printf, 4, 5))) enum cushim_status
 cushim_scope_fail_cu(struct cushim_scope *scope, const char *entry, CUresult result,
                      const char *format, ...);
@@ -94,7 +115,7 @@ static inline enum cushim_status cushim_scope_answer(struct cushim_scope *scope,
  * Call the driver: CUSHIM_CALL(&scope, cuStreamSynchronize, stream->handle) is a status; an entry
  * that the driver lacks is NOSYM naming it.
  */
-#ifdef __clang__ /* an entry without arguments: C23 allows it, gcc does not ask */
+#ifdef __clang__ /* for entries without arguments, which C23 allows and gcc accepts */
 #pragma clang diagnostic ignored "-Wgnu-zero-variadic-macro-arguments"
 #endif
 #define CUSHIM_CALL(scope, entry, ...)                                                             \

@@ -1,22 +1,21 @@
 #include "companion/context/context.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/context/call.h"
 #include "companion/core/changes.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
 #include "companion/core/thread.h"
+#include "companion/core/lock.h"
 #include "companion/events.h"
 #include "memory/fence/stream_fence.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cushim_context_object *registry; /* each with a reference of ours */
-static atomic_uint_fast64_t n_made;            /* ids where the driver gives none */
+static atomic_uint_fast64_t n_made;            /* ids for drivers that give none */
 
 /* ---- the registry ---- */
 
@@ -27,47 +26,45 @@ static uint64_t id_of(CUcontext handle) {
     return 0;
 }
 
+/* Under the lock: kept, or NULL. */
+static struct cushim_context_object *search(CUcontext handle) {
+    struct cushim_context_object *context = registry;
+    while (context && context->handle != handle)
+        context = context->next;
+    return cushim_object_keep(context);
+}
+
 /* Kept, or NULL. */
 static struct cushim_context_object *find(CUcontext handle) {
-    struct cushim_context_object *context = NULL;
-    pthread_mutex_lock(&lock);
-    for (context = registry; context && context->handle != handle; context = context->next) {
-    }
-    cushim_object_keep(context);
-    pthread_mutex_unlock(&lock);
-    return context;
+    CUSHIM_LOCKED(&lock);
+    return search(handle);
 }
 
-/* Out of the registry; true by the call that took it out, which owns the reference. */
+/* Take it out of the registry; true: this call did, and owns the registry's reference. */
 static bool take_out(struct cushim_context_object *context) {
     struct cushim_context_object **at = &registry;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     while (*at && *at != context)
         at = &(*at)->next;
-    bool is_in = *at != NULL;
-    if (is_in)
-        *at = context->next;
-    pthread_mutex_unlock(&lock);
-    return is_in;
+    if (!*at)
+        return false;
+    *at = context->next;
+    return true;
 }
 
-/* Put `made` in, unless another thread was first: then that one.  Kept. */
+/* Put `made` into the registry, unless another thread was first; returns the one in it, kept. */
 static struct cushim_context_object *put_in(struct cushim_context_object *made) {
-    struct cushim_context_object *context;
     pthread_mutex_lock(&lock);
-    for (context = registry; context && context->handle != made->handle; context = context->next) {
-    }
-    if (!context) {
-        context = made;
+    struct cushim_context_object *first = search(made->handle);
+    if (!first) {
         made->next = registry;
         registry = cushim_object_keep(made);
-    } else {
-        cushim_object_keep(context);
     }
     pthread_mutex_unlock(&lock);
-    if (context != made)
-        cushim_object_release(made);
-    return context;
+    if (!first)
+        return made;
+    cushim_object_release(made);
+    return first;
 }
 
 void cushim_context_forget(struct cushim_context_object *context) {
@@ -105,7 +102,7 @@ static void release_spare_events(struct cushim_context_object *context) {
     cushim_call_end(&scope, CUSHIM_OK);
 }
 
-/* A primary context is given back, never reset; one that others reset owes us nothing. */
+/* A primary context is released, never reset.  If other code reset it, nothing is to be done. */
 static void finish(struct cushim_object *object) {
     struct cushim_context_object *context = (struct cushim_context_object *)object;
     bool is_ready = atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY;
@@ -156,7 +153,8 @@ enum cushim_status cushim_context_of_handle(const char *what, CUcontext handle,
         uint64_t id = (*out)->form == CUSHIM_CONTEXT_WRAPPED ? id_of(handle) : 0;
         if (!id || id == (*out)->id)
             return CUSHIM_OK;
-        cushim_context_bury(*out); /* destroyed by others, and the handle used again */
+        cushim_context_bury(
+            *out); /* other code destroyed it, and the driver has reused the handle */
         cushim_object_release(*out);
         *out = NULL;
     }
@@ -172,18 +170,14 @@ enum cushim_status cushim_context_of_handle(const char *what, CUcontext handle,
 }
 
 static struct cushim_context_object *find_primary(int device) {
-    struct cushim_context_object *context;
-    pthread_mutex_lock(&lock);
-    for (context = registry;
-         context && !(context->form == CUSHIM_CONTEXT_PRIMARY && context->device == device);
-         context = context->next) {
-    }
-    cushim_object_keep(context);
-    pthread_mutex_unlock(&lock);
-    return context;
+    CUSHIM_LOCKED(&lock);
+    struct cushim_context_object *context = registry;
+    while (context && !(context->form == CUSHIM_CONTEXT_PRIMARY && context->device == device))
+        context = context->next;
+    return cushim_object_keep(context);
 }
 
-/* Has somebody else reset it?  The driver's word; true where it cannot be asked. */
+/* Whether other code has reset it; true if the driver has no function for it. */
 static bool is_primary_active(int device) {
     unsigned flags;
     int is_active = 1;
@@ -215,7 +209,7 @@ enum cushim_status cushim_context_of_device(const char *what, int device,
             CUSHIM_DRIVER(cuDevicePrimaryCtxRelease_v2)(device);
         return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *made);
     }
-    /* Met before as a stranger's: from now on it is the one that we retain. */
+    /* If it was wrapped before, it becomes the context that we retain. */
     struct cushim_context_object *stranger = find(handle);
     if (stranger && stranger->form == CUSHIM_CONTEXT_WRAPPED)
         cushim_context_forget(stranger);
@@ -243,7 +237,8 @@ enum cushim_status cushim_context_make(const char *what, int device, unsigned fl
         CUSHIM_DRIVER(cuCtxDestroy_v2)(handle);
         return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *made);
     }
-    /* An object of this handle is of one that others destroyed: the driver gave the handle anew. */
+    /* An object of this handle is stale: other code destroyed the context, and the driver has
+     * reused the handle. */
     struct cushim_context_object *old = find(handle);
     if (old)
         cushim_context_bury(old);
@@ -296,8 +291,4 @@ void cushim_context_note(struct cushim_context_object *context, const char *entr
         return;
     snprintf(context->first_entry, sizeof context->first_entry, "%s", entry);
     atomic_store_explicit(&context->first_result, (int)result, memory_order_release);
-}
-
-enum cushim_status cushim_context_open_handle(struct cushim_context_object *context, void *handle) {
-    return cushim_handle_share(&context->object, handle);
 }

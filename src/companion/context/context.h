@@ -1,10 +1,11 @@
 /*
- * A context as we keep it: the object behind struct cushim_context, and of contexts that others
- * made current and nobody has a handle of.
+ * Contexts as objects: those behind struct cushim_context, and those that other code made current
+ * and for which there is no handle yet.
  *
- * One object stands for one CUcontext as long as that lives: a registry leads from handle to
- * object. `is_dead` is set once, when we destroyed it or the driver said so, and the object leaves
- * the registry; what belongs to it then answers CUSHIM_DEADCONTEXT, and its destroy CUSHIM_OK.
+ * One object stands for one CUcontext during its life, and a registry finds it by the CUcontext.
+ * `is_dead` is set once, when we destroyed the context or the driver said that it is destroyed. The
+ * object then leaves the registry, calls on what belongs to it give CUSHIM_DEADCONTEXT, and its
+ * destroy gives CUSHIM_OK.
  */
 #ifndef CUSHIM_COMPANION_CONTEXT_H
 #define CUSHIM_COMPANION_CONTEXT_H
@@ -19,19 +20,19 @@
 #include "memory/fence/fence.h"
 
 enum cushim_context_form {
-    CUSHIM_CONTEXT_PRIMARY, /* retained by us, once a device */
+    CUSHIM_CONTEXT_PRIMARY, /* retained by us, one for each device */
     CUSHIM_CONTEXT_OWNED,   /* created by us */
-    CUSHIM_CONTEXT_WRAPPED  /* of others */
+    CUSHIM_CONTEXT_WRAPPED  /* of other code */
 };
 
 enum { CUSHIM_CONTEXT_ENTRY_BYTES = 64 };
 
 struct cushim_context_object {
-    struct cushim_object object; /* object.handle NULL: nobody asked for one yet */
+    struct cushim_object object; /* object.handle NULL: it has no handle yet */
     CUcontext handle;
     int device;
     enum cushim_context_form form;
-    uint64_t id;         /* unique in the process; the driver's own where it has one */
+    uint64_t id;         /* unique in the process; the driver's, if it gives one */
     atomic_bool is_dead; /* set once */
 
     atomic_int
@@ -39,7 +40,7 @@ struct cushim_context_object {
     atomic_int n_announced; /* of cushim_context_capture_enter */
     atomic_int n_fencing;   /* records over the whole context that are under way */
 
-    atomic_int first_claimed; /* whoever sets it from 0 writes the two below */
+    atomic_int first_claimed; /* the thread that sets it from 0 writes the two below */
     atomic_int first_result;  /* the first sticky CUresult, 0: none; set after the entry */
     char first_entry[CUSHIM_CONTEXT_ENTRY_BYTES]; /* the call that saw it */
 
@@ -59,14 +60,14 @@ cushim_context_of_fence(struct cushim_mem_fence *fence) {
                                                     offsetof(struct cushim_context_object, fence));
 }
 
-/* The same CUcontext in the same life. */
+/* Whether both are the same context, not only the same reused handle. */
 static inline bool cushim_context_is_same(const struct cushim_context_object *a,
                                           const struct cushim_context_object *b) {
     return a == b || (a->handle == b->handle && a->id == b->id);
 }
 
 /**
- * The object of a CUcontext, made at need (WRAPPED).
+ * The object of a CUcontext, made (WRAPPED) if there is none.
  * @param handle  not NULL, alive
  * @param out     kept: cushim_object_release it
  * @return CUSHIM_OK | CUSHIM_NOMEM | what the driver said; the error text is set
@@ -86,7 +87,7 @@ enum cushim_status cushim_context_of_device(const char *what, int device,
 /* The context of a call that names none: rules (3) and (4) of call.h; kept. */
 enum cushim_status cushim_context_choose(const char *what, struct cushim_context_object **out);
 
-/* Out of the registry, alive: its handle was destroyed. */
+/* Take a live context out of the registry, because its handle was destroyed. */
 void cushim_context_forget(struct cushim_context_object *context);
 
 /* At cushim_unload: all objects leave the registry, and our primary contexts are released. */
@@ -99,14 +100,11 @@ enum cushim_status cushim_context_ordinal(const char *what, int device, int *ord
 enum cushim_status cushim_context_make(const char *what, int device, unsigned flags,
                                        struct cushim_context_object **out);
 
-/* It is gone, by our doing or the driver's word: out of the registry, dead for good. */
+/* The context is destroyed: it leaves the registry and is dead for good. */
 void cushim_context_bury(struct cushim_context_object *context);
 
 /* Note a driver's failure: a sticky one is kept for cushim_context_check, a destroyed context is
  * buried. */
 void cushim_context_note(struct cushim_context_object *context, const char *entry, CUresult result);
-
-/* A handle of the context, made at need; *handle is &struct cushim_context *. */
-enum cushim_status cushim_context_open_handle(struct cushim_context_object *context, void *handle);
 
 #endif

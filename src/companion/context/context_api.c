@@ -1,7 +1,6 @@
 /* The public calls on contexts (cushim/context.h). */
 #include "cushim/context.h"
 
-#include "base/try.h"
 #include "cuda/translate.h"
 #include "companion/core/changes.h"
 #include "companion/context/call.h"
@@ -18,16 +17,14 @@ enum {
 enum cushim_status cushim_context_create(int dev, unsigned flags, struct cushim_context **ctx) {
     struct cushim_context_object *context;
     unsigned schedule = flags & SCHEDULE;
-    if (!ctx)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
-    *ctx = NULL;
+    CUSHIM_OUT(ctx);
     if (flags & ~(unsigned)KNOWN || schedule & (schedule - 1))
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
     CUSHIM_TRY(
         cushim_context_make(__func__, dev, flags & ~(unsigned)CUSHIM_CONTEXT_FLAG_PUSH, &context));
-    enum cushim_status status = cushim_context_open_handle(context, ctx);
+    enum cushim_status status = cushim_handle_share(&context->object, ctx);
     if (status == CUSHIM_OK && flags & CUSHIM_CONTEXT_FLAG_PUSH)
         status = cushim_stack_push(__func__, context);
     if (status != CUSHIM_OK) {
@@ -40,33 +37,33 @@ enum cushim_status cushim_context_create(int dev, unsigned flags, struct cushim_
     return status;
 }
 
-enum cushim_status cushim_context_primary(int dev, struct cushim_context **ctx) {
-    struct cushim_context_object *context;
-    if (!ctx)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
-    *ctx = NULL;
-    CUSHIM_TRY(cushim_driver_use(__func__));
-    CUSHIM_TRY(cushim_context_of_device(__func__, dev, &context));
-    enum cushim_status status = cushim_context_open_handle(context, ctx);
+/* Its handle; the reference goes. */
+static enum cushim_status give_handle(struct cushim_context_object *context,
+                                      struct cushim_context **ctx) {
+    enum cushim_status status = cushim_handle_share(&context->object, ctx);
     cushim_object_release(context);
     return status;
+}
+
+enum cushim_status cushim_context_primary(int dev, struct cushim_context **ctx) {
+    struct cushim_context_object *context;
+    CUSHIM_OUT(ctx);
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_context_of_device(__func__, dev, &context));
+    return give_handle(context, ctx);
 }
 
 enum cushim_status cushim_context_wrap(struct CUctx_st *cu, struct cushim_context **ctx) {
     struct cushim_context_object *context;
-    if (!ctx)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
-    *ctx = NULL;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
+    CUSHIM_OUT(ctx);
+    CUSHIM_NEED(cu);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_of_handle(__func__, cu, &context));
-    enum cushim_status status = cushim_context_open_handle(context, ctx);
-    cushim_object_release(context);
-    return status;
+    return give_handle(context, ctx);
 }
 
-/* An owned context goes now, whoever still refers to it; the others lose their reference. */
+/* An owned context is destroyed now, even if other objects refer to it; of the others only our
+ * reference goes. */
 static enum cushim_status end(struct cushim_context_object *context) {
     CUresult result = CUDA_SUCCESS;
     bool was_dead = cushim_context_is_dead(context) || cushim_driver_use(__func__) != CUSHIM_OK;
@@ -76,7 +73,7 @@ static enum cushim_status end(struct cushim_context_object *context) {
         cushim_context_forget(context);
     if (was_dead)
         return CUSHIM_OK;
-    cushim_stack_settle(); /* before: a context that is current cannot be told from a lost one */
+    cushim_stack_settle(); /* before the destroy, while the current context can be compared */
     if (context->form == CUSHIM_CONTEXT_OWNED)
         result = CUSHIM_DRIVER(cuCtxDestroy_v2)(context->handle);
     if (result == CUDA_SUCCESS || cushim_status_from_cu(result) == CUSHIM_DEADCONTEXT ||
@@ -86,31 +83,20 @@ static enum cushim_status end(struct cushim_context_object *context) {
 }
 
 enum cushim_status cushim_context_destroy(struct cushim_context *ctx) {
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     if (!ctx)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_driver_use_process(__func__));
-    struct cushim_context_object *context = cushim_handle_pin(&pin, CUSHIM_KIND_CONTEXT, ctx);
-    if (context && atomic_load(&context->object.n_borrowers)) {
-        cushim_handle_unpin(&pin);
-        return CUSHIM_FAIL(CUSHIM_STATE, "borrowed from a client, handle=%p", (void *)ctx);
-    }
-    if (!context || !cushim_handle_close(&pin)) {
-        cushim_handle_unpin(&pin);
-        return CUSHIM_FAIL(CUSHIM_BADHANDLE, "handle=%p", (void *)ctx);
-    }
-    enum cushim_status status = end(context);
-    cushim_handle_unpin(&pin);
-    return status;
+    CUSHIM_TRY(cushim_call_close_handle(&pin, __func__, CUSHIM_KIND_CONTEXT, ctx));
+    return end((struct cushim_context_object *)pin.object);
 }
 
 /* ---- the stack ---- */
 
 enum cushim_status cushim_context_push(struct cushim_context *ctx) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_context_object *context;
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
-    /* What the scope found is put back first: it is what the stack must remember. */
+    /* The scope ends first, because the stack must remember the context that was current before. */
     cushim_object_keep(context);
     cushim_call_end(&scope, CUSHIM_OK);
     enum cushim_status status = cushim_stack_push(__func__, context);
@@ -133,9 +119,7 @@ enum cushim_status cushim_context_pop(struct cushim_context **ctx) {
 enum cushim_status cushim_context_current(struct cushim_context **ctx) {
     struct cushim_context_object *context = NULL;
     CUcontext current = NULL;
-    if (!ctx)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
-    *ctx = NULL;
+    CUSHIM_OUT(ctx);
     CUSHIM_TRY(cushim_driver_use(__func__));
     struct cushim_context_object *top = cushim_stack_top();
     if (top) {
@@ -148,105 +132,92 @@ enum cushim_status cushim_context_current(struct cushim_context **ctx) {
     if (!current)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_context_of_handle(__func__, current, &context));
-    enum cushim_status status = cushim_context_open_handle(context, ctx);
-    cushim_object_release(context);
-    return status;
+    return give_handle(context, ctx);
 }
 
 /* ---- questions and settings ---- */
 
 enum cushim_status cushim_context_handle(struct cushim_context *ctx, struct CUctx_st **cu) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_context_object *context;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
-    *cu = NULL;
+    CUSHIM_OUT(cu);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
     *cu = context->handle;
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_context_id(struct cushim_context *ctx, uint64_t *id) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_context_object *context;
-    if (!id)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "id=NULL");
-    *id = 0;
+    CUSHIM_OUT(id);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
     *id = context->id;
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_context_device(struct cushim_context *ctx, int *dev) {
-    struct cushim_scope scope;
-    if (!dev)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "dev=NULL");
-    *dev = 0;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_OUT(dev);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     *dev = scope.context->device;
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_context_limit_get(struct cushim_context *ctx, int limit, size_t *value) {
-    struct cushim_scope scope;
-    if (!value)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "value=NULL");
-    *value = 0;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_OUT(value);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuCtxGetLimit, value, (CUlimit)limit));
+    return CUSHIM_CALL(&scope, cuCtxGetLimit, value, (CUlimit)limit);
 }
 
 enum cushim_status cushim_context_limit_set(struct cushim_context *ctx, int limit, size_t value) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     if (value > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "value=%zu", value);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuCtxSetLimit, (CUlimit)limit, value));
+    return CUSHIM_CALL(&scope, cuCtxSetLimit, (CUlimit)limit, value);
 }
 
 enum cushim_status cushim_context_cache_get(struct cushim_context *ctx, int *value) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
-    if (!value)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "value=NULL");
-    *value = 0;
+    CUSHIM_OUT(value);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = CUSHIM_CALL(&scope, cuCtxGetCacheConfig, &cache);
     *value = (int)cache;
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 enum cushim_status cushim_context_cache_set(struct cushim_context *ctx, int value) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuCtxSetCacheConfig, (CUfunc_cache)value));
+    return CUSHIM_CALL(&scope, cuCtxSetCacheConfig, (CUfunc_cache)value);
 }
 
 enum cushim_status cushim_context_check(struct cushim_context *ctx) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = CUSHIM_OK;
     int first = atomic_load_explicit(&scope.context->first_result, memory_order_acquire);
     if (first)
         status = cushim_fail_cu(scope.context->first_entry, (CUresult)first,
                                 "device=%d seen before", scope.context->device);
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 enum cushim_status cushim_context_capture_enter(struct cushim_context *ctx) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     atomic_fetch_add(&scope.context->n_announced, 1);
     cushim_changes_note();
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_context_capture_leave(struct cushim_context *ctx) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     int n = atomic_load(&scope.context->n_announced);
     while (n > 0 && !atomic_compare_exchange_weak(&scope.context->n_announced, &n, n - 1)) {
     }
-    return cushim_call_end(&scope, n > 0 ? CUSHIM_OK
-                                         : cushim_scope_fail(&scope, CUSHIM_STATE, "announced=0"));
+    return n > 0 ? CUSHIM_OK : cushim_scope_fail(&scope, CUSHIM_STATE, "announced=0");
 }

@@ -29,12 +29,12 @@ static struct cushim_context_object *top_of(struct cushim_thread *thread) {
     return thread && thread->frames ? thread->frames->context : NULL;
 }
 
-/* What is current when the top is: the first live entry, or what the first push found. */
+/* Make the first live entry current, or what was current before the first push. */
 static void make_top_current(struct cushim_thread *thread) {
     struct cushim_context_object *top = top_of(thread);
     CUcontext handle = top ? top->handle : thread->base_context;
     if (CUSHIM_DRIVER(cuCtxSetCurrent)(handle) != CUDA_SUCCESS && handle)
-        CUSHIM_DRIVER(cuCtxSetCurrent)(NULL); /* it was destroyed by others */
+        CUSHIM_DRIVER(cuCtxSetCurrent)(NULL); /* other code destroyed it */
 }
 
 struct cushim_context_object *cushim_stack_top(void) {
@@ -84,7 +84,7 @@ void cushim_stack_settle(void) {
         make_top_current(thread);
 }
 
-/* References alone: the thread's CUDA stack ends with it, and at exit there may be no driver. */
+/* Drop only references, because CUDA's own stack ends with the thread. */
 void cushim_stack_thread_ended(struct cushim_thread *thread) {
     while (!cushim_driver_is_forked() && thread->frames)
         drop_top(thread);

@@ -1,9 +1,9 @@
 /*
  * A thread's stack of contexts: references kept by us, its top current.
  *
- * The first push remembers the CUDA context found, the last pop puts it back; only the top of
+ * The first push remembers the current CUDA context, and the last pop puts it back; only the top of
  * CUDA's own stack is exchanged.  An entry whose context died, or whose handle was destroyed, is
- * dead: everything steps over it.  Owner: the thread's record; no lock.
+ * dead and is skipped.  Owner: the thread's record; no lock.
  */
 #ifndef CUSHIM_COMPANION_CONTEXT_STACK_H
 #define CUSHIM_COMPANION_CONTEXT_STACK_H
@@ -17,11 +17,11 @@ struct cushim_context_object *cushim_stack_top(void);
 /* Make the context current, and the top.  Failed: neither changed. */
 enum cushim_status cushim_stack_push(const char *what, struct cushim_context_object *context);
 
-/* Take the top off; the one below, or what was found at first, is current.  *out is kept. */
+/* Remove the top.  The entry below, or what was current before, becomes current.  *out is kept. */
 enum cushim_status cushim_stack_pop(const char *what, struct cushim_context_object **out);
 
-/* The top may have died by our own doing: make the first live entry current, else what was found.
- */
+/* If a destroy of ours killed the top, make the first live entry current, or what was current
+ * before the first push. */
 void cushim_stack_settle(void);
 
 /* The thread ends: give back its stack, without a driver call. */

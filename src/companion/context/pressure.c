@@ -1,13 +1,13 @@
 #include "companion/context/pressure.h"
+#include "companion/core/lock.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of adding */
 static _Atomic(struct cushim_pressure *) first;
 
 void cushim_pressure_add(struct cushim_pressure *pressure) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct cushim_pressure *head = atomic_load_explicit(&first, memory_order_relaxed), *at = head;
     while (at && at != pressure)
         at = at->next;
@@ -15,7 +15,6 @@ void cushim_pressure_add(struct cushim_pressure *pressure) {
         pressure->next = head;
         atomic_store_explicit(&first, pressure, memory_order_release);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 size_t cushim_pressure_ask(struct cushim_context_object *context, size_t bytes) {

@@ -1,9 +1,9 @@
 /*
  * Pressure callbacks: functions that give memory back when another allocation fails.
  *
- * Pools hold memory that has no row in the address map, and register one struct for good.  It is
- * asked when the driver is out of memory, when a text or cushim_memory_info_pools says how much is
- * held, and when somebody frees a block that outlived its pool.
+ * Pools hold memory that has no row in the address map, and register one struct for good.  Its
+ * functions are called when the driver is out of memory, when a text or cushim_memory_info_pools
+ * says how much is held, and when a program frees a block that outlived its pool.
  *
  * The list only grows and is read without a lock; none is held over the functions.
  */
@@ -26,9 +26,9 @@ struct cushim_pressure_held {
 
 struct cushim_pressure {
     /*
-     * Give idle device memory of the context back to the driver, at least `bytes` where there is so
-     * much; returns what went.  The context is current, the thread in relaxed capture mode, and a
-     * capture may be open: wait for nothing.  NULL: gives nothing.
+     * Give idle device memory of the context back to the driver, at least `bytes` if there is that
+     * much; returns how much was given back.  The context is current and the thread in relaxed
+     * capture mode.  It must not wait, because a capture may be open.  NULL: gives nothing.
      */
     size_t (*give)(struct cushim_context_object *context, size_t bytes);
 
@@ -48,13 +48,13 @@ struct cushim_pressure {
 /* Add one, for good: a static struct, once (a second time does nothing).  Threads  any. */
 void cushim_pressure_add(struct cushim_pressure *pressure);
 
-/* Ask all in turn until `bytes` have gone; returns what went. */
+/* Call each in turn until `bytes` were given back; returns how many were. */
 size_t cushim_pressure_ask(struct cushim_context_object *context, size_t bytes);
 
 /* Sum over all. */
 struct cushim_pressure_held cushim_pressure_sum(struct cushim_context_object *context);
 
-/* Whether a plain block of somebody's was there to be freed; *status is the answer. */
+/* Whether a module had a plain block at `start` and freed it; *status is its answer. */
 bool cushim_pressure_release(const char *what, uint64_t start, bool is_host,
                              enum cushim_status *status);
 

@@ -1,6 +1,6 @@
 #include "companion/core/changes.h"
 
-/* Read by all, written rarely: on a line of its own. */
+/* All threads read it and few write it, so it has a cache line to itself. */
 _Alignas(64) atomic_uint_fast64_t cushim_changes = 1;
 
 void cushim_changes_note(void) {

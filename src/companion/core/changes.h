@@ -1,14 +1,14 @@
 /*
- * The change counter: one number that stands for everything a fast path relies on without checking
- * it again.
+ * The change counter: one number for all conditions that a fast path does not check again.
  *
- * A fast path of a pool remembers the number at which its conditions held: the driver was ready, no
- * context it uses had died, none captured, no pool and no wrapper of a default stream had gone, no
- * pool was attached to a capture, nothing waited to be collected.
+ * A fast path remembers the number at which its conditions held: the driver was ready, no context
+ * in use was dead or captured, no pool and no wrapper of a default stream was destroyed, no pool
+ * was attached to a capture, and no memory waited to be collected.
  *
- * Invariant: whoever changes one of these changes it first and raises the number then.  A fast path
- * that finds another number leaves the call to the slow path, which checks everything itself.
- * Changes are rare: each costs every thread one slow path a pool.
+ * Invariant: code that changes such a condition changes it first and then raises the number.  If a
+ * fast path finds another number, it leaves the call to the slow path, which checks every
+ * condition. Changes are rare, because each makes every thread take the slow path once for each
+ * pool.
  */
 #ifndef CUSHIM_COMPANION_CHANGES_H
 #define CUSHIM_COMPANION_CHANGES_H
@@ -16,10 +16,10 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Never 0, which is what a row has that must not be served so. */
+/* Never 0: that is the number of a row that the fast path must not serve. */
 extern atomic_uint_fast64_t cushim_changes;
 
-/* To be read before what it is to stand for is looked at. */
+/* Read it before you look at the conditions that it stands for. */
 static inline uint64_t cushim_changes_now(void) {
     return atomic_load_explicit(&cushim_changes, memory_order_acquire);
 }

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,21 +11,21 @@
 #include "companion/core/driver_slots.h"
 #include "companion/core/error.h"
 #include "companion/core/environment.h"
-#include "companion/core/handle.h"
+#include "companion/core/lock.h"
 #include "base/vet.h"
 
 enum { REASON_BYTES = 1024 };
 
 atomic_int cushim_driver_state_now = CUSHIM_DRIVER_UNLOADED;
 
-/* All under the lock, but for the atomics. */
+/* All under the lock, except the atomics. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *handle;                  /* of the loaded library; never closed: calls may be in it */
-static char loaded[PATH_MAX];         /* its name, as it was opened */
+static void *handle;          /* of the loaded library; never closed, because calls may be in it */
+static char loaded[PATH_MAX]; /* its name, as it was opened */
 static enum cushim_status why_failed; /* while FAILED */
 static CUresult init_answer;          /* while FAILED: what cuInit said, or success */
 
-/* Why loads failed, the last first; never freed: readers hold the texts. */
+/* Why loads failed, the last first; never freed, because callers keep the texts. */
 struct reason {
     struct reason *before;
     char text[];
@@ -70,7 +69,7 @@ static void *open_library(const char *path, char text[REASON_BYTES]) {
     void *found;
     if (!path && (found = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD))) {
         strcpy(loaded, "libcuda.so.1");
-        return found; /* another part of the process has it: share pointers and streams with that */
+        return found; /* share pointers and streams with the code that has loaded it */
     }
     const char *name = path ? path : given && *given ? given : "libcuda.so.1";
     const char *wrong = name == given || path ? cushim_vet_library(name) : NULL;
@@ -112,7 +111,7 @@ static void *find(const struct cushim_driver_symbol *row, const void *cookie) {
     return dlsym(resolver->handle, row->abi);
 }
 
-/* Without these there is nothing to offer (COMPANION 1.7). */
+/* The library cannot work without these. */
 static const char *first_missing(void) {
 #define NEED(entry)                                                                                \
     if (!CUSHIM_DRIVER(entry))                                                                     \
@@ -192,7 +191,7 @@ static void load(const char *path) {
     atomic_store_explicit(&cushim_driver_state_now, CUSHIM_DRIVER_READY, memory_order_release);
 }
 
-/* The text of a load that failed; what cuInit said is the driver's own. */
+/* Set the text of a failed load; an error of cuInit is the driver's. */
 static enum cushim_status tell(const char *what) {
     if (init_answer != CUDA_SUCCESS)
         return cushim_fail_cu("cuInit", init_answer, "%s", loaded);
@@ -200,43 +199,32 @@ static enum cushim_status tell(const char *what) {
 }
 
 enum cushim_status cushim_driver_use_slow(const char *what) {
-    enum cushim_status status = cushim_driver_use_process(what);
-    if (status != CUSHIM_OK)
-        return status;
-    pthread_mutex_lock(&lock);
+    CUSHIM_TRY(cushim_driver_use_process(what));
+    CUSHIM_LOCKED(&lock);
     if (atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_UNLOADED)
         load(NULL);
-    if (atomic_load(&cushim_driver_state_now) != CUSHIM_DRIVER_READY)
-        status = tell(what);
-    pthread_mutex_unlock(&lock);
-    return status;
+    return atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY ? CUSHIM_OK : tell(what);
 }
 
 enum cushim_status cushim_driver_load(const char *what, const char *path) {
-    enum cushim_status status = cushim_driver_use_process(what);
-    if (status != CUSHIM_OK)
-        return status;
-    pthread_mutex_lock(&lock);
+    CUSHIM_TRY(cushim_driver_use_process(what));
+    CUSHIM_LOCKED(&lock);
     bool is_loaded = atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY;
     if (is_loaded && path && strcmp(path, loaded) != 0)
-        status = cushim_fail(what, CUSHIM_STATE, "loaded=%s asked=%s", loaded, path);
-    else if (!is_loaded)
+        return cushim_fail(what, CUSHIM_STATE, "loaded=%s asked=%s", loaded, path);
+    if (!is_loaded)
         load(path);
-    /* A driver that is there and sees no device is loaded: cushim_available asks for more. */
-    if (status == CUSHIM_OK && !handle)
-        status = tell(what);
-    pthread_mutex_unlock(&lock);
-    return status;
+    /* A driver without a device is loaded all the same; cushim_available asks for a device, too. */
+    return handle ? CUSHIM_OK : tell(what);
 }
 
 void cushim_driver_unload(void) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     handle = NULL;
     atomic_store_explicit(&version, 0, memory_order_relaxed);
     atomic_store_explicit(&reason, "", memory_order_release);
     atomic_store(&cushim_driver_state_now, CUSHIM_DRIVER_UNLOADED);
     cushim_changes_note();
-    pthread_mutex_unlock(&lock);
 }
 
 /* ---- questions ---- */

@@ -15,20 +15,20 @@
 #include "cushim/status.h"
 #include "companion/shared.h"
 
-/* The part that the layers above take. */
+/* The part that the memory engine needs. */
 extern struct cushim_cuda cushim_driver_cuda;
 
-/* For what needs no driver (an arena on the caller's memory): NOCUDA in a forked child, else OK. */
+/* For calls that need no driver (an arena on the caller's memory): NOCUDA in a forked child. */
 enum cushim_status cushim_driver_use_process(const char *what);
 
-/* Loaded and initialised, in a process that is no forked child and watches for forks. */
+/* Whether it is loaded and initialised, in a process that is no forked child. */
 static inline bool cushim_driver_is_ready(void) {
     return __builtin_expect(atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) ==
                                 CUSHIM_DRIVER_READY,
                             1);
 }
 
-/* Is this a child forked after the first use? */
+/* Whether this is a child forked after the first use. */
 static inline bool cushim_driver_is_forked(void) {
     return atomic_load_explicit(&cushim_driver_state_now, memory_order_relaxed) ==
            CUSHIM_DRIVER_FORKED;
@@ -41,7 +41,7 @@ int cushim_driver_number(void);
 enum cushim_status cushim_driver_load(const char *what, const char *path);
 void cushim_driver_unload(void);
 
-/* Names tried and the loader's words; "" where nothing failed; the calling thread's copy. */
+/* Names tried and the loader's words; "" if nothing failed.  The text stays valid. */
 const char *cushim_driver_reason(void);
 
 #endif

@@ -15,7 +15,7 @@ struct cushim_cuda cushim_driver_cuda;
 #include "cuda/symbols.def"
 #undef SYM
 
-/* A slot, of whatever function type, is a word here: see cuda/load.c. */
+/* A slot of any function type, as a word (see cuda/load.c). */
 typedef uintptr_t word __attribute__((may_alias));
 
 #define IN_CUDA_HOOK(abi)   offsetof(struct cushim_cuda, abi)
@@ -30,7 +30,7 @@ enum { NOT_IN_CUDA = UINT16_MAX };
 static const struct slot {
     struct cushim_driver_symbol row;
     void *slot;
-    uint16_t in_cuda; /* where cushim_driver_cuda has the same */
+    uint16_t in_cuda; /* offset of the same function in cushim_driver_cuda */
 } slots[] = {
 #define SYM(role, api, abi, asked_as, since, need) ROW_##api(role, abi, asked_as, since)
 #include "cuda/symbols.def"
@@ -39,7 +39,7 @@ static const struct slot {
 
 enum { N_SLOTS = sizeof slots / sizeof slots[0] };
 
-/* Slots of threads inside a call must stay whole, so each is one atomic store. */
+/* Other threads may be in a call and read the slots, so each store is atomic. */
 void cushim_driver_slots_fill(cushim_driver_find_fn *find, const void *cookie) {
     for (unsigned i = 0; i < N_SLOTS; i++) {
         word address = (word)find(&slots[i].row, cookie);

@@ -2,7 +2,7 @@
 #ifndef CUSHIM_COMPANION_DRIVER_SLOTS_H
 #define CUSHIM_COMPANION_DRIVER_SLOTS_H
 
-/* A row as the driver's own resolver is asked for it. */
+/* What we ask the driver's own resolver for. */
 struct cushim_driver_symbol {
     const char *abi;      /* the exported name; _ptsz and _ptds are the per-thread variants */
     const char *asked_as; /* the name for cuGetProcAddress */
@@ -11,7 +11,7 @@ struct cushim_driver_symbol {
 
 typedef void *cushim_driver_find_fn(const struct cushim_driver_symbol *row, const void *cookie);
 
-/* Fill all slots, NULL where a function is not found, and cushim_driver_cuda from them. */
+/* Fill all slots, with NULL if a function is not found, and cushim_driver_cuda from them. */
 void cushim_driver_slots_fill(cushim_driver_find_fn *find, const void *cookie);
 
 /* What the slot of an exported name has, or NULL. */

@@ -10,10 +10,10 @@
 #include "companion/core/driver.h"
 #include "companion/core/thread.h"
 
-/* A log of a compiler and what is around it (COMPANION 2.7); longer texts are cut. */
+/* A compiler's log and the words around it; longer texts are cut. */
 enum { TEXT_MOST_BYTES = 34 * 1024, WHAT_BYTES = 128 };
 
-/* Names for when there is no driver to ask; the others are then named by their number. */
+/* Names for the case that there is no driver to ask. */
 static const struct {
     CUresult result;
     const char *name, *text;
@@ -32,24 +32,25 @@ static const struct {
 
 typedef CUresult ask_fn(CUresult, const char **);
 
-static const char *ask(ask_fn *function, CUresult result) {
+/* What the driver's function says, else our own text of that kind; NULL: neither knows. */
+static const char *ask(ask_fn *function, CUresult result, bool is_name) {
     const char *text = NULL;
-    return function && function(result, &text) == CUDA_SUCCESS ? text : NULL;
+    if (function && !cushim_driver_is_forked() && function(result, &text) == CUDA_SUCCESS && text)
+        return text;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (known[i].result == result)
+            return is_name ? known[i].name : known[i].text;
+    }
+    return NULL;
 }
 
 const char *cushim_error_cu_name(CUresult result) {
-    const char *name =
-        cushim_driver_is_forked() ? NULL : ask(CUSHIM_DRIVER(cuGetErrorName), result);
-    for (size_t i = 0; !name && i < sizeof known / sizeof known[0]; i++)
-        name = known[i].result == result ? known[i].name : NULL;
+    const char *name = ask(CUSHIM_DRIVER(cuGetErrorName), result, true);
     return name ? name : "CUDA_ERROR_?";
 }
 
 const char *cushim_error_cu_text(CUresult result) {
-    const char *text =
-        cushim_driver_is_forked() ? NULL : ask(CUSHIM_DRIVER(cuGetErrorString), result);
-    for (size_t i = 0; !text && i < sizeof known / sizeof known[0]; i++)
-        text = known[i].result == result ? known[i].text : NULL;
+    const char *text = ask(CUSHIM_DRIVER(cuGetErrorString), result, false);
     return text ? text : cushim_status_text(cushim_status_from_cu(result));
 }
 
@@ -61,7 +62,7 @@ bool cushim_error_is_sticky(CUresult result) {
 
 /* ---- the text ---- */
 
-/* Room for n bytes, or for as many as there is; the old text may go. */
+/* Make room for n bytes, or for fewer if host memory is out; the old text may be lost. */
 static void make_room(struct cushim_thread *thread, size_t n_bytes) {
     if (n_bytes > TEXT_MOST_BYTES)
         n_bytes = TEXT_MOST_BYTES;
@@ -107,22 +108,26 @@ static void set_text(int code, const char *what, const char *name, const char *t
     errno = saved_errno;
 }
 
-enum cushim_status cushim_fail_list(const char *what, enum cushim_status status, const char *format,
-                                    va_list arguments) {
-    set_text(0, what, cushim_status_name(status), cushim_status_text(status), format, arguments);
-    return status;
-}
-
 enum cushim_status cushim_fail(const char *what, enum cushim_status status, const char *format,
                                ...) {
     va_list arguments;
     va_start(arguments, format);
-    cushim_fail_list(what, status, format, arguments);
+    set_text(0, what, cushim_status_name(status), cushim_status_text(status), format, arguments);
     va_end(arguments);
     return status;
 }
 
-/* Where the name without _v2, _ptsz and _ptds ends; what follows an opening parenthesis stays. */
+enum cushim_status cushim_check_given(const char *what, const char *name, const void *argument) {
+    return argument ? CUSHIM_OK : cushim_fail(what, CUSHIM_INVALID, "%s=NULL", name);
+}
+
+enum cushim_status cushim_check_out(const char *what, const char *name, void *out, size_t bytes) {
+    if (out)
+        memset(out, 0, bytes);
+    return cushim_check_given(what, name, out);
+}
+
+/* The length of the name without _v2, _ptsz and _ptds. */
 static size_t plain_length(const char *entry, size_t n) {
     for (;;) {
         if (n > 5 && (!memcmp(entry + n - 5, "_ptsz", 5) || !memcmp(entry + n - 5, "_ptds", 5)))
@@ -180,8 +185,9 @@ enum cushim_status cushim_error_copy(char *buf, size_t cap_bytes, size_t *need_b
     size_t need = strlen(text) + 1;
     if (need_bytes)
         *need_bytes = need;
+    /* without a text, because that would replace the one that the caller wants */
     if ((!buf && cap_bytes) || cap_bytes > SIZE_MAX / 2)
-        return CUSHIM_INVALID; /* without a text: it would replace the one asked for */
+        return CUSHIM_INVALID;
     if (cap_bytes) {
         size_t n = need <= cap_bytes ? need - 1 : cap_bytes - 1;
         memcpy(buf, text, n);

@@ -3,31 +3,44 @@
  *
  *   <what> failed: <CUDA name>: <text> (<details>)
  *
- * An answer that tells of earlier work (a damaged context) ends its details with "of earlier work".
- * `what` is the driver's entry point without its version suffix, or our own function where we
- * refused.  The text is the thread's own; a success leaves it alone.  Details are printf's, written
- * as key=value; an empty format leaves the parentheses out.
+ * If the error comes from earlier work (a damaged context), the details end with "of earlier work".
+ * `what` is the driver's entry point without its version suffix, or our own function if we refused.
+ * Each thread has its own text, and a success does not change it.  Details are written as
+ * key=value; an empty format leaves the parentheses out.
  */
 #ifndef CUSHIM_COMPANION_ERROR_H
 #define CUSHIM_COMPANION_ERROR_H
 
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 
+#include "base/try.h" /* for all that includes this */
 #include "cuda/types.h"
 #include "cushim/status.h"
 #include "companion/shared.h"
 
-enum cushim_status cushim_fail_list(const char *what, enum cushim_status status, const char *format,
-                                    va_list arguments);
-
 enum cushim_status cushim_fail_cu_list(const char *entry, CUresult result, const char *format,
                                        va_list arguments);
 
-/* An answer that damages the context for good: of a kernel or copy before, whoever hears of it. */
+/* Refuse an argument that is NULL, by its name. */
+enum cushim_status cushim_check_given(const char *what, const char *name, const void *argument);
+
+/* The same for an out parameter, which then is all zero until the call succeeds. */
+enum cushim_status cushim_check_out(const char *what, const char *name, void *out, size_t bytes);
+
+/* Both inside a public function. */
+#define CUSHIM_NEED(argument) CUSHIM_TRY(cushim_check_given(__func__, #argument, argument))
+#define CUSHIM_OUT(out)       CUSHIM_TRY(cushim_check_out(__func__, #out, out, sizeof *(out)))
+
+/* Refuse with NOSYM if the driver lacks an entry. */
+#define CUSHIM_NEED_ENTRY(what, entry)                                                             \
+    CUSHIM_TRY(CUSHIM_DRIVER(entry) ? CUSHIM_OK : cushim_fail_nosym(what, #entry))
+
+/* An error after which the context is useless.  It may come from an earlier kernel or copy. */
 bool cushim_error_is_sticky(CUresult result);
 
-/* The driver's text of a result, or our own where it has none; never NULL, static. */
+/* The driver's text of a result, or our own if the driver has none; never NULL, static. */
 const char *cushim_error_cu_text(CUresult result);
 
 #endif

@@ -1,6 +1,5 @@
 #include "companion/core/handle.h"
 
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -8,11 +7,12 @@
 #include "base/membarrier.h"
 #include "companion/core/error.h"
 #include "companion/core/handle_pin.h"
+#include "companion/core/lock.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic(struct cushim_slot *) cushim_slots[CUSHIM_N_CHUNKS];
 atomic_bool cushim_pin_is_fenced;
-static uint32_t n_slots;            /* ever made */
+static uint32_t n_slots;            /* made so far */
 static struct cushim_slot *unused;  /* a list */
 static struct cushim_slot *waiting; /* closed, and pinned when last looked at */
 static atomic_size_t n_open;
@@ -59,7 +59,7 @@ void cushim_object_release(void *argument) {
 
 /* ---- slots: all under the lock ---- */
 
-/* All threads of the process pass a full fence; false: they do not, for it was forbidden since. */
+/* All threads of the process pass a full fence; false: a sandbox forbids it by now. */
 static bool fence_pins(void) {
     return !atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed) ||
            cushim_membarrier_pass();
@@ -68,7 +68,7 @@ static bool fence_pins(void) {
 static bool make_chunk(void) {
     if (n_slots == 1u << CUSHIM_SLOT_BITS)
         return false;
-    if (!n_slots) /* before the first handle: from then on pins rely on it */
+    if (!n_slots) /* before the first handle, because pins rely on it */
         atomic_store(&cushim_pin_is_fenced, cushim_membarrier_ask());
     void *memory = mmap(NULL, CUSHIM_CHUNK_SLOTS * sizeof(struct cushim_slot),
                         PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -95,14 +95,16 @@ static bool is_pinned(const struct cushim_slot *slot) {
     return false;
 }
 
-/* Take the first waiting slot out that nobody pins; its object, whose reference is the caller's. */
+/* Take out the first waiting slot that no thread pins.  The caller gets the reference of its
+ * object. */
 static struct cushim_object *take_unpinned(void) {
     for (struct cushim_slot **at = &waiting; *at; at = &(*at)->next) {
         struct cushim_slot *slot = *at;
         if (is_pinned(slot))
             continue;
         *at = slot->next;
-        if (slot->generation != UINT32_MAX) { /* else no handle of it is left: retired */
+        if (slot->generation !=
+            UINT32_MAX) { /* else the slot has no generations left and is retired */
             slot->next = unused;
             unused = slot;
         }
@@ -125,7 +127,8 @@ __attribute__((noinline, cold)) void cushim_handle_sweep(void) {
 void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot *slot) {
     unsigned n_looks = 0;
     if (!cushim_membarrier_pass())
-        cushim_futex_nap(1000000); /* a sandbox forbids it by now; no store takes that long */
+        cushim_futex_nap(
+            1000000); /* a sandbox forbids it by now; each store is visible after this time */
     while (slot && atomic_load_explicit(cushim_cell_of_fast(thread, CUSHIM_CELL_FAST),
                                         memory_order_acquire) == slot)
         cushim_futex_back_off(&n_looks);
@@ -171,20 +174,26 @@ enum cushim_status cushim_handle_open(struct cushim_object *object, void *handle
     return open_handle(object, false, handle);
 }
 
+enum cushim_status cushim_object_open(struct cushim_object *object, void *handle) {
+    enum cushim_status status = open_handle(object, false, handle);
+    if (status != CUSHIM_OK)
+        cushim_object_release(object);
+    return status;
+}
+
 enum cushim_status cushim_handle_share(struct cushim_object *object, void *handle) {
     return open_handle(object, true, handle);
 }
 
-/* A reference, which only the lock makes safe. */
+/* Take a reference, which is safe only under the lock. */
 static void *pin_counted(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t handle) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     if (atomic_load_explicit(&slot->handle, memory_order_relaxed) == handle) {
         pin->cell = NULL;
         pin->slot = slot;
         pin->handle = handle;
         pin->object = cushim_object_keep(atomic_load_explicit(&slot->object, memory_order_relaxed));
     }
-    pthread_mutex_unlock(&lock);
     return pin->object;
 }
 
@@ -203,17 +212,20 @@ void *cushim_handle_pin(struct cushim_pin *pin, enum cushim_kind kind, const voi
     return cushim_pin(pin, kind, argument);
 }
 
+bool cushim_handle_is_open(enum cushim_kind kind, const void *handle) {
+    CUSHIM_PIN pin = {0};
+    return cushim_pin(&pin, kind, handle) != NULL;
+}
+
 bool cushim_handle_is_closed(enum cushim_kind kind, const void *argument) {
     uintptr_t handle = (uintptr_t)argument;
     const struct cushim_slot *slot = cushim_slot_of_kind(kind, handle);
     uint32_t generation = (uint32_t)(handle >> CUSHIM_SLOT_BITS);
     if (!slot)
         return false;
-    pthread_mutex_lock(&lock);
-    bool is_closed = generation && generation <= slot->generation &&
-                     atomic_load_explicit(&slot->handle, memory_order_relaxed) != handle;
-    pthread_mutex_unlock(&lock);
-    return is_closed;
+    CUSHIM_LOCKED(&lock);
+    return generation && generation <= slot->generation &&
+           atomic_load_explicit(&slot->handle, memory_order_relaxed) != handle;
 }
 
 void cushim_handle_unpin(struct cushim_pin *pin) {
@@ -227,7 +239,8 @@ static bool close_slot(struct cushim_slot *slot, uintptr_t handle) {
         struct cushim_object *object = atomic_load_explicit(&slot->object, memory_order_relaxed);
         atomic_store_explicit(&object->is_closed, true, memory_order_release);
         atomic_exchange(&slot->handle, 0);
-        /* Before anybody scans the cells for it.  Without, the object is nobody's for good. */
+        /* Threads pass the fence before any thread scans the cells.  If the fence fails, the object
+         * is never freed. */
         if (fence_pins()) {
             slot->next = waiting;
             waiting = slot;

@@ -4,19 +4,21 @@
  *   63     56 55            24 23       0
  *   |  kind  |  generation    |  slot   |
  *
- * A slot holds the handle that is open now and its object.  A handle is good while its slot shows
- * the same 64 bits, so stale, foreign and random values are refused without being dereferenced.
+ * A slot holds its open handle and the object.  A handle is good while its slot shows the same 64
+ * bits, so stale, foreign and random values are refused without being dereferenced.
  *
- * A call pins what it uses.  A pin is a hazard: the thread writes the slot into a cell of its own
- * record and looks at the slot once more; no line that other threads write is touched, so any
- * number of threads may pin one pool at once.  Whoever closes a handle makes all threads pass a
- * fence (membarrier; where the kernel has none each pin is one) and scans the cells of all: an
- * object still pinned waits in a list, and the unpin that finds its slot closed, or the next open
- * or close, drops the handle's reference.  An object is finished when its last reference goes: the
- * handle's, and those of other objects (an event keeps its context).
+ * A call pins what it uses.  A pin is a hazard pointer: the thread writes the slot into a cell of
+ * its own record and looks at the slot once more.  It writes no line that other threads write, so
+ * any number of threads may pin one pool at once.
  *
- * Lock: one mutex for open, close and the list; none to pin and unpin (but for the 17th pin a
- * thread holds at once, which is a reference taken under the mutex).  Never held over a finish.
+ * The thread that closes a handle makes all threads pass a fence (membarrier; if the kernel has
+ * none, each pin is a fence) and scans the cells of all threads.  An object that is still pinned
+ * waits in a list.  The unpin that finds its slot closed, or the next open or close, drops the
+ * handle's reference.  An object is finished when its last reference goes: the handle's, and those
+ * of other objects (an event keeps its context).
+ *
+ * Lock: one mutex for open, close and the list.  Pin and unpin take none, except the 17th pin that
+ * a thread holds at once, which is a reference taken under the mutex.  Never held over a finish.
  */
 #ifndef CUSHIM_COMPANION_HANDLE_H
 #define CUSHIM_COMPANION_HANDLE_H
@@ -30,7 +32,8 @@
 #include "cushim/types.h"
 
 enum cushim_kind {
-    CUSHIM_KIND_NONE, /* no handle has it: small numbers and addresses of user space do */
+    CUSHIM_KIND_NONE, /* no handle has this kind; small numbers and addresses of user space look
+                         like it */
     CUSHIM_KIND_CONTEXT,
     CUSHIM_KIND_STREAM,
     CUSHIM_KIND_EVENT,
@@ -63,7 +66,7 @@ struct cushim_object {
     enum cushim_kind kind;
     atomic_uint n_references; /* 1 for the open handle, 1 for each keep */
     atomic_bool is_closed;    /* its handle was closed; set once */
-    atomic_uint n_borrowers;  /* clients that lend it: its destroy is CUSHIM_STATE meanwhile */
+    atomic_uint n_borrowers;  /* clients that lend it; until then its destroy is CUSHIM_STATE */
     struct cushim_context_object *context; /* it belongs to; kept; NULL: to none */
     cushim_finish_fn *finish;
     void *handle; /* set by open; NULL: it has none */
@@ -77,8 +80,8 @@ struct cushim_pin {
     uintptr_t handle;
 };
 
-/* Room for an object, all zero, that begins with a line: what a call reads of it is then in one.
- * To be freed by free; NULL: no host memory. */
+/* Zeroed room for an object.  It begins a cache line, so that what a call reads of it is in one
+ * line.  Freed by free; NULL: no host memory. */
 void *cushim_object_alloc(size_t bytes);
 
 /**
@@ -91,7 +94,7 @@ void *cushim_object_alloc(size_t bytes);
 void cushim_object_init(struct cushim_object *object, enum cushim_kind kind,
                         struct cushim_context_object *context, cushim_finish_fn *finish);
 
-/* Add a reference, which needs a pin or a reference in hand; returns its argument. */
+/* Add a reference; the caller must have a pin or a reference.  Returns its argument. */
 void *cushim_object_keep(void *object);
 
 /* Drop one; the last runs finish and releases the context.  NULL is fine. */
@@ -107,6 +110,12 @@ void cushim_object_release(void *object);
  */
 enum cushim_status cushim_handle_open(struct cushim_object *object, void *handle);
 
+/* The same, and after a failure the caller's reference is dropped. */
+enum cushim_status cushim_object_open(struct cushim_object *object, void *handle);
+
+/* Whether a value is an open handle of this kind. */
+bool cushim_handle_is_open(enum cushim_kind kind, const void *handle);
+
 /**
  * Pin what a handle stands for.
  * @param pin     filled on success and on failure: unpinning it is always right
@@ -116,16 +125,18 @@ enum cushim_status cushim_handle_open(struct cushim_object *object, void *handle
  */
 void *cushim_handle_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *handle);
 
-/* Was it a handle of this kind once, and is closed by now?  For what may name a thing that is gone,
- * asked after a pin gave nothing.
+/* Whether a value was a handle of this kind and is closed by now.  Ask after a pin has failed.
  * Threads  any; takes the lock */
 bool cushim_handle_is_closed(enum cushim_kind kind, const void *handle);
 
 /* Let go; may run finish.  A pin that holds nothing is fine, and so is a second unpin. */
 void cushim_handle_unpin(struct cushim_pin *pin);
 
+/* A pin that is let go at the end of its block: CUSHIM_PIN pin = {0}; */
+#define CUSHIM_PIN __attribute__((cleanup(cushim_handle_unpin))) struct cushim_pin
+
 /**
- * Close the handle of a pinned object: from here on nobody pins it.
+ * Close the handle of a pinned object: no call pins it from now on.
  * @param pin  stays: the caller still uses the object until it unpins
  * @return true: by this call | false: another thread was first (CUSHIM_BADHANDLE)
  * Threads  any
@@ -136,8 +147,8 @@ bool cushim_handle_close(struct cushim_pin *pin);
 bool cushim_object_close(struct cushim_object *object);
 
 /**
- * The handle of an object, opened at need, with a reference of its own: for a context, which has
- * one only where somebody asks.  The caller keeps the object.
+ * The handle of an object, opened if it has none, with its own reference.  For contexts, because
+ * most of them never need a handle.  The caller keeps the object.
  * @return CUSHIM_OK (perhaps another thread's, perhaps closed since) | CUSHIM_NOMEM
  */
 enum cushim_status cushim_handle_share(struct cushim_object *object, void *handle);

@@ -17,7 +17,7 @@ enum {
     CUSHIM_N_CHUNKS = (1 << CUSHIM_SLOT_BITS) / CUSHIM_CHUNK_SLOTS
 };
 
-/* One line a slot: opening and closing a neighbour disturbs nobody's pins. */
+/* A cache line for each slot, so that an open or close of one does not slow pins of the next. */
 struct cushim_slot {
     _Alignas(64) atomic_uintptr_t handle;   /* open now, or 0; written under the lock */
     _Atomic(struct cushim_object *) object; /* set before handle; stands until the slot is reused */
@@ -31,7 +31,7 @@ _Static_assert(sizeof(struct cushim_slot) == 64, "one line");
 
 extern _Atomic(struct cushim_slot *) cushim_slots[CUSHIM_N_CHUNKS];
 
-/* Where a handle's slot is; NULL: no handle of that number was ever made. */
+/* The slot of a handle; NULL: no handle with that number was made. */
 static inline struct cushim_slot *cushim_slot_of(uintptr_t handle) {
     uint32_t index = handle & ((1u << CUSHIM_SLOT_BITS) - 1);
     struct cushim_slot *chunk =
@@ -45,17 +45,17 @@ void *cushim_pin_slowly(struct cushim_pin *pin, struct cushim_slot *slot, uintpt
 /* A pin without a cell. */
 void cushim_unpin_counted(struct cushim_object *object);
 
-/* Drop the references of all handles that were closed and are pinned no more. */
+/* Drop the references of all handles that are closed and no longer pinned. */
 void cushim_handle_sweep(void);
 
 /*
- * Whether closers make all threads pass a fence (membarrier) before they look at the cells; then a
- * pin needs none of its own.  Set before the first handle is opened, and constant.
+ * Whether a close makes all threads pass a fence (membarrier) before it looks at the cells.  A pin
+ * then needs no fence.  Set before the first handle is opened, and constant.
  */
 extern atomic_bool cushim_pin_is_fenced;
 
-/* What the slot is a handle of, with the slot in the cell from here on; NULL: the handle is closed,
- * and the cell empty. */
+/* Put the slot into the cell and return its object; NULL: the handle is closed, and the cell is
+ * empty. */
 static inline void *cushim_pin_in(_Atomic(struct cushim_slot *) *cell, struct cushim_slot *slot,
                                   uintptr_t handle) {
     /*
@@ -88,7 +88,7 @@ static inline void cushim_unpin_in(_Atomic(struct cushim_slot *) *cell,
         cushim_handle_sweep();
 }
 
-/* With a record and a cell to spare. */
+/* Pin, if the thread has a record and a spare cell. */
 static inline void *cushim_pin_by(struct cushim_thread *thread, struct cushim_pin *pin,
                                   struct cushim_slot *slot, uintptr_t handle) {
     unsigned i = (unsigned)__builtin_ctz(thread->free_pins);
@@ -102,7 +102,7 @@ static inline void *cushim_pin_by(struct cushim_thread *thread, struct cushim_pi
     return pin->object = object;
 }
 
-/* Where the slot of a handle of this kind is; NULL: it is none, or none was ever made. */
+/* The slot of a handle of this kind; NULL: it is no such handle. */
 static inline struct cushim_slot *cushim_slot_of_kind(enum cushim_kind kind, uintptr_t handle) {
     if (__builtin_expect(handle >> (CUSHIM_SLOT_BITS + CUSHIM_GENERATION_BITS) != (uintptr_t)kind ||
                              kind == CUSHIM_KIND_NONE,
@@ -146,9 +146,10 @@ static inline _Atomic(struct cushim_slot *) *cushim_cell_of_fast(struct cushim_t
 }
 
 /*
- * A pin for a fast path, which does everything or nothing and calls nobody who pins so: of cells
- * that serve nothing else, so that there is none to look for, and nothing of the pin is in memory.
- * Pins are fenced (cushim_pin_is_fenced), which the caller saw.  The object is slot->object.
+ * A pin for a fast path.  It has a cell of its own, so there is no search for a cell and no struct
+ * cushim_pin.  The fast path does everything or nothing, and calls no function that pins in the
+ * same cell.  The caller has seen that pins are fenced (cushim_pin_is_fenced).  The object is
+ * slot->object.
  * @param i  which cell
  * @return false: the handle is closed, or the cell is in use (a signal's handler came between):
  * take the slow path; there is nothing to unpin
@@ -170,28 +171,29 @@ static inline __attribute__((always_inline)) bool cushim_pin_fast(struct cushim_
 }
 
 /*
- * Whoever takes from another thread what it may do on fast paths with the pin of a handle, and has
- * noted so: has a fence passed, and waits until that thread is in none.  One that began since, and
- * saw the note, is waited for without need, and is over as soon.  Not with such a pin of its own.
+ * Wait until another thread is in no fast path with the pin of a handle.  The caller has written
+ * down first that the thread may no longer take that path.  The wait passes a fence; a path that
+ * began later may be waited for, too, but it is short.  The caller must hold no such pin.
  */
 void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot *slot);
 
-/* Are there such fast paths?  Where not, every pin is an exchange. */
+/* Whether there are such fast paths; if not, every pin is an exchange. */
 static inline bool cushim_pin_has_fast_path(void) {
     return atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed);
 }
 
-/* The next call may take the fast path: nothing stood against it at these changes (changes.h),
- * whose number was read before. */
+/* The next call may take the fast path, because all conditions held at this number of changes
+ * (changes.h), which the caller read before it checked them. */
 static inline void cushim_pin_note_fast(atomic_uint_fast64_t *n_fast, uint64_t n_changes) {
     if (cushim_pin_has_fast_path())
         atomic_store_explicit(n_fast, n_changes, memory_order_release);
 }
 
-/* Drop what waited for a pin that a fast path had.  CUSHIM_OK, for its caller's last line. */
+/* Drop the objects that waited for the pin of a fast path.  Always CUSHIM_OK, so that a caller can
+ * return it. */
 enum cushim_status cushim_handle_swept(void);
 
-/* The end of a fast path that did all: CUSHIM_OK. */
+/* End a fast path that has done everything: CUSHIM_OK. */
 static inline __attribute__((always_inline)) enum cushim_status
 cushim_unpin_fast(struct cushim_thread *thread, enum cushim_cell i,
                   const struct cushim_slot *slot) {
@@ -201,8 +203,8 @@ cushim_unpin_fast(struct cushim_thread *thread, enum cushim_cell i,
                : cushim_handle_swept();
 }
 
-/* The end of one that did nothing.  The slow path, which follows, finds out whether the handle was
- * closed, and sweeps. */
+/* End a fast path that has done nothing.  The slow path follows; it finds out whether the handle
+ * was closed, and sweeps. */
 static inline __attribute__((always_inline)) void cushim_unpin_undone(struct cushim_thread *thread,
                                                                       enum cushim_cell i) {
     atomic_store_explicit(cushim_cell_of_fast(thread, i), NULL, memory_order_release);

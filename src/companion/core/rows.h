@@ -1,5 +1,5 @@
 /*
- * Rows in an array that grows: room for one more, and its place where they are in order.
+ * Rows in an array that grows: room for one more, and its place in a sorted array.
  */
 #ifndef CUSHIM_COMPANION_ROWS_H
 #define CUSHIM_COMPANION_ROWS_H
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for one row behind n; false where host memory is out.  `rows` points to the pointer. */
+/* Room for one row behind n; false if host memory is out.  `rows` points to the pointer. */
 static inline bool cushim_rows_reserve(void *rows, size_t n, size_t *cap, size_t row_bytes) {
     enum { FIRST = 16 };
     size_t more = *cap ? 2 * *cap : FIRST;

@@ -6,7 +6,7 @@
 
 #include "companion/events.h"
 
-/* Rises only at its head; records are never taken out. */
+/* A list that grows at its head; records are never removed. */
 static _Atomic(struct cushim_thread *) first;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
@@ -14,11 +14,12 @@ static bool has_key;
 
 _Thread_local struct cushim_thread *cushim_thread_mine __attribute__((tls_model("initial-exec")));
 
-/* A key whose destructor ran is asked again where a later destructor calls the library. */
+/* If a later destructor of the thread calls the library, this one runs again. */
 static void end(void *argument) {
     struct cushim_thread *thread = argument;
     cushim_events.thread_ended(thread);
-    for (unsigned i = 0; i < CUSHIM_THREAD_N_CELLS; i++) /* of a call that pthread_exit left */
+    for (unsigned i = 0; i < CUSHIM_THREAD_N_CELLS;
+         i++) /* pins of a call that pthread_exit ended */
         atomic_store_explicit(&thread->pins[i], NULL, memory_order_release);
     if (thread->text != thread->room)
         free(thread->text);
@@ -42,7 +43,7 @@ static struct cushim_thread *find_unused(void) {
 }
 
 static struct cushim_thread *make(void) {
-    /* of the heap: leak checkers do not look into mapped memory for what a record leads to */
+    /* from the heap, because leak checkers do not follow pointers in mapped memory */
     struct cushim_thread *thread =
         aligned_alloc(_Alignof(struct cushim_thread), sizeof(struct cushim_thread));
     if (!thread)

@@ -22,8 +22,8 @@ enum {
 };
 
 /*
- * Cells of fast paths (companion/core/handle_pin.h), one a purpose, since a launch holds one over
- * another.  Who ends an ownership waits for FAST alone
+ * Cells of fast paths (companion/core/handle_pin.h).  Each purpose has one, because a launch holds
+ * two at once.  A thread that ends the ownership of an arena waits for FAST alone
  * (cushim_pin_wait_out).
  */
 enum cushim_cell {
@@ -46,7 +46,7 @@ struct cushim_thread {
     struct cushim_frame *frames; /* the stack of contexts, its top first */
     void *base_context;          /* CUcontext found at the first push */
 
-    /* what it used of pools; made at need, aligned_alloc'd */
+    /* what it used of pools; made at its first use, by aligned_alloc */
     struct cushim_pool_memory *pool_memory;
 
     int cuda_code;                       /* of the last failure; 0: our own */
@@ -62,16 +62,16 @@ struct cushim_thread {
 extern _Thread_local struct cushim_thread *cushim_thread_mine
     __attribute__((tls_model("initial-exec")));
 
-/* Make the calling thread's record; NULL where host memory is out.  Takes no lock. */
+/* Make the calling thread's record; NULL if host memory is out.  Takes no lock. */
 struct cushim_thread *cushim_thread_begin(void);
 
-/* The same where there is none yet.  Every call begins here, so it is a load. */
+/* The calling thread's record, made if there is none.  A load, because every call begins here. */
 static inline struct cushim_thread *cushim_thread_get(void) {
     struct cushim_thread *thread = cushim_thread_mine;
     return __builtin_expect(thread != NULL, 1) ? thread : cushim_thread_begin();
 }
 
-/* All records ever made, through `next`; those without a thread hold no pins.  Takes no lock. */
+/* All records so far, linked by `next`; those without a thread hold no pins.  Takes no lock. */
 struct cushim_thread *cushim_thread_first(void);
 
 #endif

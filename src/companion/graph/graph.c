@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/arena/arena.h"
 #include "companion/pool/pool_call.h"
 #include "companion/stream/stream.h"
@@ -14,24 +13,23 @@ bool cushim_graph_is_gone(const struct cushim_context_object *context) {
 }
 
 /*
- * The driver's graph ends; false: it will not, for a damaged context ends nothing any more, and one
- * that went has no graph.  The driver is asked once: it may tell of earlier work by this answer,
- * and the handle be gone all the same.
+ * Destroy the driver's graph; false: it cannot be destroyed, because its context is damaged or
+ * gone. There is one attempt: the driver may return an error of earlier work and destroy the graph
+ * all the same.
  */
 static bool destroy(CUgraph handle) {
     return CUSHIM_DRIVER(cuGraphDestroy)(handle) == CUDA_SUCCESS;
 }
 
-/* After the driver was told, the keep goes. */
+/* The resources go after the driver's graph. */
 static void finish(struct cushim_object *object) {
     struct cushim_graph_object *graph = (struct cushim_graph_object *)object;
-    struct cushim_scope scope;
-    bool is_inside = cushim_call_begin_quietly(&scope, object->context);
-    bool is_lost = !is_inside && cushim_graph_is_gone(object->context);
+    CUSHIM_SCOPE scope = {0};
+    bool is_lost = !cushim_call_begin_quietly(&scope, object->context) &&
+                   cushim_graph_is_gone(object->context);
     if (!is_lost && graph->handle && !graph->is_wrapped)
         is_lost = !destroy(graph->handle);
-    if (is_inside)
-        cushim_call_end(&scope, CUSHIM_OK);
+    cushim_call_end(&scope, CUSHIM_OK);
     cushim_graph_resources_disown(graph->resources, is_lost);
     free(graph);
 }
@@ -50,10 +48,7 @@ enum cushim_status cushim_graph_open(struct cushim_scope *scope, CUgraph handle,
     graph->is_wrapped = is_wrapped;
     graph->resources = resources;
     cushim_object_init(&graph->object, CUSHIM_KIND_GRAPH, scope->context, finish);
-    enum cushim_status status = cushim_handle_open(&graph->object, g);
-    if (status != CUSHIM_OK)
-        cushim_object_release(graph);
-    return status;
+    return cushim_object_open(&graph->object, g);
 }
 
 enum cushim_status cushim_graph_check_handle(struct cushim_scope *scope,
@@ -63,27 +58,21 @@ enum cushim_status cushim_graph_check_handle(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_graph_destroy(struct cushim_graph *g) {
-    struct cushim_scope scope;
-    struct cushim_graph_object *graph;
-    if (!g)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
-    enum cushim_status status = cushim_call_end(&scope, CUSHIM_OK);
+    CUSHIM_TRY(cushim_call_destroy(__func__, CUSHIM_KIND_GRAPH, g));
     cushim_graph_resources_collect();
-    return status;
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_graph_attach(struct cushim_graph *g, cushim_graph_attach_fn *fn,
                                        void *cookie) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_graph_object *graph;
     if (!fn)
         return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
-    enum cushim_status status = CUSHIM_OK;
-    if (!cushim_graph_resources_attach(graph->resources, fn, cookie))
-        status = cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
-    return cushim_call_end(&scope, status);
+    return cushim_graph_resources_attach(graph->resources, fn, cookie)
+               ? CUSHIM_OK
+               : cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
 }
 
 /* ---- resources ---- */
@@ -102,16 +91,13 @@ struct cushim_graph_resources *cushim_graph_create_resources(void) {
 /* ---- handles ---- */
 
 enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph **g) {
-    struct cushim_scope scope;
-    if (!g)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "g=NULL");
-    *g = NULL;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_OUT(g);
+    CUSHIM_NEED(cu);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, NULL));
     struct cushim_graph_resources *resources = cushim_graph_create_resources();
     if (!resources)
-        return cushim_call_end(&scope, cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory"));
+        return cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
     enum cushim_status status = cushim_graph_resources_bind(&scope, resources, cu);
     if (status == CUSHIM_OK)
         status = cushim_graph_open(&scope, cu, true, resources, g);
@@ -123,28 +109,25 @@ enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph 
 }
 
 enum cushim_status cushim_graph_handle(struct cushim_graph *g, struct CUgraph_st **cu) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_graph_object *graph;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
-    *cu = NULL;
+    CUSHIM_OUT(cu);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
-    enum cushim_status status = cushim_graph_check_handle(&scope, graph);
-    if (status == CUSHIM_OK)
-        *cu = graph->handle;
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_graph_check_handle(&scope, graph));
+    *cu = graph->handle;
+    return CUSHIM_OK;
 }
 
 /* ---- memory alone ---- */
 
-/* A handle that holds what a capture of others left in a pool. */
+/* Open a handle that holds the pool memory of a capture of other code. */
 static enum cushim_status open_held(struct cushim_scope *scope,
                                     struct cushim_pool_graph *pool_graph, struct cushim_graph **g) {
     struct cushim_graph_resources *resources = cushim_graph_create_resources();
     if (!resources)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
     struct cushim_graph_resources *kept =
-        cushim_graph_resources_own(resources); /* to fill it once nothing can fail */
+        cushim_graph_resources_own(resources); /* so that it can be filled when nothing can fail */
     enum cushim_status status = cushim_graph_open(scope, NULL, false, resources, g);
     if (status == CUSHIM_OK && pool_graph)
         kept->pools[kept->n_pools++] = pool_graph;
@@ -167,16 +150,13 @@ static enum cushim_status unfreeze(struct cushim_scope *scope, struct cushim_poo
 enum cushim_status cushim_pool_unfreeze(struct cushim_pool *p, struct cushim_stream *s,
                                         struct cushim_graph **g) {
     struct cushim_pool_call call;
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
     if (g)
         *g = NULL;
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     enum cushim_status status = cushim_stream_enter(&scope, call.what, s, &use);
-    if (status == CUSHIM_OK) {
-        status = unfreeze(&scope, call.pool, use.handle, g);
-        cushim_stream_let_go(&use);
-        status = cushim_call_end(&scope, status);
-    }
+    if (status == CUSHIM_OK)
+        status = cushim_call_end(&scope, unfreeze(&scope, call.pool, use.handle, g));
     return cushim_pool_end(&call, status);
 }

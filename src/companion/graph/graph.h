@@ -4,10 +4,10 @@
  * A graph has the driver's handle (NULL: it only holds memory) and graph resources
  * (companion/capture/graph_resources.h); an executable has a handle and the resources of the graph
  * that it was last made of or updated from.  Both own their resources, and both drop them after the
- * driver was told that the handle ends.
+ * driver has destroyed the handle.
  *
  * An executable's resources are exchanged under its mutex, which is held over the driver's update;
- * a launch takes it only where it leaves node memory behind (graph_node_memory.h).
+ * a launch takes it only if it leaves node memory behind (graph_node_memory.h).
  */
 #ifndef CUSHIM_COMPANION_GRAPH_H
 #define CUSHIM_COMPANION_GRAPH_H
@@ -34,7 +34,7 @@ struct cushim_graphexec_object {
     /* what the fast path of a launch reads, in two lines */
     struct cushim_object object;
     CUgraphExec handle;
-    atomic_uint_fast64_t n_fast; /* the changes at which nothing stood against it */
+    atomic_uint_fast64_t n_fast; /* the number of changes at which all conditions held */
     CUcontext must_be_current;   /* constant; NULL: whichever is (companion/module/launch.h) */
     atomic_ullong n_launches_of_counter;     /* written by one thread alone: */
     _Atomic(struct cushim_thread *) counter; /* NULL before the first launch */
@@ -60,11 +60,10 @@ enum cushim_status cushim_graph_open(struct cushim_scope *scope, CUgraph handle,
 /* Empty resources, whose memory goes back to pools and arenas; NULL: no memory. */
 struct cushim_graph_resources *cushim_graph_create_resources(void);
 
-/* Whether the driver can be told nothing of a context's graphs any more. */
+/* Whether the driver can no longer destroy the graphs of a context. */
 bool cushim_graph_is_gone(const struct cushim_context_object *context);
 
-/* How many nodes there are of each CUgraphNodeType; those that are not known count under the last.
- */
+/* Count the nodes of each CUgraphNodeType; unknown types count as the last. */
 enum { CUSHIM_GRAPH_N_TYPES = 16 };
 enum cushim_status cushim_graph_count(struct cushim_scope *scope, CUgraph graph,
                                       size_t counts[CUSHIM_GRAPH_N_TYPES]);

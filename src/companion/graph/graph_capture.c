@@ -1,7 +1,6 @@
 /* The public calls that capture (cushim/graph.h). */
 #include "cushim/graph.h"
 
-#include "base/try.h"
 #include "companion/core/struct_size.h"
 #include "companion/capture/known_captures.h"
 #include "companion/graph/graph.h"
@@ -54,56 +53,49 @@ static CUstreamCaptureMode mode_of(enum cushim_graph_mode mode,
 
 static enum cushim_status begin(const char *what, struct cushim_stream *s,
                                 const struct cushim_graph_options *options, int default_mode) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
     if (!s)
         return cushim_fail(what, CUSHIM_INVALID, "the legacy stream cannot be captured");
     CUSHIM_TRY(cushim_stream_enter(&scope, what, s, &use));
-    enum cushim_status status;
     if (!use.handle || use.handle == CU_STREAM_LEGACY)
-        status = cushim_scope_fail(&scope, CUSHIM_INVALID, "the legacy stream cannot be captured");
-    else
-        status = cushim_graph_recording_begin(&scope, s, use.handle, options,
-                                              mode_of(options->mode, default_mode));
-    return cushim_call_end(&scope, status);
+        return cushim_scope_fail(&scope, CUSHIM_INVALID, "the legacy stream cannot be captured");
+    return cushim_graph_recording_begin(&scope, s, use.handle, options,
+                                        mode_of(options->mode, default_mode));
 }
 
-/* As cushim_stream_enter; where that fails for a stream that we know, the capture is over. */
+/* As cushim_stream_enter; if that fails for a stream that we capture, the capture is over. */
 static enum cushim_status enter_end(struct cushim_scope *scope, const char *what,
                                     struct cushim_stream *s, struct cushim_stream_use *use) {
     if (!s)
         return cushim_fail(what, CUSHIM_STATE, "no capture was begun on the legacy stream");
     enum cushim_status status = cushim_stream_enter(scope, what, s, use);
-    if (status != CUSHIM_OK) /* the driver is asked only where the stream is surely alive */
+    if (status != CUSHIM_OK) /* the driver may be called only if the stream is certainly alive */
         cushim_graph_recording_lose(s, status == CUSHIM_DEADCONTEXT || status == CUSHIM_BADHANDLE ||
                                            status == CUSHIM_NOCUDA);
     return status;
 }
 
 static enum cushim_status end(const char *what, struct cushim_stream *s, struct cushim_graph **g) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
     struct cushim_graph_resources *resources;
     CUgraph graph;
     CUSHIM_TRY(enter_end(&scope, what, s, &use));
-    enum cushim_status status = cushim_graph_recording_end(&scope, use.handle, &graph, &resources);
-    if (status != CUSHIM_OK)
-        return cushim_call_end(&scope, status);
-    status = cushim_graph_resources_bind(&scope, resources, graph);
-    if (status == CUSHIM_OK) {
-        status = cushim_graph_open(&scope, graph, false, resources, g);
-    } else {
-        CUSHIM_DRIVER(cuGraphDestroy)(graph);
-        cushim_graph_resources_disown(resources, false);
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_graph_recording_end(&scope, use.handle, &graph, &resources));
+    enum cushim_status status = cushim_graph_resources_bind(&scope, resources, graph);
+    if (status == CUSHIM_OK)
+        return cushim_graph_open(&scope, graph, false, resources, g);
+    CUSHIM_DRIVER(cuGraphDestroy)(graph);
+    cushim_graph_resources_disown(resources, false);
+    return status;
 }
 
 static enum cushim_status drop(const char *what, struct cushim_stream *s) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
     CUSHIM_TRY(enter_end(&scope, what, s, &use));
-    return cushim_call_end(&scope, cushim_graph_recording_abort(&scope, use.handle));
+    return cushim_graph_recording_abort(&scope, use.handle);
 }
 
 enum cushim_status cushim_graph_begin(struct cushim_stream *s,
@@ -114,9 +106,7 @@ enum cushim_status cushim_graph_begin(struct cushim_stream *s,
 }
 
 enum cushim_status cushim_graph_end(struct cushim_stream *s, struct cushim_graph **g) {
-    if (!g)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "g=NULL");
-    *g = NULL;
+    CUSHIM_OUT(g);
     enum cushim_status status = end(__func__, s, g);
     cushim_graph_resources_collect();
     return status;
@@ -130,7 +120,7 @@ enum cushim_status cushim_graph_abort(struct cushim_stream *s) {
 
 /* ---- with a callback ---- */
 
-/* Run it between begin and end, which always comes. */
+/* Run fn between begin and end; the capture always ends. */
 static enum cushim_status capture(const char *what, struct cushim_stream *s,
                                   const struct cushim_graph_options *options, cushim_graph_fn *fn,
                                   void *cookie, int *result, struct cushim_graph **g) {
@@ -173,31 +163,24 @@ enum cushim_status cushim_graph_capture(struct cushim_stream *s,
 /* ---- questions ---- */
 
 enum cushim_status cushim_graph_status(struct cushim_stream *s, int *v) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
-    enum cushim_status status = CUSHIM_OK;
-    if (!v)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "v=NULL");
-    *v = 0;
+    CUSHIM_OUT(v);
     if (!s)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
     if (use.handle && use.handle != CU_STREAM_LEGACY)
-        status = CUSHIM_CALL(&scope, cuStreamIsCapturing, use.handle, &state);
-    if (status == CUSHIM_OK)
-        *v = state == CU_STREAM_CAPTURE_STATUS_NONE     ? 0
-             : state == CU_STREAM_CAPTURE_STATUS_ACTIVE ? 1
-                                                        : 2;
-    return cushim_call_end(&scope, status);
+        CUSHIM_TRY(CUSHIM_CALL(&scope, cuStreamIsCapturing, use.handle, &state));
+    if (state != CU_STREAM_CAPTURE_STATUS_NONE)
+        *v = state == CU_STREAM_CAPTURE_STATUS_ACTIVE ? 1 : 2;
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_graph_capturing(struct cushim_context *ctx, int *n) {
-    struct cushim_scope scope;
-    if (!n)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "n=NULL");
-    *n = 0;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_OUT(n);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     *n = cushim_capture_count(scope.context);
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }

@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/module/launch.h"
 #include "companion/core/handle_pin.h"
+#include "companion/core/lock.h"
 #include "companion/stream/stream.h"
 
 enum {
@@ -16,24 +16,20 @@ enum {
 
 /* ---- making ---- */
 
-/* As that of graphs; the context is current, unless it could not be entered. */
+/* Like the destroy of graphs.  The context is current, unless it could not be entered. */
 static bool destroy(struct cushim_scope *scope, struct cushim_graphexec_object *exec) {
-    CUstreamCaptureMode mode = cushim_capture_relax();
     cushim_graph_node_memory_free(scope, &exec->left);
-    bool is_done = CUSHIM_DRIVER(cuGraphExecDestroy)(exec->handle) == CUDA_SUCCESS;
-    cushim_capture_back(mode);
-    return is_done;
+    return CUSHIM_DRIVER(cuGraphExecDestroy)(exec->handle) == CUDA_SUCCESS;
 }
 
 static void finish(struct cushim_object *object) {
     struct cushim_graphexec_object *exec = (struct cushim_graphexec_object *)object;
-    struct cushim_scope scope;
-    bool is_inside = cushim_call_begin_quietly(&scope, object->context);
-    bool is_lost = !is_inside && cushim_graph_is_gone(object->context);
+    CUSHIM_SCOPE scope = {0};
+    bool is_lost = !cushim_call_begin_quietly(&scope, object->context) &&
+                   cushim_graph_is_gone(object->context);
     if (!is_lost)
-        is_lost = !destroy(&scope, exec);
-    if (is_inside)
-        cushim_call_end(&scope, CUSHIM_OK);
+        is_lost = !CUSHIM_RELAXED(destroy(&scope, exec));
+    cushim_call_end(&scope, CUSHIM_OK);
     atomic_fetch_sub(&exec->resources->n_executables, 1);
     cushim_graph_resources_disown(exec->resources, is_lost);
     cushim_graph_node_memory_finish(&exec->left);
@@ -68,13 +64,10 @@ static enum cushim_status open(struct cushim_scope *scope, CUgraphExec handle, u
     atomic_fetch_add(&resources->n_executables, 1);
     pthread_mutex_init(&exec->lock, NULL);
     cushim_object_init(&exec->object, CUSHIM_KIND_GRAPHEXEC, scope->context, finish);
-    enum cushim_status status = cushim_handle_open(&exec->object, x);
-    if (status != CUSHIM_OK)
-        cushim_object_release(exec);
-    return status;
+    return cushim_object_open(&exec->object, x);
 }
 
-/* The driver uploads on a stream: the calling thread's own is in nobody's way. */
+/* The driver uploads on a stream; the calling thread's own stream delays no other thread. */
 static enum cushim_status upload(struct cushim_scope *scope, CUgraphExec handle) {
     CUSHIM_TRY(cushim_capture_refuse_stream(scope, CU_STREAM_PER_THREAD));
     return CUSHIM_CALL(scope, cuGraphUpload, handle, CU_STREAM_PER_THREAD);
@@ -83,23 +76,17 @@ static enum cushim_status upload(struct cushim_scope *scope, CUgraphExec handle)
 static enum cushim_status instantiate(struct cushim_scope *scope, CUgraph graph, unsigned flags,
                                       CUgraphExec *handle) {
     unsigned long long of_driver = flags & ~(unsigned)CUSHIM_GRAPH_FLAG_UPLOAD;
-    if (!CUSHIM_DRIVER(cuGraphExecDestroy))
-        return cushim_fail_nosym(scope->what, "cuGraphExecDestroy");
-    if (!CUSHIM_DRIVER(cuGraphLaunch)) /* so that launches need not look */
-        return cushim_fail_nosym(scope->what, "cuGraphLaunch");
-    CUstreamCaptureMode mode = cushim_capture_relax();
+    CUSHIM_NEED_ENTRY(scope->what, cuGraphExecDestroy);
+    CUSHIM_NEED_ENTRY(scope->what, cuGraphLaunch); /* so that launches need not look */
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphInstantiateWithFlags, handle, graph, of_driver));
     enum cushim_status status =
-        CUSHIM_CALL(scope, cuGraphInstantiateWithFlags, handle, graph, of_driver);
-    if (status == CUSHIM_OK && flags & CUSHIM_GRAPH_FLAG_UPLOAD) {
-        status = upload(scope, *handle);
-        if (status != CUSHIM_OK)
-            CUSHIM_DRIVER(cuGraphExecDestroy)(*handle);
-    }
-    cushim_capture_back(mode);
+        flags & CUSHIM_GRAPH_FLAG_UPLOAD ? upload(scope, *handle) : CUSHIM_OK;
+    if (status != CUSHIM_OK)
+        CUSHIM_DRIVER(cuGraphExecDestroy)(*handle);
     return status;
 }
 
-/* Look at the memory of nodes: where they allocate, the driver allows one executable at a time. */
+/* Look for nodes that allocate, because then the driver allows one executable at a time. */
 static enum cushim_status judge_memory(struct cushim_scope *scope,
                                        const struct cushim_graph_object *graph,
                                        struct memory *memory) {
@@ -116,42 +103,32 @@ static enum cushim_status judge_memory(struct cushim_scope *scope,
 
 enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned flags,
                                             struct cushim_graphexec **x) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_graph_object *graph;
     CUgraphExec handle;
     struct memory memory = {.has_nodes = false};
-    if (!x)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "x=NULL");
-    *x = NULL;
+    CUSHIM_OUT(x);
     if (flags & ~(unsigned)KNOWN ||
         (flags & CUSHIM_GRAPH_FLAG_AUTO_FREE && flags & CUSHIM_GRAPH_FLAG_DEVICE_LAUNCH))
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
-    enum cushim_status status = judge_memory(&scope, graph, &memory);
-    if (status == CUSHIM_OK) {
-        status = instantiate(&scope, graph->handle, flags, &handle);
-        if (status == CUSHIM_OK)
-            status = open(&scope, handle, flags, &memory, graph->resources, x);
-        else
-            cushim_graph_node_memory_finish(&memory.left);
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(judge_memory(&scope, graph, &memory));
+    enum cushim_status status = CUSHIM_RELAXED(instantiate(&scope, graph->handle, flags, &handle));
+    if (status == CUSHIM_OK)
+        return open(&scope, handle, flags, &memory, graph->resources, x);
+    cushim_graph_node_memory_finish(&memory.left);
+    return status;
 }
 
 enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *x) {
-    struct cushim_scope scope;
-    struct cushim_graphexec_object *exec;
-    if (!x)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
-    enum cushim_status status = cushim_call_end(&scope, CUSHIM_OK);
+    CUSHIM_TRY(cushim_call_destroy(__func__, CUSHIM_KIND_GRAPHEXEC, x));
     cushim_graph_resources_collect();
-    return status;
+    return CUSHIM_OK;
 }
 
 /* ---- use ---- */
 
-/* The driver's INVALID_VALUE for memory of the last launch that is still there. */
+/* The driver gives INVALID_VALUE if memory of the last launch is still allocated. */
 static __attribute__((noinline, cold)) enum cushim_status
 fail_launch(struct cushim_scope *scope, const struct cushim_graphexec_object *exec,
             CUresult result) {
@@ -162,18 +139,17 @@ fail_launch(struct cushim_scope *scope, const struct cushim_graphexec_object *ex
     return cushim_scope_answer(scope, "cuGraphLaunch", result);
 }
 
-/* Launches that leave memory go one after the other, so that the last one is known. */
+/* Launches that leave memory are serialised, because the last one must be known. */
 static __attribute__((noinline, cold)) CUresult
 launch_leaving(struct cushim_graphexec_object *exec, const struct cushim_stream_use *use) {
-    pthread_mutex_lock(&exec->lock);
+    CUSHIM_LOCKED(&exec->lock);
     CUresult result = CUSHIM_DRIVER(cuGraphLaunch)(exec->handle, use->handle);
     if (result == CUDA_SUCCESS)
         cushim_graph_node_memory_note(&exec->left, use);
-    pthread_mutex_unlock(&exec->lock);
     return result;
 }
 
-/* The thread that launched first counts without a locked operation. */
+/* The first thread that launches counts without an atomic addition. */
 static inline void count_launch(struct cushim_graphexec_object *exec,
                                 struct cushim_thread *thread) {
     struct cushim_thread *counter = atomic_load_explicit(&exec->counter, memory_order_relaxed);
@@ -205,22 +181,19 @@ static enum cushim_status launch(struct cushim_scope *scope, struct cushim_graph
 /* From the start. */
 static __attribute__((noinline, cold)) enum cushim_status
 launch_slowly(const char *what, struct cushim_graphexec *x, struct cushim_stream *s) {
-    struct cushim_scope scope;
-    struct cushim_stream_use use;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_STREAM_USE use = {0};
     struct cushim_graphexec_object *exec;
-    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
+    uint64_t n_changes = cushim_changes_now(); /* read before the conditions are checked */
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_GRAPHEXEC, x, &exec));
-    enum cushim_status status = cushim_stream_use_here(&scope, s, &use);
-    if (status == CUSHIM_OK) {
-        status = launch(&scope, exec, &use);
-        cushim_unpin(&use.pin);
-    }
-    if (status == CUSHIM_OK && exec->left.n == 0)
+    CUSHIM_TRY(cushim_stream_use_here(&scope, s, &use));
+    CUSHIM_TRY(launch(&scope, exec, &use));
+    if (exec->left.n == 0)
         cushim_pin_note_fast(&exec->n_fast, n_changes);
-    return cushim_call_end(&scope, status);
+    return CUSHIM_OK;
 }
 
-/* In the scope that the launch did without. */
+/* The error of a fast path, which has no scope. */
 static __attribute__((noinline, cold)) enum cushim_status
 fail_fast(const char *what, const struct cushim_graphexec_object *exec, CUresult result) {
     struct cushim_scope scope = {.what = what, .context = exec->object.context};
@@ -260,28 +233,24 @@ enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cu
 }
 
 enum cushim_status cushim_graphexec_upload(struct cushim_graphexec *x, struct cushim_stream *s) {
-    struct cushim_scope scope;
-    struct cushim_stream_use use;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_STREAM_USE use = {0};
     struct cushim_graphexec_object *exec;
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
-    enum cushim_status status = cushim_stream_use_in(&scope, s, &use);
-    if (status != CUSHIM_OK)
-        return cushim_call_end(&scope, status);
-    status = cushim_stream_refuse_captured(&scope, use.handle);
-    if (status == CUSHIM_OK)
-        status = CUSHIM_CALL(&scope, cuGraphUpload, exec->handle, use.handle);
-    cushim_stream_let_go(&use);
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_stream_use_in(&scope, s, &use));
+    CUSHIM_TRY(cushim_stream_refuse_captured(&scope, use.handle));
+    return CUSHIM_CALL(&scope, cuGraphUpload, exec->handle, use.handle);
 }
 
 /* ---- update ---- */
 
-/* The driver's answer, whichever entry it has; why is set on every path. */
+/* Update by the entry that the driver has; *why is always set. */
 static enum cushim_status update(struct cushim_scope *scope, CUgraphExec exec, CUgraph graph,
                                  int *why) {
     CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
     const char *entry = "cuGraphExecUpdate";
     CUresult result;
+    *why = (int)info.result;
     if (CUSHIM_DRIVER(cuGraphExecUpdate_v2)) {
         result = CUSHIM_DRIVER(cuGraphExecUpdate_v2)(exec, graph, &info);
     } else if (CUSHIM_DRIVER(cuGraphExecUpdate)) {
@@ -295,7 +264,7 @@ static enum cushim_status update(struct cushim_scope *scope, CUgraphExec exec, C
                : cushim_scope_fail_cu(scope, entry, result, "why=%d", (int)info.result);
 }
 
-/* From here on the executable keeps what the graph keeps; the driver did the same with its own. */
+/* From here on the executable keeps what the graph keeps, as the driver does with its own. */
 static void exchange_resources(struct cushim_graphexec_object *exec,
                                struct cushim_graph_resources *resources) {
     struct cushim_graph_resources *old = exec->resources;
@@ -306,50 +275,44 @@ static void exchange_resources(struct cushim_graphexec_object *exec,
     cushim_graph_resources_disown(old, false);
 }
 
+static enum cushim_status update_from(const char *what, struct cushim_graphexec *x,
+                                      struct cushim_graph *g, int *why) {
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_PIN pin = {0};
+    struct cushim_graphexec_object *exec;
+    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    const struct cushim_graph_object *graph = cushim_handle_pin(&pin, CUSHIM_KIND_GRAPH, g);
+    if (!graph)
+        return cushim_scope_fail(&scope, CUSHIM_BADHANDLE, "graph=%p", (void *)g);
+    if (!cushim_context_is_same(graph->object.context, scope.context))
+        return cushim_scope_fail(&scope, CUSHIM_BADDEVICE, "graph=%p: of another context",
+                                 (void *)g);
+    CUSHIM_TRY(cushim_graph_check_handle(&scope, graph));
+    CUSHIM_LOCKED(&exec->lock);
+    enum cushim_status status = CUSHIM_RELAXED(update(&scope, exec->handle, graph->handle, why));
+    if (status == CUSHIM_OK)
+        exchange_resources(exec, graph->resources);
+    return status;
+}
+
 enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cushim_graph *g,
                                            int *why) {
-    struct cushim_scope scope;
-    struct cushim_pin pin;
-    struct cushim_graphexec_object *exec;
-    int answer = CU_GRAPH_EXEC_UPDATE_ERROR;
+    int answer = 0;
     if (why)
         *why = 0;
-    if (!g)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "g=NULL");
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
-    struct cushim_graph_object *graph = cushim_handle_pin(&pin, CUSHIM_KIND_GRAPH, g);
-    enum cushim_status status = CUSHIM_OK;
-    if (!graph)
-        status = cushim_scope_fail(&scope, CUSHIM_BADHANDLE, "graph=%p", (void *)g);
-    else if (!cushim_context_is_same(graph->object.context, scope.context))
-        status =
-            cushim_scope_fail(&scope, CUSHIM_BADDEVICE, "graph=%p: of another context", (void *)g);
-    else
-        status = cushim_graph_check_handle(&scope, graph);
-    if (status == CUSHIM_OK) {
-        pthread_mutex_lock(&exec->lock);
-        CUstreamCaptureMode mode = cushim_capture_relax();
-        status = update(&scope, exec->handle, graph->handle, &answer);
-        cushim_capture_back(mode);
-        if (status == CUSHIM_OK)
-            exchange_resources(exec, graph->resources);
-        pthread_mutex_unlock(&exec->lock);
-        if (why)
-            *why = answer;
-    }
-    cushim_handle_unpin(&pin);
-    cushim_call_end(&scope, status);
+    CUSHIM_NEED(g);
+    enum cushim_status status = update_from(__func__, x, g, &answer);
+    if (why)
+        *why = answer;
     cushim_graph_resources_collect();
     return status;
 }
 
 enum cushim_status cushim_graphexec_handle(struct cushim_graphexec *x, struct CUgraphExec_st **cu) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_graphexec_object *exec;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
-    *cu = NULL;
+    CUSHIM_OUT(cu);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     *cu = exec->handle;
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/try.h"
 #include "companion/arena/arena.h"
 #include "companion/core/struct_size.h"
 #include "companion/pool/pool.h"
@@ -72,11 +71,10 @@ static size_t arena_bytes(const struct cushim_graph_resources *resources) {
 }
 
 enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph_info *info) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_graph_object *graph;
     size_t counts[CUSHIM_GRAPH_N_TYPES] = {0};
-    if (!info)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
+    CUSHIM_NEED(info);
     cushim_graph_resources_collect();
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
     const struct cushim_graph_resources *resources = graph->resources;
@@ -85,20 +83,17 @@ enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph
                                      .host_bytes = atomic_load(&resources->host_bytes),
                                      .attached = atomic_load(&resources->n_attached),
                                      .executables = atomic_load(&resources->n_executables)};
-    enum cushim_status status =
-        graph->handle ? cushim_graph_count(&scope, graph->handle, counts) : CUSHIM_OK;
+    if (graph->handle)
+        CUSHIM_TRY(cushim_graph_count(&scope, graph->handle, counts));
     put_counts(&ours, counts);
-    if (status == CUSHIM_OK)
-        status = cushim_struct_size_give(__func__, info, &ours, sizeof ours);
-    return cushim_call_end(&scope, status);
+    return cushim_struct_size_give(__func__, info, &ours, sizeof ours);
 }
 
 enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
                                          struct cushim_graphexec_info *info) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_graphexec_object *exec;
-    if (!info)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
+    CUSHIM_NEED(info);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     pthread_mutex_lock(&exec->lock);
     const struct cushim_graph_resources *resources = exec->resources;
@@ -112,7 +107,7 @@ enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
                                                      atomic_load(&exec->n_launches_of_counter),
                                          .updates = atomic_load(&exec->n_updates)};
     pthread_mutex_unlock(&exec->lock);
-    return cushim_call_end(&scope, cushim_struct_size_give(__func__, info, &ours, sizeof ours));
+    return cushim_struct_size_give(__func__, info, &ours, sizeof ours);
 }
 
 /* ---- DOT ---- */
@@ -126,17 +121,14 @@ static bool is_writable(const char *path) {
 }
 
 enum cushim_status cushim_graph_dot(struct cushim_graph *g, const char *path, unsigned flags) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_graph_object *graph;
-    if (!path)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "path=NULL");
+    CUSHIM_NEED(path);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
-    enum cushim_status status = cushim_graph_check_handle(&scope, graph);
-    if (status == CUSHIM_OK && !is_writable(path))
-        status = cushim_scope_fail(&scope, CUSHIM_NOFILE, "path=%s", path);
-    if (status == CUSHIM_OK)
-        status = CUSHIM_CALL(&scope, cuGraphDebugDotPrint, graph->handle, path, flags);
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_graph_check_handle(&scope, graph));
+    if (!is_writable(path))
+        return cushim_scope_fail(&scope, CUSHIM_NOFILE, "path=%s", path);
+    return CUSHIM_CALL(&scope, cuGraphDebugDotPrint, graph->handle, path, flags);
 }
 
 /* ---- memory behind nodes ---- */
@@ -152,29 +144,23 @@ static enum cushim_status ask_memory(CUdevice device, CUgraphMem_attribute attri
 }
 
 enum cushim_status cushim_graph_memory(int dev, size_t *used, size_t *reserved) {
-    size_t n_used = 0, n_reserved = 0;
-    if (used)
-        *used = 0;
-    if (reserved)
-        *reserved = 0;
+    size_t n_reserved, unwanted;
+    used = used ? used : &unwanted;
+    reserved = reserved ? reserved : &unwanted;
+    *used = *reserved = 0;
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
-    if (!CUSHIM_DRIVER(cuDeviceGetGraphMemAttribute))
-        return cushim_fail_nosym(__func__, "cuDeviceGetGraphMemAttribute");
-    CUSHIM_TRY(ask_memory(dev, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &n_used));
+    CUSHIM_NEED_ENTRY(__func__, cuDeviceGetGraphMemAttribute);
     CUSHIM_TRY(ask_memory(dev, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &n_reserved));
-    if (used)
-        *used = n_used;
-    if (reserved)
-        *reserved = n_reserved;
+    CUSHIM_TRY(ask_memory(dev, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, used));
+    *reserved = n_reserved;
     return CUSHIM_OK;
 }
 
 enum cushim_status cushim_graph_memory_trim(int dev) {
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
-    if (!CUSHIM_DRIVER(cuDeviceGraphMemTrim))
-        return cushim_fail_nosym(__func__, "cuDeviceGraphMemTrim");
+    CUSHIM_NEED_ENTRY(__func__, cuDeviceGraphMemTrim);
     CUresult result = CUSHIM_DRIVER(cuDeviceGraphMemTrim)(dev);
     return result == CUDA_SUCCESS
                ? CUSHIM_OK

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 
 /* ---- finding ---- */
@@ -14,7 +13,7 @@ static void forget(struct cushim_graph_node_memory *left, CUdeviceptr address) {
     }
 }
 
-/* Allocations first, then what is freed leaves the list. */
+/* Add the memory of allocation nodes, then remove that of free nodes. */
 static enum cushim_status look_at(struct cushim_scope *scope, CUgraphNode node,
                                   CUgraphNodeType wanted, struct cushim_graph_node_memory *left) {
     CUgraphNodeType type;
@@ -77,8 +76,8 @@ void cushim_graph_node_memory_note(struct cushim_graph_node_memory *left,
     cushim_object_release(before);
 }
 
-/* Whether the stream of the last launch is there to be queued on.  One of ours is, since it is
- * kept; one of others ends when its maker likes, once the wrapper is gone. */
+/* Whether work can be queued on the stream of the last launch.  Our own streams are kept.  A
+ * wrapped stream may end at any time once its wrapper is gone. */
 static bool can_follow(const struct cushim_graph_node_memory *left) {
     if (left->handle == CU_STREAM_PER_THREAD && !pthread_equal(left->thread, pthread_self()))
         return false;

@@ -1,11 +1,11 @@
 /*
- * Node memory: what allocation nodes got and no node of the graph frees.
+ * Node memory: memory of allocation nodes that no node of the graph frees.
  *
- * The driver keeps it beyond the executable, so whoever destroys the executable frees it before: in
- * the order of the stream of the last launch, while the executable still reserves the addresses.
- * For memory that the program has freed by itself the driver's refusal is ignored.
+ * The driver keeps it longer than the executable.  So we free it before we destroy the executable,
+ * in the order of the stream of the last launch, while the executable still reserves the addresses.
+ * If the program has freed it, the driver's error is ignored.
  *
- * Lock: the executable's, which is held over its launches then, since the last one counts.
+ * Lock: the executable's.  It is held over such launches, because the last one must be known.
  */
 #ifndef CUSHIM_COMPANION_GRAPH_NODE_MEMORY_H
 #define CUSHIM_COMPANION_GRAPH_NODE_MEMORY_H
@@ -26,7 +26,7 @@ struct cushim_graph_node_memory {
     pthread_t thread; /* that launched: the per-thread stream is its own */
 };
 
-/* What launches of a graph would leave; nothing where the driver cannot say. */
+/* The memory that launches of a graph would leave; none if the driver cannot say. */
 enum cushim_status cushim_graph_node_memory_find(struct cushim_scope *scope, CUgraph graph,
                                                  struct cushim_graph_node_memory *left);
 
@@ -34,8 +34,9 @@ enum cushim_status cushim_graph_node_memory_find(struct cushim_scope *scope, CUg
 void cushim_graph_node_memory_note(struct cushim_graph_node_memory *left,
                                    const struct cushim_stream_use *use);
 
-/* Free it in the driver: the executable is alive, and its context current.  Where the last launch
- * cannot be followed the context is waited for, but not while a capture is known: then it stays. */
+/* Free it in the driver: the executable is alive, and its context current.  If nothing can be
+ * queued behind the last launch, wait for the context; if a capture is known there, the memory
+ * stays. */
 void cushim_graph_node_memory_free(struct cushim_scope *scope,
                                    struct cushim_graph_node_memory *left);
 

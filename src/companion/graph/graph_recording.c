@@ -1,14 +1,13 @@
 #include "companion/graph/graph_recording.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "cuda/translate.h"
 #include "companion/capture/known_captures.h"
 #include "companion/arena/arena.h"
 #include "companion/graph/graph.h"
 #include "companion/pool/pool.h"
+#include "companion/core/lock.h"
 
 struct cushim_graph_recording {
     const struct cushim_stream *handle; /* as given to begin */
@@ -42,60 +41,52 @@ static bool is_by(const struct cushim_graph_recording *recording,
 }
 
 static void put(struct cushim_graph_recording *recording) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     recording->next = recordings;
     recordings = recording;
-    pthread_mutex_unlock(&lock);
 }
 
-/* With the lock. */
-static struct cushim_graph_recording *unlink_at(struct cushim_graph_recording **at) {
+/* With the lock: take it off the list; NULL: there is none there. */
+static struct cushim_graph_recording *take_at(struct cushim_graph_recording **at) {
     struct cushim_graph_recording *recording = *at;
     if (recording)
         *at = recording->next;
     return recording;
 }
 
-/* Take off the list; NULL: there is none.  One that another thread must end stays, if
- * is_others is given, which then tells of it. */
+/* Take it off the list; NULL: there is none.  With is_others, one that another thread must end
+ * stays in the list, and *is_others is true. */
 static struct cushim_graph_recording *take(const struct cushim_scope *scope, CUstream stream,
                                            bool *is_others) {
-    struct cushim_graph_recording *recording = NULL;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct cushim_graph_recording **at = &recordings;
     while (*at && !is_on(*at, scope->context, stream))
         at = &(*at)->next;
     if (is_others)
         *is_others = *at && (*at)->is_threads && !pthread_equal((*at)->thread, pthread_self());
-    if (!is_others || !*is_others)
-        recording = unlink_at(at);
-    pthread_mutex_unlock(&lock);
-    return recording;
+    return is_others && *is_others ? NULL : take_at(at);
 }
 
 static struct cushim_graph_recording *take_by_handle(const struct cushim_stream *handle) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct cushim_graph_recording **at = &recordings;
     while (*at && !is_by(*at, handle))
         at = &(*at)->next;
-    struct cushim_graph_recording *recording = unlink_at(at);
-    pthread_mutex_unlock(&lock);
-    return recording;
+    return take_at(at);
 }
 
 void cushim_graph_recording_note_bytes(uint64_t capture_id, size_t bytes) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     for (struct cushim_graph_recording *recording = recordings; recording;
          recording = recording->next) {
         if (recording->id == capture_id)
             atomic_fetch_add(&recording->resources->host_bytes, bytes);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 /* ---- what is attached ---- */
 
-/* With `keeps`, what the capture got goes to its keep; else it goes back at once. */
+/* With `keeps`, the memory of the capture goes to its resources, else back at once. */
 static void detach(struct cushim_graph_recording *recording, bool keeps) {
     struct cushim_graph_resources *resources = recording->resources;
     for (size_t i = 0; i < recording->n_pools; i++) {
@@ -121,23 +112,22 @@ static void finish(struct cushim_graph_recording *recording,
         cushim_graph_resources_disown(recording->resources, false);
     cushim_object_release(recording->context);
     free(recording);
-    cushim_graph_resources_give_back(); /* what it held, where there is no graph */
+    cushim_graph_resources_give_back(); /* the memory of a capture that gave no graph */
 }
 
 static enum cushim_status attach_pool(struct cushim_scope *scope,
                                       struct cushim_graph_recording *recording,
                                       struct cushim_pool *handle, int memory) {
-    struct cushim_scope of_pool;
+    CUSHIM_SCOPE of_pool = {0};
     struct cushim_pool_object *pool;
     CUSHIM_TRY(cushim_call_begin_object(&of_pool, scope->what, CUSHIM_KIND_POOL, handle, &pool));
-    enum cushim_status status =
-        cushim_pool_freeze_stream(scope, pool, recording->stream, (enum cushim_graph_memory)memory);
-    if (status == CUSHIM_OK)
-        recording->pools[recording->n_pools++] = cushim_object_keep(pool);
-    return cushim_call_end(&of_pool, status);
+    CUSHIM_TRY(cushim_pool_freeze_stream(scope, pool, recording->stream,
+                                         (enum cushim_graph_memory)memory));
+    recording->pools[recording->n_pools++] = cushim_object_keep(pool);
+    return CUSHIM_OK;
 }
 
-/* Arenas first: they may wait, which no frozen pool should see. */
+/* Arenas first, because they may wait, and a frozen pool should not wait. */
 static enum cushim_status attach(struct cushim_scope *scope,
                                  struct cushim_graph_recording *recording,
                                  const struct cushim_graph_options *options) {
@@ -180,24 +170,15 @@ static enum cushim_status begin_driver(struct cushim_scope *scope,
     return status;
 }
 
-/* What a capture will need once it is open, asked before. */
+/* The entries that an open capture needs, checked before it begins. */
 static enum cushim_status check_driver(const struct cushim_scope *scope) {
-    const struct {
-        const char *name;
-        bool is_there;
-    } rows[] = {
-        {"cuStreamBeginCapture_v2", CUSHIM_DRIVER(cuStreamBeginCapture_v2) != NULL},
-        {"cuStreamEndCapture", CUSHIM_DRIVER(cuStreamEndCapture) != NULL},
-        {"cuStreamGetCaptureInfo_v2", CUSHIM_DRIVER(cuStreamGetCaptureInfo_v2) != NULL},
-        {"cuGraphDestroy", CUSHIM_DRIVER(cuGraphDestroy) != NULL},
-        {"cuGraphGetNodes", CUSHIM_DRIVER(cuGraphGetNodes) != NULL},
-        {"cuUserObjectCreate", CUSHIM_DRIVER(cuUserObjectCreate) != NULL},
-        {"cuGraphRetainUserObject", CUSHIM_DRIVER(cuGraphRetainUserObject) != NULL},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (!rows[i].is_there)
-            return cushim_fail_nosym(scope->what, rows[i].name);
-    }
+    CUSHIM_NEED_ENTRY(scope->what, cuStreamBeginCapture_v2);
+    CUSHIM_NEED_ENTRY(scope->what, cuStreamEndCapture);
+    CUSHIM_NEED_ENTRY(scope->what, cuStreamGetCaptureInfo_v2);
+    CUSHIM_NEED_ENTRY(scope->what, cuGraphDestroy);
+    CUSHIM_NEED_ENTRY(scope->what, cuGraphGetNodes);
+    CUSHIM_NEED_ENTRY(scope->what, cuUserObjectCreate);
+    CUSHIM_NEED_ENTRY(scope->what, cuGraphRetainUserObject);
     return CUSHIM_OK;
 }
 
@@ -229,7 +210,8 @@ enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
                                                 CUstreamCaptureMode mode) {
     CUSHIM_TRY(check_driver(scope));
     CUSHIM_TRY(cushim_capture_refuse_stream(scope, stream));
-    /* One that the driver does not know of: its stream was destroyed by others, and born again. */
+    /* A recording that the driver does not know: other code destroyed its stream, and the driver
+     * has reused the handle. */
     struct cushim_graph_recording *stale = take(scope, stream, NULL);
     if (stale) {
         cushim_capture_end(stale->context);
@@ -258,7 +240,7 @@ enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
 
 /* ---- end ---- */
 
-/* The driver's end: after it the capture is over, whatever it answers. */
+/* End it in the driver; the capture is over even after an error. */
 static CUresult end_driver(CUstream stream, CUgraph *graph) {
     *graph = NULL;
     CUresult result = CUSHIM_DRIVER(cuStreamEndCapture)(stream, graph);
@@ -319,7 +301,7 @@ enum cushim_status cushim_graph_recording_abort(struct cushim_scope *scope, CUst
     CUgraph graph;
     CUSHIM_TRY(claim(scope, stream, &recording));
     CUresult result = end_driver(stream, &graph);
-    /* An invalid capture gives no graph, and none was wanted. */
+    /* An invalidated capture gives no graph, but an abort needs none. */
     enum cushim_status status = cushim_status_from_cu(result) == CUSHIM_CAPTURE
                                     ? CUSHIM_OK
                                     : cushim_scope_answer(scope, "cuStreamEndCapture", result);

@@ -3,8 +3,8 @@
  *
  * A recording has the stream it began on, the pools and arenas attached to it, and the resources
  * that the graph will own.  It is counted with its context (companion/capture/known_captures.h)
- * from before the driver begins until after the driver ended.  Whoever ends it takes it off the
- * list first, so one thread does; every way out detaches the pools and stops the arenas.
+ * from before the driver begins until after the driver ended.  The thread that ends it takes it off
+ * the list first, so only one thread does.  Each end detaches the pools and stops the arenas.
  *
  * Lock: one mutex for the list, held over no driver call.
  */
@@ -46,10 +46,10 @@ enum cushim_status cushim_graph_recording_end(struct cushim_scope *scope, CUstre
                                               CUgraph *graph,
                                               struct cushim_graph_resources **resources);
 
-/* End it and drop what it gave.  CUSHIM_OK also where it was invalidated. */
+/* End it and destroy its graph.  CUSHIM_OK even if it was invalidated. */
 enum cushim_status cushim_graph_recording_abort(struct cushim_scope *scope, CUstream stream);
 
-/* The context cannot be entered (is_dead: it is gone): what began by this handle is over. */
+/* The context cannot be entered (is_dead: it is gone), so the capture of this handle is over. */
 void cushim_graph_recording_lose(const struct cushim_stream *handle, bool is_dead);
 
 /* Bytes were kept with the graph of this capture, if it is one of ours. */

@@ -4,12 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/context/call.h"
 #include "companion/context/context_stack.h"
 #include "companion/core/thread.h"
 
-/* The driver is there, and the ordinal is one. */
+/* Check that there is a driver, and that the ordinal is valid. */
 static enum cushim_status begin(const char *what, int *dev) {
     CUSHIM_TRY(cushim_driver_use(what));
     return cushim_context_ordinal(what, *dev, dev);
@@ -26,15 +25,17 @@ static enum cushim_status ask(const char *what, int dev, int attr, int *value) {
     return cushim_fail_cu(entry, result, "device=%d", dev);
 }
 
-/* CUSHIM_CALL without a context. */
 static enum cushim_status answer(const char *entry, CUresult result, int dev) {
     return result == CUDA_SUCCESS ? CUSHIM_OK : cushim_fail_cu(entry, result, "device=%d", dev);
 }
 
+/* CUSHIM_CALL without a context. */
+#define CALL(dev, entry, ...)                                                                      \
+    (CUSHIM_DRIVER(entry) ? answer(#entry, CUSHIM_DRIVER(entry)(__VA_ARGS__), dev)                 \
+                          : cushim_fail_nosym(__func__, #entry))
+
 enum cushim_status cushim_device_count(int *n) {
-    if (!n)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "n=NULL");
-    *n = 0;
+    CUSHIM_OUT(n);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUresult result = CUSHIM_DRIVER(cuDeviceGetCount)(n);
     if (result != CUDA_SUCCESS) {
@@ -64,9 +65,7 @@ enum cushim_status cushim_device_set(int dev) {
 }
 
 enum cushim_status cushim_device_current(int *dev) {
-    if (!dev)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "dev=NULL");
-    *dev = 0;
+    CUSHIM_OUT(dev);
     CUSHIM_TRY(cushim_driver_use(__func__));
     return cushim_context_ordinal(__func__, -1, dev);
 }
@@ -75,14 +74,10 @@ enum cushim_status cushim_device_current(int *dev) {
 
 enum cushim_status cushim_device_by_pci(const char *text, int *dev) {
     CUdevice found = 0;
-    if (!dev)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "dev=NULL");
-    *dev = 0;
-    if (!text)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "text=NULL");
+    CUSHIM_OUT(dev);
+    CUSHIM_NEED(text);
     CUSHIM_TRY(cushim_driver_use(__func__));
-    if (!CUSHIM_DRIVER(cuDeviceGetByPCIBusId))
-        return cushim_fail_nosym(__func__, "cuDeviceGetByPCIBusId");
+    CUSHIM_NEED_ENTRY(__func__, cuDeviceGetByPCIBusId);
     CUresult result = CUSHIM_DRIVER(cuDeviceGetByPCIBusId)(&found, text);
     if (result != CUDA_SUCCESS)
         return cushim_fail_cu("cuDeviceGetByPCIBusId", result, "text=%s", text);
@@ -110,36 +105,24 @@ static enum cushim_status put_text(const char *what, char *buf, size_t cap_bytes
 enum cushim_status cushim_device_pci(int dev, char *buf, size_t cap_bytes) {
     char text[64] = "";
     CUSHIM_TRY(begin_text(__func__, &dev, buf, cap_bytes));
-    if (!CUSHIM_DRIVER(cuDeviceGetPCIBusId))
-        return cushim_fail_nosym(__func__, "cuDeviceGetPCIBusId");
-    CUSHIM_TRY(answer("cuDeviceGetPCIBusId",
-                      CUSHIM_DRIVER(cuDeviceGetPCIBusId)(text, (int)sizeof text, dev), dev));
+    CUSHIM_TRY(CALL(dev, cuDeviceGetPCIBusId, text, (int)sizeof text, dev));
     return put_text(__func__, buf, cap_bytes, text);
 }
 
 enum cushim_status cushim_device_name(int dev, char *buf, size_t cap_bytes) {
     char text[256] = "";
     CUSHIM_TRY(begin_text(__func__, &dev, buf, cap_bytes));
-    if (!CUSHIM_DRIVER(cuDeviceGetName))
-        return cushim_fail_nosym(__func__, "cuDeviceGetName");
-    CUSHIM_TRY(answer("cuDeviceGetName",
-                      CUSHIM_DRIVER(cuDeviceGetName)(text, (int)sizeof text, dev), dev));
+    CUSHIM_TRY(CALL(dev, cuDeviceGetName, text, (int)sizeof text, dev));
     return put_text(__func__, buf, cap_bytes, text);
 }
 
 enum cushim_status cushim_device_uuid(int dev, unsigned char *id16) {
     CUuuid uuid = {{0}};
-    if (!id16)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "id16=NULL");
+    CUSHIM_NEED(id16);
     memset(id16, 0, 16);
     CUSHIM_TRY(begin(__func__, &dev));
-    if (!CUSHIM_DRIVER(cuDeviceGetUuid_v2) && !CUSHIM_DRIVER(cuDeviceGetUuid))
-        return cushim_fail_nosym(__func__, "cuDeviceGetUuid");
-    CUSHIM_TRY(answer("cuDeviceGetUuid",
-                      CUSHIM_DRIVER(cuDeviceGetUuid_v2)
-                          ? CUSHIM_DRIVER(cuDeviceGetUuid_v2)(&uuid, dev)
-                          : CUSHIM_DRIVER(cuDeviceGetUuid)(&uuid, dev),
-                      dev));
+    CUSHIM_TRY(CUSHIM_DRIVER(cuDeviceGetUuid_v2) ? CALL(dev, cuDeviceGetUuid_v2, &uuid, dev)
+                                                 : CALL(dev, cuDeviceGetUuid, &uuid, dev));
     memcpy(id16, uuid.bytes, 16);
     return CUSHIM_OK;
 }
@@ -148,9 +131,8 @@ enum cushim_status cushim_device_uuid(int dev, unsigned char *id16) {
 
 enum cushim_status cushim_device_capability(int dev, int *major, int *minor) {
     int high = 0, low = 0;
-    if (!major || !minor)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", major ? "minor" : "major");
-    *major = *minor = 0;
+    CUSHIM_OUT(major);
+    CUSHIM_OUT(minor);
     CUSHIM_TRY(ask(__func__, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &high));
     CUSHIM_TRY(ask(__func__, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &low));
     *major = high;
@@ -159,29 +141,21 @@ enum cushim_status cushim_device_capability(int dev, int *major, int *minor) {
 }
 
 enum cushim_status cushim_device_memory(int dev, size_t *bytes) {
-    if (!bytes)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=NULL");
-    *bytes = 0;
+    CUSHIM_OUT(bytes);
     CUSHIM_TRY(begin(__func__, &dev));
-    if (!CUSHIM_DRIVER(cuDeviceTotalMem_v2))
-        return cushim_fail_nosym(__func__, "cuDeviceTotalMem");
-    return answer("cuDeviceTotalMem", CUSHIM_DRIVER(cuDeviceTotalMem_v2)(bytes, dev), dev);
+    return CALL(dev, cuDeviceTotalMem_v2, bytes, dev);
 }
 
-enum cushim_status cushim_device_attribute(int dev, int attr, int *value) {
-    if (!value)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "v=NULL");
-    *value = 0;
-    return ask(__func__, dev, attr, value);
+enum cushim_status cushim_device_attribute(int dev, int attr, int *v) {
+    CUSHIM_OUT(v);
+    return ask(__func__, dev, attr, v);
 }
 
-/* 1 where both attributes, or where either is set. */
+/* 1 if both attributes are set, or if either is. */
 static enum cushim_status ask_two(const char *what, int dev, int a, int b, bool needs_both,
                                   int *yes) {
     int has_a = 0, has_b = 0;
-    if (!yes)
-        return cushim_fail(what, CUSHIM_INVALID, "yes=NULL");
-    *yes = 0;
+    CUSHIM_TRY(cushim_check_out(what, "yes", yes, sizeof *yes));
     CUSHIM_TRY(ask(what, dev, a, &has_a));
     CUSHIM_TRY(ask(what, dev, b, &has_b));
     *yes = needs_both ? has_a && has_b : has_a || has_b;
@@ -201,40 +175,25 @@ enum cushim_status cushim_device_shared(int dev, int *yes) {
 /* ---- peers ---- */
 
 enum cushim_status cushim_device_peer(int dev, int peer, int *yes) {
-    if (!yes)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "yes=NULL");
-    *yes = 0;
+    CUSHIM_OUT(yes);
     CUSHIM_TRY(begin(__func__, &dev));
     CUSHIM_TRY(begin(__func__, &peer));
     if (dev == peer)
         return CUSHIM_OK;
-    if (!CUSHIM_DRIVER(cuDeviceCanAccessPeer))
-        return cushim_fail_nosym(__func__, "cuDeviceCanAccessPeer");
-    return answer("cuDeviceCanAccessPeer", CUSHIM_DRIVER(cuDeviceCanAccessPeer)(yes, dev, peer),
-                  dev);
+    return CALL(dev, cuDeviceCanAccessPeer, yes, dev, peer);
 }
 
 enum cushim_status cushim_device_peer_enable(int dev, int peer) {
-    struct cushim_context_object *from, *to;
-    struct cushim_scope scope;
+    CUSHIM_SCOPE of_peer = {0}, scope = {0}; /* the second ends first */
     CUSHIM_TRY(begin(__func__, &dev));
     CUSHIM_TRY(begin(__func__, &peer));
     if (dev == peer)
         return CUSHIM_FAIL(CUSHIM_INVALID, "device=%d peer=%d", dev, peer);
-    if (!CUSHIM_DRIVER(cuCtxEnablePeerAccess))
-        return cushim_fail_nosym(__func__, "cuCtxEnablePeerAccess");
-    CUSHIM_TRY(cushim_context_of_device(__func__, dev, &from));
-    enum cushim_status status = cushim_context_of_device(__func__, peer, &to);
-    if (status == CUSHIM_OK)
-        status = cushim_call_begin_known(&scope, __func__, from);
-    if (status == CUSHIM_OK) {
-        CUresult result = CUSHIM_DRIVER(cuCtxEnablePeerAccess)(to->handle, 0);
-        if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
-            result = CUDA_SUCCESS;
-        status =
-            cushim_call_end(&scope, cushim_scope_answer(&scope, "cuCtxEnablePeerAccess", result));
-    }
-    cushim_object_release(to);
-    cushim_object_release(from);
-    return status;
+    CUSHIM_NEED_ENTRY(__func__, cuCtxEnablePeerAccess);
+    CUSHIM_TRY(cushim_call_begin_device(&of_peer, __func__, peer));
+    CUSHIM_TRY(cushim_call_begin_device(&scope, __func__, dev));
+    CUresult result = CUSHIM_DRIVER(cuCtxEnablePeerAccess)(of_peer.context->handle, 0);
+    if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+        result = CUDA_SUCCESS;
+    return cushim_scope_answer(&scope, "cuCtxEnablePeerAccess", result);
 }

@@ -8,10 +8,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "cushim/library.h"
 #include "companion/context/call.h"
-#include "companion/libdir.h" /* where the build installs libraries */
+#include "companion/libdir.h" /* the folder of installed libraries */
 
 struct cushim_library_object {
     struct cushim_object object;
@@ -39,16 +38,11 @@ static enum cushim_status open_path(const char *what, const char *path, struct c
         return cushim_fail(what, CUSHIM_NOFILE, "path=%s: %s", path, reason());
     }
     cushim_object_init(&library->object, CUSHIM_KIND_LIBRARY, NULL, finish);
-    enum cushim_status status = cushim_handle_open(&library->object, h);
-    if (status != CUSHIM_OK)
-        cushim_object_release(library);
-    return status;
+    return cushim_object_open(&library->object, h);
 }
 
 enum cushim_status cushim_dl_open(const char *path, struct cushim_library **h) {
-    if (!h)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "h=NULL");
-    *h = NULL;
+    CUSHIM_OUT(h);
     if (!path || path[0] != '/')
         return CUSHIM_FAIL(CUSHIM_INVALID, "path=%s: not an absolute path", path ? path : "NULL");
     CUSHIM_TRY(cushim_driver_use_process(__func__));
@@ -56,32 +50,24 @@ enum cushim_status cushim_dl_open(const char *path, struct cushim_library **h) {
 }
 
 enum cushim_status cushim_dl_symbol(struct cushim_library *h, const char *name, void **fn) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_library_object *library;
-    if (!fn)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
-    *fn = NULL;
-    if (!name || !h)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", name ? "h" : "name");
+    CUSHIM_OUT(fn);
+    CUSHIM_NEED(name);
+    CUSHIM_NEED(h);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_LIBRARY, h, &library));
     *fn = dlsym(library->handle, name);
-    enum cushim_status status =
-        *fn ? CUSHIM_OK : cushim_scope_fail(&scope, CUSHIM_NOTFOUND, "name=%s: %s", name, reason());
-    return cushim_call_end(&scope, status);
+    return *fn ? CUSHIM_OK
+               : cushim_scope_fail(&scope, CUSHIM_NOTFOUND, "name=%s: %s", name, reason());
 }
 
 enum cushim_status cushim_dl_close(struct cushim_library *h) {
-    struct cushim_scope scope;
-    struct cushim_library_object *library;
-    if (!h)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_LIBRARY, h, &library));
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return cushim_call_destroy(__func__, CUSHIM_KIND_LIBRARY, h);
 }
 
 /* ---- kernels ---- */
 
-/* Where this library was loaded from; false: nobody knows. */
+/* The folder that this library was loaded from; false: unknown. */
 static bool find_own_folder(char folder[PATH_MAX]) {
     Dl_info facts;
     void *here;
@@ -95,12 +81,10 @@ static bool find_own_folder(char folder[PATH_MAX]) {
 
 enum cushim_status cushim_kernels_open(int dropin, struct cushim_library **h) {
     char places[3][PATH_MAX + 32] = {"", "", ""}, own[PATH_MAX];
-    /* By its soname: the link without a number is for compilers, and comes with headers alone. */
+    /* By its soname, because the link without a number comes only with the headers. */
     const char *name = dropin ? "libkernels.so" : "libcushim-kernels.so.0";
     const char *given = getauxval(AT_SECURE) ? NULL : getenv("CUSHIM_KERNELS");
-    if (!h)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "h=NULL");
-    *h = NULL;
+    CUSHIM_OUT(h);
     if (dropin != 0 && dropin != 1)
         return CUSHIM_FAIL(CUSHIM_INVALID, "dropin=%d", dropin);
     CUSHIM_TRY(cushim_driver_use_process(__func__));

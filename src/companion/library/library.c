@@ -1,8 +1,7 @@
-/* The public calls on the library itself (cushim/library.h), but for the errors. */
+/* The public calls on the library itself (cushim/library.h), except those on errors. */
 #include "cushim/library.h"
 
 #include "base/log.h"
-#include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/context/context.h"
 #include "companion/core/driver.h"
@@ -72,21 +71,16 @@ const char *cushim_version_text(void) {
     return CUSHIM_VERSION_TEXT;
 }
 
-enum cushim_status cushim_driver_version(int *version) {
-    if (!version)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "n=NULL");
-    *version = 0;
+enum cushim_status cushim_driver_version(int *n) {
+    CUSHIM_OUT(n);
     CUSHIM_TRY(cushim_driver_use(__func__));
-    *version = cushim_driver_number();
+    *n = cushim_driver_number();
     return CUSHIM_OK;
 }
 
 enum cushim_status cushim_symbol(const char *name, void **fn) {
-    if (!fn)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
-    *fn = NULL;
-    if (!name)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "name=NULL");
+    CUSHIM_OUT(fn);
+    CUSHIM_NEED(name);
     CUSHIM_TRY(cushim_driver_use(__func__));
     *fn = cushim_driver_find(name);
     return *fn ? CUSHIM_OK : cushim_fail_nosym(__func__, name);

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "memory/fence/stream_fence.h"
@@ -25,7 +24,7 @@ static uint64_t start_of(const struct cushim_mapped_object *mapped) {
     return mapped->span.device + mapped->offset;
 }
 
-/* Where the context died, the address and its row may be another block's by now. */
+/* If the context died, the address and its row may belong to another block by now. */
 static void erase(struct cushim_mapped_object *mapped) {
     struct cushim_address_map_row row;
     if (cushim_address_map_erase(start_of(mapped), &row) != CUSHIM_OK)
@@ -65,79 +64,54 @@ static enum cushim_status alloc_in(struct cushim_scope *scope, struct cushim_map
     mapped->mapper = cushim_object_keep(mapper);
     mapped->bytes = bytes;
     enum cushim_status status = take(scope, mapped, flags);
+    if (status == CUSHIM_OK)
+        status = record(scope, mapped);
+    if (status == CUSHIM_OK) {
+        status = cushim_handle_open(&mapped->object, out);
+        if (status != CUSHIM_OK)
+            erase(mapped);
+    }
     if (status != CUSHIM_OK)
-        goto error_mapped;
-    status = record(scope, mapped);
-    if (status != CUSHIM_OK)
-        goto error_mapped;
-    status = cushim_handle_open(&mapped->object, out);
-    if (status != CUSHIM_OK)
-        goto error_row;
-    return CUSHIM_OK;
-
-error_row:
-    erase(mapped);
-error_mapped:
-    cushim_object_release(mapped);
+        cushim_object_release(mapped);
     return status;
 }
 
-/* The mapper is of a device: its primary context, which may be another than last time. */
+/* The mapper is of a device: use its primary context, which may be a new one. */
 static enum cushim_status alloc_in_primary(const char *what, struct cushim_mapper_object *mapper,
                                            size_t bytes, unsigned flags,
                                            struct cushim_mapped **out) {
-    struct cushim_context_object *context;
-    struct cushim_scope scope;
-    CUSHIM_TRY(cushim_context_of_device(what, mapper->device, &context));
-    enum cushim_status status = cushim_call_begin_known(&scope, what, context);
-    if (status == CUSHIM_OK)
-        status = cushim_call_end(&scope, alloc_in(&scope, mapper, bytes, flags, out));
-    cushim_object_release(context);
-    return status;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_TRY(cushim_call_begin_device(&scope, what, mapper->device));
+    return alloc_in(&scope, mapper, bytes, flags, out);
 }
 
 enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, size_t bytes, unsigned flags,
                                        struct cushim_mapped **mapped) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_mapper_object *m;
-    if (!mapped)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "mapped=NULL");
-    *mapped = NULL;
+    CUSHIM_OUT(mapped);
     if (bytes == 0 || bytes > INT64_MAX)
         return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu", bytes);
     if (flags & ~(unsigned)FLAGS)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
-    return cushim_call_end(&scope, scope.context
-                                       ? alloc_in(&scope, m, bytes, flags, mapped)
-                                       : alloc_in_primary(__func__, m, bytes, flags, mapped));
+    return scope.context ? alloc_in(&scope, m, bytes, flags, mapped)
+                         : alloc_in_primary(__func__, m, bytes, flags, mapped);
 }
 
 /* ---- free ---- */
 
-/* Before the handle is closed: a refused free has freed nothing. */
-static enum cushim_status refuse_in_capture(const char *what, const struct cushim_mapped *handle) {
-    struct cushim_pin pin;
-    struct cushim_object *object = cushim_handle_pin(&pin, CUSHIM_KIND_MAPPED, handle);
-    int n = object && !cushim_context_is_dead(object->context)
-                ? cushim_capture_count(object->context)
-                : 0;
-    cushim_handle_unpin(&pin);
-    return n ? cushim_fail(what, CUSHIM_CAPTURE, "captures=%d", n) : CUSHIM_OK;
-}
-
-/* The memory goes with the last user: this call, or one of another thread that is under way. */
+/* The memory is freed by the last user: this call, or a running call of another thread. */
 enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_mapped_object *b;
     if (!mapped)
         return CUSHIM_OK;
-    CUSHIM_TRY(refuse_in_capture(__func__, mapped));
+    /* before the handle is closed: a refused free has freed nothing */
+    CUSHIM_TRY(cushim_capture_refuse_handle(__func__, CUSHIM_KIND_MAPPED, mapped));
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_MAPPED, mapped, &b));
     erase(b);
-    return cushim_call_end(&scope, scope.is_dead
-                                       ? CUSHIM_OK
-                                       : cushim_mem_stream_fence_wait_all(&scope.context->fence));
+    return scope.is_dead ? CUSHIM_OK : cushim_mem_stream_fence_wait_all(&scope.context->fence);
 }
 
 /* ---- questions ---- */
@@ -147,9 +121,7 @@ enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped) {
     do {                                                                                           \
         struct cushim_scope scope_;                                                                \
         struct cushim_mapped_object *b;                                                            \
-        if (!(out))                                                                                \
-            return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", #out);                                   \
-        *(out) = 0;                                                                                \
+        CUSHIM_OUT(out);                                                                           \
         CUSHIM_TRY(cushim_call_begin_object(&scope_, __func__, CUSHIM_KIND_MAPPED, (mapped), &b)); \
         *(out) = (answer);                                                                         \
         return cushim_call_end(&scope_, CUSHIM_OK);                                                \
@@ -177,13 +149,10 @@ enum cushim_status cushim_mapped_atom(struct cushim_mapped *mapped, size_t *byte
 
 /* ---- flush, invalidate, export ---- */
 
-typedef enum cushim_status range_fn(struct cushim_card *, const struct cushim_card_memory *, size_t,
-                                    size_t);
-
-/* One of the two, over whole atoms: what ends with the block ends with its last atom. */
+/* Flush or invalidate whole atoms; a range up to the end of the block includes its last atom. */
 static enum cushim_status make_visible(const char *what, struct cushim_mapped *mapped, size_t off,
-                                       size_t bytes, range_fn *call) {
-    struct cushim_scope scope;
+                                       size_t bytes, enum cushim_card_sync way) {
+    CUSHIM_SCOPE scope = {0};
     struct cushim_mapped_object *b;
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_MAPPED, mapped, &b));
     size_t atom = b->mapper->type.atom_bytes;
@@ -198,26 +167,25 @@ static enum cushim_status make_visible(const char *what, struct cushim_mapped *m
         cushim_mapped_fence(); /* stores that went around the caches are not among what is flushed
                                 */
         bytes += (atom - bytes % atom) % atom;
-        status = call(b->mapper->card, &b->span.memory, b->offset + off, bytes);
+        status = cushim_card_sync(b->mapper->card, &b->span.memory, b->offset + off, bytes, way);
     }
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 enum cushim_status cushim_mapped_flush(struct cushim_mapped *mapped, size_t off, size_t bytes) {
-    return make_visible(__func__, mapped, off, bytes, cushim_card_flush);
+    return make_visible(__func__, mapped, off, bytes, CUSHIM_CARD_FLUSH);
 }
 
 enum cushim_status cushim_mapped_invalidate(struct cushim_mapped *mapped, size_t off,
                                             size_t bytes) {
-    return make_visible(__func__, mapped, off, bytes, cushim_card_invalidate);
+    return make_visible(__func__, mapped, off, bytes, CUSHIM_CARD_INVALIDATE);
 }
 
 enum cushim_status cushim_mapped_export(struct cushim_mapped *mapped, int *fd) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_mapped_object *b;
     int made = -1;
-    if (!fd)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "fd=NULL");
+    CUSHIM_NEED(fd);
     *fd = -1; /* 0 would be the standard input */
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MAPPED, mapped, &b));
     enum cushim_status status =
@@ -226,5 +194,5 @@ enum cushim_status cushim_mapped_export(struct cushim_mapped *mapped, int *fd) {
                                      CUSHIM_CARD_DMA_BUF, &made);
     if (status == CUSHIM_OK)
         *fd = made;
-    return cushim_call_end(&scope, status);
+    return status;
 }

@@ -37,7 +37,7 @@ enum cushim_status cushim_span_obtain(struct cushim_scope *scope,
                                       struct cushim_mapper_object *mapper, size_t bytes,
                                       struct cushim_span *span);
 
-/* Give back both sides; the driver's where its context lives. */
+/* Release the memory in CUDA, if the context lives, and in Vulkan. */
 void cushim_span_release(struct cushim_mapper_object *mapper, struct cushim_context_object *context,
                          struct cushim_span *span);
 
@@ -52,13 +52,13 @@ enum { CUSHIM_SLAB_MOST_BYTES = 512 << 10 };
 enum cushim_status cushim_slab_take(struct cushim_scope *scope,
                                     struct cushim_mapped_object *mapped);
 
-/* Give the piece back; of the empty slabs one stays for the next block. */
+/* Give the piece back; one empty slab is kept for the next block. */
 void cushim_slab_give(struct cushim_mapped_object *mapped);
 
 /* The mapper is finished: so are its blocks. */
 void cushim_slabs_end(struct cushim_mapper_object *mapper);
 
-/* All stores of this thread so far, the non-temporal ones too, come before what it does next. */
+/* Order all earlier stores of this thread, non-temporal ones too, before its later operations. */
 void cushim_mapped_fence(void);
 
 #endif

@@ -8,10 +8,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/try.h"
-#include "cushim/mapped.h"
-#include "companion/core/driver.h"
-#include "companion/core/error.h"
 #include "companion/mapped/mapped.h"
 
 #if defined(__x86_64__)

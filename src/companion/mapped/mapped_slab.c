@@ -1,14 +1,13 @@
 /*
  * Slabs: spans of 2 MiB, given out in units of a bitmap, first fit.
  *
- * A slab belongs to one context.  It may be empty: one such stays, for the next block, and the
- * others go, as do those of dead contexts.  Blocks that came back may serve again at once: their
+ * A slab belongs to one context.  One empty slab is kept for the next block; other empty ones are
+ * freed, and so are those of dead contexts.  A freed block may serve again at once, because its
  * free waited for the context.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/mapped/mapped.h"
 
 enum {
@@ -29,7 +28,7 @@ static size_t units_of(size_t n_bytes) {
     return (n_bytes + UNIT_BYTES - 1) / UNIT_BYTES;
 }
 
-/* In units: pieces begin with an atom, and some hardware has larger ones than we have units. */
+/* In units.  Pieces begin with an atom, and atoms of some hardware are larger than our units. */
 static size_t align_of(const struct cushim_mapper_object *mapper) {
     size_t atom = mapper->type.unit_bytes;
     return atom > UNIT_BYTES ? atom / UNIT_BYTES : 1;
@@ -95,7 +94,7 @@ enum cushim_status cushim_slab_take(struct cushim_scope *scope,
     if (slab)
         return CUSHIM_OK;
     CUSHIM_TRY(create(scope, mapper, &made));
-    take_from(made, mapped); /* nobody else has seen it, and it is empty */
+    take_from(made, mapped); /* it cannot fail: no other thread knows it yet, and it is empty */
     pthread_mutex_lock(&mapper->lock);
     made->next = mapper->slabs;
     mapper->slabs = made;

@@ -1,11 +1,10 @@
 /* Spans: Vulkan allocates and maps, CUDA imports the same bytes by a descriptor. */
 #include <unistd.h>
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/mapped/mapped.h"
 
-/* The descriptor is CUDA's once it is imported, and ours to close where it was not. */
+/* CUDA owns the descriptor after an import; if the import fails, we close it. */
 static enum cushim_status import(struct cushim_scope *scope, int fd, struct cushim_span *span) {
     const CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
                                                    .handle.fd = fd,
@@ -31,12 +30,8 @@ static enum cushim_status reach_from_cuda(struct cushim_scope *scope,
     int fd = -1;
     CUSHIM_TRY(
         cushim_card_export(scope->what, mapper->card, &span->memory, CUSHIM_CARD_OPAQUE, &fd));
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    enum cushim_status status = import(scope, fd, span);
-    if (status == CUSHIM_OK)
-        status = map_imported(scope, span);
-    cushim_capture_back(mode);
-    return status;
+    CUSHIM_TRY(CUSHIM_RELAXED(import(scope, fd, span)));
+    return CUSHIM_RELAXED(map_imported(scope, span));
 }
 
 enum cushim_status cushim_span_obtain(struct cushim_scope *scope,
@@ -54,14 +49,11 @@ enum cushim_status cushim_span_obtain(struct cushim_scope *scope,
 
 void cushim_span_release(struct cushim_mapper_object *mapper, struct cushim_context_object *context,
                          struct cushim_span *span) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     if (cushim_call_begin_quietly(&scope, context)) {
-        CUstreamCaptureMode mode = cushim_capture_relax();
-        CUSHIM_DRIVER(cuMemFree_v2)(span->device);
+        (void)CUSHIM_RELAXED(CUSHIM_DRIVER(cuMemFree_v2)(span->device));
         if (CUSHIM_DRIVER(cuDestroyExternalMemory))
-            CUSHIM_DRIVER(cuDestroyExternalMemory)(span->external);
-        cushim_capture_back(mode);
-        cushim_call_end(&scope, CUSHIM_OK);
+            (void)CUSHIM_RELAXED(CUSHIM_DRIVER(cuDestroyExternalMemory)(span->external));
     }
     cushim_card_free(mapper->card, &span->memory);
 }

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/mapped/mapped.h"
 
 enum {
@@ -19,9 +18,7 @@ static void finish(struct cushim_object *object) {
 }
 
 static enum cushim_status judge(const char *what, unsigned flags, struct cushim_mapper **out) {
-    if (!out)
-        return cushim_fail(what, CUSHIM_INVALID, "mapper=NULL");
-    *out = NULL;
+    CUSHIM_TRY(cushim_check_out(what, "mapper", out, sizeof *out));
     if (flags & ~(unsigned)FLAGS)
         return cushim_fail(what, CUSHIM_INVALID, "flags=%u", flags);
     if ((flags & CUSHIM_MAPPER_FLAG_COHERENT) && (flags & CUSHIM_MAPPER_FLAG_NON_COHERENT))
@@ -31,7 +28,7 @@ static enum cushim_status judge(const char *what, unsigned flags, struct cushim_
 
 /* ---- opening ---- */
 
-/* CUDA says which device it is, in the one way that Vulkan understands. */
+/* The UUID, because CUDA and Vulkan have no other name for a device in common. */
 static enum cushim_status read_uuid(const char *what, int device, CUuuid *uuid) {
     __typeof__(&cuDeviceGetUuid) ask = CUSHIM_DRIVER(cuDeviceGetUuid_v2)
                                            ? CUSHIM_DRIVER(cuDeviceGetUuid_v2)
@@ -43,7 +40,7 @@ static enum cushim_status read_uuid(const char *what, int device, CUuuid *uuid) 
                                   : cushim_fail_cu("cuDeviceGetUuid", result, "device=%d", device);
 }
 
-/* A card and its type; both are the mapper's from here on, whatever happens. */
+/* Its card and type; the mapper owns the card, even after a failure. */
 static enum cushim_status fill(const char *what, struct cushim_mapper_object *mapper,
                                unsigned flags) {
     CUuuid uuid;
@@ -63,13 +60,12 @@ static enum cushim_status create(const char *what, struct cushim_context_object 
     mapper->device = device;
     enum cushim_status status = fill(what, mapper, flags);
     if (status == CUSHIM_OK)
-        status = cushim_handle_open(&mapper->object, out);
-    if (status != CUSHIM_OK)
-        cushim_object_release(mapper);
+        return cushim_object_open(&mapper->object, out);
+    cushim_object_release(mapper);
     return status;
 }
 
-/* The driver says it better than we do: which call, which error. */
+/* The driver's own error names the call and the reason. */
 static enum cushim_status need_current(const char *what) {
     CUdevice device;
     CUSHIM_TRY(cushim_driver_use(what));
@@ -79,13 +75,13 @@ static enum cushim_status need_current(const char *what) {
 
 static enum cushim_status open_in(const char *what, struct cushim_context *ctx, unsigned flags,
                                   struct cushim_mapper **out) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     if (flags & CUSHIM_MAPPER_FLAG_CURRENT) {
         CUSHIM_TRY(need_current(what));
         ctx = NULL;
     }
     CUSHIM_TRY(cushim_call_begin_context(&scope, what, ctx));
-    return cushim_call_end(&scope, create(what, scope.context, scope.context->device, flags, out));
+    return create(what, scope.context, scope.context->device, flags, out);
 }
 
 enum cushim_status cushim_mapper_open(struct cushim_context *ctx, unsigned flags,
@@ -108,17 +104,12 @@ enum cushim_status cushim_mapper_open_device(int dev, unsigned flags,
 /* ---- the rest ---- */
 
 enum cushim_status cushim_mapper_close(struct cushim_mapper *mapper) {
-    struct cushim_scope scope;
-    struct cushim_mapper_object *m;
-    if (!mapper)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return cushim_call_destroy(__func__, CUSHIM_KIND_MAPPER, mapper);
 }
 
 enum cushim_status cushim_mapper_budget(struct cushim_mapper *mapper, size_t *free_bytes,
                                         size_t *total_bytes) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_mapper_object *m;
     if (free_bytes)
         *free_bytes = 0;
@@ -128,5 +119,5 @@ enum cushim_status cushim_mapper_budget(struct cushim_mapper *mapper, size_t *fr
         return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", free_bytes ? "total_bytes" : "free_bytes");
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
     cushim_card_budget(m->card, &m->type, free_bytes, total_bytes);
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }

@@ -24,13 +24,13 @@
 
 struct cushim_card;
 
-/* How memory of a card is had. */
+/* How memory of a card is allocated. */
 struct cushim_card_type {
     unsigned index; /* VkMemoryType */
     unsigned heap;
     bool is_coherent;  /* and not forced to be treated otherwise */
-    size_t atom_bytes; /* what flushes are multiples of; 1 where coherent */
-    size_t unit_bytes; /* what two blocks may not share, whatever the type */
+    size_t atom_bytes; /* the unit of flushes; 1 if coherent */
+    size_t unit_bytes; /* two blocks may not share one of these, for any type */
 };
 
 /* One VkDeviceMemory, mapped whole. */
@@ -61,11 +61,11 @@ enum cushim_status cushim_card_obtain(const char *what, const unsigned char uuid
 
 void cushim_card_release(struct cushim_card *card);
 
-/* The type of memory for the flags of a mapper; NOTSUPPORTED where there is none. */
+/* The type of memory for the flags of a mapper; NOTSUPPORTED if there is none. */
 enum cushim_status cushim_card_choose(const char *what, struct cushim_card *card, unsigned flags,
                                       struct cushim_card_type *type);
 
-/* Bytes of the type's heap, and how many of them can be had. */
+/* Bytes of the type's heap, and how many of them are free. */
 void cushim_card_budget(struct cushim_card *card, const struct cushim_card_type *type,
                         size_t *free_bytes, size_t *total_bytes);
 
@@ -79,13 +79,12 @@ enum cushim_status cushim_card_export(const char *what, struct cushim_card *card
                                       const struct cushim_card_memory *memory,
                                       enum cushim_card_export kind, int *fd);
 
+enum cushim_card_sync { CUSHIM_CARD_FLUSH, CUSHIM_CARD_INVALIDATE };
+
 /* Write host writes back, or drop what the host has read; whole atoms, or to the memory's end. */
-enum cushim_status cushim_card_flush(struct cushim_card *card,
-                                     const struct cushim_card_memory *memory, size_t offset,
-                                     size_t bytes);
-enum cushim_status cushim_card_invalidate(struct cushim_card *card,
-                                          const struct cushim_card_memory *memory, size_t offset,
-                                          size_t bytes);
+enum cushim_status cushim_card_sync(struct cushim_card *card,
+                                    const struct cushim_card_memory *memory, size_t offset,
+                                    size_t bytes, enum cushim_card_sync way);
 
 /* ---- mappers ---- */
 

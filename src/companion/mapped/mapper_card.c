@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/core/error.h"
+#include "companion/core/lock.h"
 
 enum { N_EXTENSIONS = 3, UUID_TEXT_BYTES = 2 * VK_UUID_SIZE + 1 };
 
@@ -45,7 +45,7 @@ static enum cushim_status open_instance(const char *what, struct cushim_card *ca
     return cushim_vulkan_fill_instance(what, vulkan, &card->instance);
 }
 
-/* Takes what was opened, and the half of it too. */
+/* The instance may be open only in part. */
 static void close_instance(struct cushim_card *card) {
     if (card->instance.vkDestroyInstance)
         card->instance.vkDestroyInstance(card->instance.handle, NULL);
@@ -58,7 +58,7 @@ static void write_uuid(char text[UUID_TEXT_BYTES], const unsigned char uuid[VK_U
         snprintf(text + 2 * i, 3, "%02x", uuid[i]);
 }
 
-/* Fills `physical`, and what is known with it, where the UUID is the card's. */
+/* If the UUID is the card's, fill `physical` and what depends on it. */
 static bool is_card(struct cushim_card *card, VkPhysicalDevice physical) {
     VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
     VkPhysicalDeviceProperties2 properties = {
@@ -82,7 +82,7 @@ static enum cushim_status find_physical(const char *what, struct cushim_card *ca
             return fail_host(what, n_found * sizeof *found);
         result = card->instance.vkEnumeratePhysicalDevices(card->instance.handle, &n_found, found);
     }
-    /* VK_INCOMPLETE: one was plugged in between; those that fit are good. */
+    /* VK_INCOMPLETE: a device was added between the calls; the list is good all the same. */
     bool is_found = false;
     for (uint32_t i = 0; result >= 0 && !is_found && i < n_found; i++)
         is_found = is_card(card, found[i]);
@@ -108,7 +108,7 @@ static bool has_extension(const VkExtensionProperties *list, uint32_t n, const c
     return false;
 }
 
-/* Can memory be exported as a dma-buf and as an opaque descriptor at once? */
+/* Whether memory can be exported both as a dma-buf and as an opaque descriptor. */
 static bool takes_both(struct cushim_card *card) {
     const VkPhysicalDeviceExternalBufferInfo info = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO,
@@ -146,7 +146,7 @@ static enum cushim_status read_extensions(const char *what, struct cushim_card *
 
 /* ---- the device ---- */
 
-/* A device needs a queue, though nothing is submitted: family 0 is there on every one. */
+/* A device needs a queue, although we submit nothing; every device has family 0. */
 static enum cushim_status open_device(const char *what, struct cushim_card *card, int device) {
     const char *names[N_EXTENSIONS] = {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME};
     uint32_t n_names = 1;
@@ -216,24 +216,21 @@ bool cushim_card_is_possible(void) {
 
 enum cushim_status cushim_card_obtain(const char *what, const unsigned char uuid[16], int device,
                                       struct cushim_card **out) {
-    enum cushim_status status = CUSHIM_OK;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     *out = cards;
     while (*out && memcmp((*out)->uuid, uuid, VK_UUID_SIZE) != 0)
         *out = (*out)->next;
     if (!*out)
-        status = make_card(what, uuid, device, out);
-    if (status == CUSHIM_OK)
-        (*out)->n_owners++;
-    pthread_mutex_unlock(&lock);
-    return status;
+        CUSHIM_TRY(make_card(what, uuid, device, out));
+    (*out)->n_owners++;
+    return CUSHIM_OK;
 }
 
-/* Under the lock up to its end: a card of the same device is not to be made meanwhile. */
+/* It holds the lock until the end, so that no card of the same device is made meanwhile. */
 void cushim_card_release(struct cushim_card *card) {
     if (!card)
         return;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     if (--card->n_owners == 0) {
         struct cushim_card **at = &cards;
         while (*at != card)
@@ -241,5 +238,4 @@ void cushim_card_release(struct cushim_card *card) {
         *at = card->next;
         close_card(card);
     }
-    pthread_mutex_unlock(&lock);
 }

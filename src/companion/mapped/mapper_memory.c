@@ -6,7 +6,7 @@
 
 /* ---- the type ---- */
 
-/* How well a type serves; 0: not at all. */
+/* Rate a type; 0: unusable. */
 static int rate(VkMemoryPropertyFlags flags, unsigned wanted) {
     const VkMemoryPropertyFlags needed =
         VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT;
@@ -25,7 +25,7 @@ enum cushim_status cushim_card_choose(const char *what, struct cushim_card *card
     for (uint32_t i = 0; i < memory->memoryTypeCount; i++) {
         VkMemoryPropertyFlags found = memory->memoryTypes[i].propertyFlags;
         int rating = rate(found, flags);
-        if (rating <= best) /* the first of equals: Vulkan lists the faster one first */
+        if (rating <= best) /* the first of equals, because Vulkan lists the faster one first */
             continue;
         best = rating;
         bool is_coherent = (found & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT) &&
@@ -56,7 +56,7 @@ static void read_budget(struct cushim_card *card, unsigned heap, size_t *free_by
     VkPhysicalDeviceMemoryProperties2 memory = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = &budget};
     *total_bytes = (size_t)card->memory.memoryHeaps[heap].size;
-    if (!card->has_budget) { /* what others hold is not to be known then */
+    if (!card->has_budget) { /* then we cannot know what other processes hold */
         *free_bytes = rest(*total_bytes, atomic_load(&card->used_bytes[heap]));
         return;
     }
@@ -91,7 +91,7 @@ enum cushim_status cushim_card_alloc(struct cushim_card *card, const struct cush
                                        .allocationSize = bytes,
                                        .memoryTypeIndex = type->index};
     VkDeviceMemory handle = VK_NULL_HANDLE;
-    /* Vulkan forbids to ask for more than the heap: the answer is known. */
+    /* Vulkan forbids to ask for more than the heap has. */
     VkResult result =
         bytes > card->memory.memoryHeaps[type->heap].size
             ? VK_ERROR_OUT_OF_DEVICE_MEMORY
@@ -142,7 +142,7 @@ enum cushim_status cushim_card_export(const char *what, struct cushim_card *card
                                 : cushim_vulkan_fail("vkGetMemoryFdKHR", result, "%s", "");
 }
 
-/* To the end is said as such: the driver may have rounded the size up. */
+/* VK_WHOLE_SIZE for a range up to the end, because the driver may have rounded the size up. */
 static VkMappedMemoryRange range_of(const struct cushim_card_memory *memory, size_t offset,
                                     size_t bytes) {
     return (VkMappedMemoryRange){.sType = VK_STRUCTURE_TYPE_MAPPED_MEMORY_RANGE,
@@ -151,22 +151,20 @@ static VkMappedMemoryRange range_of(const struct cushim_card_memory *memory, siz
                                  .size = bytes >= memory->bytes - offset ? VK_WHOLE_SIZE : bytes};
 }
 
-enum cushim_status cushim_card_flush(struct cushim_card *card,
-                                     const struct cushim_card_memory *memory, size_t offset,
-                                     size_t bytes) {
+enum cushim_status cushim_card_sync(struct cushim_card *card,
+                                    const struct cushim_card_memory *memory, size_t offset,
+                                    size_t bytes, enum cushim_card_sync way) {
+    const struct cushim_vulkan_device *device = &card->device;
     VkMappedMemoryRange range = range_of(memory, offset, bytes);
-    VkResult result = card->device.vkFlushMappedMemoryRanges(card->device.handle, 1, &range);
-    return result == VK_SUCCESS ? CUSHIM_OK
-                                : cushim_vulkan_fail("vkFlushMappedMemoryRanges", result,
-                                                     "offset=%zu bytes=%zu", offset, bytes);
-}
-
-enum cushim_status cushim_card_invalidate(struct cushim_card *card,
-                                          const struct cushim_card_memory *memory, size_t offset,
-                                          size_t bytes) {
-    VkMappedMemoryRange range = range_of(memory, offset, bytes);
-    VkResult result = card->device.vkInvalidateMappedMemoryRanges(card->device.handle, 1, &range);
-    return result == VK_SUCCESS ? CUSHIM_OK
-                                : cushim_vulkan_fail("vkInvalidateMappedMemoryRanges", result,
-                                                     "offset=%zu bytes=%zu", offset, bytes);
+    const char *entry = "vkFlushMappedMemoryRanges";
+    VkResult result;
+    if (way == CUSHIM_CARD_FLUSH) {
+        result = device->vkFlushMappedMemoryRanges(device->handle, 1, &range);
+    } else {
+        entry = "vkInvalidateMappedMemoryRanges";
+        result = device->vkInvalidateMappedMemoryRanges(device->handle, 1, &range);
+    }
+    return result == VK_SUCCESS
+               ? CUSHIM_OK
+               : cushim_vulkan_fail(entry, result, "offset=%zu bytes=%zu", offset, bytes);
 }

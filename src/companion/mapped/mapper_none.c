@@ -1,4 +1,5 @@
-/* Cards of a build without Vulkan's headers: there are none, so only the first function is met. */
+/* Cards of a build without Vulkan's headers.  There are none, so the functions after the first two
+ * are never called. */
 #include "companion/core/error.h"
 #include "companion/mapped/mapper.h"
 
@@ -47,16 +48,9 @@ enum cushim_status cushim_card_export(const char *what, struct cushim_card *card
     return CUSHIM_NOTSUPPORTED;
 }
 
-enum cushim_status cushim_card_flush(struct cushim_card *card,
-                                     const struct cushim_card_memory *memory, size_t offset,
-                                     size_t bytes) {
-    (void)card, (void)memory, (void)offset, (void)bytes;
-    return CUSHIM_NOTSUPPORTED;
-}
-
-enum cushim_status cushim_card_invalidate(struct cushim_card *card,
-                                          const struct cushim_card_memory *memory, size_t offset,
-                                          size_t bytes) {
-    (void)card, (void)memory, (void)offset, (void)bytes;
+enum cushim_status cushim_card_sync(struct cushim_card *card,
+                                    const struct cushim_card_memory *memory, size_t offset,
+                                    size_t bytes, enum cushim_card_sync way) {
+    (void)card, (void)memory, (void)offset, (void)bytes, (void)way;
     return CUSHIM_NOTSUPPORTED;
 }

@@ -38,7 +38,7 @@ static enum cushim_status fail_missing(const char *what, const char *name) {
                 : CUSHIM_NOTSUPPORTED;
 }
 
-/* Functions arrive as one type and have another: copy the bytes. */
+/* Functions come as PFN_vkVoidFunction, so copy the bytes into their own type. */
 #define FILL(table, find, handle, name)                                                            \
     do {                                                                                           \
         PFN_vkVoidFunction function_ = (find)((handle), #name);                                    \
@@ -46,11 +46,6 @@ static enum cushim_status fail_missing(const char *what, const char *name) {
             return fail_missing(what, #name);                                                      \
         memcpy(&(table)->name, &function_, sizeof function_);                                      \
     } while (0);
-#define NOTHING(name)
-
-#define VK_GLOBAL(name)   FILL(&globals, globals.vkGetInstanceProcAddr, NULL, name)
-#define VK_INSTANCE(name) NOTHING(name)
-#define VK_DEVICE(name)   NOTHING(name)
 
 /* Under the lock. */
 static enum cushim_status load(const char *what) {
@@ -61,16 +56,11 @@ static enum cushim_status load(const char *what) {
     if (!address)
         return fail_missing(what, "vkGetInstanceProcAddr");
     memcpy(&globals.vkGetInstanceProcAddr, &address, sizeof address);
-#define VK(level, name) VK_##level(name)
+#define VK_GLOBAL(name) FILL(&globals, globals.vkGetInstanceProcAddr, NULL, name)
 #include "companion/mapped/vulkan.def"
-#undef VK
     is_found = true;
     return CUSHIM_OK;
 }
-
-#undef VK_GLOBAL
-#undef VK_INSTANCE
-#undef VK_DEVICE
 
 enum cushim_status cushim_vulkan_find(const char *what, const struct cushim_vulkan **out) {
     pthread_mutex_lock(&lock);
@@ -82,29 +72,18 @@ enum cushim_status cushim_vulkan_find(const char *what, const struct cushim_vulk
 
 /* ---- the other tables ---- */
 
-#define VK_GLOBAL(name)   NOTHING(name)
-#define VK_INSTANCE(name) FILL(instance, vulkan->vkGetInstanceProcAddr, instance->handle, name)
-#define VK_DEVICE(name)   NOTHING(name)
-
 enum cushim_status cushim_vulkan_fill_instance(const char *what, const struct cushim_vulkan *vulkan,
                                                struct cushim_vulkan_instance *instance) {
-#define VK(level, name) VK_##level(name)
+#define VK_INSTANCE(name) FILL(instance, vulkan->vkGetInstanceProcAddr, instance->handle, name)
 #include "companion/mapped/vulkan.def"
-#undef VK
     return CUSHIM_OK;
 }
-
-#undef VK_INSTANCE
-#undef VK_DEVICE
-#define VK_INSTANCE(name) NOTHING(name)
-#define VK_DEVICE(name)   FILL(device, instance->vkGetDeviceProcAddr, device->handle, name)
 
 enum cushim_status cushim_vulkan_fill_device(const char *what,
                                              const struct cushim_vulkan_instance *instance,
                                              struct cushim_vulkan_device *device) {
-#define VK(level, name) VK_##level(name)
+#define VK_DEVICE(name) FILL(device, instance->vkGetDeviceProcAddr, device->handle, name)
 #include "companion/mapped/vulkan.def"
-#undef VK
     return CUSHIM_OK;
 }
 

@@ -14,42 +14,24 @@
 #include "cushim/status.h"
 
 #define CUSHIM_VK_SLOT(name) PFN_##name name;
-#define CUSHIM_VK_NONE(name)
 
-#define CUSHIM_VK_GLOBAL   CUSHIM_VK_SLOT
-#define CUSHIM_VK_INSTANCE CUSHIM_VK_NONE
-#define CUSHIM_VK_DEVICE   CUSHIM_VK_NONE
 struct cushim_vulkan {
     PFN_vkGetInstanceProcAddr vkGetInstanceProcAddr;
-#define VK(level, name) CUSHIM_VK_##level(name)
+#define VK_GLOBAL CUSHIM_VK_SLOT
 #include "companion/mapped/vulkan.def"
-#undef VK
 };
-#undef CUSHIM_VK_GLOBAL
-#undef CUSHIM_VK_INSTANCE
 
-#define CUSHIM_VK_GLOBAL   CUSHIM_VK_NONE
-#define CUSHIM_VK_INSTANCE CUSHIM_VK_SLOT
 struct cushim_vulkan_instance {
     VkInstance handle;
-#define VK(level, name) CUSHIM_VK_##level(name)
+#define VK_INSTANCE CUSHIM_VK_SLOT
 #include "companion/mapped/vulkan.def"
-#undef VK
 };
-#undef CUSHIM_VK_INSTANCE
-#undef CUSHIM_VK_DEVICE
 
-#define CUSHIM_VK_INSTANCE CUSHIM_VK_NONE
-#define CUSHIM_VK_DEVICE   CUSHIM_VK_SLOT
 struct cushim_vulkan_device {
     VkDevice handle;
-#define VK(level, name) CUSHIM_VK_##level(name)
+#define VK_DEVICE CUSHIM_VK_SLOT
 #include "companion/mapped/vulkan.def"
-#undef VK
 };
-#undef CUSHIM_VK_GLOBAL
-#undef CUSHIM_VK_INSTANCE
-#undef CUSHIM_VK_DEVICE
 
 /**
  * The functions that need no instance.

@@ -1,9 +1,8 @@
 /*
- * Device memory: asked of the driver and given back to it, and memory of others in our ledger.
+ * Device memory: allocated from the driver and freed to it, and adopted memory of other code.
  */
 #include "cushim/memory.h"
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 #include "companion/context/pressure.h"
@@ -13,7 +12,8 @@
 enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const char *entry,
                                            CUresult result, size_t asked_bytes) {
     size_t free_bytes = 0, total_bytes = 0;
-    CUSHIM_DRIVER(cuMemGetInfo_v2)(&free_bytes, &total_bytes); /* else 0: the text says as much */
+    CUSHIM_DRIVER(cuMemGetInfo_v2)
+    (&free_bytes, &total_bytes); /* they stay 0 if it fails, and the text says so */
     struct cushim_pressure_held held = cushim_pressure_sum(scope->context);
     return cushim_scope_fail_cu(
         scope, entry, result,
@@ -28,11 +28,16 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_memor
                                                .bytes = request->bytes,
                                                .kind = request->kind,
                                                .flags = request->flags,
-                                               .context = scope->context};
+                                               .context = scope->context,
+                                               .owner = request->owner,
+                                               .is_shared = request->owner != NULL};
     enum cushim_status status = cushim_address_map_record(&row);
     if (status == CUSHIM_OK)
         return CUSHIM_OK;
-    request->release(request, address);
+    if (request->pool)
+        CUSHIM_DRIVER(cuMemFreeAsync)(address, request->stream);
+    else
+        request->release(address);
     if (status == CUSHIM_NOMEM)
         return cushim_scope_fail(scope, status, "no host memory for the ledger, asked=%zu",
                                  request->bytes);
@@ -45,7 +50,8 @@ enum cushim_status cushim_memory_obtain(struct cushim_scope *scope,
     CUdeviceptr got = 0;
     CUstreamCaptureMode mode = cushim_capture_relax();
     CUresult result = request->obtain(request, &got);
-    bool is_relievable = request->kind != CUSHIM_MEMORY_PINNED; /* idle blocks are of the device */
+    bool is_relievable =
+        request->kind != CUSHIM_MEMORY_PINNED; /* because idle blocks are device memory */
     if (result == CUDA_ERROR_OUT_OF_MEMORY && is_relievable &&
         cushim_pressure_ask(scope->context, request->bytes) > 0)
         result = request->obtain(request, &got);
@@ -65,9 +71,8 @@ static CUresult obtain_plain(struct cushim_memory_request *request, CUdeviceptr 
     return CUSHIM_DRIVER(cuMemAlloc_v2)(address, request->bytes);
 }
 
-static CUresult release_plain(struct cushim_memory_request *request, CUdeviceptr address) {
-    (void)request;
-    return CUSHIM_DRIVER(cuMemFree_v2)(address);
+CUresult cushim_memory_release_device(uint64_t start) {
+    return CUSHIM_DRIVER(cuMemFree_v2)(start);
 }
 
 void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes) {
@@ -75,25 +80,22 @@ void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes) {
                                               .kind = CUSHIM_MEMORY_DEVICE,
                                               .bytes = bytes,
                                               .obtain = obtain_plain,
-                                              .release = release_plain};
+                                              .release = cushim_memory_release_device};
 }
 
 enum cushim_status cushim_memory_alloc(struct cushim_context *ctx, size_t bytes, cushim_devptr *p) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_memory_request request;
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    *p = 0;
-    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     cushim_memory_plain(&request, bytes);
-    return cushim_call_end(&scope, cushim_memory_obtain(&scope, &request, p));
+    return cushim_memory_obtain(&scope, &request, p);
 }
 
-/* The driver says what a row takes, so that is known for the ledger only after it. */
+/* The size for the ledger is known after the call, because the driver chooses the pitch. */
 static CUresult obtain_rows(struct cushim_memory_request *request, CUdeviceptr *address) {
     CUresult result = CUSHIM_DRIVER(cuMemAllocPitch_v2)(
         address, &request->pitch_bytes, request->width_bytes, request->rows, request->elem_bytes);
@@ -105,7 +107,7 @@ static CUresult obtain_rows(struct cushim_memory_request *request, CUdeviceptr *
 enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t width_bytes,
                                              size_t rows, unsigned elem_bytes, cushim_devptr *p,
                                              size_t *pitch_bytes) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_memory_request request;
     size_t bytes;
     if (p)
@@ -125,8 +127,7 @@ enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t 
     if (!bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    if (!CUSHIM_DRIVER(cuMemAllocPitch_v2))
-        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemAllocPitch_v2"));
+    CUSHIM_NEED_ENTRY(__func__, cuMemAllocPitch_v2);
     cushim_memory_plain(&request, bytes);
     request.entry = "cuMemAllocPitch_v2";
     request.obtain = obtain_rows;
@@ -135,31 +136,12 @@ enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t 
     request.elem_bytes = elem_bytes;
     enum cushim_status status = cushim_memory_obtain(&scope, &request, p);
     *pitch_bytes = status == CUSHIM_OK ? request.pitch_bytes : 0;
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 /* ---- giving it back ---- */
 
-static const char *owner_name(const struct cushim_address_map_row *row) {
-    switch (row->owner ? row->owner->kind : CUSHIM_KIND_NONE) {
-    case CUSHIM_KIND_POOL:
-        return "pool";
-    case CUSHIM_KIND_ARENA:
-        return "arena";
-    case CUSHIM_KIND_GRAPH:
-    case CUSHIM_KIND_GRAPHEXEC:
-        return "graph";
-    case CUSHIM_KIND_MODULE:
-        return "module";
-    case CUSHIM_KIND_MAPPER:
-    case CUSHIM_KIND_MAPPED:
-        return "mapper";
-    default:
-        return "object";
-    }
-}
-
-/* Memory with a way back of its own, or that is not ours to give back. */
+/* Memory that another function frees, or that belongs to other code. */
 static bool is_elsewhere(const struct cushim_address_map_row *row) {
     return row->owner || row->kind == CUSHIM_MEMORY_GRAPH || row->kind == CUSHIM_MEMORY_ADOPTED ||
            row->kind == CUSHIM_MEMORY_IPC || row->kind == CUSHIM_MEMORY_GLOBAL ||
@@ -169,9 +151,14 @@ static bool is_elsewhere(const struct cushim_address_map_row *row) {
 static enum cushim_status judge_return(const struct cushim_memory_return *how,
                                        const struct cushim_address_map_row *row) {
     unsigned long long start = row->start;
+    static const char *const owners[] = {
+        [CUSHIM_OWNER_POOL] = "pool",     [CUSHIM_OWNER_ARENA] = "arena",
+        [CUSHIM_OWNER_GRAPH] = "graph",   [CUSHIM_OWNER_MODULE] = "module",
+        [CUSHIM_OWNER_MAPPER] = "mapper",
+    };
     if (row->owner)
         return cushim_fail(how->what, CUSHIM_STATE, "ptr=0x%llx bytes=%zu %s=%p", start, row->bytes,
-                           owner_name(row), row->owner->handle);
+                           owners[cushim_memory_owner_of(row)], row->owner->handle);
     if (how->kinds & 1u << row->kind)
         return CUSHIM_OK;
     return cushim_fail(how->what, is_elsewhere(row) ? CUSHIM_STATE : CUSHIM_INVALID,
@@ -179,7 +166,7 @@ static enum cushim_status judge_return(const struct cushim_memory_return *how,
                        cushim_memory_kind_name(row->kind));
 }
 
-/* No row begins there: a block of a pool or an arena, one freed before, or nobody's. */
+/* No row begins there: a block of a pool or an arena, freed memory, or an unknown address. */
 static enum cushim_status judge_absent(const struct cushim_memory_return *how, uint64_t start,
                                        enum cushim_status status) {
     struct cushim_address_map_row row;
@@ -211,25 +198,17 @@ enum cushim_status cushim_memory_take(const struct cushim_memory_return *how, ui
     return status;
 }
 
-/* A capture forbids a thread to free only in the stricter modes. */
-static CUresult release_relaxed(const struct cushim_memory_return *how, uint64_t start) {
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = how->release(start);
-    cushim_capture_back(mode);
-    return result;
-}
-
-/* The driver's part, in the context of the row, which lives as far as we know. */
+/* Free it in the driver, in the context of the row, which is not known to be dead. */
 static enum cushim_status call_driver(const struct cushim_memory_return *how,
                                       const struct cushim_address_map_row *row) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUSHIM_TRY(cushim_call_begin_known(&scope, how->what, row->context));
-    enum cushim_status status = how->is_free ? CUSHIM_OK : cushim_capture_refuse(&scope);
-    if (status == CUSHIM_OK && how->is_absent)
-        status = cushim_fail_nosym(how->what, how->entry);
-    else if (status == CUSHIM_OK)
-        status = cushim_scope_answer(&scope, how->entry, release_relaxed(how, row->start));
-    return cushim_call_end(&scope, status);
+    if (!how->is_free)
+        CUSHIM_TRY(cushim_capture_refuse(&scope));
+    if (how->is_absent)
+        return cushim_fail_nosym(how->what, how->entry);
+    /* a capture forbids a thread to free only in the stricter modes */
+    return cushim_scope_answer(&scope, how->entry, CUSHIM_RELAXED(how->release(row->start)));
 }
 
 enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *how, uint64_t start) {
@@ -238,22 +217,18 @@ enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *ho
     if (!start)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_memory_take(how, start, &row));
-    if (!row.context) /* a plain block, which is gone now */
+    if (!row.context) /* it was a plain block, and is freed */
         return CUSHIM_OK;
     enum cushim_status status = CUSHIM_OK;
     if (how->release && !cushim_context_is_dead(row.context))
         status = call_driver(how, &row);
-    if (status == CUSHIM_DEADCONTEXT) /* the memory went with it (E6) */
+    if (status == CUSHIM_DEADCONTEXT) /* the memory is gone with its context */
         status = CUSHIM_OK;
     if (status == CUSHIM_OK)
         cushim_address_map_drop(&row);
     else
         cushim_address_map_restore(&row);
     return status;
-}
-
-CUresult cushim_memory_release_device(uint64_t start) {
-    return CUSHIM_DRIVER(cuMemFree_v2)(start);
 }
 
 enum cushim_status cushim_memory_free(cushim_devptr p) {
@@ -292,25 +267,21 @@ static enum cushim_status judge_foreign(struct cushim_scope *scope, CUdeviceptr 
 }
 
 enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr p, size_t bytes) {
-    struct cushim_scope scope;
-    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_SCOPE scope = {0};
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
     if (!p)
         return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    if (!CUSHIM_DRIVER(cuMemGetAddressRange_v2))
-        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemGetAddressRange_v2"));
-    enum cushim_status status = judge_foreign(&scope, p, bytes);
+    CUSHIM_NEED_ENTRY(__func__, cuMemGetAddressRange_v2);
+    CUSHIM_TRY(judge_foreign(&scope, p, bytes));
     const struct cushim_address_map_row row = {
         .start = p, .bytes = bytes, .kind = CUSHIM_MEMORY_ADOPTED, .context = scope.context};
-    if (status == CUSHIM_OK) {
-        status = cushim_address_map_record(&row);
-        if (status != CUSHIM_OK)
-            cushim_scope_fail(&scope, status, "p=0x%llx bytes=%zu", (unsigned long long)p, bytes);
-    }
-    return cushim_call_end(&scope, status);
+    enum cushim_status status = cushim_address_map_record(&row);
+    return status == CUSHIM_OK ? status
+                               : cushim_scope_fail(&scope, status, "p=0x%llx bytes=%zu",
+                                                   (unsigned long long)p, bytes);
 }
 
 enum cushim_status cushim_memory_disown(cushim_devptr p) {

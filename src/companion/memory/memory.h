@@ -12,11 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cushim/types.h"
+#include "cushim/memory.h"
 #include "companion/context/address_map.h"
 #include "companion/context/call.h"
 
-/* A size that a binding may have got from a negative number: INVALID above 2^63-1. */
+/* INVALID above 2^63-1, because a binding may have converted a negative number; NOCUDA if there is
+ * no driver. */
 enum cushim_status cushim_memory_check_bytes(const char *what, const char *name, size_t bytes);
 
 /* ---- getting it ---- */
@@ -25,9 +26,10 @@ struct cushim_memory_request {
     const char *entry;            /* of the driver, for the text */
     enum cushim_memory_kind kind; /* of the row */
     unsigned flags;               /* of the row */
-    size_t bytes;                 /* asked for, and the row's; `obtain` may set it */
+    size_t bytes;                 /* as asked, and in the row; `obtain` may set it */
+    struct cushim_object *owner;  /* of the row, which then shares the driver's allocation */
     CUresult (*obtain)(struct cushim_memory_request *request, CUdeviceptr *address);
-    CUresult (*release)(struct cushim_memory_request *request, CUdeviceptr address);
+    CUresult (*release)(uint64_t address); /* with a pool: cuMemFreeAsync instead */
     size_t width_bytes, rows, pitch_bytes; /* rows */
     unsigned elem_bytes;
     CUstream stream; /* stream-ordered */
@@ -46,7 +48,7 @@ enum cushim_status cushim_memory_obtain(struct cushim_scope *scope,
 /* cuMemAlloc as a request. */
 void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes);
 
-/* Out of memory: the text with asked, free, total, and what our pools hold. */
+/* Fail for want of memory: the text has asked, free and total, and what our pools hold. */
 enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const char *entry,
                                            CUresult result, size_t asked_bytes);
 
@@ -59,7 +61,7 @@ struct cushim_memory_return {
     bool is_host;
     CUresult (*release)(uint64_t start); /* NULL: nothing to call */
     bool is_absent;                      /* the driver lacks the entry */
-    bool is_free; /* the driver does it beside open captures, which stay valid */
+    bool is_free; /* the driver allows it during a capture, which stays valid */
 };
 
 /* The free functions: see cushim_memory_free for the answers. */
@@ -69,12 +71,15 @@ enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *ho
 CUresult cushim_memory_release_device(uint64_t start);
 
 /*
- * Take the row of `start` out, if it is of these kinds; else refuse as a free does.  The row is the
- * caller's to restore or drop; with row->context NULL it was a block that outlived its pool, which
- * is freed already.
+ * Take the row of `start` out, if it is of these kinds; else refuse as a free does.  The caller
+ * restores or drops the row.  If row->context is NULL, it was a block that outlived its pool, and
+ * it is freed already.
  */
 enum cushim_status cushim_memory_take(const struct cushim_memory_return *how, uint64_t start,
                                       struct cushim_address_map_row *row);
+
+/* The owner that must free the memory of a row. */
+enum cushim_memory_owner cushim_memory_owner_of(const struct cushim_address_map_row *row);
 
 /* A kind in words, for texts. */
 const char *cushim_memory_kind_name(enum cushim_memory_kind kind);
@@ -82,7 +87,7 @@ const char *cushim_memory_kind_name(enum cushim_memory_kind kind);
 /* ---- calls on ranges ---- */
 
 enum cushim_memory_place {
-    CUSHIM_MEMORY_ANYWHERE, /* the address tells */
+    CUSHIM_MEMORY_ANYWHERE, /* the address decides */
     CUSHIM_MEMORY_AT_HOST,
     CUSHIM_MEMORY_AT_DEVICE
 };
@@ -103,8 +108,9 @@ struct cushim_memory_call {
     CUstream stream; /* as the driver takes it */
     struct cushim_memory_range ranges[CUSHIM_MEMORY_N_RANGES];
     unsigned n_ranges;
-    bool is_peer;               /* ranges may be of two contexts: the caller judges them */
-    struct cushim_context *ctx; /* where neither the stream nor a range says where; may be NULL */
+    bool is_peer; /* ranges may be of two contexts: the caller judges them */
+    struct cushim_context_object *ends[2]; /* of cushim_memory_ends; kept until leave */
+    struct cushim_context *ctx; /* used if neither stream nor ranges give one; may be NULL */
 };
 
 /**
@@ -118,27 +124,32 @@ enum cushim_status cushim_memory_enter(struct cushim_memory_call *call, const ch
 
 enum cushim_status cushim_memory_leave(struct cushim_memory_call *call, enum cushim_status status);
 
-/* E5 for what is queued on call->stream: only the legacy stream is in the way of captures. */
+/* A call that leaves with its block, if it entered: CUSHIM_MEMORY_CALL call = {0}; */
+#define CUSHIM_MEMORY_CALL                                                                         \
+    __attribute__((cleanup(cushim_memory_call_close))) struct cushim_memory_call
+
+static inline void cushim_memory_call_close(struct cushim_memory_call *call) {
+    cushim_memory_leave(call, CUSHIM_OK);
+}
+
+/* CAPTURE if work on call->stream would invalidate a capture, as it may on the legacy stream. */
 enum cushim_status cushim_memory_may_queue(struct cushim_memory_call *call);
 
-/* Wait for what was queued on call->stream; marks learn of it. */
+/* Wait for the work on call->stream, and note that it is over. */
 enum cushim_status cushim_memory_wait(struct cushim_memory_call *call);
 
 /**
- * The contexts of two ends, destination first: of the ledger, given, or the call's; an end in host
- * or managed memory goes with the other one.
- * @param ends  kept; NULL after a failure
+ * Fill call->ends with the contexts of two ends, destination first: of the ledger, given, or the
+ * call's; an end in host or managed memory goes with the other one.
  * @return CUSHIM_OK | BADDEVICE (the ledger knows another) | BADHANDLE | DEADCONTEXT
  */
 enum cushim_status cushim_memory_ends(struct cushim_memory_call *call, struct cushim_context *dctx,
-                                      struct cushim_context *sctx,
-                                      struct cushim_context_object *ends[2]);
+                                      struct cushim_context *sctx);
 
-/* E3: the stream of the call belongs to one of its ends. */
-enum cushim_status cushim_memory_judge_stream(struct cushim_memory_call *call,
-                                              struct cushim_context_object *const ends[2]);
+/* BADDEVICE unless the stream of the call belongs to one of its ends. */
+enum cushim_status cushim_memory_judge_stream(struct cushim_memory_call *call);
 
-/* Whether memory of this kind belongs to one context; host and managed memory is everybody's. */
+/* Whether memory of this kind belongs to one context; host and managed memory does not. */
 bool cushim_memory_is_bound(const struct cushim_address_map_row *row);
 
 /* Enter a stream's context: of the handle, else `context` if that is not NULL, else of `ctx` as

@@ -1,25 +1,24 @@
 /*
- * Stream-ordered device memory, from a driver pool that each context has of its own: the device's
- * default pool, which other libraries share, is never touched.
+ * Stream-ordered device memory.  Each context has a driver pool of its own, because other libraries
+ * share the device's default pool, which we never touch.
  *
  * The pool is made at the first use and ends with its context's object.  Lock: one mutex for the
  * list, held over no driver call.
  */
 #include "cushim/memory.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 #include "companion/context/pressure.h"
+#include "companion/core/lock.h"
 
 /* What the pool keeps when idle, until cushim_memory_async_threshold. */
 static const cuuint64_t KEPT_BYTES = 512ull << 20;
 
 struct async_pool {
-    struct cushim_context_object *context; /* not kept: its end takes the pool out */
+    struct cushim_context_object *context; /* not kept, because its end removes the pool */
     CUmemoryPool handle;
     struct async_pool *next;
 };
@@ -29,43 +28,36 @@ static struct async_pool *pools;
 
 /* ---- the list ---- */
 
-static CUmemoryPool find(const struct cushim_context_object *context) {
-    CUmemoryPool handle = NULL;
-    pthread_mutex_lock(&lock);
-    for (const struct async_pool *at = pools; at && !handle; at = at->next) {
-        if (at->context == context)
-            handle = at->handle;
-    }
-    pthread_mutex_unlock(&lock);
-    return handle;
+/* Under the lock: the link to the pool of a context, or the end of the list. */
+static struct async_pool **place_of(const struct cushim_context_object *context) {
+    struct async_pool **at = &pools;
+    while (*at && (*at)->context != context)
+        at = &(*at)->next;
+    return at;
 }
 
-/* Put it in, unless another thread was first: the winner's. */
+static CUmemoryPool find(const struct cushim_context_object *context) {
+    CUSHIM_LOCKED(&lock);
+    const struct async_pool *pool = *place_of(context);
+    return pool ? pool->handle : NULL;
+}
+
+/* Put it into the list, unless another thread was first; returns the one in the list. */
 static CUmemoryPool put_in(struct async_pool *made) {
-    CUmemoryPool handle = NULL;
-    pthread_mutex_lock(&lock);
-    for (const struct async_pool *at = pools; at && !handle; at = at->next) {
-        if (at->context == made->context)
-            handle = at->handle;
-    }
-    if (!handle) {
-        made->next = pools;
-        pools = made;
-    }
-    pthread_mutex_unlock(&lock);
-    return handle ? handle : made->handle;
+    CUSHIM_LOCKED(&lock);
+    struct async_pool **at = place_of(made->context);
+    if (!*at)
+        *at = made;
+    return (*at)->handle;
 }
 
 void cushim_memory_async_end(struct cushim_context_object *context) {
-    struct async_pool **at = &pools;
     pthread_mutex_lock(&lock);
-    while (*at && (*at)->context != context)
-        at = &(*at)->next;
-    struct async_pool *pool = *at;
+    struct async_pool **at = place_of(context), *pool = *at;
     if (pool)
         *at = pool->next;
     pthread_mutex_unlock(&lock);
-    /* Pools are the device's: one outlives its context.  What it gave out keeps its memory. */
+    /* A pool belongs to the device and outlives the context.  Its allocations stay valid. */
     if (pool && atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY)
         CUSHIM_DRIVER(cuMemPoolDestroy)(pool->handle);
     free(pool);
@@ -81,7 +73,7 @@ static bool measure(CUmemoryPool handle, cuuint64_t *reserved_bytes, cuuint64_t 
                                                 used_bytes) == CUDA_SUCCESS;
 }
 
-/* All that is idle: to the driver a pool's pages are one heap, and a part might be too little. */
+/* Give all idle memory, because a part of the driver's one heap might be too little. */
 static size_t give(struct cushim_context_object *context, size_t bytes) {
     cuuint64_t before_bytes = 0, after_bytes = 0, used_bytes;
     CUmemoryPool handle = find(context);
@@ -109,7 +101,7 @@ static struct cushim_pressure pressure = {.give = give, .count = count};
 
 /* ---- the pool of a context ---- */
 
-/* CUSHIM_OK with NULL: this driver or device has no such pools. */
+/* Whether this driver and device have such pools. */
 static enum cushim_status ask_support(struct cushim_scope *scope, int *has_pools) {
     *has_pools = 0;
     if (!CUSHIM_DRIVER(cuMemPoolCreate) || !CUSHIM_DRIVER(cuMemPoolDestroy) ||
@@ -146,7 +138,7 @@ static enum cushim_status make_pool(struct cushim_scope *scope, CUmemoryPool *ou
     return status;
 }
 
-/* The pool of the scope's context, made at need; NULL where there are none to be had. */
+/* The pool of the scope's context, made at the first use; NULL if the device has none. */
 static enum cushim_status pool_of(struct cushim_scope *scope, CUmemoryPool *out) {
     int has_pools;
     *out = find(scope->context);
@@ -156,10 +148,7 @@ static enum cushim_status pool_of(struct cushim_scope *scope, CUmemoryPool *out)
     if (!has_pools)
         return CUSHIM_OK;
     cushim_pressure_add(&pressure);
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    enum cushim_status status = make_pool(scope, out);
-    cushim_capture_back(mode);
-    return status;
+    return CUSHIM_RELAXED(make_pool(scope, out));
 }
 
 /* ---- allocation ---- */
@@ -167,10 +156,6 @@ static enum cushim_status pool_of(struct cushim_scope *scope, CUmemoryPool *out)
 static CUresult obtain_async(struct cushim_memory_request *request, CUdeviceptr *address) {
     return CUSHIM_DRIVER(cuMemAllocFromPoolAsync)(address, request->bytes, request->pool,
                                                   request->stream);
-}
-
-static CUresult release_async(struct cushim_memory_request *request, CUdeviceptr address) {
-    return CUSHIM_DRIVER(cuMemFreeAsync)(address, request->stream);
 }
 
 static enum cushim_status alloc(struct cushim_scope *scope, CUstream stream, size_t bytes,
@@ -190,34 +175,28 @@ static enum cushim_status alloc(struct cushim_scope *scope, CUstream stream, siz
         request.pool = pool;
         request.stream = stream;
         request.obtain = obtain_async;
-        request.release = release_async;
     }
     return cushim_memory_obtain(scope, &request, p);
 }
 
 enum cushim_status cushim_memory_alloc_async(struct cushim_stream *s, size_t bytes,
                                              cushim_devptr *p) {
-    struct cushim_memory_call call = {0};
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    *p = 0;
-    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_MEMORY_CALL call = {0};
+    CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, s));
-    enum cushim_status status = cushim_memory_may_queue(&call);
-    if (status == CUSHIM_OK)
-        status = alloc(&call.scope, call.stream, bytes, p);
-    return cushim_memory_leave(&call, status);
+    CUSHIM_TRY(cushim_memory_may_queue(&call));
+    return alloc(&call.scope, call.stream, bytes, p);
 }
 
 /* ---- and back ---- */
 
 /*
- * What a node allocated is freed by a node of the same capture, or behind a launch, which leaves it
- * to the program; the next launch gets the same address, so *is_kept then: the map keeps it, too.
- * No other memory is freed by a node.
+ * Memory of a node is freed by a node of the same capture, or by the program after a launch.  In
+ * the second case the next launch gets the same address, so the address map keeps it (*is_kept).  A
+ * node frees no other memory.
  */
 static enum cushim_status queue_free(struct cushim_memory_call *call,
                                      const struct cushim_address_map_row *row, bool *is_kept) {
@@ -242,25 +221,18 @@ static enum cushim_status queue_free(struct cushim_memory_call *call,
     return cushim_scope_answer(&call->scope, "cuMemFreeAsync", result);
 }
 
-static enum cushim_status free_in(struct cushim_memory_call *call, const char *what,
-                                  struct cushim_stream *s, const struct cushim_address_map_row *row,
-                                  bool *is_kept) {
-    CUSHIM_TRY(
-        cushim_memory_enter_stream(&call->scope, what, s, row->context, NULL, &call->stream));
-    enum cushim_status status = CUSHIM_OK;
-    if (!cushim_context_is_same(call->scope.context, row->context))
-        status = cushim_scope_fail(
-            &call->scope, CUSHIM_BADDEVICE, "ptr=0x%llx is of device=%d context=%llu, not %llu",
+static enum cushim_status free_in(const char *what, struct cushim_stream *s,
+                                  const struct cushim_address_map_row *row, bool *is_kept) {
+    CUSHIM_MEMORY_CALL call = {0};
+    CUSHIM_TRY(cushim_memory_enter_stream(&call.scope, what, s, row->context, NULL, &call.stream));
+    if (!cushim_context_is_same(call.scope.context, row->context))
+        return cushim_scope_fail(
+            &call.scope, CUSHIM_BADDEVICE, "ptr=0x%llx is of device=%d context=%llu, not %llu",
             (unsigned long long)row->start, row->context->device,
-            (unsigned long long)row->context->id, (unsigned long long)call->scope.context->id);
-    if (status == CUSHIM_OK && CUSHIM_DRIVER(cuMemFreeAsync)) {
-        status = queue_free(call, row, is_kept);
-    } else if (status == CUSHIM_OK) {
-        CUstreamCaptureMode mode = cushim_capture_relax();
-        status = CUSHIM_CALL(&call->scope, cuMemFree_v2, row->start);
-        cushim_capture_back(mode);
-    }
-    return cushim_call_end(&call->scope, status);
+            (unsigned long long)row->context->id, (unsigned long long)call.scope.context->id);
+    if (CUSHIM_DRIVER(cuMemFreeAsync))
+        return queue_free(&call, row, is_kept);
+    return CUSHIM_RELAXED(CUSHIM_CALL(&call.scope, cuMemFree_v2, row->start));
 }
 
 enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_stream *s) {
@@ -274,21 +246,20 @@ enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_strea
                                                              1u << CUSHIM_MEMORY_ASYNC,
                                                     .release = cushim_memory_release_device,
                                                     .is_free = true};
-    struct cushim_memory_call call = {0};
     struct cushim_address_map_row row;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     if (!p)
         return CUSHIM_OK;
-    if (cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)) /* nobody can queue on it any more */
+    if (cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)) /* no work can be queued on it */
         return cushim_memory_give_back(&behind_all, p);
     CUSHIM_TRY(cushim_memory_take(&how, p, &row));
-    if (!row.context) /* a plain block, which is gone now */
+    if (!row.context) /* it was a plain block, and is freed */
         return CUSHIM_OK;
     enum cushim_status status = CUSHIM_OK;
     bool is_kept = false;
     if (!cushim_context_is_dead(row.context))
-        status = free_in(&call, __func__, s, &row, &is_kept);
-    if ((status == CUSHIM_OK && !is_kept) || cushim_context_is_dead(row.context)) { /* E6 */
+        status = free_in(__func__, s, &row, &is_kept);
+    if ((status == CUSHIM_OK && !is_kept) || cushim_context_is_dead(row.context)) {
         cushim_address_map_drop(&row);
         return CUSHIM_OK;
     }
@@ -299,30 +270,23 @@ enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_strea
 /* ---- the pool's own ---- */
 
 enum cushim_status cushim_memory_async_threshold(struct cushim_context *ctx, size_t bytes) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUmemoryPool pool;
     cuuint64_t kept_bytes = bytes;
-    CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    enum cushim_status status = pool_of(&scope, &pool);
-    if (status == CUSHIM_OK && !pool)
-        status = cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d has no memory pools",
-                                   scope.context->device);
-    if (status == CUSHIM_OK)
-        status = CUSHIM_CALL(&scope, cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-                             &kept_bytes);
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(pool_of(&scope, &pool));
+    if (!pool)
+        return cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d has no memory pools",
+                                 scope.context->device);
+    return CUSHIM_CALL(&scope, cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+                       &kept_bytes);
 }
 
 enum cushim_status cushim_memory_async_trim(struct cushim_context *ctx, size_t keep_bytes) {
-    struct cushim_scope scope;
-    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_SCOPE scope = {0};
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "keep_bytes", keep_bytes));
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     CUmemoryPool pool = find(scope.context);
-    enum cushim_status status = CUSHIM_OK;
-    if (pool)
-        status = CUSHIM_CALL(&scope, cuMemPoolTrimTo, pool, keep_bytes);
-    return cushim_call_end(&scope, status);
+    return pool ? CUSHIM_CALL(&scope, cuMemPoolTrimTo, pool, keep_bytes) : CUSHIM_OK;
 }

@@ -1,11 +1,11 @@
 /* Calls on ranges: their rows of the address map, the context they run in, their stream. */
 #include "companion/memory/memory.h"
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/stream.h"
 
 enum cushim_status cushim_memory_check_bytes(const char *what, const char *name, size_t bytes) {
+    CUSHIM_TRY(cushim_driver_use(what));
     if (bytes > (size_t)INT64_MAX)
         return cushim_fail(what, CUSHIM_INVALID, "%s=%lld", name, (long long)bytes);
     return CUSHIM_OK;
@@ -34,7 +34,7 @@ static bool is_at(const struct cushim_address_map_row *row, enum cushim_memory_p
         return true;
     if (is_host) /* mapped memory has an address of the device, too: CU_MEMHOSTALLOC_DEVICEMAP */
         return place == CUSHIM_MEMORY_AT_HOST || (row->flags & CU_MEMHOSTALLOC_DEVICEMAP);
-    /* What was adopted may be of any kind: the driver judges. */
+    /* The driver judges adopted memory, because it may be of any kind. */
     return place == CUSHIM_MEMORY_AT_DEVICE || row->kind == CUSHIM_MEMORY_ADOPTED;
 }
 
@@ -85,7 +85,7 @@ static struct cushim_context_object *context_of(const struct cushim_memory_call 
     return any;
 }
 
-/* E3 and E6: memory of this context, which lives. */
+/* The memory must belong to this context, and its context must live. */
 static enum cushim_status judge_contexts(struct cushim_memory_call *call) {
     for (unsigned i = 0; i < call->n_ranges; i++) {
         const struct cushim_memory_range *range = &call->ranges[i];
@@ -123,32 +123,27 @@ enum cushim_status cushim_memory_enter_stream(struct cushim_scope *scope, const 
 
 enum cushim_status cushim_memory_enter(struct cushim_memory_call *call, const char *what,
                                        struct cushim_stream *stream) {
-    enum cushim_status status = cushim_driver_use(what);
-    if (status == CUSHIM_OK)
-        status = find_ranges(call, what);
-    if (status == CUSHIM_OK)
-        status = cushim_memory_enter_stream(&call->scope, what, stream, context_of(call), call->ctx,
-                                            &call->stream);
-    if (status == CUSHIM_OK) {
-        status = judge_contexts(call);
-        if (status != CUSHIM_OK)
-            cushim_call_end(&call->scope, status);
-    }
-    if (status != CUSHIM_OK)
-        drop_ranges(call);
-    return status;
+    CUSHIM_TRY(cushim_driver_use(what));
+    CUSHIM_TRY(find_ranges(call, what));
+    CUSHIM_TRY(cushim_memory_enter_stream(&call->scope, what, stream, context_of(call), call->ctx,
+                                          &call->stream));
+    return judge_contexts(call);
 }
 
 enum cushim_status cushim_memory_leave(struct cushim_memory_call *call, enum cushim_status status) {
     status = cushim_call_end(&call->scope, status);
     drop_ranges(call);
+    for (unsigned i = 0; i < 2; i++) {
+        cushim_object_release(call->ends[i]);
+        call->ends[i] = NULL;
+    }
     return status;
 }
 
 /*
- * Work on the legacy stream beside the capture of a blocking stream would invalidate it.  The
- * driver says whether that is so, and asking leaves the capture valid; it is asked only where a
- * capture is known, and its no means no.
+ * Work on the legacy stream would invalidate a capture of a blocking stream.  The driver says
+ * whether there is one, and the question leaves captures valid.  We ask only if a capture is known;
+ * if the driver refuses, so do we.
  */
 enum cushim_status cushim_memory_may_queue(struct cushim_memory_call *call) {
     CUstreamCaptureStatus state;

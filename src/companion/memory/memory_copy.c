@@ -4,23 +4,15 @@
  */
 #include "cushim/memory_copy.h"
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 
 static enum cushim_memory_place place_of(enum cushim_copy_kind kind, bool is_dst) {
-    switch (kind) {
-    case CUSHIM_COPY_H2H:
-        return CUSHIM_MEMORY_AT_HOST;
-    case CUSHIM_COPY_H2D:
-        return is_dst ? CUSHIM_MEMORY_AT_DEVICE : CUSHIM_MEMORY_AT_HOST;
-    case CUSHIM_COPY_D2H:
-        return is_dst ? CUSHIM_MEMORY_AT_HOST : CUSHIM_MEMORY_AT_DEVICE;
-    case CUSHIM_COPY_D2D:
-        return CUSHIM_MEMORY_AT_DEVICE;
-    default:
+    enum cushim_copy_kind to_device = is_dst ? CUSHIM_COPY_H2D : CUSHIM_COPY_D2H;
+    if (kind == CUSHIM_COPY_BY_ADDRESS)
         return CUSHIM_MEMORY_ANYWHERE;
-    }
+    return kind == CUSHIM_COPY_D2D || kind == to_device ? CUSHIM_MEMORY_AT_DEVICE
+                                                        : CUSHIM_MEMORY_AT_HOST;
 }
 
 /* Nothing to do: CUSHIM_OK with *is_empty. */
@@ -79,18 +71,15 @@ static bool ends_later(const struct cushim_memory_call *call, enum cushim_copy_k
 
 static enum cushim_status copy(const char *what, uint64_t dst, uint64_t src, size_t bytes,
                                enum cushim_copy_kind kind) {
-    struct cushim_memory_call call;
+    CUSHIM_MEMORY_CALL call = {0};
     bool is_empty = false;
     CUSHIM_TRY(judge(what, bytes, kind, &is_empty));
     if (is_empty)
         return CUSHIM_OK;
     CUSHIM_TRY(enter(&call, what, dst, src, bytes, kind, CUSHIM_STREAM_LEGACY));
-    enum cushim_status status = cushim_capture_refuse(&call.scope);
-    if (status == CUSHIM_OK)
-        status = copy_now(&call.scope, dst, src, bytes, kind);
-    if (status == CUSHIM_OK && ends_later(&call, kind))
-        status = cushim_memory_wait(&call);
-    return cushim_memory_leave(&call, status);
+    CUSHIM_TRY(cushim_capture_refuse(&call.scope));
+    CUSHIM_TRY(copy_now(&call.scope, dst, src, bytes, kind));
+    return ends_later(&call, kind) ? cushim_memory_wait(&call) : CUSHIM_OK;
 }
 
 enum cushim_status cushim_memory_copy(cushim_devptr dst, cushim_devptr src, size_t bytes,
@@ -130,16 +119,14 @@ static enum cushim_status queue(struct cushim_memory_call *call, uint64_t dst, u
 
 static enum cushim_status copy_async(const char *what, uint64_t dst, uint64_t src, size_t bytes,
                                      enum cushim_copy_kind kind, struct cushim_stream *s) {
-    struct cushim_memory_call call;
+    CUSHIM_MEMORY_CALL call = {0};
     bool is_empty = false;
     CUSHIM_TRY(judge(what, bytes, kind, &is_empty));
     if (is_empty)
         return CUSHIM_OK;
     CUSHIM_TRY(enter(&call, what, dst, src, bytes, kind, s));
-    enum cushim_status status = cushim_memory_may_queue(&call);
-    if (status == CUSHIM_OK)
-        status = queue(&call, dst, src, bytes, kind);
-    return cushim_memory_leave(&call, status);
+    CUSHIM_TRY(cushim_memory_may_queue(&call));
+    return queue(&call, dst, src, bytes, kind);
 }
 
 enum cushim_status cushim_memory_copy_async(cushim_devptr dst, cushim_devptr src, size_t bytes,

@@ -1,10 +1,9 @@
 /*
- * Pinned host memory.  Its rows stand at the host's address, which is the device's, too, wherever
- * addresses are unified; `flags` of a row are those of its allocation.
+ * Pinned host memory.  Its rows have the host's address, which is also the device's if addresses
+ * are unified.  The flags of a row are those of its allocation.
  */
 #include "cushim/host.h"
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 
@@ -29,20 +28,13 @@ static CUresult free_pinned(uint64_t start) {
     return CUSHIM_DRIVER(cuMemFreeHost)((void *)(uintptr_t)start);
 }
 
-static CUresult release_pinned(struct cushim_memory_request *request, CUdeviceptr address) {
-    (void)request;
-    return free_pinned(address);
-}
-
 enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size_t bytes, unsigned flags,
                                      void **p) {
     const unsigned known =
         CUSHIM_HOST_FLAG_PORTABLE | CUSHIM_HOST_FLAG_MAPPED | CUSHIM_HOST_FLAG_COMBINED;
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     uint64_t address;
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    *p = NULL;
+    CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_driver_use(__func__));
     if (flags & ~known)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
@@ -51,16 +43,16 @@ enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size_t bytes, u
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     if (!CUSHIM_DRIVER(cuMemHostAlloc) || !CUSHIM_DRIVER(cuMemFreeHost))
-        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemHostAlloc"));
+        return cushim_fail_nosym(__func__, "cuMemHostAlloc");
     struct cushim_memory_request request = {.entry = "cuMemHostAlloc",
                                             .kind = CUSHIM_MEMORY_PINNED,
                                             .flags = flags,
                                             .bytes = bytes,
                                             .obtain = obtain_pinned,
-                                            .release = release_pinned};
+                                            .release = free_pinned};
     enum cushim_status status = cushim_memory_obtain(&scope, &request, &address);
     *p = (void *)(uintptr_t)address;
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 enum cushim_status cushim_host_free(void *p) {
@@ -74,50 +66,42 @@ enum cushim_status cushim_host_free(void *p) {
     return cushim_memory_give_back(&how, (uintptr_t)p);
 }
 
-/* The program's own memory: the driver gives no address, and a pressure callback is no help to it.
- */
+/* Memory of the program: the driver gives no address, and no idle memory could help it. */
 static enum cushim_status pin(struct cushim_scope *scope, void *p, size_t bytes, unsigned flags) {
     const struct cushim_address_map_row row = {.start = (uintptr_t)p,
                                                .bytes = bytes,
                                                .kind = CUSHIM_MEMORY_REGISTERED,
                                                .flags = flags,
                                                .context = scope->context};
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = CUSHIM_DRIVER(cuMemHostRegister_v2)(p, bytes, flags);
-    enum cushim_status status = CUSHIM_OK;
-    if (result != CUDA_SUCCESS) {
-        status = cushim_scope_fail_cu(scope, "cuMemHostRegister_v2", result,
-                                      "device=%d p=%p bytes=%zu", scope->context->device, p, bytes);
-    } else {
-        status = cushim_address_map_record(&row);
-        if (status != CUSHIM_OK) {
-            CUSHIM_DRIVER(cuMemHostUnregister)(p);
-            cushim_scope_fail(scope, status, "p=%p bytes=%zu", p, bytes);
-        }
-    }
-    cushim_capture_back(mode);
-    return status;
+    CUresult result = CUSHIM_RELAXED(CUSHIM_DRIVER(cuMemHostRegister_v2)(p, bytes, flags));
+    if (result != CUDA_SUCCESS)
+        return cushim_scope_fail_cu(scope, "cuMemHostRegister_v2", result,
+                                    "device=%d p=%p bytes=%zu", scope->context->device, p, bytes);
+    enum cushim_status status = cushim_address_map_record(&row);
+    if (status == CUSHIM_OK)
+        return status;
+    (void)CUSHIM_RELAXED(CUSHIM_DRIVER(cuMemHostUnregister)(p));
+    return cushim_scope_fail(scope, status, "p=%p bytes=%zu", p, bytes);
 }
 
 enum cushim_status cushim_host_register(struct cushim_context *ctx, void *p, size_t bytes,
                                         unsigned flags) {
     const unsigned known = CUSHIM_REGISTER_FLAG_PORTABLE | CUSHIM_REGISTER_FLAG_MAPPED |
                            CUSHIM_REGISTER_FLAG_IO_MEMORY | CUSHIM_REGISTER_FLAG_READ_ONLY;
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUSHIM_TRY(cushim_driver_use(__func__));
     if (flags & ~known)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
+    CUSHIM_NEED(p);
     if ((uintptr_t)p > UINTPTR_MAX - (bytes - 1))
         return CUSHIM_FAIL(CUSHIM_INVALID, "p=%p bytes=%zu", p, bytes);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     if (!CUSHIM_DRIVER(cuMemHostRegister_v2) || !CUSHIM_DRIVER(cuMemHostUnregister))
-        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemHostRegister_v2"));
-    return cushim_call_end(&scope, pin(&scope, p, bytes, flags));
+        return cushim_fail_nosym(__func__, "cuMemHostRegister_v2");
+    return pin(&scope, p, bytes, flags);
 }
 
 static CUresult unpin(uint64_t start) {
@@ -132,28 +116,26 @@ enum cushim_status cushim_host_unregister(void *p) {
                                              .release = unpin,
                                              .is_absent = !CUSHIM_DRIVER(cuMemHostUnregister)};
     enum cushim_status status = cushim_memory_give_back(&how, (uintptr_t)p);
-    /* The memory is the program's: what is not pinned now was never ours. */
+    /* Memory that is no longer registered is unknown, because it belongs to the program. */
     if (status == CUSHIM_DOUBLEFREE)
         return CUSHIM_FAIL(CUSHIM_UNKNOWNPTR, "p=%p is not registered any more", p);
     return status;
 }
 
 enum cushim_status cushim_host_device_pointer(void *p, cushim_devptr *dp) {
-    struct cushim_memory_call call = {
+    CUSHIM_MEMORY_CALL call = {
         .n_ranges = 1,
         .ranges = {
             {.name = "p", .address = (uintptr_t)p, .bytes = 1, .place = CUSHIM_MEMORY_AT_HOST}}};
     CUdeviceptr address = 0;
-    if (!dp)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "dp=NULL");
-    *dp = 0;
+    CUSHIM_OUT(dp);
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, CUSHIM_STREAM_LEGACY));
     if (call.ranges[0].is_known && call.ranges[0].row.kind == CUSHIM_MEMORY_MANAGED) {
-        *dp = (uintptr_t)p; /* one address for both, by its nature */
-        return cushim_memory_leave(&call, CUSHIM_OK);
+        *dp = (uintptr_t)p; /* managed memory has one address for both */
+        return CUSHIM_OK;
     }
     enum cushim_status status =
         CUSHIM_CALL(&call.scope, cuMemHostGetDevicePointer_v2, &address, p, 0);
     *dp = status == CUSHIM_OK ? address : 0;
-    return cushim_memory_leave(&call, status);
+    return status;
 }

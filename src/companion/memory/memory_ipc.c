@@ -1,26 +1,23 @@
 /*
- * Device memory of other processes.  What is opened is a row of its own kind: its way back is the
- * close, whatever its maker does.
+ * Device memory of other processes.  Opened memory has a kind of its own, because only a close
+ * gives it back.
  */
 #include "cushim/memory.h"
 
 #include <string.h>
 
-#include "base/try.h"
-#include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 
 _Static_assert(CUSHIM_IPC_BYTES == CU_IPC_HANDLE_SIZE, "a handle is the driver's");
 
-/* A handle stands for a whole allocation: another address would open as its start. */
+/* A handle stands for a whole allocation, so an inner address would open as its start. */
 static enum cushim_status judge_start(struct cushim_scope *scope,
                                       const struct cushim_memory_range *range) {
     CUdeviceptr base = 0, p = range->address;
     if (range->is_known && range->row.is_shared)
         return cushim_scope_fail(scope, CUSHIM_STATE, "p=0x%llx shares the driver's allocation",
                                  (unsigned long long)p);
-    if (!CUSHIM_DRIVER(cuMemGetAddressRange_v2))
-        return cushim_fail_nosym(scope->what, "cuMemGetAddressRange_v2");
+    CUSHIM_NEED_ENTRY(scope->what, cuMemGetAddressRange_v2);
     CUresult result = CUSHIM_DRIVER(cuMemGetAddressRange_v2)(&base, NULL, p);
     if (result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_INVALID_VALUE)
         return cushim_scope_fail(scope, CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);
@@ -32,18 +29,15 @@ static enum cushim_status judge_start(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_memory_ipc_get(cushim_devptr p, void *h64) {
-    struct cushim_memory_call call = {.n_ranges = 1, .ranges = {{.name = "p", .address = p}}};
+    CUSHIM_MEMORY_CALL call = {.n_ranges = 1, .ranges = {{.name = "p", .address = p}}};
     CUipcMemHandle handle = {{0}};
-    if (!h64)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "h64=NULL");
+    CUSHIM_NEED(h64);
     memset(h64, 0, CUSHIM_IPC_BYTES);
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, CUSHIM_STREAM_LEGACY));
-    enum cushim_status status = judge_start(&call.scope, &call.ranges[0]);
-    if (status == CUSHIM_OK)
-        status = CUSHIM_CALL(&call.scope, cuIpcGetMemHandle, &handle, p);
-    if (status == CUSHIM_OK)
-        memcpy(h64, &handle, sizeof handle);
-    return cushim_memory_leave(&call, status);
+    CUSHIM_TRY(judge_start(&call.scope, &call.ranges[0]));
+    CUSHIM_TRY(CUSHIM_CALL(&call.scope, cuIpcGetMemHandle, &handle, p));
+    memcpy(h64, &handle, sizeof handle);
+    return CUSHIM_OK;
 }
 
 struct ipc_request {
@@ -63,32 +57,25 @@ static CUresult obtain_ipc(struct cushim_memory_request *request, CUdeviceptr *a
     return result;
 }
 
-static CUresult release_ipc(struct cushim_memory_request *request, CUdeviceptr address) {
-    (void)request;
-    return CUSHIM_DRIVER(cuIpcCloseMemHandle)(address);
+static CUresult close_ipc(uint64_t start) {
+    return CUSHIM_DRIVER(cuIpcCloseMemHandle)(start);
 }
 
 enum cushim_status cushim_memory_ipc_open(struct cushim_context *ctx, const void *h64,
                                           cushim_devptr *p) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct ipc_request ipc = {.request = {.entry = "cuIpcOpenMemHandle_v2",
                                           .kind = CUSHIM_MEMORY_IPC,
                                           .obtain = obtain_ipc,
-                                          .release = release_ipc}};
-    if (p)
-        *p = 0;
-    if (!h64 || !p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", p ? "h64" : "p");
+                                          .release = close_ipc}};
+    CUSHIM_OUT(p);
+    CUSHIM_NEED(h64);
     memcpy(&ipc.handle, h64, sizeof ipc.handle);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     if (!CUSHIM_DRIVER(cuIpcOpenMemHandle_v2) || !CUSHIM_DRIVER(cuIpcCloseMemHandle) ||
         !CUSHIM_DRIVER(cuMemGetAddressRange_v2))
-        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuIpcOpenMemHandle_v2"));
-    return cushim_call_end(&scope, cushim_memory_obtain(&scope, &ipc.request, p));
-}
-
-static CUresult close_ipc(uint64_t start) {
-    return CUSHIM_DRIVER(cuIpcCloseMemHandle)(start);
+        return cushim_fail_nosym(__func__, "cuIpcOpenMemHandle_v2");
+    return cushim_memory_obtain(&scope, &ipc.request, p);
 }
 
 enum cushim_status cushim_memory_ipc_close(cushim_devptr p) {

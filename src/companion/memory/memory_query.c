@@ -1,54 +1,45 @@
-/* What is known about an address, and about the memory of a device. */
+/* Questions about an address and about the memory of a device. */
 #include "cushim/memory.h"
 
-#include "base/try.h"
 #include "companion/core/struct_size.h"
 #include "companion/memory/memory.h"
 #include "companion/context/pressure.h"
 
 enum cushim_status cushim_memory_size(cushim_devptr p, size_t *n) {
     struct cushim_address_map_row row;
-    if (!n)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "n=NULL");
-    *n = 0;
+    CUSHIM_OUT(n);
     CUSHIM_TRY(cushim_driver_use_process(__func__));
-    bool is_known = p && cushim_address_map_find(p, &row);
-    bool is_start = is_known && row.start == p;
-    if (is_start)
-        *n = row.bytes;
-    if (is_known)
+    if (p && cushim_address_map_find(p, &row)) {
+        *n = row.start == p ? row.bytes : 0;
         cushim_address_map_drop(&row);
-    return is_start ? CUSHIM_OK : CUSHIM_FAIL(CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);
+    }
+    return *n ? CUSHIM_OK : CUSHIM_FAIL(CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);
 }
 
 enum cushim_status cushim_memory_range(cushim_devptr p, cushim_devptr *base, size_t *n) {
-    struct cushim_memory_call call = {.n_ranges = 1, .ranges = {{.name = "p", .address = p}}};
+    CUSHIM_MEMORY_CALL call = {.n_ranges = 1, .ranges = {{.name = "p", .address = p}}};
+    cushim_devptr unwanted_base;
     CUdeviceptr start = 0;
-    size_t bytes = 0;
-    if (base)
-        *base = 0;
-    if (n)
-        *n = 0;
+    size_t bytes = 0, unwanted_n;
     if (!base && !n)
         return CUSHIM_FAIL(CUSHIM_INVALID, "base=NULL n=NULL");
+    base = base ? base : &unwanted_base;
+    n = n ? n : &unwanted_n;
+    *base = *n = 0;
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, CUSHIM_STREAM_LEGACY));
-    if (!CUSHIM_DRIVER(cuMemGetAddressRange_v2))
-        return cushim_memory_leave(&call, cushim_fail_nosym(__func__, "cuMemGetAddressRange_v2"));
+    CUSHIM_NEED_ENTRY(__func__, cuMemGetAddressRange_v2);
     CUresult result = CUSHIM_DRIVER(cuMemGetAddressRange_v2)(&start, &bytes, p);
     if (result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_INVALID_VALUE)
-        return cushim_memory_leave(&call, cushim_scope_fail(&call.scope, CUSHIM_UNKNOWNPTR,
-                                                            "p=0x%llx", (unsigned long long)p));
-    enum cushim_status status = cushim_scope_answer(&call.scope, "cuMemGetAddressRange_v2", result);
-    if (status == CUSHIM_OK && base)
-        *base = start;
-    if (status == CUSHIM_OK && n)
-        *n = bytes;
-    return cushim_memory_leave(&call, status);
+        return cushim_scope_fail(&call.scope, CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);
+    CUSHIM_TRY(cushim_scope_answer(&call.scope, "cuMemGetAddressRange_v2", result));
+    *base = start;
+    *n = bytes;
+    return CUSHIM_OK;
 }
 
 /* ---- all of it ---- */
 
-static enum cushim_memory_owner owner_of(const struct cushim_address_map_row *row) {
+enum cushim_memory_owner cushim_memory_owner_of(const struct cushim_address_map_row *row) {
     if (row->owner) {
         switch (row->owner->kind) {
         case CUSHIM_KIND_POOL:
@@ -65,7 +56,7 @@ static enum cushim_memory_owner owner_of(const struct cushim_address_map_row *ro
         }
     }
     if (row->kind == CUSHIM_MEMORY_GRAPH)
-        return CUSHIM_OWNER_GRAPH; /* a capture that we did not begin, or whose graph is not out */
+        return CUSHIM_OWNER_GRAPH; /* of a capture that other code began or that is still open */
     return row->kind == CUSHIM_MEMORY_ADOPTED || row->kind == CUSHIM_MEMORY_REGISTERED
                ? CUSHIM_OWNER_NONE
                : CUSHIM_OWNER_CALLER;
@@ -76,45 +67,41 @@ static void tell_row(const struct cushim_address_map_row *row, struct cushim_mem
     info->bytes = row->bytes;
     info->kind = row->kind;
     info->device = row->context->device;
-    info->owner = owner_of(row);
+    info->owner = cushim_memory_owner_of(row);
     info->flags = row->flags;
     info->owner_handle = row->owner ? row->owner->handle : NULL;
     info->context_id = row->context->id;
 }
 
-/* Memory of others: what the driver says. */
+/* Memory of other code: ask the driver. */
 static enum cushim_status tell_foreign(const char *what, uint64_t p,
                                        struct cushim_memory_info *info) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUdeviceptr start = 0;
     size_t bytes = 0;
     int device = -1;
     CUSHIM_TRY(cushim_call_begin_context(&scope, what, NULL));
     if (!CUSHIM_DRIVER(cuPointerGetAttribute) || !CUSHIM_DRIVER(cuMemGetAddressRange_v2))
-        return cushim_call_end(&scope, cushim_fail_nosym(what, "cuPointerGetAttribute"));
+        return cushim_fail_nosym(what, "cuPointerGetAttribute");
     CUresult result =
         CUSHIM_DRIVER(cuPointerGetAttribute)(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p);
     if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_FOUND)
-        return cushim_call_end(&scope, cushim_scope_fail(&scope, CUSHIM_UNKNOWNPTR, "p=0x%llx",
-                                                         (unsigned long long)p));
-    enum cushim_status status = cushim_scope_answer(&scope, "cuPointerGetAttribute", result);
-    if (status == CUSHIM_OK) {
-        info->kind = CUSHIM_MEMORY_FOREIGN;
-        info->owner = CUSHIM_OWNER_NONE;
-        info->device = device;
-        if (CUSHIM_DRIVER(cuMemGetAddressRange_v2)(&start, &bytes, p) == CUDA_SUCCESS) {
-            info->start = start;
-            info->bytes = bytes;
-        }
+        return cushim_scope_fail(&scope, CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);
+    CUSHIM_TRY(cushim_scope_answer(&scope, "cuPointerGetAttribute", result));
+    info->kind = CUSHIM_MEMORY_FOREIGN;
+    info->owner = CUSHIM_OWNER_NONE;
+    info->device = device;
+    if (CUSHIM_DRIVER(cuMemGetAddressRange_v2)(&start, &bytes, p) == CUDA_SUCCESS) {
+        info->start = start;
+        info->bytes = bytes;
     }
-    return cushim_call_end(&scope, status);
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_info *info) {
     struct cushim_memory_info ours = {.struct_size = sizeof ours, .device = -1};
     struct cushim_address_map_row row;
-    if (!info)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
+    CUSHIM_NEED(info);
     const struct cushim_memory_info none = {.struct_size = sizeof none};
     CUSHIM_TRY(cushim_struct_size_give(__func__, info, &none, sizeof none));
     CUSHIM_TRY(cushim_driver_use_process(__func__));
@@ -133,29 +120,24 @@ enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_inf
 
 enum cushim_status cushim_memory_info(struct cushim_context *ctx, size_t *free_bytes,
                                       size_t *total_bytes) {
-    struct cushim_scope scope;
-    size_t n_free = 0, n_total = 0;
-    if (free_bytes)
-        *free_bytes = 0;
-    if (total_bytes)
-        *total_bytes = 0;
+    CUSHIM_SCOPE scope = {0};
+    size_t n_free = 0, n_total = 0, unwanted;
     if (!free_bytes && !total_bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "free_bytes=NULL total_bytes=NULL");
+    free_bytes = free_bytes ? free_bytes : &unwanted;
+    total_bytes = total_bytes ? total_bytes : &unwanted;
+    *free_bytes = *total_bytes = 0;
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    enum cushim_status status = CUSHIM_CALL(&scope, cuMemGetInfo_v2, &n_free, &n_total);
-    if (status == CUSHIM_OK && free_bytes)
-        *free_bytes = n_free;
-    if (status == CUSHIM_OK && total_bytes)
-        *total_bytes = n_total;
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(CUSHIM_CALL(&scope, cuMemGetInfo_v2, &n_free, &n_total));
+    *free_bytes = n_free;
+    *total_bytes = n_total;
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_memory_info_pools(struct cushim_context *ctx, size_t *reusable_bytes) {
-    struct cushim_scope scope;
-    if (!reusable_bytes)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "reusable_bytes=NULL");
-    *reusable_bytes = 0;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_OUT(reusable_bytes);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     *reusable_bytes = cushim_pressure_sum(scope.context).reusable_bytes;
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }

@@ -4,7 +4,6 @@
  */
 #include "cushim/memory_copy.h"
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 
@@ -17,7 +16,7 @@ struct fill {
     size_t pitch_bytes; /* only of rows */
 };
 
-/* What it spans, from the first byte to the last. */
+/* The bytes from the first to the last. */
 static enum cushim_status judge(const char *what, const struct fill *fill, size_t *bytes) {
     size_t row_bytes, before_bytes;
     CUSHIM_TRY(cushim_memory_check_bytes(what, "count", fill->width));
@@ -61,17 +60,15 @@ static enum cushim_status fill_line(struct cushim_scope *scope, const struct fil
 }
 
 static enum cushim_status set(const char *what, struct fill fill) {
-    struct cushim_memory_call call;
+    CUSHIM_MEMORY_CALL call = {0};
     size_t bytes;
     CUSHIM_TRY(cushim_driver_use(what));
     CUSHIM_TRY(judge(what, &fill, &bytes));
     if (!bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(enter(&call, what, &fill, bytes, CUSHIM_STREAM_LEGACY));
-    enum cushim_status status = cushim_capture_refuse(&call.scope);
-    if (status == CUSHIM_OK)
-        status = fill_line(&call.scope, &fill);
-    return cushim_memory_leave(&call, status);
+    CUSHIM_TRY(cushim_capture_refuse(&call.scope));
+    return fill_line(&call.scope, &fill);
 }
 
 static enum cushim_status queue_line(struct cushim_memory_call *call, const struct fill *fill) {
@@ -103,20 +100,18 @@ static enum cushim_status queue_rows(struct cushim_memory_call *call, const stru
 }
 
 static enum cushim_status set_async(const char *what, struct fill fill, struct cushim_stream *s) {
-    struct cushim_memory_call call;
+    CUSHIM_MEMORY_CALL call = {0};
     size_t bytes;
     CUSHIM_TRY(cushim_driver_use(what));
     CUSHIM_TRY(judge(what, &fill, &bytes));
     if (!bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(enter(&call, what, &fill, bytes, s));
-    enum cushim_status status = cushim_memory_may_queue(&call);
-    if (status == CUSHIM_OK)
-        status = fill.pitch_bytes ? queue_rows(&call, &fill) : queue_line(&call, &fill);
-    return cushim_memory_leave(&call, status);
+    CUSHIM_TRY(cushim_memory_may_queue(&call));
+    return fill.pitch_bytes ? queue_rows(&call, &fill) : queue_line(&call, &fill);
 }
 
-/* Rows: what is over the pitch would run into the next one. */
+/* A row longer than the pitch would run into the next row. */
 static enum cushim_status set_rows(const char *what, struct fill fill, struct cushim_stream *s) {
     CUSHIM_TRY(cushim_driver_use(what));
     if (fill.width && fill.rows && fill.width > fill.pitch_bytes / fill.word_bytes)

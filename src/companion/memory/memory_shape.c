@@ -1,10 +1,12 @@
 /*
- * Copies of rows and boxes.  Rows are a box of one slice to all checks; the driver is asked by the
- * narrowest entry: rows, a box, or a box between contexts.
+ * Copies of rows and boxes.  The checks treat rows as a box of one slice.  The driver's entry is
+ * the narrowest one: rows, a box, or a box between contexts.
  */
 #include "cushim/memory_copy.h"
 
-#include "base/try.h"
+#include <stddef.h>
+#include <string.h>
+
 #include "companion/core/struct_size.h"
 #include "companion/memory/memory.h"
 #include "companion/stream/stream.h"
@@ -24,7 +26,7 @@ static bool multiply_over(size_t a, size_t b, size_t *product) {
     return __builtin_mul_overflow(a, b, product) || *product > (size_t)INT64_MAX;
 }
 
-/* Fill in pitch and height, and say how far from its address the end reaches. */
+/* Fill in pitch and height, and compute how many bytes from its address the end spans. */
 static enum cushim_status judge_end(const char *what, const char *name, const struct box *box,
                                     struct cushim_copy_end *end, size_t *bytes) {
     size_t wide, high, deep, last_row;
@@ -51,15 +53,18 @@ static enum cushim_status judge_end(const char *what, const char *name, const st
     return CUSHIM_OK;
 }
 
+/* A place to us and to the driver. */
+static const struct {
+    enum cushim_memory_place ours;
+    CUmemorytype drivers;
+} places[] = {
+    [CUSHIM_PLACE_ANY] = {CUSHIM_MEMORY_ANYWHERE, CU_MEMORYTYPE_UNIFIED},
+    [CUSHIM_PLACE_HOST] = {CUSHIM_MEMORY_AT_HOST, CU_MEMORYTYPE_HOST},
+    [CUSHIM_PLACE_DEVICE] = {CUSHIM_MEMORY_AT_DEVICE, CU_MEMORYTYPE_DEVICE},
+};
+
 static enum cushim_memory_place place_of(const struct cushim_copy_end *end) {
-    switch (end->place) {
-    case CUSHIM_PLACE_HOST:
-        return CUSHIM_MEMORY_AT_HOST;
-    case CUSHIM_PLACE_DEVICE:
-        return CUSHIM_MEMORY_AT_DEVICE;
-    default:
-        return CUSHIM_MEMORY_ANYWHERE;
-    }
+    return places[end->place].ours;
 }
 
 static enum cushim_status judge(const char *what, struct box *box,
@@ -80,28 +85,17 @@ static enum cushim_status judge(const char *what, struct box *box,
 
 /* ---- the driver's descriptions ---- */
 
-static CUmemorytype type_of(const struct cushim_copy_end *end) {
-    switch (end->place) {
-    case CUSHIM_PLACE_HOST:
-        return CU_MEMORYTYPE_HOST;
-    case CUSHIM_PLACE_DEVICE:
-        return CU_MEMORYTYPE_DEVICE;
-    default:
-        return CU_MEMORYTYPE_UNIFIED;
-    }
-}
-
 static enum cushim_status queue_rows(struct cushim_memory_call *call, const struct box *box) {
     const struct cushim_copy_end *dst = &box->copy.dst, *src = &box->copy.src;
     const CUDA_MEMCPY2D rows = {.srcXInBytes = src->x_bytes,
                                 .srcY = src->y,
-                                .srcMemoryType = type_of(src),
+                                .srcMemoryType = places[src->place].drivers,
                                 .srcHost = (const void *)(uintptr_t)src->address,
                                 .srcDevice = src->address,
                                 .srcPitch = src->pitch_bytes,
                                 .dstXInBytes = dst->x_bytes,
                                 .dstY = dst->y,
-                                .dstMemoryType = type_of(dst),
+                                .dstMemoryType = places[dst->place].drivers,
                                 .dstHost = (void *)(uintptr_t)dst->address,
                                 .dstDevice = dst->address,
                                 .dstPitch = dst->pitch_bytes,
@@ -115,7 +109,7 @@ static CUDA_MEMCPY3D_PEER describe(const struct box *box) {
     return (CUDA_MEMCPY3D_PEER){.srcXInBytes = src->x_bytes,
                                 .srcY = src->y,
                                 .srcZ = src->z,
-                                .srcMemoryType = type_of(src),
+                                .srcMemoryType = places[src->place].drivers,
                                 .srcHost = (const void *)(uintptr_t)src->address,
                                 .srcDevice = src->address,
                                 .srcPitch = src->pitch_bytes,
@@ -123,7 +117,7 @@ static CUDA_MEMCPY3D_PEER describe(const struct box *box) {
                                 .dstXInBytes = dst->x_bytes,
                                 .dstY = dst->y,
                                 .dstZ = dst->z,
-                                .dstMemoryType = type_of(dst),
+                                .dstMemoryType = places[dst->place].drivers,
                                 .dstHost = (void *)(uintptr_t)dst->address,
                                 .dstDevice = dst->address,
                                 .dstPitch = dst->pitch_bytes,
@@ -135,50 +129,31 @@ static CUDA_MEMCPY3D_PEER describe(const struct box *box) {
 
 static enum cushim_status queue_box(struct cushim_memory_call *call, const struct box *box) {
     const CUDA_MEMCPY3D_PEER peer = describe(box);
-    const CUDA_MEMCPY3D one = {.srcXInBytes = peer.srcXInBytes,
-                               .srcY = peer.srcY,
-                               .srcZ = peer.srcZ,
-                               .srcMemoryType = peer.srcMemoryType,
-                               .srcHost = peer.srcHost,
-                               .srcDevice = peer.srcDevice,
-                               .srcPitch = peer.srcPitch,
-                               .srcHeight = peer.srcHeight,
-                               .dstXInBytes = peer.dstXInBytes,
-                               .dstY = peer.dstY,
-                               .dstZ = peer.dstZ,
-                               .dstMemoryType = peer.dstMemoryType,
-                               .dstHost = peer.dstHost,
-                               .dstDevice = peer.dstDevice,
-                               .dstPitch = peer.dstPitch,
-                               .dstHeight = peer.dstHeight,
-                               .WidthInBytes = peer.WidthInBytes,
-                               .Height = peer.Height,
-                               .Depth = peer.Depth};
+    CUDA_MEMCPY3D one;
+    /* the same fields, except two that are reserved in the one and contexts in the other */
+    _Static_assert(sizeof one == sizeof peer && offsetof(CUDA_MEMCPY3D, reserved1) ==
+                                                    offsetof(CUDA_MEMCPY3D_PEER, dstContext),
+                   "one description is a copy of the other");
+    memcpy(&one, &peer, sizeof one);
     return CUSHIM_CALL(&call->scope, cuMemcpy3DAsync_v2, &one, call->stream);
 }
 
 /* In one context, or from one to another. */
 static enum cushim_status queue_between(struct cushim_memory_call *call, const struct box *box) {
-    struct cushim_context_object *ends[2];
-    CUSHIM_TRY(cushim_memory_ends(call, box->copy.dst.ctx, box->copy.src.ctx, ends));
-    enum cushim_status status = cushim_memory_judge_stream(call, ends);
-    if (status == CUSHIM_OK && cushim_context_is_same(ends[0], ends[1])) {
-        status = queue_box(call, box);
-    } else if (status == CUSHIM_OK) {
-        CUDA_MEMCPY3D_PEER peer = describe(box);
-        peer.dstContext = ends[0]->handle;
-        peer.srcContext = ends[1]->handle;
-        status = CUSHIM_CALL(&call->scope, cuMemcpy3DPeerAsync, &peer, call->stream);
-    }
-    cushim_object_release(ends[0]);
-    cushim_object_release(ends[1]);
-    return status;
+    CUSHIM_TRY(cushim_memory_ends(call, box->copy.dst.ctx, box->copy.src.ctx));
+    CUSHIM_TRY(cushim_memory_judge_stream(call));
+    if (cushim_context_is_same(call->ends[0], call->ends[1]))
+        return queue_box(call, box);
+    CUDA_MEMCPY3D_PEER peer = describe(box);
+    peer.dstContext = call->ends[0]->handle;
+    peer.srcContext = call->ends[1]->handle;
+    return CUSHIM_CALL(&call->scope, cuMemcpy3DPeerAsync, &peer, call->stream);
 }
 
 /* ---- the calls ---- */
 
 static enum cushim_status copy_box(const char *what, struct box *box, struct cushim_stream *s) {
-    struct cushim_memory_call call;
+    CUSHIM_MEMORY_CALL call = {0};
     const struct cushim_copy3d *copy = &box->copy;
     if (copy->flags & ~CUSHIM_COPY_FLAG_BLOCKING || copy->reserved)
         return cushim_fail(what, CUSHIM_INVALID, "flags=%u reserved=%u", copy->flags,
@@ -191,21 +166,16 @@ static enum cushim_status copy_box(const char *what, struct box *box, struct cus
     bool is_blocking = copy->flags & CUSHIM_COPY_FLAG_BLOCKING;
     CUSHIM_TRY(judge(what, box, &call));
     CUSHIM_TRY(cushim_memory_enter(&call, what, s));
-    enum cushim_status status = is_blocking
-                                    ? cushim_stream_refuse_captured(&call.scope, call.stream)
-                                    : cushim_memory_may_queue(&call);
-    if (status == CUSHIM_OK)
-        status = box->is_rows ? queue_rows(&call, box) : queue_between(&call, box);
-    if (status == CUSHIM_OK && is_blocking)
-        status = cushim_memory_wait(&call);
-    return cushim_memory_leave(&call, status);
+    CUSHIM_TRY(is_blocking ? cushim_stream_refuse_captured(&call.scope, call.stream)
+                           : cushim_memory_may_queue(&call));
+    CUSHIM_TRY(box->is_rows ? queue_rows(&call, box) : queue_between(&call, box));
+    return is_blocking ? cushim_memory_wait(&call) : CUSHIM_OK;
 }
 
 enum cushim_status cushim_memory_copy_2d(const struct cushim_copy2d *copy,
                                          struct cushim_stream *s) {
     struct cushim_copy2d ours = {.struct_size = sizeof ours};
-    if (!copy)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "copy=NULL");
+    CUSHIM_NEED(copy);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_struct_size_take(__func__, &ours, sizeof ours, copy));
     struct box box = {.is_rows = true,
@@ -222,8 +192,7 @@ enum cushim_status cushim_memory_copy_2d(const struct cushim_copy2d *copy,
 enum cushim_status cushim_memory_copy_3d(const struct cushim_copy3d *copy,
                                          struct cushim_stream *s) {
     struct box box = {.copy = {.struct_size = sizeof box.copy}};
-    if (!copy)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "copy=NULL");
+    CUSHIM_NEED(copy);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_struct_size_take(__func__, &box.copy, sizeof box.copy, copy));
     return copy_box(__func__, &box, s);

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 
 /* ---- making ---- */
@@ -30,7 +29,7 @@ static bool add_param(struct cushim_function_object *function, size_t offset, si
     return true;
 }
 
-/* The driver tells one parameter after the other, until there is none of that number. */
+/* Ask for one parameter after the other, until the driver has none of that number. */
 static enum cushim_status ask_layout(struct cushim_scope *scope,
                                      struct cushim_function_object *function) {
     size_t offset, bytes;
@@ -51,8 +50,7 @@ static enum cushim_status ask_layout(struct cushim_scope *scope,
 
 static enum cushim_status ask(struct cushim_scope *scope, struct cushim_function_object *function,
                               const char *name) {
-    if (!CUSHIM_DRIVER(cuModuleGetFunction))
-        return cushim_fail_nosym(scope->what, "cuModuleGetFunction");
+    CUSHIM_NEED_ENTRY(scope->what, cuModuleGetFunction);
     CUresult result =
         CUSHIM_DRIVER(cuModuleGetFunction)(&function->fast.handle, function->module->handle, name);
     if (result != CUDA_SUCCESS)
@@ -73,9 +71,8 @@ enum cushim_status cushim_function_make(struct cushim_scope *scope,
     function->module = cushim_object_keep(module);
     function->fast.must_be_current = cushim_launch_context(scope->context);
     cushim_object_init(&function->object, CUSHIM_KIND_FUNCTION, scope->context, finish);
-    CUstreamCaptureMode mode = cushim_capture_relax(); /* the first look may load the code */
-    enum cushim_status status = ask(scope, function, name);
-    cushim_capture_back(mode);
+    /* the first look may load the code */
+    enum cushim_status status = CUSHIM_RELAXED(ask(scope, function, name));
     if (status == CUSHIM_OK)
         *out = function;
     else
@@ -86,52 +83,46 @@ enum cushim_status cushim_function_make(struct cushim_scope *scope,
 /* ---- facts ---- */
 
 enum cushim_status cushim_function_attribute(struct cushim_function *f, int attr, int *value) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
-    if (!value)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "value=NULL");
-    *value = 0;
+    CUSHIM_OUT(value);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuFuncGetAttribute, value,
-                                               (CUfunction_attribute)attr, function->fast.handle));
+    return CUSHIM_CALL(&scope, cuFuncGetAttribute, value, (CUfunction_attribute)attr,
+                       function->fast.handle);
 }
 
 enum cushim_status cushim_function_attribute_set(struct cushim_function *f, int attr, int value) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuFuncSetAttribute, function->fast.handle,
-                                               (CUfunction_attribute)attr, value));
+    return CUSHIM_CALL(&scope, cuFuncSetAttribute, function->fast.handle,
+                       (CUfunction_attribute)attr, value);
 }
 
 enum cushim_status cushim_function_cache(struct cushim_function *f, int cache) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
     if (cache < CU_FUNC_CACHE_PREFER_NONE || cache > CU_FUNC_CACHE_PREFER_EQUAL)
         return CUSHIM_FAIL(CUSHIM_INVALID, "cache=%d", cache);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuFuncSetCacheConfig, function->fast.handle,
-                                               (CUfunc_cache)cache));
+    return CUSHIM_CALL(&scope, cuFuncSetCacheConfig, function->fast.handle, (CUfunc_cache)cache);
 }
 
 enum cushim_status cushim_function_occupancy(struct cushim_function *f, int threads,
                                              size_t shared_bytes, int *blocks) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
-    if (!blocks)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "blocks=NULL");
-    *blocks = 0;
+    CUSHIM_OUT(blocks);
     if (threads <= 0 || shared_bytes > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "threads=%d shared=%zu", threads, shared_bytes);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_call_end(&scope,
-                           CUSHIM_CALL(&scope, cuOccupancyMaxActiveBlocksPerMultiprocessor, blocks,
-                                       function->fast.handle, threads, shared_bytes));
+    return CUSHIM_CALL(&scope, cuOccupancyMaxActiveBlocksPerMultiprocessor, blocks,
+                       function->fast.handle, threads, shared_bytes);
 }
 
 enum cushim_status cushim_function_suggest(struct cushim_function *f, size_t shared_bytes,
                                            int limit, int *grid, int *block) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
     if (!grid || !block)
         return CUSHIM_FAIL(CUSHIM_INVALID, "grid=%p block=%p", (void *)grid, (void *)block);
@@ -139,7 +130,6 @@ enum cushim_status cushim_function_suggest(struct cushim_function *f, size_t sha
     if (limit < 0 || shared_bytes > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "limit=%d shared=%zu", limit, shared_bytes);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_call_end(&scope,
-                           CUSHIM_CALL(&scope, cuOccupancyMaxPotentialBlockSize, grid, block,
-                                       function->fast.handle, NULL, shared_bytes, limit));
+    return CUSHIM_CALL(&scope, cuOccupancyMaxPotentialBlockSize, grid, block, function->fast.handle,
+                       NULL, shared_bytes, limit);
 }

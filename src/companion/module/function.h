@@ -16,7 +16,7 @@
 
 struct cushim_thread; /* companion/core/thread.h */
 
-/* Where a parameter lies in a packed buffer. */
+/* The place of a parameter in a packed buffer. */
 struct cushim_param {
     size_t offset, bytes;
 };
@@ -26,7 +26,7 @@ struct cushim_param {
  * to (the object before it is 40 bytes).
  */
 struct cushim_fast_launch {
-    atomic_uint_fast64_t n_fast; /* the changes at which nothing stood against it (changes.h) */
+    atomic_uint_fast64_t n_fast; /* the number of changes at which it was allowed (changes.h) */
     CUfunction handle;           /* constant, as is the next */
     CUcontext must_be_current;   /* NULL: whichever is (companion/module/launch.h) */
 };
@@ -36,7 +36,7 @@ struct cushim_function_object {
     struct cushim_fast_launch fast;
     struct cushim_module_object *module; /* kept */
     char *name;
-    bool has_layout; /* the driver told the next three */
+    bool has_layout; /* the driver has given the next three */
     size_t n_params, n_bytes;
     struct cushim_param *params;
     struct cushim_function_object *next; /* of the module; its lock */
@@ -47,13 +47,13 @@ enum cushim_status cushim_function_make(struct cushim_scope *scope,
                                         struct cushim_module_object *module, const char *name,
                                         struct cushim_function_object **out);
 
-/* Arguments of a launch: one of the two is NULL, as the driver wants it. */
+/* Arguments of a launch; one of the two is NULL. */
 struct cushim_args {
     const void *const *each; /* the addresses of all */
     void **packed;           /* CU_LAUNCH_PARAM_.., */
 };
 
-/* The driver reads the arguments, whatever its prototype says. */
+/* The driver only reads the arguments, although its prototype is not const. */
 static inline void **cushim_args_for_driver(const void *const *each) {
     union {
         const void *const *given;

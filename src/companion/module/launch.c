@@ -1,7 +1,6 @@
 /* Launches: a shape, a stream, arguments. */
 #include "cushim/function.h"
 
-#include "base/try.h"
 #include "companion/core/struct_size.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/event.h"
@@ -57,7 +56,7 @@ static enum cushim_status run_cooperative(struct cushim_scope *scope, CUfunction
                        config.sharedMemBytes, stream, cushim_args_for_driver(args.each));
 }
 
-/* A capture of ours, or one announced, is open here: the graph must keep the code. */
+/* A capture may be open in this context, so the graph must keep the code. */
 static enum cushim_status note_capture(struct cushim_scope *scope,
                                        struct cushim_function_object *function, CUstream stream) {
     if (!stream || stream == CU_STREAM_LEGACY)
@@ -95,12 +94,10 @@ enum cushim_status cushim_function_run(struct cushim_scope *scope,
                                        const struct cushim_launch *launch,
                                        struct cushim_args args) {
     struct cushim_launch copy;
-    struct cushim_stream_use use;
+    CUSHIM_STREAM_USE use = {0};
     CUSHIM_TRY(take(scope, launch, &copy, &launch));
     CUSHIM_TRY(cushim_stream_use_here(scope, launch->stream, &use));
-    enum cushim_status status = submit(scope, function, launch, use.handle, args);
-    cushim_unpin(&use.pin);
-    return status;
+    return submit(scope, function, launch, use.handle, args);
 }
 
 __attribute__((noinline, cold)) enum cushim_status
@@ -122,7 +119,7 @@ static enum cushim_status check_count(struct cushim_scope *scope,
     if (!is_of_layout(function, n))
         return cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s n=%zu parameters=%zu",
                                  function->name, n, function->n_params);
-    size_t n_there = cushim_args_count(args, n); /* n is the kernel's by now */
+    size_t n_there = cushim_args_count(args, n); /* n is checked by now */
     return n_there == n ? CUSHIM_OK
                         : cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s index=%zu: NULL",
                                             function->name, n_there);
@@ -132,17 +129,16 @@ static enum cushim_status check_count(struct cushim_scope *scope,
 static __attribute__((noinline, cold)) enum cushim_status
 launch_slowly(const char *what, struct cushim_function *f, const struct cushim_launch *launch,
               const void *const *args, size_t n) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
-    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
+    uint64_t n_changes = cushim_changes_now(); /* read before the conditions are checked */
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_FUNCTION, f, &function));
-    enum cushim_status status = check_count(&scope, function, args, n);
-    if (status == CUSHIM_OK)
-        status = cushim_function_run(&scope, function, launch,
-                                     (struct cushim_args){.each = n ? args : NULL});
-    if (status == CUSHIM_OK && !cushim_launch_may_capture(scope.context))
+    CUSHIM_TRY(check_count(&scope, function, args, n));
+    CUSHIM_TRY(cushim_function_run(&scope, function, launch,
+                                   (struct cushim_args){.each = n ? args : NULL}));
+    if (!cushim_launch_may_capture(scope.context))
         cushim_pin_note_fast(&function->fast.n_fast, n_changes);
-    return cushim_call_end(&scope, status);
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_function_launch(struct cushim_function *f,
@@ -173,9 +169,9 @@ enum cushim_status cushim_function_launch(struct cushim_function *f,
 enum cushim_status cushim_function_launch_packed(struct cushim_function *f,
                                                  const struct cushim_launch *launch,
                                                  const void *buf, size_t bytes) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
-    /* The driver reads the buffer, whatever its prototype says. */
+    /* The driver only reads the buffer, although its prototype is not const. */
     union {
         const void *given;
         void *taken;
@@ -186,12 +182,10 @@ enum cushim_status cushim_function_launch_packed(struct cushim_function *f,
         return CUSHIM_FAIL(CUSHIM_INVALID, "buf=NULL bytes=%zu", bytes);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
     if (function->has_layout && bytes != function->n_bytes)
-        return cushim_call_end(&scope, cushim_scope_fail(&scope, CUSHIM_INVALID,
-                                                         "function=%s bytes=%zu parameters=%zu",
-                                                         function->name, bytes, function->n_bytes));
-    return cushim_call_end(
-        &scope, cushim_function_run(&scope, function, launch,
-                                    (struct cushim_args){.packed = bytes ? extra : NULL}));
+        return cushim_scope_fail(&scope, CUSHIM_INVALID, "function=%s bytes=%zu parameters=%zu",
+                                 function->name, bytes, function->n_bytes);
+    return cushim_function_run(&scope, function, launch,
+                               (struct cushim_args){.packed = bytes ? extra : NULL});
 }
 
 /* ---- timed ---- */
@@ -219,28 +213,23 @@ static enum cushim_status run_timed(struct cushim_scope *scope,
                                     const struct cushim_launch *launch, const void *const *args,
                                     float *ms) {
     struct cushim_launch copy;
-    struct cushim_stream_use use;
+    CUSHIM_STREAM_USE use = {0};
     struct timed events = {NULL, NULL};
     CUSHIM_TRY(take(scope, launch, &copy, &launch));
     CUSHIM_TRY(cushim_stream_use_in(scope, launch->stream, &use));
     enum cushim_status status = run_between(scope, function, launch, use.handle, args, &events, ms);
     cushim_object_release(events.start);
     cushim_object_release(events.end);
-    cushim_stream_let_go(&use);
     return status;
 }
 
 enum cushim_status cushim_function_launch_timed(struct cushim_function *f,
                                                 const struct cushim_launch *launch,
                                                 const void *const *args, size_t n, float *ms) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
-    if (!ms)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ms=NULL");
-    *ms = 0;
+    CUSHIM_OUT(ms);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    enum cushim_status status = check_count(&scope, function, args, n);
-    if (status == CUSHIM_OK)
-        status = run_timed(&scope, function, launch, n ? args : NULL, ms);
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(check_count(&scope, function, args, n));
+    return run_timed(&scope, function, launch, n ? args : NULL, ms);
 }

@@ -1,14 +1,14 @@
 /*
- * The fast path of a launch.  Its conditions are one number (companion/core/changes.h), but for the
- * stream, which is pinned, and the context.
+ * The fast path of a launch.  One number stands for its conditions (companion/core/changes.h),
+ * except for the stream, which is pinned, and the context.
  *
- * The driver launches on a stream of its own context, whichever context is current (580.159; an
- * error elsewhere leads to the slow path).  In a context that others destroyed by cuCtxDestroy it
- * crashes.  Only the driver knows of such an end, so it is asked whether the context is current: a
- * current one is alive.
+ * The driver can launch on a stream while another context is current (driver 580.159; an error of
+ * other drivers leads to the slow path).  But it crashes if other code destroyed the stream's
+ * context by cuCtxDestroy.  Only the driver knows that, so we ask which context is current, because
+ * a current context is alive.
  *
- * A primary context that we retain cannot be destroyed.  After a reset by others it is still
- * current, and the launch answers CUDA_ERROR_CONTEXT_IS_DESTROYED; so there nothing is asked.
+ * A primary context that we retain cannot be destroyed.  After a reset by other code the launch
+ * gives CUDA_ERROR_CONTEXT_IS_DESTROYED, so we need not ask.
  */
 #ifndef CUSHIM_COMPANION_LAUNCH_H
 #define CUSHIM_COMPANION_LAUNCH_H
@@ -18,7 +18,7 @@
 #include "companion/core/handle_pin.h"
 #include "companion/stream/stream.h"
 
-/* May cuLaunchKernel have it as it is? */
+/* Whether cuLaunchKernel can run it without changes. */
 static inline bool cushim_launch_is_plain(const struct cushim_launch *launch) {
     return launch && launch->struct_size == sizeof *launch && launch->block[0] &&
            launch->block[1] && launch->block[2] && !launch->cooperative;
@@ -47,7 +47,7 @@ cushim_launch_submit(CUfunction function, const struct cushim_launch *launch, CU
                  cushim_args_for_driver(args.each), args.packed);
 }
 
-/* The context that must be current for launches in this one; NULL: whichever is. */
+/* The context that must be current for launches in this one; NULL: any. */
 static inline CUcontext cushim_launch_context(const struct cushim_context_object *context) {
     return context->form == CUSHIM_CONTEXT_PRIMARY ? NULL : context->handle;
 }
@@ -57,7 +57,7 @@ static inline bool cushim_launch_is_current(CUcontext context) {
     return CUSHIM_DRIVER(cuCtxGetCurrent)(&current) == CUDA_SUCCESS && current == context;
 }
 
-/* Where the driver was not asked for the context, a refusal may be for want of it. */
+/* If we did not check the context, an error may mean that another one is current. */
 static inline bool cushim_launch_is_final(CUcontext must_be_current, CUresult result) {
     return __builtin_expect(result == CUDA_SUCCESS, 1) || must_be_current;
 }

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
@@ -13,29 +12,17 @@
 /* ---- loading ---- */
 
 static void unload(CUmodule handle) {
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUSHIM_DRIVER(cuModuleUnload)(handle);
-    cushim_capture_back(mode);
+    (void)CUSHIM_RELAXED(CUSHIM_DRIVER(cuModuleUnload)(handle));
 }
 
 static void finish(struct cushim_object *object) {
     struct cushim_module_object *module = (struct cushim_module_object *)object;
-    struct cushim_scope scope;
-    if (cushim_call_begin_quietly(&scope, object->context)) {
+    CUSHIM_SCOPE scope = {0};
+    if (cushim_call_begin_quietly(&scope, object->context))
         unload(module->handle);
-        cushim_call_end(&scope, CUSHIM_OK);
-    }
     pthread_mutex_destroy(&module->lock);
     free(module->log);
     free(module);
-}
-
-static CUresult load(CUmodule *out, const void *image, struct cushim_jit *jit) {
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result =
-        CUSHIM_DRIVER(cuModuleLoadDataEx)(out, image, jit->n, jit->names, jit->values);
-    cushim_capture_back(mode);
-    return result;
 }
 
 /* The driver's module passes to the object, which is gone after a failure. */
@@ -50,10 +37,7 @@ static enum cushim_status adopt(struct cushim_scope *scope, CUmodule handle, con
     module->log = *log ? strdup(log) : NULL; /* without memory nothing was said */
     pthread_mutex_init(&module->lock, NULL);
     cushim_object_init(&module->object, CUSHIM_KIND_MODULE, scope->context, finish);
-    enum cushim_status status = cushim_handle_open(&module->object, m);
-    if (status != CUSHIM_OK)
-        cushim_object_release(module);
-    return status;
+    return cushim_object_open(&module->object, m);
 }
 
 enum cushim_status cushim_module_open(struct cushim_scope *scope, const void *image,
@@ -63,7 +47,8 @@ enum cushim_status cushim_module_open(struct cushim_scope *scope, const void *im
     if (!CUSHIM_DRIVER(cuModuleLoadDataEx) || !CUSHIM_DRIVER(cuModuleUnload))
         return cushim_fail_nosym(scope->what, CUSHIM_DRIVER(cuModuleUnload) ? "cuModuleLoadDataEx"
                                                                             : "cuModuleUnload");
-    CUresult result = load(&handle, image, jit);
+    CUresult result = CUSHIM_RELAXED(
+        CUSHIM_DRIVER(cuModuleLoadDataEx)(&handle, image, jit->n, jit->names, jit->values));
     if (result != CUDA_SUCCESS) {
         enum cushim_status status = cushim_jit_fail(scope, jit, "cuModuleLoadDataEx", result);
         bool is_other_code = result == CUDA_ERROR_NO_BINARY_FOR_GPU && cushim_image_is_code(image);
@@ -77,7 +62,7 @@ static enum cushim_status load_image(const char *what, struct cushim_context *ct
                                      const void *image, size_t bytes,
                                      const struct cushim_module_options *opts,
                                      struct cushim_module **m) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_jit jit;
     char *copy = NULL;
     cushim_module_collect();
@@ -86,8 +71,7 @@ static enum cushim_status load_image(const char *what, struct cushim_context *ct
     if (status == CUSHIM_OK)
         status = cushim_call_begin_context(&scope, what, ctx);
     if (status == CUSHIM_OK)
-        status = cushim_call_end(
-            &scope, cushim_module_open(&scope, copy ? copy : image, &jit, jit.infos, m));
+        status = cushim_module_open(&scope, copy ? copy : image, &jit, jit.infos, m);
     free(copy);
     cushim_jit_finish(&jit);
     return status;
@@ -96,9 +80,7 @@ static enum cushim_status load_image(const char *what, struct cushim_context *ct
 enum cushim_status cushim_module_load(struct cushim_context *ctx, const void *image, size_t bytes,
                                       const struct cushim_module_options *opts,
                                       struct cushim_module **m) {
-    if (!m)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "m=NULL");
-    *m = NULL;
+    CUSHIM_OUT(m);
     if (!image || bytes > PTRDIFF_MAX)
         return CUSHIM_FAIL(CUSHIM_INVALID, "image=%p bytes=%zu", image, bytes);
     return load_image(__func__, ctx, image, bytes, opts, m);
@@ -109,11 +91,8 @@ enum cushim_status cushim_module_load_file(struct cushim_context *ctx, const cha
                                            struct cushim_module **m) {
     char *image;
     size_t bytes;
-    if (!m)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "m=NULL");
-    *m = NULL;
-    if (!path)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "path=NULL");
+    CUSHIM_OUT(m);
+    CUSHIM_NEED(path);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_image_read(__func__, path, &image, &bytes));
     enum cushim_status status = load_image(__func__, ctx, image, bytes, opts, m);
@@ -122,7 +101,7 @@ enum cushim_status cushim_module_load_file(struct cushim_context *ctx, const cha
 }
 
 enum cushim_status cushim_module_log(struct cushim_module *m, char *buf, size_t cap) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_module_object *module;
     enum cushim_status status = CUSHIM_OK;
     if (!buf || cap == 0 || cap > SIZE_MAX / 2)
@@ -134,21 +113,10 @@ enum cushim_status cushim_module_log(struct cushim_module *m, char *buf, size_t 
         status = cushim_scope_fail(&scope, CUSHIM_INVALID, "cap=%zu need=%zu", cap, need);
     else if (module->log)
         memcpy(buf, module->log, need);
-    return cushim_call_end(&scope, status);
+    return status;
 }
 
 /* ---- unloading ---- */
-
-/* An unload waits for the context, which no capture survives. */
-static enum cushim_status refuse_unload(const char *what, struct cushim_module *m) {
-    struct cushim_pin pin;
-    struct cushim_module_object *module = cushim_handle_pin(&pin, CUSHIM_KIND_MODULE, m);
-    int n = module && !cushim_context_is_dead(module->object.context)
-                ? cushim_capture_count(module->object.context)
-                : 0;
-    cushim_handle_unpin(&pin);
-    return n ? cushim_fail(what, CUSHIM_CAPTURE, "captures=%d", n) : CUSHIM_OK;
-}
 
 static void forget_parts(struct cushim_module_object *module) {
     struct cushim_address_map_row row;
@@ -161,7 +129,7 @@ static void forget_parts(struct cushim_module_object *module) {
     pthread_mutex_unlock(&module->lock);
     while (functions) {
         struct cushim_function_object *function = functions;
-        functions = function->next; /* before: the close may be its end */
+        functions = function->next; /* first, because the close may free it */
         cushim_object_close(&function->object);
     }
     cushim_changes_note();
@@ -175,19 +143,19 @@ static void forget_parts(struct cushim_module_object *module) {
 }
 
 enum cushim_status cushim_module_unload(struct cushim_module *m) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_module_object *module;
-    enum cushim_status status = CUSHIM_OK;
     if (!m)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     cushim_module_collect();
-    CUSHIM_TRY(refuse_unload(__func__, m));
+    /* an unload waits for the context, which no capture survives */
+    CUSHIM_TRY(cushim_capture_refuse_handle(__func__, CUSHIM_KIND_MODULE, m));
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
     forget_parts(module);
-    if (!scope.is_dead)
-        status = cushim_mem_stream_fence_wait_all(&scope.context->fence);
-    return cushim_call_end(&scope, status == CUSHIM_DEADCONTEXT ? CUSHIM_OK : status);
+    enum cushim_status status =
+        scope.is_dead ? CUSHIM_OK : cushim_mem_stream_fence_wait_all(&scope.context->fence);
+    return status == CUSHIM_DEADCONTEXT ? CUSHIM_OK : status;
 }
 
 /* ---- what is in it ---- */
@@ -239,36 +207,23 @@ static enum cushim_status get_function(struct cushim_scope *scope,
 
 enum cushim_status cushim_module_function(struct cushim_module *m, const char *name,
                                           struct cushim_function **f) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_module_object *module;
-    if (!f)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "f=NULL");
-    *f = NULL;
-    if (!name)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "name=NULL");
+    CUSHIM_OUT(f);
+    CUSHIM_NEED(name);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
-    return cushim_call_end(&scope, get_function(&scope, module, name, f));
+    return get_function(&scope, module, name, f);
 }
 
-/* Under the lock: note the variable for the unload; false: it is noted already, or no memory. */
-static bool note(struct cushim_module_object *module, uint64_t start, bool *has_failed) {
-    struct cushim_module_global *global = module->globals;
+/* Under the lock. */
+static bool is_noted(const struct cushim_module_object *module, uint64_t start) {
+    const struct cushim_module_global *global = module->globals;
     while (global && global->start != start)
         global = global->next;
-    *has_failed = false;
-    if (global || module->is_unloaded)
-        return false;
-    global = calloc(1, sizeof *global);
-    *has_failed = !global;
-    if (!global)
-        return false;
-    global->start = start;
-    global->next = module->globals;
-    module->globals = global;
-    return true;
+    return global;
 }
 
-/* The ledger's row, once; it is erased by the unload. */
+/* Record a row for the variable, if there is none; the unload erases it. */
 static enum cushim_status record(struct cushim_scope *scope, struct cushim_module_object *module,
                                  uint64_t start, size_t bytes) {
     const struct cushim_address_map_row row = {.start = start,
@@ -276,21 +231,26 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_modul
                                                .kind = CUSHIM_MEMORY_GLOBAL,
                                                .context = scope->context,
                                                .owner = &module->object};
-    bool has_failed;
-    enum cushim_status status = CUSHIM_OK;
+    struct cushim_module_global *global = malloc(sizeof *global);
+    enum cushim_status status = global ? CUSHIM_OK : CUSHIM_NOMEM;
     pthread_mutex_lock(&module->lock);
-    if (note(module, start, &has_failed))
+    if (global && !module->is_unloaded && !is_noted(module, start)) {
+        *global = (struct cushim_module_global){start, module->globals};
+        module->globals = global;
+        global = NULL;
         status = cushim_address_map_record(&row);
+    }
     pthread_mutex_unlock(&module->lock);
-    /* A row that is in the way is stale: the driver has given its place to the variable. */
-    return has_failed || status == CUSHIM_NOMEM
+    free(global);
+    /* A row that overlaps is stale, because the driver has put the variable there. */
+    return status == CUSHIM_NOMEM
                ? cushim_scope_fail(scope, CUSHIM_NOMEM, "ptr=0x%llx", (unsigned long long)start)
                : CUSHIM_OK;
 }
 
 enum cushim_status cushim_module_global(struct cushim_module *m, const char *name, cushim_devptr *p,
                                         size_t *bytes) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_module_object *module;
     CUdeviceptr start = 0;
     size_t n_bytes = 0;
@@ -301,20 +261,16 @@ enum cushim_status cushim_module_global(struct cushim_module *m, const char *nam
     if (!p || !name)
         return CUSHIM_FAIL(CUSHIM_INVALID, "name=%s p=%p", name ? name : "NULL", (void *)p);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
-    if (!CUSHIM_DRIVER(cuModuleGetGlobal_v2))
-        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuModuleGetGlobal_v2"));
-    CUstreamCaptureMode mode = cushim_capture_relax(); /* the first look may load it */
-    CUresult result = CUSHIM_DRIVER(cuModuleGetGlobal_v2)(&start, &n_bytes, module->handle, name);
-    cushim_capture_back(mode);
+    CUSHIM_NEED_ENTRY(__func__, cuModuleGetGlobal_v2);
+    /* the first look may load it */
+    CUresult result =
+        CUSHIM_RELAXED(CUSHIM_DRIVER(cuModuleGetGlobal_v2)(&start, &n_bytes, module->handle, name));
     if (result != CUDA_SUCCESS)
-        return cushim_call_end(&scope, cushim_scope_fail_cu(&scope, "cuModuleGetGlobal_v2", result,
-                                                            "device=%d name=%s",
-                                                            scope.context->device, name));
-    enum cushim_status status = record(&scope, module, start, n_bytes ? n_bytes : 1);
-    if (status == CUSHIM_OK) {
-        *p = start;
-        if (bytes)
-            *bytes = n_bytes;
-    }
-    return cushim_call_end(&scope, status);
+        return cushim_scope_fail_cu(&scope, "cuModuleGetGlobal_v2", result, "device=%d name=%s",
+                                    scope.context->device, name);
+    CUSHIM_TRY(record(&scope, module, start, n_bytes ? n_bytes : 1));
+    *p = start;
+    if (bytes)
+        *bytes = n_bytes;
+    return CUSHIM_OK;
 }

@@ -1,10 +1,9 @@
 /*
- * Modules as their files share them: the object, what a compiler is told and says, and how a
- * capture keeps a module.
+ * Modules inside: the object, the options and logs of compilers, and how a capture keeps a module.
  *
- * A module leads to its functions, which refer back to it; handles of functions are closed by the
- * unload alone.  The driver's module ends with the last reference: the handle's, those of functions
- * in use, of prepared launches, and of graphs that were captured with a kernel of it.
+ * A module lists its functions, and they refer to it; only the unload closes the handles of
+ * functions.  The driver's module is unloaded with the last reference: the handle's, those of
+ * functions in use, of prepared launches, and of graphs that were captured with a kernel of it.
  */
 #ifndef CUSHIM_COMPANION_MODULE_H
 #define CUSHIM_COMPANION_MODULE_H
@@ -29,7 +28,7 @@ struct cushim_module_object {
     char *log;             /* of a successful load; NULL: nothing was said */
     atomic_ullong kept_by; /* the capture that was last made to keep it */
     pthread_mutex_t lock;  /* the fields below; held over no driver call */
-    bool is_unloaded;      /* no more functions and rows */
+    bool is_unloaded;      /* it gets no new functions and rows */
     struct cushim_function_object *functions;
     struct cushim_module_global *globals; /* that are in the ledger */
 };
@@ -49,11 +48,11 @@ enum cushim_status cushim_jit_init(struct cushim_jit *jit, const char *what,
                                    const struct cushim_module_options *opts);
 void cushim_jit_finish(struct cushim_jit *jit);
 
-/* The driver refused: its words behind the details. */
+/* The driver refused: its log follows the details. */
 enum cushim_status cushim_jit_fail(struct cushim_scope *scope, const struct cushim_jit *jit,
                                    const char *entry, CUresult result);
 
-/* Is it code already, so that no compiler reads it?  A text may be shorter than the marks. */
+/* Whether it is compiled code.  A text may be shorter than the magic numbers. */
 bool cushim_image_is_code(const void *image);
 
 /**
@@ -80,7 +79,7 @@ enum cushim_status cushim_module_open(struct cushim_scope *scope, const void *im
 enum cushim_status cushim_module_keep(struct cushim_scope *scope,
                                       struct cushim_module_object *module, CUstream stream);
 
-/* Let go of the modules whose graphs are gone; their driver's modules may end here. */
+/* Drop the references of graphs that are gone; the driver's modules may be unloaded here. */
 void cushim_module_collect(void);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
+#include "companion/capture/graph_resources.h"
 
 struct kept {
     struct cushim_module_object *module; /* a reference */
@@ -38,21 +38,6 @@ void cushim_module_collect(void) {
     }
 }
 
-/* The graph owns the user object from here on. */
-static CUresult hand_over(struct kept *kept, CUgraph graph) {
-    CUuserObject object;
-    CUresult result = CUSHIM_DRIVER(cuUserObjectCreate)(&object, kept, graph_is_gone, 1,
-                                                        CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
-    if (result != CUDA_SUCCESS) {
-        graph_is_gone(kept);
-        return result;
-    }
-    result = CUSHIM_DRIVER(cuGraphRetainUserObject)(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
-    if (result != CUDA_SUCCESS)
-        CUSHIM_DRIVER(cuUserObjectRelease)(object, 1); /* runs the destructor */
-    return result;
-}
-
 enum cushim_status cushim_module_keep(struct cushim_scope *scope,
                                       struct cushim_module_object *module, CUstream stream) {
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -60,7 +45,7 @@ enum cushim_status cushim_module_keep(struct cushim_scope *scope,
     CUgraph graph = NULL;
     if (!CUSHIM_DRIVER(cuStreamGetCaptureInfo_v2) || !CUSHIM_DRIVER(cuUserObjectCreate) ||
         !CUSHIM_DRIVER(cuGraphRetainUserObject) || !CUSHIM_DRIVER(cuUserObjectRelease))
-        return CUSHIM_OK; /* a driver before 11.3: whoever unloads must see to it */
+        return CUSHIM_OK; /* a driver before 11.3: the program must keep the module */
     CUSHIM_TRY(
         CUSHIM_CALL(scope, cuStreamGetCaptureInfo_v2, stream, &state, &id, &graph, NULL, NULL));
     if (state != CU_STREAM_CAPTURE_STATUS_ACTIVE ||
@@ -70,7 +55,7 @@ enum cushim_status cushim_module_keep(struct cushim_scope *scope,
     if (!kept)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", sizeof *kept);
     kept->module = cushim_object_keep(module);
-    CUSHIM_TRY(cushim_scope_answer(scope, "cuGraphRetainUserObject", hand_over(kept, graph)));
+    CUSHIM_TRY(cushim_graph_resources_hang(scope, graph, graph_is_gone, kept));
     atomic_store_explicit(&module->kept_by, id, memory_order_relaxed);
     return CUSHIM_OK;
 }

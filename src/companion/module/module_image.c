@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/try.h"
 #include "companion/core/struct_size.h"
 
 enum { LEVEL_MOST = 4, CACHE_MOST = 2 };
@@ -61,8 +60,8 @@ void cushim_jit_finish(struct cushim_jit *jit) {
 }
 
 /*
- * Drivers give several numbers for a text that does not compile or link; if the compiler had
- * something to say, then that is what it was.
+ * Drivers give several errors for a text that does not compile or link.  If the compiler wrote a
+ * log, the text is to blame.
  */
 enum cushim_status cushim_jit_fail(struct cushim_scope *scope, const struct cushim_jit *jit,
                                    const char *entry, CUresult result) {
@@ -87,7 +86,7 @@ static uint64_t read_number(const void *image, size_t offset, size_t n_bytes) {
     return number;
 }
 
-/* How long the image says it is; 0: it is a text. */
+/* The length in the image's own header; 0: it is a text. */
 static uint64_t length_of(const void *image, size_t bytes) {
     uint64_t magic = bytes < sizeof fatbin_magic ? 0 : read_number(image, 0, 4);
     if (magic == fatbin_magic)

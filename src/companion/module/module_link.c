@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/module/module.h"
 
@@ -23,7 +22,7 @@ static enum cushim_status check(const char *what, const struct cushim_link_input
     return CUSHIM_OK;
 }
 
-/* The linker wants PTX with its NUL. */
+/* The linker needs the NUL behind PTX. */
 static enum cushim_status add(struct cushim_scope *scope, struct cushim_jit *jit, CUlinkState state,
                               const struct cushim_link_input *input, size_t i) {
     char name[32], *copy = NULL;
@@ -33,7 +32,7 @@ static enum cushim_status add(struct cushim_scope *scope, struct cushim_jit *jit
         bytes = strlen(copy ? copy : input->data) + 1;
     }
     snprintf(name, sizeof name, "input %zu", i);
-    /* The linker reads the data, whatever its prototype says. */
+    /* The linker only reads the data, although its prototype is not const. */
     union {
         const void *given;
         void *taken;
@@ -58,7 +57,7 @@ static enum cushim_status complete(struct cushim_scope *scope, struct cushim_jit
                                   : cushim_jit_fail(scope, jit, "cuLinkComplete", result);
 }
 
-/* What is loaded compiles no more: its log is the linker's. */
+/* The load compiles nothing, so the log of the linker is kept. */
 static enum cushim_status load(struct cushim_scope *scope, const struct cushim_jit *linker,
                                const void *image, struct cushim_module **m) {
     struct cushim_jit jit;
@@ -88,21 +87,15 @@ enum cushim_status cushim_module_link(struct cushim_context *ctx,
                                       const struct cushim_link_input *inputs, size_t n,
                                       const struct cushim_module_options *opts,
                                       struct cushim_module **m) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_jit jit;
-    if (!m)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "m=NULL");
-    *m = NULL;
+    CUSHIM_OUT(m);
     CUSHIM_TRY(check(__func__, inputs, n));
     cushim_module_collect();
     CUSHIM_TRY(cushim_jit_init(&jit, __func__, opts));
     enum cushim_status status = cushim_call_begin_context(&scope, __func__, ctx);
-    if (status == CUSHIM_OK) {
-        CUstreamCaptureMode mode = cushim_capture_relax();
-        status = link_all(&scope, &jit, inputs, n, m);
-        cushim_capture_back(mode);
-        status = cushim_call_end(&scope, status);
-    }
+    if (status == CUSHIM_OK)
+        status = CUSHIM_RELAXED(link_all(&scope, &jit, inputs, n, m));
     cushim_jit_finish(&jit);
     return status;
 }

@@ -1,25 +1,24 @@
 /*
  * Prepared launches: a function and the types of its arguments.
  *
- * Where the driver told the kernel's layout, the format was found equal to it, and the driver may
- * read the arguments by itself.  Where it cannot tell, the arguments are packed by the format, on
- * the stack, and the driver at least sees whether the size is right.
+ * If the driver knows the kernel's layout, the format has been checked against it, and the driver
+ * reads the arguments.  If not, we pack the arguments on the stack as the format says, and the
+ * driver checks at least their size.
  *
- * It keeps the function, and with that the code; the handle of the function says whether the module
- * was unloaded.
+ * A prepared launch keeps the function and its code; the handle of the function shows whether the
+ * module was unloaded.
  */
 #include "cushim/function.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/module/function.h"
 #include "companion/module/launch.h"
 #include "companion/core/handle_pin.h"
 
 enum {
-    MOST_BYTES = 4096, /* of a kernel's parameters, with the drivers that tell no layout */
+    MOST_BYTES = 4096, /* of a kernel's parameters, with drivers that give no layout */
     ALIGN_MOST = 4096
 };
 
@@ -44,26 +43,15 @@ struct type {
 };
 
 static size_t bytes_of_letter(char letter) {
-    switch (letter) {
-    case 'b':
-    case 'B':
-        return 1;
-    case 'h':
-    case 'H':
-    case 'e':
-        return 2;
-    case 'i':
-    case 'I':
-    case 'f':
-        return 4;
-    case 'q':
-    case 'Q':
-    case 'd':
-    case 'P':
-        return 8;
-    default:
-        return 0;
+    static const struct {
+        const char *letters;
+        size_t bytes;
+    } types[] = {{"bB", 1}, {"hHe", 2}, {"iIf", 4}, {"qQdP", 8}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (letter && strchr(types[i].letters, letter))
+            return types[i].bytes;
     }
+    return 0;
 }
 
 /* A number and the character behind it; 0: neither. */
@@ -142,23 +130,19 @@ static enum cushim_status prepare(struct cushim_scope *scope,
     cushim_object_init(&prepared->object, CUSHIM_KIND_PREPARED, scope->context, finish);
     enum cushim_status status = read_format(scope, prepared, format);
     if (status == CUSHIM_OK)
-        status = cushim_handle_open(&prepared->object, q);
-    if (status != CUSHIM_OK)
-        cushim_object_release(prepared);
+        return cushim_object_open(&prepared->object, q);
+    cushim_object_release(prepared);
     return status;
 }
 
 enum cushim_status cushim_function_prepare(struct cushim_function *f, const char *format,
                                            struct cushim_prepared **q) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
-    if (!q)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "q=NULL");
-    *q = NULL;
-    if (!format)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "format=NULL");
+    CUSHIM_OUT(q);
+    CUSHIM_NEED(format);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_call_end(&scope, prepare(&scope, function, format, q));
+    return prepare(&scope, function, format, q);
 }
 
 /* ---- launching ---- */
@@ -198,15 +182,14 @@ static enum cushim_status run(struct cushim_scope *scope, const struct prepared 
 static __attribute__((noinline, cold)) enum cushim_status
 launch_slowly(const char *what, struct cushim_prepared *q, const struct cushim_launch *launch,
               const void *const *args) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct prepared *prepared;
-    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
+    uint64_t n_changes = cushim_changes_now(); /* read before the conditions are checked */
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_PREPARED, q, &prepared));
-    enum cushim_status status = run(&scope, prepared, launch, args);
-    if (status == CUSHIM_OK && prepared->function->has_layout &&
-        !cushim_launch_may_capture(scope.context))
+    CUSHIM_TRY(run(&scope, prepared, launch, args));
+    if (prepared->function->has_layout && !cushim_launch_may_capture(scope.context))
         cushim_pin_note_fast(&prepared->fast.n_fast, n_changes);
-    return cushim_call_end(&scope, status);
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
@@ -235,10 +218,5 @@ enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
 }
 
 enum cushim_status cushim_prepared_destroy(struct cushim_prepared *q) {
-    struct cushim_scope scope;
-    struct prepared *prepared;
-    if (!q)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_PREPARED, q, &prepared));
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return cushim_call_destroy(__func__, CUSHIM_KIND_PREPARED, q);
 }

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/stream/stream.h"
@@ -20,11 +19,9 @@ _Static_assert(sizeof(CUipcEventHandle) == IPC_BYTES, "what the header promises"
 
 static void finish(struct cushim_object *object) {
     struct cushim_event_object *event = (struct cushim_event_object *)object;
-    struct cushim_scope scope;
-    if (!event->is_wrapped && cushim_call_begin_quietly(&scope, object->context)) {
+    CUSHIM_SCOPE scope = {0};
+    if (!event->is_wrapped && cushim_call_begin_quietly(&scope, object->context))
         CUSHIM_DRIVER(cuEventDestroy_v2)(event->handle);
-        cushim_call_end(&scope, CUSHIM_OK);
-    }
     free(event);
 }
 
@@ -53,64 +50,41 @@ enum cushim_status cushim_event_make(struct cushim_scope *scope, unsigned flags,
     return adopt(scope, handle, false, out);
 }
 
-static enum cushim_status open(struct cushim_event_object *event, struct cushim_event **e) {
-    enum cushim_status status = cushim_handle_open(&event->object, e);
-    if (status != CUSHIM_OK)
-        cushim_object_release(event);
-    return status;
-}
-
 enum cushim_status cushim_event_create(struct cushim_context *ctx, unsigned flags,
                                        struct cushim_event **e) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
-    if (!e)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "e=NULL");
-    *e = NULL;
+    CUSHIM_OUT(e);
     if (flags & ~(unsigned)KNOWN ||
         (flags & CUSHIM_EVENT_FLAG_INTERPROCESS && !(flags & CUSHIM_EVENT_FLAG_NO_TIMING)))
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    enum cushim_status status = cushim_event_make(&scope, flags, &event);
-    if (status == CUSHIM_OK)
-        status = open(event, e);
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_event_make(&scope, flags, &event));
+    return cushim_object_open(&event->object, e);
 }
 
 enum cushim_status cushim_event_wrap(struct cushim_context *ctx, struct CUevent_st *cu,
                                      struct cushim_event **e) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
-    if (!e)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "e=NULL");
-    *e = NULL;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
+    CUSHIM_OUT(e);
+    CUSHIM_NEED(cu);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    enum cushim_status status = adopt(&scope, cu, true, &event);
-    if (status == CUSHIM_OK)
-        status = open(event, e);
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(adopt(&scope, cu, true, &event));
+    return cushim_object_open(&event->object, e);
 }
 
 enum cushim_status cushim_event_destroy(struct cushim_event *e) {
-    struct cushim_scope scope;
-    struct cushim_event_object *event;
-    if (!e)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return cushim_call_destroy(__func__, CUSHIM_KIND_EVENT, e);
 }
 
 enum cushim_status cushim_event_handle(struct cushim_event *e, struct CUevent_st **cu) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
-    *cu = NULL;
+    CUSHIM_OUT(cu);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
     *cu = event->handle;
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }
 
 /* ---- recording ---- */
@@ -127,21 +101,17 @@ enum cushim_status cushim_event_record_in(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_event_record(struct cushim_event *e, struct cushim_stream *s) {
-    struct cushim_scope scope;
-    struct cushim_stream_use use;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_STREAM_USE use = {0};
     struct cushim_event_object *event;
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
-    enum cushim_status status = cushim_stream_use_in(&scope, s, &use);
-    if (status == CUSHIM_OK) {
-        status = cushim_event_record_in(&scope, event, use.handle);
-        cushim_stream_let_go(&use);
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_stream_use_in(&scope, s, &use));
+    return cushim_event_record_in(&scope, event, use.handle);
 }
 
 /*
- * A stream outside joins the capture of a captured event, which the legacy stream cannot; a stream
- * inside may only wait for its own capture's events.
+ * A stream that waits for a captured event joins its capture; the legacy stream cannot do so.  A
+ * stream in a capture may wait only for events of that capture.
  */
 enum cushim_status cushim_event_refuse_mix(struct cushim_scope *scope,
                                            const struct cushim_event_object *event,
@@ -170,40 +140,28 @@ static enum cushim_status refuse_captured(struct cushim_scope *scope,
 enum cushim_status cushim_event_wait_in(struct cushim_scope *scope,
                                         struct cushim_event_object *event) {
     CUSHIM_TRY(refuse_captured(scope, event));
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    enum cushim_status status = CUSHIM_CALL(scope, cuEventSynchronize, event->handle);
-    cushim_capture_back(mode);
-    return status;
+    return CUSHIM_RELAXED(CUSHIM_CALL(scope, cuEventSynchronize, event->handle));
 }
 
 enum cushim_status cushim_event_synchronize(struct cushim_event *e) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
     enum cushim_status status = cushim_call_end(&scope, cushim_event_wait_in(&scope, event));
-    cushim_graph_resources_collect(); /* the last launch of a graph may be over */
+    cushim_graph_resources_collect(); /* because the last launch of a graph may be over */
     return status;
 }
 
-static enum cushim_status query(struct cushim_scope *scope, struct cushim_event_object *event,
-                                int *done) {
-    CUSHIM_TRY(refuse_captured(scope, event));
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = CUSHIM_DRIVER(cuEventQuery)(event->handle);
-    cushim_capture_back(mode);
+enum cushim_status cushim_event_query(struct cushim_event *e, int *done) {
+    CUSHIM_SCOPE scope = {0};
+    struct cushim_event_object *event;
+    CUSHIM_OUT(done);
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    CUSHIM_TRY(refuse_captured(&scope, event));
+    CUresult result = CUSHIM_RELAXED(CUSHIM_DRIVER(cuEventQuery)(event->handle));
     *done = result == CUDA_SUCCESS;
     return result == CUDA_ERROR_NOT_READY ? CUSHIM_OK
-                                          : cushim_scope_answer(scope, "cuEventQuery", result);
-}
-
-enum cushim_status cushim_event_query(struct cushim_event *e, int *done) {
-    struct cushim_scope scope;
-    struct cushim_event_object *event;
-    if (!done)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "done=NULL");
-    *done = 0;
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
-    return cushim_call_end(&scope, query(&scope, event, done));
+                                          : cushim_scope_answer(&scope, "cuEventQuery", result);
 }
 
 enum cushim_status cushim_event_elapsed_in(struct cushim_scope *scope,
@@ -212,76 +170,56 @@ enum cushim_status cushim_event_elapsed_in(struct cushim_scope *scope,
     float measured = 0;
     CUSHIM_TRY(refuse_captured(scope, start));
     CUSHIM_TRY(refuse_captured(scope, end));
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    enum cushim_status status =
-        CUSHIM_CALL(scope, cuEventElapsedTime, &measured, start->handle, end->handle);
-    cushim_capture_back(mode);
-    if (status == CUSHIM_OK)
-        *ms = measured;
-    return status;
+    CUSHIM_TRY(CUSHIM_RELAXED(
+        CUSHIM_CALL(scope, cuEventElapsedTime, &measured, start->handle, end->handle)));
+    *ms = measured;
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_event_elapsed(struct cushim_event *start, struct cushim_event *end,
                                         float *ms) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *first, *second;
-    struct cushim_pin pin;
-    enum cushim_status status;
-    if (!ms)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ms=NULL");
-    *ms = 0;
-    if (!end)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "end=NULL");
+    CUSHIM_PIN pin = {0};
+    CUSHIM_OUT(ms);
+    CUSHIM_NEED(end);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, start, &first));
     second = cushim_handle_pin(&pin, CUSHIM_KIND_EVENT, end);
     if (!second)
-        status = cushim_scope_fail(&scope, CUSHIM_BADHANDLE, "end=%p", (void *)end);
-    else if (second->object.context != scope.context)
-        status =
-            cushim_scope_fail(&scope, CUSHIM_BADDEVICE, "end=%p: of another context", (void *)end);
-    else
-        status = cushim_event_elapsed_in(&scope, first, second, ms);
-    cushim_handle_unpin(&pin);
-    return cushim_call_end(&scope, status);
+        return cushim_scope_fail(&scope, CUSHIM_BADHANDLE, "end=%p", (void *)end);
+    if (second->object.context != scope.context)
+        return cushim_scope_fail(&scope, CUSHIM_BADDEVICE, "end=%p: of another context",
+                                 (void *)end);
+    return cushim_event_elapsed_in(&scope, first, second, ms);
 }
 
 /* ---- between processes ---- */
 
 enum cushim_status cushim_event_ipc_get(struct cushim_event *e, void *handle64) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
     CUipcEventHandle handle;
-    if (!handle64)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "handle64=NULL");
+    CUSHIM_NEED(handle64);
     memset(handle64, 0, IPC_BYTES);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
-    enum cushim_status status = CUSHIM_CALL(&scope, cuIpcGetEventHandle, &handle, event->handle);
-    if (status == CUSHIM_OK) {
-        memcpy(handle64, &handle, IPC_BYTES);
-        event->is_foreign = true;
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(CUSHIM_CALL(&scope, cuIpcGetEventHandle, &handle, event->handle));
+    memcpy(handle64, &handle, IPC_BYTES);
+    event->is_foreign = true;
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_event_ipc_open(struct cushim_context *ctx, const void *handle64,
                                          struct cushim_event **e) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
     CUipcEventHandle handle;
     CUevent opened;
-    if (!e)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "e=NULL");
-    *e = NULL;
-    if (!handle64)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "handle64=NULL");
+    CUSHIM_OUT(e);
+    CUSHIM_NEED(handle64);
     memcpy(&handle, handle64, IPC_BYTES);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    enum cushim_status status = CUSHIM_CALL(&scope, cuIpcOpenEventHandle, &opened, handle);
-    if (status == CUSHIM_OK)
-        status = adopt(&scope, opened, false, &event);
-    if (status == CUSHIM_OK) {
-        event->is_foreign = true;
-        status = open(event, e);
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(CUSHIM_CALL(&scope, cuIpcOpenEventHandle, &opened, handle));
+    CUSHIM_TRY(adopt(&scope, opened, false, &event));
+    event->is_foreign = true;
+    return cushim_object_open(&event->object, e);
 }

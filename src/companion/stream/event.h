@@ -1,9 +1,9 @@
 /*
- * Events as the rest of the library takes them.
+ * Events as the rest of the library uses them.
  *
- * We note whether an event was recorded and in which capture, so that a question about a captured
- * one, or a wait that would mix captures, is refused before the driver sees it (E5).  Of an event
- * of others nothing is known: the driver is asked.
+ * We note whether an event was recorded and in which capture.  So a query of a captured event, or a
+ * wait that would mix captures, is refused before the driver sees it.  We know nothing of
+ * events that other code records; the driver judges those.
  */
 #ifndef CUSHIM_COMPANION_EVENT_H
 #define CUSHIM_COMPANION_EVENT_H
@@ -17,8 +17,9 @@
 struct cushim_event_object {
     struct cushim_object object;
     CUevent handle;
-    bool is_wrapped;          /* not ours to destroy */
-    atomic_bool is_foreign;   /* others may record it too: wrapped, or shared between processes */
+    bool is_wrapped; /* not ours to destroy */
+    atomic_bool
+        is_foreign; /* other code may record it: it is wrapped, or shared between processes */
     atomic_bool is_recorded;  /* by us, once */
     atomic_ullong capture_id; /* of the last record; 0: in no capture */
 };
@@ -28,7 +29,7 @@ static inline bool cushim_event_is_idle(const struct cushim_event_object *event)
     return !event->is_foreign && !atomic_load_explicit(&event->is_recorded, memory_order_acquire);
 }
 
-/* E5 for a stream that is to wait for it: CAPTURE where that would invalidate a capture. */
+/* For a stream that is to wait for it: CAPTURE if that would invalidate a capture. */
 enum cushim_status cushim_event_refuse_mix(struct cushim_scope *scope,
                                            const struct cushim_event_object *event,
                                            CUstream stream);

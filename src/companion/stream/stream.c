@@ -2,13 +2,11 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "cushim/context.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/event.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/stream/stream_host.h"
-#include "companion/core/handle_pin.h"
 
 /* ---- from an argument to a handle ---- */
 
@@ -16,8 +14,8 @@ static CUstream handle_of_special(const struct cushim_stream *s) {
     return s == CUSHIM_STREAM_PER_THREAD ? CU_STREAM_PER_THREAD : NULL;
 }
 
-static inline enum cushim_status take(struct cushim_scope *scope, struct cushim_stream *s,
-                                      struct cushim_stream_use *use) {
+enum cushim_status cushim_stream_use_any(struct cushim_scope *scope, struct cushim_stream *s,
+                                         struct cushim_stream_use *use) {
     if (cushim_stream_is_special(s)) {
         *use = (struct cushim_stream_use){.handle = handle_of_special(s)};
         return CUSHIM_OK;
@@ -32,14 +30,9 @@ static inline enum cushim_status take(struct cushim_scope *scope, struct cushim_
     return cushim_scope_fail(scope, CUSHIM_DEADCONTEXT, "stream=%p", (void *)s);
 }
 
-enum cushim_status cushim_stream_use_any(struct cushim_scope *scope, struct cushim_stream *s,
-                                         struct cushim_stream_use *out) {
-    return take(scope, s, out);
-}
-
 enum cushim_status cushim_stream_use_in(struct cushim_scope *scope, struct cushim_stream *s,
                                         struct cushim_stream_use *out) {
-    CUSHIM_TRY(take(scope, s, out));
+    CUSHIM_TRY(cushim_stream_use_any(scope, s, out));
     if (__builtin_expect(!out->object || out->object->object.context == scope->context, 1))
         return CUSHIM_OK;
     int device = out->object->object.context->device;
@@ -77,24 +70,19 @@ unsigned long long cushim_stream_capture_id(CUstream stream) {
 
 enum cushim_status cushim_stream_wait(struct cushim_scope *scope, CUstream stream) {
     uint64_t begun = cushim_mem_fence_close(&scope->context->fence);
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    enum cushim_status status = CUSHIM_CALL(scope, cuStreamSynchronize, stream);
-    cushim_capture_back(mode);
-    if (status == CUSHIM_OK)
-        cushim_stream_host_done(scope, stream, begun);
-    return status;
+    CUSHIM_TRY(CUSHIM_RELAXED(CUSHIM_CALL(scope, cuStreamSynchronize, stream)));
+    cushim_stream_host_done(scope, stream, begun);
+    return CUSHIM_OK;
 }
 
 /* ---- making and ending ---- */
 
-/* Whatever is left of it goes quietly: cushim_stream_destroy has said what was to be said. */
+/* No errors: cushim_stream_destroy has reported them. */
 static void finish(struct cushim_object *object) {
     struct cushim_stream_object *stream = (struct cushim_stream_object *)object;
-    struct cushim_scope scope;
-    if (!stream->is_wrapped && cushim_call_begin_quietly(&scope, object->context)) {
+    CUSHIM_SCOPE scope = {0};
+    if (!stream->is_wrapped && cushim_call_begin_quietly(&scope, object->context))
         CUSHIM_DRIVER(cuStreamDestroy_v2)(stream->handle);
-        cushim_call_end(&scope, CUSHIM_OK);
-    }
     free(stream);
 }
 
@@ -110,39 +98,29 @@ static enum cushim_status open(struct cushim_scope *scope, CUstream handle, bool
     stream->handle = handle;
     stream->is_wrapped = is_wrapped;
     cushim_object_init(&stream->object, CUSHIM_KIND_STREAM, scope->context, finish);
-    enum cushim_status status = cushim_handle_open(&stream->object, s);
-    if (status != CUSHIM_OK)
-        cushim_object_release(stream);
-    return status;
+    return cushim_object_open(&stream->object, s);
 }
 
 enum cushim_status cushim_stream_create(struct cushim_context *ctx, unsigned flags, int priority,
                                         struct cushim_stream **s) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUstream handle;
-    if (!s)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "s=NULL");
-    *s = NULL;
+    CUSHIM_OUT(s);
     if (flags & ~(unsigned)CUSHIM_STREAM_FLAG_NON_BLOCKING)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    if (!CUSHIM_DRIVER(cuStreamDestroy_v2))
-        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuStreamDestroy_v2"));
+    CUSHIM_NEED_ENTRY(__func__, cuStreamDestroy_v2);
     /* The driver brings the priority into its range. */
-    enum cushim_status status =
-        priority ? CUSHIM_CALL(&scope, cuStreamCreateWithPriority, &handle, flags, priority)
-                 : CUSHIM_CALL(&scope, cuStreamCreate, &handle, flags);
-    if (status == CUSHIM_OK)
-        status = open(&scope, handle, false, s);
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(priority ? CUSHIM_CALL(&scope, cuStreamCreateWithPriority, &handle, flags, priority)
+                        : CUSHIM_CALL(&scope, cuStreamCreate, &handle, flags));
+    return open(&scope, handle, false, s);
 }
 
-/* The context that the driver names for a stream of others; NULL: it cannot say. */
+/* The context of a stream of other code, from the driver; NULL: the driver cannot say. */
 static enum cushim_status ask_context(const char *what, CUstream handle, CUcontext *out) {
     *out = NULL;
     CUSHIM_TRY(cushim_driver_use(what));
-    if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD ||
-        !CUSHIM_DRIVER(cuStreamGetCtx))
+    if (cushim_stream_follows_current(handle) || !CUSHIM_DRIVER(cuStreamGetCtx))
         return CUSHIM_OK;
     CUresult result = CUSHIM_DRIVER(cuStreamGetCtx)(handle, out);
     return result == CUDA_SUCCESS
@@ -151,184 +129,144 @@ static enum cushim_status ask_context(const char *what, CUstream handle, CUconte
 }
 
 static enum cushim_status enter_wrap(struct cushim_scope *scope, const char *what,
-                                     struct cushim_context *ctx, CUstream handle,
-                                     struct cushim_context_object **found) {
+                                     struct cushim_context *ctx, CUstream handle) {
+    struct cushim_context_object *found;
     CUcontext context;
-    *found = NULL;
     CUSHIM_TRY(ask_context(what, handle, &context));
     if (ctx || !context) {
         CUSHIM_TRY(cushim_call_begin_context(scope, what, ctx));
         if (!context || scope->context->handle == context)
             return CUSHIM_OK;
-        return cushim_call_end(scope, cushim_scope_fail(scope, CUSHIM_BADDEVICE,
-                                                        "stream=%p: of another context than ctx",
-                                                        (void *)handle));
+        return cushim_scope_fail(scope, CUSHIM_BADDEVICE, "stream=%p: of another context than ctx",
+                                 (void *)handle);
     }
-    CUSHIM_TRY(cushim_context_of_handle(what, context, found));
-    enum cushim_status status = cushim_call_begin_known(scope, what, *found);
-    if (status != CUSHIM_OK)
-        cushim_object_release(*found);
-    return status;
+    CUSHIM_TRY(cushim_context_of_handle(what, context, &found));
+    return cushim_call_begin_taken(scope, what, found);
 }
 
 enum cushim_status cushim_stream_wrap(struct cushim_context *ctx, struct CUstream_st *cu,
                                       struct cushim_stream **s) {
-    struct cushim_scope scope;
-    struct cushim_context_object *found;
-    if (!s)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "s=NULL");
-    *s = NULL;
-    CUSHIM_TRY(enter_wrap(&scope, __func__, ctx, cu, &found));
-    enum cushim_status status = cushim_call_end(&scope, open(&scope, cu, true, s));
-    cushim_object_release(found);
-    return status;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_OUT(s);
+    CUSHIM_TRY(enter_wrap(&scope, __func__, ctx, cu));
+    return open(&scope, cu, true, s);
 }
 
-/* An owned stream in a capture must stay; other threads may begin one a moment later. */
+/* An owned stream in a capture must stay.  Another thread may begin a capture a moment later. */
 static enum cushim_status refuse_destroy(const char *what, struct cushim_stream *s) {
-    struct cushim_pin pin;
-    struct cushim_scope scope;
-    enum cushim_status status = CUSHIM_OK;
-    struct cushim_stream_object *stream = cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, s);
-    if (stream && !stream->is_wrapped &&
-        cushim_call_begin_quietly(&scope, stream->object.context)) {
-        scope.what = what;
-        status = cushim_capture_refuse_stream(&scope, stream->handle);
-        cushim_call_end(&scope, status);
-    }
-    cushim_handle_unpin(&pin);
+    CUSHIM_PIN pin = {0};
+    CUSHIM_SCOPE scope = {0};
+    const struct cushim_stream_object *stream = cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, s);
+    if (!stream || stream->is_wrapped || !cushim_call_begin_quietly(&scope, stream->object.context))
+        return CUSHIM_OK;
+    scope.what = what;
+    enum cushim_status status = cushim_capture_refuse_stream(&scope, stream->handle);
     return status == CUSHIM_CAPTURE ? status : CUSHIM_OK;
 }
 
 enum cushim_status cushim_stream_destroy(struct cushim_stream *s) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_stream_object *stream;
     if (!s)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     CUSHIM_TRY(refuse_destroy(__func__, s));
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_STREAM, s, &stream));
-    /* also where the driver would not enter the context just now: the handle goes in any case */
+    /* even if the driver could not enter the context, because the handle is closed in any case */
     if (!cushim_context_is_dead(scope.context))
         cushim_stream_host_goes(&scope, stream->handle);
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }
 
 /* ---- facts ---- */
 
 enum cushim_status cushim_stream_priority_range(struct cushim_context *ctx, int *least,
                                                 int *greatest) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     if (!least || !greatest)
         return CUSHIM_FAIL(CUSHIM_INVALID, "least=%p greatest=%p", (void *)least, (void *)greatest);
     *least = *greatest = 0;
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    return cushim_call_end(&scope,
-                           CUSHIM_CALL(&scope, cuCtxGetStreamPriorityRange, least, greatest));
+    return CUSHIM_CALL(&scope, cuCtxGetStreamPriorityRange, least, greatest);
 }
 
 enum cushim_status cushim_stream_priority(struct cushim_stream *s, int *priority) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
-    if (!priority)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "priority=NULL");
-    *priority = 0;
+    CUSHIM_OUT(priority);
     CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
-    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuStreamGetPriority, use.handle, priority));
+    return CUSHIM_CALL(&scope, cuStreamGetPriority, use.handle, priority);
 }
 
 enum cushim_status cushim_stream_flags(struct cushim_stream *s, unsigned *flags) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
-    if (!flags)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "flags=NULL");
-    *flags = 0;
+    CUSHIM_OUT(flags);
     CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
     /* the driver refuses, and ends the capture (seen on driver 580) */
-    enum cushim_status status = cushim_capture_refuse_stream(&scope, use.handle);
-    if (status == CUSHIM_OK)
-        status = CUSHIM_CALL(&scope, cuStreamGetFlags, use.handle, flags);
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_capture_refuse_stream(&scope, use.handle));
+    return CUSHIM_CALL(&scope, cuStreamGetFlags, use.handle, flags);
 }
 
 enum cushim_status cushim_stream_handle(struct cushim_stream *s, struct CUstream_st **cu) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_stream_object *stream;
-    if (!cu)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
+    CUSHIM_NEED(cu);
     *cu = handle_of_special(s);
     if (cushim_stream_is_special(s))
         return cushim_driver_use_process(__func__);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_STREAM, s, &stream));
     *cu = stream->handle;
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }
 
 /* ---- waiting ---- */
 
 enum cushim_status cushim_stream_synchronize(struct cushim_stream *s) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
     CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
     enum cushim_status status = cushim_stream_refuse_captured(&scope, use.handle);
     if (status == CUSHIM_OK)
         status = cushim_stream_wait(&scope, use.handle);
     cushim_call_end(&scope, status);
-    cushim_graph_resources_collect(); /* the last launch of a graph may be over */
+    cushim_graph_resources_collect(); /* because the last launch of a graph may be over */
     return status;
 }
 
 enum cushim_status cushim_context_synchronize(struct cushim_context *ctx) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = cushim_capture_refuse(&scope);
     if (status == CUSHIM_OK)
         status = cushim_mem_stream_fence_wait_all(&scope.context->fence);
     cushim_call_end(&scope, status);
-    cushim_graph_resources_collect(); /* the last launch of a graph may be over */
+    cushim_graph_resources_collect(); /* because the last launch of a graph may be over */
     return status;
 }
 
-static enum cushim_status query(struct cushim_scope *scope, CUstream stream, int *done) {
-    CUSHIM_TRY(cushim_stream_refuse_captured(scope, stream));
-    if (!CUSHIM_DRIVER(cuStreamQuery))
-        return cushim_fail_nosym(scope->what, "cuStreamQuery");
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = CUSHIM_DRIVER(cuStreamQuery)(stream);
-    cushim_capture_back(mode);
+enum cushim_status cushim_stream_query(struct cushim_stream *s, int *done) {
+    CUSHIM_SCOPE scope = {0};
+    struct cushim_stream_use use;
+    CUSHIM_OUT(done);
+    CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
+    CUSHIM_TRY(cushim_stream_refuse_captured(&scope, use.handle));
+    CUSHIM_NEED_ENTRY(__func__, cuStreamQuery);
+    CUresult result = CUSHIM_RELAXED(CUSHIM_DRIVER(cuStreamQuery)(use.handle));
     *done = result == CUDA_SUCCESS;
     return result == CUDA_ERROR_NOT_READY ? CUSHIM_OK
-                                          : cushim_scope_answer(scope, "cuStreamQuery", result);
+                                          : cushim_scope_answer(&scope, "cuStreamQuery", result);
 }
 
-enum cushim_status cushim_stream_query(struct cushim_stream *s, int *done) {
-    struct cushim_scope scope;
-    struct cushim_stream_use use;
-    if (!done)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "done=NULL");
-    *done = 0;
-    CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
-    return cushim_call_end(&scope, query(&scope, use.handle, done));
-}
-
-/* The scope is the event's; the driver takes stream and event of whatever contexts. */
-static enum cushim_status wait_event(struct cushim_scope *scope, CUstream stream,
-                                     struct cushim_event_object *event) {
-    if (cushim_event_is_idle(event))
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_event_refuse_mix(scope, event, stream));
-    return CUSHIM_CALL(scope, cuStreamWaitEvent, stream, event->handle, 0);
-}
-
+/* The scope is of the event's context; the stream may be of another one. */
 enum cushim_status cushim_stream_wait_event(struct cushim_stream *s, struct cushim_event *e) {
-    struct cushim_scope scope;
-    struct cushim_stream_use use;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_STREAM_USE use = {0};
     struct cushim_event_object *event;
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
-    enum cushim_status status = cushim_stream_use_any(&scope, s, &use);
-    if (status == CUSHIM_OK) {
-        status = wait_event(&scope, use.handle, event);
-        cushim_stream_let_go(&use);
-    }
-    return cushim_call_end(&scope, status);
+    CUSHIM_TRY(cushim_stream_use_any(&scope, s, &use));
+    if (cushim_event_is_idle(event))
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_event_refuse_mix(&scope, event, use.handle));
+    return CUSHIM_CALL(&scope, cuStreamWaitEvent, use.handle, event->handle, 0);
 }

@@ -1,5 +1,5 @@
 /*
- * Streams as the rest of the library takes them: from a handle or a special value to a CUstream.
+ * Streams as the rest of the library uses them: from a handle or a special value to a CUstream.
  *
  * A stream used by a call is pinned until the call lets go, so a destroy in another thread waits
  * with its CUstream until then.  The handle of an owned stream ends in finish; that of a wrapped
@@ -20,7 +20,7 @@ struct cushim_stream_object {
     bool is_wrapped;
 };
 
-/* A handle that names a stream of whichever context is current. */
+/* Whether a handle means a stream of the current context. */
 static inline bool cushim_stream_follows_current(CUstream handle) {
     return !handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
 }
@@ -71,6 +71,9 @@ static inline void cushim_stream_let_go(struct cushim_stream_use *use) {
     cushim_handle_unpin(&use->pin);
 }
 
+/* A use that is let go at the end of its block: CUSHIM_STREAM_USE use = {0}; */
+#define CUSHIM_STREAM_USE __attribute__((cleanup(cushim_stream_let_go))) struct cushim_stream_use
+
 /**
  * Begin a call on a stream: the scope is in the stream's context, for a special stream in the
  * current context, else the primary one.
@@ -81,12 +84,12 @@ enum cushim_status cushim_stream_enter(struct cushim_scope *scope, const char *w
                                        struct cushim_stream *s, struct cushim_stream_use *use);
 
 /*
- * E5 for a wait or question of the host: CAPTURE with its text where the stream takes part in a
- * capture, or is the legacy stream and a capture is known in its context.
+ * For a wait or query by the host: CAPTURE with its text if the stream takes part in a capture,
+ * or if it is the legacy stream and a capture is known in its context.
  */
 enum cushim_status cushim_stream_refuse_captured(struct cushim_scope *scope, CUstream stream);
 
-/* Wait for all its work, captures of others left valid, and let marks know. */
+/* Wait for all its work, leave captures valid, and note that the work is over. */
 enum cushim_status cushim_stream_wait(struct cushim_scope *scope, CUstream stream);
 
 /* The number of the capture that it takes part in, 0: none (or the driver cannot say). */

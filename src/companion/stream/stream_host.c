@@ -84,20 +84,16 @@ const struct cushim_mem_stream_host cushim_stream_host = {
     .let_go = let_go,
 };
 
-/* ---- what it is told of streams ---- */
+/* ---- what the engine learns of streams ---- */
 
-static void note(const struct cushim_scope *scope, CUstream stream, uint64_t begun) {
+void cushim_stream_host_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
     cushim_mem_streams_note(&scope->context->fence, stream == CU_STREAM_LEGACY ? NULL : stream,
                             begun);
 }
 
-/* A wrapper's default stream stays, and its caches in the same life. */
+/* If a wrapper of a default stream goes, the stream and its caches stay. */
 void cushim_stream_host_goes(struct cushim_scope *scope, CUstream stream) {
     if (is_of_legacy_stream(&stream) || stream == CU_STREAM_PER_THREAD)
         cushim_changes_note();
-    note(scope, stream, 0);
-}
-
-void cushim_stream_host_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
-    note(scope, stream, begun);
+    cushim_stream_host_done(scope, stream, 0);
 }

@@ -1,6 +1,6 @@
 /*
- * The host of stream fences (memory/fence/stream_fence.h): what the engine asks of contexts and
- * captures, and what it is told of streams.
+ * The host of stream fences (memory/fence/stream_fence.h): what the engine asks about contexts and
+ * captures, and what it learns of streams.
  */
 #ifndef CUSHIM_COMPANION_STREAM_HOST_H
 #define CUSHIM_COMPANION_STREAM_HOST_H

@@ -1,4 +1,4 @@
-/* The thread's last error in vkgdr's words; only open and alloc set it. */
+/* The thread's last error in vkgdr's form; only open and alloc set it. */
 #ifndef CUSHIM_DROPIN_VKGDR_ERROR_H
 #define CUSHIM_DROPIN_VKGDR_ERROR_H
 

@@ -128,7 +128,7 @@ static struct cushim_mapper *put(vkgdr_t g, uint64_t id, struct cushim_mapper *m
     return used;
 }
 
-/* What is known of the handle; false: it is stale. */
+/* Look the handle up; false: it is stale. */
 static bool look_up(vkgdr_t g, uint64_t id, int *device, unsigned *flags,
                     struct cushim_mapper **mapper) {
     pthread_mutex_lock(&lock);
@@ -164,7 +164,7 @@ struct cushim_mapper *vkgdr_mapper_of_current(vkgdr_t g) {
     }
     if (context && mapper)
         return mapper;
-    /* if no context is current, this says so */
+    /* if no context is current, this sets the error */
     if (cushim_mapper_open(NULL, flags, &mapper) != CUSHIM_OK) {
         vkgdr_error_take();
         return NULL;

@@ -1,8 +1,8 @@
 /*
  * The meaning of a vkgdr_t: a device, and a mapper for each context in which memory was allocated.
  *
- * Its value is the handle of its first mapper, which is looked up in a list, so that stale ones are
- * noticed. Lock: one mutex for the list, held over no call of libcushim.
+ * Its value is the handle of its first mapper.  It is looked up in a list, because stale values
+ * must be recognised.  Lock: one mutex for the list, held over no call of libcushim.
  */
 #ifndef CUSHIM_DROPIN_VKGDR_OPEN_H
 #define CUSHIM_DROPIN_VKGDR_OPEN_H

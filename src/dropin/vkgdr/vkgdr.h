@@ -57,7 +57,7 @@ VKGDR_API void vkgdr_close(vkgdr_t g);
  */
 VKGDR_API vkgdr_memory_t vkgdr_memory_alloc(vkgdr_t g, size_t size, uint32_t flags);
 
-/* Free it; waits for the work of the context. */
+/* Free it, and wait for the work of the context. */
 VKGDR_API void vkgdr_memory_free(vkgdr_memory_t mem);
 
 /* Addresses and size, and whether host and device see each other's writes. */

@@ -74,8 +74,8 @@ CUSHIM_API void cushim_arena_options_default(struct cushim_arena_options *option
  * Create an arena.
  * @param options  NULL: the defaults
  * @param arena    out
- * @return CUSHIM_OK | INVALID (capacity 0 or too large, base misaligned, UNFENCED without base, a
- *         bad word) | ABI | NOMEM | NOTSUPPORTED (ALWAYS without managed memory) | BADHANDLE
+ * @return CUSHIM_OK | INVALID (capacity 0 or too large, base misaligned, UNFENCED without base,
+ *         an unknown flag) | ABI | NOMEM | NOTSUPPORTED (ALWAYS without managed memory) | BADHANDLE
  * Units    capacity_bytes is that of one region: `base` has regions * capacity_bytes
  * Errors   POISON has no effect with UNFENCED
  * Threads  any
@@ -212,7 +212,7 @@ CUSHIM_API enum cushim_status cushim_arena_pinned(struct cushim_arena *arena, si
 CUSHIM_API enum cushim_status cushim_arena_pin(struct cushim_arena *arena, cushim_devptr ptr);
 
 /**
- * Take one pin off. After the last one, the next reset may reuse the block.
+ * Remove one pin. After the last one, the next reset may reuse the block.
  * @return CUSHIM_OK | INVALID | UNKNOWNPTR | STATE (it has no pin)
  * Threads  any
  * Owner    the last unpin of a destroyed arena frees its memory
@@ -230,8 +230,8 @@ CUSHIM_API enum cushim_status cushim_arena_stats(struct cushim_arena *arena,
 
 /**
  * Give the memory of the regions back, and drain the fallback: all requests miss from here on.
- * @return CUSHIM_OK (also again) | STATE (something is pinned) | CAPTURE (one is known) | what the
- *         drain of the fallback says
+ * @return CUSHIM_OK (also a second time) | STATE (something is pinned) | CAPTURE (one is known) |
+ *         what the drain of the fallback says
  * Threads  any
  * Stream   waits for the fences, and as the driver does when memory is freed
  */

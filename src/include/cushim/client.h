@@ -17,8 +17,8 @@ extern "C" {
 
 struct cushim_client_options {
     size_t struct_size;
-    struct cushim_pool *pool;    /* the caller's, which outlives the client; NULL: one of its own */
-    struct CUstream_st *compute; /* the caller's, which outlive the client; NULL: its own */
+    struct cushim_pool *pool;    /* the caller's, which outlives the client; NULL: make one */
+    struct CUstream_st *compute; /* the caller's, which outlive the client; NULL: make them */
     struct CUstream_st *copy;
 };
 
@@ -134,7 +134,7 @@ CUSHIM_API enum cushim_status cushim_client_free(struct cushim_client *c, cushim
 /**
  * Copy to the device, in the order of the compute stream.
  * @param src  host, pageable or pinned; may change once the call returns. In a capture the graph
- *             keeps the bytes of now, and each launch copies them
+ *             keeps the bytes that src has now, and each launch copies those
  * @return CUSHIM_OK | INVALID | BADHANDLE | BADDEVICE | NOMEM | the driver's
  * Threads  any
  * Stream   compute; with pinned memory it waits for this copy
@@ -207,7 +207,7 @@ CUSHIM_API enum cushim_status cushim_client_d2h_start(struct cushim_client *c, v
 /* --- work */
 
 /**
- * Copy a strided view into dense order, by the kernel library.
+ * Copy a strided view into dense order with the kernel library.
  * @param src         first element of the view
  * @param dst         dense
  * @param shape       [ndim], host

@@ -52,12 +52,12 @@ CUSHIM_API enum cushim_status cushim_context_create(int dev, unsigned flags,
 CUSHIM_API enum cushim_status cushim_context_primary(int dev, struct cushim_context **ctx);
 
 /**
- * Make a handle for a context that others made.
+ * Make a handle for a context that other code created.
  * @param cu   alive
  * @param ctx  out; the handle that the context already has, if there is one
  * @return CUSHIM_OK | INVALID | NOMEM | the driver's
  * Threads  any
- * Owner    the context stays its maker's
+ * Owner    the context still belongs to the code that created it
  */
 CUSHIM_API enum cushim_status cushim_context_wrap(struct CUctx_st *cu, struct cushim_context **ctx);
 
@@ -195,7 +195,7 @@ CUSHIM_API enum cushim_status cushim_context_check(struct cushim_context *ctx);
 CUSHIM_API enum cushim_status cushim_context_capture_enter(struct cushim_context *ctx);
 
 /**
- * Take an announcement back.
+ * Withdraw an announcement.
  * @param ctx  as given to the enter
  * @return CUSHIM_OK | STATE: none was made
  * Threads  any

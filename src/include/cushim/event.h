@@ -79,13 +79,13 @@ CUSHIM_API enum cushim_status cushim_event_elapsed(struct cushim_event *start,
                                                    struct cushim_event *end, float *ms);
 
 /**
- * Make a handle for an event that others made.
+ * Make a handle for an event that other code created.
  * @param ctx  its context; NULL: the current one, else the primary one of the thread's device
  * @param cu   CUevent or cudaEvent_t; alive as long as the wrapper
  * @param e    out
  * @return CUSHIM_OK | INVALID | NOMEM | the driver's
  * Threads  any
- * Owner    the wrapper is the caller's: cushim_event_destroy; the event stays its maker's
+ * Owner    the caller destroys the wrapper; the event still belongs to the code that created it
  */
 CUSHIM_API enum cushim_status cushim_event_wrap(struct cushim_context *ctx, struct CUevent_st *cu,
                                                 struct cushim_event **e);

@@ -28,7 +28,7 @@ enum cushim_graph_mode {
 
 /* Flags of cushim_graph_instantiate. */
 enum cushim_graph_flag {
-    CUSHIM_GRAPH_FLAG_AUTO_FREE = 1, /* a launch frees what the one before left of node memory */
+    CUSHIM_GRAPH_FLAG_AUTO_FREE = 1, /* a launch first frees node memory that the last one left */
     CUSHIM_GRAPH_FLAG_UPLOAD = 2,    /* prepare it on the device at once */
     CUSHIM_GRAPH_FLAG_DEVICE_LAUNCH = 4, /* kernels may launch it; not with AUTO_FREE */
     CUSHIM_GRAPH_FLAG_NODE_PRIORITY = 8  /* nodes run with the priority of their streams */
@@ -37,14 +37,14 @@ enum cushim_graph_flag {
 /* What to capture: the work that this function submits, called once; 0 is success. */
 typedef int cushim_graph_fn(struct cushim_stream *stream, void *cookie);
 
-/* Called when the things that a graph keeps go back. */
+/* Called when a graph has given back all that it keeps. */
 typedef void cushim_graph_attach_fn(void *cookie);
 
 struct cushim_graph_options {
     size_t struct_size;
     enum cushim_graph_mode mode;
     enum cushim_graph_memory memory; /* for all of `pools` */
-    int allow_empty;                 /* 1: a capture of nothing gives a graph */
+    int allow_empty;                 /* 1: an empty capture is no failure */
     unsigned flags;           /* of enum cushim_graph_flag: cushim_graph_capture's executable */
     size_t n_pools, n_arenas; /* at most 16 each */
     struct cushim_pool *const *pools;   /* [n_pools]: attached while it is open */
@@ -59,7 +59,7 @@ struct cushim_graph_info {
     size_t pool_bytes, arena_bytes; /* kept: of pools (as asked of the pool), of arenas */
     size_t host_bytes;              /* kept: bytes of cushim_client_h2d */
     size_t attached;                /* functions of cushim_graph_attach */
-    size_t executables;             /* alive: made of it, or updated from it last */
+    size_t executables;             /* alive, and last made of or updated from this graph */
 };
 
 struct cushim_graphexec_info {
@@ -215,7 +215,7 @@ CUSHIM_API enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x
 /* --- ends */
 
 /**
- * Let go of a graph; its executables stay.
+ * Destroy a graph; its executables stay.
  * @param g  NULL is fine
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any, in any order with the executables
@@ -224,7 +224,7 @@ CUSHIM_API enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x
 CUSHIM_API enum cushim_status cushim_graph_destroy(struct cushim_graph *g);
 
 /**
- * Let go of an executable graph; launches under way run to their end.
+ * Destroy an executable graph; running launches finish.
  * @param x  NULL is fine
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any
@@ -233,10 +233,10 @@ CUSHIM_API enum cushim_status cushim_graph_destroy(struct cushim_graph *g);
 CUSHIM_API enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *x);
 
 /**
- * Have a function called when all that a graph keeps goes back: it may release buffers that the
- * captured work uses.
- * @param fn      called once, no lock held, inside a later call on graphs (but launch and upload)
- *                or a wait for a stream, event, context or client, in that call's thread; never
+ * Register a function to be called when a graph gives back what it keeps. The function may release
+ * buffers that the captured work uses.
+ * @param fn      called once, without a lock, in the thread of a later call on graphs (not launch
+ *                or upload), or of a later wait for a stream, event, context or client; never
  *                inside another call. It may use the library
  * @param cookie  passed to fn
  * @return CUSHIM_OK | INVALID | BADHANDLE | NOMEM: fn will not be called
@@ -258,7 +258,7 @@ CUSHIM_API enum cushim_status cushim_graph_info(struct cushim_graph *g,
                                                 struct cushim_graph_info *info);
 
 /**
- * Get what an executable graph keeps, and how often it was launched.
+ * Get what an executable graph keeps and how often it was launched.
  * @param info  out; struct_size says how much of it is filled
  * @return CUSHIM_OK | ABI | BADHANDLE | the driver's
  * Threads  any
@@ -280,12 +280,12 @@ CUSHIM_API enum cushim_status cushim_graph_dot(struct cushim_graph *g, const cha
 /* --- the driver's own handles */
 
 /**
- * Make a handle for a graph that others made.
- * @param cu  CUgraph or cudaGraph_t; stays its maker's, and alive as long as the handle is used
+ * Make a handle for a graph that other code created.
+ * @param cu  CUgraph or cudaGraph_t; it must live as long as the handle is used
  * @param g   out
  * @return CUSHIM_OK | INVALID | NOMEM | NOSYM (a driver without user objects) | the driver's
  * Threads  any
- * Owner    the handle is the caller's; destroying it leaves the graph
+ * Owner    the caller destroys the handle; the graph still belongs to the code that created it
  */
 CUSHIM_API enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph **g);
 
@@ -306,10 +306,10 @@ CUSHIM_API enum cushim_status cushim_graph_handle(struct cushim_graph *g, struct
 CUSHIM_API enum cushim_status cushim_graphexec_handle(struct cushim_graphexec *x,
                                                       struct CUgraphExec_st **cu);
 
-/* --- memory behind nodes */
+/* --- memory of allocation nodes */
 
 /**
- * Get how much memory stands behind the allocation nodes of all graphs on a device.
+ * Get how much memory the allocation nodes of all graphs on a device have.
  * @param dev       ordinal, -1: the calling thread's
  * @param used      out, may be NULL: bytes that graphs use; driver 580 counts what was freed until
  *                  the next trim
@@ -320,7 +320,7 @@ CUSHIM_API enum cushim_status cushim_graphexec_handle(struct cushim_graphexec *x
 CUSHIM_API enum cushim_status cushim_graph_memory(int dev, size_t *used, size_t *reserved);
 
 /**
- * Give memory behind nodes that no allocation uses back to the system.
+ * Give memory that no allocation node uses back to the system.
  * @param dev  ordinal, -1: the calling thread's
  * @return CUSHIM_OK | BADDEVICE | NOSYM | the driver's
  * Threads  any

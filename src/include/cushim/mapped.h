@@ -175,7 +175,7 @@ CUSHIM_API enum cushim_status cushim_mapped_invalidate(struct cushim_mapped *map
 CUSHIM_API enum cushim_status cushim_mapped_copy_in(void *dst, const void *src, size_t bytes);
 
 /**
- * Copy out of mapped memory by streaming loads, which read whole lines of it at once.
+ * Copy out of mapped memory by streaming loads, because these read a whole line at once.
  * @param dst    may not overlap src; no alignment
  * @param src    in a mapping, or any memory
  * @param bytes  0: nothing is done

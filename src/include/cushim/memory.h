@@ -194,9 +194,9 @@ CUSHIM_API enum cushim_status cushim_memory_async_trim(struct cushim_context *ct
 
 /* --- questions */
 
-/* What has to give it back. */
+/* The owner of memory, which must free it. */
 enum cushim_memory_owner {
-    CUSHIM_OWNER_NONE = 0,   /* others: foreign, adopted, registered memory */
+    CUSHIM_OWNER_NONE = 0,   /* other code: foreign, adopted, registered memory */
     CUSHIM_OWNER_CALLER = 1, /* by the free that belongs to its kind */
     CUSHIM_OWNER_POOL = 2,
     CUSHIM_OWNER_ARENA = 3,
@@ -239,7 +239,7 @@ CUSHIM_API enum cushim_status cushim_memory_size(cushim_devptr p, size_t *n);
 CUSHIM_API enum cushim_status cushim_memory_range(cushim_devptr p, cushim_devptr *base, size_t *n);
 
 /**
- * Get all that is known about an address.
+ * Get everything that is known about an address.
  * @param p     inner addresses too, and memory of others
  * @param info  struct_size is read, the rest written
  * @return CUSHIM_OK | CUSHIM_UNKNOWNPTR (neither we nor the driver know it) | CUSHIM_ABI

@@ -129,7 +129,7 @@ CUSHIM_API enum cushim_status cushim_memory_d2d_async(cushim_devptr dst, cushim_
 
 /**
  * Copy device memory between contexts or devices, and wait until it has arrived.
- * @param dctx  of dst; NULL: the ledger's, else as in every call
+ * @param dctx  of dst; NULL: the one in the ledger, else the one that a call would use
  * @param sctx  of src; NULL: the same
  * @return CUSHIM_OK | CUSHIM_INVALID (host memory, or beyond a block) | CUSHIM_BADDEVICE (the
  *         ledger knows another context) | CUSHIM_CAPTURE (one is known in either context)

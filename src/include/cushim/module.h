@@ -19,7 +19,7 @@ struct cushim_module_options {
     int max_registers; /* a thread; 0: the compiler's choice */
     int level;         /* of optimisation, 0 .. 4 */
     int lines;         /* 1: keep line numbers for tools */
-    int cache;         /* CUjit_cacheMode: 0 none said, 1 L2 only, 2 L1 too */
+    int cache;         /* CUjit_cacheMode: 0 default, 1 L2 only, 2 L1 too */
 };
 
 /**

@@ -31,9 +31,8 @@
 extern "C" {
 #endif
 
-/* Every block begins at a multiple of it, whatever its kind, its size and the pool's policy. Memory
- * of a graph's nodes (CUSHIM_GRAPH_MEMORY_NODES) begins where the driver puts it: at a multiple of
- * 256 bytes at least. */
+/* Every block begins at a multiple of this, for every kind, size and policy. The driver places the
+ * memory of a graph's nodes (CUSHIM_GRAPH_MEMORY_NODES) at a multiple of at least 256 bytes. */
 enum { CUSHIM_POOL_ALIGN_BYTES = 512 };
 
 /* How a size is rounded to a bucket. */
@@ -64,27 +63,27 @@ struct cushim_pool_stats {
     size_t struct_size;
     uint64_t hits;          /* served without a driver allocation */
     uint64_t misses;        /* served with one, or not at all */
-    uint64_t frees;         /* that were right */
-    uint64_t refused;       /* frees that were wrong */
+    uint64_t frees;         /* valid ones */
+    uint64_t refused;       /* frees of a wrong address, size or device */
     uint64_t evicted;       /* idle blocks that a cap, a trim or memory pressure took */
     uint64_t waits;         /* times that the host waited for the device */
-    uint64_t reclaim_steps; /* steps of reclaim, taken when memory was out */
+    uint64_t reclaim_steps; /* steps of reclaim because memory was out */
     /* gauges: blocks, and their bytes as buckets */
     uint64_t cached_blocks, cached_bytes;   /* freed and idle */
-    uint64_t pending_blocks, pending_bytes; /* of these: not yet seen to be over */
+    uint64_t pending_blocks, pending_bytes; /* of these: their last work may still run */
     uint64_t live_blocks, live_bytes;
     uint64_t graph_blocks, graph_bytes; /* kept by captures and graphs */
     uint64_t asked_bytes;               /* of live blocks, as asked */
     uint64_t held_bytes;                /* got from the driver */
-    uint64_t peak_bytes;                /* the most that was ever held */
+    uint64_t peak_bytes;                /* the largest held_bytes so far */
     uint64_t damaged; /* blocks written after their free; counted only with CUSHIM_CHECK */
 };
 
 /* What cushim_pool_walk shows of a block. */
 enum cushim_pool_state {
     CUSHIM_POOL_STATE_LIVE = 0,
-    CUSHIM_POOL_STATE_IDLE = 1,     /* freed, and seen to be over */
-    CUSHIM_POOL_STATE_DEFERRED = 2, /* freed, not yet seen to be over */
+    CUSHIM_POOL_STATE_IDLE = 1,     /* freed, and its last work is known to be over */
+    CUSHIM_POOL_STATE_DEFERRED = 2, /* freed, and its last work may still run */
     CUSHIM_POOL_STATE_GRAPH = 3     /* kept by a capture or a graph */
 };
 
@@ -251,7 +250,7 @@ CUSHIM_API enum cushim_status cushim_pool_bucket(struct cushim_pool *p, size_t b
 
 /**
  * Give all idle memory of all devices and kinds back to the driver.
- * @return CUSHIM_OK | BADHANDLE | the first error met: the rest was done
+ * @return CUSHIM_OK | BADHANDLE | the first error; the rest was given back all the same
  * Threads  any
  * Stream   waits for pending blocks; while a capture is known it waits for nothing, and only
  *          finished blocks go back
@@ -365,7 +364,7 @@ CUSHIM_API enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_p
                                                  void *cookie);
 
 /**
- * Set, and read, the pool that the process calls its default. No function uses it by itself.
+ * Set and get the default pool of the process. The library itself never uses it.
  * @param p  NULL: none; setting takes no ownership, destroying the pool clears it
  * @return CUSHIM_OK | BADHANDLE | INVALID
  * Threads  any; atomic

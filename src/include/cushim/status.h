@@ -71,7 +71,7 @@ enum cushim_class {
 CUSHIM_API const char *cushim_status_name(enum cushim_status status);
 
 /**
- * Say in words what a status means.
+ * Get the meaning of a status in words.
  * @param status  any value
  * @return one phrase in English; never NULL, static
  * Threads  any; takes no lock

@@ -1,9 +1,9 @@
 /*
  * Streams: queues of device work, created here or wrapped.
  *
- * If a function takes a stream, NULL is the legacy default stream and CUSHIM_STREAM_PER_THREAD the
- * calling thread's own default stream, both of the call's context.  A wrapped stream must outlive
- * its wrapper, which never touches it.
+ * As a stream argument, NULL is the legacy default stream and CUSHIM_STREAM_PER_THREAD the calling
+ * thread's own default stream, both of the call's context.  A wrapped stream must outlive its
+ * wrapper, because the wrapper does not keep it.
  */
 #ifndef CUSHIM_STREAM_H
 #define CUSHIM_STREAM_H
@@ -63,14 +63,14 @@ CUSHIM_API enum cushim_status cushim_stream_priority(struct cushim_stream *s, in
 CUSHIM_API enum cushim_status cushim_stream_flags(struct cushim_stream *s, unsigned *flags);
 
 /**
- * Make a handle for a stream that others made.
+ * Make a handle for a stream that other code created.
  * @param ctx  its context; NULL: the one that the driver names; for the default streams the current
  *             one
  * @param cu   CUstream or cudaStream_t; alive as long as the wrapper; NULL: the legacy stream
  * @param s    out
  * @return CUSHIM_OK | INVALID | BADDEVICE (of another context than ctx) | NOMEM | the driver's
  * Threads  any
- * Owner    the wrapper is the caller's: cushim_stream_destroy; the stream stays its maker's
+ * Owner    the caller destroys the wrapper; the stream still belongs to the code that created it
  * Source   zerfoo StreamFromPtr
  */
 CUSHIM_API enum cushim_status cushim_stream_wrap(struct cushim_context *ctx, struct CUstream_st *cu,

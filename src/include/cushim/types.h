@@ -38,7 +38,7 @@ enum cushim_memory_kind {
     CUSHIM_MEMORY_GLOBAL = 7,     /* of a module */
     CUSHIM_MEMORY_GRAPH = 8,      /* of a graph's node */
     CUSHIM_MEMORY_MAPPED = 9,     /* of a mapper */
-    CUSHIM_MEMORY_FOREIGN = 10,   /* the driver knows it, we did not hand it out */
+    CUSHIM_MEMORY_FOREIGN = 10,   /* the driver knows it; it is not from this library */
     CUSHIM_MEMORY_ALL = -1        /* cushim_pool_stats: of all kinds */
 };
 

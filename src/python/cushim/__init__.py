@@ -1,4 +1,4 @@
-"""cushim from Python: its preload, if that is in this process, and pools and arenas of libcushim.so.  ctypes alone."""
+"""cushim from Python, by ctypes: the preload, if it is in this process, and pools and arenas of libcushim.so."""
 from . import allocators
 from ._files import __version__, include_folder, library_folder, preload_path
 from ._library import Arena, Error, Memory, OutOfMemory, Pool

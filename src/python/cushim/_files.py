@@ -1,4 +1,4 @@
-"""Where cushim's files are: beside this module, as a wheel has them, or where meson installed them."""
+"""The paths of cushim's files: beside this module in a wheel, else in the folders of meson's prefix."""
 import pathlib
 
 from ._installed import BIN, INCLUDE, LIB, VERSION
@@ -13,15 +13,15 @@ def library_folder() -> str:
 
 
 def include_folder() -> str:
-    """What a C compiler is told by -I."""
+    """The folder for -I of a C compiler."""
     return str((_HERE / INCLUDE).resolve())
 
 
 def preload_path() -> str:
-    """What LD_PRELOAD names."""
+    """The file for LD_PRELOAD."""
     return str(pathlib.Path(library_folder(), "libcushim-preload.so"))
 
 
 def command_path() -> str:
-    """The command itself, which is no Python program."""
+    """The file of the command, which is not a Python program."""
     return str((_HERE / BIN / "cushim").resolve())

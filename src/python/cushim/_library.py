@@ -1,4 +1,4 @@
-"""libcushim.so.0 by ctypes: pools and arenas, whose memory other packages take by the CUDA array interface."""
+"""libcushim.so.0 by ctypes: pools and arenas, whose memory other packages use by the CUDA array interface."""
 import ctypes
 import functools
 import pathlib
@@ -9,7 +9,7 @@ from typing import Any, Dict, Tuple
 from ._files import library_folder
 
 _MEMORY_CLASS = 1  # of enum cushim_status_class: out of memory of some kind
-_STREAM_ALL = 3  # any stream may have used the memory: a free is behind the work of all
+_STREAM_ALL = 3  # any stream may have used the memory, so a free waits for the work of all
 _DEVICE = 0  # of enum cushim_memory_kind
 
 _SIGNATURES: Dict[str, Tuple[Any, ...]] = {
@@ -36,11 +36,11 @@ class _ArenaOptions(ctypes.Structure):
 
 
 class Error(Exception):
-    """What libcushim.so said: the name of the status, and its text."""
+    """An error of libcushim.so: the name of its status, and its text."""
 
 
 class OutOfMemory(Error, MemoryError):
-    """There is no memory for this request."""
+    """No memory is left for a request."""
 
 
 def library_path() -> str:
@@ -64,7 +64,7 @@ def _check(status: int) -> None:
 
 
 class Memory:
-    """A block of device memory.  It goes back when Python drops it, behind the work of all streams."""
+    """A block of device memory.  It is freed when Python drops it, and reused after the work of all streams."""
 
     def __init__(self, address: int, n_bytes: int, give_back: Any, *arguments: Any) -> None:
         self.address, self.n_bytes = address, n_bytes
@@ -72,24 +72,24 @@ class Memory:
 
     @property
     def __cuda_array_interface__(self) -> Dict[str, Any]:
-        """Bytes, as CuPy, numba and PyTorch take them; the block is there as long as this object."""
+        """The block as an array of bytes for CuPy, numba and PyTorch; it lives as long as this object."""
         return {"shape": (self.n_bytes,), "typestr": "|u1", "data": (self.address, False), "version": 3, "stream": None}
 
     def write(self, data: bytes) -> None:
-        """Copy host bytes to the start of the block; returns when they are there."""
+        """Copy host bytes to the start of the block, and wait until they have arrived."""
         if len(data) > self.n_bytes:
             raise ValueError(f"{len(data)} bytes do not fit into {self.n_bytes}")
         _check(library().cushim_memory_h2d(self.address, data, len(data)))
 
     def read(self) -> bytes:
-        """The block's bytes, behind work that was issued before."""
+        """Read the bytes of the block, after the work that was issued before."""
         data = ctypes.create_string_buffer(self.n_bytes)
         _check(library().cushim_memory_d2h(data, self.address, self.n_bytes))
         return data.raw
 
 
 class Pool:
-    """Device memory that is served again without a driver call."""
+    """Device memory that is reused without a driver call."""
 
     def __init__(self) -> None:
         handle = c_void_p()
@@ -98,23 +98,23 @@ class Pool:
         weakref.finalize(self, library().cushim_pool_destroy, self._handle)
 
     def allocate(self, n_bytes: int, device: int = -1) -> int:
-        """The address of a block, for who calls free; 0 for 0 bytes.  -1 is the calling thread's device."""
+        """Allocate a block that the caller frees.  Returns its address; 0 for 0 bytes.  -1 is the thread's device."""
         address = c_uint64()
         _check(library().cushim_pool_alloc(self._handle, device, _DEVICE, n_bytes, _STREAM_ALL, byref(address)))
         return address.value
 
     def free(self, address: int) -> None:
-        """It serves again when all work that was submitted before is over."""
+        """Free a block; it is reused when all work that was submitted before is over."""
         _check(library().cushim_pool_free(self._handle, -1, address, 0, _STREAM_ALL))
 
     def alloc(self, n_bytes: int) -> Memory:
-        """A block; its pool stays as long as it."""
+        """Allocate a block that keeps its pool."""
         address = self.allocate(n_bytes)
         return Memory(address, n_bytes, self.free, address)
 
 
 class Arena:
-    """Device memory for one pass: reset() makes all of it free at once."""
+    """Device memory for one pass: reset() frees all of it at once."""
 
     def __init__(self, capacity_bytes: int) -> None:
         handle, options = c_void_p(), _ArenaOptions()
@@ -125,13 +125,13 @@ class Arena:
         weakref.finalize(self, library().cushim_arena_destroy, self._handle)
 
     def alloc(self, n_bytes: int) -> Memory:
-        """A block that is valid until the next reset."""
+        """Allocate a block that is valid until the next reset."""
         address, epoch = c_uint64(), c_uint64()
         _check(library().cushim_arena_alloc(self._handle, -1, _DEVICE, n_bytes, None, byref(address), byref(epoch)))
         return Memory(address.value, n_bytes, _arena_free, self, address.value, n_bytes, epoch.value)
 
     def reset(self) -> None:
-        """Begin the next pass; work that uses the blocks has been issued to the legacy stream before."""
+        """Begin the next pass.  Work that uses the blocks must have been issued to the legacy stream."""
         _check(library().cushim_arena_reset(self._handle, None))
 
 

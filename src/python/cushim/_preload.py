@@ -1,4 +1,4 @@
-"""What the preload offers by name (cushim/preload.h): looked up in this process, never loaded."""
+"""The functions of the preload (cushim/preload.h).  They are looked up in this process and never loaded."""
 import ctypes
 import json
 import os
@@ -9,7 +9,7 @@ KINDS = ("device", "managed", "pinned", "async", "mapped", "array")
 
 
 class Stats(NamedTuple):
-    """What cushim counted, in the words of the report."""
+    """The counters, with the names that the report uses."""
     live_bytes: int
     rounding_bytes: int
     spare_bytes: int
@@ -39,7 +39,7 @@ def _function(name: str) -> Optional[Any]:
 
 
 def active() -> bool:
-    """Does the preload serve this process?"""
+    """Whether the preload serves this process."""
     ask = _function("cushim_preload_active")
     return bool(ask and ask())
 
@@ -59,7 +59,7 @@ def _device(device: Optional[int]) -> int:
 
 
 def stats(device: Optional[int] = None, kind: Optional[str] = None) -> Stats:
-    """What is counted of a device, or of all; of one of KINDS, or of all.  RuntimeError without a preload."""
+    """The counters of a device or of all, for one of KINDS or for all.  RuntimeError without a preload."""
     if kind is not None and kind not in KINDS:
         raise ValueError(f"{kind!r} is no kind of memory; there are {', '.join(KINDS)}")
     read = _Stats(struct_bytes=ctypes.sizeof(_Stats))
@@ -70,12 +70,12 @@ def stats(device: Optional[int] = None, kind: Optional[str] = None) -> Stats:
 
 
 def reset_peak(device: Optional[int] = None) -> None:
-    """Begin the recent peaks anew, at what is live and held now.  RuntimeError without a preload."""
+    """Begin the recent peaks again from what is live and held now.  RuntimeError without a preload."""
     _needed("cushim_preload_reset_peak")(_device(device))
 
 
 def mark(name: str) -> None:
-    """Name this moment for the report; nothing without a preload."""
+    """Name this moment in the report.  Without a preload it does nothing."""
     enter = _function("cushim_preload_mark")
     if enter:
         enter(os.fsencode(name))
@@ -97,7 +97,7 @@ def report(path: Optional["os.PathLike[str] | str"] = None) -> Optional[Dict[str
 
 
 def trim() -> int:
-    """Give all idle memory of the process back to the driver.  Returns the bytes that the preload gave; 0 without it."""
+    """Give all idle memory of the process back to the driver.  Returns how many bytes; 0 without a preload."""
     give = _function("cushim_preload_trim")
     if not give:
         return 0
@@ -107,6 +107,6 @@ def trim() -> int:
 
 
 def arena_reset() -> int:
-    """Say that a pass is over.  Returns how many chunks are kept for a block in them; 0 without a preload."""
+    """End a pass.  Returns how many chunks are kept because they contain a block; 0 without a preload."""
     reset = _function("cushim_preload_arena_reset")
     return reset() if reset else 0

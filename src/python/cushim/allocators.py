@@ -1,4 +1,4 @@
-"""libcushim.so's pool as the allocator of CuPy, PyTorch and RMM; each is imported where it is asked for.
+"""libcushim.so's pool as the allocator of CuPy, PyTorch and RMM; each is imported when it is used.
 
     torch.cuda.memory.change_current_allocator(cushim.allocators.torch_allocator())
     cupy.cuda.set_allocator(cushim.allocators.cupy_allocator())
@@ -14,7 +14,7 @@ from ._library import Pool, library, library_path
 
 @functools.lru_cache(maxsize=None)
 def pool() -> Pool:
-    """What CuPy and RMM are served from; PyTorch's pool is the library's own."""
+    """The pool of CuPy and RMM; for PyTorch the library makes its own."""
     return Pool()
 
 

@@ -1,6 +1,6 @@
-"""pytest's fixture `cushim_memory`: holds what a test may have at its peak and leave behind.
+"""pytest's fixture `cushim_memory`: a limit on the CUDA memory that a test has at its peak and leaves behind.
 
-A wheel makes it known to pytest; elsewhere `-p cushim.pytest_plugin` does.
+A wheel registers it with pytest; otherwise use `-p cushim.pytest_plugin`.
 """
 import gc
 from typing import Iterator, Optional
@@ -11,7 +11,7 @@ from ._preload import active, reset_peak, stats
 
 
 class Budget:
-    """Of all devices and kinds, over what was live before the test: `peak_bytes` (None: any) and `left_bytes`."""
+    """Limits above what was live before the test, for all devices and kinds: `peak_bytes` (None: no limit) and `left_bytes`."""
 
     def __init__(self, live_bytes: int) -> None:
         self.before_bytes = live_bytes
@@ -27,7 +27,7 @@ class Budget:
 
 @pytest.fixture
 def cushim_memory() -> Iterator[Budget]:
-    """Fails, after the test, where it leaves CUDA memory or had more than its budget; skips it without the preload."""
+    """Fail a test that leaves CUDA memory behind or had more than its budget; skip it without the preload."""
     if not active():
         pytest.skip("cushim does not serve this process; start it with `cushim run pytest`")
     gc.collect()

@@ -1,13 +1,13 @@
 /*
- * The allocator benchmark: one allocator, any workloads, one JSON line a case.
+ * The allocator benchmark: one allocator, any workloads, one JSON line per case.
  *
  *   alloc --work NAME[,NAME ...] [--allocator malloc] [--peer LIBRARY] [--ms N] [--sizes 512,64K]
  *         [--threads 1,4,16] [--trace FILE] [--dump FOLDER] [--tiny] [--turns]
  *
  * Workloads: pair, larson, deep, random/COUNTxMAX, power/COUNT, growth/STEPS, pack/COUNTxBYTES and
- * trace (the file).  Allocators: malloc, async, async-kept, pinned, rmm-pool, rmm-arena,
- * rmm-async (of the library that --peer names).  --dump writes the workloads that are traces as
- * files, for who plays them elsewhere, and times nothing.  --turns: tests/bench/run/turns.py.
+ * trace (the file).  Allocators: malloc, async, async-kept, pinned, rmm-pool, rmm-arena, rmm-async
+ * (from the library that --peer names).  --dump writes the workloads that are traces to files, for
+ * other players, and times nothing.  --turns: see tests/bench/run/turns.py.
  */
 #include "alloc.h"
 
@@ -57,7 +57,7 @@ static struct arguments read_arguments(int argc, char **argv) {
     return given;
 }
 
-/* "trace" and the file's name without its end, or the workload's own name. */
+/* "trace" and the file's name without its suffix, or the workload's name. */
 static void name_of(const struct settings *settings, const char *work, char *name, size_t n) {
     if (strcmp(work, "trace")) {
         snprintf(name, n, "%s", work);
@@ -136,7 +136,7 @@ int main(int argc, char **argv) {
         const char *why;
         bench_must("cudaFree(0)", cudaFree(0));
         allocator_warm();
-        before_bytes = held_bytes(); /* what a pool takes when it starts is its own */
+        before_bytes = held_bytes(); /* a pool's own memory at its start does not count */
         given.settings.allocator = allocator_open(given.allocator, given.library, &why);
         if (!given.settings.allocator) {
             fprintf(stderr, "%s: %s\n", given.allocator, why);

@@ -1,8 +1,8 @@
 /*
- * The allocator benchmark: what an allocator is, what a workload is, and what both are told.
+ * The allocator benchmark: the interfaces of allocators and workloads, and their parameters.
  *
- * A process runs one allocator, so that no other holds memory beside it.  `cushim` is no allocator
- * here: it is `malloc` under the preload, which rounds.py runs by turns with the others.
+ * Each process runs one allocator, so that no other holds memory at the same time.  `cushim` is not
+ * an allocator here but `malloc` under the preload, which rounds.py alternates with the others.
  */
 #ifndef CUSHIM_TESTS_BENCH_ALLOC_H
 #define CUSHIM_TESTS_BENCH_ALLOC_H
@@ -15,11 +15,12 @@
 
 struct allocator {
     const char *name;
-    bool is_host; /* its memory is the host's */
-    /* obtain and release: 0 or the error of CUDA; any thread, any block */
+    bool is_host; /* it allocates host memory */
+    /* allocate and free: 0 or the CUDA error; any thread, any block */
     int (*obtain)(void **block, size_t n_bytes);
     int (*release)(void *block, size_t n_bytes);
-    /* NULL, or waits for what the calling thread has queued: stream-ordered calls are paid there */
+    /* NULL, or wait for the calling thread's work, because stream-ordered calls cost their time
+     * there */
     int (*settle)(void);
 };
 
@@ -30,31 +31,33 @@ struct settings {
     const char *sizes;   /* "512,64K,1M"; NULL: the workload's own */
     const char *threads; /* "1,4,16"; NULL: the workload's own */
     const char *trace;   /* a recorded trace, or NULL */
-    unsigned time_ms;    /* about, of one case */
-    bool is_tiny;        /* counts and sizes of a trial, not of a measurement */
+    unsigned time_ms;    /* approximate time of one case */
+    bool is_tiny;        /* a trial run: its counts and sizes measure nothing */
 };
 
-/* The allocator of that name, ready, or NULL; `why` says why.  `library`: of the peers, or NULL. */
+/* The allocator of that name, initialised, or NULL and the reason in `why`.  `library`: the peers'
+ * library, or NULL. */
 const struct allocator *allocator_open(const char *name, const char *library, const char **why);
 
-/* Makes the driver load what a first copy and a first set need, so that its memory is not taken for
- * the allocator's.  On a stream-ordered block: cudaMalloc would be the allocator's own. */
+/* Makes the driver load what a first copy and a first set need, so that this memory does not count
+ * for the allocator.  It uses a stream-ordered block, because cudaMalloc may be the allocator under
+ * test. */
 void allocator_warm(void);
 
-/* The calling thread's own stream: what stream-ordered allocators allocate on. */
+/* The calling thread's stream, on which stream-ordered allocators allocate. */
 cudaStream_t allocator_stream(void);
 
-/* Contents come back as they were set, at both ends, or the process fails. */
+/* Sets both ends of a block and reads them back; a difference ends the process. */
 void allocator_check(const struct allocator *allocator, size_t n_bytes);
 
 /* "64K" -> 65536 */
 size_t size_of(const char *text);
 
-/* Bytes of the device in use, by everybody: NVML's word, which no preload bends, else the driver's.
- */
+/* Bytes of the device in use by all processes: from NVML, which no preload changes, otherwise from
+ * the driver. */
 size_t held_bytes(void);
 
-/* The workloads: each prints a line a case. */
+/* The workloads; each prints one line per case. */
 void run_pair(const struct settings *settings);
 void run_larson(const struct settings *settings);
 void run_deep(const struct settings *settings);

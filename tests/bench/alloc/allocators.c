@@ -14,7 +14,7 @@ static peer_release_fn *peer_release;
 static cudaMemPool_t kept_pool;
 
 cudaStream_t allocator_stream(void) {
-    static _Thread_local cudaStream_t stream; /* lives as long as the process */
+    static _Thread_local cudaStream_t stream; /* never destroyed */
     if (!stream)
         bench_must("stream", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     return stream;
@@ -73,7 +73,7 @@ static const struct allocator allocators[] = {
     {"rmm-async", false, obtain_peer, release_peer, settle_stream},
 };
 
-/* Into a pointer to a function; false: no such symbol. */
+/* Stores a function of the library in a pointer; false if the symbol is missing. */
 static bool look_up(void *library, const char *name, void *function) {
     void *address = library ? dlsym(library, name) : NULL;
     memcpy(function, &address, sizeof address);

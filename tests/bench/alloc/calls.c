@@ -1,5 +1,5 @@
 /*
- * What calls cost that allocate nothing: under cushim they should cost what they cost natively.
+ * The cost of calls that do not allocate, which should be the same with and without cushim.
  *
  *   calls [--ms N] [--no-kernels]
  *
@@ -17,7 +17,7 @@
 
 enum { BATCH = 100, COPY_BYTES = 4096, MAX_SAMPLES = 20000 };
 
-/* The smallest kernel there is; the driver compiles it. */
+/* The smallest possible kernel; the driver compiles it. */
 static const char empty_kernel[] = ".version 7.0\n"
                                    ".target sm_75\n"
                                    ".address_size 64\n"
@@ -100,7 +100,7 @@ static int ask_pointer(struct bench *bench) {
     return cudaPointerGetAttributes(&attributes, bench->block);
 }
 
-/* What a free in `exact` cannot do without, and what each allocation asks: the driver's own. */
+/* The driver calls that a free in `exact` needs, and the query of each allocation. */
 static struct {
     __typeof__(cuCtxGetCurrent) *get_current;
     __typeof__(cuCtxRecordEvent) *record;
@@ -168,7 +168,7 @@ static int make_graph(struct bench *bench) {
     return answer;
 }
 
-/* Copies are checked once, there and back. */
+/* Copies are checked once in both directions. */
 static void check_copies(struct bench *bench) {
     memset(bench->pinned, 0x5a, COPY_BYTES);
     must("copy up", copy_up_async(bench));

@@ -1,9 +1,9 @@
 /*
- * A CUDA program that does nothing but start, for startup.c.
+ * A CUDA program that only starts, for startup.c.
  *
- *   context loaded    start the runtime library: all its look-ups in the driver
- *   context init      and cuInit
- *   context           and a context: cudaFree(0)
+ *   context loaded    load the runtime library, with all its look-ups in the driver
+ *   context init      and call cuInit
+ *   context           and create a context by cudaFree(0)
  */
 #include <cuda_runtime.h>
 #include <stdio.h>

@@ -1,13 +1,13 @@
 /*
- * What a free costs while the device is busy: 8 streams with kernels in flight.
+ * The cost of a free while the device is busy: 8 streams have kernels in flight.
  *
- *   deep/sync     cudaDeviceSynchronize in its place: how long the device goes on
- *   deep/malloc   a malloc behind the queued work
- *   deep/free     a free behind it; `added_ns`: what it takes beyond the synchronise of the same
- *                 round (native's own wait is in both), with the interval of that median
+ *   deep/sync     cudaDeviceSynchronize instead: how long the device still works
+ *   deep/malloc   a malloc after the queued work
+ *   deep/free     a free after it; `added_ns`: its time beyond the synchronise of the same
+ *                 round (the driver's wait is in both), with the interval of that median
  *
- * The kernels spin for a given time, so that each round's queue is as long as the last one's.  A
- * device that takes no PTX sets memory instead.
+ * The kernels spin for a given time, so that the queue is equally long in each round. A device that
+ * takes no PTX sets memory instead.
  */
 #include "alloc.h"
 #include "tests/bench/bench.h"

@@ -16,7 +16,7 @@ typedef int nvml_memory_fn(void *device, struct nvml_memory *memory);
 static nvml_memory_fn *ask;
 static void *device;
 
-/* CUDA's device 0 as NVML calls it: the two may number them otherwise. */
+/* CUDA's device 0 in NVML, which may number devices differently. */
 static bool find_bus(char *bus, size_t n) {
     int domain, place, number;
     if (cudaDeviceGetAttribute(&domain, cudaDevAttrPciDomainId, 0) ||
@@ -27,7 +27,7 @@ static bool find_bus(char *bus, size_t n) {
     return true;
 }
 
-/* Leaves `ask` NULL where there is no NVML. */
+/* Leaves `ask` NULL if there is no NVML. */
 static void open_nvml(void) {
     char bus[64];
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);

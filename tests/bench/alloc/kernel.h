@@ -1,15 +1,15 @@
-/* A kernel in PTX, which the driver compiles: the benches are host C, and need no nvcc. */
+/* A kernel in PTX, which the driver compiles, so that the benches are host C and need no nvcc. */
 #ifndef CUSHIM_TESTS_BENCH_KERNEL_H
 #define CUSHIM_TESTS_BENCH_KERNEL_H
 
 #include <cuda_runtime.h>
 #include <stdbool.h>
 
-/* The software device's runtime has neither. */
+/* The software device's runtime lacks both. */
 extern __typeof__(cudaLibraryLoadData) cudaLibraryLoadData __attribute__((weak));
 extern __typeof__(cudaLibraryGetKernel) cudaLibraryGetKernel __attribute__((weak));
 
-/* NULL where the device takes no PTX.  The library stays loaded. */
+/* NULL if the device takes no PTX.  The library stays loaded. */
 static inline cudaKernel_t kernel_load(const char *ptx, const char *name) {
     cudaLibrary_t library;
     cudaKernel_t kernel = NULL;

@@ -1,8 +1,9 @@
 /*
- * Threads that free what others obtained (after Larson and Krishnan's server benchmark).
+ * Threads that free blocks of other threads (after Larson and Krishnan's server benchmark).
  *
  * Each thread has an array of blocks of random sizes; in a phase it replaces every block by a new
- * one, then hands the array to its neighbour: from 2 threads up each free is of another's block.
+ * one, then passes the array to its neighbour, so with 2 or more threads each free is of another
+ * thread's block.
  */
 #include <pthread.h>
 #include <string.h>
@@ -71,7 +72,7 @@ static void *work(void *argument) {
     struct thread *thread = argument;
     struct larson *larson = thread->larson;
     bench_must("cudaSetDevice", cudaSetDevice(0));
-    (void)allocator_stream(); /* made before the clock runs */
+    (void)allocator_stream(); /* created before the clock starts */
     for (size_t phase = 0; !larson->is_over; phase++) {
         size_t turn = (thread->number + phase) % larson->n_threads;
         pthread_barrier_wait(&larson->barrier);
@@ -79,7 +80,7 @@ static void *work(void *argument) {
         if (larson->settings->allocator->settle)
             bench_must("wait", larson->settings->allocator->settle());
         pthread_barrier_wait(&larson->barrier);
-        if (thread->number == 0) /* the first two are for the caches */
+        if (thread->number == 0) /* the first two warm the caches */
             larson->is_over = phase >= 3 && bench_now_ns() > larson->end_ns;
         if (phase < 2)
             thread->phases.n = thread->singles.n = 0;
@@ -88,7 +89,7 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* Where a pair takes as long as natively, fewer blocks a phase. */
+/* If a pair is as slow as without cushim, a phase has fewer blocks. */
 static size_t slots_for(const struct allocator *allocator) {
     uint64_t start_ns = bench_now_ns();
     for (int i = 0; i < 32; i++) {

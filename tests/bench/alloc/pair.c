@@ -1,8 +1,8 @@
 /*
- * One block obtained and given back at once, over and over, by 1 or more threads at a time.
+ * One block is allocated and freed at once, again and again, by 1 or more threads at a time.
  *
- * Half the time goes to batches that last a hundred readings of the clock: their median is the
- * pair's.  The other half reads the clock at every pair, for the tail: P99 and maximum.
+ * Half of the time goes to batches that last a hundred clock readings; their median is the figure.
+ * The other half reads the clock at every pair, for P99 and maximum.
  */
 #include <pthread.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static void try_pairs(void *cookie, size_t n) {
 static size_t batch_of(struct worker *worker) {
     if (!worker->settings->allocator->settle)
         return bench_batch(try_pairs, worker, MAX_BATCH);
-    do_pairs(worker, MAX_BATCH); /* warm; each batch holds whole settlements */
+    do_pairs(worker, MAX_BATCH); /* warm up; each batch has whole periods between waits */
     return MAX_BATCH;
 }
 
@@ -79,7 +79,7 @@ static void report(const struct worker *workers, unsigned n_threads, const char 
     struct bench_samples singles = bench_samples_create(MAX_SAMPLES * (size_t)n_threads);
     batches.n_each = workers[0].batches.n_each;
     for (unsigned i = 0; i < n_threads; i++) {
-        /* batches of threads differ in length; what counts is one pair */
+        /* batches of threads differ in length, so divide by their pairs */
         double n_each = workers[i].batches.n_each;
         for (size_t k = 0; k < workers[i].batches.n; k++) {
             double ns = (double)workers[i].batches.ns[k] / n_each;

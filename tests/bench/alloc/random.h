@@ -1,10 +1,10 @@
-/* The benchmarks' numbers at random: the same in every run, for every allocator. */
+/* Random numbers for the benchmarks: the same in every run and for every allocator. */
 #ifndef CUSHIM_TESTS_BENCH_RANDOM_H
 #define CUSHIM_TESTS_BENCH_RANDOM_H
 
 #include <stdint.h>
 
-/* splitmix64: any state will do. */
+/* splitmix64: any state is valid. */
 static inline uint64_t random_next(uint64_t *state) {
     uint64_t x = *state += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

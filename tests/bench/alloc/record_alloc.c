@@ -1,6 +1,6 @@
 /*
- * An allocator for PyTorch (torch.cuda.memory.CUDAPluggableAllocator) that writes down what it is
- * asked: each malloc is a cudaMalloc, each free a cudaFree, as with PyTorch's cache off.
+ * An allocator for PyTorch (torch.cuda.memory.CUDAPluggableAllocator) that records its calls: each
+ * malloc is a cudaMalloc, each free a cudaFree, as with PyTorch's cache off.
  *
  * record_torch.py loads it, sets marks, and turns the events into a trace.  One process, any
  * thread.
@@ -14,7 +14,7 @@ enum { MAX_EVENTS = 1 << 20 };
 
 struct event {
     uint64_t address; /* 0: a mark */
-    uint64_t n_bytes; /* 0: given back */
+    uint64_t n_bytes; /* 0: a free */
 };
 
 static struct event events[MAX_EVENTS];
@@ -33,8 +33,8 @@ static void add(uint64_t address, uint64_t n_bytes) {
         events[n_events++] = (struct event){address, n_bytes};
 }
 
-/* The lock is held over the calls, so that an address is written down as freed before it is given
- * out again. */
+/* The lock is held during the calls, so that a free of an address is recorded before the address is
+ * handed out again. */
 void *record_malloc(ssize_t n_bytes, int device, cudaStream_t stream) {
     void *block = NULL;
     (void)device;
@@ -66,7 +66,7 @@ void record_mark(void) {
     pthread_mutex_unlock(&lock);
 }
 
-/* How many there are; `first` is set to the first of them. */
+/* Returns the number of events and sets `first` to the first of them. */
 size_t record_events(const struct event **first) {
     *first = events;
     return n_events;

@@ -17,7 +17,7 @@ struct player {
     const struct allocator *allocator;
     struct block *blocks;
     size_t n_calls;
-    /* what the first pass finds */
+    /* measured in the first pass */
     size_t live_bytes, looked_at_bytes, held_bytes;
 };
 
@@ -43,7 +43,7 @@ static void play(struct player *player, const struct trace_step *step) {
         bench_must("wait of a trace", player->allocator->settle());
 }
 
-/* At new peaks, some hundred times. */
+/* At new peaks, about a hundred times. */
 static void look(struct player *player, const struct trace_step *step) {
     size_t peak_bytes = player->trace->peak_live_bytes;
     player->live_bytes += step->n_bytes ? step->n_bytes : 0;
@@ -60,7 +60,7 @@ static void look(struct player *player, const struct trace_step *step) {
         player->held_bytes = now_bytes;
 }
 
-/* Returns the nanoseconds of the timed steps without what is done between them. */
+/* Returns the nanoseconds of the timed steps, without the work between them. */
 static uint64_t clocked_pass(struct player *player, struct bench_samples *samples,
                              bool is_looking) {
     const struct trace *trace = player->trace;
@@ -93,7 +93,7 @@ static uint64_t plain_pass(struct player *player) {
     return bench_now_ns() - start_ns;
 }
 
-/* What the trace left alive. */
+/* Frees the blocks that the trace leaves live. */
 static void clear(struct player *player) {
     for (size_t id = 0; id < player->trace->n_blocks; id++)
         if (player->blocks[id].place)

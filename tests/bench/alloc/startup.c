@@ -1,11 +1,11 @@
 /*
- * What the preload adds to the life of a short process: the same command by turns without and with
- * LD_PRELOAD, from before posix_spawn to its end.
+ * The time that the preload adds to a short process: the same command runs alternately without and
+ * with LD_PRELOAD and is timed from before posix_spawn to its end.
  *
  *   startup --preload FILE [--runs N] --name CASE -- COMMAND [ARGUMENT ...]
  *
- * Two lines: the native one, and the one under the preload with the median of what each turn added
- * and the interval in which that median lies 19 times of 20.
+ * It prints two lines: without the preload, and with it, with the median of the time that each turn
+ * added and the 95 % interval of that median.
  */
 #include <fcntl.h>
 #include <spawn.h>
@@ -22,7 +22,7 @@ struct settings {
     size_t n_runs;
 };
 
-/* The environment without LD_PRELOAD and the options of cushim, `added` at its end unless NULL. */
+/* The environment without LD_PRELOAD and cushim's options; `added` is appended unless NULL. */
 static char **environment(char *added) {
     size_t n = 0, n_kept = 0;
     while (environ[n])
@@ -72,11 +72,11 @@ static void measure(const struct settings *settings) {
         posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0))
         bench_fail("preparing to spawn", 0);
 
-    for (int i = 0; i < 2; i++) { /* files into the page cache */
+    for (int i = 0; i < 2; i++) { /* loads the files into the page cache */
         run_once(settings->command, plain, &actions);
         run_once(settings->command, with, &actions);
     }
-    for (size_t i = 0; i < n; i++) { /* who goes first changes every turn */
+    for (size_t i = 0; i < n; i++) { /* the order changes every turn */
         uint64_t ns[2];
         for (size_t turn = 0; turn < 2; turn++) {
             size_t which = (i + turn) % 2;

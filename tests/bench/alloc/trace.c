@@ -10,7 +10,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* ---- building ---- */
+/* ---- building traces ---- */
 
 static void add(struct trace *trace, size_t n_bytes, size_t id) {
     if (trace->n == trace->capacity) {
@@ -27,7 +27,7 @@ static size_t add_block(struct trace *trace, size_t n_bytes) {
     return trace->n_blocks++;
 }
 
-/* Finds the peak; ends the process where a block is given back that does not live. */
+/* Finds the peak; ends the process if a free names a block that is not live. */
 static void finish(struct trace *trace, const char *name) {
     size_t *sizes = bench_memory(trace->n_blocks, sizeof *sizes), live_bytes = 0;
     for (size_t i = 0; i < trace->n; i++) {
@@ -52,7 +52,7 @@ void trace_destroy(struct trace *trace) {
     *trace = (struct trace){0};
 }
 
-/* ---- sizes and lives at random ---- */
+/* ---- random sizes and lifetimes ---- */
 
 struct live {
     size_t *ids, *sizes;
@@ -68,8 +68,8 @@ static void free_one(struct trace *trace, struct live *live, uint64_t *random) {
     live->sizes[i] = live->sizes[live->n];
 }
 
-/* As RMM's random_allocations: of 2 n steps each obtains with 73 % while there are fewer than n and
- * the fill limit allows, and else gives back any block that lives. */
+/* As RMM's random_allocations: each of 2 n steps allocates with 73 % probability if there are fewer
+ * than n blocks and the fill limit allows it; otherwise it frees any live block. */
 static void random_lives(struct trace *trace, size_t n, size_t limit_bytes,
                          size_t (*draw)(uint64_t *random, size_t max_bytes), size_t max_bytes) {
     uint64_t random = 42;
@@ -126,7 +126,7 @@ static void make_power(struct trace *trace, const char *rest, bool is_tiny) {
 
 /* growth/STEPS: a batch grows from 1 to STEPS, so that no size comes twice */
 static void make_growth(struct trace *trace, const char *rest, bool is_tiny) {
-    static const size_t shares[] = {1, 1, 2, 4, 4, 8, 16, 1, 2, 4, 32, 64}; /* of 4 KiB */
+    static const size_t shares[] = {1, 1, 2, 4, 4, 8, 16, 1, 2, 4, 32, 64}; /* in units of 4 KiB */
     enum { N = sizeof shares / sizeof *shares };
     size_t n = is_tiny ? 10 : strtoull(rest, NULL, 10), ids[N];
     for (size_t batch = 1; batch <= n; batch++) {

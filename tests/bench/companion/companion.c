@@ -1,10 +1,11 @@
 /*
- * The benchmark of the companion library: each case by the library and by the raw driver in one
- * process, by turns; one JSON line a case and variant.
+ * The benchmark of the companion library: one process runs each case alternately with the library
+ * and with the raw driver, and prints one JSON line per case and variant.
  *
  *   bench-companion --work NAME[,NAME ...] [--ms N] [--tiny]
  *
- * The first line, `host`, is of what the numbers depend on (companion_host.c).
+ * The first line, `host`, has the machine's properties that the numbers depend on
+ * (companion_host.c).
  *
  * Workloads: pool, arena, graph, launch, mapped, copy.
  */

@@ -1,10 +1,10 @@
 /*
- * What the benches of the companion library share: the raw driver beside the library, kernels, and
- * contests.
+ * The raw driver beside the library, kernels, and contests, for the benches of the companion
+ * library.
  *
- * A contest times ways to do the same work in one process: a sample of each in turn, so that what
- * drifts on the machine meets all of them.  Each way is a line of its own under its variant; where
- * the first one is "native", the others' lines say what they add to it.
+ * A contest times several ways to do the same work in one process, one sample of each in turn, so
+ * that drift of the machine affects all of them.  Each way has its own line under its variant; if
+ * the first one is "native", the lines of the others say what they add to it.
  */
 #ifndef CUSHIM_TESTS_BENCH_COMPANION_H
 #define CUSHIM_TESTS_BENCH_COMPANION_H
@@ -18,15 +18,15 @@
 #include "tests/bench/bench.h"
 
 struct companion_settings {
-    unsigned time_ms; /* for each way of a case */
-    bool is_tiny;     /* a trial: counts and sizes that measure nothing */
+    unsigned time_ms; /* time for each way of a case */
+    bool is_tiny;     /* a trial run, whose counts and sizes measure nothing */
 };
 
 typedef void companion_run(const struct companion_settings *settings);
 companion_run run_companion_pool, run_companion_arena, run_companion_graph, run_companion_launch,
     run_companion_mapped, run_companion_copy;
 
-/* One line of what the numbers depend on; the context is current. */
+/* Prints the line of what the numbers depend on; the context must be current. */
 void companion_print_host(const struct companion_settings *settings);
 
 /* A call of the library that must succeed. */
@@ -38,7 +38,7 @@ static inline void companion_must(const char *what, enum cushim_status status) {
     }
 }
 
-/* ---- the raw driver; the names of <cuda.h> mean the newest revisions ---- */
+/* ---- the raw driver; names of <cuda.h> are the newest revisions ---- */
 
 #define COMPANION_RAW(X)                                                                           \
     X(cuCtxSetCurrent)                                                                             \
@@ -69,25 +69,24 @@ struct companion_raw {
 /* The library's own entry points, so that both sides call the same driver. */
 extern struct companion_raw raw;
 
-/* The primary context of device 0: current in the calling thread from here on. */
+/* Makes the primary context of device 0 current in the calling thread. */
 void companion_enter(void);
 
 /* All kernels of tests/companion as an image: PTX, or the software device's own. */
 const char *companion_image(void);
 bool companion_is_simulated(void);
 
-/* A stream of the library, non-blocking, and the driver's handle of it. */
+/* Creates a non-blocking stream of the library and returns the driver's handle too. */
 struct companion_stream {
     struct cushim_stream *handle;
     CUstream cu;
 };
 struct companion_stream companion_stream_create(void);
 
-/* Fill device memory, done when it returns: streams of the benches do not wait for the legacy one.
- */
+/* Fill device memory and wait, because streams of the benches do not wait for the legacy stream. */
 void companion_fill(cushim_devptr at, unsigned char value, size_t bytes);
 
-/* The device's bytes are these, else the program ends. */
+/* Check the device's bytes; a difference ends the program. */
 void companion_check(const char *what, cushim_devptr at, const void *wanted, size_t bytes);
 
 /* ---- contests ---- */
@@ -102,17 +101,17 @@ struct companion_contest {
     const struct companion_way *ways;
     size_t n_ways; /* at most 8 */
     void *cookie;
-    size_t n_each; /* calls in a sample; 0: as many as last 100 readings of a clock */
-    void (*settle)(void *cookie); /* after each sample, not timed; NULL: nothing */
+    size_t n_each;                /* calls in a sample; 0: as many as last 100 clock readings */
+    void (*settle)(void *cookie); /* called after each sample, not timed; or NULL */
 };
 
 void companion_contest(const struct companion_contest *contest,
                        const struct companion_settings *settings);
 
-/* Calls that last a hundred readings of the clock, at most 4096. */
+/* The number of calls that last a hundred clock readings, at most 4096. */
 size_t companion_batch(void (*run)(void *cookie, size_t n), void *cookie);
 
-/* Print a way's samples, which are sorted then; `more` is "" or further fields. */
+/* Sort and print a way's samples; `more` is "" or further fields. */
 void companion_print(const char *name, const char *variant, struct bench_samples *samples,
                      const char *more);
 

@@ -1,7 +1,7 @@
 /*
- * A pass over an arena: 4096 blocks taken, then a reset; a figure is a block's, with its share of
- * the reset.  Beside it the driver's stream-ordered pool, which keeps everything: 4096 blocks
- * taken, freed and waited for.
+ * A pass over an arena: 4096 allocations, then a reset.  A figure is for one block, with its share
+ * of the reset.  The comparison is the driver's stream-ordered pool, which keeps everything: 4096
+ * allocations and frees, and a wait.
  *
  *   companion            the pass and the reset name one stream
  *   companion, ALL       both name any stream: the reset puts a fence over the context
@@ -73,7 +73,7 @@ static struct cushim_arena *make(unsigned flags, cushim_devptr base) {
     return arena;
 }
 
-/* Blocks lie one behind the other and hold what is written; a reset begins at the start. */
+/* Blocks follow each other and keep their contents; a reset begins at the start. */
 static void check(struct cushim_arena *arena, struct cushim_stream *s, size_t n_bytes) {
     cushim_devptr first = 0, block = 0;
     uint64_t epoch, next;
@@ -103,7 +103,7 @@ static void keep_driver_pool(void) {
                                                            &everything));
 }
 
-/* Nothing missed: each block was one of the region. */
+/* Check that no request missed: each block came from the region. */
 static void check_hits(struct cushim_arena *arena) {
     struct cushim_arena_stats stats = {.struct_size = sizeof stats};
     need(cushim_arena_stats(arena, &stats));

@@ -1,4 +1,4 @@
-/* Contests: ways to do the same work, timed by turns. */
+/* Contests: ways to do the same work, timed in turn. */
 #include <string.h>
 
 #include "companion.h"
@@ -17,8 +17,8 @@ void companion_print(const char *name, const char *variant, struct bench_samples
     bench_print_with(name, &stats, fields);
 }
 
-/* What a call adds to the native one, sample against the sample of the same turn, and the share of
- * the medians.  Before the samples are sorted. */
+/* What a call adds to the native one, by samples of the same turn, and the ratio of the medians.
+ * Call it before the samples are sorted. */
 static void compare(const struct bench_samples *native, const struct bench_samples *samples,
                     char *more, size_t n) {
     int64_t *added = bench_memory(samples->n, sizeof *added);
@@ -73,7 +73,7 @@ void companion_contest(const struct companion_contest *contest,
         size_t n = contest->n_each ? contest->n_each
                                    : companion_batch(contest->ways[i].run, contest->cookie);
         samples[i].n_each = (double)n;
-        contest->ways[i].run(contest->cookie, n); /* warm */
+        contest->ways[i].run(contest->cookie, n); /* warm up */
         if (contest->settle)
             contest->settle(contest->cookie);
     }
@@ -82,7 +82,8 @@ void companion_contest(const struct companion_contest *contest,
     for (size_t turn = 0; turn < MAX_SAMPLES && (turn < n_least || bench_now_ns() < until_ns);
          turn++) {
         for (size_t i = 0; i < n_ways; i++) {
-            size_t k = (i + turn) % n_ways; /* each comes first, and behind each other, as often */
+            /* each way comes first, and after each other way, equally often */
+            size_t k = (i + turn) % n_ways;
             size_t at = turn / n_ways % 2 ? n_ways - 1 - k : k;
             take(contest, &contest->ways[at], &samples[at]);
         }

@@ -1,11 +1,11 @@
 /*
- * A copy of earlier data to the host beside a kernel that runs for 5 ms: both alone, both together
- * by the driver on two streams, and both together by a client.
+ * A copy of earlier data to the host during a kernel of 5 ms: each alone, both together by the
+ * driver on two streams, and both together by a client.
  *
- * What a sample holds is measured on the device: from an event on the compute stream before the
- * kernel to the later of two events, one on each stream.  `exposed_by_shorter` is what the two take
- * together beyond the longer of them, over the shorter: 0 where they overlap wholly, 1 where one
- * waits for the other.
+ * A sample is measured on the device, from an event on the compute stream before the kernel to the
+ * later of two events, one on each stream.  `exposed_by_shorter` is the time of both together
+ * beyond the longer one, divided by the shorter: 0 if they overlap completely, 1 if one waits for
+ * the other.
  */
 #include <string.h>
 
@@ -25,11 +25,11 @@ struct work {
     cushim_devptr device;
 };
 
-/* Queue the copy of what is ready; the kernel is queued already. */
+/* Queue the copy of the ready data; the kernel is already queued. */
 typedef void copy_fn(struct work *work, struct cushim_event *ready);
 
 static void by_driver(struct work *work, struct cushim_event *ready) {
-    (void)ready; /* the library's; the driver has one of its own */
+    (void)ready; /* the library's kernel; the driver has its own */
     bench_must("cuStreamWaitEvent",
                (int)raw.cuStreamWaitEvent(work->copy.cu, work->ready_handle, 0));
     bench_must("cuMemcpyDtoHAsync",
@@ -72,7 +72,7 @@ static double ns_between(struct cushim_event *start, struct cushim_event *end) {
     return 1e6 * (double)ms;
 }
 
-/* Returns nanoseconds of the device. */
+/* Returns nanoseconds measured by the device. */
 static double take(struct work *work, const struct way *way, unsigned char value) {
     struct cushim_event *ready;
     need(cushim_memory_set8_async(work->device, value, work->n_bytes, work->compute.handle));
@@ -86,14 +86,14 @@ static double take(struct work *work, const struct way *way, unsigned char value
     if (way->copy)
         way->copy(work, ready);
     if (!way->copy || way->copy == by_driver)
-        need(cushim_event_destroy(ready)); /* the client's copies consume it */
+        need(cushim_event_destroy(ready)); /* because the client's copies consume it */
     need(cushim_event_record(work->end_copy, work->copy.handle));
     double compute_ns = ns_between(work->start, work->end_compute);
     double copy_ns = ns_between(work->start, work->end_copy);
     return way->copy && copy_ns > compute_ns ? copy_ns : compute_ns;
 }
 
-/* The bytes of before the kernel are here, all of them. */
+/* Check that all bytes from before the kernel arrived. */
 static void check(struct work *work) {
     for (size_t i = 0; i < N_WAYS; i++) {
         unsigned char value = (unsigned char)(i + 1);
@@ -109,7 +109,7 @@ static void check(struct work *work) {
 }
 
 static void report(const char *name, struct bench_samples *samples) {
-    double apart[2]; /* medians of the two alone, which come first */
+    double apart[2]; /* medians of each alone, which come first */
     for (size_t i = 0; i < N_WAYS; i++) {
         char more[128] = "";
         double ns = bench_stats_of(&samples[i]).p50_ns;
@@ -171,7 +171,7 @@ static void end(struct work *work) {
     need(cushim_client_destroy(work->client));
 }
 
-/* 256 MiB take about 5 ms where the bus moves 50 GB/s. */
+/* 256 MiB take about 5 ms if the bus moves 50 GB/s. */
 void run_companion_copy(const struct companion_settings *settings) {
     struct work work = {.spin_ns = settings->is_tiny ? 1000000 : 5000000,
                         .n_bytes = settings->is_tiny ? 1 << 20 : 256 << 20};

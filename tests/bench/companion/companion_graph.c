@@ -1,9 +1,9 @@
 /*
- * The launch of one executable graph by our handle and by the driver's: a graph of one empty
- * kernel, whose launch is the shortest there is, and one of 20.
+ * The launch of one executable graph by cushim's handle and by the driver's: a graph of one empty
+ * kernel, whose launch is the shortest possible, and one of 20.
  *
- * Single launches in turn, each between two readings of the clock; the queue is emptied often
- * enough that none waits for room in it.
+ * Single launches in turn, each between two clock readings; the queue is emptied so often that no
+ * launch waits for room in it.
  */
 #include "companion.h"
 
@@ -16,7 +16,7 @@ struct launches {
     size_t n_queued;
 };
 
-/* What is captured: kernels of no parameter, or one that counts its threads. */
+/* The captured work: kernels without parameters, or one that counts its threads. */
 struct recipe {
     CUfunction kernel;
     CUstream stream;
@@ -60,7 +60,7 @@ static void make(struct launches *launches, struct recipe *recipe) {
     need(cushim_stream_synchronize(launches->stream.handle));
 }
 
-/* A graph that counts has counted each launch, by whichever way. */
+/* Check that a counting graph has counted each launch of both ways. */
 static void check(struct launches *launches, CUmodule module) {
     CUdeviceptr counter;
     struct cushim_graphexec_info info = {.struct_size = sizeof info};

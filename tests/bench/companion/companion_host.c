@@ -1,7 +1,7 @@
 /*
- * What of the host the other numbers depend on: whether the kernel grants membarrier(2), with which
- * a pin is a store and a load, and without an exchange (src/companion/core/handle_pin.h); a locked
- * add on a line that nobody else has; the driver's cuCtxGetCurrent.
+ * Properties of the host that the other numbers depend on: whether the kernel grants membarrier(2),
+ * with which a pin is a store and a load rather than an exchange (src/companion/core/handle_pin.h);
+ * a locked add on a line of this processor; the driver's cuCtxGetCurrent.
  */
 #include <linux/membarrier.h>
 #include <stdatomic.h>
@@ -30,7 +30,7 @@ static void sample(struct bench_samples *samples, void (*run)(void *cookie, size
                    const struct companion_settings *settings) {
     *samples = bench_samples_create(N_SAMPLES);
     samples->n_each = N_EACH;
-    run(NULL, N_EACH); /* warm */
+    run(NULL, N_EACH); /* warm up */
     for (int i = 0; i < (settings->is_tiny ? N_SAMPLES_TINY : N_SAMPLES); i++) {
         uint64_t start_ns = bench_now_ns();
         run(NULL, N_EACH);
@@ -38,7 +38,7 @@ static void sample(struct bench_samples *samples, void (*run)(void *cookie, size
     }
 }
 
-/* The library asked when its first handle was opened; the kernel says the same each time. */
+/* The library asked when its first handle was opened; the kernel's answer never changes. */
 static bool has_membarrier(void) {
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }

@@ -1,10 +1,10 @@
 /*
- * Launches of one kernel with the same arguments: by cuLaunchKernel, prepared, and checked anew
- * each time.  A sample is of 32 launches; the wait behind it is not timed.
+ * Launches of one kernel with the same arguments: by cuLaunchKernel, prepared, and checked each
+ * time.  A sample has 32 launches; the wait after it is not timed.
  *
- * `handle` is what calls pay around what they do: `pin` looks one object up and lets it go (the
- * bucket of a pool is arithmetic behind it), `scope` also asks for the current context (the handle
- * of a stream), `flags` also asks the driver, beside the driver alone.
+ * `handle` is the overhead of calls: `pin` looks one object up and releases it (then the bucket of
+ * a pool is arithmetic), `scope` also queries the current context (the handle of a stream), `flags`
+ * also asks the driver; the comparison is the driver alone.
  */
 #include <string.h>
 
@@ -64,7 +64,7 @@ static void time_kernel(struct launches *launches, const char *name,
     need(cushim_prepared_destroy(launches->prepared));
 }
 
-/* The library's functions and the driver's are of two modules with the same image. */
+/* The functions of the library and of the driver come from two modules with the same image. */
 static void find(struct launches *launches, struct cushim_module *module, CUmodule of_driver,
                  const char *name, const char *format) {
     need(cushim_module_function(module, name, &launches->function));

@@ -1,7 +1,7 @@
 /*
- * Bytes brought to the device: written into mapped memory by the host (and flushed, where it is not
- * coherent), and by cuMemcpyHtoD from pageable memory.  Both are done when the call returns, so
- * that a launch behind it sees them.
+ * Bytes brought to the device: the host writes them into mapped memory (and flushes it if it is not
+ * coherent), or cuMemcpyHtoD copies them from pageable memory.  Both are done when the call
+ * returns, so that a later launch sees them.
  */
 #include <string.h>
 
@@ -37,7 +37,7 @@ static void by_mapping(void *cookie, size_t n) {
 
 static const struct companion_way ways[] = {{"native", by_copy}, {"companion", by_mapping}};
 
-/* The device sees what was written, by each way and by nothing else. */
+/* Check that the device sees the bytes of each way, and no others. */
 static void check(struct target *target, unsigned char seed) {
     for (size_t i = 0; i < target->n_bytes; i++)
         target->source[i] = (unsigned char)(seed + 7 * i);
@@ -47,7 +47,7 @@ static void check(struct target *target, unsigned char seed) {
     companion_check("what was written", target->device, target->source, target->n_bytes);
 }
 
-/* False: this machine has none; the line says why. */
+/* False if this machine has no mapped memory; the line says why. */
 static bool open_target(struct target *target, struct cushim_mapper **mapper) {
     int is_coherent = 0;
     enum cushim_status status = cushim_mapper_open_device(0, 0, mapper);

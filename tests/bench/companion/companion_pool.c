@@ -1,12 +1,11 @@
 /*
- * Blocks of a pool obtained and given back, one by one or many before the first is given back, by 1
- * or more threads, each on streams of its own; beside it the driver's stream-ordered pool, which
+ * Blocks of a pool are allocated and freed, one by one or many before the first free, by 1 or more
+ * threads, each on its own streams.  The comparisons are the driver's stream-ordered pool, which
  * keeps everything, and its plain malloc.
  *
- * The ways take turns of a slice of time, all threads beginning each slice together.  In a slice
- * three quarters go to batches, whose median is the pair's, and the rest to single rounds of
- * blocks, for the tail.  Stream-ordered work is waited for every 64 pairs, inside the measured
- * time.
+ * The ways take turns in slices of time, and all threads begin each slice together.  Three quarters
+ * of a slice go to batches, whose median is the figure of a pair, and the rest to single rounds of
+ * blocks, for the tail.  The measured time includes a wait for stream-ordered work every 64 pairs.
  */
 #include <pthread.h>
 #include <string.h>
@@ -25,8 +24,8 @@ enum {
 struct shape {
     const char *label;
     size_t n_bytes;
-    size_t n_at_once;   /* blocks that a thread has before it gives them back, the oldest first */
-    unsigned n_streams; /* of a thread, which take turns */
+    size_t n_at_once;   /* blocks that a thread has before it frees them, the oldest first */
+    unsigned n_streams; /* of a thread, used in turn */
 };
 
 struct worker {
@@ -47,7 +46,7 @@ static const struct companion_stream *turn(struct worker *worker) {
     return &worker->streams[n_streams == 1 ? 0 : worker->n_turns++ % n_streams];
 }
 
-/* Each of the ways: n pairs or a few more, for a round of blocks is a whole one. */
+/* Each way runs n pairs or a few more, because it ends with a whole round of blocks. */
 
 static void by_native(void *cookie, size_t n) {
     struct worker *worker = cookie;
@@ -89,7 +88,7 @@ static inline __attribute__((always_inline)) void rounds(struct worker *worker, 
     }
 }
 
-/* Pairs without what rounds of many add: they are near what the clock tells apart. */
+/* Pairs without the cost of rounds: they are near the resolution of the clock. */
 static void by_companion(void *cookie, size_t n) {
     struct worker *worker = cookie;
     if (worker->shape->n_at_once == 1)
@@ -101,7 +100,7 @@ static void by_companion(void *cookie, size_t n) {
 static const struct companion_way ways[N_WAYS] = {
     {"native", by_native}, {"cuMemAllocAsync, kept", by_driver_pool}, {"companion", by_companion}};
 
-/* ---- what is right ---- */
+/* ---- checks ---- */
 
 static void keep_driver_pool(void) {
     CUmemoryPool driver_pool;
@@ -111,7 +110,7 @@ static void keep_driver_pool(void) {
                                 driver_pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &everything));
 }
 
-/* Two blocks are apart, hold what is written, and the next one of this size is a hit. */
+/* Two blocks do not overlap, keep their contents, and the next block of this size is a hit. */
 static void check(size_t n_bytes) {
     struct companion_stream stream = companion_stream_create();
     struct cushim_pool_stats before = {.struct_size = sizeof before}, after = before;
@@ -178,7 +177,7 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* Batches of threads differ in length; what counts is one pair, to a tenth of a nanosecond. */
+/* Batches of threads differ in length, so divide by their pairs, to a tenth of a nanosecond. */
 static void report(const char *name, const struct worker *workers, unsigned n_threads, int way) {
     struct bench_samples pairs = bench_samples_create((size_t)MAX_SAMPLES * n_threads);
     struct bench_samples singles = bench_samples_create((size_t)MAX_SAMPLES * n_threads);

@@ -1,12 +1,12 @@
 /*
- * Copies between host and device: how fast, and what they cost the processor.
+ * Copies between host and device: their speed and their processor time.
  *
  *   copies [--ms N] [--sizes 64K,1M] [--threads 1,4] [--memory pageable,pinned] [--tiny]
  *
- * One thread copies with cudaMemcpy.  Several copy at once, each on a stream of its own with blocks
- * of its own, and wait for it after each copy; together they have no more than the largest size.  A
- * sample is one copy.  gb_per_s is what all threads moved over the time from the first start to the
- * last end, cpu_ns the processor time of the whole process over its copies.
+ * One thread copies with cudaMemcpy.  Several threads copy at once, each with its own stream and
+ * blocks, and wait after each copy; together they use at most the largest size.  A sample is one
+ * copy.  gb_per_s is the bytes of all threads divided by the time from the first start to the last
+ * end; cpu_ns is the processor time of the process divided by its copies.
  */
 #include <cuda_runtime.h>
 #include <pthread.h>
@@ -56,7 +56,7 @@ static void copy(const struct copier *copier) {
 
 static void *run(void *cookie) {
     struct copier *copier = cookie;
-    copy(copier); /* the first one pays for what is made at it */
+    copy(copier); /* the first copy pays for the initialisation */
     bench_must("wait", cudaDeviceSynchronize());
     pthread_barrier_wait(copier->start);
     pthread_barrier_wait(copier->start);
@@ -78,7 +78,7 @@ static uint64_t cpu_ns(void) {
            ((uint64_t)usage.ru_utime.tv_usec + (uint64_t)usage.ru_stime.tv_usec) * 1000u;
 }
 
-/* There and back, by the way that is measured. */
+/* Checks a copy in both directions in the measured way. */
 static void check(struct copier *copier) {
     for (size_t i = 0; i < copier->n_bytes; i++)
         copier->host[i] = (char)(i * 2654435761u >> 13);

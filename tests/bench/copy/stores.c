@@ -1,7 +1,7 @@
 /*
- * How the host's side of a staged copy stores: plainly, or past the caches (src/copy/host.c).
- * Between a large array of the program and two buffers by turns, in pieces; GB/s by the
- * processor time of one thread, the median of rounds by turns.
+ * Stores of the host's side of a staged copy: plain ones, or ones that bypass the caches
+ * (src/copy/host.c). It copies pieces between a large array and two alternating buffers, and prints
+ * GB/s by the processor time of one thread, the median of alternating rounds.
  */
 #include <stdio.h>
 #include <stdlib.h>

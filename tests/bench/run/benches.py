@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The benchmarks by name, and all of them on this machine.
+"""Runs the benchmarks, by name or all of them, on this machine.
 
     benches.py --bin FOLDER --preload FILE [--only pair,larson] [--links static,shared] [--rounds N] [--tiny]
                [--ms N] [--library-path FOLDER] [--trace FILE] [--device TEXT] [--out FILE]
 
-FOLDER holds alloc-LINK, calls-LINK, context-LINK, startup-LINK and bench-companion, and where RMM's wheels
-were at hand libpeer-rmm.so.  What a machine lacks is a line that says why.
+FOLDER holds alloc-LINK, calls-LINK, context-LINK, startup-LINK and bench-companion, and libpeer-rmm.so if RMM's wheels
+were available. A bench that the machine cannot run prints a line that says why.
 """
 import argparse
 import os
@@ -20,7 +20,7 @@ from rounds import Variant
 
 PEERS = pathlib.Path(__file__).resolve().parent / "peers.py"
 MODES = ("exact", "relaxed")
-# A peer's name in the tables, and its allocator in alloc.c.
+# The name of a peer in the tables, and its allocator in alloc.c.
 POOLS = {"cudaMallocAsync": "async", "cudaMallocAsync, kept": "async-kept"}
 RMM = {"RMM pool": "rmm-pool", "RMM arena": "rmm-arena", "RMM async": "rmm-async"}
 RANDOM = ("random/1000x4G", "random/10000x64M", "random/100000x1M")
@@ -28,12 +28,12 @@ PACK = ("pack/1000x1100000", "pack/1000x2200000")
 
 
 class Place:
-    """What is where: folder of programs, the preload, a recorded trace; how much is run."""
+    """Paths of the programs, the preload and a recorded trace, and how much to run."""
 
     def __init__(self, folder, preload, links=("static", "shared"), time_ms=20, is_tiny=False, trace=None):
         self.folder, self.preload = pathlib.Path(folder), preload
         self.links, self.time_ms, self.is_tiny, self.trace = links, time_ms, is_tiny, trace
-        self.python = None  # an interpreter that has the peers' packages
+        self.python = None  # an interpreter with the peers' packages
         self.thrust = None
         self.steady = None
         self.torch = None  # a program
@@ -49,7 +49,7 @@ class Place:
         return {"LD_PRELOAD": self.preload, "CUSHIM_FREE": mode, **more}
 
     def modes(self, command, **more):
-        """cushim in both modes, and as it was before where that is at hand."""
+        """cushim in both modes, and an earlier build if there is one."""
         found = [Variant(f"cushim {mode}", command, self.cushim(mode, **more)) for mode in MODES]
         if self.before:
             found += [Variant(f"before {mode}", command, {**self.cushim(mode, **more), "LD_PRELOAD": self.before}) for mode in MODES]
@@ -60,7 +60,7 @@ class Place:
                 *(["--tiny"] if self.is_tiny else []), *more]
 
     def variants(self, work, entries=False, pools=True, rmm=True, allocator="malloc", time_ms=None, more=()):
-        """Native, cushim in both modes, by both entries where asked, and the peers that alloc.c can call."""
+        """Native, cushim in both modes (with entries: by both entry points), and the peers that alloc.c can call."""
         def command(allocator, link=None):
             return self.alloc(work, allocator, link, time_ms, more)
 
@@ -80,10 +80,10 @@ class Place:
         return found
 
 
-# ---- the benchmarks: each a function of the bench and the place ----
+# ---- the benchmarks: each is a function of the bench and the place ----
 
 def side_by_side(bench, place, title, variants, suffix="", n_generations=3, n_turns=10, **more):
-    """Of programs that know turns."""
+    """Runs programs that take turns."""
     variants = [Variant(each.name, [*each.command, "--turns"], each.env) for each in variants]
     n_generations, n_turns = (1, 2) if place.is_tiny else (n_generations, n_turns)
     turns.take(bench, title, variants, suffix, n_generations, n_turns, **more)
@@ -99,7 +99,7 @@ def threads(bench, place):
 
 
 def seen(bench, place):
-    """What being looked at costs a pair: the counters in a file, and a recording without and with stacks."""
+    """What observation costs a pair: counters in a file, and a recording without and with stacks."""
     with tempfile.TemporaryDirectory() as folder:
         ways = {"": {}, ", live page": {"CUSHIM_LIVE": "1", "CUSHIM_LIVE_DIR": folder},
                 ", recorded without stacks": {"CUSHIM_TRACE": folder, "CUSHIM_TRACE_STACKS": "off"},
@@ -124,7 +124,7 @@ def pinned(bench, place):
 
 
 def traces(*names):
-    """Each in processes of its own: what one leaves behind would be the next one's."""
+    """Each case has its own processes, so that none inherits state of another."""
     def run(bench, place):
         for name in names:
             bench.by_turns(name, place.variants(name), n_rounds=2, timeout_s=120, is_counted=True)
@@ -139,7 +139,7 @@ def trace(bench, place):
 
 
 def peers(bench, place):
-    """The allocators that live in Python, on the same workloads; the traces are written for them."""
+    """Allocators of Python packages on the same workloads; the traces are written to files for them."""
     with tempfile.TemporaryDirectory() as folder:
         works = ["random/10000x64M", "random/1000x4G", "power/20000", "growth/200", *PACK]
         files = [row["file"] for row in bench.lines(place.alloc(",".join(works)) + ["--dump", folder], 60) if "file" in row]
@@ -156,7 +156,7 @@ def peers(bench, place):
 
 
 def copies(bench, place):
-    """Pageable and pinned natively, pageable staged; one thread and many."""
+    """Pageable and pinned copies without cushim, staged pageable copies; one thread and many."""
     command = [place.program("copies"), "--ms", place.time_ms, *(["--tiny"] if place.is_tiny else [])]
     staged = place.cushim("exact", CUSHIM_COPY_STAGE="on", CUSHIM_COPY_STAGE_MIN="64K")
     variants = [Variant("native", command), Variant("cushim staged", [*command, "--memory", "pageable"], staged)]
@@ -171,7 +171,7 @@ def calls(bench, place):
 
 
 def startup(bench, place):
-    """The C program takes the turns itself: less of the harness is in the numbers."""
+    """The C program alternates itself, so that the numbers contain less of the harness."""
     n_short, n_long = (30, 5) if place.is_tiny else (300, 15)
     link = place.links[0]
     cases = [("true", n_short, ["/bin/true"])]
@@ -195,7 +195,7 @@ def thrust(bench, place):
 
 
 def record(bench, place):
-    """Writes the trace that `trace` and `peers` play; prints no line of its own."""
+    """Writes the trace that `trace` and `peers` play; it prints no line."""
     script = PEERS.parent / "record_torch.py"
     done = bench.run([place.python or sys.executable, script, "--library", place.record[0], "--out", place.record[1]], 90)
     if done.rc == 0:
@@ -220,7 +220,7 @@ def torch(bench, place):
 
 
 def own_cache(bench, place):
-    """Programs that hardly allocate: never slower?"""
+    """Programs that hardly allocate, which cushim must not slow down."""
     if not place.torch:
         bench.emit({"case": "own-cache", "variant": "all", "rounds": 0, "skipped": "no PyTorch"})
         return
@@ -232,7 +232,7 @@ def own_cache(bench, place):
 
 
 def steady(bench, place):
-    """The same of C++ programs: libraries, graphs, launches, managed memory."""
+    """The same for C++ programs: libraries, graphs, launches, managed memory."""
     if not place.steady:
         bench.emit({"case": "steady", "variant": "all", "rounds": 0, "skipped": "not built"})
         return
@@ -241,7 +241,7 @@ def steady(bench, place):
 
 
 def companion(work):
-    """The library and the driver take turns inside the program, which names the variants itself."""
+    """The library and the driver alternate inside the program, which names the variants."""
     def run(bench, place):
         program = place.folder / "bench-companion"
         if not program.exists():
@@ -252,8 +252,8 @@ def companion(work):
     return run
 
 
-# name: (function, seconds after which it begins no further round).  In this order: `record` comes before
-# who plays the trace, and what is cheap and wanted most before what is dear.
+# name: (function, seconds after which it begins no further round). The order: `record` before the benches that play the
+# trace, and cheap and important benches before expensive ones.
 BENCHES = {
     "record": (record, 30),
     "pair": (pair, 60),
@@ -277,30 +277,30 @@ BENCHES = {
     "peers": (peers, 50),
     **{f"companion-{work}": (companion(work), 8) for work in ("pool", "arena", "graph", "launch", "mapped", "copy")},
 }
-ON_GPU = ("record", "thrust", "torch", "own-cache", "steady")  # the others are host C, which the software device runs too
+ON_GPU = ("record", "thrust", "torch", "own-cache", "steady")  # the other benches are host C, which the software device runs too
 
 
 def run_one(bench, place, name, left_s=float("inf")):
-    """Returns what went wrong, and how many lines it gave.  left_s: what is left for this one at most."""
+    """Returns what went wrong, and the number of lines. left_s: the time limit for this bench."""
     function, budget_s = BENCHES[name]
     n_lines, n_faults = len(bench.rows), len(bench.faults)
     bench.until = time.monotonic() + min(budget_s, left_s / 2)
     try:
         function(bench, place)
-    except Exception as error:  # one bench never stops the others
+    except Exception as error:  # a failed bench does not stop the others
         bench.faults.append(f"{name}: {error!r}")
     return sorted(set(bench.faults[n_faults:])), len(bench.rows) - n_lines
 
 
 def main():
-    parser = argparse.ArgumentParser(description="the benchmarks, natively and under cushim by turns")
+    parser = argparse.ArgumentParser(description="the benchmarks, alternately without and with cushim")
     parser.add_argument("--bin", required=True)
     parser.add_argument("--preload", required=True)
     parser.add_argument("--only", default=",".join(name for name in BENCHES if name not in ON_GPU))
     parser.add_argument("--links", default="static,shared")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ms", type=int, default=20)
-    parser.add_argument("--tiny", action="store_true", help="a trial: counts and sizes that measure nothing")
+    parser.add_argument("--tiny", action="store_true", help="a trial run, whose counts and sizes measure nothing")
     parser.add_argument("--trace", help="a recorded trace")
     parser.add_argument("--library-path")
     parser.add_argument("--device", default="")

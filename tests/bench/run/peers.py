@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Allocators that live in Python, on the workloads of alloc.c: pairs, and traces that it wrote.
+"""Allocators of Python packages on the workloads of alloc.c: pairs, and traces that it wrote.
 
     peers.py --allocator torch|cupy|noop [--sizes 512,1M] [--traces FILE,FILE] [--ms N]
 
-Called as directly as Python can: PyTorch's raw_alloc and raw_delete, CuPy's pool.malloc.  What Python itself
-takes is in each line as `python_ns`, the same loop around an allocator that does nothing; subtract it for what
-the allocator takes.  Exit status 77: the package or the device is missing.
+They are called as directly as Python can: PyTorch's raw_alloc and raw_delete, CuPy's pool.malloc. Each line has
+Python's own time as `python_ns`, from the same loop around an allocator that does nothing; subtract it to get the
+allocator's time. Exit status 77: the package or the device is missing.
 """
 import argparse
 import json
@@ -33,7 +33,7 @@ class Noop:
         return 0
 
     def clear(self):
-        """Gives back what is only kept, so that the next workload begins as in a fresh process."""
+        """Releases cached memory, so that the next workload begins as in a fresh process."""
 
     def check(self):
         pass
@@ -106,7 +106,7 @@ def do_pairs(allocator, n_bytes, n):
     for _ in range(n):
         block = obtain(n_bytes)
         release(block)
-        block = None  # what CuPy waits for
+        block = None  # the stream that CuPy waits for
     return now_ns() - start
 
 
@@ -123,7 +123,7 @@ def python_pair_ns():
 
 
 def pair(allocator, label, time_ms):
-    """Batches for the median, single pairs for the tail, as pair.c."""
+    """Batches for the median and single pairs for the tail, as in pair.c."""
     n_bytes = size_of(label)
     do_pairs(allocator, n_bytes, 10)
     batch, half_ns = 50, time_ms * 500000
@@ -142,7 +142,7 @@ def pair(allocator, label, time_ms):
 
 
 def read_trace(path):
-    """(steps, where the timed part begins, peak of the live bytes): a step is (id, bytes), 0 bytes: given back."""
+    """(steps, index of the first timed step, peak of the live bytes): a step is (id, bytes), 0 bytes for a free."""
     steps, timed_from, sizes, live, peak = [], 0, [], 0, 0
     for line in pathlib.Path(path).read_text().splitlines()[1:]:
         if line[:1] == "a":
@@ -159,7 +159,7 @@ def read_trace(path):
 
 
 def look_at_peaks(allocator, steps, peak):
-    """Plays the trace; how much of the device is held when most is live."""
+    """Plays the trace; returns the held device memory at the peak of live bytes."""
     blocks, sizes, live, looked_at, held = {}, {}, 0, 0, 0
     for number, n_bytes in steps:
         if not n_bytes:
@@ -217,7 +217,7 @@ def plain(allocator, steps, timed_from):
 
 
 def case_of(path):
-    """The file's name is the case's with - for /; a recorded trace's has none."""
+    """The file is named after the case with - for /; a recorded trace's has no such prefix."""
     name = pathlib.Path(path).stem
     kind, _, rest = name.partition("-")
     return f"{kind}/{rest}" if kind in ("random", "power", "growth", "pack") else f"trace/{name}"
@@ -234,7 +234,7 @@ def replay(allocator, path, before_bytes):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="allocators that live in Python")
+    parser = argparse.ArgumentParser(description="allocators of Python packages")
     parser.add_argument("--allocator", required=True, choices=ALLOCATORS)
     parser.add_argument("--sizes", default=SIZES)
     parser.add_argument("--traces", default="")

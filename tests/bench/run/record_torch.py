@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Records what a PyTorch training step asks of its allocator, as a trace for `alloc --work trace`.
+"""Records the allocator calls of a PyTorch training step as a trace for `alloc --work trace`.
 
     record_torch.py --library FILE --out FILE [--steps N] [--warm N]
 
-FILE is record_alloc.c built as a library.  The program is tests/gpu/python/torch_train.py, its timed model:
-after --warm steps the trace's timed part begins.  Without torch or a device it exits with 77.
+FILE is record_alloc.c built as a library. The program is tests/gpu/python/torch_train.py with its timed model; the
+timed part of the trace begins after --warm steps. Without torch or a device it exits with 77.
 """
 import argparse
 import ctypes
@@ -17,7 +17,7 @@ PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "gpu" / "python" / "torc
 
 
 def trace_of(events, n_warm):
-    """Lines of a trace from (address, bytes); bytes 0: given back; address 0: a step ended."""
+    """Lines of a trace from (address, bytes); bytes 0: a free; address 0: the end of a step."""
     ids, lines, n_blocks, n_marks = {}, [], 0, 0
     for address, n_bytes in events:
         if address == 0:
@@ -63,7 +63,7 @@ def main():
         return answer
 
     torch.optim.AdamW.step = marked
-    sys.argv = [str(PROGRAM), "--time", "--steps", str(arguments.steps + 6)]  # it wants 5 steps before it times one
+    sys.argv = [str(PROGRAM), "--time", "--steps", str(arguments.steps + 6)]  # the program needs 5 steps before it times one
     runpy.run_path(str(PROGRAM), run_name="recorded")
 
     first = ctypes.POINTER(ctypes.c_uint64)()

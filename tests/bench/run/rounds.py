@@ -1,8 +1,8 @@
-"""Runs variants of a program by turns, and makes one line a case and variant of what they print.
+"""Runs variants of a program alternately, and merges their output into one line per case and variant.
 
-Native and cushim are two processes, one after the other, round after round: what drifts on the machine
-meets both.  A line holds the medians over the rounds, how far the rounds were apart, and how native
-compares (above 1: this is faster).
+In each round the program runs once without and once with cushim, so that drift of the machine affects both. A line
+holds the medians over the rounds, the spread of the rounds, and native's time divided by this one's (above 1: this is
+faster).
 """
 import argparse
 import collections
@@ -15,10 +15,10 @@ import statistics
 import subprocess
 import time
 
-# command: a list; env: what this variant adds.
+# command: a list; env: the variables that this variant adds.
 Variant = collections.namedtuple("Variant", "name command env", defaults=({},))
 
-# Over the rounds: the field of the merged line, of the rounds' lines, and how.
+# How rounds are merged: the field of the merged line, the field of the rounds' lines, and the function.
 MERGED = (("p0_ns", min), ("p50_ns", statistics.median), ("p99_ns", statistics.median), ("max_ns", max),
           ("mean_ns", statistics.median), ("clock_ns", statistics.median), ("cold_mean_ns", statistics.median),
           ("python_ns", statistics.median), ("added_ns", statistics.median), ("added_low_ns", statistics.median),
@@ -29,13 +29,13 @@ KINDS = ("device", "managed", "pinned")
 
 
 class Bench:
-    """run(command, timeout_s, **env) -> an object with rc, stdout, stderr; environment(**env) -> what such a run would have;
-    facts go into every line."""
+    """run(command, timeout_s, **env) -> an object with rc, stdout, stderr; environment(**env) -> the environment of
+    such a run; facts go into every line."""
 
     def __init__(self, run, environment, facts, out, scratch, n_rounds=3):
         self.run, self.environment, self.facts, self.out, self.scratch = run, environment, facts, out, scratch
         self.n_rounds = n_rounds
-        self.until = float("inf")  # on the monotonic clock: no round begins later, but each bench has one
+        self.until = float("inf")  # on the monotonic clock: no round begins later, but each bench gets one round
         self.rows = []
         self.faults = []
 
@@ -43,7 +43,7 @@ class Bench:
         return time.monotonic() > self.until
 
     def lines(self, command, timeout_s, **env):
-        """What the program printed; a program that ends with 77 says why on stderr, and is no fault."""
+        """The program's output. Exit status 77 is no fault: the program says why on stderr."""
         done = self.run(command, timeout_s, **env)
         found = []
         for line in done.stdout.decode(errors="replace").splitlines():
@@ -63,7 +63,7 @@ class Bench:
         return found
 
     def with_report(self, variant, timeout_s):
-        """Its lines, with cushim's own counts where a process has a single case."""
+        """The program's lines, with cushim's counters if a process has a single case."""
         stem = os.path.join(self.scratch, "bench-report")
         asked = {**variant.env, "CUSHIM_STATS": stem + "-%p.json"} if "LD_PRELOAD" in variant.env else variant.env
         rows = self.lines(variant.command, timeout_s, **asked)
@@ -82,8 +82,8 @@ class Bench:
         return rows
 
     def by_turns(self, title, variants, suffix="", n_rounds=None, timeout_s=60, is_counted=False):
-        """Each variant once a round; then one line a case and variant.  title: the case of who prints none.
-        A program that measures several variants by turns itself names them in its lines."""
+        """Runs each variant once per round, then makes one line per case and variant. title: the case for a program
+        that prints none. A program that alternates several variants itself names them in its lines."""
         seen, gone = {}, set()
         for i in range(n_rounds or self.n_rounds):
             if i and self.is_over():
@@ -122,7 +122,8 @@ def emit_by_case(bench, seen):
 
 
 def interval(native, rows):
-    """Where the median of the rounds' time ratios to native lies, 19 times of 20: order statistics, from six rounds on."""
+    """The 95 % interval of the median of the rounds' time ratios to native, by order statistics, for six or more
+    rounds."""
     ratios = sorted(figure(row) / figure(of_native) for row, of_native in zip(rows, native) if figure(row) and figure(of_native))
     n = len(ratios)
     outside, k = 2 * 0.5 ** n, 0  # the probability that the median lies outside [ratios[k], ratios[n - 1 - k]]
@@ -161,12 +162,12 @@ def merge(case, variant, rows):
 
 
 def figure(line):
-    """The nanoseconds that stand for a line: of a whole trace the mean of all its pairs, else the median."""
+    """The nanoseconds of a line: the mean of all pairs for a whole trace, otherwise the median."""
     return line.get("mean_ns") if "passes" in line else line.get("p50_ns")
 
 
 def environment_here(library_path):
-    """A clean one: no preload, no option of ours that the caller may have had."""
+    """A clean environment, without a preload and without cushim options of the caller."""
     def environment(**env):
         base = {name: value for name, value in os.environ.items()
                 if name != "LD_PRELOAD" and (not name.startswith("CUSHIM") or name.startswith("CUSHIM_SIM_"))}

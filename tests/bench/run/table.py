@@ -22,7 +22,7 @@ OURS = ("cushim exact", "cushim exact, driver entry", "cushim relaxed", "cushim 
 
 
 def scaled(ns):
-    """Three figures and a unit."""
+    """A number with three digits and a unit."""
     if ns is None:
         return "-"
     for unit, factor in (("ns", 1), ("us", 1e3), ("ms", 1e6), ("s", 1e9)):
@@ -33,14 +33,14 @@ def scaled(ns):
 
 
 def size_key(case):
-    """Sizes in order of size."""
+    """A sort key that puts sizes in order."""
     units = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3}
     return [(0, int(part[1]) << 10 * units[part[2]], "") if part else (1, 0, word)
             for word in case.split("/") for part in [re.fullmatch(r"(\d+)([kKMG]?)(?:-thread)?", word)]]
 
 
 def ratio(of, by):
-    """How often `by` fits in `of`."""
+    """`of` divided by `by`."""
     if not of or not by:
         return "-"
     times = of / by
@@ -48,7 +48,7 @@ def ratio(of, by):
 
 
 def judged(text, value, case, variant, field):
-    """With the goal behind it where there is one, and whether it is reached."""
+    """The text with its goal, if there is one, and whether it is met."""
     goal = target_of(case, variant, field)
     if goal is None or value is None:
         return text
@@ -66,7 +66,7 @@ def table(head, rows):
 
 
 def names_of(cases, wanted=None):
-    """The variants in order of their first line, or those of `wanted` that are there."""
+    """The variants in order of their first line, or the existing ones of `wanted`."""
     seen = list(dict.fromkeys(name for of_case in cases.values() for name in of_case))
     return [name for name in wanted if name in seen] if wanted else seen
 
@@ -109,7 +109,7 @@ def render_modes(cases):
 
 
 def best(of_case, mode):
-    """Of the two entries."""
+    """The better of both entry points."""
     return min((figure(line) for name, line in of_case.items() if name.startswith(f"cushim {mode}") and figure(line)),
                default=None)
 
@@ -149,7 +149,7 @@ def render_memory(cases):
 
 
 def host_facts(line):
-    """What the library's numbers depend on, in words."""
+    """The properties of the host that the library's numbers depend on, as text."""
     pin = "granted: a pin is a store and a load" if line["membarrier"] else "refused: a pin is a locked exchange"
     return f"membarrier {pin}; a locked add {line['locked_add_ns']} ns, cuCtxGetCurrent {line['current_context_ns']} ns"
 
@@ -194,7 +194,7 @@ def heading(line):
 def main():
     parser = argparse.ArgumentParser(description="the lines of the benchmarks as Markdown tables")
     parser.add_argument("files", nargs="+")
-    parser.add_argument("--case", default="", help="only cases that begin so")
+    parser.add_argument("--case", default="", help="only cases that begin with this")
     parser.add_argument("--kind", default="all", choices=KINDS)
     arguments = parser.parse_args()
     lines = []

@@ -1,7 +1,7 @@
-"""What issue and measurements ask of the allocator: the targets of the tables, by case.
+"""The targets of the allocator in the tables, by case.
 
-A row: a pattern of the case, the field, and the goals of `exact` and of `relaxed` (None: none).  Times are in
-nanoseconds, by the runtime entry; held_by_live and what else has _by_ in its name is a ratio.
+A row: a pattern of the case, the field, and the goals of `exact` and of `relaxed` (None: none). Times are in
+nanoseconds, by the runtime entry; held_by_live and other names with _by_ are ratios.
 """
 import re
 
@@ -16,9 +16,9 @@ TARGETS = (
     (r"pack/.*", "held_by_live", 1.06, 1.06),
     (r"(random|power|trace)/.*", "held_by_live", 1.10, 1.10),
 )
-# Through the driver's entry points, which the static runtime takes, relaxed pairs up to 1 MiB: 90 ns.
+# Relaxed pairs up to 1 MiB by the driver's entry points, which the static runtime uses: 90 ns.
 DRIVER_ENTRY = (r"pair/(512|4K|64K|1M)", "ns", 400, 90)
-# Of the companion library, the variant `companion` alone.
+# The companion library, variant `companion` only.
 COMPANION = (
     (r"pool/(512|64K|1M)", "ns", 40),
     (r"pool/16-thread/(512|64K|1M)", "ns", 80),

@@ -1,5 +1,5 @@
-"""The benches, tiny, on the software device: they run to their end, check their results, and print what the
-tables read.  Nothing here is a measurement.
+"""Tiny benches on the software device: they run to their end, check their results, and print what the tables read.
+Nothing here is a measurement.
 
     tiny.py FOLDER PRELOAD SIM [VULKAN]     FOLDER holds tiny-NAME-LINK and bench-companion, SIM the software
                                             device; VULKAN is a loader for it, for mapped memory
@@ -30,7 +30,7 @@ scratch = tempfile.TemporaryDirectory()
 
 
 def place():
-    """Under the names that the benches have elsewhere."""
+    """Links the programs under the names that benches.py expects."""
     folder = pathlib.Path(scratch.name) / "bin"
     if not folder.exists():
         folder.mkdir()
@@ -77,7 +77,7 @@ def every_bench_runs_to_its_end():
 
 
 @tap.test
-def native_and_both_modes_stand_side_by_side():
+def native_and_both_modes_are_in_one_line():
     for name in ("pair", "larson", "deep", "pinned", "pack", "random", "power", "growth", "trace"):
         by_case = {}
         for line in lines(name):
@@ -88,14 +88,14 @@ def native_and_both_modes_stand_side_by_side():
 
 
 @tap.test
-def what_a_machine_lacks_is_a_line_that_says_why():
+def a_bench_that_cannot_run_prints_a_line_that_says_why():
     skipped = [line for line in lines("pair") if "skipped" in line]
     assert {line["variant"] for line in skipped} == set(benches.RMM), skipped
     assert all(line["skipped"] for line in skipped)
 
 
 @tap.test
-def a_trace_knows_what_is_live_and_what_is_held():
+def a_trace_has_live_and_held_bytes():
     for variant in ("native", "cushim exact"):
         line = of("trace", "trace/small", variant)
         assert line["peak_live_bytes"] == 4096 + 3000000 + 900, line
@@ -114,7 +114,7 @@ def driver_calls_come_from_the_report():
 
 
 @tap.test
-def staged_copies_stand_beside_native_ones_and_pinned_ones():
+def staged_copies_are_beside_native_and_pinned_ones():
     for direction in ("up", "down"):
         for threads in (1, 2):
             staged = of("copies", f"copies/{direction}/pageable/4M/{threads}", "cushim staged")
@@ -123,14 +123,14 @@ def staged_copies_stand_beside_native_ones_and_pinned_ones():
 
 
 @tap.test
-def a_free_behind_queued_work_is_held_against_a_synchronise():
+def a_free_after_queued_work_is_compared_with_a_synchronise():
     free = of("deep", "deep/free", "native")
     assert free["added_low_ns"] <= free["added_ns"] <= free["added_high_ns"], free
     assert of("deep", "deep/sync", "native") and of("deep", "deep/malloc", "native")
 
 
 @tap.test
-def generated_traces_are_the_same_for_everybody_and_keep_the_fill_limit():
+def generated_traces_are_the_same_everywhere_and_keep_the_fill_limit():
     with tempfile.TemporaryDirectory() as folder:
         for work, limit_bytes in (("random/10000x64M", 16000 << 20), ("power/20000", 4096 << 20)):
             texts = []
@@ -170,7 +170,7 @@ def a_broken_trace_is_refused():
 
 
 @tap.test
-def what_cushim_complains_of_is_a_fault():
+def a_complaint_of_cushim_is_a_fault():
     bench = rounds.Bench(rounds.run_here(ENVIRONMENT), ENVIRONMENT, {}, io.StringIO(), scratch.name, n_rounds=1)
     command = place().alloc("growth/3")
     for env, is_fine in ((place().cushim("relaxed"), True), (place().cushim("sometimes"), False)):
@@ -187,7 +187,7 @@ def a_recording_becomes_a_trace():
 
 
 @tap.test
-def tables_show_what_the_lines_say():
+def tables_show_the_numbers_of_the_lines():
     rows = [line for name in NAMES + COMPANION for line in lines(name)]
     path = pathlib.Path(scratch.name) / "bench.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

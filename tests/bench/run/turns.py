@@ -1,9 +1,9 @@
-"""Variants of a program as processes that live side by side and take turns of a fraction of a second.
+"""Variants of a program run as processes side by side and take turns of a fraction of a second.
 
-What drifts on the machine meets all of them alike, so that much smaller differences show than between processes that run one
-after the other.  A program that knows turns reads lines: at each it measures every case once, prints a JSON line a case and
-then an empty line, and it ends with its input.  What differs from process to process (where memory lies, where a thread
-runs) is met by several generations of processes, bound to the same processors.
+Drift of the machine affects all of them alike, so much smaller differences show than between processes that run one
+after the other. Such a program reads lines: at each it measures every case once, prints one JSON line per case and then
+an empty line; it ends with its input. Differences between processes (the addresses of memory, the processor of a
+thread) average out over several generations of processes, which are bound to the same processors.
 """
 import json
 import os
@@ -14,7 +14,7 @@ import rounds
 
 
 class Process:
-    """One variant, started; `lines` waits for the answer to a turn."""
+    """A started variant; `lines` waits for the result of a turn."""
 
     def __init__(self, command, environment, processors):
         self.child = subprocess.Popen([str(part) for part in command], env=environment, stdin=subprocess.PIPE,
@@ -25,7 +25,7 @@ class Process:
         self.listener.start()
 
     def turn(self, timeout_s):
-        """The rows of a turn; none: the program has ended or took too long."""
+        """The rows of a turn; none if the program has ended or took too long."""
         late = threading.Timer(timeout_s, self.child.kill)
         late.start()
         found = []
@@ -57,19 +57,19 @@ class Process:
 
 
 def processors_of(n):
-    """The last n this process may run on: the first serve more interrupts."""
+    """The last n processors that this process may use, because the first serve more interrupts."""
     return set(sorted(os.sched_getaffinity(0))[-n:])
 
 
 def take(bench, title, variants, suffix="", n_generations=3, n_turns=10, n_processors=4, timeout_s=60):
-    """One line a case and variant, with the interval of its ratio to native in the same turn."""
+    """One line per case and variant, with the interval of its ratio to native in the same turn."""
     seen = {}
     for generation in range(n_generations):
         if generation and bench.is_over():
             break
         processors = processors_of(n_processors)
         live = {each.name: Process(each.command, bench.environment(**each.env), processors) for each in variants}
-        there = [name for name, process in live.items() if process.turn(timeout_s)]  # the first turn warms up
+        there = [name for name, process in live.items() if process.turn(timeout_s)]  # the first turn is a warm-up
         for i in range(n_turns):
             names = there if i % 2 == 0 else there[::-1]
             rows = {name: live[name].turn(timeout_s) for name in names}

@@ -1,5 +1,5 @@
-"""What cuda.core and the driver half of cuda.bindings do on the software device: memory of each kind, streams, events, graphs, and memory
-of another process."""
+"""Steps with cuda.core and the driver part of cuda.bindings on the software device: memory of each kind, streams,
+events, graphs, and memory of another process."""
 import ctypes
 import multiprocessing
 import pathlib
@@ -15,7 +15,7 @@ N_BYTES = 1 << 20
 
 
 def well(answer):
-    """What a call of the driver gives, without its status."""
+    """The results of a driver call, without its status."""
     status, *values = answer
     if status != driver.CUresult.CUDA_SUCCESS:
         raise RuntimeError(status.name)
@@ -23,7 +23,7 @@ def well(answer):
 
 
 def bytes_of(buffer, n):
-    """The first bytes of a buffer, or at an address of the driver, copied by it."""
+    """The first bytes of a buffer, or of memory at an address, copied by the driver."""
     host = (ctypes.c_ubyte * n)()
     well(driver.cuMemcpyDtoH(ctypes.addressof(host), int(getattr(buffer, "handle", buffer)), n))
     return bytes(host)
@@ -64,7 +64,7 @@ def mapped_memory():
     resource = VirtualMemoryResource(Device())
     buffer = resource.allocate(2 << 20, stream=Device().default_stream)
     well(driver.cuMemsetD8(int(buffer.handle), 3, 2 << 20))
-    well(driver.cuCtxSynchronize())  # it may move
+    well(driver.cuCtxSynchronize())  # because it may move
     larger = resource.modify_allocation(buffer, 4 << 20)
     assert larger.size >= 4 << 20 and bytes_of(larger, 10) == b"\3" * 10
     larger.close(Device().default_stream)
@@ -200,7 +200,7 @@ def two_devices():
 
 
 def importer(pipe):
-    """Opens what the other process shows, reads it, and writes to it."""
+    """Opens the memory of the other process, reads it, and writes to it."""
     Device().set_current()
     handle = driver.CUipcMemHandle()
     ctypes.memmove(handle.getPtr(), pipe.recv(), 64)

@@ -1,4 +1,5 @@
-"""JAX's memory on the software device, with each of its allocators: what needs no compiled program, which wants a cuDNN that starts.
+"""JAX's memory on the software device, with each of its allocators. The steps need no compiled program, because that
+needs a cuDNN that starts.
 
     jax_steps.py [ALLOCATOR]
 """
@@ -12,13 +13,13 @@ import numpy
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import steps
 
-# XLA_PYTHON_CLIENT_ALLOCATOR, and whether memory is taken at the start
+# XLA_PYTHON_CLIENT_ALLOCATOR, and whether it takes memory at the start
 ALLOCATORS = {"default": ("default", "true"), "grows": ("default", "false"), "platform": ("platform", "false"),
               "cuda_async": ("cuda_async", "false")}
 
 
 def start(allocator):
-    """JAX looks for a file that NVIDIA's driver makes; the device has none."""
+    """Makes a file of NVIDIA's driver that JAX looks for, because the device has none."""
     name, takes_all = ALLOCATORS[allocator]
     os.environ |= {"JAX_PLATFORMS": "cuda", "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "XLA_PYTHON_CLIENT_ALLOCATOR": name,
                    "XLA_PYTHON_CLIENT_PREALLOCATE": takes_all}

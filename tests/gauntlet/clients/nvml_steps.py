@@ -1,4 +1,4 @@
-"""NVIDIA's Python for NVML on the software device: what it answers, beside what the driver answers to this process."""
+"""NVIDIA's Python module for NVML on the software device: its results are compared with the driver's in this process."""
 import ctypes
 import os
 import pathlib

@@ -1,8 +1,8 @@
 /*
- * RMM's memory resources, a line a step: `ok NAME`, or `NAME: what came of it`.
+ * RMM's memory resources; prints a line per step: `ok NAME`, or `NAME: outcome`.
  *
- * Its headers are compiled with g++ against the CUDA toolkit's, and linked to the runtime that the
- * gauntlet's software device brings.
+ * RMM's headers are compiled with g++ against the CUDA toolkit's, and linked to the runtime of the
+ * software device.
  */
 #include <rmm/cuda_stream.hpp>
 #include <rmm/cuda_stream_pool.hpp>
@@ -35,7 +35,7 @@ void must(bool is_true, char const *what) {
         throw std::logic_error(what);
 }
 
-/* Blocks of many sizes, each with bytes of its own that are read again before it goes. */
+/* Blocks of many sizes; each has its own bytes, which are read again before its free. */
 void churn(rmm::mr::device_memory_resource &resource, rmm::cuda_stream_view stream, unsigned seed,
            std::size_t most_bytes) {
     struct Held {
@@ -144,7 +144,7 @@ void pinned_resource() {
         auto *block = static_cast<unsigned char *>(pinned.allocate(n_bytes));
         block[n_bytes - 1] = 7;
         rmm::device_buffer copy(block, n_bytes, rmm::cuda_stream_default);
-        rmm::cuda_stream_default.synchronize(); /* it reads the block meanwhile */
+        rmm::cuda_stream_default.synchronize(); /* which reads the block meanwhile */
         block[n_bytes - 1] = 0;
         RMM_CUDA_TRY(cudaMemcpy(block, copy.data(), n_bytes, cudaMemcpyDefault));
         must(block[n_bytes - 1] == 7, "pinned memory lost its bytes");

@@ -1,8 +1,8 @@
-"""Compiles rmm_steps.cpp against the headers of RMM's wheel, once, and becomes it.
+"""Compiles rmm_steps.cpp once against the headers of RMM's wheel, and executes it.
 
     rmm_steps.py SITE
 
-The program is linked to the runtime that the loader finds, which is the software device's.
+The program is linked to the runtime that the loader finds, the software device's.
 """
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""What PyTorch and the Triton that comes with it do on the software device."""
+"""Steps with PyTorch and its Triton on the software device."""
 import os
 import pathlib
 import sys
@@ -95,13 +95,13 @@ def out_of_memory():
     try:
         torch.empty(1 << 40, device="cuda", dtype=torch.uint8)
     except torch.OutOfMemoryError as error:
-        assert "this process has" in str(error)  # which PyTorch asks NVML
+        assert "this process has" in str(error)  # PyTorch gets this from NVML
         return
     raise AssertionError("there is memory for a TiB")
 
 
 def nvml():
-    """What torch.cuda asks NVML: memory and processes, and sensors, which the device has not."""
+    """Queries of torch.cuda to NVML: memory, processes, and sensors, which the device lacks."""
     block = torch.empty(8 << 20, device="cuda", dtype=torch.uint8)
     assert torch.cuda.device_memory_used() >= block.numel()
     assert f"process {os.getpid():>10d} uses" in torch.cuda.list_gpu_processes()
@@ -135,7 +135,7 @@ def add_one(target, n: triton.language.constexpr):
 
 
 def kernel_of_triton():
-    """Compiled by Triton, loaded by its own driver: the device reads the image and skips the kernel."""
+    """A kernel that Triton compiles and its driver part loads: the device reads the image and skips the kernel."""
     kernel = add_one[(1,)](torch.zeros(256).to("cuda"), n=256)
     torch.cuda.synchronize()
     assert kernel.n_regs > 0

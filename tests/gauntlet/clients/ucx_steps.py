@@ -1,8 +1,8 @@
-"""ucx_perftest between two processes, by each of UCX's ways to CUDA memory.
+"""ucx_perftest between two processes, by each of UCX's transports for CUDA memory.
 
     ucx_steps.py SITE
 
-Sizes are those of a block in a shared page, of one in pages of its own, and of a large one.
+The sizes are those of a block in a shared page, a block with its own pages, and a large block.
 """
 import os
 import pathlib

@@ -1,16 +1,16 @@
 /*
- * What a free waits for, and whether a record of the owner's context covers the same.
+ * The work for which a free waits, and whether a record of the owner's context covers the same.
  *
- * Each row queues 20 ms of work and something that touches memory of the owner's context behind it,
- * then frees that memory, or records the context and waits for the record.  The two must agree:
- * cushim's free is that record.  The rows of one kind of work share a process, since contexts take
- * seconds where many programs make one.  Some of the copies fault, natively too: the rows behind
- * one that did get a new process.  Rows that need a second device say so where there is none.
+ * Each row queues 20 ms of work and then a use of memory of the owner's context. It frees that
+ * memory, or records the context and waits for the record. Both must agree, because cushim's free
+ * is that record. The rows of one kind of work share a process, because contexts take seconds if
+ * many programs create them. Some of the copies fault, also without cushim: later rows get a new
+ * process. Rows that need a second device say so if there is none.
  *
  *   coverage [more]
  *
- * With `more`, what else may stand for the wait as well: the free of another block, or of other
- * pinned memory, which is the barrier where nothing can be recorded; and a synchronise.
+ * `more` also tries other waits: the free of another block or of other pinned memory, which is the
+ * barrier if no record is possible, and a synchronise.
  */
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -80,7 +80,7 @@ static bool is_copy(enum where where) {
     return where == OTHER_DEVICE_COPY || where == PEER_COPY || where == OTHER_CONTEXT_COPY;
 }
 
-/* The context that the work is queued in. */
+/* The context of the work. */
 static CUcontext make_other(enum where where, CUcontext owner) {
     CUcontext other = owner;
     CUdevice device;
@@ -123,7 +123,7 @@ static void *allocate(enum kind kind) {
     return memory;
 }
 
-/* 20 ms of work in the current context, and a use of the memory behind it. */
+/* Queue 20 ms of work in the current context, and then a use of the memory. */
 static void queue(enum where where, cudaStream_t stream, void *to, const void *from) {
     if (where != OTHER_DEVICE_GRAPH) {
         spin<<<1, 1, 0, stream>>>(work_ns);
@@ -143,10 +143,10 @@ static void queue(enum where where, cudaStream_t stream, void *to, const void *f
     CHECK(cudaGraphLaunch(executable, stream));
 }
 
-/* What the rows of one kind of work have in common. */
+/* The objects that the rows of one kind of work share. */
 struct scene {
     enum where where;
-    CUcontext owner, other; /* of the memory, and of the work */
+    CUcontext owner, other; /* contexts of the memory and of the work */
     CUevent event;
     cudaStream_t stream;
 };
@@ -168,7 +168,8 @@ static void free_of(enum kind kind, void *memory) {
     CHECK(kind == PINNED ? cudaFreeHost(memory) : cudaFree(memory));
 }
 
-/* Did the work of a row end well?  Then the next one may use the same contexts. */
+/* Whether the work of a row ended without a fault, so that the next row may use the same
+ * contexts. */
 static bool is_whole(const struct scene *scene) {
     CUresult answer = cuCtxSetCurrent(scene->other);
     answer = answer ? answer : cuCtxSynchronize();
@@ -217,17 +218,17 @@ static bool run_row(const struct scene *scene, enum kind kind, enum how how) {
     return true;
 }
 
-/* The rows of one kind of work from *row on, as far as the contexts last. */
+/* The rows of one kind of work from *row, as long as the contexts are usable. */
 static void run_rows(enum where where, int n_hows, int *row) {
     struct scene scene = set_scene(where);
     bool is_good = true;
     while (is_good && *row < N_KINDS * n_hows) {
-        int i = (*row)++; /* first: who ends the process is not tried again */
+        int i = (*row)++; /* first, because a row that ends the process is not repeated */
         is_good = run_row(&scene, (enum kind)(i / n_hows), (enum how)(i % n_hows));
     }
 }
 
-/* In processes; 0, or what one of them ended with. */
+/* Runs the rows in processes; returns 0, or the exit status of a failed one. */
 static int run_where(enum where where, int n_hows, int *row) {
     int status, rc = 0;
     for (*row = 0; *row < N_KINDS * n_hows;) {
@@ -240,7 +241,7 @@ static int run_where(enum where where, int n_hows, int *row) {
         }
         waitpid(child, &status, 0);
         rc |= status;
-        if (*row == before) /* not even the scene */
+        if (*row == before) /* the set-up failed */
             break;
     }
     return rc;
@@ -249,7 +250,7 @@ static int run_where(enum where where, int n_hows, int *row) {
 int main(int argc, char **argv) {
     int n_hows = argc > 1 && strcmp(argv[1], "more") == 0 ? N_HOWS : RECORD + 1;
     int n_devices = 0, status, rc = 0;
-    pid_t child = fork(); /* the parent stays without a driver, so that its children may use it */
+    pid_t child = fork(); /* the parent does not use the driver, so that its children may */
     if (!child) {
         cudaGetDeviceCount(&n_devices);
         _exit(n_devices);

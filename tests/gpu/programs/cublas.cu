@@ -1,6 +1,6 @@
 /*
- * cuBLAS: handles made and destroyed, matrix products with its own workspace and with one of ours,
- * batched ones; small results against the CPU, large ones against themselves.
+ * cuBLAS: handles are created and destroyed; matrix products run with its own workspace, with the
+ * program's, and in batches. Small results are compared with the CPU, large ones with each other.
  */
 #include "program.h"
 
@@ -14,7 +14,7 @@ static void must(cublasStatus_t status, const char *what, int line) {
 
 #define TRY_BLAS(call) must((call), #call, __LINE__)
 
-/* Small whole numbers: sums are exact in any order. */
+/* Small whole numbers, so that sums are exact in any order. */
 static std::vector<float> matrix(size_t n, unsigned long long state) {
     std::vector<float> values(n);
     for (auto &value : values)

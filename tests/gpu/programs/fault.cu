@@ -1,8 +1,8 @@
 /*
- * A kernel that writes where nothing is: what the calls after it answer.  A free is among the
- * places where programs learn of it.
+ * A kernel writes to an invalid address; the program prints the results of later calls. A free is
+ * one of the calls that report the fault.
  *
- *   fault [free|malloc|sync]     which call meets the fault first
+ *   fault [free|malloc|sync]     the first call after the fault
  */
 #include "program.h"
 
@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
     TRY(cudaDeviceSynchronize());
     write_nowhere<<<1, 1>>>((unsigned *)16);
     if (strcmp(first, "malloc") == 0) {
-        struct timespec pause = {0, 50000000}; /* the fault has happened; nobody has been told */
+        struct timespec pause = {0, 50000000}; /* the fault has happened but was not reported yet */
         nanosleep(&pause, NULL);
         print("malloc", cudaMalloc(&other, 100000));
     } else if (strcmp(first, "sync") == 0) {

@@ -1,12 +1,12 @@
 /*
- * What loading a model does to an allocator: pairs of weights and staging fill most of the device,
- * all staging is freed, and then one large block is asked for.
+ * Imitates loading a model: pairs of weights and staging fill most of the device, all staging is
+ * freed, and then one large block is requested.
  *
  *   frag [--kib N] [--fill PCT]     blocks of N KiB (1536), until PCT percent are taken (80)
  *
- * Prints, a line each: the device's total and what the process could have before, after the load
- * and after the staging was freed, as cudaMemGetInfo says, in MiB; live bytes; and the largest
- * block that cudaMalloc then grants, to the MiB.
+ * Prints one line each: the device's total and its free memory before and after the load and after
+ * the free of the staging, by cudaMemGetInfo in MiB; live bytes; and the largest block that
+ * cudaMalloc then grants, to the MiB.
  */
 #include "program.h"
 
@@ -31,7 +31,7 @@ static bool is_granted(size_t n_mib) {
     return true;
 }
 
-/* The first that fails is above all that succeed: halving finds the boundary. */
+/* All sizes below the boundary succeed, so a binary search finds it. */
 static size_t find_largest(size_t total_mib) {
     size_t good = 0, bad = total_mib + 1;
     while (bad - good > 1) {
@@ -51,7 +51,8 @@ int main(int argc, char **argv) {
     TRY(cudaMemGetInfo(&n_free, &n_total));
     printf("total_mib %zu\n", n_total / MIB);
     say_free("before");
-    /* What a block costs natively: small ones share pages of 2 MiB, others have their own. */
+    /* The cost of a block without cushim: small blocks share pages of 2 MiB, others have their
+     * own. */
     size_t page_bytes = n_bytes <= MIB ? n_bytes : (n_bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
     size_t n_pairs = n_free / 100 * fill_pct / page_bytes / 2;
     for (size_t i = 0; i < n_pairs; i++) {

@@ -1,12 +1,12 @@
 /*
  * Two processes share blocks by IPC handles: the exporter's content arrives, the importer's writes
- * come back, neighbours of one segment are open at once, an event orders the two, and what the
- * exporter frees stays readable until the importer closes it.
+ * come back, neighbours of one segment are open at once, an event orders both processes, and a
+ * block that the exporter frees stays readable until the importer closes it.
  *
  *   ipc_pair            exports to a copy of itself, prints what each saw
  *   ipc_pair --child    the importer: handles on standard input, answers on standard output
  *
- * CHILD_PRELOAD, where it is set, is the importer's LD_PRELOAD; empty: it has none.
+ * CHILD_PRELOAD, if set, is the importer's LD_PRELOAD; if empty, it has none.
  */
 #include "program.h"
 
@@ -134,7 +134,8 @@ int main(int argc, char **argv) {
         return import_blocks();
     message = (struct message *)program_allocate(sizeof *message);
     answer = (struct answer *)program_allocate(sizeof *answer);
-    pid_t child = start_importer(argv[0], &to_child, &from_child); /* before CUDA begins here */
+    /* before this process uses CUDA */
+    pid_t child = start_importer(argv[0], &to_child, &from_child);
     for (int i = 0; i < N_BLOCKS; i++) {
         TRY(cudaMalloc(&blocks[i], size_of(i)));
         TRY(cudaMemset(blocks[i], i + 1, size_of(i)));
@@ -149,7 +150,7 @@ int main(int argc, char **argv) {
         n_wrong[i] = answer->opened[i] ? 0 : count_wrong(blocks[i], size_of(i), i + WRITTEN);
     for (int i = 0; i < N_BLOCKS; i++)
         freed[i] = cudaFree(blocks[i]);
-    /* other content where the freed blocks were, if anything of ours is given to us again */
+    /* writes other content to the freed blocks, if the allocator reuses them */
     for (int i = 0; i < N_BLOCKS; i++) {
         TRY(cudaMalloc(&blocks[i], size_of(i)));
         TRY(cudaMemset(blocks[i], 0, size_of(i)));

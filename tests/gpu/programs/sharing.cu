@@ -1,10 +1,10 @@
 /*
- * Most of the device allocated and freed: then it is anybody's.  Other allocators of this process
- * and another process take as much as was freed, and a kernel that never ends starves no
+ * Most of the device is allocated and freed, and is then available to all: other allocators of this
+ * process and another process can take as much as was freed, and a kernel that never ends blocks no
  * allocation.
  *
- *   sharing            prints what each got
- *   sharing --child    another process: takes its share, says so by its status
+ *   sharing            prints how much each got
+ *   sharing --child    another process: takes its share and reports it by its exit status
  */
 #include "program.h"
 
@@ -108,7 +108,7 @@ static cudaError_t take_in_child(size_t) {
     return status == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
-/* Who waits for the kernel waits for ever. */
+/* A wait for this kernel never ends. */
 static cudaError_t take_beside_a_kernel(size_t) {
     unsigned *is_open;
     cudaStream_t stream;

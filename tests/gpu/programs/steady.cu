@@ -1,11 +1,11 @@
 /*
- * Programs that allocate little: products of cuBLAS, transforms of cuFFT, replays of a graph, small
- * launches, managed memory that host and device change in turn, and one that asks for a block and
- * frees it in each step.  Each answer is checked.
+ * Workloads that hardly allocate: products of cuBLAS, transforms of cuFFT, replays of a graph,
+ * small launches, managed memory that host and device change in turn, and one that allocates and
+ * frees a block in each step. All results are checked.
  *
  *   steady [--turns]
  *
- * With --turns it measures every workload at each line of its input, and prints a line a workload
+ * With --turns it measures every workload at each line of its input, and prints a line per workload
  * and an empty one (tests/bench/run/turns.py).
  */
 #include "program.h"
@@ -26,8 +26,8 @@ __global__ void add_one(float *values, size_t n) {
         values[i] += 1;
 }
 
-/* Where memory lies makes a per cent or two: with turns each process lays each workload elsewhere.
- */
+/* The addresses of memory change times by one or two per cent, so with turns each process places
+ * each workload elsewhere. */
 static unsigned long long place;
 
 static void shift(void) {
@@ -53,7 +53,7 @@ static float first_of(const float *device) {
 
 struct workload {
     const char *name;
-    std::function<void()> work; /* queues; whoever measures waits */
+    std::function<void()> work; /* only queues the work; the measuring code waits */
     std::function<bool()> is_right;
 };
 

@@ -1,10 +1,10 @@
 /*
- * Variables of the device across resets: a module's memory comes back where blocks of the context
- * before lay, and copies and sets there are as good as on the first day.
+ * Device variables across resets: a module's memory comes back at addresses of blocks of the
+ * previous context, and copies and sets there work as before.
  *
- * Before each reset blocks of many sizes live and are gone with it, so that the addresses of the
- * variables were ours, the driver's or nobody's before.  Large variables get memory of their own
- * from the driver, small ones share it with the code.
+ * Before each reset blocks of many sizes are live and end with it, so that the addresses of the
+ * variables belonged to cushim, to the driver or to nothing before. Large variables get their own
+ * memory from the driver, small ones share it with the code.
  */
 #include "answer.h"
 
@@ -20,7 +20,7 @@ __global__ void add_constants(void) {
         large_words[i] += small_words[i % N_SMALL] + constant_words[i % N_SMALL];
 }
 
-/* Sizes from 512 B to some MiB: slabs, packed segments and blocks of their own. */
+/* Sizes from 512 B to some MiB: in slabs, in packed segments and in their own segments. */
 static void leave_blocks(size_t round) {
     for (size_t i = 0; i < N_BLOCKS; i++) {
         void *block;
@@ -31,7 +31,7 @@ static void leave_blocks(size_t round) {
     }
 }
 
-/* By name: the runtime finds the addresses. */
+/* By name, for which the runtime finds the addresses. */
 static void write_by_name(const int *words, int *host) {
     TRY(cudaMemcpyToSymbol(small_words, words, sizeof small_words));
     TRY(cudaMemcpyToSymbolAsync(constant_words, words, sizeof constant_words, 0,
@@ -40,7 +40,7 @@ static void write_by_name(const int *words, int *host) {
     MUST(memcmp(host, words, sizeof constant_words) == 0);
 }
 
-/* By address: nothing but the driver knows whose they are. */
+/* By address, of which only the driver knows the owner. */
 static void write_by_address(int *words, int *host) {
     void *large, *small, *constants, *block;
     TRY(cudaGetSymbolAddress(&large, large_words));

@@ -1,6 +1,5 @@
 /*
- * Thrust as programs use it: copy, sort, scan and reduce, each call with temporary memory of its
- * own.
+ * Thrust as programs use it: copy, sort, scan and reduce; each call allocates temporary memory.
  *
  *   thrust [--time]
  */

@@ -1,4 +1,4 @@
-"""CuPy without its memory pools: every array is a cudaMalloc, every transfer a cudaHostAlloc of its own."""
+"""CuPy without its memory pools: every array is a cudaMalloc, every transfer a cudaHostAlloc."""
 import sys
 
 try:

@@ -1,4 +1,4 @@
-"""Takes all memory of the device, lets go of it, again and again, natively and by the driver alone.
+"""Takes all memory of the device and frees it, repeatedly, without cushim and through the driver.
 
     fill.py STOP SECONDS     until there is a file STOP, or the time is up
 """
@@ -13,7 +13,7 @@ LARGEST_BYTES = 8 << 30
 
 
 def take(cuda, least_bytes):
-    """Blocks until FULL_S are over: what others give back meanwhile is taken, too."""
+    """Allocates blocks until FULL_S have passed, including memory that others free meanwhile."""
     blocks, n_bytes = [], LARGEST_BYTES
     until = time.monotonic() + FULL_S * random.uniform(0.3, 1.7)
     while time.monotonic() < until:

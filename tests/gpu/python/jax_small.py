@@ -1,4 +1,4 @@
-"""JAX: jitted steps of descent on small whole numbers, so that sums are exact in any order, and sorts.
+"""JAX: jitted descent steps on small whole numbers, so that sums are exact in any order, and sorts.
 
 The runner sets XLA_PYTHON_CLIENT_ALLOCATOR=platform, so that buffers are driver allocations.
 """

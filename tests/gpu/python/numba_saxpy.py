@@ -1,12 +1,12 @@
-"""numba: arrays made, moved, worked on by a compiled kernel, dropped; streams and pinned memory too."""
+"""numba: arrays are created, moved, used by a compiled kernel and dropped; also streams and pinned memory."""
 import sys
 import warnings
 
-warnings.filterwarnings("ignore")  # about the occupancy of small grids
+warnings.filterwarnings("ignore")  # warnings about the occupancy of small grids
 try:
     import numpy
 
-    # names that numba still uses and a newer numpy has dropped
+    # names that numba uses and newer versions of numpy lack
     for old, new in (("row_stack", "vstack"), ("in1d", "isin"), ("trapz", "trapezoid")):
         if not hasattr(numpy, old):
             setattr(numpy, old, getattr(numpy, new))

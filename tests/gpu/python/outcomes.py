@@ -1,8 +1,8 @@
-"""Runs tests and writes what became of each the moment it is known: {"test", "outcome", "why"}, a line each.
+"""Runs tests and writes each outcome as soon as it is known: {"test", "outcome", "why"}, one per line.
 
-    outcomes.py OUT WORD...     words of pytest where one names a .py file, else names for unittest
+    outcomes.py OUT WORD...     arguments of pytest if one names a .py file, otherwise names for unittest
 
-A test that ended the process has no more than its line `begun`.
+A test that ends the process has only its line `begun`.
 """
 import json
 import pathlib
@@ -12,7 +12,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 import unittest_result  # noqa: E402
 
-STACKS_S = 60  # a test that takes longer writes where each of its threads is
+STACKS_S = 60  # a test that takes longer writes the stack of each of its threads
 
 
 class Recorder:
@@ -52,7 +52,7 @@ class Result(unittest_result.Result):
 
 def main():
     recorder, words = Recorder(sys.argv[1]), sys.argv[2:]
-    del sys.path[:2]  # the folders of our tests: nothing there is the business of others'
+    del sys.path[:2]  # folders of cushim's tests, which other projects' tests must not import
     if any(".py" in word for word in words):
         import pytest
         return pytest.main(["-o", f"faulthandler_timeout={STACKS_S}", *words], plugins=[recorder])

@@ -1,13 +1,13 @@
-"""What the preload costs a program that does not need it: Python libraries with their own caches, which ask cudaMalloc for
-next to nothing after the warm-up.
+"""The cost of the preload in programs that do not need it: Python libraries with their own caches, which hardly call
+cudaMalloc after the warm-up.
 
     own_cache.py [--only torch,cupy,jax,triton]
 
-At each line of its input it measures every workload once, prints a line a workload, the time of a repeat that ends in a
-synchronise, and an empty line (tests/bench/run/turns.py).  PyTorch: a training step, 200 small element-wise operations, 64
-matrix products, Fourier transforms whose plan changes, 100 replays of a CUDA graph, pageable batches copied to the device
-and their sums back.  CuPy: element-wise chains and sums; JAX: 20 jitted steps; Triton: 100 launches.  A library that is not
-installed is left out, and said on stderr.  Exit status 77: none is.
+At each line of its input it measures every workload once and prints one line per workload, with the time of a repeat
+that ends in a synchronise, and an empty line (tests/bench/run/turns.py). PyTorch: a training step, 200 small
+element-wise operations, 64 matrix products, Fourier transforms whose plan changes, 100 replays of a CUDA graph,
+pageable batches copied to the device and their sums back. CuPy: element-wise chains and sums; JAX: 20 jitted steps;
+Triton: 100 launches. A missing library is reported on stderr. Exit status 77: all are missing.
 """
 import argparse
 import json
@@ -15,9 +15,9 @@ import os
 import sys
 import time
 
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # PyTorch and CuPy want some of the device too
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # PyTorch and CuPy need some of the device too
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-SLICE_S = 0.15  # of a workload and turn
+SLICE_S = 0.15  # repeats of a workload per turn
 
 
 def training_step(torch):
@@ -121,7 +121,7 @@ def triton_launches(torch):
     return launches
 
 
-# library: (its module, what waits for the device, the workloads)
+# library: (its module, the function that waits for the device, the workloads)
 LIBRARIES = {
     "torch": ("torch", lambda torch: torch.cuda.synchronize, (training_step, small_operations, matrix_products,
                                                               changing_transforms, graph_replays, pageable_batches)),
@@ -132,7 +132,7 @@ LIBRARIES = {
 
 
 def ready(names):
-    """[(name, work, wait)] of the libraries that are there."""
+    """[(name, work, wait)] of the installed libraries."""
     found = []
     for name in names:
         module, wait_of, makers = LIBRARIES[name]

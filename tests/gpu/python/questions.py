@@ -1,9 +1,9 @@
-"""What the driver does where no page says so: one question after the other, a line of JSON each.
+"""Undocumented behaviour of the driver: one question after the other, one line of JSON each.
 
-    questions.py              all of them, in about a minute; needs a GPU, and natively, without the preload
-    questions.py open         a second process: opens handles that it reads, a line each
+    questions.py              all of them, in about a minute; needs a GPU, and no preload
+    questions.py open         a second process, which opens the handles that it reads, one per line
 
-Each answer says what it counts; docs/results has the latest.
+Each answer says what it counts; docs/results has the latest ones.
 """
 import ctypes
 import json
@@ -59,7 +59,7 @@ def name_of(code):
 
 
 def call(name, *arguments):
-    """The name of the result; for what may be refused."""
+    """The name of the result, for calls that may be refused."""
     return name_of(getattr(cuda, name)(*arguments))
 
 
@@ -92,7 +92,7 @@ def median(values):
 
 
 def each_us(n, what):
-    """Median microseconds of what(i), the clock's own time left in."""
+    """Median microseconds of what(i), including the time of the clock."""
     times = []
     for i in range(n):
         start = time.perf_counter()
@@ -102,7 +102,7 @@ def each_us(n, what):
 
 
 def loop_ns(name, *arguments):
-    """Nanoseconds of a call beyond those that Python takes for a call that does nothing (cuDriverGetVersion)."""
+    """Nanoseconds of a call beyond those of a trivial call from Python (cuDriverGetVersion)."""
     version, n = ctypes.c_int(), 20000
 
     def once(function, given):
@@ -123,7 +123,7 @@ class Device:
         must("cuCtxSetCurrent", self.context)
 
     def load(self):
-        """The kernel, in the context that is current; first use of one takes long."""
+        """The kernel in the current context; its first use takes long."""
         must("cuModuleLoadData", ctypes.byref(self.module), SPIN)
         must("cuModuleGetFunction", ctypes.byref(self.spin), self.module, b"spin")
         self.work(None, 0)
@@ -150,7 +150,7 @@ def free_bytes():
 # ---- memory of the driver ----
 
 def what_a_page_costs(device):
-    """Pages of 2 MiB, one call each, against twice as much a call, and how the driver's free memory moves."""
+    """Pages of 2 MiB, one call each, against twice as much per call, and the change of the driver's free memory."""
     found = {}
     for pages, n in ((1, 800), (2, 400), (16, 100)):
         blocks, before = [], free_bytes()
@@ -162,7 +162,7 @@ def what_a_page_costs(device):
 
 
 def what_small_blocks_hold(device):
-    """How much memory 1,000 blocks of a size take from the device."""
+    """The device memory that 1,000 blocks of a size take."""
     found = {}
     for kib in (0.5, 4, 64, 256, 512, 680, 1000, 1024, 1100, 2200):
         before = free_bytes()
@@ -174,7 +174,7 @@ def what_small_blocks_hold(device):
 
 
 def whether_a_free_waits(device):
-    """Milliseconds of cuMemFree while 20 ms of work run in the same context, and in another one of the same device."""
+    """Milliseconds of cuMemFree during 20 ms of work in the same context, and in another context of the device."""
     found, mine, other = {}, device.context, ctypes.c_void_p()
     device.load()
     stream = stream_of()
@@ -215,7 +215,7 @@ def whether_a_free_waits(device):
 
 
 def what_questions_cost(device):
-    """Nanoseconds of calls that a pair may make."""
+    """Nanoseconds of the calls that a pair may make."""
     stream, event, gone = stream_of(), ctypes.c_void_p(), ctypes.c_void_p()
     status, current = ctypes.c_int(), ctypes.c_void_p()
     must("cuEventCreate", ctypes.byref(event), 2)
@@ -235,7 +235,7 @@ def what_questions_cost(device):
 
 
 def how_memory_is_aligned(device):
-    """Trailing zero bits of 32 addresses of a size: the least."""
+    """The fewest trailing zero bits of 32 addresses of a size."""
     def least(obtain, release, n_bytes):
         found = [obtain(n_bytes) for _ in range(32)]
         for at in found:
@@ -297,7 +297,7 @@ def unback(base, handles, handle_bytes, took):
 
 
 def what_virtual_memory_costs(device):
-    """Microseconds: 32 handles of 2 MiB, one of 64 MiB; the same for memory that RDMA may reach."""
+    """Microseconds for 32 handles of 2 MiB and one of 64 MiB; the same for memory that RDMA may reach."""
     found = {}
     for name, n, n_bytes, rdma in (("32 x 2 MiB", 32, PAGE, 0), ("1 x 64 MiB", 1, 32 * PAGE, 0), ("32 x 2 MiB, RDMA", 32, PAGE, 1)):
         try:
@@ -313,7 +313,7 @@ def what_virtual_memory_costs(device):
 
 
 def whether_small_handles_are_slower(device):
-    """GB/s of copies inside 2 GiB: of handles of 2 MiB, of one handle, of cuMemAlloc."""
+    """GB/s of copies inside 2 GiB: with handles of 2 MiB, with one handle, with cuMemAlloc."""
     half = 1 << 30
 
     def speed(base):
@@ -341,7 +341,7 @@ def whether_small_handles_are_slower(device):
 
 
 def what_a_map_does_to_a_capture(device):
-    """cuMemMap with cuMemSetAccess in each mode of capture: its answer, and the capture's."""
+    """cuMemMap with cuMemSetAccess in each mode of capture: their results, and the state of the capture."""
     found = {}
     for mode, name in ((0, "global"), (1, "thread local"), (2, "relaxed")):
         stream, graph, base, handle, wanted = stream_of(), ctypes.c_void_p(), u64(), u64(), properties_of()
@@ -362,7 +362,7 @@ def what_a_map_does_to_a_capture(device):
 # ---- handles between processes ----
 
 class Opener:
-    """A second process that opens handles; ahead: what stands before it, such as unshare."""
+    """A second process that opens handles; ahead: a command before it, such as unshare."""
 
     def __init__(self, *ahead):
         self.process = subprocess.Popen([*ahead, sys.executable, __file__, "open"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -430,7 +430,7 @@ def fill(at, value, n_bytes=4096):
 
 
 def how_handles_look(device):
-    """Which bytes of a handle differ between blocks, and where a small block's offset stands."""
+    """The bytes of a handle that differ between blocks, and the position of a small block's offset."""
     found = {}
     for name, n_bytes in (("4 KiB", 4096), ("1 MiB", MIB), ("2 MiB", PAGE), ("64 MiB", 64 * MIB)):
         blocks = [alloc(n_bytes) for _ in range(4)]
@@ -444,7 +444,7 @@ def how_handles_look(device):
 
 
 def what_a_changed_handle_opens(device):
-    """Each byte of a handle flipped, and 10,000 random ones."""
+    """Handles with one flipped byte, and 10,000 random ones."""
     at = alloc(8 * MIB)
     fill(at, 0x5A)
     handle, opener, answers = handle_of(at), Opener(), {}
@@ -457,7 +457,7 @@ def what_a_changed_handle_opens(device):
             answer = "success, reads " + opener.ask("read")
             opener.ask("close")
         answers.setdefault(answer, []).append(i)
-        if answer != "invalid value" and "reads success" not in answer:  # its context may be gone
+        if answer != "invalid value" and "reads success" not in answer:  # because its context may be gone
             opener.end()
             opener = Opener()
     found = {"unchanged": ", ".join(honest), "a bit of byte i flipped": {answer: f"{len(which)} bytes: {which}" for answer, which in answers.items()}}
@@ -468,7 +468,7 @@ def what_a_changed_handle_opens(device):
 
 
 def what_becomes_of_an_open_handle(device):
-    """The exporter frees while an importer has it open; a handle opened after the free."""
+    """The exporter frees a block while an importer has it open; a handle is opened after the free."""
     at, opener = alloc(8 * MIB), Opener()
     fill(at, 0x33)
     handle = handle_of(at)

@@ -1,8 +1,8 @@
-"""PyTorch and libcushim.so in one process: one driver, one context, each other's memory, streams and graphs.
+"""PyTorch and libcushim.so in one process share the driver, a context, memory, streams and graphs.
 
     torch_beside_companion.py LIBCUSHIM
 
-PyTorch starts first, then the companion takes part in its context.  Prints one line a thing that works.
+PyTorch starts first, then the companion uses its context. Prints one line per feature that works.
 """
 import ctypes
 import sys
@@ -34,7 +34,7 @@ def check(status):
 
 
 class Block:
-    """A pool's block as PyTorch takes it: no copy, and it goes back to the pool with the last tensor."""
+    """A pool's block as PyTorch accepts it: without a copy; it goes back to the pool with the last tensor."""
 
     def __init__(self, pool, stream, n_floats):
         address = c_uint64()

@@ -1,10 +1,10 @@
-"""Kernels of PyTorch and cuSPARSE whose code is loaded while the device may be full: a child at a time in each of three threads
-makes a context and multiplies sparse matrices in two threads.
+"""Kernels of PyTorch and cuSPARSE are loaded while the device may be full: each of three threads starts one child at a
+time, which makes a context and multiplies sparse matrices in two threads.
 
     torch_first_use.py LINES SECONDS
 
-A line of JSON a child: how often memory was out, other errors, and whether the sums are right.  What was out of memory is tried
-again, as a program may do that frees something.
+One line of JSON per child: how often memory was out, other errors, and whether the sums are right. A call that is out
+of memory is repeated, as in a program that frees something.
 """
 import functools
 import json
@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-import torch  # which makes no CUDA call yet: the children make their contexts
+import torch  # makes no CUDA call yet, because the children make their contexts
 
 WORKERS, CHILD_S, PATIENCE_S = 3, 25, 8
 N, N_PRODUCTS, N_TRIES = 1024, 12, 300
@@ -25,7 +25,7 @@ def is_memory(error):
 
 
 def patiently(make, until):
-    """Whatever has to be there before the test begins."""
+    """Loads everything that must exist before the test begins."""
     while True:
         try:
             return make()
@@ -41,7 +41,7 @@ def make_sparse():
 
 
 def multiply(weight, result, errors):
-    """The product, divided by N; None where that did not go well."""
+    """The product divided by N; None after an error."""
     product = None
     for _ in range(N_TRIES):
         try:
@@ -68,14 +68,14 @@ def work(weight, results, number, barrier, errors):
                 results[number] = product
         torch.cuda.synchronize()
     except threading.BrokenBarrierError:
-        pass  # the other thread has said why
+        pass  # the other thread has reported why
     except Exception as error:
         errors.append(str(error).splitlines()[0])
         barrier.abort()
 
 
 def child(is_warm):
-    """is_warm: one product ahead of the threads, so that all code is there."""
+    """is_warm: make one product before the threads start, so that all code is loaded."""
     errors, sums = [], None
     try:
         until = time.monotonic() + PATIENCE_S

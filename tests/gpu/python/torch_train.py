@@ -1,16 +1,16 @@
-"""A small transformer learns by heart: 4 layers, 30 steps, the losses to the last bit.
+"""A small transformer memorises data: 4 layers, 30 steps; the losses must be equal to the last bit.
 
     torch_train.py [--time] [--steps N]
 
-The runner sets PYTORCH_NO_CUDA_MEMORY_CACHING=1, so that every tensor is a cudaMalloc.  With --time the
-model is larger and the median of a step is printed instead.
+The runner sets PYTORCH_NO_CUDA_MEMORY_CACHING=1, so that every tensor is a cudaMalloc.  With --time the model is larger
+and the median of a step is printed instead.
 """
 import json
 import os
 import sys
 import time
 
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what deterministic matrix products ask for
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic matrix products need it
 try:
     import torch
     from torch import nn
@@ -70,7 +70,7 @@ def main():
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
-        value = loss.item()  # waits, so that the step is whole
+        value = loss.item()  # waits for the step to complete
         times.append(time.perf_counter() - start)
         if not is_timed:
             print(f"step {step:2d} loss {value.hex()}")

@@ -1,4 +1,5 @@
-"""NCCL between ranks of torchrun: all-reduce and send/recv, sums right; a line of bandwidth a rank on standard error.
+"""NCCL between ranks of torchrun: all-reduce and send/recv with correct sums; each rank prints a line with its
+bandwidth on standard error.
 
     torchrun --nproc-per-node 2 collectives.py
 """
@@ -21,12 +22,12 @@ SIZES = (1024, 1 << 20, 16 << 20)  # floats
 
 
 def end_with_parent():
-    """torchrun starts ranks in sessions of their own: one that hangs must not outlive it."""
+    """torchrun starts each rank in its own session, so a rank that hangs must not outlive it."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def timed(call):
-    """GB/s are the caller's to compute: seconds for all repeats, after a warm-up."""
+    """Seconds for all repeats after a warm-up, from which the caller computes GB/s."""
     for _ in range(5):
         call()
     torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""A small model by DistributedDataParallel on all ranks of torchrun: losses to the last bit, by rank 0."""
+"""A small model with DistributedDataParallel on all ranks of torchrun; rank 0 prints the losses to the last bit."""
 import os
 import sys
 import time

@@ -1,7 +1,8 @@
-"""Tensors sent both ways between two processes by torch.multiprocessing: content, writes that come back, and what is left.
+"""Tensors are sent in both directions between two processes by torch.multiprocessing: their content, writes that come
+back, and leftovers.
 
-Small tensors share blocks of PyTorch's cache, large ones have their own.  With a second device, tensors of it travel too.
-(Without its cache PyTorch shares no tensors.)
+Small tensors share blocks of PyTorch's cache, large ones have their own. With a second device, its tensors are sent
+too. (Without its cache PyTorch shares no tensors.)
 """
 import sys
 
@@ -17,7 +18,7 @@ N_ROUNDS = 5
 
 
 def answer(inbox, outbox):
-    """Adds 1 to what arrives, and sends a tensor of its own of the same size back."""
+    """Adds 1 to each tensor that arrives, and sends a new tensor of the same size back."""
     while True:
         tensor = inbox.get()
         if tensor is None:

@@ -1,4 +1,4 @@
-"""The times of docs/results, bench by bench (tests/bench/run/benches.py has them by name)."""
+"""The times of docs/results, one part per bench (tests/bench/run/benches.py has them by name)."""
 import sys
 
 import build
@@ -7,7 +7,7 @@ sys.path.insert(0, str(build.BENCHES / "run"))
 import benches  # noqa: E402
 import rounds  # noqa: E402
 
-RECORDED = build.BENCHES / "data" / "torch-step.trace"  # ours, of an earlier run
+RECORDED = build.BENCHES / "data" / "torch-step.trace"  # written by an earlier run
 
 
 def place_of(host):

@@ -1,4 +1,4 @@
-"""Builds everything that the suites run: cushim by meson, the programs by nvcc, in two link kinds."""
+"""Builds everything that the suites run: cushim by meson, the programs by nvcc, with two kinds of linkage."""
 import concurrent.futures
 import os
 import pathlib
@@ -15,15 +15,15 @@ import kernel_cases  # noqa: E402
 ARCH = "sm_90"
 EXTRA = {"cublas": ["-lcublas"], "steady": ["-lcublas", "-lcufft"]}
 BENCHES = ROOT / "tests" / "bench"
-BENCH_ALONE = ("calls", "context", "copies", "startup")  # programs of one file; the others in alloc/ are alloc's
+BENCH_ALONE = ("calls", "context", "copies", "startup")  # programs of one file; the other files in alloc/ belong to alloc
 
 
 def sources():
-    """(name, path) of all programs; NAME_part is a library that NAME is given the path of."""
+    """(name, path) of all programs; NAME gets the path of the library NAME_part."""
     common = sorted((ROOT / "tests" / "programs").glob("*.c"))
     own = sorted((ROOT / "tests" / "gpu" / "programs").glob("*.cu"))
     hazards = [ROOT / "tests" / "hazards" / name for name in ("barrier.c", "torture.c")]
-    copies = ROOT / "tests" / "hazards" / "copies.c"  # a bench has its name
+    copies = ROOT / "tests" / "hazards" / "copies.c"  # a bench has the same name
     return [(path.stem, path) for path in common + own + hazards] + [("hazard_copies", copies)]
 
 
@@ -45,11 +45,11 @@ def run_logged(host, record, command):
 
 
 def build_cushim(host, record, suites):
-    """The tools too where what they need is there; most suites need the preload alone."""
+    """Also the tools if their dependencies exist; most suites need only the preload."""
     kernels = "auto" if {"kernels", "sanitizer", "kernelbench"} & set(suites) else "disabled"
     is_set_up = (host.build / "build.ninja").exists()
     if is_set_up and host.build != machine.OWN_BUILD:
-        run_logged(host, record, ["ninja", "-C", host.build])  # somebody else's: as it is
+        run_logged(host, record, ["ninja", "-C", host.build])  # not made by this script, so used unchanged
     else:
         for tools in ("true", "false"):
             options = [f"-Dcuda={host.cuda}", "-Dtests=disabled", f"-Dtools={tools}", "--buildtype=release",
@@ -64,7 +64,7 @@ def build_cushim(host, record, suites):
 
 
 def linker(option, host):
-    """The toolkit's libraries are found at run time, but LD_LIBRARY_PATH goes first."""
+    """Programs find the toolkit's libraries at run time, but LD_LIBRARY_PATH comes first."""
     return ["-Xlinker", f"{option},--enable-new-dtags,-rpath,{host.cuda}/lib64"]
 
 
@@ -77,10 +77,10 @@ def nvcc_command(host, name, path, link):
         command += ["-std=c++17"]
     if is_part(name):
         command += ["-shared", "-Xcompiler", "-fPIC"]
-    # of the libraries behind it, only what the program uses
+    # of the following libraries, only those that the program uses
     command += [path, "-o", output(host, name, link), *linker("--as-needed", host)]
     if host.sim:
-        command += ["-Xlinker", "--export-dynamic"]  # it finds kernels by dlsym
+        command += ["-Xlinker", "--export-dynamic"]  # the device finds kernels by dlsym
     if re.search(r"#include <cuda\.h>", path.read_text()):
         command += ["-lcuda"]
     return command + ["-lpthread", "-ldl"] + EXTRA.get(name, [])
@@ -100,7 +100,7 @@ def companion_folders(host):
 
 
 def companion_command(host, name):
-    """Host C; libcheck is linked with all it needs, whichever of its forms is there."""
+    """Host C; libcheck is linked with its dependencies, in its shared or static form."""
     folder = ROOT / "tests" / "companion"
     sources = [*sorted(folder.glob("fixture*.c")), folder / f"{name}.c"]
     return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-rdynamic", f"-I{ROOT}", f"-I{ROOT}/src", f"-I{ROOT}/src/include",
@@ -112,7 +112,8 @@ EXAMPLES = ROOT / "docs" / "examples"
 
 
 def example_names(host):
-    """Those whose head shows what they print; of those that call kernels none where the library of kernels was not built."""
+    """The examples whose head shows their output, without those that call kernels if the library of kernels was not
+    built."""
     has_kernels = any((folder / "libcushim-kernels.so").exists() for folder in kernel_cases.folders(host))
     return [path.stem for path in sorted(EXAMPLES.glob("*.c"))
             if "rints:" in path.read_text() and (has_kernels or not calls_kernels(path))]
@@ -146,7 +147,7 @@ def bench_command(host, name, link):
 
 
 def bench_companion_command(host):
-    """Needs the companion library alone, which stays where it was built; its kernels are the behaviour cases'."""
+    """Needs only the companion library in its build folder; its kernels are those of the behaviour cases."""
     sources = [*sorted((BENCHES / "companion").glob("*.c")), ROOT / "tests" / "companion" / "fixture_kernels.c"]
     folder = host.build / "src" / "companion"
     return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-rdynamic", f"-I{ROOT}", f"-I{ROOT}/src/include", "-isystem",
@@ -160,7 +161,7 @@ def recorder_command(host):
 
 
 def rmm_command(host, wheels):
-    """RMM's wheels unpacked, and the library that alloc.c loads; None where a wheel is missing."""
+    """Unpacks RMM's wheels and builds the library that alloc.c loads; None if a wheel is missing."""
     folder = host.build / "wheels"
     for name in ("librmm_cu13", "rapids_logger"):
         found = sorted(wheels.glob(f"{name}-*.whl"))
@@ -170,7 +171,7 @@ def rmm_command(host, wheels):
             wheel.extractall(folder)
     rmm, logger = folder / "librmm", folder / "rapids_logger"
     paths = ":".join(str(path) for path in (rmm / "lib64", logger / "lib64", f"{host.cuda}/lib64"))
-    # RMM brings the headers of CCCL that it was built with: they come before the toolkit's
+    # RMM has the CCCL headers that it was built with, which come before the toolkit's
     return ["g++", "-std=c++20", "-O2", "-fPIC", "-shared", f"-I{rmm}/include", f"-I{rmm}/include/rapids",
             f"-I{logger}/include", "-isystem", f"{host.cuda}/include", BENCHES / "alloc" / "rmm_peer.cpp", "-o",
             host.bin / "libpeer-rmm.so", f"-L{rmm}/lib64", f"-L{logger}/lib64", "-l:librmm.so", "-l:librapids_logger.so",
@@ -178,7 +179,7 @@ def rmm_command(host, wheels):
 
 
 def counter_command(host):
-    """The CUPTI of the toolkit, beside its headers or in extras; None without it."""
+    """The toolkit's CUPTI, beside its headers or in extras; None if there is none."""
     home = pathlib.Path(host.cuda)
     for include, lib in ((home / "include", home / "lib64"), (home / "extras/CUPTI/include", home / "extras/CUPTI/lib64")):
         if (include / "cupti.h").exists() and list(lib.glob("libcupti.so*")):
@@ -206,11 +207,11 @@ def bench_jobs(host, record):
 
 
 def build(host, suites):
-    """Returns the record of the build; a program that did not build is missing, and says so there."""
+    """Returns the record of the build, which lists the programs that did not build."""
     record = {"cushim": {}, "failed": [], "counter": "no CUPTI in the toolkit"}
     if not build_cushim(host, record["cushim"], suites):
         return record
-    host.bin.mkdir(parents=True, exist_ok=True)  # only now: meson's --wipe empties the folder around it
+    host.bin.mkdir(parents=True, exist_ok=True)  # only now, because meson's --wipe empties the folder
     jobs = {}
     if {"compat", "ways", "several", "hazards", "frag", "observe"} & set(suites) and host.nvcc:
         for link in host.links:

@@ -1,7 +1,7 @@
 """The companion library on the device, alone and under the preload: the behaviour cases of tests/companion in one
-process (CUDA does not survive the fork that libcheck makes otherwise), the examples, and PyTorch in the same process.
+process (because CUDA does not survive libcheck's fork), the examples, and PyTorch in the same process.
 
-A case of a program is a part of its own; one that needs what the machine lacks (a second device, Vulkan) is a skip.
+Each case of a program is a part; a case whose needs the machine lacks (a second device, Vulkan) is a skip.
 """
 import os
 import re
@@ -14,7 +14,7 @@ LINE = re.compile(r"^(not )?ok (\d+) - (.*?)(?:\s+# SKIP\s*(.*))?$")
 
 
 def name_of(text):
-    """libcheck names a case file:suite:case[:iteration]: message."""
+    """libcheck prints file:suite:case[:iteration]: message."""
     found = re.search(r"\bcase_\w+", text)
     return found.group(0) if found else text.strip()[:60]
 
@@ -64,7 +64,7 @@ def program(host, name, is_preloaded):
 
 
 def judge_whole(host, title, done):
-    """One that is right or wrong as a whole; 77: it cannot run here."""
+    """A program with one verdict; 77: it cannot run here."""
     if done.rc == 77:
         return {"name": title, "status": "skip", "why": done.stderr.decode(errors="replace").strip()[-200:]}
     faults = ["no end in time"] if done.is_late else [f"exit status {done.rc}"] if done.rc != 0 else []
@@ -74,7 +74,7 @@ def judge_whole(host, title, done):
 
 
 def example(host, name, is_preloaded):
-    """It prints what its head shows; its kernels come as PTX."""
+    """An example prints what its head shows; its kernels are PTX."""
     source, title = build.EXAMPLES / f"{name}.c", f"example {name}" + (" preloaded" if is_preloaded else "")
     image = [build.EXAMPLES / "kernels.ptx"] if re.search(r"\bargv\b", source.read_text()) else []
     under = ["env", f"LD_PRELOAD={host.preload}"] if is_preloaded else []
@@ -94,7 +94,7 @@ def beside_torch(host, is_preloaded):
 
 
 def run(host):
-    """One program at a time: cases look at the clock, and at how much memory is free."""
+    """One program at a time, because cases read the clock and the free memory."""
     parts = []
     for is_preloaded in (False, True) if not host.sim else ():
         parts.extend(example(host, name, is_preloaded) for name in build.example_names(host))

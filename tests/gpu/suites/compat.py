@@ -1,11 +1,11 @@
-"""The gauntlet: each program natively and under the preload, and what must be the same.
+"""Each program runs natively and under the preload, and this must be the same:
 
-    stdout          byte for byte
+    stdout          byte by byte
     exit status     the same
-    report          there is one, it saw requests, and no driver allocation went round us (`bypassed`)
-    counts (CUPTI)  natively: the driver's successful allocations are our report's requests, kind by kind;
-                    under the preload: the driver's cuMemAlloc calls are our report's native ones
-                    (in runs of their own, so that counting cannot disturb what is compared)
+    report          there is one, it has requests, and no driver allocation bypassed cushim (`bypassed`)
+    counts (CUPTI)  natively: the driver's successful allocations equal the requests in cushim's report, kind by kind;
+                    under the preload: the driver's cuMemAlloc calls equal the driver calls in the report
+                    (in separate runs, so that counting does not disturb the comparison)
 """
 import concurrent.futures
 import difflib
@@ -13,16 +13,16 @@ import functools
 
 import build
 
-# Where the two outputs may differ, and why.
+# The programs whose two outputs may differ, and why.
 MAY_DIFFER = {"capture_threads": "what another thread's GLOBAL capture makes the driver refuse is served"}
-# How often they allocate depends on time: requests of two runs are not compared.
+# The number of their allocations depends on time, so requests of two runs are not compared.
 UNSTEADY = ("fork_after",)
-# Making a context takes the driver long, and programs wait for each other there.
+# The driver takes long to make a context, and programs wait for each other there.
 OPTIONS = {"context_churn": ("--rounds", "4")}
 OTHERS = ("barrier", "torture", "hazard_copies", "sharing", "fault", "frag", "ipc_pair")  # hazards, frag and several run these
 TIMEOUT_S = 40
-# coverage makes a dozen contexts, one after the other, and each takes seconds where many programs share a machine with several
-# devices, natively as well.  vecadd natively makes 12,000 driver calls.
+# coverage makes a dozen contexts one after the other, and each takes seconds if many programs share a machine with
+# several devices, also natively. vecadd makes 12,000 driver calls natively.
 LIMITS_S = {"coverage": 240, "vecadd": 240}
 KINDS = {"device": ("cuMemAlloc_v2", "cuMemAllocPitch_v2"),
          "managed": ("cuMemAllocManaged",),
@@ -40,7 +40,7 @@ def total(reports, kind, field):
 
 
 def summary(reports):
-    """What of the reports is worth keeping beside the verdict."""
+    """The parts of the reports that are kept with the verdict."""
     kept = {"n_reports": len(reports), "bypassed": sum(report.get("bypassed", 0) for report in reports)}
     for kind in KINDS:
         kept[kind] = {field: total(reports, kind, field) for field in
@@ -92,7 +92,7 @@ def judge_driver_calls(cushim, reports, faults):
     n_ours = total(reports, "device", "native_allocs")
     n_right, n_wrong = cushim.get("cuMemAlloc_v2", (0, 0))
     n_dummies = n_good(cushim, ("cuMemAlloc_v2 of one byte",))
-    # ours include what failed in the pool's hands; what failed when forwarded is the program's own
+    # our count includes calls that failed for the pool; forwarded calls that failed belong to the program
     if not n_right - n_dummies <= n_ours <= n_right + n_wrong:
         faults.append(f"the driver counted {n_right} cuMemAlloc and {n_wrong} that failed, our report {n_ours}")
 
@@ -110,8 +110,8 @@ def brief(done):
 
 def gauntlet(host, name, command, timeout_s=TIMEOUT_S, may_differ=None, cwd=None, is_counted=True, settings=None,
              native=None, **env):
-    """One program through all of it, under cushim with these settings; a part of the suite's JSON.  `native`: how it
-    ended natively, where that is known already."""
+    """Runs one program through all steps, under cushim with these settings; returns a part of the suite's JSON.
+    `native`: the result of its native run, if known."""
     part = {"name": name, "status": "pass", "faults": []}
     faults = part["faults"]
     report_at = {"LD_PRELOAD": host.preload, "CUSHIM_STATS": host.scratch / f"{name}-%p.json", **(settings or {})}
@@ -152,7 +152,7 @@ def gauntlet(host, name, command, timeout_s=TIMEOUT_S, may_differ=None, cwd=None
 
 
 def count(host, part, command, timeout_s, cwd, env, report_at, native):
-    """Both runs again, with CUPTI counting below us."""
+    """Both runs again, while CUPTI counts below cushim."""
     name = part["name"]
     counted = {"CUDA_INJECTION64_PATH": host.counter, "CUPTI_COUNT": host.scratch / f"{name}.count"}
     first = host.run(command, 2 * timeout_s, cwd, **env, **counted)
@@ -174,7 +174,7 @@ def count(host, part, command, timeout_s, cwd, env, report_at, native):
         part["counts"]["not_compared"] = f"{len(silent)} processes that used memory wrote no report"
     elif name.rsplit("-", 1)[0] in UNSTEADY:
         part["counts"]["not_compared"] = "how often it allocates depends on time"
-    elif "difference" not in part:  # what natively is refused is asked for again, or not
+    elif "difference" not in part:  # because a natively refused request may be repeated or not
         judge_requests(summed(of_native), reports, part["faults"])
 
 

@@ -1,7 +1,8 @@
-"""Out of memory where native is not?  programs/frag.cu at each size, natively and in each mode.
+"""Checks that cushim runs out of memory only when native does: programs/frag.cu at each size, natively and in each
+mode.
 
-What native grants after the staging is freed, the preload grants too, but for the slack that docs/internals/memory-engine.md
-gives it; and cudaMemGetInfo does not promise what is then refused.
+After the staging is freed, the preload grants what native grants, except for the slack in
+docs/internals/memory-engine.md, and cudaMemGetInfo does not promise memory that is then refused.
 """
 import functools
 
@@ -10,12 +11,12 @@ import compat
 
 SIZES_KIB = (1536, 2048, 4096, 8192, 16384, 24576)
 MODES = {"exact": {"CUSHIM_FREE": "exact"}, "relaxed": {"CUSHIM_FREE": "relaxed"}, "vmm": {"CUSHIM_BACKEND": "vmm"}}
-SLACK = 1 / 64  # of the device
+SLACK = 1 / 64  # share of the device
 LIMIT_S = 60
 
 
 def figures(done):
-    """{name: value} of a run that ended well, or None."""
+    """{name: value} of a successful run, or None."""
     if done.rc != 0:
         return None
     return {name: int(value) for name, value in (line.split() for line in done.stdout.decode().splitlines())}

@@ -1,12 +1,12 @@
-"""What programs get from cudaFree's barrier and the fence: tests/hazards on the device.
+"""The guarantees of cudaFree's barrier and of the fence: tests/hazards on the device.
 
   barrier   every row natively and in each mode; careless builds of the preload must be found out
-  torture   some seconds of each mode in each setting (run --seconds: longer); careless builds likewise
+  torture   some seconds in each mode and setting (run --seconds: longer); careless builds likewise
   copies    copies from and to pageable memory, natively and staged; a build that does not wait for their stream likewise
-  sharing   most of the device, used and freed, is anybody's: natively and in each mode
-  fault     natively and under the preload, as the gauntlet does it
+  sharing   most of the device is used and freed and then available to others: natively and in each mode
+  fault     natively and under the preload, as in compat
 
-One program at a time, since they lean on how long kernels take.
+One program at a time, because they depend on the duration of kernels.
 """
 import functools
 import glob
@@ -21,9 +21,9 @@ import runs  # noqa: E402
 
 FAULTS = ("free", "malloc", "sync")
 LARGEST = ("--size", 32 << 20)
-# Frees in stream order of cudaMalloc's memory, among other frees, lock up in the driver natively (torture.c).
+# Stream-ordered frees of cudaMalloc's memory among other frees deadlock in the driver, also natively (torture.c).
 UNMIXED = ("--no-mixed-frees",)
-# what surrounds the churn: (options of the program, variables)
+# the settings of torture: (options of the program, variables)
 SETTINGS = {
     "room": ((), {}),
     "large": (LARGEST, {}),
@@ -34,13 +34,13 @@ SETTINGS = {
     "open capture": (("--capture", 1), {}),
 }
 CARELESS_SETTINGS = ("room", "spinning kernel", "open capture")
-# what surrounds copies, as in tests/hazards/copies.py; no call of a GPU's driver can be made to fail
+# the settings of copies, as in tests/hazards/copies.py, but without failing driver calls
 COPY_SETTINGS = {
     "helpers": ((), {}),
     "no helpers": ((), {"CUSHIM_COPY_THREADS": "0"}),
     "open capture": (("--capture", 1), {}),
 }
-LINGER = ("--linger", 1000)  # microseconds at most: longer than a copy takes to get going
+LINGER = ("--linger", 1000)  # microseconds at most: longer than the start of a copy
 STAGED = {"CUSHIM_COPY_STAGE": "on", "CUSHIM_COPY_STAGE_MIN": "64K", "CUSHIM_COPY_RING": "4M"}
 N_COPY_SEEDS = 50
 BARRIER_S, START_S, SHARING_S, COPIES_S = 60, 30, 60, 100
@@ -51,7 +51,7 @@ def careless_path(host):
 
 
 def build_careless(host):
-    """The preload's own objects, with careless.c in place of the fence's wait: see tests/hazards/meson.build."""
+    """The preload's objects, with careless.c replacing the fence's wait: see tests/hazards/meson.build."""
     objects = sorted(glob.glob(str(host.build / "preload" / "libcushim-preload.so.p" / "*.o")))
     wraps = [f"-Wl,--wrap=cushim_mem_{name}" for name in ("fence_await", "fence_init", "fence_note_effect", "fence_wait")]
     wraps.append("-Wl,--wrap=cushim_copy_ring_await")
@@ -80,7 +80,7 @@ def part_of(host, name, done, faults):
 
 
 def ending(done):
-    """What is wrong with how a program ended; it says by 1 that it found something."""
+    """The fault in the end of a program; exit status 1 means that it found something."""
     if done.is_late:
         return ["no end in time"]
     return [f"exit status {done.rc}"] if done.rc not in (0, 1) else []
@@ -107,7 +107,7 @@ def torture(host, mode, setting, *more):
 
 
 def copies(host, mode, setting):
-    """Staged ones are counted: where none was, nothing was tried."""
+    """Staged copies are counted, because without any nothing was tested."""
     words, variables = COPY_SETTINGS[setting]
     stem = "copies-report"
     staged = {**STAGED, "CUSHIM_STATS": host.scratch / f"{stem}-%p.json"} if mode != "native" else {}
@@ -120,7 +120,7 @@ def copies(host, mode, setting):
 
 
 def judged(host, name, mode, done, more=()):
-    """By the last line of torture, or of copies; `more` is wrong too."""
+    """The faults by the last line of torture or copies, and those of `more`."""
     faults = ending(done) or list(more)
     found = runs.TORTURE.search(done.stdout.decode(errors="replace"))
     if not faults and not found:

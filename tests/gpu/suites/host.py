@@ -1,4 +1,4 @@
-"""The machine that the suites run on: where things are, how a program is run, what device it has."""
+"""The machine of the suites: paths, how programs are run, and its devices."""
 import collections
 import ctypes
 import datetime
@@ -22,7 +22,7 @@ Result = collections.namedtuple("Result", "rc stdout stderr seconds is_late")
 
 
 class Host:
-    """out: the folder of results.  build: meson's.  deadline: on the monotonic clock, for everything."""
+    """out: the folder of results. build: meson's folder. deadline: for everything, on the monotonic clock."""
 
     def __init__(self, out, build, budget_s, n_jobs, sim=None):
         self.out = pathlib.Path(out).resolve()
@@ -38,12 +38,12 @@ class Host:
         self.nvcc = shutil.which("nvcc") or (f"{self.cuda}/bin/nvcc" if self.cuda else None)
         self.preload = self.build / "preload" / "libcushim-preload.so"
         self.benches = None  # names, or all of them
-        self.parts_wanted = {}  # of a suite: patterns of what it has, none: all
-        self.torture_s = 1  # of each mode and setting
+        self.parts_wanted = {}  # patterns of the parts of a suite; none: all parts
+        self.torture_s = 1  # seconds of each mode and setting
         self.before = None  # an earlier preload, for the benches
         self.wheels = None  # folder of RMM's wheels, or None
         self.tests = None  # folder of programs' own tests, or None
-        self.counter = None  # the library that counts through CUPTI, where it could be built
+        self.counter = None  # the library that counts through CUPTI, if it could be built
         self.log_file = open(self.out / "log.txt", "w")
         self.facts = {}
 
@@ -67,7 +67,7 @@ class Host:
         return max(0.0, self.deadline - time.monotonic())
 
     def environment(self, **more):
-        """A clean one: no preload, no option of ours that the caller may have had."""
+        """A clean environment, without a preload and without cushim options of the caller."""
         env = {name: value for name, value in os.environ.items()
                if name != "LD_PRELOAD" and (not name.startswith("CUSHIM") or name.startswith("CUSHIM_SIM_"))}
         if self.sim:
@@ -80,7 +80,7 @@ class Host:
         return env
 
     def run(self, command, timeout_s=60, cwd=None, **env):
-        """Run to its end or the timeout; what it left running in its session ends with it."""
+        """Runs a command to its end or the timeout, and ends the processes that remain in its session."""
         timeout_s = min(timeout_s, self.left_s())
         start = time.monotonic()
         if timeout_s <= 0:
@@ -103,13 +103,13 @@ class Host:
             return Result(process.returncode, out.read(), err.read(), round(time.monotonic() - start, 3), is_late)
 
     def save(self, name, data):
-        """Write OUT/name as a whole or not at all."""
+        """Writes OUT/name completely or not at all."""
         path = self.out / name
         partial = self.scratch / (name + ".part")
         partial.write_text(json.dumps(data, indent=1) + "\n")
         shutil.move(partial, path)
 
-    # ---- what a program leaves behind ----
+    # ---- files that a program leaves ----
 
     def reports(self, stem):
         """The exit reports of a program and its children: CUSHIM_STATS was scratch/stem-%p.json."""
@@ -142,7 +142,7 @@ def find_cuda():
 
 
 def count_devices():
-    """By the driver itself; 0 where there is none."""
+    """The number of devices from the driver; 0 if there is no driver."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
         n = ctypes.c_int(0)
@@ -154,7 +154,7 @@ def count_devices():
 
 
 def why_not():
-    """Why no suite can run here, or None.  The driver is asked in a process of its own."""
+    """Why no suite can run here, or None. A separate process asks the driver."""
     ask = subprocess.run([sys.executable, "-c", "import host; print(host.count_devices())"], capture_output=True,
                          text=True, cwd=pathlib.Path(__file__).parent, timeout=60)
     if ask.stdout.strip() in ("", "0"):
@@ -173,7 +173,7 @@ def text_of(command):
 
 
 def find_facts(sim=None):
-    """What belongs beside every number: device, driver, clocks, versions, commit, date."""
+    """The facts that belong to every number: device, driver, clocks, versions, commit, date."""
     facts = {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
              "commit": text_of(["git", "rev-parse", "--short", "HEAD"]),
              "kernel": platform.release(), "libc": "-".join(platform.libc_ver()), "n_cpus": os.cpu_count(),

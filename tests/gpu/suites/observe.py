@@ -1,4 +1,5 @@
-"""What users look at: a recording of real programs, its page and its plan; calibrate; doctor; reports of ranks and their merge."""
+"""The output for users: a recording of real programs, its page and its plan; calibrate; doctor; reports of ranks and
+their merge."""
 import functools
 import json
 import pathlib
@@ -9,9 +10,9 @@ import compat
 import several
 
 TIMEOUT_S = 100
-# The counters of a run may lag by 1 MiB a thread (src/memory/cache/cache.h), so its peak is known to that.
+# The counters of a run may lag by 1 MiB per thread (src/memory/cache/cache.h), so its peak is exact to that.
 LAG_BYTES = 1 << 20
-N_THREADS = {"torch_train": 2}  # that allocate; else one, whose peak is exact
+N_THREADS = {"torch_train": 2}  # threads that allocate; other programs have one, whose peak is exact
 PYTHON = {"torch_train": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "cupy_pool_off": {}}
 RANKS = 2
 
@@ -32,7 +33,7 @@ def command(host):
 
 
 def ask(host, part, *arguments):
-    """Standard output of the command; what it says on standard error is a fault where it fails."""
+    """Returns the standard output of the command; if it fails, its standard error is a fault."""
     done = host.run([command(host), *arguments], TIMEOUT_S)
     if done.rc != 0:
         part["faults"].append(f"cushim {arguments[0]}: exit status {done.rc}: {done.stderr.decode(errors='replace')[-300:]}")
@@ -46,7 +47,7 @@ def peaks(report):
 
 
 def judge_plan(part, plan, report, lag_bytes):
-    """The engine, given the recording, holds live what the run itself counted."""
+    """The engine, fed with the recording, has the same live bytes as the run counted."""
     for setting in plan["settings"]:
         for row in setting["memory"]:
             if row["memory"] not in peaks(report):
@@ -60,7 +61,7 @@ def judge_plan(part, plan, report, lag_bytes):
 
 
 def recorded(host, name, program, env):
-    """Natively, then recorded: output, page, summary, plan."""
+    """Runs a program natively, then recorded, and checks output, page, summary and plan."""
     part = new_part(f"record {name}")
     native = host.run(program, TIMEOUT_S, **env)
     part["native"] = {"rc": native.rc, "seconds": native.seconds}
@@ -100,7 +101,7 @@ def doctor(host):
 
 
 def ranks(host):
-    """Two ranks of torchrun: a report each, and one table of them."""
+    """Two ranks of torchrun: each has a report, and one table has both."""
     part = new_part("ranks")
     program, folder = several.torchrun("data_parallel.py"), host.scratch / "ranks"
     if host.facts.get("n_devices", 1) < RANKS:

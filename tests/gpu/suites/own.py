@@ -1,9 +1,9 @@
-"""Programs' own tests: each file of them natively and under the preload, and test by test the same outcome.
+"""Other projects' tests: each file runs natively and under the preload, and each test has the same outcome.
 
-The tests of numba-cuda come with its package.  Others lie in the folder that --tests names: a folder of each package, named
-for it (cupy, torch), with the package's files of tests in it; what they import beside it may lie in a folder lib.
+The tests of numba-cuda come with its package. The folder of --tests has the others: a folder for each package, with its
+name (cupy, torch) and its test files; modules that these import may be in a folder lib.
 
-A test whose outcome differs runs again alone, natively and under the preload.  Only then the two are judged.
+A test whose outcome differs runs again alone, natively and under the preload, and only then is judged.
 """
 import concurrent.futures
 import functools
@@ -15,18 +15,19 @@ import build
 import compat
 
 RUNNER = build.ROOT / "tests" / "gpu" / "python" / "outcomes.py"
-FILE_S, TEST_S = 170, 60  # limits, of a file and of a test
-N_AGAIN = 30  # at most so many tests of a file run again
+FILE_S, TEST_S = 170, 60  # time limits of a file and of a test
+N_AGAIN = 30  # the most tests of a file that run again
 WAYS = {"exact": {}, "relaxed": {"CUSHIM_FREE": "relaxed"}, "vmm": {"CUSHIM_BACKEND": "vmm"}}
 NUMBA = "numba.cuda.tests.cudadrv"
-# What has little to do with memory and takes long, waits for ever on one device, or natively ends the process (mempool_id).
+# Tests that have little to do with memory and take long, that wait for ever on one device, or that end the process
+# natively (mempool_id).
 LEFT_OUT = {"torch": "TestCudaOptims or TestCudaAutocast or TestGDS or multinomial_invalid or index_out_of_bounds or kernel_loop"
                      " or mempool_id",
             "cupy": "test_nccl or test_thread_safe"}
-WORKERS = {"torch/test_cuda.py": 4}  # pytest-xdist's, where it is installed: what differs runs again in one
+WORKERS = {"torch/test_cuda.py": 4}  # the process option of pytest-xdist, if it is installed: tests that differ run again in one process
 # {(part of a test's name, way or None for all): why its outcome may differ}
 BY_DESIGN = {}
-# Worst last: of a test with several lines the worst counts.
+# The worst outcome is last: if a test has several lines, the worst counts.
 RANKS = ("begun", "passed", "skipped", "xfailed", "failed")
 
 
@@ -53,7 +54,7 @@ def find_files(host, package):
 
 
 def command_of(host, file, outcomes, tests):
-    """A file's, or of some of its tests alone; and the folder that it runs in."""
+    """The command for a file, or for some of its tests, and its folder."""
     if file.startswith(NUMBA):
         return [sys.executable, "-B", RUNNER, outcomes, *(tests or [file])], host.scratch
     package, _, path = file.partition("/")
@@ -78,7 +79,7 @@ def read_outcomes(path):
 
 
 def run_file(host, file, way, tests=()):
-    """What became of each test, how the process ended, and the reports; natively where there is no way."""
+    """The outcome of each test, the end of the process, and the reports; natively without a way."""
     stem = f"own-{file.replace('/', '-')}-{way or 'native'}"
     outcomes = host.scratch / f"{stem}.lines"
     command, cwd = command_of(host, file, outcomes, tests)
@@ -97,7 +98,7 @@ def tally(found):
 
 
 def ended(done, found):
-    """How a process ended; one that had to be stopped says where it was."""
+    """How a process ended; a process that had to be stopped printed its stacks."""
     late = {"stderr": done.stderr.decode(errors="replace")[-4000:]} if done.is_late else {}
     return {**compat.brief(done), **tally(found), **late}
 
@@ -107,7 +108,7 @@ def design(test, way):
 
 
 def judge_again(host, file, way, part, native, ours):
-    """The tests that differ, alone: what differs still is a fault, or by design."""
+    """Runs the differing tests alone; a remaining difference is a fault, or by design."""
     differ = sorted(test for test in native.keys() | ours.keys()
                     if native.get(test, ("not run",))[0] != ours.get(test, ("not run",))[0])
     part["differences"] = []
@@ -137,7 +138,7 @@ def judge_again(host, file, way, part, native, ours):
 
 
 def one(host, file, way, native):
-    """One file under one way; native: what run_file gave natively."""
+    """One file under one way; native: the result of run_file without a way."""
     part = {"name": f"{file}-{way}", "status": "pass", "faults": [], "native": ended(native[1], native[0])}
     if host.left_s() <= 0:
         return part | {"status": "skip", "why": "no time left"}
@@ -153,14 +154,14 @@ def one(host, file, way, native):
 
 
 def run_way(host, way, native_runs):
-    """All files at once as far as host.n_jobs goes; then, nobody beside it, what differed."""
+    """Runs all files, host.n_jobs at a time; then the tests that differed, one by one."""
     with concurrent.futures.ThreadPoolExecutor(host.n_jobs) as pool:
         parts = list(pool.map(lambda item: one(host, item[0], way, item[1]), native_runs.items()))
     for file, part in zip(native_runs, parts):
         native, ours = part.pop("outcomes", ({}, {}))
         judge_again(host, file, way, part, native, ours)
     for package in sorted({file.partition("/")[0] for file in native_runs if "/" in file} | {NUMBA}):
-        # a file whose tests use no device leaves no report: that the preload saw the tests is asked of all of them
+        # a file whose tests use no device leaves no report, so it is enough if the preload saw some file's tests
         of_package = [part for part in parts if part["name"].startswith(package) and "report" in part and part["status"] != "skip"]
         if of_package and not any(part["report"][kind]["requests"] for part in of_package for kind in compat.KINDS):
             of_package[0]["faults"].append("in no file of these tests a request was seen")

@@ -1,8 +1,9 @@
-"""Python programs through the gauntlet: frameworks that come with a cudart of their own, cache off.
+"""Python programs as in compat: frameworks with their own cudart, caches off.
 
-torch_first_use is no part of it: natively, exact and relaxed at once, beside a program that fills the device, kernels are loaded
-for the first time.  Natively, too, a child in ten or so ends in an error there that is no want of memory, 700 for one, and seldom
-twice in the same: such errors are counted, natively and not.  A wrong sum without an error is a fault.
+torch_first_use is different: natively, in exact and in relaxed at once, kernels are loaded for the first time while
+another program fills the device. Even natively about one child in ten ends in an error other than out of memory there,
+such as 700, and seldom twice in the same. Such errors are counted, natively and under cushim. A wrong sum without an
+error is a fault.
 """
 import collections
 import concurrent.futures
@@ -29,18 +30,18 @@ def path_of(name):
 
 
 def one(host, name):
-    # what compiles at run time does so once, for the first run of the two, in a place of its own
+    # code that is compiled at run time is compiled once, in the first of the two runs, in a separate folder
     caches = {"CUPY_CACHE_DIR": host.scratch / "cupy", "TRITON_CACHE_DIR": host.scratch / "triton",
               "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "PYTHONHASHSEED": "0"}
     return compat.gauntlet(host, name, [sys.executable, path_of(name)], TIMEOUT_S, **caches, **PROGRAMS[name])
 
 
-FIRST_USE_S, IMPORT_S = 30, 40  # of children; at most, until PyTorch is there and the last child has ended
+FIRST_USE_S, IMPORT_S = 30, 40  # seconds of children, and at most until PyTorch is loaded and the last child has ended
 FIRST_USE_WAYS = {"native": None, "exact": {}, "relaxed": {"CUSHIM_FREE": "relaxed"}}
 
 
 def run_first_uses(host, way, settings):
-    """A row a child, and how the program ended."""
+    """One row per child, and how the program ended."""
     lines = host.scratch / f"torch_first_use-{way}.lines"
     env = {} if settings is None else {"LD_PRELOAD": host.preload, **settings}
     done = host.run([sys.executable, "-B", path_of("torch_first_use"), lines, FIRST_USE_S], FIRST_USE_S + IMPORT_S, **env)
@@ -48,7 +49,7 @@ def run_first_uses(host, way, settings):
 
 
 def count_errors(rows):
-    """{what was no want of memory: how many children met it}"""
+    """{error other than out of memory: the number of children with it}"""
     return collections.Counter(row["errors"][0] for row in rows if row["errors"])
 
 

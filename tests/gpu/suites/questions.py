@@ -1,4 +1,5 @@
-"""What the driver does where no page says so: python/questions.py natively.  Its answers judge nothing; a question without one fails."""
+"""Undocumented behaviour of the driver: runs python/questions.py natively. Its answers are not judged; a question
+without an answer fails."""
 import json
 import sys
 

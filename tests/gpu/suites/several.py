@@ -1,7 +1,7 @@
-"""Several processes, and two devices where there are two: IPC, PyTorch's tensors between processes, NCCL, DDP, UCX, MPS.
+"""Several processes, and two devices if there are two: IPC, PyTorch's tensors between processes, NCCL, DDP, UCX, MPS.
 
-Each program runs natively and in each mode; output and exit status are the same.  NCCL's and UCX's GB/s are kept beside
-the verdict, natively and under cushim by turns: they are read in several.json, none is judged here.
+Each program runs natively and in each mode; output and exit status must be the same. GB/s of NCCL and UCX, from
+alternating runs, are kept in several.json and not judged.
 """
 import functools
 import json
@@ -25,7 +25,7 @@ WITHOUT_CACHE = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 COLLECTIVES = {"peer": {}, "shared memory": {"NCCL_P2P_DISABLE": "1"}, "cache off": WITHOUT_CACHE,
                "registered": {"TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK": "1"}}
 UCX_MESSAGES = {65536: 4000, 8 << 20: 1000}
-# how UCX learns of allocations: by patching the driver's functions, ours among them, or by relocation
+# how UCX learns of allocations: by patching the driver's functions, including cushim's, or by relocation
 UCX_HOOKS = {"ucx": {}, "ucx, reloc": {"UCX_MEM_CUDA_HOOK_MODE": "reloc"}}
 
 
@@ -40,14 +40,14 @@ def torchrun(name):
 
 
 def modes(host, name, command, env, wanted=MODES, may_differ=lambda mode: None):
-    """The program natively once, then in each mode.  may_differ: why a mode's output may differ, or None."""
+    """Runs the program once natively, then in each mode. may_differ: why a mode's output may differ, or None."""
     native = host.run(command(), TIMEOUT_S, **env)
     return [compat.gauntlet(host, f"{name}-{mode}", command(), TIMEOUT_S, is_counted=False, native=native, may_differ=may_differ(mode),
                             settings=settings, **env) for mode, settings in wanted.items()]
 
 
 def ipc(host, link):
-    """Both sides under cushim, and each beside a side that has none."""
+    """Both sides under cushim, and each side with the other one plain."""
     command = [build.output(host, "ipc_pair", link)]
     sides = {"": {}, "plain importer": {"CHILD_PRELOAD": ""},
              "plain exporter": {"LD_PRELOAD": None, "CHILD_PRELOAD": host.preload}}
@@ -72,7 +72,7 @@ def figures_of(done):
 
 
 def turns(host, part, run):
-    """`run` of settings gives (GB/s by name): native and the modes by turns; the median of each."""
+    """`run` of settings returns GB/s by name: native and the modes alternate; returns the median of each."""
     found = {}
     for _ in range(N_TURNS):
         for mode, settings in {"native": None, **MODES}.items():
@@ -92,7 +92,7 @@ def collectives(host, name):
 
 
 def perftest(host, tool, memory, size, variables):
-    """ucx_perftest between two processes of one device: (GB/s, what went wrong)."""
+    """ucx_perftest between two processes of one device: (GB/s, the fault)."""
     port = free_port()
     common = [tool, "-t", "tag_bw", "-m", memory, "-s", size, "-n", UCX_MESSAGES[size], "-w", 200, "-p", port]
     variables = {"UCX_TLS": "cuda_copy,cuda_ipc,sm,self,tcp", "UCX_WARN_UNUSED_ENV_VARS": "n", **variables}
@@ -100,7 +100,7 @@ def perftest(host, tool, memory, size, variables):
                               stderr=subprocess.PIPE, env=host.environment(**variables))
     try:
         done = None
-        for _ in range(40):  # the server listens once it has its context
+        for _ in range(40):  # the server listens after it has created its context
             done = host.run([*common[:1], "127.0.0.1", *common[1:]], 60, **variables)
             if done.rc == 0 or done.is_late or server.poll() is not None:
                 break
@@ -145,14 +145,14 @@ MPS_PROGRAMS = ("fork_before", "ipc_pair", "streams", "threads")
 
 
 def control_mps(variables, order=None):
-    """Starts the daemon, or gives it an order; what it answers."""
+    """Starts the daemon, or sends it a command; returns its answer."""
     done = subprocess.run([MPS_CONTROL, *([] if order else ["-d"])], input=order, text=True, capture_output=True, timeout=30,
                           env={**os.environ, **variables})
     return done.stdout + done.stderr
 
 
 def mps(host):
-    """Clients of the Multi-Process Service, whose daemon has folders of its own and ends with this."""
+    """Clients of the Multi-Process Service, whose daemon has its own folders and ends with this function."""
     if not shutil.which(MPS_CONTROL):
         return {"name": "MPS", "status": "skip", "why": f"no {MPS_CONTROL} on the path"}
     folder = host.scratch / "mps"

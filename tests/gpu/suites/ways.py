@@ -1,6 +1,6 @@
-"""The programs of the gauntlet under settings that few use: same output, same exit status as natively.
+"""The programs of compat under rare settings, with the same output and exit status as natively.
 
-compat runs them as they come, and counts; here a program runs natively once, and nothing is counted.
+compat runs them with the defaults and counts calls; here a program runs natively once, and nothing is counted.
 """
 import functools
 
@@ -20,7 +20,7 @@ MAY_DIFFER = {
     ("coverage", "relaxed"): "it prints which frees wait",
     ("coverage", "vmm"): "mapped memory belongs to no context: a free does not wait for another context's copy",
 }
-# What a setting does not serve, by design (docs/guide/limits-of-a-preload.md).
+# Programs that a setting does not serve, by design (docs/guide/limits-of-a-preload.md).
 NOT_SERVED = {
     ("processes", way): "no handle of a block for another process" for way in ("check-frees", "check-full", "vmm")
 }
@@ -43,6 +43,6 @@ def run(host):
     names = [name for name, path in build.sources()
              if name not in compat.OTHERS and not build.is_part(name) and not (host.sim and path.suffix == ".cu")
              and host.wants_part("ways", name)]
-    names.sort(key=lambda name: -compat.limit_s(name))  # first what takes longest: a program's settings follow one another
+    names.sort(key=lambda name: -compat.limit_s(name))  # the longest programs first; the settings of a program run one after the other
     works = [functools.partial(of_program, host, name, link) for name in names]
     return compat.run_all(host, "ways.json", works, host.n_jobs)

@@ -24,7 +24,7 @@ TEST(rounding_up_gives_the_next_multiple) {
     }
 }
 
-TEST(rounding_up_says_when_it_does_not_fit) {
+TEST(rounding_up_reports_an_overflow) {
     size_t out = 7;
     ck_assert(cushim_round_up(SIZE_MAX - 511, 512, &out));
     ck_assert_uint_eq(out, SIZE_MAX - 511);

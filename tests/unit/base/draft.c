@@ -1,4 +1,4 @@
-/* Drafts: files that are there whole or not at all. */
+/* Drafts: files that appear complete or not at all. */
 #include "base/draft.h"
 
 #include <dirent.h>
@@ -14,8 +14,7 @@
 static char folder[64], path[128];
 static struct cushim_draft draft;
 
-/* A folder that is gone when the test's process ends would need care: tests remove what they make.
- */
+/* Each test removes the folder that it makes. */
 static void in_folder(void) {
     const char *root = getenv("TMPDIR") ? getenv("TMPDIR") : P_tmpdir;
     ck_assert_int_eq(chdir(root), 0);
@@ -26,7 +25,7 @@ static void in_folder(void) {
 
 static void leave_folder(void) {
     unlink(path);
-    ck_assert_int_eq(rmdir(folder), 0); /* nothing else is left in it */
+    ck_assert_int_eq(rmdir(folder), 0); /* fails if anything else is left in it */
 }
 
 static unsigned count_files(void) {
@@ -52,7 +51,7 @@ static void check_text(const char *wanted) {
     ck_assert_str_eq(text, wanted);
 }
 
-TEST(a_file_is_made_for_its_owner_alone_and_is_there_when_it_is_whole) {
+TEST(a_file_is_private_to_its_owner_and_appears_once_it_is_complete) {
     struct stat about;
     in_folder();
     umask(0);
@@ -71,7 +70,7 @@ TEST(a_file_is_made_for_its_owner_alone_and_is_there_when_it_is_whole) {
     leave_folder();
 }
 
-TEST(what_could_not_be_written_leaves_what_was_there) {
+TEST(a_failed_write_leaves_the_old_file) {
     in_folder();
     put("before");
     ck_assert_int_eq(cushim_draft_begin(&draft, path), 0);
@@ -84,7 +83,7 @@ TEST(what_could_not_be_written_leaves_what_was_there) {
     leave_folder();
 }
 
-TEST(a_name_that_is_to_be_new_is_not_taken_from_another) {
+TEST(an_exclusive_draft_does_not_replace_a_file) {
     in_folder();
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(cushim_draft_begin(&draft, path), 0);
@@ -96,7 +95,7 @@ TEST(a_name_that_is_to_be_new_is_not_taken_from_another) {
     leave_folder();
 }
 
-TEST(of_two_drafts_of_one_file_each_is_whole) {
+TEST(two_drafts_of_one_file_are_each_complete) {
     struct cushim_draft other;
     in_folder();
     ck_assert_int_eq(cushim_draft_begin(&draft, path), 0);
@@ -110,7 +109,7 @@ TEST(of_two_drafts_of_one_file_each_is_whole) {
     leave_folder();
 }
 
-TEST(a_link_is_never_written_through) {
+TEST(a_symbolic_link_is_never_written_through) {
     char link[96];
     in_folder();
     put("kept");
@@ -122,7 +121,7 @@ TEST(a_link_is_never_written_through) {
     leave_folder();
 }
 
-TEST(a_name_in_no_folder_or_that_is_a_folder_is_refused) {
+TEST(a_path_without_a_folder_or_of_a_folder_is_refused) {
     char nowhere[96];
     in_folder();
     snprintf(nowhere, sizeof nowhere, "%s/none/report", folder);

@@ -1,4 +1,4 @@
-/* Variables that are noted at the start, and read when the environment has them no more. */
+/* Variables are copied at the start and stay readable after the program removes them. */
 #include "base/environment.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ static const char *all(void) {
     return seen;
 }
 
-TEST(what_we_read_outlives_the_environment_and_nothing_else_does) {
+TEST(only_our_variables_outlive_the_environment) {
     clearenv();
     setenv("CUSHIM_STATS", "%q{JOB}-%q{TWO}.json", 1);
     setenv("JOB", "a", 1);
@@ -40,7 +40,7 @@ TEST(what_we_read_outlives_the_environment_and_nothing_else_does) {
     ck_assert_ptr_null(cushim_environment("SECRET"));
 }
 
-TEST(what_the_program_sets_itself_comes_first) {
+TEST(a_value_that_the_program_sets_comes_first) {
     clearenv();
     setenv("CUSHIM_LOG", "info", 1);
     setenv("CUSHIM_FREE", "relaxed", 1);
@@ -54,7 +54,7 @@ TEST(what_the_program_sets_itself_comes_first) {
     ck_assert_str_eq(all(), "CUSHIM_LOG=off;CUSHIM_LIMIT=1G;CUSHIM_FREE=relaxed;");
 }
 
-TEST(without_a_variable_of_ours_nothing_is_noted) {
+TEST(without_our_variables_nothing_is_copied) {
     clearenv();
     setenv("RANK", "3", 1);
     cushim_environment_note();

@@ -1,4 +1,4 @@
-/* Sleeping on a word: what ends it, and what does not. */
+/* Which events end a sleep on a word, and which do not. */
 #include "base/futex.h"
 
 #include <pthread.h>
@@ -12,14 +12,14 @@ static atomic_uint word;
 static atomic_int is_through;
 static const uint64_t long_ns = 60000000000;
 
-TEST(a_word_that_has_changed_is_not_slept_on) {
+TEST(a_sleep_on_a_changed_word_returns_at_once) {
     atomic_store(&word, 1);
     errno = EDOM;
-    cushim_futex_wait(&word, 0, long_ns); /* does not end where it does */
+    cushim_futex_wait(&word, 0, long_ns); /* hangs if it sleeps */
     ck_assert_int_eq(errno, EDOM);
 }
 
-TEST(a_sleep_that_nobody_ends_ends_by_itself) {
+TEST(a_sleep_without_a_wake_times_out) {
     uint64_t since_ns = cushim_clock_ns();
     errno = EDOM;
     cushim_futex_wait(&word, 0, WHILE_NS);
@@ -35,11 +35,11 @@ static void *wait_for_one(void *unused) {
     return NULL;
 }
 
-TEST(whoever_wakes_wakes_all_and_keeps_errno) {
+TEST(a_wake_reaches_all_sleepers_and_keeps_errno) {
     pthread_t threads[3];
     for (int i = 0; i < 3; i++)
         pthread_create(&threads[i], NULL, wait_for_one, NULL);
-    cushim_futex_nap(WHILE_NS); /* so that most of them sleep; it holds for those who do not, too */
+    cushim_futex_nap(WHILE_NS); /* so that most threads sleep; the test also holds for the others */
     errno = EDOM;
     atomic_store(&word, 1);
     cushim_futex_wake(&word);
@@ -59,7 +59,7 @@ static void *sleep_once(void *unused) {
     return NULL;
 }
 
-TEST(a_signal_ends_no_sleep) {
+TEST(a_signal_does_not_end_a_sleep) {
     pthread_t thread;
     struct sigaction action = {.sa_handler = do_nothing}; /* without SA_RESTART */
     sigaction(SIGUSR1, &action, NULL);
@@ -90,7 +90,7 @@ static void *sleep_with_a_cancel_pending(void *unused) {
 #endif
 }
 
-TEST(no_sleep_is_a_cancellation_point) {
+TEST(a_sleep_is_not_a_cancellation_point) {
     pthread_t thread;
     void *result;
     pthread_create(&thread, NULL, sleep_with_a_cancel_pending, NULL);
@@ -99,7 +99,7 @@ TEST(no_sleep_is_a_cancellation_point) {
     ck_assert(atomic_load(&is_through));
 }
 
-TEST(who_backs_off_looks_a_hundred_times_and_then_sleeps_ever_longer) {
+TEST(a_back_off_spins_a_hundred_times_then_sleeps_longer_each_time) {
     unsigned n_looks = 0;
     for (int i = 0; i < CUSHIM_FUTEX_LOOKS; i++)
         cushim_futex_back_off(&n_looks);
@@ -113,7 +113,7 @@ TEST(who_backs_off_looks_a_hundred_times_and_then_sleeps_ever_longer) {
     uint64_t since_ns = cushim_clock_ns();
     for (int i = 0; i < 40; i++)
         cushim_futex_back_off(&n_looks);
-    ck_assert_uint_eq(n_looks, n_most); /* no shift goes beyond a word */
+    ck_assert_uint_eq(n_looks, n_most); /* the shift stays within the word */
     ck_assert_uint_ge(cushim_clock_ns() - since_ns, 40ull * CUSHIM_FUTEX_SHORT_NS);
 }
 

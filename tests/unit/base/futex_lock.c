@@ -1,4 +1,4 @@
-/* The lock of a cache between its owner and others. */
+/* A cache's lock, which its owner and other threads take. */
 #include "base/futex.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 enum { OTHERS = 3, ROUNDS = 2000, TURNS = 200000, REST = 256 };
 
 static struct cushim_futex_lock lock;
-static unsigned long n_entries; /* by whoever has the lock, neither atomic nor locked otherwise */
+static unsigned long n_entries; /* changed under the lock alone, so not atomic */
 static atomic_uint n_at_work;
 
 static void *enter_often(void *unused) {
@@ -32,7 +32,8 @@ TEST(no_two_threads_are_inside_at_once) {
         pthread_create(&others[i], NULL, enter_often, NULL);
     for (unsigned i = 0; i < suite_turns(TURNS) || atomic_load(&n_at_work); i++) {
         if (i % REST == 0)
-            sched_yield(); /* outside: memcheck may put this thread aside inside each time */
+            sched_yield(); /* outside the lock, because memcheck may always switch threads inside it
+                            */
         if (!cushim_futex_lock_take(&lock))
             continue;
         n_entries++;
@@ -53,16 +54,16 @@ static void *enter_once(void *has_entered) {
     return NULL;
 }
 
-TEST(the_owner_stays_out_of_what_it_has_itself_or_another_wants) {
+TEST(the_owner_cannot_enter_twice_or_while_another_thread_waits) {
     pthread_t other;
     atomic_bool has_entered = false;
     ck_assert(cushim_futex_lock_take(&lock));
-    ck_assert(!cushim_futex_lock_take(&lock)); /* below a signal */
+    ck_assert(!cushim_futex_lock_take(&lock)); /* as in a signal handler */
     pthread_create(&other, NULL, enter_once, &has_entered);
     while (!atomic_load(&lock.n_wanted))
         cushim_futex_nap(100000);
     ck_assert(!atomic_load(&has_entered));
-    atomic_store(&lock.word, 0); /* as a leave that saw nobody: the wake is missed */
+    atomic_store(&lock.word, 0); /* as a leave that saw no sleeper: the wake is missed */
     pthread_join(other, NULL);
     ck_assert(atomic_load(&has_entered));
     atomic_store(&lock.n_wanted, 1);

@@ -1,4 +1,4 @@
-/* Who enters a lock that is taken sleeps, and whoever leaves wakes. */
+/* A thread that finds the lock taken sleeps, and the thread that leaves wakes it. */
 #include "base/futex.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@ static void *enter_once(void *unused) {
     return NULL;
 }
 
-TEST(who_leaves_wakes_who_sleeps) {
+TEST(a_leave_wakes_the_sleepers) {
     pthread_t others[OTHERS];
     atomic_store(&futex_has_timeouts, false);
     ck_assert(cushim_futex_lock_take(&lock));
@@ -35,7 +35,7 @@ TEST(who_leaves_wakes_who_sleeps) {
     ck_assert_uint_eq(atomic_load(&lock.word), 0);
 }
 
-TEST(nobody_is_woken_where_nobody_sleeps) {
+TEST(a_leave_without_sleepers_makes_no_wake_call) {
     ck_assert(cushim_futex_lock_take(&lock));
     cushim_futex_lock_leave(&lock);
     cushim_futex_lock_enter(&lock);

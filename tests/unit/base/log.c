@@ -34,7 +34,7 @@ TEST(every_conversion_prints_as_printf_would) {
                              "18446744073709551615|0|beef|feedfacecafe|0x7f00dead|%\n");
 }
 
-TEST(a_null_text_is_named_and_a_line_stays_one_line) {
+TEST(a_null_text_prints_as_null_and_a_line_feed_as_a_space) {
     const char *volatile nothing = NULL;
     caught_begin(&caught);
     cushim_log(CUSHIM_LOG_INFO, "x", "%s %s", nothing, "two\nlines");
@@ -54,7 +54,7 @@ TEST(a_long_line_is_cut_at_512_bytes_and_still_ends) {
     ck_assert_uint_eq(caught.n_reads, 1);
 }
 
-TEST(what_a_terminal_would_execute_is_shown_as_question_marks) {
+TEST(control_characters_are_shown_as_question_marks) {
     caught_begin(&caught);
     cushim_log(CUSHIM_LOG_ERROR, "x", "CUSHIM_%s=%s", "A\033[31m", "\r\303\251\302\233\377");
     caught_end(&caught);

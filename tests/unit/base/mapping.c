@@ -9,7 +9,7 @@
 
 #include "tests/unit/suite.h"
 
-enum { PAGE_BYTES = 1 << 16 }; /* of any machine */
+enum { PAGE_BYTES = 1 << 16 }; /* the largest page size of any machine */
 
 static char *map(size_t n_bytes, int rights) {
     char *start = mmap(NULL, n_bytes, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -21,7 +21,7 @@ static uint64_t address_of(const void *pointer) {
     return (uint64_t)(uintptr_t)pointer;
 }
 
-/* Three pages, the middle one with rights of its own. */
+/* Three pages; the middle one has its own protection. */
 static char *map_middle(int rights) {
     char *start = map(3 * PAGE_BYTES, PROT_NONE);
     ck_assert_int_eq(mprotect(start + PAGE_BYTES, PAGE_BYTES, rights), 0);
@@ -41,7 +41,7 @@ TEST(a_mapping_is_found_from_its_first_byte_to_its_last) {
     }
 }
 
-TEST(without_rights_it_is_there_and_not_readable) {
+TEST(a_mapping_without_rights_is_found_and_not_readable) {
     struct cushim_mapping mapping;
     char *middle = map_middle(PROT_READ);
     ck_assert_int_eq(cushim_mapping_find(address_of(middle - 1), &mapping), CUSHIM_OK);
@@ -51,7 +51,7 @@ TEST(without_rights_it_is_there_and_not_readable) {
     ck_assert_uint_eq(mapping.start, address_of(middle + PAGE_BYTES));
 }
 
-TEST(what_is_not_mapped_is_not_found) {
+TEST(an_unmapped_address_is_not_found) {
     struct cushim_mapping mapping;
     char *start = map(3 * PAGE_BYTES, PROT_READ);
     ck_assert_int_eq(munmap(start + PAGE_BYTES, PAGE_BYTES), 0);
@@ -71,7 +71,7 @@ TEST(a_file_is_named_and_a_long_name_cut) {
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(ftruncate(fd, PAGE_BYTES), 0);
     char *start = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-    char *behind = map_middle(PROT_READ); /* its line is read after the long one, or before it */
+    char *behind = map_middle(PROT_READ); /* its line comes before or after the long one */
     ck_assert_ptr_ne(start, MAP_FAILED);
     ck_assert_int_eq(cushim_mapping_find(address_of(start), &mapping), CUSHIM_OK);
     ck_assert_int_eq(strncmp(mapping.path, "/memfd:nnn", 10), 0);
@@ -88,8 +88,8 @@ TEST(a_file_is_named_and_a_long_name_cut) {
     ck_assert(!cushim_mapping_is_of(&mapping, "dev/zero"));
 }
 
-/* More text than one read gives. */
-TEST(the_last_of_thousands_is_found) {
+/* The list is longer than one read returns. */
+TEST(the_last_of_thousands_of_mappings_is_found) {
     enum { N = 4000 };
     struct cushim_mapping mapping;
     char *start = map((size_t)N * PAGE_BYTES, PROT_NONE);
@@ -102,7 +102,7 @@ TEST(the_last_of_thousands_is_found) {
     }
 }
 
-TEST(where_no_file_can_be_opened_nobody_can_tell) {
+TEST(without_a_free_descriptor_the_answer_is_unknown) {
     struct cushim_mapping mapping;
     struct rlimit before, none;
     char *start = map(PAGE_BYTES, PROT_READ);

@@ -1,4 +1,5 @@
-/* membarrier(2) and the filters of sandboxes that come before and after it was asked for. */
+/* membarrier(2) under seccomp filters that a sandbox installs before or after cushim asks for
+ * it. */
 #include "base/membarrier.h"
 
 #include <linux/filter.h>
@@ -16,7 +17,8 @@
 
 enum { NO_FILTERS = 77 };
 
-/* From here on this thread and its children get `action` for a system call, all others pass. */
+/* From here on this thread and its children get `action` for one system call; all other calls
+ * pass. */
 static void filter(long number, unsigned action) {
     struct sock_filter rows[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -30,7 +32,7 @@ static void filter(long number, unsigned action) {
         _exit(NO_FILTERS);
 }
 
-/* Filters stay: each test has a process for itself. */
+/* Filters cannot be removed, so each test runs in its own process. */
 static void in_child(bool (*holds)(void)) {
     int status = 0;
     pid_t child = fork();
@@ -46,7 +48,7 @@ static bool is_free(void) {
     return cushim_membarrier_ask() && !cushim_membarrier_is_judged() && cushim_membarrier_pass();
 }
 
-TEST(without_a_sandbox_the_barrier_is_passed) {
+TEST(without_a_sandbox_the_barrier_works) {
     in_child(is_free);
 }
 
@@ -55,7 +57,7 @@ static bool is_free_in_a_container(void) {
     return is_free();
 }
 
-TEST(a_filter_from_before_the_question_changes_nothing) {
+TEST(a_filter_from_before_the_first_call_changes_nothing) {
     in_child(is_free_in_a_container);
 }
 
@@ -65,7 +67,7 @@ static bool is_seen_later(void) {
     return was_free && cushim_membarrier_is_judged();
 }
 
-TEST(a_filter_that_comes_later_is_seen_without_asking_for_the_barrier) {
+TEST(a_later_filter_is_noticed_without_calling_the_barrier) {
     in_child(is_seen_later);
 }
 
@@ -74,7 +76,7 @@ static bool is_seen_later_in_a_container(void) {
     return is_seen_later();
 }
 
-TEST(a_second_filter_is_seen_as_well) {
+TEST(a_second_filter_is_noticed_too) {
     in_child(is_seen_later_in_a_container);
 }
 
@@ -84,7 +86,7 @@ static bool is_seen_without_files(void) {
     return was_free && cushim_membarrier_is_judged();
 }
 
-TEST(a_first_filter_is_seen_without_opening_a_file) {
+TEST(a_first_filter_is_noticed_without_opening_a_file) {
     in_child(is_seen_without_files);
 }
 

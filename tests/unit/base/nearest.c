@@ -14,7 +14,7 @@ static const char *nearest(const char *word) {
     return search.best;
 }
 
-TEST(a_letter_more_less_other_or_swapped_is_near) {
+TEST(an_added_missing_changed_or_swapped_letter_is_near) {
     static const char *const mistyped[][2] = {
         {"rum", "run"},       {"rn", "run"},        {"runn", "run"},   {"urn", "run"},
         {"docter", "doctor"}, {"doctro", "doctor"}, {"stat", "stats"}, {"hepl", "help"},
@@ -23,12 +23,12 @@ TEST(a_letter_more_less_other_or_swapped_is_near) {
         ck_assert_pstr_eq(nearest(mistyped[i][0]), mistyped[i][1]);
 }
 
-TEST(capitals_and_hyphens_do_not_count) {
+TEST(capitals_and_hyphens_make_no_difference) {
     ck_assert_pstr_eq(nearest("CHECK-QUARANTINE"), "check_quarantine");
     ck_assert_pstr_eq(nearest("Check-Quarentine"), "check_quarantine");
 }
 
-TEST(what_resembles_nothing_has_no_nearest) {
+TEST(a_word_unlike_all_others_has_no_nearest) {
     ck_assert_ptr_null(nearest("train"));
     ck_assert_ptr_null(nearest("v"));
     ck_assert_ptr_null(nearest(""));
@@ -44,7 +44,7 @@ TEST(a_word_of_any_length_is_taken) {
     }
 }
 
-TEST(only_the_bytes_that_were_given_are_read) {
+TEST(only_the_given_bytes_are_read) {
     struct cushim_nearest search;
     cushim_nearest_begin(&search, "stat=report.json", 4);
     cushim_nearest_try(&search, "stats");

@@ -19,7 +19,7 @@ static const char *set(const char *name, const char *value) {
     return cushim_option_set(&options, row_of(name), value);
 }
 
-/* What is said when the environment is exactly `entries`, which end with NULL. */
+/* The messages when the environment is exactly `entries`, which end with NULL. */
 static const char *load(char **entries) {
     char **saved = environ;
     caught_begin(&caught);
@@ -89,7 +89,7 @@ TEST(a_value_as_text_reads_as_itself) {
     }
 }
 
-TEST(variables_carry_the_prefix_but_for_the_first) {
+TEST(all_variables_but_the_first_have_the_prefix) {
     char text[CUSHIM_OPTION_TEXT_BYTES];
     cushim_option_variable(row_of("cushim"), text);
     ck_assert_str_eq(text, "CUSHIM");
@@ -162,7 +162,7 @@ TEST(a_size_that_cannot_be_read_leaves_the_field) {
     ck_assert_str_eq(set("large", "16777216T"), "is too large"); /* 2^64, which is not 0 */
 }
 
-TEST(an_amount_is_bytes_a_share_or_auto) {
+TEST(an_amount_is_bytes_or_a_share_or_auto) {
     static const struct {
         const char *text;
         size_t number;
@@ -191,7 +191,7 @@ TEST(an_amount_that_cannot_be_read_leaves_the_field) {
     }
 }
 
-TEST(a_share_is_taken_of_its_whole_without_overflow) {
+TEST(a_share_of_a_large_total_does_not_overflow) {
     struct cushim_amount third = {33, true}, all = {100, true}, bytes = {123, false};
     ck_assert_uint_eq(cushim_amount_bytes(bytes, 7), 123);
     ck_assert_uint_eq(cushim_amount_bytes(third, 1000), 330);
@@ -208,7 +208,7 @@ TEST(the_default_of_an_amount_reads_as_a_user_would_write_it) {
     ck_assert_str_eq(text, "0");
 }
 
-TEST(a_word_is_stored_as_its_place) {
+TEST(a_word_is_stored_as_its_index) {
     static const char *const words[] = {"off", "error", "warn", "info", "debug"};
     for (int i = 0; i < 5; i++) {
         ck_assert_ptr_null(set("log", words[i]));
@@ -224,7 +224,7 @@ TEST(a_word_is_stored_as_its_place) {
     ck_assert_int_eq(options.log, 2);
 }
 
-TEST(where_on_and_off_are_words_a_switch_does_as_well) {
+TEST(an_option_with_the_words_on_and_off_takes_a_switch_too) {
     static const char *const words[] = {"0", "1", "false", "TRUE", "off", "on", "no", "Yes"};
     ck_assert_ptr_null(set("zero", "auto"));
     ck_assert_int_eq(options.zero, 0);
@@ -233,10 +233,10 @@ TEST(where_on_and_off_are_words_a_switch_does_as_well) {
         ck_assert_int_eq(options.zero, i % 2 ? 2 : 1);
     }
     ck_assert_ptr_nonnull(set("zero", "2"));
-    ck_assert_ptr_nonnull(set("log", "0")); /* off is a word there, and on is not */
+    ck_assert_ptr_nonnull(set("log", "0")); /* off is a word of this option, on is not */
 }
 
-TEST(a_path_is_kept_whole_or_refused) {
+TEST(a_path_that_is_too_long_is_refused_not_cut) {
     char text[CUSHIM_OPTION_PATH_BYTES + 1];
     memset(text, 'p', sizeof text);
     text[CUSHIM_OPTION_PATH_BYTES - 1] = 0;
@@ -248,7 +248,7 @@ TEST(a_path_is_kept_whole_or_refused) {
     ck_assert_uint_eq(strlen(options.stats), CUSHIM_OPTION_PATH_BYTES - 1);
 }
 
-TEST(the_environment_is_read_in_silence) {
+TEST(a_correct_environment_gives_no_message) {
     ck_assert_str_eq(load((char *[]){"PATH=x", "CUSHIM=0", "CUSHIM_POOL=off", "CUSHIM_LARGE=1G",
                                      "CUSHIM_LOG=info", "CUSHIM_STATS=a=b", "CUSHIMX=1", NULL}),
                      "");
@@ -259,12 +259,12 @@ TEST(the_environment_is_read_in_silence) {
     ck_assert(cushim_log_on(CUSHIM_LOG_INFO) && !cushim_log_on(CUSHIM_LOG_DEBUG));
 }
 
-TEST(without_an_environment_all_is_default) {
+TEST(without_an_environment_all_options_have_their_defaults) {
     ck_assert_str_eq(load(NULL), "");
     assert_all_are_default();
 }
 
-TEST(a_bad_value_is_one_line_and_the_default_stays) {
+TEST(a_bad_value_gives_one_message_and_keeps_the_default) {
     const char *said =
         load((char *[]){"CUSHIM_LARGE=12Q", "CUSHIM_POOL=maybe", "CUSHIM_LOG=loud", NULL});
     ck_assert_uint_eq(n_lines(said), 3);
@@ -277,7 +277,7 @@ TEST(a_bad_value_is_one_line_and_the_default_stays) {
     ck_assert_int_eq(options.log, CUSHIM_LOG_ERROR);
 }
 
-TEST(an_unknown_name_is_named_once) {
+TEST(an_unknown_name_is_reported_once) {
     const char *said =
         load((char *[]){"CUSHIM_LARGER=1", "CUSHIM_CUSHIM=1", "CUSHIM_=1", "CUSHIM_BARE", NULL});
     ck_assert_uint_eq(n_lines(said), 4);
@@ -289,7 +289,7 @@ TEST(an_unknown_name_is_named_once) {
     ck_assert_ptr_nonnull(strstr(said, ": CUSHIM_BARE is no option and is ignored\n"));
 }
 
-TEST(names_of_others_are_left_alone) {
+TEST(variables_without_the_prefix_are_ignored) {
     ck_assert_str_eq(
         load((char *[]){"CUSHIM_SIM_SEED=1", "CUSHIM_SIM_ANYTHING=x", "CUSHIM_LIBCUDA=x",
                         "CUSHIM_LIBVULKAN=x", "CUSHIM_KERNELS=x", "CUSHIM_KERNEL_ARCH=cpu",
@@ -297,12 +297,12 @@ TEST(names_of_others_are_left_alone) {
         "");
 }
 
-TEST(log_off_silences_what_stands_before_it) {
+TEST(log_off_silences_messages_about_earlier_variables) {
     ck_assert_str_eq(load((char *[]){"CUSHIM_LARGER=1", "CUSHIM_POOL=x", "CUSHIM_LOG=off", NULL}),
                      "");
 }
 
-TEST(what_is_set_differs_from_its_default) {
+TEST(an_option_counts_as_set_if_it_differs_from_its_default) {
     static const struct {
         const char *name, *preset, *other;
     } each[] = {{"pool", "on", "off"},  {"copy_threads", "7", "3"}, {"keep", "auto", "7%"},

@@ -1,4 +1,4 @@
-/* Output to descriptors of a program that is not ours. */
+/* Output to the file descriptors of a program in which cushim is a guest. */
 #include "base/output.h"
 
 #include <errno.h>
@@ -41,13 +41,14 @@ TEST(a_pipe_that_nobody_reads_raises_no_signal) {
     check_pending(SIGPIPE, 0);
 }
 
-TEST(a_file_that_may_not_grow_raises_no_signal) {
+TEST(a_file_at_its_size_limit_raises_no_signal) {
     struct rlimit limit;
     int file = unnamed_file();
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
     rlim_t before = limit.rlim_cur;
     limit.rlim_cur = 2;
-    int is_set = setrlimit(RLIMIT_FSIZE, &limit) == 0; /* Check writes files, too: not in between */
+    /* no assertion in between, because Check writes files too */
+    int is_set = setrlimit(RLIMIT_FSIZE, &limit) == 0;
     int error = cushim_output_write(file, "text", 4);
     limit.rlim_cur = before;
     is_set &= setrlimit(RLIMIT_FSIZE, &limit) == 0;
@@ -57,7 +58,7 @@ TEST(a_file_that_may_not_grow_raises_no_signal) {
     check_pending(SIGXFSZ, 0);
 }
 
-TEST(a_signal_of_the_program_that_waits_goes_on_waiting) {
+TEST(a_pending_signal_of_the_program_stays_pending) {
     sigset_t blocked, now;
     int ends[2];
     ck_assert_int_eq(pipe(ends), 0);
@@ -79,8 +80,8 @@ TEST(a_full_disk_is_an_error) {
     ck_assert_int_eq(cushim_output_write(full, "text", 4), ENOSPC);
 }
 
-/* The test's process has its own descriptors; Check's messages take another way. */
-TEST(a_noted_descriptor_that_became_another_file_is_left_alone) {
+/* The test's process may close descriptors, because Check's messages do not use them. */
+TEST(a_saved_descriptor_that_became_another_file_is_left_alone) {
     int first = unnamed_file(), second = unnamed_file();
     dup2(first, STDERR_FILENO);
     close(STDOUT_FILENO);
@@ -95,12 +96,12 @@ TEST(a_noted_descriptor_that_became_another_file_is_left_alone) {
     dup2(first, STDERR_FILENO);
     ck_assert_int_eq(cushim_output_write(STDERR_FILENO, "text", 4), 0);
     ck_assert_int_eq(size_of(first), 12);
-    dup2(second, STDOUT_FILENO); /* it was closed as the descriptors were noted */
+    dup2(second, STDOUT_FILENO); /* it was closed when the descriptors were saved */
     ck_assert_int_eq(cushim_output_write(STDOUT_FILENO, "text", 4), EBADF);
 }
 
-/* Which of them are free is decided here; Check's messages take another way. */
-TEST(a_file_of_ours_takes_no_number_of_a_standard_descriptor) {
+/* This test decides which descriptors are free; Check's messages do not use them. */
+TEST(our_files_never_get_a_standard_descriptor) {
     close(STDIN_FILENO);
     close(STDOUT_FILENO);
     for (int i = 0; i < 2; i++) {

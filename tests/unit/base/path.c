@@ -9,7 +9,7 @@
 
 static char out[256];
 
-/* As a process of this number would, with the rank that the environment has. */
+/* As a process of this number expands it, with the rank that the environment gives. */
 static bool expand(char *text, size_t cap, const char *pattern) {
     return cushim_path_expand(text, cap, pattern,
                               &(struct cushim_path_places){4711, cushim_path_rank(), 3});
@@ -22,7 +22,7 @@ static void forget_ranks(void) {
         unsetenv(names[i]);
 }
 
-TEST(places_become_process_host_and_rank) {
+TEST(placeholders_become_process_host_and_rank) {
     char host[256] = {0}, wanted[600];
     gethostname(host, sizeof host - 1);
     forget_ranks();
@@ -32,7 +32,7 @@ TEST(places_become_process_host_and_rank) {
     ck_assert_str_eq(out, wanted);
 }
 
-TEST(a_percent_sign_is_written_twice_and_an_unknown_place_stays) {
+TEST(a_percent_sign_is_written_twice_and_an_unknown_placeholder_stays) {
     ck_assert(expand(out, sizeof out, "100%% %q %"));
     ck_assert_str_eq(out, "100% %q %");
 }
@@ -52,7 +52,7 @@ TEST(a_rank_is_the_launchers_number_or_the_process) {
     ck_assert_str_eq(out, "5");
 }
 
-TEST(how_many_ranks_there_are_says_the_launcher_of_the_rank) {
+TEST(the_number_of_ranks_comes_from_the_same_launcher_as_the_rank) {
     static const char *const names[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                            {"PMI_RANK", "PMI_SIZE"},
                                            {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
@@ -76,7 +76,7 @@ TEST(how_many_ranks_there_are_says_the_launcher_of_the_rank) {
     forget_ranks();
 }
 
-TEST(a_path_that_does_not_fit_is_refused_and_nothing_is_written_behind_it) {
+TEST(a_path_that_does_not_fit_is_refused_and_writes_nothing_past_the_end) {
     char small[8];
     memset(small, 'x', sizeof small);
     ck_assert(expand(small, 6, "12345"));
@@ -88,7 +88,7 @@ TEST(a_path_that_does_not_fit_is_refused_and_nothing_is_written_behind_it) {
     ck_assert_int_eq(small[7], 'x');
 }
 
-TEST(a_variable_names_no_folder_and_one_that_is_not_set_stays) {
+TEST(a_variable_adds_no_folder_and_an_unset_one_stays) {
     setenv("PATH_TEST", "../a b", 1);
     unsetenv("PATH_NONE");
     ck_assert(expand(out, sizeof out, "x-%q{PATH_TEST}-%q{PATH_NONE}-%q{}-%q{PATH_TEST"));
@@ -97,7 +97,7 @@ TEST(a_variable_names_no_folder_and_one_that_is_not_set_stays) {
     ck_assert(!expand(out, 10, "%q{PATH_TEST}"));
 }
 
-TEST(whether_a_pattern_has_a_place_is_known) {
+TEST(a_pattern_with_a_placeholder_is_recognised) {
     ck_assert(cushim_path_has("a-%p", "pr"));
     ck_assert(cushim_path_has("%%%r", "pr"));
     ck_assert(!cushim_path_has("%%p %h %", "pr"));
@@ -114,7 +114,7 @@ TEST(whether_a_pattern_has_a_place_is_known) {
     ck_assert(!cushim_path_tell_apart(text, sizeof text, "reports.jsonl", "%p"));
 }
 
-TEST(entries_of_launchers_are_told_from_others) {
+TEST(variables_of_launchers_are_recognised) {
     static const char *const ours[] = {"RANK=1", "WORLD_SIZE=", "SLURM_PROCID=0", "PMI_SIZE=2"};
     static const char *const others[] = {"RANK", "RANKS=1", "MY_RANK=1", "=", "", "SLURM_JOB_ID=1"};
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)

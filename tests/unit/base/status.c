@@ -4,7 +4,7 @@
 
 #include "tests/unit/suite.h"
 
-TEST(every_status_has_a_name_and_a_text_of_its_own) {
+TEST(every_status_has_its_own_name_and_text) {
     for (int a = 0; a >= CUSHIM_CALLBACK; a--) {
         const char *name = cushim_status_name((enum cushim_status)a);
         ck_assert_int_eq(strncmp(name, "CUSHIM_", 7), 0);
@@ -17,13 +17,13 @@ TEST(every_status_has_a_name_and_a_text_of_its_own) {
     }
 }
 
-TEST(names_are_those_of_the_header) {
+TEST(the_names_match_the_header) {
     ck_assert_str_eq(cushim_status_name(CUSHIM_OK), "CUSHIM_OK");
     ck_assert_str_eq(cushim_status_name(CUSHIM_NOMEM), "CUSHIM_NOMEM");
     ck_assert_str_eq(cushim_status_name(CUSHIM_CALLBACK), "CUSHIM_CALLBACK");
 }
 
-TEST(a_number_that_is_no_status_is_a_failure_without_a_name) {
+TEST(an_unknown_number_is_a_failure_without_a_name) {
     const int numbers[] = {1, CUSHIM_CALLBACK - 1, -1000, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         enum cushim_status status = (enum cushim_status)numbers[i];
@@ -33,7 +33,7 @@ TEST(a_number_that_is_no_status_is_a_failure_without_a_name) {
     }
 }
 
-TEST(a_class_is_none_for_success_alone) {
+TEST(only_success_has_no_class) {
     ck_assert_int_eq(cushim_status_class(CUSHIM_OK), CUSHIM_CLASS_NONE);
     for (int a = -1; a >= CUSHIM_CALLBACK; a--)
         ck_assert_int_ne(cushim_status_class((enum cushim_status)a), CUSHIM_CLASS_NONE);

@@ -1,4 +1,4 @@
-/* What a test's process writes to standard error, caught in a pipe. */
+/* Captures in a pipe what a test's process writes to standard error. */
 #ifndef CUSHIM_TESTS_UNIT_BASE_STDERR_H
 #define CUSHIM_TESTS_UNIT_BASE_STDERR_H
 
@@ -9,7 +9,7 @@
 struct caught {
     int saved, from;
     char text[8192];
-    size_t n_reads; /* a pipe in packet mode answers one read a write */
+    size_t n_reads; /* in packet mode each read returns one write */
 };
 
 static inline void caught_begin(struct caught *caught) {

@@ -1,4 +1,4 @@
-/* Text of others: characters stay, what is none or controls a terminal goes. */
+/* Text from outside: characters stay; invalid bytes and terminal controls are replaced. */
 #include "base/utf8.h"
 
 #include <stdio.h>
@@ -22,8 +22,9 @@ TEST(characters_are_read_whole) {
     ck_assert_int_eq(*at, 0);
 }
 
-TEST(what_is_no_character_is_one_byte_each) {
-    /* a lone tail, a cut one, too long a form, a half of two, beyond the last, no head */
+TEST(each_invalid_byte_counts_alone) {
+    /* a lone continuation, a cut sequence, an overlong form, a surrogate, beyond U+10FFFF, no
+     * head */
     static const char *const bad[] = {"\x80",         "\xe2\x82",         "\xc0\xaf",
                                       "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"};
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -34,7 +35,7 @@ TEST(what_is_no_character_is_one_byte_each) {
     }
 }
 
-TEST(a_terminal_obeys_nothing_of_it) {
+TEST(no_terminal_control_remains) {
     ck_assert_str_eq(clean("step \xc3\xa9 1"), "step \xc3\xa9 1");
     ck_assert_str_eq(clean("\x1b[2J\a\n\x7f"), "?[2J???");
     ck_assert_str_eq(clean("\xc2\x9b"
@@ -45,7 +46,7 @@ TEST(a_terminal_obeys_nothing_of_it) {
                      "???exe");
 }
 
-TEST(what_has_no_room_is_cut_between_characters) {
+TEST(text_without_room_is_cut_between_characters) {
     char text[32], cell[CUSHIM_CELL_BYTES];
     ck_assert_uint_eq(cushim_utf8_columns("a\xc3\xa9\xe2\x82\xac"), 3);
     ck_assert_str_eq(cushim_utf8_fit(strcpy(text, "caf\xc3\xa9"), 4), "caf\xc3\xa9");

@@ -1,11 +1,11 @@
-/* Numbers for people: as they were up to a width, and never wider. */
+/* Numbers for people: exact up to a width, and never wider. */
 #include "base/writer.h"
 
 #include <string.h>
 
 #include "tests/unit/suite.h"
 
-TEST(counts_are_whole_up_to_nine_digits) {
+TEST(counts_are_exact_up_to_nine_digits) {
     char text[CUSHIM_AMOUNT_BYTES];
     ck_assert_str_eq(cushim_text_count(text, 0), "0");
     ck_assert_str_eq(cushim_text_count(text, 1234567), "1,234,567");
@@ -16,7 +16,7 @@ TEST(counts_are_whole_up_to_nine_digits) {
     ck_assert_str_eq(cushim_text_count(text, UINT64_MAX), "18,446 P");
 }
 
-TEST(times_have_a_unit_that_people_know) {
+TEST(times_have_a_common_unit) {
     char text[CUSHIM_AMOUNT_BYTES];
     ck_assert_str_eq(cushim_text_time(text, 999), "999 ns");
     ck_assert_str_eq(cushim_text_time(text, 1500), "1.50 us");

@@ -6,8 +6,8 @@
 
 enum { SPACE = 1 << 13 };
 
-/* Takes all pieces of a box from a host of SPACE bytes to a device of SPACE bytes, which is 0 where
- * nothing arrived; false: a byte came twice, or a piece is empty or too large. */
+/* Copies all pieces of a box from a host of SPACE bytes to a device of SPACE zero bytes. False if a
+ * byte came twice, or if a piece is empty or too large. */
 static bool move(const struct cushim_copy_box *box, size_t max_bytes, const unsigned char *host,
                  unsigned char *device) {
     struct cushim_copy_cut cut = cushim_copy_cut(box, max_bytes);
@@ -28,7 +28,7 @@ static bool move(const struct cushim_copy_box *box, size_t max_bytes, const unsi
     return n_again == 0;
 }
 
-/* Row by row, as it is meant. */
+/* The reference: row by row. */
 static void move_plainly(const struct cushim_copy_box *box, const unsigned char *host,
                          unsigned char *device) {
     for (size_t z = 0; z < box->depth; z++) {
@@ -46,7 +46,7 @@ static struct cushim_copy_side random_side(uint64_t *state, const struct cushim_
     return (struct cushim_copy_side){suite_random(state) % 16, row_bytes, row_bytes * n_rows};
 }
 
-TEST(the_pieces_are_the_box_each_byte_once) {
+TEST(the_pieces_cover_each_byte_of_the_box_once) {
     uint64_t state = 88172645463325252u;
     for (unsigned seed = 0; seed < suite_steps(20000); seed++) {
         static unsigned char host[SPACE], device[SPACE], plain[SPACE];

@@ -74,7 +74,7 @@ static CUresult await_one(CUevent event) {
     return await(event);
 }
 
-TEST(a_transfer_is_awaited_while_the_next_is_under_way) {
+TEST(the_wait_for_a_transfer_begins_after_the_next_is_queued) {
     for (int is_to_device = 0; is_to_device < 2; is_to_device++) {
         atomic_uint nobody = 0;
         begin();
@@ -91,20 +91,20 @@ TEST(a_transfer_is_awaited_while_the_next_is_under_way) {
     }
 }
 
-TEST(who_waits_for_a_channel_ends_a_turn) {
+TEST(a_waiting_thread_ends_the_turn_of_the_owner) {
     atomic_uint somebody = 1;
     begin();
     struct cushim_copy_job job = job_of(3 * BUFFER, true);
     cushim_copy_channel_turn(&cuda, &channel, &job, &somebody);
     ck_assert_uint_eq(job.next, 1);
-    ck_assert_int_eq(memcmp(host, device, BUFFER), 0); /* and nothing is under way */
+    ck_assert_int_eq(memcmp(host, device, BUFFER), 0); /* and no transfer is queued */
     cushim_copy_channel_turn(&cuda, &channel, &job, &somebody);
     cushim_copy_channel_turn(&cuda, &channel, &job, &somebody);
     ck_assert_int_eq(memcmp(host, device, 3 * BUFFER), 0);
     end();
 }
 
-TEST(a_refused_call_ends_the_job_with_nothing_under_way) {
+TEST(a_refused_call_ends_the_job_and_leaves_no_transfer_queued) {
     for (unsigned n = 1;; n++) {
         atomic_uint nobody = 0;
         begin();
@@ -113,7 +113,7 @@ TEST(a_refused_call_ends_the_job_with_nothing_under_way) {
         cushim_copy_channel_turn(&cuda, &channel, &job, &nobody);
         bool has_failed = copy_fixture_has_failed();
         copy_fixture_fail_at(0);
-        end(); /* which sees transfers on a stream that goes */
+        end(); /* which reports transfers on a destroyed stream */
         if (!has_failed) {
             ck_assert_int_eq(job.outcome, CUSHIM_COPY_DONE);
             break;
@@ -133,8 +133,8 @@ static CUresult lose_stream(CUstream stream) {
     return CUDA_ERROR_DEINITIALIZED;
 }
 
-/* A process that exits while it copies is in this. */
-TEST(nobody_touches_buffers_that_could_not_be_waited_for) {
+/* A process that exits during a copy gets here. */
+TEST(buffers_without_a_successful_wait_are_not_touched) {
     atomic_uint nobody = 0;
     begin();
     struct cushim_cuda ended = cuda;
@@ -152,7 +152,7 @@ TEST(nobody_touches_buffers_that_could_not_be_waited_for) {
     end();
 }
 
-TEST(a_channel_is_made_wholly_or_not_at_all) {
+TEST(a_channel_is_created_completely_or_not_at_all) {
     for (unsigned n = 1; n <= 3; n++) {
         struct cushim_copy_channel none;
         copy_fixture_reset(&cuda);
@@ -162,7 +162,7 @@ TEST(a_channel_is_made_wholly_or_not_at_all) {
     }
 }
 
-TEST(host_memory_that_is_not_there_ends_the_job_untouched) {
+TEST(unmapped_host_memory_ends_the_job_before_any_copy) {
     atomic_uint nobody = 0;
     begin();
     struct cushim_copy_job job = job_of(2 * BUFFER, false);

@@ -17,7 +17,7 @@ struct transfer {
 
 struct CUstream_st {
     struct transfer transfers[MAX_TRANSFERS];
-    unsigned n_queued, n_done; /* counts since it was made */
+    unsigned n_queued, n_done; /* transfers since it was created */
     bool is_dead;
     CUstream older;
 };
@@ -32,7 +32,7 @@ struct CUevent_st {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned n_out, fail_at;
 static atomic_uint n_faults;
-/* Dead handles are kept, so that their use is seen, up to the end of the process. */
+/* Dead handles are kept until the process ends, so that a later use is noticed. */
 static CUstream youngest_stream;
 static CUevent youngest_event;
 static bool has_failed;

@@ -1,6 +1,6 @@
 /*
- * A driver whose streams do nothing until somebody waits for them: a transfer moves its bytes at
- * the wait that covers it.  Who touches a buffer too early sees, or sends, the wrong bytes.
+ * A driver whose streams do nothing until a thread waits for them: a transfer moves its bytes at
+ * the wait that covers it.  Code that touches a buffer too early reads or sends the wrong bytes.
  *
  * Lock: one mutex inside; every function may be called from any thread.
  */
@@ -12,23 +12,23 @@
 #include "copy/box.h"
 #include "cuda/table.h"
 
-/* Fill the table; nothing is out, and no failure is due. */
+/* Fill the table; no resource is allocated, and no failure is due. */
 void copy_fixture_reset(struct cushim_cuda *cuda);
 
 CUcontext copy_fixture_context(void);
 
-/* So many bytes without a gap, one way or the other. */
+/* n_bytes without a gap, in either direction. */
 struct cushim_copy_box copy_fixture_line(void *host, void *device, size_t n_bytes,
                                          bool is_to_device);
 
-/* The n-th call from now answers an error and does nothing; 0: none does. */
+/* The n-th call from now returns an error and does nothing; 0: none does. */
 void copy_fixture_fail_at(unsigned n);
 bool copy_fixture_has_failed(void);
 
-/* Streams, events and pinned allocations that were made and not given back. */
+/* Streams, events and pinned allocations that were created and not released. */
 unsigned copy_fixture_n_out(void);
 
-/* Transfers queued on dead streams, transfers of dead memory, and waits for dead events. */
+/* Transfers on destroyed streams or of freed memory, and waits for destroyed events. */
 unsigned copy_fixture_n_faults(void);
 
 #endif

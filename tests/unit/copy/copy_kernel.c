@@ -23,7 +23,7 @@ static long set_policy(long policy, const unsigned long *nodes) {
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
 
-/* What it is called with here. */
+/* The numbers that the code under test passes. */
 static int count_words(long number) {
     switch (number) {
     case SYS_set_mempolicy:

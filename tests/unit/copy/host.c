@@ -27,7 +27,7 @@ static bool is_there(uint64_t host, size_t width_bytes, size_t height, size_t ro
     return cushim_copy_host_is_there(&cut, &piece);
 }
 
-TEST(memory_is_there_up_to_its_last_byte) {
+TEST(memory_is_readable_up_to_its_last_byte) {
     uint64_t start = map(4, PROT_READ | PROT_WRITE);
     munmap((void *)(uintptr_t)(start + 3 * PAGE), PAGE);
     for (int is_to_device = 0; is_to_device < 2; is_to_device++) {
@@ -39,14 +39,14 @@ TEST(memory_is_there_up_to_its_last_byte) {
     }
 }
 
-TEST(what_may_not_be_written_may_be_read) {
+TEST(read_only_memory_may_be_read_and_not_written) {
     uint64_t start = map(1, PROT_READ), nothing = map(1, PROT_NONE);
     ck_assert(is_there(start, PAGE, 1, 0, true));
     ck_assert(!is_there(start, PAGE, 1, 0, false));
     ck_assert(!is_there(nothing, PAGE, 1, 0, true));
 }
 
-TEST(a_file_is_there_up_to_its_end) {
+TEST(a_mapped_file_is_readable_up_to_its_end) {
     char path[] = "/tmp/cushim-host-XXXXXX";
     int file = mkstemp(path);
     ck_assert_int_ge(file, 0);
@@ -55,11 +55,12 @@ TEST(a_file_is_there_up_to_its_end) {
     void *start = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     ck_assert_ptr_ne(start, MAP_FAILED);
     ck_assert(is_there((uint64_t)(uintptr_t)start, PAGE, 1, 0, true));
-    ck_assert(!is_there((uint64_t)(uintptr_t)start, PAGE + 1, 1, 0, true)); /* SIGBUS to touch */
+    /* a touch here raises SIGBUS */
+    ck_assert(!is_there((uint64_t)(uintptr_t)start, PAGE + 1, 1, 0, true));
     close(file);
 }
 
-TEST(between_rows_nothing_need_be) {
+TEST(the_gaps_between_rows_may_be_unmapped) {
     uint64_t start = map(5, PROT_READ | PROT_WRITE);
     munmap((void *)(uintptr_t)(start + 1 * PAGE), PAGE);
     munmap((void *)(uintptr_t)(start + 3 * PAGE), PAGE);
@@ -67,7 +68,7 @@ TEST(between_rows_nothing_need_be) {
     ck_assert(!is_there(start, PAGE + 1, 2, 2 * PAGE, true));
 }
 
-TEST(asking_changes_no_byte) {
+TEST(the_check_changes_no_byte) {
     uint64_t start = map(2, PROT_READ | PROT_WRITE);
     char *bytes = (char *)(uintptr_t)start;
     memset(bytes, 7, PAGE);
@@ -77,8 +78,8 @@ TEST(asking_changes_no_byte) {
     ck_assert_int_eq(bytes[PAGE], 0);
 }
 
-/* At every distance from a line of the caches, and to the last byte. */
-TEST(rows_arrive_whole_wherever_they_begin_and_end) {
+/* At every distance from a cache line, and to the last byte. */
+TEST(rows_arrive_complete_at_any_alignment) {
     static unsigned char buffer[3 * PAGE], host[3 * PAGE];
     for (size_t i = 0; i < sizeof buffer; i++)
         buffer[i] = (unsigned char)(i * 7 + i / 251);

@@ -17,7 +17,7 @@ static void begin(long policy, int refused) {
     errno = 7;
 }
 
-TEST(memory_comes_from_the_node_that_is_asked_for) {
+TEST(memory_comes_from_the_requested_node) {
     for (int node = 0; node < 1023; node += 73) {
         begin(DEFAULT, 0);
         ck_assert(cushim_copy_node_prefer(node));
@@ -30,7 +30,7 @@ TEST(memory_comes_from_the_node_that_is_asked_for) {
     }
 }
 
-TEST(nothing_changes_where_the_node_is_unknown) {
+TEST(an_unknown_node_changes_nothing) {
     static const int unknown[] = {-1, 1023, 1 << 20};
     for (int i = 0; i < 3; i++) {
         begin(DEFAULT, 0);
@@ -39,14 +39,14 @@ TEST(nothing_changes_where_the_node_is_unknown) {
     }
 }
 
-TEST(a_policy_of_the_thread_stays) {
+TEST(the_thread_keeps_its_own_policy) {
     begin(BIND, 0);
     ck_assert(!cushim_copy_node_prefer(1));
     ck_assert_int_eq(kernel.policy, BIND);
     ck_assert_uint_eq(kernel.n_set, 0);
 }
 
-TEST(a_kernel_that_refuses_is_no_matter) {
+TEST(a_refusal_of_the_kernel_is_harmless) {
     begin(DEFAULT, EPERM);
     ck_assert(!cushim_copy_node_prefer(1));
     ck_assert_int_eq(errno, 7);

@@ -64,7 +64,7 @@ TEST(many_threads_share_fewer_channels) {
     ck_assert_uint_eq(copy_fixture_n_faults(), 0);
 }
 
-/* Those of the process by this name: a sanitizer may have threads of its own. */
+/* Counts threads by this name, because a sanitizer may have its own threads. */
 static unsigned n_helpers(void) {
     unsigned n = 0;
     char name[300];
@@ -81,7 +81,7 @@ static unsigned n_helpers(void) {
     return n;
 }
 
-TEST(helpers_come_with_a_copy_and_go_with_the_context) {
+TEST(helpers_start_with_a_copy_and_end_with_the_context) {
     static char host[4 * MIB], device[4 * MIB];
     copy_fixture_reset(&cuda);
     ck_assert_int_eq(move(0, host, device, sizeof host, true), CUSHIM_COPY_DONE);
@@ -92,7 +92,7 @@ TEST(helpers_come_with_a_copy_and_go_with_the_context) {
     ck_assert_int_eq(move(2, host, device, sizeof host, true), CUSHIM_COPY_DONE);
     ck_assert_uint_gt(n_helpers(), 0);
     cushim_copy_ring_leave(copy_fixture_context());
-    while (n_helpers()) /* a thread that ended is counted a moment longer */
+    while (n_helpers()) /* a thread that ended is listed for a moment longer */
         usleep(100);
 }
 
@@ -117,7 +117,7 @@ TEST(a_refused_call_leaves_nothing_behind) {
     }
 }
 
-TEST(what_no_copy_uses_can_be_given_back_and_comes_again) {
+TEST(unused_channels_can_be_released_and_created_again) {
     static char host[2 * MIB], device[2 * MIB];
     copy_fixture_reset(&cuda);
     ck_assert_uint_eq(cushim_copy_rings_give_back(), 0);
@@ -127,7 +127,7 @@ TEST(what_no_copy_uses_can_be_given_back_and_comes_again) {
     memset(host, 9, sizeof host);
     ck_assert_int_eq(move(1, host, device, sizeof host, true), CUSHIM_COPY_DONE);
     ck_assert_int_eq(memcmp(host, device, sizeof host), 0);
-    cushim_copy_rings_forget(); /* the driver went: nothing is told to it */
+    cushim_copy_rings_forget(); /* the driver is gone: it gets no call */
     ck_assert_uint_ne(copy_fixture_n_out(), 0);
 }
 
@@ -148,7 +148,7 @@ TEST(helpers_take_no_signal_of_the_process) {
     ck_assert_int_eq(move(3, host, device, sizeof host, true), CUSHIM_COPY_DONE);
     sigemptyset(&one);
     sigaddset(&one, SIGUSR1);
-    pthread_sigmask(SIG_BLOCK, &one, &before); /* only helpers could take it now */
+    pthread_sigmask(SIG_BLOCK, &one, &before); /* only a helper could take it now */
     kill(getpid(), SIGUSR1);
     ck_assert_int_eq(move(3, host, device, sizeof host, true), CUSHIM_COPY_DONE);
     ck_assert_int_eq(atomic_load(&is_seen), 0);
@@ -157,7 +157,7 @@ TEST(helpers_take_no_signal_of_the_process) {
     cushim_copy_ring_leave(copy_fixture_context());
 }
 
-TEST(more_helpers_than_channels_are_as_many_as_channels) {
+TEST(there_are_never_more_helpers_than_channels) {
     static char host[4 * MIB], device[4 * MIB];
     copy_fixture_reset(&cuda);
     memset(host, 3, sizeof host);
@@ -202,7 +202,7 @@ static void *copy_slowly(void *cookie) {
     return NULL;
 }
 
-TEST(a_copy_waits_for_none_of_another_context) {
+TEST(a_copy_does_not_wait_for_another_context) {
     static char host[4 * MIB], device[4 * MIB];
     enum cushim_copy_outcome outcome = CUSHIM_COPY_NO_RING;
     pthread_t thread;
@@ -215,7 +215,8 @@ TEST(a_copy_waits_for_none_of_another_context) {
     ck_assert_int_eq(pthread_create(&thread, NULL, copy_slowly, &outcome), 0);
     sem_wait(&has_begun);
     ck_assert_int_eq(move(1, host, device, sizeof host, true), CUSHIM_COPY_DONE);
-    ck_assert_uint_eq(cushim_copy_rings_give_back(), 4 * MIB); /* and the other keeps its own */
+    /* and the other context keeps its helpers */
+    ck_assert_uint_eq(cushim_copy_rings_give_back(), 4 * MIB);
     cushim_copy_ring_leave(copy_fixture_context());
     sem_post(&gate);
     pthread_join(thread, NULL);
@@ -224,7 +225,7 @@ TEST(a_copy_waits_for_none_of_another_context) {
     ck_assert_uint_eq(copy_fixture_n_out(), 0);
 }
 
-/* One channel for all: who moves a piece is seen by where it goes. */
+/* All threads share one channel; the target of a piece shows which thread moves it. */
 enum { N_IN_LINE = 4, PIECE = 512 << 10, N_PIECES = 4, N_LOGGED = N_PIECES * N_IN_LINE };
 
 static struct in_line {
@@ -244,8 +245,8 @@ static void find_wait(void) {
 }
 
 /*
- * In front of libc's: who is about to wait has its place in the line, and the ring's lock, which
- * the wait alone gives up.
+ * Replaces libc's function: a thread that is about to wait has its place in the line and holds the
+ * ring's lock, which only the wait releases.
  */
 int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock) {
     static pthread_once_t is_found = PTHREAD_ONCE_INIT;
@@ -268,7 +269,7 @@ static void *copy_in_line(void *cookie) {
 
 static __typeof__(&cuMemcpyHtoDAsync_v2) copy_up_at_once;
 
-/* The others get in line, one behind the other, while the first piece of the first moves. */
+/* The other threads join the line one by one while the first piece of the first thread moves. */
 static CUresult copy_up_logged(CUdeviceptr to, const void *from, size_t n_bytes, CUstream stream) {
     int at = atomic_fetch_add(&n_logged, 1);
     ck_assert_int_lt(at, N_LOGGED);
@@ -284,7 +285,7 @@ static CUresult copy_up_logged(CUdeviceptr to, const void *from, size_t n_bytes,
     return copy_up_at_once(to, from, n_bytes, stream);
 }
 
-TEST(who_waits_for_a_channel_gets_it_in_turn_a_piece_each) {
+TEST(waiting_threads_get_the_channel_in_turn_for_one_piece_each) {
     copy_fixture_reset(&cuda);
     copy_up_at_once = cuda.cuMemcpyHtoDAsync_v2;
     sem_init(&is_in_line, 0, 0);
@@ -304,9 +305,9 @@ TEST(who_waits_for_a_channel_gets_it_in_turn_a_piece_each) {
     ck_assert_uint_eq(copy_fixture_n_out(), 0);
 }
 
-/* ---- where a ring lies ---- */
+/* ---- the node of a ring ---- */
 
-/* ---- threads of ours between jobs ---- */
+/* ---- helpers between jobs ---- */
 
 enum { FIRST_PIECES = 5, LATER_PIECES = 6 };
 
@@ -314,7 +315,7 @@ static struct shared {
     size_t n_pieces;
     pthread_t thread;
     sem_t gate;
-    atomic_int n_inside; /* threads that are about to transfer a piece of it */
+    atomic_int n_inside; /* threads that are about to transfer one of its pieces */
     enum cushim_copy_outcome outcome;
     char host[LATER_PIECES * PIECE], device[LATER_PIECES * PIECE];
 } shared[3];
@@ -345,8 +346,8 @@ static CUresult copy_up_gated(CUdeviceptr to, const void *from, size_t n_bytes, 
     return copy_up_at_once(to, from, n_bytes, stream);
 }
 
-/* All five channels are at the first copy; when it is over, two others wait, which get one each. */
-TEST(threads_of_ours_share_themselves_between_copies) {
+/* All five channels serve the first copy; when it ends, two others wait and get one each. */
+TEST(helpers_divide_themselves_among_copies) {
     copy_fixture_reset(&cuda);
     copy_up_at_once = cuda.cuMemcpyHtoDAsync_v2;
     cuda.cuMemcpyHtoDAsync_v2 = copy_up_gated;
@@ -384,7 +385,7 @@ TEST(threads_of_ours_share_themselves_between_copies) {
 static struct {
     int node; /* of the device */
     CUresult answer;
-    struct copy_fixture_kernel seen; /* when pinned memory was obtained */
+    struct copy_fixture_kernel seen; /* when pinned memory was allocated */
 } near;
 
 static CUresult get_device(CUdevice *device) {
@@ -406,7 +407,7 @@ static CUresult alloc_and_look(void **memory, size_t n_bytes, unsigned flags) {
     return alloc_plainly(memory, n_bytes, flags);
 }
 
-/* A copy, which needs a ring; the thread's policy is then what it was. */
+/* A copy creates a ring and restores the thread's policy. */
 static void copy_near(int node, CUresult answer, bool is_out_of_memory) {
     static char host[MIB], device[MIB];
     memset(&copy_fixture_kernel, 0, sizeof copy_fixture_kernel);
@@ -429,7 +430,7 @@ TEST(a_ring_lies_on_the_node_of_its_device) {
     ck_assert_int_eq(near.seen.policy, 1);
     ck_assert_uint_eq(near.seen.nodes[0], 1 << 5);
     copy_near(5, CUDA_SUCCESS, true);
-    copy_near(-1, CUDA_SUCCESS, false); /* a driver that knows none */
+    copy_near(-1, CUDA_SUCCESS, false); /* a driver that knows no node */
     ck_assert_int_eq(near.seen.policy, 0);
     copy_near(5, CUDA_ERROR_INVALID_VALUE, false);
     ck_assert_int_eq(near.seen.policy, 0);

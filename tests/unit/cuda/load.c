@@ -17,7 +17,7 @@ static void *find_nothing(const char *name, void *cookie) {
     return NULL;
 }
 
-/* Any address will do where nothing is called. */
+/* Any address will do, because nothing is called. */
 static void *find_anything(const char *name, void *cookie) {
     (void)name;
     n_asked++;
@@ -36,7 +36,7 @@ TEST(each_slot_gets_the_function_of_its_name) {
     ck_assert_str_eq(fake_order(), "cuMemAlloc_v2(512) cuMemFree_v2(512)");
 }
 
-TEST(the_first_missing_name_that_is_required_is_told_and_the_others_are_filled) {
+TEST(the_first_missing_required_name_is_reported_and_the_others_are_filled) {
     const char *missing = NULL;
     ck_assert_int_eq(cushim_cuda_load(&cuda, fake_find, "cuMemFree_v2", &missing), CUSHIM_NOSYM);
     ck_assert_str_eq(missing, "cuMemFree_v2");
@@ -54,7 +54,7 @@ TEST(an_optional_name_may_be_missing) {
     ck_assert(cuda.cuCtxRecordEvent == NULL);
 }
 
-TEST(filling_again_leaves_nothing_of_an_earlier_library) {
+TEST(filling_again_keeps_nothing_of_an_earlier_library) {
     static const struct cushim_cuda empty;
     cushim_cuda_load(&cuda, fake_find, NULL, NULL);
     ck_assert_int_eq(cushim_cuda_load(&cuda, fake_find, "cuCtxRecordEvent", NULL), CUSHIM_OK);
@@ -63,7 +63,7 @@ TEST(filling_again_leaves_nothing_of_an_earlier_library) {
     ck_assert_int_eq(memcmp(&empty, &cuda, sizeof cuda), 0);
 }
 
-TEST(a_created_table_is_empty_and_whole) {
+TEST(a_created_table_is_empty) {
     struct cushim_cuda *created = cushim_cuda_create();
     ck_assert_ptr_nonnull(created);
     ck_assert(created->cuMemAlloc_v2 == NULL);
@@ -72,14 +72,14 @@ TEST(a_created_table_is_empty_and_whole) {
     free(created);
 }
 
-TEST(what_is_missing_is_told_without_a_table) {
+TEST(missing_names_are_reported_without_a_table) {
     ck_assert_ptr_null(cushim_cuda_missing(fake_find, NULL));
     ck_assert_ptr_null(cushim_cuda_missing(fake_find, "cuCtxRecordEvent"));
     ck_assert_str_eq(cushim_cuda_missing(fake_find, "cuMemFree_v2"), "cuMemFree_v2");
     ck_assert_str_eq(cushim_cuda_missing(find_nothing, NULL), "cuGetProcAddress");
 }
 
-TEST(each_table_asks_once_for_each_of_its_slots) {
+TEST(each_slot_is_looked_up_once_per_table) {
     static struct cushim_cudart cudart;
     n_asked = 0;
     ck_assert_int_eq(cushim_cuda_load(&cuda, find_anything, &n_asked, NULL), CUSHIM_OK);

@@ -4,13 +4,13 @@
 
 #include "tests/unit/suite.h"
 
-TEST(each_row_has_the_name_that_is_exported) {
+TEST(each_symbol_has_its_exported_name) {
     ck_assert_str_eq(cushim_cuda_symbol_name(CUSHIM_SYMBOL_cuMemAlloc_v2), "cuMemAlloc_v2");
     ck_assert_str_eq(cushim_cuda_symbol_name(CUSHIM_SYMBOL_cudaMalloc), "cudaMalloc");
     ck_assert_str_eq(cushim_cuda_symbol_name(CUSHIM_SYMBOL_cuGetProcAddress), "cuGetProcAddress");
 }
 
-TEST(no_name_is_listed_twice) {
+TEST(no_symbol_is_listed_twice) {
     for (int a = 0; a < CUSHIM_N_SYMBOLS; a++) {
         ck_assert_ptr_nonnull(cushim_cuda_symbol_name((enum cushim_cuda_symbol)a));
         for (int b = 0; b < a; b++)
@@ -19,7 +19,7 @@ TEST(no_name_is_listed_twice) {
     }
 }
 
-TEST(a_number_that_is_no_row_has_a_name_too) {
+TEST(a_number_outside_the_list_has_a_name_too) {
     ck_assert_str_eq(cushim_cuda_symbol_name(CUSHIM_N_SYMBOLS), "?");
     ck_assert_str_eq(cushim_cuda_symbol_name((enum cushim_cuda_symbol) - 1), "?");
 }

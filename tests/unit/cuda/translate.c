@@ -7,7 +7,7 @@ TEST(only_success_is_ok) {
         ck_assert_int_eq(cushim_status_from_cu((CUresult)number) == CUSHIM_OK, number == 0);
 }
 
-TEST(the_codes_a_pool_decides_by_mean_what_it_thinks) {
+TEST(the_codes_that_a_heap_acts_on_have_the_right_status) {
     static const struct {
         CUresult result;
         enum cushim_status status;
@@ -30,7 +30,7 @@ TEST(the_codes_a_pool_decides_by_mean_what_it_thinks) {
         ck_assert_int_eq(cushim_status_from_cu(rows[i].result), rows[i].status);
 }
 
-TEST(a_code_nobody_listed_is_the_systems) {
+TEST(an_unlisted_code_is_a_system_error) {
     ck_assert_int_eq(cushim_status_from_cu((CUresult)12345), CUSHIM_SYSTEM);
     ck_assert_int_eq(cushim_status_from_cu((CUresult)-1), CUSHIM_SYSTEM);
 }

@@ -87,7 +87,7 @@ void fake_limit(size_t n_bytes) {
     LOCKED(fake.limit_bytes = n_bytes);
 }
 
-/* One number of the state, read under the lock. */
+/* Read a number of the state under the lock. */
 #define READ(type, name, field)                                                                    \
     type name(void) {                                                                              \
         type value;                                                                                \
@@ -118,7 +118,7 @@ void fake_lose_all(void) {
     pthread_mutex_lock(&fake.lock);
     HASH_ITER(hh, fake.allocations, row, next) {
         row->is_live = false;
-        fake.freed_last = row; /* which is handed out again first */
+        fake.freed_last = row; /* the address that is handed out first */
     }
     for (struct CUevent_st *event = fake.events; event; event = event->next)
         event->is_alive = false;

@@ -11,7 +11,7 @@
 struct fake_state fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 _Thread_local struct fake_thread fake_thread;
 
-/* ---- what every call begins with ---- */
+/* ---- the start of every call ---- */
 
 static void count(const char *name) {
     unsigned i = 0;
@@ -35,7 +35,7 @@ __attribute__((format(printf, 1, 2))) static void note(const char *format, ...) 
     va_end(args);
 }
 
-/* Takes the lock; true where the call shall fail with *result. */
+/* Takes the lock; true if the call has to fail with *result. */
 static bool begin(const char *name, bool is_countable, CUresult *result) {
     void (*on_call)(const char *) = __atomic_load_n(&fake.on_call, __ATOMIC_ACQUIRE);
     if (on_call)
@@ -67,7 +67,7 @@ static CUresult fault(CUresult result) {
     return result;
 }
 
-/* A call that may not be made while some capture is open, unless the thread is RELAXED. */
+/* A call that is forbidden while a capture is open, unless the thread is RELAXED. */
 static bool breaks_capture(void) {
     bool breaks = false;
     for (unsigned i = 0; i < FAKE_CONTEXTS; i++) {
@@ -344,8 +344,8 @@ void *fake_find(const char *name, void *cookie) {
     void *address = NULL;
     if (cookie && strcmp(name, cookie) == 0)
         return NULL;
-        /* no cast leads from a function to void *: copy the bytes; a wrong signature does not
-         * compile */
+        /* copies the bytes, because C has no cast from a function to void *; a wrong signature does
+         * not compile */
 #define FAKE(abi)                                                                                  \
     do {                                                                                           \
         __typeof__(&abi) function = fake_##abi;                                                    \

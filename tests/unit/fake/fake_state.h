@@ -1,4 +1,4 @@
-/* What the fake driver remembers: shared by its entry points and by what tests ask it. */
+/* The state of the fake driver, which its entry points and the functions for tests share. */
 #ifndef CUSHIM_TESTS_UNIT_FAKE_STATE_H
 #define CUSHIM_TESTS_UNIT_FAKE_STATE_H
 
@@ -22,7 +22,7 @@ struct CUevent_st {
     struct CUevent_st *next;
     CUcontext context;
     bool is_alive;
-    uint64_t needs[FAKE_STREAMS]; /* n_submitted of each stream it covers */
+    uint64_t needs[FAKE_STREAMS]; /* n_submitted of each stream that the event covers */
 };
 
 struct fake_allocation {
@@ -36,7 +36,7 @@ struct fake_state {
     pthread_mutex_t lock;
     struct CUctx_st contexts[FAKE_CONTEXTS];
     struct CUstream_st streams[FAKE_STREAMS];
-    struct CUevent_st *events; /* destroyed ones stay, so that their use is seen */
+    struct CUevent_st *events; /* destroyed events stay, so that their use is noticed */
     struct fake_allocation *allocations, *freed_last;
     uint64_t next_address;
     size_t limit_bytes, used_bytes, n_live, n_events;

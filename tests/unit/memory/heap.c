@@ -1,4 +1,4 @@
-/* What a heap hands out and takes back, one thread, no capture. */
+/* Allocation and free from a heap, in one thread and without captures. */
 #include "memory/state/heap_state.h"
 
 #include <string.h>
@@ -47,22 +47,22 @@ TEST(a_freed_block_is_reused_without_a_driver_call) {
     ck_assert_uint_eq(cushim_mem_stats_read(&fixture_stats(fixture)->n_hits) + n_misses, 8);
 }
 
-/* A block that comes back after a miss tells whether the lists are asked again. */
-TEST(what_a_request_has_missed_is_not_asked_again) {
+/* A block that comes back after a miss shows whether the lists are searched again. */
+TEST(a_request_does_not_search_a_list_twice) {
     enum { N_BYTES = 3 << 20 };
     struct cushim_mem_request request;
     struct cushim_mem_block block;
     fixture = fixture_create(NULL);
     struct cushim_mem_heap *heap = &fixture->heaps[0];
     for (int i = 0; i < 2; i++)
-        fixture_give(fixture, fixture_take(fixture, N_BYTES)); /* so that it stays */
+        fixture_give(fixture, fixture_take(fixture, N_BYTES)); /* so that the segment stays */
     uint64_t address = fixture_take(fixture, N_BYTES);
     ck_assert_int_eq(cushim_mem_alloc_hit(heap, N_BYTES, &request, &block), CUSHIM_NOTFOUND);
     fixture_give(fixture, address);
     ck_assert_int_eq(cushim_mem_alloc_after(heap, N_BYTES, &request, &block), CUSHIM_OK);
     ck_assert(!block.is_hit);
     fixture_give(fixture, block.address);
-    /* a request of another size, or of an earlier life, says nothing of this one */
+    /* a miss of another size, or in an earlier life, does not count */
     ck_assert_int_eq(cushim_mem_alloc_after(heap, N_BYTES - 1, &request, &block), CUSHIM_OK);
     ck_assert(block.is_hit);
     fixture_give(fixture, block.address);
@@ -85,7 +85,7 @@ TEST(a_hit_is_only_answered_without_a_driver_call) {
     fixture_check(fixture);
 }
 
-TEST(a_second_free_is_found_and_changes_nothing) {
+TEST(a_second_free_is_reported_and_changes_nothing) {
     static const size_t sizes[] = {1000, 3000000, 20 << 20};
     fixture = fixture_create(NULL);
     atomic_store(&fixture->policy.dedicated_bytes, 16 << 20);
@@ -95,7 +95,7 @@ TEST(a_second_free_is_found_and_changes_nothing) {
         ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &lookup));
         fixture_give(fixture, address);
         ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);
-        /* the same of two threads that looked the block up at once */
+        /* the same if two threads looked the block up at once */
         ck_assert_int_eq(cushim_mem_free(&fixture->heaps[0], &lookup, &answer), CUSHIM_DOUBLEFREE);
         fixture_check(fixture);
     }
@@ -111,7 +111,7 @@ TEST(an_interior_or_foreign_address_is_not_freed) {
     fixture_check(fixture);
 }
 
-TEST(a_free_with_an_old_look_up_counts_what_is_live_now) {
+TEST(a_free_after_an_old_look_up_subtracts_the_current_size) {
     struct cushim_mem_lookup old;
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
@@ -150,7 +150,7 @@ static void look_in_wait(const char *name) {
     }
 }
 
-/* What a cache has not handed in yet is left out of the gauge: 1 MiB at most. */
+/* The gauge leaves out what a cache has not published yet: at most 1 MiB. */
 static void check_gauge(bool is_relaxed) {
     enum { BLOCKS = 32, BYTES = 64 << 10, FAR = 1 << 20 };
     uint64_t addresses[BLOCKS];
@@ -173,7 +173,7 @@ TEST(the_gauge_of_live_bytes_is_never_far_off) {
     check_gauge(true);
 }
 
-TEST(a_block_is_not_reusable_while_its_free_waits) {
+TEST(a_block_is_not_reused_while_its_free_waits) {
     fixture = fixture_create(NULL);
     watched = fixture_take(fixture, 1000);
     state_in_wait = CUSHIM_MEM_FREE;
@@ -201,14 +201,14 @@ TEST(nothing_is_held_after_all_was_freed_and_trimmed) {
     ck_assert_uint_eq(fixture_stats(fixture)->block_bytes, 0);
     size_t held_bytes = held(),
            reusable_bytes = cushim_mem_reclaim_reusable_bytes(&fixture->heaps[0]);
-    ck_assert_uint_eq(reusable_bytes, fake_used_bytes()); /* whole steps of the driver */
+    ck_assert_uint_eq(reusable_bytes, fake_used_bytes()); /* whole pages of the driver */
     ck_assert_uint_eq(fixture_trim(fixture, 0), held_bytes);
     ck_assert_uint_eq(held(), 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
     fixture_check(fixture);
 }
 
-TEST(trimming_keeps_what_it_is_told_and_what_is_live) {
+TEST(a_trim_keeps_the_requested_bytes_and_live_blocks) {
     uint64_t addresses[10];
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 10; i++)
@@ -226,7 +226,7 @@ TEST(trimming_keeps_what_it_is_told_and_what_is_live) {
     fixture_check(fixture);
 }
 
-TEST(a_segment_that_the_driver_does_not_take_back_is_held_as_before) {
+TEST(a_segment_that_the_driver_refuses_to_free_stays_held) {
     static const size_t sizes[] = {3000000, 300 << 20}; /* shared, dedicated */
     for (int i = 0; i < 2; i++) {
         fixture = fixture_create(NULL);
@@ -244,8 +244,8 @@ TEST(a_segment_that_the_driver_does_not_take_back_is_held_as_before) {
     }
 }
 
-/* The driver was told of a block of it. */
-TEST(a_retired_segment_serves_nothing_more_and_goes_back_when_it_is_free) {
+/* A handle of one of its blocks was exported. */
+TEST(a_retired_segment_serves_nothing_and_goes_back_once_it_is_free) {
     enum { N = 600, N_BYTES = 5000 };
     static uint64_t blocks[N];
     for (int can_free = 0; can_free < 2; can_free++) {
@@ -278,7 +278,7 @@ TEST(a_retired_segment_serves_nothing_more_and_goes_back_when_it_is_free) {
     }
 }
 
-TEST(an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign) {
+TEST(an_abandoned_heap_makes_no_driver_call_and_its_addresses_are_foreign) {
     uint64_t addresses[5];
     fixture = fixture_create(NULL);
     static const size_t sizes[] = {1000, 70000, 3000000, 300 << 20, 5000};
@@ -305,8 +305,9 @@ TEST(an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign) {
     ck_assert_int_eq(status, CUSHIM_STATE);
 }
 
-/* A context went, another one's segment lies where it had one, and only then do we hear of it. */
-TEST(what_another_pool_has_there_by_then_stays_its_own) {
+/* A context is gone and a segment of another context lies at its addresses before the heap is
+ * abandoned. */
+TEST(a_late_abandon_spares_a_segment_of_another_heap_at_the_same_address) {
     struct cushim_mem_block block = {0};
     struct cushim_mem_lookup lookup;
     fixture = fixture_create(NULL);
@@ -323,7 +324,7 @@ TEST(what_another_pool_has_there_by_then_stays_its_own) {
     fixture_check(fixture);
 }
 
-TEST(an_abandoned_pool_can_be_opened_again) {
+TEST(an_abandoned_heap_can_be_opened_again) {
     fixture = fixture_create(NULL);
     for (unsigned life = 0; life < 5; life++) {
         uint64_t kept = fixture_take(fixture, 5000000), address = fixture_take(fixture, 1000);
@@ -344,12 +345,13 @@ static void abandon_in_wait(const char *name) {
         fake_on_call(NULL);
         cushim_mem_heap_abandon(&fixture->heaps[0]);
         fixture_open(fixture, 0);
-        for (unsigned i = 0; i < 6; i++) /* the descriptors live again, caches take them */
+        /* the descriptors are reused, and caches have their blocks */
+        for (unsigned i = 0; i < 6; i++)
             fixture_take(fixture, i < 3 ? 1000 : 5000);
     }
 }
 
-TEST(a_free_that_waits_while_its_pool_is_reborn_touches_nothing_of_the_new_life) {
+TEST(a_free_that_waits_while_its_heap_is_reopened_leaves_the_new_life_alone) {
     for (unsigned i = 0; i < 2; i++) {
         fixture = fixture_create(NULL);
         uint64_t address = fixture_take(fixture, i ? 3000000 : 900);
@@ -363,7 +365,7 @@ TEST(a_free_that_waits_while_its_pool_is_reborn_touches_nothing_of_the_new_life)
     }
 }
 
-TEST(two_pools_of_one_ledger_keep_their_blocks_apart) {
+TEST(two_heaps_of_one_page_map_keep_their_blocks_apart) {
     fixture = fixture_create(NULL);
     uint64_t mine = fixture_take(fixture, 1000);
     fake_set_current(fake_context(1));
@@ -372,7 +374,8 @@ TEST(two_pools_of_one_ledger_keep_their_blocks_apart) {
     ck_assert_int_eq(cushim_mem_alloc(&fixture->heaps[1], 1000, &other), CUSHIM_OK);
     fixture_check(fixture);
     fake_forget_order();
-    fixture_give(fixture, mine); /* context 1 is current, the record goes to the block's */
+    /* context 1 is current, but the record is made in the block's context */
+    fixture_give(fixture, mine);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(0)"));
     ck_assert_ptr_null(strstr(fake_order(), "cuCtxRecordEvent(1)"));
     ck_assert_ptr_eq(fake_current(), fake_context(1));
@@ -382,7 +385,7 @@ TEST(two_pools_of_one_ledger_keep_their_blocks_apart) {
     fixture_check(fixture);
 }
 
-TEST(any_current_context_is_the_same_after_a_free_and_a_trim) {
+TEST(a_free_and_a_trim_restore_the_current_context) {
     CUcontext contexts[] = {fake_context(0), fake_context(3), NULL};
     for (unsigned i = 0; i < 3; i++) {
         fixture = fixture_create(NULL);
@@ -401,7 +404,7 @@ TEST(any_current_context_is_the_same_after_a_free_and_a_trim) {
     }
 }
 
-TEST(a_size_that_nothing_can_hold_is_refused_as_the_driver_would) {
+TEST(an_impossible_size_is_refused_as_by_the_driver) {
     static const size_t sizes[] = {SIZE_MAX,        SIZE_MAX - 65535,      SIZE_MAX / 2,
                                    (size_t)1 << 48, ((size_t)1 << 48) + 1, (size_t)1 << 45};
     fixture = fixture_create(NULL);
@@ -412,23 +415,22 @@ TEST(a_size_that_nothing_can_hold_is_refused_as_the_driver_would) {
             ck_assert_int_eq(status, CUSHIM_NOMEM);
         }
         atomic_store(&fixture->policy.dedicated_bytes,
-                     SIZE_MAX); /* CUSHIM_LARGE has no upper end */
+                     SIZE_MAX); /* CUSHIM_LARGE has no upper limit */
     }
     fixture_check(fixture);
 }
 
-TEST(a_terabyte_is_served_whatever_is_large) {
+TEST(a_terabyte_is_served_whatever_CUSHIM_LARGE_is) {
     fixture = fixture_create(NULL);
     atomic_store(&fixture->policy.dedicated_bytes, SIZE_MAX);
-    for (unsigned i = 39; i < 41; i++) { /* the largest extent, and beyond */
+    for (unsigned i = 39; i < 41; i++) { /* the largest extent, and a larger size */
         uint64_t address = fixture_take(fixture, (size_t)1 << i);
         fixture_give(fixture, address);
         fixture_check(fixture);
     }
 }
 
-/* As natively. */
-TEST(one_block_of_each_of_57_small_sizes_takes_a_page_of_the_driver) {
+TEST(one_block_of_each_of_57_small_sizes_takes_one_driver_page_as_without_cushim) {
     fixture = fixture_create(NULL);
     for (size_t i = 1; i <= 57; i++)
         fixture_take(fixture, i * 512);
@@ -436,8 +438,8 @@ TEST(one_block_of_each_of_57_small_sizes_takes_a_page_of_the_driver) {
     fixture_check(fixture);
 }
 
-/* One page more where single blocks come first. */
-TEST(three_blocks_of_a_third_of_2_MiB_lie_in_a_page_of_the_driver_as_natively) {
+/* Single blocks that come first cost one page more. */
+TEST(three_blocks_of_a_third_of_2_MiB_share_one_driver_page_as_without_cushim) {
     static const size_t sizes[] = {680 << 10, (680 << 10) + 1, 1365 * 512};
     uint64_t addresses[90];
     for (unsigned k = 0; k < 3; k++) {
@@ -456,5 +458,5 @@ TEST(three_blocks_of_a_third_of_2_MiB_lie_in_a_page_of_the_driver_as_natively) {
 }
 
 SUITE() {
-    return tests_run("pool");
+    return tests_run("heap");
 }

@@ -1,4 +1,4 @@
-/* A heap while captures are open, and after its context broke. */
+/* A heap while captures are open, and after its context is damaged. */
 #include "memory/state/heap_state.h"
 #include "memory/heap.h"
 
@@ -20,7 +20,7 @@ TEST(while_a_capture_is_open_frees_use_the_barrier_and_never_record) {
         fake_forget_order();
         fixture_give(fixture, address);
         ck_assert_str_eq(fake_order(), "cuMemAlloc_v2(1) cuMemFree_v2(1)");
-        ck_assert_uint_eq(fixture_n_leaves, 0); /* only PASS_RECORD is handed back */
+        ck_assert_uint_eq(fixture_n_leaves, 0); /* only PASS_RECORD is returned */
         fixture_check(fixture);
         fixture_destroy(fixture);
     }
@@ -38,7 +38,7 @@ TEST(memory_is_served_while_another_thread_captures) {
     fixture_check(fixture);
 }
 
-TEST(the_callers_own_capture_keeps_its_block_live_when_native_refuses) {
+TEST(the_callers_own_capture_keeps_a_block_live_if_the_driver_refuses_its_free) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
     atomic_store(&fixture_pass, CUSHIM_MEM_PASS_OWN);
@@ -62,7 +62,7 @@ TEST(without_memory_for_the_barrier_the_block_waits_for_the_next_wait) {
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 1000);
     fixture_check(fixture);
     ck_assert_uint_ne(fixture_take(fixture, 1000),
-                      a); /* obtaining waits for nothing, so frees nothing */
+                      a); /* an allocation waits for nothing, so it makes nothing free */
     ck_assert_int_eq(fixture_state(fixture, a), CUSHIM_MEM_DEFERRED);
     atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RECORD);
     fixture_give(fixture, c);
@@ -75,9 +75,9 @@ static bool is_never_open(void) {
     return false;
 }
 
-TEST(where_a_capture_begins_under_a_free_what_is_idle_serves_the_barrier) {
+TEST(if_a_capture_begins_during_a_free_idle_memory_serves_the_barrier) {
     fixture = fixture_create(NULL);
-    fixture->guard.is_open = is_never_open; /* it begins a moment later */
+    fixture->guard.is_open = is_never_open; /* the capture begins after this answer */
     fixture_give(fixture, fixture_take(fixture, 3 << 20));
     uint64_t address = fixture_take(fixture, 1000);
     fake_limit(fake_used_bytes());
@@ -87,7 +87,7 @@ TEST(where_a_capture_begins_under_a_free_what_is_idle_serves_the_barrier) {
     fixture_check(fixture);
 }
 
-/* Captures begin and end in one thread while others free: the gate keeps records out. */
+/* Captures begin and end in one thread while others free; the capture guard keeps records out. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static atomic_int n_open;
 static atomic_bool is_over;
@@ -154,7 +154,7 @@ TEST(a_begin_never_meets_a_record) {
 
 static const char *const stages[] = {"cuCtxRecordEvent", "cuEventQuery", "cuEventSynchronize"};
 
-TEST(damage_keeps_the_block_and_the_answer_and_the_pool_steps_aside) {
+TEST(damage_keeps_the_block_and_the_error_and_the_heap_stops_serving) {
     static const CUresult answers[] = {CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_FAILED,
                                        CUDA_ERROR_ECC_UNCORRECTABLE, CUDA_ERROR_UNKNOWN};
     for (unsigned i = 0; i < 12; i++) {
@@ -176,7 +176,7 @@ TEST(damage_keeps_the_block_and_the_answer_and_the_pool_steps_aside) {
     }
 }
 
-TEST(a_damaged_pool_serves_again_once_its_context_was_replaced) {
+TEST(a_damaged_heap_serves_again_once_its_context_is_replaced) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -198,7 +198,7 @@ static void reopen_in_wait(const char *name) {
     }
 }
 
-TEST(a_wait_that_fails_after_its_pool_was_reborn_does_not_damage_the_new_life) {
+TEST(a_wait_that_fails_after_its_heap_is_reopened_does_not_damage_the_new_life) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
     fake_submit(0);

@@ -1,4 +1,4 @@
-/* A refused call leaves nothing behind: the n-th driver call fails, for every n. */
+/* A refused call leaves nothing behind. The n-th driver call fails, for every n. */
 #include "memory/state/heap_state.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static bool is_expected(enum cushim_status status) {
 
 static void obtain(unsigned i, size_t n_bytes) {
     enum cushim_status status;
-    if (addresses[i]) /* its release was refused */
+    if (addresses[i]) /* the driver refused its release */
         return;
     addresses[i] = fixture_obtain(fixture, n_bytes, &status);
     ck_assert_int_eq(addresses[i] != 0, status == CUSHIM_OK);
@@ -29,7 +29,7 @@ static void obtain(unsigned i, size_t n_bytes) {
     fixture_check(fixture);
 }
 
-/* What a hook does: a free that fails leaves the block LIVE, and the program may try again. */
+/* As after a hook's free that failed: the block stays LIVE, and the program may try again. */
 static void release(unsigned i, bool is_on_stream) {
     if (!addresses[i])
         return;
@@ -45,7 +45,7 @@ static void release(unsigned i, bool is_on_stream) {
     fixture_check(fixture);
 }
 
-/* Every kind of obtain and release, busy and idle, from the right context and from none. */
+/* Every kind of allocation and free, busy and idle, with the right context and with none. */
 static void script(void) {
     static const size_t sizes[BLOCKS] = {1000,    1000,    100000,  1 << 20, 3 << 20, 3000000,
                                          8 << 20, 9 << 20, 5 << 20, 600000,  5000,    30 << 20};
@@ -80,19 +80,19 @@ static void script(void) {
     obtain(9, 600000);
 }
 
-/* The program ends in order: what is left is freed, and the heap gives all back, but for what the
- * driver would not take (n_refused). */
+/* The program ends in order: it frees the rest, and the heap gives everything back except what the
+ * driver refused to take (n_refused). */
 static void end(size_t n_refused) {
-    struct cushim_mem_heap *heap = &fixture->heaps[0]; /* one failure was enough */
+    struct cushim_mem_heap *heap = &fixture->heaps[0]; /* no failure from here on */
     atomic_store(&heap->damage, CUDA_SUCCESS);
     atomic_store(&heap->quick_life, atomic_load(&heap->generation));
     for (unsigned i = 0; i < BLOCKS; i++) {
         release(i, false);
         ck_assert_uint_eq(addresses[i], 0);
     }
-    uint64_t last = fixture_take(fixture, 1000); /* its wait covers what is still pending */
+    uint64_t last = fixture_take(fixture, 1000); /* its wait covers all pending blocks */
     fixture_give(fixture, last);
-    if (fixture->policy.is_relaxed) { /* nothing waited, so the device is given its time */
+    if (fixture->policy.is_relaxed) { /* no free waited, so complete the device's work */
         fake_finish(0);
         fake_finish(1);
     }
@@ -110,8 +110,8 @@ static void end(size_t n_refused) {
     ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-/* Memcheck takes one place in seven, from another place each time: the eight walks of this file
- * together take all. */
+/* Memcheck takes every seventh call, with another start in each walk, so that the eight walks of
+ * this file together take all. */
 static void fail_each_in(bool is_relaxed, CUresult result, const char *without) {
     unsigned walk = 4 * (without != NULL) + 2 * (result == CUDA_ERROR_OUT_OF_MEMORY) + is_relaxed;
     unsigned stride = suite_steps(100) <= 10 ? 7 : 1;
@@ -124,7 +124,7 @@ static void fail_each_in(bool is_relaxed, CUresult result, const char *without) 
         fake_fail_at(n, result);
         script();
         has_failed = fake_has_failed();
-        /* one of these may have been on the way to give memory back */
+        /* one of these calls may have been made to give memory back */
         const char *call = fake_failed_call();
         bool n_refused = strcmp(call, "cuMemFree_v2") == 0 ||
                          strcmp(call, "cuCtxGetCurrent") == 0 ||
@@ -148,12 +148,12 @@ TEST(a_call_that_meets_a_fault_leaves_nothing_behind) {
     fail_each(CUDA_ERROR_ILLEGAL_ADDRESS, NULL);
 }
 
-TEST(the_same_holds_before_context_events) {
+TEST(without_context_events_a_failed_call_leaves_nothing_behind) {
     fail_each(CUDA_ERROR_OUT_OF_MEMORY, "cuCtxRecordEvent");
     fail_each(CUDA_ERROR_ILLEGAL_ADDRESS, "cuCtxRecordEvent");
 }
 
-TEST(without_optional_entries_a_pool_works) {
+TEST(a_heap_works_without_optional_entry_points) {
     static const char *const names[] = {"cuCtxGetFlags", "cuStreamGetCtx",
                                         "cuThreadExchangeStreamCaptureMode"};
     for (unsigned i = 0; i < 6; i++) {

@@ -1,5 +1,5 @@
 /*
- * A heap on the fake driver, and what must hold of it at every moment.
+ * A heap on the fake driver, and its invariants.
  *
  * One fixture is one table of blocks with up to FIXTURE_HEAPS heaps, heap k on context k, sharing
  * policy, capture guard and statistics.  fixture_check walks all segments, extents, lists and
@@ -14,7 +14,7 @@
 enum { FIXTURE_HEAPS = 2 };
 
 struct fixture {
-    struct cushim_cuda *cuda; /* the fake as a table: apart, so that few compile one */
+    struct cushim_cuda *cuda; /* the fake's table, allocated apart because it is large */
     struct cushim_mem_blocks blocks;
     struct cushim_mem_capture_guard guard;
     struct cushim_mem_policy policy;
@@ -22,11 +22,11 @@ struct fixture {
     struct cushim_mem_heap heaps[FIXTURE_HEAPS];
 };
 
-/* What the gate answers, and how often PASS_RECORD was given out and handed back. */
+/* What the capture guard answers, and how often PASS_RECORD was given and returned. */
 extern atomic_int fixture_pass;
 extern atomic_uint fixture_n_enters, fixture_n_leaves;
 
-/* Set by tests that keep blocks in holds, which no heap knows. */
+/* Set by tests that hold blocks, because a heap does not list held blocks. */
 extern bool fixture_holds;
 
 /* A fresh fake and a fixture with heap 0 open and context 0 current; `without` as in fake_load. */
@@ -38,35 +38,35 @@ void fixture_open(struct fixture *fixture, unsigned k);
 /* Heap 1 on context 0, with the fence of heap 0. */
 void fixture_open_beside(struct fixture *fixture);
 
-/* All counters, those of the caches included; valid until the next call. */
+/* All counters, including those of the caches; valid until the next call. */
 const struct cushim_mem_stats *fixture_stats(struct fixture *fixture);
 
-/* 0 and *status where the request was not served. */
+/* Allocate from heap 0; 0 and *status if the request was refused. */
 uint64_t fixture_obtain(struct fixture *fixture, size_t n_bytes, enum cushim_status *status);
 
-/* Obtain from heap 0; fails the test where that fails. */
+/* Allocate from heap 0; a refusal fails the test. */
 uint64_t fixture_take(struct fixture *fixture, size_t n_bytes);
 
-/* What a hook makes of a free: CUSHIM_UNKNOWNPTR for a foreign address, CUSHIM_DOUBLEFREE for a
- * block that is not LIVE, CUSHIM_INVALID for an interior address; else the heap's answer. */
+/* Free as a hook does: CUSHIM_UNKNOWNPTR for a foreign address, CUSHIM_DOUBLEFREE for a block that
+ * is not LIVE, CUSHIM_INVALID for an interior address; otherwise the heap's answer. */
 enum cushim_status fixture_release(struct fixture *fixture, uint64_t address, CUresult *answer);
 enum cushim_status fixture_release_on(struct fixture *fixture, uint64_t address, CUstream stream,
                                       CUresult *answer);
 
-/* Release; fails the test where that fails. */
+/* Free; an error fails the test. */
 void fixture_give(struct fixture *fixture, uint64_t address);
 
-/* All that heap 0 holds and nobody uses goes back to the driver: caches first, then all but
- * keep_bytes. */
+/* Empty the caches, then give free memory of heap 0 back to the driver, except keep_bytes. */
 size_t fixture_trim(struct fixture *fixture, size_t keep_bytes);
 
-/* What heap 0 has handed out or keeps pending: its live_bytes without the caches'. */
+/* Bytes of heap 0 that are live or pending: its live_bytes without those in caches. */
 size_t fixture_used_bytes(struct fixture *fixture);
 
 enum cushim_mem_state fixture_state(struct fixture *fixture, uint64_t address);
 enum cushim_mem_verdict fixture_judge(struct fixture *fixture, uint64_t address, size_t n_bytes);
 
-/* All invariants of all open heaps; NULL, or what is wrong in words (static). */
+/* Check the invariants of all open heaps; returns NULL, or a static text that says what is
+ * wrong. */
 const char *fixture_fault(struct fixture *fixture);
 void fixture_check(struct fixture *fixture);
 

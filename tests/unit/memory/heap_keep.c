@@ -1,4 +1,4 @@
-/* How much a heap holds: little when little is used, and no more than recent use explains. */
+/* How much a heap holds: little if little is used, and no more than recent use explains. */
 #include "memory/state/heap_state.h"
 
 #include <string.h>
@@ -22,18 +22,18 @@ static uint64_t wasted_bytes(void) {
     return cushim_mem_stats_read(&fixture->stats.wasted_bytes);
 }
 
-/* The promise; `peak_bytes` is the highest live total so far, as cut. */
+/* The guaranteed bound; `peak_bytes` is the highest total of live blocks so far, as cut. */
 static void check_bound(size_t peak_bytes) {
     size_t basis_bytes = heap()->live_bytes > peak_bytes ? heap()->live_bytes : peak_bytes;
-    size_t bound_bytes = basis_bytes + basis_bytes / 2 + 32 * MIB; /* of sizes that take turns */
-    /* pages pinned by live blocks cannot go: then nothing that is wholly free is left */
+    size_t bound_bytes = basis_bytes + basis_bytes / 2 + 32 * MIB; /* for sizes that alternate */
+    /* pages that live blocks pin cannot go; then no segment is wholly free */
     ck_assert_msg(heap()->held_bytes <= bound_bytes || heap()->free_segment_bytes == 0,
                   "held %zu of at most %zu", heap()->held_bytes, bound_bytes);
 }
 
 /*
- * Seconds go by, with a free in between: recent peaks explain nothing any more.  (Without it a peak
- * is of unknown age and counts for a second more.)
+ * Seconds pass, with a free in between, so that no recent peak counts.  (Without the free a peak
+ * has an unknown age and counts for another second.)
  */
 static void let_time_pass(void) {
     uint64_t address = fixture_take(fixture, 512);
@@ -53,7 +53,8 @@ TEST(a_program_that_uses_1_MiB_holds_one_segment_of_2_MiB) {
     fixture_check(fixture);
 }
 
-/* Sizes that cost the driver twice their bytes: shared, a live one would pin others' pages. */
+/* Sizes that cost twice their bytes in the driver. If they shared segments, a live block would pin
+ * pages of others. */
 static void check_packing(size_t n_bytes) {
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 1000; i++)
@@ -67,20 +68,20 @@ static void check_packing(size_t n_bytes) {
             fixture_give(fixture, addresses[i]);
     }
     cushim_mem_reclaim_trim(heap(), 0);
-    ck_assert_uint_eq(heap()->held_bytes, 200 * native_bytes); /* no block pins another's */
+    ck_assert_uint_eq(heap()->held_bytes, 200 * native_bytes); /* no block pins another's page */
     fixture_check(fixture);
     fixture_destroy(fixture);
 }
 
-TEST(a_thousand_blocks_of_1100000_bytes_cost_what_they_do_natively) {
+TEST(a_thousand_blocks_of_1100000_bytes_cost_the_same_as_without_cushim) {
     check_packing(1100000);
 }
 
-TEST(a_thousand_blocks_of_2200000_bytes_cost_what_they_do_natively) {
+TEST(a_thousand_blocks_of_2200000_bytes_cost_the_same_as_without_cushim) {
     check_packing(2200000);
 }
 
-TEST(what_is_held_stays_within_its_bound_after_each_free) {
+TEST(held_memory_stays_within_its_bound_after_each_free) {
     static const size_t sizes[] = {3 * MIB, 700000, 20 * MIB, 5000, 1100000, 60 * MIB};
     size_t peak_bytes = 0;
     fixture = fixture_create(NULL);
@@ -99,7 +100,7 @@ TEST(what_is_held_stays_within_its_bound_after_each_free) {
     fixture_check(fixture);
 }
 
-TEST(when_all_is_freed_once_little_is_held) {
+TEST(after_everything_is_freed_little_is_held) {
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 200; i++)
         addresses[i] = fixture_take(fixture, 3 * MIB);
@@ -121,7 +122,7 @@ TEST(free_slabs_do_not_keep_segments_beyond_the_bound) {
         fixture_give(fixture, addresses[i]);
     }
     ck_assert_uint_eq(fixture_used_bytes(fixture), 0);
-    /* what the cache had a moment ago counts as live: 4 MiB at most */
+    /* blocks that were just in the cache count as live: at most 4 MiB */
     ck_assert_uint_le(heap()->held_bytes, 4 * MIB + 4 * MIB / 16 + 32 * MIB);
     fixture_check(fixture);
 }
@@ -138,7 +139,7 @@ TEST(an_idle_segment_of_its_own_serves_up_to_its_rounded_size) {
     fixture_check(fixture);
 }
 
-TEST(of_idle_segments_of_a_size_the_last_freed_is_taken) {
+TEST(among_idle_segments_of_one_size_the_last_freed_is_taken) {
     fixture = fixture_create(NULL);
     fixture->policy.keeps_all = true;
     atomic_store(&fixture->policy.dedicated_bytes, 4 * MIB);
@@ -150,7 +151,7 @@ TEST(of_idle_segments_of_a_size_the_last_freed_is_taken) {
     fixture_check(fixture);
 }
 
-TEST(what_counts_as_large_may_change_while_blocks_live) {
+TEST(the_threshold_for_large_blocks_may_change_while_blocks_live) {
     fixture = fixture_create(NULL);
     uint64_t shared = fixture_take(fixture, 3 * MIB);
     atomic_store(&fixture->policy.dedicated_bytes, 2 * MIB);
@@ -190,7 +191,7 @@ static struct fixture *fixture_with_reserve(size_t number, bool is_percent) {
     return made;
 }
 
-/* Take and give n blocks of 20 MiB, then let time pass; returns what is held. */
+/* Take and give n blocks of 20 MiB, then let time pass; returns the held bytes. */
 static size_t held_after(unsigned n) {
     for (unsigned i = 0; i < n; i++)
         addresses[i] = fixture_take(fixture, 20 * MIB);
@@ -203,13 +204,13 @@ static size_t held_after(unsigned n) {
     return heap()->held_bytes;
 }
 
-TEST(what_could_be_had_back_is_segments_without_a_live_block) {
+TEST(memory_that_can_go_back_is_segments_without_a_live_block) {
     fixture = fixture_create(NULL);
     uint64_t small = fixture_take(fixture, 1000), large = fixture_take(fixture, 5 * MIB);
     ck_assert_uint_eq(cushim_mem_reclaim_reusable_bytes(heap()), 0);
     fixture_give(fixture, large);
     ck_assert_uint_eq(cushim_mem_reclaim_reusable_bytes(heap()), 6 * MIB);
-    fixture_give(fixture, small); /* it lies in a cache */
+    fixture_give(fixture, small); /* the block is in a cache */
     ck_assert_uint_eq(cushim_mem_reclaim_reusable_bytes(heap()), 8 * MIB);
 }
 
@@ -223,12 +224,12 @@ static unsigned turn(unsigned n, size_t n_bytes) {
     return fake_n_calls("cuMemAlloc_v2") + fake_n_calls("cuMemFree_v2") - n_calls;
 }
 
-TEST(what_never_came_again_goes_back_at_its_free) {
+TEST(memory_for_sizes_that_do_not_recur_goes_back_at_its_free) {
     for (int way = 0; way < 2; way++) {
         fixture = fixture_create(NULL);
         fixture->policy.has_keep = way;
         turn(1, 20 * MIB);
-        turn(1, 20 * MIB); /* which is no reason to keep all of these: */
+        turn(1, 20 * MIB); /* one block recurred, which does not justify keeping these 150: */
         turn(150, 20 * MIB);
         ck_assert_uint_le(heap()->held_bytes, (size_t)(way ? 4 : 20 + 32) * MIB);
         fixture_check(fixture);
@@ -249,8 +250,8 @@ TEST(a_loop_makes_no_driver_call_from_its_third_turn_on) {
     }
 }
 
-/* More than a second after the last call. */
-TEST(what_a_loop_has_earned_goes_back_when_nobody_asks_for_it) {
+/* The free comes more than a second after the last call. */
+TEST(memory_that_a_loop_kept_goes_back_once_it_is_unused) {
     fixture = fixture_create(NULL);
     uint64_t other = fixture_take(fixture, 1000);
     for (int i = 0; i < 3; i++)
@@ -263,7 +264,7 @@ TEST(what_a_loop_has_earned_goes_back_when_nobody_asks_for_it) {
     fixture_check(fixture);
 }
 
-/* A heap of 1,000 MiB in blocks, and 5/16 of that idle beside it, so that it is full. */
+/* A heap of 1,000 MiB in live blocks, and idle blocks of 5/16 of that, so that it is full. */
 static uint64_t fill(size_t device_mib, size_t idle_bytes) {
     fixture = fixture_create(NULL);
     fixture->policy.reserve = (struct cushim_amount){100, true};
@@ -279,7 +280,7 @@ static uint64_t fill(size_t device_mib, size_t idle_bytes) {
     return idle;
 }
 
-/* Sizes that vary: no request has the size of another, and yet none needs the driver. */
+/* Requests of varying sizes need no driver call. */
 TEST(an_idle_segment_serves_smaller_requests_while_the_device_has_room) {
     enum { LARGE = 60 * MIB, SMALL = 31 * MIB };
     for (int has_room = 0; has_room < 2; has_room++) {
@@ -287,7 +288,7 @@ TEST(an_idle_segment_serves_smaller_requests_while_the_device_has_room) {
         size_t live_bytes = heap()->live_bytes;
         uint64_t small = fixture_take(fixture, SMALL);
         ck_assert_int_eq(small == large, has_room);
-        /* what it does not need is not used, and so nothing may be idle for it */
+        /* the unneeded rest does not count as used, so it permits no idle memory */
         ck_assert_uint_eq(heap()->live_bytes - live_bytes, SMALL + MIB);
         ck_assert_uint_eq(wasted_bytes(), has_room ? LARGE - SMALL - MIB : 0);
         fixture_give(fixture, small);
@@ -301,10 +302,10 @@ TEST(an_idle_segment_serves_smaller_requests_while_the_device_has_room) {
     fixture = fixture_create(NULL);
 }
 
-TEST(a_size_gets_segments_of_its_own_until_a_heap_is_full) {
+TEST(each_size_gets_its_own_segments_until_the_heap_is_full) {
     uint64_t large = fill(16384, 60 * MIB);
-    fixture_take(fixture,
-                 1200 * (size_t)MIB); /* the peak, and so what may be held, is higher now */
+    /* the peak is higher now, and so is the bound on held memory */
+    fixture_take(fixture, 1200 * (size_t)MIB);
     ck_assert_uint_ne(fixture_take(fixture, 31 * MIB), large);
     ck_assert_uint_eq(fixture_take(fixture, 60 * MIB), large);
     fixture_check(fixture);
@@ -320,10 +321,10 @@ TEST(an_idle_segment_serves_no_request_below_a_32nd_of_its_size) {
 }
 
 TEST(live_blocks_waste_a_64th_of_the_device_at_most) {
-    uint64_t large = fill(16384, 400 * MIB); /* 256 MiB of it */
+    uint64_t large = fill(16384, 400 * MIB); /* it may waste 256 MiB */
     ck_assert_uint_eq(fixture_take(fixture, 144 * MIB), large);
     ck_assert_uint_eq(wasted_bytes(), 256 * MIB);
-    fixture_take(fixture, 20 * MIB); /* there are idle ones of 24 MiB */
+    fixture_take(fixture, 20 * MIB); /* idle blocks of 24 MiB would serve it */
     ck_assert_uint_eq(wasted_bytes(), 256 * MIB);
     fixture_check(fixture);
     fixture_destroy(fixture);
@@ -332,15 +333,15 @@ TEST(live_blocks_waste_a_64th_of_the_device_at_most) {
     fixture_check(fixture);
 }
 
-/* And so much of what is used as may be idle. */
-TEST(live_blocks_waste_7_16_of_what_is_used_at_most) {
+/* Idle memory has the same bound. */
+TEST(live_blocks_waste_at_most_7_16_of_the_used_memory) {
     uint64_t large = fill(65536, 600 * MIB);
     ck_assert_uint_ne(fixture_take(fixture, 100 * MIB), large);
     ck_assert_uint_eq(fixture_take(fixture, 180 * MIB), large);
     fixture_check(fixture);
 }
 
-/* The budget is the device's: the end of a context gives its part of it back. */
+/* The device has one budget: the end of a context returns its part. */
 TEST(a_heap_that_is_abandoned_wastes_nothing) {
     uint64_t large = fill(16384, 60 * MIB);
     ck_assert_uint_eq(fixture_take(fixture, 40 * MIB), large);
@@ -349,7 +350,7 @@ TEST(a_heap_that_is_abandoned_wastes_nothing) {
     ck_assert_uint_eq(wasted_bytes(), 0);
 }
 
-TEST(reserve_says_how_much_stays_though_nothing_earned_it) {
+TEST(a_reserve_stays_even_if_no_use_explains_it) {
     fixture = fixture_with_reserve(200 * (size_t)MIB, false);
     size_t held_bytes = held_after(20);
     ck_assert_uint_le(held_bytes, 200 * MIB);
@@ -368,7 +369,7 @@ TEST(reserve_says_how_much_stays_though_nothing_earned_it) {
     ck_assert_uint_gt(held_bytes, 70 * MIB);
 }
 
-TEST(a_pool_with_next_to_nothing_live_holds_an_eighth_of_the_device) {
+TEST(a_heap_with_almost_nothing_live_holds_at_most_an_eighth_of_the_device) {
     fixture = fixture_create(NULL);
     fixture->policy.reserve = (struct cushim_amount){100, true};
     fake_limit(1024 * (size_t)MIB);
@@ -377,10 +378,10 @@ TEST(a_pool_with_next_to_nothing_live_holds_an_eighth_of_the_device) {
         addresses[i] = fixture_take(fixture, 20 * MIB);
     for (unsigned i = 0; i < 30; i++)
         fixture_give(fixture, addresses[i]);
-    /* natively all of it would be free: 7/8 are, at once, whoever asks */
+    /* without cushim all of it would be free; here 7/8 are, at once and for any process */
     ck_assert_uint_le(heap()->held_bytes, (128 + 2) * MIB);
     ck_assert_uint_gt(heap()->held_bytes, 100 * MIB);
-    /* a loop that frees all and allocates again stays below that, and costs no call */
+    /* a loop that frees and allocates everything stays below that and makes no driver call */
     unsigned n_calls = fake_n_calls("cuMemAlloc_v2");
     for (unsigned i = 0; i < 10; i++)
         fixture_give(fixture, fixture_take(fixture, 20 * MIB));
@@ -389,7 +390,7 @@ TEST(a_pool_with_next_to_nothing_live_holds_an_eighth_of_the_device) {
     fixture_check(fixture);
 }
 
-TEST(what_is_held_free_is_at_most_half_of_what_the_driver_has_free) {
+TEST(idle_memory_is_at_most_half_of_the_drivers_free_memory) {
     fixture = fixture_create(NULL);
     fixture->policy.reserve = (struct cushim_amount){100, true};
     fake_limit(1024 * (size_t)MIB);
@@ -397,7 +398,7 @@ TEST(what_is_held_free_is_at_most_half_of_what_the_driver_has_free) {
         addresses[i] = fixture_take(fixture, 20 * MIB);
     for (unsigned i = 0; i < 40; i++) {
         fixture_give(fixture, addresses[i]);
-        heap()->watermark.asked_ns = 1; /* a tenth of a second goes by */
+        heap()->watermark.asked_ns = 1; /* a tenth of a second passes */
         size_t free_bytes = heap()->held_bytes - heap()->live_bytes;
         size_t driver_bytes = 1024 * (size_t)MIB - fake_used_bytes();
         ck_assert_msg(free_bytes <= 32 * MIB || free_bytes <= driver_bytes / 2,
@@ -407,8 +408,8 @@ TEST(what_is_held_free_is_at_most_half_of_what_the_driver_has_free) {
     fixture_check(fixture);
 }
 
-/* The device has something to do in the whole test: nothing may wait for it inside a request. */
-TEST(a_request_gives_back_first_where_that_waits_for_nothing) {
+/* The device is busy during the whole test: no request may wait for it. */
+TEST(a_request_gives_memory_back_first_if_that_needs_no_wait) {
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 60; i++) { /* three turns */
         addresses[i % 20] = fixture_take(fixture, (20 + i % 20) * MIB);
@@ -446,7 +447,7 @@ TEST(each_scheme_of_sizes_packs_a_thousand_blocks) {
     }
 }
 
-TEST(nobody_passes_the_budget_of_the_device) {
+TEST(no_heap_exceeds_the_budget_of_the_device) {
     static struct cushim_mem_limit budget;
     enum cushim_status status;
     fixture = fixture_create(NULL);
@@ -457,14 +458,14 @@ TEST(nobody_passes_the_budget_of_the_device) {
         n++;
     ck_assert_int_eq(status, CUSHIM_NOMEM);
     ck_assert_uint_le(fake_used_bytes(), 100 * MIB);
-    ck_assert_uint_ge(n, 25); /* as natively */
+    ck_assert_uint_ge(n, 25); /* as without cushim */
     ck_assert_uint_eq(atomic_load(&budget.charged_bytes), fake_used_bytes());
     for (unsigned i = 0; i < n; i++)
         fixture_give(fixture, addresses[i]);
-    addresses[0] = fixture_take(fixture, 90 * MIB); /* what was held free went for it */
+    addresses[0] = fixture_take(fixture, 90 * MIB); /* idle memory was released for it */
     ck_assert_uint_le(fake_used_bytes(), 100 * MIB);
     fixture_give(fixture, addresses[0]);
-    fake_limit(50 * (size_t)MIB); /* what the driver refuses is not charged */
+    fake_limit(50 * (size_t)MIB); /* a request that the driver refuses is not charged */
     ck_assert_uint_eq(fixture_obtain(fixture, 60 * MIB, &status), 0);
     ck_assert_int_eq(status, CUSHIM_NOMEM);
     ck_assert_uint_eq(atomic_load(&budget.charged_bytes), fake_used_bytes());
@@ -473,7 +474,7 @@ TEST(nobody_passes_the_budget_of_the_device) {
     ck_assert_uint_eq(atomic_load(&budget.charged_bytes), 0);
 }
 
-TEST(when_the_driver_is_out_free_segments_go_and_the_request_is_served) {
+TEST(if_the_driver_is_out_of_memory_free_segments_go_and_the_request_is_served) {
     CUresult answer;
     fixture = fixture_create(NULL);
     fake_limit(64 * MIB);

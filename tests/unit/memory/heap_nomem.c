@@ -1,4 +1,4 @@
-/* Host memory fails at the n-th mapping, for every n (linked with --wrap=mmap, mmap64). */
+/* The n-th mapping of host memory fails, for every n (linked with --wrap=mmap, mmap64). */
 #include "memory/cache/cache.h"
 
 #include <errno.h>
@@ -99,11 +99,11 @@ static void fail_each(bool lasting) {
     }
 }
 
-TEST(one_mapping_that_fails_costs_one_request_at_most) {
+TEST(a_failed_mapping_costs_at_most_one_request) {
     fail_each(false);
 }
 
-TEST(when_host_memory_is_out_for_good_blocks_can_still_be_freed) {
+TEST(without_host_memory_blocks_can_still_be_freed) {
     fail_each(true);
 }
 
@@ -119,16 +119,16 @@ TEST(a_page_map_without_memory_enters_no_page) {
     ck_assert_int_eq(cushim_mem_pagemap_set(&map, border - 65536, 131072, (void *)&map), CUSHIM_OK);
 }
 
-TEST(a_pending_block_that_cannot_be_noted_stays_live) {
+TEST(a_block_without_a_row_to_wait_in_stays_live) {
     enum cushim_status status = CUSHIM_OK;
     CUresult answer;
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 5 * BLOCKS; i++)
         addresses[i] = fixture_take(fixture, 512);
     atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RELAXED);
-    fake_limit(0); /* no memory for the barrier */
+    fake_limit(0); /* no device memory for the barrier */
     is_lasting = true;
-    fail_from = 1; /* and none for a row */
+    fail_from = 1; /* and no host memory for a row */
     unsigned n_pending = 0;
     for (; n_pending < 5 * BLOCKS && status == CUSHIM_OK; n_pending++)
         status = fixture_release(fixture, addresses[n_pending], &answer);
@@ -151,17 +151,17 @@ static void *leave_pending_blocks(void *unused) {
     is_lasting = true;
     fail_from = 1;
     pthread_mutex_lock(&fixture->heaps[0].lock);
-    while (cushim_mem_meta_obtain(&fixture->heaps[0].meta, 1)) { /* use up what there is */
+    while (cushim_mem_meta_obtain(&fixture->heaps[0].meta, 1)) { /* use up the free slots */
     }
     pthread_mutex_unlock(&fixture->heaps[0].lock);
-    return unused; /* and now its cache has nowhere to put them */
+    return unused; /* now the cache has nowhere to put its blocks */
 }
 
 TEST(a_cache_that_cannot_be_emptied_outlives_its_thread) {
     pthread_t thread;
     fixture = fixture_create(NULL);
     fixture->policy.is_relaxed = true;
-    fixture_give(fixture, fixture_take(fixture, 2000)); /* the first free of a life waits */
+    fixture_give(fixture, fixture_take(fixture, 2000)); /* the first free of a heap's life waits */
     pthread_create(&thread, NULL, leave_pending_blocks, NULL);
     pthread_join(thread, NULL);
     ck_assert_uint_gt(n_failed, 0);
@@ -170,7 +170,7 @@ TEST(a_cache_that_cannot_be_emptied_outlives_its_thread) {
     fixture_check(fixture);
     fail_from = 0;
     cushim_mem_cache_drain_all(&fixture->heaps[0]);
-    ck_assert_uint_eq(fixture->heaps[0].n_caches, 1); /* this thread's */
+    ck_assert_uint_eq(fixture->heaps[0].n_caches, 1); /* this thread's cache */
     fixture_check(fixture);
     fake_finish(0);
     cushim_mem_reclaim_empty(&fixture->heaps[0], cushim_mem_reclaim_until());
@@ -179,8 +179,8 @@ TEST(a_cache_that_cannot_be_emptied_outlives_its_thread) {
     fixture_check(fixture);
 }
 
-/* Without memory for a row a free waits: the block is free at once instead. */
-TEST(a_relaxed_free_that_cannot_be_noted_waits) {
+/* Without memory for a row a free waits for the device, and the block is free at once. */
+TEST(a_relaxed_free_without_a_row_waits) {
     fixture = fixture_create(NULL);
     fixture->policy.is_relaxed = true;
     fixture_give(fixture, fixture_take(fixture, 2000));

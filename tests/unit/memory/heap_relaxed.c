@@ -1,4 +1,4 @@
-/* Frees that do not wait: what they return at once, and what is never handed out too early. */
+/* Frees that do not wait: they return at once, and no block is reused too early. */
 #include "memory/cache/cache.h"
 
 #include <pthread.h>
@@ -19,8 +19,8 @@ static struct cushim_mem_heap *heap(void) {
     return &fixture->heaps[0];
 }
 
-/* A heap of a device of that size, whose first free, which waits for what was submitted before it,
- * is behind it.  The size is set before the heap asks for it: caches keep what they were given. */
+/* A heap on a device of that size, after its first free, which waits for all earlier work.  The
+ * size is set before the heap reads it, because caches keep the limits they got. */
 static void setup_on(size_t device_bytes) {
     fixture = fixture_create(NULL);
     fake_limit(device_bytes);
@@ -61,7 +61,7 @@ TEST(a_pending_block_is_not_reused_before_the_work_is_over) {
         fixture_check(fixture);
         fake_finish(0);
         unsigned n = 0;
-        while (n < 3000 && fixture_take(fixture, sizes[i]) != address) /* free pages come first */
+        while (n < 3000 && fixture_take(fixture, sizes[i]) != address) /* free pages serve first */
             n++;
         ck_assert_uint_lt(n, 3000);
         fixture_check(fixture);
@@ -69,7 +69,7 @@ TEST(a_pending_block_is_not_reused_before_the_work_is_over) {
     }
 }
 
-TEST(a_second_free_of_a_pending_block_is_found) {
+TEST(a_second_free_of_a_pending_block_is_reported) {
     setup();
     for (unsigned i = 0; i < 2; i++) {
         struct cushim_mem_lookup lookup;
@@ -85,7 +85,7 @@ TEST(a_second_free_of_a_pending_block_is_found) {
     ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 3);
 }
 
-TEST(a_free_waits_for_what_the_host_could_see) {
+TEST(a_free_waits_for_effects_that_the_host_can_see) {
     setup();
     uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000);
     fake_submit(0);
@@ -104,8 +104,8 @@ TEST(a_free_waits_for_what_the_host_could_see) {
 
 TEST(a_refused_fence_leaves_the_block_live_and_damage_is_noted) {
     setup();
-    uint64_t address =
-        fixture_take(fixture, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES); /* not one more unfenced */
+    uint64_t address = fixture_take(
+        fixture, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES); /* no more unfenced blocks than before */
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_FAULT);
     ck_assert_int_eq(answer, CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -130,7 +130,7 @@ TEST(while_a_capture_is_open_nothing_is_recorded_and_memory_is_served) {
     fixture_check(fixture);
 }
 
-TEST(in_the_callers_own_capture_a_free_is_refused_as_natively) {
+TEST(in_the_callers_own_capture_a_free_is_refused_as_by_the_driver) {
     setup();
     uint64_t address = fixture_take(fixture, 1000);
     atomic_store(&fixture_pass, CUSHIM_MEM_PASS_OWN);
@@ -165,7 +165,7 @@ TEST(when_memory_is_out_pending_blocks_are_waited_for) {
         fake_submit(0);
         for (unsigned k = 0; k < n; k++)
             fixture_give(fixture, addresses[k]);
-        fake_finish(0); /* nobody has looked yet */
+        fake_finish(0); /* no poll so far */
         for (unsigned k = 0; k < n; k++)
             fixture_take(fixture, sizes[i]);
         fixture_check(fixture);
@@ -173,7 +173,7 @@ TEST(when_memory_is_out_pending_blocks_are_waited_for) {
     }
 }
 
-TEST(pending_and_cached_blocks_go_with_their_context) {
+TEST(pending_and_cached_blocks_end_with_their_context) {
     setup();
     for (unsigned life = 0; life < 4; life++) {
         uint64_t small = fixture_take(fixture, 1000), large = fixture_take(fixture, 5 * MIB);
@@ -207,7 +207,7 @@ TEST(a_synchronise_of_the_program_makes_blocks_free) {
     fixture_check(fixture);
 }
 
-TEST(before_context_events_what_is_pending_is_bounded) {
+TEST(without_context_events_pending_memory_is_bounded) {
     fixture = fixture_create("cuCtxRecordEvent");
     fixture->policy.is_relaxed = true;
     for (unsigned i = 0; i < 200; i++) {
@@ -219,11 +219,11 @@ TEST(before_context_events_what_is_pending_is_bounded) {
     fixture_check(fixture);
 }
 
-/* ---- any order of things: a block that is served has no work of its last owner left ---- */
+/* ---- random orders: a served block has no unfinished work of its last owner ---- */
 
 enum { BLOCKS = 48, SLOTS = 4096 };
 
-/* What a block must wait for, by its address. */
+/* The work that a block must wait for, by its address. */
 struct mark {
     uint64_t address, n_submitted[STREAMS];
 };
@@ -258,7 +258,7 @@ static void advance(uint64_t random) {
         fake_step(4 * stream);
 }
 
-/* The device gets on while somebody waits for it. */
+/* The device makes progress while a thread waits for it. */
 static void work(const char *name) {
     static atomic_uint n_queries;
     if (strcmp(name, "cuEventQuery") == 0 && atomic_fetch_add(&n_queries, 1) % 16 == 15)
@@ -277,7 +277,7 @@ static void walk(uint64_t random) {
         uint64_t *slot = &addresses[suite_random(&random) % BLOCKS];
         unsigned stream = (unsigned)(suite_random(&random) % STREAMS);
         if (*slot) {
-            fake_submit(4 * stream); /* work on the block; then it is freed at once */
+            fake_submit(4 * stream); /* submits work on the block and frees it at once */
             n_submitted[stream]++;
             struct mark *mark = mark_of(*slot);
             mark->address = *slot;
@@ -302,7 +302,7 @@ TEST(no_block_is_served_before_the_work_on_it_is_over) {
         walk(seed * 7919);
 }
 
-/* ---- the same from many threads, for TSan and for sums ---- */
+/* ---- the same with many threads, for TSan and for the sums ---- */
 
 static atomic_uint n_wrong;
 

@@ -1,5 +1,5 @@
-/* Blocks that another process was shown: their memory serves nobody again, as long as it is ours.
- */
+/* Blocks whose handle another process got: their memory is not reused as long as the heap has
+ * it. */
 #include "memory/state/heap_state.h"
 
 #include <pthread.h>
@@ -24,12 +24,12 @@ static const struct cushim_mem_segment *segment_of(uint64_t address) {
 
 static void show(uint64_t address) {
     cushim_mem_heap_show(&fixture->heaps[0], address);
-    cushim_mem_heap_show(&fixture->heaps[0], address); /* as often as one asks for its handle */
+    cushim_mem_heap_show(&fixture->heaps[0], address); /* once per export of its handle */
     fixture_check(fixture);
 }
 
-/* The other process maps all of the segment, but was told of that one block. */
-TEST(a_shown_block_serves_nobody_again_and_its_neighbours_serve_on) {
+/* The other process maps the whole segment but knows of only one block. */
+TEST(a_shown_block_is_not_reused_but_its_neighbours_are) {
     enum { N = 600, N_SHOWN = 5, N_BYTES = 5000 };
     static uint64_t blocks[N];
     for (int is_relaxed = 0; is_relaxed < 2; is_relaxed++) {
@@ -68,7 +68,7 @@ TEST(a_shown_block_serves_nobody_again_and_its_neighbours_serve_on) {
     }
 }
 
-TEST(a_segment_with_shown_blocks_goes_back_when_all_of_it_is_free) {
+TEST(a_segment_with_shown_blocks_goes_back_once_it_is_wholly_free) {
     enum { N = 8 };
     static const size_t sizes[N] = {512, 5000, 4096, 100000, 5000, 1 << 20, 512, 300000};
     for (unsigned last = 0; last < N; last++) {
@@ -104,7 +104,7 @@ static uint64_t shown_so_far[N_SHOWN_AT_ONCE];
 static atomic_uint n_shown, n_wrong;
 static atomic_bool is_over;
 
-/* Whatever it gets was not shown before it asked. */
+/* A block that it gets was not shown before the request. */
 static void *use_neighbours(void *unused) {
     uint64_t own[8] = {0};
     fake_set_current(fake_context(0));
@@ -125,7 +125,7 @@ static void *use_neighbours(void *unused) {
 TEST(blocks_are_shown_while_other_threads_use_their_neighbours) {
     pthread_t others[N_OTHERS];
     fixture = fixture_create(NULL);
-    fixture->policy.keeps_all = true; /* else the driver may hand out a shown address again */
+    fixture->policy.keeps_all = true; /* otherwise the driver may return a shown address again */
     for (unsigned i = 0; i < N_OTHERS; i++)
         ck_assert_int_eq(pthread_create(&others[i], NULL, use_neighbours, NULL), 0);
     for (unsigned i = 0; i < N_SHOWN_AT_ONCE; i++) {

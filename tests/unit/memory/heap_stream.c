@@ -1,4 +1,4 @@
-/* Frees in stream order: the block waits for its event, the caller for nothing. */
+/* Frees in stream order: the block waits for its event, the caller does not wait. */
 #include "memory/free.h"
 #include "memory/heap.h"
 #include "memory/state/heap_state.h"
@@ -33,7 +33,7 @@ TEST(a_block_is_not_reused_before_its_event_passed) {
     fixture_check(fixture);
 }
 
-TEST(a_second_free_of_a_pending_block_is_found) {
+TEST(a_second_free_of_a_pending_block_is_reported) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
     fake_submit(0);
@@ -44,11 +44,11 @@ TEST(a_second_free_of_a_pending_block_is_found) {
     fixture_check(fixture);
 }
 
-TEST(the_event_is_made_in_the_context_of_the_stream) {
+TEST(the_event_is_created_in_the_context_of_the_stream) {
     fixture = fixture_create(NULL);
     uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000);
     fake_submit(1);
-    free_on(a, fake_stream(1)); /* of context 1; context 0 is current */
+    free_on(a, fake_stream(1)); /* a stream of context 1, while context 0 is current */
     ck_assert_ptr_eq(fake_current(), fake_context(0));
     fake_set_current(NULL);
     free_on(b, fake_stream(0));
@@ -67,7 +67,7 @@ TEST(the_special_streams_mean_the_current_context) {
     fixture_check(fixture);
 }
 
-TEST(a_wait_of_the_context_takes_what_is_over_with_it) {
+TEST(a_wait_for_the_context_also_frees_completed_blocks) {
     fixture = fixture_create(NULL);
     uint64_t a = fixture_take(fixture, 3000000), b = fixture_take(fixture, 1000);
     fake_submit(0);
@@ -94,8 +94,8 @@ static void retire(uint64_t address) {
     cushim_mem_heap_retire_segment(&fixture->heaps[0], lookup.segment);
 }
 
-/* Where no call of the driver frees it in stream order. */
-TEST(a_block_that_another_process_was_told_of_serves_nobody_after_its_event) {
+/* If the driver has no call that frees the block in stream order. */
+TEST(a_shown_block_is_not_reused_after_its_event) {
     fixture = fixture_create("cuMemFreeAsync");
     uint64_t address = fixture_take(fixture, 3000000);
     retire(address);
@@ -120,7 +120,7 @@ static CUresult free_async(CUdeviceptr address, CUstream stream) {
     return result;
 }
 
-/* Where one does it is that, and the caller's context stays current. */
+/* If the driver has such a call, the heap uses it and restores the caller's context. */
 TEST(a_block_that_goes_straight_back_is_freed_by_the_driver_in_stream_order) {
     fixture = fixture_create(NULL);
     fixture->cuda->cuMemFreeAsync = free_async;
@@ -135,8 +135,8 @@ TEST(a_block_that_goes_straight_back_is_freed_by_the_driver_in_stream_order) {
     fixture_check(fixture);
 }
 
-/* The program frees it while it has the handle made. */
-TEST(a_block_that_was_free_before_the_handle_serves_on) {
+/* The program frees the block while it exports the handle. */
+TEST(a_block_that_was_freed_before_the_export_stays_usable) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 3000000);
     fixture_give(fixture, address);
@@ -169,7 +169,7 @@ TEST(a_refused_record_leaves_the_block_live_and_damage_is_noted) {
     }
 }
 
-/* As what a graph let go of. */
+/* Freed like a block that a graph released. */
 static void defer(uint64_t address) {
     struct cushim_mem_heap *heap = &fixture->heaps[0];
     struct cushim_mem_lookup lookup;
@@ -182,7 +182,7 @@ static void defer(uint64_t address) {
 }
 
 TEST(the_peak_is_that_of_one_block_whichever_way_blocks_are_freed) {
-    enum { N_BYTES = 900000 }; /* little enough for a thread to keep to itself */
+    enum { N_BYTES = 900000 }; /* so small that a thread does not publish it */
     for (unsigned way = 0; way < 3; way++) {
         fixture = fixture_create(NULL);
         for (int i = 0; i < 3; i++) {
@@ -203,7 +203,7 @@ TEST(the_peak_is_that_of_one_block_whichever_way_blocks_are_freed) {
 
 static uint64_t late;
 
-/* While another thread's free waits, behind the record that is waited for. */
+/* Runs while another thread's free waits, after the record it waits for. */
 static void free_in_wait(const char *name) {
     if (strcmp(name, "cuEventSynchronize") != 0)
         return;
@@ -212,7 +212,7 @@ static void free_in_wait(const char *name) {
     defer(late);
 }
 
-TEST(a_wait_covers_what_was_freed_before_it_and_not_what_was_freed_while_it_waited) {
+TEST(a_wait_covers_earlier_frees_and_not_frees_during_the_wait) {
     fixture = fixture_create(NULL);
     uint64_t before = fixture_take(fixture, 7000000), early = fixture_take(fixture, 5000000);
     late = fixture_take(fixture, 3000000);
@@ -222,7 +222,7 @@ TEST(a_wait_covers_what_was_freed_before_it_and_not_what_was_freed_while_it_wait
     fixture_give(fixture, early);
     ck_assert_int_eq(fixture_state(fixture, before), CUSHIM_MEM_FREE);
     ck_assert_int_eq(fixture_state(fixture, late), CUSHIM_MEM_DEFERRED);
-    fixture_give(fixture, fixture_take(fixture, 5000000)); /* whose wait began behind it */
+    fixture_give(fixture, fixture_take(fixture, 5000000)); /* whose wait began after that free */
     ck_assert_int_eq(fixture_state(fixture, late), CUSHIM_MEM_FREE);
     fixture_check(fixture);
 }

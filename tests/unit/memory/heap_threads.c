@@ -1,4 +1,4 @@
-/* Threads: each assertion here is about sums; the orders are what TSan looks at. */
+/* Threads: the assertions check sums, and TSan checks the memory orders. */
 #include "memory/state/heap_state.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@ enum { THREADS = 4, ROUNDS = 2000, OWN = 24, QUEUE = 64 };
 static struct fixture *fixture;
 static atomic_uint n_wrong;
 
-/* A block that another thread shall free. */
+/* A block for another thread to free. */
 static struct {
     pthread_mutex_t lock;
     uint64_t addresses[QUEUE];
@@ -97,7 +97,7 @@ TEST(threads_that_free_each_others_blocks_leave_a_consistent_heap) {
     ck_assert_uint_eq(fake_n_allocations(), 0);
 }
 
-/* A live block ends in the page in which its neighbour begins, and that one comes and goes. */
+/* A live block ends in the page in which its neighbour begins, and the neighbour comes and goes. */
 enum { THIRD = 1365 * 512, COMINGS = 300 };
 static uint64_t neighbour;
 static atomic_bool is_quiet;
@@ -134,7 +134,7 @@ TEST(a_look_up_of_a_live_block_reads_nothing_of_its_neighbour) {
     fixture_check(fixture);
 }
 
-/* Of several threads that free one block, one gets it. */
+/* If several threads free one block, one of them succeeds. */
 static uint64_t contested;
 static atomic_uint n_freed, n_refused;
 static pthread_barrier_t start;
@@ -177,7 +177,7 @@ TEST(a_block_that_several_threads_free_is_freed_once) {
 static atomic_uint n_pairs;
 static atomic_bool is_open;
 
-/* Nothing orders what it does after the other heap is open behind that: TSan sees all it reads. */
+/* Nothing orders this thread after the opening of the other heap, so TSan checks all its reads. */
 static void *use_until_open(void *unused) {
     bool was_open;
     CUresult answer;

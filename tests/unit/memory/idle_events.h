@@ -1,6 +1,5 @@
 /*
- * How many events a fence has that nobody waits for: in its list, and in the hands of who
- * records.
+ * The number of events of a fence that wait for nothing: its spares and the recorder's.
  */
 #ifndef CUSHIM_TESTS_UNIT_IDLE_EVENTS_H
 #define CUSHIM_TESTS_UNIT_IDLE_EVENTS_H

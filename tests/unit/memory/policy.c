@@ -5,7 +5,7 @@
 
 static const size_t mib = 1 << 20;
 
-TEST(up_to_a_mebibyte_what_is_asked_for_is_charged_above_that_whole_pages_of_the_driver) {
+TEST(small_requests_are_charged_exactly_and_those_above_1_MiB_in_whole_pages) {
     struct cushim_mem_limit budget = {.limit_bytes = 10 * mib};
     ck_assert(cushim_mem_limit_charge(&budget, mib));
     ck_assert_uint_eq(budget.charged_bytes, mib);
@@ -18,7 +18,7 @@ TEST(up_to_a_mebibyte_what_is_asked_for_is_charged_above_that_whole_pages_of_the
     ck_assert(!cushim_mem_limit_charge(&budget, 1));
 }
 
-TEST(a_refund_takes_back_what_was_charged) {
+TEST(a_refund_takes_back_the_charge) {
     static const size_t sizes[] = {1, 512, 1 << 20, (1 << 20) + 1, 3 << 20, (5 << 20) + 7};
     struct cushim_mem_limit budget = {.limit_bytes = 20 * mib};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

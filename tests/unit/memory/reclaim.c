@@ -1,4 +1,4 @@
-/* What happens when memory is out: steps, in order, and what is said at the end. */
+/* Memory is out: the steps, in order, and the report at the end. */
 #include "memory/reclaim.h"
 
 #include <string.h>
@@ -47,7 +47,8 @@ TEST(segments_held_free_go_before_memory_is_out) {
     fixture_check(fixture);
 }
 
-/* No record may be made then: native's own wait says that the device is done. */
+/* No record may be made during a capture, so the driver's own wait shows that the device is
+ * done. */
 TEST(segments_held_free_go_while_a_capture_is_open) {
     for (unsigned i = 0; i < 2; i++) {
         setup();
@@ -67,7 +68,7 @@ TEST(segments_held_free_go_while_a_capture_is_open) {
 TEST(blocks_in_caches_go_back_too) {
     uint64_t addresses[64];
     setup();
-    for (unsigned i = 0; i < 64; i++) /* 20 MiB, of which the cache keeps some */
+    for (unsigned i = 0; i < 64; i++) /* 20 MiB, some of it in the cache */
         addresses[i] = fixture_take(fixture, 320 * 1024);
     for (unsigned i = 0; i < 64; i++)
         fixture_give(fixture, addresses[i]);
@@ -77,7 +78,7 @@ TEST(blocks_in_caches_go_back_too) {
 
 static unsigned n_looks_left;
 
-/* The device is done after it was looked at a few times. */
+/* The device is done after a few queries. */
 static void finish_later(const char *name) {
     if (strcmp(name, "cuEventQuery") == 0 && n_looks_left && --n_looks_left == 0)
         fake_finish(0);
@@ -92,13 +93,13 @@ TEST(pending_blocks_are_waited_for) {
     fake_submit(0);
     ck_assert_int_eq(fixture_release_on(fixture, address, fake_stream(0), &answer), CUSHIM_OK);
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_DEFERRED);
-    fixture_take(fixture,
-                 64 * MIB); /* no idle segment of its size: waited for, given back, got anew */
+    /* no idle segment fits: reclaim waits, gives back and allocates again */
+    fixture_take(fixture, 64 * MIB);
     fake_on_call(NULL);
     fixture_check(fixture);
 }
 
-TEST(other_pools_of_the_device_are_asked_last) {
+TEST(other_heaps_of_the_device_are_asked_last) {
     setup();
     fixture_open(fixture, 1);
     fixture->policy.make_room = others;
@@ -123,17 +124,17 @@ TEST(a_device_that_stays_busy_costs_the_deadline_once_and_no_segment) {
     enum cushim_status status;
     setup();
     fixture_give(fixture, fixture_take(fixture, 30 * MIB));
-    fake_submit(0); /* goes on until somebody waits for it */
+    fake_submit(0); /* runs until a thread waits for it */
     fake_forget_order();
     ck_assert_uint_eq(fixture_obtain(fixture, 60 * MIB, &status), 0);
     ck_assert_int_eq(status, CUSHIM_NOMEM);
-    ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2")); /* which would wait for ever */
+    ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2")); /* which would never return */
     ck_assert_uint_ne(heap()->watermark.gave_up_ns, 0);
     unsigned n_looks = fake_n_calls("cuEventQuery");
     ck_assert_uint_gt(n_looks, 20);
     ck_assert_uint_eq(fixture_obtain(fixture, 60 * MIB, &status), 0);
     ck_assert_uint_lt(fake_n_calls("cuEventQuery") - n_looks, 10);
-    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RELAXED); /* a capture changes nothing in that */
+    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RELAXED); /* also during a capture */
     ck_assert_uint_eq(fixture_obtain(fixture, 60 * MIB, &status), 0);
     ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2"));
     atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RECORD);
@@ -142,7 +143,7 @@ TEST(a_device_that_stays_busy_costs_the_deadline_once_and_no_segment) {
     fixture_check(fixture);
 }
 
-TEST(the_report_names_what_was_there_and_what_was_tried) {
+TEST(the_report_says_what_was_held_and_which_steps_ran) {
     static struct caught caught;
     enum cushim_status status;
     setup();
@@ -164,7 +165,7 @@ TEST(the_report_names_what_was_there_and_what_was_tried) {
     fixture_give(fixture, live);
 }
 
-/* Random sizes until the driver refuses, beside a driver that gives whole steps of 2 MiB. */
+/* Random sizes until the driver refuses, compared with a driver that allocates steps of 2 MiB. */
 TEST(a_device_97_percent_full_serves_random_sizes_as_the_driver_would) {
     enum { DEVICE_MIB = 4096, MOST = 4000 };
     static uint64_t addresses[MOST];
@@ -182,7 +183,9 @@ TEST(a_device_97_percent_full_serves_random_sizes_as_the_driver_would) {
             if (n < MOST && native_bytes + cost_bytes <= (size_t)DEVICE_MIB * MIB / 100 * 97) {
                 enum cushim_status status;
                 addresses[n] = fixture_obtain(fixture, n_bytes, &status);
-                ck_assert_msg(addresses[n] != 0, "%zu bytes, natively %zu of %u MiB were taken",
+
+                ck_assert_msg(addresses[n] != 0,
+                              "%zu bytes were allocated, by the driver alone %zu of %u MiB",
                               n_bytes, native_bytes / MIB, DEVICE_MIB);
                 sizes[n++] = n_bytes;
                 native_bytes += cost_bytes;

@@ -1,4 +1,4 @@
-/* A census counts each block once, as what it is. */
+/* A census counts each block once, in the right category. */
 #include "memory/reclaim.h"
 
 #include "memory/cache/cache.h"
@@ -19,7 +19,7 @@ static size_t n_of(size_t block_bytes) {
     return 0;
 }
 
-TEST(live_blocks_are_told_apart_by_size) {
+TEST(live_blocks_are_counted_by_size) {
     fixture = fixture_create(NULL);
     uint64_t freed = 0;
     for (int i = 0; i < 5; i++)
@@ -38,7 +38,7 @@ TEST(live_blocks_are_told_apart_by_size) {
     fixture_check(fixture);
 }
 
-TEST(a_block_that_the_program_asked_of_is_live) {
+TEST(a_block_that_the_program_queried_is_live) {
     struct cushim_mem_lookup lookup;
     fixture = fixture_create(NULL);
     ck_assert(cushim_mem_blocks_find(&fixture->blocks, fixture_take(fixture, 1000), &lookup));
@@ -49,7 +49,7 @@ TEST(a_block_that_the_program_asked_of_is_live) {
     ck_assert_uint_eq(census.live_bytes, 1024);
 }
 
-TEST(what_was_freed_whole_is_free) {
+TEST(a_segment_that_is_wholly_free_counts_as_free) {
     fixture = fixture_create(NULL);
     fixture->policy.keeps_all = true;
     fixture_give(fixture, fixture_take(fixture, 40 * MIB));
@@ -58,7 +58,7 @@ TEST(what_was_freed_whole_is_free) {
     ck_assert_uint_eq(census.largest_free_bytes, 40 * MIB);
 }
 
-TEST(what_was_shown_and_freed_is_told_apart_from_what_serves) {
+TEST(a_shared_and_freed_block_is_counted_apart_from_reusable_ones) {
     struct cushim_mem_lookup lookup;
     fixture = fixture_create(NULL);
     uint64_t shown = fixture_take(fixture, 5000), beside = fixture_take(fixture, 5000);
@@ -73,11 +73,11 @@ TEST(what_was_shown_and_freed_is_told_apart_from_what_serves) {
     ck_assert_uint_eq(census.cached_bytes, cached_bytes);
     fixture_give(fixture, beside);
     cushim_mem_cache_drain_all(&fixture->heaps[0]);
-    cushim_mem_census_take(&fixture->heaps[0], &census); /* the driver can have all of it */
+    cushim_mem_census_take(&fixture->heaps[0], &census); /* all of it can go back to the driver */
     ck_assert_uint_eq(census.retired_bytes, 0);
 }
 
-TEST(many_sizes_are_counted_in_all) {
+TEST(many_sizes_add_up_to_the_total) {
     size_t n_bytes = 0;
     fixture = fixture_create(NULL);
     for (int i = 0; i < 100; i++) {
@@ -94,14 +94,14 @@ static size_t told_bytes;
 
 static void memory_out(struct cushim_mem_heap *heap, const struct cushim_mem_reclaim *tried,
                        const struct cushim_mem_census *seen, size_t n_bytes) {
-    ck_assert_int_eq(pthread_mutex_trylock(&heap->lock), 0); /* nobody holds it */
+    ck_assert_int_eq(pthread_mutex_trylock(&heap->lock), 0); /* no thread holds it */
     pthread_mutex_unlock(&heap->lock);
     ck_assert(!tried->is_busy);
     census = *seen;
     told_bytes = n_bytes;
 }
 
-TEST(who_cares_is_told_when_memory_is_out) {
+TEST(the_observer_is_told_when_memory_is_out) {
     enum cushim_status status;
     fixture = fixture_create(NULL);
     fixture->policy.memory_out = memory_out;

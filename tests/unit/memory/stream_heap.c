@@ -1,4 +1,4 @@
-/* Heaps with stream caches on the fake driver: blocks out and back, and the ends of their lives. */
+/* Heaps with stream caches on the fake driver: allocation, free, and the end of a heap. */
 #include "memory/stream_heap.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ static struct cushim_mem_blocks blocks;
 static struct cushim_mem_policy policy = {.keeps_all = true};
 static struct cushim_mem_stats stats;
 static struct cushim_mem_streams *streams;
-static uint64_t last_address; /* that went to the free lists */
+static uint64_t last_address; /* blocks that went to the free lists */
 static int n_forgot, n_left;
 
 static void block_went(uint64_t address) {
@@ -72,7 +72,7 @@ static void begin(void) {
     ck_assert_ptr_eq(cushim_mem_streams_next_used(NULL), streams);
 }
 
-/* Nothing is left of the heap, and nothing in the driver. */
+/* Nothing is left of the heap or in the driver. */
 static void check_gone(void) {
     ck_assert_ptr_null(cushim_mem_streams_next_used(NULL));
     ck_assert_int_eq(host_seen.n_inside, 0);
@@ -98,7 +98,7 @@ static struct cushim_mem_stream_block *fetch(size_t n_bytes) {
     return block;
 }
 
-/* As a free on that stream does, with work before it. */
+/* Frees on that stream, with work before the free. */
 static struct cushim_mem_stream_cache *give(struct cushim_mem_stream_block *block,
                                             unsigned stream) {
     uint32_t life;
@@ -115,7 +115,7 @@ static struct cushim_mem_stream_block *serve(unsigned stream, size_t n_bytes) {
     return cushim_mem_stream_cache_serve(cache, life, n_bytes, &block) == CUSHIM_OK ? block : NULL;
 }
 
-TEST(a_block_is_found_by_its_address_as_long_as_it_is_out) {
+TEST(a_block_is_found_by_its_address_while_it_is_live) {
     begin();
     struct cushim_mem_stream_block *block = fetch(BYTES);
     uint64_t address = cushim_mem_stream_block_address(block);
@@ -130,7 +130,7 @@ TEST(a_block_is_found_by_its_address_as_long_as_it_is_out) {
     end();
 }
 
-TEST(its_own_stream_has_it_at_once_and_another_once_it_is_over) {
+TEST(a_freed_block_serves_its_own_stream_at_once_and_others_once_the_work_is_over) {
     begin();
     struct cushim_mem_stream_block *block = fetch(MIB);
     give(block, 0);
@@ -146,12 +146,12 @@ TEST(its_own_stream_has_it_at_once_and_another_once_it_is_over) {
     end();
 }
 
-TEST(reclaim_gives_what_was_freed_first_and_is_over) {
+TEST(reclaim_gives_the_oldest_completed_blocks_first) {
     begin();
     struct cushim_mem_stream_block *first = fetch(2 * MIB), *second = fetch(2 * MIB);
     uint64_t address = cushim_mem_stream_block_address(first);
     give(first, 0);
-    for (unsigned i = 0; i < 16; i++) /* they are far apart */
+    for (unsigned i = 0; i < 16; i++) /* so that no segment has both */
         cushim_mem_fence_close(&fence);
     give(second, 4);
     ck_assert_uint_eq(cushim_mem_streams_reclaim(streams, 1, CUSHIM_MEM_RECORD), 0);
@@ -164,20 +164,20 @@ TEST(reclaim_gives_what_was_freed_first_and_is_over) {
     end();
 }
 
-TEST(an_owner_that_goes_leaves_nothing) {
+TEST(an_owner_that_ends_leaves_nothing) {
     begin();
     give(fetch(BYTES), 0);
     give(fetch(2 * MIB), 4);
     end();
     check_gone();
     n_left = 0;
-    ck_assert_ptr_eq(open_heap(), streams); /* in another life */
+    ck_assert_ptr_eq(open_heap(), streams); /* in another life of the heap */
     ck_assert_uint_eq(streams->table.n_used, 0);
     end();
 }
 
-/* One function ends a life of a heap for caches of threads and of streams. */
-TEST(a_context_that_is_gone_takes_along_what_the_stream_caches_have) {
+/* One function ends a heap's life for thread caches and stream caches. */
+TEST(the_end_of_a_context_empties_its_stream_caches) {
     begin();
     uint64_t life = cushim_mem_streams_life(streams);
     struct cushim_mem_stream_block *idle = fetch(BYTES), *late = fetch(BYTES), *out = fetch(BYTES);
@@ -194,23 +194,23 @@ TEST(a_context_that_is_gone_takes_along_what_the_stream_caches_have) {
     ck_assert_uint_eq(cushim_mem_streams_idle_bytes(streams), 0);
     ck_assert_uint_eq(streams->table.n_used, 0);
     ck_assert_ptr_null(cushim_mem_stream_block_find(&blocks, address));
-    /* what comes late goes nowhere */
+    /* a late free goes nowhere */
     ck_assert_ptr_null(cushim_mem_stream_cache_put(cache, life_of_cache, late));
     cushim_mem_stream_block_give(out, life);
     ck_assert_uint_eq(streams->table.n_used, 0);
     ck_assert_int_eq(cushim_mem_stream_block_obtain(streams, BYTES, CUSHIM_MEM_STREAM_FREE, &block),
                      CUSHIM_STATE);
     end();
-    ck_assert_str_eq(fake_order(), ""); /* not a word to the driver */
+    ck_assert_str_eq(fake_order(), ""); /* no driver call */
     check_gone();
 }
 
-TEST(an_orphan_ends_with_its_last_block_and_its_memory_is_back) {
+TEST(an_orphaned_heap_ends_with_its_last_block_and_returns_its_memory) {
     begin();
     struct cushim_mem_stream_block *first = fetch(2 * MIB), *second = fetch(2 * MIB);
     uint64_t one = cushim_mem_stream_block_address(first);
     uint64_t two = cushim_mem_stream_block_address(second);
-    ck_assert(!cushim_mem_stream_block_free_orphan(first, one)); /* it has an owner yet */
+    ck_assert(!cushim_mem_stream_block_free_orphan(first, one)); /* it still has an owner */
     end();
     ck_assert(cushim_mem_stream_block_free_orphan(first, one));
     ck_assert(!cushim_mem_stream_block_free_orphan(first, one));
@@ -220,7 +220,7 @@ TEST(an_orphan_ends_with_its_last_block_and_its_memory_is_back) {
     check_gone();
 }
 
-TEST(a_block_that_is_held_comes_back_with_its_last_holder) {
+TEST(a_held_block_comes_back_when_its_last_holder_lets_go) {
     begin();
     uint64_t life = cushim_mem_streams_life(streams);
     struct cushim_mem_stream_block *block = fetch(BYTES);
@@ -242,7 +242,7 @@ TEST(a_block_that_is_held_comes_back_with_its_last_holder) {
     check_gone();
 }
 
-/* Of a heap whose host records for itself: its fence says whether the device is quiet. */
+/* The heap's host makes its own records; the fence shows whether the device is idle. */
 TEST(free_segments_go_quietly_while_the_host_allows_it) {
     begin();
     struct cushim_mem_heap *heap = streams->heap;
@@ -260,7 +260,7 @@ TEST(free_segments_go_quietly_while_the_host_allows_it) {
     fake_forget_order();
     ck_assert_uint_eq(cushim_mem_reclaim_quietly(heap, 0), 0);
     ck_assert_uint_eq(cushim_mem_reclaim_trim(heap, 0), 0);
-    ck_assert_str_eq(fake_order(), ""); /* not a word to the driver */
+    ck_assert_str_eq(fake_order(), ""); /* no driver call */
     host_seen.is_gone = false;
     ck_assert_uint_eq(cushim_mem_reclaim_quietly(heap, 2 * MIB), 2 * MIB);
     ck_assert_uint_eq(cushim_mem_reclaim_trim(heap, 0), 2 * MIB);

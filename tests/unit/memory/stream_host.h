@@ -1,6 +1,6 @@
 /*
- * A host of stream fences for the tests of the engine: a capture may forbid records, and all that
- * the driver said is noted.
+ * A host of stream fences for the tests of the engine: a capture may forbid records, and every
+ * refusal of the driver is noted.
  */
 #ifndef CUSHIM_TESTS_UNIT_STREAM_HOST_H
 #define CUSHIM_TESTS_UNIT_STREAM_HOST_H
@@ -10,11 +10,11 @@
 
 static struct {
     bool is_captured; /* a capture is open */
-    bool is_gone;     /* the process, or the context */
-    int n_inside;     /* entered and not left */
+    bool is_gone;     /* the process or the context is gone */
+    int n_inside;     /* how often it was entered and not left */
     int n_kept;
     int n_orders;    /* waits of a stream for an event */
-    CUresult answer; /* the last that was no success */
+    CUresult answer; /* the last result that was no success */
 } host_seen;
 
 static bool host_is_usable(struct cushim_mem_fence *fence) {

@@ -1,4 +1,4 @@
-/* The edge of the driver: look-ups, failures, counts, the beginning and the end of a process. */
+/* The driver's interface: look-ups, failures, counts, and the start and end of a process. */
 #include "fixture.h"
 #include "tests/unit/suite.h"
 
@@ -16,7 +16,7 @@ static void *look_up(const char *name, int version, cuuint64_t flags,
     return address;
 }
 
-/* What the name means is what is exported under `abi`. */
+/* Check that the look-up returns the export `abi`. */
 static void check_name(const char *name, int version, cuuint64_t flags, const char *abi) {
     CUdriverProcAddressQueryResult status;
     void *address = look_up(name, version, flags, &status);
@@ -43,7 +43,7 @@ TEST(a_name_a_version_and_flags_name_an_export) {
     check_name("cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2");
 }
 
-TEST(a_name_that_is_not_there_says_why) {
+TEST(a_missing_name_says_why) {
     CUdriverProcAddressQueryResult status;
     void *address;
     ck_assert_ptr_null(look_up("cuNoSuchThing", 13000, 0, &status));
@@ -68,7 +68,7 @@ TEST(nothing_works_before_init) {
     ck_cuda_is(cuMemAlloc(&a, 1), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-TEST(the_device_says_what_it_is) {
+TEST(the_device_describes_itself) {
     char name[100];
     CUuuid a, b;
     int major;
@@ -134,7 +134,7 @@ static void use_cuda(void) {
     _exit((int)cuMemAlloc(&a, 1));
 }
 
-TEST(a_child_of_an_initialised_process_gets_nothing) {
+TEST(a_child_of_an_initialised_process_gets_errors) {
     ck_assert_int_eq(exit_code_of(use_cuda), 0);
     fixture_context();
     fixture_store(NULL, (int *)(uintptr_t)fixture_alloc(4), 1);
@@ -163,12 +163,12 @@ static void end_process_in_a_kernel(void) {
     exit(7);
 }
 
-TEST(a_call_after_the_end_is_told_so) {
+TEST(a_call_after_the_end_gets_an_error) {
     ck_assert_int_eq(exit_code_of(end_process), CUDA_ERROR_DEINITIALIZED);
     ck_assert_int_eq(exit_code_of(end_process_in_a_kernel), 7);
 }
 
-/* ---- who waits while the process ends ---- */
+/* ---- waits while the process ends ---- */
 
 static CUdeviceptr waited_for;
 static void *waited_for_on_host;
@@ -216,7 +216,7 @@ static void tell_what_the_waiter_got(void) {
 
 static void end_process_while_one_waits(void) {
     static atomic_int never;
-    atexit(tell_what_the_waiter_got); /* first, so behind the device's own */
+    atexit(tell_what_the_waiter_got); /* registered first, so it runs after the device's own */
     fixture_context();
     waited_for = fixture_alloc(1);
     ck_cuda(cuMemHostAlloc(&waited_for_on_host, 1, 0));
@@ -229,7 +229,7 @@ static void end_process_while_one_waits(void) {
     exit(99);
 }
 
-TEST(a_wait_that_the_end_cuts_short_is_no_success) {
+TEST(a_wait_that_the_end_interrupts_is_no_success) {
     for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
         wait_of_child = waits[i];
         ck_assert_int_eq(exit_code_of(end_process_while_one_waits), CUDA_ERROR_DEINITIALIZED);
@@ -265,7 +265,7 @@ TEST(errors_have_names) {
     ck_assert_ptr_null(text);
 }
 
-/* What the process wrote to standard error while it asked twice for a private table. */
+/* Returns what the process writes to standard error while it asks twice for a private table. */
 static void ask_for_tables(char *text, size_t cap) {
     const CUuuid id = {"a table"};
     const void *table = &id;
@@ -285,7 +285,7 @@ static void ask_for_tables(char *text, size_t cap) {
     ck_assert_ptr_null(table);
 }
 
-TEST(who_asks_for_private_tables_is_named_once) {
+TEST(a_library_that_asks_for_private_tables_is_named_once) {
     char text[1000];
     ask_for_tables(text, sizeof text);
     ck_assert_ptr_nonnull(strstr(text, "unit-sim carries a runtime"));
@@ -293,14 +293,14 @@ TEST(who_asks_for_private_tables_is_named_once) {
     ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);
 }
 
-TEST(nobody_is_named_where_the_user_wants_quiet) {
+TEST(no_library_is_named_if_the_user_wants_quiet) {
     char text[1000];
     setenv("CUSHIM_SIM_QUIET", "1", 1);
     ask_for_tables(text, sizeof text);
     ck_assert_str_eq(text, "");
 }
 
-/* Images of a GPU, as far as anybody looks. */
+/* Images of a GPU, as far as the device reads them. */
 static const uint32_t images[][4] = {
     {0xba55ed50, 16u << 16 | 1, 0, 0}, {0x466243b1, 1, 0, 0}, {0x464c457f, 0, 0, 0}};
 
@@ -318,7 +318,7 @@ static CUresult launch_one(CUfunction function) {
     return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
 }
 
-TEST(a_kernel_that_nobody_has_is_a_step_that_does_nothing) {
+TEST(a_kernel_without_code_is_a_step_that_does_nothing) {
     CUmodule module;
     char packed[16] = "";
     size_t n_bytes = sizeof packed;
@@ -346,7 +346,7 @@ TEST(a_kernel_that_nobody_has_is_a_step_that_does_nothing) {
     ck_assert_int_eq(seen, 7);
 }
 
-TEST(a_kernel_that_nobody_has_fails_at_its_launch_where_the_user_wants_that) {
+TEST(a_kernel_without_code_fails_at_its_launch_if_the_user_wants_that) {
     setenv("CUSHIM_SIM_KERNELS", "fail", 1);
     fixture_context();
     for (size_t i = 0; i < 3; i++)
@@ -354,7 +354,7 @@ TEST(a_kernel_that_nobody_has_fails_at_its_launch_where_the_user_wants_that) {
     ck_assert_uint_eq(sim_skipped(NULL), 0);
 }
 
-TEST(images_of_a_gpu_do_not_load_unasked) {
+TEST(images_of_a_gpu_do_not_load_by_default) {
     CUmodule module;
     fixture_context();
     for (size_t i = 0; i < 3; i++)

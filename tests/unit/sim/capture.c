@@ -34,7 +34,7 @@ static void exchange(CUstreamCaptureMode mode) {
     ck_cuda(cuThreadExchangeStreamCaptureMode(&mode));
 }
 
-TEST(what_is_captured_runs_when_the_graph_is_launched) {
+TEST(captured_work_runs_when_the_graph_is_launched) {
     int value = 0;
     CUgraph graph;
     CUgraphExec exec;
@@ -121,7 +121,7 @@ TEST(a_global_capture_forbids_other_threads_and_a_local_one_does_not) {
     check_invalid(stream);
 }
 
-TEST(a_relaxed_free_waits_and_leaves_the_capture_whole) {
+TEST(a_relaxed_free_waits_and_leaves_the_capture_valid) {
     atomic_int flag = 0;
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
@@ -219,7 +219,7 @@ TEST(a_capture_spreads_by_events_and_must_be_joined) {
     }
 }
 
-TEST(captures_do_not_merge_nor_wait_for_events_outside) {
+TEST(captures_neither_merge_nor_wait_for_outside_events) {
     CUevent event;
     CUgraph graph;
     fixture_context();
@@ -245,7 +245,7 @@ static CUresult end_it(void *stream) {
     return cuStreamEndCapture(stream, &graph);
 }
 
-TEST(another_thread_may_end_a_relaxed_capture_alone) {
+TEST(another_thread_may_end_only_a_relaxed_capture) {
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuStreamBeginCapture(stream, GLOBAL));
@@ -256,7 +256,7 @@ TEST(another_thread_may_end_a_relaxed_capture_alone) {
     ck_cuda(fixture_join(fixture_run(end_it, stream)));
 }
 
-TEST(a_capture_tells_its_graph_and_place) {
+TEST(a_capture_reports_its_graph_and_position) {
     int value;
     CUstreamCaptureStatus status;
     cuuint64_t id = 0;
@@ -280,7 +280,7 @@ TEST(a_capture_tells_its_graph_and_place) {
     check_ends(stream);
 }
 
-TEST(a_capturing_stream_that_is_destroyed_takes_its_capture_along) {
+TEST(the_destruction_of_a_capturing_stream_ends_its_capture) {
     CUdeviceptr a;
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);

@@ -27,7 +27,7 @@ TEST(contexts_stack_and_end) {
     ck_cuda_is(cuMemAlloc(&address, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
-TEST(a_context_ends_with_the_last_of_its_uses) {
+TEST(a_context_ends_with_its_last_use) {
     CUcontext a, same, other;
     ck_cuda(cuInit(0));
     ck_cuda_is(cuCtxAttach(&same, 0), CUDA_ERROR_INVALID_CONTEXT);
@@ -46,7 +46,7 @@ TEST(a_context_ends_with_the_last_of_its_uses) {
     ck_cuda_is(cuCtxDetach(a), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
-TEST(a_reset_ends_memory_and_streams_and_the_handle_lives_again) {
+TEST(a_reset_ends_memory_and_streams_and_the_handle_can_be_revived) {
     CUcontext again;
     int is_active;
     unsigned flags;
@@ -97,7 +97,7 @@ TEST(pointers_are_known_until_they_are_freed) {
     ck_assert_int_eq(device, CU_DEVICE_INVALID);
 }
 
-TEST(mapped_memory_is_reached_once_access_is_set) {
+TEST(mapped_memory_is_accessible_once_access_is_set) {
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
@@ -128,8 +128,8 @@ TEST(mapped_memory_is_reached_once_access_is_set) {
     ck_assert_uint_eq(n_before, n_free);
 }
 
-TEST(reservations_take_the_lowest_gap_that_serves) {
-    enum { N = 100 }; /* more than what the list of them has room for at first */
+TEST(reservations_take_the_lowest_gap_that_fits) {
+    enum { N = 100 }; /* more than the initial capacity of their list */
     CUdeviceptr at[N], again, wide, wrong;
     size_t page;
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -150,7 +150,7 @@ TEST(reservations_take_the_lowest_gap_that_serves) {
     ck_assert_uint_eq(wide, at[20]);
     ck_cuda(cuMemAddressReserve(&again, page, 0, 0, 0));
     ck_assert_uint_eq(again, at[0]);
-    ck_cuda(cuMemAddressReserve(&again, page, 0, at[61], 0)); /* as wished */
+    ck_cuda(cuMemAddressReserve(&again, page, 0, at[61], 0)); /* at the requested address */
     ck_assert_uint_eq(again, at[61]);
     ck_cuda(cuMemAddressFree(wide, 2 * page));
     ck_cuda(cuMemAddressFree(at[99], page));
@@ -178,7 +178,7 @@ static CUresult let_in(CUdeviceptr mapped, size_t n_bytes, int device) {
     return cuMemSetAccess(mapped, n_bytes, &access, 1);
 }
 
-/* A page of device 0 that it alone may reach, beside memory of device 1, in `contexts`. */
+/* A page of device 0 that only device 0 may access, and memory of device 1, in `contexts`. */
 static CUdeviceptr map_page(CUcontext contexts[2], size_t *page, CUdeviceptr *other) {
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -196,7 +196,7 @@ static CUdeviceptr map_page(CUcontext contexts[2], size_t *page, CUdeviceptr *ot
     return mapped;
 }
 
-TEST(mapped_memory_is_reached_by_the_devices_that_were_let_in) {
+TEST(mapped_memory_is_accessible_to_the_devices_that_have_access) {
     CUcontext contexts[2];
     CUdeviceptr other;
     unsigned long long flags;
@@ -208,7 +208,8 @@ TEST(mapped_memory_is_reached_by_the_devices_that_were_let_in) {
     check_reach(mapped, other, CUDA_SUCCESS);
     ck_cuda(cuCtxSetCurrent(contexts[1]));
     check_reach(mapped, other, CUDA_ERROR_INVALID_VALUE);
-    ck_cuda(cuMemcpyPeer(other, contexts[1], mapped, contexts[0], 100)); /* each end from its own */
+    /* each end from its own device */
+    ck_cuda(cuMemcpyPeer(other, contexts[1], mapped, contexts[0], 100));
     ck_cuda_is(cuMemcpyPeer(other, contexts[1], mapped, contexts[1], 100),
                CUDA_ERROR_INVALID_VALUE);
     ck_cuda(cuMemGetAccess(&flags, &peer, mapped));
@@ -218,10 +219,10 @@ TEST(mapped_memory_is_reached_by_the_devices_that_were_let_in) {
     ck_cuda(cuMemGetAccess(&flags, &peer, mapped));
     ck_assert_uint_eq(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     ck_cuda(cuCtxSetCurrent(contexts[0]));
-    check_reach(mapped, other, CUDA_SUCCESS); /* who was let in before still is */
+    check_reach(mapped, other, CUDA_SUCCESS); /* earlier access stays */
 }
 
-TEST(a_device_that_cannot_reach_another_is_not_let_in) {
+TEST(a_device_that_cannot_reach_another_gets_no_access) {
     CUcontext contexts[2];
     CUdeviceptr other;
     size_t page;
@@ -238,10 +239,10 @@ TEST(a_device_that_cannot_reach_another_is_not_let_in) {
     CUdeviceptr plain = fixture_alloc(100);
     ck_cuda(cuCtxSetCurrent(contexts[1]));
     ck_cuda_is(cuCtxEnablePeerAccess(contexts[0], 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
-    ck_cuda(cuMemsetD8(plain, 5, 100)); /* what was not mapped is anybody's */
+    ck_cuda(cuMemsetD8(plain, 5, 100)); /* unmapped addresses are free again */
 }
 
-TEST(internal_memory_takes_sets_and_is_known_to_no_question) {
+TEST(internal_memory_accepts_sets_and_is_unknown_to_queries) {
     unsigned type = 99;
     char host[100] = {7};
     setenv("CUSHIM_SIM_INTERNAL", "4M", 1);
@@ -250,28 +251,28 @@ TEST(internal_memory_takes_sets_and_is_known_to_no_question) {
     void *data = &type;
     CUdeviceptr small = fixture_alloc(100), large = fixture_alloc(3 * MIB),
                 larger = fixture_alloc(8 * MIB);
-    for (int i = 0; i < 2; i++) { /* what was internal is so again */
+    for (int i = 0; i < 2; i++) { /* internal memory is reused as internal memory */
         ck_cuda(cuDevicePrimaryCtxReset(0));
         ck_cuda(cuDevicePrimaryCtxRetain(&context, 0));
         ck_cuda(cuCtxSetCurrent(context));
         ck_cuda(cuMemsetD8(large, 1, 100));
         ck_cuda(cuMemcpyHtoD(large + 2 * MIB, host, sizeof host));
         ck_cuda(cuMemcpyDtoH(host, large, sizeof host));
-        ck_assert_int_eq(host[0], 7); /* nobody looks */
+        ck_assert_int_eq(host[0], 7); /* copies of internal memory move no bytes */
         ck_cuda_is(cuMemFree(large), CUDA_ERROR_INVALID_VALUE);
         ck_cuda_is(cuPointerGetAttribute(&type, attribute, large), CUDA_ERROR_INVALID_VALUE);
         ck_cuda(cuPointerGetAttributes(1, &attribute, &data, large));
         ck_assert_uint_eq(type, 0);
         ck_cuda_is(cuMemGetAddressRange(NULL, NULL, large), CUDA_ERROR_NOT_FOUND);
         ck_cuda_is(cuMemsetD8(small, 1, 100), CUDA_ERROR_INVALID_VALUE);
-        ck_cuda_is(cuMemsetD8(larger, 1, 100), CUDA_ERROR_INVALID_VALUE); /* 4 MiB are all */
+        ck_cuda_is(cuMemsetD8(larger, 1, 100), CUDA_ERROR_INVALID_VALUE); /* the device has 4 MiB */
         ck_assert_uint_eq(sim_live_allocations(), 0);
     }
-    CUdeviceptr fresh = fixture_alloc(8 * MIB); /* the program's is never where that is */
+    CUdeviceptr fresh = fixture_alloc(8 * MIB); /* the program's memory never overlaps it */
     ck_assert(fresh >= large + 4 * MIB || fresh + 8 * MIB <= large);
 }
 
-/* In a process that was forked before anything was initialised. */
+/* Runs in a process that was forked before CUDA was initialised. */
 static int read_shared(int from, int to) {
     CUipcMemHandle handle;
     CUdeviceptr a, again;
@@ -297,7 +298,7 @@ static int read_shared(int from, int to) {
         return 6;
     if (cuIpcOpenMemHandle(&a, farther, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != CUDA_SUCCESS ||
         cuIpcCloseMemHandle(a))
-        return 8; /* where nothing is open it opens there */
+        return 8; /* an open at a free address keeps the address */
     marked[20]++;
     memcpy(&farther, marked, sizeof farther);
     if (cuIpcOpenMemHandle(&a, farther, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_SUCCESS)
@@ -331,8 +332,8 @@ TEST(another_process_opens_a_block_by_its_handle) {
                CUDA_ERROR_INVALID_CONTEXT);
 }
 
-/* Else each life of a context costs the more, the more there were. */
-TEST(who_looks_at_all_contexts_sees_none_that_is_gone) {
+/* Otherwise each new context would cost more than the one before. */
+TEST(a_walk_over_all_contexts_sees_no_dead_one) {
     CUdevResourceDesc part;
     CUdevResource all;
     CUgreenCtx green[2];

@@ -1,4 +1,4 @@
-/* Copies and sets: what they move, and what they refuse. */
+/* Copies and sets: the bytes they move, and the arguments they refuse. */
 #include "fixture.h"
 #include "tests/unit/suite.h"
 
@@ -37,7 +37,7 @@ TEST(a_copy_or_set_one_byte_too_long_is_refused) {
     }
 }
 
-TEST(a_device_address_is_no_host_address) {
+TEST(a_device_address_is_refused_as_a_host_address) {
     char host[16];
     fixture_context();
     CUdeviceptr a = fixture_alloc(16);
@@ -46,7 +46,7 @@ TEST(a_device_address_is_no_host_address) {
     ck_cuda(cuMemcpyHtoD(a, host, 0));
 }
 
-TEST(a_pageable_source_is_kept_and_a_pinned_one_is_not) {
+TEST(a_pageable_source_is_copied_at_once_and_a_pinned_one_is_not) {
     int value = 1, *pinned, out;
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
@@ -110,7 +110,7 @@ TEST(boxes_and_arrays_keep_their_shape) {
     ck_assert_uint_eq(sim_live_allocations(), 0);
 }
 
-TEST(a_batch_is_many_copies) {
+TEST(a_batch_makes_many_copies) {
     int in[2] = {1, 2}, out[2] = {0, 0};
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
@@ -133,7 +133,7 @@ static CUresult free_it(void *address) {
     return cuMemFree(*(CUdeviceptr *)address);
 }
 
-/* A copy from a block of the first device, queued there, or in a graph launched there. */
+/* A copy from a block of the first device, queued on its stream or in a graph launched there. */
 static void copy_on_second(CUcontext second, CUdeviceptr a, bool is_in_graph) {
     CUgraph graph;
     CUgraphExec exec;
@@ -168,7 +168,7 @@ TEST(a_free_waits_for_a_copy_on_another_devices_stream) {
     }
 }
 
-TEST(a_record_covers_the_same_and_nothing_that_copies_pinned_memory) {
+TEST(a_record_covers_such_a_copy_but_none_of_pinned_memory) {
     CUcontext first, second;
     CUevent event;
     void *pinned;

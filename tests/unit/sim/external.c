@@ -1,4 +1,4 @@
-/* External memory of the software driver: the pages of a descriptor, seen by host and device. */
+/* External memory of the software driver: host and device see the pages of a descriptor. */
 #include "fixture.h"
 #include "tests/unit/suite.h"
 
@@ -44,15 +44,15 @@ TEST(a_buffer_shows_the_pages_of_the_descriptor) {
     ck_assert_int_eq(host[5099], 9);
     ck_cuda_is(cuMemcpyDtoH(&byte, b + 100, 1), CUDA_ERROR_INVALID_VALUE);
     ck_cuda(cuDestroyExternalMemory(external));
-    ck_cuda(cuMemcpyDtoH(&byte, a + 5000, 1)); /* buffers are freed on their own */
+    ck_cuda(cuMemcpyDtoH(&byte, a + 5000, 1)); /* buffers are freed separately */
     ck_cuda(cuMemFree(a));
     ck_assert_int_eq(fcntl(fd, F_GETFD), 0 | FD_CLOEXEC);
     ck_cuda(cuMemFree(b));
-    ck_assert_int_eq(fcntl(fd, F_GETFD), -1); /* it was the driver's since the import */
+    ck_assert_int_eq(fcntl(fd, F_GETFD), -1); /* the driver has owned it since the import */
     ck_assert_uint_eq(sim_live_allocations(), 0);
 }
 
-TEST(what_makes_no_sense_is_refused_and_leaves_the_descriptor_alone) {
+TEST(invalid_arguments_are_refused_and_leave_the_descriptor_open) {
     CUexternalMemory external;
     CUdeviceptr a;
     int fd = make_file();

@@ -1,6 +1,6 @@
 /*
- * What the tests of the software driver share: a context, a few kernels, waits that do not hang for
- * ever. Each test runs in a process of its own, so each has a driver of its own.
+ * For the tests of the software driver: a context, a few kernels, and waits with a time limit. Each
+ * test runs in its own process, so each has its own driver.
  */
 #ifndef CUSHIM_UNIT_SIM_FIXTURE_H
 #define CUSHIM_UNIT_SIM_FIXTURE_H
@@ -18,7 +18,7 @@
 
 enum { MIB = 1 << 20 };
 
-/* The driver, and the primary context of device 0, current. */
+/* Initialises the driver and makes the primary context of device 0 current. */
 CUcontext fixture_context(void);
 
 CUstream fixture_stream(unsigned flags);
@@ -27,18 +27,19 @@ CUdeviceptr fixture_alloc(size_t n_bytes);
 /* Kernels of the test program, by name: see fixture.c. */
 CUfunction fixture_kernel(const char *name);
 
-/* Write `value` to *target on a stream, by the kernel `store`. */
+/* Write `value` to *target on a stream with the kernel `store`. */
 void fixture_store(CUstream stream, int *target, int value);
 
 /* A kernel that spins until *flag is not 0. */
 void fixture_spin(CUstream stream, atomic_int *flag);
 
-/* Run `call` in a thread of its own; what it returns comes from fixture_join. */
+/* Run `call` in a new thread; fixture_join returns its result. */
 struct fixture_thread;
 struct fixture_thread *fixture_run(CUresult (*call)(void *), void *argument);
 CUresult fixture_join(struct fixture_thread *thread);
 
-/* Whether the thread is still in its call after a while that is long for one that does not wait. */
+/* Whether the thread is still in its call after a time that is long for a call that does not
+ * wait. */
 bool fixture_is_waiting(struct fixture_thread *thread);
 
 #endif

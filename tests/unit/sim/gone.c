@@ -1,4 +1,4 @@
-/* Work that meets memory which is gone when its turn comes: error 700, as a GPU answers. */
+/* Work whose memory is gone when it runs fails with error 700, as on a GPU. */
 #include "fixture.h"
 #include "tests/unit/suite.h"
 
@@ -53,7 +53,7 @@ static void submit(int work, CUdeviceptr at, CUdeviceptr other, CUstream stream)
     }
 }
 
-TEST(work_that_meets_unmapped_memory_is_an_illegal_address_and_stays_one, .n = N_WORKS) {
+TEST(work_on_unmapped_memory_is_an_illegal_address_and_the_error_stays, .n = N_WORKS) {
     fixture_context();
     CUdeviceptr other = fixture_alloc(N_BYTES), at = map(), more;
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
@@ -66,14 +66,14 @@ TEST(work_that_meets_unmapped_memory_is_an_illegal_address_and_stays_one, .n = N
     ck_cuda_is(cuMemAlloc(&more, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-TEST(memory_that_goes_while_work_is_under_way_is_an_illegal_address) {
+TEST(memory_that_is_unmapped_during_work_is_an_illegal_address) {
     fixture_context();
     CUdeviceptr at = map();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     for (int i = 0; i < 20; i++)
         ck_cuda(cuMemsetD8Async(at, (unsigned char)i, N_BYTES, stream));
     ck_cuda(cuMemUnmap(at, N_BYTES));
-    CUresult result = cuStreamSynchronize(stream); /* all sets may be over */
+    CUresult result = cuStreamSynchronize(stream); /* all sets may have run already */
     ck_assert(result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
@@ -113,7 +113,7 @@ TEST(memory_freed_in_stream_order_is_gone_for_other_streams) {
     ck_cuda(cuMemAllocAsync(&at, N_BYTES, a));
     fixture_spin(b, &flag);
     ck_cuda(cuMemsetD8Async(at, 2, N_BYTES, b));
-    ck_cuda(cuMemsetD8Async(at, 1, N_BYTES, a)); /* before the free: the memory is there */
+    ck_cuda(cuMemsetD8Async(at, 1, N_BYTES, a)); /* before the free the memory exists */
     ck_cuda(cuMemFreeAsync(at, a));
     ck_cuda(cuStreamSynchronize(a));
     atomic_store(&flag, 1);

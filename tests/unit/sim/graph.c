@@ -1,4 +1,4 @@
-/* Graphs made by hand: order, children, updates, launches under way. */
+/* Graphs built node by node: order, children, updates, launches in flight. */
 #include "fixture.h"
 #include "tests/unit/suite.h"
 
@@ -25,7 +25,7 @@ static void launch_and_wait(CUgraph graph) {
     ck_cuda(cuGraphExecDestroy(exec));
 }
 
-TEST(nodes_run_after_what_they_wait_for) {
+TEST(nodes_run_after_their_dependencies) {
     int value = 0;
     CUgraph graph;
     fixture_context();
@@ -90,13 +90,13 @@ TEST(copies_sets_host_functions_and_children_are_nodes) {
 
 static CUstreamBatchMemOpParams word_op(CUstreamBatchMemOpType type, CUdeviceptr at, int value) {
     CUstreamBatchMemOpParams op = {0};
-    op.writeValue.operation = type; /* which a wait has at the same places */
+    op.writeValue.operation = type; /* a wait has its parameters in the same fields */
     op.writeValue.address = at;
     op.writeValue.value = (cuuint32_t)value;
     return op;
 }
 
-TEST(a_node_of_words_does_them_in_order_each_time) {
+TEST(a_batch_memory_node_runs_its_operations_in_order_each_time) {
     CUgraph graph;
     CUgraphNode node;
     CUgraphNodeType type;
@@ -140,7 +140,7 @@ TEST(a_node_of_words_does_them_in_order_each_time) {
     ck_cuda(cuGraphDestroy(graph));
 }
 
-TEST(an_executable_takes_an_update_of_the_same_shape) {
+TEST(an_executable_accepts_an_update_of_the_same_shape) {
     int value = 0;
     CUgraph one, two, other;
     CUgraphExec exec;
@@ -206,7 +206,7 @@ static CUgraph graph_with_object(int *target, CUuserObject *object) {
     return graph;
 }
 
-TEST(an_object_goes_with_the_last_copy_of_its_graph) {
+TEST(an_object_ends_with_the_last_copy_of_its_graph) {
     int value;
     CUuserObject object;
     CUgraph clone, parent;
@@ -225,7 +225,7 @@ TEST(an_object_goes_with_the_last_copy_of_its_graph) {
     sim_hold();
     ck_cuda(cuGraphLaunch(exec, NULL));
     ck_cuda(cuGraphExecDestroy(exec));
-    ck_assert_int_eq(n_gone, 0); /* the launch is under way */
+    ck_assert_int_eq(n_gone, 0); /* the launch is in flight */
     sim_release_hold();
     ck_cuda(cuStreamSynchronize(NULL));
     ck_assert_int_eq(n_gone, 1);
@@ -266,7 +266,7 @@ TEST(references_of_an_object_are_counted) {
     ck_cuda_is(cuUserObjectCreate(&object, NULL, note_gone, 1, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* --- memory of nodes */
+/* ---- memory of nodes ---- */
 
 static cuuint64_t used_bytes(void) {
     cuuint64_t n_bytes;

@@ -1,6 +1,6 @@
 /*
- * Images of a GPU, as far as they are read: kernels, what they take, variables.  The cubin is made
- * here, by the layout of nvcc 13.0's, so that a test knows what is in it.
+ * Images of a GPU, as far as the device reads them: kernels, their parameters, variables.  The
+ * cubin is built here in the layout of nvcc 13.0, so that a test knows its content.
  */
 #include "fixture.h"
 #include "tests/unit/suite.h"
@@ -16,10 +16,10 @@
 enum {
     MOST_BYTES = 8192,
     SHARED = 256,
-    RESERVED = 1024, /* what the size of a cubin for 9.0 has on top */
+    RESERVED = 1024, /* added to the size of a cubin for 9.0 */
 };
 
-/* Sections of the cubin, which are named by their text. */
+/* Sections of the cubin, by name. */
 enum section { NONE, NAMES, STRINGS, SYMBOLS, INFO, INFO_OF_KERNEL, SHARED_OF_KERNEL, DATA, ZEROS };
 enum { N_SECTIONS = ZEROS + 1 };
 
@@ -42,7 +42,7 @@ static void put_section(struct image *image, Elf64_Shdr *section, unsigned type,
     section->sh_size = n;
 }
 
-/* Records of .nv.info are a form, an attribute, a size, words. */
+/* A record of .nv.info has a form, an attribute, a size, and words. */
 #define RECORD(attribute, ...)                                                                     \
     0x04 | (attribute) << 8 | sizeof((uint32_t[]){__VA_ARGS__}) << 16, __VA_ARGS__
 
@@ -63,7 +63,7 @@ static struct image cubin(void) {
     const Elf64_Sym symbols[] = {
         {0},
         {1, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), 0x10, INFO, 0, 128},
-        {6, ELF64_ST_INFO(STB_LOCAL, STT_FUNC), 0, INFO, 0, 128}, /* no entry */
+        {6, ELF64_ST_INFO(STB_LOCAL, STT_FUNC), 0, INFO, 0, 128}, /* no entry point */
         {13, ELF64_ST_INFO(STB_LOCAL, STT_OBJECT), 0, DATA, 4, 4},
         {21, ELF64_ST_INFO(STB_LOCAL, STT_OBJECT), 0, ZEROS, 0, 40},
     };
@@ -134,7 +134,7 @@ static struct image text_of(const char *text) {
     return image;
 }
 
-/* Literals alone, then the last 16 bytes of zeros as a match, where there are so many. */
+/* Only literals; the last 16 bytes are a match if they are zeros. */
 static struct image packed_by_lz4(struct image plain) {
     struct image packed = {.n_bytes = 0};
     size_t n_literals = plain.n_bytes, n = 0;
@@ -147,7 +147,7 @@ static struct image packed_by_lz4(struct image plain) {
     return packed;
 }
 
-/* ---- questions ---- */
+/* ---- reading images ---- */
 
 static CUmodule load(const void *image) {
     CUmodule module;
@@ -173,7 +173,7 @@ static void check_parameters(CUfunction function, const size_t (*wanted)[2], siz
     ck_cuda_is(cuFuncGetParamInfo(function, n, &offset, &n_bytes), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* All that is in the cubin above. */
+/* Checks everything in the cubin above. */
 static void check_cubin(CUmodule module) {
     static const size_t parameters[][2] = {{0, 8}, {8, 1}, {16, 8}, {24, 12}};
     CUfunction function;
@@ -199,7 +199,7 @@ static void check_cubin(CUmodule module) {
     ck_assert_int_eq(value, 0);
 }
 
-TEST(a_cubin_says_what_is_in_it) {
+TEST(the_content_of_a_cubin_is_read) {
     struct image image = cubin();
     CUmodule module = load(image.bytes);
     check_cubin(module);
@@ -224,9 +224,9 @@ TEST(a_library_lists_its_kernels) {
     ck_assert_str_eq(name, "work");
 }
 
-TEST(of_a_fatbin_the_best_entry_is_taken) {
+TEST(the_best_entry_of_a_fatbin_is_taken) {
     struct image fatbin, whole = cubin(), older = cubin();
-    older.bytes[0] = 'x'; /* to be read by nobody */
+    older.bytes[0] = 'x'; /* must not be read */
     begin_fatbin(&fatbin);
     put_entry(&fatbin, PTX, 90, PLAIN, text_of("no PTX"), 0);
     put_entry(&fatbin, CUBIN, 80, PLAIN, older, 0);
@@ -240,7 +240,7 @@ TEST(of_a_fatbin_the_best_entry_is_taken) {
     check_cubin(load(&wrapper));
 }
 
-TEST(an_entry_may_be_packed) {
+TEST(an_entry_may_be_compressed) {
     struct image fatbin, whole = cubin(), packed = packed_by_lz4(whole);
     begin_fatbin(&fatbin);
     put_entry(&fatbin, CUBIN, 90, LZ4, packed, whole.n_bytes);
@@ -251,15 +251,16 @@ TEST(an_entry_may_be_packed) {
     if (library)
         *(void **)&compress = dlsym(library, "ZSTD_compress");
     if (!compress)
-        return; /* where the driver has none, either */
+        return; /* the driver has no name there either */
     packed.n_bytes = compress(packed.bytes, sizeof packed.bytes, whole.bytes, whole.n_bytes, 3);
     begin_fatbin(&fatbin);
     put_entry(&fatbin, CUBIN, 90, ZSTD, packed, whole.n_bytes);
     check_cubin(load(fatbin.bytes));
 }
 
-TEST(a_match_of_LZ4_may_overlap_itself) {
-    /* 4 literals, then 12 bytes from 4 back: "//\n " four times; then the rest of a text. */
+TEST(an_LZ4_match_may_overlap_itself) {
+    /* 4 literals, then a match of 12 bytes at distance 4, which makes "//\n " four times; then the
+     * rest of the text. */
     static const char rest[] = "\n.version 8.0 .entry one()";
     struct image fatbin, packed = {.n_bytes = 0};
     size_t n = 0;
@@ -280,7 +281,7 @@ TEST(a_match_of_LZ4_may_overlap_itself) {
     ck_cuda_is(cuModuleGetFunction(&function, module, "two"), CUDA_ERROR_NOT_FOUND);
 }
 
-TEST(a_ptx_text_says_what_its_entries_take) {
+TEST(the_parameters_of_entries_are_read_from_ptx) {
     static const size_t parameters[][2] = {{0, 8}, {8, 1}, {16, 12}, {32, 8}};
     CUfunction function;
     CUmodule module = load("// a comment with .entry none(\n.version 9.0\n.target sm_90\n"
@@ -305,11 +306,11 @@ TEST(an_image_that_cannot_be_read_has_every_kernel) {
     put_entry(&fatbin, CUBIN, 90, LZ4, broken, 1000);
     ck_cuda(cuModuleGetFunction(&function, load(fatbin.bytes), "anybody"));
     begin_fatbin(&fatbin);
-    put_entry(&fatbin, CUBIN, 80, PLAIN, cubin(), 0); /* none for this device */
+    put_entry(&fatbin, CUBIN, 80, PLAIN, cubin(), 0); /* no image for this device */
     ck_cuda(cuModuleGetFunction(&function, load(fatbin.bytes), "anybody"));
 }
 
-TEST(an_image_comes_from_a_file_whole) {
+TEST(an_image_is_read_completely_from_a_file) {
     char path[] = "/tmp/unit-sim-image-XXXXXX";
     struct image image = cubin();
     CUmodule module;
@@ -320,13 +321,13 @@ TEST(an_image_comes_from_a_file_whole) {
     ck_cuda(cuModuleLoad(&module, path));
     check_cubin(module);
     ck_assert_int_eq(ftruncate(fd, 100), 0);
-    ck_cuda(cuModuleLoad(&module, path)); /* its table of sections is not there */
+    ck_cuda(cuModuleLoad(&module, path)); /* its section table is missing */
     close(fd);
     unlink(path);
 }
 
-/* Nothing outside is read, whatever the image says: for the phases with sanitizers. */
-TEST(a_damaged_image_harms_nobody) {
+/* No image makes the reader leave its bounds; sanitizers check that. */
+TEST(a_damaged_image_does_no_harm) {
     struct image fatbin, changed, whole = cubin();
     CUmodule module;
     CUfunction function;

@@ -1,6 +1,6 @@
 /*
- * Several processes on one device: events and memory that one shows the others.  A child is forked
- * before CUDA is used, and both tell each other by pipes how far they are.
+ * Several processes on one device: events and memory that one exports to the others.  A child is
+ * forked before CUDA is used, and the processes synchronise through pipes.
  */
 #include "fixture.h"
 #include "tests/unit/suite.h"
@@ -30,7 +30,7 @@ static void hear_word(int from) {
     hear(from, &word, 1);
 }
 
-/* The body of a child, whose answer is 0 where all is well, else a line of this file. */
+/* The body of a child; returns 0 on success, otherwise a line of this file. */
 #define WELL(condition)                                                                            \
     if (!(condition))                                                                              \
     return __LINE__ % 251 + 1
@@ -39,10 +39,10 @@ static pid_t start(int (*body)(void)) {
     ck_assert(pipe(to_child) == 0 && pipe(to_parent) == 0);
     pid_t pid = fork();
     if (pid == 0) {
-        close(to_child[1]); /* so that it hears of the parent's end */
+        close(to_child[1]); /* so that the child notices the parent's end */
         _exit(body());
     }
-    close(to_child[0]); /* and we of the child's */
+    close(to_child[0]); /* and the parent notices the child's */
     close(to_parent[1]);
     return pid;
 }
@@ -64,7 +64,7 @@ static CUresult open_memory(CUdeviceptr *address, CUipcMemHandle handle) {
     return cuIpcOpenMemHandle(address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 }
 
-/* ---- recorded here, waited for there ---- */
+/* ---- recorded in the parent, waited for in the child ---- */
 
 static int wait_for_the_parent(void) {
     struct shown shown = {0};
@@ -110,7 +110,7 @@ TEST(a_stream_waits_for_the_record_of_another_process) {
     ck_cuda(cuEventSynchronize(event));
 }
 
-/* ---- recorded there, waited for here ---- */
+/* ---- recorded in the child, waited for in the parent ---- */
 
 static int record_for_the_parent(void) {
     struct shown shown = {0};
@@ -126,18 +126,18 @@ static int record_for_the_parent(void) {
     WELL(read(to_child[0], &word, 1) == 1);
     sim_release_hold();
     WELL(cuStreamSynchronize(stream) == CUDA_SUCCESS);
-    WELL(read(to_child[0], &word, 1) == 1); /* alive until the parent has seen it */
+    WELL(read(to_child[0], &word, 1) == 1); /* the child lives until the parent has seen it */
     return 0;
 }
 
-TEST(the_maker_waits_for_the_record_of_who_opened_it) {
+TEST(the_creator_waits_for_a_record_of_the_opener) {
     struct shown shown = {0};
     int target = 0;
     pid_t pid = start(record_for_the_parent);
     fixture_context();
     CUevent event = shared_event();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
-    ck_cuda(cuEventRecord(event, stream)); /* an older one, done */
+    ck_cuda(cuEventRecord(event, stream)); /* an older record, which is done */
     ck_cuda(cuEventSynchronize(event));
     ck_cuda(cuIpcGetEventHandle(&shown.event, event));
     say(to_child[1], &shown, sizeof shown);
@@ -170,7 +170,7 @@ static int record_and_hang(void) {
     return 1;
 }
 
-TEST(who_waits_for_a_process_that_is_killed_goes_on) {
+TEST(a_wait_for_a_killed_process_ends) {
     struct shown shown = {0};
     CUevent event, again;
     CUdeviceptr memory, other;
@@ -186,7 +186,7 @@ TEST(who_waits_for_a_process_that_is_killed_goes_on) {
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
     ck_cuda(cuStreamSynchronize(stream));
     ck_cuda(cuEventSynchronize(event));
-    ck_cuda(cuMemsetD8(memory, 3, 100)); /* what is open stays */
+    ck_cuda(cuMemsetD8(memory, 3, 100)); /* open memory stays */
     ck_cuda(cuCtxSynchronize());         /* a close waits for nothing */
     ck_cuda_is(cuIpcOpenEventHandle(&again, shown.event), CUDA_ERROR_MAP_FAILED);
     ck_cuda(cuIpcCloseMemHandle(memory));
@@ -201,7 +201,7 @@ static int hold_until_killed(void) {
     fixture_context();
     WELL(open_memory(&memory, shown.memory) == CUDA_SUCCESS);
     WELL(write(to_parent[1], "", 1) == 1);
-    WELL(read(to_child[0], &byte, 1) == 1); /* freed, and other memory written */
+    WELL(read(to_child[0], &byte, 1) == 1); /* the block is freed, and other memory is written */
     WELL(cuMemcpyDtoH(&byte, memory, 1) == CUDA_SUCCESS);
     WELL(byte == 5);
     WELL(write(to_parent[1], "", 1) == 1);
@@ -243,7 +243,7 @@ TEST(a_large_block_that_is_open_stays_until_its_opener_is_gone) {
     free_what_is_open(1 << 22);
 }
 
-/* ---- handles of what is no more ---- */
+/* ---- handles of dead objects ---- */
 
 static int open_in_vain(void) {
     struct shown shown = {0};
@@ -260,7 +260,7 @@ static int open_in_vain(void) {
     }
 }
 
-TEST(a_handle_opens_nothing_that_came_later) {
+TEST(a_handle_does_not_open_a_later_object) {
     struct shown shown = {0}, newer = {0};
     pid_t pid = start(open_in_vain);
     fixture_context();
@@ -272,7 +272,7 @@ TEST(a_handle_opens_nothing_that_came_later) {
     ck_cuda(cuMemFree(memory));
     say(to_child[1], &shown, sizeof shown);
     hear_word(to_parent[0]);
-    event = shared_event(); /* in the same places */
+    event = shared_event(); /* at the same addresses */
     ck_assert_uint_eq(fixture_alloc(1 << 22), memory);
     ck_cuda(cuIpcGetEventHandle(&newer.event, event));
     ck_cuda(cuIpcGetMemHandle(&newer.memory, memory));
@@ -292,8 +292,9 @@ TEST(a_handle_opens_nothing_that_came_later) {
     check_end(pid);
 }
 
-/* Shown, freed in a stream's order, and open nowhere: it stays until the stream has come so far. */
-TEST(a_free_in_stream_order_waits_where_another_block_is_kept) {
+/* A block that was exported, freed in stream order and is open nowhere stays until the stream
+ * reaches the free. */
+TEST(a_free_in_stream_order_waits_even_if_another_block_is_kept) {
     struct shown shown = {0};
     CUipcMemHandle unused;
     pid_t pid = start(hold_until_killed);
@@ -315,7 +316,7 @@ TEST(a_free_in_stream_order_waits_where_another_block_is_kept) {
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 
-TEST(what_makes_no_sense_is_refused) {
+TEST(invalid_calls_are_refused) {
     CUipcEventHandle handle;
     CUevent event, plain, opened;
     fixture_context();
@@ -330,11 +331,12 @@ TEST(what_makes_no_sense_is_refused) {
     ck_cuda_is(cuIpcOpenEventHandle(&opened, handle), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Each of many processes opens the memory of all others, and sees the bytes of each. */
+/* Each of many processes opens the memory of all others and reads the bytes of each. */
 enum { N_PROCESSES = 8 };
 
 struct message {
-    int from, is_done; /* with all others: who is quick may say so before the slow show anything */
+    int from, is_done; /* with all others, because a fast process may be done before a slow one
+                          exports anything */
     CUipcMemHandle handle;
 };
 
@@ -366,7 +368,7 @@ static int meet_all(int i, int in, const int *outs) {
         WELL(cuMemcpyDtoH(&byte, memory[k] + 1000, 1) != CUDA_SUCCESS);
         WELL(cuIpcCloseMemHandle(memory[k]) == CUDA_SUCCESS);
     }
-    own.is_done = 1; /* nobody goes before all are */
+    own.is_done = 1; /* no process ends before all are done */
     for (int k = 0; k < N_PROCESSES; k++)
         WELL(write(outs[k], &own, sizeof own) == sizeof own);
     for (; n_done < N_PROCESSES; n_done++)

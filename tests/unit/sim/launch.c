@@ -1,8 +1,8 @@
 /*
- * What a launch wants of a kernel: shared memory, clusters; and fatbins of a program that has their
- * kernels, as this one.
+ * Shared memory and clusters of launches, and fatbins of a program that has their kernels, as this
+ * one does.
  */
-#define CUDA_ENABLE_DEPRECATED /* calls of before CUDA 4 */
+#define CUDA_ENABLE_DEPRECATED /* calls from before CUDA 4 */
 #include "fixture.h"
 #include "tests/unit/suite.h"
 
@@ -13,7 +13,7 @@ const int sim_fatbin_kernels = 1;
 
 enum { KIB = 1024 };
 
-static struct sim_launch seen; /* by the last launch */
+static struct sim_launch seen; /* set by the last launch */
 
 SIM_KERNEL(look) {
     (void)args;
@@ -74,7 +74,7 @@ TEST(a_kernel_sees_the_cluster_that_it_was_launched_in) {
     ck_cuda_is(launch(look, 10, 4, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(more_than_8_blocks_are_a_cluster_where_the_kernel_allows_it) {
+TEST(more_than_8_blocks_are_a_cluster_if_the_kernel_allows_it) {
     fixture_context();
     CUfunction look = fixture_kernel("look");
     ck_cuda(launch(look, 16, 8, 0));
@@ -113,7 +113,7 @@ TEST(a_captured_launch_keeps_its_cluster) {
     ck_cuda(cuGraphDestroy(graph));
 }
 
-TEST(a_fatbin_loads_where_the_program_has_its_kernels) {
+TEST(a_fatbin_loads_if_the_program_has_its_kernels) {
     static const uint32_t fatbin[] = {0xba55ed50, 16u << 16 | 1, 0, 0};
     static const uint32_t elf[] = {0x464c457f, 0, 0, 0};
     CUlibrary library;
@@ -167,7 +167,7 @@ TEST(a_device_of_8_7_has_the_figures_of_8_6_and_no_clusters) {
     ck_cuda_is(launch(look, 4, 2, 0), CUDA_ERROR_INVALID_CLUSTER_SIZE);
 }
 
-static int shown_first; /* by the last launch of `show` */
+static int shown_first; /* set by the last launch of `show` */
 static float shown_last;
 static uint64_t shown_block;
 
@@ -178,15 +178,15 @@ SIM_KERNEL(show, int, uint64_t, float) {
     shown_last = *(const float *)args[2];
 }
 
-/* PyCUDA's way. */
-TEST(a_launch_takes_what_was_said_of_its_function_before) {
+/* As PyCUDA launches. */
+TEST(a_launch_uses_the_settings_of_its_function) {
     CUstream stream;
     fixture_context();
     CUfunction show = fixture_kernel("show");
     CUdeviceptr block = 0;
     ck_cuda(cuMemAlloc_v2(&block, 64));
     ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    ck_cuda_is(cuLaunch(show), CUDA_ERROR_INVALID_VALUE); /* nothing was said of it */
+    ck_cuda_is(cuLaunch(show), CUDA_ERROR_INVALID_VALUE); /* it has no settings yet */
     ck_cuda(cuFuncSetBlockShape(show, 32, 4, 2));
     ck_cuda(cuFuncSetSharedSize(show, 100));
     ck_cuda(cuParamSeti(show, 0, 7));
@@ -206,7 +206,7 @@ TEST(a_launch_takes_what_was_said_of_its_function_before) {
     ck_assert(shown_last > 1.4F && shown_last < 1.6F);
     ck_cuda(cuParamSeti(show, 0, 8));
     ck_cuda(cuLaunchGrid(show, 5, 3));
-    ck_cuda(cuParamSeti(show, 0, 9)); /* the launch has its own by now */
+    ck_cuda(cuParamSeti(show, 0, 9)); /* the launch already has its copy */
     ck_cuda(cuCtxSynchronize());
     ck_assert_uint_eq(seen.grid[0] * 10 + seen.grid[1], 53);
     ck_assert_int_eq(shown_first, 8);
@@ -215,7 +215,7 @@ TEST(a_launch_takes_what_was_said_of_its_function_before) {
     ck_assert_int_eq(shown_first, 9);
 }
 
-TEST(what_no_launch_can_have_is_refused_when_it_is_said) {
+TEST(impossible_settings_are_refused_when_they_are_made) {
     fixture_context();
     CUfunction show = fixture_kernel("show");
     char bytes[8] = "";

@@ -1,4 +1,4 @@
-/* Device memory: where it lies, what is refused, what frees wait for. */
+/* Device memory: addresses, refusals, and the work that frees wait for. */
 #include "fixture.h"
 #include "tests/unit/suite.h"
 
@@ -33,7 +33,7 @@ TEST(free_memory_is_counted_in_pages) {
     ck_assert_uint_eq(sim_live_allocations(), 0);
 }
 
-TEST(the_driver_gives_back_whole_pages_and_says_which) {
+TEST(the_driver_gives_back_whole_pages_and_reports_them) {
     void *base;
     size_t n_bytes;
     fixture_context();
@@ -64,7 +64,7 @@ TEST(memory_runs_out_and_comes_back) {
     ck_assert_uint_eq(more, blocks[100]);
 }
 
-TEST(sizes_and_addresses_that_make_no_sense_are_refused) {
+TEST(invalid_sizes_and_addresses_are_refused) {
     CUdeviceptr a;
     fixture_context();
     ck_cuda_is(cuMemAlloc(&a, 0), CUDA_ERROR_INVALID_VALUE);
@@ -78,7 +78,7 @@ TEST(sizes_and_addresses_that_make_no_sense_are_refused) {
     ck_cuda_is(cuMemFree((CUdeviceptr)(uintptr_t)&a), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(a_range_is_reported_as_it_was_asked_for) {
+TEST(a_range_is_reported_with_its_requested_size) {
     CUdeviceptr base;
     size_t n_bytes;
     fixture_context();
@@ -168,8 +168,8 @@ TEST(work_submitted_after_the_free_is_not_waited_for) {
     ck_cuda(cuCtxSynchronize());
 }
 
-/* Has the thread looked its block up?  The call counts when it has the lock, and any other call
- * gets that when it waits. */
+/* Whether the thread has looked its block up: the call counts once it has the lock, and another
+ * call gets the lock when it waits. */
 static void await_frees(unsigned long n) {
     const struct timespec pause = {0, 200000};
     size_t n_free, n_total;
@@ -178,7 +178,7 @@ static void await_frees(unsigned long n) {
     ck_cuda(cuMemGetInfo(&n_free, &n_total));
 }
 
-TEST(of_two_frees_that_wait_the_later_takes_no_block_that_has_the_address_since) {
+TEST(of_two_waiting_frees_the_later_spares_a_new_block_at_the_address) {
     atomic_int first = 0, second = 0;
     fixture_context();
     CUstream one = fixture_stream(CU_STREAM_NON_BLOCKING),
@@ -200,7 +200,7 @@ TEST(of_two_frees_that_wait_the_later_takes_no_block_that_has_the_address_since)
     ck_cuda(cuMemFree(b));
 }
 
-TEST(stream_ordered_memory_comes_back_when_its_turn_has_come) {
+TEST(stream_ordered_memory_comes_back_when_its_free_runs) {
     atomic_int flag = 0;
     CUdeviceptr a, b, c;
     fixture_context();

@@ -1,5 +1,5 @@
-/* NVML of the software device: its answers are the driver's, and what it has not is not supported.
- */
+/* NVML of the software device: it agrees with the driver, and missing features are "not
+ * supported". */
 #include "fixture.h"
 #include "tests/unit/suite.h"
 #include "tools/sim/nvml/nvml.h"
@@ -11,7 +11,7 @@
 #define ck_nvml(call)          ck_assert_int_eq(nvml##call, NVML_SUCCESS)
 #define ck_nvml_is(code, call) ck_assert_int_eq(nvml##call, NVML_ERROR_##code)
 
-/* Some of absent.def, as programs call them. */
+/* Some functions of absent.def, as programs call them. */
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, unsigned *rates);
 nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, int sensor, unsigned *temperature);
 nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, unsigned *state);
@@ -87,7 +87,7 @@ TEST(names_addresses_and_uuids_are_the_drivers) {
     ck_assert_int_eq(version, version_of_driver);
 }
 
-TEST(memory_is_what_the_driver_says_and_without_a_context_too) {
+TEST(memory_figures_are_the_drivers_even_without_a_context) {
     struct nvml_memory memory;
     struct nvml_memory_v2 newer = {.version = NVML_MEMORY_V2};
     size_t n_free, n_total;
@@ -171,7 +171,7 @@ TEST(wrong_arguments_are_refused) {
     ck_assert_ptr_null(device);
 }
 
-TEST(what_a_gpu_has_and_this_has_not_is_not_supported) {
+TEST(missing_features_are_not_supported) {
     struct nvml_field fields[2] = {{.result = NVML_SUCCESS}, {.result = NVML_SUCCESS}};
     unsigned number = 7;
     begin();
@@ -202,7 +202,7 @@ TEST(devices_reach_each_other_as_the_driver_says) {
     }
 }
 
-TEST(nothing_answers_before_the_begin_and_behind_the_end) {
+TEST(every_call_fails_before_init_and_after_shutdown) {
     nvmlDevice_t device;
     unsigned n;
     for (int turn = 0; turn < 2; turn++) {
@@ -213,7 +213,7 @@ TEST(nothing_answers_before_the_begin_and_behind_the_end) {
         begin();
         ck_nvml(InitWithFlags(0));
         ck_nvml(Shutdown());
-        ck_nvml(DeviceGetCount_v2(&n)); /* begun twice, ended once */
+        ck_nvml(DeviceGetCount_v2(&n)); /* initialised twice, shut down once */
         ck_nvml(Shutdown());
     }
     ck_assert_str_eq(nvmlErrorString(NVML_ERROR_NOT_SUPPORTED), "Not Supported");
@@ -221,7 +221,7 @@ TEST(nothing_answers_before_the_begin_and_behind_the_end) {
     ck_assert_str_eq(nvmlErrorString((nvmlReturn_t)77), "Unknown Error");
 }
 
-TEST(no_question_counts_as_a_call_of_the_driver) {
+TEST(no_query_counts_as_a_driver_call) {
     struct nvml_memory memory;
     begin();
     fixture_context();

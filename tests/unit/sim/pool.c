@@ -1,6 +1,6 @@
 /*
- * A pool that another process imports.  The child is forked before CUDA is used, and takes the
- * pool's descriptor from /proc.
+ * A pool that another process imports.  The child is forked before CUDA is used and gets the pool's
+ * descriptor from /proc.
  */
 #include "fixture.h"
 #include "tests/unit/suite.h"
@@ -101,7 +101,7 @@ TEST(another_process_reads_and_writes_a_pool_s_memory) {
     ck_cuda(cuMemFree(block));
 }
 
-TEST(what_cannot_be_shown_is_refused) {
+TEST(memory_that_cannot_be_exported_is_refused) {
     CUmemPoolPtrExportData data;
     CUmemoryPool imported;
     CUdeviceptr block;

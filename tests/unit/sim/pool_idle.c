@@ -1,4 +1,4 @@
-/* What a pool keeps of the memory that was freed, and when it gives it back. */
+/* How much freed memory a pool keeps, and when it gives it back. */
 #include "fixture.h"
 #include "tests/unit/suite.h"
 
@@ -34,7 +34,7 @@ static uint64_t number(CUmemPool_attribute attribute) {
 #define RESERVED number(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
 #define USED     number(CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
 
-/* What is freed becomes idle with no wait of the host, which would give it back. */
+/* Make freed memory idle without a wait of the host, because a wait would give it back. */
 static void become_idle(CUdeviceptr block) {
     ck_cuda(cuMemFreeAsync(block, stream));
     while (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY)
@@ -62,7 +62,7 @@ static CUresult wait_for_copy(void) {
     return cuMemcpyDtoH(&byte, fixture_alloc(1), 1);
 }
 
-TEST(what_is_freed_stays_reserved_until_the_host_waits) {
+TEST(freed_memory_stays_reserved_until_the_host_waits) {
     CUresult (*const waits[])(void) = {cuCtxSynchronize, wait_for_stream, wait_for_event,
                                        wait_for_copy};
     begin(0);
@@ -77,7 +77,7 @@ TEST(what_is_freed_stays_reserved_until_the_host_waits) {
     }
 }
 
-TEST(a_wait_leaves_what_the_threshold_says) {
+TEST(a_wait_keeps_the_bytes_of_the_threshold) {
     begin(3 * MIB);
     size_t before = left();
     CUdeviceptr kept = take(100);
@@ -97,7 +97,7 @@ TEST(a_wait_leaves_what_the_threshold_says) {
     ck_assert_uint_eq(RESERVED, 0);
 }
 
-TEST(an_allocation_takes_what_its_pool_holds_idle) {
+TEST(an_allocation_takes_idle_memory_of_its_pool) {
     begin(UINT64_MAX);
     become_idle(take(8 * MIB));
     size_t before = left();
@@ -112,7 +112,7 @@ TEST(an_allocation_takes_what_its_pool_holds_idle) {
     ck_assert_uint_eq(RESERVED, 4 * PAGE);
 }
 
-TEST(a_trim_leaves_what_it_says_and_what_is_in_use) {
+TEST(a_trim_keeps_the_requested_bytes_and_memory_in_use) {
     begin(UINT64_MAX);
     CUdeviceptr block = take(2 * PAGE);
     become_idle(take(4 * PAGE));
@@ -126,7 +126,7 @@ TEST(a_trim_leaves_what_it_says_and_what_is_in_use) {
     become_idle(block);
 }
 
-TEST(marks_of_most_use_begin_anew_with_0) {
+TEST(writing_0_resets_the_high_marks) {
     uint64_t value = 0;
     begin(UINT64_MAX);
     become_idle(take(3 * MIB));
@@ -144,8 +144,8 @@ TEST(marks_of_most_use_begin_anew_with_0) {
                CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Memory of every kind: of the context, of physical memory, of another pool, and of this one. */
-TEST(an_allocation_that_finds_no_memory_takes_what_pools_hold_idle) {
+/* Memory of every kind: from the context, physical memory, another pool, and this pool. */
+TEST(an_allocation_that_finds_no_memory_takes_idle_memory_of_pools) {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     CUmemGenericAllocationHandle handle;

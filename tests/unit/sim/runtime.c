@@ -1,6 +1,6 @@
 /*
- * The software runtime: it has the names of NVIDIA's, CUDA 12's and CUDA 13's, and those that hand
- * over to the driver reach the call that they say.
+ * The software runtime has the names of NVIDIA's runtimes of CUDA 12 and 13, and the functions that
+ * forward to the driver reach the right driver call.
  */
 #include "fixture.h"
 #include "tests/unit/suite.h"
@@ -13,7 +13,7 @@
 #define RT_OK(call)            ck_assert_int_eq((call), cudaSuccess)
 #define RT_ANSWERS(call, code) ck_assert_int_eq((call), (code))
 
-/* The headers that declare them are of other packages. */
+/* The headers that declare them belong to other packages. */
 cudaError_t cudaProfilerStart(void);
 cudaError_t cudaProfilerStop(void);
 void **__cudaRegisterFatBinary(void *fat_binary);
@@ -30,7 +30,7 @@ SIM_KERNEL(add, int *, int) {
     *SIM_ARG(int *, 0) += SIM_ARG(int, 1);
 }
 
-/* As nvcc's start-up code does. */
+/* Registers kernels as nvcc's start-up code does. */
 static void register_program(void) {
     static char nothing;
     void **binary = __cudaRegisterFatBinary(&nothing);
@@ -114,7 +114,7 @@ static const char *const later[] = {
 
 enum { N_ROWS = sizeof rows / sizeof *rows, N_REFUSED = sizeof refused / sizeof *refused };
 
-/* With nothing in every argument: a call of the driver refuses that, and has been made. */
+/* Call it with zero in every argument: the driver refuses the call but counts it. */
 static cudaError_t call_empty(const char *name) {
     typedef cudaError_t any_fn(void *, void *, void *, void *, void *, void *, void *, void *,
                                void *, void *);
@@ -125,8 +125,8 @@ static cudaError_t call_empty(const char *name) {
     return function(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 }
 
-/* A per-thread name goes to the driver's per-thread entry, which is counted by itself. */
-TEST(a_name_reaches_the_call_that_its_row_says) {
+/* A per-thread name goes to the driver's per-thread entry point, which is counted separately. */
+TEST(each_name_reaches_the_driver_call_of_its_row) {
     RT_OK(cudaFree(NULL));
     for (int i = 0; i < N_ROWS; i++) {
         sim_calls_reset();
@@ -136,13 +136,13 @@ TEST(a_name_reaches_the_call_that_its_row_says) {
     }
 }
 
-TEST(what_the_device_has_not_is_not_supported) {
+TEST(missing_features_are_not_supported) {
     for (size_t i = 0; i < N_REFUSED; i++)
         ck_assert_msg(call_empty(refused[i]) == cudaErrorNotSupported, "%s", refused[i]);
     RT_ANSWERS(cudaGetLastError(), cudaErrorNotSupported);
 }
 
-TEST(what_a_later_driver_has_needs_a_newer_one) {
+TEST(functions_of_a_later_driver_need_a_newer_one) {
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         ck_assert_msg(call_empty(later[i]) == cudaErrorCallRequiresNewerDriver, "%s", later[i]);
     RT_ANSWERS(cudaGetLastError(), cudaErrorCallRequiresNewerDriver);
@@ -165,7 +165,7 @@ static cudaGraphExec_t run_graph(cudaGraph_t graph) {
     return exec;
 }
 
-TEST(a_graph_of_kernels_copies_and_sets_is_made_by_hand) {
+TEST(a_graph_of_kernels_copies_and_sets_is_built_node_by_node) {
     cudaGraph_t graph;
     cudaGraphNode_t set, kernel, copy, to_symbol, from_symbol;
     int *number = managed_int(), value = 7, copied = 0, seen = 0, source = 99;
@@ -232,7 +232,7 @@ TEST(a_node_of_any_kind_is_added_and_set) {
                cudaErrorInvalidDeviceFunction);
 }
 
-/* What is added to 0 by a conditional node whose body i adds 10^i. */
+/* The sum that a conditional node makes, whose body i adds 10^i. */
 static int run_conditional(enum cudaGraphConditionalNodeType type, unsigned n_bodies,
                            unsigned value, unsigned flags) {
     cudaGraph_t graph;
@@ -276,7 +276,7 @@ TEST(a_condition_chooses_the_body_by_its_default) {
     cudaGraphNode_t node;
     struct cudaGraphNodeParams params = {.type = cudaGraphNodeTypeConditional};
     RT_OK(cudaGraphCreate(&graph, 0));
-    params.conditional.size = 1; /* and no handle */
+    params.conditional.size = 1; /* no handle */
     RT_ANSWERS(cudaGraphAddNode(&node, graph, NULL, NULL, 0, &params), cudaErrorInvalidValue);
 }
 

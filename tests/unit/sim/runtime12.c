@@ -1,6 +1,6 @@
 /*
- * The software runtime of CUDA 12: the signatures and structs that CUDA 13 has otherwise.  They are
- * written down here, as a program of CUDA 12 was compiled.
+ * The software runtime of CUDA 12: signatures and structs that differ from CUDA 13.  They are
+ * declared here as a program of CUDA 12 is compiled.
  */
 #include "fixture.h"
 #include "tests/unit/suite.h"
@@ -11,7 +11,7 @@
 
 #define RT_OK(call) ck_assert_int_eq((call), cudaSuccess)
 
-/* The name's function as a type of CUDA 12. */
+/* The function of this name, with its type in CUDA 12. */
 static void *name_of(const char *name) {
     void *library = dlopen("libcudart.so.12", RTLD_NOW | RTLD_LOCAL);
     ck_assert_msg(library != NULL, "%s", dlerror());
@@ -24,14 +24,14 @@ static void *name_of(const char *name) {
     cudaError_t(*name) parameters;                                                                 \
     *(void **)&name = name_of(#name)
 
-TEST(it_says_that_it_is_of_CUDA_12) {
+TEST(the_version_is_that_of_CUDA_12) {
     FUNCTION(cudaRuntimeGetVersion, (int *));
     int version = 0;
     RT_OK(cudaRuntimeGetVersion(&version));
     ck_assert_int_eq(version / 1000, 12);
 }
 
-TEST(structs_end_where_they_ended) {
+TEST(structs_have_their_size_of_CUDA_12) {
     struct {
         int type, device;
         void *device_pointer, *host_pointer;
@@ -87,7 +87,7 @@ TEST(a_device_is_named_by_its_number) {
     ck_assert_int_ne(cudaMemPrefetchAsync(block, 4096, 2, NULL), cudaSuccess);
 }
 
-TEST(edges_and_captures_have_no_data) {
+TEST(edges_and_captures_have_no_edge_data) {
     cudaGraph_t graph;
     cudaGraphNode_t first, second, from[4], to[4];
     cudaStream_t stream;
@@ -125,7 +125,7 @@ TEST(edges_and_captures_have_no_data) {
     ck_assert_uint_eq(n, 0);
 }
 
-TEST(a_batch_says_where_it_failed_and_copies) {
+TEST(a_batch_reports_its_failed_index_and_copies) {
     void *block, *to, *from;
     size_t n_bytes = 4, first = 0, failed = 0;
     int number = 12, seen = 0;

@@ -1,4 +1,4 @@
-/* Processes that have one set of devices: CUSHIM_SIM_SHARED. */
+/* Processes that share one set of devices: CUSHIM_SIM_SHARED. */
 #include "fixture.h"
 #include "tests/unit/suite.h"
 
@@ -18,7 +18,7 @@ static void share(void) {
     ck_assert_int_eq(setenv("CUSHIM_SIM_MEMORY", "64M", 1), 0);
 }
 
-/* A process that takes n MiB, which ends when it is told to. */
+/* A process that allocates n MiB and ends on request. */
 struct other {
     pid_t pid;
     int to, from;
@@ -39,7 +39,7 @@ static struct other start_with(unsigned n_mib, bool forks) {
         result = result ? result : n_mib ? cuMemAlloc(&block, (size_t)n_mib * MIB) : CUDA_SUCCESS;
         if (write(from[1], &result, sizeof result) != sizeof result)
             _exit(1);
-        if (forks && fork() == 0) { /* it may ask, and takes no part */
+        if (forks && fork() == 0) { /* it may query, but holds no memory */
             struct sim_device_look look;
             result = sim_device_look(0, &look) && look.used_bytes == (size_t)n_mib * MIB
                          ? CUDA_SUCCESS
@@ -74,7 +74,7 @@ static void end(const struct other *other, int how) {
     close(other->from);
 }
 
-TEST(memory_is_taken_from_all_and_comes_back_with_the_end_of_a_process) {
+TEST(memory_is_shared_by_all_and_comes_back_when_a_process_ends) {
     size_t n_free, n_total;
     CUdeviceptr more;
     share();
@@ -88,15 +88,15 @@ TEST(memory_is_taken_from_all_and_comes_back_with_the_end_of_a_process) {
     ck_cuda(cuMemAlloc(&more, 24 * MIB));
     ck_cuda(cuMemFree(more));
     end(&one, SIGKILL);
-    ck_cuda(cuMemAlloc(&more, 44 * MIB)); /* found when memory is out */
+    ck_cuda(cuMemAlloc(&more, 44 * MIB)); /* noticed when memory runs out */
     ck_cuda(cuMemFree(more));
     end(&other, 0);
-    ck_cuda(cuMemGetInfo(&n_free, &n_total)); /* found when somebody asks */
+    ck_cuda(cuMemGetInfo(&n_free, &n_total)); /* noticed by a query */
     ck_assert_uint_eq(n_free, 54 * MIB);
     ck_assert_int_eq(unlink(path), 0);
 }
 
-TEST(nvml_says_who_has_what_also_to_a_process_without_a_device) {
+TEST(nvml_lists_processes_and_their_memory_even_without_a_context) {
     struct sim_device_look look;
     struct sim_process processes[4];
     share();
@@ -123,7 +123,7 @@ TEST(a_child_of_a_fork_holds_nothing_of_its_parent) {
     share();
     struct other parent = start_with(20, true);
     ck_assert_int_eq(hear(&parent), CUDA_SUCCESS);
-    ck_assert_int_eq(hear(&parent), CUDA_SUCCESS); /* the child, which goes on until it is told */
+    ck_assert_int_eq(hear(&parent), CUDA_SUCCESS); /* the child, which runs until it is stopped */
     int to_child = dup(parent.to);
     end(&parent, SIGKILL);
     ck_assert_int_eq(sim_device_look(0, &look), 1);
@@ -132,7 +132,7 @@ TEST(a_child_of_a_fork_holds_nothing_of_its_parent) {
     ck_assert_int_eq(unlink(path), 0);
 }
 
-/* Takes and gives at random; what it has never is more than there is. */
+/* Allocates and frees at random; the total never exceeds the device. */
 static int take_and_give(uint64_t seed) {
     CUcontext context;
     CUdeviceptr blocks[8] = {0};
@@ -151,7 +151,7 @@ static int take_and_give(uint64_t seed) {
     return 0;
 }
 
-TEST(what_is_refused_once_is_no_memory_lost) {
+TEST(a_refused_request_loses_no_memory) {
     size_t n_free, n_total;
     enum { N = 6 };
     pid_t pids[N];
@@ -172,7 +172,7 @@ TEST(what_is_refused_once_is_no_memory_lost) {
     ck_assert_int_eq(unlink(path), 0);
 }
 
-TEST(a_file_of_something_else_is_left_alone) {
+TEST(an_unrelated_file_is_left_alone) {
     struct stat status;
     share();
     int fd = open(path, O_CREAT | O_RDWR, 0600);
@@ -183,7 +183,7 @@ TEST(a_file_of_something_else_is_left_alone) {
     ck_assert_int_eq(unlink(path), 0);
 }
 
-TEST(a_folder_that_is_not_there_is_told) {
+TEST(a_missing_folder_is_reported) {
     ck_assert_int_eq(setenv("CUSHIM_SIM_SHARED", "/nowhere/at-all", 1), 0);
     ck_cuda_is(cuInit(0), CUDA_ERROR_OPERATING_SYSTEM);
     ck_assert_uint_eq(sim_used_bytes(0), 0);

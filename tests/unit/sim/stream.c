@@ -1,4 +1,4 @@
-/* Streams and events: what waits for what, and what the host is told. */
+/* Streams and events: what waits for what, and the errors that the host gets. */
 #include "fixture.h"
 #include "tests/unit/suite.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Store 1, 2, 3 on three streams, by hand, and see in which order they came. */
+/* Store 1, 2, 3 on three streams, run the steps one by one, and return their order. */
 static void draw(unsigned long seed, int order[3]) {
     static int values[3];
     static int n;
@@ -50,7 +50,7 @@ TEST(a_seed_gives_one_order_of_steps) {
     ck_assert(differs);
 }
 
-TEST(nothing_moves_while_streams_are_held) {
+TEST(no_work_runs_while_streams_are_held) {
     int value = 0;
     fixture_context();
     CUstream stream = fixture_stream(0);
@@ -144,7 +144,7 @@ TEST(a_stream_waits_for_an_event_of_another) {
     ck_assert_int_eq(value, 2);
 }
 
-TEST(elapsed_time_is_told_when_both_events_are_done) {
+TEST(elapsed_time_is_available_when_both_events_are_done) {
     CUevent begin, end;
     atomic_int flag = 0;
     float ms;
@@ -163,7 +163,7 @@ TEST(elapsed_time_is_told_when_both_events_are_done) {
     ck_assert(ms >= 2.0f && ms < 5000.0f);
 }
 
-TEST(a_context_event_covers_all_work_so_far_and_none_after) {
+TEST(a_context_event_covers_all_earlier_and_no_later_work) {
     CUevent event;
     atomic_int before = 0, after = 0;
     CUcontext context = fixture_context();
@@ -233,7 +233,7 @@ static void called(CUstream stream, CUresult status, void *data) {
     (void)stream;
 }
 
-TEST(a_callback_is_told_how_its_stream_is) {
+TEST(a_callback_gets_the_status_of_its_stream) {
     CUresult status = CUDA_ERROR_UNKNOWN;
     fixture_context();
     CUstream stream = fixture_stream(0);
@@ -253,7 +253,7 @@ TEST(a_fault_damages_the_context_until_it_is_reset) {
     ck_cuda_is(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
     while (sim_pending())
         sched_yield();
-    ck_assert_int_eq(value, 0); /* what was behind it is dropped */
+    ck_assert_int_eq(value, 0); /* later work is dropped */
     ck_cuda_is(cuMemFree(a), CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_cuda_is(cuMemAlloc(&b, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_cuda(cuDevicePrimaryCtxReset(0));
@@ -265,7 +265,7 @@ TEST(a_fault_damages_the_context_until_it_is_reset) {
     ck_cuda(cuMemFree(b));
 }
 
-TEST(a_stream_waits_for_a_word_in_memory) {
+TEST(a_stream_waits_for_a_value_in_memory) {
     fixture_context();
     CUstream a = fixture_stream(CU_STREAM_NON_BLOCKING), b = fixture_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr word = fixture_alloc(8);
@@ -276,7 +276,7 @@ TEST(a_stream_waits_for_a_word_in_memory) {
     ck_cuda(cuStreamWriteValue64(b, word, 3, 0));
     ck_cuda(cuStreamSynchronize(a));
     sim_hold();
-    ck_cuda(cuStreamWaitValue32(a, word, 2, CU_STREAM_WAIT_VALUE_EQ)); /* 3 is more */
+    ck_cuda(cuStreamWaitValue32(a, word, 2, CU_STREAM_WAIT_VALUE_EQ)); /* 3 is greater */
     sim_step(3);
     ck_cuda_is(cuStreamQuery(a), CUDA_ERROR_NOT_READY);
     sim_release_hold();

@@ -1,5 +1,5 @@
-/* Many threads at once, and a failure at every call in turn: nothing is left behind, nobody hangs.
- */
+/* Many threads at once, and a failure of every call in turn: nothing is left behind and no thread
+ * hangs. */
 #include "fixture.h"
 #include "tests/unit/suite.h"
 
@@ -8,7 +8,8 @@
 
 enum { N_THREADS = 4, N_ROUNDS = 200 };
 
-/* One piece of work with all that belongs to it; what fails is given back, and told. */
+/* One piece of work with all its objects; after a failure everything is released and the error
+ * returned. */
 static CUresult work_once(CUstream stream, CUevent event, int value) {
     CUdeviceptr a = 0, b = 0;
     int *target, out = 0;
@@ -77,7 +78,7 @@ TEST(a_refused_call_leaves_nothing_behind) {
     }
 }
 
-/* New threads have stacks of so many bytes. */
+/* New threads have stacks of n_bytes bytes. */
 static void set_stacks(size_t n_bytes) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
@@ -86,12 +87,12 @@ static void set_stacks(size_t n_bytes) {
     pthread_attr_destroy(&attributes);
 }
 
-TEST(a_device_that_gets_no_thread_refuses_work_and_keeps_none) {
+TEST(a_device_without_a_thread_refuses_work_and_keeps_none) {
     CUdeviceptr block;
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuMemAlloc(&block, 4096));
-    set_stacks((size_t)1 << 47); /* which no address space has room for */
+    set_stacks((size_t)1 << 47); /* more than any address space has */
     CUresult answer = cuMemsetD8Async(block, 1, 4096, stream);
     ck_cuda_is(answer, CUDA_ERROR_OPERATING_SYSTEM);
     ck_cuda(cuStreamSynchronize(stream));

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-/* More blocks than the system lets a process map pieces of memory. */
-TEST(an_unbacked_device_counts_pages_alone) {
+/* More blocks than the mappings that the system allows a process. */
+TEST(an_unbacked_device_only_counts_pages) {
     enum { N = 70000 };
     static CUdeviceptr blocks[N];
     CUdeviceptr more;

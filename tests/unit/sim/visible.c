@@ -1,4 +1,4 @@
-/* CUDA_VISIBLE_DEVICES: which devices there are, and in which order. */
+/* CUDA_VISIBLE_DEVICES: which devices are visible, and in which order. */
 #include "fixture.h"
 #include "tests/unit/suite.h"
 
@@ -19,7 +19,7 @@ static const struct {
     {UUID "02", 1, {2}},
     {UUID "01,0", 2, {1, 0}},
     {"gpu-63757368-696D-2D73-6F66-747761726502", 1, {2}},
-    {"GPU-6375", 0, {0}}, /* the beginning of several */
+    {"GPU-6375", 0, {0}}, /* a prefix of several UUIDs */
     {"", 0, {0}},
     {"-1", 0, {0}},
     {"1,-1,0", 1, {1}},
@@ -58,7 +58,7 @@ TEST(a_list_chooses_and_orders_devices, .n = N_ROWS) {
     ck_assert_int_eq(n, rows[_i].n ? rows[_i].n : -1);
 }
 
-TEST(memory_is_that_of_the_device_which_was_chosen) {
+TEST(memory_belongs_to_the_chosen_device) {
     struct sim_device_look look;
     see(2);
     fixture_context();

@@ -19,7 +19,7 @@ static CUstream begin(void) {
     return fixture_stream(CU_STREAM_NON_BLOCKING);
 }
 
-/* Never shorter, however slow the machine is. */
+/* Never shorter, even on a slow machine. */
 TEST(a_free_waits_as_long_as_the_work_takes) {
     CUstream stream = begin();
     CUdeviceptr at = fixture_alloc(100), copied = fixture_alloc(100);

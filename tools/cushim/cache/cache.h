@@ -5,10 +5,11 @@
 #include <limits.h>
 #include <stdbool.h>
 
-/* The path of a file in it; false: neither XDG_CACHE_HOME nor HOME names a folder. */
+/* Write the path of a file in it.  Returns false if neither XDG_CACHE_HOME nor HOME names a
+ * folder. */
 bool cache_path(const char *name, char path[PATH_MAX]);
 
-/* The folders above a file, for their owner alone. */
+/* Make the folders above a file.  Only their owner may enter them. */
 void cache_make_folders(const char *path);
 
 #endif

@@ -1,14 +1,9 @@
 #include "tools/cushim/cache/calibration.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/draft.h"
 #include "tools/cushim/cache/cache.h"
@@ -33,7 +28,8 @@ bool calibration_path(char path[PATH_MAX]) {
 
 /* ---- the file ---- */
 
-/* Rising sizes, each with possible times of a call; false: it is no calibration. */
+/* Read the sizes.  They must rise, and each must have times that a call can take; returns false
+ * if not. */
 static bool take_sizes(struct calibration *device, struct json_object *sizes) {
     const uint64_t most_ns = 1000000000000;
     size_t n = json_length(sizes);
@@ -72,19 +68,22 @@ unsigned calibration_read(const char *path, struct calibration devices[CALIBRATI
     return n;
 }
 
-static void put_device(struct cushim_writer *out, const struct calibration *device) {
-    cushim_write(out, "    {\"uuid\": \"%s\", \"driver\": ", device->uuid);
-    cushim_report_put_string(out, device->driver);
-    cushim_write(out, ", \"is_software\": %d, \"calibrated\": %" PRIu64 ", \"sizes\": [",
-                 device->is_software, device->when);
+static void put_device(struct json_output *json, const struct calibration *device) {
+    json_begin(json, NULL, "\n    {");
+    json_put_text(json, "uuid", device->uuid);
+    json_put_text(json, "driver", device->driver);
+    json_put_number(json, "is_software", device->is_software);
+    json_put_number(json, "calibrated", device->when);
+    json_begin(json, "sizes", "[");
     for (unsigned i = 0; i < device->n_sizes; i++) {
         const struct calibration_size *size = &device->sizes[i];
-        cushim_write(out,
-                     "%s\n      {\"bytes\": %" PRIu64 ", \"alloc_ns\": %" PRIu64
-                     ", \"free_ns\": %" PRIu64 "}",
-                     i ? "," : "", size->n_bytes, size->alloc_ns, size->free_ns);
+        json_begin(json, NULL, "\n      {");
+        json_put_number(json, "bytes", size->n_bytes);
+        json_put_number(json, "alloc_ns", size->alloc_ns);
+        json_put_number(json, "free_ns", size->free_ns);
+        json_end(json, "}");
     }
-    cushim_write(out, "]}");
+    json_end(json, "]}");
 }
 
 int calibration_write(const char *path, const struct calibration devices[], unsigned n_devices) {
@@ -94,12 +93,13 @@ int calibration_write(const char *path, const struct calibration devices[], unsi
     if (error)
         return error;
     struct cushim_writer out = {.fd = draft.fd};
-    cushim_write(&out, "{\n  \"schema\": \"" SCHEMA "\",\n  \"devices\": [");
-    for (unsigned i = 0; i < n_devices; i++) {
-        cushim_write(&out, i ? ",\n" : "\n");
-        put_device(&out, &devices[i]);
-    }
-    cushim_write(&out, "]\n}\n");
+    struct json_output json = {&out, false};
+    json_begin(&json, NULL, "{");
+    json_put_text(&json, "schema", SCHEMA);
+    json_begin(&json, "devices", "[");
+    for (unsigned i = 0; i < n_devices; i++)
+        put_device(&json, &devices[i]);
+    json_end(&json, "]}\n");
     cushim_writer_flush(&out);
     return cushim_draft_end(&draft, out.error);
 }
@@ -117,8 +117,8 @@ static double on_line(struct corner a, struct corner b, double n_bytes) {
                : a.ns;
 }
 
-/* From no bytes to most_bytes.  Below the smallest size a call takes as long as for that; above the
- * largest the line goes on if it rises.  Returns the number of corners. */
+/* Draw the line from 0 to most_bytes.  Below the smallest size a call takes as long as for that
+ * size.  Above the largest the line continues if it rises.  Returns the number of corners. */
 static unsigned draw(struct corner corners[CALIBRATION_SIZES + 2], const struct calibration *device,
                      bool is_free, double most_bytes) {
     unsigned n = 0;
@@ -140,8 +140,8 @@ static unsigned draw(struct corner corners[CALIBRATION_SIZES + 2], const struct 
     return n;
 }
 
-/* The least (or with sign -1 the most) that straight lines between any two corners have there: the
- * hull of the line, from below or above. */
+/* The hull of the line at n_bytes: the least time (with sign -1, the greatest) that a straight
+ * line between two corners has there. */
 static double hull(const struct corner corners[], unsigned n, double n_bytes, double sign) {
     double best = 0;
     bool has_best = false;
@@ -158,7 +158,7 @@ static double hull(const struct corner corners[], unsigned n, double n_bytes, do
     return best;
 }
 
-/* For n calls; n may be any number, because a page may be made up. */
+/* The time of n calls.  It is limited because a made-up page may have any n. */
 static uint64_t in_all(double ns, uint64_t n) {
     double sum = ns * (double)n;
     return sum < (double)INT64_MAX ? (uint64_t)sum : INT64_MAX;
@@ -193,7 +193,7 @@ static const struct calibration *find(const char *uuid, const char *driver) {
     return NULL;
 }
 
-/* No request is larger than what was live at one time. */
+/* Add one device.  No request is larger than the peak of live bytes. */
 static void add(struct cushim_report_natively *sum, const struct calibration *device,
                 const struct cushim_mem_stats *stats) {
     uint64_t live_bytes = cushim_mem_stats_read(&stats->live_bytes);
@@ -220,7 +220,7 @@ void calibration_apply(struct cushim_report *report) {
             continue;
         const struct calibration *device =
             find(cushim_report_uuid(uuid, report->page.device_uuids[i]), driver);
-        if (!device) { /* a part of the sum would be wrong */
+        if (!device) { /* because a sum without one device would be wrong */
             report->natively = (struct cushim_report_natively){0};
             return;
         }

@@ -2,7 +2,7 @@
  * How long driver allocations and frees of several sizes take on a device, as `cushim calibrate`
  * measured it, and what follows from that for a report.
  *
- * One file for each user: $XDG_CACHE_HOME/cushim/calibration.json, or the same in ~/.cache.
+ * Each user has one file: $XDG_CACHE_HOME/cushim/calibration.json, or the same in ~/.cache.
  */
 #ifndef CUSHIM_TOOLS_CALIBRATION_H
 #define CUSHIM_TOOLS_CALIBRATION_H
@@ -13,15 +13,15 @@
 
 enum { CALIBRATION_SIZES = 16, CALIBRATION_DEVICES = 64, CALIBRATION_DRIVER_BYTES = 64 };
 
-/* Medians of one size. */
+/* The median times of one size. */
 struct calibration_size {
     uint64_t n_bytes, alloc_ns, free_ns;
 };
 
-/* A device with one driver: both must be those of the report. */
+/* A device with one driver; a report must have the same two. */
 struct calibration {
     char uuid[CUSHIM_REPORT_UUID_BYTES];
-    char driver[CALIBRATION_DRIVER_BYTES]; /* calibration_driver */
+    char driver[CALIBRATION_DRIVER_BYTES]; /* as calibration_driver writes it */
     uint64_t when;                         /* seconds since 1970 */
     bool is_software;
     unsigned n_sizes;
@@ -31,19 +31,19 @@ struct calibration {
 /* "13000 580.159.04": CUDA's version of the driver, and the kernel module's if there is one. */
 void calibration_driver(char text[CALIBRATION_DRIVER_BYTES], uint64_t version);
 
-/* The path of the file; false: no folder for it is known. */
+/* Write the path of the file.  Returns false if no folder for it is known. */
 bool calibration_path(char path[PATH_MAX]);
 
-/* Read a file, skipping wrong parts.  Returns the number of devices in it. */
+/* Read a file; wrong parts are skipped.  Returns the number of devices in it. */
 unsigned calibration_read(const char *path, struct calibration devices[CALIBRATION_DEVICES]);
 
-/* Write it, completely or not at all; its folders are made.  0 or an errno. */
+/* Make the folders and write the file, completely or not at all. Returns 0 or an errno. */
 int calibration_write(const char *path, const struct calibration devices[], unsigned n_devices);
 
 /*
- * The least and the greatest time of n calls with n_bytes together, none above most_bytes.  The
- * time of a call is interpolated between the two sizes beside its own.  The bounds are over all
- * ways to divide the bytes.
+ * The least and the greatest time of n calls that have n_bytes together, each at most most_bytes.
+ * The time of a call is interpolated between the two nearest sizes.  The bounds are over all ways
+ * to divide the bytes.
  */
 struct calibration_bounds {
     uint64_t least_ns, most_ns;

@@ -1,17 +1,17 @@
-#include "tools/cushim/commands/calibrate.h"
+#include "tools/cushim/commands.h"
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/cache/calibration.h"
 #include "tools/cushim/doctor/driver.h"
 #include "tools/cushim/launch.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/usage.h"
 
 enum { ROUNDS = 200 };
@@ -19,14 +19,11 @@ static const size_t least_bytes = 4096;
 static const uint64_t patience_ns = 1000000000; /* for one size */
 
 struct request {
-    int only; /* the requested device; -1: all */
+    int only; /* the requested device, or -1 for all */
     struct driver driver;
     int version; /* of the driver */
-    /* doctor does without it */
-    __typeof__(&cuDeviceGetUuid_v2) get_uuid;
-    __typeof__(&cuMemGetInfo_v2) get_memory;
     struct cushim_writer out;
-    struct calibration devices[CALIBRATION_DEVICES]; /* of the file, then as measured */
+    struct calibration devices[CALIBRATION_DEVICES]; /* as in the file, later as measured */
     unsigned n_devices;
 };
 
@@ -38,18 +35,14 @@ static bool fails(const struct request *request, CUresult error, const char *cal
 
 /* ---- one size ---- */
 
-static int by_size(const void *one, const void *other) {
-    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
-    return a < b ? -1 : a > b;
-}
-
-/* At least 1, because a clock that did not move measured nothing. */
+/* It is at least 1, because 0 would mean that the clock did not advance. */
 static uint64_t median(uint64_t ns[], unsigned n) {
-    qsort(ns, n, sizeof *ns, by_size);
+    numbers_sort(ns, n);
     return ns[n / 2] ? ns[n / 2] : 1;
 }
 
-/* Rounds of an allocation and a free; the first is not counted.  Returns their number. */
+/* Time rounds of an allocation and a free.  The first round is not counted.  Returns their
+ * number. */
 static unsigned time_rounds(const struct driver *driver, size_t n_bytes, uint64_t alloc_ns[ROUNDS],
                             uint64_t free_ns[ROUNDS]) {
     uint64_t start_ns = cushim_clock_ns();
@@ -72,12 +65,11 @@ static unsigned time_rounds(const struct driver *driver, size_t n_bytes, uint64_
     return ROUNDS;
 }
 
-/* False: there is no memory for it. */
+/* Returns false if there is no memory for this size. */
 static bool measure_size(struct request *request, struct calibration *device, size_t n_bytes) {
     static uint64_t alloc_ns[ROUNDS], free_ns[ROUNDS];
     const struct driver *driver = &request->driver;
-    char text[4][CUSHIM_AMOUNT_BYTES];
-    CUdeviceptr neighbour; /* keeps the memory from which the driver cuts small blocks */
+    CUdeviceptr neighbour; /* keeps the driver's memory for small blocks allocated */
     if (driver->cuMemAlloc_v2(&neighbour, n_bytes) != CUDA_SUCCESS)
         return false;
     unsigned n = time_rounds(driver, n_bytes, alloc_ns, free_ns);
@@ -86,16 +78,15 @@ static bool measure_size(struct request *request, struct calibration *device, si
         return false;
     struct calibration_size *size = &device->sizes[device->n_sizes++];
     *size = (struct calibration_size){n_bytes, median(alloc_ns, n), median(free_ns, n)};
-    cushim_write(&request->out, "  %10s %10s %10s %8s\n", cushim_text_bytes(text[0], n_bytes),
-                 cushim_text_time(text[1], size->alloc_ns),
-                 cushim_text_time(text[2], size->free_ns), cushim_text_count(text[3], n));
+    cushim_write(&request->out, "  %10s %10s %10s %8s\n", text_of_bytes(n_bytes),
+                 text_of_time(size->alloc_ns), text_of_time(size->free_ns), text_of_count(n));
     cushim_writer_flush(&request->out);
     return true;
 }
 
 /* ---- one device ---- */
 
-/* Replaces what was known of the device with this driver. */
+/* Replace the earlier result for this device and driver. */
 static void keep(struct request *request, const struct calibration *device) {
     unsigned at = 0;
     while (at < request->n_devices && (strcmp(request->devices[at].uuid, device->uuid) != 0 ||
@@ -118,18 +109,18 @@ static bool measure_device(struct request *request, int ordinal) {
     CUcontext context;
     CUuuid uuid;
     driver->cuDeviceGetName(name, sizeof name, ordinal);
-    if (fails(request, request->get_uuid(&uuid, ordinal), "cuDeviceGetUuid", ordinal) ||
+    if (fails(request, driver->cuDeviceGetUuid_v2(&uuid, ordinal), "cuDeviceGetUuid", ordinal) ||
         fails(request, driver->cuDevicePrimaryCtxRetain(&context, ordinal),
               "cuDevicePrimaryCtxRetain", ordinal) ||
         fails(request, driver->cuCtxPushCurrent_v2(context), "cuCtxPushCurrent", ordinal) ||
-        fails(request, request->get_memory(&free_bytes, &all_bytes), "cuMemGetInfo", ordinal))
+        fails(request, driver->cuMemGetInfo_v2(&free_bytes, &all_bytes), "cuMemGetInfo", ordinal))
         return false;
     cushim_report_uuid(device.uuid, (const unsigned char *)uuid.bytes);
     calibration_driver(device.driver, (uint64_t)request->version);
     cushim_write(&request->out, "device %d  %s%s\n  %10s %10s %10s %8s\n", ordinal, name,
                  device.is_software ? " (no GPU: a stand-in for tests)" : "", "size", "allocate",
                  "free", "rounds");
-    size_t n_bytes = least_bytes; /* it and its neighbour take at most half */
+    size_t n_bytes = least_bytes; /* a block and its neighbour take at most half */
     while (device.n_sizes < CALIBRATION_SIZES && n_bytes <= free_bytes / 4 &&
            measure_size(request, &device, n_bytes))
         n_bytes *= 4;
@@ -141,26 +132,14 @@ static bool measure_device(struct request *request, int ordinal) {
     return true;
 }
 
-static bool open_driver(struct request *request) {
-    char wrong[512];
-    if (!driver_open(&request->driver, wrong, sizeof wrong)) {
-        complain("%s", wrong);
-        return false;
-    }
-    void *get_uuid = dlsym(request->driver.handle, "cuDeviceGetUuid_v2");
-    void *get_memory = dlsym(request->driver.handle, "cuMemGetInfo_v2");
-    memcpy(&request->get_uuid, &get_uuid, sizeof get_uuid);
-    memcpy(&request->get_memory, &get_memory, sizeof get_memory);
-    if (!get_uuid || !get_memory)
-        complain("the driver is too old: it has no cuDeviceGetUuid_v2");
-    return get_uuid && get_memory;
-}
-
 static int measure_all(struct request *request) {
     const struct driver *driver = &request->driver;
     int n = 0;
-    if (!open_driver(request))
+    char wrong[512];
+    if (!driver_open(&request->driver, wrong, sizeof wrong)) {
+        complain("%s", wrong);
         return EXIT_WRONG;
+    }
     driver->cuDriverGetVersion(&request->version);
     CUresult error = driver->cuInit(0);
     if (error == CUDA_SUCCESS)
@@ -179,13 +158,14 @@ static int measure_all(struct request *request) {
 
 /* ---- the command ---- */
 
-/* Measure only the driver: if our library is in this process, it starts again without it. */
+/* Only the driver is to be measured, so if our library is in this process, the command starts
+ * again without it.  Returns false, after a message, if that is impossible. */
 static bool is_native(char **argv) {
     if (!dlsym(RTLD_DEFAULT, "cushim_preload_active"))
         return true;
     const char *before = getenv("LD_PRELOAD");
     bool is_asked = before && strstr(before, LAUNCH_LIBRARY);
-    char *words[] = {(char *)"cushim", argv[0], argv[1], NULL};
+    char *words[] = {(char *)"cushim", argv[0], argv[1], argv[1] ? argv[2] : NULL, NULL};
     if (is_asked && launch_unset())
         execv("/proc/self/exe", words);
     complain("cushim is preloaded here in a way that cannot be undone (/etc/ld.so.preload?)");
@@ -193,28 +173,24 @@ static bool is_native(char **argv) {
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--device"};
-    char *end;
-    if (argc > 2)
+    const char *device = NULL;
+    unsigned number = 0;
+    const struct argument rows[] = {{"--device", .text = &device}, {0}};
+    const struct arguments arguments = {.topic = "calibrate", .rows = rows};
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    if (n)
         return usage_error("calibrate", "calibrate takes one option");
-    if (argc < 2)
-        return EXIT_WELL;
-    if (strncmp(argv[1], "--device=", 9) != 0)
-        return usage_unknown("calibrate", "option", argv[1], known, 1);
-    long n = strtol(argv[1] + 9, &end, 10);
-    if (argv[1][9] < '0' || argv[1][9] > '9' || *end || n >= CUSHIM_MAX_DEVICES)
-        return usage_error("calibrate", "%s: no number of a device", argv[1]);
-    request->only = (int)n;
+    if (device && !arguments_number(device, 0, CUSHIM_MAX_DEVICES - 1, &number))
+        return usage_error("calibrate", "--device=%s: not a device number", device);
+    request->only = device ? (int)number : -1;
     return EXIT_WELL;
 }
 
 int calibrate_main(int argc, char **argv) {
-    static struct request request = {.only = -1, .out = {.fd = STDOUT_FILENO}};
+    static struct request request = {.out = {.fd = STDOUT_FILENO}};
     char path[PATH_MAX];
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "calibrate");
-        return EXIT_WELL;
-    }
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;

@@ -1,20 +1,19 @@
-#include "tools/cushim/commands/compare.h"
+#include "tools/cushim/commands.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/writer.h"
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/doctor/driver.h"
 #include "tools/cushim/commands/run.h"
 #include "tools/cushim/launch.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/usage.h"
 
 enum { NATIVELY, CUSHIM, N_WAYS, MOST_RUNS = 1000, FEWEST_TO_TELL = 3 };
@@ -26,28 +25,23 @@ struct request {
     int status; /* of the first run without cushim */
 };
 
-/* In the child.  Both ways have the same variables except LD_PRELOAD and those of `cushim run`. */
+/* Start the program in the child.  Both ways have the same variables, except LD_PRELOAD and
+ * those that `cushim run` sets. */
 static void become(const struct request *request, int way) {
-    int n = 0, nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    while (request->command[n])
-        n++;
-    char *words[n + 4];
-    words[0] = (char *)"cushim";
-    words[1] = (char *)"run";
-    words[2] = (char *)"--";
-    memcpy(words + 3, request->command, ((size_t)n + 1) * sizeof *words);
+    int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     signal(SIGINT, SIG_DFL);
     signal(SIGQUIT, SIG_DFL);
     if (nowhere >= 0)
         dup2(nowhere, STDOUT_FILENO);
     if (way == CUSHIM)
-        execv("/proc/self/exe", words);
+        launch_run(NULL, request->command);
     else if (launch_unset())
         execvp(request->command[0], request->command);
     _exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT);
 }
 
-/* Its status as of waitpid(2), and how long it took; -1 with errno if nothing was started. */
+/* Returns the status as of waitpid(2), and how long the run took; -1, with errno, if nothing was
+ * started. */
 static int run_once(const struct request *request, int way, uint64_t *ns) {
     int status = -1;
     uint64_t start_ns = cushim_clock_ns();
@@ -60,7 +54,7 @@ static int run_once(const struct request *request, int way, uint64_t *ns) {
     return status;
 }
 
-/* A run that ends differently does something else, so its time means nothing. */
+/* A run that ends differently ends the comparison, because its time cannot be compared. */
 static int run_all(struct request *request) {
     for (unsigned i = 0; i < request->n_runs; i++) {
         for (int k = 0; k < N_WAYS; k++) {
@@ -91,20 +85,13 @@ static int run_all(struct request *request) {
 
 /* ---- output ---- */
 
-static int by_size(const void *one, const void *other) {
-    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
-    return a < b ? -1 : a > b;
-}
-
 static uint64_t median(const uint64_t ns[], unsigned n) {
     return n % 2 ? ns[n / 2] : (ns[n / 2 - 1] + ns[n / 2]) / 2;
 }
 
 static void put_way(struct cushim_writer *out, const char *name, const uint64_t ns[], unsigned n) {
-    char text[3][CUSHIM_AMOUNT_BYTES];
-    cushim_write(out, "  %-14s median %9s, from %s to %s\n", name,
-                 cushim_text_time(text[0], median(ns, n)), cushim_text_time(text[1], ns[0]),
-                 cushim_text_time(text[2], ns[n - 1]));
+    cushim_write(out, "  %-14s median %9s, from %s to %s\n", name, text_of_time(median(ns, n)),
+                 text_of_time(ns[0]), text_of_time(ns[n - 1]));
 }
 
 static void put_verdict(struct cushim_writer *out, const struct request *request) {
@@ -112,14 +99,14 @@ static void put_verdict(struct cushim_writer *out, const struct request *request
     const uint64_t *native = request->ns[NATIVELY], *ours = request->ns[CUSHIM];
     uint64_t native_ns = median(native, n), ours_ns = median(ours, n);
     uint64_t gap_ns = native_ns > ours_ns ? native_ns - ours_ns : ours_ns - native_ns;
-    unsigned per_1000 = (unsigned)((__uint128_t)gap_ns * 1000 / (native_ns ? native_ns : 1));
     if (n < FEWEST_TO_TELL)
         cushim_write(out, "  too few runs to tell them apart: --runs=%d or more\n", FEWEST_TO_TELL);
     else if (ours[n - 1] < native[0] || native[n - 1] < ours[0])
-        cushim_write(out, "  cushim is %s by %u.%u %% (medians; the ranges do not overlap)\n",
-                     ours_ns < native_ns ? "faster" : "slower", per_1000 / 10, per_1000 % 10);
+        cushim_write(out, "  cushim is %s by %s (medians; the ranges do not overlap)\n",
+                     ours_ns < native_ns ? "faster" : "slower",
+                     text_of_share(gap_ns, native_ns ? native_ns : 1));
     else
-        cushim_write(out, "  the ranges overlap: these runs tell no difference\n");
+        cushim_write(out, "  the ranges overlap: these runs show no difference\n");
 }
 
 static int put_all(struct request *request) {
@@ -128,52 +115,33 @@ static int put_all(struct request *request) {
     char wrong[256];
     bool is_software = driver_open(&driver, wrong, sizeof wrong) && driver_is_software(&driver);
     for (int way = 0; way < N_WAYS; way++)
-        qsort(request->ns[way], request->n_runs, sizeof *request->ns[way], by_size);
-    cushim_write(&out, "%s: wall time of %u run%s each way, in turns%s\n", request->command[0],
-                 request->n_runs, request->n_runs == 1 ? "" : "s", is_software ? " (no GPU)" : "");
+        numbers_sort(request->ns[way], request->n_runs);
+    cushim_write(&out, "%s: wall time of %s each way, in turns%s\n", request->command[0],
+                 text_of_some(request->n_runs, "run"), is_software ? " (no GPU)" : "");
     put_way(&out, "without cushim", request->ns[NATIVELY], request->n_runs);
     put_way(&out, "cushim", request->ns[CUSHIM], request->n_runs);
     put_verdict(&out, request);
-    cushim_writer_flush(&out);
-    if (!out.error)
-        return EXIT_WELL;
-    complain("standard output cannot be written");
-    return EXIT_OURS;
+    return usage_flush(&out);
 }
 
 /* Options of `cushim run` set variables.  They stay set for the runs without cushim, in which
  * nothing reads them. */
 static int take_arguments(struct request *request, int argc, char **argv) {
-    int i = 1;
-    for (; i < argc && argv[i][0] == '-'; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            i++;
-            break;
-        }
-        if (strncmp(argv[i], "--runs=", 7) == 0) {
-            char *end;
-            unsigned long n = strtoul(argv[i] + 7, &end, 10);
-            if (argv[i][7] < '1' || argv[i][7] > '9' || *end || n > MOST_RUNS)
-                return usage_error("compare", "%s: not 1 to %d runs", argv[i], (int)MOST_RUNS);
-            request->n_runs = (unsigned)n;
-            continue;
-        }
-        int code = run_take_option("compare", argv[i]);
-        if (code != EXIT_WELL)
-            return code;
-    }
-    if (i >= argc)
-        return usage_error("compare", "compare what? a program is missing");
-    request->command = argv + i;
+    const char *runs = "5";
+    const struct argument rows[] = {{"--runs", .text = &runs}, {0}};
+    const struct arguments arguments = {
+        .topic = "compare", .rows = rows, .take_other = run_take_option};
+    int first = arguments_read(&arguments, argc, argv);
+    if (first < 0)
+        return -first;
+    if (!arguments_number(runs, 1, MOST_RUNS, &request->n_runs))
+        return usage_error("compare", "--runs=%s: not 1 to %d runs", runs, (int)MOST_RUNS);
+    request->command = argv + first;
     return EXIT_WELL;
 }
 
 int compare_main(int argc, char **argv) {
-    static struct request request = {.n_runs = 5};
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "compare");
-        return EXIT_WELL;
-    }
+    static struct request request;
     int code = take_arguments(&request, argc, argv);
     if (code == EXIT_WELL)
         code = run_all(&request);

@@ -1,6 +1,7 @@
 #include "tools/cushim/commands/condition.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/nearest.h"
@@ -123,88 +124,71 @@ uint64_t condition_value(const struct run_numbers *numbers, int device,
 
 /* ---- conditions ---- */
 
-/* The scale of the unit after a number; 0: it is none of these. */
-static uint64_t scale_of(enum condition_unit unit, const char *text, size_t n) {
+/* The scale of the unit behind a number; 0 if it is unknown. */
+static uint64_t scale_of(enum condition_unit unit, const char *text) {
     static const struct {
         const char *text;
         enum condition_unit unit;
         uint64_t scale;
-    } scales[] = {{"", CONDITION_COUNT, 1},        {"", CONDITION_BYTES, 1},
-                  {"K", CONDITION_BYTES, 1 << 10}, {"M", CONDITION_BYTES, 1 << 20},
+    } scales[] = {{"K", CONDITION_BYTES, 1 << 10}, {"M", CONDITION_BYTES, 1 << 20},
                   {"G", CONDITION_BYTES, 1 << 30}, {"T", CONDITION_BYTES, (uint64_t)1 << 40},
-                  {"", CONDITION_NS, 1},           {"ns", CONDITION_NS, 1},
-                  {"us", CONDITION_NS, 1000},      {"ms", CONDITION_NS, 1000000},
-                  {"s", CONDITION_NS, 1000000000}};
+                  {"ns", CONDITION_NS, 1},         {"us", CONDITION_NS, 1000},
+                  {"ms", CONDITION_NS, 1000000},   {"s", CONDITION_NS, 1000000000}};
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
-        if (scales[i].unit == unit && strlen(scales[i].text) == n &&
-            strncmp(scales[i].text, text, n) == 0)
+        if (scales[i].unit == unit && strcmp(scales[i].text, text) == 0)
             return scales[i].scale;
     }
-    return 0;
+    return *text ? 0 : 1;
 }
 
-/* "12", "1.5": in thousandths; returns its length, 0: it is no number. */
-static size_t read_number(const char *text, size_t n, uint64_t *milli) {
-    enum { MOST_DIGITS = 15, DECIMALS = 3 };
-    size_t i = 0, decimals = 0;
-    *milli = 0;
-    for (; i < n && i < MOST_DIGITS && text[i] >= '0' && text[i] <= '9'; i++)
-        *milli = *milli * 10 + (uint64_t)(text[i] - '0');
-    size_t n_digits = i;
-    if (i && i < n && text[i] == '.') {
-        for (i++; i < n && decimals < DECIMALS && text[i] >= '0' && text[i] <= '9'; i++, decimals++)
-            *milli = *milli * 10 + (uint64_t)(text[i] - '0');
-    }
-    for (; decimals < DECIMALS; decimals++)
-        *milli *= 10;
-    return n_digits ? i : 0;
+/* Read "12.5%" or "60M".  Returns false if the text is no such number. */
+static bool read_number(struct condition *condition, const char *text) {
+    char *end;
+    size_t n = strspn(text, "0123456789.");
+    condition->number = strtold(text, &end);
+    if (!n || end != text + n)
+        return false;
+    condition->is_share = strcmp(end, "%") == 0;
+    uint64_t scale = condition->is_share ? 1 : scale_of(condition->name.unit, end);
+    condition->number *= (long double)scale;
+    return scale && condition->number <= INT64_MAX && (!condition->is_share || condition->sign);
 }
 
 bool condition_read(struct condition *condition, const char *text, size_t n_bytes,
                     char wrong[160]) {
     const char *near = NULL;
-    size_t at = strcspn(text, "<>=");
-    *condition = (struct condition){.relation = at < n_bytes ? text[at] : 0};
+    *condition = (struct condition){.relation = 0};
     snprintf(condition->text, sizeof condition->text, "%.*s", (int)n_bytes, text);
-    if (at >= n_bytes || !at) {
-        snprintf(wrong, 160, "`%s` is no condition: NAME>NUMBER, as in peak_held>+5%%",
+    size_t at = strcspn(condition->text, "<>=");
+    if (!at || !condition->text[at]) {
+        snprintf(wrong, 160, "`%s` is not a condition: NAME>NUMBER, as in peak_held>+5%%",
                  condition->text);
         return false;
     }
-    if (!condition_find(&condition->name, text, at, &near)) {
-        snprintf(wrong, 160, "no number `%.*s`%s%s%s", (int)(at < 64 ? at : 64), text,
+    if (!condition_find(&condition->name, condition->text, at, &near)) {
+        snprintf(wrong, 160, "no number `%.*s`%s%s%s", (int)(at < 64 ? at : 64), condition->text,
                  near ? " (did you mean `" : "", near ? near : "", near ? "`?)" : "");
         return false;
     }
-    if (++at < n_bytes && (text[at] == '+' || text[at] == '-'))
-        condition->sign = text[at++];
-    size_t n = read_number(text + at, n_bytes - at, &condition->milli);
-    at += n;
-    condition->is_share = n && n_bytes - at == 1 && text[at] == '%';
-    uint64_t scale =
-        condition->is_share ? 1 : scale_of(condition->name.unit, text + at, n_bytes - at);
-    if (!n || !scale || (condition->is_share && !condition->sign) ||
-        __builtin_mul_overflow(condition->milli, scale, &condition->milli)) {
-        snprintf(wrong, 160, "`%.60s`: behind the sign of relation stands [+|-]NUMBER[%s]%s",
-                 condition->text,
-                 condition->name.unit == CONDITION_BYTES ? "%|K|M|G|T"
-                 : condition->name.unit == CONDITION_NS  ? "%|ns|us|ms|s"
-                                                         : "%",
-                 condition->is_share ? ", and a share needs a sign" : "");
-        return false;
-    }
-    return true;
+    condition->relation = condition->text[at++];
+    if (condition->text[at] == '+' || condition->text[at] == '-')
+        condition->sign = condition->text[at++];
+    if (read_number(condition, condition->text + at))
+        return true;
+    snprintf(wrong, 160, "`%.60s`: after >, < or = comes [+|-]NUMBER[%s]%s", condition->text,
+             condition->name.unit == CONDITION_BYTES ? "%|K|M|G|T"
+             : condition->name.unit == CONDITION_NS  ? "%|ns|us|ms|s"
+                                                     : "%",
+             condition->is_share ? ", and a share needs a sign" : "");
+    return false;
 }
 
 bool condition_holds(const struct condition *condition, uint64_t before, uint64_t after) {
-    /* all in thousandths; a share in thousandths of a per cent of before */
-    __int128_t number = condition->sign == '-' ? -(__int128_t)condition->milli : condition->milli;
-    __int128_t value = (__int128_t)after * 1000;
-    if (condition->sign)
-        value -= (__int128_t)before * 1000;
+    long double number = condition->sign == '-' ? -condition->number : condition->number;
+    long double value = (long double)after - (condition->sign ? (long double)before : 0);
     if (condition->is_share) {
         value *= 100;
-        number *= before;
+        number *= (long double)before;
     }
     return condition->relation == '>'   ? value > number
            : condition->relation == '<' ? value < number

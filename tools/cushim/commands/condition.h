@@ -1,19 +1,22 @@
 /*
- * Numbers of a run by their names, and conditions on them: [KIND.]NAME(>|<|=)[+|-]NUMBER[%|UNIT].
+ * The numbers of a run by their names, and conditions on them:
+ * [KIND.]NAME(>|<|=)[+|-]NUMBER[%|UNIT].
  *
- * With a sign, NUMBER is a change from before; without one, a value of after.  A name is that of a
- * counter in the JSON of reports; its `_bytes` may be left out.
+ * With a sign, NUMBER is compared with the change between the two runs; without one, with the value
+ * of the second run.  Names are those of the counters in the JSON of reports; `_bytes` at their end
+ * may be left out.
  */
 #ifndef CUSHIM_TOOLS_CONDITION_H
 #define CUSHIM_TOOLS_CONDITION_H
 
 #include "report/report.h"
 
-/* The counters of all processes of a run.  Peaks are the largest of a process, the rest sums. */
+/* The counters of all processes of a run.  A peak is the largest of a process; the other numbers
+ * are sums. */
 struct run_numbers {
     bool has_device[CUSHIM_MAX_DEVICES];
     struct cushim_report sum;
-    bool is_recorded; /* one of them is a recording, which lacks some counters */
+    bool is_recorded; /* one process has a recording, which lacks some counters */
     size_t n_processes;
 };
 
@@ -30,7 +33,8 @@ struct condition_name {
     enum { CONDITION_FIELD, CONDITION_ROUNDING, CONDITION_SPARE, CONDITION_IDLE } part;
 };
 
-/* Find a name of n_bytes; false: there is none, and `near` has the nearest, if any is near. */
+/* Find a name of n_bytes.  Returns false if it is unknown; `near` is then a similar name, or
+ * NULL. */
 bool condition_find(struct condition_name *found, const char *name, size_t n_bytes,
                     const char **near);
 
@@ -42,19 +46,19 @@ uint64_t condition_value(const struct run_numbers *numbers, int device,
 
 struct condition {
     struct condition_name name;
-    char text[96];  /* as given */
-    char relation;  /* >, < or = */
-    char sign;      /* +, - or 0 */
-    bool is_share;  /* of before, in per cent */
-    uint64_t milli; /* NUMBER, in thousandths */
+    char text[96];      /* as given */
+    char relation;      /* >, < or = */
+    char sign;          /* +, - or 0 */
+    bool is_share;      /* in per cent of the first run */
+    long double number; /* not negative */
 };
 
-/* Read one of n_bytes; false, and `wrong` has the reason. */
+/* Read a condition of n_bytes.  Returns false if it is wrong; `wrong` then has the reason. */
 bool condition_read(struct condition *condition, const char *text, size_t n_bytes, char wrong[160]);
 
 bool condition_holds(const struct condition *condition, uint64_t before, uint64_t after);
 
-/* A value, for people. */
+/* Write a value for people. */
 char *condition_put(char text[CUSHIM_AMOUNT_BYTES], enum condition_unit unit, uint64_t value);
 
 #endif

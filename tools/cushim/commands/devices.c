@@ -1,4 +1,5 @@
 #include "tools/cushim/commands/devices.h"
+#include "tools/cushim/numbers.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -79,17 +80,14 @@ void devices_settle(struct devices *devices) {
 }
 
 void devices_text(const struct device *device, char *text, size_t n_bytes) {
-    char amount[4][CUSHIM_AMOUNT_BYTES];
     uint64_t used_bytes = device->all_bytes - device->free_bytes;
     uint64_t others_bytes = used_bytes > device->held_bytes ? used_bytes - device->held_bytes : 0;
     if (device->all_bytes)
         snprintf(text, n_bytes, "dev %-2d %-11.11s held %9s of %9s  others %9s  free %9s",
-                 device->number, device->name, cushim_text_bytes(amount[0], device->held_bytes),
-                 cushim_text_bytes(amount[1], device->all_bytes),
-                 cushim_text_bytes(amount[2], others_bytes),
-                 cushim_text_bytes(amount[3], device->free_bytes));
+                 device->number, device->name, text_of_bytes(device->held_bytes),
+                 text_of_bytes(device->all_bytes), text_of_bytes(others_bytes),
+                 text_of_bytes(device->free_bytes));
     else
-        snprintf(text, n_bytes, "dev %-2d %-28.28s held %9s by %u process%s", device->number,
-                 device->name, cushim_text_bytes(amount[0], device->held_bytes),
-                 device->n_processes, device->n_processes == 1 ? "" : "es");
+        snprintf(text, n_bytes, "dev %-2d %-28.28s held %9s by %s", device->number, device->name,
+                 text_of_bytes(device->held_bytes), text_of_some(device->n_processes, "process"));
 }

@@ -1,19 +1,19 @@
 /*
- * Devices, as the live pages of all processes and NVML, if it is there, see them.
+ * Devices as live pages see them, and NVML if it is installed.
  */
 #ifndef CUSHIM_TOOLS_DEVICES_H
 #define CUSHIM_TOOLS_DEVICES_H
 
 #include "report/report.h"
 
-/* Of one device: what pages say, and NVML. */
+/* One device, as pages and NVML see it. */
 struct device {
-    char uuid[CUSHIM_REPORT_UUID_BYTES]; /* "": not known; then its number identifies it */
+    char uuid[CUSHIM_REPORT_UUID_BYTES]; /* "" if unknown; the number then identifies the device */
     char name[CUSHIM_NAME_BYTES];
-    int number; /* the least by which a process knows it */
+    int number; /* the smallest of its numbers in all processes */
     unsigned n_processes;
     uint64_t held_bytes;
-    uint64_t all_bytes, free_bytes; /* 0: not known */
+    uint64_t all_bytes, free_bytes; /* 0 if not known */
 };
 
 struct devices {
@@ -21,10 +21,10 @@ struct devices {
     unsigned n;
 };
 
-/* Add what a process has of its device of this number. */
+/* Add what a process holds of the device that it knows by this number. */
 void devices_add(struct devices *devices, const struct cushim_report *report, int number);
 
-/* Ask NVML how much memory each has, and sort them. */
+/* Ask NVML for the memory of each device, and sort them. */
 void devices_settle(struct devices *devices);
 
 /* A line of at most 80 columns. */

@@ -1,10 +1,11 @@
-#include "tools/cushim/commands/diff.h"
+#include "tools/cushim/commands.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/commands/diff_sites.h"
 #include "tools/cushim/commands/condition.h"
 #include "tools/cushim/recording/counters.h"
@@ -24,8 +25,9 @@ struct request {
 
 /* ---- the command line ---- */
 
-/* Conditions with commas between them; any of them is enough. */
-static int take_conditions(struct request *request, const char *text) {
+/* Read conditions with commas between them.  One that holds is enough. */
+static int take_conditions(void *context, const char *text) {
+    struct request *request = context;
     char wrong[160];
     for (;;) {
         size_t n = strcspn(text, ",");
@@ -46,25 +48,15 @@ static int take_conditions(struct request *request, const char *text) {
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--fail-if"};
-    int n_sides = 0, code = EXIT_WELL;
-    for (int i = 1; i < argc && code == EXIT_WELL; i++) {
-        if (strncmp(argv[i], "--fail-if=", 10) == 0)
-            code = take_conditions(request, argv[i] + 10);
-        else if (strcmp(argv[i], "--fail-if") == 0 && i + 1 < argc)
-            code = take_conditions(request, argv[++i]);
-        else if (strcmp(argv[i], "--fail-if") == 0)
-            return usage_error("diff", "--fail-if wants a condition");
-        else if (*argv[i] == '-')
-            return usage_unknown("diff", "option", argv[i], known, 1);
-        else if (n_sides == N_SIDES)
-            return usage_error("diff", "diff compares two runs");
-        else
-            request->sides[n_sides++] = argv[i];
-    }
-    return code != EXIT_WELL || n_sides == N_SIDES
-               ? code
-               : usage_error("diff", "diff what? name two runs");
+    const struct argument rows[] = {{"--fail-if", .take = take_conditions}, {0}};
+    const struct arguments arguments = {.topic = "diff", .rows = rows, .context = request};
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    if (n != N_SIDES)
+        return usage_error("diff", n < N_SIDES ? "diff needs two runs" : "diff compares two runs");
+    memcpy(request->sides, argv, sizeof request->sides);
+    return EXIT_WELL;
 }
 
 /* ---- the runs ---- */
@@ -83,10 +75,10 @@ static void take(const struct cushim_report *report, const struct report_origin 
     diff_sites_add(side->sites, side->number, report, origin);
 }
 
-/* Something that is missing must not pass for something that is well. */
+/* A run that cannot be read completely must not pass. */
 static bool read_side(struct request *request, int side) {
     struct run_numbers *numbers = aligned_alloc(_Alignof(struct run_numbers), sizeof *numbers);
-    if (numbers) /* a page needs more alignment than other memory */
+    if (numbers) /* a page needs more alignment than malloc gives */
         memset(numbers, 0, sizeof *numbers);
     request->numbers[side] = numbers;
     struct side context = {request->numbers[side], request->sites, side};
@@ -103,7 +95,7 @@ static bool has_device(const struct request *request, int device) {
            request->numbers[AFTER]->has_device[device];
 }
 
-/* Has each side this number? */
+/* Do both sides have this number? */
 static bool is_known(const struct request *request, const struct condition_name *name) {
     return condition_is_recorded(name) ||
            (!request->numbers[BEFORE]->is_recorded && !request->numbers[AFTER]->is_recorded);
@@ -153,7 +145,7 @@ static bool check(struct request *request, int device, const struct condition_na
     return holds;
 }
 
-/* Was a process of it on the software device? */
+/* Did a process of it use the software device? */
 static bool is_software(const struct run_numbers *numbers) {
     return cushim_mem_stats_read(&numbers->sum.page.head.is_software);
 }
@@ -183,7 +175,7 @@ static void add_name(struct condition_name rows[MOST_ROWS], int *n_rows,
         rows[(*n_rows)++] = *name;
 }
 
-/* The rows that are always shown, and those that are asked for. */
+/* Choose the rows that are always shown, and those of conditions. */
 static int choose_rows(const struct request *request, struct condition_name rows[MOST_ROWS]) {
     static const char *const always[] = {"requests",      "no_call",   "frees",
                                          "live",          "peak_live", "peak_held",
@@ -211,20 +203,12 @@ static int put_all(struct request *request) {
         }
     }
     diff_sites_put(&request->out, request->sites);
-    cushim_writer_flush(&request->out);
-    if (request->out.error) {
-        complain("standard output cannot be written");
-        return EXIT_OURS;
-    }
-    return request->n_held ? EXIT_WRONG : EXIT_WELL;
+    int code = usage_flush(&request->out);
+    return code == EXIT_WELL && request->n_held ? EXIT_WRONG : code;
 }
 
 int diff_main(int argc, char **argv) {
     static struct request request = {.out = {.fd = STDOUT_FILENO}};
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "diff");
-        return EXIT_WELL;
-    }
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;

@@ -4,27 +4,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "base/utf8.h"
-#include "report/frame.h"
 #include "report/site.h"
+#include "tools/cushim/hash.h"
 #include "tools/cushim/json.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/symbols.h"
+#include "tools/cushim/numbers.h"
 
-enum { N_SIDES = 2, N_SHOWN = 2, PLACE_BYTES = 256, MOST_SITES = 15 };
+enum { N_SIDES = 2, N_SHOWN = 2, MOST_SITES = 15 };
+
+/* Two frames of a stack, whose lines have only the file.  All of it is a key. */
+struct place {
+    struct name frames[N_SHOWN];
+};
 
 struct row {
-    char place[PLACE_BYTES];
+    struct place place;
     uint64_t n_bytes[N_SIDES];
     UT_hash_handle hh;
 };
 
 struct diff_sites {
     struct row *rows;
-    bool is_sampled[N_SIDES], is_recorded[N_SIDES]; /* true if it has any such report */
+    bool is_sampled[N_SIDES], is_recorded[N_SIDES]; /* of each side: it has such a report */
 };
 
 struct diff_sites *diff_sites_new(void) {
@@ -32,44 +35,26 @@ struct diff_sites *diff_sites_new(void) {
 }
 
 void diff_sites_free(struct diff_sites *sites) {
-    struct row *row, *next;
-    if (!sites)
-        return;
-    HASH_ITER(hh, sites->rows, row, next) {
-        HASH_DEL(sites->rows, row);
-        free(row);
-    }
+    if (sites)
+        HASH_FREE(sites->rows);
     free(sites);
 }
 
 /* ---- places ---- */
 
-/* Add a frame to a place; `file` may be a path, and may have a line behind a colon. */
-static void add_frame(char place[PLACE_BYTES], const char *function, const char *file) {
-    const char *slash = strrchr(file, '/');
-    size_t n = strlen(place);
-    file = slash ? slash + 1 : file;
-    snprintf(place + n, PLACE_BYTES - n, "%s%s%s%.*s", n ? " < " : "", function,
-             *function && *file ? " " : "", (int)strcspn(file, ":"), file);
+/* Set a frame of a place; `file` may be a path, with the line behind a colon. */
+static void set_frame(struct name *frame, const char *function, const char *file) {
+    file = basename(file);
+    snprintf(frame->function, NAME_BYTES, "%s", function);
+    snprintf(frame->line, NAME_BYTES, "%.*s", (int)strcspn(file, ":"), file);
+    cushim_utf8_clean(frame->function);
+    cushim_utf8_clean(frame->line);
 }
 
-static void add_place(struct diff_sites *sites, int side, char place[PLACE_BYTES],
+static void add_place(struct diff_sites *sites, int side, const struct place *place,
                       uint64_t n_bytes) {
-    struct row *row, *found;
-    if (!*place)
-        snprintf(place, PLACE_BYTES, "no stack");
-    cushim_utf8_clean(place);
-    size_t n = strlen(place);
-    HASH_FIND(hh, sites->rows, place, n, row);
-    if (!row && (row = calloc(1, sizeof *row))) {
-        memcpy(row->place, place, n);
-        HASH_ADD_KEYPTR(hh, sites->rows, row->place, n, row);
-        HASH_FIND(hh, sites->rows, place, n, found);
-        if (!found) {
-            free(row);
-            row = NULL;
-        }
-    }
+    struct row *row;
+    HASH_GET(sites->rows, place, *place, row);
     if (row)
         row->n_bytes[side] += n_bytes;
 }
@@ -79,25 +64,25 @@ static void add_place(struct diff_sites *sites, int side, char place[PLACE_BYTES
 static void add_page(struct diff_sites *sites, int side, const struct cushim_report *report) {
     struct cushim_site site;
     for (unsigned i = 0; report->sites && i < CUSHIM_PAGE_SITES; i++) {
-        char place[PLACE_BYTES] = "";
+        struct place place = {0};
         if (!cushim_site_get(report, i, &site))
             continue;
         for (uint64_t k = 0; k < site.n_frames && k < N_SHOWN; k++) {
             char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES];
             bool has_line = report->find_line && report->find_line(&site.frames[k], function, line);
-            add_frame(place, has_line ? function : site.frames[k].function,
+            set_frame(&place.frames[k], has_line ? function : site.frames[k].function,
                       has_line ? line : site.frames[k].file);
         }
-        add_place(sites, side, place, site.peak_live_bytes);
+        add_place(sites, side, &place, site.peak_live_bytes);
     }
 }
 
 /* ---- of JSON ---- */
 
-static void add_frame_of_json(char place[PLACE_BYTES], struct json_object *frame) {
+static void set_frame_of_json(struct name *to, struct json_object *frame) {
     const char *function = json_text(frame, "function"), *line = json_text(frame, "line");
     const char *file = line && *line ? line : json_text(frame, "file");
-    add_frame(place, function ? function : "", file ? file : "");
+    set_frame(to, function ? function : "", file ? file : "");
 }
 
 static bool add_json(struct diff_sites *sites, int side, struct json_object *json) {
@@ -105,10 +90,10 @@ static bool add_json(struct diff_sites *sites, int side, struct json_object *jso
     for (size_t i = 0; i < json_length(list); i++) {
         struct json_object *site = json_object_array_get_idx(list, i);
         struct json_object *stack = json_list(site, "stack");
-        char place[PLACE_BYTES] = "";
+        struct place place = {0};
         for (size_t k = 0; k < json_length(stack) && k < N_SHOWN; k++)
-            add_frame_of_json(place, json_object_array_get_idx(stack, k));
-        add_place(sites, side, place, json_number(site, "peak_live_bytes"));
+            set_frame_of_json(&place.frames[k], json_object_array_get_idx(stack, k));
+        add_place(sites, side, &place, json_number(site, "peak_live_bytes"));
     }
     return list != NULL;
 }
@@ -121,17 +106,19 @@ struct aim {
 };
 
 static int add_scope(void *context, struct recording *recording,
-                     const struct recording_scope *scope) {
+                     const struct recording_scope *scope, int i_scope, int n_scopes) {
     const struct aim *aim = context;
-    for (size_t i = 0; scope->device >= 0 && i < recording->account.n_sites; i++) {
+    (void)i_scope;
+    for (size_t i = 0; n_scopes && scope->device >= 0 && i < recording->account.n_sites; i++) {
         const struct cushim_trace_site *site = recording->account.sites[i];
         unsigned first = names_first(recording->names, site);
-        char place[PLACE_BYTES] = "";
+        struct place place = {0};
         for (unsigned k = first; k < site->n_frames && k < first + N_SHOWN; k++) {
             const struct name *name = names_of(recording->names, site->frames[k]);
-            add_frame(place, name->function, *name->line ? name->line : name->module);
+            set_frame(&place.frames[k - first], name->function,
+                      *name->line ? name->line : name->module);
         }
-        add_place(aim->sites, aim->side, place, site->noted_bytes);
+        add_place(aim->sites, aim->side, &place, site->noted_bytes);
     }
     return 0;
 }
@@ -140,7 +127,8 @@ void diff_sites_add(struct diff_sites *sites, int side, const struct cushim_repo
                     const struct report_origin *origin) {
     struct aim aim = {sites, side};
     if (origin->is_recording) {
-        sites->is_recorded[side] |= recording_each_scope(origin->name, add_scope, &aim) == 0;
+        sites->is_recorded[side] |=
+            recording_each_scope(origin->name, NULL, 0, add_scope, &aim) == 0;
     } else if (origin->json) {
         sites->is_sampled[side] |= add_json(sites, side, (struct json_object *)origin->json);
     } else if (report->sites) {
@@ -160,7 +148,7 @@ static uint64_t distance(const struct row *row) {
 static int by_distance(const struct row *a, const struct row *b) {
     if (distance(a) != distance(b))
         return distance(a) > distance(b) ? -1 : 1;
-    return strcmp(a->place, b->place);
+    return memcmp(&a->place, &b->place, sizeof a->place);
 }
 
 void diff_change_text(char text[24], uint64_t before, uint64_t after) {
@@ -176,37 +164,20 @@ void diff_change_text(char text[24], uint64_t before, uint64_t after) {
                  (unsigned)(size % 10));
 }
 
-/* "forward FILE < step FILE" behind the numbers, shortened as in a summary. */
-static void put_place(struct cushim_writer *out, const char *lead, const char *place) {
-    enum { COLUMNS = 66 };
-    const char *mark = strstr(place, " < ");
-    char parts[2][PLACE_BYTES] = {"", ""};
-    snprintf(parts[0], PLACE_BYTES, "%.*s", (int)(mark ? mark - place : (long)strlen(place)),
-             place);
-    snprintf(parts[1], PLACE_BYTES, "%s", mark ? mark + 3 : "");
-    for (int i = 0; i < 2; i++) {
-        char *file = strrchr(parts[i], ' '), kept[COLUMNS + 1] = "";
-        if (file) {
-            cushim_frame_shorten(file, COLUMNS / 2);
-            snprintf(kept, sizeof kept, "%s", file);
-            *file = 0;
-        }
-        cushim_frame_shorten(parts[i], COLUMNS - strlen(kept));
-        strcat(parts[i], kept);
-        cushim_utf8_fit(parts[i], COLUMNS);
-    }
-    names_put_place(out, lead, parts[0], parts[1]);
+static bool is_named(const struct name *frame) {
+    return *frame->function || *frame->line;
 }
 
 void diff_sites_put(struct cushim_writer *out, struct diff_sites *sites) {
     bool is_recorded = sites->is_recorded[0] && sites->is_recorded[1];
     bool is_sampled = sites->is_sampled[0] && sites->is_sampled[1];
+    static const struct name no_stack = {.function = "no stack"};
     unsigned n = 0, n_more = 0;
     if (is_recorded == is_sampled || sites->is_recorded[0] != sites->is_recorded[1])
         return;
     HASH_SORT(sites->rows, by_distance);
     for (struct row *row = sites->rows; row && distance(row); row = row->hh.next) {
-        char text[2][CUSHIM_AMOUNT_BYTES], change[24], lead[64];
+        char change[24], lead[64];
         if (!n)
             cushim_write(out, "\n  %11s %11s %11s  %s\n", "before", "after", "change",
                          is_recorded ? "at the peak, by place" : "peak live of a place, sampled");
@@ -215,11 +186,12 @@ void diff_sites_put(struct cushim_writer *out, struct diff_sites *sites) {
             continue;
         }
         diff_change_text(change, row->n_bytes[0], row->n_bytes[1]);
-        snprintf(lead, sizeof lead, "  %11s %11s %11s  ",
-                 cushim_text_bytes(text[0], row->n_bytes[0]),
-                 cushim_text_bytes(text[1], row->n_bytes[1]), change);
-        put_place(out, lead, row->place);
+        snprintf(lead, sizeof lead, "  %11s %11s %11s  ", text_of_bytes(row->n_bytes[0]),
+                 text_of_bytes(row->n_bytes[1]), change);
+        const struct name *frame = row->place.frames, *caller = &row->place.frames[1];
+        names_put_place(out, lead, is_named(frame) ? frame : &no_stack,
+                        is_named(caller) ? caller : NULL);
     }
     if (n_more)
-        cushim_write(out, "  and %u place%s more\n", n_more, n_more == 1 ? "" : "s");
+        cushim_write(out, "  and %s more\n", text_of_some(n_more, "place"));
 }

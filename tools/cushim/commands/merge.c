@@ -1,4 +1,4 @@
-#include "tools/cushim/commands/merge.h"
+#include "tools/cushim/commands.h"
 
 #include <errno.h>
 #include <json-c/json.h>
@@ -6,37 +6,40 @@
 #include <unistd.h>
 
 #include "base/draft.h"
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/processes.h"
 #include "tools/cushim/recording/counters.h"
 #include "tools/cushim/usage.h"
 
 struct request {
-    const char *output; /* NULL: none */
+    const char *output; /* NULL if none */
     char **sources;
     int n_sources;
     struct processes processes;
     struct cushim_writer merged;
 };
 
+static int take_output(void *context, const char *value) {
+    struct request *request = context;
+    if (request->output)
+        return usage_error("merge", "-o wants the name of a file, once");
+    request->output = value;
+    return EXIT_WELL;
+}
+
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"-o"};
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "-o") == 0) {
-            if (++i >= argc || !*argv[i] || request->output)
-                return usage_error("merge", "-o wants the name of a file, once");
-            request->output = argv[i];
-        } else if (*argv[i] == '-') {
-            return usage_unknown("merge", "option", argv[i], known, 1);
-        } else {
-            request->sources[request->n_sources++] = argv[i];
-        }
+    const struct argument rows[] = {{"-o", .take = take_output}, {0}};
+    const struct arguments arguments = {.topic = "merge", .rows = rows, .context = request};
+    int n = arguments_read(&arguments, argc, argv);
+    if (n <= 0)
+        return n ? -n : usage_error("merge", "merge needs at least one report");
+    for (int i = 0; request->output && i < n; i++) {
+        if (counters_is_recording(argv[i]))
+            return usage_error("merge", "%s is a recording, and -o writes reports", argv[i]);
     }
-    for (int i = 0; request->output && i < request->n_sources; i++) {
-        if (counters_is_recording(request->sources[i]))
-            return usage_error("merge", "%s is a recording, and -o writes reports",
-                               request->sources[i]);
-    }
-    return request->n_sources ? EXIT_WELL : usage_error("merge", "merge what? name reports");
+    request->sources = argv;
+    request->n_sources = n;
+    return EXIT_WELL;
 }
 
 static void take(const struct cushim_report *report, const struct report_origin *origin,
@@ -47,7 +50,7 @@ static void take(const struct cushim_report *report, const struct report_origin 
     if (!request->output)
         return;
     cushim_write(&request->merged, "%s", comma);
-    if (origin->json) { /* all of it, also unknown members */
+    if (origin->json) { /* everything, including unknown members */
         const char *text = json_object_to_json_string_ext((struct json_object *)origin->json,
                                                           JSON_C_TO_STRING_SPACED);
         cushim_write_bytes(&request->merged, text, strlen(text));
@@ -66,7 +69,7 @@ static bool take_all(struct request *request) {
     return is_whole;
 }
 
-/* The file appears when it is complete, because one of its sources may have its name. */
+/* The file is replaced when the new one is complete, because a source may have the same name. */
 static int take_to_file(struct request *request, bool *is_whole) {
     struct cushim_draft draft;
     int error = cushim_draft_begin(&draft, request->output);
@@ -89,21 +92,13 @@ static int put(struct request *request, bool is_whole) {
     processes_sort(&request->processes);
     processes_put(&out, &request->processes);
     processes_put_outliers(&out, &request->processes);
-    cushim_writer_flush(&out);
-    if (!out.error)
-        return is_whole ? EXIT_WELL : EXIT_WRONG;
-    complain("standard output cannot be written");
-    return EXIT_OURS;
+    int code = usage_flush(&out);
+    return code == EXIT_WELL && !is_whole ? EXIT_WRONG : code;
 }
 
 int merge_main(int argc, char **argv) {
-    char *sources[argc];
-    struct request request = {.sources = sources, .merged = {.fd = -1}};
+    struct request request = {.merged = {.fd = -1}};
     bool is_whole = true;
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "merge");
-        return EXIT_WELL;
-    }
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;
@@ -112,7 +107,7 @@ int merge_main(int argc, char **argv) {
         error = take_to_file(&request, &is_whole);
     else
         for (int i = 0; i < request.n_sources; i++)
-            is_whole &= counters_reports_of(sources[i], take, &request);
+            is_whole &= counters_reports_of(request.sources[i], take, &request);
     if (error) {
         complain("%s: %s", request.output, strerror(error));
         code = EXIT_OURS;

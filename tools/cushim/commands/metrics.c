@@ -1,4 +1,4 @@
-#include "tools/cushim/commands/metrics.h"
+#include "tools/cushim/commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,20 +8,18 @@
 #include <unistd.h>
 
 #include "base/draft.h"
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/pages.h"
 #include "tools/cushim/usage.h"
 
 /* ---- the samples: all are read first, because those of a name must be together ---- */
 
-/* A device and a kind of memory of a process; if kind is -1, the process itself. */
+enum { LABELS_BYTES = 1024 };
+
+/* A process, or a device and a kind of memory of it. */
 struct row {
-    int64_t process, rank;
-    uint64_t namespace; /* of the process number */
-    uid_t user;
-    char program[CUSHIM_NAME_BYTES], host[CUSHIM_NAME_BYTES];
-    char uuid[CUSHIM_REPORT_UUID_BYTES]; /* of the device; "": not known */
-    int device, kind;
-    bool is_software;
+    char labels[LABELS_BYTES];
+    bool is_process;
     struct cushim_mem_stats stats;
     struct cushim_report_held held;
     uint64_t n_foreign_frees, n_shortages, n_findings;
@@ -33,64 +31,90 @@ struct rows {
     size_t n;
 };
 
-/* Each series must be there once, also if somebody makes up a second page of a process. */
-static bool has(const struct rows *rows, const struct page *page) {
-    const struct cushim_page_head *head = &page->report->page.head;
-    for (size_t i = 0; i < rows->n; i++) {
-        const struct row *row = &rows->rows[i];
-        if (row->kind < 0 && row->process == head->process && row->namespace == head->namespace &&
-            row->user == page->user && strcmp(row->host, head->host) == 0)
-            return true;
+/* Add a label; special characters of its value are escaped. */
+static void add_label(char labels[LABELS_BYTES], const char *name, const char *value) {
+    size_t n = strlen(labels);
+    n += (size_t)snprintf(labels + n, LABELS_BYTES - n, "%s%s=\"", n ? "," : "", name);
+    for (; *value && n < LABELS_BYTES - 3; value++) {
+        if (*value == '\n' || *value == '"' || *value == '\\')
+            labels[n++] = '\\';
+        labels[n++] = *value == '\n' ? 'n' : *value;
     }
-    return false;
+    labels[n++] = '"';
+    labels[n] = 0;
 }
 
-static struct row *add(struct rows *rows, const struct page *page) {
-    const struct cushim_report *report = page->report;
-    struct row *grown = realloc(rows->rows, (rows->n + 1) * sizeof *grown);
+static void add_number(char labels[LABELS_BYTES], const char *name, int64_t number) {
+    char text[24];
+    snprintf(text, sizeof text, "%" PRId64, number);
+    add_label(labels, name, text);
+}
+
+/* Add a row for a kind of memory, or for the process if kind is -1.  Returns NULL if there is no
+ * memory. */
+static struct row *add(struct rows *rows, const struct page *page, int device, int kind) {
+    const struct cushim_page_head *head = &page->report->page.head;
+    char uuid[CUSHIM_REPORT_UUID_BYTES] = "";
+    struct row *grown = reallocarray(rows->rows, rows->n + 1, sizeof *grown);
     if (!grown)
         return NULL;
     rows->rows = grown;
     struct row *row = &grown[rows->n++];
     memset(row, 0, sizeof *row);
-    row->process = report->page.head.process;
-    row->rank = report->page.head.rank;
-    row->namespace = report->page.head.namespace;
-    row->user = page->user;
-    row->kind = -1;
-    snprintf(row->host, sizeof row->host, "%s", report->page.head.host);
-    snprintf(row->program, sizeof row->program, "%s", report->page.head.program);
-    row->is_software = cushim_mem_stats_read(&report->page.head.is_software);
+    row->is_process = kind < 0;
+    add_number(row->labels, "pid", head->process);
+    add_label(row->labels, "program", head->program);
+    add_label(row->labels, "host", head->host);
+    add_number(row->labels, "namespace", (int64_t)head->namespace);
+    add_label(row->labels, "user", pages_user(page->user));
+    if (head->rank >= 0)
+        add_number(row->labels, "rank", head->rank);
+    if (kind >= 0) {
+        add_number(row->labels, "device", device);
+        add_label(row->labels, "kind", cushim_report_kind((enum cushim_kind)kind));
+        cushim_report_uuid(uuid, page->report->page.device_uuids[device]);
+    }
+    if (*uuid)
+        add_label(row->labels, "uuid", uuid);
+    if (cushim_mem_stats_read(&head->is_software))
+        add_label(row->labels, "software", "1");
     return row;
 }
 
-static void take_process(struct row *row, const struct cushim_report *report) {
-    row->n_foreign_frees = cushim_mem_stats_read(&report->page.n_foreign_frees);
-    row->n_shortages = cushim_mem_stats_read(&report->page.n_shortages);
-    row->n_findings = cushim_mem_stats_read(&report->page.n_findings);
-    for (int direction = 0; direction < CUSHIM_N_DIRECTIONS; direction++) {
-        for (int memory = 0; memory < CUSHIM_N_HOST_MEMORIES; memory++)
-            row->n_copied_bytes[direction][memory] =
-                cushim_mem_stats_read(&report->page.copies.n_bytes[direction][memory]);
+/* Is the last row new?  Each series must occur once, even if somebody makes up a second page of
+ * a process. */
+static bool is_new(const struct rows *rows) {
+    for (size_t i = 0; i + 1 < rows->n; i++) {
+        if (strcmp(rows->rows[i].labels, rows->rows[rows->n - 1].labels) == 0)
+            return false;
     }
+    return true;
 }
 
 static void take(const struct page *page, void *context) {
     struct rows *rows = context;
-    const struct cushim_report *report = page->report;
-    struct row *row = page->is_alive && !has(rows, page) ? add(rows, page) : NULL;
+    const struct cushim_page *counters = &page->report->page;
+    struct row *row = page->is_alive ? add(rows, page, 0, -1) : NULL;
     if (!row)
         return;
-    take_process(row, report);
+    if (!is_new(rows)) {
+        rows->n--;
+        return;
+    }
+    row->n_foreign_frees = cushim_mem_stats_read(&counters->n_foreign_frees);
+    row->n_shortages = cushim_mem_stats_read(&counters->n_shortages);
+    row->n_findings = cushim_mem_stats_read(&counters->n_findings);
+    for (int direction = 0; direction < CUSHIM_N_DIRECTIONS; direction++) {
+        for (int memory = 0; memory < CUSHIM_N_HOST_MEMORIES; memory++)
+            row->n_copied_bytes[direction][memory] =
+                cushim_mem_stats_read(&counters->copies.n_bytes[direction][memory]);
+    }
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
-            if (!cushim_report_has(report, device, (enum cushim_kind)kind) ||
-                !(row = add(rows, page)))
+            if (!cushim_report_has(page->report, device, (enum cushim_kind)kind) ||
+                !(row = add(rows, page, device, kind)))
                 continue;
-            row->device = device;
-            cushim_report_uuid(row->uuid, report->page.device_uuids[device]);
-            row->kind = kind;
-            cushim_mem_stats_copy(&row->stats, &report->page.stats[device][kind]);
+            cushim_mem_stats_copy(&row->stats, &counters->stats[device][kind]);
             row->held = cushim_report_held(&row->stats);
         }
     }
@@ -101,92 +125,55 @@ static void take(const struct page *page, void *context) {
 enum type { SUM, GAUGE, PEAK };
 enum unit { COUNT, BYTES, NS };
 
-/* A value of a label, with its special characters escaped. */
-static void put_value(struct cushim_writer *out, const char *text) {
-    for (; *text; text++) {
-        if (*text == '\n')
-            cushim_write(out, "\\n");
-        else
-            cushim_write(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
-    }
-}
-
-static void put_labels(struct cushim_writer *out, const struct row *row) {
-    cushim_write(out, "{pid=\"%" PRId64 "\",program=\"", row->process);
-    put_value(out, row->program);
-    cushim_write(out, "\",host=\"");
-    put_value(out, row->host);
-    cushim_write(out, "\",namespace=\"%" PRIu64 "\",user=\"", row->namespace);
-    put_value(out, pages_user(row->user));
-    cushim_write(out, "\"");
-    if (row->rank >= 0)
-        cushim_write(out, ",rank=\"%" PRId64 "\"", row->rank);
-    if (row->kind >= 0)
-        cushim_write(out, ",device=\"%d\",kind=\"%s\"", row->device,
-                     cushim_report_kind((enum cushim_kind)row->kind));
-    if (*row->uuid)
-        cushim_write(out, ",uuid=\"%s\"", row->uuid);
-    if (row->is_software)
-        cushim_write(out, ",software=\"1\"");
-}
-
-static void put_number(struct cushim_writer *out, enum unit unit, uint64_t n) {
-    if (unit == NS)
-        cushim_write(out, "} %" PRIu64 ".%09" PRIu64 "\n", n / 1000000000, n % 1000000000);
-    else
-        cushim_write(out, "} %" PRIu64 "\n", n);
-}
-
-/* "wait_ns" of a sum is cushim_wait_seconds_total. */
-static void make_name(char name[96], const char *member, enum type type, enum unit unit) {
-    int n = (int)strlen(member);
-    if (unit == NS)
-        n -= 3;
-    snprintf(name, 96, "cushim_%.*s%s%s", n, member, unit == NS ? "_seconds" : "",
-             type == SUM ? "_total" : "");
-}
-
 static void put_head(struct cushim_writer *out, const char *name, enum type type,
                      const char *sentence) {
     cushim_write(out, "# HELP %s %s\n# TYPE %s %s\n", name, sentence, name,
                  type == SUM ? "counter" : "gauge");
 }
 
-/* One number of each row of a kind; it is `offset` bytes into the row. */
+static void put_sample(struct cushim_writer *out, const char *name, const char *labels,
+                       enum unit unit, uint64_t n) {
+    cushim_write(out, "%s{%s} ", name, labels);
+    if (unit == NS)
+        cushim_write(out, "%" PRIu64 ".%09" PRIu64 "\n", n / 1000000000, n % 1000000000);
+    else
+        cushim_write(out, "%" PRIu64 "\n", n);
+}
+
+/* Write one number of each process, or of each kind of memory; it is `offset` bytes into the
+ * row.  The sum "wait_ns" becomes cushim_wait_seconds_total. */
 static void put_family(struct cushim_writer *out, const struct rows *rows, const char *member,
                        enum type type, enum unit unit, const char *sentence, size_t offset,
                        bool is_of_process) {
     char name[96];
-    make_name(name, member, type, unit);
+    int n_kept = (int)strlen(member) - (unit == NS ? (int)strlen("_ns") : 0);
+    snprintf(name, sizeof name, "cushim_%.*s%s%s", n_kept, member, unit == NS ? "_seconds" : "",
+             type == SUM ? "_total" : "");
     put_head(out, name, type, sentence);
     for (size_t i = 0; i < rows->n; i++) {
+        const struct row *row = &rows->rows[i];
         uint64_t n;
-        if ((rows->rows[i].kind < 0) != is_of_process)
-            continue;
-        memcpy(&n, (const char *)&rows->rows[i] + offset, sizeof n);
-        cushim_write(out, "%s", name);
-        put_labels(out, &rows->rows[i]);
-        put_number(out, unit, n);
+        memcpy(&n, (const char *)row + offset, sizeof n);
+        if (row->is_process == is_of_process)
+            put_sample(out, name, row->labels, unit, n);
     }
 }
 
 static void put_copies(struct cushim_writer *out, const struct rows *rows) {
     static const char *const memories[CUSHIM_N_HOST_MEMORIES] = {"none", "pageable", "pinned"};
-    put_head(out, "cushim_copy_bytes_total", SUM, "what copies and sets moved");
+    put_head(out, "cushim_copy_bytes_total", SUM, "bytes that copies and sets moved");
     for (size_t i = 0; i < rows->n; i++) {
-        for (int direction = 0; rows->rows[i].kind < 0 && direction < CUSHIM_N_DIRECTIONS;
-             direction++) {
-            for (int memory = 0; memory < CUSHIM_N_HOST_MEMORIES; memory++) {
-                uint64_t n = rows->rows[i].n_copied_bytes[direction][memory];
-                if (!n)
-                    continue;
-                cushim_write(out, "cushim_copy_bytes_total");
-                put_labels(out, &rows->rows[i]);
-                cushim_write(out, ",direction=\"%s\",host=\"%s\"",
-                             cushim_report_direction((enum cushim_direction)direction),
-                             memories[memory]);
-                put_number(out, BYTES, n);
-            }
+        for (int k = 0; k < CUSHIM_N_DIRECTIONS * CUSHIM_N_HOST_MEMORIES; k++) {
+            const int direction = k / CUSHIM_N_HOST_MEMORIES, memory = k % CUSHIM_N_HOST_MEMORIES;
+            const uint64_t n = rows->rows[i].n_copied_bytes[direction][memory];
+            char labels[LABELS_BYTES];
+            if (!n)
+                continue;
+            strcpy(labels, rows->rows[i].labels);
+            add_label(labels, "direction",
+                      cushim_report_direction((enum cushim_direction)direction));
+            add_label(labels, "host", memories[memory]);
+            put_sample(out, "cushim_copy_bytes_total", labels, BYTES, n);
         }
     }
 }
@@ -194,31 +181,26 @@ static void put_copies(struct cushim_writer *out, const struct rows *rows) {
 static void put_all(struct cushim_writer *out, const struct rows *rows) {
     put_head(out, "cushim_up", GAUGE, "1: the process runs, and has a live page");
     for (size_t i = 0; i < rows->n; i++) {
-        if (rows->rows[i].kind >= 0)
-            continue;
-        cushim_write(out, "cushim_up");
-        put_labels(out, &rows->rows[i]);
-        put_number(out, COUNT, 1);
+        if (rows->rows[i].is_process)
+            put_sample(out, "cushim_up", rows->rows[i].labels, COUNT, 1);
     }
 #define COUNTER(name, field, type, unit, sentence)                                                 \
     put_family(out, rows, #name, type, unit, sentence, offsetof(struct row, stats.field), false);
 #include "report/report.def"
 #undef COUNTER
-    put_family(out, rows, "rounding_bytes", GAUGE, BYTES,
-               "what live blocks are larger than was asked",
-               offsetof(struct row, held.rounding_bytes), false);
-    put_family(out, rows, "spare_bytes", GAUGE, BYTES,
-               "free bytes in segments that also have live blocks",
-               offsetof(struct row, held.spare_bytes), false);
-    put_family(out, rows, "idle_bytes", GAUGE, BYTES, "bytes of segments without a live block",
-               offsetof(struct row, held.idle_bytes), false);
-    put_family(out, rows, "foreign_frees", SUM, COUNT,
-               "frees of memory that was not seen being allocated",
-               offsetof(struct row, n_foreign_frees), true);
-    put_family(out, rows, "shortages", SUM, COUNT, "requests that found no memory, with a record",
-               offsetof(struct row, n_shortages), true);
-    put_family(out, rows, "findings", SUM, COUNT, "refused calls, and what the check found",
-               offsetof(struct row, n_findings), true);
+#define PART(name, type, unit, sentence, field, is_of_process)                                     \
+    put_family(out, rows, #name, type, unit, sentence, offsetof(struct row, field), is_of_process)
+    PART(rounding_bytes, GAUGE, BYTES, "what live blocks are larger than was asked",
+         held.rounding_bytes, false);
+    PART(spare_bytes, GAUGE, BYTES, "free bytes in segments that also have live blocks",
+         held.spare_bytes, false);
+    PART(idle_bytes, GAUGE, BYTES, "bytes of segments without a live block", held.idle_bytes,
+         false);
+    PART(foreign_frees, SUM, COUNT, "frees of memory that was not seen being allocated",
+         n_foreign_frees, true);
+    PART(shortages, SUM, COUNT, "requests that found no memory, with a record", n_shortages, true);
+    PART(findings, SUM, COUNT, "refused calls, and what the check found", n_findings, true);
+#undef PART
     put_copies(out, rows);
     cushim_writer_flush(out);
 }
@@ -226,11 +208,11 @@ static void put_all(struct cushim_writer *out, const struct rows *rows) {
 /* ---- the command ---- */
 
 struct request {
-    const char *file;       /* NULL: standard output */
-    unsigned every_seconds; /* 0: once */
+    const char *file;       /* NULL for standard output */
+    unsigned every_seconds; /* 0 for one look */
 };
 
-/* Other users read the file, so it is readable by all. */
+/* All may read the file, because the collector runs as another user. */
 static int write_file(const char *path, const struct rows *rows) {
     struct cushim_draft draft;
     int error = cushim_draft_begin(&draft, path);
@@ -261,35 +243,29 @@ static int look(const struct request *request) {
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--file", "--every", "--all-users"};
     enum { MOST_SECONDS = 24 * 60 * 60 };
-    for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--file=", 7) == 0 && argv[i][7]) {
-            request->file = argv[i] + 7;
-        } else if (strncmp(argv[i], "--every=", 8) == 0) {
-            char *end;
-            unsigned long seconds = strtoul(argv[i] + 8, &end, 10);
-            if (argv[i][8] < '1' || argv[i][8] > '9' || *end || seconds > MOST_SECONDS)
-                return usage_error("metrics", "%s: not whole seconds, 1 to %d", argv[i],
-                                   (int)MOST_SECONDS);
-            request->every_seconds = (unsigned)seconds;
-        } else if (strcmp(argv[i], "--all-users") == 0) {
-            pages_of_all_users();
-        } else if (*argv[i] == '-') {
-            return usage_unknown("metrics", "option", argv[i], known, sizeof known / sizeof *known);
-        } else {
-            return usage_error("metrics", "metrics shows all processes; %s is too much", argv[i]);
-        }
-    }
+    const char *every = NULL;
+    bool has_users = false;
+    const struct argument rows[] = {{"--file", .text = &request->file},
+                                    {"--every", .text = &every},
+                                    {"--all-users", .flag = &has_users},
+                                    {0}};
+    const struct arguments arguments = {.topic = "metrics", .rows = rows};
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    if (n)
+        return usage_error("metrics", "metrics shows all processes and takes no name: %s", *argv);
+    if (every && !arguments_number(every, 1, MOST_SECONDS, &request->every_seconds))
+        return usage_error("metrics", "--every=%s: not whole seconds, 1 to %d", every,
+                           (int)MOST_SECONDS);
+    if (has_users)
+        pages_of_all_users();
     return EXIT_WELL;
 }
 
 int metrics_main(int argc, char **argv) {
     struct request request = {NULL, 0};
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "metrics");
-        return EXIT_WELL;
-    }
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;

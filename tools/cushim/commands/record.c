@@ -1,4 +1,4 @@
-#include "tools/cushim/commands/record.h"
+#include "tools/cushim/commands.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,67 +13,61 @@
 #include "base/file_mode.h"
 #include "base/path.h"
 #include "base/writer.h"
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/commands/run.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/usage.h"
+#include "tools/cushim/numbers.h"
 
 struct request {
     char folder[PATH_MAX]; /* absolute */
-    const char *pattern;   /* as given; NULL: none was given */
+    const char *pattern;   /* as given, or NULL */
     char name[PATH_MAX];   /* with its places filled in */
 };
 
 /* Options of `cushim run` that have a short name here. */
-static int take_option(const char *argument) {
+static int take_stacks(void *context, const char *value) {
+    static const struct {
+        const char *value, *option;
+    } rows[] = {{"native", "--trace-stacks=on"},
+                {"none", "--trace-stacks=off"},
+                {"python", "--trace-stacks=python"}};
+    (void)context;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (strcmp(value, rows[i].value) == 0)
+            return run_take_option("record", rows[i].option);
+    }
+    return usage_error("record", "--stacks is native, python or none");
+}
+
+static int take_max(void *context, const char *value) {
     char option[256];
-    if (strcmp(argument, "--stacks=native") == 0)
-        return run_take_option("record", "--trace-stacks=on");
-    if (strcmp(argument, "--stacks=none") == 0)
-        return run_take_option("record", "--trace-stacks=off");
-    if (strcmp(argument, "--stacks=python") == 0)
-        return run_take_option("record", "--trace-stacks=python");
-    if (strncmp(argument, "--stacks", 8) == 0)
-        return usage_error("record", "--stacks is native, python or none");
-    if (strncmp(argument, "--max=", 6) != 0)
-        return run_take_option("record", argument);
-    snprintf(option, sizeof option, "--trace-max=%s", argument + 6);
+    (void)context;
+    snprintf(option, sizeof option, "--trace-max=%s", value);
     return run_take_option("record", option);
 }
 
-/* The index of the program's name in argv, or minus an exit code, already explained. */
+/* Returns the index of the program's name in argv, or minus an exit code after a message. */
 static int take_arguments(struct request *request, int argc, char **argv) {
-    int i = 1;
-    for (; i < argc && argv[i][0] == '-'; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            i++;
-            break;
-        }
-        if (strcmp(argv[i], "-o") == 0) {
-            if (++i >= argc || !*argv[i])
-                return -usage_error("record", "-o wants the name of a folder");
-            request->pattern = argv[i];
-            continue;
-        }
-        int code = take_option(argv[i]);
-        if (code != EXIT_WELL)
-            return -code;
-    }
-    if (i >= argc)
-        return -usage_error("record", "record what? a program is missing");
-    return i;
+    const struct argument rows[] = {{"-o", .text = &request->pattern},
+                                    {"--stacks", .take = take_stacks},
+                                    {"--max", .take = take_max},
+                                    {0}};
+    const struct arguments arguments = {
+        .topic = "record", .rows = rows, .take_other = run_take_option};
+    return arguments_read(&arguments, argc, argv);
 }
 
 /*
- * The name with its places filled in.  Ranks of one job have the same command line, so a name
- * without a place for them gets the rank before its ending.  False: it is too long.
+ * Fill in the places of the name.  All ranks of a job have the same command line, so a name without
+ * a place for the rank gets it before its ending.  Returns false if the name is too long.
  */
 static bool choose_name(struct request *request, const char *program) {
     const struct cushim_path_places places = {.process = getpid(), .rank = cushim_path_rank()};
-    const char *slash = strrchr(program, '/');
     char pattern[PATH_MAX], apart[PATH_MAX];
     if (!request->pattern)
-        return snprintf(request->name, sizeof request->name, "%.40s.%ld.cushim",
-                        slash ? slash + 1 : program, places.process) > 0;
+        return snprintf(request->name, sizeof request->name, "%.40s.%ld.cushim", basename(program),
+                        places.process) > 0;
     size_t n = strlen(request->pattern);
     if (n >= sizeof pattern)
         return false;
@@ -87,7 +81,7 @@ static bool choose_name(struct request *request, const char *program) {
            cushim_path_expand(request->name, sizeof request->name, apart, &places);
 }
 
-/* A folder for this recording alone; false, explained, if it cannot be made. */
+/* Make a folder for this recording alone.  Returns false, after a message, if that fails. */
 static bool make_folder(struct request *request, const char *program) {
     struct recording_files files;
     if (!choose_name(request, program)) {
@@ -115,17 +109,16 @@ static bool make_folder(struct request *request, const char *program) {
     return true;
 }
 
-/* One line if a recording is less than the run. */
+/* Print one line if the recording is incomplete. */
 static void tell_of_gaps(const struct cushim_trace_head *head) {
     uint64_t state = atomic_load(&head->state), n_lost = atomic_load(&head->n_lost);
-    char text[CUSHIM_AMOUNT_BYTES];
     if (state == CUSHIM_TRACE_FAILED)
         complain("the recording of process %lu ended early: %s", (unsigned long)head->process,
                  strerror((int)atomic_load(&head->error)));
     else if (state == CUSHIM_TRACE_FULL)
         complain("the recording of process %lu ended early: its file was full; %s %s not "
                  "written; --max allows more",
-                 (unsigned long)head->process, cushim_text_count(text, n_lost),
+                 (unsigned long)head->process, text_of_count(n_lost),
                  n_lost == 1 ? "event was" : "events were");
 }
 
@@ -142,8 +135,8 @@ static uint64_t count_events(const char *path) {
     return n;
 }
 
-/* Note in the recording how its program ended, which only this process knows.  A process that
- * became another program has several files, of which the last one is meant. */
+/* Write into the recording how its program ended, because only this process knows it.  If a
+ * process became another program, it has several files; the end belongs to the last one. */
 static void note_end(const struct recording_files *files, pid_t process, int status) {
     const uint64_t next_status = (uint64_t)status + 1;
     uint64_t latest_ns = 0;
@@ -161,7 +154,7 @@ static void note_end(const struct recording_files *files, pid_t process, int sta
     int found = latest ? open(latest, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
     if (found < 0)
         return;
-    cushim_file_let_write(found); /* if it was killed, the file was left read-only */
+    cushim_file_let_write(found); /* because the file is read-only if the process was killed */
     close(found);
     int file = open(latest, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0)
@@ -175,7 +168,6 @@ static void note_end(const struct recording_files *files, pid_t process, int sta
 static void tell(pid_t process, int status, void *context) {
     const struct request *request = context;
     struct recording_files files;
-    char text[2][CUSHIM_AMOUNT_BYTES];
     uint64_t n_events = 0, n_bytes = 0;
     int error = recording_files(&files, request->folder);
     if (error) {
@@ -189,9 +181,9 @@ static void tell(pid_t process, int status, void *context) {
         n_bytes += stat(files.paths[i], &file) == 0 ? (uint64_t)file.st_size : 0;
     }
     if (files.n)
-        complain("%s: %zu process%s, %s event%s, %s; `cushim report %s` reads it", request->name,
-                 files.n, files.n == 1 ? "" : "es", cushim_text_count(text[0], n_events),
-                 n_events == 1 ? "" : "s", cushim_text_bytes(text[1], n_bytes), request->name);
+        complain("%s: %s, %s, %s; `cushim report %s` reads it", request->name,
+                 text_of_some(files.n, "process"), text_of_some(n_events, "event"),
+                 text_of_bytes(n_bytes), request->name);
     else
         complain("no recording: no process used CUDA memory that cushim can see");
     if (!files.n)
@@ -201,10 +193,6 @@ static void tell(pid_t process, int status, void *context) {
 
 int record_main(int argc, char **argv) {
     static struct request request;
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "record");
-        return EXIT_WELL;
-    }
     int first = take_arguments(&request, argc, argv);
     if (first < 0)
         return -first;

@@ -1,6 +1,5 @@
-#include "tools/cushim/commands/replay.h"
+#include "tools/cushim/commands.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,16 +8,19 @@
 #include "base/utf8.h"
 #include "base/writer.h"
 #include "report/report.h"
+#include "tools/cushim/arguments.h"
+#include "tools/cushim/json.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/replay/plan.h"
 #include "tools/cushim/replay/rmm_log.h"
 #include "tools/cushim/usage.h"
+#include "tools/cushim/numbers.h"
 
 enum { MOST_SETTINGS = 16 };
 
 struct request {
     const char *path;
-    bool is_of_log; /* of RMM, which has no segments */
+    bool is_of_log; /* a log of RMM, which has no segments */
     bool is_plan, is_json, wants_limit;
     struct setting settings[MOST_SETTINGS];
     size_t n_settings;
@@ -26,7 +28,8 @@ struct request {
 
 /* ---- arguments ---- */
 
-static int take_settings(struct request *request, const char *list) {
+static int take_settings(void *context, const char *list) {
+    struct request *request = context;
     char wrong[128];
     request->n_settings = 0;
     for (;;) {
@@ -42,29 +45,23 @@ static int take_settings(struct request *request, const char *list) {
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--plan", "--with", "--json", "--least-limit"};
-    int code = take_settings(request, "native,exact,relaxed");
-    for (int i = 1; i < argc && code == EXIT_WELL; i++) {
-        if (strcmp(argv[i], "--plan") == 0)
-            request->is_plan = true;
-        else if (strcmp(argv[i], "--json") == 0)
-            request->is_json = true;
-        else if (strcmp(argv[i], "--least-limit") == 0)
-            request->wants_limit = true;
-        else if (strncmp(argv[i], "--with=", 7) == 0)
-            code = take_settings(request, argv[i] + 7);
-        else if (*argv[i] == '-')
-            return usage_unknown("replay", "option", argv[i], known, sizeof known / sizeof *known);
-        else if (request->path)
-            return usage_error("replay", "replay takes one recording at a time");
-        else
-            request->path = argv[i];
-    }
-    if (code == EXIT_WELL && !request->path)
-        return usage_error("replay", "replay what? a recording is missing");
-    if (code == EXIT_WELL && !request->is_plan)
-        return usage_error("replay", "replay wants --plan: it runs nothing on a device");
-    return code;
+    const struct argument rows[] = {{"--plan", .flag = &request->is_plan},
+                                    {"--with", .take = take_settings},
+                                    {"--json", .flag = &request->is_json},
+                                    {"--least-limit", .flag = &request->wants_limit},
+                                    {0}};
+    const struct arguments arguments = {.topic = "replay", .rows = rows, .context = request};
+    take_settings(request, "native,exact,relaxed");
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    if (n != 1)
+        return usage_error("replay",
+                           n ? "replay takes one recording at a time" : "replay needs a recording");
+    if (!request->is_plan)
+        return usage_error("replay", "replay needs --plan: it runs nothing on a device");
+    request->path = *argv;
+    return EXIT_WELL;
 }
 
 /* ---- output ---- */
@@ -73,22 +70,21 @@ struct row {
     const char *name;
     bool has_held;
     struct plan plan;
-    uint64_t limit_bytes; /* 0: not asked for */
+    uint64_t limit_bytes; /* 0 if not asked for */
 };
 
 static void put_row(struct cushim_writer *out, const struct row *row,
                     const struct plan_sums *sums) {
-    char text[4][CUSHIM_AMOUNT_BYTES], ratio[24] = "-";
+    char ratio[24] = "-";
     const uint64_t live = sums->peak_live_bytes, held = sums->peak_held_bytes;
     if (row->has_held && live)
         snprintf(ratio, sizeof ratio, "%" PRIu64 ".%02" PRIu64, held / live,
                  (uint64_t)((__uint128_t)(held % live) * 100 / live));
-    if (strlen(ratio) > 9) /* of a made up recording */
+    if (strlen(ratio) > 9) /* only a made-up recording has such a ratio */
         snprintf(ratio, sizeof ratio, "%.2e", (double)held / (double)live);
     cushim_write(out, "  %-24.24s %13s %10s %10s %9s %7s\n", row->name,
-                 cushim_text_count(text[0], sums->n_calls), cushim_text_bytes(text[1], live),
-                 row->has_held ? cushim_text_bytes(text[2], held) : "-", ratio,
-                 cushim_text_count(text[3], sums->n_refused));
+                 text_of_count(sums->n_calls), text_of_bytes(live),
+                 row->has_held ? text_of_bytes(held) : "-", ratio, text_of_count(sums->n_refused));
 }
 
 static const char *scope_name(int scope, char text[32]) {
@@ -98,8 +94,7 @@ static const char *scope_name(int scope, char text[32]) {
 
 static void put_text(struct cushim_writer *out, const struct cushim_trace_head *head,
                      const struct row *rows, size_t n_rows) {
-    char text[CUSHIM_AMOUNT_BYTES], name[32],
-        program[sizeof((struct cushim_trace_head *)0)->program + 1] = "";
+    char name[32], program[sizeof((struct cushim_trace_head *)0)->program + 1] = "";
     memcpy(program, head->program, sizeof head->program);
     cushim_utf8_clean(program);
     cushim_write(out, "%s   process %" PRIu64 ", planned without a device: no free waits\n",
@@ -108,8 +103,7 @@ static void put_text(struct cushim_writer *out, const struct cushim_trace_head *
         uint64_t n = rows->plan.sums[scope].n_requests;
         if (!n)
             continue;
-        cushim_write(out, "\n%s, %s request%s\n", scope_name(scope, name),
-                     cushim_text_count(text, n), n == 1 ? "" : "s");
+        cushim_write(out, "\n%s, %s\n", scope_name(scope, name), text_of_some(n, "request"));
         cushim_write(out, "  %-24s %13s %10s %10s %9s %7s\n", "with", "driver calls", "peak live",
                      "peak held", "held/live", "refused");
         for (size_t i = 0; i < n_rows; i++)
@@ -120,45 +114,49 @@ static void put_text(struct cushim_writer *out, const struct cushim_trace_head *
         if (!rows[i].limit_bytes)
             continue;
         cushim_write(out, "%sleast limit that serves as much with %.24s: %s\n", break_before,
-                     rows[i].name, cushim_text_bytes(text, rows[i].limit_bytes));
+                     rows[i].name, text_of_bytes(rows[i].limit_bytes));
         break_before = "";
     }
 }
 
-static void put_json(struct cushim_writer *out, const struct cushim_trace_head *head,
-                     const struct row *rows, size_t n_rows) {
+static void put_json_scope(struct json_output *json, const struct row *row, int scope) {
+    const struct plan_sums *sums = &row->plan.sums[scope];
     char name[32];
-    cushim_write(out, "{\"schema\": \"cushim-plan/1\", \"program\": ");
-    cushim_report_put_string(out, head->program);
-    cushim_write(out, ", \"pid\": %" PRIu64 ", \"settings\": [", head->process);
-    for (size_t i = 0; i < n_rows; i++) {
-        const char *comma = "";
-        cushim_write(out, "%s\n  {\"with\": ", i ? "," : "");
-        cushim_report_put_string(out, rows[i].name);
-        if (rows[i].limit_bytes)
-            cushim_write(out, ", \"least_limit_bytes\": %" PRIu64, rows[i].limit_bytes);
-        cushim_write(out, ", \"memory\": [");
-        for (int scope = 0; scope < PLAN_SCOPES; scope++) {
-            const struct plan_sums *sums = &rows[i].plan.sums[scope];
-            if (!sums->n_requests)
-                continue;
-            cushim_write(out, "%s\n    {\"memory\": ", comma);
-            cushim_report_put_string(out, scope_name(scope, name));
-            cushim_write(out,
-                         ", \"requests\": %" PRIu64 ", \"driver_calls\": %" PRIu64
-                         ", \"peak_live_bytes\": %" PRIu64 ", \"refused\": %" PRIu64,
-                         sums->n_requests, sums->n_calls, sums->peak_live_bytes, sums->n_refused);
-            if (rows[i].has_held)
-                cushim_write(out, ", \"peak_held_bytes\": %" PRIu64, sums->peak_held_bytes);
-            cushim_write(out, "}");
-            comma = ",";
-        }
-        cushim_write(out, "]}");
-    }
-    cushim_write(out, "]}");
+    json_begin(json, NULL, "\n    {");
+    json_put_text(json, "memory", scope_name(scope, name));
+    json_put_number(json, "requests", sums->n_requests);
+    json_put_number(json, "driver_calls", sums->n_calls);
+    json_put_number(json, "peak_live_bytes", sums->peak_live_bytes);
+    json_put_number(json, "refused", sums->n_refused);
+    if (row->has_held)
+        json_put_number(json, "peak_held_bytes", sums->peak_held_bytes);
+    json_end(json, "}");
 }
 
-/* One recording, with each setting; 0 or an errno. */
+static void put_json(struct cushim_writer *out, const struct cushim_trace_head *head,
+                     const struct row *rows, size_t n_rows) {
+    struct json_output json = {out, false};
+    json_begin(&json, NULL, "{");
+    json_put_text(&json, "schema", "cushim-plan/1");
+    json_put_text(&json, "program", head->program);
+    json_put_number(&json, "pid", head->process);
+    json_begin(&json, "settings", "[");
+    for (size_t i = 0; i < n_rows; i++) {
+        json_begin(&json, NULL, "\n  {");
+        json_put_text(&json, "with", rows[i].name);
+        if (rows[i].limit_bytes)
+            json_put_number(&json, "least_limit_bytes", rows[i].limit_bytes);
+        json_begin(&json, "memory", "[");
+        for (int scope = 0; scope < PLAN_SCOPES; scope++) {
+            if (rows[i].plan.sums[scope].n_requests)
+                put_json_scope(&json, &rows[i], scope);
+        }
+        json_end(&json, "]}");
+    }
+    json_end(&json, "]}");
+}
+
+/* Plan one recording with each setting.  Returns 0 or an errno. */
 static int plan_all(const struct request *request, const char *path, struct cushim_writer *out) {
     static struct row rows[MOST_SETTINGS + 1]; /* too large for a stack */
     struct cushim_trace_reader reader;
@@ -183,7 +181,7 @@ static int plan_all(const struct request *request, const char *path, struct cush
     return error;
 }
 
-/* The recordings of a path. */
+/* Plan the recordings of a path.  Returns an exit code. */
 static int plan_path(const struct request *request, const char *path) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
     struct recording_files files;
@@ -199,8 +197,7 @@ static int plan_path(const struct request *request, const char *path) {
         error = plan_all(request, files.paths[i], &out);
         n += !error;
         if (error) {
-            complain("%s: %s", files.paths[i],
-                     error == ENOEXEC ? "no recording of this version" : strerror(error));
+            complain("%s: %s", files.paths[i], recording_error(error));
             code = EXIT_WRONG;
         }
     }
@@ -214,7 +211,7 @@ static int plan_path(const struct request *request, const char *path) {
     return code;
 }
 
-/* A log of RMM is planned as the recording that is made from it. */
+/* Plan a log of RMM, by making a recording of it. */
 static int plan_log(struct request *request) {
     static struct rmm_log log;
     request->is_of_log = true;
@@ -232,11 +229,7 @@ static int plan_log(struct request *request) {
 }
 
 int replay_main(int argc, char **argv) {
-    static struct request request; /* options are large */
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "replay");
-        return EXIT_WELL;
-    }
+    static struct request request; /* static, because options are large */
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;

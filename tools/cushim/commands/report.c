@@ -1,4 +1,4 @@
-#include "tools/cushim/commands/report.h"
+#include "tools/cushim/commands.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/writer.h"
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/recording/events.h"
 #include "tools/cushim/recording/html.h"
 #include "tools/cushim/recording/moment.h"
@@ -21,8 +22,8 @@ typedef int put_fn(struct cushim_writer *out, const char *path);
 
 static const struct format {
     const char *name;
-    put_fn *put;                       /* NULL: the page, which has all recordings of a folder */
-    const char *begin, *between, *end; /* around recordings; between NULL: there may be only one */
+    put_fn *put;                       /* NULL for the page, which has all recordings of a folder */
+    const char *begin, *between, *end; /* around recordings; `between` NULL: only one may be */
 } formats[] = {
     {"text", summary_text, "", "\n", ""},
     {"json", summary_json, "[", ",", "]\n"},
@@ -37,7 +38,7 @@ static const struct format {
 enum { TEXT, JSON, HTML, N_FORMATS = sizeof formats / sizeof *formats };
 
 struct request {
-    const struct format *format; /* NULL: text, and the page to a file */
+    const struct format *format; /* NULL for text, and the page to a file */
     const char *path, *output;
     bool is_redacted;
     struct moment_wish moment;
@@ -52,7 +53,6 @@ static bool take_format(struct request *request, const char *name) {
 }
 
 static bool take_group(struct moment_wish *wish, const char *name) {
-    wish->is_wanted = true;
     for (int i = 0; i < MOMENT_N_GROUPS; i++) {
         wish->group = (enum moment_group)i;
         if (strcmp(moment_groups[i], name) == 0)
@@ -67,44 +67,35 @@ static bool ends_in(const char *text, const char *ending) {
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--format", "--redact", "--at", "--by", "--range", "-o"};
-    const char *names[N_FORMATS];
+    struct moment_wish *moment = &request->moment;
+    const char *format = NULL, *at = NULL, *by = NULL, *names[N_FORMATS];
+    const struct argument rows[] = {{"--format", .text = &format},
+                                    {"--redact", .flag = &request->is_redacted},
+                                    {"--at", .text = &at},
+                                    {"--by", .text = &by},
+                                    {"--range", .text = &moment->range},
+                                    {"-o", .text = &request->output},
+                                    {0}};
+    const struct arguments arguments = {.topic = "report", .rows = rows};
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
     for (size_t i = 0; i < N_FORMATS; i++)
         names[i] = formats[i].name;
-    for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--format=", 9) == 0) {
-            request->format = NULL;
-            if (!take_format(request, argv[i] + 9))
-                return usage_unknown("report", "format", argv[i] + 9, names, N_FORMATS);
-        } else if (strcmp(argv[i], "--redact") == 0) {
-            request->is_redacted = true;
-        } else if (strncmp(argv[i], "--at=", 5) == 0) {
-            if (!moment_take_time(&request->moment, argv[i] + 5))
-                return usage_error("report", "--at wants peak, end or a time such as 1.5s");
-        } else if (strncmp(argv[i], "--by=", 5) == 0) {
-            if (!take_group(&request->moment, argv[i] + 5))
-                return usage_unknown("report", "grouping", argv[i] + 5, moment_groups,
-                                     MOMENT_N_GROUPS);
-        } else if (strncmp(argv[i], "--range=", 8) == 0) {
-            request->moment.is_wanted = true;
-            request->moment.range = argv[i] + 8;
-        } else if (strcmp(argv[i], "-o") == 0) {
-            if (++i >= argc)
-                return usage_error("report", "-o wants the name of a file");
-            request->output = argv[i];
-        } else if (*argv[i] == '-' && argv[i][1]) {
-            return usage_unknown("report", "option", argv[i], known, sizeof known / sizeof *known);
-        } else if (request->path) {
-            return usage_error("report", "report reads one recording at a time");
-        } else {
-            request->path = argv[i];
-        }
-    }
-    if (!request->path)
-        return usage_error("report", "report what? a recording is missing");
-    if (request->moment.is_wanted && request->format && request->format != &formats[TEXT])
+    if (n != 1)
+        return usage_error("report",
+                           n ? "report reads one recording at a time" : "report needs a recording");
+    if (format && !take_format(request, format))
+        return usage_unknown("report", "format", format, names, N_FORMATS);
+    if (at && !moment_take_time(moment, at))
+        return usage_error("report", "--at is peak, end or a time such as 1.5s");
+    if (by && !take_group(moment, by))
+        return usage_unknown("report", "grouping", by, moment_groups, MOMENT_N_GROUPS);
+    request->path = *argv;
+    moment->is_wanted = at || by || moment->range;
+    if (moment->is_wanted && request->format && request->format != &formats[TEXT])
         return usage_error("report", "--at, --by and --range are for text only");
-    if (request->moment.is_wanted)
+    if (moment->is_wanted)
         request->format = &formats[TEXT];
     if (!request->format && request->output)
         request->format = &formats[ends_in(request->output, ".html") ? HTML : TEXT];
@@ -112,16 +103,14 @@ static int take_arguments(struct request *request, int argc, char **argv) {
 }
 
 static const char *what_is_wrong(int error) {
-    return error == ENOEXEC   ? "no recording of this version"
-           : error == ENODATA ? "it has no mark of that name"
-                              : strerror(error);
+    return error == ENODATA ? "it has no mark of that name" : recording_error(error);
 }
 
 static void complain_of(const char *path, int error) {
     complain("%s: %s", path, what_is_wrong(error));
 }
 
-/* All recordings; returns how many were read. */
+/* Write all recordings.  Returns how many were read. */
 static size_t put_all(const struct request *request, const struct format *format,
                       const struct recording_files *files, struct cushim_writer *out) {
     size_t n = 0;
@@ -142,7 +131,7 @@ static size_t put_all(const struct request *request, const struct format *format
     return n;
 }
 
-/* To a file, or to standard output if it is NULL; returns an exit code. */
+/* Write to a file, or to standard output if `path` is NULL.  Returns an exit code. */
 static int put_to(const struct request *request, const struct format *format,
                   const struct recording_files *files, const char *path) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
@@ -163,7 +152,8 @@ static int put_to(const struct request *request, const struct format *format,
     return n == files->n ? EXIT_WELL : EXIT_WRONG;
 }
 
-/* The file NAME.html beside NAME.cushim; NULL: there is no memory. */
+/* The name NAME.html beside NAME.cushim, in memory for free(3).  Returns NULL if there is no
+ * memory. */
 static char *page_of(const char *path) {
     char *page;
     size_t n = strlen(path);
@@ -195,10 +185,6 @@ static int put_text_and_page(const struct request *request, const struct recordi
 int report_main(int argc, char **argv) {
     struct request request = {.format = NULL};
     struct recording_files files;
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "report");
-        return EXIT_WELL;
-    }
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;

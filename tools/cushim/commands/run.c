@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "base/options.h"
+#include "tools/cushim/arguments.h"
+#include "tools/cushim/commands.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/doctor/probe.h"
 #include "tools/cushim/program.h"
@@ -25,28 +27,7 @@ int run_take_option(const char *topic, const char *argument) {
     return EXIT_WELL;
 }
 
-/* The index of the program's name in argv, or minus an exit code, already explained. */
-static int take_options(int argc, char **argv, bool *waits) {
-    int i = 1;
-    for (; i < argc && argv[i][0] == '-'; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            i++;
-            break;
-        }
-        if (strcmp(argv[i], "--no-wait") == 0) {
-            *waits = false;
-            continue;
-        }
-        int code = run_take_option("run", argv[i]);
-        if (code != EXIT_WELL)
-            return -code;
-    }
-    if (i >= argc)
-        return -usage_error("run", "run what? a program is missing");
-    return i;
-}
-
-/* One line with what the option costs. */
+/* Print one line that says what the option costs. */
 static void tell_what_relaxed_gives_up(int n_options, char **options) {
     for (int i = 1; i < n_options; i++) {
         if (strcasecmp(options[i], "--free=relaxed") == 0) {
@@ -58,8 +39,8 @@ static void tell_what_relaxed_gives_up(int n_options, char **options) {
     }
 }
 
-/* One line if the preload will not be in the program (`is_named`), which runs all the same.  True
- * if LD_PRELOAD must not name the preload at all. */
+/* If the preload cannot be in the program, print one line and set `is_named`; the program runs
+ * all the same.  Returns true if LD_PRELOAD must not name the preload at all. */
 static bool warn_where_out_of_reach(const char *name, bool *is_named) {
     char path[PATH_MAX];
     struct program program;
@@ -76,7 +57,7 @@ static bool warn_where_out_of_reach(const char *name, bool *is_named) {
     return is_unfit;
 }
 
-/* One line if another preload answers the program's look-ups of the driver before we can. */
+/* Print one line if another preload answers dlsym before ours. */
 static void warn_where_cut_off(const char *library) {
     const char *hook = probe_other_hook();
     if (hook && probe_is_cut_off(library))
@@ -86,8 +67,8 @@ static void warn_where_cut_off(const char *library) {
             hook, library);
 }
 
-/* One line where no page can be made.  What to say at the end of a program without a report:
- * without a page nobody knows what one that ended past the C library used.  NULL: this line was
+/* Print one line if no page can be made.  Returns what to say at the end if the program has no
+ * report, because without a page nobody knows what it used.  Returns NULL if this line said
  * enough. */
 static const char *tell_of_page(const char *name, bool is_left_out) {
     char why[PAGES_WHY_BYTES];
@@ -95,7 +76,7 @@ static const char *tell_of_page(const char *name, bool is_left_out) {
     bool is_wished = !is_left_out && !settings_are_off() && live && !cushim_option_is_off(live);
     if (is_wished && pages_can_be_made(why))
         return "itself used no CUDA memory that cushim can see, or could not write its report";
-    if (is_wished && errno != EMFILE) { /* a driver would open no file either */
+    if (is_wished && errno != EMFILE) { /* without descriptors the driver cannot work either */
         complain("no live page of %s: %s", name, why);
         return NULL;
     }
@@ -119,7 +100,7 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
     char where[SETTINGS_PATH_BYTES], path[PATH_MAX];
     bool has_report = !is_left_out && settings_report(where);
     int error = has_report ? run_reports_can_be_made(where, path) : 0;
-    if (error) { /* better now than after hours */
+    if (error) { /* say so now rather than after hours */
         complain("no report can be made in %s: %s", *path ? path : where, strerror(error));
         return EXIT_OURS;
     }
@@ -148,11 +129,10 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
 }
 
 int run_main(int argc, char **argv) {
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "run");
-        return EXIT_WELL;
-    }
-    bool waits = true;
-    int first = take_options(argc, argv, &waits);
-    return first < 0 ? -first : run_program(first, argv, waits, NULL, NULL);
+    bool becomes = false;
+    const struct argument rows[] = {{"--no-wait", .flag = &becomes}, {0}};
+    const struct arguments arguments = {
+        .topic = "run", .rows = rows, .take_other = run_take_option};
+    int first = arguments_read(&arguments, argc, argv);
+    return first < 0 ? -first : run_program(first, argv, !becomes, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* `cushim run`: become another program, with the preload library in it. */
+/* Starts another program with the preload library in it, as `cushim run` does. */
 #ifndef CUSHIM_TOOLS_RUN_H
 #define CUSHIM_TOOLS_RUN_H
 
@@ -6,15 +6,13 @@
 
 #include "tools/cushim/wait.h"
 
-/* argv[0] is "run".  Returns an exit code; does not return if the program was started. */
-int run_main(int argc, char **argv);
-
-/* Read "--OPTION=VALUE" of the options table; 0, or an exit code, already explained. */
+/* Read "--OPTION=VALUE" of the options table.  Returns EXIT_WELL, or another exit code after a
+ * message. */
 int run_take_option(const char *topic, const char *argument);
 
 /*
- * Start argv[first] under the preload.  Waits for it if `waits` and a report is asked for, or if
- * `at_end` is not NULL, which is then called.  Returns an exit code if nothing was started.
+ * Start argv[first] under the preload.  Waits for its end if `at_end` is not NULL, and calls it
+ * then; also if `waits` and a report is asked for.  Returns an exit code if nothing was started.
  */
 int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *context);
 

@@ -13,9 +13,9 @@
 
 static struct termios before;
 static bool is_begun;
-static sigset_t blocked;                              /* except while we wait */
-static volatile sig_atomic_t ended, resized, stopped; /* the signal that ended it; changes since
-                                                         the last look */
+static sigset_t blocked;                       /* blocked except while we wait */
+static volatile sig_atomic_t ended;            /* the signal that ended it */
+static volatile sig_atomic_t resized, stopped; /* since the last look */
 
 static void note(int number) {
     if (number == SIGWINCH)
@@ -79,7 +79,7 @@ int screen_signal(void) {
     return ended;
 }
 
-/* The user leaves, and comes back. */
+/* Stop, as Ctrl-Z asks for, and continue when the user comes back. */
 static void stop(void) {
     sigset_t only;
     stopped = 0;
@@ -106,9 +106,9 @@ void screen_size(int *columns, int *rows) {
 static struct {
     unsigned char text[64];
     size_t n, at;
-} typed; /* and not yet read */
+} typed; /* keys that were read and not yet taken */
 
-/* False: no more can come. */
+/* Returns false if no more keys can come. */
 static bool read_keys(void) {
     ssize_t n = read(STDIN_FILENO, typed.text, sizeof typed.text);
     typed.at = 0;

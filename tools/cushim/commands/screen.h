@@ -1,6 +1,6 @@
 /*
- * A terminal as a screen: keys as they are typed, and a picture that replaces the one before.  The
- * old contents come back at the end, and while the process is stopped (Ctrl-Z).
+ * Uses a terminal as a screen: it reads keys as they are typed, and draws pictures, each over the
+ * one before.  The old contents come back at the end, and while the process is stopped (Ctrl-Z).
  */
 #ifndef CUSHIM_TOOLS_SCREEN_H
 #define CUSHIM_TOOLS_SCREEN_H
@@ -13,16 +13,16 @@
 /* Is standard output a terminal to draw on, and standard input one to type on? */
 bool screen_is_there(void);
 
-/* False, with errno: there is none. */
+/* Returns false, with errno, if the terminal cannot be used. */
 bool screen_begin(void);
 void screen_end(void);
 
-/* Columns and rows now. */
+/* The present number of columns and rows. */
 void screen_size(int *columns, int *rows);
 
-/* What was typed, or what happened. */
+/* Wait for a key.  Returns the key, or what happened instead. */
 enum {
-    SCREEN_NOTHING = 0, /* the time is over */
+    SCREEN_NOTHING = 0, /* nothing, until the time was over */
     SCREEN_RESIZED = -1,
     SCREEN_OVER = -2, /* by a signal, or the input ended */
     SCREEN_UP = -3,
@@ -30,10 +30,10 @@ enum {
 };
 int screen_wait(int milliseconds);
 
-/* The signal that ended it; 0: none. */
+/* The signal that ended it; 0 if none did. */
 int screen_signal(void);
 
-/* A picture: lines are cut at the width, and lines beyond the height are left out. */
+/* Draw a picture.  Lines are cut at the width, and lines beyond the height are left out. */
 struct screen_picture {
     struct cushim_writer out;
     int columns, rows, n_lines;
@@ -42,7 +42,7 @@ void screen_draw(struct screen_picture *picture);
 void screen_line(struct screen_picture *picture, const char *text, bool is_marked);
 void screen_show(struct screen_picture *picture);
 
-/* The number of bytes of UTF-8 text that fill at most so many columns, one per character. */
+/* The number of bytes of a UTF-8 text that fit into `columns`.  Each character takes one. */
 size_t screen_cut(const char *text, int columns);
 
 #endif

@@ -1,8 +1,6 @@
-#include "tools/cushim/commands/stat.h"
+#include "tools/cushim/commands.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,23 +8,25 @@
 #include "base/writer.h"
 #include "report/site.h"
 #include "report/words.h"
+#include "tools/cushim/arguments.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/pages.h"
 #include "tools/cushim/symbols.h"
 #include "tools/cushim/usage.h"
 
 struct part;
 
-/* What was asked for, and what was seen on the way. */
+/* The command line, and what was seen so far. */
 struct request {
-    const char *wanted; /* a process or a program; NULL: the list */
+    const char *wanted; /* a process or a program; NULL for the list */
     bool is_json, is_clean, is_of_all, has_users;
-    const struct part *part; /* of each report; NULL: all of it */
-    unsigned watch_seconds;  /* between two looks; 0: one look */
+    const struct part *part; /* of each report; NULL for all of it */
+    unsigned watch_seconds;  /* between two looks; 0 for one look */
     struct cushim_writer out;
     int n_shown, n_dead;
 };
 
-/* 27 columns: with a user, the program is cut shorter. */
+/* The name has 27 columns, so a program beside a user is cut shorter. */
 static void put_name(struct request *request, const struct page *page) {
     char program[CUSHIM_CELL_BYTES], user[CUSHIM_CELL_BYTES];
     const struct cushim_page_head *head = &page->report->page.head;
@@ -44,11 +44,6 @@ static void put_row(struct request *request, const struct page *page, int device
     const struct cushim_mem_stats *stats = cushim_report_stats(report, device, CUSHIM_KIND_DEVICE);
     uint64_t n = cushim_mem_stats_read(&stats->n_requests);
     uint64_t n_hits = cushim_mem_stats_read(&stats->n_hits);
-    char text[3][CUSHIM_AMOUNT_BYTES], share[CUSHIM_AMOUNT_BYTES] = "-";
-    if (n) { /* cut, not rounded, so that 100.0 means all of them */
-        unsigned per_1000 = n_hits >= n ? 1000 : (unsigned)((__uint128_t)n_hits * 1000 / n);
-        snprintf(share, sizeof share, "%u.%u %%", per_1000 / 10, per_1000 % 10);
-    }
     if (!request->n_shown++)
         cushim_write(&request->out, "%s %3s %9s %9s %10s %9s  %s\n",
                      request->has_users ? " process user     program  "
@@ -56,12 +51,12 @@ static void put_row(struct request *request, const struct page *page, int device
                      "dev", CUSHIM_WORD(live), CUSHIM_WORD(held), CUSHIM_WORD(peak_live),
                      CUSHIM_WORD(no_call), "state");
     put_name(request, page);
-    cushim_write(
-        &request->out, " %3d %9s %9s %10s %9s  %s\n", device,
-        cushim_text_bytes(text[0], cushim_report_sum_device(report, device, live_bytes)),
-        cushim_text_bytes(text[1], cushim_report_sum_device(report, device, held_bytes)),
-        cushim_text_bytes(text[2], cushim_report_sum_device(report, device, peak_live_bytes)),
-        share, page->is_alive ? "runs" : "ended");
+    cushim_write(&request->out, " %3d %9s %9s %10s %9s  %s\n", device,
+                 text_of_bytes(cushim_report_sum_device(report, device, live_bytes)),
+                 text_of_bytes(cushim_report_sum_device(report, device, held_bytes)),
+                 text_of_bytes(cushim_report_sum_device(report, device, peak_live_bytes)),
+                 n ? text_of_share(n_hits < n ? n_hits : n, n) : "-",
+                 page->is_alive ? "runs" : "ended");
 }
 
 static void show_row(struct request *request, const struct page *page) {
@@ -82,7 +77,7 @@ static void put_sites(struct cushim_writer *out, const struct cushim_report *rep
     if (report->sites)
         cushim_site_text(out, report);
     else
-        cushim_write(out, "  its places are not looked at: start it with --sites\n");
+        cushim_write(out, "  its places are not sampled: start it with --sites\n");
 }
 
 static void put_findings(struct cushim_writer *out, const struct cushim_report *report) {
@@ -95,65 +90,11 @@ static void put_oom(struct cushim_writer *out, const struct cushim_report *repor
         cushim_write(out, "  each request found memory\n");
 }
 
-/* A line for each counter, for programs: process, device, kind, name and value; "-" if it is of
- * all. */
-static void put_field(struct cushim_writer *out, const struct cushim_report *report, int device,
-                      const char *kind, const char *name, uint64_t value) {
-    cushim_write(out, "%ld ", (long)report->page.head.process);
-    if (device < 0)
-        cushim_write(out, "- - ");
-    else
-        cushim_write(out, "%d %s ", device, kind);
-    cushim_write(out, "%s %" PRIu64 "\n", name, value);
-}
-
-static void put_kind_fields(struct cushim_writer *out, const struct cushim_report *report,
-                            int device, enum cushim_kind kind) {
-    const struct cushim_mem_stats *stats = cushim_report_stats(report, device, kind);
-    const char *word = cushim_report_kind(kind);
-#define COUNTER(name, field, type, unit, sentence)                                                 \
-    put_field(out, report, device, word, #name, cushim_mem_stats_read(&stats->field));
-#include "report/report.def"
-#undef COUNTER
-#define FINDING(name, field, one, many)                                                            \
-    put_field(out, report, device, word, #name, cushim_mem_stats_read(&stats->field));
-    CUSHIM_REPORT_FINDINGS(FINDING)
-#undef FINDING
-}
-
-static void put_fields(struct cushim_writer *out, const struct cushim_report *report) {
-    const struct cushim_page *page = &report->page;
-    put_field(out, report, -1, "", "foreign_frees", cushim_mem_stats_read(&page->n_foreign_frees));
-    put_field(out, report, -1, "", "bypassed", cushim_mem_stats_read(&page->n_bypassed));
-    put_field(out, report, -1, "", "refused_ipc_handles",
-              cushim_mem_stats_read(&page->n_refused_handles));
-    put_field(out, report, -1, "", "stuck_blocks", cushim_mem_stats_read(&page->n_stuck_blocks));
-    put_field(out, report, -1, "", "marks", cushim_mem_stats_read(&page->n_marks));
-    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
-        for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
-            if (cushim_report_has(report, device, (enum cushim_kind)kind))
-                put_kind_fields(out, report, device, (enum cushim_kind)kind);
-        }
-    }
-}
-
 static const struct part {
     const char *option;
     void (*put)(struct cushim_writer *out, const struct cushim_report *report);
-    bool has_head; /* a line that names the process */
-} parts[] = {{"--sites", put_sites, true},
-             {"--findings", put_findings, true},
-             {"--oom", put_oom, true},
-             {"--fields", put_fields, false}};
+} parts[] = {{"--sites", put_sites}, {"--findings", put_findings}, {"--oom", put_oom}};
 enum { N_PARTS = sizeof parts / sizeof *parts };
-
-static void show_part(struct request *request, const struct cushim_report *report) {
-    if (request->part->has_head && request->n_shown > 1)
-        cushim_write(&request->out, "\n");
-    if (request->part->has_head)
-        cushim_report_title(&request->out, report);
-    request->part->put(&request->out, report);
-}
 
 /* ---- one page ---- */
 
@@ -175,94 +116,61 @@ static void show(const struct page *page, void *context) {
         request->n_shown++;
         symbols_learn(page->report);
         cushim_report_json(&request->out, page->report);
-    } else if (request->part) {
-        request->n_shown++;
+    } else if (request->part || request->wanted || request->is_of_all) {
+        cushim_write(&request->out, "%s", request->n_shown++ ? "\n" : "");
         symbols_learn(page->report);
-        show_part(request, page->report);
-    } else if (request->wanted || request->is_of_all) {
-        if (request->n_shown++)
-            cushim_write(&request->out, "\n");
-        symbols_learn(page->report);
-        cushim_report_text(&request->out, page->report);
+        if (request->part)
+            cushim_report_title(&request->out, page->report);
+        (request->part ? request->part->put : cushim_report_text)(&request->out, page->report);
     } else {
         show_row(request, page);
     }
 }
 
-/* "--watch" or "--watch=SECONDS"; false: it is neither. */
-static bool take_watch(struct request *request, const char *text) {
-    enum { MOST_SECONDS = 24 * 60 * 60 };
-    char *end = NULL;
-    if (strcmp(text, "--watch") == 0) {
-        request->watch_seconds = 1;
-        return true;
-    }
-    if (strncmp(text, "--watch=", 8) != 0 || text[8] < '1' || text[8] > '9')
-        return false;
-    unsigned long seconds = strtoul(text + 8, &end, 10);
-    request->watch_seconds = (unsigned)seconds;
-    return !*end && seconds <= MOST_SECONDS;
-}
-
-static bool take_part(struct request *request, const char *text) {
-    for (int i = 0; i < N_PARTS; i++) {
-        if (strcmp(text, parts[i].option) == 0)
-            request->part = &parts[i];
-    }
-    return request->part && strcmp(text, request->part->option) == 0;
-}
-
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--json", "--clean",  "--watch",
-                                        "--all",  "--sites",  "--findings",
-                                        "--oom",  "--fields", "--all-users"};
-    int n_parts = 0;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0)
-            request->is_json = true;
-        else if (strcmp(argv[i], "--clean") == 0)
-            request->is_clean = true;
-        else if (strcmp(argv[i], "--all") == 0)
-            request->is_of_all = true;
-        else if (strcmp(argv[i], "--all-users") == 0)
-            request->has_users = true;
-        else if (take_part(request, argv[i]))
-            n_parts++;
-        else if (take_watch(request, argv[i]))
-            continue;
-        else if (strncmp(argv[i], "--watch=", 8) == 0)
-            return usage_error("stat", "%s: not whole seconds, 1 to 86400", argv[i]);
-        else if (*argv[i] == '-')
-            return usage_unknown("stat", "option", argv[i], known, sizeof known / sizeof *known);
-        else if (request->wanted)
-            return usage_error("stat", "stat shows one process or program at a time");
-        else
-            request->wanted = argv[i];
+    enum { MOST_SECONDS = 24 * 60 * 60 };
+    bool is_watched = false, is_asked[N_PARTS] = {false};
+    const char *watch = NULL;
+    const struct argument rows[] = {
+        {"--json", .flag = &request->is_json},  {"--clean", .flag = &request->is_clean},
+        {"--all", .flag = &request->is_of_all}, {"--all-users", .flag = &request->has_users},
+        {"--watch", .flag = &is_watched},       {"--watch", .text = &watch},
+        {"--sites", .flag = &is_asked[0]},      {"--findings", .flag = &is_asked[1]},
+        {"--oom", .flag = &is_asked[2]},        {0}};
+    const struct arguments arguments = {.topic = "stat", .rows = rows};
+    int n_parts = 0, n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    if (n > 1)
+        return usage_error("stat", "stat shows one process or program at a time");
+    request->wanted = n ? *argv : NULL;
+    request->watch_seconds = is_watched;
+    if (watch && !arguments_number(watch, 1, MOST_SECONDS, &request->watch_seconds))
+        return usage_error("stat", "--watch=%s: not whole seconds, 1 to %d", watch,
+                           (int)MOST_SECONDS);
+    for (int i = 0; i < N_PARTS; i++) {
+        n_parts += is_asked[i];
+        request->part = is_asked[i] ? &parts[i] : request->part;
     }
-    if (request->is_clean && (request->wanted || request->is_json || request->watch_seconds ||
-                              request->is_of_all || request->has_users || n_parts))
+    if (request->is_clean && argc > 2)
         return usage_error("stat", "--clean takes nothing else");
     if (request->is_of_all && request->wanted)
-        return usage_error("stat", "--all is of each process");
+        return usage_error("stat", "--all takes no process or program");
     if (n_parts > 1 || (n_parts && request->is_json))
-        return usage_error("stat", "%s takes no other option, and is text", request->part->option);
+        return usage_error("stat", "%s takes no other part and no --json", request->part->option);
     if (n_parts && !request->wanted && !request->is_of_all)
-        return usage_error("stat", "%s wants a process, a program or --all", request->part->option);
+        return usage_error("stat", "%s needs a process, a program or --all", request->part->option);
     return EXIT_WELL;
 }
 
 int stat_main(int argc, char **argv) {
     struct request request = {.out = {.fd = STDOUT_FILENO}};
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "stat");
-        return EXIT_WELL;
-    }
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;
     if (request.is_clean) {
         int n = pages_clean();
-        complain("%d page%s of ended processes removed", n, n == 1 ? "" : "s");
+        complain("%s of ended processes removed", text_of_some((uint64_t)n, "page"));
         return EXIT_WELL;
     }
     if (request.has_users)
@@ -285,10 +193,8 @@ int stat_main(int argc, char **argv) {
     } while (goes_on && sleep(request.watch_seconds) == 0);
     if (n_looks > 1 && !request.n_shown)
         return EXIT_WELL;
-    if (request.out.error) {
-        complain("standard output cannot be written");
-        return EXIT_OURS;
-    }
+    if (request.out.error)
+        return usage_flush(&request.out);
     if (pages.n_unreadable)
         complain("%d page%s of another version of cushim, or damaged: not shown",
                  pages.n_unreadable, pages.n_unreadable == 1 ? " is" : "s are");
@@ -296,7 +202,7 @@ int stat_main(int argc, char **argv) {
         if (request.wanted && pages.n_shown)
             complain("no live page of %s", request.wanted);
         else if (!pages.n_unreadable)
-            complain("no process has a live page; `cushim run` gives it one%s",
+            complain("no process has a live page; `cushim run` starts one that has%s",
                      geteuid() == 0 && !request.has_users
                          ? "; --all-users shows those of other users"
                          : "");

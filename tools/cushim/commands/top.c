@@ -1,4 +1,4 @@
-#include "tools/cushim/commands/top.h"
+#include "tools/cushim/commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,12 +13,13 @@
 #include "base/utf8.h"
 #include "base/clock.h"
 #include "report/words.h"
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/pages.h"
 #include "tools/cushim/commands/devices.h"
 #include "tools/cushim/commands/screen.h"
 #include "tools/cushim/symbols.h"
-#include "tools/cushim/top/tree.h"
 #include "tools/cushim/usage.h"
+#include "tools/cushim/numbers.h"
 
 /* ---- what was seen ---- */
 
@@ -27,20 +27,18 @@ enum { N_PAST = 60, LINE_BYTES = 512 };
 
 /* A device of a process. */
 struct row {
-    char page[CUSHIM_PAGE_NAME_BYTES]; /* identifies the process, even if its number is used
-                                          again */
+    char page[CUSHIM_PAGE_NAME_BYTES]; /* identifies the process even if its number is reused */
     int64_t process;
     uid_t user;
     char program[CUSHIM_NAME_BYTES];
     int device;
     bool is_seen, is_alive;
     uint64_t live_bytes, held_bytes, spare_bytes;
-    uint64_t n_requests, wait_ns, at_ns; /* of this look, and of the one before */
+    uint64_t n_requests, wait_ns, at_ns; /* counters of this look, and of the one before */
     uint64_t n_requests_before, wait_ns_before, before_ns;
-    uint64_t past_bytes[N_PAST]; /* held, the last one last */
+    uint64_t past_bytes[N_PAST]; /* what was held, the last look last */
     unsigned n_past;
-    uint64_t most_bytes; /* the most that was held in a look since the first one, or since `r` */
-    unsigned depth;      /* in the tree */
+    uint64_t most_bytes; /* the most that was held since the first look, or since the key r */
 };
 
 enum sort { BY_HELD, BY_LIVE, BY_REQUESTS, BY_PROCESS, N_SORTS };
@@ -48,12 +46,12 @@ enum sort { BY_HELD, BY_LIVE, BY_REQUESTS, BY_PROCESS, N_SORTS };
 struct top {
     struct row *rows;
     size_t n;
-    struct devices devices; /* of the processes that are alive */
+    struct devices devices; /* of live processes */
     unsigned every_ms;
     enum sort sort;
-    size_t chosen;                                 /* a row */
-    enum detail { TABLE, REPORT, TROUBLE } detail; /* of the chosen row */
-    bool is_paused, is_utf8, has_devices, is_tree;
+    size_t chosen;                                 /* the index of a row */
+    enum detail { TABLE, REPORT, TROUBLE } detail; /* what is shown of the chosen row */
+    bool is_paused, is_utf8, has_devices;
     bool is_once, is_batch, has_users;
 };
 
@@ -125,51 +123,26 @@ static uint64_t requests_per_second(const struct row *row) {
     return per_second(row, row->n_requests, row->n_requests_before);
 }
 
-static int compare(uint64_t a, uint64_t b) {
-    return a > b ? -1 : a < b;
+static uint64_t measure(const struct row *row, enum sort sort) {
+    return sort == BY_HELD       ? row->held_bytes
+           : sort == BY_LIVE     ? row->live_bytes
+           : sort == BY_REQUESTS ? requests_per_second(row)
+                                 : 0;
 }
 
-static enum sort sort_of_all; /* for qsort */
-
-static int in_order(const void *one, const void *other) {
+static int in_order(const void *one, const void *other, void *sort) {
     const struct row *a = one, *b = other;
-    int order = sort_of_all == BY_HELD   ? compare(a->held_bytes, b->held_bytes)
-                : sort_of_all == BY_LIVE ? compare(a->live_bytes, b->live_bytes)
-                : sort_of_all == BY_REQUESTS
-                    ? compare(requests_per_second(a), requests_per_second(b))
-                    : 0;
-    if (!order)
-        order = a->process < b->process ? -1 : a->process > b->process;
-    return order ? order : a->device - b->device;
-}
-
-/* ---- as a tree ---- */
-
-static void put_below(struct top *top) {
-    struct row *sorted = calloc(top->n, sizeof *sorted);
-    struct tree_row *rows = calloc(2 * top->n, sizeof *rows), *tree = rows + top->n;
-    if (sorted && rows) {
-        for (size_t i = 0; i < top->n; i++)
-            rows[i] = (struct tree_row){top->rows[i].process, top->rows[i].is_alive, .place = i};
-        tree_sort(rows, top->n, tree);
-        for (size_t i = 0; i < top->n; i++) {
-            sorted[i] = top->rows[tree[i].place];
-            sorted[i].depth = tree[i].depth;
-        }
-        memcpy(top->rows, sorted, top->n * sizeof *sorted);
-    }
-    free(sorted);
-    free(rows);
+    uint64_t of_a = measure(a, *(enum sort *)sort), of_b = measure(b, *(enum sort *)sort);
+    if (of_a != of_b)
+        return of_a > of_b ? -1 : 1;
+    if (a->process != b->process)
+        return a->process < b->process ? -1 : 1;
+    return a->device - b->device;
 }
 
 static void sort(struct top *top) {
-    sort_of_all = top->sort;
-    for (size_t i = 0; i < top->n; i++)
-        top->rows[i].depth = 0;
     if (top->n)
-        qsort(top->rows, top->n, sizeof *top->rows, in_order);
-    if (top->n && top->is_tree)
-        put_below(top);
+        qsort_r(top->rows, top->n, sizeof *top->rows, in_order, &top->sort);
 }
 
 static void forget_peaks(struct top *top) {
@@ -196,7 +169,7 @@ static void look(struct top *top) {
 
 /* ---- lines ---- */
 
-/* How much was held, from nothing to the most of these. */
+/* Draw how much was held, scaled to the most of it. */
 static void put_past(const struct row *row, bool is_utf8, unsigned n, char *text, size_t n_bytes) {
     static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static const char *const plain[] = {" ", ".", ":", "-", "=", "+", "*", "#"};
@@ -212,19 +185,19 @@ static void put_past(const struct row *row, bool is_utf8, unsigned n, char *text
     }
 }
 
-/* One more column, if there is room for it and for bars. */
+/* Is there room for one more column beside the bars? */
 static bool has_peak(int columns) {
     return columns >= 100;
 }
 
 static void put_row(const struct top *top, const struct row *row, int columns,
                     char line[LINE_BYTES]) {
-    char text[4][CUSHIM_AMOUNT_BYTES], past[4 * N_PAST + 1], waits[16], name[CUSHIM_NAME_BYTES + 9];
+    char past[4 * N_PAST + 1], waits[16];
     char peak[CUSHIM_AMOUNT_BYTES + 2] = "", most[CUSHIM_AMOUNT_BYTES];
     char cell[CUSHIM_CELL_BYTES], user[CUSHIM_CELL_BYTES] = "";
-    enum { PEAK = 10, USER = 9, BEFORE_PAST = 74, MOST_DEPTH = 4 };
+    enum { PEAK = 10, USER = 9, BEFORE_PAST = 74 };
     int before = BEFORE_PAST + (has_peak(columns) ? PEAK : 0) + (top->has_users ? USER : 0);
-    uint64_t wait = per_second(row, row->wait_ns, row->wait_ns_before) / 1000000; /* in 1000 */
+    uint64_t wait = per_second(row, row->wait_ns, row->wait_ns_before) / 1000000; /* per 1000 */
     snprintf(waits, sizeof waits, "%u.%u", (unsigned)(wait / 10), (unsigned)(wait % 10));
     put_past(row, top->is_utf8, columns > before ? (unsigned)(columns - before) : 0, past,
              sizeof past);
@@ -232,16 +205,13 @@ static void put_row(const struct top *top, const struct row *row, int columns,
         snprintf(past, sizeof past, "ended");
     if (has_peak(columns))
         snprintf(peak, sizeof peak, " %9s", cushim_text_bytes(most, row->most_bytes));
-    snprintf(name, sizeof name, "%*s%s",
-             2 * (int)(row->depth < MOST_DEPTH ? row->depth : MOST_DEPTH), "", row->program);
-    cushim_utf8_cell(cell, name, 14);
+    cushim_utf8_cell(cell, row->program, 14);
     if (top->has_users)
         cushim_utf8_cell(user, pages_user(row->user), USER - 1);
-    snprintf(
-        line, LINE_BYTES, "%8" PRId64 "  %s%s%s %3d %9s %9s %9s %7s %5s%s  %s", row->process, user,
-        top->has_users ? " " : "", cell, row->device, cushim_text_bytes(text[0], row->live_bytes),
-        cushim_text_bytes(text[1], row->held_bytes), cushim_text_bytes(text[2], row->spare_bytes),
-        cushim_text_count(text[3], requests_per_second(row)), waits, peak, past);
+    snprintf(line, LINE_BYTES, "%8" PRId64 "  %s%s%s %3d %9s %9s %9s %7s %5s%s  %s", row->process,
+             user, top->has_users ? " " : "", cell, row->device, text_of_bytes(row->live_bytes),
+             text_of_bytes(row->held_bytes), text_of_bytes(row->spare_bytes),
+             text_of_count(requests_per_second(row)), waits, peak, past);
 }
 
 static void put_heads(const struct top *top, int columns, char line[LINE_BYTES]) {
@@ -260,10 +230,9 @@ static void put_title(const struct top *top, char line[LINE_BYTES]) {
     gethostname(host, sizeof host - 1);
     if (localtime_r(&now, &parts))
         strftime(clock, sizeof clock, "%H:%M:%S", &parts);
-    snprintf(line, LINE_BYTES, "cushim top  %s  %zu row%s by %s%s, every %u.%u s  %s%s", host,
-             top->n, top->n == 1 ? "" : "s", sort_names[top->sort], top->is_tree ? ", a tree" : "",
-             top->every_ms / 1000, top->every_ms % 1000 / 100, clock,
-             top->is_paused ? "  paused" : "");
+    snprintf(line, LINE_BYTES, "cushim top  %s  %s by %s, every %u.%u s  %s%s", host,
+             text_of_some(top->n, "row"), sort_names[top->sort], top->every_ms / 1000,
+             top->every_ms % 1000 / 100, clock, top->is_paused ? "  paused" : "");
 }
 
 /* ---- the screen ---- */
@@ -273,7 +242,7 @@ static void draw_table(struct top *top, struct screen_picture *picture) {
     char line[LINE_BYTES];
     size_t n_room = picture->rows > AROUND ? (size_t)(picture->rows - AROUND) : 1;
     size_t n_devices = top->has_devices ? top->devices.n : 0;
-    if (n_devices && n_devices + FEWEST_ROWS > n_room) /* processes have priority */
+    if (n_devices && n_devices + FEWEST_ROWS > n_room) /* rows of processes have priority */
         n_devices = n_room > FEWEST_ROWS ? n_room - FEWEST_ROWS : 0;
     n_room -= n_devices;
     size_t first = top->chosen >= n_room ? top->chosen - n_room + 1 : 0;
@@ -292,13 +261,13 @@ static void draw_table(struct top *top, struct screen_picture *picture) {
         screen_line(picture, line, i == top->chosen);
     }
     if (!top->n)
-        screen_line(picture, "  no process has a live page; `cushim run` gives it one", false);
+        screen_line(picture, "  no process has a live page; `cushim run` starts one that has",
+                    false);
     *line = 0;
     if (last - first < top->n)
         snprintf(line, sizeof line, "  rows %zu to %zu of %zu", first + 1, last, top->n);
     screen_line(picture, line, false);
-    screen_line(picture,
-                "s sort  t tree  enter report  f findings  d devices  p pause  r peaks  q quit",
+    screen_line(picture, "s sort  enter report  f findings  d devices  p pause  r peaks  q quit",
                 false);
 }
 
@@ -307,7 +276,7 @@ struct detail_view {
     enum detail detail;
 };
 
-/* The findings, and the requests that found no memory. */
+/* Write the findings, and the requests that found no memory. */
 static void put_trouble(struct cushim_writer *out, const struct cushim_report *report) {
     const struct cushim_page_head *head = &report->page.head;
     cushim_write(out, "cushim %s: %s, process %ld\n", head->version, head->program,
@@ -317,7 +286,7 @@ static void put_trouble(struct cushim_writer *out, const struct cushim_report *r
         cushim_write(out, "  nothing was found, and each request found memory\n");
 }
 
-/* One page, line by line. */
+/* Show the report of one page, line by line. */
 static void draw_detail(const struct page *page, void *context) {
     struct detail_view *view = context;
     struct screen_picture *picture = view->picture;
@@ -353,7 +322,7 @@ static void draw(struct top *top) {
     screen_show(&picture);
 }
 
-/* False: the user leaves. */
+/* Returns false if the user leaves. */
 static bool obey(struct top *top, int key) {
     switch (key) {
     case SCREEN_OVER:
@@ -372,10 +341,6 @@ static bool obey(struct top *top, int key) {
         break;
     case 'f':
         top->detail = top->detail == TROUBLE ? TABLE : TROUBLE;
-        break;
-    case 't':
-        top->is_tree = !top->is_tree;
-        sort(top);
         break;
     case 'r':
         forget_peaks(top);
@@ -413,7 +378,7 @@ static int run_screen(struct top *top) {
         key = screen_wait((int)((next_ns - now_ns) / 1000000) + 1);
     } while (obey(top, key));
     screen_end();
-    if (screen_signal()) { /* a process that waits for us sees the signal that ended us */
+    if (screen_signal()) { /* so that our parent sees which signal ended us */
         sigset_t all;
         signal(screen_signal(), SIG_DFL);
         raise(screen_signal());
@@ -452,7 +417,7 @@ static int run_plain(struct top *top) {
     }
     if (top->n)
         return EXIT_WELL;
-    complain("no process has a live page; `cushim run` gives it one");
+    complain("no process has a live page; `cushim run` starts one that has");
     return EXIT_WRONG;
 }
 
@@ -467,40 +432,33 @@ static bool is_utf8(void) {
 }
 
 static int take_arguments(struct top *top, int argc, char **argv) {
-    static const char *const known[] = {"--once", "--batch", "--every", "--all-users"};
     enum { LEAST_MS = 100, MOST_MS = 3600000 };
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--once") == 0) {
-            top->is_once = true;
-        } else if (strcmp(argv[i], "--batch") == 0) {
-            top->is_batch = true;
-        } else if (strcmp(argv[i], "--all-users") == 0) {
-            top->has_users = true;
-            pages_of_all_users();
-        } else if (strncmp(argv[i], "--every=", 8) == 0) {
-            char *end;
-            double seconds = strtod(argv[i] + 8, &end);
-            if (!argv[i][8] || *end || !(seconds * 1000 >= LEAST_MS && seconds * 1000 <= MOST_MS))
-                return usage_error("top", "%s: not seconds, 0.1 to 3600", argv[i]);
-            top->every_ms = (unsigned)(seconds * 1000);
-        } else if (*argv[i] == '-') {
-            return usage_unknown("top", "option", argv[i], known, sizeof known / sizeof *known);
-        } else {
-            return usage_error("top", "top shows all processes; `cushim stat %s` shows one",
-                               argv[i]);
-        }
-    }
+    const char *every = "1";
+    const struct argument rows[] = {{"--once", .flag = &top->is_once},
+                                    {"--batch", .flag = &top->is_batch},
+                                    {"--every", .text = &every},
+                                    {"--all-users", .flag = &top->has_users},
+                                    {0}};
+    const struct arguments arguments = {.topic = "top", .rows = rows};
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    if (n)
+        return usage_error("top", "top shows all processes; `cushim stat %s` shows one", *argv);
+    char *end;
+    double ms = strtod(every, &end) * 1000;
+    if (*end || !(ms >= LEAST_MS && ms <= MOST_MS))
+        return usage_error("top", "--every=%s: not seconds, 0.1 to 3600", every);
+    top->every_ms = (unsigned)ms;
+    if (top->has_users)
+        pages_of_all_users();
     return top->is_once && top->is_batch ? usage_error("top", "--once or --batch, not both")
                                          : EXIT_WELL;
 }
 
 int top_main(int argc, char **argv) {
-    static struct top top = {.every_ms = 1000, .has_devices = true};
+    static struct top top = {.has_devices = true};
     top.is_utf8 = is_utf8();
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "top");
-        return EXIT_WELL;
-    }
     int code = take_arguments(&top, argc, argv);
     if (code != EXIT_WELL)
         return code;

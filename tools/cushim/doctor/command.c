@@ -14,10 +14,12 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "tools/cushim/doctor/findings.h"
 #include "tools/cushim/doctor/probe.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/program.h"
 #include "tools/cushim/reports.h"
+#include "tools/cushim/numbers.h"
 
 /* ---- the processes, as they come and go: short ones may be missed ---- */
 
@@ -27,9 +29,9 @@ struct seen {
     pid_t process;
     char path[PATH_MAX]; /* of its program */
     bool is_reached;     /* the preload is in it */
-    bool awaits_libc;    /* its loader brings one, behind the preload */
-    bool is_loaded;      /* the libc is there; or there is nothing to wait for */
-    bool has_driver;     /* and a CUDA driver */
+    bool awaits_libc;    /* its loader maps a libc behind the preload */
+    bool is_loaded;      /* the libc is mapped, or none is expected */
+    bool has_driver;     /* it has a CUDA driver */
 };
 
 struct look {
@@ -38,7 +40,7 @@ struct look {
     char libraries[MOST_LIBRARIES][PATH_MAX]; /* CUDA runtimes, and libraries that cache memory
                                                  themselves */
     size_t n_libraries;
-    bool is_cut; /* there were more */
+    bool is_cut; /* there were more processes */
     char own[PATH_MAX];
 };
 
@@ -64,8 +66,8 @@ static void look_at_maps(struct look *look, struct seen *seen) {
         return;
     while (fgets(line, sizeof line, maps)) {
         char *file = strchr(line, '/');
-        is_whole |= strstr(line, "[stack]") != NULL; /* it follows all files; without it the
-                                                        process ended meanwhile */
+        /* the stack follows all files; if it is missing, the process ended meanwhile */
+        is_whole |= strstr(line, "[stack]") != NULL;
         if (!file)
             continue;
         file[strcspn(file, "\n")] = 0;
@@ -80,13 +82,13 @@ static void look_at_maps(struct look *look, struct seen *seen) {
     seen->is_loaded |= is_whole && (has_libc || !seen->awaits_libc);
 }
 
-/* The file tells, because the loader of a process that just began may not be mapped yet. */
+/* This reads the file, because a process that just started may not have mapped its loader yet. */
 static bool awaits_libc(const char *path) {
     struct program program;
     return program_inspect(&program, path) != 0 || program.link == PROGRAM_DYNAMIC;
 }
 
-/* It may have become another program meanwhile. */
+/* Look at one process, which may have become another program meanwhile. */
 static void look_at(struct look *look, pid_t process) {
     char path[64], program[PATH_MAX];
     size_t i = 0;
@@ -95,7 +97,7 @@ static void look_at(struct look *look, pid_t process) {
     if (n <= 0)
         return;
     program[n] = 0;
-    if (strcmp(program, look->own) == 0) /* it has not become the command yet */
+    if (strcmp(program, look->own) == 0) /* the child has not become the command yet */
         return;
     while (i < look->n_seen &&
            (look->seen[i].process != process || strcmp(look->seen[i].path, program) != 0))
@@ -113,7 +115,7 @@ static void look_at(struct look *look, pid_t process) {
     look_at_maps(look, seen);
 }
 
-/* All below a process, but not itself. */
+/* Look at all descendants of a process. */
 static void look_below(struct look *look, pid_t process, int depth) {
     char path[80];
     long child;
@@ -132,30 +134,21 @@ static void look_below(struct look *look, pid_t process, int depth) {
 /* ---- the run ---- */
 
 static void become_run(char **argv, const char *folder, bool is_quiet) {
-    char where[PATH_MAX + 16];
-    int n = 0;
-    while (argv[n])
-        n++;
-    char *words[n + 5];
-    snprintf(where, sizeof where, "--stats=%s/", folder);
-    words[0] = (char *)"cushim";
-    words[1] = (char *)"run";
-    words[2] = where;
-    words[3] = (char *)"--";
-    memcpy(words + 4, argv, ((size_t)n + 1) * sizeof *argv);
+    char option[PATH_MAX + 16];
+    snprintf(option, sizeof option, "--stats=%s/", folder);
     if (is_quiet)
         dup2(STDERR_FILENO, STDOUT_FILENO);
     signal(SIGINT, SIG_DFL);
     signal(SIGQUIT, SIG_DFL);
-    execv("/proc/self/exe", words);
+    launch_run(option, argv);
     _exit(127);
 }
 
-/* Its status; -1: it could not be started. */
+/* Returns the status of the command, or -1 if it could not be started. */
 static int run(struct look *look, char **argv, const char *folder, bool is_quiet) {
     struct timespec pause = {0, LOOK_MS * 1000000L};
     int status = -1;
-    signal(SIGINT, SIG_IGN); /* the terminal sends it to the command as well */
+    signal(SIGINT, SIG_IGN); /* the terminal sends it to the command, too */
     signal(SIGQUIT, SIG_IGN);
     fflush(NULL);
     if (readlink("/proc/self/exe", look->own, sizeof look->own - 1) < 0)
@@ -197,105 +190,95 @@ static void add(const struct cushim_report *report, const struct report_origin *
         totals->run_ns = report->run_ns;
 }
 
-static void tell_of_process(struct report *report, struct seen *seen) {
+static void tell_of_process(struct seen *seen) {
     struct program program;
     const char *why = "its parent left LD_PRELOAD out";
-    if (!seen->is_reached && !seen->is_loaded) /* it ended too soon to know */
+    if (!seen->is_reached && !seen->is_loaded) /* it ended too early to tell */
         return;
     cushim_utf8_clean(seen->path);
     if (seen->is_reached) {
-        report_add(report, REPORT_OK, "reached", "%ld %s", (long)seen->process, seen->path);
+        report_ok("reached", "%ld %s", (long)seen->process, seen->path);
         return;
     }
     if (program_inspect(&program, seen->path) == 0 && program_obstacle(&program))
         why = program_obstacle(&program);
-    report_add(report, seen->has_driver ? REPORT_WRONG : REPORT_NOTE, "not reached", "%ld %s: %s%s",
+    report_add(seen->has_driver ? REPORT_WRONG : REPORT_NOTE, "not reached", "%ld %s: %s%s",
                (long)seen->process, seen->path, why,
                seen->has_driver ? ", and it has a CUDA driver" : "");
 }
 
-static void tell_of_libraries(struct report *report, const struct look *look) {
+static void tell_of_libraries(const struct look *look) {
     for (size_t i = 0; i < look->n_libraries; i++) {
         if (is_cache(look->libraries[i]))
-            report_add(report, REPORT_NOTE, "cache", "%s keeps freed memory itself: it asks rarely",
-                       look->libraries[i]);
+            report_note("cache", "%s caches freed memory itself and rarely asks the driver",
+                        look->libraries[i]);
         else
-            report_add(report, REPORT_OK, "CUDA runtime", "%s", look->libraries[i]);
+            report_ok("CUDA runtime", "%s", look->libraries[i]);
     }
     for (size_t i = 0; i < look->n_seen; i++) {
         struct program program;
         if (look->seen[i].is_reached && program_inspect(&program, look->seen[i].path) == 0 &&
             program.cudart == PROGRAM_CUDART_STATIC)
-            report_add(report, REPORT_OK, "CUDA runtime", "static, inside %s", look->seen[i].path);
+            report_ok("CUDA runtime", "static, inside %s", look->seen[i].path);
     }
 }
 
-static void tell_of_memory(struct report *report, const struct totals *totals) {
-    char text[3][CUSHIM_AMOUNT_BYTES];
+static void tell_of_memory(const struct totals *totals) {
     uint64_t n_pooled = totals->n_requests - totals->n_native;
     if (totals->n_requests)
-        report_add(
-            report, n_pooled ? REPORT_OK : REPORT_WRONG, "pooled",
-            "%s of %s request%s of device memory, %s without a driver call",
-            cushim_text_count(text[0], n_pooled), cushim_text_count(text[1], totals->n_requests),
-            totals->n_requests == 1 ? "" : "s", cushim_text_count(text[2], totals->n_no_call));
+        report_add(n_pooled ? REPORT_OK : REPORT_WRONG, "pooled",
+                   "%s of %s of device memory, %s without a driver call", text_of_count(n_pooled),
+                   text_of_some(totals->n_requests, "request"), text_of_count(totals->n_no_call));
     if (totals->n_async)
-        report_add(report, REPORT_NOTE, "forwarded", "%s in stream order, %s request%s",
-                   cushim_text_bytes(text[0], totals->async_bytes),
-                   cushim_text_count(text[1], totals->n_async), totals->n_async == 1 ? "" : "s");
+        report_note("forwarded", "%s in stream order, %s", text_of_bytes(totals->async_bytes),
+                    text_of_some(totals->n_async, "request"));
     if (totals->n_mapped)
-        report_add(report, REPORT_NOTE, "forwarded", "%s by cuMemCreate, %s request%s",
-                   cushim_text_bytes(text[0], totals->mapped_bytes),
-                   cushim_text_count(text[1], totals->n_mapped), totals->n_mapped == 1 ? "" : "s");
+        report_note("forwarded", "%s by cuMemCreate, %s", text_of_bytes(totals->mapped_bytes),
+                    text_of_some(totals->n_mapped, "request"));
     if (totals->n_bypassed)
-        report_add(
-            report, REPORT_WRONG, "bypassed", "%s free%s of memory that was allocated past us",
-            cushim_text_count(text[0], totals->n_bypassed), totals->n_bypassed == 1 ? "" : "s");
+        report_wrong("bypassed", "%s of memory whose allocation bypassed cushim",
+                     text_of_some(totals->n_bypassed, "free"));
     if (totals->n_foreign)
-        report_add(report, REPORT_NOTE, "foreign", "%s free%s of memory that nobody saw allocated",
-                   cushim_text_count(text[0], totals->n_foreign),
-                   totals->n_foreign == 1 ? "" : "s");
+        report_note("foreign", "%s of memory whose allocation was not seen",
+                    text_of_some(totals->n_foreign, "free"));
 }
 
-static void tell_of_hooks(struct report *report, const char *library) {
+static void tell_of_hooks(const char *library) {
     const char *hook = probe_other_hook();
     if (!hook)
         return;
     if (probe_is_cut_off(library)) {
-        report_add(report, REPORT_WRONG, "hook", "%s answers dlsym before cushim", hook);
-        report_remedy(report, "put %s ahead of it in LD_PRELOAD", library);
+        report_wrong("hook", "%s answers dlsym before cushim", hook);
+        report_remedy("put %s ahead of it in LD_PRELOAD", library);
     } else {
-        report_add(report, REPORT_NOTE, "hook", "%s answers dlsym, too, and leads to us", hook);
+        report_note("hook", "%s answers dlsym, too, and passes look-ups on to cushim", hook);
     }
 }
 
-static void tell(struct report *report, struct look *look, const struct totals *totals, int status,
-                 uint64_t ns) {
-    char text[CUSHIM_AMOUNT_BYTES];
+static void tell(struct look *look, const struct totals *totals, int status, uint64_t ns) {
     bool is_reached = false, is_missed = false;
     if (WIFSIGNALED(status))
-        report_add(report, REPORT_NOTE, "ran", "%s, and ended by signal %d (%s)",
-                   cushim_text_time(text, ns), WTERMSIG(status), strsignal(WTERMSIG(status)));
+        report_note("ran", "%s, and ended by signal %d (%s)", text_of_time(ns), WTERMSIG(status),
+                    strsignal(WTERMSIG(status)));
     else
-        report_add(report, WEXITSTATUS(status) ? REPORT_NOTE : REPORT_OK, "ran",
-                   "%s, exit status %d", cushim_text_time(text, ns), WEXITSTATUS(status));
+        report_add(WEXITSTATUS(status) ? REPORT_NOTE : REPORT_OK, "ran", "%s, exit status %d",
+                   text_of_time(ns), WEXITSTATUS(status));
     for (size_t i = 0; i < look->n_seen; i++) {
         is_reached |= look->seen[i].is_reached;
         is_missed |= look->seen[i].is_loaded && !look->seen[i].is_reached;
-        tell_of_process(report, &look->seen[i]);
+        tell_of_process(&look->seen[i]);
     }
     if (look->is_cut)
-        report_add(report, REPORT_NOTE, "processes", "there were more than %d", (int)MOST_SEEN);
-    tell_of_libraries(report, look);
-    tell_of_memory(report, totals);
+        report_note("processes", "there were more than %d", (int)MOST_SEEN);
+    tell_of_libraries(look);
+    tell_of_memory(totals);
     if (totals->n_requests || totals->n_async || totals->n_mapped)
-        report_add(report, REPORT_OK, "effective", "yes: %" PRIu64 " process%s used CUDA memory",
-                   totals->n_reports, totals->n_reports == 1 ? "" : "es");
+        report_ok("effective", "yes: %s used CUDA memory",
+                  text_of_some(totals->n_reports, "process"));
     else if (is_reached || !is_missed)
-        report_add(report, REPORT_NOTE, "effective",
-                   "not seen: no process used CUDA memory that cushim can see");
+        report_note("effective", "not seen: no process used CUDA memory that cushim can see");
     else
-        report_add(report, REPORT_WRONG, "effective", "no: the preload reached no process");
+        report_wrong("effective", "no: the preload reached no process");
 }
 
 static void remove_folder(const char *folder) {
@@ -310,27 +293,26 @@ static void remove_folder(const char *folder) {
     rmdir(folder);
 }
 
-void command_examine(struct report *report, char **argv, const char *library, bool is_quiet) {
+void command_examine(char **argv, const char *library, bool is_quiet) {
     static struct look look;
     struct totals totals = {0};
     char folder[] = P_tmpdir "/cushim-doctor-XXXXXX";
-    report->heading = "the command";
-    tell_of_hooks(report, library);
+    report_heading("the command");
+    tell_of_hooks(library);
     if (!mkdtemp(folder)) {
-        report_add(report, REPORT_WRONG, "ran", "no folder %s: %s", folder, strerror(errno));
+        report_wrong("ran", "no folder %s: %s", folder, strerror(errno));
         return;
     }
     uint64_t start_ns = cushim_clock_ns();
     int status = run(&look, argv, folder, is_quiet);
     uint64_t ns = cushim_clock_ns() - start_ns;
     if (status == -1) {
-        report_add(report, REPORT_WRONG, "ran", "it could not be started: %s", strerror(errno));
+        report_wrong("ran", "it could not be started: %s", strerror(errno));
     } else if (WIFEXITED(status) && !look.n_seen && WEXITSTATUS(status) >= 125) {
-        report_add(report, REPORT_WRONG, "ran", "%s could not be run, exit status %d", argv[0],
-                   WEXITSTATUS(status));
+        report_wrong("ran", "%s could not be run, exit status %d", argv[0], WEXITSTATUS(status));
     } else {
         reports_of_folder(folder, add, &totals);
-        tell(report, &look, &totals, status, ns);
+        tell(&look, &totals, status, ns);
     }
     remove_folder(folder);
 }

@@ -1,4 +1,4 @@
-#include "tools/cushim/doctor/doctor.h"
+#include "tools/cushim/commands.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/doctor/command.h"
 #include "tools/cushim/doctor/kernels.h"
 #include "tools/cushim/launch.h"
@@ -14,228 +15,204 @@
 #include "tools/cushim/program.h"
 #include "tools/cushim/doctor/findings.h"
 #include "tools/cushim/options.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/usage.h"
 
-static bool examine_cushim(struct report *report, char library[PATH_MAX]) {
+static bool examine_cushim(char library[PATH_MAX]) {
     char wrong[LAUNCH_WRONG_BYTES];
     bool is_found = launch_find(library, wrong);
-    report->heading = "cushim";
-    report_add(report, REPORT_OK, "version", "%s", CUSHIM_VERSION_TEXT);
-    report_add(report, is_found ? REPORT_OK : REPORT_WRONG, "preload", "%s",
-               is_found ? library : wrong);
+    report_heading("cushim");
+    report_ok("version", "%s", CUSHIM_VERSION_TEXT);
+    report_add(is_found ? REPORT_OK : REPORT_WRONG, "preload", "%s", is_found ? library : wrong);
     for (char **entry = environ; *entry; entry++) {
         const char *reason;
         if (!settings_is_ours(*entry, &reason))
             continue;
         char nearest[SETTINGS_VARIABLE_BYTES];
         if (reason) {
-            report_add(report, REPORT_WRONG, "setting", "%s %s", *entry, reason);
+            report_wrong("setting", "%s %s", *entry, reason);
             if (strcmp(reason, settings_no_option) == 0 && settings_nearest(*entry, nearest))
-                report_remedy(report, "did you mean %s?", nearest);
+                report_remedy("did you mean %s?", nearest);
         } else {
-            report_add(report, REPORT_NOTE, "setting", "%s", *entry);
+            report_note("setting", "%s", *entry);
         }
     }
     if (settings_are_off()) {
-        report_add(report, REPORT_NOTE, "setting", "everything is off (the probe below is on)");
+        report_note("setting", "everything is off (the probe below is on)");
     }
     return is_found;
 }
 
-static void examine_link(struct report *report, const struct program *program) {
-    switch (program->link) {
-    case PROGRAM_DYNAMIC:
-        report_add(report, REPORT_OK, "linked", "dynamically: a preload reaches it");
-        break;
-    case PROGRAM_MUSL:
-        report_add(report, REPORT_WRONG, "linked",
-                   "dynamically, for musl: the preload library is made for glibc, and `cushim run` "
-                   "leaves it out");
-        report_remedy(report, "build it for glibc");
-        break;
-    case PROGRAM_OLD_GLIBC:
-        report_add(report, REPORT_WRONG, "linked",
-                   "dynamically, with a glibc of its own that is older than the preload library "
-                   "needs, and `cushim run` leaves that out");
-        report_remedy(report, "build cushim with that glibc, or take a program for the system's");
-        break;
-    case PROGRAM_STATIC:
-        report_add(report, REPORT_WRONG, "linked", "fully static: no preload reaches it");
-        report_remedy(report, "link it without -static; a static CUDA runtime is fine");
-        break;
-    case PROGRAM_FOREIGN:
-        report_add(report, REPORT_WRONG, "linked", "for another machine or word size");
-        report_remedy(report, "the preload library must be built for the same one");
-        break;
-    case PROGRAM_UNKNOWN:
-        report_add(report, REPORT_NOTE, "linked", "apparently not an ELF program");
-        break;
-    }
-}
+static const struct {
+    enum report_state state;
+    const char *text, *remedy;
+} links[] = {
+    [PROGRAM_DYNAMIC] = {REPORT_OK, "dynamically: a preload reaches it", NULL},
+    [PROGRAM_MUSL] =
+        {REPORT_WRONG,
+         "dynamically, for musl: the preload library is made for glibc, and `cushim run` "
+         "leaves it out",
+         "build it for glibc"},
+    [PROGRAM_OLD_GLIBC] =
+        {REPORT_WRONG,
+         "dynamically, with a glibc of its own that is older than the preload library "
+         "needs, and `cushim run` leaves that out",
+         "build cushim with that glibc, or take a program for the system's"},
+    [PROGRAM_STATIC] = {REPORT_WRONG, "fully static: no preload reaches it",
+                        "link it without -static; a static CUDA runtime is fine"},
+    [PROGRAM_FOREIGN] = {REPORT_WRONG, "for another machine or word size",
+                         "the preload library must be built for the same one"},
+    [PROGRAM_UNKNOWN] = {REPORT_NOTE, "apparently not an ELF program", NULL},
+};
 
-static void examine_rights(struct report *report, const struct program *program) {
+static void examine_rights(const struct program *program) {
     if (!program->has_setid && !program->has_capabilities)
         return;
     const char *what = program->has_setid ? "set-user-id or set-group-id" : "file capabilities";
     if (program->is_privileged) {
-        report_add(report, REPORT_WRONG, "rights", "%s: the loader ignores LD_PRELOAD", what);
-        report_remedy(report, "run a copy without them");
+        report_wrong("rights", "%s: the loader ignores LD_PRELOAD", what);
+        report_remedy("run a copy without them");
     } else {
-        report_add(report, REPORT_NOTE, "rights", "%s, without effect for this user", what);
+        report_note("rights", "%s, without effect for this user", what);
     }
 }
 
-static void examine_cuda(struct report *report, const struct program *program) {
+static void examine_cuda(const struct program *program) {
     switch (program->cudart) {
     case PROGRAM_CUDART_SHARED:
-        report_add(report, REPORT_OK, "CUDA runtime", "shared, %s", program->cudart_name);
+        report_ok("CUDA runtime", "shared, %s", program->cudart_name);
         break;
     case PROGRAM_CUDART_STATIC:
-        report_add(report, REPORT_OK, "CUDA runtime", "static, inside the program");
+        report_ok("CUDA runtime", "static, inside the program");
         break;
     case PROGRAM_CUDART_NONE:
-        report_add(report, REPORT_NOTE, "CUDA runtime",
-                   "none in the program itself; libraries it loads may bring one");
+        report_note("CUDA runtime", "none in the program itself; libraries it loads may bring one");
         break;
     }
     if (program->needs_libcuda)
-        report_add(report, REPORT_OK, "CUDA driver", "linked, libcuda.so.1");
+        report_ok("CUDA driver", "linked, libcuda.so.1");
     if (program->imports_dlmopen)
-        report_add(report, REPORT_NOTE, "dlmopen",
-                   "used: what lives in another namespace is not seen");
+        report_note("dlmopen", "used: libraries in another namespace are not seen");
     if (program->imports_dlopen)
-        report_add(report, REPORT_NOTE, "dlopen",
-                   "used: what is opened with RTLD_DEEPBIND is not seen");
+        report_note("dlopen", "used: libraries opened with RTLD_DEEPBIND are not seen");
 }
 
-/* `cushim run` keeps what is in LD_PRELOAD ahead of our library. */
-static void examine_sanitizer(struct report *report, const struct program *program) {
+/* The sanitizer's library has to come first; `cushim run` keeps what LD_PRELOAD has ahead of
+ * ours. */
+static void examine_sanitizer(const struct program *program) {
     const char *preloads = getenv("LD_PRELOAD");
     if (!*program->sanitizer)
         return;
     if (preloads && strstr(preloads, program->sanitizer)) {
-        report_add(report, REPORT_OK, "sanitizer", "%s, which LD_PRELOAD has", program->sanitizer);
+        report_ok("sanitizer", "%s, which LD_PRELOAD has", program->sanitizer);
         return;
     }
-    report_add(report, REPORT_WRONG, "sanitizer",
-               "AddressSanitizer: it ends a program whose first library is not %s",
-               program->sanitizer);
-    report_remedy(report, "LD_PRELOAD=<path of %s> cushim run ...: what is there stays ahead",
+    report_wrong("sanitizer", "AddressSanitizer: it ends a program whose first library is not %s",
+                 program->sanitizer);
+    report_remedy("LD_PRELOAD=<path of %s> cushim run ...: `cushim run` keeps it first",
                   program->sanitizer);
 }
 
-static void examine_program(struct report *report, const char *name) {
+static void examine_program(const char *name) {
     char path[PATH_MAX];
     struct program program;
-    report->heading = "the program";
+    report_heading("the program");
     int error = program_find(name, path);
     if (!error)
         error = program_inspect(&program, path);
     if (error) {
-        report_add(report, REPORT_WRONG, "file", "%s: %s", name, strerror(error));
+        report_wrong("file", "%s: %s", name, strerror(error));
         return;
     }
     if (access(path, X_OK) == 0) {
-        report_add(report, REPORT_OK, "file", "%s", path);
+        report_ok("file", "%s", path);
     } else {
-        report_add(report, REPORT_WRONG, "file", "%s: %s", path, strerror(errno));
-        report_remedy(report, "chmod +x");
+        report_wrong("file", "%s: %s", path, strerror(errno));
+        report_remedy("chmod +x");
     }
     if (*program.interpreter)
-        report_add(report, REPORT_OK, "script", "run by %s, which is meant below",
-                   program.interpreter);
-    examine_link(report, &program);
-    examine_rights(report, &program);
+        report_ok("script", "run by %s, which the rows below describe", program.interpreter);
+    report_add(links[program.link].state, "linked", "%s", links[program.link].text);
+    if (links[program.link].remedy)
+        report_remedy("%s", links[program.link].remedy);
+    examine_rights(&program);
     if (program.link == PROGRAM_DYNAMIC || program.link == PROGRAM_STATIC)
-        examine_cuda(report, &program);
-    examine_sanitizer(report, &program);
+        examine_cuda(&program);
+    examine_sanitizer(&program);
 }
 
-static void examine_entry(struct report *report, const char *name, const char *file,
-                          const char *library) {
+static void examine_entry(const char *name, const char *file, const char *library) {
     char real[PATH_MAX];
     bool is_ours = realpath(file, real) && strcmp(real, library) == 0;
-    report_add(report, is_ours ? REPORT_OK : REPORT_WRONG, name, "%s %s",
+    report_add(is_ours ? REPORT_OK : REPORT_WRONG, name, "%s %s",
                is_ours ? "leads to the preload," : "leads past the preload, to", file);
 }
 
-static void examine_entries(struct report *report, const char *library) {
+static void examine_entries(const char *library) {
     struct probe probe;
-    report->heading = "the probe: two allocations in a child process under the preload";
+    report_heading("the probe: two allocations in a child process under the preload");
     probe_run(&probe, library);
     if (*probe.findings.by_dlsym)
-        examine_entry(report, "dlsym", probe.findings.by_dlsym, library);
+        examine_entry("dlsym", probe.findings.by_dlsym, library);
     if (*probe.findings.by_resolver)
-        examine_entry(report, "cuGetProcAddress", probe.findings.by_resolver, library);
+        examine_entry("cuGetProcAddress", probe.findings.by_resolver, library);
     if (probe.findings.is_full) {
-        report_add(report, REPORT_NOTE, "pool", "not tried: %s, so device 0 is full",
-                   probe.findings.failure);
+        report_note("pool", "not tried: %s, so device 0 is full", probe.findings.failure);
     } else if (*probe.findings.failure) {
-        report_add(report, REPORT_WRONG, "pool", "%s", probe.findings.failure);
+        report_wrong("pool", "%s", probe.findings.failure);
     } else if (*probe.failure) {
-        report_add(report, REPORT_WRONG, "pool", "%s", probe.failure);
+        report_wrong("pool", "%s", probe.failure);
     } else {
         bool is_all = probe.n_requests == PROBE_N_ALLOCATIONS;
-        report_add(report, is_all ? REPORT_OK : REPORT_WRONG, "pool", "%d of %d allocations served",
+        report_add(is_all ? REPORT_OK : REPORT_WRONG, "pool", "%d of %d allocations served",
                    (int)probe.n_requests, PROBE_N_ALLOCATIONS);
         if (probe.n_bypassed)
-            report_add(report, REPORT_WRONG, "bypassed",
-                       "%d driver allocation%s no entry point saw", (int)probe.n_bypassed,
-                       probe.n_bypassed == 1 ? "" : "s");
+            report_wrong("bypassed", "%s no entry point saw",
+                         text_of_some((uint64_t)probe.n_bypassed, "driver allocation"));
     }
 }
 
 int doctor_main(int argc, char **argv) {
-    static const char *const options[] = {"--json", "--help"};
     bool is_json = false;
-    const char *name = NULL;
-    char **command = NULL; /* behind --; NULL: there is none */
+    const struct argument rows[] = {{"--json", .flag = &is_json}, {0}};
+    const struct arguments arguments = {.topic = "doctor", .rows = rows};
+    char **command = NULL; /* behind --; NULL if there is none */
     int probe_fd;
     char rest;
     if (argc == 2 && sscanf(argv[1], "--probe=%d%c", &probe_fd, &rest) == 1)
-        return probe_child(probe_fd); /* we are the child that examine_doors started */
+        return probe_child(probe_fd); /* we are the child that examine_entries started */
     if (argc == 3 && strcmp(argv[1], "--look") == 0)
         probe_look_child(argv[2]); /* or the child of `cushim run` */
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            usage_print(stdout, "doctor");
-            return EXIT_WELL;
-        }
+    for (int i = 1; i < argc && !command; i++) {
         if (strcmp(argv[i], "--") == 0) {
             command = argv + i + 1;
-            break;
+            argc = i;
         }
-        if (strcmp(argv[i], "--json") == 0)
-            is_json = true;
-        else if (argv[i][0] == '-')
-            return usage_unknown("doctor", "option", argv[i], options,
-                                 sizeof options / sizeof options[0]);
-        else if (name)
-            return usage_error("doctor", "one program at a time");
-        else
-            name = argv[i];
     }
-    if (command && (name || !*command))
-        return usage_error("doctor", name ? "a program, or -- and a command, not both"
-                                          : "behind -- stands a command");
-    struct report report;
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    if (n > 1)
+        return usage_error("doctor", "one program at a time");
+    if (command && (n || !*command))
+        return usage_error("doctor", n ? "a program, or -- and a command, not both"
+                                       : "behind -- stands a command");
+    const char *name = n ? *argv : NULL;
     struct machine machine;
     char library[PATH_MAX];
-    report_init(&report);
-    bool has_library = examine_cushim(&report, library);
-    bool has_device = machine_examine(&report, &machine);
-    kernels_examine(&report, &machine);
+    bool has_library = examine_cushim(library);
+    bool has_device = machine_examine(&machine);
+    kernels_examine(&machine);
     if (name || command)
-        examine_program(&report, name ? name : *command);
+        examine_program(name ? name : *command);
     if (has_library && has_device)
-        examine_entries(&report, library);
+        examine_entries(library);
     if (command && has_library)
-        command_examine(&report, command, library, is_json);
-    int code = report_n_wrong(&report) ? EXIT_WRONG : EXIT_WELL;
+        command_examine(command, library, is_json);
+    int code = report_n_wrong() ? EXIT_WRONG : EXIT_WELL;
     if (is_json)
-        report_print_json(&report, stdout);
+        report_print_json();
     else
-        report_print(&report, stdout);
-    report_finish(&report);
+        report_print();
     return code;
 }

@@ -1,7 +1,7 @@
 /*
- * The CUDA driver as a program that opens it sees it: dlopen, dlsym, call.
+ * The CUDA driver, found by dlopen and dlsym, as programs find it.
  *
- * Under the preload the same look-ups give our entry points; the probe tests that.
+ * Under the preload the same look-ups must give our entry points, which the probe tests.
  */
 #ifndef CUSHIM_TOOLS_DRIVER_H
 #define CUSHIM_TOOLS_DRIVER_H
@@ -21,10 +21,12 @@
     CALL(cuDeviceGetAttribute)                                                                     \
     CALL(cuDeviceGetName)                                                                          \
     CALL(cuDeviceTotalMem_v2)                                                                      \
+    CALL(cuDeviceGetUuid_v2)                                                                       \
     CALL(cuDevicePrimaryCtxRetain)                                                                 \
     CALL(cuCtxPushCurrent_v2)                                                                      \
     CALL(cuMemAlloc_v2)                                                                            \
-    CALL(cuMemFree_v2)
+    CALL(cuMemFree_v2)                                                                             \
+    CALL(cuMemGetInfo_v2)
 
 struct driver {
     void *handle;
@@ -34,12 +36,12 @@ struct driver {
 };
 
 /*
- * Open libcuda.so.1 and look its calls up.  False if it is missing or lacks one; `wrong` then has
- * the reason as one phrase.  It stays open until the process ends.
+ * Open libcuda.so.1 and look its calls up.  Returns false if it is missing or lacks one; `wrong`
+ * then has the reason as one phrase.  It stays open until the process ends.
  */
 bool driver_open(struct driver *driver, char *wrong, size_t wrong_bytes);
 
-/* Is it the software device's (tools/sim)?  It has a mark. */
+/* Is it the driver of the software device (tools/sim)? */
 bool driver_is_software(const struct driver *driver);
 
 /* "CUDA_ERROR_NO_DEVICE" and the like; never NULL, static. */

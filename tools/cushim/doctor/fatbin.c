@@ -29,7 +29,8 @@ struct entry {
     uint64_t flags;
 };
 
-/* Copied, because nothing in a file need be aligned.  False if the image is shorter. */
+/* Copy a part of an image, because its parts need not be aligned.  Returns false if the image is
+ * shorter. */
 static bool copy(void *to, const struct image *image, size_t offset, size_t n) {
     const void *from = image_part(image, offset, n);
     if (from)
@@ -55,7 +56,7 @@ bool fatbin_find(const struct image *library, struct image *section) {
     return false;
 }
 
-/* False if the entries do not fill the fatbin's bytes. */
+/* Returns false if the entries do not fill the fatbin. */
 static bool read_entries(struct fatbin *fatbin, struct image rest) {
     struct entry entry;
     while (rest.n_bytes) {

@@ -1,9 +1,10 @@
 /*
- * The devices that the fatbins in a library are for, without loading them.
+ * Reads for which devices the fatbins of a library have code, without loading it.
  *
  * A library keeps fatbins in its section .nv_fatbin, one behind the other.  NVIDIA does not publish
- * their format.  The parts that are read here have been the same in CUDA 11 to 13: a header, then
- * for each piece of code one that says whether it is machine code or PTX, and for which devices.
+ * their format.  The parts that are read here are the same in CUDA 11 to 13: a header, then a
+ * header for each piece of code, which says whether it is machine code or PTX, and for which
+ * devices.
  */
 #ifndef CUSHIM_TOOLS_FATBIN_H
 #define CUSHIM_TOOLS_FATBIN_H
@@ -17,7 +18,7 @@ enum { FATBIN_MOST_CODES = 32, FATBIN_NAME_BYTES = 32 };
 struct fatbin_code {
     bool is_ptx;
     unsigned capability; /* 10 * major + minor */
-    char variant;        /* 'a': for that device only; 'f': for its family; 0: neither */
+    char variant;        /* 'a': for that device only; 'f': for its family; 0 if neither */
 };
 
 struct fatbin {

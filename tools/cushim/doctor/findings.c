@@ -1,11 +1,14 @@
 #include "tools/cushim/doctor/findings.h"
 
-#include <json-c/json.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/utf8.h"
+#include "base/writer.h"
+#include "tools/cushim/json.h"
 #include "tools/cushim/usage.h"
 
 static const struct {
@@ -13,6 +16,14 @@ static const struct {
     const char *word; /* in JSON */
 } states[] = {
     [REPORT_OK] = {"ok", "ok"}, [REPORT_NOTE] = {"--", "note"}, [REPORT_WRONG] = {"!!", "wrong"}};
+
+static struct row {
+    enum report_state state;
+    const char *heading;
+    char *name, *text, *remedy; /* remedy: may be NULL */
+} * rows;
+static size_t n_rows;
+static const char *heading = "";
 
 static void *must(void *memory) {
     if (memory)
@@ -26,52 +37,36 @@ static char *format_text(const char *format, va_list arguments) {
     return must(vasprintf(&text, format, arguments) < 0 ? NULL : text);
 }
 
-void report_init(struct report *report) {
-    *report = (struct report){.heading = ""};
+void report_heading(const char *text) {
+    heading = text;
 }
 
-void report_finish(struct report *report) {
-    for (size_t i = 0; i < report->n_rows; i++) {
-        free(report->rows[i].heading);
-        free(report->rows[i].name);
-        free(report->rows[i].text);
-        free(report->rows[i].remedy);
-    }
-    free(report->rows);
-}
-
-void report_add(struct report *report, enum report_state state, const char *name,
-                const char *format, ...) {
-    report->rows = must(realloc(report->rows, (report->n_rows + 1) * sizeof *report->rows));
-    struct report_row *row = &report->rows[report->n_rows++];
+void report_add(enum report_state state, const char *name, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    *row = (struct report_row){
-        .state = state,
-        .heading = must(strdup(report->heading)),
-        .name = must(strdup(name)),
-        .text = format_text(format, arguments),
-    };
+    rows = must(reallocarray(rows, n_rows + 1, sizeof *rows));
+    rows[n_rows++] =
+        (struct row){state, heading, must(strdup(name)), format_text(format, arguments), NULL};
     va_end(arguments);
 }
 
-void report_remedy(struct report *report, const char *format, ...) {
+void report_remedy(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    report->rows[report->n_rows - 1].remedy = format_text(format, arguments);
+    rows[n_rows - 1].remedy = format_text(format, arguments);
     va_end(arguments);
 }
 
-size_t report_n_wrong(const struct report *report) {
+size_t report_n_wrong(void) {
     size_t n = 0;
-    for (size_t i = 0; i < report->n_rows; i++)
-        n += report->rows[i].state == REPORT_WRONG;
+    for (size_t i = 0; i < n_rows; i++)
+        n += rows[i].state == REPORT_WRONG;
     return n;
 }
 
-/* In lines of 80 columns, from `lead` columns on.  A longer word is not cut, because users may copy
- * it. */
-static void print_words(FILE *out, size_t lead, char *text) {
+/* Print words in lines of 80 columns, indented by `lead`.  A longer word is not cut, because
+ * users may copy it. */
+static void print_words(size_t lead, char *text) {
     enum { COLUMNS = 80 };
     size_t at = lead;
     char *rest = NULL;
@@ -79,70 +74,65 @@ static void print_words(FILE *out, size_t lead, char *text) {
     for (char *word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
         const size_t n = cushim_utf8_columns(word);
         if (at > lead && at + 1 + n > COLUMNS) {
-            fprintf(out, "\n%*s", (int)lead, "");
+            printf("\n%*s", (int)lead, "");
             at = lead;
         }
-        fprintf(out, "%s%s", at > lead ? " " : "", word);
+        printf("%s%s", at > lead ? " " : "", word);
         at += n + (at > lead);
     }
-    fputc('\n', out);
+    putchar('\n');
 }
 
-void report_print(const struct report *report, FILE *out) {
+void report_print(void) {
     int width = 0;
-    for (size_t i = 0; i < report->n_rows; i++) {
-        int length = (int)strlen(report->rows[i].name);
+    for (size_t i = 0; i < n_rows; i++) {
+        int length = (int)strlen(rows[i].name);
         width = length > width ? length : width;
     }
-    const char *heading = "", *name = "";
-    for (size_t i = 0; i < report->n_rows; i++) {
-        const struct report_row *row = &report->rows[i];
-        if (strcmp(heading, row->heading) != 0) {
-            fprintf(out, "%s%s\n", i ? "\n" : "", row->heading);
+    const char *last = "", *name = "";
+    for (size_t i = 0; i < n_rows; i++) {
+        const struct row *row = &rows[i];
+        if (strcmp(last, row->heading) != 0) {
+            printf("%s%s\n", i ? "\n" : "", row->heading);
             name = "";
         }
-        heading = row->heading;
+        last = row->heading;
         /* A name that repeats is printed once, above its texts. */
-        fprintf(out, "  %s  %-*s  ", states[row->state].mark, width,
-                strcmp(name, row->name) == 0 ? "" : row->name);
-        print_words(out, (size_t)width + 8, row->text);
+        printf("  %s  %-*s  ", states[row->state].mark, width,
+               strcmp(name, row->name) == 0 ? "" : row->name);
+        print_words((size_t)width + 8, row->text);
         name = row->name;
         if (row->remedy) {
-            fprintf(out, "      %-*s  -> ", width, "");
-            print_words(out, (size_t)width + 11, row->remedy);
+            printf("      %-*s  -> ", width, "");
+            print_words((size_t)width + 11, row->remedy);
         }
     }
-    size_t n_wrong = report_n_wrong(report);
+    size_t n_wrong = report_n_wrong();
     if (n_wrong == 0)
-        fputs("\nall is well\n", out);
+        puts("\nall is well");
     else
-        fprintf(out, "\n%zu %s wrong\n", n_wrong, n_wrong == 1 ? "thing is" : "things are");
+        printf("\n%zu %s wrong\n", n_wrong, n_wrong == 1 ? "thing is" : "things are");
 }
 
-static void put_text(struct json_object *object, const char *key, const char *text) {
-    json_object_object_add(object, key, must(json_object_new_string(text)));
-}
-
-void report_print_json(const struct report *report, FILE *out) {
-    struct json_object *root = must(json_object_new_object());
-    struct json_object *rows = must(json_object_new_array());
-    put_text(root, "schema", "cushim-doctor/1");
-    put_text(root, "cushim", CUSHIM_VERSION_TEXT);
-    json_object_object_add(root, "well", json_object_new_boolean(report_n_wrong(report) == 0));
-    for (size_t i = 0; i < report->n_rows; i++) {
-        const struct report_row *from = &report->rows[i];
-        struct json_object *row = must(json_object_new_object());
-        put_text(row, "section", from->heading);
-        put_text(row, "name", from->name);
-        put_text(row, "state", states[from->state].word);
-        put_text(row, "text", from->text);
-        if (from->remedy)
-            put_text(row, "remedy", from->remedy);
-        json_object_array_add(rows, row);
+void report_print_json(void) {
+    struct cushim_writer out = {.fd = STDOUT_FILENO};
+    struct json_output json = {&out, false};
+    json_begin(&json, NULL, "{");
+    json_put_text(&json, "schema", "cushim-doctor/1");
+    json_put_text(&json, "cushim", CUSHIM_VERSION_TEXT);
+    json_put_bool(&json, "well", report_n_wrong() == 0);
+    json_begin(&json, "rows", "[");
+    for (size_t i = 0; i < n_rows; i++) {
+        const struct row *row = &rows[i];
+        json_begin(&json, NULL, "\n  {");
+        json_put_text(&json, "section", row->heading);
+        json_put_text(&json, "name", row->name);
+        json_put_text(&json, "state", states[row->state].word);
+        json_put_text(&json, "text", row->text);
+        if (row->remedy)
+            json_put_text(&json, "remedy", row->remedy);
+        json_end(&json, "}");
     }
-    json_object_object_add(root, "rows", rows);
-    fprintf(out, "%s\n",
-            json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY |
-                                                     JSON_C_TO_STRING_NOSLASHESCAPE));
-    json_object_put(root);
+    json_end(&json, "]}\n");
+    usage_flush(&out);
 }

@@ -1,45 +1,33 @@
 /*
  * What doctor found: rows under headings, printed for a person or as JSON.
  *
- * A row is filled once and owns its texts.  If a report runs out of memory, it ends the command,
- * which runs in no other program's process.
+ * The process has one report.  A row is filled once and owns its texts.  If the report runs out of
+ * memory, it ends the command, which runs in no other program's process.
  */
 #ifndef CUSHIM_TOOLS_REPORT_H
 #define CUSHIM_TOOLS_REPORT_H
 
-#include <stdio.h>
+#include <stddef.h>
 
 enum report_state { REPORT_OK, REPORT_NOTE, REPORT_WRONG };
 
-struct report_row {
-    enum report_state state;
-    char *heading; /* the section of this row */
-    char *name;
-    char *text;
-    char *remedy; /* may be NULL */
-};
+/* Set the heading of the next rows.  Only the pointer is kept. */
+void report_heading(const char *heading);
 
-struct report {
-    struct report_row *rows;
-    size_t n_rows;
-    const char *heading; /* for the next rows; not owned */
-};
-
-void report_init(struct report *report);
-void report_finish(struct report *report);
-
-/* Add a row under the current heading. */
-__attribute__((format(printf, 4, 5))) void report_add(struct report *report,
-                                                      enum report_state state, const char *name,
+/* Add a row. */
+__attribute__((format(printf, 3, 4))) void report_add(enum report_state state, const char *name,
                                                       const char *format, ...);
+#define report_ok(...)    report_add(REPORT_OK, __VA_ARGS__)
+#define report_note(...)  report_add(REPORT_NOTE, __VA_ARGS__)
+#define report_wrong(...) report_add(REPORT_WRONG, __VA_ARGS__)
 
-/* Add what would help to the last row. */
-__attribute__((format(printf, 2, 3))) void report_remedy(struct report *report, const char *format,
-                                                         ...);
+/* Add a remedy to the last row. */
+__attribute__((format(printf, 1, 2))) void report_remedy(const char *format, ...);
 
-size_t report_n_wrong(const struct report *report);
+size_t report_n_wrong(void);
 
-void report_print(const struct report *report, FILE *out);
-void report_print_json(const struct report *report, FILE *out);
+/* Print the report to standard output. */
+void report_print(void);
+void report_print_json(void);
 
 #endif

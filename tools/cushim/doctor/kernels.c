@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/table.h"
 #include "kernels/launch/settings.h"
 #include "tools/cushim/doctor/fatbin.h"
 #include "tools/cushim/file_image.h"
@@ -16,28 +15,27 @@
 #define LIBRARY "libcushim-kernels.so"
 
 enum {
-    LEAST_CAPABILITY = 75, /* of the code paths: kernels/launch/call.c */
-    LEAST_DRIVER = 13000,  /* loads code of a toolkit of 13.0 or later; ours is built with one */
+    LEAST_CAPABILITY = 75, /* as in kernels/launch/call.c */
+    LEAST_DRIVER = 13000,  /* our kernels are built with a toolkit of 13.0 or later */
     TEXT_BYTES = 256
 };
 
-/* The places where cushim_kernels_open looks, as far as the command can know them. */
-static bool find(struct report *report, char path[PATH_MAX]) {
+/* Look in the places of cushim_kernels_open, as far as the command knows them. */
+static bool find(char path[PATH_MAX]) {
     const char *given = getenv("CUSHIM_KERNELS");
     if (given && *given == '/') {
         snprintf(path, PATH_MAX, "%s", given);
         return true;
     }
     if (given)
-        report_add(report, REPORT_NOTE, "setting",
-                   "CUSHIM_KERNELS=%s is no absolute path and is ignored", given);
+        report_note("setting", "CUSHIM_KERNELS=%s is not an absolute path and is ignored", given);
     return launch_find_library(LIBRARY ".0", "../../kernels", path);
 }
 
-/* The worst fit of the families (each a fatbin) for a device. */
+/* The family (each is a fatbin) that fits a device worst. */
 struct choice {
     enum fatbin_fit fit;
-    struct fatbin_code code; /* unless there is none */
+    struct fatbin_code code; /* not set if there is none */
     unsigned n_families;     /* that fit no better */
 };
 
@@ -58,27 +56,22 @@ static unsigned choose(struct choice *choice, struct image section, unsigned cap
 }
 
 static void describe(char text[TEXT_BYTES], const struct choice *choice, unsigned n_families) {
-    char name[FATBIN_NAME_BYTES], part[64] = "";
-    fatbin_name(&choice->code, name);
+    static const struct {
+        const char *before, *behind;
+    } fits[] = {[FATBIN_EXACT] = {"code compiled for it, ", ""},
+                [FATBIN_NEAR] = {"code that runs on it, ", ""},
+                [FATBIN_PTX] = {"", ", which the driver compiles at the first use"},
+                [FATBIN_NONE] = {"no code for it", ""}};
+    char name[FATBIN_NAME_BYTES] = "", part[64] = "";
+    if (choice->fit != FATBIN_NONE)
+        fatbin_name(&choice->code, name);
     if (choice->n_families < n_families)
         snprintf(part, sizeof part, " in %u of %u families", choice->n_families, n_families);
-    switch (choice->fit) {
-    case FATBIN_EXACT:
-        snprintf(text, TEXT_BYTES, "code compiled for it, %s", name);
-        break;
-    case FATBIN_NEAR:
-        snprintf(text, TEXT_BYTES, "code that runs on it, %s%s", name, part);
-        break;
-    case FATBIN_PTX:
-        snprintf(text, TEXT_BYTES, "%s, which the driver compiles at the first use%s", name, part);
-        break;
-    case FATBIN_NONE:
-        snprintf(text, TEXT_BYTES, "no code for it%s", part);
-        break;
-    }
+    snprintf(text, TEXT_BYTES, "%s%s%s%s", fits[choice->fit].before, name, fits[choice->fit].behind,
+             part);
 }
 
-/* Why the references run whatever code there is; NULL: they do not. */
+/* Why the CPU references run in spite of the code; NULL if they do not. */
 static const char *why_references(const struct machine *machine) {
     const struct cushim_kernel_settings *settings = cushim_kernel_settings();
     if (settings->has_arch)
@@ -86,8 +79,7 @@ static const char *why_references(const struct machine *machine) {
     return driver_is_software(&machine->driver) ? "it is a software device" : NULL;
 }
 
-static void examine_device(struct report *report, const struct machine *machine, int device,
-                           struct image section) {
+static void examine_device(const struct machine *machine, int device, struct image section) {
     char row[32], text[TEXT_BYTES];
     const char *references = why_references(machine);
     struct choice choice;
@@ -104,38 +96,37 @@ static void examine_device(struct report *report, const struct machine *machine,
     }
     snprintf(row, sizeof row, "for device %d", device);
     if (references)
-        report_add(report, REPORT_NOTE, row, "of %d.%d: %s; but the CPU references run: %s", major,
-                   minor, text, references);
+        report_note(row, "of %d.%d: %s; but the CPU references run: %s", major, minor, text,
+                    references);
     else if (choice.fit == FATBIN_NONE)
-        report_add(report, REPORT_NOTE, row,
-                   "of %d.%d: %s; calls return CUSHIM_NOTSUPPORTED, or run the CPU references if "
-                   "CUSHIM_KERNEL_ARCH=cpu",
-                   major, minor, text);
+        report_note(row,
+                    "of %d.%d: %s; calls return CUSHIM_NOTSUPPORTED, or run the CPU references if "
+                    "CUSHIM_KERNEL_ARCH=cpu",
+                    major, minor, text);
     else
-        report_add(report, choice.fit == FATBIN_PTX ? REPORT_NOTE : REPORT_OK, row, "of %d.%d: %s",
-                   major, minor, text);
+        report_add(choice.fit == FATBIN_PTX ? REPORT_NOTE : REPORT_OK, row, "of %d.%d: %s", major,
+                   minor, text);
 }
 
-static void examine_setting(struct report *report) {
+static void examine_setting(void) {
     const struct cushim_kernel_settings *settings = cushim_kernel_settings();
     if (settings->wrong)
-        report_add(report, REPORT_WRONG, "setting",
-                   "CUSHIM_KERNEL_ARCH=%s is none of 75, 80, 89, 90, cpu", settings->wrong);
+        report_wrong("setting", "CUSHIM_KERNEL_ARCH=%s is none of 75, 80, 89, 90, cpu",
+                     settings->wrong);
     else if (settings->has_arch)
-        report_add(report, REPORT_NOTE, "setting", "CUSHIM_KERNEL_ARCH=%s",
-                   getenv("CUSHIM_KERNEL_ARCH"));
+        report_note("setting", "CUSHIM_KERNEL_ARCH=%s", getenv("CUSHIM_KERNEL_ARCH"));
 }
 
-void kernels_examine(struct report *report, const struct machine *machine) {
+void kernels_examine(const struct machine *machine) {
     char path[PATH_MAX];
     struct image library, section = {NULL, 0};
     struct fatbin fatbin;
-    report->heading = "the kernels, for programs that call " LIBRARY;
-    examine_setting(report);
-    if (!find(report, path)) {
-        report_add(report, REPORT_NOTE, "library",
-                   "not built or not installed beside this command; with nvcc: meson configure "
-                   "<build> -Dkernels=enabled && ninja -C <build>");
+    report_heading("the kernels, for programs that call " LIBRARY);
+    examine_setting();
+    if (!find(path)) {
+        report_note("library",
+                    "not built or not installed beside this command; with nvcc: meson configure "
+                    "<build> -Dkernels=enabled && ninja -C <build>");
         return;
     }
     int error = image_map(&library, path, NULL);
@@ -143,12 +134,12 @@ void kernels_examine(struct report *report, const struct machine *machine) {
     for (struct image rest = section; is_whole && rest.n_bytes;)
         is_whole = fatbin_take(&rest, &fatbin);
     if (error)
-        report_add(report, REPORT_WRONG, "library", "%s: %s", path, strerror(error));
+        report_wrong("library", "%s: %s", path, strerror(error));
     else if (!is_whole)
-        report_add(report, REPORT_WRONG, "library", "%s: no fatbins that can be read", path);
+        report_wrong("library", "%s: no fatbins that can be read", path);
     else
-        report_add(report, REPORT_OK, "library", "%s", path);
+        report_ok("library", "%s", path);
     for (int i = 0; is_whole && i < machine->n_devices; i++)
-        examine_device(report, machine, i, section);
+        examine_device(machine, i, section);
     image_unmap(&library);
 }

@@ -1,14 +1,13 @@
 /*
- * The kernel library, if it is there: the devices that it has code for, and what runs elsewhere.
- * It is read, not loaded.
+ * Reports for which devices the kernel library has code, and what runs on others.  The library is
+ * read, not loaded.
  */
 #ifndef CUSHIM_TOOLS_KERNELS_H
 #define CUSHIM_TOOLS_KERNELS_H
 
-struct report;
 struct machine;
 
-/* A row for the file and one for each device that answered. */
-void kernels_examine(struct report *report, const struct machine *machine);
+/* Add a row for the file, and one for each device. */
+void kernels_examine(const struct machine *machine);
 
 #endif

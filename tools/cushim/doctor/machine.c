@@ -13,64 +13,61 @@
 
 static const double mib = 1024.0 * 1024;
 
-static void add_device(struct report *report, const struct driver *driver, CUdevice device) {
+static void add_device(const struct driver *driver, CUdevice device) {
     char name[128] = "", row[32];
     size_t total_bytes = 0;
     driver->cuDeviceGetName(name, sizeof name, device);
     driver->cuDeviceTotalMem_v2(&total_bytes, device);
     bool is_software = driver_is_software(driver);
     snprintf(row, sizeof row, "device %d", device);
-    report_add(report, is_software ? REPORT_NOTE : REPORT_OK, row, "%s, %.0f MiB%s", name,
+    report_add(is_software ? REPORT_NOTE : REPORT_OK, row, "%s, %.0f MiB%s", name,
                (double)total_bytes / mib, is_software ? " (no GPU: a stand-in for tests)" : "");
 }
 
-static bool examine_driver(struct report *report, struct machine *machine) {
+static bool examine_driver(struct machine *machine) {
     struct driver *driver = &machine->driver;
     char wrong[512];
     if (!driver_open(driver, wrong, sizeof wrong)) {
-        report_add(report, REPORT_WRONG, "driver", "%s", wrong);
-        report_remedy(report,
-                      "install the NVIDIA driver, or put a software device on LD_LIBRARY_PATH");
+        report_wrong("driver", "%s", wrong);
+        report_remedy("install the NVIDIA driver, or put a software device on LD_LIBRARY_PATH");
         return false;
     }
     void *address;
     memcpy(&address, &driver->cuDriverGetVersion, sizeof address);
     driver->cuDriverGetVersion(&machine->driver_version);
-    report_add(report, REPORT_OK, "driver", "CUDA " MACHINE_VERSION ", %s",
-               MACHINE_VERSION_PARTS(machine->driver_version), driver_file_of(address));
+    report_ok("driver", "CUDA " MACHINE_VERSION ", %s",
+              MACHINE_VERSION_PARTS(machine->driver_version), driver_file_of(address));
     CUresult error = driver->cuInit(0);
     if (error == CUDA_SUCCESS)
         error = driver->cuDeviceGetCount(&machine->n_devices);
     if (error != CUDA_SUCCESS || machine->n_devices == 0) {
-        report_add(report, REPORT_WRONG, "device", "none answers: %s",
-                   error == CUDA_SUCCESS ? "the driver counts 0"
-                                         : driver_error_name(driver, error));
-        report_remedy(report,
-                      "see whether /dev/nvidia* exist and may be opened, and CUDA_VISIBLE_DEVICES");
+        report_wrong("device", "none answers: %s",
+                     error == CUDA_SUCCESS ? "the driver counts 0"
+                                           : driver_error_name(driver, error));
+        report_remedy("see whether /dev/nvidia* exist and may be opened, and CUDA_VISIBLE_DEVICES");
         return false;
     }
     for (int i = 0; i < machine->n_devices; i++)
-        add_device(report, driver, i);
+        add_device(driver, i);
     return true;
 }
 
-static void examine_toolkit(struct report *report) {
+static void examine_toolkit(void) {
     struct toolkit toolkit;
     if (!toolkit_find(&toolkit))
-        report_add(report, REPORT_NOTE, "toolkit",
-                   "none found (needed to build programs, not to run them)");
+        report_note("toolkit", "none found (needed to build programs, not to run them)");
     else if (toolkit.version < TOOLKIT_LEAST)
-        report_add(report, REPORT_NOTE, "toolkit",
-                   "CUDA " MACHINE_VERSION ", %s (to build cushim takes " MACHINE_VERSION ")",
-                   MACHINE_VERSION_PARTS(toolkit.version), toolkit.folder,
-                   MACHINE_VERSION_PARTS(TOOLKIT_LEAST));
+        report_note("toolkit",
+                    "CUDA " MACHINE_VERSION ", %s (to build cushim takes " MACHINE_VERSION ")",
+                    MACHINE_VERSION_PARTS(toolkit.version), toolkit.folder,
+                    MACHINE_VERSION_PARTS(TOOLKIT_LEAST));
     else
-        report_add(report, REPORT_OK, "toolkit", "CUDA " MACHINE_VERSION ", %s",
-                   MACHINE_VERSION_PARTS(toolkit.version), toolkit.folder);
+        report_ok("toolkit", "CUDA " MACHINE_VERSION ", %s", MACHINE_VERSION_PARTS(toolkit.version),
+                  toolkit.folder);
 }
 
-/* The runtimes that a program linked to a shared one would get. */
-static void examine_runtimes(struct report *report) {
+/* Report the runtimes that a program with a shared runtime would get. */
+static void examine_runtimes(void) {
     static const char *const names[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
     bool is_any = false;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -85,34 +82,31 @@ static void examine_runtimes(struct report *report) {
         memcpy(&get_version, &address, sizeof get_version);
         if (address)
             get_version(&version);
-        report_add(report, REPORT_OK, "libcudart", "CUDA " MACHINE_VERSION ", %s",
-                   MACHINE_VERSION_PARTS(version),
-                   dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : names[i]);
+        report_ok("libcudart", "CUDA " MACHINE_VERSION ", %s", MACHINE_VERSION_PARTS(version),
+                  dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : names[i]);
         dlclose(handle);
     }
     if (!is_any)
-        report_add(report, REPORT_NOTE, "libcudart",
-                   "no shared one on the loader's path (programs with a static one need none)");
+        report_note("libcudart",
+                    "no shared one on the loader's path (programs with a static one need none)");
 }
 
-/* Asked before the driver has threads, for which it would have to wait. */
-static void examine_membarrier(struct report *report) {
+/* This is asked before the driver has threads, because the kernel would wait for them. */
+static void examine_membarrier(void) {
     if (cushim_membarrier_ask())
-        report_add(report, REPORT_OK, "membarrier",
-                   "granted: to pin a handle is a store and a load");
+        report_ok("membarrier", "granted: pinning a handle takes a store and a load");
     else
-        report_add(report, REPORT_NOTE, "membarrier",
-                   "refused, by the kernel or a sandbox: to pin a handle is a "
-                   "locked exchange");
+        report_note("membarrier", "refused, by the kernel or a sandbox: to pin a handle is a "
+                                  "locked exchange");
 }
 
-bool machine_examine(struct report *report, struct machine *machine) {
+bool machine_examine(struct machine *machine) {
     *machine = (struct machine){.n_devices = 0};
-    report->heading = "this machine";
-    report_add(report, REPORT_OK, "glibc", "%s", gnu_get_libc_version());
-    examine_membarrier(report);
-    bool has_device = examine_driver(report, machine);
-    examine_toolkit(report);
-    examine_runtimes(report);
+    report_heading("this machine");
+    report_ok("glibc", "%s", gnu_get_libc_version());
+    examine_membarrier();
+    bool has_device = examine_driver(machine);
+    examine_toolkit();
+    examine_runtimes();
     return has_device;
 }

@@ -1,12 +1,10 @@
-/* What this machine has of CUDA: rows about the driver, its devices, the toolkit, the runtimes. */
+/* Reports what this machine has: the driver, its devices, the toolkit, the runtimes. */
 #ifndef CUSHIM_TOOLS_MACHINE_H
 #define CUSHIM_TOOLS_MACHINE_H
 
 #include <stdbool.h>
 
 #include "tools/cushim/doctor/driver.h"
-
-struct report;
 
 /* The driver, if one answered, and the number of its devices. */
 struct machine {
@@ -19,7 +17,8 @@ struct machine {
 #define MACHINE_VERSION               "%d.%d"
 #define MACHINE_VERSION_PARTS(number) (number) / 1000, (number) % 1000 / 10
 
-/* Returns whether a device answered, so that a probe makes sense; `machine` is then filled. */
-bool machine_examine(struct report *report, struct machine *machine);
+/* Add the rows, and fill `machine`.  Returns whether a device answered, because a probe needs
+ * one. */
+bool machine_examine(struct machine *machine);
 
 #endif

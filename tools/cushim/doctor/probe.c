@@ -17,13 +17,12 @@
 #include "tools/cushim/options.h"
 
 enum {
-    PATIENCE_SECONDS = 60, /* a driver may take seconds to start; after this a child that hangs
-                              is ended */
+    PATIENCE_SECONDS = 60, /* for a driver that starts; then the child is ended */
     ALLOCATION_BYTES = 1 << 20,
     ASKED_VERSION = 3020 /* the version in which cuMemAlloc means cuMemAlloc_v2 */
 };
 
-/* One way to the driver's allocator: allocate and free. */
+/* Allocate and free by one way to the driver's allocator. */
 static CUresult use(__typeof__(&cuMemAlloc_v2) allocate, const struct driver *driver) {
     CUdeviceptr address = 0;
     CUresult error = allocate(&address, ALLOCATION_BYTES);
@@ -34,48 +33,41 @@ static void copy_file_of(char text[PROBE_TEXT_BYTES], const void *address) {
     snprintf(text, PROBE_TEXT_BYTES, "%s", driver_file_of(address));
 }
 
+/* Do the next step, unless one failed. */
+#define STEP(what, call)                                                                           \
+    if (error == CUDA_SUCCESS) {                                                                   \
+        doing = what;                                                                              \
+        error = call;                                                                              \
+    }
+
 static void allocate_both_ways(struct probe_findings *findings) {
     struct driver driver;
     if (!driver_open(&driver, findings->failure, sizeof findings->failure))
         return;
-    void *address = NULL;
+    void *address, *resolved = NULL;
     memcpy(&address, &driver.cuMemAlloc_v2, sizeof address);
     copy_file_of(findings->by_dlsym, address);
 
-    const char *doing = "cuInit";
-    CUresult error = driver.cuInit(0);
+    const char *doing = NULL;
+    CUresult error = CUDA_SUCCESS;
     CUcontext context = NULL;
-    if (error == CUDA_SUCCESS) {
-        doing = "cuDevicePrimaryCtxRetain";
-        error = driver.cuDevicePrimaryCtxRetain(&context, 0);
-    }
-    if (error == CUDA_SUCCESS) {
-        doing = "cuCtxPushCurrent";
-        error = driver.cuCtxPushCurrent_v2(context);
-    }
-    if (error == CUDA_SUCCESS) {
-        doing = "cuMemAlloc found by dlsym";
-        error = use(driver.cuMemAlloc_v2, &driver);
-    }
-    void *resolved = NULL;
     CUdriverProcAddressQueryResult verdict;
-    if (error == CUDA_SUCCESS) {
-        doing = "cuGetProcAddress of cuMemAlloc";
-        error = driver.cuGetProcAddress_v2("cuMemAlloc", &resolved, ASKED_VERSION, 0, &verdict);
-    }
-    if (error == CUDA_SUCCESS && resolved) {
-        copy_file_of(findings->by_resolver, resolved);
+    STEP("cuInit", driver.cuInit(0))
+    STEP("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(&context, 0))
+    STEP("cuCtxPushCurrent", driver.cuCtxPushCurrent_v2(context))
+    STEP("cuMemAlloc found by dlsym", use(driver.cuMemAlloc_v2, &driver))
+    STEP("cuGetProcAddress of cuMemAlloc",
+         driver.cuGetProcAddress_v2("cuMemAlloc", &resolved, ASKED_VERSION, 0, &verdict))
+    if (resolved) {
         __typeof__(&cuMemAlloc_v2) allocate;
+        copy_file_of(findings->by_resolver, resolved);
         memcpy(&allocate, &resolved, sizeof allocate);
-        doing = "cuMemAlloc found by cuGetProcAddress";
-        error = use(allocate, &driver);
+        STEP("cuMemAlloc found by cuGetProcAddress", use(allocate, &driver))
     }
     findings->is_full = error == CUDA_ERROR_OUT_OF_MEMORY;
-    if (error != CUDA_SUCCESS)
+    if (error != CUDA_SUCCESS || !resolved)
         snprintf(findings->failure, sizeof findings->failure, "%s: %s", doing,
-                 driver_error_name(&driver, error));
-    else if (!resolved)
-        snprintf(findings->failure, sizeof findings->failure, "%s: not found", doing);
+                 error != CUDA_SUCCESS ? driver_error_name(&driver, error) : "not found");
 }
 
 int probe_child(int fd) {
@@ -89,10 +81,9 @@ enum { EXIT_CUT_OFF = 3 };
 
 const char *probe_other_hook(void) {
     const char *hook = driver_file_of(dlsym(RTLD_DEFAULT, "dlsym"));
-    const char *base = strrchr(hook, '/');
     /* the C library has both functions; if another object has them, it is a preload */
     if (strcmp(hook, driver_file_of(dlsym(RTLD_DEFAULT, "dlerror"))) == 0 ||
-        strcmp(base ? base + 1 : hook, LAUNCH_LIBRARY) == 0)
+        strcmp(basename(hook), LAUNCH_LIBRARY) == 0)
         return NULL;
     return hook;
 }
@@ -120,7 +111,7 @@ bool probe_is_cut_off(const char *library) {
            WEXITSTATUS(status) == EXIT_CUT_OFF;
 }
 
-/* In the child: no options but our own, whatever the user set; then start this program again. */
+/* Start this program again, in the child, with no options but our own, whatever the user set. */
 static void become_probe(const char *library, const char *report_path, int fd) {
     char option[32];
     for (char **entry = environ; *entry;) {
@@ -190,9 +181,9 @@ void probe_run(struct probe *probe, const char *library) {
     if (child < 0)
         snprintf(probe->failure, sizeof probe->failure, "no child: %s", strerror(errno));
     else if (waitpid(child, &status, 0) != child)
-        snprintf(probe->failure, sizeof probe->failure, "the child is lost: %s", strerror(errno));
+        snprintf(probe->failure, sizeof probe->failure, "waitpid failed: %s", strerror(errno));
     else if (WIFSIGNALED(status))
-        snprintf(probe->failure, sizeof probe->failure, "the child died of signal %d (%s)",
+        snprintf(probe->failure, sizeof probe->failure, "the child was ended by signal %d (%s)",
                  WTERMSIG(status), strsignal(WTERMSIG(status)));
     else if (WEXITSTATUS(status) != 0 || !probe->has_findings)
         snprintf(probe->failure, sizeof probe->failure, "the child ended with code %d",

@@ -1,7 +1,8 @@
 /*
- * The probe: a child process that allocates under the preload, and what its exit report says.
+ * The probe is a child process that allocates under the preload; its exit report shows what was
+ * served.
  *
- * Parent and child are this same executable, so the child's findings are sent as one struct.
+ * The child sends its findings as one struct, because it is the same executable.
  */
 #ifndef CUSHIM_TOOLS_PROBE_H
 #define CUSHIM_TOOLS_PROBE_H
@@ -15,14 +16,14 @@ enum { PROBE_TEXT_BYTES = 256 };
 struct probe_findings {
     char failure[PROBE_TEXT_BYTES];     /* empty: both allocations succeeded */
     bool is_full;                       /* the failure is that the driver had no memory left */
-    char by_dlsym[PROBE_TEXT_BYTES];    /* the file whose cuMemAlloc_v2 dlsym gave */
+    char by_dlsym[PROBE_TEXT_BYTES];    /* the file of the cuMemAlloc_v2 that dlsym found */
     char by_resolver[PROBE_TEXT_BYTES]; /* the same for cuGetProcAddress */
 };
 
 struct probe {
     struct probe_findings findings;
     bool has_findings;
-    char failure[PROBE_TEXT_BYTES]; /* empty: the report was read, and the next two are good */
+    char failure[PROBE_TEXT_BYTES]; /* empty if the report was read; the next two are then set */
     int64_t n_requests;             /* of device memory that the pool served */
     int64_t n_bypassed;             /* driver allocations that no entry point saw */
 };
@@ -34,7 +35,7 @@ enum { PROBE_N_ALLOCATIONS = 2 };
 int probe_child(int fd);
 
 /*
- * The file of another preload in this process that answers dlsym first, static; NULL if the C
+ * The file of another preload that answers dlsym first in this process. Returns NULL if the C
  * library or our preload does.
  */
 const char *probe_other_hook(void);
@@ -45,7 +46,7 @@ const char *probe_other_hook(void);
  */
 bool probe_is_cut_off(const char *library);
 
-/* The child's part of that: it ends with the answer. */
+/* The child's part of that.  Its exit status is the answer. */
 _Noreturn void probe_look_child(const char *library);
 
 /* The parent's part: start the child with `library` preloaded, and read both answers. */

@@ -34,7 +34,7 @@ static void look_in(struct toolkit *found, const char *folder) {
     snprintf(found->folder, sizeof found->folder, "%s", folder);
 }
 
-/* The folder above that of a program on PATH: as it is found there, or as its links lead. */
+/* Write the folder above that of a program on PATH.  If `is_followed`, links are followed. */
 static bool prefix_of(const char *name, bool is_followed, char prefix[PATH_MAX]) {
     char path[PATH_MAX];
     if (program_find(name, path) != 0 || (is_followed && !realpath(path, prefix)))
@@ -50,7 +50,8 @@ static bool prefix_of(const char *name, bool is_followed, char prefix[PATH_MAX])
     return true;
 }
 
-/* Packages of pip, also in an active virtual environment, whose python3 is a link out of it. */
+/* Look in packages of pip.  Links are not followed, because python3 of a virtual environment is
+ * a link out of it. */
 static void look_in_packages(struct toolkit *found) {
     char prefix[PATH_MAX], pattern[PATH_MAX + 80];
     glob_t folders;
@@ -65,7 +66,7 @@ static void look_in_packages(struct toolkit *found) {
     }
 }
 
-/* What tools/quickstart or tools/check fetched into the tree in which this command was built. */
+/* Look at what tools/quickstart or tools/check fetched into the build tree of this command. */
 static void look_in_tree(struct toolkit *found) {
     char folder[PATH_MAX], fetched[PATH_MAX];
     if (!launch_find_here(folder))

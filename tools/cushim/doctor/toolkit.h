@@ -12,8 +12,8 @@ struct toolkit {
     char folder[PATH_MAX];
 };
 
-/* The first of TOOLKIT_LEAST or later in the places of tools/find-cuda, or the first of any
- * version. False if there is none. */
+/* Find a toolkit in the places of tools/find-cuda: the first of TOOLKIT_LEAST or later, or else
+ * the first of any version.  Returns false if there is none. */
 bool toolkit_find(struct toolkit *found);
 
 #endif

@@ -1,5 +1,5 @@
 "use strict";
-/* A recording on a page.  All texts of the recording reach the page as text nodes. */
+/* Shows a recording.  All texts of the recording become text nodes. */
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const main = document.getElementById("main");
@@ -37,7 +37,7 @@ const count = (n) => String(Math.round(n)).replace(/\B(?=(\d{3})+$)/g, ",");
 const some = (n, one) => count(n) + " " + one + (n === 1 ? "" : "s");
 const share = (part, all) => (all ? (Math.floor((part * 1000) / all) / 10).toFixed(1) + " %" : "-");
 
-/* ---- the recording that is looked at ---- */
+/* ---- the chosen recording ---- */
 
 let recording, scope, sites, byId;
 
@@ -66,7 +66,7 @@ const languageOf = (frame) => {
   if (frame.name.includes("::") || frame.name.includes("(") || /\.(cc|cpp|cxx|cu|hpp|hh):/.test(frame.line)) return "cxx";
   return /\+0x[0-9a-f]+$|^0x/.test(frame.name) ? "none" : "c";
 };
-/* Without what it is called with. */
+/* The name without its arguments. */
 const shortOf = (name) => name.replace(/(?<=\w|>)\(.*\)( const)?$/, "");
 const titleOf = (site) => {
   if (!site.frames.length) return "no frame of the program";
@@ -151,7 +151,7 @@ const cards = () => el("div", { class: "cards" },
 
 /* ---- 2: the timeline ---- */
 
-/* Of a range of buckets: how low and high live was, how high held. */
+/* The range of live bytes, and the highest held bytes, of a range of buckets. */
 const fold = (from, to) => {
   let least = Infinity, most = 0, held = 0;
   for (let i = from; i < to; i++) {
@@ -389,7 +389,7 @@ const flame = () => {
     on: { input: () => search(field.value), keydown: (event) => { if (event.key === "Escape") { field.value = ""; search(""); } } } });
   const moment = view.id === "moment" && momentAt(state.t === null ? scope.peak_ns : state.t);
   const key = (name, text) => [el("span", { class: "key " + name }), text];
-  return [el("h2", {}, "Who asked for it"),
+  return [el("h2", {}, "Stacks"),
     el("div", { class: "tools" }, views.map((one) => el("button", { "aria-pressed": String(one === view), "data-view": one.id, on: { click: () => change({ v: one.id, root: null }) } }, one.name))),
     el("div", { class: "tools" }, field,
       el("button", { "aria-pressed": String(!!state.i), on: { click: () => change({ i: state.i ? 0 : 1, root: null }) } }, "inverted"),
@@ -475,7 +475,7 @@ const valueOf = (site, key) => (key === "mean_life" ? (site.frees ? site.life_ns
 
 const siteTable = () => {
   const rows = sites.slice().sort((a, b) => (valueOf(b, state.sort) - valueOf(a, state.sort)) * (state.up ? -1 : 1) || a.id - b.id);
-  return [el("h2", {}, "Places that ask"), table("sites", rows, [
+  return [el("h2", {}, "Places"), table("sites", rows, [
     { name: "place" },
     { name: "at the peak", key: "peak_bytes", text: (site) => bytes(site.peak_bytes) },
     { name: "blocks", key: "peak_blocks", text: (site) => count(site.peak_blocks) },
@@ -510,19 +510,19 @@ const copies = () => {
     el("p", { class: "soft" }, "Of pageable memory, of all devices. Pinned memory needs no staging copy.")];
 };
 
-/* ---- 7: what is not here ---- */
+/* ---- 7: missing data ---- */
 
 const gaps = () => {
-  const rows = [[recording.lost, "events were not written"], [recording.damaged, "pieces of the file cannot be read"], [recording.strange, "events cannot be, and were passed over"],
-    [recording.foreign, "frees of memory that nobody was seen to ask for"], [recording.disorder, "addresses were given anew while they were live"],
-    [recording.newer, "files were written since: their lines may be wrong"]].filter(([n]) => n);
+  const rows = [[recording.lost, "events were not written"], [recording.damaged, "pieces of the file cannot be read"], [recording.strange, "events are impossible and were skipped"],
+    [recording.foreign, "frees of memory whose request was not recorded"], [recording.disorder, "addresses were allocated again while they were live"],
+    [recording.newer, "files have changed since: their lines may be wrong"]].filter(([n]) => n);
   const foot = "Not recorded: memory that nodes of graphs allocate, that other processes made, and that contexts and modules take; kernels, and small copies. Moments: " + count(scope ? scope.moments.length : 0) + ", evenly spread, and the peak.";
-  return [el("h2", {}, "What is not here"), rows.length ? el("ul", { id: "gaps" }, rows.map(([n, text]) => el("li", {}, count(n) + " " + text))) : el("p", { id: "gaps" }, "No event is known to be missing."), el("p", { class: "soft" }, foot)];
+  return [el("h2", {}, "Missing data"), rows.length ? el("ul", { id: "gaps" }, rows.map(([n, text]) => el("li", {}, count(n) + " " + text))) : el("p", { id: "gaps" }, "No event is known to be missing."), el("p", { class: "soft" }, foot)];
 };
 
 /* ---- all of it ---- */
 
-/* What can be pressed, in order; and by what it is known when the page is drawn anew. */
+/* All controls in order, and the name by which a control is found when the page is drawn again. */
 const places = () => [...main.querySelectorAll("button, a, input, select, svg")];
 const nameOf = (node) => node.id || node.getAttribute("aria-label") || node.getAttribute("data-key") || node.title || node.textContent;
 
@@ -531,7 +531,7 @@ const draw = () => {
   painters = [];
   const before = places().indexOf(document.activeElement), name = before >= 0 && nameOf(document.activeElement);
   if (!recording) main.replaceChildren(el("h1", {}, "cushim"), el("p", {}, "There is no recording on this page."));
-  else if (!scope) main.replaceChildren(...[...head(), el("p", {}, "No memory was asked for."), ...gaps()].filter(Boolean));
+  else if (!scope) main.replaceChildren(...[...head(), el("p", {}, "No memory was requested."), ...gaps()].filter(Boolean));
   else main.replaceChildren(...[head(), cards(), verdict(), timeline(), flame(), fragmentation(), siteTable(), aliveTable(), copies(), gaps()].flat(3).filter(Boolean));
   for (const paint of painters) paint();
   if (before < 0) return;

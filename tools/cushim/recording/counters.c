@@ -1,6 +1,5 @@
 #include "tools/cushim/recording/counters.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -73,7 +72,7 @@ static int read_counters(struct cushim_report *report, const char *path) {
     take_text(to->version, head->product, sizeof head->product);
     take_text(to->host, head->host, sizeof head->host);
     if (atomic_load(&head->state) != CUSHIM_TRACE_ENDED || atomic_load(&head->next_status) > 1)
-        report->ended = summary_end(head, end); /* valid until the next one is read */
+        report->ended = summary_end(head, end); /* the text is valid until the next one is read */
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
             take_sums(&report->page.stats[device][kind], &account.sums[device][kind]);
@@ -95,8 +94,7 @@ bool counters_reports_of(const char *what, reports_show_fn *show, void *context)
         if (!wrong)
             show(&report, &origin, context);
         else
-            complain("%s: %s", files.paths[i],
-                     wrong == ENOEXEC ? "no recording of this version" : strerror(wrong));
+            complain("%s: %s", files.paths[i], recording_error(wrong));
         is_whole &= !wrong;
     }
     if (error)

@@ -1,14 +1,14 @@
-/* A recording as a report with the counters that it has, for commands that read both. */
+/* Reads a recording as a report, for commands that read both. */
 #ifndef CUSHIM_TOOLS_COUNTERS_H
 #define CUSHIM_TOOLS_COUNTERS_H
 
 #include "tools/cushim/reports.h"
 
-/* Is it a recording, or a folder of some? */
+/* Is it a recording, or a folder with recordings? */
 bool counters_is_recording(const char *what);
 
-/* Like reports_of, but for recordings, too; each is a report with the counters that a recording has
- * (condition_is_recorded). */
+/* As reports_of, but also for recordings.  Each becomes a report with the counters that a
+ * recording has (condition_is_recorded). */
 bool counters_reports_of(const char *what, reports_show_fn *show, void *context);
 
 #endif

@@ -102,10 +102,7 @@ static void put_rest(struct cushim_writer *out, const struct cushim_trace_accoun
                      event->number);
         put_event_text(out, event);
         break;
-    case CUSHIM_TRACE_ALLOC:
-    case CUSHIM_TRACE_FREE:
-    case CUSHIM_TRACE_NONE:
-    case CUSHIM_TRACE_N_CODES:
+    default:
         break;
     }
 }
@@ -158,7 +155,7 @@ int events_rmm(struct cushim_writer *out, const char *path) {
 
 /* ---- Perfetto ---- */
 
-/* The fields of all elements; `ns` is of the recording. */
+/* Write the fields that all elements have; `ns` is a time of the recording. */
 static void put_element(struct cushim_writer *out, const struct cushim_trace_account *account,
                         const char *phase, uint64_t ns) {
     ns = since_start(account, ns);
@@ -229,13 +226,7 @@ static void put_perfetto(struct cushim_writer *out, const struct cushim_trace_ac
                      "\"s\":\"p\",\"name\":\"out of memory\",\"args\":{\"bytes\":%" PRIu64 "}}",
                      event->n_bytes);
         break;
-    case CUSHIM_TRACE_NONE:
-    case CUSHIM_TRACE_PLACE:
-    case CUSHIM_TRACE_DEVICE:
-    case CUSHIM_TRACE_GONE:
-    case CUSHIM_TRACE_STACK:
-    case CUSHIM_TRACE_MODULE:
-    case CUSHIM_TRACE_N_CODES:
+    default:
         break;
     }
 }

@@ -1,5 +1,5 @@
 /*
- * A recording event by event, for other tools: one line for each, RMM's log, or Chrome's trace
+ * Writes a recording event by event, for other tools: as lines, as RMM's log, or in Chrome's trace
  * format, which Perfetto shows.
  */
 #ifndef CUSHIM_TOOLS_EVENTS_H
@@ -7,10 +7,11 @@
 
 struct cushim_writer;
 
-/* Each writes one recording; 0 or an errno. */
+/* Each writes one recording.  Returns 0 or an errno. */
 int events_text(struct cushim_writer *out, const char *path);
 
-/* Device and managed memory, a line for each; a line with the names of columns comes first. */
+/* A line for each request and free of device and managed memory, behind a line with the names of
+ * columns. */
 int events_rmm(struct cushim_writer *out, const char *path);
 
 /* Elements of the array `traceEvents`, at least one. */

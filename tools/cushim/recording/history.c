@@ -12,6 +12,8 @@ void history_begin(struct history *history, const struct recording_scope *scope,
     memset(history, 0, sizeof *history);
     history->scope = scope;
     history->most_moments = most_moments < HISTORY_MOMENTS ? most_moments : HISTORY_MOMENTS;
+    if (most_moments && most_moments < HISTORY_LEAST_MOMENTS)
+        history->most_moments = HISTORY_LEAST_MOMENTS;
 }
 
 /* ---- moments ---- */
@@ -59,13 +61,13 @@ static unsigned bucket_at(const struct history *history, uint64_t ns) {
     return run_ns ? (unsigned)((__uint128_t)ns * (HISTORY_BUCKETS - 1) / run_ns) : 0;
 }
 
-/* Buckets up to this one begin with the present values. */
+/* The bucket of a time.  All new buckets up to it begin with the present values. */
 static struct history_bucket *bucket_of(struct history *history, uint64_t ns) {
     unsigned i = bucket_at(history, ns);
     while (history->n_buckets <= i && history->n_buckets < HISTORY_BUCKETS)
         history->buckets[history->n_buckets++] =
             (struct history_bucket){history->live_bytes, history->live_bytes, history->held_bytes};
-    return &history->buckets[history->n_buckets - 1]; /* time never goes back by much */
+    return &history->buckets[history->n_buckets - 1]; /* because time never goes back by much */
 }
 
 static void take_level(struct history *history, const struct cushim_trace_account *account,
@@ -114,7 +116,7 @@ static void add_copy(struct history *history, const struct cushim_trace_event *e
             strcmp(row->why, wanted.why) == 0)
             break;
     }
-    if (i == HISTORY_COPIES) /* only a made up recording has so many */
+    if (i == HISTORY_COPIES) /* only a made-up recording has so many */
         return;
     if (i == history->n_copies)
         history->copies[history->n_copies++] = wanted;
@@ -133,7 +135,8 @@ static uint64_t since_start(const struct cushim_trace_account *account) {
     return ns > account->first_ns ? ns - account->first_ns : 0;
 }
 
-/* A moment is the end of a time in which nothing changed, so it is right for all of that time. */
+/* A moment is taken at the end of a time in which nothing changed, so it is right for all of
+ * that time. */
 void history_foresee(const struct cushim_trace_account *account, void *context) {
     struct history *history = context;
     const uint64_t ns = since_start(account);

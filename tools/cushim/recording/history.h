@@ -10,20 +10,21 @@
 enum {
     HISTORY_BUCKETS = 2048, /* equal parts of the run */
     HISTORY_MOMENTS = 256,
+    HISTORY_LEAST_MOMENTS = 16,
     HISTORY_REFUSALS = 8, /* moments of the first requests that found no memory */
     HISTORY_MAPS = 48,
-    HISTORY_SHARES = 250, /* sites for each moment, the largest */
+    HISTORY_SHARES = 250, /* the largest sites of each moment */
     HISTORY_MARKS = 500,
     HISTORY_COPIES = 24,
     HISTORY_TEXT_BYTES = 64
 };
 
-/* Live bytes were between least and most; held is the highest. */
+/* Live bytes were between `least` and `most`; `held` is the highest value. */
 struct history_bucket {
     uint64_t least, most, held;
 };
 
-/* The bytes of sites; if sites are joined later, their number leads to the joined one. */
+/* The bytes of a site.  If sites are joined later, `number` identifies the joined one. */
 struct history_share {
     const struct cushim_trace_site *site;
     uint64_t n_bytes;
@@ -32,7 +33,7 @@ struct history_share {
 struct history_moment {
     uint64_t ns;
     bool is_peak;
-    struct map map;      /* held 0: it was not made */
+    struct map map;      /* held_bytes is 0 if it was not made */
     uint64_t rest_bytes; /* of sites that are not in shares */
     size_t n;
     struct history_share *shares;
@@ -41,7 +42,7 @@ struct history_moment {
 /* The program named a moment, or a request found no memory. */
 struct history_mark {
     uint64_t ns, n_bytes;
-    const struct cushim_trace_site *site; /* of the request; NULL: a mark */
+    const struct cushim_trace_site *site; /* of the request; NULL for a mark */
     char text[HISTORY_TEXT_BYTES];
 };
 
@@ -60,8 +61,8 @@ struct history {
     unsigned n_buckets;
     uint64_t live_bytes, held_bytes; /* now */
     bool has_peak;
-    uint64_t changed_ns, next_ns; /* the live bytes have been the same since; the next moment is
-                                     due */
+    uint64_t changed_ns, next_ns; /* live bytes have not changed since changed_ns; the next moment
+                                     is due at next_ns */
     bool is_changed;              /* since the last moment */
     struct history_moment moments[HISTORY_MOMENTS + 2 + HISTORY_REFUSALS];
     unsigned n_moments, n_refusals, n_even;
@@ -73,7 +74,8 @@ struct history {
     int error;
 };
 
-/* For one scope of a recording, with that many moments. */
+/* Begin the history of a scope, with at most so many moments, and no fewer than
+ * HISTORY_LEAST_MOMENTS. */
 void history_begin(struct history *history, const struct recording_scope *scope,
                    unsigned most_moments);
 

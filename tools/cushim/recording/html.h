@@ -1,7 +1,7 @@
 /*
- * The page of a recording: one file for a browser, which fetches nothing else.
+ * Writes the page of a recording, one file for a browser, which fetches nothing else.
  *
- * The page is tools/cushim/html.  This adds its data, as JSON in which no text can end the
+ * The page is in tools/cushim/html.  Its data is added as JSON, in which no text can end the
  * surrounding element.
  */
 #ifndef CUSHIM_TOOLS_HTML_H
@@ -12,8 +12,9 @@
 struct cushim_writer;
 struct recording_files;
 
-/* Put all files on one page; with `is_redacted` without arguments, host and folders.  `complain_of`
- * is called for a file that cannot be read.  Returns the number of files that were read. */
+/* Put all files on one page; if `is_redacted`, without arguments, host and folders.
+ * `complain_of` is called for a file that cannot be read.  Returns the number of files that were
+ * read. */
 unsigned html_put(struct cushim_writer *out, const struct recording_files *files, bool is_redacted,
                   void (*complain_of)(const char *path, int error));
 

@@ -9,7 +9,7 @@ static bool is_in(const struct recording_scope *scope, unsigned device, unsigned
     return scope->devices >> device & scope->kinds >> kind & 1;
 }
 
-/* One more row; the space is doubled if it is full. */
+/* Make room for one more row.  The space is doubled if it is full. */
 static void *grow(struct live *lists, void *rows, size_t n, size_t row_bytes) {
     if (n & (n - 1))
         return rows;

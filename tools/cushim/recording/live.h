@@ -1,4 +1,5 @@
-/* What is live at one moment, by address: blocks of pools, and the segments that contain them. */
+/* Lists what is live at one moment, by address: blocks of pools, and the segments that contain
+ * them. */
 #ifndef CUSHIM_TOOLS_LIVE_LISTS_H
 #define CUSHIM_TOOLS_LIVE_LISTS_H
 
@@ -15,7 +16,7 @@ struct live {
     int error;
 };
 
-/* All of the account's scope now; 0 or ENOMEM. */
+/* List all of a scope at the account's present state.  Returns 0 or ENOMEM. */
 int live_list(struct live *live, const struct cushim_trace_account *account,
               const struct recording_scope *scope, bool has_native);
 

@@ -33,7 +33,7 @@ static unsigned cell_at(const struct map_row *row, uint64_t offset) {
     return i < MAP_CELLS ? i : MAP_CELLS - 1;
 }
 
-/* [from, to) of the segment is live. */
+/* Add [from, to) of the segment to the live bytes of its cells. */
 static void fill(const struct map_row *row, uint64_t live[MAP_CELLS], uint64_t from, uint64_t to) {
     for (unsigned i = cell_at(row, from); i < MAP_CELLS && cell_start(row, i) < to; i++) {
         uint64_t start = cell_start(row, i), end = cell_start(row, i + 1);
@@ -51,18 +51,19 @@ static void set_cells(struct map_row *row, const uint64_t live[MAP_CELLS]) {
     row->cells[MAP_CELLS] = 0;
 }
 
-/* Blocks from *next on are sorted by address; those of the segment are taken. */
+/* Make the row of a segment from its blocks.  Blocks are sorted by address, and *next is the
+ * first that was not taken. */
 static void make_row(struct map_row *row, const struct cushim_trace_segment *segment,
                      const struct live *lists, size_t *next) {
     uint64_t live[MAP_CELLS] = {0}, covered = 0, largest = 0;
     const uint64_t end = segment->base + segment->n_bytes;
     *row = (struct map_row){.base = segment->base, .n_bytes = segment->n_bytes};
     while (*next < lists->n_blocks && lists->blocks[*next].address < segment->base)
-        ++*next; /* in no segment: part of the recording is missing */
+        ++*next; /* it is in no segment, because part of the recording is missing */
     for (; *next < lists->n_blocks && lists->blocks[*next].address < end; ++*next) {
         const struct cushim_trace_block *block = &lists->blocks[*next];
         uint64_t from = block->address - segment->base, to = from + block->n_bytes;
-        if (from < covered) /* only a made up recording has blocks in blocks */
+        if (from < covered) /* only a made-up recording has blocks in blocks */
             from = covered;
         if (to > segment->n_bytes)
             to = segment->n_bytes;

@@ -5,11 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <uthash.h>
 
 #include "base/utf8.h"
 #include "base/writer.h"
 #include "report/report.h"
+#include "tools/cushim/hash.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/recording/history.h"
 #include "tools/cushim/recording/map.h"
 #include "tools/cushim/recording/recording.h"
@@ -24,7 +25,6 @@ bool moment_take_time(struct moment_wish *wish, const char *text) {
         double ns;
     } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}};
     char *unit;
-    wish->is_wanted = true;
     wish->is_end = strcmp(text, "end") == 0;
     wish->ns = 0;
     if (wish->is_end || strcmp(text, "peak") == 0)
@@ -98,17 +98,12 @@ static void add_block(const struct cushim_trace_block *block, void *context) {
         !(groups->scope->kinds >> block->kind & 1) || !is_in_range(groups, block->time_ns))
         return;
     uint64_t key = key_of(block, groups->wish->group);
-    HASH_FIND(hh, groups->rows, &key, sizeof key, group);
+    HASH_GET(groups->rows, key, key, group);
     if (!group) {
-        group = calloc(1, sizeof *group);
-        if (!group) {
-            groups->error = ENOMEM;
-            return;
-        }
-        group->key = key;
-        group->site = block->site;
-        HASH_ADD(hh, groups->rows, key, sizeof group->key, group);
+        groups->error = ENOMEM;
+        return;
     }
+    group->site = block->site;
     group->n_blocks++;
     group->n_bytes += block->n_bytes;
     groups->n_blocks++;
@@ -121,7 +116,7 @@ static int by_bytes(const struct group *a, const struct group *b) {
     return a->key < b->key ? -1 : a->key > b->key;
 }
 
-/* From each mark of the name to the next mark of any name. */
+/* Find the spans of the range: each is from a mark of its name to the next mark. */
 static void find_spans(struct groups *groups, const struct history *history) {
     for (unsigned i = 0; groups->wish->range && i < history->n_marks; i++) {
         const struct history_mark *mark = &history->marks[i];
@@ -139,13 +134,13 @@ static void find_spans(struct groups *groups, const struct history *history) {
 
 static void put_group(struct cushim_writer *out, const struct groups *groups,
                       const struct names *names, const struct group *group) {
-    char text[3][CUSHIM_AMOUNT_BYTES], lead[80], label[80] = "";
+    char lead[80], label[80] = "";
     switch (groups->wish->group) {
     case MOMENT_SITE:
         break;
     case MOMENT_SIZE:
         snprintf(label, sizeof label, "up to %s each",
-                 cushim_text_bytes(text[2], (uint64_t)1 << (group->key < 63 ? group->key : 63)));
+                 text_of_bytes((uint64_t)1 << (group->key < 63 ? group->key : 63)));
         break;
     case MOMENT_THREAD:
         snprintf(label, sizeof label, "thread %" PRIu64, group->key);
@@ -157,12 +152,9 @@ static void put_group(struct cushim_writer *out, const struct groups *groups,
         else
             snprintf(label, sizeof label, "the driver's own");
     }
-    unsigned per_1000 =
-        groups->n_bytes ? (unsigned)((__uint128_t)group->n_bytes * 1000 / groups->n_bytes) : 0;
-    snprintf(lead, sizeof lead, "  %5u.%u %% %10s %9s %-6s  ", per_1000 / 10, per_1000 % 10,
-             cushim_text_bytes(text[0], group->n_bytes),
-             cushim_text_count(text[1], group->n_blocks),
-             group->n_blocks == 1 ? "block" : "blocks");
+    snprintf(lead, sizeof lead, "  %9s %10s %9s %-6s  ",
+             text_of_share(group->n_bytes, groups->n_bytes), text_of_bytes(group->n_bytes),
+             text_of_count(group->n_blocks), group->n_blocks == 1 ? "block" : "blocks");
     if (groups->wish->group == MOMENT_SITE)
         names_put_site(out, lead, names, group->site);
     else
@@ -171,24 +163,21 @@ static void put_group(struct cushim_writer *out, const struct groups *groups,
 
 static void put_groups(struct cushim_writer *out, struct groups *groups,
                        const struct names *names) {
-    char text[2][CUSHIM_AMOUNT_BYTES];
     uint64_t n_bytes = 0, n = 0;
-    struct group *group, *next;
     HASH_SORT(groups->rows, by_bytes);
-    HASH_ITER(hh, groups->rows, group, next) {
+    for (struct group *group = groups->rows; group; group = group->hh.next) {
         if (n++ < MOST_GROUPS)
             put_group(out, groups, names, group);
         else
             n_bytes += group->n_bytes;
-        HASH_DEL(groups->rows, group);
-        free(group);
     }
+    HASH_FREE(groups->rows);
     if (n > MOST_GROUPS)
-        cushim_write(out, "  %18s from %s other%s\n", cushim_text_bytes(text[0], n_bytes),
-                     cushim_text_count(text[1], n - MOST_GROUPS), n - MOST_GROUPS == 1 ? "" : "s");
+        cushim_write(out, "  %18s from %s\n", text_of_bytes(n_bytes),
+                     text_of_some(n - MOST_GROUPS, "other"));
 }
 
-/* "[##o.   ]": half as many cells as the map has. */
+/* Write "[##o.  ]", with half as many cells as the map has. */
 static void put_cells(struct cushim_writer *out, const struct map_row *row) {
     char text[MAP_CELLS / 2 + 1];
     for (unsigned i = 0; i < MAP_CELLS / 2; i++) {
@@ -200,21 +189,18 @@ static void put_cells(struct cushim_writer *out, const struct map_row *row) {
 }
 
 static void put_map(struct cushim_writer *out, const struct map *map) {
-    char text[4][CUSHIM_AMOUNT_BYTES];
     if (!map->n_segments)
         return;
     cushim_write(out,
-                 "held      %s in %zu segment%s: live %s, idle %s\n"
+                 "held      %s in %s: live %s, idle %s\n"
                  "          largest hole %s\n",
-                 cushim_text_bytes(text[0], map->held_bytes), map->n_segments,
-                 map->n_segments == 1 ? "" : "s", cushim_text_bytes(text[1], map->live_bytes),
-                 cushim_text_bytes(text[2], map->idle_bytes),
-                 cushim_text_bytes(text[3], map->hole_bytes));
+                 text_of_bytes(map->held_bytes), text_of_some(map->n_segments, "segment"),
+                 text_of_bytes(map->live_bytes), text_of_bytes(map->idle_bytes),
+                 text_of_bytes(map->hole_bytes));
     for (size_t i = 0; i < map->n_rows; i++) {
         const struct map_row *row = &map->rows[i];
         cushim_write(out, "  0x%-12" PRIx64 " %10s %6s %-6s ", row->base,
-                     cushim_text_bytes(text[0], row->n_bytes),
-                     cushim_text_count(text[1], row->n_blocks),
+                     text_of_bytes(row->n_bytes), text_of_count(row->n_blocks),
                      row->n_blocks == 1 ? "block" : "blocks");
         put_cells(out, row);
         cushim_write(out, "\n");
@@ -230,7 +216,7 @@ static int put_scope(struct cushim_writer *out, const char *path,
     static struct recording recording; /* too large for a stack, as the next */
     static struct groups groups;
     struct map map;
-    char text[3][CUSHIM_AMOUNT_BYTES], name[32];
+    char name[32];
     struct recording_scope until = *scope;
     until.until_ns = wish->is_end ? 0 : wish->ns ? wish->ns : scope->peak_ns;
     history_begin(history, &until, 0);
@@ -249,14 +235,13 @@ static int put_scope(struct cushim_writer *out, const char *path,
         error = map_make(&map, &recording.account, scope, MOST_ROWS);
     if (!error) {
         char line[256];
-        snprintf(line, sizeof line, "%s after %s%s: %s live in %s block%s%s%s",
+        snprintf(line, sizeof line, "%s after %s%s: %s live in %s%s%s",
                  recording_scope_name(scope, name),
-                 cushim_text_time(text[0], recording.account.last_ns - recording.account.first_ns),
+                 text_of_time(recording.account.last_ns - recording.account.first_ns),
                  wish->is_end ? ", the end"
                  : wish->ns   ? ""
                               : ", the peak",
-                 cushim_text_bytes(text[1], groups.n_bytes),
-                 cushim_text_count(text[2], groups.n_blocks), groups.n_blocks == 1 ? "" : "s",
+                 text_of_bytes(groups.n_bytes), text_of_some(groups.n_blocks, "block"),
                  wish->range ? " of the range " : "", wish->range ? wish->range : "");
         cushim_utf8_clean(line);
         cushim_write(out, "%s\n", cushim_utf8_fit(line, 80));
@@ -275,7 +260,7 @@ int moment_text(struct cushim_writer *out, const char *path, const struct moment
     struct history *history = calloc(1, sizeof *history);
     int n = recording_scopes(path, scopes), error = n < 0 ? -n : history ? 0 : ENOMEM;
     if (!error && !n)
-        cushim_write(out, "no memory was asked for\n");
+        cushim_write(out, "no memory was requested\n");
     for (int i = 0; i < n && !error; i++) {
         cushim_write(out, "%s", i ? "\n" : "");
         error = put_scope(out, path, &scopes[i], wish, history);

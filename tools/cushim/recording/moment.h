@@ -1,4 +1,5 @@
-/* One moment of a recording: what is live, which sites have it, and how the segments are filled. */
+/* Describes one moment of a recording: what is live, which sites have it, and how segments are
+ * filled. */
 #ifndef CUSHIM_TOOLS_MOMENT_H
 #define CUSHIM_TOOLS_MOMENT_H
 
@@ -11,7 +12,7 @@ enum moment_group {
     MOMENT_SITE,
     MOMENT_SIZE, /* up to a power of two */
     MOMENT_THREAD,
-    MOMENT_CONTEXT, /* as its pool; requests that the driver served have none */
+    MOMENT_CONTEXT, /* as the pool of the context; requests that the driver served have none */
     MOMENT_N_GROUPS
 };
 
@@ -19,16 +20,17 @@ extern const char *const moment_groups[MOMENT_N_GROUPS];
 
 struct moment_wish {
     bool is_wanted, is_end;
-    uint64_t ns; /* after the start; 0: the peak */
+    uint64_t ns; /* after the start; 0 for the peak */
     enum moment_group group;
-    const char *range; /* only requests between the mark of this name and the next mark; NULL:
-                          all */
+    /* only requests between the mark of this name and the next mark; NULL for all */
+    const char *range;
 };
 
-/* "peak", "end", or a time such as 1.5s, 200ms or 4min; false: it is none of these. */
+/* Read "peak", "end", or a time such as 1.5s, 200ms or 4min.  Returns false if the text is none
+ * of these. */
 bool moment_take_time(struct moment_wish *wish, const char *text);
 
-/* Write about one recording; 0 or an errno; ENODATA: it has no such range. */
+/* Write about one recording.  Returns 0 or an errno, ENODATA if it has no such range. */
 int moment_text(struct cushim_writer *out, const char *path, const struct moment_wish *wish);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * Names of a recording's frames: function, and line of the source, from addr2line.
+ * Finds the names of a recording's frames, function and source line, by addr2line.
  *
- * A recording may come from anywhere, and its modules may name any file.  So they are only read, by
- * a child (symbols.h), and names are made harmless for a terminal.
+ * A recording may come from anywhere, and its modules may name any file, so only a child process
+ * reads them (symbols.h), and control characters are taken out of names.
  */
 #ifndef CUSHIM_TOOLS_NAMES_H
 #define CUSHIM_TOOLS_NAMES_H
@@ -16,33 +16,32 @@ struct names;
 
 struct name {
     char function[NAME_BYTES]; /* "train", or "train+0x1234" with the module's name */
-    char line[NAME_BYTES];     /* "FILE:88"; "": it is not known */
-    char module[NAME_BYTES];   /* the file's path; "": none */
-    uint64_t offset;           /* in it */
-    bool is_ours;              /* of the preload, or of CUDA */
+    char line[NAME_BYTES];     /* "FILE:88"; "" if unknown */
+    char module[NAME_BYTES];   /* the path of the file; "" if there is none */
+    uint64_t offset;           /* in the file */
+    bool is_ours;              /* it is in the preload or in CUDA */
 };
 
-/* Find the names of all frames of an account, which was read to its end.  0 or an errno. */
+/* Find the names of all frames of an account, which was read to its end. Returns 0 or an errno. */
 int names_find(struct names **names, const struct cushim_trace_account *account);
 
-/* Of one of these frames. */
+/* The name of one of these frames. */
 const struct name *names_of(const struct names *names, uint64_t frame);
 
-/* The number of files that gave lines and were written after the recording: these lines may be
- * wrong. */
+/* The number of files that were written after the recording, so that their lines may be wrong. */
 size_t names_newer(const struct names *names);
 
-/* The first frame of a site that is the program's; n_frames if there is none. */
+/* The index of the first frame in the program's own code; n_frames if there is none. */
 unsigned names_first(const struct names *names, const struct cushim_trace_site *site);
 
-/* "forward FILE:12 < step FILE:30" as the end of a line of 80 columns.  If it is too long, on one
- * or two lines below, with names shortened to fit there. */
+/* Write "forward FILE:12 < step FILE:30" behind `lead`, in a line of 80 columns.  If it is too
+ * long, it goes on one or two lines below, and names are shortened to fit. */
 void names_put_site(struct cushim_writer *out, const char *lead, const struct names *names,
                     const struct cushim_trace_site *site);
 
-/* The same for two named places; the caller is "" if there is none. */
-void names_put_place(struct cushim_writer *out, const char *lead, const char *asker,
-                     const char *caller);
+/* The same for two frames; the caller is NULL if there is none. */
+void names_put_place(struct cushim_writer *out, const char *lead, const struct name *frame,
+                     const struct name *caller);
 
 void names_free(struct names *names);
 

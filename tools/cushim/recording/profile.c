@@ -7,13 +7,13 @@
 #include <string.h>
 
 #include "base/writer.h"
-#include "tools/cushim/recording/numbers.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/recording/recording.h"
 #include "trace/python.h"
 
 /* ---- folded ---- */
 
-/* A frame without ;, which would end it. */
+/* Write a frame.  Semicolons are replaced, because they end a frame. */
 static void put_folded_frame(struct cushim_writer *out, const struct name *name) {
     char text[2 * NAME_BYTES + 2];
     snprintf(text, sizeof text, "%s%s%s", name->function, *name->line ? " " : "", name->line);
@@ -23,9 +23,12 @@ static void put_folded_frame(struct cushim_writer *out, const struct name *name)
 }
 
 static int put_folded(void *context, struct recording *recording,
-                      const struct recording_scope *scope) {
+                      const struct recording_scope *scope, int i_scope, int n_scopes) {
     char name[32];
     struct cushim_writer *out = context;
+    (void)i_scope;
+    if (!n_scopes)
+        return 0;
     for (size_t i = 0; i < recording->account.n_sites; i++) {
         const struct cushim_trace_site *site = recording->account.sites[i];
         unsigned first = names_first(recording->names, site);
@@ -42,13 +45,13 @@ static int put_folded(void *context, struct recording *recording,
 }
 
 int profile_folded(struct cushim_writer *out, const char *path) {
-    return recording_each_scope(path, put_folded, out);
+    return recording_each_scope(path, NULL, 0, put_folded, out);
 }
 
 /* ---- profile.proto ---- */
 
 enum { VARINT = 0, BYTES = 2 };
-enum { MESSAGE_BYTES = 1024 }; /* for a message that contains none of variable length */
+enum { MESSAGE_BYTES = 1024 }; /* enough for a message without parts of variable length */
 
 /* Fields of the messages that we write. */
 enum { PROFILE_SAMPLE_TYPE = 1, PROFILE_SAMPLE, PROFILE_MAPPING, PROFILE_LOCATION };
@@ -77,7 +80,6 @@ struct profile {
     struct cushim_writer *out;
     struct numbers frames, modules;
     uint64_t n_strings;
-    bool has_begun;
 };
 
 static size_t varint(uint8_t to[10], uint64_t n) {
@@ -118,7 +120,7 @@ static void put_number(struct profile *profile, unsigned field, uint64_t n) {
     cushim_write_bytes(profile->out, message.bytes, message.n);
 }
 
-/* Its number. */
+/* Write a string.  Returns its number. */
 static uint64_t put_string(struct profile *profile, const char *text, size_t n) {
     put_bytes(profile, PROFILE_STRING, text, n);
     return profile->n_strings++;
@@ -126,9 +128,6 @@ static uint64_t put_string(struct profile *profile, const char *text, size_t n) 
 
 static void begin(struct profile *profile, const struct cushim_trace_account *account) {
     const struct cushim_trace_head *head = &account->reader.head;
-    if (profile->has_begun)
-        return;
-    profile->has_begun = true;
     for (size_t i = 0; i < N_WORDS; i++)
         put_string(profile, words[i], strlen(words[i]));
     for (uint64_t i = 0; i < N_VALUES; i++) {
@@ -141,7 +140,7 @@ static void begin(struct profile *profile, const struct cushim_trace_account *ac
     put_number(profile, PROFILE_DURATION, account->last_ns - account->first_ns);
 }
 
-/* The number of the module that contains a frame, from 1; 0: there is none, or no memory. */
+/* Write a module once.  Returns its number, from 1; 0 if there is no module, or no memory. */
 static uint64_t put_module(struct profile *profile, const struct cushim_trace_module *module,
                            const char *path) {
     uint64_t number;
@@ -160,7 +159,7 @@ static uint64_t put_module(struct profile *profile, const struct cushim_trace_mo
     return number + 1;
 }
 
-/* A location and a function of the frame's number, from 1. */
+/* Write a location and a function, both with the number of the frame, from 1. */
 static void put_frame(struct profile *profile, const struct recording *recording, uint64_t frame,
                       uint64_t id) {
     uint64_t offset;
@@ -216,11 +215,14 @@ static int put_site(struct profile *profile, const struct recording *recording,
 }
 
 static int put_scope(void *context, struct recording *recording,
-                     const struct recording_scope *scope) {
+                     const struct recording_scope *scope, int i_scope, int n_scopes) {
     char name[32];
     struct profile *profile = context;
     int error = 0;
-    begin(profile, &recording->account);
+    if (!n_scopes)
+        return 0;
+    if (!i_scope)
+        begin(profile, &recording->account);
     recording_scope_name(scope, name);
     uint64_t memory = put_string(profile, name, strlen(name));
     for (size_t i = 0; !error && i < recording->account.n_sites; i++) {
@@ -232,7 +234,7 @@ static int put_scope(void *context, struct recording *recording,
 
 int profile_pprof(struct cushim_writer *out, const char *path) {
     struct profile profile = {.out = out};
-    int error = recording_each_scope(path, put_scope, &profile);
+    int error = recording_each_scope(path, NULL, 0, put_scope, &profile);
     numbers_free(&profile.frames);
     numbers_free(&profile.modules);
     return error;

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,29 +56,36 @@ void recording_files_free(struct recording_files *files) {
     *files = (struct recording_files){NULL, 0};
 }
 
+const char *recording_error(int error) {
+    return error == ENOEXEC ? "no recording of this version" : strerror(error);
+}
+
 /* ---- scopes ---- */
 
-/* Each place of a scope that has one. */
+/* For each device and kind of a scope. */
 #define EACH_PLACE(scope, device, kind)                                                            \
     for (int device = (scope)->device < 0 ? 0 : (scope)->device;                                   \
          device < ((scope)->device < 0 ? CUSHIM_TRACE_DEVICES : (scope)->device + 1); device++)    \
         for (int kind = 0; kind < CUSHIM_TRACE_KINDS; kind++)                                      \
             if ((scope)->kinds >> kind & 1)
 
-uint64_t recording_live_bytes(const struct cushim_trace_account *account,
-                              const struct recording_scope *scope) {
+/* Sum a counter, which is `offset` bytes into the sums of a device and kind, over a scope. */
+static uint64_t sum_of(const struct cushim_trace_account *account,
+                       const struct recording_scope *scope, size_t offset) {
     uint64_t n_bytes = 0;
     EACH_PLACE(scope, device, kind)
-    n_bytes += account->sums[device][kind].live_bytes;
+    n_bytes += *(const uint64_t *)((const char *)&account->sums[device][kind] + offset);
     return n_bytes;
+}
+
+uint64_t recording_live_bytes(const struct cushim_trace_account *account,
+                              const struct recording_scope *scope) {
+    return sum_of(account, scope, offsetof(struct cushim_trace_sums, live_bytes));
 }
 
 uint64_t recording_held_bytes(const struct cushim_trace_account *account,
                               const struct recording_scope *scope) {
-    uint64_t n_bytes = 0;
-    EACH_PLACE(scope, device, kind)
-    n_bytes += account->sums[device][kind].held_bytes;
-    return n_bytes;
+    return sum_of(account, scope, offsetof(struct cushim_trace_sums, held_bytes));
 }
 
 static void take_sums(struct recording_scope *scope, const struct cushim_trace_account *account) {
@@ -154,8 +162,6 @@ const char *recording_scope_name(const struct recording_scope *scope, char text[
     return text;
 }
 
-/* ---- reading ---- */
-
 /* ---- sites of the program ---- */
 
 struct first {
@@ -175,7 +181,7 @@ static int compare_first(const void *left, const void *right) {
 }
 
 static void add_site(struct cushim_trace_site *to, struct cushim_trace_site *from) {
-    from->number = to->number; /* a history finds the joined site by it */
+    from->number = to->number; /* because a history finds the joined site by its number */
     if (from->n_live && (!to->n_live || from->oldest_ns < to->oldest_ns))
         to->oldest_ns = from->oldest_ns;
     to->n_requests += from->n_requests;
@@ -194,7 +200,7 @@ static void add_site(struct cushim_trace_site *to, struct cushim_trace_site *fro
         to->sample_bytes[i] += from->sample_bytes[i];
 }
 
-/* The path of a request through CUDA and through cushim does not make another site. */
+/* Join sites that differ only in the path of a request through CUDA and cushim. */
 static int join_sites(struct recording *recording) {
     struct cushim_trace_account *account = &recording->account;
     size_t n = 0;
@@ -208,7 +214,7 @@ static int join_sites(struct recording *recording) {
     for (size_t i = 0; i < account->n_sites; i++) {
         struct cushim_trace_site *site = firsts[i].site, *last = n ? account->sites[n - 1] : NULL;
         unsigned n_frames = site->n_frames - firsts[i].n;
-        /* sites without a frame of the program, which differ in origin, come first */
+        /* sites without a frame of the program come first, and are not joined */
         if (last && n_frames && n_frames == firsts[i - 1].site->n_frames - firsts[i - 1].n &&
             memcmp(site->frames + firsts[i].n, firsts[i - 1].site->frames + firsts[i - 1].n,
                    n_frames * sizeof(uint64_t)) == 0)
@@ -264,19 +270,21 @@ int recording_read(struct recording *recording, const char *path,
     return error;
 }
 
-int recording_each_scope(const char *path,
-                         int (*see)(void *context, struct recording *recording,
-                                    const struct recording_scope *scope),
-                         void *context) {
-    static struct recording recording; /* too large for a stack */
-    struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1];
-    int n = recording_scopes(path, scopes), error = n < 0 ? -n : 0;
-    for (int i = 0; !error && i < n; i++) {
-        error = recording_read(&recording, path, &scopes[i], NULL);
-        if (error)
-            break;
-        error = see(context, &recording, &scopes[i]);
-        recording_close(&recording);
+int recording_each_scope(const char *path, struct history *history, unsigned most_moments,
+                         recording_see_fn *see, void *context) {
+    static struct recording recording; /* too large for a stack, as the next */
+    static struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1];
+    int n = recording_scopes(path, scopes), error = n < 0 ? -n : 0, n_readings = n ? n : 1;
+    for (int i = 0; !error && i < n_readings; i++) {
+        if (history)
+            history_begin(history, &scopes[i], most_moments / (unsigned)n_readings);
+        error = recording_read(&recording, path, &scopes[i], history);
+        if (!error) {
+            error = see(context, &recording, n ? &scopes[i] : NULL, i, n);
+            recording_close(&recording);
+        }
+        if (history)
+            history_free(history);
     }
     return error;
 }

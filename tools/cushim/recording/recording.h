@@ -1,6 +1,5 @@
 /*
- * Recordings as a person names them, a file or a folder of files, and the part of one that is
- * looked at.
+ * Reads recordings, as files or folders of files, and the scopes of each.
  */
 #ifndef CUSHIM_TOOLS_RECORDING_H
 #define CUSHIM_TOOLS_RECORDING_H
@@ -13,28 +12,32 @@ struct recording_files {
     size_t n;
 };
 
-/* 0 or an errno; for a folder the files that end in .trace, which may be none. */
+/* Find the files.  In a folder these end in .trace, and there may be none.  Returns 0 or an
+ * errno. */
 int recording_files(struct recording_files *files, const char *path);
 void recording_files_free(struct recording_files *files);
 
+/* An errno of a recording that cannot be read, in words. */
+const char *recording_error(int error);
+
 /* Memory whose blocks are reported together: of one device, or pinned memory of all. */
 struct recording_scope {
-    int device; /* -1: pinned memory */
+    int device; /* -1 for pinned memory */
     uint64_t devices, kinds;
     uint64_t n_events, run_ns; /* of the recording */
-    uint64_t until_ns;         /* a reading ends behind this; 0: with the recording */
+    uint64_t until_ns;         /* reading stops behind this time; 0 to read all */
     uint64_t n_requests, n_hits, n_live, live_bytes, peak_bytes, peak_held_bytes, peak_ns, wait_ns,
         n_waits;
     uint64_t n_refused;
 };
 
-/* A recording, read to its end; sites have what is in the scope. */
+/* A recording that was read to its end.  Its sites have what is in the scope. */
 struct recording {
     struct cushim_trace_account account;
     struct names *names;
 };
 
-/* The scopes that have requests; returns their number, or minus an errno. */
+/* Find the scopes that have requests.  Returns their number, or minus an errno. */
 int recording_scopes(const char *path, struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1]);
 
 /* The scope with the highest peak; n is not 0. */
@@ -42,19 +45,23 @@ const struct recording_scope *recording_most(const struct recording_scope *scope
 
 struct history;
 
-/* Read all of it.  Sites note what they have at the scope's peak, and at its quarters.  0 or an
- * errno. `history` may be NULL. */
+/* Read all of it.  Sites note what they have at the scope's peak, and at its quarters. Returns 0
+ * or an errno. `history` may be NULL. */
 int recording_read(struct recording *recording, const char *path,
                    const struct recording_scope *scope, struct history *history);
 
-/* Read it once for each scope that has requests; `see` may end it with an errno. */
-int recording_each_scope(const char *path,
-                         int (*see)(void *context, struct recording *recording,
-                                    const struct recording_scope *scope),
-                         void *context);
+/* Called for scope number i of n.  If the recording has no requests, n is 0 and the scope is
+ * NULL. */
+typedef int recording_see_fn(void *context, struct recording *recording,
+                             const struct recording_scope *scope, int i, int n);
+
+/* Read a recording once for each scope that has requests.  Its histories have most_moments
+ * together; `history` may be NULL.  Returns 0 or an errno; `see` may end the reading with one. */
+int recording_each_scope(const char *path, struct history *history, unsigned most_moments,
+                         recording_see_fn *see, void *context);
 void recording_close(struct recording *recording);
 
-/* Of a scope, after the last event of the account. */
+/* The bytes of a scope after the last event of the account. */
 uint64_t recording_live_bytes(const struct cushim_trace_account *account,
                               const struct recording_scope *scope);
 uint64_t recording_held_bytes(const struct cushim_trace_account *account,
@@ -64,7 +71,7 @@ uint64_t recording_held_bytes(const struct cushim_trace_account *account,
 const char *recording_scope_name(const struct recording_scope *scope, char text[32]);
 
 /* Did the live bytes of a site grow in each quarter of the recording?  Quarters are counted in
- * events, because in time a long start or a pause would hide it. */
+ * events, because equal times would hide a leak behind a long start or a pause. */
 bool recording_grows(const struct cushim_trace_site *site);
 
 #endif

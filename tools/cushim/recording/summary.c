@@ -1,7 +1,6 @@
 #include "tools/cushim/run_reports.h"
 #include "tools/cushim/recording/summary.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,8 @@
 #include "base/utf8.h"
 #include "base/writer.h"
 #include "report/report.h"
+#include "tools/cushim/json.h"
+#include "tools/cushim/numbers.h"
 
 enum { MOST_SITES = 10, MOST_FEW = 5, LEAD_BYTES = 80 };
 
@@ -52,7 +53,7 @@ static int by_measure(const void *left, const void *right, void *context) {
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* Those that have any, the largest first; returns their number. */
+/* Sort the sites by a measure, the largest first.  Returns how many have any of it. */
 static size_t sort(struct cushim_trace_account *account, measure_fn *measure) {
     size_t n = 0;
     qsort_r(account->sites, account->n_sites, sizeof *account->sites, by_measure, &measure);
@@ -61,16 +62,10 @@ static size_t sort(struct cushim_trace_account *account, measure_fn *measure) {
     return n;
 }
 
-static const char *share_text(char text[CUSHIM_AMOUNT_BYTES], uint64_t part, uint64_t all) {
-    unsigned per_1000 = all ? (unsigned)((__uint128_t)part * 1000 / all) : 0;
-    snprintf(text, CUSHIM_AMOUNT_BYTES, "%u.%u %%", per_1000 / 10, per_1000 % 10);
-    return text;
-}
-
-/* A row for each of the largest sites, and one for the others. */
+/* Write a row for each of the largest sites, and one for the others. */
 static void put_sites(struct cushim_writer *out, struct recording *recording, measure_fn *measure,
                       bool is_noted) {
-    char text[3][CUSHIM_AMOUNT_BYTES], lead[LEAD_BYTES];
+    char lead[LEAD_BYTES];
     uint64_t rest = 0, all = 0;
     size_t n = sort(&recording->account, measure);
     for (size_t i = 0; i < n; i++)
@@ -82,21 +77,20 @@ static void put_sites(struct cushim_writer *out, struct recording *recording, me
             rest += n_bytes;
             continue;
         }
-        snprintf(lead, sizeof lead, "  %8s %10s %9s %-6s  ", share_text(text[0], n_bytes, all),
-                 cushim_text_bytes(text[1], n_bytes), cushim_text_count(text[2], n_blocks),
+        snprintf(lead, sizeof lead, "  %8s %10s %9s %-6s  ", text_of_share(n_bytes, all),
+                 text_of_bytes(n_bytes), text_of_count(n_blocks),
                  n_blocks == 1 ? "block" : "blocks");
         names_put_site(out, lead, recording->names, site);
     }
     if (n > MOST_SITES)
-        cushim_write(out, "  %8s %10s from %zu other site%s\n", share_text(text[0], rest, all),
-                     cushim_text_bytes(text[1], rest), n - MOST_SITES,
-                     n - MOST_SITES == 1 ? "" : "s");
+        cushim_write(out, "  %8s %10s from %s\n", text_of_share(rest, all), text_of_bytes(rest),
+                     text_of_some(n - MOST_SITES, "other site"));
 }
 
 /* ---- text ---- */
 
 static const char *const ends[] = {
-    [CUSHIM_TRACE_RUNNING] = "it runs, or ended without a word",
+    [CUSHIM_TRACE_RUNNING] = "it still runs, or its end was not recorded",
     [CUSHIM_TRACE_ENDED] = "it called exit",
     [CUSHIM_TRACE_FAILED] = "the recording ended early: its file could not be written",
     [CUSHIM_TRACE_FULL] = "the recording ended early: its file was full",
@@ -115,13 +109,14 @@ const char *summary_end(const struct cushim_trace_head *head, char text[static 6
         snprintf(text, 64, "it ended with status %d", WEXITSTATUS(status));
         return text;
     }
-    return state < sizeof ends / sizeof *ends && ends[state] ? ends[state] : "nobody knows its end";
+    return state < sizeof ends / sizeof *ends && ends[state] ? ends[state]
+                                                             : "how it ended is unknown";
 }
 
 static void put_head(struct cushim_writer *out, const struct cushim_trace_account *account) {
     const struct cushim_trace_head *head = &account->reader.head;
     enum { LEAD = sizeof "cushim : " - 1, PRODUCT = 12, HOST = 20, LEAST_NAME = 8 };
-    char end[64], text[2][CUSHIM_AMOUNT_BYTES], arguments[1024], host[64], product[64], rest[256];
+    char end[64], arguments[1024], host[64], product[64], rest[256];
     snprintf(arguments, sizeof arguments, "%s", *head->arguments ? head->arguments : head->program);
     snprintf(host, sizeof host, "%s", head->host);
     snprintf(product, sizeof product, "%s", head->product);
@@ -140,17 +135,16 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
     cushim_utf8_fit(arguments,
                     80 - LEAD - cushim_utf8_columns(product) - cushim_utf8_columns(rest));
     cushim_write(out, "cushim %s: %s%s\n", product, arguments, rest);
-    cushim_write(out, "  recorded %s%s, %s event%s; %s\n",
-                 cushim_text_time(text[0], account->last_ns - account->first_ns),
+    cushim_write(out, "  recorded %s%s, %s; %s\n",
+                 text_of_time(account->last_ns - account->first_ns),
                  atomic_load(&head->is_software) ? " (no GPU)" : "",
-                 cushim_text_count(text[1], account->n_events), account->n_events == 1 ? "" : "s",
-                 summary_end(head, end));
+                 text_of_some(account->n_events, "event"), summary_end(head, end));
 }
 
 typedef void words_fn(char *text, size_t n_bytes, const struct cushim_trace_site *site);
 
-/* A row for each of the few largest sites; the first row begins with a word.  Without sites there
- * is no row. */
+/* Write a row for each of the few largest sites.  The first row begins with a word.  Writes
+ * nothing if there are no sites. */
 static void put_few(struct cushim_writer *out, struct recording *recording, measure_fn *measure,
                     const char *word, words_fn *words) {
     enum { WORD = 10 };
@@ -165,62 +159,55 @@ static void put_few(struct cushim_writer *out, struct recording *recording, meas
 }
 
 static void churn_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
-    char n[CUSHIM_AMOUNT_BYTES];
     snprintf(text, n_bytes,
-             "%s block%s freed before the next request: ", cushim_text_count(n, temporary(site)),
-             temporary(site) == 1 ? "" : "s");
+             "%s freed before the next request: ", text_of_some(temporary(site), "block"));
 }
 
 static void wait_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
-    char n[2][CUSHIM_AMOUNT_BYTES];
-    snprintf(text, n_bytes, "%11s %9s %-5s   ", cushim_text_time(n[0], site->wait_ns),
-             cushim_text_count(n[1], site->n_waits), site->n_waits == 1 ? "free" : "frees");
+    snprintf(text, n_bytes, "%11s %9s %-5s   ", text_of_time(site->wait_ns),
+             text_of_count(site->n_waits), site->n_waits == 1 ? "free" : "frees");
 }
 
 static void refused_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
-    char n[CUSHIM_AMOUNT_BYTES];
-    snprintf(text, n_bytes, "%s request%s found no memory: ", cushim_text_count(n, refused(site)),
-             refused(site) == 1 ? "" : "s");
+    snprintf(text, n_bytes, "%s found no memory: ", text_of_some(refused(site), "request"));
 }
 
 static void leak_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
-    char n[CUSHIM_AMOUNT_BYTES];
-    snprintf(text, n_bytes, "%s live at the end, more in each quarter of the run: ",
-             cushim_text_bytes(n, grown(site)));
+    snprintf(text, n_bytes,
+             "%s live at the end, more in each quarter of the run: ", text_of_bytes(grown(site)));
 }
 
 static void put_waits(struct cushim_writer *out, struct recording *recording,
                       const struct recording_scope *scope) {
-    char text[2][CUSHIM_AMOUNT_BYTES];
     if (!scope->n_waits)
         return;
-    cushim_write(out, "waits     %s in %s free%s\n", cushim_text_time(text[0], scope->wait_ns),
-                 cushim_text_count(text[1], scope->n_waits), scope->n_waits == 1 ? "" : "s");
+    cushim_write(out, "waits     %s in %s\n", text_of_time(scope->wait_ns),
+                 text_of_some(scope->n_waits, "free"));
     put_few(out, recording, waited, "", wait_words);
 }
 
 static void put_scope(struct cushim_writer *out, struct recording *recording,
                       const struct recording_scope *scope) {
-    char text[3][CUSHIM_AMOUNT_BYTES], name[32];
+    char name[32];
     cushim_write(out, "\n%s\n", recording_scope_name(scope, name));
-    cushim_write(out, "peak      %s live after %s", cushim_text_bytes(text[0], scope->peak_bytes),
-                 cushim_text_time(text[1], scope->peak_ns));
+    cushim_write(out, "peak      %s live after %s", text_of_bytes(scope->peak_bytes),
+                 text_of_time(scope->peak_ns));
     if (scope->peak_held_bytes)
-        cushim_write(out, "; %s held at most", cushim_text_bytes(text[2], scope->peak_held_bytes));
+        cushim_write(out, "; %s held at most", text_of_bytes(scope->peak_held_bytes));
     cushim_write(out, "\n");
     put_sites(out, recording, noted, true);
     put_few(out, recording, temporary, "churn", churn_words);
     put_waits(out, recording, scope);
     put_few(out, recording, refused, "refused", refused_words);
     size_t n_alive = sort(&recording->account, alive);
-    cushim_write(out, "alive     %s block%s, %s at the end, from %zu site%s\n",
-                 cushim_text_count(text[0], scope->n_live), scope->n_live == 1 ? "" : "s",
-                 cushim_text_bytes(text[1], scope->live_bytes), n_alive, n_alive == 1 ? "" : "s");
+    cushim_write(out, "alive     %s, %s at the end, from %s\n",
+                 text_of_some(scope->n_live, "block"), text_of_bytes(scope->live_bytes),
+                 text_of_some(n_alive, "site"));
     put_sites(out, recording, alive, false);
     put_few(out, recording, grown, "leak", leak_words);
 }
 
-/* What the numbers above do not include. */
+/* Write what the numbers above do not include. */
 static void put_gaps(struct cushim_writer *out, const struct recording *recording) {
     const struct cushim_trace_account *account = &recording->account;
     const struct {
@@ -231,152 +218,138 @@ static void put_gaps(struct cushim_writer *out, const struct recording *recordin
          "events were not written"},
         {account->reader.n_damaged, "piece of the file cannot be read",
          "pieces of the file cannot be read"},
-        {account->n_strange, "event cannot be, and was passed over",
-         "events cannot be, and were passed over"},
-        {account->n_foreign, "free of memory that nobody was seen to ask for",
-         "frees of memory that nobody was seen to ask for"},
-        {account->n_disorder, "address was given anew while it was live",
-         "addresses were given anew while they were live"},
-        {names_newer(recording->names), "file was written since: its lines may be wrong",
-         "files were written since: their lines may be wrong"},
+        {account->n_strange, "event is impossible and was skipped",
+         "events are impossible and were skipped"},
+        {account->n_foreign, "free of memory whose request was not recorded",
+         "frees of memory whose request was not recorded"},
+        {account->n_disorder, "address was allocated again while it was live",
+         "addresses were allocated again while they were live"},
+        {names_newer(recording->names), "file has changed since: its lines may be wrong",
+         "files have changed since: their lines may be wrong"},
     };
-    char text[CUSHIM_AMOUNT_BYTES];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].n)
-            cushim_write(out, "missing   %s %s\n", cushim_text_count(text, rows[i].n),
+            cushim_write(out, "missing   %s %s\n", text_of_count(rows[i].n),
                          rows[i].n == 1 ? rows[i].one : rows[i].many);
     }
 }
 
-/* Call `put` for each scope of a recording, which is read for it. */
-static int each_scope(struct cushim_writer *out, const char *path,
-                      void (*put)(struct cushim_writer *, struct recording *,
-                                  const struct recording_scope *, int i)) {
-    static struct recording recording; /* too large for a stack */
-    static struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1];
-    int n = recording_scopes(path, scopes), error = n < 0 ? -n : 0;
-    for (int i = 0; !error && i < (n ? n : 1); i++) {
-        error = recording_read(&recording, path, &scopes[i], NULL);
-        if (error)
-            break;
-        put(out, &recording, n ? &scopes[i] : NULL, i);
-        if (i + 1 >= n)
-            put(out, &recording, NULL, -1);
-        recording_close(&recording);
-    }
-    return error;
-}
-
-static void put_text(struct cushim_writer *out, struct recording *recording,
-                     const struct recording_scope *scope, int i) {
+static int put_text(void *context, struct recording *recording, const struct recording_scope *scope,
+                    int i, int n) {
+    struct cushim_writer *out = context;
     if (i == 0)
         put_head(out, &recording->account);
     if (scope)
         put_scope(out, recording, scope);
-    else if (i == 0)
-        cushim_write(out, "  no memory was asked for\n");
     else
+        cushim_write(out, "  no memory was requested\n");
+    if (i + 1 >= n)
         put_gaps(out, recording);
+    return 0;
 }
 
 int summary_text(struct cushim_writer *out, const char *path) {
-    return each_scope(out, path, put_text);
+    return recording_each_scope(path, NULL, 0, put_text, out);
 }
 
 /* ---- JSON ---- */
 
-static void put_member(struct cushim_writer *out, const char *name, const char *text) {
-    cushim_write(out, "\"%s\": ", name);
-    cushim_report_put_string(out, text);
-    cushim_write(out, ", ");
-}
-
-static void put_stack(struct cushim_writer *out, const struct recording *recording,
-                      const struct cushim_trace_site *site) {
-    const char *comma = "";
-    for (unsigned i = names_first(recording->names, site); i < site->n_frames; i++) {
-        const struct name *name = names_of(recording->names, site->frames[i]);
-        cushim_write(out, "%s{", comma);
-        put_member(out, "function", name->function);
-        put_member(out, "line", name->line);
-        cushim_write(out, "\"module\": ");
-        cushim_report_put_string(out, name->module);
-        cushim_write(out, ", \"offset\": %" PRIu64 "}", name->offset);
-        comma = ", ";
-    }
-}
-
-static void put_json_scope(struct cushim_writer *out, struct recording *recording,
-                           const struct recording_scope *scope, const char *comma) {
-    char name[32];
-    struct cushim_trace_account *account = &recording->account;
-    cushim_write(out, "%s\n    {", comma);
-    put_member(out, "memory", recording_scope_name(scope, name));
-    cushim_write(
-        out,
-        "\"requests\": %" PRIu64 ", \"no_call\": %" PRIu64 ", \"peak_live_bytes\": %" PRIu64
-        ", \"peak_ns\": %" PRIu64 ", \"peak_held_bytes\": %" PRIu64 ", \"live_bytes\": %" PRIu64
-        ", \"live_blocks\": %" PRIu64 ", \"waits\": %" PRIu64 ", \"wait_ns\": %" PRIu64
-        ", \"refused\": %" PRIu64 ", \"sites\": [",
-        scope->n_requests, scope->n_hits, scope->peak_bytes, scope->peak_ns, scope->peak_held_bytes,
-        scope->live_bytes, scope->n_live, scope->n_waits, scope->wait_ns, scope->n_refused);
-    comma = "";
-    sort(account, noted);
-    for (size_t i = 0; i < account->n_sites; i++) {
-        const struct cushim_trace_site *site = account->sites[i];
-        if (!site->n_requests && !site->n_refused)
-            continue;
-        cushim_write(out,
-                     "%s\n      {\"requests\": %" PRIu64 ", \"requested_bytes\": %" PRIu64
-                     ", \"bytes_at_peak\": %" PRIu64 ", \"blocks_at_peak\": %" PRIu64
-                     ", \"live_bytes\": %" PRIu64 ", \"live_blocks\": %" PRIu64
-                     ", \"frees\": %" PRIu64 ", \"life_ns\": %" PRIu64 ", \"temporary\": %" PRIu64
-                     ", \"wait_ns\": %" PRIu64 ", \"refused\": %" PRIu64 ", \"grows\": %s"
-                     ", \"stack\": [",
-                     comma, site->n_requests, site->requested_bytes, site->noted_bytes,
-                     site->n_noted, site->live_bytes, site->n_live, site->n_frees, site->life_ns,
-                     site->n_temporary, site->wait_ns, site->n_refused,
-                     recording_grows(site) ? "true" : "false");
-        put_stack(out, recording, site);
-        cushim_write(out, "]}");
-        comma = ",";
-    }
-    cushim_write(out, "]}");
-}
-
-static void put_json(struct cushim_writer *out, struct recording *recording,
-                     const struct recording_scope *scope, int i) {
+void summary_put_facts(struct json_output *json, const struct recording *recording) {
     const struct cushim_trace_account *account = &recording->account;
     const struct cushim_trace_head *head = &account->reader.head;
     char end[64];
+    json_put_text(json, "cushim", head->product);
+    json_put_text(json, "end", summary_end(head, end));
+    if (atomic_load(&head->is_software))
+        json_put_bool(json, "is_software", true);
+    json_put_numbers(json, "pid run_ns events lost damaged strange foreign disorder newer",
+                     (const uint64_t[]){
+                         head->process, account->last_ns - account->first_ns, account->n_events,
+                         atomic_load(&head->n_lost), account->reader.n_damaged, account->n_strange,
+                         account->n_foreign, account->n_disorder, names_newer(recording->names)});
+}
+
+void summary_put_scope(struct json_output *json, const struct recording_scope *scope,
+                       const char *names) {
+    json_put_numbers(json, names,
+                     (const uint64_t[]){scope->n_requests, scope->n_hits, scope->peak_bytes,
+                                        scope->peak_ns, scope->peak_held_bytes, scope->live_bytes,
+                                        scope->n_live, scope->n_waits, scope->wait_ns,
+                                        scope->n_refused});
+}
+
+static void put_stack(struct json_output *json, const struct recording *recording,
+                      const struct cushim_trace_site *site) {
+    json_begin(json, "stack", "[");
+    for (unsigned i = names_first(recording->names, site); i < site->n_frames; i++) {
+        const struct name *name = names_of(recording->names, site->frames[i]);
+        json_begin(json, NULL, "{");
+        json_put_text(json, "function", name->function);
+        json_put_text(json, "line", name->line);
+        json_put_text(json, "module", name->module);
+        json_put_number(json, "offset", name->offset);
+        json_end(json, "}");
+    }
+    json_end(json, "]");
+}
+
+static void put_json_site(struct json_output *json, const struct recording *recording,
+                          const struct cushim_trace_site *site) {
+    json_begin(json, NULL, "\n      {");
+    json_put_numbers(json,
+                     "requests requested_bytes bytes_at_peak blocks_at_peak live_bytes live_blocks "
+                     "frees life_ns temporary wait_ns refused",
+                     (const uint64_t[]){site->n_requests, site->requested_bytes, site->noted_bytes,
+                                        site->n_noted, site->live_bytes, site->n_live,
+                                        site->n_frees, site->life_ns, site->n_temporary,
+                                        site->wait_ns, site->n_refused});
+    json_put_bool(json, "grows", recording_grows(site));
+    put_stack(json, recording, site);
+    json_end(json, "}");
+}
+
+static void put_json_scope(struct json_output *json, struct recording *recording,
+                           const struct recording_scope *scope) {
+    char name[32];
+    struct cushim_trace_account *account = &recording->account;
+    json_begin(json, NULL, "\n    {");
+    json_put_text(json, "memory", recording_scope_name(scope, name));
+    summary_put_scope(json, scope,
+                      "requests no_call peak_live_bytes peak_ns peak_held_bytes live_bytes "
+                      "live_blocks waits wait_ns refused");
+    json_begin(json, "sites", "[");
+    sort(account, noted);
+    for (size_t i = 0; i < account->n_sites; i++) {
+        if (account->sites[i]->n_requests || account->sites[i]->n_refused)
+            put_json_site(json, recording, account->sites[i]);
+    }
+    json_end(json, "]}");
+}
+
+static int put_json(void *context, struct recording *recording, const struct recording_scope *scope,
+                    int i, int n) {
+    const struct cushim_trace_head *head = &recording->account.reader.head;
+    struct json_output json = {context, i > 0};
     if (i == 0) {
-        cushim_write(out, "{\"schema\": \"cushim-trace-summary/1\", ");
-        put_member(out, "cushim", head->product);
-        put_member(out, "program", head->program);
-        put_member(out, "arguments", head->arguments);
-        put_member(out, "host", head->host);
-        put_member(out, "end", summary_end(head, end));
+        json_begin(&json, NULL, "{");
+        json_put_text(&json, "schema", "cushim-trace-summary/1");
+        json_put_text(&json, "program", head->program);
+        json_put_text(&json, "arguments", head->arguments);
+        json_put_text(&json, "host", head->host);
         if (cushim_trace_rank(head) >= 0)
-            cushim_write(out, "\"rank\": %" PRId64 ", ", cushim_trace_rank(head));
+            json_put_number(&json, "rank", (uint64_t)cushim_trace_rank(head));
         if (cushim_trace_rank(head) >= 0 && cushim_trace_ranks(head) >= 0)
-            cushim_write(out, "\"ranks\": %" PRId64 ", ", cushim_trace_ranks(head));
-        if (atomic_load(&head->is_software))
-            cushim_write(out, "\"is_software\": true, ");
-        cushim_write(out, "\"pid\": %" PRIu64 ", \"run_ns\": %" PRIu64 ", \"memory\": [",
-                     head->process, account->last_ns - account->first_ns);
+            json_put_number(&json, "ranks", (uint64_t)cushim_trace_ranks(head));
+        summary_put_facts(&json, recording);
+        json_begin(&json, "memory", "[");
     }
     if (scope)
-        put_json_scope(out, recording, scope, i ? "," : "");
-    else if (i < 0)
-        cushim_write(out,
-                     "], \"events\": %" PRIu64 ", \"lost\": %" PRIu64 ", \"damaged\": %" PRIu64
-                     ", \"strange\": %" PRIu64 ", \"foreign\": %" PRIu64 ", \"disorder\": %" PRIu64
-                     ", \"newer\": %zu}\n",
-                     account->n_events, (uint64_t)atomic_load(&head->n_lost),
-                     account->reader.n_damaged, account->n_strange, account->n_foreign,
-                     account->n_disorder, names_newer(recording->names));
+        put_json_scope(&json, recording, scope);
+    if (i + 1 >= n)
+        json_end(&json, "]}\n");
+    return 0;
 }
 
 int summary_json(struct cushim_writer *out, const char *path) {
-    return each_scope(out, path, put_json);
+    return recording_each_scope(path, NULL, 0, put_json, out);
 }

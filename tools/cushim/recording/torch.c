@@ -7,7 +7,7 @@
 #include "base/writer.h"
 #include "report/page.h"
 #include "tools/cushim/recording/live.h"
-#include "tools/cushim/recording/numbers.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/recording/recording.h"
 
 enum { MOST_ENTRIES = 200000, BATCH = 1000 };
@@ -33,9 +33,9 @@ struct torch {
     struct cushim_writer *out;
     struct recording all;                /* read to its end, for names */
     struct cushim_trace_account account; /* read again */
-    struct numbers frames, sites, words; /* what was written, by its number in the memo */
+    struct numbers frames, sites, words; /* what was written already, for the memo */
     uint64_t n_entries[CUSHIM_TRACE_DEVICES], n_memo;
-    uint64_t n_left, n_batch; /* entries to skip; in the list that is being written */
+    uint64_t n_left, n_batch; /* entries to skip, and entries of the list that is written */
     int error;
 };
 
@@ -65,12 +65,12 @@ static void put_int(struct torch *torch, uint64_t number) {
         return;
     }
     put_byte(torch, LONG);
-    put_code(torch, 9, number, 8); /* a ninth byte, so that the number is not negative */
+    put_code(torch, 9, number, 8); /* 9 bytes, because with 8 it would be negative */
     put_byte(torch, 0);
 }
 
-/* If `key` of a kind was written before, refer to it.  If not, `remember` puts what is written next
- * into the memo. */
+/* If `key` of a kind was written before, refer to it and return true.  If not, the caller writes
+ * it, and `remember` puts it into the memo. */
 static bool refer(struct torch *torch, struct numbers *kind, uint64_t key, uint64_t *number) {
     bool is_new;
     if (!numbers_of(kind, key, number, &is_new)) {
@@ -89,7 +89,7 @@ static void remember(struct torch *torch, const struct numbers *kind, uint64_t n
              4);
 }
 
-/* Names of fields, written in full only once; they are constants. */
+/* Write the name of a field, in full only once.  Names are constants. */
 static void put_name(struct torch *torch, const char *name) {
     uint64_t number;
     if (refer(torch, &torch->words, (uint64_t)(uintptr_t)name, &number))
@@ -110,7 +110,7 @@ static void begin(struct torch *torch, int empty) {
 
 /* ---- frames ---- */
 
-/* Splits "FILE:88" into a file and a line. */
+/* Write a frame, with "FILE:88" split into file and line. */
 static void put_frame(struct torch *torch, uint64_t frame) {
     const struct name *name = names_of(torch->all.names, frame);
     char file[NAME_BYTES];
@@ -133,7 +133,8 @@ static void put_frame(struct torch *torch, uint64_t frame) {
     remember(torch, &torch->frames, number);
 }
 
-/* The same site in the first reading; NULL if the process, which still writes, came to it since. */
+/* The same site in the first reading. Returns NULL if the process still writes, and came to it
+ * since. */
 static const struct cushim_trace_site *known(const struct torch *torch,
                                              const struct cushim_trace_site *site) {
     const struct cushim_trace_account *all = &torch->all.account;
@@ -271,7 +272,7 @@ static void put_block(struct torch *torch, uint64_t address, uint64_t n_bytes,
     put_byte(torch, SET_ITEMS);
 }
 
-/* The listed blocks in the segment, and the free parts between them. */
+/* Write a segment, with its blocks and the free parts between them. */
 static void put_segment(struct torch *torch, const struct cushim_trace_segment *segment,
                         const struct cushim_trace_block *blocks, size_t n_blocks) {
     uint64_t live_bytes = 0, covered = segment->base;
@@ -282,7 +283,7 @@ static void put_segment(struct torch *torch, const struct cushim_trace_segment *
     for (size_t i = 0; i < n_blocks; i++) {
         const struct cushim_trace_block *block = &blocks[i];
         if (block->address < covered || block->n_bytes > end - block->address)
-            continue; /* only a made up recording has blocks in blocks */
+            continue; /* only a made-up recording has blocks in blocks */
         if (block->address > covered)
             put_block(torch, covered, block->address - covered, NULL);
         put_block(torch, block->address, block->n_bytes, block->site);
@@ -307,6 +308,14 @@ static void put_segment(struct torch *torch, const struct cushim_trace_segment *
     put_byte(torch, SET_ITEMS);
 }
 
+/* A block that the driver served is a segment of its own. */
+static void put_native(struct torch *torch, const struct cushim_trace_block *block) {
+    const struct cushim_trace_segment segment = {block->address, block->n_bytes, 0, block->device,
+                                                 block->kind};
+    if (!block->pool)
+        put_segment(torch, &segment, block, 1);
+}
+
 static void put_segments(struct torch *torch) {
     static const struct recording_scope scope = {.devices = UINT64_MAX,
                                                  .kinds = ~((uint64_t)1 << CUSHIM_KIND_PINNED)};
@@ -316,27 +325,15 @@ static void put_segments(struct torch *torch) {
     for (size_t i = 0; i < live.n_segments && !torch->error; i++) {
         const struct cushim_trace_segment *segment = &live.segments[i];
         /* blocks before it are in no segment: the driver serves them itself */
-        for (; next < live.n_blocks && live.blocks[next].address < segment->base; next++) {
-            const struct cushim_trace_block *block = &live.blocks[next];
-            if (!block->pool)
-                put_segment(torch,
-                            &(struct cushim_trace_segment){block->address, block->n_bytes, 0,
-                                                           block->device, block->kind},
-                            block, 1);
-        }
+        for (; next < live.n_blocks && live.blocks[next].address < segment->base; next++)
+            put_native(torch, &live.blocks[next]);
         size_t first = next;
         while (next < live.n_blocks && live.blocks[next].address - segment->base < segment->n_bytes)
             next++;
         put_segment(torch, segment, live.blocks + first, next - first);
     }
-    for (; next < live.n_blocks && !torch->error; next++) {
-        const struct cushim_trace_block *block = &live.blocks[next];
-        if (!block->pool)
-            put_segment(torch,
-                        &(struct cushim_trace_segment){block->address, block->n_bytes, 0,
-                                                       block->device, block->kind},
-                        block, 1);
-    }
+    for (; next < live.n_blocks && !torch->error; next++)
+        put_native(torch, &live.blocks[next]);
     live_free(&live);
 }
 

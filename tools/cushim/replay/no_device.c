@@ -5,11 +5,9 @@
 #include <time.h>
 
 #include "cuda/load.h"
+#include "tools/cushim/hash.h"
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
-/* Freed memory of one size, which is reused, and the sizes of what is in use. */
+/* Freed memory of one size, which is reused. */
 struct size {
     uint64_t n_bytes;
     struct piece *free;
@@ -19,15 +17,16 @@ struct size {
 struct piece {
     uint64_t address;
     struct size *size;
-    unsigned device; /* NO_DEVICE_MOST: the host's memory */
+    unsigned device; /* NO_DEVICE_MOST for host memory */
     struct piece *next;
     UT_hash_handle hh;
 };
 
 static struct size *sizes;
-static struct piece *pieces; /* that are in use */
+static struct piece *pieces; /* the pieces that are in use */
 static uint64_t next_address = (uint64_t)1 << 40, now_ns;
-/* In all: no machine has more, and the engine keeps 8 bytes of its own for each 64 KiB. */
+/* The limit of all memory together.  No machine has more, and the engine needs 8 bytes for each
+ * 64 KiB. */
 static const uint64_t most_bytes = (uint64_t)4 << 40;
 
 static struct { uint64_t used_bytes, total_bytes; } memory[NO_DEVICE_MOST + 1];
@@ -36,19 +35,6 @@ static CUcontext current, pushed_over;
 static unsigned current_device;
 
 /* ---- memory ---- */
-
-static struct size *size_of(uint64_t n_bytes) {
-    struct size *size;
-    HASH_FIND(hh, sizes, &n_bytes, sizeof n_bytes, size);
-    if (size)
-        return size;
-    size = calloc(1, sizeof *size);
-    if (!size)
-        return NULL;
-    size->n_bytes = n_bytes;
-    HASH_ADD(hh, sizes, n_bytes, sizeof size->n_bytes, size);
-    return size;
-}
 
 static struct piece *take_piece(struct size *size) {
     struct piece *piece = size->free;
@@ -65,7 +51,7 @@ static struct piece *take_piece(struct size *size) {
     return piece;
 }
 
-/* Pages of 2 MiB, as the driver has them. */
+/* Allocate whole pages of 2 MiB, as the driver does. */
 static CUresult get(uint64_t *address, size_t n_bytes, unsigned device) {
     const uint64_t page_bytes = (uint64_t)2 << 20,
                    all_bytes = (n_bytes + page_bytes - 1) & ~(page_bytes - 1);
@@ -73,7 +59,8 @@ static CUresult get(uint64_t *address, size_t n_bytes, unsigned device) {
         all_bytes > memory[device].total_bytes - memory[device].used_bytes ||
         all_bytes > most_bytes - all_used_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct size *size = size_of(all_bytes);
+    struct size *size;
+    HASH_GET(sizes, n_bytes, all_bytes, size);
     struct piece *piece = size ? take_piece(size) : NULL;
     if (!piece)
         return CUDA_ERROR_OUT_OF_MEMORY;

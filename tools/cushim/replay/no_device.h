@@ -1,29 +1,29 @@
 /*
- * A driver without a device, for `cushim replay --plan`: memory is numbers, work is over at once.
+ * A driver without a device, for `cushim replay --plan`.  Memory is only numbers, and work is
+ * complete at once.
  *
- * It answers what the memory engine asks, from one thread.  The device has the memory that the
- * recording says, or as much as is asked for.
+ * It has the calls that the memory engine makes, for one thread.  The device has as much memory as
+ * the recording says; if it says nothing, there is no limit.
  */
 #ifndef CUSHIM_TOOLS_REPLAY_NO_DEVICE_H
 #define CUSHIM_TOOLS_REPLAY_NO_DEVICE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 struct cushim_cuda;
 
-/* A table of its functions; NULL: no memory. */
+/* Make a table of its functions.  Returns NULL if there is no memory. */
 struct cushim_cuda *no_device_open(void);
 
-/* The time that the engine reads from now on; 0: that of the machine. */
+/* Set the time that the engine reads from now on; 0 for the time of the machine. */
 void no_device_set_time(uint64_t ns);
 
 enum { NO_DEVICE_MOST = 64 };
 
-/* The memory of a device. */
+/* Set the memory of a device. */
 void no_device_set_memory(unsigned device, uint64_t n_bytes);
 
-/* Make a context of a device current; it is any number but 0. */
+/* Make a context of a device current.  A context is any number except 0. */
 void no_device_set_context(uint64_t context, unsigned device);
 
 #endif

@@ -7,21 +7,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "memory/alloc.h"
 #include "memory/free.h"
 #include "memory/heap.h"
 #include "memory/state/heap_state.h"
 #include "memory/policy.h"
 #include "report/page.h"
+#include "tools/cushim/hash.h"
 #include "tools/cushim/replay/no_device.h"
 
-/* Of one recording; a real one has a few for each context. */
+/* Of one recording.  A real one has a few pools for each context. */
 enum { MOST_POOLS = 4096 };
 
-/* A pool of the recording, and the heap that stands for it. */
+/* A pool of the recording, and the heap that replaces it. */
 struct pool {
     struct {
         uint64_t pool, device, kind;
@@ -30,13 +28,13 @@ struct pool {
     UT_hash_handle hh;
 };
 
-/* A block of the recording, by its address there. */
+/* A block of the recording, found by its address there. */
 struct block {
-    uint64_t recorded, address; /* address 0: the driver served it */
+    uint64_t recorded, address; /* address is 0 if the driver served it */
     UT_hash_handle hh;
 };
 
-/* One for each process. */
+/* There is one for each process. */
 static struct engine {
     const struct setting *setting;
     struct plan *plan;
@@ -99,27 +97,20 @@ static bool begin(const struct setting *setting, struct plan *plan) {
 static void set_limit(unsigned device, uint64_t device_bytes) {
     struct cushim_amount limit = engine.setting->limit;
     if (!device_bytes && limit.is_percent)
-        return; /* a free without an allocation */
+        return; /* the device is unknown, and was not used yet */
     atomic_store(&engine.budgets[device].limit_bytes, cushim_amount_bytes(limit, device_bytes));
 }
 
-/* The pool for one of the recording's; NULL: no memory. */
+/* Find or make the pool for one of the recording's.  Returns NULL if there is no memory. */
 static struct pool *pool_of(uint64_t number, unsigned device, unsigned kind) {
     static const struct cushim_mem_provider *const providers[] = {
         [CUSHIM_MEM_DEVICE] = &cushim_mem_provider_device,
         [CUSHIM_MEM_MANAGED] = &cushim_mem_provider_managed,
         [CUSHIM_MEM_PINNED] = &cushim_mem_provider_pinned};
     struct pool *pool, wanted = {.key = {number, device, kind}};
-    HASH_FIND(hh, engine.pools, &wanted.key, sizeof wanted.key, pool);
-    if (!pool) {
-        pool = HASH_COUNT(engine.pools) < MOST_POOLS ? calloc(1, sizeof *pool) : NULL;
-        if (!pool)
-            return NULL;
-        pool->key.pool = number;
-        pool->key.device = device;
-        pool->key.kind = kind;
-        HASH_ADD(hh, engine.pools, key, sizeof pool->key, pool);
-    }
+    HASH_GET(engine.pools, key, wanted.key, pool);
+    if (!pool || HASH_COUNT(engine.pools) > MOST_POOLS)
+        return NULL;
     no_device_set_context(number, device);
     if (!cushim_mem_heap_is_open(&pool->heap))
         cushim_mem_heap_open(&pool->heap, &(struct cushim_mem_heap_setup){
@@ -143,7 +134,7 @@ static void lift(uint64_t *peak, uint64_t now) {
         *peak = now;
 }
 
-/* What the pools hold, and what the driver served in the run, too; without cushim it is unknown. */
+/* Sum what the pools of a scope hold, and what the driver served in the run, too. */
 static void take_held(unsigned device, unsigned kind) {
     struct plan_sums *sums = &engine.plan->sums[scope_of(device, kind)];
     const bool is_pinned = kind == CUSHIM_KIND_PINNED;
@@ -162,19 +153,13 @@ static void take_held(unsigned device, unsigned kind) {
 
 static bool remember(uint64_t recorded, uint64_t address) {
     struct block *block;
-    HASH_FIND(hh, engine.recorded_blocks, &recorded, sizeof recorded, block);
-    if (!block) {
-        block = calloc(1, sizeof *block);
-        if (!block)
-            return false;
-        block->recorded = recorded;
-        HASH_ADD(hh, engine.recorded_blocks, recorded, sizeof block->recorded, block);
-    }
-    block->address = address;
-    return true;
+    HASH_GET(engine.recorded_blocks, recorded, recorded, block);
+    if (block)
+        block->address = address;
+    return block;
 }
 
-/* True, and its new address, if it was served here; then it is forgotten. */
+/* If the block was served here, return true and its new address, and forget it. */
 static bool forget(uint64_t recorded, uint64_t *address) {
     struct block *block;
     HASH_FIND(hh, engine.recorded_blocks, &recorded, sizeof recorded, block);
@@ -186,10 +171,22 @@ static bool forget(uint64_t recorded, uint64_t *address) {
     return true;
 }
 
-static bool is_pooled(const struct cushim_trace_event *event, const struct cushim_trace_block *of) {
-    return !engine.setting->is_native && !(event->flags & CUSHIM_TRACE_NATIVELY) && of->pool &&
-           of->n_bytes && /* only a damaged recording has requests of none */
-           of->kind <= CUSHIM_MEM_PINNED;
+enum served { BY_HEAP, BY_DRIVER, REFUSED, NO_MEMORY };
+
+/* Serve a request as the setting does. */
+static enum served serve(uint64_t number, unsigned device, unsigned kind, uint64_t n_bytes,
+                         struct cushim_mem_block *block) {
+    *block = (struct cushim_mem_block){0};
+    if (engine.setting->is_native || !number || kind > CUSHIM_MEM_PINNED ||
+        !n_bytes) /* only a damaged recording has requests of none */
+        return BY_DRIVER;
+    struct pool *pool = pool_of(number, device, kind);
+    if (!pool)
+        return NO_MEMORY;
+    if (cushim_mem_alloc(&pool->heap, n_bytes, block) != CUSHIM_OK)
+        return REFUSED;
+    take_held(device, kind);
+    return BY_HEAP;
 }
 
 /* NULL: there is no limit, or not for this memory. */
@@ -218,21 +215,15 @@ static void refund(const struct cushim_trace_block *of, struct plan_sums *sums) 
 static bool replay_alloc(const struct cushim_trace_account *account) {
     const struct cushim_trace_block *of = &account->block;
     struct plan_sums *sums = &engine.plan->sums[scope_of(of->device, of->kind)];
-    struct cushim_mem_block block = {0};
+    struct cushim_mem_block block;
+    uint64_t number = account->event.flags & CUSHIM_TRACE_NATIVELY ? 0 : of->pool;
+    enum served served = serve(number, of->device, of->kind, of->n_bytes, &block);
     sums->n_requests++;
-    if (is_pooled(&account->event, of)) {
-        struct pool *pool = pool_of(of->pool, of->device, of->kind);
-        if (!pool)
-            return false;
-        if (cushim_mem_alloc(&pool->heap, of->n_bytes, &block) != CUSHIM_OK) {
-            sums->n_refused++;
-            return true;
-        }
-        take_held(of->device, of->kind);
-    } else if (!charge(of, sums)) {
-        sums->n_refused++;
-        return true;
-    }
+    if (served == BY_DRIVER && !charge(of, sums))
+        served = REFUSED;
+    sums->n_refused += served == REFUSED;
+    if (served == REFUSED || served == NO_MEMORY)
+        return served == REFUSED;
     sums->live_bytes += of->n_bytes;
     lift(&sums->peak_live_bytes, sums->live_bytes);
     return remember(of->address, block.address);
@@ -265,28 +256,18 @@ static void replay_gone(uint64_t number) {
     }
 }
 
-/* It was refused in the recording, so the program cannot use it if it is served here. */
+/* Replay a request that was refused in the recording.  If it is served here, the block is freed
+ * at once, because the program cannot use it. */
 static bool replay_refused(const struct cushim_trace_event *event) {
     struct cushim_mem_block block;
     struct cushim_mem_lookup lookup;
     CUresult answer;
-    struct plan_sums *sums = &engine.plan->sums[scope_of(event->device, event->kind)];
-    if (engine.setting->is_native || !event->pool || !event->n_bytes ||
-        event->kind > CUSHIM_MEM_PINNED) {
-        sums->n_refused++;
-        return true;
-    }
-    struct pool *pool = pool_of(event->pool, event->device, event->kind);
-    if (!pool)
-        return false;
-    if (cushim_mem_alloc(&pool->heap, event->n_bytes, &block) != CUSHIM_OK) {
-        sums->n_refused++;
-        return true;
-    }
-    take_held(event->device, event->kind);
-    if (cushim_mem_blocks_find(&engine.blocks, block.address, &lookup))
-        cushim_mem_free(&pool->heap, &lookup, &answer);
-    return true;
+    enum served served = serve(event->pool, event->device, event->kind, event->n_bytes, &block);
+    if (served == REFUSED || served == BY_DRIVER)
+        engine.plan->sums[scope_of(event->device, event->kind)].n_refused++;
+    else if (served == BY_HEAP && cushim_mem_blocks_find(&engine.blocks, block.address, &lookup))
+        cushim_mem_free(lookup.segment->heap, &lookup, &answer);
+    return served != NO_MEMORY;
 }
 
 static int replay(const char *path, const struct setting *setting, struct plan *plan) {
@@ -396,7 +377,7 @@ int plan_least_limit(uint64_t *n_bytes, const char *path, const struct setting *
         lift(&most, plan.sums[i].peak_held_bytes);
     }
     most = (most + step_bytes - 1) / step_bytes;
-    /* with as much as is held without a limit, nothing is refused */
+    /* a limit of the peak refuses nothing */
     while (!error && least + 1 < most) {
         uint64_t middle = least + (most - least) / 2;
         limited.limit = (struct cushim_amount){middle * step_bytes, false};

@@ -1,9 +1,8 @@
 /*
- * What a recording would have held with another setting: its requests and frees go through the
- * memory engine again, in order and by one thread, on a driver without a device.
+ * Plans what a recording would have held with another setting.  Its requests and frees go through
+ * the memory engine again, in order and by one thread, on a driver without a device.
  *
- * Times are not planned: no work is ever under way, so no free waits, and a relaxed one is over at
- * once.
+ * Times are not planned.  No work is ever under way, so no free waits.
  */
 #ifndef CUSHIM_TOOLS_REPLAY_PLAN_H
 #define CUSHIM_TOOLS_REPLAY_PLAN_H
@@ -15,11 +14,11 @@
 enum { PLAN_SCOPES = CUSHIM_TRACE_DEVICES + 1 };
 
 struct plan_sums {
-    uint64_t n_requests, n_refused; /* refused: found no memory here, but may have found it in
-                                       the run */
-    uint64_t n_calls;               /* of the driver's, for memory */
+    uint64_t n_requests;
+    uint64_t n_refused; /* found no memory in the plan, but may have found it in the run */
+    uint64_t n_calls;   /* driver calls for memory */
     uint64_t live_bytes, peak_live_bytes;
-    uint64_t held_bytes, peak_held_bytes; /* native: unknown, the driver packs small blocks */
+    uint64_t held_bytes, peak_held_bytes; /* unknown for `native`: the driver packs blocks */
     uint64_t driver_bytes;                /* of these: what the driver served in the run, too */
 };
 
@@ -28,14 +27,15 @@ struct plan {
     struct plan_sums sums[PLAN_SCOPES];
 };
 
-/* Plan one recording, in a child, because the engine decides some things once for each process.  0
- * or an errno. */
+/* Plan one recording.  It is done in a child, because the engine decides some things once for
+ * each process.  Returns 0 or an errno. */
 int plan_make(struct plan *plan, const char *path, const struct setting *setting);
 
-/* The same for the recorded run itself. */
+/* Sum up the recorded run itself. */
 int plan_recorded(struct plan *plan, const char *path);
 
-/* The least limit, to 2 MiB, with which no more is refused than without one; 0: none. */
+/* Find the least limit, in steps of 2 MiB, with which no more is refused than without one; 0 if
+ * there is none. */
 int plan_least_limit(uint64_t *n_bytes, const char *path, const struct setting *setting);
 
 #endif

@@ -15,7 +15,7 @@ static const uint64_t second_ns = 1000000000;
 
 enum { LINE_BYTES = 512 };
 
-/* NULL: it cannot be read, or with errno 0 it is no such log. */
+/* Open a log behind its first line.  Returns NULL, with errno; 0 if it is no such log. */
 static FILE *open_log(const char *path) {
     char line[LINE_BYTES];
     FILE *file = fopen(path, "re");
@@ -34,7 +34,8 @@ bool rmm_log_is(const char *path) {
     return file;
 }
 
-/* "10:42:07.123456" of a day; in older versions the last separator was a colon. */
+/* Read a time of day such as "10:42:07.123456".  In older versions the last separator is a
+ * colon. */
 static bool take_time(const char *text, uint64_t *ns) {
     unsigned hours, minutes, seconds, micros;
     if (sscanf(text, "%2u:%2u:%2u%*1[.:]%6u", &hours, &minutes, &seconds, &micros) != 4 ||
@@ -44,7 +45,7 @@ static bool take_time(const char *text, uint64_t *ns) {
     return true;
 }
 
-/* The event of a line, at its time of the day; false: it is none. */
+/* Read the event of a line, at its time of day.  Returns false if the line is none. */
 static bool take_line(const char *line, struct cushim_trace_event *event) {
     char time[32], action[32];
     uint64_t address, n_bytes;
@@ -61,7 +62,8 @@ static bool take_line(const char *line, struct cushim_trace_event *event) {
     return event->code != CUSHIM_TRACE_NONE;
 }
 
-/* Make a time of the day only rise, because threads write out of order, and a day may end. */
+/* Convert a time of day to a time that never falls, because threads write out of order, and a
+ * day may end. */
 static uint64_t rise(uint64_t last_ns, uint64_t ns) {
     const uint64_t day_ns = 86400 * second_ns;
     uint64_t day = last_ns / day_ns;

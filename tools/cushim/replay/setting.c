@@ -29,7 +29,7 @@ static bool take_word(struct setting *setting, struct cushim_options *options, c
                                               : NULL;
     if (!row || !is_planned(row->name)) {
         snprintf(wrong, wrong_bytes,
-                 "`%.40s` is none of native, exact, relaxed, keep=, reserve=, "
+                 "`%.40s` is not one of native, exact, relaxed, keep=, reserve=, "
                  "limit=, buckets=",
                  word);
         return false;
@@ -47,7 +47,7 @@ bool setting_read(struct setting *setting, const char *text, size_t n_bytes, cha
     cushim_options_default(&options);
     setting->is_native = false;
     if (!n_bytes || n_bytes >= sizeof words) {
-        snprintf(wrong, wrong_bytes, "a setting has 1 to %d letters", SETTING_BYTES - 1);
+        snprintf(wrong, wrong_bytes, "a setting has 1 to %d characters", SETTING_BYTES - 1);
         return false;
     }
     memcpy(words, text, n_bytes);

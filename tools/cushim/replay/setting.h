@@ -1,5 +1,5 @@
-/* Settings for the plan of a recording: "native", or words and options joined by +, such as
- * "exact+keep=0". */
+/* The settings with which a recording is planned: "native", or words and options joined by +,
+ * such as "exact+keep=0". */
 #ifndef CUSHIM_TOOLS_REPLAY_SETTING_H
 #define CUSHIM_TOOLS_REPLAY_SETTING_H
 
@@ -19,7 +19,8 @@ struct setting {
     struct cushim_amount keep, reserve, limit;
 };
 
-/* Read one of n_bytes; false: `wrong` has the reason, as one phrase. */
+/* Read a setting of n_bytes.  Returns false if it is wrong; `wrong` then has the reason as one
+ * phrase. */
 bool setting_read(struct setting *setting, const char *text, size_t n_bytes, char *wrong,
                   size_t wrong_bytes);
 

@@ -1,4 +1,4 @@
-#include "tools/cushim/sim/sim.h"
+#include "tools/cushim/commands.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/cache/cache.h"
 #include "tools/cushim/sim/sim_alias.h"
 #include "tools/cushim/launch.h"
@@ -18,8 +19,9 @@ struct runtimes {
     int n;
 };
 
-/* The folder of the device's libraries, without a slash at its end; false: it is missing.  The
- * driver is looked for by its folder, because a library folder may have NVIDIA's. */
+/* Find the folder of the device's libraries, without a slash at its end.  Returns false if it is
+ * missing.  The driver is looked for with its folder, because a library folder may have NVIDIA's
+ * driver. */
 static bool find_device(char folder[PATH_MAX]) {
     if (!launch_find_library("../sim/libcuda.so.1", ".", folder) &&
         !launch_find_library("cushim/sim/libcuda.so.1", ".", folder))
@@ -28,7 +30,7 @@ static bool find_device(char folder[PATH_MAX]) {
     return true;
 }
 
-/* Of an argument --NAME=VALUE or --NAME; NULL: no setting has the name. */
+/* Find the setting of --NAME; NULL if no setting has the name. */
 static const struct sim_setting *find_setting(const char *name, size_t n_bytes) {
     for (int i = 0; i < SIM_N_SETTINGS; i++) {
         const char *known = sim_settings[i].name;
@@ -42,41 +44,34 @@ static const struct sim_setting *find_setting(const char *name, size_t n_bytes) 
     return NULL;
 }
 
-static int unknown_option(const char *name) {
-    const char *known[SIM_N_SETTINGS + 1] = {"runtime"};
-    for (int i = 0; i < SIM_N_SETTINGS; i++)
-        known[i + 1] = sim_settings[i].name;
-    return usage_unknown("sim", "option", name, known, SIM_N_SETTINGS + 1);
-}
-
-static int take_runtime(const char *text, struct runtimes *runtimes) {
-    const char *slash = strrchr(text, '/'), *name = slash ? slash + 1 : text;
+static int take_runtime(void *context, const char *text) {
+    struct runtimes *runtimes = context;
+    const char *name = basename(text);
     bool is_version = strcmp(text, "12") == 0 || strcmp(text, "13") == 0;
     if (!is_version && !sim_alias_version(name))
         return usage_error("sim", "--runtime=%s: 12, 13 or a file name as libcudart-1a2b.so.13",
                            text);
     if (runtimes->n == sizeof runtimes->names / sizeof *runtimes->names)
-        return usage_error("sim", "--runtime=%s: that is one too many", text);
+        return usage_error("sim", "--runtime=%s: too many runtimes", text);
     runtimes->names[runtimes->n++] = name;
     return EXIT_WELL;
 }
 
-/* Sets the variable, except for --runtime. */
-static int take_option(const char *argument, struct runtimes *runtimes) {
+static int take_setting(const char *topic, const char *option) {
     uint64_t value;
+    const char *known[SIM_N_SETTINGS + 1] = {"runtime"}, *text = strchr(option, '=');
     char variable[SIM_VARIABLE_BYTES];
-    if (strncmp(argument, "--", 2) != 0)
-        return usage_error("sim", "no option %s", argument);
-    const char *name = argument + 2, *text = strchr(name, '=');
-    size_t n_bytes = text ? (size_t)(text - name) : strlen(name);
+    size_t n_bytes = strcspn(option, "=");
+    if (strncmp(option, "--", 2) != 0)
+        return usage_error(topic, "no option %s", option);
+    const struct sim_setting *setting = find_setting(option + 2, n_bytes - 2);
     text = text ? text + 1 : "1";
-    if (n_bytes == 7 && memcmp(name, "runtime", 7) == 0)
-        return take_runtime(text, runtimes);
-    const struct sim_setting *setting = find_setting(name, n_bytes);
+    for (int i = 0; i < SIM_N_SETTINGS; i++)
+        known[i + 1] = sim_settings[i].name;
     if (!setting)
-        return unknown_option(name);
+        return usage_unknown(topic, "option", option + 2, known, SIM_N_SETTINGS + 1);
     if (!sim_setting_read(setting, text, &value))
-        return usage_error("sim", "--%s=%s: that is no value of it", setting->name, text);
+        return usage_error(topic, "--%s=%s: not a valid value", setting->name, text);
     sim_setting_variable(setting, variable);
     return setenv(variable, text, 1) == 0 ? EXIT_WELL : EXIT_OURS;
 }
@@ -94,14 +89,14 @@ static bool set_list(const char *name, const char *word, bool is_first) {
     return is_set;
 }
 
-/* Behind the preload, which answers first. */
+/* Put the runtime into LD_PRELOAD, behind the preload, which must answer first. */
 static int preload_runtime(const char *folder, int version) {
     char library[PATH_MAX + 32];
     snprintf(library, sizeof library, "%s/libcudart.so.%d", folder, version);
     return set_list("LD_PRELOAD", library, false) ? 0 : errno;
 }
 
-/* The runtime, and a library with that name which needs it. */
+/* Put the runtime into LD_PRELOAD, and a library of that name which needs it. */
 static int preload_alias(const char *folder, const char *name) {
     char file[NAME_MAX + 1], path[PATH_MAX];
     snprintf(file, sizeof file, "sim/%s", name);
@@ -114,7 +109,7 @@ static int preload_alias(const char *folder, const char *name) {
     return error ? error : set_list("LD_PRELOAD", path, false) ? 0 : errno;
 }
 
-/* 0 or an exit status. */
+/* Returns EXIT_WELL or another exit code. */
 static int set_device(const char *folder, const struct runtimes *runtimes) {
     int error = set_list("LD_LIBRARY_PATH", folder, true) ? 0 : errno;
     for (int i = 0; i < runtimes->n && !error; i++) {
@@ -132,12 +127,13 @@ static int set_device(const char *folder, const struct runtimes *runtimes) {
 static int run_there(char **argv, const struct runtimes *runtimes) {
     char folder[PATH_MAX];
     if (!find_device(folder)) {
-        complain("the software device is not here: the package cushim-sim has it, or a build that "
-                 "was installed with -Dsim_install=true");
+        complain(
+            "the software device is not installed: the package cushim-sim has it, or a build that "
+            "was installed with -Dsim_install=true");
         return EXIT_OURS;
     }
     if (strpbrk(folder, " :;$")) {
-        complain("%s cannot stand in LD_LIBRARY_PATH: it has a blank, a colon or a $; move it",
+        complain("%s cannot be in LD_LIBRARY_PATH, because it has a blank, a colon or a $; move it",
                  folder);
         return EXIT_OURS;
     }
@@ -152,21 +148,9 @@ static int run_there(char **argv, const struct runtimes *runtimes) {
 
 int sim_main(int argc, char **argv) {
     struct runtimes runtimes = {.n = 0};
-    int i = 1;
-    for (; i < argc && argv[i][0] == '-'; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            i++;
-            break;
-        }
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            usage_print(stdout, "sim");
-            return EXIT_WELL;
-        }
-        int code = take_option(argv[i], &runtimes);
-        if (code != EXIT_WELL)
-            return code;
-    }
-    if (i >= argc)
-        return usage_error("sim", "run what? a program is missing");
-    return run_there(argv + i, &runtimes);
+    const struct argument rows[] = {{"--runtime", .take = take_runtime}, {0}};
+    const struct arguments arguments = {
+        .topic = "sim", .rows = rows, .context = &runtimes, .take_other = take_setting};
+    int first = arguments_read(&arguments, argc, argv);
+    return first < 0 ? -first : run_there(argv + first, &runtimes);
 }

@@ -18,8 +18,8 @@ enum { MACHINE = EM_X86_64 };
 enum { LARGEST_PAGE = 65536, NODE = 2, NAME_BYTES = 128 };
 
 /*
- * The whole file, which is mapped as it is: its name, the library it needs, and the version node
- * that references of the runtime name.
+ * The whole file as it is mapped.  It has a name, the library that it needs, and the version node
+ * that users of the runtime refer to.
  */
 struct library {
     Elf64_Ehdr head;

@@ -1,11 +1,11 @@
 /*
- * Attention in fp32: for whole sequences, and for one query a head against a cache of keys and
+ * Attention in fp32: for whole sequences, and for one query per head against a cache of keys and
  * values.
  *
- * What holds for every function is at the top of cushim/kernels.h.  A row's weights are
- * exp(score - largest score); a row whose scores are all -infinity (or that has no keys) is 0, and
- * one with a score of +infinity or NaN is NaN.  Keys that a row does not see count for nothing,
- * whatever they hold.
+ * What holds for every function is at the top of cushim/kernels.h.  A row's weights are exp(score -
+ * largest score); a row whose scores are all -infinity (or that has no keys) is 0, and one with a
+ * score of +infinity or NaN is NaN.  Keys that a row does not see do not affect it, whatever they
+ * hold.
  */
 #ifndef CUSHIM_KERNELS_PUBLIC_ATTENTION_H
 #define CUSHIM_KERNELS_PUBLIC_ATTENTION_H
@@ -22,8 +22,10 @@ struct CUstream_st;
 extern "C" {
 #endif
 
-/* Where K and V of a cache lie, in elements; the same for both.  [batch][max_kv_len][n_kv_heads]
- * [head_dim] is {max_kv_len * n_kv_heads * head_dim, head_dim, n_kv_heads * head_dim}. */
+/*
+ * Strides of K and V in a cache, in elements; the same for both.  [batch][max_kv_len][n_kv_heads]
+ * [head_dim] is {max_kv_len * n_kv_heads * head_dim, head_dim, n_kv_heads * head_dim}.
+ */
 struct cushim_kv_strides {
     int64_t batch, head, position;
 };
@@ -31,20 +33,21 @@ struct cushim_kv_strides {
 /**
  * Attend: o = softmax(q k^T / sqrt(head_dim)) v, for each head of each batch.
  * @param q, k, v   [batch][heads][seq][head_dim] on the device; multiples of 4 bytes
- * @param o         the same, out; may not overlap an input
+ * @param o         the same, out; must not overlap an input
  * @param batch, heads, seq  >= 0
- * @param head_dim  >= 0; up to 256 in tiles of 32, 64, 96, 128 or 256 columns, above by a slow path
- * @param causal    a query sees the keys up to its own position
- * @param stream    NULL: the legacy stream of the current context
+ * @param head_dim  >= 0; up to 256 in tiles of 32, 64, 96, 128 or 256 columns; above 256 a slow
+ *                  path takes it
+ * @param causal    if set, a query sees only the keys up to its own position
+ * @param stream    NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more bytes than can be counted, a NULL or
- *         misaligned pointer) | a status of the driver; nothing was queued then
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  NMSE <= 1e-11; no element has more than twice the error of plain fp32.  Scores and sums
- *           of weighted values are formed in the range of float.  An infinity in v whose weight is
- *           below that range gives NaN or the infinity
- * Speed     from 8.0 on, on matrix units: each float as two halves, scaled a tile.  Tiles with
- *           infinities, NaN or very uneven magnitudes take fp32 units
+ *           of weighted values have the range of float.  An infinity in v gives NaN or the infinity
+ *           if its weight is below that range
+ * Speed     from 8.0 on the matrix units compute it: each float is two halves, scaled per tile.
+ *           Tiles with infinities, NaN or very uneven magnitudes take fp32 units
  * Threads   any
- * Stream    queued on `stream`; the buffers live until that work ends
+ * Stream    queued on `stream`; the buffers must live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_attention_f32(const float *q, const float *k, const float *v,
                                                    float *o, int64_t batch, int64_t heads,
@@ -52,31 +55,31 @@ CUSHIM_API enum cushim_status cushim_attention_f32(const float *q, const float *
                                                    struct CUstream_st *stream);
 
 /**
- * Attend with one query a head to the first positions of a cache; query head i uses KV head
- * i / (n_q_heads / n_kv_heads).
+ * Attend with one query per head to the first positions of a cache; query head i uses KV head i /
+ * (n_q_heads / n_kv_heads).
  * @param q           [batch][n_q_heads][head_dim] on the device; multiples of 4 bytes
- * @param k, v        where `kv` says, max_kv_len positions a head; fast where addresses and strides
- *                    are multiples of 16 bytes.  NULL is right where max_kv_len is 0
- * @param kv_len_ptr  one length on the device, read when the work runs; NULL: kv_len
- * @param o           as q, out; may not overlap an input
+ * @param k, v        max_kv_len positions per head, with the strides `kv`; fast if addresses and
+ *                    strides are multiples of 16 bytes.  May be NULL if max_kv_len is 0
+ * @param kv_len_ptr  one length on the device, read when the work runs; NULL means kv_len
+ * @param o           as q, out; must not overlap an input
  * @param n_q_heads   >= 0, a multiple of n_kv_heads
- * @param head_dim    >= 0; above 256 by a slow path
- * @param kv_len      >= 0; not used where kv_len_ptr is given
- * @param max_kv_len  >= 0; a length is clamped to 0 .. max_kv_len, and nothing beyond it is read,
- *                    though the cache may be prefetched.  With length 0 the output is 0
- * @param kv          on the host, none of it negative; copied before the call returns
- * @param scratch     on the device, a multiple of 4 bytes; NULL: a row is done by one cluster, or
- *                    by one block before 9.0
- * @param scratch_bytes  what cushim_attention_decode_f32_scratch says, or less: then it is used as
- *                    far as it goes
- * @param stream      NULL: the legacy stream of the current context
+ * @param head_dim    >= 0; above 256 a slow path takes it
+ * @param kv_len      >= 0; unused if kv_len_ptr is given
+ * @param max_kv_len  >= 0; a length is clamped to 0 .. max_kv_len.  The cache beyond the length may
+ *                    be prefetched, but is not read.  If the length is 0, the output is 0
+ * @param kv          on the host, no stride negative; copied before the call returns
+ * @param scratch     on the device, a multiple of 4 bytes; if NULL, one cluster does a row, or one
+ *                    block before 9.0
+ * @param scratch_bytes  what cushim_attention_decode_f32_scratch returns; if less, it is used as
+ *                       far as it goes
+ * @param stream      NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (kv is NULL, a negative size or stride, more bytes than can be
- *         counted, n_q_heads, a NULL or misaligned pointer) | a status of the driver; nothing was
- *         queued then
- * Accuracy  NMSE <= 1e-12; of each element |error| <= 2^-21 (1 + s) times the mean of |v| by
- *           weights, where s is the largest sum of |q k| / sqrt(head_dim) of any position
+ *         counted, n_q_heads, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK,
+ *         nothing was queued
+ * Accuracy  NMSE <= 1e-12; per element |error| <= 2^-21 (1 + s) times the weighted mean of |v|; s
+ *           is the largest sum of |q k| / sqrt(head_dim) of any position
  * Threads   any
- * Stream    queued on `stream`; the buffers live until that work ends
+ * Stream    queued on `stream`; the buffers must live until that work ends
  */
 CUSHIM_API enum cushim_status
 cushim_attention_decode_f32(const float *q, const float *k, const float *v,
@@ -87,7 +90,7 @@ cushim_attention_decode_f32(const float *q, const float *k, const float *v,
 
 /**
  * How much scratch helps cushim_attention_decode_f32.
- * @return bytes; 0 where none helps, and for sizes that it refuses
+ * @return bytes; 0 if none helps or it refuses the sizes
  * Threads  any
  */
 CUSHIM_API size_t cushim_attention_decode_f32_scratch(int64_t batch, int64_t n_q_heads,

@@ -1,6 +1,6 @@
 /*
- * The layers of a decoder, as of the Llama models, for one token: the products of gemv.h with q4k
- * weights and decode attention, one after the other.
+ * The layers of a decoder, as in the Llama models, for one token: the products of gemv.h with q4k
+ * weights, and decode attention.
  */
 #ifndef CUSHIM_KERNELS_DECODER_H
 #define CUSHIM_KERNELS_DECODER_H
@@ -16,15 +16,18 @@ struct CUstream_st;
 extern "C" {
 #endif
 
-/* A layer, on the device: matrices in q4k blocks, row after row; floats; the caches are written. */
+/*
+ * A layer, on the device.  Matrices are q4k blocks, row after row; the rest are floats.  The caches
+ * are written.
+ */
 struct cushim_decoder_layer {
     const void *qkv;     /* [n_q_heads + 2 n_kv_heads][head_dim][hidden], as of _gemv_qkv */
     const void *o;       /* [hidden][n_q_heads * head_dim] */
     const void *gate_up; /* [2 ff][hidden], as of _gemv_swiglu */
     const void *down;    /* [hidden][ff] */
     const float *attention_norm, *ff_norm; /* [hidden] */
-    float *keys, *values;                  /* of position p and KV head h: p * position_stride + h *
-                                              head_stride on, head_dim floats */
+    float *keys, *values;                  /* position p of KV head h is head_dim floats at p *
+                                              position_stride + h * head_stride */
 };
 
 /* What all layers share; strides in elements. */
@@ -42,35 +45,35 @@ struct cushim_decoder {
 };
 
 /**
- * How many bytes of scratch cushim_decoder_q4k_f32() wants.
- * @param decoder  its sizes alone are read; NULL: 0
- * @return bytes; 0 where a size is out of range
+ * How many bytes of scratch cushim_decoder_q4k_f32() needs.
+ * @param decoder  only its sizes are read; NULL gives 0
+ * @return bytes; 0 if a size is out of range
  * Threads  any
  */
 CUSHIM_API size_t cushim_decoder_q4k_f32_scratch(const struct cushim_decoder *decoder);
 
 /**
- * Take one token through all layers.  Of each, with x = h / rms(h) * norm:
- * q, k, v = rotated(qkv x), where k and v go into the caches at *position; a = attention of q to
- * the first *length positions; h += o a; h += down (silu(gate x) * up x), with x of ff_norm.  That
- * is _gemv_qkv_q4k_f32, _attention_decode_f32, _gemv_add_q4k_f32, _gemv_swiglu_q4k_f32 and
- * _gemv_add_q4k_f32, which are called; but the products take weights before the one ahead of them
- * has ended.
- * @param decoder   on the host; not used after the call, and neither are its layers
- * @param position  on the device, read there; a multiple of 4 bytes.  Not in [0, max_len): h is
- *                  undefined, and the caches do not change
- * @param length    on the device, read there; a multiple of 4 bytes: *position + 1, as a rule
- * @param h         [hidden] on the device, in and out; a multiple of 4 bytes; faster at 16, with
- *                  norms at 16, too
- * @param scratch   on the device, a multiple of 4 bytes; what it has is lost
+ * Take one token through all layers.  In each, with x = h / rms(h) * norm: q, k, v = rotated(qkv
+ * x), and k and v go into the caches at *position; a = attention of q to the first *length
+ * positions; h += o a; h += down (silu(gate x) * up x), with x of ff_norm.  That is
+ * _gemv_qkv_q4k_f32, _attention_decode_f32, _gemv_add_q4k_f32, _gemv_swiglu_q4k_f32 and
+ * _gemv_add_q4k_f32, which it calls; but each product takes its weights before the kernel ahead has
+ * ended.
+ * @param decoder   on the host; not used after the call, nor are its layers
+ * @param position  on the device, read there; a multiple of 4 bytes.  If it is not in [0, max_len),
+ *                  h is undefined and the caches do not change
+ * @param length    on the device, read there; a multiple of 4 bytes: usually *position + 1
+ * @param h         [hidden] on the device, in and out; a multiple of 4 bytes; faster if it and the
+ *                  norms are multiples of 16
+ * @param scratch   on the device, a multiple of 4 bytes; its contents are lost
  * @param scratch_bytes  at least cushim_decoder_q4k_f32_scratch(decoder)
- * @param stream    NULL: the legacy stream of the current context
+ * @param stream    NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a size out of range or above 2^28, more bytes than can be
- *         counted, a NULL or misaligned pointer, too little scratch) | a status of the driver
- * No layer, or a hidden of 0: nothing is done, and the pointers may be NULL.
- * Accuracy  each step as the function that it is
+ *         counted, a NULL or misaligned pointer, too little scratch) | a driver status
+ * If there is no layer or hidden is 0, nothing is done and the pointers may be NULL.
+ * Accuracy  that of the function for each step
  * Threads   any
- * Stream    queued on `stream`; the buffers live until that work ends
+ * Stream    queued on `stream`; the buffers must live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_decoder_q4k_f32(const struct cushim_decoder *decoder,
                                                      const int32_t *position, const int32_t *length,

@@ -19,16 +19,16 @@ extern "C" {
 /**
  * Copy n rows of a table into one dense range: out[i, :] = table[min(max(idx[i], 0), v - 1), :].
  * @param table   [v][d] on the device; a multiple of 4 bytes
- * @param idx     [n] on the device; a multiple of its element; any value, clamped as it is, not cut
- *                to another width before
+ * @param idx     [n] on the device; a multiple of its element; any value; it is clamped at its full
+ *                width
  * @param out     [n][d] on the device, out
- * @param v       >= 0, and not 0 where there is a row to write
- * @param stream  NULL: the legacy stream of the current context
+ * @param v       >= 0, and not 0 if there is a row to write
+ * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, v = 0, more elements than can be counted, a
- *         NULL or misaligned pointer) | a status of the driver; nothing was queued then
- * Accuracy  bits, those of NaN too
+ *         NULL or misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
+ * Accuracy  bits, even those of a NaN
  * Threads   any
- * Stream    queued on `stream`; the buffers live until that work ends
+ * Stream    queued on `stream`; the buffers must live until that work ends
  * Source    ONNX Gather, axis 0, with its negative indices clamped instead of counted from the end
  */
 CUSHIM_API enum cushim_status cushim_gather_f32_i64(const float *table, const int64_t *idx,

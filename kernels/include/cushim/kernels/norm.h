@@ -1,5 +1,5 @@
 /*
- * Norms of rows by their root mean square, alone and with what models do next to them.
+ * RMS norms of rows, alone and with the operations that models do beside them.
  *
  * What holds for every function is at the top of cushim/kernels.h.
  */
@@ -23,15 +23,15 @@ extern "C" {
  * @param y       [rows][d] on the device, out; may be exactly x
  * @param rstd    [rows] on the device, out: r; may be NULL
  * @param eps     any float
- * @param rows, d >= 0; one of them 0: nothing is done, and the pointers may be NULL
- * @param stream  NULL: the legacy stream of the current context
+ * @param rows, d >= 0; if one is 0, nothing is done and the pointers may be NULL
+ * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
- *         misaligned pointer) | a status of the driver; nothing was queued then
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  the root mean square of the error is 1e-6 of y's; rstd 3e-7 relative.  The sum of
- *           squares is a float: where it is too large for one (an |x| of 1.8e19 suffices) r is 0,
- *           and squares below 1.2e-38 lose bits.  A row of zeros with eps = 0 gives NaN
+ *           squares is a float.  If it overflows (an |x| of 1.8e19 suffices) r is 0, and squares
+ *           below 1.2e-38 lose bits.  A row of zeros with eps = 0 gives NaN
  * Threads   any
- * Stream    queued on `stream`; the buffers live until that work ends
+ * Stream    queued on `stream`; the buffers must live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_rms_norm_f32(const float *x, const float *w, float *y,
                                                   float *rstd, float eps, int64_t rows, int64_t d,
@@ -41,16 +41,16 @@ CUSHIM_API enum cushim_status cushim_rms_norm_f32(const float *x, const float *w
  * Add a residual, then RMS norm: sum = x + residual, y = rms_norm(sum).
  * @param x, residual  [rows][d] on the device; multiples of 4 bytes
  * @param w       [d] on the device; a multiple of 4 bytes
- * @param y, sum  [rows][d] on the device, out; each may be exactly x or residual, but not both of
- *                them one buffer
+ * @param y, sum  [rows][d] on the device, out; each may be exactly x or residual, but y and sum
+ *                must differ
  * @param eps     any float
- * @param rows, d >= 0; one of them 0: nothing is done, and the pointers may be NULL
- * @param stream  NULL: the legacy stream of the current context
+ * @param rows, d >= 0; if one is 0, nothing is done and the pointers may be NULL
+ * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
- *         misaligned pointer) | a status of the driver; nothing was queued then
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  sum rounded to nearest even; y as cushim_rms_norm_f32
  * Threads   any
- * Stream    queued on `stream`; the buffers live until that work ends
+ * Stream    queued on `stream`; the buffers must live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_add_rms_norm_f32(const float *x, const float *residual,
                                                       const float *w, float *y, float *sum,
@@ -63,13 +63,13 @@ CUSHIM_API enum cushim_status cushim_add_rms_norm_f32(const float *x, const floa
  * @param w       [d] on the device; a multiple of 4 bytes
  * @param y       [rows][d] on the device, out; may be exactly x or residual
  * @param eps     any float
- * @param rows, d >= 0; one of them 0: nothing is done, and the pointers may be NULL
- * @param stream  NULL: the legacy stream of the current context
+ * @param rows, d >= 0; if one is 0, nothing is done and the pointers may be NULL
+ * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
- *         misaligned pointer) | a status of the driver; nothing was queued then
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  as cushim_rms_norm_f32
  * Threads   any
- * Stream    queued on `stream`; the buffers live until that work ends
+ * Stream    queued on `stream`; the buffers must live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_rms_norm_add_f32(const float *x, const float *w,
                                                       const float *residual, float *y, float eps,
@@ -82,13 +82,13 @@ CUSHIM_API enum cushim_status cushim_rms_norm_add_f32(const float *x, const floa
  * @param w       [d] on the device, bits of binary16; a multiple of 2 bytes
  * @param y       [rows][d] on the device, out, bits of binary16; may be exactly x
  * @param eps     any float
- * @param rows, d >= 0; one of them 0: nothing is done, and the pointers may be NULL
- * @param stream  NULL: the legacy stream of the current context
+ * @param rows, d >= 0; if one is 0, nothing is done and the pointers may be NULL
+ * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
- *         misaligned pointer) | a status of the driver; nothing was queued then
- * Accuracy  rounded once, to 1 ULP; from 65520 up infinite
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
+ * Accuracy  rounded once, to 1 ULP; 65520 and above are infinite
  * Threads   any
- * Stream    queued on `stream`; the buffers live until that work ends
+ * Stream    queued on `stream`; the buffers must live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_rms_norm_f16(const uint16_t *x, const uint16_t *w, uint16_t *y,
                                                   float eps, int64_t rows, int64_t d,
@@ -101,14 +101,14 @@ CUSHIM_API enum cushim_status cushim_rms_norm_f16(const uint16_t *x, const uint1
  * @param w       [d] on the device, bits of binary16; a multiple of 2 bytes
  * @param y       [rows][d] on the device, out, bits of binary16; a multiple of 2 bytes
  * @param scale, eps  any float
- * @param rows, d >= 0; one of them 0: nothing is done, and the pointers may be NULL
- * @param stream  NULL: the legacy stream of the current context
+ * @param rows, d >= 0; if one is 0, nothing is done and the pointers may be NULL
+ * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
- *         misaligned pointer) | a status of the driver; nothing was queued then
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  rounded once, to 1 ULP; sums of squares as cushim_rms_norm_f32.  A row with a code 0x7F
  *           or 0xFF is NaN
  * Threads   any
- * Stream    queued on `stream`; the buffers live until that work ends
+ * Stream    queued on `stream`; the buffers must live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_rms_norm_e4m3_f16(const uint8_t *x, const uint16_t *w,
                                                        uint16_t *y, float scale, float eps,

@@ -1,8 +1,8 @@
 /*
  * Reductions: sums along an axis, and the place of the largest element.
  *
- * What holds for every function is at the top of cushim/kernels.h.  Scratch is worth its bytes
- * where few results come from many elements: with it the whole device works on one of them.
+ * What holds for every function is at the top of cushim/kernels.h.  Scratch pays if few results
+ * come from many elements, because with it the whole device works on one result.
  */
 #ifndef CUSHIM_KERNELS_REDUCE_H
 #define CUSHIM_KERNELS_REDUCE_H
@@ -22,17 +22,17 @@ extern "C" {
  * Sum along the middle axis: y[o, i] = sum of x[o, a, i] over a.
  * @param x        [outer][axis][inner] on the device; a multiple of 4 bytes
  * @param y        [outer][inner] on the device, out
- * @param axis     >= 0; 0: y is all zeros, and x may be NULL
- * @param scratch  on the device, a multiple of 4 bytes; NULL and 0: none
- * @param scratch_bytes  fewer than cushim_sum_axis_f32_scratch() says is as none
- * @param stream   NULL: the legacy stream of the current context
+ * @param axis     >= 0; if 0, y is all zeros and x may be NULL
+ * @param scratch  on the device, a multiple of 4 bytes; NULL and 0 mean none
+ * @param scratch_bytes  fewer than cushim_sum_axis_f32_scratch() returns counts as none
+ * @param stream   NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
- *         misaligned pointer) | a status of the driver; nothing was queued then
- * Accuracy  4 * 2^-24 * max(1, log2(axis)) * sum|x|; sums are formed in float, in an order that the
- *           sizes, the device and the presence of scratch decide, whatever the addresses
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
+ * Accuracy  4 * 2^-24 * max(1, log2(axis)) * sum|x|; sums are in float; their order depends on the
+ *           sizes, the device and whether there is scratch, but not on the addresses
  * Edges     a partial sum beyond FLT_MAX is an infinity
  * Threads   any
- * Stream    queued on `stream`; the buffers live until that work ends
+ * Stream    queued on `stream`; the buffers must live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_sum_axis_f32(const float *x, float *y, int64_t outer,
                                                   int64_t axis, int64_t inner, void *scratch,
@@ -40,25 +40,25 @@ CUSHIM_API enum cushim_status cushim_sum_axis_f32(const float *x, float *y, int6
 
 /**
  * How much scratch helps cushim_sum_axis_f32.
- * @return bytes; 0 where none helps, and for sizes that it refuses
+ * @return bytes; 0 if none helps or it refuses the sizes
  * Threads  any
  */
 CUSHIM_API size_t cushim_sum_axis_f32_scratch(int64_t outer, int64_t axis, int64_t inner);
 
 /**
- * Find the largest element: *index = the lowest i with x[i] = max(x).
+ * Find the largest element: *index is the lowest i with x[i] = max(x).
  * @param x        [n] on the device; a multiple of 4 bytes
  * @param index    one int64_t on the device, out
- * @param n        >= 0; 0: nothing is done, *index stays
- * @param scratch  on the device, a multiple of 4 bytes; NULL and 0: none
- * @param scratch_bytes  fewer than cushim_argmax_f32_scratch() says is as none
- * @param stream   NULL: the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a status of
- *         the driver; nothing was queued then
+ * @param n        >= 0; if 0, nothing is done and *index does not change
+ * @param scratch  on the device, a multiple of 4 bytes; NULL and 0 mean none
+ * @param scratch_bytes  fewer than cushim_argmax_f32_scratch() returns counts as none
+ * @param stream   NULL means the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
+ *         status; unless CUSHIM_OK, nothing was queued
  * Accuracy  exact
- * Edges     the first NaN counts as the largest; zeros of both signs are equal; all -Inf: 0
+ * Edges     the first NaN counts as the largest; zeros of both signs are equal; if all are -Inf, 0
  * Threads   any
- * Stream    queued on `stream`; the buffers live until that work ends
+ * Stream    queued on `stream`; the buffers must live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_argmax_f32(const float *x, int64_t *index, int64_t n,
                                                 void *scratch, size_t scratch_bytes,
@@ -66,7 +66,7 @@ CUSHIM_API enum cushim_status cushim_argmax_f32(const float *x, int64_t *index, 
 
 /**
  * How much scratch helps cushim_argmax_f32.
- * @return bytes, at most 8 * ceil(n / 256); 0 where none helps
+ * @return bytes, at most 8 * ceil(n / 256); 0 if none helps
  * Threads  any
  */
 CUSHIM_API size_t cushim_argmax_f32_scratch(int64_t n);

@@ -20,14 +20,14 @@ extern "C" {
  * Softmax over the middle axis: y = exp(x - max) / sum(exp(x - max)).
  * @param x       [outer][axis][inner] on the device; a multiple of 4 bytes
  * @param y       [outer][axis][inner] on the device, out; may be exactly x
- * @param outer, axis, inner  >= 0; one of them 0: nothing is done, and the pointers may be NULL
- * @param stream  NULL: the legacy stream of the current context
+ * @param outer, axis, inner  >= 0; if one is 0, nothing is done and the pointers may be NULL
+ * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
- *         misaligned pointer) | a status of the driver; nothing was queued then
- * Accuracy  1e-5 relative, and 1e-37 where the result is next to nothing.  Where a slice along the
- *           axis has NaN or +Inf, or -Inf alone, all of it is NaN
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
+ * Accuracy  |error| <= 1e-5 of the value + 1e-37.  If a slice along the axis has NaN or +Inf, or
+ *           only -Inf, all of it is NaN
  * Threads   any
- * Stream    queued on `stream`; the buffers live until that work ends
+ * Stream    queued on `stream`; the buffers must live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_softmax_f32(const float *x, float *y, int64_t outer,
                                                  int64_t axis, int64_t inner,
@@ -37,16 +37,16 @@ CUSHIM_API enum cushim_status cushim_softmax_f32(const float *x, float *y, int64
  * Softmax of x * scale over the middle axis.
  * @param x       [outer][axis][inner] on the device; a multiple of its element
  * @param y       [outer][axis][inner] on the device, out; may be exactly x
- * @param scale   any float; 0 gives 1 / axis everywhere.  x * scale may be beyond what a float
- * holds
- * @param outer, axis, inner  >= 0; one of them 0: nothing is done, and the pointers may be NULL
- * @param stream  NULL: the legacy stream of the current context
+ * @param scale   any float; 0 gives 1 / axis everywhere.  x * scale may exceed the range of
+ *                float
+ * @param outer, axis, inner  >= 0; if one is 0, nothing is done and the pointers may be NULL
+ * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
- *         misaligned pointer) | a status of the driver; nothing was queued then
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  f32 as cushim_softmax_f32; f16 computes in float and rounds once, 1e-3 relative and one
- *           step.  Where x * scale has NaN or +Inf in a slice, or -Inf alone, all of it is NaN
+ *           step.  If a slice of x * scale has NaN or +Inf, or only -Inf, all of it is NaN
  * Threads   any
- * Stream    queued on `stream`; the buffers live until that work ends
+ * Stream    queued on `stream`; the buffers must live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_scaled_softmax_f32(const float *x, float *y, float scale,
                                                         int64_t outer, int64_t axis, int64_t inner,

@@ -1,5 +1,5 @@
-/* Arenas on the software device: arguments, life, the fallback, captures, what failures leave
- * behind, threads, and what a dead context means. */
+/* Arenas on the software device: arguments, lifetime, the fallback, captures, failures, threads,
+ * and dead contexts. */
 #include <pthread.h>
 
 #include "arena_fixture.h"
@@ -45,7 +45,7 @@ TEST(options_are_checked) {
     ck_assert_ptr_null(arena);
 }
 
-TEST(the_region_is_freed_by_nobody_else) {
+TEST(only_the_arena_frees_its_region) {
     struct cushim_arena *arena = made(default_options(0));
     cushim_devptr ptr = take_on(arena, 256, NULL);
     ck_assert_int_eq(cushim_memory_free(ptr), CUSHIM_STATE);
@@ -72,7 +72,7 @@ TEST(a_pinned_arena_lives_until_its_last_unpin) {
     ck_assert_int_eq(cushim_arena_unpin(arena, ptr), CUSHIM_BADHANDLE);
 }
 
-TEST(a_default_is_gone_with_its_object) {
+TEST(a_default_arena_ends_with_its_object) {
     struct cushim_arena *arena = made(default_options(0)), *now = arena;
     struct cushim_pool *pool, *pool_now;
     ok(cushim_arena_default(&now));
@@ -94,7 +94,7 @@ TEST(a_default_is_gone_with_its_object) {
     ok(cushim_pool_destroy(pool));
 }
 
-TEST(blocks_of_the_fallback_outlive_resets_and_their_pool) {
+TEST(fallback_blocks_outlive_resets_and_their_pool) {
     struct cushim_arena_options options = default_options(0);
     struct cushim_arena *arena;
     cushim_devptr a, b;
@@ -116,7 +116,7 @@ TEST(blocks_of_the_fallback_outlive_resets_and_their_pool) {
     ok(cushim_arena_destroy(arena));
 }
 
-TEST(a_reset_may_return_the_blocks_of_the_fallback) {
+TEST(a_reset_may_free_fallback_blocks) {
     struct cushim_arena_options options = default_options(CUSHIM_ARENA_FLAG_RESET_FALLBACK);
     cushim_devptr ptr;
     uint64_t epoch;
@@ -147,7 +147,7 @@ TEST(a_captured_stream_is_refused_and_its_capture_stays_valid) {
     ck_assert_int_eq(SIM(cuStreamBeginCapture_v2)(raw, CU_STREAM_CAPTURE_MODE_RELAXED), 0);
     ck_assert_int_eq(cushim_arena_reset(arena, s), CUSHIM_CAPTURE);
     ck_assert_int_eq(cushim_arena_alloc(arena, 0, 0, 256, s, &ptr, NULL), CUSHIM_CAPTURE);
-    take_on(arena, 256, t); /* it serves on */
+    take_on(arena, 256, t); /* the arena still serves */
     ok(cushim_context_capture_enter(ctx));
     ck_assert_int_eq(cushim_arena_reset(arena, CUSHIM_STREAM_ALL), CUSHIM_CAPTURE);
     ck_assert_int_eq(cushim_arena_drain(arena), CUSHIM_CAPTURE);
@@ -184,7 +184,7 @@ TEST(stream_order_is_not_enough_for_a_capture) {
     ok(cushim_arena_destroy(arena));
 }
 
-TEST(a_hold_collects_what_its_capture_takes) {
+TEST(a_hold_collects_the_blocks_that_its_capture_takes) {
     struct cushim_arena *arena = made(default_options(0));
     struct cushim_context_object *context;
     struct cushim_arena_graph *hold;
@@ -193,9 +193,9 @@ TEST(a_hold_collects_what_its_capture_takes) {
     take_on(arena, 256, NULL);
     ok(cushim_arena_graph_prepare("test", context, arena, &hold));
     cushim_arena_graph_start(hold, 7);
-    ck_assert_int_eq(cushim_arena_drain(arena), CUSHIM_STATE); /* the capture may still take */
+    ck_assert_int_eq(cushim_arena_drain(arena), CUSHIM_STATE); /* the capture may still allocate */
     take_on(arena, 512, CUSHIM_STREAM_ALL);                    /* this thread began it */
-    take_on(arena, 256, NULL);                                 /* takes part in nothing */
+    take_on(arena, 256, NULL);                                 /* takes part in no capture */
     take_on(arena, 256, CUSHIM_STREAM_ALL);
     ck_assert_uint_eq(cushim_arena_graph_bytes(hold), 768);
     cushim_arena_graph_stop(hold);
@@ -213,7 +213,7 @@ TEST(a_hold_collects_what_its_capture_takes) {
     cushim_object_release(context);
 }
 
-TEST(a_dead_context_refuses_use_and_forgives_frees) {
+TEST(a_dead_context_refuses_use_and_accepts_frees) {
     struct cushim_context *ctx;
     struct cushim_arena_options options = default_options(0);
     cushim_devptr ptr, other;
@@ -245,7 +245,7 @@ TEST(a_stream_of_another_context_is_refused) {
     ok(cushim_context_destroy(ctx));
 }
 
-/* Everything that calls the driver; the first failure ends it, and leaves the arena usable. */
+/* Uses everything that calls the driver; the first failure ends it, and the arena stays usable. */
 static enum cushim_status work(void) {
     struct cushim_arena_options options =
         default_options(CUSHIM_ARENA_FLAG_POISON | CUSHIM_ARENA_FLAG_REUSE);
@@ -271,7 +271,7 @@ static enum cushim_status work(void) {
 
 TEST(a_refused_driver_call_leaves_nothing_behind) {
     begin_streams();
-    ok(work()); /* what is made once is there */
+    ok(work()); /* objects that are created once exist */
     size_t before = SIM(sim_live_bytes)();
     unsigned n;
     for (n = 1;; n++) {
@@ -279,7 +279,7 @@ TEST(a_refused_driver_call_leaves_nothing_behind) {
         enum cushim_status status = work();
         bool has_failed = SIM(sim_has_failed)();
         SIM(sim_fail_at)(0, CUDA_SUCCESS);
-        ck_assert_uint_le(SIM(sim_live_bytes)(), before + 4096); /* a free refused is a leak */
+        ck_assert_uint_le(SIM(sim_live_bytes)(), before + 4096); /* a refused free is a leak */
         before = SIM(sim_live_bytes)();
         ck_assert_uint_eq(cushim_address_map_count(), 0);
         if (!has_failed) {
@@ -317,7 +317,7 @@ static void *churn(void *stream) {
     return NULL;
 }
 
-TEST(threads_may_take_free_pin_and_reset_at_once) {
+TEST(threads_may_allocate_free_pin_and_reset_at_once) {
     for (unsigned flags = 0; flags <= CUSHIM_ARENA_FLAG_REUSE; flags++) {
         pthread_t threads[N_THREADS];
         shared = made(default_options(flags));

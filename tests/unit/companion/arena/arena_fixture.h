@@ -1,4 +1,4 @@
-/* What the suites of arenas share: small arenas on the software device, two streams, held work. */
+/* Small arenas on the software device, two streams and held work, for the suites of arenas. */
 #ifndef CUSHIM_TESTS_UNIT_RUNTIME_ARENA_FIXTURE_H
 #define CUSHIM_TESTS_UNIT_RUNTIME_ARENA_FIXTURE_H
 
@@ -15,7 +15,7 @@
 #include "sim.h"
 #include "tests/unit/companion/core/sim_fixture.h"
 
-static struct cushim_stream *s, *t; /* of begin_streams */
+static struct cushim_stream *s, *t; /* set by begin_streams */
 
 static inline void ok(enum cushim_status status) {
     ck_assert_msg(status == CUSHIM_OK, "%s", cushim_status_name(status));
@@ -57,7 +57,7 @@ static inline struct cushim_arena_stats stats_of(struct cushim_arena *arena) {
     return stats;
 }
 
-/* Work on a stream that is not over before the device is let go. */
+/* Submit work on a stream that does not end before the device is released. */
 static inline cushim_devptr busy(struct cushim_stream *on) {
     static cushim_devptr block;
     if (!block)

@@ -1,4 +1,4 @@
-/* Who waits for whom after a reset or a free, on a device that can be held. */
+/* Which streams wait for which after a reset or a free, on a device that can be held. */
 #include "arena_fixture.h"
 
 TEST(after_a_reset_only_other_streams_wait_and_once) {
@@ -6,7 +6,7 @@ TEST(after_a_reset_only_other_streams_wait_and_once) {
     int is_done;
     begin_streams();
     cushim_devptr first = take_on(arena, 256, s);
-    take_on(arena, 256, t); /* good in this epoch, not in the next */
+    take_on(arena, 256, t); /* valid in this epoch, not in the next */
     busy(s);
     ok(cushim_arena_reset(arena, s));
     unsigned long before = waits_of_device();
@@ -19,7 +19,7 @@ TEST(after_a_reset_only_other_streams_wait_and_once) {
     ck_assert_uint_eq(waits_of_device(), before + 1);
     SIM(sim_release_hold)();
     take_on(arena, 256, CUSHIM_STREAM_ALL);
-    ok(cushim_stream_query(s, &is_done)); /* t, which waits for it too, may be a moment later */
+    ok(cushim_stream_query(s, &is_done)); /* t waits for it too and may end a moment later */
     ck_assert_int_eq(is_done, 1);
     ok(cushim_arena_destroy(arena));
 }
@@ -43,7 +43,7 @@ TEST(a_reset_on_another_stream_covers_an_older_fence) {
     busy(s);
     ok(cushim_arena_reset(arena, s));
     unsigned long before = waits_of_device();
-    ok(cushim_arena_reset(arena, t)); /* t knows nothing of the work on s */
+    ok(cushim_arena_reset(arena, t)); /* t is not ordered behind the work on s */
     ck_assert_uint_eq(waits_of_device(), before + 1);
     take_on(arena, 256, t);
     ck_assert_uint_eq(waits_of_device(), before + 1);
@@ -51,7 +51,7 @@ TEST(a_reset_on_another_stream_covers_an_older_fence) {
     ok(cushim_arena_destroy(arena));
 }
 
-TEST(a_reset_moves_to_the_next_region_and_nobody_waits) {
+TEST(a_reset_moves_to_the_next_region_without_a_wait) {
     struct cushim_arena_options options = default_options(0);
     options.regions = 2;
     struct cushim_arena *arena = made(options);
@@ -77,7 +77,7 @@ TEST(a_freed_span_waits_for_the_work_of_all_streams) {
     ok(cushim_arena_free(arena, 0, first, 4096, 1));
     ck_assert_int_eq(cushim_arena_alloc(arena, 0, 0, 4096, s, &ptr, NULL), CUSHIM_LIMIT);
     SIM(sim_release_hold)();
-    ok(cushim_context_synchronize(NULL)); /* the fence is a moment later than s */
+    ok(cushim_context_synchronize(NULL)); /* the fence completes a moment after s */
     ck_assert_uint_eq(take_on(arena, 4096, t), first);
     ck_assert_uint_eq(stats_of(arena).reuses, 1);
     ok(cushim_arena_destroy(arena));
@@ -97,7 +97,7 @@ TEST(a_freed_span_serves_the_stream_of_the_options_at_once) {
     ok(cushim_arena_destroy(arena));
 }
 
-TEST(managed_memory_is_served_when_the_host_has_seen_the_fence) {
+TEST(managed_memory_is_served_once_the_host_has_seen_the_fence) {
     struct cushim_arena_options options = default_options(0);
     options.managed = CUSHIM_ARENA_MANAGED_ALWAYS;
     struct cushim_arena *arena = made(options);

@@ -1,6 +1,6 @@
 /*
- * The top of an arena that one thread owns: who gets there, what ends it, and that no place is
- * handed out twice however threads come and reset.
+ * An arena whose top one thread owns: which thread becomes the owner, what ends the ownership, and
+ * that no place is handed out twice in any order of threads and resets.
  */
 #include <pthread.h>
 #include <time.h>
@@ -18,7 +18,7 @@ enum { BYTES = 256, N_BLOCKS = 2000, N_TURNS = 3000, N_RARE = 37 };
 struct fixture {
     struct cushim_arena *handle;
     const struct cushim_arena_object *arena;
-    struct cushim_pin pin; /* for the whole test */
+    struct cushim_pin pin; /* set for the whole test */
 };
 
 static struct fixture begin(void) {
@@ -56,7 +56,7 @@ static bool may_own(void) {
     return atomic_load(&cushim_pin_is_fenced);
 }
 
-TEST(who_resets_it_again_owns_it) {
+TEST(a_thread_that_resets_it_twice_owns_it) {
     struct fixture fixture = begin();
     pass(&fixture, 3);
     ck_assert(!is_ours(&fixture));
@@ -70,7 +70,7 @@ TEST(who_resets_it_again_owns_it) {
     ck_is(cushim_arena_free(fixture.handle, 0, next, BYTES, 0), CUSHIM_DOUBLEFREE);
 }
 
-TEST(it_is_full_where_it_was_full_before) {
+TEST(an_owned_arena_is_full_at_the_same_point) {
     struct fixture fixture = begin();
     cushim_devptr ptr;
     for (unsigned turn = 0; turn < 4; turn++) {
@@ -90,7 +90,7 @@ static void *take_once(void *argument) {
     return NULL;
 }
 
-TEST(another_thread_ends_that_and_makes_it_rarer) {
+TEST(another_thread_ends_the_ownership_and_makes_it_rarer) {
     struct fixture fixture = begin();
     pthread_t other;
     pass(&fixture, 3);
@@ -134,11 +134,11 @@ TEST_IF(cushim_membarrier_ask(), who_ends_it_waits_for_a_fast_path) {
 
 /* ---- threads ---- */
 
-static atomic_uint_fast64_t owners[N_BLOCKS]; /* the epoch that a place was last taken in */
+static atomic_uint_fast64_t owners[N_BLOCKS]; /* the epoch in which a place was last taken */
 static atomic_uint n_twice, n_lost;
 static atomic_bool is_over;
 
-/* A region with room that serves nothing, three times in a row: its word was lost. */
+/* A region with room refuses three times in a row: its word was lost. */
 static void check_full(const struct fixture *fixture) {
     struct cushim_arena_stats stats = {.struct_size = sizeof stats};
     cushim_devptr ptr;
@@ -162,12 +162,12 @@ static void take_checked(const struct fixture *fixture) {
         atomic_fetch_add(&n_twice, 1);
 }
 
-/* A block now and then, so that the ownership ends at all points of what the owner does. */
+/* Takes a block now and then, so that the ownership ends at every point of the owner's work. */
 static void *visit(void *argument) {
     ck_ok(cushim_context_push(primary(0)));
     for (unsigned i = 0; !atomic_load(&is_over); i++) {
         take_checked(argument);
-        if (i % 64 == 0) /* while the owner takes */
+        if (i % 64 == 0) /* while the owner allocates */
             ck_ok(cushim_arena_reset(((const struct fixture *)argument)->handle, NULL));
         for (volatile unsigned k = 0; k < i * N_RARE % 20000; k++) {
         }
@@ -175,14 +175,14 @@ static void *visit(void *argument) {
     return NULL;
 }
 
-/* As if it had never ended, for it would be rare soon. */
+/* Reset the count of ended ownerships, because otherwise ownership soon becomes rare. */
 static void forget_ends(struct cushim_arena_object *arena) {
     pthread_mutex_lock(&arena->lock);
     arena->book.owner.log2_ended = 0;
     pthread_mutex_unlock(&arena->lock);
 }
 
-TEST(no_place_is_taken_twice_while_others_come_and_go) {
+TEST(no_place_is_taken_twice_while_ownership_changes) {
     struct fixture fixture = begin();
     pthread_t others[2];
     for (unsigned i = 0; i < 2; i++)

@@ -1,4 +1,4 @@
-/* The book of an arena by itself: no address, no driver; and against a simple model. */
+/* The book of an arena alone, without addresses and driver, also compared with a simple model. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,11 +46,11 @@ TEST(a_bump_of_another_epoch_takes_nothing) {
     cushim_arena_book_finish(&book);
 }
 
-/* A thread takes a place and stands still before it writes the cell, until others have gone on. */
-TEST(a_cell_written_late_leaves_that_of_a_later_epoch) {
+/* A thread takes a place and pauses before it writes the cell, while others continue. */
+TEST(a_late_cell_write_keeps_the_cell_of_a_later_epoch) {
     uint64_t at, before = 0;
     begin(8, 1, false);
-    ck_assert(cushim_arena_book_bump(&book, 1, 2, &at)); /* its thread saw `before` there */
+    ck_assert(cushim_arena_book_bump(&book, 1, 2, &at)); /* the thread saw `before` in the cell */
     end_epoch();
     ck_assert(cushim_arena_book_bump(&book, 2, 3, &at));
     cushim_arena_book_enter_late(&book, at, before, 1, 2);
@@ -60,17 +60,17 @@ TEST(a_cell_written_late_leaves_that_of_a_later_epoch) {
     cushim_arena_book_finish(&book);
 }
 
-TEST(a_cell_written_late_replaces_that_of_an_earlier_epoch) {
+TEST(a_late_cell_write_replaces_the_cell_of_an_earlier_epoch) {
     uint64_t at, before = 0;
     begin(8, 1, false);
     ck_assert(cushim_arena_book_bump(&book, 1, 2, &at));
     end_epoch();
-    cushim_arena_book_enter_late(&book, at, before, 2, 3); /* it saw the place empty */
+    cushim_arena_book_enter_late(&book, at, before, 2, 3); /* the thread saw an empty cell */
     ck_assert_int_eq(cushim_arena_book_free(&book, at, 3, 2, 0), CUSHIM_OK);
     cushim_arena_book_finish(&book);
 }
 
-TEST(a_closed_book_serves_nothing_and_tells_what_was) {
+TEST(a_closed_book_serves_nothing_and_reports_its_old_blocks) {
     uint64_t at;
     begin(8, 1, false);
     take(3);
@@ -84,7 +84,7 @@ TEST(a_closed_book_serves_nothing_and_tells_what_was) {
     cushim_arena_book_finish(&book);
 }
 
-TEST(a_drained_book_serves_nothing_after_a_reset_either) {
+TEST(a_drained_book_serves_nothing_even_after_a_reset) {
     uint64_t at;
     begin(8, 1, true);
     take(3);
@@ -103,7 +103,7 @@ TEST(a_drained_book_serves_nothing_after_a_reset_either) {
     cushim_arena_book_finish(&book);
 }
 
-TEST(more_blocks_than_the_word_counts_are_counted) {
+TEST(blocks_beyond_the_count_of_the_word_are_counted) {
     uint64_t n = 3 * CUSHIM_ARENA_COUNT_MASK + 5;
     begin(n, 1, false);
     for (uint64_t i = 0, at; i < n; i++) {
@@ -117,7 +117,7 @@ TEST(more_blocks_than_the_word_counts_are_counted) {
     cushim_arena_book_finish(&book);
 }
 
-TEST(a_second_free_and_an_address_inside_a_block_are_told_apart) {
+TEST(a_second_free_and_an_inner_address_are_distinguished) {
     begin(16, 1, false);
     uint64_t a = take(2), b = take(2);
     ck_assert_int_eq(cushim_arena_book_free(&book, a + 1, 0, 0, 1), CUSHIM_UNKNOWNPTR);
@@ -132,7 +132,7 @@ TEST(a_second_free_and_an_address_inside_a_block_are_told_apart) {
     cushim_arena_book_finish(&book);
 }
 
-TEST(an_old_block_is_stale_even_where_its_epoch_is_not_told) {
+TEST(an_old_block_is_stale_even_without_its_epoch) {
     begin(16, 1, true);
     take(1);
     uint64_t b = take(1);
@@ -174,7 +174,7 @@ TEST(an_old_start_inside_a_block_that_survived_is_no_block) {
     cushim_arena_book_finish(&book);
 }
 
-TEST(a_block_cut_by_the_floor_does_not_survive) {
+TEST(a_block_that_crosses_the_floor_does_not_survive) {
     begin(16, 1, false);
     uint64_t a = take(4);
     ck_assert_int_eq(cushim_arena_book_set_floor(&book, 2), CUSHIM_OK);
@@ -184,7 +184,7 @@ TEST(a_block_cut_by_the_floor_does_not_survive) {
     cushim_arena_book_finish(&book);
 }
 
-TEST(a_pinned_block_that_is_freed_serves_after_its_last_unpin) {
+TEST(a_freed_block_that_is_pinned_serves_after_its_last_unpin) {
     begin(16, 1, true);
     uint64_t a = take(2);
     ck_assert_int_eq(cushim_arena_book_pin(&book, a), CUSHIM_OK);
@@ -200,13 +200,13 @@ TEST(a_pinned_block_that_is_freed_serves_after_its_last_unpin) {
     cushim_arena_book_finish(&book);
 }
 
-TEST(a_span_that_is_not_done_is_left_alone) {
+TEST(a_span_whose_fence_is_open_does_not_serve) {
     uint64_t at;
     begin(4, 1, true);
     uint64_t a = take(4);
     ck_assert_int_eq(cushim_arena_book_free(&book, a, 0, 1, 7), CUSHIM_OK);
-    ck_assert(cushim_arena_book_is_deferred(&book, 4, 6));
-    ck_assert(!cushim_arena_book_is_deferred(&book, 4, 7));
+    ck_assert(cushim_arena_spans_is_deferred(&book.spans, 4, 6));
+    ck_assert(!cushim_arena_spans_is_deferred(&book.spans, 4, 7));
     ck_assert_int_eq(cushim_arena_book_take(&book, 2, 6, &at), CUSHIM_ARENA_FIT_DEFERRED);
     ck_assert_int_eq(cushim_arena_book_take(&book, 2, 7, &at), CUSHIM_ARENA_FIT_TAKEN);
     ck_assert_uint_eq(at, a);
@@ -237,7 +237,7 @@ TEST(a_block_freed_between_two_spans_makes_them_one) {
     cushim_arena_book_finish(&book);
 }
 
-TEST(a_block_in_the_rest_of_a_span_is_still_one_that_was_freed) {
+TEST(a_freed_block_in_the_rest_of_a_span_still_counts_as_freed) {
     begin(8, 1, true);
     uint64_t a = take(2), b = take(2);
     ck_assert_int_eq(cushim_arena_book_free(&book, a, 0, 1, 1), CUSHIM_OK);
@@ -249,7 +249,7 @@ TEST(a_block_in_the_rest_of_a_span_is_still_one_that_was_freed) {
     cushim_arena_book_finish(&book);
 }
 
-TEST(regions_take_turns_and_each_keeps_its_own) {
+TEST(regions_alternate_and_each_keeps_its_blocks) {
     begin(8, 3, false);
     uint64_t a = take(2);
     ck_assert_int_eq(cushim_arena_book_pin(&book, a), CUSHIM_OK);
@@ -286,12 +286,12 @@ TEST(a_hold_keeps_its_blocks_until_it_is_dropped) {
     cushim_arena_book_finish(&book);
 }
 
-TEST(low_bits_of_epochs_that_come_again_name_no_old_block) {
+TEST(epochs_with_the_same_low_bits_name_no_old_block) {
     begin(8, 1, false);
     take(1);
     uint64_t kept = take(1), old = take(1);
     ck_assert_int_eq(cushim_arena_book_pin(&book, kept), CUSHIM_OK);
-    /* 2^28 epochs later the cell of `old` would have the bits of the present one */
+    /* 2^28 epochs later the cell of `old` would match the current epoch */
     atomic_store(&book.epoch, CUSHIM_ARENA_STAMP_MASK);
     end_epoch();
     end_epoch();
@@ -301,13 +301,13 @@ TEST(low_bits_of_epochs_that_come_again_name_no_old_block) {
     cushim_arena_book_finish(&book);
 }
 
-/* ---- against a model: a list of all blocks ever, and a byte a grain ---- */
+/* ---- against a model: a list of all blocks ever, and a byte per grain ---- */
 
 enum { MODEL_GRAINS = 96, MODEL_BLOCKS = 4096, MODEL_STEPS = 3000 };
 
 struct model_block {
     uint64_t at, n_grains, epoch;
-    bool is_freed, is_gone; /* gone: reclaimed by a reset */
+    bool is_freed, is_gone; /* reclaimed by a reset */
     unsigned n_pins;
 };
 
@@ -315,7 +315,7 @@ static struct model_block blocks[MODEL_BLOCKS];
 static unsigned n_blocks, n_regions;
 static uint64_t floors[CUSHIM_ARENA_N_REGIONS];
 
-/* The block that has these places now, if it is there; NULL: none. */
+/* The block that has these places now; NULL: none. */
 static struct model_block *block_at(uint64_t at) {
     for (unsigned i = n_blocks; i-- > 0;) {
         if (!blocks[i].is_gone && blocks[i].at == at)
@@ -324,16 +324,16 @@ static struct model_block *block_at(uint64_t at) {
     return NULL;
 }
 
-/* Nobody else that is live or pinned has a place of [at, at + n). */
+/* No other live or pinned block has a place in [at, at + n). */
 static void model_take(uint64_t at, uint64_t n_grains) {
     for (unsigned i = 0; i < n_blocks; i++) {
         struct model_block *block = &blocks[i];
         bool is_apart = at >= block->at + block->n_grains || at + n_grains <= block->at;
         bool is_over = block->is_gone || (block->is_freed && !block->n_pins);
-        if (!is_apart && !is_over) /* an assertion writes to a pipe each time */
+        if (!is_apart && !is_over) /* because each assertion writes to a pipe */
             ck_abort_msg("block of %lu at %lu", (unsigned long)n_grains, (unsigned long)at);
         if (!is_apart && block->at == at)
-            block->is_gone = true; /* its address is the new one's */
+            block->is_gone = true; /* a new block has its address */
     }
     ck_assert_uint_lt(n_blocks, MODEL_BLOCKS);
     blocks[n_blocks++] = (struct model_block){.at = at, .n_grains = n_grains, .epoch = now()};

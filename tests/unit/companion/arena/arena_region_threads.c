@@ -1,4 +1,4 @@
-/* Threads on the book of an arena: each place is handed out once an epoch, whatever resets do. */
+/* Threads on the book of an arena: each place is handed out once per epoch, whatever resets do. */
 #include <pthread.h>
 
 #include "tests/unit/suite.h"
@@ -8,7 +8,7 @@ static struct cushim_arena_book book;
 
 enum { N_THREADS = 4, N_TAKES = 20000, THREAD_GRAINS = 4096 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_uint_fast64_t owners[THREAD_GRAINS]; /* the epoch that a place was last taken in */
+static atomic_uint_fast64_t owners[THREAD_GRAINS]; /* the epoch in which a place was last taken */
 static atomic_uint n_twice;
 
 static void *taker(void *unused) {
@@ -46,5 +46,5 @@ TEST(no_place_is_taken_twice_in_an_epoch) {
 }
 
 SUITE() {
-    return tests_run("arena book threads");
+    return tests_run("arena region threads");
 }

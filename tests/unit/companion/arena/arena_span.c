@@ -1,14 +1,14 @@
-/* Free spans of an arena against a model, and how many of them a request looks at. */
+/* Free spans of an arena against a model, and how many of them a request inspects. */
 #include <string.h>
 
 #include "companion/arena/arena_span.h"
 #include "tests/unit/suite.h"
 
-/* So few places that no list has more spans than a request looks at. */
+/* So few places that no list has more spans than a request inspects. */
 enum { N_PLACES = 30, N_STEPS = 4000, MOST_LOOKS = 16 };
 
 static struct cushim_arena_spans spans;
-static uint64_t stamp_of[N_PLACES]; /* of free places; 0: taken */
+static uint64_t stamp_of[N_PLACES]; /* length of a run of free places; 0: taken */
 static uint64_t now, done;
 
 static void begin(size_t n_places) {
@@ -21,7 +21,7 @@ struct run {
     uint64_t at, n, stamp;
 };
 
-/* The next run from `at` on; n 0: none. */
+/* The next run at or after `at`; n 0: none. */
 static struct run run_from(uint64_t at) {
     while (at < N_PLACES && !stamp_of[at])
         at++;
@@ -40,7 +40,7 @@ static size_t count_runs(void) {
     return n;
 }
 
-/* The smallest that holds n_grains and is done; n 0: none, *is_deferred: one is not done. */
+/* The smallest run that is done and has n_grains; n 0: none. *is_deferred: one is not done. */
 static struct run smallest(uint64_t n_grains, uint64_t up_to, bool *is_deferred) {
     struct run best = {0};
     *is_deferred = false;
@@ -123,13 +123,13 @@ TEST(spans_are_the_runs_of_free_places_and_the_smallest_fit_serves) {
 
 /* ---- many spans ---- */
 
-/* Spans of two places that nothing joins, the first of them of a later batch than the others. */
+/* Separate spans of two places; the first belongs to a later batch than the others. */
 static void give_many(uint64_t n, uint64_t n_late) {
     for (uint64_t i = 0; i < n; i++)
         ck_assert(cushim_arena_spans_give(&spans, 3 * i, 2, i < n_late ? 2 : 1));
 }
 
-/* What a request finds where the first `n_late` of its list are not done. */
+/* The span that a request finds if the first `n_late` of its list are not done. */
 static enum cushim_arena_fit take_behind(uint64_t n_late) {
     uint64_t at;
     struct cushim_arena_span rest;
@@ -140,12 +140,12 @@ static enum cushim_arena_fit take_behind(uint64_t n_late) {
     return fit;
 }
 
-TEST(a_request_looks_at_the_first_spans_of_a_list_alone) {
+TEST(a_request_inspects_only_the_first_spans_of_a_list) {
     ck_assert_int_eq(take_behind(MOST_LOOKS - 1), CUSHIM_ARENA_FIT_TAKEN);
     ck_assert_int_eq(take_behind(MOST_LOOKS), CUSHIM_ARENA_FIT_DEFERRED);
 }
 
-TEST(the_rest_of_a_span_is_served_before_those_of_later_batches) {
+TEST(the_rest_of_a_span_serves_before_spans_of_later_batches) {
     uint64_t at;
     struct cushim_arena_span rest;
     begin(300);

@@ -1,4 +1,4 @@
-/* What a graph keeps, and when it goes back. */
+/* What a graph keeps, and when it is released. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -78,7 +78,7 @@ static size_t used_after_reset(void) {
     return used;
 }
 
-/* A graph that sets a block of the pool and one of the arena. */
+/* Capture a graph that sets a block of the pool and one of the arena. */
 static struct cushim_graph *capture(void) {
     struct cushim_graph_options options = attached(CUSHIM_GRAPH_MEMORY_HOLD);
     struct cushim_graph *graph;
@@ -103,7 +103,7 @@ static void assert_kept(bool is_kept) {
     ck_assert_uint_eq(used_after_reset(), is_kept ? N_BYTES : 0);
 }
 
-TEST(it_goes_back_when_graph_and_executables_are_gone_in_any_order) {
+TEST(blocks_go_back_when_graph_and_executables_are_gone_in_any_order) {
     make_all();
     for (unsigned order = 0; order < 2; order++) {
         int n_calls = 0;
@@ -137,7 +137,7 @@ TEST(it_goes_back_when_graph_and_executables_are_gone_in_any_order) {
     }
 }
 
-TEST(it_waits_for_the_last_launch) {
+TEST(blocks_wait_for_the_last_launch) {
     make_all();
     int n_calls = 0;
     struct cushim_graph *graph = capture();
@@ -157,7 +157,7 @@ TEST(it_waits_for_the_last_launch) {
 
 static int n_called; /* attached functions */
 
-/* A graph that was launched and let go of, and is over, which no call of the library has found. */
+/* A graph that was launched, destroyed and completed, which no library call has noticed yet. */
 static void leave_over(void) {
     struct cushim_graph *graph = capture();
     struct cushim_graphexec *exec = instantiate(graph);
@@ -175,7 +175,7 @@ static void leave_over(void) {
     n_called = 0;
 }
 
-/* All that programs do under locks of their own, which the function may want. */
+/* Calls that programs make under their own locks, which the attached function may need. */
 TEST(an_attached_function_does_not_run_inside_calls_on_memory) {
     struct cushim_stream *other;
     struct cushim_event *event;
@@ -184,7 +184,7 @@ TEST(an_attached_function_does_not_run_inside_calls_on_memory) {
     make_all();
     leave_over();
     ck_assert_int_eq(cushim_pool_free(pool, 0, pool_block(), N_BYTES, stream), CUSHIM_OK);
-    ck_assert_uint_eq(stats().graph_blocks, 0); /* the memory itself is back at once */
+    ck_assert_uint_eq(stats().graph_blocks, 0); /* the memory is back at once */
     arena_block();
     ck_assert_uint_eq(used_after_reset(), 0);
     ck_assert_int_eq(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, 64 * N_BYTES, stream, &block),
@@ -208,20 +208,20 @@ TEST(an_attached_function_does_not_run_inside_calls_on_memory) {
     ck_assert_int_eq(n_called, 1);
 }
 
-TEST(it_runs_in_the_next_call_on_graphs_or_wait) {
+TEST(an_attached_function_runs_in_the_next_call_on_graphs_or_wait) {
     struct cushim_graph *graph;
     struct cushim_graph_info info = {.struct_size = sizeof info};
     make_all();
     for (int i = 0; i < 6; i++) {
         leave_over();
-        pool_block(); /* finds the memory first */
+        pool_block(); /* notices the memory first */
         ck_assert_int_eq(n_called, 0);
         if (i < 2)
             ck_assert_int_eq(i ? cushim_context_synchronize(NULL)
                                : cushim_stream_synchronize(stream),
                              CUSHIM_OK);
         else
-            graph = capture(); /* whose end is one */
+            graph = capture(); /* the end of a capture is such a call */
         ck_assert_int_eq(n_called, 1);
         if (i > 1)
             leave_over();
@@ -239,7 +239,7 @@ TEST(it_runs_in_the_next_call_on_graphs_or_wait) {
     }
 }
 
-TEST(what_comes_after_the_end_is_not_the_graphs) {
+TEST(a_block_taken_after_the_end_is_not_the_graphs) {
     make_all();
     struct cushim_graph *graph = capture();
     struct cushim_graph_info info = {.struct_size = sizeof info};
@@ -252,7 +252,7 @@ TEST(what_comes_after_the_end_is_not_the_graphs) {
     ck_assert_uint_eq(info.pool_bytes, N_BYTES);
 }
 
-TEST(what_others_made_of_the_graph_keeps_it_too) {
+TEST(copies_that_others_made_of_the_graph_keep_its_blocks_too) {
     make_all();
     int n_calls = 0;
     struct CUgraph_st *handle;
@@ -272,7 +272,7 @@ TEST(what_others_made_of_the_graph_keeps_it_too) {
     assert_kept(false);
 }
 
-TEST(a_launch_inside_a_capture_keeps_it_with_the_outer_graph) {
+TEST(a_launch_inside_a_capture_keeps_blocks_with_the_outer_graph) {
     make_all();
     struct cushim_graph *inner = capture(), *outer;
     struct cushim_graphexec *exec = instantiate(inner);
@@ -286,7 +286,7 @@ TEST(a_launch_inside_a_capture_keeps_it_with_the_outer_graph) {
     assert_kept(false);
 }
 
-TEST(an_update_passes_it_on) {
+TEST(an_update_passes_blocks_on) {
     make_all();
     int n_first = 0, n_second = 0;
     struct cushim_graph *first = capture(), *second = capture();
@@ -314,7 +314,7 @@ static size_t n_executables(struct cushim_graph *graph) {
     return info.executables;
 }
 
-TEST(an_executable_is_counted_with_the_graph_it_was_updated_from) {
+TEST(an_updated_executable_counts_for_the_graph_of_the_update) {
     make_all();
     struct cushim_graph *first = capture(), *second = capture();
     struct cushim_graphexec *exec = instantiate(first);
@@ -327,7 +327,7 @@ TEST(an_executable_is_counted_with_the_graph_it_was_updated_from) {
     ck_assert_uint_eq(n_executables(second), 0);
 }
 
-TEST(a_capture_without_a_graph_gives_all_back_at_once) {
+TEST(a_capture_without_a_graph_releases_everything_at_once) {
     make_all();
     struct cushim_graph_options options = attached(CUSHIM_GRAPH_MEMORY_HOLD);
     ck_assert_int_eq(cushim_graph_begin(stream, &options), CUSHIM_OK);
@@ -395,15 +395,15 @@ static void fail_each_call(int memory) {
     ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
     size_t used;
     ck_assert_int_eq(cushim_graph_memory(0, &used, NULL), CUSHIM_OK);
-    ck_assert_uint_le(used, N_BYTES); /* the free that failed */
+    ck_assert_uint_le(used, N_BYTES); /* the failed free */
     ck_assert_uint_eq(used_after_reset(), 0);
 }
 
-TEST(whatever_call_fails_pools_and_arenas_are_as_before) {
+TEST(after_any_failed_call_pools_and_arenas_are_unchanged) {
     fail_each_call(CUSHIM_GRAPH_MEMORY_HOLD);
 }
 
-TEST(whatever_call_fails_node_memory_is_not_lost) {
+TEST(after_any_failed_call_no_node_memory_is_lost) {
     fail_each_call(CUSHIM_GRAPH_MEMORY_NODES);
 }
 
@@ -425,7 +425,7 @@ TEST(a_failing_begin_leaves_nothing_attached) {
     ck_assert_uint_eq(used_after_reset(), 0);
 }
 
-TEST(memory_of_a_capture_begun_elsewhere_is_held_by_a_graph_without_nodes) {
+TEST(a_capture_begun_elsewhere_keeps_memory_in_a_graph_without_nodes) {
     make_all();
     struct CUstream_st *handle;
     struct CUgraph_st *none;
@@ -458,8 +458,8 @@ static struct cushim_graph *capture_set(struct cushim_context *context, cushim_d
     return graph;
 }
 
-/* With the context the driver's word goes: handles are all that keeps it then. */
-TEST(after_an_update_the_executable_and_the_graph_keep_it_in_a_dead_context) {
+/* After the context is gone the driver reports nothing, so only handles keep the blocks. */
+TEST(in_a_dead_context_an_updated_executable_and_its_graph_keep_blocks) {
     for (int order = 0; order < 2; order++) {
         struct cushim_context *context;
         cushim_devptr block;
@@ -482,7 +482,7 @@ TEST(after_an_update_the_executable_and_the_graph_keep_it_in_a_dead_context) {
     }
 }
 
-TEST(a_dead_context_gives_host_memory_back_without_the_drivers_word) {
+TEST(in_a_dead_context_host_memory_goes_back_without_the_driver) {
     struct cushim_context *context;
     cushim_devptr block;
     int n_calls = 0;

@@ -1,4 +1,4 @@
-/* Clients: one a device, events that are consumed and used again, copies that keep their word. */
+/* Clients: one per device, events that are consumed and reused, and copies. */
 #include "cushim/client.h"
 
 #include <pthread.h>
@@ -44,7 +44,7 @@ static struct cushim_event *record(struct cushim_client *client) {
     return event;
 }
 
-/* ---- which client ---- */
+/* ---- the client of a device ---- */
 
 static void *get(void *argument) {
     ck_assert_int_eq(cushim_client_get(0, argument), CUSHIM_OK);
@@ -75,7 +75,7 @@ TEST(all_threads_get_one_client_and_the_last_destroy_ends_it) {
     ck_assert_ptr_null(next);
 }
 
-TEST(a_get_that_fails_is_tried_again_by_the_next) {
+TEST(the_next_get_retries_after_a_failed_one) {
     struct cushim_client *client;
     for (unsigned n = 1;; n++) {
         ck_assert_uint_lt(n, 100);
@@ -91,7 +91,7 @@ TEST(a_get_that_fails_is_tried_again_by_the_next) {
     }
 }
 
-TEST(a_client_of_a_reset_device_gives_way_to_a_new_one) {
+TEST(after_a_reset_a_device_gets_a_new_client) {
     struct cushim_client *first, *second;
     cushim_devptr block;
     ck_assert_int_eq(cushim_client_get(0, &first), CUSHIM_OK);
@@ -104,7 +104,7 @@ TEST(a_client_of_a_reset_device_gives_way_to_a_new_one) {
     ck_assert_int_eq(cushim_client_destroy(second), CUSHIM_OK);
 }
 
-TEST(streams_and_pool_may_be_the_callers) {
+TEST(the_caller_may_provide_streams_and_pool) {
     struct cushim_client_options options;
     struct cushim_client *client;
     struct cushim_pool *pool, *shown;
@@ -132,7 +132,7 @@ TEST(streams_and_pool_may_be_the_callers) {
     ck_assert_int_eq(cushim_client_create(NULL, &options, &client), CUSHIM_ABI);
 }
 
-TEST(what_it_lends_ends_with_it_alone) {
+TEST(borrowed_objects_end_only_with_the_client) {
     struct cushim_client *client = make_client();
     struct cushim_stream *compute = compute_of(client), *copy;
     struct cushim_context *context;
@@ -211,7 +211,7 @@ TEST(an_event_is_consumed_on_every_path) {
                      CUSHIM_INVALID);
 }
 
-TEST(events_are_made_once_and_used_again) {
+TEST(events_are_created_once_and_reused) {
     struct cushim_client *client = make_client();
     cushim_devptr block = block_of(client);
     unsigned char got[N_BYTES];
@@ -241,7 +241,7 @@ static void CUDA_CB nap(void *argument) {
     usleep(*(unsigned *)argument);
 }
 
-/* The stream is busy so long that a copy behind it has not begun when a call returns at once. */
+/* Keep the stream busy, so that a later copy has not begun when a call returns without waiting. */
 static void keep_busy(struct cushim_stream *stream) {
     static unsigned nap_us = 3000;
     struct CUstream_st *handle;
@@ -264,8 +264,8 @@ TEST(a_pipelined_copy_waits_for_its_event) {
     }
 }
 
-/* Whoever is told of a failure takes the buffer back at once. */
-TEST(a_copy_that_was_started_does_not_outlive_the_failure_of_its_call) {
+/* A caller that gets an error reuses the buffer at once. */
+TEST(a_started_copy_does_not_outlive_a_failed_call) {
     struct cushim_client *client = make_client();
     cushim_devptr block = block_of(client);
     unsigned char *dst;
@@ -326,7 +326,7 @@ TEST(pinned_sources_are_waited_for_and_pageable_ones_are_not) {
     }
 }
 
-TEST(whatever_call_fails_the_bytes_are_right_or_the_call_says_so) {
+TEST(after_any_failed_call_the_bytes_are_right_or_the_copy_reports_it) {
     struct cushim_client *client = make_client();
     cushim_devptr block = block_of(client), other = block_of(client);
     unsigned char *pinned, got[N_BYTES];
@@ -354,7 +354,7 @@ TEST(whatever_call_fails_the_bytes_are_right_or_the_call_says_so) {
     }
 }
 
-TEST(what_would_end_badly_is_refused) {
+TEST(dangerous_arguments_are_refused) {
     struct cushim_client *client = make_client();
     cushim_devptr block = block_of(client);
     struct cushim_graph *graph;
@@ -388,7 +388,7 @@ TEST(strided_copies_need_the_kernel_library) {
     ck_assert_ptr_null(strstr(cushim_last_error(), "driver"));
 }
 
-TEST(a_client_of_a_dead_context_is_let_go) {
+TEST(a_client_of_a_dead_context_can_be_destroyed) {
     struct cushim_context *context;
     struct cushim_client *client;
     unsigned char byte = 0;

@@ -16,7 +16,7 @@ static enum cushim_status record_as(enum cushim_memory_kind kind, uint64_t start
         .start = start, .bytes = bytes, .kind = kind, .context = &context});
 }
 
-/* Memory of the program's own: what lies there already is in its way. */
+/* Record registered memory of the program; a row that is in the way refuses it. */
 static enum cushim_status record(uint64_t start, size_t bytes) {
     return record_as(CUSHIM_MEMORY_REGISTERED, start, bytes);
 }
@@ -43,7 +43,7 @@ TEST(a_row_is_found_by_every_address_in_it_and_by_no_other) {
     ck_assert_uint_eq(find(0xfff), 0);
 }
 
-TEST(a_second_free_is_told_from_an_unknown_address) {
+TEST(a_second_free_and_an_unknown_address_are_distinguished) {
     ck_assert_int_eq(record(0x1000, 0x100), CUSHIM_OK);
     ck_assert_int_eq(erase(0x1080), CUSHIM_UNKNOWNPTR);
     ck_assert_int_eq(erase(0x1000), CUSHIM_OK);
@@ -61,7 +61,7 @@ TEST(the_last_4096_frees_are_remembered) {
     ck_assert_int_eq(erase(0x2000), CUSHIM_DOUBLEFREE);
 }
 
-TEST(a_restored_row_is_as_before) {
+TEST(a_restored_row_is_unchanged) {
     struct cushim_address_map_row row;
     ck_assert_int_eq(record(0x1000, 0x100), CUSHIM_OK);
     ck_assert_int_eq(cushim_address_map_erase(0x1000, &row), CUSHIM_OK);
@@ -84,7 +84,7 @@ TEST(rows_do_not_overlap) {
     ck_assert_uint_eq(cushim_address_map_count(), 4);
 }
 
-TEST(rows_give_way_to_memory_that_the_driver_has_just_handed_out) {
+TEST(new_memory_from_the_driver_replaces_stale_rows) {
     ck_assert_int_eq(record(0x1000, 0x100), CUSHIM_OK);
     ck_assert_int_eq(record(0x1100, 0x100), CUSHIM_OK);
     ck_assert_int_eq(record(0x1300, 0x100), CUSHIM_OK);
@@ -95,7 +95,7 @@ TEST(rows_give_way_to_memory_that_the_driver_has_just_handed_out) {
     ck_assert_uint_eq(cushim_address_map_count(), 2);
 }
 
-TEST(rows_of_a_dead_context_give_way_to_all) {
+TEST(any_new_row_replaces_rows_of_a_dead_context) {
     ck_assert_int_eq(record_as(CUSHIM_MEMORY_DEVICE, 0x1000, 0x100), CUSHIM_OK);
     ck_assert_int_eq(record(0x1000, 0x1000), CUSHIM_STATE);
     atomic_store(&context.is_dead, true);
@@ -103,7 +103,7 @@ TEST(rows_of_a_dead_context_give_way_to_all) {
     ck_assert_uint_eq(cushim_address_map_count(), 1);
 }
 
-TEST(the_ledger_keeps_contexts_alive) {
+TEST(the_address_map_keeps_contexts_alive) {
     struct cushim_address_map_row row;
     ck_assert_int_eq(record(0x1000, 1), CUSHIM_OK);
     ck_assert_uint_eq(atomic_load(&context.object.n_references), 2);
@@ -114,7 +114,7 @@ TEST(the_ledger_keeps_contexts_alive) {
     ck_assert_uint_eq(atomic_load(&context.object.n_references), 1);
 }
 
-TEST(thousands_of_rows_come_and_go_as_a_plain_array_says) {
+TEST(thousands_of_rows_agree_with_a_plain_array) {
     enum { N = 512 };
     static bool is_there[N];
     uint64_t seed = 3;
@@ -136,7 +136,7 @@ static bool find_block(uint64_t address, struct cushim_address_map_row *row) {
     return true;
 }
 
-TEST(a_finder_is_asked_where_there_is_no_row) {
+TEST(a_finder_is_asked_if_there_is_no_row) {
     static struct cushim_address_map_finder finder = {.find = find_block};
     cushim_address_map_add_finder(&finder);
     cushim_address_map_add_finder(&finder);

@@ -1,4 +1,4 @@
-/* Contexts: cases C1, C2 and C4 of the specification, as far as they need contexts alone. */
+/* Contexts: cases C1, C2 and C4 of the specification, except what needs other objects. */
 #include "cushim/context.h"
 
 #include <pthread.h>
@@ -45,7 +45,7 @@ TEST(creation_changes_nothing_unless_asked_to_push) {
     ck_assert_ptr_null(b);
 }
 
-TEST(a_failed_creation_leaves_stack_and_current_as_they_were) {
+TEST(a_failed_creation_keeps_the_stack_and_the_current_context) {
     void (*fail_at)(unsigned long, CUresult);
     int (*has_failed)(void);
     sim_find("sim_fail_at", &fail_at);
@@ -159,7 +159,7 @@ TEST(a_primary_context_has_one_handle_and_is_never_reset) {
     ck_assert_int_eq(is_active, 0);
 }
 
-TEST(calls_leave_the_current_context_and_its_depth_alone) {
+TEST(calls_keep_the_current_context_and_the_depth_of_the_stack) {
     struct cushim_context *a = create(), *b = create();
     CUcontext popped, raw_a = handle_of(a);
     size_t value;
@@ -176,7 +176,7 @@ TEST(calls_leave_the_current_context_and_its_depth_alone) {
     ck_assert_ptr_null(sim_current());
 }
 
-TEST(a_context_of_others_is_seen_and_not_destroyed) {
+TEST(a_context_that_others_created_is_used_and_not_destroyed) {
     struct cushim_context *seen, *wrapped;
     CUcontext raw;
     int dev;
@@ -195,7 +195,7 @@ TEST(a_context_of_others_is_seen_and_not_destroyed) {
     ck_assert_int_eq(cushim_context_destroy(wrapped), CUSHIM_OK);
 }
 
-TEST(the_first_fault_is_named_until_the_context_goes) {
+TEST(the_first_fault_is_named_until_the_context_is_gone) {
     void (*fault)(CUresult);
     struct cushim_context *context = create();
     sim_find("sim_fault", &fault);
@@ -209,7 +209,7 @@ TEST(the_first_fault_is_named_until_the_context_goes) {
     ck_assert_int_eq(cushim_last_cuda_code(), 700);
 }
 
-/* The status, and the entry point that the text begins with; it says whose error it is. */
+/* Checks the status, the entry point at the start of the text, and which work caused the error. */
 #define ck_late(expr, entry)                                                                       \
     do {                                                                                           \
         ck_assert_int_eq((expr), CUSHIM_FAULT);                                                    \
@@ -219,7 +219,7 @@ TEST(the_first_fault_is_named_until_the_context_goes) {
         ck_assert_ptr_nonnull(strstr(cushim_last_error(), "of earlier work)"));                    \
     } while (0)
 
-TEST(an_error_of_earlier_work_says_so_and_names_the_call_that_heard_of_it) {
+TEST(an_error_of_earlier_work_says_so_and_names_the_call_that_reported_it) {
     void (*fault)(CUresult);
     struct cushim_context *context = create();
     struct cushim_stream *stream;
@@ -264,7 +264,7 @@ TEST(an_announced_capture_forbids_synchronising_without_a_driver_call) {
     ck_assert_int_eq(cushim_context_synchronize(context), CUSHIM_OK);
 }
 
-TEST(limits_and_preferences_are_the_driver_s) {
+TEST(limits_and_preferences_are_those_of_the_driver) {
     struct cushim_context *context = create();
     size_t value;
     int cache;

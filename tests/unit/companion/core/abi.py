@@ -1,9 +1,9 @@
-"""What a library exports, and how large its public structs are, is what abi.txt says.
+"""The exports of a library and the sizes of its public structs match abi.txt.
 
     abi.py LIBRARY ABI_TXT INCLUDE EXPORTS_FOLDER --headers HEADER... [--shared HEADER...] [--needs NAME...] --cc CC...
 
-A change of either must edit abi.txt: `function NAME` and `size NAME BYTES`, sorted.  What cushim's libraries
-share among themselves, of the same build, is in no record, but it is what the marks of --shared say.
+A change of either must edit abi.txt: `function NAME` and `size NAME BYTES`, sorted. Names that cushim's libraries of one build share with each other
+are not recorded, but must match the marks in the --shared headers.
 """
 import argparse
 import ctypes
@@ -42,7 +42,7 @@ def run(*command, text=None):
 
 
 def exported(version="CUSHIM_0"):
-    """Names of a version; every name has one."""
+    """The names of a version; every name has one."""
     lines = run("nm", "-D", "--defined-only", "--with-symbol-versions", LIBRARY).split("\n")
     pairs = [line.split()[-1].split("@@") for line in lines if line and " A " not in line]
     unknown = [pair for pair in pairs if len(pair) != 2 or pair[1] not in exports.MARKS]
@@ -69,16 +69,16 @@ def exports_are_the_marks_of_the_public_headers():
 
 
 @tap.test
-def what_is_shared_is_what_the_marks_say():
+def shared_names_match_their_marks():
     assert exported("CUSHIM_PRIVATE") == exports.exports_of(arguments.shared, "CUSHIM_SHARED")
 
 
 @tap.test
-def functions_and_sizes_are_those_recorded():
+def functions_and_sizes_match_the_record():
     now = [f"function {name}" for name in exported()] + sizes()
     recorded = RECORD.read_text().split("\n")[:-1]
     extra, lost = sorted(set(now) - set(recorded)), sorted(set(recorded) - set(now))
-    assert now == recorded, f"\nnot recorded: {extra}\nrecorded, and gone: {lost}"
+    assert now == recorded, f"\nnot recorded: {extra}\nrecorded, but gone: {lost}"
 
 
 @tap.test
@@ -89,7 +89,7 @@ def soname_and_version_node_are_those_of_the_abi():
 
 
 @tap.test
-def nothing_is_needed_but_libc_and_our_own():
+def the_library_needs_only_libc_and_cushims_libraries():
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-dW", LIBRARY))
     assert sorted(name for name in needed if not LIBC.match(name)) == sorted(arguments.needs), needed
 
@@ -116,26 +116,26 @@ def call_kernels(library):
 
 def opened():
     if "__asan_init" in run("nm", "-D", LIBRARY) or "__tsan_init" in run("nm", "-D", LIBRARY):
-        tap.skip("a sanitizer wants to be first in the process")
+        tap.skip("a sanitizer must be loaded first in the process")
     return ctypes.CDLL(LIBRARY)
 
 
 @tap.test
-def it_never_yields_and_sleeps_in_no_cancellation_point():
+def no_call_yields_or_sleeps_in_a_cancellation_point():
     undefined = {line.split()[-1].split("@")[0] for line in run("nm", "-D", "--undefined-only", LIBRARY).splitlines()}
     assert not undefined & {"sched_yield", "pthread_yield", "nanosleep", "clock_nanosleep", "usleep", "sleep"}, undefined
 
 
 @tap.test
-def a_binding_can_open_it_by_name_alone():
+def a_binding_can_open_the_library_by_name():
     library = opened()
     (call_kernels if hasattr(library, "cushim_kernels_load") else call_companion)(library)
 
 
 @tap.test
-def a_program_can_ask_for_the_version_when_it_is_compiled():
+def a_program_can_test_the_version_at_compile_time():
     if INCLUDE / "cushim/cushim.h" not in HEADERS:
-        tap.skip("the companion's headers say it")
+        tap.skip("checked in the companion's headers")
     text = ("#include <cushim/cushim.h>\n#if CUSHIM_VERSION < 1 || CUSHIM_VERSION > 999999\n#error no version\n#endif\n"
             "\nversion CUSHIM_VERSION_MAJOR CUSHIM_VERSION_MINOR CUSHIM_VERSION_PATCH CUSHIM_VERSION\n")
     words = run(*CC, "-E", "-P", "-x", "c", f"-I{INCLUDE}", "-", text=text).split("version ")[-1].split(maxsplit=3)

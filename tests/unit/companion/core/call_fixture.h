@@ -1,6 +1,6 @@
 /*
- * What the suites of streams, events, modules and functions share: a primary context, the number of
- * calls of a driver function, and a loop that makes the n-th driver call fail.
+ * For the suites of streams, events, modules and functions: a primary context, the number of calls
+ * of a driver function, and a loop that makes the n-th driver call fail.
  */
 #ifndef CUSHIM_TESTS_UNIT_RUNTIME_CALL_FIXTURE_H
 #define CUSHIM_TESTS_UNIT_RUNTIME_CALL_FIXTURE_H
@@ -21,7 +21,7 @@
 #define ck_said(part)                                                                              \
     ck_assert_msg(strstr(cushim_last_error(), (part)) != NULL, "text: %s", cushim_last_error())
 
-/* From here on the loaded driver has no such entry point. */
+/* Remove this entry point from the loaded driver. */
 #define driver_loses(entry) atomic_store(&CUSHIM_DRIVER(entry), (__typeof__(&entry))0)
 
 static inline unsigned long n_calls(const char *name) {
@@ -29,8 +29,8 @@ static inline unsigned long n_calls(const char *name) {
 }
 
 /*
- * for (unsigned n = 1;; n++) { fail_at(n); status = ..; if (fail_is_over(status)) break; }: the run
- * in which nothing failed any more must have gone well, and is the last.
+ * for (unsigned n = 1;; n++) { fail_at(n); status = ..; if (fail_is_over(status)) break; }: the
+ * loop ends with the first run in which no call failed, and that run must succeed.
  */
 static inline void fail_at(unsigned n) {
     ck_assert_uint_lt(n, 100);

@@ -1,5 +1,4 @@
-/* The slots of the driver: each row of symbols.def is asked for once, and found where it is called.
- */
+/* The driver's slots: each row of symbols.def is looked up once and stored in its slot. */
 #include "companion/core/driver_slots.h"
 
 #include <string.h>
@@ -10,7 +9,7 @@
 
 static unsigned n_asked;
 
-/* An address that says which row it is. */
+/* An address that encodes the row. */
 static void *number(const struct cushim_driver_symbol *row, const void *cookie) {
     (void)cookie;
     n_asked++;
@@ -25,7 +24,7 @@ static void *none(const struct cushim_driver_symbol *row, const void *cookie) {
 
 #define NAME_OF(slot) ((const char *)(uintptr_t)atomic_load(&(slot)))
 
-TEST(each_row_has_a_slot_of_its_own) {
+TEST(each_row_has_its_own_slot) {
     cushim_driver_slots_fill(number, NULL);
     ck_assert_uint_gt(n_asked, 300);
     ck_assert_str_eq(NAME_OF(CUSHIM_DRIVER(cuMemAlloc_v2)), "cuMemAlloc_v2");
@@ -35,13 +34,13 @@ TEST(each_row_has_a_slot_of_its_own) {
     ck_assert_ptr_null(cushim_driver_slots_find("cuNobody"));
 }
 
-TEST(the_layers_above_have_the_same_functions) {
+TEST(the_upper_layers_use_the_same_functions) {
     cushim_driver_slots_fill(number, NULL);
     ck_assert_str_eq(NAME_OF(cushim_driver_cuda.cuMemAlloc_v2), "cuMemAlloc_v2");
     ck_assert_str_eq(NAME_OF(cushim_driver_cuda.cuEventQuery), "cuEventQuery");
 }
 
-TEST(what_the_driver_lacks_is_null_again) {
+TEST(a_function_that_the_driver_lacks_is_null_again) {
     cushim_driver_slots_fill(number, NULL);
     cushim_driver_slots_fill(none, &n_asked);
     ck_assert(!CUSHIM_DRIVER(cuMemAlloc_v2) && !CUSHIM_DRIVER(cuLibraryLoadData));

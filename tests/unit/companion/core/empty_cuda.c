@@ -1,3 +1,3 @@
-/* A library that is no driver. */
+/* A library without any driver function. */
 extern int cushim_test_nothing;
 int cushim_test_nothing;

@@ -75,9 +75,9 @@ TEST(stale_foreign_and_random_handles_are_refused) {
         for (int kind = 0; random != handle && kind < CUSHIM_N_KINDS; kind++)
             n_good += is_good((enum cushim_kind)kind, random);
     }
-    ck_assert_int_eq(n_good, 0); /* an assertion each would take seconds */
+    ck_assert_int_eq(n_good, 0); /* because an assertion for each would take seconds */
     ck_assert(close_handle(handle));
-    struct cushim_stream *next = open_thing(NULL); /* the same slot again */
+    struct cushim_stream *next = open_thing(NULL); /* reuses the slot */
     ck_assert_uint_eq((uintptr_t)next & 0xffffff, value & 0xffffff);
     ck_assert_ptr_ne(next, handle);
     ck_assert(!is_good(CUSHIM_KIND_STREAM, handle));
@@ -126,7 +126,7 @@ TEST(any_number_of_pins_may_be_held_at_once) {
     ck_assert_int_eq(n_finished, 1);
 }
 
-TEST(a_fast_pin_holds_as_well_where_its_cell_is_free) {
+TEST(a_fast_pin_works_if_its_cell_is_free) {
     struct cushim_thread *thread = cushim_thread_get();
     struct thing *thing;
     struct cushim_stream *handle = open_thing(&thing);
@@ -144,7 +144,7 @@ TEST(a_fast_pin_holds_as_well_where_its_cell_is_free) {
     ck_assert_int_eq(n_finished, 1);
 }
 
-TEST(a_slot_is_not_used_again_while_it_is_pinned) {
+TEST(a_slot_is_not_reused_while_it_is_pinned) {
     struct cushim_pin pin;
     struct cushim_stream *handle = open_thing(NULL);
     cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, handle);
@@ -155,7 +155,7 @@ TEST(a_slot_is_not_used_again_while_it_is_pinned) {
     ck_assert_int_eq(n_finished, 1);
 }
 
-TEST(a_shared_handle_is_one_for_all) {
+TEST(a_shared_handle_is_the_same_for_all) {
     struct cushim_stream *a, *b;
     struct thing *thing = calloc(1, sizeof *thing);
     cushim_object_init(&thing->object, CUSHIM_KIND_STREAM, NULL, finish);
@@ -175,7 +175,7 @@ enum { N_THREADS = 4, N_TURNS = 20000, N_SHARED = 4 };
 static _Atomic(struct cushim_stream *) shared[N_SHARED];
 static atomic_int n_opened, n_closed;
 
-/* As a fast path, where there are any. */
+/* Pin as a fast path does, if the build has one. */
 static void look_fast(const struct cushim_stream *handle) {
     struct cushim_thread *thread = cushim_thread_get();
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_STREAM, (uintptr_t)handle);
@@ -187,7 +187,7 @@ static void look_fast(const struct cushim_stream *handle) {
     cushim_unpin_fast(thread, CUSHIM_CELL_LAUNCH, slot);
 }
 
-/* Pin whatever is there, look at it, now and then close it and put a new one in its place. */
+/* Pin any object and read it; now and then close it and create a new one in its place. */
 static void *use_and_close(void *argument) {
     uint64_t seed = (uintptr_t)argument + 1;
     for (int i = 0; i < N_TURNS; i++) {
@@ -208,7 +208,7 @@ static void *use_and_close(void *argument) {
     return NULL;
 }
 
-TEST(threads_that_use_and_close_the_same_objects_never_meet_a_finished_one) {
+TEST(threads_that_use_and_close_the_same_objects_never_see_a_finished_one) {
     pthread_t threads[N_THREADS];
     for (int i = 0; i < N_SHARED; i++)
         shared[i] = open_thing(NULL);
@@ -225,7 +225,7 @@ TEST(threads_that_use_and_close_the_same_objects_never_meet_a_finished_one) {
     ck_assert_uint_eq(cushim_handle_count(), 0);
 }
 
-TEST(a_closed_handle_is_told_from_one_that_never_was) {
+TEST(a_closed_handle_and_an_invalid_one_are_distinguished) {
     struct cushim_stream *first = open_thing(NULL);
     uintptr_t next = (uintptr_t)first + ((uintptr_t)1 << CUSHIM_SLOT_BITS);
     ck_assert(!cushim_handle_is_closed(CUSHIM_KIND_STREAM, first));
@@ -242,8 +242,8 @@ TEST(a_closed_handle_is_told_from_one_that_never_was) {
     ck_assert(close_handle(second));
 }
 
-/* No two handles are ever the same, so the last generation of a slot is its last one. */
-TEST(a_slot_whose_generations_are_used_up_is_used_no_more) {
+/* No handle value is ever repeated, so a slot retires after its last generation. */
+TEST(a_slot_without_generations_left_is_not_reused) {
     struct cushim_stream *first = open_thing(NULL);
     struct cushim_slot *slot = cushim_slot_of((uintptr_t)first);
     ck_assert(close_handle(first));

@@ -1,7 +1,7 @@
 /*
- * The closer's half of a pin without a fence: every thread passes a barrier between the close and
- * the look at who has pinned.  The linker puts this file's cushim_membarrier_* before the real ones
- * (-Wl,--wrap), so that what a lost race would show once in a million closes shows at once.
+ * A pin without a fence, seen from the closer: every thread passes a barrier between the close and
+ * the scan for pins. The linker replaces cushim_membarrier_* by this file's functions (-Wl,--wrap),
+ * so that a race that would show once in a million closes shows at once.
  */
 #include "base/membarrier.h"
 
@@ -21,7 +21,7 @@ bool __wrap_cushim_membarrier_ask(void) {
     return true;
 }
 
-/* At this point the handle must be closed, and nobody may have looked at the cells. */
+/* At this point the handle must be closed, and the cells must not have been scanned. */
 bool __wrap_cushim_membarrier_pass(void) {
     n_passed++;
     n_seen_open += atomic_load(&watched->handle) != 0;
@@ -46,11 +46,11 @@ static void close_watched(const struct cushim_stream *handle) {
     struct cushim_pin pin;
     ck_assert_ptr_nonnull(cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, handle));
     ck_assert(cushim_handle_close(&pin));
-    ck_assert_int_eq(n_finished, 0); /* it is pinned by ourselves */
+    ck_assert_int_eq(n_finished, 0); /* this thread has pinned it */
     cushim_handle_unpin(&pin);
 }
 
-TEST(a_close_passes_the_barrier_behind_the_close_and_before_the_scan) {
+TEST(a_close_passes_the_barrier_between_the_close_and_the_scan) {
     struct cushim_object object;
     is_forbidden = false;
     close_watched(open_watched(&object));
@@ -60,8 +60,8 @@ TEST(a_close_passes_the_barrier_behind_the_close_and_before_the_scan) {
     ck_assert_int_eq(n_finished, 1);
 }
 
-TEST(where_the_barrier_is_refused_the_object_is_never_finished) {
-    static struct cushim_object object; /* nobody's for good */
+TEST(if_the_barrier_is_refused_the_object_is_never_finished) {
+    static struct cushim_object object; /* the object is never freed */
     is_forbidden = true;
     close_watched(open_watched(&object));
     ck_assert_int_eq(n_passed, 1);

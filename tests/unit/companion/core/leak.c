@@ -1,14 +1,14 @@
 /*
- * A program that gives everything back leaves nothing that a leak checker would take for lost: the
- * end of this one is looked at by LeakSanitizer, and by memcheck.  What the library keeps for good
- * is found from its own variables.
+ * A program that releases everything leaves nothing that a leak checker reports: LeakSanitizer and
+ * memcheck check this program at its end. The library's variables point to everything that it
+ * keeps.
  */
 #include "cushim/pool.h"
 #include "cushim/stream.h"
 #include "tests/unit/companion/core/call_fixture.h"
 #include "tests/unit/suite.h"
 
-TEST(what_a_thread_remembers_is_no_leak) {
+TEST(per_thread_data_is_no_leak) {
     struct cushim_pool *p;
     struct cushim_stream *s;
     cushim_devptr block;

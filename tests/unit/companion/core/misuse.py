@@ -1,9 +1,9 @@
-"""What the compiler says of arguments in each other's place, in the companion's headers.
+"""The compiler refuses swapped arguments in calls of the companion.
 
     misuse.py INCLUDE CC...
 
-What compiles without a word must be right: a kind of memory is one for all calls, and a constant of one
-set in the place of another is refused, by C++ and by C with -Wextra.
+Correct code compiles without a message: a kind of memory is the same type for all calls. A constant of another enum is refused, by C++ and by C with
+-Wextra.
 """
 import pathlib
 import re
@@ -45,10 +45,10 @@ WRONG = {
     "a state as a kind": "return cushim_pool_alloc(p, -1, CUSHIM_POOL_STATE_GRAPH, 4, s, &q);",
     "a flag as a stream": "return cushim_pool_free(p, -1, 1, 0, CUSHIM_STREAM_FLAG_NON_BLOCKING);",
     "a stream as a kind": "return cushim_pool_alloc(p, -1, CUSHIM_STREAM_ALL, 4, s, &q);",
-    "a capture's mode as what pools do in it": "return cushim_pool_freeze(p, s, CUSHIM_GRAPH_MODE_RELAXED);",
+    "a capture mode as a pool's behaviour in captures": "return cushim_pool_freeze(p, s, CUSHIM_GRAPH_MODE_RELAXED);",
     "an owner as a kind": "return cushim_pool_alloc(p, -1, CUSHIM_OWNER_CALLER, 4, s, &q);",
     "a place as a kind of copy": "return cushim_memory_copy(q, q, 4, CUSHIM_PLACE_DEVICE);",
-    "a word for the stream that waits": "return cushim_pool_free(p, -1, 1, 0, CUSHIM_STREAM_BLOCKING);",
+    "a special stream as the stream that waits": "return cushim_pool_free(p, -1, 1, 0, CUSHIM_STREAM_BLOCKING);",
 }
 
 
@@ -59,7 +59,7 @@ def say(body, language):
 
 
 @tap.test
-def what_is_of_one_kind_fits_every_call():
+def one_kind_of_memory_fits_every_call():
     for name, body in RIGHT.items():
         for language in LANGUAGES:
             said = say(body, language)
@@ -67,13 +67,13 @@ def what_is_of_one_kind_fits_every_call():
 
 
 @tap.test
-def what_is_in_anothers_place_does_not_pass():
+def swapped_arguments_do_not_compile():
     passed = [f"{name} as {language}" for name, body in WRONG.items() for language in LANGUAGES if not say(body, language)]
     assert not passed, passed
 
 
 @tap.test
-def no_two_sets_of_constants_share_a_beginning():
+def no_two_enums_share_a_prefix():
     sets = {}
     for path in sorted(pathlib.Path(INCLUDE, "cushim").glob("*.h")):
         for name, body in ENUM.findall(COMMENT.sub("", path.read_text())):
@@ -82,8 +82,8 @@ def no_two_sets_of_constants_share_a_beginning():
             while not all(one.startswith(first) for one in rest):
                 first = first[:-1]
             sets[name] = first[:first.rindex("_") + 1] if rest else first
-    sets.pop("cushim_status")  # CUSHIM_: one set, the words of all
-    assert sets, "no set was found"
+    sets.pop("cushim_status")  # CUSHIM_: the common prefix, which is no enum of its own
+    assert sets, "no enum was found"
     shared = [(a, b) for a in sets for b in sets if a != b and sets[a] == sets[b]]
     assert not shared, shared
     unnamed = [name for name in sets if name.endswith("_flag") and "_FLAG_" not in sets[name]]

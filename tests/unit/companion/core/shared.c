@@ -1,4 +1,4 @@
-/* What the library's modules share and no public call shows: options of any size, error texts. */
+/* Internals that the library's modules share: options of any size, and error texts. */
 #include <string.h>
 
 #include "base/log.h"
@@ -22,7 +22,7 @@ static enum cushim_status take(struct sample *ours, const void *given) {
     return cushim_struct_size_take("f", ours, sizeof *ours, given);
 }
 
-TEST(older_and_newer_options_are_read_as_far_as_they_are_understood) {
+TEST(older_and_newer_options_are_read_as_far_as_they_are_known) {
     struct sample ours;
     struct longer given = {.sample = {sizeof given, 1, 2}};
     ck_assert_int_eq(take(&ours, NULL), CUSHIM_OK);
@@ -43,7 +43,7 @@ TEST(older_and_newer_options_are_read_as_far_as_they_are_understood) {
     ck_assert_int_eq(take(&ours, &given), CUSHIM_ABI);
 }
 
-TEST(statistics_fill_what_the_caller_has_and_no_more) {
+TEST(statistics_fill_only_the_callers_struct) {
     struct sample ours = {sizeof ours, 1, 2};
     struct longer given = {.sample = {16, 7, 7}, .tail = {9}};
     ck_assert_int_eq(cushim_struct_size_give("f", &given, &ours, sizeof ours), CUSHIM_OK);
@@ -56,7 +56,7 @@ TEST(statistics_fill_what_the_caller_has_and_no_more) {
     ck_assert_uint_eq(given.tail[0], 9);
 }
 
-TEST(a_text_has_one_form_whoever_refused) {
+TEST(an_error_text_has_one_form_whichever_layer_refused) {
     ck_assert_int_eq(cushim_fail("cushim_f", CUSHIM_STATE, "a=%d", 1), CUSHIM_STATE);
     ck_assert_str_eq(cushim_last_error(), "cushim_f failed: CUSHIM_STATE: the object's state "
                                           "forbids the call (a=1)");
@@ -73,7 +73,7 @@ TEST(a_text_has_one_form_whoever_refused) {
     ck_assert_int_eq(cushim_last_cuda_code(), 0);
 }
 
-TEST(a_log_of_32_KiB_is_kept_and_may_quote_the_text_before) {
+TEST(a_log_of_32_KiB_is_kept_and_may_quote_the_previous_text) {
     static char log[32 * 1024 + 1];
     memset(log, 'x', sizeof log - 1);
     cushim_fail("f", CUSHIM_COMPILE, "%s!", log);
@@ -87,7 +87,7 @@ static void receive(void *cookie, int level, const char *line) {
     strcpy(cookie, line);
 }
 
-TEST(the_log_goes_to_a_receiver_until_it_is_taken_away) {
+TEST(the_log_goes_to_a_receiver_until_it_is_removed) {
     char line[600] = "";
     cushim_log_fn *fn = receive;
     ck_assert_int_eq(cushim_log_set(fn, line), CUSHIM_OK);

@@ -1,6 +1,6 @@
 /*
- * The software device as these suites meet it: loaded by the library from CUSHIM_LIBCUDA, and by
- * dlopen here, so that its own functions (tools/sim/sim.h) and the raw driver can be called too.
+ * The software device for these suites: the library loads it from CUSHIM_LIBCUDA, and dlopen loads
+ * it here, so that tests can also call its own functions (tools/sim/sim.h) and the raw driver.
  */
 #ifndef CUSHIM_TESTS_UNIT_RUNTIME_SIM_FIXTURE_H
 #define CUSHIM_TESTS_UNIT_RUNTIME_SIM_FIXTURE_H
@@ -21,7 +21,7 @@ static inline void sim_find(const char *name, void *function) {
     memcpy(function, &address, sizeof address);
 }
 
-/* SIM(cuCtxGetCurrent)(&context): a raw call, beside the library. */
+/* SIM(cuCtxGetCurrent)(&context): a raw call that bypasses the library. */
 #define SIM(name)                                                                                  \
     __extension__({                                                                                \
         __typeof__(&name) function_;                                                               \

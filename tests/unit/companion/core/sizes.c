@@ -1,4 +1,5 @@
-/* A negative number of a binding arrives as a size above 2^63-1: INVALID everywhere (E2). */
+/* A language binding passes a negative number as a size above 2^63-1, which is INVALID everywhere
+ * (E2). */
 #include "cushim/cushim.h"
 #include "tests/unit/companion/core/call_fixture.h"
 #include "tests/unit/suite.h"

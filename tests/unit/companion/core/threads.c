@@ -1,6 +1,6 @@
 /*
- * The fast path of a launch, which does everything or nothing: it makes the calls that it must, and
- * where it does not apply the answer is that of the slow path.
+ * The fast path of a launch does everything or nothing. It makes only the necessary calls, and if
+ * it does not apply, the result is that of the slow path.
  */
 #include <pthread.h>
 
@@ -23,7 +23,7 @@ SIM_KERNEL(one, uint32_t) {
     atomic_fetch_add(&n_ran, 1);
 }
 
-/* The three calls, each on a stream of the context that all of it belongs to. */
+/* The objects of the three kinds of launch, all in one context. */
 struct fixture {
     struct cushim_context *ctx;
     struct cushim_stream *s;
@@ -38,7 +38,7 @@ static const char *const entries[N_WAYS] = {"cuLaunchKernel", "cuLaunchKernel", 
 
 static const void *word[] = {&(uint32_t){7}};
 
-/* In this context, current from here on, and not launched yet. */
+/* Creates them in this context and makes it current; nothing is launched yet. */
 static struct fixture begin_in(struct cushim_context *ctx) {
     struct fixture fixture = {.ctx = ctx};
     struct cushim_graph *g;
@@ -72,14 +72,15 @@ static uint64_t n_launches_of(const struct fixture *fixture) {
     return info.launches;
 }
 
-/* In a context of its own. */
+/* Creates them in a new context. */
 static struct fixture begin_cold(void) {
     struct cushim_context *ctx;
     ck_ok(cushim_context_create(0, 0, &ctx));
     return begin_in(ctx);
 }
 
-/* Launched once each way, so that the next takes the fastest one (companion/module/launch.h). */
+/* Launches once each way, so that the next launch takes the fast path
+ * (companion/module/launch.h). */
 static void warm(const struct fixture *fixture) {
     for (enum way way = 0; way < N_WAYS; way++)
         ck_ok(go(fixture, way, fixture->s));
@@ -108,7 +109,7 @@ static void check_that_it_asks_once_and_launches(const struct fixture *fixture, 
     ck_assert_uint_eq(n_launches_of(fixture), n_before + 1);
 }
 
-TEST(it_asks_once_and_launches) {
+TEST(a_fast_launch_makes_one_query_and_the_launch) {
     struct fixture fixture = begin_cold();
     check_that_it_asks_once_and_launches(&fixture, 0);
     n_ran = 0;
@@ -119,7 +120,7 @@ static bool is_fast(const struct cushim_fast_launch *fast) {
     return atomic_load(&fast->n_fast) == cushim_changes_now();
 }
 
-TEST(what_the_slow_path_must_look_at_ends_the_fast_path) {
+TEST(a_condition_for_the_slow_path_ends_the_fast_path) {
     struct fixture fixture = begin();
     struct cushim_pin pin;
     const struct cushim_function_object *function =
@@ -138,7 +139,7 @@ TEST(what_the_slow_path_must_look_at_ends_the_fast_path) {
     cushim_handle_unpin(&pin);
 }
 
-TEST(where_another_context_is_current_it_is_exchanged_and_put_back) {
+TEST(another_current_context_is_replaced_and_restored) {
     struct fixture fixture = begin();
     ck_ok(cushim_context_push(primary(0)));
     CUcontext before = sim_current();
@@ -151,7 +152,7 @@ TEST(where_another_context_is_current_it_is_exchanged_and_put_back) {
     }
 }
 
-TEST(streams_of_others_and_of_nobody_are_refused) {
+TEST(streams_of_other_contexts_and_invalid_ones_are_refused) {
     struct fixture fixture = begin();
     struct cushim_stream *there, *gone;
     ck_ok(cushim_stream_create(primary(0), 1, 0, &there));
@@ -162,7 +163,7 @@ TEST(streams_of_others_and_of_nobody_are_refused) {
         ck_is(go(&fixture, way, there), CUSHIM_BADDEVICE);
         ck_is(go(&fixture, way, gone), CUSHIM_BADHANDLE);
         ck_assert_uint_eq(n_calls(entries[way]), 0);
-        ck_ok(go(&fixture, way, fixture.s)); /* and nothing is held */
+        ck_ok(go(&fixture, way, fixture.s)); /* and no pin is held */
         SIM(sim_calls_reset)();
     }
     ck_ok(cushim_stream_destroy(there));
@@ -173,7 +174,7 @@ static void *destroy_context(void *ctx) {
     return NULL;
 }
 
-TEST(a_context_that_died_while_current_is_told) {
+TEST(a_context_that_died_while_current_is_reported) {
     struct fixture fixture = begin();
     pthread_t other;
     CUcontext handle = sim_current();
@@ -186,7 +187,7 @@ TEST(a_context_that_died_while_current_is_told) {
     ck_assert_uint_eq(SIM(sim_calls_total)(), 0);
 }
 
-TEST(what_is_gone_or_missing_is_told_before_the_driver_is_asked) {
+TEST(dead_and_missing_objects_are_refused_without_a_driver_call) {
     struct fixture fixture = begin();
     struct cushim_launch launch;
     cushim_launch_default(&launch);
@@ -227,18 +228,18 @@ TEST(a_driver_that_fails_is_quoted) {
         ck_said(entries[way]);
         SIM(sim_fail_at)(0, CUDA_SUCCESS);
         ck_ok(go(&fixture, way, fixture.s));
-        fail_at(1); /* what is current */
+        fail_at(1); /* the query of the current context */
         ck_assert(fail_is_over(go(&fixture, way, fixture.s)) == false);
     }
 }
 
-/* ---- in a primary context, which others cannot destroy ---- */
+/* ---- primary contexts, which others cannot destroy ---- */
 
 static CUcontext demanded;
 static unsigned n_demands;
 static __typeof__(&cuLaunchKernel) launch_kernel;
 
-/* A driver that does not go by the stream alone. */
+/* A driver that refuses a launch while another context than that of the stream is current. */
 static CUresult CUDAAPI demand_current(CUfunction f, unsigned grid_x, unsigned grid_y,
                                        unsigned grid_z, unsigned block_x, unsigned block_y,
                                        unsigned block_z, unsigned shared_bytes, CUstream stream,
@@ -249,7 +250,7 @@ static CUresult CUDAAPI demand_current(CUfunction f, unsigned grid_x, unsigned g
                                                      block_z, shared_bytes, stream, each, packed);
 }
 
-TEST(a_primary_context_is_not_asked_for) {
+TEST(a_launch_in_a_primary_context_needs_no_query_of_the_current_one) {
     struct fixture fixture = begin_in(primary(0));
     warm(&fixture);
     unsigned n_questions = !atomic_load(&cushim_pin_is_fenced);
@@ -263,7 +264,7 @@ TEST(a_primary_context_is_not_asked_for) {
     ck_assert_uint_eq(n_ran, 2);
 }
 
-TEST(with_another_current_it_launches_in_the_primary_one_all_the_same) {
+TEST(with_another_context_current_it_still_launches_in_the_primary_one) {
     struct fixture fixture = begin_in(primary(0));
     struct cushim_context *other;
     CUcontext before;
@@ -280,11 +281,11 @@ TEST(with_another_current_it_launches_in_the_primary_one_all_the_same) {
         ck_ok(cushim_stream_synchronize(fixture.s));
         ck_assert_uint_eq(n_ran, 2 * (i + 1));
         launch_kernel = atomic_load(&CUSHIM_DRIVER(cuLaunchKernel));
-        atomic_store(&CUSHIM_DRIVER(cuLaunchKernel), demand_current); /* the second time */
+        atomic_store(&CUSHIM_DRIVER(cuLaunchKernel), demand_current); /* for the second round */
     }
 }
 
-TEST(a_stream_that_follows_the_current_context_is_found_in_its_own) {
+TEST(a_special_stream_is_resolved_in_the_modules_context) {
     struct fixture fixture = begin_in(primary(0));
     struct cushim_context *other;
     struct cushim_stream *s;
@@ -299,7 +300,7 @@ TEST(a_stream_that_follows_the_current_context_is_found_in_its_own) {
     ck_ok(go(&fixture, PREPARED, s));
     ck_assert_uint_eq(n_calls("cuLaunchKernel"), 1);
     ck_assert_uint_eq(n_calls("cuCtxSetCurrent"), 2);
-    ck_assert_uint_eq(n_demands, 1); /* it was not tried in the other */
+    ck_assert_uint_eq(n_demands, 1); /* no launch was tried in the other context */
 }
 
 /* ---- threads ---- */
@@ -326,7 +327,7 @@ static void *launch_graphs(void *argument) {
     return NULL;
 }
 
-/* One thread's launches stand by themselves: an addition that is lost would be one in a million. */
+/* Each thread counts its own launches, because a lost addition would show once in a million. */
 static void check_counters(const struct fixture *fixture, uint64_t n_done) {
     struct cushim_pin pin;
     const struct cushim_graphexec_object *exec =
@@ -337,7 +338,7 @@ static void check_counters(const struct fixture *fixture, uint64_t n_done) {
     cushim_handle_unpin(&pin);
 }
 
-TEST(streams_go_while_threads_launch_and_every_launch_counts) {
+TEST(streams_are_destroyed_while_threads_launch_and_no_launch_is_lost) {
     struct fixture fixture = begin();
     pthread_t threads[2];
     uint64_t n_done = 0;

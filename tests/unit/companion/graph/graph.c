@@ -1,4 +1,4 @@
-/* Captures: they always end, whatever happens in them. */
+/* Captures always end, whatever happens in them. */
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -7,7 +7,7 @@
 
 /* ---- captures ---- */
 
-TEST(what_was_captured_runs_at_each_launch_and_not_before) {
+TEST(captured_work_runs_at_each_launch_and_not_before) {
     struct cushim_stream *stream = make_stream();
     cushim_devptr block = make_block();
     struct cushim_graphexec *exec;
@@ -51,7 +51,7 @@ TEST(a_capture_is_known_while_it_is_open) {
     cushim_graph_destroy(graph);
 }
 
-TEST(a_capture_of_nothing_is_refused_unless_allowed) {
+TEST(an_empty_capture_is_refused_unless_allowed) {
     struct cushim_stream *stream = make_stream();
     struct cushim_graph_options options;
     struct cushim_graph *graph;
@@ -100,7 +100,7 @@ TEST(an_end_without_a_begin_is_refused) {
     ck_assert_int_eq(status_of(stream), 0);
 }
 
-/* Work that only the driver sees as forbidden. */
+/* Work that only the driver recognises as forbidden. */
 static void invalidate(struct cushim_stream *stream) {
     struct CUstream_st *handle;
     ck_assert_int_eq(cushim_stream_handle(stream, &handle), CUSHIM_OK);
@@ -143,7 +143,7 @@ static enum cushim_status end_in_thread(struct cushim_stream *stream, struct cus
     return ending.status;
 }
 
-TEST(any_thread_ends_a_relaxed_capture_and_only_its_own_another) {
+TEST(any_thread_may_end_a_relaxed_capture_but_other_modes_need_the_owner) {
     struct cushim_stream *stream = make_stream();
     cushim_devptr block = make_block();
     struct cushim_graph_options options;

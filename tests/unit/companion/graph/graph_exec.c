@@ -1,4 +1,4 @@
-/* Graphs and executables: launches, updates, node memory, questions, handles. */
+/* Graphs and executables: launches, updates, node memory, queries, handles. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include "cushim/device.h"
 #include "tests/unit/companion/graph/graph_fixture.h"
 
-TEST(flags_are_checked_before_the_driver_is_asked) {
+TEST(flags_are_checked_without_a_driver_call) {
     struct cushim_stream *stream = make_stream();
     struct cushim_graph *graph = capture_set(stream, make_block(), 1);
     struct cushim_graphexec *exec;
@@ -60,7 +60,7 @@ TEST(a_stream_of_another_context_is_refused) {
     ck_assert_int_eq(cushim_graphexec_update(exec, graph, NULL), CUSHIM_BADDEVICE);
 }
 
-TEST(an_update_brings_new_parameters_or_changes_nothing) {
+TEST(an_update_sets_new_parameters_or_changes_nothing) {
     struct cushim_stream *stream = make_stream();
     cushim_devptr block = make_block();
     struct cushim_graphexec *exec;
@@ -126,8 +126,9 @@ TEST(node_memory_allows_one_executable_and_one_unfreed_launch) {
     ck_assert_int_eq(cushim_graph_memory(9, &used, NULL), CUSHIM_BADDEVICE);
 }
 
-/* Memory that a node got is freed behind a launch as any other, and comes back with the next. */
-TEST(what_a_launch_left_is_freed_in_the_order_of_a_stream) {
+/* Memory of an allocation node can be freed after a launch like other memory, and the next launch
+ * allocates it again. */
+TEST(memory_that_a_launch_left_is_freed_in_stream_order) {
     struct cushim_stream *stream = make_stream();
     struct cushim_graph *graph;
     struct cushim_graphexec *exec;
@@ -144,13 +145,14 @@ TEST(what_a_launch_left_is_freed_in_the_order_of_a_stream) {
         ck_assert_uint_eq(first_word(block), 6);
         ck_assert_int_eq(cushim_memory_free_async(block, stream), CUSHIM_OK);
         ck_assert_int_eq(cushim_memory_free_async(block, stream), CUSHIM_STATE);
-        ck_assert_int_eq(cushim_memory_size(block, &n_bytes), CUSHIM_OK); /* the graph's still */
+        /* still owned by the graph */
+        ck_assert_int_eq(cushim_memory_size(block, &n_bytes), CUSHIM_OK);
     }
     ck_assert_int_eq(cushim_graphexec_destroy(exec), CUSHIM_OK);
     ck_assert_int_eq(cushim_graph_destroy(graph), CUSHIM_OK);
 }
 
-/* ---- questions and handles ---- */
+/* ---- queries and handles ---- */
 
 TEST(nodes_are_counted_by_kind_and_written_as_dot) {
     struct cushim_stream *stream = make_stream();
@@ -181,7 +183,7 @@ TEST(nodes_are_counted_by_kind_and_written_as_dot) {
     ck_assert_int_eq(cushim_graph_dot(graph, NULL, 0), CUSHIM_INVALID);
 }
 
-TEST(a_wrapped_graph_stays_its_makers) {
+TEST(a_wrapped_graph_still_belongs_to_its_creator) {
     struct cushim_graph *graph;
     struct cushim_graphexec *exec;
     struct CUgraph_st *handle;
@@ -206,7 +208,7 @@ TEST(a_wrapped_graph_stays_its_makers) {
     ck_assert_int_eq(SIM(cuGraphDestroy)(made), CUDA_SUCCESS);
 }
 
-TEST(a_dead_context_ends_its_captures_and_takes_its_graphs) {
+TEST(a_dead_context_ends_its_captures_and_its_graphs) {
     struct cushim_context *context;
     struct cushim_stream *stream, *other;
     struct cushim_graphexec *exec;
@@ -227,7 +229,7 @@ TEST(a_dead_context_ends_its_captures_and_takes_its_graphs) {
     ck_assert_int_eq(cushim_graph_destroy(graph), CUSHIM_BADHANDLE);
 }
 
-/* Made, and ended; the n-th driver call of the end fails (0: none does). */
+/* Create a graph and destroy it; the n-th driver call of the end fails (0: none does). */
 static void make_and_end(struct cushim_stream *stream, cushim_devptr block, unsigned long n) {
     struct cushim_graph *graph = capture_set(stream, block, 1);
     struct cushim_graphexec *exec;
@@ -241,9 +243,9 @@ static void make_and_end(struct cushim_stream *stream, cushim_devptr block, unsi
     ck_assert_uint_eq(SIM(sim_calls)("cuGraphDestroy"), 1);
 }
 
-/* The answer may be one of earlier work, and what was to end be gone: its handle is another's then.
- */
-TEST(whatever_the_driver_answers_it_is_asked_once_to_end_a_graph) {
+/* The error may come from earlier work although the object is gone, and its handle may belong to
+ * another object by then. */
+TEST(whatever_the_driver_returns_it_is_asked_only_once_to_destroy_a_graph) {
     struct cushim_stream *stream = make_stream();
     cushim_devptr block = make_block();
     unsigned long places[2] = {0, 0};

@@ -1,4 +1,4 @@
-/* What the suites about graphs share: a stream, a block, and captures of sets. */
+/* A stream, a block, and captures of sets, for the suites about graphs. */
 #ifndef CUSHIM_TESTS_UNIT_RUNTIME_GRAPH_FIXTURE_H
 #define CUSHIM_TESTS_UNIT_RUNTIME_GRAPH_FIXTURE_H
 

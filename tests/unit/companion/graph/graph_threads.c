@@ -14,7 +14,7 @@ enum { N_CAPTURES = 300, N_LAUNCHES = 2000, N_THREADS = 3 };
 static atomic_bool is_over;
 static CUresult(CUDAAPI *record)(CUcontext context, CUevent event);
 
-/* A while between the look for captures and the record. */
+/* A pause between the check for captures and the record. */
 static CUresult CUDAAPI record_late(CUcontext context, CUevent event) {
     usleep(200);
     return record(context, event);

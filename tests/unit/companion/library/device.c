@@ -26,7 +26,7 @@ TEST(capability_and_attributes_agree) {
     ck_assert_ptr_null(sim_current());
 }
 
-TEST(a_short_buffer_is_refused_and_the_need_told) {
+TEST(a_short_buffer_is_refused_with_the_needed_size) {
     char text[64] = "x", again[64];
     unsigned char id[16];
     int dev;
@@ -56,7 +56,7 @@ TEST(set_makes_the_primary_context_current_unless_the_stack_has_another) {
     ck_assert_int_eq(cushim_device_set(0), CUSHIM_OK);
 }
 
-TEST(peers_are_asked_and_enabled_once_or_more) {
+TEST(peers_are_queried_and_enabled_once_or_more) {
     int yes;
     ck_assert_int_eq(cushim_device_peer(0, 1, &yes), CUSHIM_OK);
     ck_assert_int_eq(cushim_device_peer_enable(0, 0), CUSHIM_INVALID);
@@ -77,7 +77,7 @@ TEST(defaults_given_as_a_share_are_of_the_device) {
     ck_assert_uint_eq(options.keep_bytes, bytes / 4);
 }
 
-TEST(a_share_of_no_device_is_no_limit) {
+TEST(without_a_device_a_share_is_no_limit) {
     struct cushim_pool_options options;
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
     setenv("CUSHIM_LIMIT", "50%", 1);

@@ -12,7 +12,7 @@ static int n_devices = -1;
 
 #define assert_text(part) ck_assert_ptr_nonnull(strstr(cushim_last_error(), part))
 
-TEST(without_a_driver_everything_says_so) {
+TEST(without_a_driver_every_call_says_so) {
     struct cushim_context *context = (void *)1;
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
     ck_assert_str_eq(cushim_load_error(), "");
@@ -35,14 +35,14 @@ TEST(without_a_driver_everything_says_so) {
 TEST(the_default_name_is_in_the_text) {
     unsetenv("CUSHIM_LIBCUDA");
     void *system = dlopen("libcuda.so.1", RTLD_LAZY);
-    if (system) /* a machine with a driver finds it */
+    if (system) /* a machine with a driver loads it */
         return;
     ck_assert_int_eq(cushim_available(), 0);
     ck_assert_int_eq(cushim_load(NULL), CUSHIM_NOCUDA);
     assert_text("libcuda.so.1: ");
 }
 
-TEST(a_failed_load_is_tried_again_by_load_alone) {
+TEST(only_an_explicit_load_retries_a_failed_load) {
     char sim[1024];
     snprintf(sim, sizeof sim, "%s", getenv("CUSHIM_LIBCUDA"));
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
@@ -63,7 +63,7 @@ TEST(unload_forgets_the_driver_unless_objects_live) {
     ck_assert_int_eq(cushim_unload(), CUSHIM_STATE);
     ck_assert_int_eq(cushim_context_destroy(context), CUSHIM_OK);
     ck_assert_int_eq(cushim_unload(), CUSHIM_OK);
-    /* Loaded anew, and from where it is mapped already. */
+    /* The next load finds the library that is mapped already. */
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
     ck_assert_int_eq(cushim_available(), 1);
     ck_assert_int_eq(cushim_load("/other/libcuda.so.1"), CUSHIM_STATE);
@@ -76,7 +76,7 @@ static void copy_file(const char *from, const char *to) {
     ck_assert_int_eq(system(command), 0);
 }
 
-TEST(a_library_that_everybody_may_write_is_not_loaded) {
+TEST(a_library_that_everyone_may_write_is_not_loaded) {
     char folder[] = "/tmp/cushim-load-XXXXXX", path[64];
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/libcuda.so.1", folder);
@@ -103,7 +103,7 @@ TEST(a_driver_without_a_required_entry_is_named_with_it) {
     assert_text("it has no cuInit");
 }
 
-TEST(what_cuInit_says_is_passed_on) {
+TEST(the_error_of_cuInit_is_passed_on) {
     setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
     ck_assert_int_eq(cushim_available(), 0);
     ck_assert_int_eq(cushim_load(NULL), CUSHIM_OK);
@@ -113,7 +113,7 @@ TEST(what_cuInit_says_is_passed_on) {
     ck_assert_ptr_nonnull(strstr(cushim_load_error(), "cuInit: CUDA_ERROR_NO_DEVICE"));
 }
 
-TEST(handles_of_nothing_are_refused_without_a_driver) {
+TEST(null_handles_are_refused_without_a_driver) {
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
     ck_assert_int_eq(cushim_context_destroy(NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_dl_close(NULL), CUSHIM_OK);
@@ -121,7 +121,7 @@ TEST(handles_of_nothing_are_refused_without_a_driver) {
     ck_assert_int_eq(cushim_dl_close((void *)0x1234), CUSHIM_BADHANDLE);
 }
 
-TEST(handles_destroyed_and_of_another_kind_are_refused) {
+TEST(destroyed_handles_and_those_of_another_kind_are_refused) {
     struct cushim_context *context;
     ck_assert_int_eq(cushim_context_create(0, 0, &context), CUSHIM_OK);
     ck_assert_int_eq(cushim_dl_close((void *)context), CUSHIM_BADHANDLE);
@@ -133,7 +133,7 @@ TEST(handles_destroyed_and_of_another_kind_are_refused) {
     ck_assert_int_eq(cushim_context_destroy((void *)0x1234), CUSHIM_BADHANDLE);
 }
 
-/* What a child finds; its exit code. */
+/* Checks in a child process; returns its exit code. */
 static int in_child(int (*look)(void)) {
     int state;
     pid_t child = fork();
@@ -172,7 +172,7 @@ TEST(a_child_forked_before_is_a_fresh_process) {
     ck_assert_int_eq(cushim_available(), 1);
 }
 
-TEST(the_text_is_copied_whole_or_cut) {
+TEST(the_text_is_copied_or_cut) {
     char text[256];
     size_t need;
     ck_assert_int_eq(cushim_context_push(NULL), CUSHIM_INVALID);
@@ -199,7 +199,7 @@ TEST(entry_points_are_found_by_their_exported_names) {
     assert_text("cuNothing");
 }
 
-TEST(libraries_open_by_absolute_path_alone) {
+TEST(libraries_open_only_by_absolute_path) {
     struct cushim_library *library;
     void *fn;
     ck_assert_int_eq(cushim_dl_open("libc.so.6", &library), CUSHIM_INVALID);

@@ -14,8 +14,9 @@ enum { MAX_DEVICES = 16, DEVICE_HEAP = 0, HOST_HEAP = 1 };
 
 struct device {
     bool is_alive;
-    bool has_fd, has_dma_buf; /* extensions it was made with */
-    struct device *next;      /* of all that were ever made: the use of a dead one is seen */
+    bool has_fd, has_dma_buf; /* extensions that the device was created with */
+    /* a list of all objects ever created, so that the use of a dead one is noticed */
+    struct device *next;
 };
 
 struct memory {
@@ -23,8 +24,8 @@ struct memory {
     VkDeviceSize n_bytes;
     bool is_coherent, is_mapped;
     VkExternalMemoryHandleTypeFlags exports;
-    char *pages; /* the file's, as the device sees them */
-    char *host;  /* what vkMapMemory gives: the pages, or a copy */
+    char *pages; /* the pages of the file, as the device sees them */
+    char *host;  /* what vkMapMemory returns: the pages, or a copy */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -38,7 +39,7 @@ static struct fake_vulkan state = {
     .has_budget = 1,
     .has_dma_buf = 1,
     .n_types = 4,
-    /* the coherent one is not the first that would do */
+    /* the coherent type is not the first suitable one */
     .types = {VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
               VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
               VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT,
@@ -63,7 +64,7 @@ static void check(bool is_right, const char *what) {
         misuse(what);
 }
 
-/* Whether this call is the one to fail.  Under the lock, as all below. */
+/* Whether this call has to fail. The caller holds the lock, here and below. */
 static bool fails(void) {
     if (state.fail_at == 0 || --state.fail_at != 0)
         return false;
@@ -71,7 +72,7 @@ static bool fails(void) {
     return true;
 }
 
-/* A function that can fail: the lock, the failure asked for, what it does. */
+/* A function that can fail: it takes the lock, checks for a due failure and does its work. */
 #define FALLIBLE(body)                                                                             \
     do {                                                                                           \
         pthread_mutex_lock(&lock);                                                                 \
@@ -102,7 +103,7 @@ FAKE VkResult VKAPI_CALL vkEnumerateInstanceVersion(uint32_t *version) {
 
 static VkResult create_instance(const VkInstanceCreateInfo *info, VkInstance *out) {
     check(info->pApplicationInfo && info->pApplicationInfo->apiVersion >= VK_API_VERSION_1_1,
-          "an instance of 1.0");
+          "an instance of Vulkan 1.0");
     *out = calloc(1, 1);
     state.n_instances++;
     state.n_created++;
@@ -118,7 +119,7 @@ FAKE VkResult VKAPI_CALL vkCreateInstance(const VkInstanceCreateInfo *info,
 
 static void destroy_instance(VkInstance instance) {
     check(state.n_instances > 0, "no instance to destroy");
-    check(state.n_logical < state.n_instances, "an instance goes before its device");
+    check(state.n_logical < state.n_instances, "an instance is destroyed before its device");
     state.n_instances--;
     free(instance);
 }
@@ -202,7 +203,7 @@ FAKE void VKAPI_CALL vkGetPhysicalDeviceMemoryProperties2(VkPhysicalDevice devic
     memory->memoryHeaps[HOST_HEAP].size = (VkDeviceSize)1 << 40;
     if (!budget)
         return;
-    check(state.has_budget, "a budget is asked for without its extension");
+    check(state.has_budget, "a budget is queried without its extension");
     budget->heapBudget[DEVICE_HEAP] = state.heap_bytes / 2;
     budget->heapUsage[DEVICE_HEAP] = state.used_bytes;
 }
@@ -212,7 +213,7 @@ FAKE void VKAPI_CALL vkGetPhysicalDeviceExternalBufferProperties(
     VkExternalBufferProperties *out) {
     VkExternalMemoryProperties *facts = &out->externalMemoryProperties;
     (void)device;
-    check(state.has_dma_buf, "dma-buf is asked for without its extension");
+    check(state.has_dma_buf, "dma-buf is requested without its extension");
     facts->externalMemoryFeatures = VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT;
     facts->compatibleHandleTypes = info->handleType;
     if (!state.is_dma_buf_alone)
@@ -245,7 +246,7 @@ FAKE VkResult VKAPI_CALL vkCreateDevice(VkPhysicalDevice of, const VkDeviceCreat
 
 static void destroy_device(struct device *device) {
     check(device->is_alive, "a device is destroyed twice");
-    check(state.n_memories == 0 || state.n_logical > 1, "a device goes before its memory");
+    check(state.n_memories == 0 || state.n_logical > 1, "a device is destroyed before its memory");
     device->is_alive = false;
     state.n_logical--;
 }
@@ -320,7 +321,7 @@ static VkResult map(struct memory *memory, void **out) {
 FAKE VkResult VKAPI_CALL vkMapMemory(VkDevice device, VkDeviceMemory memory, VkDeviceSize offset,
                                      VkDeviceSize size, VkMemoryMapFlags flags, void **host) {
     (void)device, (void)flags;
-    check(offset == 0 && size == VK_WHOLE_SIZE, "a part is mapped");
+    check(offset == 0 && size == VK_WHOLE_SIZE, "only a part is mapped");
     FALLIBLE(map((struct memory *)memory, host));
 }
 
@@ -335,14 +336,16 @@ FAKE void VKAPI_CALL vkUnmapMemory(VkDevice device, VkDeviceMemory memory) {
     LOCKED(unmap((struct memory *)memory));
 }
 
-/* Copy between the host's view and the device's; the same where it is coherent. */
+/* Copy between the host's view and the device's; coherent memory has one view. */
 static VkResult make_visible(const VkMappedMemoryRange *range, bool is_flush) {
     struct memory *memory = (struct memory *)range->memory;
     VkDeviceSize end = range->size == VK_WHOLE_SIZE ? memory->n_bytes : range->offset + range->size;
-    check(memory->is_mapped && range->offset < end && end <= memory->n_bytes, "a range outside");
+
+    check(memory->is_mapped && range->offset < end && end <= memory->n_bytes,
+          "a range is outside its memory");
     check(range->offset % state.atom_bytes == 0 &&
               (end % state.atom_bytes == 0 || end == memory->n_bytes),
-          "a range of half an atom");
+          "a range ends inside an atom");
     if (memory->is_coherent)
         return VK_SUCCESS;
     char *to = is_flush ? memory->pages : memory->host;
@@ -370,7 +373,7 @@ FAKE VkResult VKAPI_CALL vkInvalidateMappedMemoryRanges(VkDevice device, uint32_
 static VkResult get_fd(const struct device *device, const VkMemoryGetFdInfoKHR *info, int *fd) {
     const struct memory *memory = (struct memory *)info->memory;
     check(device->has_fd, "a descriptor without the extension");
-    check(memory->exports & info->handleType, "a handle type the memory was not made for");
+    check(memory->exports & info->handleType, "a handle type that the memory was not created for");
     *fd = dup(memory->fd);
     return VK_SUCCESS;
 }
@@ -380,11 +383,11 @@ FAKE VkResult VKAPI_CALL vkGetMemoryFdKHR(VkDevice device, const VkMemoryGetFdIn
     FALLIBLE(get_fd((struct device *)device, info, fd));
 }
 
-/* ---- by name ---- */
+/* ---- look-up by name ---- */
 
 FAKE PFN_vkVoidFunction VKAPI_CALL vkGetDeviceProcAddr(VkDevice device, const char *name);
 
-/* The levels are kept apart, as the loader does. */
+/* Functions of instances and of devices are separate, as in the loader. */
 enum level { GLOBAL, INSTANCE, DEVICE };
 
 static PFN_vkVoidFunction find(enum level asked, const char *name) {
@@ -393,6 +396,9 @@ static PFN_vkVoidFunction find(enum level asked, const char *name) {
 #define VK(level, function)                                                                        \
     if (level == asked && strcmp(name, #function) == 0)                                            \
         return (PFN_vkVoidFunction)function;
+#define VK_GLOBAL(function)   VK(GLOBAL, function)
+#define VK_INSTANCE(function) VK(INSTANCE, function)
+#define VK_DEVICE(function)   VK(DEVICE, function)
 #include "companion/mapped/vulkan.def"
 #undef VK
     return NULL;

@@ -1,4 +1,4 @@
-/* Mapped memory: what host and device see of it, what is refused, what is given back. */
+/* Mapped memory: the views of host and device, refusals, and frees. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -52,7 +52,7 @@ TEST(memory_that_is_not_coherent_is_seen_after_a_flush_and_an_invalidate) {
     ck_assert_int_eq(device_byte(mapped, 63), 0);
     ck_assert_int_eq(device_byte(mapped, 64), 5);
     ck_assert_int_eq(device_byte(mapped, 128), 0);
-    ck_ok(cushim_mapped_flush(mapped, 256, 44)); /* half an atom, up to the end */
+    ck_ok(cushim_mapped_flush(mapped, 256, 44)); /* half an atom at the end */
     ck_assert_int_eq(device_byte(mapped, 299), 5);
     set_device(device_of(mapped), 9, 300);
     ck_assert_int_eq(host[299], 5);
@@ -66,7 +66,7 @@ TEST(memory_that_is_not_coherent_is_seen_after_a_flush_and_an_invalidate) {
     check_nothing_left();
 }
 
-TEST(ranges_of_half_an_atom_and_beyond_the_end_are_refused) {
+TEST(ranges_that_end_inside_an_atom_or_beyond_the_end_are_refused) {
     struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_FLAG_NON_COHERENT);
     struct cushim_mapped *mapped = alloc(mapper, 300, 0);
     ck_is(cushim_mapped_flush(mapped, 1, 64), CUSHIM_INVALID);
@@ -83,7 +83,8 @@ TEST(ranges_of_half_an_atom_and_beyond_the_end_are_refused) {
 }
 
 TEST(coherent_memory_can_be_treated_as_if_it_were_not) {
-    fake()->types[2] = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT; /* none is left that truly is not */
+    /* no block is left that is really not coherent */
+    fake()->types[2] = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
     struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_FLAG_NON_COHERENT);
     struct cushim_mapped *mapped = alloc(mapper, 128, 0);
     int yes = 1;
@@ -95,7 +96,7 @@ TEST(coherent_memory_can_be_treated_as_if_it_were_not) {
     ck_ok(cushim_mapped_free(mapped));
 }
 
-TEST(arguments_that_make_no_sense_are_refused) {
+TEST(invalid_arguments_are_refused) {
     struct cushim_mapper *mapper = open_mapper(0);
     struct cushim_mapped *mapped = (struct cushim_mapped *)1;
     size_t n = 7;
@@ -125,7 +126,7 @@ TEST(arguments_that_make_no_sense_are_refused) {
     check_nothing_left();
 }
 
-TEST(memory_that_runs_out_is_named_and_comes_back) {
+TEST(running_out_of_memory_is_reported_and_recovers) {
     struct cushim_mapper *mapper = open_mapper(0);
     struct cushim_mapped *mapped = alloc(mapper, 40 << 20, 0), *more;
     ck_is(cushim_mapped_alloc(mapper, 1000000000000000, 0, &more), CUSHIM_NOMEM);
@@ -139,7 +140,7 @@ TEST(memory_that_runs_out_is_named_and_comes_back) {
     check_nothing_left();
 }
 
-TEST(a_block_is_a_row_of_the_ledger_until_its_free) {
+TEST(a_block_is_in_the_address_map_until_its_free) {
     struct cushim_mapper *mapper = open_mapper(0);
     struct cushim_mapped *mapped = alloc(mapper, 100, 0);
     struct cushim_address_map_row row;
@@ -178,7 +179,7 @@ static void *free_it(void *mapped) {
     return NULL;
 }
 
-/* Of a span, and of a piece of a slab, which goes back to no driver. */
+/* A free of a span, and of a piece of a slab, which does not go back to the driver. */
 TEST(a_free_waits_for_the_work_of_the_context) {
     struct cushim_mapper *mapper = open_mapper(0);
     CUcontext context;
@@ -200,7 +201,7 @@ TEST(a_free_waits_for_the_work_of_the_context) {
     }
 }
 
-TEST(a_free_tells_the_fault_of_earlier_work_and_frees_all_the_same) {
+TEST(a_free_reports_the_fault_of_earlier_work_and_still_frees) {
     struct cushim_context *context;
     struct cushim_mapper *mapper;
     ck_ok(cushim_context_create(0, CUSHIM_CONTEXT_FLAG_PUSH, &context));
@@ -256,7 +257,7 @@ TEST(memory_of_a_dead_context_is_refused_and_freed) {
     check_nothing_left();
 }
 
-TEST(a_late_free_leaves_the_block_alone_that_has_its_address_now) {
+TEST(a_late_free_spares_the_block_that_has_its_address_now) {
     struct cushim_context *context;
     struct cushim_mapper *old, *mapper = open_mapper(0);
     ck_ok(cushim_context_create(0, 0, &context));
@@ -278,7 +279,7 @@ TEST(a_late_free_leaves_the_block_alone_that_has_its_address_now) {
     check_nothing_left();
 }
 
-TEST(any_current_context_gives_the_same_and_stays_current) {
+TEST(any_current_context_works_and_stays_current) {
     struct cushim_mapper *mapper = open_mapper(0);
     CUcontext other, primary;
     ck_assert_uint_eq(SIM(sim_calls)("cuDevicePrimaryCtxRetain"), 0);
@@ -297,7 +298,7 @@ TEST(any_current_context_gives_the_same_and_stays_current) {
     check_nothing_left();
 }
 
-TEST(an_export_is_a_descriptor_of_the_same_bytes) {
+TEST(an_exported_descriptor_maps_the_same_bytes) {
     struct cushim_mapper *mapper = open_mapper(0);
     struct cushim_mapped *mapped = alloc(mapper, 4096, 0), *piece;
     int fd = 0;
@@ -339,7 +340,7 @@ static int count_descriptors(void) {
     return n;
 }
 
-/* All there is, so that each call in it can fail. */
+/* Uses every function, so that each call in it can fail. */
 static enum cushim_status use_all(struct cushim_mapper *mapper, unsigned flags) {
     struct cushim_mapped *mapped;
     enum cushim_status status = cushim_mapped_alloc(mapper, 1000, flags, &mapped);
@@ -361,7 +362,7 @@ static void check_clean(int n_descriptors) {
 TEST(whichever_vulkan_call_fails_nothing_is_left_behind) {
     struct fake_vulkan *vulkan = fake();
     struct cushim_mapper *mapper = open_mapper(0);
-    use_all(mapper, 0); /* the driver is loaded, and the primary context there */
+    use_all(mapper, 0); /* the driver is loaded, and the primary context exists */
     ck_ok(cushim_mapper_close(mapper));
     int n_descriptors = count_descriptors();
     for (unsigned long n = 1;; n++) {
@@ -385,7 +386,7 @@ TEST(whichever_vulkan_call_fails_nothing_is_left_behind) {
     }
 }
 
-/* The n-th driver call of one use fails; what the driver refuses to take back stays its own. */
+/* The n-th driver call of one use fails; memory that the driver refuses to free stays allocated. */
 static bool fail_driver_call(unsigned long n, unsigned flags) {
     struct cushim_mapper *mapper = open_mapper(0);
     int n_descriptors = count_descriptors();
@@ -409,7 +410,7 @@ static bool fail_driver_call(unsigned long n, unsigned flags) {
 TEST(whichever_driver_call_fails_nothing_is_left_behind) {
     for (unsigned flags = 0; flags <= CUSHIM_MAPPED_FLAG_SLAB; flags++) {
         struct cushim_mapper *mapper = open_mapper(0);
-        ck_ok(use_all(mapper, 0)); /* the driver is loaded, and the primary context there */
+        ck_ok(use_all(mapper, 0)); /* the driver is loaded, and the primary context exists */
         ck_ok(cushim_mapper_close(mapper));
         unsigned long n = 1;
         while (fail_driver_call(n, flags))

@@ -1,5 +1,4 @@
-/* What the suites of mapped memory share: the fake Vulkan, the raw driver, and what is left over.
- */
+/* The fake Vulkan, the raw driver, and the check for leftovers, for the suites of mapped memory. */
 #ifndef CUSHIM_TESTS_UNIT_RUNTIME_MAPPED_FIXTURE_H
 #define CUSHIM_TESTS_UNIT_RUNTIME_MAPPED_FIXTURE_H
 
@@ -51,7 +50,7 @@ static inline CUdeviceptr device_of(struct cushim_mapped *mapped) {
     return device;
 }
 
-/* The device's view of some bytes, by the raw driver in the primary context. */
+/* Bytes as the device sees them, read by the raw driver in the primary context. */
 static inline void read_device(void *dst, CUdeviceptr src, size_t n_bytes) {
     CUcontext primary, before = sim_current();
     ck_cu(SIM(cuDevicePrimaryCtxRetain)(&primary, 0));
@@ -72,12 +71,12 @@ static inline void set_device(CUdeviceptr dst, unsigned char value, size_t n_byt
     ck_cu(SIM(cuDevicePrimaryCtxRetain)(&primary, 0));
     ck_cu(SIM(cuCtxSetCurrent)(primary));
     ck_cu(SIM(cuMemsetD8_v2)(dst, value, n_bytes));
-    ck_cu(SIM(cuCtxSynchronize)()); /* a set does not wait */
+    ck_cu(SIM(cuCtxSynchronize)()); /* because a set does not wait */
     ck_cu(SIM(cuCtxSetCurrent)(before));
     ck_cu(SIM(cuDevicePrimaryCtxRelease_v2)(0));
 }
 
-/* Nothing of Vulkan or CUDA is held any more, and no rule was broken. */
+/* Check that no object of Vulkan or CUDA is left and that no rule was broken. */
 static inline void check_nothing_left(void) {
     const struct fake_vulkan *vulkan = fake();
     ck_assert_int_eq(vulkan->n_memories, 0);

@@ -1,4 +1,4 @@
-/* Slabs: many small blocks in few allocations of the driver. */
+/* Slabs: many small blocks in few driver allocations. */
 #include <pthread.h>
 
 #include "tests/unit/companion/mapped/mapped_fixture.h"
@@ -23,7 +23,7 @@ TEST(small_blocks_share_few_allocations_and_no_byte) {
         ck_assert_int_eq(device_byte(blocks[i], bytes - 1), (char)i);
         ck_ok(cushim_mapped_free(blocks[i]));
     }
-    ck_assert_int_eq(fake()->n_memories, 1); /* one stays for the next block */
+    ck_assert_int_eq(fake()->n_memories, 1); /* one slab stays for the next block */
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
@@ -44,7 +44,7 @@ TEST(a_freed_piece_serves_again_and_its_neighbours_keep_their_bytes) {
     ck_assert_int_eq(device_byte(b, 0), 7);
 }
 
-TEST(large_blocks_have_spans_of_their_own) {
+TEST(each_large_block_has_its_own_span) {
     struct cushim_mapper *mapper = open_mapper(0);
     struct cushim_mapped *a = alloc(mapper, 512 << 10, 1), *b = alloc(mapper, (512 << 10) + 1, 1);
     ck_assert_uint_eq(fake()->n_allocated, 2);
@@ -55,7 +55,7 @@ TEST(large_blocks_have_spans_of_their_own) {
     check_nothing_left();
 }
 
-TEST(pieces_are_whole_atoms_however_large_an_atom_is) {
+TEST(pieces_are_whole_atoms_of_any_size) {
     fake()->atom_bytes = 1024;
     struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_FLAG_NON_COHERENT);
     struct cushim_mapped *a = alloc(mapper, 100, 1), *b = alloc(mapper, 100, 1);
@@ -72,7 +72,7 @@ TEST(pieces_are_whole_atoms_however_large_an_atom_is) {
     ck_assert_uint_eq(fake()->n_misuses, 0);
 }
 
-TEST(a_slab_serves_one_context_and_goes_with_it) {
+TEST(a_slab_serves_one_context_and_ends_with_it) {
     struct cushim_context *context;
     struct cushim_mapper *mapper;
     ck_ok(cushim_context_create(0, 0, &context));
@@ -80,12 +80,12 @@ TEST(a_slab_serves_one_context_and_goes_with_it) {
     struct cushim_mapped *mapped = alloc(mapper, 1, 1);
     ck_ok(cushim_context_destroy(context));
     ck_ok(cushim_mapped_free(mapped));
-    ck_assert_int_eq(fake()->n_memories, 0); /* nobody can use it any more */
+    ck_assert_int_eq(fake()->n_memories, 0); /* it cannot serve any more */
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
 
-/* The device was reset between the two, so the mapper has an empty slab of each context. */
+/* The device is reset between the two, so the mapper has an empty slab for each context. */
 TEST(an_empty_slab_stays_for_each_context) {
     struct cushim_mapper *mapper = open_mapper(0);
     ck_ok(cushim_mapped_free(alloc(mapper, 1, 1)));
@@ -96,7 +96,7 @@ TEST(an_empty_slab_stays_for_each_context) {
     ck_ok(cushim_mapped_free(mapped));
     ck_assert_int_eq(fake()->n_memories, 2);
     mapped = alloc(mapper, 1, 1);
-    ck_assert_int_eq(fake()->n_memories, 2); /* it serves again */
+    ck_assert_int_eq(fake()->n_memories, 2); /* the slab serves again */
     ck_ok(cushim_mapped_free(mapped));
     ck_ok(cushim_mapper_close(mapper));
     ck_assert_int_eq(fake()->n_memories, 0);

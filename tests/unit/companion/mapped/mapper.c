@@ -1,4 +1,5 @@
-/* Opening of mappers: what is looked for, what is missing, which memory is chosen. */
+/* Opening mappers: which loader and device they look for, what may be missing, and the choice of
+ * memory. */
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,7 +14,7 @@ static void check_refused(enum cushim_status status, const char *part) {
     ck_said(part);
 }
 
-TEST(without_a_loader_the_text_names_what_was_looked_for) {
+TEST(without_a_loader_the_error_names_the_library) {
     setenv("CUSHIM_LIBVULKAN", "/nowhere/libvulkan.so.1", 1);
     check_refused(CUSHIM_NOTSUPPORTED,
                   "no Vulkan loader: CUSHIM_LIBVULKAN=/nowhere/libvulkan.so.1: ");
@@ -25,7 +26,7 @@ TEST(without_a_loader_the_text_names_what_was_looked_for) {
         check_refused(CUSHIM_NOTSUPPORTED, "no Vulkan loader: libvulkan.so.1: ");
 }
 
-TEST(a_loader_that_everybody_may_write_is_not_loaded) {
+TEST(a_loader_that_everyone_may_write_is_not_loaded) {
     char path[] = "/tmp/cushim-vulkan-XXXXXX";
     int fd = mkstemp(path);
     ck_assert_int_eq(fchmod(fd, 0666), 0);
@@ -35,7 +36,7 @@ TEST(a_loader_that_everybody_may_write_is_not_loaded) {
     unlink(path);
 }
 
-TEST(a_search_that_failed_is_made_again) {
+TEST(a_failed_search_is_repeated) {
     char right[4096];
     snprintf(right, sizeof right, "%s", getenv("CUSHIM_LIBVULKAN"));
     setenv("CUSHIM_LIBVULKAN", "/nowhere/libvulkan.so.1", 1);
@@ -46,7 +47,7 @@ TEST(a_search_that_failed_is_made_again) {
     check_nothing_left();
 }
 
-TEST(what_vulkan_lacks_is_named) {
+TEST(a_missing_feature_of_vulkan_is_named) {
     static const char *const functions[] = {"vkCreateInstance", "vkGetPhysicalDeviceProperties2",
                                             "vkGetDeviceProcAddr", "vkGetMemoryFdKHR"};
     struct fake_vulkan *vulkan = fake();
@@ -93,7 +94,7 @@ TEST(a_result_without_a_name_is_a_vulkan_failure) {
     ck_said("result=-1000999000");
 }
 
-TEST(coherent_memory_is_preferred_and_can_be_demanded) {
+TEST(coherent_memory_is_preferred_and_can_be_required) {
     struct cushim_mapper *mapper;
     int yes = 0;
     struct cushim_mapped *mapped = alloc(open_mapper(0), 1, 0);
@@ -108,13 +109,13 @@ TEST(coherent_memory_is_preferred_and_can_be_demanded) {
     ck_assert_int_eq(yes, 0);
 }
 
-TEST(without_device_memory_that_the_host_sees_there_is_no_mapper) {
+TEST(without_host_visible_device_memory_there_is_no_mapper) {
     fake()->n_types = 2;
     check_refused(CUSHIM_NOTSUPPORTED, "no memory type of 2 is DEVICE_LOCAL and HOST_VISIBLE");
     check_nothing_left();
 }
 
-TEST(flags_and_devices_that_make_no_sense_are_refused) {
+TEST(invalid_flags_and_devices_are_refused) {
     struct cushim_mapper *mapper;
     ck_is(cushim_mapper_open_device(0, 8, &mapper), CUSHIM_INVALID);
     ck_is(cushim_mapper_open_device(0, 6, &mapper), CUSHIM_INVALID);
@@ -126,7 +127,7 @@ TEST(flags_and_devices_that_make_no_sense_are_refused) {
     ck_assert_uint_eq(fake()->n_created, 0);
 }
 
-TEST(the_current_context_is_taken_where_it_is_asked_for) {
+TEST(the_current_context_is_used_if_requested) {
     struct cushim_mapper *mapper;
     CUcontext context, owner = NULL;
     ck_is(cushim_mapper_open(NULL, CUSHIM_MAPPER_FLAG_CURRENT, &mapper), CUSHIM_NOCONTEXT);
@@ -156,7 +157,7 @@ TEST(mappers_of_one_device_share_one_instance) {
     check_nothing_left();
 }
 
-TEST(the_budget_is_the_drivers_or_what_we_have_not_taken) {
+TEST(the_budget_is_the_drivers_or_the_unused_part_of_the_heap) {
     size_t n_free, n_total;
     for (int i = 0; i < 2; i++) {
         fake()->has_budget = i;

@@ -1,4 +1,4 @@
-/* A build without Vulkan's headers: all of the module is there, and says what it lacks. */
+/* A build without Vulkan's headers: every function exists and reports what is missing. */
 #include "cushim/library.h"
 #include "cushim/mapped.h"
 #include "tests/unit/suite.h"

@@ -25,7 +25,7 @@ static cushim_devptr alloc(size_t bytes) {
     return p;
 }
 
-TEST(nothing_asked_is_nothing_done) {
+TEST(a_size_of_zero_does_nothing) {
     cushim_devptr p = 1;
     size_t pitch = 1;
     void *host = &p;
@@ -118,7 +118,7 @@ TEST(a_missing_out_parameter_is_refused) {
     is(cushim_memory_d2h(NULL, alloc(1), 1), CUSHIM_INVALID);
 }
 
-TEST(each_kind_is_given_back_by_its_own_function_alone) {
+TEST(each_kind_is_freed_only_by_its_own_function) {
     static char page[4096];
     cushim_devptr device = alloc(64), managed, async;
     void *pinned;
@@ -140,7 +140,7 @@ TEST(each_kind_is_given_back_by_its_own_function_alone) {
     ck_assert_uint_eq(cushim_address_map_count(), 5);
     ok(cushim_memory_free(device));
     ok(cushim_memory_free(managed));
-    ok(cushim_memory_free(async)); /* the driver takes it there, too */
+    ok(cushim_memory_free(async)); /* the driver accepts it there too */
     ok(cushim_host_free(pinned));
     ok(cushim_host_unregister(page));
     is(cushim_memory_free(managed), CUSHIM_DOUBLEFREE);
@@ -169,7 +169,7 @@ TEST(a_range_may_not_leave_its_block) {
     ok(cushim_memory_set2d8(p, 16, 1, 16, 2, NULL));
 }
 
-TEST(words_and_rows_must_be_aligned_and_within_their_pitch) {
+TEST(values_and_rows_must_be_aligned_and_within_their_pitch) {
     cushim_devptr p = alloc(256);
     is(cushim_memory_set16(p + 1, 1, 1), CUSHIM_INVALID);
     is(cushim_memory_set32_async(p + 2, 1, 1, NULL), CUSHIM_INVALID);
@@ -179,7 +179,7 @@ TEST(words_and_rows_must_be_aligned_and_within_their_pitch) {
     ok(cushim_memory_set2d16(p, 8, 1, 4, 2, NULL));
 }
 
-TEST(the_kind_of_a_copy_may_not_contradict_the_ledger) {
+TEST(the_kind_of_a_copy_must_match_the_address_map) {
     char bytes[16] = {0};
     cushim_devptr p = alloc(16), dp;
     void *pinned, *mapped;
@@ -275,7 +275,7 @@ TEST(a_shape_may_not_leave_its_pitch_its_height_or_its_block) {
     ck_assert_uint_eq(SIM(sim_calls)("cuMemcpy3DAsync_v2"), n_boxes);
 }
 
-TEST(an_address_is_described_whoever_owns_it) {
+TEST(an_address_is_described_whatever_its_owner) {
     struct cushim_memory_info info = {.struct_size = sizeof info};
     CUdeviceptr foreign;
     int local;
@@ -310,7 +310,7 @@ TEST(an_address_is_described_whoever_owns_it) {
     is(cushim_memory_query(foreign, &info), CUSHIM_ABI);
 }
 
-TEST(a_handle_for_others_is_of_a_whole_allocation) {
+TEST(an_exported_handle_covers_a_whole_allocation) {
     char h64[CUSHIM_IPC_BYTES], zero[CUSHIM_IPC_BYTES] = {0};
     cushim_devptr p = alloc(4096), q = 1;
     ok(cushim_memory_ipc_get(p, h64));
@@ -321,7 +321,7 @@ TEST(a_handle_for_others_is_of_a_whole_allocation) {
     ok(cushim_memory_free(p));
 }
 
-TEST(a_block_of_a_pool_or_arena_has_a_handle_only_where_it_is_an_allocation_of_its_own) {
+TEST(a_block_of_a_pool_or_arena_has_a_handle_only_if_it_is_its_own_allocation) {
     struct cushim_pool_options options;
     struct cushim_arena_options of_arena;
     struct cushim_pool *shared, *dedicated;
@@ -334,7 +334,7 @@ TEST(a_block_of_a_pool_or_arena_has_a_handle_only_where_it_is_an_allocation_of_i
     ok(cushim_pool_create(&options, &dedicated));
     ok(cushim_pool_alloc(shared, 0, CUSHIM_MEMORY_DEVICE, 64 << 10, NULL, &p));
     is(cushim_memory_ipc_get(p, h64), CUSHIM_STATE);
-    ok(cushim_pool_destroy(shared)); /* the block stays, and what it shares */
+    ok(cushim_pool_destroy(shared)); /* the block and its neighbours stay */
     is(cushim_memory_ipc_get(p, h64), CUSHIM_STATE);
     ok(cushim_memory_free(p));
     ok(cushim_pool_alloc(dedicated, 0, CUSHIM_MEMORY_DEVICE, 8 << 20, NULL, &p));
@@ -349,7 +349,8 @@ TEST(a_block_of_a_pool_or_arena_has_a_handle_only_where_it_is_an_allocation_of_i
     ok(cushim_arena_destroy(arena));
 }
 
-/* The other process: what came through the pipe is opened, checked, changed, closed. */
+/* The other process opens, checks, changes and closes the memory whose handle came through the
+ * pipe. */
 static int use_handle(int pipe_end) {
     char h64[CUSHIM_IPC_BYTES];
     cushim_devptr p = 0, again = 1;
@@ -368,7 +369,7 @@ static int use_handle(int pipe_end) {
     if (cushim_memory_free(p) != CUSHIM_STATE || cushim_memory_ipc_close(p) != CUSHIM_OK ||
         cushim_memory_ipc_close(p) != CUSHIM_DOUBLEFREE)
         return 6;
-    /* Had the second open been left open, the driver would still know the range. */
+    /* If the second mapping were still open, the driver would know the range. */
     return cushim_memory_range(p, &again, NULL) == CUSHIM_UNKNOWNPTR ? 0 : 7;
 }
 
@@ -377,7 +378,7 @@ TEST(device_memory_is_shared_with_another_process) {
     int ends[2], answer;
     uint32_t word = 0;
     ck_assert_int_eq(pipe(ends), 0);
-    pid_t child = fork(); /* before the first use: it is a process of its own */
+    pid_t child = fork(); /* before the first use of CUDA, because it is a separate process */
     if (child == 0)
         _exit(use_handle(ends[0]));
     cushim_devptr p = alloc(4096);
@@ -392,7 +393,7 @@ TEST(device_memory_is_shared_with_another_process) {
     ok(cushim_memory_free(p));
 }
 
-TEST(registering_what_the_ledger_has_already_is_undone) {
+TEST(registering_memory_that_the_address_map_already_has_is_undone) {
     static char page[4096] __attribute__((aligned(4096)));
     struct cushim_address_map_row row;
     cushim_devptr p = alloc(1);

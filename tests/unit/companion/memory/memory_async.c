@@ -1,4 +1,4 @@
-/* Stream-ordered memory: one driver pool a context, ours alone. */
+/* Stream-ordered memory: one private driver pool per context. */
 #include "cushim/context.h"
 #include "cushim/library.h"
 #include "cushim/memory.h"
@@ -12,7 +12,7 @@
 #define is(expr, status) ck_assert_msg((expr) == (status), "%s: %s", #expr, cushim_last_error())
 #define ok(expr)         is(expr, CUSHIM_OK)
 
-/* From here on the loaded driver is one without this entry. */
+/* Remove this entry point from the loaded driver. */
 #define LACK(name) (CUSHIM_DRIVER(name) = (__typeof__(&name))0)
 
 static void alloc_and_free(struct cushim_stream *s) {
@@ -82,7 +82,7 @@ TEST(a_driver_without_pools_gives_plain_memory) {
     cushim_devptr p;
     struct cushim_memory_info info = {.struct_size = sizeof info};
     ok(cushim_memory_free(0));
-    ok(cushim_memory_info(NULL, &(size_t){0}, NULL)); /* loads the driver */
+    ok(cushim_memory_info(NULL, &(size_t){0}, NULL)); /* to load the driver */
     LACK(cuMemPoolCreate);
     LACK(cuMemFreeAsync);
     ok(cushim_memory_alloc_async(NULL, 64, &p));
@@ -94,7 +94,7 @@ TEST(a_driver_without_pools_gives_plain_memory) {
     ck_assert_uint_eq(SIM(sim_live_allocations)(), 0);
 }
 
-TEST(an_entry_that_the_driver_lacks_is_named) {
+TEST(a_missing_entry_point_is_named) {
     static char page[4096];
     cushim_devptr p, q;
     void *pinned;
@@ -127,7 +127,7 @@ TEST(a_blocking_copy_is_over_when_it_returns) {
     ck_assert_uint_eq(SIM(sim_calls)("cuStreamSynchronize"), 2);
     ok(cushim_memory_copy(managed, p, 64, CUSHIM_COPY_BY_ADDRESS));
     ck_assert_uint_eq(SIM(sim_calls)("cuStreamSynchronize"), 3);
-    ok(cushim_memory_d2h(bytes, p, 64)); /* the driver waits for that itself */
+    ok(cushim_memory_d2h(bytes, p, 64)); /* the driver itself waits for that */
     ck_assert_uint_eq(SIM(sim_calls)("cuStreamSynchronize"), 3);
     ok(cushim_stream_query(NULL, &done));
     ck_assert_int_eq(done, 1);
@@ -135,7 +135,7 @@ TEST(a_blocking_copy_is_over_when_it_returns) {
     ok(cushim_memory_free(managed));
 }
 
-/* There is no stream to queue the free on, so it is behind all work of the context. */
+/* There is no stream to queue the free on, so it waits for all work of the context. */
 TEST(a_free_that_names_a_destroyed_stream_waits_for_all_work) {
     struct cushim_stream *gone, *busy;
     cushim_devptr ordered, plain, managed;

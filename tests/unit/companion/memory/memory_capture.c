@@ -1,4 +1,4 @@
-/* Memory beside captures: they stay valid, whatever is asked. */
+/* Memory calls during captures: the captures always stay valid. */
 #include "cushim/context.h"
 #include "cushim/library.h"
 #include "cushim/memory.h"
@@ -14,7 +14,7 @@
 static struct cushim_stream *stream;
 static CUstream handle;
 
-/* A capture that the library is told of. */
+/* A capture that the program announces to the library. */
 static void begin_in(unsigned flags, CUstreamCaptureMode mode) {
     ok(cushim_stream_create(NULL, flags, 0, &stream));
     ok(cushim_stream_handle(stream, &handle));
@@ -22,12 +22,12 @@ static void begin_in(unsigned flags, CUstreamCaptureMode mode) {
     ok(cushim_context_capture_enter(NULL));
 }
 
-/* The strictest. */
+/* The strictest mode. */
 static void begin(unsigned flags) {
     begin_in(flags, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-/* It is still valid; the graph has so many nodes. */
+/* End the capture, which must be valid and have n_nodes nodes. */
 static CUgraph end(size_t n_nodes) {
     CUgraph graph = NULL;
     size_t n = 0;
@@ -38,7 +38,7 @@ static CUgraph end(size_t n_nodes) {
     return graph;
 }
 
-TEST(what_would_wait_is_refused_and_the_capture_goes_on) {
+TEST(calls_that_would_wait_are_refused_and_the_capture_goes_on) {
     char bytes[64] = {0}, *page = aligned_alloc(4096, 4096);
     cushim_devptr p, managed;
     ok(cushim_memory_alloc(NULL, 64, &p));
@@ -71,8 +71,8 @@ TEST(what_would_wait_is_refused_and_the_capture_goes_on) {
     free(page);
 }
 
-/* Whoever captures, and in whatever mode: here the thread itself. */
-TEST(frees_pass_beside_a_capture_and_leave_it_valid) {
+/* Any thread may capture, in any mode; here it is the same thread. */
+TEST(frees_succeed_during_a_capture_and_leave_it_valid) {
     for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED; mode++) {
         cushim_devptr p, q, managed;
         void *pinned;
@@ -127,7 +127,7 @@ TEST(work_on_the_captured_stream_becomes_nodes) {
     ok(cushim_memory_free(p));
 }
 
-TEST(the_legacy_stream_is_free_beside_a_stream_that_does_not_wait_for_it) {
+TEST(the_legacy_stream_is_usable_during_a_capture_on_a_non_blocking_stream) {
     cushim_devptr p;
     ok(cushim_memory_alloc(NULL, 64, &p));
     begin(1);
@@ -137,7 +137,7 @@ TEST(the_legacy_stream_is_free_beside_a_stream_that_does_not_wait_for_it) {
     ok(cushim_memory_free(p));
 }
 
-TEST(ordered_memory_of_a_capture_is_the_graphs) {
+TEST(stream_ordered_memory_of_a_capture_belongs_to_the_graph) {
     cushim_devptr p, q;
     struct cushim_memory_info info = {.struct_size = sizeof info};
     begin(1);

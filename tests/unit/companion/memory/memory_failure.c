@@ -1,5 +1,5 @@
-/* Every driver call of every function fails once: nothing leaks, nothing is lost, the next works.
- */
+/* Every driver call of every function fails once: nothing leaks, nothing is lost, the next call
+ * works. */
 #include "cushim/context.h"
 #include "cushim/library.h"
 #include "cushim/memory.h"
@@ -13,14 +13,13 @@
 #define is(expr, status) ck_assert_msg((expr) == (status), "%s: %s", #expr, cushim_last_error())
 #define ok(expr)         is(expr, CUSHIM_OK)
 
-/* What is under test, between getting memory and giving it back; the first failure is the answer.
- */
+/* The calls under test, between an allocation and its free; returns the first failure. */
 typedef enum cushim_status scenario_fn(void);
 
 static struct cushim_stream *stream;
 static char page[4096] __attribute__((aligned(4096)));
 
-/* A free that fails leaves the memory allocated, so the second one succeeds. */
+/* A failed free leaves the memory allocated, so the second free succeeds. */
 static enum cushim_status free_surely(enum cushim_status (*release)(cushim_devptr),
                                       cushim_devptr p) {
     enum cushim_status status = release(p);
@@ -232,7 +231,7 @@ static bool release_mine(const char *what, uint64_t start, bool is_host,
     return start == 0x7700;
 }
 
-TEST(idle_blocks_of_pools_go_before_the_driver_is_asked_once_more) {
+TEST(idle_blocks_of_pools_are_released_before_the_driver_is_asked_again) {
     static struct cushim_pressure pressure = {
         .give = give_hoard, .count = count_hoard, .release = release_mine};
     size_t n_free, reusable;
@@ -245,7 +244,7 @@ TEST(idle_blocks_of_pools_go_before_the_driver_is_asked_once_more) {
     ok(cushim_memory_info_pools(NULL, &reusable));
     ck_assert_uint_eq(reusable, 99);
     struct cushim_address_map_row row;
-    ok(cushim_address_map_erase(hoard, &row)); /* from here on a pool's, not a row's */
+    ok(cushim_address_map_erase(hoard, &row)); /* from here on it belongs to a pool, not to a row */
     cushim_address_map_drop(&row);
     ok(cushim_memory_alloc(NULL, bytes, &p));
     ck_assert_uint_eq(n_asked, 1);
@@ -256,7 +255,7 @@ TEST(idle_blocks_of_pools_go_before_the_driver_is_asked_once_more) {
     ok(cushim_memory_free(p));
 }
 
-TEST(a_block_that_outlived_its_pool_is_freed_by_whoever_made_it) {
+TEST(a_block_that_outlives_its_pool_is_freed_by_its_owner) {
     static struct cushim_pressure pressure = {.release = release_mine};
     ok(cushim_memory_free(0));
     is(cushim_memory_free(0x7700), CUSHIM_UNKNOWNPTR);
@@ -274,7 +273,7 @@ TEST(new_memory_at_the_address_of_a_dead_contexts_block_is_new) {
     ok(cushim_context_destroy(first));
     ok(cushim_context_create(0, 0, &second));
     ok(cushim_memory_alloc(second, 8 << 20, &q));
-    ck_assert_uint_eq(p, q); /* the device gives the lowest free pages */
+    ck_assert_uint_eq(p, q); /* the device returns the lowest free pages */
     size_t n;
     ok(cushim_memory_size(q, &n));
     ck_assert_uint_eq(n, 8 << 20);

@@ -1,4 +1,4 @@
-/* Functions: what a launch checks, what it hands to the driver, and what it leaves. */
+/* Functions: what a launch checks, what it passes to the driver, and what it leaves. */
 #include "cushim/function.h"
 
 #include "cushim/event.h"
@@ -7,7 +7,7 @@
 #include "tests/unit/companion/core/call_fixture.h"
 #include "tests/unit/suite.h"
 
-static struct sim_launch seen; /* by the last launch */
+static struct sim_launch seen; /* set by the last launch */
 static int seen_number;
 static double seen_double;
 
@@ -36,7 +36,7 @@ static int number = 4711;
 static double fraction = 0.5;
 static const void *args[] = {&number, &fraction};
 
-TEST(a_launch_arrives_as_it_was_given) {
+TEST(the_driver_gets_the_launch_unchanged) {
     struct cushim_function *f = function();
     struct cushim_launch launch = shape();
     launch.grid[0] = 0;
@@ -59,7 +59,7 @@ TEST(a_launch_arrives_as_it_was_given) {
     ck_assert_uint_eq(n_calls("cuLaunchKernelEx"), 1);
 }
 
-TEST(one_buffer_is_taken_if_its_size_is_the_kernels) {
+TEST(one_buffer_is_accepted_if_it_has_the_kernels_size) {
     struct cushim_function *f = function();
     struct cushim_launch launch = shape();
     const struct {
@@ -78,7 +78,7 @@ TEST(one_buffer_is_taken_if_its_size_is_the_kernels) {
     }
 }
 
-TEST(shape_and_arguments_are_checked_before_the_driver_is_asked) {
+TEST(shape_and_arguments_are_checked_without_a_driver_call) {
     struct cushim_function *f = function();
     struct cushim_launch launch = shape();
     const void *missing[] = {&number, NULL};
@@ -101,13 +101,13 @@ TEST(shape_and_arguments_are_checked_before_the_driver_is_asked) {
     ck_is(cushim_function_launch(f, &launch, args, 2), CUSHIM_ABI);
     ck_assert_uint_eq(n_calls("cuLaunchKernel"), 0);
     launch = shape();
-    launch.block[0] = 2000; /* the driver's to refuse */
+    launch.block[0] = 2000; /* the driver refuses this one */
     ck_is(cushim_function_launch(f, &launch, args, 2), CUSHIM_INVALID);
     ck_said("cuLaunchKernel failed: CUDA_ERROR_INVALID_VALUE");
     ck_said("function=record grid=1,1,1 block=2000,1,1");
 }
 
-TEST(an_older_or_longer_launch_is_understood) {
+TEST(an_older_or_longer_launch_struct_is_read) {
     struct cushim_function *f = function();
     struct {
         struct cushim_launch launch;
@@ -115,7 +115,7 @@ TEST(an_older_or_longer_launch_is_understood) {
     } newer = {.launch = shape()};
     newer.launch.block[0] = 3;
     newer.launch.struct_size = offsetof(struct cushim_launch, shared_bytes);
-    newer.launch.stream = (struct cushim_stream *)0x1234; /* behind its end */
+    newer.launch.stream = (struct cushim_stream *)0x1234; /* beyond the old struct's end */
     ck_ok(cushim_function_launch(f, &newer.launch, args, 2));
     ck_ok(cushim_stream_synchronize(NULL));
     ck_assert_uint_eq(seen.block[0], 3);
@@ -140,7 +140,7 @@ TEST(a_stream_of_another_context_is_refused) {
     ck_ok(cushim_stream_synchronize(CUSHIM_STREAM_PER_THREAD));
 }
 
-TEST(a_driver_that_tells_no_layout_is_believed) {
+TEST(without_a_layout_from_the_driver_arguments_are_not_checked) {
     struct cushim_launch launch = shape();
     struct cushim_function *f;
     primary(0);
@@ -149,7 +149,8 @@ TEST(a_driver_that_tells_no_layout_is_believed) {
     ck_ok(cushim_module_function(m, "record", &f));
     const void *three[] = {&number, &fraction, &number};
     ck_ok(cushim_function_launch(f, &launch, three, 3));
-    ck_is(cushim_function_launch_packed(f, &launch, &number, 4), CUSHIM_INVALID); /* the driver's */
+    /* the driver's error */
+    ck_is(cushim_function_launch_packed(f, &launch, &number, 4), CUSHIM_INVALID);
     ck_said("cuLaunchKernel failed");
 }
 
@@ -173,7 +174,7 @@ TEST(a_timed_launch_that_fails_leaves_no_events) {
     ck_is(cushim_function_launch_timed(f, &launch, args, 2, NULL), CUSHIM_INVALID);
 }
 
-TEST(attributes_are_the_drivers) {
+TEST(attributes_are_those_of_the_driver) {
     struct cushim_function *f = function();
     int v = 5, grid, block;
     ck_ok(cushim_function_attribute(f, 0, &v));
@@ -195,7 +196,7 @@ TEST(attributes_are_the_drivers) {
     ck_is(cushim_function_suggest(f, 0, 0, NULL, &block), CUSHIM_INVALID);
 }
 
-TEST(a_graph_keeps_the_module_until_it_is_gone) {
+TEST(a_graph_keeps_its_module_until_it_is_gone) {
     struct cushim_function *f = function();
     struct cushim_launch launch = shape();
     struct CUstream_st *cu;
@@ -216,7 +217,7 @@ TEST(a_graph_keeps_the_module_until_it_is_gone) {
     ck_ok(cushim_module_unload(m));
     ck_assert_uint_eq(n_calls("cuModuleUnload"), 0);
     ck_assert_int_eq(SIM(cuGraphDestroy)(graph), CUDA_SUCCESS);
-    ck_ok(cushim_module_load(NULL, SIM_MODULE_IMAGE, 0, NULL, &m)); /* looks for what is over */
+    ck_ok(cushim_module_load(NULL, SIM_MODULE_IMAGE, 0, NULL, &m)); /* looks for completed graphs */
     ck_assert_uint_eq(n_calls("cuModuleUnload"), 1);
 }
 

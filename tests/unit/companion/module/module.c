@@ -18,7 +18,7 @@ static struct cushim_module *load(const char *image) {
     return m;
 }
 
-TEST(unload_takes_null_and_refuses_what_is_no_module) {
+TEST(unload_accepts_null_and_refuses_other_objects) {
     struct cushim_module *m = load(IMAGE);
     struct cushim_function *f;
     ck_ok(cushim_module_function(m, "first", &f));
@@ -63,7 +63,7 @@ TEST(arguments_are_checked) {
     ck_assert_ptr_nonnull(strstr(log, "4 symbols"));
 }
 
-TEST(a_text_needs_no_nul_and_a_binary_must_be_whole) {
+TEST(a_text_needs_no_nul_and_a_binary_must_be_complete) {
     struct cushim_module *m;
     struct cushim_function *f;
     unsigned char elf[64] = {0x7f, 'E', 'L', 'F'};
@@ -82,7 +82,7 @@ TEST(a_text_needs_no_nul_and_a_binary_must_be_whole) {
     ck_is(cushim_module_load(NULL, elf, 5, NULL, &m), CUSHIM_INVALID);
 }
 
-TEST(the_compilers_words_are_in_the_text_up_to_32_kib) {
+TEST(the_error_text_has_up_to_32_kib_of_the_compilers_log) {
     struct cushim_module *m;
     ck_is(cushim_module_load(NULL, SIM_MODULE_IMAGE "\n\n.nonsense\n", 0, NULL, &m),
           CUSHIM_COMPILE);
@@ -91,13 +91,13 @@ TEST(the_compilers_words_are_in_the_text_up_to_32_kib) {
     ck_assert_int_eq(cushim_last_cuda_code(), CUDA_ERROR_INVALID_PTX);
     ck_is(cushim_module_load(NULL, "no image", 0, NULL, &m), CUSHIM_COMPILE);
     ck_is(cushim_module_load(NULL, ".version 6.4", 0, NULL, &m), CUSHIM_COMPILE);
-    ck_said("CUDA_ERROR_NO_BINARY_FOR_GPU"); /* of which the software device says more */
+    ck_said("CUDA_ERROR_NO_BINARY_FOR_GPU"); /* whose log is longer on the software device */
     ck_is(cushim_module_load(NULL, SIM_MODULE_IMAGE "\n.extern other\n", 0, NULL, &m),
           CUSHIM_COMPILE);
     ck_said("'other'");
 }
 
-TEST(a_file_is_read_or_the_reason_told) {
+TEST(a_file_is_read_or_the_reason_is_given) {
     char path[] = "/tmp/cushim-module-XXXXXX";
     struct cushim_module *m;
     struct cushim_function *f;
@@ -131,7 +131,7 @@ TEST(a_function_has_one_handle_that_dies_with_its_module) {
     ck_is(cushim_function_attribute(f, 4, &v), CUSHIM_BADHANDLE);
 }
 
-TEST(a_variable_is_in_the_ledger_until_the_unload) {
+TEST(a_variable_is_in_the_address_map_until_the_unload) {
     struct cushim_module *m = load(IMAGE);
     struct cushim_address_map_row row;
     cushim_devptr p, again;
@@ -183,7 +183,7 @@ TEST(a_refused_driver_call_leaves_nothing_behind) {
     }
 }
 
-TEST(linking_names_what_is_missing_and_leaves_nothing_behind) {
+TEST(a_failed_link_names_the_missing_symbol_and_leaves_nothing_behind) {
     const struct cushim_link_input inputs[] = {
         {CUSHIM_LINK_PTX, SIM_MODULE_IMAGE "\n.extern other\n.entry first 8", 0, NULL},
         {CUSHIM_LINK_PTX, SIM_MODULE_IMAGE "\n.func other\n.global words 64", 0, "two"}};
@@ -220,7 +220,7 @@ TEST(linking_names_what_is_missing_and_leaves_nothing_behind) {
     }
 }
 
-TEST(a_dead_context_refuses_use_and_not_the_unload) {
+TEST(a_dead_context_refuses_use_but_not_the_unload) {
     struct cushim_context *ctx;
     struct cushim_module *m;
     struct cushim_function *f;

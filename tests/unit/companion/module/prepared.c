@@ -1,4 +1,4 @@
-/* Prepared launches: formats, and what happens when the module goes first. */
+/* Prepared launches: formats, and a module that is unloaded first. */
 #include "cushim/function.h"
 #include "cushim/module.h"
 
@@ -72,7 +72,7 @@ static void launch_all(struct cushim_prepared *q) {
     ck_assert_uint_eq(got.s.b, 6);
 }
 
-TEST(every_letter_is_known) {
+TEST(every_letter_of_a_format_is_known) {
     static const char *const formats[] = {"PBHIQd{16,8}f", "PbhiQd{16,8}f", "QBeIqd{16,8}I",
                                           "{8,8}{1,1}{2,2}{4,4}{8,8}{8,8}{16,8}{4,4}"};
     struct cushim_prepared *q;
@@ -87,7 +87,7 @@ TEST(every_letter_is_known) {
     ck_ok(cushim_prepared_launch(q, &launch, NULL));
 }
 
-TEST(a_format_that_is_not_the_kernels_is_told_by_index) {
+TEST(a_format_that_does_not_match_the_kernel_is_reported_by_index) {
     static const struct {
         const char *format, *said;
     } rows[] = {
@@ -134,7 +134,7 @@ TEST(without_a_layout_the_arguments_are_packed_by_the_format) {
     void *p = NULL;
     uint32_t i = 0;
     ck_is(cushim_prepared_launch(q, &launch, (const void *[]){&p, &i}), CUSHIM_INVALID);
-    ck_said("cuLaunchKernel failed"); /* the driver saw the size */
+    ck_said("cuLaunchKernel failed"); /* the driver got the size */
     ck_is(cushim_function_prepare(function("all"), "{4097,1}", &q), CUSHIM_INVALID);
 }
 
@@ -168,7 +168,7 @@ TEST(arguments_may_not_be_null) {
     ck_is(cushim_prepared_launch(NULL, &launch, args), CUSHIM_INVALID);
 }
 
-TEST(a_dead_context_refuses_the_launch_and_not_the_destruction) {
+TEST(a_dead_context_refuses_the_launch_but_not_the_destruction) {
     struct cushim_context *ctx;
     struct cushim_function *f;
     struct cushim_prepared *q;

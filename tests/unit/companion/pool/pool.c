@@ -1,4 +1,4 @@
-/* Pools on the software device: caps, who owns what, a driver that fails, contexts that die. */
+/* Pools on the software device: caps, ownership, driver failures, and dead contexts. */
 #include "cushim/pool.h"
 
 #include <pthread.h>
@@ -33,13 +33,13 @@ TEST(a_bucket_keeps_no_more_than_its_cap) {
     ck_assert_uint_le(stats.cached_blocks, 64 + 1);
     ck_assert_uint_eq(stats.cached_blocks + stats.evicted, 100);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
-    p = create(NULL); /* by default 64 MiB is more than 64 blocks of that size */
+    p = create(NULL); /* the default of 64 MiB is more than 64 blocks of that size */
     take_and_give(p, 4096, 100, s);
     ck_assert_uint_eq(stats_of(p).cached_blocks, 100);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(over_the_cap_of_all_the_largest_goes_first) {
+TEST(over_the_total_cap_the_largest_bucket_shrinks_first) {
     struct cushim_pool_options options;
     cushim_pool_options_default(&options);
     options.cap_cached_bytes = 1 << 20;
@@ -54,7 +54,7 @@ TEST(over_the_cap_of_all_the_largest_goes_first) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(live_blocks_have_a_cap_of_their_own) {
+TEST(live_blocks_have_their_own_cap) {
     struct cushim_pool_options options;
     cushim_pool_options_default(&options);
     options.cap_live_bytes = 8192;
@@ -69,7 +69,7 @@ TEST(live_blocks_have_a_cap_of_their_own) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-/* Also where a smaller bucket than the first was tried last. */
+/* Also if the last attempt was for a smaller bucket than the first. */
 TEST(a_request_that_fails_leaves_room_below_the_cap) {
     struct cushim_pool_options options;
     size_t n_free, total, n_bytes, bucket_bytes;
@@ -87,7 +87,7 @@ TEST(a_request_that_fails_leaves_room_below_the_cap) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(small_blocks_do_not_pin_what_is_idle_around_them) {
+TEST(small_blocks_do_not_pin_idle_memory_around_them) {
     enum { N = 40, N_SMALL = 20, LARGEST = 941559, SMALL = 91648 };
     cushim_devptr blocks[N], others[N_SMALL];
     struct cushim_pool *p = create(NULL);
@@ -105,7 +105,7 @@ TEST(small_blocks_do_not_pin_what_is_idle_around_them) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(nothing_is_kept_while_the_pool_does_not_hold) {
+TEST(a_pool_that_does_not_hold_keeps_nothing) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     ck_assert_int_eq(cushim_pool_freeze_idle(p, 0), CUSHIM_OK);
@@ -124,7 +124,7 @@ TEST(nothing_is_kept_while_the_pool_does_not_hold) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(the_ledger_knows_live_blocks_and_whose_they_are) {
+TEST(the_address_map_knows_live_blocks_and_their_pools) {
     struct cushim_pool *p = create(NULL), *other = create(NULL);
     size_t n = 0;
     int yes = -1;
@@ -142,7 +142,7 @@ TEST(the_ledger_knows_live_blocks_and_whose_they_are) {
     ck_assert_int_eq(cushim_memory_free(a), CUSHIM_OK);
     ck_assert_int_eq(cushim_memory_free(a), CUSHIM_DOUBLEFREE);
     ck_assert_uint_eq(SIM(sim_live_bytes)(), 0);
-    ck_assert_ptr_null(cushim_pool_heap_next(NULL)); /* nothing is left of it */
+    ck_assert_ptr_null(cushim_pool_heap_next(NULL)); /* nothing is left of the pool */
     ck_assert_int_eq(cushim_pool_destroy(other), CUSHIM_OK);
 }
 
@@ -183,7 +183,7 @@ static int give_up_hoard(size_t bytes, void *cookie) {
     return 1;
 }
 
-TEST(the_caller_is_asked_last_when_memory_is_out) {
+TEST(when_memory_is_out_the_callers_function_is_asked_last) {
     struct cushim_pool *p = create(NULL);
     size_t n_free, total;
     int n_calls = 0;
@@ -200,7 +200,7 @@ TEST(the_caller_is_asked_last_when_memory_is_out) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(memory_alloc_gets_what_pools_keep_idle) {
+TEST(memory_alloc_gets_idle_memory_of_pools) {
     struct cushim_pool *p = create(NULL);
     size_t n_free, total;
     cushim_devptr a;
@@ -211,7 +211,7 @@ TEST(memory_alloc_gets_what_pools_keep_idle) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(a_dead_context_takes_its_blocks_along) {
+TEST(the_blocks_of_a_dead_context_end_with_it) {
     struct cushim_context *ctx;
     struct cushim_pool_options options;
     cushim_devptr a, b;
@@ -226,7 +226,7 @@ TEST(a_dead_context_takes_its_blocks_along) {
     ck_assert_int_eq(cushim_context_destroy(ctx), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_alloc(p, -1, 0, 1000, NULL, &b), CUSHIM_DEADCONTEXT);
     ck_assert_int_eq(cushim_pool_free(p, -1, a, 0, NULL), CUSHIM_OK);
-    struct cushim_pool *other = create(NULL); /* whose first heap looks for what died */
+    struct cushim_pool *other = create(NULL); /* whose first heap removes dead ones */
     give(other, take(other, 1000, NULL), NULL);
     ck_assert_uint_eq(stats_of(p).live_blocks + stats_of(p).cached_blocks, 0);
     ck_assert_int_eq(cushim_pool_destroy(other), CUSHIM_OK);
@@ -235,13 +235,13 @@ TEST(a_dead_context_takes_its_blocks_along) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(after_a_context_that_died_its_successor_serves) {
+TEST(after_a_context_dies_its_successor_serves) {
     struct cushim_pool *p = create(NULL);
     cushim_devptr other;
     take(p, 1000, NULL);
     ck_assert_int_eq(SIM(cuDevicePrimaryCtxReset_v2)(0), CUDA_SUCCESS);
     ck_assert_int_eq(cushim_memory_alloc(NULL, 1000, &other),
-                     CUSHIM_OK); /* and the library knows */
+                     CUSHIM_OK); /* and the library notices */
     give(p, take(p, 1000, NULL), NULL);
     ck_assert_int_eq(cushim_memory_free(other), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
@@ -259,7 +259,7 @@ static void *look_for_what_died(void *cookie) {
     return NULL;
 }
 
-/* A pool whose context died, with so much that to forget it takes a moment. */
+/* A pool of a dead context, with so many blocks that it takes a while to forget them. */
 static struct cushim_pool *create_and_lose(void) {
     enum { N_BLOCKS = 3000 };
     struct cushim_context *ctx;
@@ -274,8 +274,8 @@ static struct cushim_pool *create_and_lose(void) {
     return p;
 }
 
-/* Its heap may be the next pool's at once, but not before the other thread is done with it. */
-TEST(a_pool_may_end_while_another_thread_forgets_what_it_lost) {
+/* The next pool may reuse its heap, but not before the other thread is done with it. */
+TEST(a_pool_may_end_while_another_thread_forgets_its_lost_blocks) {
     enum { ROUNDS = 100, N_BLOCKS = 200 };
     for (unsigned i = suite_turns(ROUNDS); i > 0; i--) {
         struct loser loser = {.other = create(NULL)};
@@ -299,7 +299,7 @@ TEST(a_pool_may_end_while_another_thread_forgets_what_it_lost) {
     }
 }
 
-/* One life of a pool, of which some call failed; true: none did. */
+/* One life of a pool in which some call fails; true if none failed. */
 static bool live_once(struct cushim_stream *s, struct cushim_stream *t) {
     struct cushim_pool *p;
     cushim_devptr a = 0, b = 0, c = 0;
@@ -321,7 +321,7 @@ static bool live_once(struct cushim_stream *s, struct cushim_stream *t) {
     return a && b && c;
 }
 
-TEST(whichever_driver_call_fails_nothing_is_lost) {
+TEST(after_any_failed_driver_call_nothing_is_lost) {
     struct cushim_stream *s = new_stream(), *t = new_stream();
     ck_assert(live_once(s, t));
     size_t before = SIM(sim_live_allocations)();
@@ -342,7 +342,7 @@ enum { TURNS = 3000, SHARED = 16 };
 
 struct exchange {
     struct cushim_pool *p;
-    _Atomic(cushim_devptr) slots[SHARED]; /* blocks in nobody's hands */
+    _Atomic(cushim_devptr) slots[SHARED]; /* blocks that no thread has */
     atomic_uint n_wrong;
 };
 
@@ -351,16 +351,17 @@ struct other {
     cushim_devptr ptr, larger;
 };
 
-/* Free a block, and a larger one behind it, whose row of the table it has when it comes again. */
+/* Free a block and a larger one after it, so that the block gets the other's row of the table when
+ * it is allocated again. */
 static void *exchange_blocks(void *argument) {
     struct other *other = argument;
     give(other->p, other->ptr, NULL);
     give(other->p, other->larger, NULL);
-    other->ptr = take(other->p, 4096, NULL); /* the last one freed is handed out first */
+    other->ptr = take(other->p, 4096, NULL); /* the last freed block is handed out first */
     return NULL;
 }
 
-TEST(what_a_thread_remembers_of_a_block_may_be_stale) {
+TEST(a_threads_memory_of_a_block_may_be_stale) {
     struct cushim_pool *p = create(NULL);
     cushim_devptr rests[] = {take(p, 4096, NULL), take(p, 8192, NULL)}, ptr;
     ck_assert_int_eq(cushim_pool_freeze_idle(p, 0), CUSHIM_OK); /* frees go to the free lists */
@@ -380,7 +381,7 @@ TEST(what_a_thread_remembers_of_a_block_may_be_stale) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-/* Frees what another thread allocated, naming its own stream, ALL, or none that is its own. */
+/* Frees blocks of other threads on its own stream, on ALL, or on one of the default streams. */
 static void *exchange(void *argument) {
     struct exchange *shared = argument;
     struct cushim_stream *s;
@@ -408,7 +409,7 @@ static void *exchange(void *argument) {
     return NULL;
 }
 
-TEST(threads_free_what_others_allocated) {
+TEST(threads_free_blocks_of_other_threads) {
     enum { THREADS = 4 };
     static struct exchange shared;
     pthread_t threads[THREADS];
@@ -427,13 +428,13 @@ TEST(threads_free_what_others_allocated) {
     ck_assert_uint_eq(SIM(sim_live_bytes)(), 0);
 }
 
-/* One set of kinds: what is asked for, counted, walked over and told of an address. */
+/* Allocations, counters, walks and address queries use the same kinds. */
 static int check_kind(const struct cushim_pool_view *block, void *kind) {
     ck_assert_int_eq(block->kind, *(enum cushim_memory_kind *)kind);
     return 0;
 }
 
-TEST(an_address_is_of_the_kind_that_it_was_asked_for) {
+TEST(an_address_has_the_kind_of_its_request) {
     for (enum cushim_memory_kind kind = CUSHIM_MEMORY_DEVICE; kind <= CUSHIM_MEMORY_PINNED;
          kind++) {
         struct cushim_pool *p = create(NULL);
@@ -453,7 +454,7 @@ TEST(an_address_is_of_the_kind_that_it_was_asked_for) {
     }
 }
 
-TEST(above_128_KiB_as_many_of_a_bucket_share_2_MiB_as_of_what_was_asked_for) {
+TEST(above_128_KiB_rounding_to_a_bucket_costs_no_block_in_2_MiB) {
     enum { PAGE = 2 << 20, GRAIN = 512 };
     struct cushim_pool_options options;
     cushim_pool_options_default(&options);

@@ -1,4 +1,4 @@
-/* Stream caches by themselves: whose they are, whose they become, and what leaves them first. */
+/* Stream caches alone: their owners, their next owners, and which blocks leave them first. */
 #include <pthread.h>
 
 #include "cushim/cushim.h"
@@ -26,7 +26,7 @@ static struct cushim_mem_stream_cache *cache_of(struct cushim_mem_streams *strea
                                       &life);
 }
 
-TEST(the_default_streams_of_two_threads_have_a_cache_each) {
+TEST(the_default_streams_of_two_threads_have_separate_caches) {
     struct cushim_pool *p = create(NULL);
     struct cushim_mem_streams *streams = streams_of(p);
     int one, two;
@@ -36,7 +36,7 @@ TEST(the_default_streams_of_two_threads_have_a_cache_each) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(no_block_leaves_that_was_freed_after_the_epoch) {
+TEST(no_block_freed_after_the_epoch_leaves_its_cache) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     cushim_devptr a = take(p, BYTES, s), b = take(p, BYTES, s);
@@ -77,8 +77,9 @@ static void leave_unfenced(struct own *own) {
     ck_assert(cushim_mem_stream_cache_is_gone(own->cache));
 }
 
-/* Its thread ended without a fence: none is under way, and yet its block is not over. */
-TEST(a_cache_that_is_not_over_becomes_no_other_streams) {
+/* Its thread ended without a fence: no fence is in flight, but the work on its block is not
+ * done. */
+TEST(a_cache_with_unfinished_work_goes_to_no_other_stream) {
     struct cushim_pool *p = create(NULL);
     struct cushim_mem_streams *streams = streams_of(p);
     struct own own = {.pool = p};
@@ -92,9 +93,9 @@ TEST(a_cache_that_is_not_over_becomes_no_other_streams) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-/* Of those that are not over yet another one is asked each time, so one that stays busy is not in
- * the way of the rest. */
-TEST(caches_whose_stream_went_are_asked_by_turns) {
+/* Each time another unfinished cache is checked, so that one that stays busy does not block the
+ * rest. */
+TEST(caches_of_destroyed_streams_are_checked_in_turn) {
     enum { N = 3 };
     struct cushim_pool *p = create(NULL);
     struct cushim_mem_streams *streams = streams_of(p);
@@ -110,9 +111,9 @@ TEST(caches_whose_stream_went_are_asked_by_turns) {
         cache_of(streams, CU_STREAM_PER_THREAD, &names[i]);
         n_most = streams->n_turns > n_most ? streams->n_turns : n_most;
     }
-    ck_assert_uint_ge(n_most, N - 1); /* so the last of them has its turn, too */
+    ck_assert_uint_ge(n_most, N - 1); /* so the last cache gets its turn too */
     for (int i = 0; i < N; i++)
-        ck_assert_uint_ge(own[i].cache->n_batches, 1); /* each was asked, and so has a fence */
+        ck_assert_uint_ge(own[i].cache->n_batches, 1); /* each was checked, so each has a fence */
     SIM(sim_release_hold)();
     ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);

@@ -1,4 +1,4 @@
-/* Pools and captures: what a captured stream gets, and when it serves again. */
+/* Pools and captures: which blocks a captured stream gets, and when they serve again. */
 #include "cushim/cushim.h"
 #include "cushim/graph.h"
 #include "cushim/pool.h"
@@ -34,7 +34,7 @@ static struct cushim_pool_stats stats(void) {
     return stats;
 }
 
-/* As the graph module does. */
+/* Begin a capture as the graph module does. */
 static void freeze(int memory) {
     ck_assert_int_eq(cushim_pool_freeze(p, s, memory), CUSHIM_OK);
     struct cushim_scope scope;
@@ -57,7 +57,7 @@ static struct cushim_pool_graph *unfreeze(bool has_graph) {
     ck_assert_int_eq(cushim_call_begin_object(&pool_scope, "test", CUSHIM_KIND_POOL, p, &pool),
                      CUSHIM_OK);
     ck_assert_int_eq(CUSHIM_DRIVER(cuStreamEndCapture)(use.handle, &graph), CUDA_SUCCESS);
-    ck_assert_ptr_nonnull(graph); /* never destroyed: a node's memory stays its own */
+    ck_assert_ptr_nonnull(graph); /* never destroyed, so the memory of its node stays allocated */
     ck_assert_int_eq(
         cushim_pool_unfreeze_stream(scope.context, pool, use.handle, has_graph ? &held : NULL),
         CUSHIM_OK);
@@ -69,12 +69,12 @@ static struct cushim_pool_graph *unfreeze(bool has_graph) {
     return held;
 }
 
-TEST(held_blocks_serve_nobody_until_the_graph_is_gone) {
+TEST(held_blocks_do_not_serve_until_the_graph_is_gone) {
     begin();
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     cushim_devptr a = take(5000, s), b = take(5000, s);
     give(b, s);
-    ck_assert_uint_eq(take(5000, s), b); /* again in the same capture */
+    ck_assert_uint_eq(take(5000, s), b); /* served again in the same capture */
     give(b, s);
     struct cushim_pool_graph *held = unfreeze(true);
     ck_assert_ptr_nonnull(held);
@@ -89,7 +89,7 @@ TEST(held_blocks_serve_nobody_until_the_graph_is_gone) {
     ck_assert_int_eq(cushim_pool_free(p, 0, b, 0, s), CUSHIM_DOUBLEFREE);
     cushim_pool_graph_release(held);
     ck_assert_uint_eq(stats().graph_blocks, 0);
-    ck_assert_uint_eq(stats().cached_blocks, 2); /* a as well, though nobody freed it */
+    ck_assert_uint_eq(stats().cached_blocks, 2); /* a too, although it was never freed */
     ck_assert_uint_eq(stats().live_blocks, 100);
     ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
     cushim_devptr c = take(5000, t), d = take(5000, t);
@@ -97,7 +97,7 @@ TEST(held_blocks_serve_nobody_until_the_graph_is_gone) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(a_block_from_before_that_is_freed_in_a_capture_waits_for_the_graph) {
+TEST(an_older_block_that_is_freed_in_a_capture_waits_for_the_graph) {
     begin();
     cushim_devptr a = take(5000, s);
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
@@ -110,7 +110,7 @@ TEST(a_block_from_before_that_is_freed_in_a_capture_waits_for_the_graph) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(a_block_that_is_freed_behind_its_capture_waits_for_the_graph) {
+TEST(a_block_that_is_freed_after_its_capture_waits_for_the_graph) {
     begin();
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     cushim_devptr a = take(5000, s);
@@ -138,8 +138,8 @@ TEST(a_block_of_two_graphs_waits_for_both) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-/* The graph runs on a stream that nobody names here. */
-TEST(what_is_freed_in_somebody_elses_capture_waits_for_all_streams) {
+/* The graph runs on a stream that the pool does not know. */
+TEST(a_free_in_an_unknown_capture_waits_for_all_streams) {
     struct cushim_scope scope;
     struct cushim_stream_use use;
     CUgraph graph;
@@ -162,7 +162,7 @@ TEST(what_is_freed_in_somebody_elses_capture_waits_for_all_streams) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(stream_order_alone_does_not_serve_a_capture) {
+TEST(stream_order_alone_is_not_enough_for_a_capture) {
     begin();
     cushim_devptr a = take(5000, s);
     SIM(sim_hold)();
@@ -175,7 +175,7 @@ TEST(stream_order_alone_does_not_serve_a_capture) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(refuse_answers_capture_and_leaves_the_capture_valid) {
+TEST(the_policy_refuse_returns_CAPTURE_and_keeps_the_capture_valid) {
     begin();
     freeze(CUSHIM_GRAPH_MEMORY_REFUSE);
     cushim_devptr a = 1;
@@ -200,7 +200,7 @@ TEST(node_memory_never_enters_a_cache) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(without_a_graph_all_goes_back_and_what_is_live_stays_live) {
+TEST(without_a_graph_held_blocks_go_back_and_live_blocks_stay_live) {
     int n = -1;
     begin();
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
@@ -221,7 +221,7 @@ TEST(without_a_graph_all_goes_back_and_what_is_live_stays_live) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(a_graph_keeps_its_blocks_when_the_pool_goes) {
+TEST(a_graph_keeps_its_blocks_when_the_pool_ends) {
     begin();
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     take(5000, s);
@@ -232,13 +232,13 @@ TEST(a_graph_keeps_its_blocks_when_the_pool_goes) {
     ck_assert_uint_eq(SIM(sim_live_bytes)(), 0);
 }
 
-TEST(while_a_capture_is_known_what_all_freed_stays_pending) {
+TEST(during_a_known_capture_frees_on_all_streams_stay_pending) {
     begin();
     cushim_devptr a = take(5000, CUSHIM_STREAM_ALL);
     ck_assert_int_eq(cushim_context_capture_enter(NULL), CUSHIM_OK);
     give(a, CUSHIM_STREAM_ALL);
     ck_assert_uint_ne(take(5000, CUSHIM_STREAM_ALL), a);
-    ck_assert_str_eq(cushim_last_error(), ""); /* no refusal shows: the calls succeeded */
+    ck_assert_str_eq(cushim_last_error(), ""); /* no error text: the calls succeeded */
     ck_assert_uint_eq(SIM(sim_calls)("cuCtxRecordEvent"), 0);
     ck_assert_uint_eq(stats().pending_blocks, 1);
     ck_assert_int_eq(cushim_context_capture_leave(NULL), CUSHIM_OK);

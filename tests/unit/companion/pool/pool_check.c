@@ -1,5 +1,4 @@
-/* CUSHIM_CHECK in pools: who writes to a block after its free is found when the block is used
- * again. */
+/* CUSHIM_CHECK in pools: a write to a block after its free is found when the block is reused. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +24,7 @@ static void setup(void) {
     cushim_log_set_sink(note, NULL);
     struct cushim_pool_options options;
     cushim_pool_options_default(&options);
-    options.poll_us = 5000000; /* until the software device's thread had its turn */
+    options.poll_us = 5000000; /* until the software device's thread has run */
     ck_assert_int_eq(cushim_pool_create(&options, &p), CUSHIM_OK);
     ck_assert_int_eq(cushim_stream_create(NULL, 1, 0, &s), CUSHIM_OK);
 }
@@ -46,7 +45,7 @@ static uint64_t n_damaged(void) {
     return stats.damaged;
 }
 
-/* As a kernel does it that still has the address. */
+/* Write as a kernel that still has the address. */
 static void write_late(cushim_devptr at) {
     CUstream stream;
     ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
@@ -55,12 +54,12 @@ static void write_late(cushim_devptr at) {
     ck_assert_int_eq(cushim_stream_synchronize(s), CUSHIM_OK);
 }
 
-TEST(a_write_after_the_free_is_told_of_at_the_reuse) {
+TEST(a_write_after_the_free_is_reported_at_the_reuse) {
     setup();
     struct cushim_stream *const streams[] = {s, CUSHIM_STREAM_LEGACY, CUSHIM_STREAM_PER_THREAD,
                                              CUSHIM_STREAM_ALL};
     for (unsigned i = 0; i < sizeof streams / sizeof *streams; i++) {
-        setup(); /* one block alone is there to be used again */
+        setup(); /* only one block can be reused */
         cushim_devptr ptr = take(streams[i]);
         give(ptr, streams[i]);
         write_late(ptr + 4321);
@@ -82,7 +81,7 @@ TEST(work_that_was_queued_before_the_free_is_no_finding) {
     ck_assert_str_eq(said, "");
 }
 
-TEST(what_is_freed_reads_as_the_pattern) {
+TEST(freed_memory_reads_as_the_pattern) {
     setup();
     unsigned char bytes[5000];
     cushim_devptr ptr = take(s);
@@ -94,7 +93,7 @@ TEST(what_is_freed_reads_as_the_pattern) {
         ck_assert_uint_eq(bytes[i], 0xDD);
 }
 
-TEST(a_finding_is_told_once) {
+TEST(a_finding_is_reported_once) {
     setup();
     cushim_devptr ptr = take(s);
     give(ptr, s);
@@ -106,7 +105,7 @@ TEST(a_finding_is_told_once) {
     ck_assert_uint_eq(n_damaged(), 0);
 }
 
-TEST(a_capture_is_left_alone) {
+TEST(a_capture_gets_no_check) {
     setup();
     struct cushim_stream *other;
     struct cushim_graph *g;
@@ -121,7 +120,7 @@ TEST(a_capture_is_left_alone) {
     ck_assert_uint_eq(n_damaged(), 0);
 }
 
-TEST(a_driver_that_fails_costs_the_look_alone) {
+TEST(a_driver_failure_only_skips_the_check) {
     setup();
     for (unsigned n = 1; n < 8; n++) {
         cushim_devptr ptr = take(s);

@@ -1,5 +1,5 @@
 /*
- * The fast path of a pool's hits and frees: what ends it, and that everything is answered as by the
+ * The fast path of a pool's hits and frees: what ends it, and that all results equal those of the
  * slow path.
  */
 #include <pthread.h>
@@ -22,11 +22,11 @@ enum {
     ENOUGH = 100,
     N_TURNS = 2000,
     N_FIXTURES = 12,
-    N_HANDED = 60, /* below a batch of frees */
+    N_HANDED = 60, /* less than a batch of frees */
     OTHER_BYTES = 9000
 };
 
-/* A pool, and a stream on which it is fast, in a context of its own. */
+/* A pool in a new context, and a stream on which the pool is fast. */
 struct fixture {
     struct cushim_context *ctx;
     struct cushim_pool *p;
@@ -62,7 +62,7 @@ static struct cushim_pool_remembered *row_of(const struct fixture *fixture) {
                            CUSHIM_MEMORY_DEVICE);
 }
 
-/* Would the next call be served so? */
+/* Whether the next call takes the fast path. */
 static bool is_fast(const struct fixture *fixture) {
     const struct cushim_pool_remembered *row = row_of(fixture);
     return cushim_pool_row_is_fast(row, fixture->p, fixture->s) &&
@@ -75,7 +75,7 @@ static struct cushim_pool_stats stats_of(const struct fixture *fixture) {
     return stats;
 }
 
-TEST(a_pair_asks_the_driver_nothing) {
+TEST(a_fast_pair_makes_no_driver_call) {
     struct fixture fixture = begin();
     ck_assert(is_fast(&fixture));
     unsigned long before = SIM(sim_calls_total)();
@@ -84,7 +84,7 @@ TEST(a_pair_asks_the_driver_nothing) {
     ck_assert(is_fast(&fixture));
 }
 
-TEST(it_counts_as_the_slow_path_does) {
+TEST(the_fast_path_counts_as_the_slow_path_does) {
     struct fixture fixture = begin();
     struct cushim_pool_stats before = stats_of(&fixture), after;
     cushim_devptr first = take(&fixture, BYTES, fixture.s),
@@ -107,7 +107,7 @@ TEST(it_counts_as_the_slow_path_does) {
     ck_assert_uint_eq(after.cached_blocks, 2);
 }
 
-TEST(what_is_wrong_is_refused_and_loses_nothing) {
+TEST(wrong_calls_are_refused_and_lose_nothing) {
     struct fixture fixture = begin();
     cushim_devptr block = take(&fixture, BYTES, fixture.s),
                   other = take(&fixture, BYTES, fixture.s), none;
@@ -128,8 +128,8 @@ TEST(what_is_wrong_is_refused_and_loses_nothing) {
     ck_ok(cushim_pool_free(fixture.p, 0, other, BYTES, fixture.s));
 }
 
-/* Blocks whose addresses share the place where a thread remembers the last of them. */
-TEST(what_is_remembered_of_another_address_is_not_taken) {
+/* Blocks whose addresses share the slot in which a thread remembers its last block. */
+TEST(the_remembered_row_of_another_address_is_not_used) {
     struct fixture fixture = begin();
     cushim_devptr blocks[64];
     unsigned n = sizeof blocks / sizeof *blocks;
@@ -142,9 +142,9 @@ TEST(what_is_remembered_of_another_address_is_not_taken) {
     }
 }
 
-/* Freed by the slow path it would be noted that the next call may be fast, which is forgotten here.
- */
-TEST(more_blocks_than_a_batch_go_back_at_once_too) {
+/* The slow path notes that the next call may be fast. The test removes the note before each free,
+ * to see which free takes the slow path. */
+TEST(more_blocks_than_a_batch_go_back_at_once) {
     struct fixture fixture = begin();
     cushim_devptr blocks[3 * CUSHIM_MEM_STREAM_BATCH_BLOCKS / 2];
     unsigned n = sizeof blocks / sizeof *blocks;
@@ -152,7 +152,8 @@ TEST(more_blocks_than_a_batch_go_back_at_once_too) {
         blocks[i] = take(&fixture, BYTES, fixture.s);
     for (unsigned i = 0; i < n; i++) {
         bool is_batch_over = (i + 1) % CUSHIM_MEM_STREAM_BATCH_BLOCKS == 0;
-        row_of(&fixture)->has_preload = true; /* which the slow path looks after, and is none */
+        /* the slow path clears it, because there is no preload */
+        row_of(&fixture)->has_preload = true;
         ck_ok(cushim_pool_free(fixture.p, 0, blocks[i], BYTES, fixture.s));
         ck_assert_msg(row_of(&fixture)->has_preload != is_batch_over, "%u", i);
     }
@@ -196,12 +197,12 @@ static void leave_a_graph(const struct fixture *fixture) {
     ck_ok(cushim_graph_begin(other, NULL));
     ck_ok(cushim_memory_set32_async(block, 1, 16, other));
     ck_ok(cushim_graph_end(other, &g));
-    pair(fixture, 2); /* fast again */
+    pair(fixture, 2); /* the fast path is open again */
     ck_assert(is_fast(fixture));
     ck_ok(cushim_graph_destroy(g));
 }
 
-TEST(what_the_slow_path_must_look_at_ends_it) {
+TEST(a_condition_for_the_slow_path_ends_the_fast_path) {
     static void (*const changes[])(const struct fixture *fixture) = {
         begin_capture, announce_capture, attach, stop_holding, leave_a_graph};
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
@@ -212,7 +213,7 @@ TEST(what_the_slow_path_must_look_at_ends_it) {
     }
 }
 
-TEST(a_stream_that_goes_ends_its_own_alone) {
+TEST(the_end_of_a_stream_ends_only_its_own_fast_path) {
     struct fixture fixture = begin();
     end_stream(&fixture);
     ck_assert(is_fast(&fixture));
@@ -223,8 +224,8 @@ TEST(a_stream_that_goes_ends_its_own_alone) {
           CUSHIM_BADHANDLE);
 }
 
-/* Its cache is the next stream's by then, which may be served at once from it. */
-TEST(a_stream_that_went_gets_nothing_of_the_one_that_has_its_cache) {
+/* The next stream has its cache by then and may be served from it at once. */
+TEST(a_destroyed_stream_gets_no_block_of_the_stream_that_has_its_cache) {
     struct fixture fixture = begin();
     struct cushim_pool_remembered row = *row_of(&fixture);
     ck_ok(cushim_stream_synchronize(fixture.s));
@@ -235,14 +236,14 @@ TEST(a_stream_that_went_gets_nothing_of_the_one_that_has_its_cache) {
     pair(&fixture, 2);
     ck_assert_ptr_eq(row_of(&fixture)->cache, row.cache);
     fixture.s = gone;
-    *row_of(&fixture) = row; /* as of another thread, whose row nobody took */
+    *row_of(&fixture) = row; /* as on another thread, whose row was not taken */
     cushim_devptr none;
     ck_is(cushim_pool_alloc(fixture.p, 0, CUSHIM_MEMORY_DEVICE, BYTES, gone, &none),
           CUSHIM_BADHANDLE);
 }
 
-/* The default streams stay, and so do their caches. */
-TEST(a_wrapper_that_goes_is_told) {
+/* The default streams and their caches stay. */
+TEST(a_destroyed_wrapper_is_reported) {
     struct CUstream_st *const streams[] = {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
     for (unsigned i = 0; i < sizeof streams / sizeof *streams; i++) {
         struct fixture fixture = begin();
@@ -258,7 +259,7 @@ TEST(a_wrapper_that_goes_is_told) {
     }
 }
 
-TEST(it_comes_back_when_that_is_over) {
+TEST(the_fast_path_returns_once_the_condition_ends) {
     struct fixture fixture = begin();
     announce_capture(&fixture);
     pair(&fixture, 3);
@@ -268,7 +269,7 @@ TEST(it_comes_back_when_that_is_over) {
     ck_assert(is_fast(&fixture));
 }
 
-/* Each free of such a pool looks after what is idle: nothing waits for the end of a batch. */
+/* Each free of such a pool releases idle blocks at once, not at the end of a batch. */
 static size_t idle_after_a_few(const struct fixture *fixture) {
     cushim_devptr blocks[5];
     unsigned n = sizeof blocks / sizeof *blocks;
@@ -289,7 +290,7 @@ TEST(a_pool_that_holds_nothing_keeps_nothing) {
     ck_assert_uint_le(idle_after_a_few(&fixture), 1);
 }
 
-TEST(a_cap_of_all_is_kept_by_each_free) {
+TEST(each_free_keeps_the_total_cap) {
     struct fixture fixture = begin();
     struct cushim_pool_options options;
     cushim_pool_options_default(&options);
@@ -300,7 +301,7 @@ TEST(a_cap_of_all_is_kept_by_each_free) {
     ck_assert_uint_le(idle_after_a_few(&fixture), 2);
 }
 
-TEST(a_context_that_died_is_told) {
+TEST(a_dead_context_is_reported) {
     struct fixture fixture = begin();
     cushim_devptr block = take(&fixture, BYTES, fixture.s), none;
     ck_ok(cushim_context_destroy(fixture.ctx));
@@ -309,7 +310,7 @@ TEST(a_context_that_died_is_told) {
     ck_ok(cushim_pool_free(fixture.p, 0, block, BYTES, fixture.s));
 }
 
-TEST(a_pool_that_is_gone_is_told) {
+TEST(a_destroyed_pool_is_reported) {
     struct fixture fixture = begin();
     cushim_devptr block = take(&fixture, BYTES, fixture.s), none;
     ck_ok(cushim_pool_destroy(fixture.p));
@@ -319,8 +320,8 @@ TEST(a_pool_that_is_gone_is_told) {
     ck_ok(cushim_memory_free(block));
 }
 
-/* Nothing of it is left: its heap, with its caches, may be another pool's. */
-TEST(a_pool_that_is_gone_without_a_block_is_told) {
+/* Nothing is left of the pool: another pool may have its heap and caches. */
+TEST(a_destroyed_pool_without_blocks_is_reported) {
     struct fixture fixture = begin();
     cushim_devptr block = take(&fixture, BYTES, fixture.s), none;
     ck_ok(cushim_pool_free(fixture.p, 0, block, BYTES, fixture.s));
@@ -330,8 +331,8 @@ TEST(a_pool_that_is_gone_without_a_block_is_told) {
     ck_is(cushim_pool_free(fixture.p, 0, block, BYTES, fixture.s), CUSHIM_BADHANDLE);
 }
 
-/* As by another thread's call: its end waits for that. */
-TEST(a_pool_that_is_destroyed_while_pinned_is_told) {
+/* Pinned as by another thread's call, for which the end of the pool waits. */
+TEST(a_pool_that_is_destroyed_while_pinned_is_reported) {
     struct fixture fixture = begin();
     struct cushim_pin pin = {0};
     cushim_devptr none;
@@ -342,7 +343,7 @@ TEST(a_pool_that_is_destroyed_while_pinned_is_told) {
     cushim_handle_unpin(&pin);
 }
 
-TEST(a_forked_child_is_told) {
+TEST(a_forked_child_gets_an_error) {
     struct fixture fixture = begin();
     cushim_devptr block = take(&fixture, BYTES, fixture.s);
     int status = 0;
@@ -365,12 +366,12 @@ struct visitor {
     struct cushim_stream *mine, *theirs;
 };
 
-/* What one thread took of its cache goes back to the other's, who does the same. */
+/* Each thread frees its blocks into the other thread's cache. */
 static void *free_elsewhere(void *argument) {
     const struct visitor *visitor = argument;
     const struct fixture *fixture = visitor->fixture;
     for (unsigned i = 0; i < suite_steps(N_TURNS); i++) {
-        unsigned n = i % 64 ? 1 : ENOUGH; /* now and then many in a row */
+        unsigned n = i % 64 ? 1 : ENOUGH; /* sometimes many in a row */
         for (unsigned k = 0; k < n; k++)
             ck_ok(cushim_pool_free(fixture->p, 0, take(fixture, BYTES, visitor->mine), BYTES,
                                    visitor->mine));
@@ -396,7 +397,7 @@ TEST(threads_that_free_into_each_others_caches_do_not_wait_for_each_other) {
     ck_ok(cushim_pool_destroy(fixture.p));
 }
 
-/* Several batches, of a size of its own. */
+/* Several batches of a size that only this thread uses. */
 static void *free_batches(void *argument) {
     const struct visitor *visitor = argument;
     cushim_devptr blocks[4 * CUSHIM_MEM_STREAM_BATCH_BLOCKS];
@@ -424,14 +425,14 @@ TEST(batches_of_a_thread_leave_the_others_their_caches) {
 
 static _Atomic cushim_devptr handed_over;
 
-/* Whatever comes is freed, once and rightly. */
+/* Free each block that arrives, once and correctly. */
 static void *free_what_comes(void *argument) {
     const struct visitor *visitor = argument;
     for (unsigned i = 0; i < N_HANDED; i++) {
         cushim_devptr block;
         while (!(block = atomic_load(&handed_over)))
             sched_yield();
-        for (volatile unsigned k = 0; k < i * 97 % 2000; k++) { /* now sooner, now later */
+        for (volatile unsigned k = 0; k < i * 97 % 2000; k++) { /* after a varying delay */
         }
         ck_ok(cushim_pool_free(visitor->fixture->p, 0, block, OTHER_BYTES, visitor->theirs));
         atomic_store(&handed_over, 0);
@@ -439,8 +440,9 @@ static void *free_what_comes(void *argument) {
     return NULL;
 }
 
-/* Two blocks whose addresses share the place where a thread remembers the last of them.  The first
- * goes back, and then what was taken on the way, so that the next time begins with another. */
+/* Two blocks whose addresses share the slot in which a thread remembers its last block. The first
+ * goes back, then the blocks that were taken in between, so that the next search starts with
+ * another block. */
 static void take_neighbours(const struct fixture *fixture, cushim_devptr *first,
                             cushim_devptr *second) {
     cushim_devptr others[16 << CUSHIM_POOL_LOG2_BLOCKS];
@@ -456,7 +458,7 @@ static void take_neighbours(const struct fixture *fixture, cushim_devptr *first,
         ck_ok(cushim_pool_free(fixture->p, 0, others[n], OTHER_BYTES, fixture->s));
 }
 
-/* Hand a block over, and meanwhile free the one that was in its place before. */
+/* Hand a block over, and meanwhile free the block that was in its slot before. */
 static void hand_over(const struct fixture *fixture) {
     cushim_devptr gone, block;
     take_neighbours(fixture, &gone, &block);
@@ -465,7 +467,7 @@ static void hand_over(const struct fixture *fixture) {
         ck_is(cushim_pool_free(fixture->p, 0, gone, OTHER_BYTES, fixture->s), CUSHIM_DOUBLEFREE);
 }
 
-TEST(a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place) {
+TEST(a_wrong_free_spares_the_block_that_is_remembered_in_its_slot) {
     for (unsigned turn = 0; turn < suite_steps(N_FIXTURES); turn++) {
         struct fixture fixture = begin();
         struct cushim_stream *other;

@@ -1,4 +1,4 @@
-/* What suites of pools share: blocks taken and given, which must succeed. */
+/* Allocations and frees that must succeed, for the suites of pools. */
 #ifndef CUSHIM_TESTS_UNIT_RUNTIME_POOL_FIXTURE_H
 #define CUSHIM_TESTS_UNIT_RUNTIME_POOL_FIXTURE_H
 

@@ -1,7 +1,7 @@
 /*
- * How much device memory a pool holds beside what is live: bounded at every step without a cap
- * being set, whatever the sizes, and the rest is there for others.  A device without backing
- * (CUSHIM_SIM_UNBACKED), whose pages are counted.
+ * How much device memory a pool holds beside live blocks: it is bounded at every step, without a
+ * cap and for all sizes, and the rest stays available to others.  The device has no backing
+ * (CUSHIM_SIM_UNBACKED); its pages are counted.
  */
 #include <stdio.h>
 
@@ -13,15 +13,15 @@ enum { MOST_BLOCKS = 2048 };
 
 static const size_t mib = (size_t)1 << 20;
 
-/* So many blocks of random sizes are live; each step frees one and takes another. */
+/* This many blocks of random sizes are live; each step frees one and allocates another. */
 struct trace {
     unsigned n_blocks, n_steps;
     size_t most_bytes;
-    struct cushim_stream *streams[2]; /* blocks take turns */
+    struct cushim_stream *streams[2]; /* streams that blocks use in turn */
 };
 
-/* The highest of what was held and of what was live, over the steps; live is what a block takes
- * natively: above 1 MiB whole pages of 2 MiB. */
+/* The highest held and live bytes over the steps. A live block counts as in the driver: above 1 MiB
+ * in whole pages of 2 MiB. */
 struct peaks {
     size_t held_bytes, live_bytes, asked_bytes;
 };
@@ -90,8 +90,8 @@ TEST(a_pool_holds_little_more_than_is_live) {
     ck_assert_double_le(held_by_live(2 * mib, 1024, 2), 1.4);
 }
 
-/* Room for what is live, and next to nothing else. */
-TEST(where_the_device_is_short_it_holds_less) {
+/* The device has room for the live blocks and almost nothing else. */
+TEST(on_a_nearly_full_device_a_pool_holds_less) {
     size_t device_bytes = 0;
     ck_assert_int_eq(cushim_device_memory(0, &device_bytes), CUSHIM_OK);
     ck_assert_int_eq(cushim_device_set(0), CUSHIM_OK);
@@ -108,14 +108,14 @@ TEST(where_the_device_is_short_it_holds_less) {
     printf("# 2800 MiB are left: live %zu MiB, held %zu MiB, %.2f\n", peaks.live_bytes / mib,
            peaks.held_bytes / mib, by_live);
     ck_assert_double_le(by_live, 1.15);
-    /* another allocator, while the pool is idle */
+    /* another allocator takes it while the pool is idle */
     CUdeviceptr foreign;
     ck_assert_int_eq(SIM(cuMemAlloc_v2)(&foreign, (size_t)1 << 30), CUDA_SUCCESS);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-/* Nobody knows what lives by what was asked for in vain. */
-TEST(a_request_that_is_refused_allows_no_more_to_be_idle) {
+/* A refused request says nothing about live bytes. */
+TEST(a_refused_request_does_not_raise_the_bound_on_idle_memory) {
     enum { N_FREED = 4, N_LIVE = 5 };
     cushim_devptr ptr, freed[N_FREED];
     struct cushim_pool *p = create(NULL);

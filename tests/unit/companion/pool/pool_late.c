@@ -1,5 +1,5 @@
-/* Frees that are overtaken by the end of their context: at each question that the library asks the
- * preload on their way, which this program answers itself. */
+/* The end of a context overtakes frees at each query that they make to the preload; this program
+ * answers the queries. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -13,7 +13,8 @@
 enum { BYTES = 4096 };
 
 static _Thread_local bool is_late;
-static unsigned n_asked, hold_at; /* of the thread that is late; read when that is held or over */
+/* set by the late thread; read while it is held or after it ended */
+static unsigned n_asked, hold_at;
 static sem_t held, go_on;
 
 __attribute__((visibility("default"))) int cushim_preload_capturing(struct CUctx_st *context) {
@@ -59,7 +60,7 @@ static void end_context(struct cushim_context *context) {
     ck_assert_int_eq(cushim_context_destroy(context), CUSHIM_OK);
 }
 
-/* One call, held up at its n-th question while its context ends; returns how many it asked. */
+/* One call, held at its n-th query while its context ends; returns the number of its queries. */
 static unsigned overtake(struct late *late, unsigned n) {
     struct cushim_context *context;
     pthread_t thread;
@@ -83,8 +84,8 @@ static unsigned overtake(struct late *late, unsigned n) {
     return n_asked;
 }
 
-/* Two live blocks of a pool of another context, which may have the heap of the last pool, are its
- * own, differ, and stay when the pool goes. */
+/* Two live blocks of a pool of another context, which may have the heap of the last pool, belong to
+ * it, differ, and stay when the pool ends. */
 static void check_next_pool(void) {
     struct cushim_context *context;
     struct cushim_pool *p = create_in(&context);
@@ -102,7 +103,7 @@ static void check_next_pool(void) {
     cushim_mem_streams_lose_gone();
 }
 
-TEST(a_free_that_the_end_of_its_context_overtakes_succeeds_and_leaves_nothing) {
+TEST(a_free_that_overlaps_the_end_of_its_context_succeeds_and_leaves_nothing) {
     unsigned n_asks = 0, n = 0;
     while (n_asks >= n++) {
         struct late late = {0};
@@ -111,10 +112,10 @@ TEST(a_free_that_the_end_of_its_context_overtakes_succeeds_and_leaves_nothing) {
         ck_assert_int_eq(cushim_pool_destroy(late.pool), CUSHIM_OK);
         check_next_pool();
     }
-    ck_assert_uint_ge(n, 3); /* before it takes the block, and after */
+    ck_assert_uint_ge(n, 3); /* one before it takes the block, one after */
 }
 
-TEST(an_allocation_that_it_overtakes_says_so_or_has_a_block) {
+TEST(an_allocation_that_overlaps_the_end_fails_or_has_a_block) {
     unsigned n_asks = 0, n = 0;
     while (n_asks >= n++) {
         struct late late = {.is_alloc = true};
@@ -125,8 +126,9 @@ TEST(an_allocation_that_it_overtakes_says_so_or_has_a_block) {
     }
 }
 
-/* What a thread has taken out of a cache is forgotten with the heap, and given back by nobody. */
-TEST(a_block_of_a_life_that_is_over_goes_nowhere) {
+/* A block that a thread has taken out of a cache is forgotten with the heap and never given
+ * back. */
+TEST(a_block_of_an_earlier_life_goes_nowhere) {
     struct cushim_context *context;
     struct cushim_pool *p = create_in(&context);
     cushim_devptr a = take(p, BYTES, CUSHIM_STREAM_ALL), b = take(p, BYTES, CUSHIM_STREAM_ALL);
@@ -148,8 +150,8 @@ TEST(a_block_of_a_life_that_is_over_goes_nowhere) {
     check_next_pool();
 }
 
-/* A wait that began for a stream tells nothing of one that got its cache since. */
-TEST(a_late_wait_tells_nothing_of_another_stream) {
+/* A wait for a stream proves nothing about the stream that has its cache since. */
+TEST(a_late_wait_proves_nothing_about_another_stream) {
     struct cushim_context *context;
     struct cushim_pool *p = create_in(&context);
     struct cushim_stream *s;

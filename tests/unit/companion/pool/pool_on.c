@@ -1,4 +1,4 @@
-/* Pools in short, memory of the host as a pointer, and where blocks begin. */
+/* The short forms of pool calls, host memory as a pointer, and the alignment of blocks. */
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
@@ -25,7 +25,7 @@ TEST(memory_for_a_stream_is_on_its_device) {
     struct cushim_stream *s;
     ck_assert_int_eq(cushim_context_primary(1, &second), CUSHIM_OK);
     ck_assert_int_eq(cushim_stream_create(second, 0, 0, &s), CUSHIM_OK);
-    for (int round = 0; round < 3; round++) { /* whatever was found out before */
+    for (int round = 0; round < 3; round++) { /* whatever was cached before */
         cushim_devptr of_stream = take_on(p, 1000, s), of_thread = take_on(p, 1000, NULL),
                       of_all = take_on(p, 1000, CUSHIM_STREAM_ALL), elsewhere;
         ck_assert_int_eq(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_DEVICE, 1000, s, &elsewhere),
@@ -56,7 +56,7 @@ static void *take_first(void *argument) {
     return NULL;
 }
 
-TEST(so_is_the_first_that_a_thread_asks_for) {
+TEST(the_first_block_of_a_thread_is_on_its_device) {
     struct elsewhere elsewhere = {.p = create(NULL)};
     struct cushim_context *second;
     pthread_t thread;
@@ -69,7 +69,7 @@ TEST(so_is_the_first_that_a_thread_asks_for) {
     ck_assert_int_eq(cushim_pool_destroy(elsewhere.p), CUSHIM_OK);
 }
 
-TEST(a_hit_in_short_makes_no_driver_call) {
+TEST(a_hit_by_the_short_form_makes_no_driver_call) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     cushim_devptr first = take_on(p, 5000, s);
@@ -85,7 +85,7 @@ TEST(a_hit_in_short_makes_no_driver_call) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(what_is_wrong_in_short_is_refused_as_in_full) {
+TEST(the_short_form_refuses_the_same_errors_as_the_full_one) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     cushim_devptr ptr = take_on(p, 1000, s), other = 1;
@@ -101,7 +101,7 @@ TEST(what_is_wrong_in_short_is_refused_as_in_full) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(memory_of_the_host_comes_as_a_pointer) {
+TEST(host_memory_is_returned_as_a_pointer) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     void *none = p;
@@ -130,7 +130,7 @@ TEST(memory_of_the_host_comes_as_a_pointer) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-/* Sizes that are no multiple of it, side by side; some come from what others left. */
+/* Sizes that are no multiple of the alignment, side by side; some reuse freed memory. */
 static void assert_aligned(struct cushim_pool *p, enum cushim_memory_kind kind) {
     cushim_devptr all[60];
     uint64_t state = 42;
@@ -144,7 +144,7 @@ static void assert_aligned(struct cushim_pool *p, enum cushim_memory_kind kind) 
     }
 }
 
-TEST(every_block_begins_where_the_header_promises) {
+TEST(every_block_has_the_alignment_of_the_header) {
     for (int policy = CUSHIM_POOL_POLICY_FINE; policy <= CUSHIM_POOL_POLICY_EXACT; policy++) {
         for (int dedicated = 0; dedicated < 2; dedicated++) {
             struct cushim_pool_options options;
@@ -166,7 +166,7 @@ static void *ask(void *barrier) {
     return cushim_pool_process_alloc(1000, 1, NULL);
 }
 
-TEST(threads_that_come_first_together_share_one_pool) {
+TEST(threads_that_make_the_first_call_together_share_one_pool) {
     pthread_t threads[N_THREADS];
     void *blocks[N_THREADS];
     pthread_barrier_t barrier;
@@ -180,7 +180,8 @@ TEST(threads_that_come_first_together_share_one_pool) {
     char *refused = strdup(cushim_last_error());
     for (int i = 0; i < N_THREADS; i++) {
         ck_assert_ptr_nonnull(blocks[i]);
-        cushim_pool_process_free(blocks[i], 1000, 1, NULL); /* none is refused: the text stays */
+        /* no call is refused, so the error text stays */
+        cushim_pool_process_free(blocks[i], 1000, 1, NULL);
         ck_assert_str_eq(cushim_last_error(), refused);
     }
     free(refused);

@@ -1,4 +1,4 @@
-/* Which stream's blocks serve which other's requests, and when that costs a fence. */
+/* Which streams' blocks serve requests of other streams, and when that costs a fence. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 
 enum { LARGE_BYTES = 2 << 20 };
 
-/* One that keeps nothing: a block of one stream comes before memory for another. */
+/* A pool that keeps nothing: a request prefers another stream's block to new memory. */
 static struct cushim_pool *create_sparing(void) {
     struct cushim_pool_options options;
     cushim_pool_options_default(&options);
@@ -47,8 +47,8 @@ TEST(streams_that_take_turns_keep_a_small_block_each) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-/* Also where each needs memory of the driver first, up to what the pool keeps. */
-TEST(they_keep_one_each_of_what_the_pool_keeps) {
+/* Also if each stream needs driver memory first, up to the bytes that the pool keeps. */
+TEST(streams_keep_one_block_each_within_the_pools_limit) {
     enum { N_STREAMS = 40 };
     struct cushim_pool_options options;
     struct cushim_stream *streams[N_STREAMS];
@@ -65,7 +65,7 @@ TEST(they_keep_one_each_of_what_the_pool_keeps) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-/* Though the driver has one more. */
+/* Although the driver has memory for one more. */
 TEST(a_large_block_is_worth_a_fence) {
     struct cushim_pool *p = create_sparing();
     struct cushim_stream *s = new_stream(), *t = new_stream();
@@ -75,7 +75,7 @@ TEST(a_large_block_is_worth_a_fence) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-/* Nothing is held for it beyond what there is: another stream's come before the driver. */
+/* The pool prefers blocks of another stream to driver memory. */
 TEST(another_streams_small_blocks_come_before_more_memory) {
     struct cushim_pool *p = create_sparing();
     struct cushim_stream *s = new_stream(), *t = new_stream();
@@ -98,7 +98,8 @@ TEST(another_streams_small_blocks_come_before_more_memory) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-/* The host may write at once, so no stream order helps, and one proven block does for all. */
+/* The host may write at once, so stream order does not help, and one proven block is enough for all
+ * streams. */
 TEST(page_locked_blocks_do_not_become_many) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
@@ -117,23 +118,23 @@ static void *free_here(void *argument) {
     return NULL;
 }
 
-TEST(a_threads_own_stream_is_no_other_threads) {
+TEST(the_per_thread_streams_of_two_threads_are_different_streams) {
     struct cushim_pool *p = create_sparing();
     for (int i = 0; i < 3; i++) { /* the later ones inherit the record of the first */
         pthread_t thread;
         ck_assert_int_eq(cushim_context_capture_enter(NULL),
-                         CUSHIM_OK); /* so that nothing is over */
+                         CUSHIM_OK); /* so that no work completes */
         ck_assert_int_eq(pthread_create(&thread, NULL, free_here, p), 0);
         pthread_join(thread, NULL);
         ck_assert_uint_eq(stats_of(p).cached_blocks, (unsigned)i + 1);
         ck_assert_int_eq(cushim_context_capture_leave(NULL), CUSHIM_OK);
     }
-    take(p, LARGE_BYTES, NULL); /* fenced by the whole context now, and over */
+    take(p, LARGE_BYTES, NULL); /* fenced by the whole context now, and complete */
     ck_assert_uint_eq(stats_of(p).cached_blocks, 2);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes) {
+TEST(blocks_freed_on_a_wrapper_wait_after_the_wrapper_is_destroyed) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *owner = new_stream(), *first, *second;
     struct CUstream_st *handle;
@@ -152,8 +153,8 @@ TEST(what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-/* Where its last use was cannot be told any more, so all of the context is waited for. */
-TEST(a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_context) {
+/* The stream of the last use is unknown by now, so the block waits for the whole context. */
+TEST(a_free_that_names_a_destroyed_stream_waits_for_all_work_of_the_context) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *named = new_stream(), *user = new_stream(), *next = new_stream();
     cushim_devptr a = take(p, 5000, named);
@@ -164,15 +165,16 @@ TEST(a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_context) {
     ck_assert_uint_eq(stats_of(p).live_blocks, 0);
     ck_assert_uint_eq(stats_of(p).pending_blocks, 1);
     ck_assert_uint_ne(take(p, 5000, next), a);
-    ck_assert_uint_ne(take(p, 5000, user), a); /* nor by the order of a stream that is left */
+    ck_assert_uint_ne(take(p, 5000, user), a); /* nor through the order of a remaining stream */
     SIM(sim_release_hold)();
     ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
     ck_assert_uint_eq(take(p, 5000, next), a);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-/* Its end could not make the fence, and nobody records on a handle that is gone. */
-TEST(what_a_destroyed_stream_left_unfenced_is_fenced_by_the_context) {
+/* The end of the stream could not make the fence, and no record is possible on a destroyed
+ * handle. */
+TEST(blocks_that_a_destroyed_stream_left_unfenced_are_fenced_by_the_context) {
     bool has_failed = true;
     for (unsigned n = 1; has_failed; n++) {
         struct cushim_pool *p = create_sparing();
@@ -205,7 +207,7 @@ TEST(a_fence_covers_no_free_that_came_after_it) {
     ck_assert_int_eq(cushim_memory_set32_async(late, 1, 1, s), CUSHIM_OK);
     give(p, late, s);
     SIM(sim_step)(n_before);
-    ck_assert_uint_gt(SIM(sim_pending)(), 0); /* the second set */
+    ck_assert_uint_gt(SIM(sim_pending)(), 0); /* the second set call */
     ck_assert_uint_eq(stats_of(p).pending_blocks, 1);
     ck_assert_uint_eq(take(p, LARGE_BYTES, t), early);
     ck_assert_uint_ne(take(p, LARGE_BYTES, t), late);
@@ -224,11 +226,11 @@ static unsigned long calls_of_turn(struct cushim_pool *p, struct cushim_stream *
 }
 
 /*
- * Two threads have streams of their own and run by turns.  What the other's streams left is over by
- * now: who asks for it takes that, and nothing that its own streams need in a moment.  So a turn
- * asks after each block once or twice, not at every pair.
+ * Two threads have their own streams and run in turn.  The work of the other's streams is done by
+ * then, so a thread takes those blocks, and no block that its own streams need soon.  So a turn
+ * queries each block once or twice, not at every pair.
  */
-TEST(all_caches_are_asked_before_one_is_robbed) {
+TEST(all_caches_are_queried_before_a_block_is_taken_from_one) {
     struct cushim_stream *streams[2][N_EACH];
     struct cushim_pool *p = create(NULL);
     for (unsigned i = 0; i < 2 * N_EACH; i++)
@@ -260,7 +262,7 @@ TEST(a_wait_covers_no_free_that_came_after_it_began) {
     give(p, late, s);
     ck_assert_uint_gt(SIM(sim_step)(1), 0);
     pthread_join(thread, NULL);
-    ck_assert_uint_eq(SIM(sim_pending)(), 1); /* the second set */
+    ck_assert_uint_eq(SIM(sim_pending)(), 1); /* the second set call */
     ck_assert_uint_eq(stats_of(p).pending_blocks, 1);
     ck_assert_uint_ne(take(p, 9000, t), late);
     SIM(sim_release_hold)();
@@ -271,7 +273,7 @@ TEST(a_wait_covers_no_free_that_came_after_it_began) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(what_else_is_wrong_with_such_a_free_is_refused_as_ever) {
+TEST(other_errors_of_such_a_free_are_still_refused) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *gone = new_stream();
     struct cushim_event *event;
@@ -281,7 +283,7 @@ TEST(what_else_is_wrong_with_such_a_free_is_refused_as_ever) {
     ck_assert_int_eq(cushim_stream_destroy(gone), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_free(p, -1, a + 512, 0, gone), CUSHIM_UNKNOWNPTR);
     ck_assert_int_eq(cushim_pool_free(p, -1, a, 9999, gone), CUSHIM_INVALID);
-    /* what never was a stream */
+    /* a value that never was a stream */
     ck_assert_int_eq(cushim_pool_free(p, -1, a, 0, (struct cushim_stream *)(void *)event),
                      CUSHIM_BADHANDLE);
     ck_assert_int_eq(cushim_pool_free(p, -1, a, 0, (struct cushim_stream *)1), CUSHIM_BADHANDLE);
@@ -304,7 +306,7 @@ static unsigned count_caches(void) {
     return n;
 }
 
-/* One request: a small block and a large one, whose stream goes before its work is over. */
+/* One request: a small and a large block, whose stream is destroyed before its work is done. */
 static void request_on(struct cushim_pool *p, struct cushim_stream *s) {
     take_and_give(p, 5000, 2, s);
     take_and_give(p, LARGE_BYTES, 1, s);
@@ -325,7 +327,7 @@ TEST(a_stream_for_each_request_leaves_nothing_behind) {
             held_bytes = stats_of(p).held_bytes;
         } else if (i > n / 100) {
             ck_assert_uint_le(calls,
-                              first_calls + 4); /* now and then the device is asked what is free */
+                              first_calls + 4); /* sometimes query the free memory of the device */
         }
     }
     ck_assert_uint_le(count_caches(), 4);
@@ -350,8 +352,8 @@ TEST(a_thread_for_each_request_leaves_nothing_behind) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-/* What work of a stream that went may still touch serves no other stream. */
-TEST(a_stream_that_went_hands_on_what_is_over_alone) {
+/* A block that work of a destroyed stream may still use serves no other stream. */
+TEST(a_destroyed_stream_passes_on_only_completed_blocks) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     cushim_devptr first = take(p, LARGE_BYTES, s);
@@ -369,7 +371,7 @@ TEST(a_stream_that_went_hands_on_what_is_over_alone) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-/* A free that found the cache of a stream comes when that is another stream's. */
+/* A free that found the cache of a stream arrives when another stream has the cache. */
 TEST(a_late_free_waits_for_all) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
@@ -388,7 +390,7 @@ TEST(a_late_free_waits_for_all) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-/* Nor does a request get what that stream may still use. */
+/* A request does not get blocks that this stream may still use either. */
 TEST(a_late_request_gets_nothing_by_the_order_of_another_stream) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();

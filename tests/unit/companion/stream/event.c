@@ -1,4 +1,4 @@
-/* Events: what is known of a record, and what the driver is not asked. */
+/* Events: what the library knows of a record without asking the driver. */
 #include "cushim/event.h"
 
 #include "cushim/stream.h"
@@ -18,7 +18,7 @@ static struct cushim_stream *stream(struct cushim_context *ctx, struct CUstream_
     return s;
 }
 
-TEST(destroy_takes_null_and_refuses_what_is_no_event) {
+TEST(destroy_accepts_null_and_refuses_other_objects) {
     struct cushim_event *e = create(0);
     ck_ok(cushim_event_destroy(NULL));
     ck_ok(cushim_event_destroy(e));
@@ -28,7 +28,7 @@ TEST(destroy_takes_null_and_refuses_what_is_no_event) {
     ck_assert_uint_eq(n_calls("cuEventDestroy_v2"), 1);
 }
 
-TEST(arguments_are_checked_before_the_driver_is_asked) {
+TEST(arguments_are_checked_without_a_driver_call) {
     struct cushim_event *e = create(0), *made = e;
     float ms = 5;
     char handle[64];
@@ -49,7 +49,7 @@ TEST(arguments_are_checked_before_the_driver_is_asked) {
     ck_is(cushim_event_ipc_get(e, NULL), CUSHIM_INVALID);
     ck_is(cushim_event_ipc_open(NULL, NULL, &made), CUSHIM_INVALID);
     memset(handle, 7, sizeof handle);
-    ck_is(cushim_event_ipc_get(e, handle), CUSHIM_BADHANDLE); /* made for no other process */
+    ck_is(cushim_event_ipc_get(e, handle), CUSHIM_BADHANDLE); /* not created for other processes */
     ck_assert_int_eq(handle[63], 0);
 }
 
@@ -97,7 +97,7 @@ TEST(a_failed_record_changes_nothing) {
     }
 }
 
-TEST(a_captured_event_is_refused_before_the_driver_and_free_after_the_next_record) {
+TEST(a_captured_event_is_refused_without_the_driver_and_usable_after_the_next_record) {
     struct CUstream_st *cu, *other_cu;
     struct cushim_event *e = create(0), *outside = create(0);
     struct cushim_stream *s = stream(NULL, &cu), *other = stream(NULL, &other_cu);
@@ -128,7 +128,7 @@ TEST(a_captured_event_is_refused_before_the_driver_and_free_after_the_next_recor
     ck_ok(cushim_event_elapsed(outside, e, &ms));
 }
 
-TEST(a_wrapped_event_stays_its_makers_and_the_driver_is_asked) {
+TEST(a_wrapped_event_belongs_to_its_creator_and_the_driver_is_asked) {
     struct CUstream_st *cu;
     struct cushim_event *e;
     struct cushim_stream *s = stream(NULL, &cu);
@@ -148,7 +148,7 @@ TEST(a_wrapped_event_stays_its_makers_and_the_driver_is_asked) {
     ck_assert_int_eq(SIM(cuEventDestroy_v2)(raw), CUDA_SUCCESS);
 }
 
-TEST(events_of_another_context_are_told_apart) {
+TEST(events_of_another_context_are_refused) {
     struct CUstream_st *cu;
     struct cushim_context *other;
     struct cushim_event *e = create(0), *far;

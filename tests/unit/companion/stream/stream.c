@@ -1,4 +1,4 @@
-/* Streams: handles and special values, what is refused, and what the driver is not asked. */
+/* Streams: handles and special values, refusals, and calls that need no driver call. */
 #include "cushim/stream.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@ static struct cushim_stream *create(struct cushim_context *ctx) {
     return s;
 }
 
-TEST(destroy_takes_null_and_refuses_what_is_no_stream) {
+TEST(destroy_accepts_null_and_refuses_other_objects) {
     struct cushim_stream *s = create(NULL);
     struct cushim_event *e;
     ck_ok(cushim_event_create(NULL, 0, &e));
@@ -90,7 +90,7 @@ static void *use(void *s) {
     return NULL;
 }
 
-TEST(any_thread_and_any_current_context_will_do) {
+TEST(any_thread_may_call_with_any_current_context) {
     struct cushim_stream *s = create(primary(1));
     CUcontext before;
     pthread_t thread;
@@ -105,7 +105,7 @@ TEST(any_thread_and_any_current_context_will_do) {
     ck_assert_ptr_eq(sim_current(), before);
 }
 
-TEST(a_dead_context_refuses_use_and_not_destruction) {
+TEST(a_dead_context_refuses_use_but_not_destruction) {
     struct cushim_context *ctx;
     struct CUstream_st *cu;
     ck_ok(cushim_context_create(0, 0, &ctx));
@@ -144,7 +144,7 @@ TEST(a_capture_is_refused_without_a_driver_call_that_would_end_it) {
     ck_ok(cushim_stream_destroy(s));
 }
 
-TEST(a_driver_without_the_entry_point_is_told_by_name) {
+TEST(a_missing_entry_point_is_named) {
     struct cushim_stream *s = create(NULL);
     int done;
     driver_loses(cuStreamQuery);

@@ -1,4 +1,4 @@
-/* What a thread keeps for itself, seen from that thread. */
+/* A thread's cache, seen from its own thread. */
 #include "memory/cache/cache.h"
 
 #include "memory/reclaim.h"
@@ -32,8 +32,8 @@ TEST(a_hit_and_its_free_take_no_lock) {
     for (unsigned i = 0; i < 2; i++) {
         fixture = fixture_create(NULL);
         fixture->policy.is_relaxed = i;
-        take_and_give(1000, 20);           /* fetches a segment, and has slabs cut */
-        pthread_mutex_lock(&heap()->lock); /* whoever wants it now hangs */
+        take_and_give(1000, 20);           /* fetches a segment and cuts slabs */
+        pthread_mutex_lock(&heap()->lock); /* a call that takes the lock now hangs */
         for (unsigned n = 0; n < 10; n++)
             fixture_give(fixture, fixture_take(fixture, 1000));
         pthread_mutex_unlock(&heap()->lock);
@@ -80,7 +80,7 @@ TEST(all_classes_together_keep_at_most_4_MiB) {
         }
         fixture_check(fixture);
     }
-    /* the class that is used now has a place, whatever the others kept */
+    /* the class in use has room, however much the others kept */
     ck_assert_uint_gt(cache()->buckets[cushim_mem_sizeclass_count() - 1].n, 0);
 }
 
@@ -95,7 +95,7 @@ TEST(two_thousand_classes_share_a_thousand_slots) {
     ck_assert_uint_le(cache()->cached_bytes, 4 * MIB);
     ck_assert_uint_le(cache()->n_fresh, CUSHIM_MEM_CACHE_SLOTS);
     fixture_check(fixture);
-    /* of small ones the slots run out before the bytes do */
+    /* small blocks exhaust the slots before the bytes */
     for (unsigned k = 0; k < 30; k++)
         take_and_give(512 * (k + 1), 64);
     ck_assert_uint_le(cache()->n_fresh, CUSHIM_MEM_CACHE_SLOTS);
@@ -108,8 +108,9 @@ static bool has_slot(void) {
     return cache()->spare || cache()->n_fresh < CUSHIM_MEM_CACHE_SLOTS;
 }
 
-/* Blocks that wait for fences are more of a class: so the slots run out long before the bytes. */
-TEST(where_the_slots_run_out_the_class_in_use_has_a_place) {
+/* A class may keep more blocks while they wait for fences, so the slots run out long before the
+ * bytes. */
+TEST(the_class_in_use_has_room_when_the_slots_run_out) {
     enum { N = 1600, N_SIZES = 8, LAST_BYTES = 5000 };
     fixture = fixture_create(NULL);
     fixture->policy.is_relaxed = true;
@@ -131,12 +132,12 @@ TEST(where_the_slots_run_out_the_class_in_use_has_a_place) {
 
 TEST(overflow_and_refill_go_in_batches) {
     fixture = fixture_create(NULL);
-    for (unsigned i = 0; i < 256; i++) /* the last 128 have one slab */
+    for (unsigned i = 0; i < 256; i++) /* the last 128 are in one slab */
         addresses[i % 128] = fixture_take(fixture, 512);
     for (unsigned i = 0; i < 65; i++)
         fixture_give(fixture, addresses[i]);
     struct cushim_mem_cache_bucket *bucket = &cache()->buckets[0];
-    ck_assert_uint_eq(bucket->n, 33); /* 32 of 64 went, one came */
+    ck_assert_uint_eq(bucket->n, 33); /* 32 of 64 left, one came */
     cushim_mem_cache_drain_all(heap());
     ck_assert_uint_eq(bucket->n, 0);
     fixture_take(fixture, 512);
@@ -144,18 +145,18 @@ TEST(overflow_and_refill_go_in_batches) {
     fixture_check(fixture);
 }
 
-TEST(a_refill_cuts_no_pages_for_what_nobody_asked) {
+TEST(a_refill_cuts_no_slab_beyond_the_request) {
     fixture = fixture_create(NULL);
     fixture_take(fixture, 512);
     for (unsigned i = 1; i < 128; i++)
         fixture_take(fixture, 512);
     ck_assert_uint_eq(cache()->buckets[0].n,
-                      0); /* slabs of 128 are used up, and no other one is cut */
+                      0); /* slabs of 128 blocks are used up, and no other slab is cut */
     ck_assert_uint_eq(heap()->live_bytes, 65536);
     fixture_check(fixture);
 }
 
-TEST(drained_blocks_can_be_given_back_to_the_driver) {
+TEST(drained_blocks_can_go_back_to_the_driver) {
     fixture = fixture_create(NULL);
     take_and_give(100000, 20);
     size_t cached_bytes = cache()->cached_bytes;
@@ -168,13 +169,13 @@ TEST(drained_blocks_can_be_given_back_to_the_driver) {
     fixture_check(fixture);
 }
 
-TEST(a_pool_that_was_abandoned_is_forgotten) {
+TEST(an_abandoned_heap_is_forgotten) {
     fixture = fixture_create(NULL);
     struct cushim_mem_cache *first = NULL;
     for (unsigned life = 0; life < 5; life++) {
         take_and_give(30000, 10);
         first = first ? first : cache();
-        ck_assert_ptr_eq(cache(), first); /* the thread's own, in every life */
+        ck_assert_ptr_eq(cache(), first); /* the thread's own cache, in every life of the heap */
         fixture_check(fixture);
         cushim_mem_heap_abandon(heap());
         ck_assert_ptr_null(cache());
@@ -187,7 +188,7 @@ TEST(a_pool_that_was_abandoned_is_forgotten) {
     ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 50);
 }
 
-TEST(each_pool_has_its_own) {
+TEST(each_heap_has_its_own_cache) {
     struct cushim_mem_block block;
     CUresult answer;
     fixture = fixture_create(NULL);
@@ -205,11 +206,11 @@ TEST(each_pool_has_its_own) {
     fixture_check(fixture);
 }
 
-/* The sums are those of a model, at every moment, and so is the peak. */
-TEST(who_is_to_have_a_segment_of_his_own_gets_none_from_it) {
+/* A request that must have its own segment does not get a cached block. */
+TEST(a_request_for_its_own_segment_bypasses_the_cache) {
     fixture = fixture_create(NULL);
     take_and_give(1000, 4);
-    atomic_store(&fixture->policy.dedicated_bytes, 512); /* found out late, as policy.h has it */
+    atomic_store(&fixture->policy.dedicated_bytes, 512); /* set late, as policy.h allows */
     uint64_t address = fixture_take(fixture, 1000);
     for (unsigned i = 0; i < 4; i++)
         ck_assert_uint_ne(address, addresses[i]);
@@ -251,7 +252,8 @@ TEST(a_recent_peak_begins_at_what_is_live) {
     uint64_t kept = fixture_take(fixture, 3000);
     fixture_give(fixture, fixture_take(fixture, 40000));
     ck_assert_uint_eq(fixture_stats(fixture)->recent_peak_live_bytes, 43000);
-    cushim_mem_cache_restart_peak(heap()->stats); /* what the cache had not published counts, too */
+    /* bytes that the cache has not published count too */
+    cushim_mem_cache_restart_peak(heap()->stats);
     ck_assert_uint_eq(fixture_stats(fixture)->recent_peak_live_bytes, 3000);
     fixture_give(fixture, fixture_take(fixture, 2000));
     ck_assert_uint_eq(fixture_stats(fixture)->recent_peak_live_bytes, 5000);

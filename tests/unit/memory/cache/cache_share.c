@@ -1,4 +1,4 @@
-/* How much a cache may hold as threads come, stand still and go. */
+/* How much a cache may hold as threads start, idle and end. */
 #include "memory/cache/cache.h"
 
 #include "base/clock.h"
@@ -26,7 +26,7 @@ static size_t cached_bytes(void) {
     return n_bytes;
 }
 
-/* Each has filled its cache, and stands still up to the next meeting. */
+/* Each thread has filled its cache and idles until the next meeting. */
 static void start_idle(pthread_t *threads) {
     fixture = fixture_create(NULL);
     pthread_barrier_init(&meeting, NULL, THREADS + 1);
@@ -35,14 +35,15 @@ static void start_idle(pthread_t *threads) {
     meet();
 }
 
-TEST(many_threads_have_little_each) {
+TEST(with_many_threads_each_cache_is_small) {
     pthread_t threads[THREADS];
     start_idle(threads);
     ck_assert_uint_eq(heap()->n_caches, THREADS);
-    ck_assert_uint_le(cached_bytes(), 40 * MIB); /* 16 MiB, by what each knew when it came last */
+    /* 16 MiB, by the share that each thread knew at its last call */
+    ck_assert_uint_le(cached_bytes(), 40 * MIB);
     ck_assert_uint_gt(cached_bytes(), 0);
     fixture_check(fixture);
-    /* what idle threads keep does not stay when memory is wanted back */
+    /* a trim also takes what idle threads keep */
     fixture_trim(fixture, 0);
     ck_assert_uint_eq(cached_bytes(), 0);
     ck_assert_uint_eq(heap()->held_bytes, 0);
@@ -54,7 +55,7 @@ TEST(many_threads_have_little_each) {
     fixture_check(fixture);
 }
 
-/* A second and more goes by for the caches of threads that stand still. */
+/* More than a second passes for the caches of idle threads. */
 static void let_time_pass(void) {
     for (struct cushim_mem_cache *cache = heap()->caches; cache; cache = cache->next_of_heap)
         cache->seen_ns -= cache->seen_ns ? 2000000000u : 0;
@@ -68,13 +69,14 @@ static void use_much(unsigned n_blocks) {
         give(addresses[i]);
 }
 
-TEST(idle_threads_take_nothing_from_those_at_work) {
+TEST(idle_threads_do_not_shrink_the_share_of_working_threads) {
     pthread_t threads[THREADS];
     uint64_t since_ns = cushim_clock_ns();
     start_idle(threads);
     fake_set_current(fake_context(0));
     use_much(64);
-    if (cushim_clock_ns() - since_ns < 900000000u) { /* on a slow machine some are idle already */
+    /* on a slow machine some threads are idle already */
+    if (cushim_clock_ns() - since_ns < 900000000u) {
         ck_assert_uint_eq(heap()->n_busy, THREADS + 1);
         ck_assert_uint_lt(cushim_mem_cache_recent->limit_bytes, MIB);
     }

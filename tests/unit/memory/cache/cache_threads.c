@@ -1,4 +1,4 @@
-/* Caches as threads come and go, and while others empty them. */
+/* Caches as threads start and end, and while other threads empty them. */
 #include "memory/cache/cache.h"
 
 #include <sched.h>
@@ -36,7 +36,7 @@ static void *live_briefly(void *unused) {
     return cushim_mem_cache_recent;
 }
 
-TEST(threads_by_the_thousand_hand_one_cache_on) {
+TEST(a_thousand_threads_in_turn_share_one_cache) {
     void *first = NULL;
     for (unsigned relaxed = 0; relaxed < 2; relaxed++) {
         fixture = fixture_create(NULL);
@@ -60,7 +60,7 @@ TEST(threads_by_the_thousand_hand_one_cache_on) {
     }
 }
 
-/* The owner is in its cache, as for a moment with each call. */
+/* The owner is inside its cache, as it is briefly in each call. */
 static void *stay_inside(void *unused) {
     give(take(1000));
     atomic_fetch_add(&n_wrong, !cushim_futex_lock_take(&cushim_mem_cache_recent->lock));
@@ -83,7 +83,7 @@ static void *give_and_stay(void *unused) {
     return unused;
 }
 
-TEST(what_an_idle_thread_has_cached_goes_back_to_all) {
+TEST(blocks_in_the_cache_of_an_idle_thread_can_be_drained) {
     pthread_t idle;
     fixture = fixture_create(NULL);
     give(take(1000));
@@ -98,22 +98,23 @@ TEST(what_an_idle_thread_has_cached_goes_back_to_all) {
 }
 
 /* Keys end a thread in the order in which they were made, and this one's is the last. */
-/* Not by an exit: memcheck would look for what only the stack of the thread that ended knew. */
+/* The process kills itself, because at an exit memcheck would report what only the stack of the
+ * ended thread points to. */
 static void leave_well(void *unused) {
     (void)unused;
     kill(getpid(), SIGKILL);
 }
 
-TEST(a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_caches) {
+TEST(a_thread_of_a_child_ends_even_if_the_fork_interrupted_a_cache) {
     pthread_t owner, drainer;
     int status = -1;
     fixture = fixture_create(NULL);
-    give(take(1000)); /* so that there is something to do when this thread ends */
+    give(take(1000)); /* so that this thread has blocks to return when it ends */
     pthread_barrier_init(&meeting, NULL, 2);
     pthread_create(&owner, NULL, stay_inside, NULL);
     meet();
     pthread_create(&drainer, NULL, drain_once, NULL);
-    struct cushim_mem_cache *inside = heap()->caches; /* the youngest comes first */
+    struct cushim_mem_cache *inside = heap()->caches; /* the youngest cache is first */
     while (!atomic_load(&inside->lock.n_wanted))
         sched_yield();
     pid_t child = fork();
@@ -218,7 +219,7 @@ static void *survive(void *unused) {
     return unused;
 }
 
-TEST(a_pool_is_abandoned_while_caches_hold_its_blocks) {
+TEST(a_heap_is_abandoned_while_caches_hold_its_blocks) {
     pthread_t threads[4];
     fixture = fixture_create(NULL);
     pthread_barrier_init(&meeting, NULL, 5);
@@ -240,12 +241,13 @@ TEST(a_pool_is_abandoned_while_caches_hold_its_blocks) {
     fixture_check(fixture);
 }
 
-/* A heap goes and comes while threads, whose caches have blocks of it, are busy with another. */
+/* A heap is abandoned and opened again while the threads whose caches have its blocks use
+ * another. */
 static void *use_another(void *unused) {
     fake_set_current(fake_context(0));
     while (!atomic_load(&is_over)) {
         meet();
-        give(take(2000)); /* now there is a cache of heap 0 again */
+        give(take(2000)); /* this thread has a cache of heap 0 again */
         meet();
         for (unsigned i = 0; i < 50; i++) {
             struct cushim_mem_block block;
@@ -258,7 +260,7 @@ static void *use_another(void *unused) {
     return unused;
 }
 
-TEST(a_pool_is_abandoned_while_its_threads_use_another) {
+TEST(a_heap_is_abandoned_while_its_threads_use_another) {
     pthread_t threads[3];
     fixture = fixture_create(NULL);
     fixture_open(fixture, 1);
@@ -281,13 +283,13 @@ TEST(a_pool_is_abandoned_while_its_threads_use_another) {
     fixture_check(fixture);
 }
 
-/* A destructor that runs after ours: its blocks take the heap's lock. */
+/* A destructor that runs after cushim's: its blocks take the heap's lock. */
 static pthread_key_t late_key;
 static unsigned n_late;
 
 static void use_late(void *unused) {
     give(take(3000));
-    if (++n_late < 3) /* again, in the next round of destructors */
+    if (++n_late < 3) /* run again in the next round of destructors */
         pthread_setspecific(late_key, unused);
 }
 
@@ -298,7 +300,7 @@ static void *end_late(void *unused) {
     return unused;
 }
 
-TEST(what_a_thread_frees_in_its_last_moments_goes_to_the_free_lists) {
+TEST(blocks_freed_in_a_late_destructor_go_to_the_free_lists) {
     fixture = fixture_create(NULL);
     pthread_key_create(&late_key, use_late);
     run(1, end_late);
@@ -326,7 +328,7 @@ static void *take_for_others(void *number) {
     return NULL;
 }
 
-TEST(the_peak_is_off_by_no_more_than_threads_keep_to_themselves) {
+TEST(the_peak_is_off_by_at_most_the_unpublished_bytes_of_threads) {
     fixture = fixture_create(NULL);
     pthread_barrier_init(&meeting, NULL, 4);
     run(4, take_for_others);

@@ -1,6 +1,6 @@
 /*
- * A heap that many threads use: a fixture of the file that includes this, faults that are counted,
- * since check may not be asked from many threads, and a barrier to meet at.
+ * A heap that many threads use: one fixture for the file that includes this, a barrier, and a count
+ * of faults, because Check's assertions may not be used from many threads.
  */
 #ifndef CUSHIM_TESTS_UNIT_MEMORY_HEAP_CROWD_FIXTURE_H
 #define CUSHIM_TESTS_UNIT_MEMORY_HEAP_CROWD_FIXTURE_H
@@ -22,7 +22,7 @@ static inline struct cushim_mem_heap *heap(void) {
     return &fixture->heaps[0];
 }
 
-/* As fixture_take and fixture_give. */
+/* Like fixture_take and fixture_give, but they count faults. */
 static inline uint64_t take(size_t n_bytes) {
     enum cushim_status status;
     uint64_t address = fixture_obtain(fixture, n_bytes, &status);

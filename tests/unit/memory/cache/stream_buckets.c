@@ -1,4 +1,4 @@
-/* The buckets of a cache: found again however many there are. */
+/* The buckets of a stream cache. */
 #include "memory/cache/stream_buckets.h"
 
 #include <stdbool.h>
@@ -8,8 +8,8 @@
 
 enum { STEP_BYTES = 512, N_BUCKETS = 1000, N_FULL = 64, N_MOST = 7, MAX_TESTS = 16 };
 
-/* No host memory for buckets, or for their table, where it is set: the test is linked so that it is
- * asked first. */
+/* If set, there is no host memory for buckets, or for their table: the test is linked so that
+ * allocations come here first. */
 static bool has_no_memory, has_no_table;
 
 void *__real_aligned_alloc(size_t alignment, size_t size);
@@ -24,7 +24,7 @@ void *__wrap_malloc(size_t size) {
     return has_no_table ? NULL : __real_malloc(size);
 }
 
-/* Empty ones; they stay where leak checkers find their tables. */
+/* Returns empty buckets; they are static, so that leak checkers find their tables. */
 static struct cushim_mem_stream_buckets *begin(void) {
     static struct cushim_mem_stream_buckets all[MAX_TESTS];
     static unsigned n;
@@ -38,13 +38,13 @@ static size_t count(const struct cushim_mem_stream_buckets *buckets, size_t buck
     return bucket ? bucket->n : 0;
 }
 
-/* Buckets 1 .. N_BUCKETS times the step, each with as many blocks as its number. */
+/* Makes buckets of 1 .. N_BUCKETS steps; bucket k has k blocks. */
 static void fill(struct cushim_mem_stream_buckets *buckets) {
     for (size_t i = 1; i <= N_BUCKETS; i++)
         cushim_mem_stream_buckets_make(buckets, i * STEP_BYTES, N_MOST)->n = i;
 }
 
-TEST(an_empty_one_has_the_loose_bin_alone) {
+TEST(an_empty_cache_has_only_the_loose_bucket) {
     struct cushim_mem_stream_buckets *buckets = begin();
     ck_assert_ptr_null(cushim_mem_stream_buckets_find(buckets, STEP_BYTES));
     ck_assert_uint_eq(count(buckets, STEP_BYTES), 0);
@@ -53,7 +53,7 @@ TEST(an_empty_one_has_the_loose_bin_alone) {
     cushim_mem_stream_buckets_clear(buckets);
 }
 
-TEST(each_bucket_is_found_with_what_it_had) {
+TEST(each_bucket_is_found_with_its_blocks) {
     struct cushim_mem_stream_buckets *buckets = begin();
     fill(buckets);
     for (size_t i = 1; i <= N_BUCKETS; i++) {
@@ -69,7 +69,7 @@ TEST(each_bucket_is_found_with_what_it_had) {
     ck_assert_ptr_null(cushim_mem_stream_buckets_find(buckets, 0));
 }
 
-TEST(a_walk_meets_each_bin_once_and_the_loose_one_last) {
+TEST(a_walk_visits_each_bucket_once_and_the_loose_one_last) {
     struct cushim_mem_stream_buckets *buckets = begin();
     struct cushim_mem_stream_bucket *bucket = NULL, *last = NULL;
     size_t n = 0, n_blocks = 0;
@@ -84,8 +84,8 @@ TEST(a_walk_meets_each_bin_once_and_the_loose_one_last) {
     ck_assert_ptr_eq(last, &buckets->loose);
 }
 
-/* A program of ever new sizes does not pay for those of long ago. */
-TEST(bins_without_a_block_go_when_there_is_no_room) {
+/* A program whose sizes always change does not pay for its early sizes. */
+TEST(empty_buckets_go_when_there_is_no_room) {
     struct cushim_mem_stream_buckets *buckets = begin();
     for (size_t i = 1; i <= N_BUCKETS; i++)
         cushim_mem_stream_buckets_make(buckets, i * STEP_BYTES, N_MOST);
@@ -94,7 +94,7 @@ TEST(bins_without_a_block_go_when_there_is_no_room) {
     ck_assert_ptr_null(cushim_mem_stream_buckets_find(buckets, STEP_BYTES));
 }
 
-TEST(without_host_memory_the_loose_bin_serves_and_nothing_is_lost) {
+TEST(without_host_memory_the_loose_bucket_takes_all_blocks) {
     struct cushim_mem_stream_buckets *buckets = begin();
     has_no_memory = true;
     ck_assert_ptr_eq(cushim_mem_stream_buckets_make(buckets, STEP_BYTES, N_MOST), &buckets->loose);
@@ -108,13 +108,14 @@ TEST(without_host_memory_the_loose_bin_serves_and_nothing_is_lost) {
     has_no_memory = true;
     ck_assert_ptr_eq(cushim_mem_stream_buckets_make(buckets, (N_FULL + 1) * STEP_BYTES, N_MOST),
                      &buckets->loose);
-    ck_assert_uint_eq(buckets->loose.n_most, 0); /* each free into it is looked after */
+    /* each free into the loose bucket looks for blocks to give up */
+    ck_assert_uint_eq(buckets->loose.n_most, 0);
     for (size_t i = 1; i <= N_FULL; i++)
         ck_assert_uint_eq(count(buckets, i * STEP_BYTES), i);
     has_no_memory = false;
 }
 
-TEST(cleared_it_is_empty_and_serves_again) {
+TEST(cleared_buckets_are_empty_and_usable) {
     struct cushim_mem_stream_buckets *buckets = begin();
     fill(buckets);
     buckets->loose.n = 3;

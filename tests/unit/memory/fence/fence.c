@@ -16,7 +16,7 @@ static enum cushim_mem_pass pass;
 static int n_inside, n_records_outside, n_waits_inside;
 static CUresult answer;
 static bool is_capturing;
-static bool is_over; /* all that was submitted: a synchronise holds nobody up */
+static bool is_over; /* completes all work, so that no synchronise blocks */
 
 static bool is_open(void) {
     return pass != CUSHIM_MEM_PASS_RECORD;
@@ -33,7 +33,7 @@ static void leave(void) {
 
 static const struct cushim_mem_capture_guard guard = {is_open, enter, leave};
 
-/* Watches where calls stand between enter and leave. */
+/* Notes which calls happen between enter and leave. */
 static void watch(const char *name) {
     if (strcmp(name, "cuCtxRecordEvent") == 0)
         n_records_outside += n_inside != 1;
@@ -90,8 +90,9 @@ static void finish_while_polled(const char *name) {
         fake_finish(0);
 }
 
-/* A query does not bring out what kernels printed; a synchronise does, and native's free. */
-TEST(a_wait_that_the_polls_end_is_a_synchronise_too) {
+/* A query does not flush what kernels printed; a synchronise does, and so does the driver's
+ * free. */
+TEST(a_wait_that_polling_ends_synchronises_too) {
     setup(NULL);
     fake_submit(0);
     fake_on_call(finish_while_polled);
@@ -100,11 +101,11 @@ TEST(a_wait_that_the_polls_end_is_a_synchronise_too) {
     ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 1);
 }
 
-/* Of work that was over, too, and once for all of it; launches of any context count. */
-TEST(a_launch_makes_the_next_wait_of_each_context_bring_out_what_it_printed) {
+/* One synchronise is enough, for completed work too; launches in any context count. */
+TEST(after_a_launch_the_next_wait_of_each_context_flushes_printf) {
     setup(NULL);
     wait_for(0);
-    wait_for(1); /* both have a spare event now */
+    wait_for(1); /* both contexts have a spare event now */
     is_over = true;
     cushim_mem_launches_note();
     cushim_mem_launches_note();
@@ -122,7 +123,7 @@ TEST(a_launch_makes_the_next_wait_of_each_context_bring_out_what_it_printed) {
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(1)"));
 }
 
-TEST(a_wait_that_blocks_has_brought_it_out) {
+TEST(a_wait_that_blocks_has_flushed_printf) {
     setup(NULL);
     cushim_mem_launches_note();
     fake_submit(0);
@@ -132,7 +133,7 @@ TEST(a_wait_that_blocks_has_brought_it_out) {
     ck_assert_str_eq(fake_order(), "cuCtxRecordEvent(0) cuEventQuery(0)");
 }
 
-TEST(what_a_failed_wait_left_comes_out_with_the_next) {
+TEST(the_wait_after_a_failed_one_flushes_printf) {
     setup(NULL);
     wait_for(0);
     is_over = true;
@@ -143,7 +144,7 @@ TEST(what_a_failed_wait_left_comes_out_with_the_next) {
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(0)"));
 }
 
-TEST(the_event_sleeps_as_the_context_does) {
+TEST(the_event_blocks_the_way_the_context_does) {
     setup(NULL);
     wait_for(0);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventCreate(2)")); /* no timing */
@@ -154,7 +155,7 @@ TEST(the_event_sleeps_as_the_context_does) {
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventCreate(3)")); /* blocking too */
 }
 
-TEST(the_event_is_made_and_recorded_in_its_own_context) {
+TEST(the_event_is_created_and_recorded_in_its_own_context) {
     setup(NULL);
     fake_set_current(fake_context(1));
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
@@ -183,7 +184,7 @@ TEST(the_barrier_leaves_the_capture_of_another_thread_valid) {
     ck_assert_uint_eq(fake_n_invalidated(), 0);
 }
 
-TEST(the_callers_own_capture_meets_what_native_does_to_it) {
+TEST(the_callers_own_capture_fails_as_it_does_under_the_driver) {
     setup(NULL);
     pass = CUSHIM_MEM_PASS_OWN;
     fake_capture(0, true);
@@ -202,14 +203,14 @@ TEST(a_barrier_without_memory_waits_for_nothing_and_says_so) {
     ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2"));
 }
 
-TEST(a_capture_that_nobody_announced_is_answered_by_the_barrier) {
+TEST(a_capture_that_was_not_announced_gets_the_barrier) {
     setup(NULL);
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuMemAlloc_v2(1) cuMemFree_v2(1)"));
 }
 
-/* A capture of another context begins as soon as the gate lets it. */
+/* A capture of another context begins as soon as the capture guard allows it. */
 static void begin_capture(const char *name) {
     watch(name);
     if (!n_inside && !is_capturing && strcmp(name, "cuEventQuery") == 0) {
@@ -228,7 +229,7 @@ TEST(a_capture_that_begins_after_the_record_stays_valid) {
     ck_assert_uint_eq(fake_n_invalidated(), 0);
 }
 
-/* Other threads come while a record is made: each of the first n_to_come, and what then happens. */
+/* Another thread asks during each of the first n_to_come records, and what happens then. */
 static unsigned n_come, n_to_come;
 static enum { NOTHING, BECOMES_BUSY, CAPTURE_OPENS } then;
 
@@ -252,25 +253,26 @@ static void wait_while_others_come(unsigned n) {
     n_to_come = n;
     fake_on_call(come_during_records);
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
-    ck_assert(!atomic_load(&fences[0].is_recording)); /* whoever comes next may record */
+    ck_assert(!atomic_load(&fences[0].is_recording)); /* the next thread may record */
     ck_assert_uint_eq(cushim_mem_stats_read(&stats.n_waits), 0);
 }
 
-TEST(who_came_meanwhile_is_proven_for_by_the_same_thread) {
+TEST(a_thread_that_asks_during_a_record_gets_one_from_the_same_recorder) {
     then = NOTHING;
     wait_while_others_come(3);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 4);
     ck_assert_uint_eq(cushim_mem_fence_done(&fences[0]), 4);
 }
 
-TEST(nobody_records_for_others_for_ever) {
+TEST(a_recorder_does_not_record_for_others_for_ever) {
     then = NOTHING;
     wait_while_others_come(1000);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 16);
-    ck_assert_uint_eq(cushim_mem_fence_done(&fences[0]), 16); /* the next asks for itself */
+    /* the next thread records for itself */
+    ck_assert_uint_eq(cushim_mem_fence_done(&fences[0]), 16);
 }
 
-TEST(who_records_does_not_wait_for_the_work_of_others) {
+TEST(a_recorder_does_not_wait_for_the_work_of_others) {
     then = BECOMES_BUSY; /* before the second record */
     wait_while_others_come(1);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 2);
@@ -278,7 +280,7 @@ TEST(who_records_does_not_wait_for_the_work_of_others) {
     ck_assert_uint_eq(cushim_mem_fence_done(&fences[0]), 1);
 }
 
-TEST(who_records_for_others_stops_where_a_capture_opens) {
+TEST(a_recorder_stops_recording_for_others_when_a_capture_opens) {
     then = CAPTURE_OPENS;
     wait_while_others_come(1);
     ck_assert_str_eq(fake_order(), "cuEventCreate(2) cuCtxRecordEvent(0) cuEventQuery(0)");
@@ -293,11 +295,11 @@ TEST(other_contexts_are_neither_recorded_nor_waited_for) {
     ck_assert_uint_eq(fake_n_done(1), 0);
 }
 
-TEST(before_context_events_each_wait_is_the_native_barrier) {
+TEST(without_context_events_each_wait_is_the_drivers_barrier) {
     setup("cuCtxRecordEvent");
     for (unsigned i = 0; i < 2; i++) {
         fake_submit(0);
-        fake_capture(1, i == 1); /* another thread's: it stays valid */
+        fake_capture(1, i == 1); /* the other thread's capture stays valid */
         pass = i ? CUSHIM_MEM_PASS_RELAXED : CUSHIM_MEM_PASS_RECORD;
         ck_assert_int_eq(wait_for(0), CUSHIM_OK);
         ck_assert_str_eq(fake_order(), "cuMemAlloc_v2(1) cuMemFree_v2(1)");
@@ -313,7 +315,7 @@ TEST(before_context_events_each_wait_is_the_native_barrier) {
     ck_assert_int_eq(wait_for(0), CUSHIM_NOMEM);
 }
 
-TEST(each_failed_call_is_answered_with_its_own_code_and_no_event_is_lost) {
+TEST(each_failed_call_returns_its_own_code_and_loses_no_event) {
     for (unsigned n = 1;; n++) {
         setup(NULL);
         fake_set_current(fake_context(1));
@@ -346,7 +348,7 @@ TEST(an_abandoned_fence_forgets_its_events_and_waits_for_nothing) {
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(0)"));
 }
 
-TEST(an_event_that_comes_back_behind_its_context_is_used_no_more) {
+TEST(an_event_that_returns_after_its_context_is_gone_is_not_reused) {
     struct cushim_mem_record record = {0};
     setup(NULL);
     ck_assert_int_eq(cushim_mem_record_make(&record, &fences[0], NULL), CUDA_SUCCESS);
@@ -356,8 +358,8 @@ TEST(an_event_that_comes_back_behind_its_context_is_used_no_more) {
     ck_assert_uint_eq(n_idle_events(&fences[0]), 0);
 }
 
-/* With 16 threads a pair took 1.4 times as long where they did not. */
-TEST(what_different_threads_write_lies_in_different_lines) {
+/* With 16 threads a pair took 1.4 times as long when they shared a line. */
+TEST(fields_that_different_threads_write_are_in_different_cache_lines) {
     const size_t places[] = {
         offsetof(struct cushim_mem_fence, open),         offsetof(struct cushim_mem_fence, done),
         offsetof(struct cushim_mem_fence, effect),       offsetof(struct cushim_mem_fence, wanted),

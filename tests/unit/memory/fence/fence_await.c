@@ -6,9 +6,9 @@
 #include "tests/unit/memory/idle_events.h"
 #include "tests/unit/suite.h"
 
-TEST(waiting_for_what_is_done_or_idle_costs_little) {
+TEST(a_wait_for_an_epoch_that_is_done_or_idle_is_cheap) {
     fence_fixture_setup(NULL);
-    ck_assert_int_eq(fence_fixture_await(1, 0), CUSHIM_OK); /* makes the event */
+    ck_assert_int_eq(fence_fixture_await(1, 0), CUSHIM_OK); /* creates the event */
     fake_forget_order();
     ck_assert_int_eq(fence_fixture_await(1, 0), CUSHIM_OK);
     ck_assert_str_eq(fake_order(), "");
@@ -18,7 +18,7 @@ TEST(waiting_for_what_is_done_or_idle_costs_little) {
     fence_fixture_finish();
 }
 
-TEST(a_wait_covers_nothing_submitted_after_the_free_where_a_record_stands) {
+TEST(with_a_record_a_wait_does_not_cover_later_work) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
@@ -51,7 +51,7 @@ static void finish_at_the_300th_query(const char *name) {
         fake_finish(0);
 }
 
-TEST(what_ends_before_the_deadline_is_seen) {
+TEST(work_that_ends_before_the_deadline_is_noticed) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     fake_on_call(finish_at_the_300th_query);
@@ -61,13 +61,13 @@ TEST(what_ends_before_the_deadline_is_seen) {
     fence_fixture_finish();
 }
 
-TEST(while_a_capture_is_open_a_wait_is_the_native_barrier) {
+TEST(while_a_capture_is_open_a_wait_is_the_drivers_barrier) {
     fence_fixture_setup(NULL);
     fake_capture(0, true);
     fixture.pass = CUSHIM_MEM_PASS_RELAXED;
     uint64_t tag = fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_await(tag, cushim_clock_ns() + 1000000), CUSHIM_TIMEOUT);
-    ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), 0); /* it knows no deadline */
+    ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), 0); /* the driver's barrier has no deadline */
     ck_assert_int_eq(fence_fixture_await(tag, 0), CUSHIM_OK);
     ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), 1);
     ck_assert_uint_eq(fake_n_done(0), 1);
@@ -90,7 +90,7 @@ TEST(a_record_made_before_a_capture_is_waited_for_during_it) {
     fence_fixture_finish();
 }
 
-TEST(the_callers_own_capture_refuses_a_wait_as_natively) {
+TEST(the_callers_own_capture_refuses_a_wait_as_the_driver_does) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     fake_capture(0, true);
@@ -101,14 +101,14 @@ TEST(the_callers_own_capture_refuses_a_wait_as_natively) {
     ck_assert_uint_eq(fake_n_invalidated(), 1);
 }
 
-TEST(before_context_events_a_wait_is_the_native_barrier) {
+TEST(without_context_events_a_wait_is_the_drivers_barrier) {
     fence_fixture_setup("cuCtxRecordEvent");
     uint64_t tag = fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_NOTREADY);
     ck_assert(!fence_fixture_is_done(tag));
     ck_assert_str_eq(fake_order(), "");
     ck_assert_int_eq(fence_fixture_await(tag, cushim_clock_ns() + 1000000000), CUSHIM_TIMEOUT);
-    ck_assert_str_eq(fake_order(), ""); /* the barrier knows no deadline */
+    ck_assert_str_eq(fake_order(), ""); /* the barrier has no deadline */
     ck_assert_int_eq(fence_fixture_await(tag, 0), CUSHIM_OK);
     ck_assert_str_eq(fake_order(), "cuMemAlloc_v2(1) cuMemFree_v2(1)");
     ck_assert(fence_fixture_is_done(tag));
@@ -122,7 +122,7 @@ TEST(before_context_events_a_wait_is_the_native_barrier) {
     ck_assert_uint_eq(fake_n_invalidated(), 1);
 }
 
-TEST(where_all_rows_are_in_flight_a_wait_is_the_native_barrier) {
+TEST(with_all_records_in_flight_a_wait_is_the_drivers_barrier) {
     fence_fixture_setup(NULL);
     for (unsigned i = 0; i < CUSHIM_MEM_EPOCH_ROWS; i++) {
         fence_fixture_free(0);
@@ -140,7 +140,7 @@ TEST(where_all_rows_are_in_flight_a_wait_is_the_native_barrier) {
 TEST(the_first_free_waits_and_later_ones_only_for_effects_since) {
     fence_fixture_setup(NULL);
     uint64_t effect = cushim_mem_fence_effect(fixture.fence);
-    ck_assert_uint_ne(effect, 0); /* submitted before there was a fence */
+    ck_assert_uint_ne(effect, 0); /* submitted before the fence existed */
     ck_assert_int_eq(fence_fixture_await(effect, 0), CUSHIM_OK);
     ck_assert_uint_eq(cushim_mem_fence_effect(fixture.fence), 0);
     fake_submit(0);
@@ -155,7 +155,7 @@ TEST(the_first_free_waits_and_later_ones_only_for_effects_since) {
     fence_fixture_finish();
 }
 
-TEST(each_failed_call_gives_its_own_code_and_no_event_is_lost) {
+TEST(each_failed_call_returns_its_own_code_and_loses_no_event) {
     for (unsigned n = 1;; n++) {
         fence_fixture_setup(NULL);
         uint64_t tag = fence_fixture_free(0);
@@ -167,8 +167,7 @@ TEST(each_failed_call_gives_its_own_code_and_no_event_is_lost) {
             ck_assert_int_eq(status, CUSHIM_FAULT);
             ck_assert_int_eq(fixture.answer, CUDA_ERROR_ILLEGAL_ADDRESS);
             ck_assert_uint_lt(cushim_mem_fence_done(fixture.fence), tag);
-            ck_assert_int_eq(fence_fixture_await(tag, 0),
-                             CUSHIM_OK); /* the next is no worse for it */
+            ck_assert_int_eq(fence_fixture_await(tag, 0), CUSHIM_OK); /* the next wait works */
         }
         ck_assert_int_eq(fixture.answer, CUDA_SUCCESS);
         ck_assert_uint_ge(cushim_mem_fence_done(fixture.fence), tag);

@@ -24,10 +24,11 @@ static void free_inside(void) {
     tag_inside = cushim_mem_fence_tag(fixture.fence);
 }
 
-TEST(what_is_freed_while_the_record_is_made_belongs_to_the_next_epoch) {
+TEST(a_free_during_a_record_belongs_to_the_next_epoch) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
-    fence_fixture_when("cuCtxRecordEvent", free_inside); /* its work comes after the record */
+    /* its work is submitted after the record */
+    fence_fixture_when("cuCtxRecordEvent", free_inside);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
     fake_finish(0);
     ck_assert(fence_fixture_is_done(tag));
@@ -40,11 +41,11 @@ static void poll_inside(void) {
     ck_assert(!cushim_mem_fence_is_in_flight(fixture.fence));
 }
 
-TEST(a_row_is_not_to_be_seen_before_its_record) {
+TEST(a_poll_does_not_see_a_row_before_its_record) {
     fence_fixture_setup(NULL);
     ck_assert_uint_eq(fence_fixture_free(0), 1);
     fence_fixture_when("cuCtxRecordEvent",
-                       poll_inside); /* an event never recorded queries as complete */
+                       poll_inside); /* a query of an event that was never recorded says complete */
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
     ck_assert_ptr_null(fixture.moment);
     ck_assert(!fence_fixture_is_done(1));
@@ -52,7 +53,7 @@ TEST(a_row_is_not_to_be_seen_before_its_record) {
 }
 
 static void start_inside(void) {
-    /* as another thread would: what it freed meanwhile is not covered by the record under way */
+    /* as another thread would: the record under way does not cover what it freed meanwhile */
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_NOTREADY);
     ck_assert_int_eq(fixture.answer, CUDA_SUCCESS);
 }
@@ -62,11 +63,11 @@ TEST(one_thread_records_and_the_others_go_on) {
     fence_fixture_when("cuCtxRecordEvent", start_inside);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 1);
-    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK); /* the next one is no worse for it */
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK); /* the next record works */
     fence_fixture_finish();
 }
 
-TEST(a_record_that_failed_leaves_its_epoch_to_a_later_one) {
+TEST(a_failed_record_leaves_its_epoch_to_a_later_one) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -74,7 +75,7 @@ TEST(a_record_that_failed_leaves_its_epoch_to_a_later_one) {
     ck_assert_int_eq(fixture.answer, CUDA_ERROR_ILLEGAL_ADDRESS);
     fake_fail_always(NULL, CUDA_SUCCESS);
     fake_finish(0);
-    ck_assert(!fence_fixture_is_done(tag)); /* nobody asked */
+    ck_assert(!fence_fixture_is_done(tag)); /* no record was asked for */
     ck_assert_uint_gt(cushim_mem_fence_tag(fixture.fence), tag);
     fake_submit(0);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
@@ -85,7 +86,7 @@ TEST(a_record_that_failed_leaves_its_epoch_to_a_later_one) {
     fence_fixture_finish();
 }
 
-TEST(of_the_epochs_in_flight_the_longest_finished_prefix_is_done) {
+TEST(the_longest_finished_prefix_of_the_epochs_in_flight_is_done) {
     uint64_t tags[4];
     fence_fixture_setup(NULL);
     for (unsigned i = 0; i < 4; i++) {
@@ -137,7 +138,7 @@ TEST(while_a_capture_is_open_epochs_are_polled_but_not_recorded) {
     fence_fixture_finish();
 }
 
-TEST(a_capture_that_nobody_announced_is_no_damage) {
+TEST(a_capture_that_was_not_announced_is_no_damage) {
     fence_fixture_setup(NULL);
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_NOTREADY);
@@ -145,7 +146,7 @@ TEST(a_capture_that_nobody_announced_is_no_damage) {
     fence_fixture_finish();
 }
 
-TEST(a_synchronise_completes_what_was_freed_before_it_began) {
+TEST(a_synchronise_completes_frees_from_before_it_began) {
     fence_fixture_setup(NULL);
     uint64_t before = fence_fixture_free(0);
     uint64_t epoch = cushim_mem_fence_synchronise(fixture.fence);
@@ -159,8 +160,9 @@ TEST(a_synchronise_completes_what_was_freed_before_it_began) {
     fence_fixture_finish();
 }
 
-/* Else it would be in flight for as long as nobody records, and who sees one there does not. */
-TEST(a_row_that_a_synchronise_covered_is_in_flight_no_more) {
+/* Otherwise it would stay in flight until the next record, and no thread records while one is in
+ * flight. */
+TEST(a_row_that_a_synchronise_covers_leaves_flight) {
     fence_fixture_setup(NULL);
     uint64_t before = fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
@@ -175,7 +177,7 @@ TEST(a_row_that_a_synchronise_covered_is_in_flight_no_more) {
     fence_fixture_finish();
 }
 
-TEST(before_context_events_a_synchronise_says_nothing) {
+TEST(without_context_events_a_synchronise_completes_nothing) {
     fence_fixture_setup("cuCtxRecordEvent");
     uint64_t tag = fence_fixture_free(0);
     cushim_mem_fence_complete(fixture.fence, cushim_mem_fence_synchronise(fixture.fence));
@@ -184,7 +186,7 @@ TEST(before_context_events_a_synchronise_says_nothing) {
     fence_fixture_finish();
 }
 
-TEST(a_synchronise_takes_back_nothing_that_a_record_proved_meanwhile) {
+TEST(a_synchronise_keeps_what_a_record_proved_meanwhile) {
     fence_fixture_setup(NULL);
     fence_fixture_free(0);
     uint64_t epoch = cushim_mem_fence_synchronise(fixture.fence);
@@ -197,7 +199,7 @@ TEST(a_synchronise_takes_back_nothing_that_a_record_proved_meanwhile) {
     fence_fixture_finish();
 }
 
-TEST(what_the_barrier_completed_is_not_queried_and_its_events_are_used_again) {
+TEST(rows_that_the_barrier_completed_need_no_query_and_their_events_are_reused) {
     fence_fixture_setup(NULL);
     for (unsigned i = 0; i < 3 * CUSHIM_MEM_EPOCH_ROWS; i++) {
         uint64_t tag = fence_fixture_free(0);
@@ -217,7 +219,7 @@ static void lose_inside(void) {
     cushim_mem_fence_abandon(fixture.fence);
 }
 
-TEST(a_context_that_goes_during_a_wait_ends_the_wait) {
+TEST(the_end_of_the_context_ends_a_wait) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     fence_fixture_when("cuEventSynchronize", lose_inside);
@@ -227,14 +229,14 @@ TEST(a_context_that_goes_during_a_wait_ends_the_wait) {
     fence_fixture_finish();
 }
 
-TEST(an_abandoned_fence_has_all_done_and_goes_on_behind_that) {
+TEST(an_abandoned_fence_has_all_epochs_done_and_goes_on) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
     fake_lose_events(0);
     cushim_mem_fence_abandon(fixture.fence);
     ck_assert(fence_fixture_is_done(tag));
-    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK); /* nothing is left to be recorded */
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK); /* nothing is left to record */
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 1);
     cushim_mem_fence_init(fixture.fence, fixture.cuda, fake_context(0), fixture.fence->guard);
     ck_assert_uint_ne(cushim_mem_fence_effect(fixture.fence), 0);
@@ -250,12 +252,12 @@ TEST(an_abandoned_fence_has_all_done_and_goes_on_behind_that) {
 
 static void wait_inside(void) {
     ck_assert_int_eq(fence_fixture_await(1, 0),
-                     CUSHIM_OK); /* as another thread would, behind the poller */
+                     CUSHIM_OK); /* as another thread would, after the poller */
     ck_assert_uint_ge(cushim_mem_fence_done(fixture.fence), 1);
     ck_assert_uint_eq(n_idle_events(fixture.fence), 0);
 }
 
-TEST(no_event_is_used_again_while_somebody_queries_it) {
+TEST(no_event_is_reused_while_a_thread_queries_it) {
     fence_fixture_setup(NULL);
     fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);

@@ -1,5 +1,5 @@
-/* Who wakes those that sleep while another thread records or waits: with time-outs off, so that
- * nothing but a wake ends a sleep, and without wakes. */
+/* Threads that sleep while another thread records or waits. Time-outs are off, so that only a wake
+ * ends a sleep, or wakes are off. */
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static void *wait_as_other(void *unused) {
 
 static uint64_t epochs_before = 1;
 
-/* For the epoch that was open before. */
+/* Wait for the epoch that was open before. */
 static void *await_as_other(void *unused) {
     status_of_other =
         cushim_mem_fence_await(fixture.fence, cushim_mem_fence_tag(fixture.fence) - epochs_before,
@@ -46,7 +46,7 @@ static void *await_as_other(void *unused) {
     return unused;
 }
 
-/* Another thread comes, finds this one at it, and sleeps. */
+/* Another thread comes, finds this one busy, and sleeps. */
 static void sleep_one(void *(*work)(void *)) {
     pthread_create(&other, NULL, work, NULL);
     while (!atomic_load(&fixture.fence->has_sleepers))
@@ -61,7 +61,7 @@ static void sleep_for_a_record(void) {
     sleep_one(wait_as_other);
 }
 
-/* The first thread submits, waits, and is joined by another in its first call of `name`. */
+/* The first thread submits and waits; another joins it in its first call of `name`. */
 static enum cushim_status wait_together(unsigned n_submitted, const char *name,
                                         void (*deed)(void)) {
     fence_fixture_setup(NULL);
@@ -75,7 +75,7 @@ static enum cushim_status wait_together(unsigned n_submitted, const char *name,
     return status;
 }
 
-TEST(who_sleeps_through_a_wait_is_woken_at_its_end) {
+TEST(a_thread_that_sleeps_through_a_wait_is_woken_at_its_end) {
     ck_assert_int_eq(wait_together(1, "cuEventSynchronize", sleep_for_an_epoch), CUSHIM_OK);
     ck_assert_int_eq(status_of_other, CUSHIM_OK);
     ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 1); /* one for both */
@@ -85,17 +85,17 @@ TEST(who_sleeps_through_a_wait_is_woken_at_its_end) {
 
 static void sleep_then_fail(void) {
     sleep_for_an_epoch();
-    fake_fail_at(1, CUDA_ERROR_ILLEGAL_ADDRESS); /* this very call */
+    fake_fail_at(1, CUDA_ERROR_ILLEGAL_ADDRESS); /* this call fails */
 }
 
-TEST(who_sleeps_is_woken_where_the_wait_fails) {
+TEST(a_sleeper_is_woken_if_the_wait_fails) {
     ck_assert_int_eq(wait_together(1, "cuEventSynchronize", sleep_then_fail), CUSHIM_FAULT);
-    ck_assert_int_eq(status_of_other, CUSHIM_OK); /* and asked for itself */
+    ck_assert_int_eq(status_of_other, CUSHIM_OK); /* and it waited for itself */
     ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 2);
     ck_assert_uint_eq(atomic_load(&futex_n_wakes), 1);
 }
 
-TEST(who_sleeps_while_another_records_is_recorded_for) {
+TEST(a_thread_that_sleeps_during_a_record_gets_its_record_from_that_thread) {
     ck_assert_int_eq(wait_together(0, "cuCtxRecordEvent", sleep_for_a_record), CUSHIM_OK);
     ck_assert_int_eq(status_of_other, CUSHIM_OK);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 2);
@@ -113,24 +113,25 @@ static void sleep_then_look(void) {
     fake_on_call(wait_for_record);
 }
 
-TEST(who_sleeps_while_another_records_records_when_that_one_waits) {
+TEST(a_thread_that_sleeps_during_a_record_records_once_the_other_waits) {
     ck_assert_int_eq(wait_together(1, "cuCtxRecordEvent", sleep_then_look), CUSHIM_OK);
     ck_assert_int_eq(status_of_other, CUSHIM_OK);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 2);
     ck_assert_uint_ge(atomic_load(&futex_n_wakes), 1);
 }
 
-/* The first of two pieces of work is over, the other not; a thread that needs the first comes. */
+/* The first of two pieces of work is over, the second is not; a thread comes that needs the
+ * first. */
 static void await_the_first(void) {
     fake_step(0);
     pthread_create(&other, NULL, await_as_other, NULL);
     pthread_join(other, NULL);
     ck_assert_uint_eq(fake_n_done(0), 1);
-    pthread_create(&other, NULL, wait_as_other, NULL); /* for who joins it */
+    pthread_create(&other, NULL, wait_as_other, NULL); /* for the thread that joins it */
 }
 
-/* A record that nobody waits for yet, and a later one that a thread waits for. */
-TEST(who_is_covered_by_an_earlier_record_does_not_wait_for_a_later_one) {
+/* No thread waits for the earlier record yet; one waits for the later record. */
+TEST(a_thread_covered_by_an_earlier_record_does_not_wait_for_a_later_one) {
     CUresult answer;
     fence_fixture_setup(NULL);
     fixture.fence->guard = &guard;
@@ -144,7 +145,7 @@ TEST(who_is_covered_by_an_earlier_record_does_not_wait_for_a_later_one) {
     ck_assert_int_eq(status_of_other, CUSHIM_OK);
 }
 
-TEST(nobody_is_woken_where_nobody_sleeps) {
+TEST(without_sleepers_no_wake_call_is_made) {
     fence_fixture_setup(NULL);
     fixture.fence->guard = &guard;
     fake_submit(0);
@@ -153,17 +154,17 @@ TEST(nobody_is_woken_where_nobody_sleeps) {
     ck_assert_uint_eq(atomic_load(&futex_n_wakes), 0);
 }
 
-/* And the waiter does not get to its wake. */
+/* The waiter never makes its wake call. */
 static void sleep_then_be_done(void) {
     atomic_store(&futex_has_timeouts, true);
     sleep_for_an_epoch();
     cushim_mem_fence_complete(fixture.fence, cushim_mem_fence_tag(fixture.fence) - 1);
     pthread_join(other, NULL);
     ck_assert_uint_eq(atomic_load(&futex_n_wakes), 0);
-    pthread_create(&other, NULL, wait_as_other, NULL); /* for who joins it */
+    pthread_create(&other, NULL, wait_as_other, NULL); /* for the thread that joins it */
 }
 
-TEST(a_wake_that_is_missed_is_not_waited_for) {
+TEST(a_missed_wake_does_not_hang_a_sleeper) {
     ck_assert_int_eq(wait_together(1, "cuEventSynchronize", sleep_then_be_done), CUSHIM_OK);
     ck_assert_int_eq(status_of_other, CUSHIM_OK);
 }

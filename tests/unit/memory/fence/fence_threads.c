@@ -6,7 +6,8 @@
 #include "tests/unit/fake/fake_cuda.h"
 #include "tests/unit/suite.h"
 
-enum { N_THREADS = 4, N_ROUNDS = 1500, N_PENDING = 8, STREAMS_APART = 4 /* in the fake driver */ };
+/* STREAMS_APART: in the fake driver streams k and k + 4 share a context */
+enum { N_THREADS = 4, N_ROUNDS = 1500, N_PENDING = 8, STREAMS_APART = 4 };
 
 static struct cushim_cuda cuda;
 static struct cushim_mem_fence fence;
@@ -26,13 +27,13 @@ static void leave(void) {
 
 static const struct cushim_mem_capture_guard guard = {is_open, enter, leave};
 
-/* A block that was freed: which piece of its stream's work was the last before it. */
+/* A freed block, with the last piece of its stream's work before the free. */
 struct freed {
     uint64_t tag, n_submitted;
 };
 
-/* Each thread frees behind work on its own stream of the one context.  Returns what was reused too
- * early, or NULL. */
+/* Each thread frees behind work on its own stream of one context.  Returns what went wrong, or
+ * NULL. */
 static void *free_and_reuse(void *index) {
     unsigned i = (unsigned)(uintptr_t)index * STREAMS_APART;
     struct freed pending[N_PENDING] = {{0, 0}};
@@ -72,7 +73,7 @@ static void *free_and_reuse(void *index) {
     return (void *)failed;
 }
 
-/* The device, one piece of work at a time. */
+/* Plays the device: completes one piece of work at a time. */
 static void *make_progress(void *unused) {
     for (unsigned i = 0; atomic_load(&n_at_work); i++) {
         fake_step(i * 7 % N_THREADS * STREAMS_APART);

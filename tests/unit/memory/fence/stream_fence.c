@@ -42,26 +42,26 @@ static bool is_complete(struct cushim_mem_stream_fence *stream_fence) {
     return cushim_mem_stream_fence_is_complete(stream_fence);
 }
 
-TEST(it_is_complete_once_the_work_of_its_stream_is_over) {
+TEST(a_fence_is_complete_once_the_work_of_its_stream_is_over) {
     CUstream stream = fake_stream(0);
     begin(NULL);
     fake_submit(0);
     fake_submit(4);
     struct cushim_mem_stream_fence stream_fence = record(&stream);
     ck_assert(!is_complete(&stream_fence));
-    fake_submit(0); /* behind it */
+    fake_submit(0); /* submitted after the fence */
     fake_step(0);
     ck_assert(is_complete(&stream_fence));
     fake_forget_order();
     ck_assert(is_complete(&stream_fence));
-    ck_assert_str_eq(fake_order(), ""); /* it was seen */
+    ck_assert_str_eq(fake_order(), ""); /* its completion was seen */
     cushim_mem_stream_fence_release(&stream_fence);
     ck_assert(!cushim_mem_stream_fence_is_some(&stream_fence));
     ck_assert_uint_eq(fence.n_spares, 1);
     finish();
 }
 
-TEST(one_of_the_context_waits_for_all_of_its_streams) {
+TEST(a_fence_of_the_context_waits_for_all_of_its_streams) {
     begin(NULL);
     fake_submit(0);
     fake_submit(4);
@@ -74,7 +74,7 @@ TEST(one_of_the_context_waits_for_all_of_its_streams) {
     finish();
 }
 
-TEST(a_wait_that_began_later_completes_it_without_a_query) {
+TEST(a_later_wait_completes_a_fence_without_a_query) {
     CUstream stream = fake_stream(0);
     begin(NULL);
     fake_submit(0);
@@ -93,7 +93,7 @@ TEST(a_wait_that_began_later_completes_it_without_a_query) {
     finish();
 }
 
-TEST(a_capture_forbids_the_record_and_nothing_is_asked_of_the_driver) {
+TEST(a_capture_forbids_the_record_and_the_driver_gets_no_call) {
     CUstream stream = fake_stream(0);
     struct cushim_mem_stream_fence stream_fence;
     begin(NULL);
@@ -108,7 +108,7 @@ TEST(a_capture_forbids_the_record_and_nothing_is_asked_of_the_driver) {
     finish();
 }
 
-TEST(a_record_that_the_driver_refuses_is_none) {
+TEST(a_refused_record_makes_no_fence) {
     CUstream stream = fake_stream(0);
     struct cushim_mem_stream_fence stream_fence;
     begin(NULL);
@@ -121,8 +121,8 @@ TEST(a_record_that_the_driver_refuses_is_none) {
     finish();
 }
 
-/* Before driver 12.5 a context has no event. */
-TEST(without_an_event_it_completes_by_a_wait_for_the_context) {
+/* Before driver 12.5 there are no context events. */
+TEST(without_an_event_a_fence_completes_by_a_wait_for_the_context) {
     begin("cuCtxRecordEvent");
     fake_submit(0);
     struct cushim_mem_stream_fence one = record(NULL), other = record(NULL);
@@ -138,7 +138,7 @@ TEST(without_an_event_it_completes_by_a_wait_for_the_context) {
     finish();
 }
 
-TEST(once_the_context_is_gone_it_is_complete_and_the_driver_is_not_asked) {
+TEST(once_the_context_is_gone_a_fence_is_complete_without_a_driver_call) {
     CUstream stream = fake_stream(0);
     begin(NULL);
     fake_submit(0);
@@ -155,7 +155,7 @@ TEST(once_the_context_is_gone_it_is_complete_and_the_driver_is_not_asked) {
     finish();
 }
 
-TEST(a_damaged_context_runs_nothing_any_more) {
+TEST(in_a_damaged_context_every_fence_is_complete) {
     CUstream stream = fake_stream(0);
     begin(NULL);
     fake_submit(0);
@@ -168,7 +168,7 @@ TEST(a_damaged_context_runs_nothing_any_more) {
     finish();
 }
 
-TEST(a_stream_is_ordered_behind_it_unless_it_is_complete) {
+TEST(a_stream_is_ordered_behind_a_fence_unless_it_is_complete) {
     CUstream stream = fake_stream(0), other = fake_stream(4);
     begin(NULL);
     fake_submit(0);
@@ -187,7 +187,7 @@ TEST(a_stream_is_ordered_behind_it_unless_it_is_complete) {
     finish();
 }
 
-TEST(its_context_is_entered_and_left_where_another_is_current) {
+TEST(its_context_is_pushed_and_popped_if_another_is_current) {
     bool has_entered;
     begin(NULL);
     fake_set_current(fake_context(1));

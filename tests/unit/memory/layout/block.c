@@ -41,7 +41,7 @@ TEST(slack_belongs_to_its_block) {
     ck_assert_uint_eq(find(large).asked_bytes, (2 << 20) + 1);
 }
 
-TEST(the_tail_of_a_slab_and_a_free_cell_hold_no_block) {
+TEST(the_tail_of_a_slab_and_a_free_cell_are_no_block) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1536); /* of a slab of three */
     struct cushim_mem_lookup cell = find(address + 1536);
@@ -50,7 +50,7 @@ TEST(the_tail_of_a_slab_and_a_free_cell_hold_no_block) {
     ck_assert_int_eq(fixture_judge(fixture, address + 1536, 1), CUSHIM_MEM_NO_BLOCK);
     fixture_destroy(fixture);
     fixture = fixture_create(NULL);
-    for (unsigned i = 0; i < 3; i++) /* the last one is a grain short of the end of its segment */
+    for (unsigned i = 0; i < 3; i++) /* the last one ends a grain before its segment */
         address = fixture_take(fixture, THIRD);
     struct cushim_mem_lookup tail = find(address + THIRD);
     ck_assert_ptr_null(tail.meta);
@@ -59,7 +59,7 @@ TEST(the_tail_of_a_slab_and_a_free_cell_hold_no_block) {
 }
 
 /* 682.5 KiB are 170.6 pages of 4 KiB. */
-TEST(blocks_that_meet_inside_a_page_are_told_apart) {
+TEST(blocks_that_meet_inside_a_page_are_distinguished) {
     uint64_t at[3];
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 3; i++) {
@@ -87,7 +87,7 @@ TEST(blocks_that_meet_inside_a_page_are_told_apart) {
     fixture_check(fixture);
 }
 
-TEST(a_free_extent_is_ours_and_holds_no_block) {
+TEST(a_free_extent_is_ours_and_is_no_block) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 512);
     struct cushim_mem_lookup lookup = find(address + 65536);
@@ -108,7 +108,7 @@ TEST(a_foreign_address_is_not_ours_to_judge) {
     }
 }
 
-TEST(an_access_is_judged_by_what_was_asked_not_by_what_was_cut) {
+TEST(an_access_is_judged_by_the_requested_size) {
     fixture = fixture_create(NULL);
     uint64_t a = fixture_take(fixture, 1000);
     ck_assert_int_eq(fixture_judge(fixture, a, 1000), CUSHIM_MEM_INSIDE);
@@ -143,7 +143,7 @@ TEST(a_freed_block_is_no_block) {
     ck_assert_int_eq(fixture_judge(fixture, own, 1), CUSHIM_MEM_NO_BLOCK);
 }
 
-TEST(what_belonged_to_a_context_that_went_is_foreign) {
+TEST(memory_of_a_context_that_is_gone_is_foreign) {
     static const size_t sizes[] = {1000, 100000, 3 << 20};
     fixture = fixture_create(NULL);
     uint64_t addresses[sizeof sizes / sizeof *sizes];
@@ -157,7 +157,7 @@ TEST(what_belonged_to_a_context_that_went_is_foreign) {
     }
 }
 
-TEST(a_block_freed_in_stream_order_is_no_block_at_once) {
+TEST(a_block_freed_in_stream_order_stops_being_a_block_at_once) {
     CUresult answer;
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
@@ -168,5 +168,5 @@ TEST(a_block_freed_in_stream_order_is_no_block_at_once) {
 }
 
 SUITE() {
-    return tests_run("ledger");
+    return tests_run("block");
 }

@@ -25,7 +25,7 @@ static bool set_synchronous(uint64_t address, bool is_synchronous) {
 
 static const size_t sizes[] = {1000, 3000000};
 
-TEST(a_number_is_of_one_life) {
+TEST(a_number_belongs_to_one_life_of_a_block) {
     fixture = fixture_create(NULL);
     for (int i = 0; i < 2; i++) {
         uint64_t block = fixture_take(fixture, sizes[i]);
@@ -59,7 +59,7 @@ TEST(a_marked_block_is_live_and_freed_once) {
     fixture_check(fixture);
 }
 
-TEST(a_refused_free_leaves_the_marks) {
+TEST(a_refused_free_keeps_the_marks) {
     CUresult answer;
     fixture = fixture_create(NULL);
     uint64_t block = fixture_take(fixture, 1000);
@@ -69,7 +69,7 @@ TEST(a_refused_free_leaves_the_marks) {
     ck_assert_uint_eq(number_of(block), number);
 }
 
-TEST(a_segment_counts_who_is_synchronous) {
+TEST(a_segment_counts_its_synchronous_blocks) {
     fixture = fixture_create(NULL);
     uint64_t first = fixture_take(fixture, 1000), second = fixture_take(fixture, 1000);
     struct cushim_mem_lookup lookup = find(first);
@@ -81,11 +81,11 @@ TEST(a_segment_counts_who_is_synchronous) {
     ck_assert_uint_eq(atomic_load(&lookup.segment->n_synchronous), 1);
     ck_assert(!cushim_mem_block_is_synchronous(&lookup));
     fixture_give(fixture, first);
-    ck_assert(!set_synchronous(first, true)); /* it is LIVE no more */
+    ck_assert(!set_synchronous(first, true)); /* it is no longer LIVE */
     ck_assert_uint_eq(atomic_load(&lookup.segment->n_synchronous), 1);
 }
 
-/* ---- asked while it is freed ---- */
+/* ---- questions during a free ---- */
 
 static _Atomic uint64_t asked;
 static atomic_bool is_over;
@@ -100,7 +100,7 @@ static void *ask(void *nothing) {
     return nothing;
 }
 
-TEST(a_question_does_not_keep_a_block_from_being_freed_once) {
+TEST(a_block_is_freed_once_while_other_threads_ask_about_it) {
     enum { N_ROUNDS = 3000 };
     pthread_t thread;
     CUresult answer;

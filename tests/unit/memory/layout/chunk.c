@@ -23,7 +23,7 @@ static struct cushim_mem_block_meta *cell_of(uint32_t index) {
     return &chunk.cells[index];
 }
 
-/* What the heap makes of a block it took. */
+/* Make a chunk of a block, as the heap does. */
 static void make_live(uint32_t index, size_t n_bytes) {
     atomic_store(&cell_of(index)->asked_bytes, n_bytes);
     atomic_store(&cell_of(index)->state, CUSHIM_MEM_LIVE);
@@ -60,7 +60,7 @@ TEST(blocks_follow_each_other_in_steps_of_a_grain) {
     ck_assert_uint_eq(take(1), 106);
 }
 
-TEST(a_full_chunk_serves_what_still_fits_and_no_more) {
+TEST(a_full_chunk_serves_only_requests_that_still_fit) {
     uint32_t index;
     setup();
     take((GRAINS - 2) * 512);
@@ -69,7 +69,7 @@ TEST(a_full_chunk_serves_what_still_fits_and_no_more) {
     ck_assert(!try_take(1, 0, false, &index));
 }
 
-TEST(the_last_give_rewinds_and_no_other) {
+TEST(only_the_last_give_rewinds) {
     setup();
     uint32_t a = take(1000), b = take(5000);
     ck_assert_int_eq(give(a, 0, 0), CUSHIM_MEM_CHUNK_USED);
@@ -85,7 +85,7 @@ TEST(a_rewind_waits_for_the_youngest_epoch_that_a_block_was_freed_in) {
     uint32_t a = take(512), b = take(512);
     give(b, 9, 3);
     ck_assert_int_eq(give(a, 7, 3), CUSHIM_MEM_CHUNK_DEFERRED);
-    ck_assert(try_take(1, 8, false, &index)); /* on top: that memory was given to nobody yet */
+    ck_assert(try_take(1, 8, false, &index)); /* served above it, from memory that was never used */
     ck_assert_uint_eq(index, 2);
     ck_assert_int_eq(give(2, 5, 8), CUSHIM_MEM_CHUNK_DEFERRED);
     ck_assert(!try_take(1, 8, true, &index));
@@ -105,7 +105,7 @@ TEST(an_inner_address_finds_its_block_and_no_other) {
     ck_assert(!cushim_mem_chunk_find(&chunk, GRAINS, &index));
 }
 
-TEST(what_a_rewound_chunk_held_before_is_not_found_in_a_new_block) {
+TEST(old_blocks_of_a_rewound_chunk_are_not_found_in_a_new_block) {
     uint32_t index;
     setup();
     for (int i = 0; i < 90; i++)
@@ -117,11 +117,11 @@ TEST(what_a_rewound_chunk_held_before_is_not_found_in_a_new_block) {
         ck_assert(cushim_mem_chunk_find(&chunk, grain, &index));
         ck_assert_uint_eq(index, 0);
     }
-    ck_assert(cushim_mem_chunk_find(&chunk, 85, &index)); /* a block of before, which is free */
+    ck_assert(cushim_mem_chunk_find(&chunk, 85, &index)); /* a freed block of the earlier pass */
     ck_assert_uint_eq(atomic_load(&cell_of(index)->state), CUSHIM_MEM_FREE);
 }
 
-TEST(lowering_stops_above_the_highest_block_in_use) {
+TEST(lowering_the_top_stops_above_the_highest_block_in_use) {
     setup();
     uint32_t a = take(512), b = take(3 * 512), c = take(512), d = take(512);
     give(a, 0, 0);
@@ -135,7 +135,7 @@ TEST(lowering_stops_above_the_highest_block_in_use) {
     ck_assert_int_eq(atomic_load(&cell_of(b)->state), CUSHIM_MEM_LIVE);
 }
 
-TEST(lowering_leaves_a_block_alone_that_is_counted_and_not_live_yet) {
+TEST(lowering_the_top_spares_a_block_that_is_counted_and_not_live_yet) {
     struct cushim_mem_blockref taken;
     setup();
     take(512);
@@ -144,7 +144,7 @@ TEST(lowering_leaves_a_block_alone_that_is_counted_and_not_live_yet) {
     ck_assert_uint_eq(take(512), 2);
 }
 
-TEST(lowering_waits_for_the_work_on_freed_blocks) {
+TEST(lowering_the_top_waits_for_the_work_on_freed_blocks) {
     setup();
     take(512);
     uint32_t b = take(512);
@@ -172,7 +172,7 @@ TEST(a_chunk_closes_only_when_it_is_empty_and_ripe) {
     ck_assert(cushim_mem_chunk_close(&chunk, 0));
 }
 
-TEST(an_abandoned_chunk_forgets_what_was_there_and_counts_it_off) {
+TEST(an_abandoned_chunk_forgets_its_blocks_and_subtracts_them) {
     struct cushim_mem_stats stats = {.live_bytes = 3100 + 7, .block_bytes = 512 + 3072 + 7};
     uint32_t index;
     setup();
@@ -184,7 +184,7 @@ TEST(an_abandoned_chunk_forgets_what_was_there_and_counts_it_off) {
     ck_assert_uint_eq(stats.live_bytes, 7);
     ck_assert_uint_eq(stats.block_bytes, 7);
     ck_assert(!try_take(1, 100, false, &index));
-    ck_assert_int_eq(cushim_mem_chunk_give(&chunk, 0, 0), CUSHIM_MEM_CHUNK_USED); /* a late one */
+    ck_assert_int_eq(cushim_mem_chunk_give(&chunk, 0, 0), CUSHIM_MEM_CHUNK_USED); /* a late free */
     ck_assert(!try_take(1, 100, false, &index));
     cushim_mem_chunk_open(&chunk, &extent);
     for (uint32_t i = 0; i < GRAINS; i++)
@@ -194,14 +194,14 @@ TEST(an_abandoned_chunk_forgets_what_was_there_and_counts_it_off) {
 
 /*
  * Threads against a model of the device: a grain is free, live, or freed in an epoch whose work
- * still runs.  A block that is taken while a grain of it is not free would be corrupted.
+ * still runs.  A block is corrupted if it is taken while one of its grains is not free.
  */
 enum { THREADS = 4, ROUNDS = 20000, OWN = 6, IS_FREE = 0, IS_LIVE = 1, FREED_AT = 2 };
 static atomic_uint_fast64_t grains[GRAINS], open_epoch = 1, done_epoch;
 static pthread_mutex_t model = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint n_wrong, n_served, n_from_start;
 
-/* Work up to now is over: what was freed in the open epoch, and before it, is free. */
+/* All work is over: grains that were freed in the open epoch or before it are free. */
 static void pass_an_epoch(void) {
     pthread_mutex_lock(&model);
     uint64_t epoch = atomic_fetch_add(&open_epoch, 1);
@@ -253,8 +253,8 @@ static bool has_seen_enough(void) {
            atomic_load(&n_from_start) > suite_turns(10);
 }
 
-/* Its rounds, and then on until enough was served: while a thread that holds a block near the end
- * of the chunk does not run, the others are refused round after round. */
+/* Runs its rounds, then continues until enough was served, because the others are refused for many
+ * rounds while a thread that holds a block near the end of the chunk does not run. */
 static void *churn(void *seed) {
     uint64_t random = (uintptr_t)seed;
     struct own own[OWN] = {0};
@@ -267,7 +267,7 @@ static void *churn(void *seed) {
             pass_an_epoch();
         if (random % 64 == 1)
             cushim_mem_chunk_lower(&chunk, atomic_load(&done_epoch));
-        if (random % 64 == 2) { /* an end of a pass: so that the chunk empties at times */
+        if (random % 64 == 2) { /* the end of a pass, so that the chunk sometimes empties */
             for (int k = 0; k < OWN; k++) {
                 if (own[k].n)
                     give_own(&own[k], true);
@@ -282,7 +282,7 @@ static void *churn(void *seed) {
     return NULL;
 }
 
-TEST(threads_are_never_served_memory_that_is_live_or_still_worked_on) {
+TEST(threads_never_get_memory_that_is_live_or_has_pending_work) {
     pthread_t threads[THREADS];
     setup();
     for (uintptr_t i = 0; i < THREADS; i++)

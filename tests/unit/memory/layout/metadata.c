@@ -7,7 +7,7 @@
 
 static struct cushim_mem_meta meta;
 
-/* Is each byte as its neighbour, and the first as it should be? */
+/* Whether every byte has this value: the first has it, and each equals its neighbour. */
 static bool is_all(const char *piece, char byte, size_t n_bytes) {
     return piece[0] == byte && memcmp(piece, piece + 1, n_bytes - 1) == 0;
 }
@@ -26,7 +26,7 @@ TEST(pieces_are_zero_aligned_and_apart) {
         ck_assert(is_all(pieces[i], (char)(i | 1), i * 7 + 1));
 }
 
-TEST(what_was_released_is_handed_out_again_zeroed) {
+TEST(a_released_piece_is_handed_out_again_zeroed) {
     static const size_t sizes[] = {1, 63, 64, 65, 4096, 100000, 1 << 18, (1 << 18) + 1, 1 << 22};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         char *piece = cushim_mem_meta_obtain(&meta, sizes[i]);

@@ -12,7 +12,7 @@
 #define END   ((uint64_t)1 << CUSHIM_MEM_LOG2_ADDRESS)
 
 static struct cushim_mem_pagemap *map; /* 4 MiB: memcheck searches static data for each test */
-static uint64_t things[4];             /* addresses to point at: a map never looks behind them */
+static uint64_t things[4];             /* only their addresses matter: a map never reads them */
 #define THING(i) ((struct cushim_mem_segment *)(void *)&things[i])
 static struct cushim_mem_extent slabs[3];
 
@@ -34,7 +34,7 @@ TEST(a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page) {
         ck_assert_ptr_null(cushim_mem_pagemap_find(map, base + i * PAGE));
 }
 
-TEST(neighbours_are_told_apart) {
+TEST(neighbours_are_distinguished) {
     uint64_t base = TABLE;
     cushim_mem_pagemap_set(map, base, PAGE, THING(0));
     cushim_mem_pagemap_set(map, base + PAGE, PAGE, THING(1));
@@ -43,7 +43,7 @@ TEST(neighbours_are_told_apart) {
     ck_assert_ptr_eq(cushim_mem_pagemap_find(map, base + PAGE), THING(1));
 }
 
-TEST(a_page_that_a_slab_has_only_a_part_of_is_not_entered_as_its_own) {
+TEST(a_page_that_a_slab_covers_in_part_is_not_entered_as_its_own) {
     uint64_t page = CUSHIM_MEM_PAGE_BYTES, base = 3 * TABLE;
     struct cushim_mem_extent *slab = slab_at(&slabs[0], base + 512, 3 * page);
     cushim_mem_pagemap_set(map, base, PAGE, THING(0));
@@ -60,7 +60,7 @@ TEST(a_page_that_a_slab_has_only_a_part_of_is_not_entered_as_its_own) {
     ck_assert_ptr_null(cushim_mem_pagemap_slab(map, base + page));
 }
 
-TEST(who_clears_late_clears_nothing_of_others) {
+TEST(a_late_clear_does_not_clear_entries_of_others) {
     uint64_t base = 2 * TABLE;
     struct cushim_mem_extent *first = slab_at(&slabs[1], base, 2 * PAGE),
                              *second = slab_at(&slabs[2], base, PAGE);
@@ -80,7 +80,7 @@ TEST(who_clears_late_clears_nothing_of_others) {
 TEST(a_range_may_cross_tables) {
     uint64_t base = 9 * TABLE - PAGE;
     ck_assert_int_eq(cushim_mem_pagemap_set(map, base, TABLE + 2 * PAGE, THING(0)), CUSHIM_OK);
-    uint64_t n_known = 0; /* an assertion a page would take most of the time */
+    uint64_t n_known = 0; /* because one assertion per page would take most of the time */
     for (uint64_t at = base; at < base + TABLE + 2 * PAGE; at += PAGE)
         n_known += cushim_mem_pagemap_find(map, at) == THING(0);
     ck_assert_uint_eq(n_known, CUSHIM_MEM_TABLE_PAGES + 2);
@@ -110,7 +110,7 @@ static bool is_vacated(uint64_t address) {
     return cushim_mem_pagemap_is_vacated(map, address);
 }
 
-TEST(while_no_page_is_vacated_none_is_looked_for) {
+TEST(without_vacated_pages_none_is_searched) {
     ck_assert(!cushim_mem_pagemap_has_vacated(map));
     cushim_mem_pagemap_set(map, TABLE, PAGE, THING(0));
     cushim_mem_pagemap_clear(map, TABLE, PAGE, THING(0));
@@ -120,7 +120,7 @@ TEST(while_no_page_is_vacated_none_is_looked_for) {
     ck_assert(cushim_mem_pagemap_has_vacated(map));
 }
 
-/* Within a word of bits, over its ends, and over a table's. */
+/* Ranges within a word of bits, across its ends, and across a table's end. */
 static const struct {
     uint64_t first;
     unsigned n;
@@ -131,7 +131,7 @@ static uint64_t base_of(unsigned run) {
     return (20 + 2 * run) * TABLE + runs[run].first * PAGE;
 }
 
-TEST(a_vacated_range_is_known_as_such_and_its_neighbours_are_not) {
+TEST(a_vacated_range_is_marked_and_its_neighbours_are_not) {
     for (unsigned run = 0; run < N_RUNS; run++) {
         uint64_t base = base_of(run), n_bytes = runs[run].n * PAGE - PAGE / 2;
         ck_assert_int_eq(cushim_mem_pagemap_set(map, base, n_bytes, THING(0)), CUSHIM_OK);
@@ -146,7 +146,7 @@ TEST(a_vacated_range_is_known_as_such_and_its_neighbours_are_not) {
     }
 }
 
-TEST(a_segment_that_is_set_again_ends_that) {
+TEST(setting_a_segment_again_removes_the_mark) {
     for (unsigned run = 0; run < N_RUNS; run++) {
         uint64_t base = base_of(run), n_bytes = runs[run].n * PAGE;
         cushim_mem_pagemap_set(map, base - PAGE, n_bytes + 2 * PAGE, THING(0));
@@ -157,11 +157,12 @@ TEST(a_segment_that_is_set_again_ends_that) {
         ck_assert(is_vacated(base - 1));
         ck_assert(is_vacated(base + n_bytes));
         cushim_mem_pagemap_clear(map, base, n_bytes, THING(0));
-        ck_assert(!is_vacated(base)); /* it went back to the driver, and not with its context */
+        /* it went back to the driver on its own, not with its context */
+        ck_assert(!is_vacated(base));
     }
 }
 
-TEST(what_is_resettled_is_whole_pages_of_the_system) {
+TEST(only_whole_system_pages_are_resettled) {
     const uint64_t small = (uint64_t)1 << CUSHIM_MEM_LOG2_PAGE;
     uint64_t base = 50 * TABLE - 4 * PAGE;
     cushim_mem_pagemap_set(map, base, 8 * PAGE, THING(0));
@@ -169,8 +170,8 @@ TEST(what_is_resettled_is_whole_pages_of_the_system) {
     cushim_mem_pagemap_resettle(map, base + 1, 2 * PAGE);
     ck_assert(is_vacated(base) && is_vacated(base + small - 1));
     ck_assert(!is_vacated(base + small) && !is_vacated(base + 2 * PAGE - 1));
-    ck_assert(is_vacated(base + 2 * PAGE));                               /* of which one byte is */
-    cushim_mem_pagemap_resettle(map, base + 4 * PAGE + 1, 2 * small - 2); /* no whole one */
+    ck_assert(is_vacated(base + 2 * PAGE));                               /* one byte of the page */
+    cushim_mem_pagemap_resettle(map, base + 4 * PAGE + 1, 2 * small - 2); /* no whole page */
     ck_assert(is_vacated(base + 4 * PAGE) && is_vacated(base + 4 * PAGE + small));
     cushim_mem_pagemap_resettle(map, base + 5 * PAGE + 3 * small, 2 * small);
     ck_assert(is_vacated(base + 5 * PAGE + 3 * small - 1));
@@ -182,7 +183,7 @@ TEST(what_is_resettled_is_whole_pages_of_the_system) {
     ck_assert(!is_vacated(base + 7 * PAGE) && !is_vacated(base + 8 * PAGE - 1));
 }
 
-/* The system's mappings and the driver's allocations: any addresses, with tables or without. */
+/* The system maps and the driver allocates any addresses, with or without tables. */
 TEST(any_range_may_be_resettled) {
     static const uint64_t bases[] = {TABLE, END - PAGE};
     for (size_t i = 0; i < 2; i++) {
@@ -199,7 +200,7 @@ TEST(any_range_may_be_resettled) {
     ck_assert(!is_vacated(END) && !is_vacated(UINT64_MAX));
 }
 
-/* Under TSan this is the test of the orders; without it, of the values. */
+/* TSan tests the memory orders here; other runs test the values. */
 enum { ROUNDS = 2000, RANGE_PAGES = 8 };
 static atomic_bool is_over;
 static uint64_t shared = 11 * TABLE - 4 * PAGE;
@@ -251,7 +252,7 @@ TEST(a_look_up_that_races_sees_the_old_entry_or_the_new) {
     }
 }
 
-/* Threads that begin together, each with a page of its own; the bits share a word. */
+/* Threads start together, each with its own page; their bits share a word. */
 static pthread_barrier_t beginning;
 
 static void *vacate_and_resettle(void *thing) {

@@ -1,6 +1,6 @@
 /*
- * The entries of the page map, of 2 MiB and 64 KiB: how many a segment takes, whatever else was set
- * there, and against a model of one word a page (linked with --wrap=mmap, mmap64).
+ * The page map's entries of 2 MiB and 64 KiB: how many a segment takes, whatever was set there
+ * before, and a comparison with a model of one word per page (linked with --wrap=mmap, mmap64).
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -20,7 +20,7 @@
 enum { OWNERS = 48 };
 
 static struct cushim_mem_pagemap map;
-static uint64_t things[OWNERS]; /* addresses to point at: a map never looks behind them */
+static uint64_t things[OWNERS]; /* only their addresses matter: a map never reads them */
 #define THING(i) ((struct cushim_mem_segment *)(void *)&things[i])
 static struct cushim_mem_extent slabs[OWNERS];
 
@@ -62,7 +62,7 @@ static size_t count_words(void) {
     return n;
 }
 
-/* An assertion a page would take most of the time. */
+/* Returns false rather than asserts, because one assertion per page would take most of the time. */
 static bool is_known_as(uint64_t base, uint64_t n_bytes, const struct cushim_mem_segment *thing) {
     uint64_t at = base;
     while (at < base + n_bytes && cushim_mem_pagemap_find(&map, at) == thing)
@@ -70,8 +70,8 @@ static bool is_known_as(uint64_t base, uint64_t n_bytes, const struct cushim_mem
     return at >= base + n_bytes;
 }
 
-/* What a segment adds to a map that knows its addresses already: that is what its set stores and
- * its clear takes away. */
+/* The words that a segment adds to a map whose tables exist: its set stores them, its clear removes
+ * them. */
 static size_t count_entries(uint64_t base, uint64_t n_bytes) {
     ck_assert_int_eq(cushim_mem_pagemap_set(&map, base, n_bytes, THING(0)), CUSHIM_OK);
     cushim_mem_pagemap_clear(&map, base, n_bytes, THING(0));
@@ -97,7 +97,7 @@ TEST(a_segment_is_entered_at_the_largest_entries_that_it_fills) {
     ck_assert_uint_eq(count_entries(33 * GIB - 2 * MIB - PAGE, 4 * MIB + PAGE), 3);
 }
 
-TEST(small_segments_that_were_there_cost_a_large_one_nothing) {
+TEST(earlier_small_segments_cost_a_large_one_no_entries) {
     for (uint64_t base = 32 * GIB + 3 * PAGE; base < 48 * GIB; base += GIB) {
         cushim_mem_pagemap_set(&map, base, 4 * PAGE, THING(1));
         cushim_mem_pagemap_clear(&map, base, 4 * PAGE, THING(1));
@@ -105,9 +105,9 @@ TEST(small_segments_that_were_there_cost_a_large_one_nothing) {
     ck_assert_uint_eq(count_entries(32 * GIB, 16 * GIB), 8192);
 }
 
-/* ---- what is set over what is there still ---- */
+/* ---- segments set over other segments ---- */
 
-TEST(the_rest_of_a_divided_entry_stays_its_segments_until_it_clears) {
+TEST(the_rest_of_a_divided_entry_belongs_to_its_segment_until_the_clear) {
     static const uint64_t sizes[] = {GIB, 2 * MIB};
     for (unsigned i = 0; i < 2; i++) {
         uint64_t base = (4 + i) * GIB, middle = base + sizes[i] / 2;
@@ -123,7 +123,7 @@ TEST(the_rest_of_a_divided_entry_stays_its_segments_until_it_clears) {
     }
 }
 
-TEST(what_a_larger_segment_was_set_over_does_not_come_back) {
+TEST(entries_that_a_larger_segment_replaced_do_not_come_back) {
     static const uint64_t sizes[] = {2 * MIB, GIB};
     for (unsigned i = 0; i < 2; i++) {
         uint64_t base = (8 + i) * GIB;
@@ -166,7 +166,7 @@ static uint64_t address_of(uint32_t page) {
     return model_base + page * PAGE;
 }
 
-/* A start and an end, each on a border of a spot, of 2 MiB or of a table, or beside one. */
+/* Chooses a start and an end, each at or beside a border of a spot, of 2 MiB or of a table. */
 static struct range draw_range(void) {
     static const uint32_t steps[] = {1, 1 << 5, 1 << 14};
     for (;;) {
@@ -231,7 +231,7 @@ static void check_model(unsigned seed, unsigned step) {
     ck_assert_ptr_null(cushim_mem_pagemap_find(&map, address_of(MODEL_PAGES)));
 }
 
-TEST(after_any_sets_and_clears_the_map_is_as_its_model) {
+TEST(after_any_sets_and_clears_the_map_equals_its_model) {
     for (unsigned seed = 1; seed <= MODEL_SEEDS; seed++) {
         random_state = seed;
         for (unsigned step = 0; step < suite_steps(MODEL_STEPS); step++) {
@@ -250,9 +250,9 @@ TEST(after_any_sets_and_clears_the_map_is_as_its_model) {
     }
 }
 
-/* ---- with threads: under TSan the test of the orders, without it of the values ---- */
+/* ---- threads: TSan tests the memory orders, other runs the values ---- */
 
-/* Neighbours that share tables and entries of 2 MiB, and one set into another. */
+/* Neighbours that share tables and entries of 2 MiB, and one inside another. */
 static const struct {
     uint64_t base, n_bytes;
 } shares[] = {
@@ -264,7 +264,7 @@ static const struct {
 enum { SHARES = sizeof shares / sizeof shares[0], ROUNDS = 300 };
 static atomic_bool is_over;
 
-/* Of the shares that cover an address, one may be seen, or none. */
+/* A look-up may return any share that covers the address, or none. */
 static bool may_be_seen(uint64_t at, const struct cushim_mem_segment *seen) {
     for (unsigned i = 0; i < SHARES; i++) {
         if (seen == THING(i))
@@ -295,7 +295,7 @@ static void *come_and_go(void *thing) {
     return thing;
 }
 
-TEST(segments_of_all_sizes_come_and_go_while_others_look) {
+TEST(segments_of_all_sizes_come_and_go_during_look_ups) {
     pthread_t looker, owners[SHARES];
     void *result;
     pthread_create(&looker, NULL, look, NULL);
@@ -312,9 +312,10 @@ TEST(segments_of_all_sizes_come_and_go_while_others_look) {
         ck_assert(is_known_as(shares[i].base, shares[i].n_bytes, NULL));
 }
 
-/* Two pages of an entry of 2 MiB, each with its thread. */
+/* Two pages of one entry of 2 MiB, each with its own thread. */
 static pthread_barrier_t beginning, end;
-static atomic_uint n_awake; /* counted on: who left the barrier first waits a moment */
+/* counted here too, because the thread that leaves the barrier first has to wait */
+static atomic_uint n_awake;
 static const uint64_t giant = 80 * GIB, apart = 3 * PAGE;
 
 static void *set_a_page(void *thing) {
@@ -334,7 +335,7 @@ static void *set_a_page(void *thing) {
     return is_seen ? thing : NULL;
 }
 
-TEST(two_that_divide_an_entry_at_once_are_both_seen) {
+TEST(two_threads_that_divide_an_entry_at_once_both_succeed) {
     pthread_t owners[2];
     void *result;
     pthread_barrier_init(&beginning, NULL, 3);

@@ -9,7 +9,7 @@ static uint64_t grain(uint32_t i) {
     return base + (uint64_t)i * CUSHIM_MEM_GRAIN_BYTES;
 }
 
-TEST(an_inner_address_finds_the_extent_that_begins_before_it) {
+TEST(an_inner_address_finds_its_extent) {
     enum { N = 6, GRAINS = 4096 };
     struct cushim_mem_extent at[N] = {0};
     static const uint32_t starts[N + 1] = {0, 55, 63, 71, 128, 300, GRAINS};
@@ -31,7 +31,7 @@ TEST(an_inner_address_finds_the_extent_that_begins_before_it) {
     ck_assert_ptr_eq(cushim_mem_segment_extent(segment, grain(300)), &at[5]);
 }
 
-TEST(a_new_segment_is_one_extent_and_an_address_behind_it_finds_nothing) {
+TEST(a_new_segment_is_one_extent_and_an_address_after_it_finds_nothing) {
     struct cushim_mem_segment *segment = cushim_mem_segment_create(&meta, base, 2 << 20, false);
     ck_assert_ptr_eq(cushim_mem_segment_extent(segment, grain(0)), &segment->first);
     ck_assert_ptr_eq(cushim_mem_segment_extent(segment, grain(4095)), &segment->first);
@@ -41,9 +41,9 @@ TEST(a_new_segment_is_one_extent_and_an_address_behind_it_finds_nothing) {
     ck_assert_ptr_null(cushim_mem_segment_extent(segment, grain(4095)));
 }
 
-/* As a stale descriptor is asked that was reused for a smaller segment: the bits of its first
- * grains are in the same word. */
-TEST(an_address_behind_the_last_grain_finds_nothing_of_those_before_it) {
+/* A stale descriptor may be reused for a smaller segment and get such a look-up: the bits of its
+ * first grains are in the same word. */
+TEST(an_address_after_the_last_grain_does_not_find_earlier_ones) {
     struct cushim_mem_segment *segment =
         cushim_mem_segment_create(&meta, base, (size_t)10 * CUSHIM_MEM_GRAIN_BYTES, false);
     ck_assert_ptr_eq(cushim_mem_segment_extent(segment, grain(9)), &segment->first);
@@ -58,7 +58,7 @@ TEST(a_dedicated_segment_is_one_extent_however_large_it_is) {
     ck_assert_ptr_eq(cushim_mem_segment_extent(segment, base + n_bytes - 1), &segment->first);
 }
 
-TEST(a_descriptor_that_went_back_is_the_next_one) {
+TEST(a_released_descriptor_is_the_next_one_used) {
     struct cushim_mem_segment *first = cushim_mem_segment_create(&meta, base, 2 << 20, false);
     cushim_mem_segment_destroy(&meta, first);
     struct cushim_mem_segment *second = cushim_mem_segment_create(&meta, base, 2 << 20, false);

@@ -17,7 +17,7 @@ static void setup(size_t n_grains) {
     cushim_mem_extents_list(&extents, &segment->first);
 }
 
-/* What the heap does with a run it took. */
+/* Mark a run as a block, as the heap does. */
 static struct cushim_mem_extent *take(size_t n_grains) {
     struct cushim_mem_extent *extent = cushim_mem_extents_take(&extents, &meta, n_grains);
     if (extent)
@@ -55,15 +55,15 @@ TEST(a_run_is_cut_from_the_low_end_and_the_rest_stays_free) {
     ck_assert_ptr_eq(cushim_mem_segment_extent(segment, cushim_mem_extent_address(b)), b);
 }
 
-/* 682.5 KiB: whole pages would have room for two. */
-TEST(as_many_runs_lie_in_a_segment_as_have_room_in_it) {
+/* 682.5 KiB: with whole pages only two would fit. */
+TEST(a_segment_holds_as_many_runs_as_fit) {
     setup(GRAINS);
     for (unsigned i = 0; i < 3; i++)
         ck_assert_ptr_nonnull(take(1365));
     ck_assert_ptr_null(take(1));
 }
 
-TEST(no_run_is_shorter_than_a_page_and_a_rest_that_would_be_goes_along) {
+TEST(no_run_is_shorter_than_a_page_and_a_shorter_rest_stays_with_its_run) {
     setup(64);
     struct cushim_mem_extent *a = take(1), *b = take(64 - 8 - 7);
     ck_assert_uint_eq(a->n_grains, 8);
@@ -75,7 +75,7 @@ TEST(no_run_is_shorter_than_a_page_and_a_rest_that_would_be_goes_along) {
     ck_assert_uint_eq(b->after->n_grains, 8);
 }
 
-TEST(an_exact_fit_leaves_no_rest_and_more_than_there_is_finds_none) {
+TEST(an_exact_fit_leaves_no_rest_and_a_larger_request_finds_none) {
     setup(GRAINS);
     ck_assert_ptr_null(take(GRAINS + 1));
     ck_assert_ptr_null(take(UINT32_MAX));
@@ -91,7 +91,7 @@ TEST(the_smallest_run_that_fits_is_taken) {
     setup(GRAINS);
     for (unsigned i = 0; i < 5; i++) {
         runs[i] = take(sizes[i]);
-        take(8); /* keeps neighbours apart */
+        take(8); /* keeps the free runs apart */
     }
     for (unsigned i = 0; i < 5; i++)
         give(runs[i]);
@@ -116,7 +116,7 @@ TEST(the_best_fit_of_one_list_is_taken) {
     ck_assert_ptr_eq(take(512), runs[0]);
 }
 
-TEST(an_idle_run_serves_within_bounds_and_the_smallest_one_does) {
+TEST(the_smallest_idle_run_within_bounds_serves) {
     enum { MIB = 1 << 20 };
     struct cushim_mem_extent *idle[3]; /* 64 to 71 MiB share a list */
     struct cushim_mem_extents all = {0};
@@ -164,7 +164,7 @@ TEST(runs_of_two_segments_never_join) {
     ck_assert_uint_eq(n_listed(), 2);
 }
 
-/* The model: an owner for each grain; best fit is checked by what is left. */
+/* The model has an owner for each grain; the check for best fit compares what is left. */
 enum { MODEL_RUNS = 64 };
 static struct cushim_mem_extent *runs[MODEL_RUNS];
 static uint8_t owner[GRAINS]; /* 0: free, else the run's number + 1 */
@@ -214,7 +214,7 @@ static bool agrees_at(uint32_t grain) {
                         : atomic_load(&at->kind) == CUSHIM_MEM_EXTENT_FREE;
 }
 
-TEST(a_random_history_agrees_with_a_row_of_grains) {
+TEST(a_random_history_agrees_with_an_array_of_grains) {
     uint64_t random = 0x5eed;
     bool agrees = true;
     setup(GRAINS);
@@ -249,7 +249,7 @@ TEST(a_slab_that_becomes_free_gives_its_cells_back) {
     ck_assert_uint_eq(whole->n_grains, GRAINS);
     ck_assert_ptr_null(whole->cells);
     ck_assert_uint_eq(whole->n_cells, 0);
-    /* the next of that size, and of no other type */
+    /* the next piece of that size, which no other type uses */
     ck_assert_ptr_ne(cushim_mem_meta_obtain(&meta, n_bytes), cells);
     ck_assert_ptr_eq(cushim_mem_meta_obtain_as(&meta, CUSHIM_MEM_META_CELLS, n_bytes, 0), cells);
 }

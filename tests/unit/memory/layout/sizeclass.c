@@ -20,7 +20,7 @@ TEST(a_block_holds_its_request_and_wastes_at_most_an_eighth) {
         if (block_bytes < n_bytes)
             ck_abort_msg("%zu bytes in a block of %zu", n_bytes, block_bytes);
         size_t waste_bytes = block_bytes - n_bytes;
-        /* below 4 KiB the grain decides: the driver's own granularity is 512 too */
+        /* below 4 KiB the grain decides; the driver's granularity is 512 too */
         if (n_bytes > 4096 ? waste_bytes * 8 > block_bytes : waste_bytes >= CUSHIM_MEM_GRAIN_BYTES)
             ck_abort_msg("%zu bytes waste %zu", n_bytes, waste_bytes);
     }
@@ -48,7 +48,7 @@ TEST(steps_are_512_bytes_to_4_KiB_then_eight_per_doubling) {
     }
 }
 
-TEST(above_128_KiB_as_many_blocks_fit_into_2_MiB_as_of_the_size_asked_for) {
+TEST(above_128_KiB_rounding_costs_no_block_in_2_MiB) {
     enum { PAGE = 2 << 20 };
     for (size_t n_bytes = (128 << 10) + 512; n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES;
          n_bytes += 512) {
@@ -59,7 +59,7 @@ TEST(above_128_KiB_as_many_blocks_fit_into_2_MiB_as_of_the_size_asked_for) {
     }
 }
 
-/* What holds of every scheme: of(n) is the smallest class that fits. */
+/* True of every scheme: of(n) is the smallest class that fits. */
 static void check_scheme(enum cushim_mem_scheme scheme, unsigned n_classes) {
     cushim_mem_sizeclass_choose(scheme);
     ck_assert_uint_eq(cushim_mem_sizeclass_count(), n_classes);
@@ -80,7 +80,7 @@ TEST(each_scheme_serves_each_size_from_its_smallest_class_that_fits) {
     check_scheme(CUSHIM_MEM_EXACT, CUSHIM_MEM_MOST_CLASSES);
 }
 
-TEST(powers_of_two_and_single_steps_are_what_they_say) {
+TEST(the_schemes_of_powers_and_of_single_steps_have_these_classes) {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_POW2);
     for (unsigned i = 0; i < 12; i++)
         ck_assert_uint_eq(cushim_mem_sizeclass_bytes(i), (size_t)512 << i);

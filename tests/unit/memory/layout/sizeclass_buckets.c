@@ -26,7 +26,7 @@ static struct cushim_mem_blockref take(void) {
     return ref;
 }
 
-TEST(an_empty_bucket_has_nothing_to_take_or_to_drain) {
+TEST(an_empty_bucket_has_nothing_to_take_or_drain) {
     struct cushim_mem_blockref ref;
     ck_assert(!cushim_mem_bucket_take(&bucket, &ref));
     ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket));
@@ -141,7 +141,7 @@ TEST(a_random_history_never_gives_a_cell_twice) {
     }
 }
 
-TEST(a_slab_has_room_for_as_many_as_there_are_up_to_64_KiB) {
+TEST(a_slab_of_blocks_up_to_64_KiB_has_room_for_all_its_cells) {
     static const uint32_t n_blocks[] = {1, 1, 2, 4, 8, 16, 16};
     for (unsigned i = 0; i < sizeof n_blocks / sizeof *n_blocks; i++) {
         ck_assert_uint_eq(cushim_mem_bucket_slab_grains(&bucket, CLASS), n_blocks[i] * 8);
@@ -167,8 +167,8 @@ TEST(a_slab_ends_with_a_block_and_is_no_shorter_than_an_extent) {
     }
 }
 
-/* 16 of 18 KiB: two end with a page, three leave half of one. */
-TEST(a_slab_ends_with_a_page_where_whole_blocks_can) {
+/* 16 of 18 KiB: two end at a page's end, three leave half a page. */
+TEST(a_slab_ends_at_a_pages_end_if_whole_blocks_allow_it) {
     unsigned class_index = cushim_mem_sizeclass_of(18 << 10);
     bucket.n_cells = 16;
     ck_assert_uint_eq(cushim_mem_bucket_slab_grains(&bucket, class_index), 72);
@@ -176,7 +176,7 @@ TEST(a_slab_ends_with_a_page_where_whole_blocks_can) {
     ck_assert_uint_eq(cushim_mem_bucket_slab_grains(&bucket, class_index), 36);
 }
 
-TEST(the_block_of_an_offset_is_found_as_by_division) {
+TEST(the_block_of_an_offset_equals_the_quotient) {
     for (uint32_t n_grains = 1; n_grains <= CUSHIM_MEM_MOST_CLASSES; n_grains++) {
         size_t block_bytes = (size_t)n_grains * CUSHIM_MEM_GRAIN_BYTES;
         struct cushim_mem_extent slab = {.inverse = cushim_mem_extent_inverse(block_bytes)};

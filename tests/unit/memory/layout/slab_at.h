@@ -1,4 +1,4 @@
-/* A slab for tests of the page map, which looks at where it lies alone. */
+/* A slab for tests of the page map, which reads only its position. */
 #ifndef CUSHIM_TESTS_UNIT_MEMORY_LAYOUT_SLAB_AT_H
 #define CUSHIM_TESTS_UNIT_MEMORY_LAYOUT_SLAB_AT_H
 

@@ -1,4 +1,4 @@
-/* Filling: what is due, and how it is done by host and device. */
+/* Filling: which bytes are due, and how host and device clear them. */
 #include "memory/provider/fill.h"
 
 #include <string.h>
@@ -11,22 +11,22 @@ enum { MIB = 1 << 20 };
 
 static struct fixture *fixture;
 
-TEST(only_what_a_block_covered_before_is_due) {
+TEST(only_bytes_that_a_block_covered_before_are_due) {
     struct cushim_mem_segment segment = {.base = 1 << 21, .n_bytes = 4 * MIB};
     uint64_t base = segment.base;
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base, 1000, 1024), 0);
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 1024, 1000, 1024), 0);
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base, 1000, 1024), 1000);
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 1024, 1024, 1024), 1024);
-    /* cut anew: half of it is as the driver gave it */
+    /* cut again: the driver's zeros are still in half of it */
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 1024, 2000, 2048), 1024);
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 1024, 2000, 2048), 2000);
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 8192, 1, 512), 0);
-    /* what lies between counts as used */
+    /* bytes in between count as used */
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 4096, 512, 512), 512);
 }
 
-TEST(the_host_clears_just_what_it_is_told) {
+TEST(the_host_clears_exactly_the_requested_bytes) {
     enum { MARGIN = 64, MOST = 6 * MIB, ALL = MOST + 2 * MARGIN };
     static const size_t sizes[] = {0,    1,       63,          64,           65,  4096,
                                    5000, 2 * MIB, 2 * MIB + 1, 5 * MIB + 63, MOST};
@@ -44,7 +44,7 @@ TEST(the_host_clears_just_what_it_is_told) {
     free(bytes);
 }
 
-/* ---- the device's half, on calls of our own ---- */
+/* ---- clearing by the device, on our own driver functions ---- */
 
 static unsigned n_streams, n_destroyed, n_sets;
 static CUresult set_answer;
@@ -54,7 +54,7 @@ static bool is_busy;
 
 static CUresult create_stream(CUstream *stream, unsigned flags) {
     ck_assert_uint_eq(flags, CU_STREAM_NON_BLOCKING);
-    *stream = fake_stream(4 * n_streams++); /* of context 0 */
+    *stream = fake_stream(4 * n_streams++); /* the stream of context 0 */
     return CUDA_SUCCESS;
 }
 
@@ -90,9 +90,9 @@ static enum cushim_status clear(void) {
                                   2000000);
 }
 
-TEST(the_device_clears_on_one_stream_of_our_own) {
+TEST(the_device_clears_on_one_internal_stream) {
     set_up();
-    fake_set_current(fake_context(1)); /* another one than the heap's */
+    fake_set_current(fake_context(1)); /* not the heap's context */
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(clear(), CUSHIM_OK);
     ck_assert_uint_eq(n_sets, 3);
@@ -117,12 +117,12 @@ TEST(a_busy_device_is_not_waited_for) {
     fixture_check(fixture);
 }
 
-TEST(a_refusal_is_told_and_leaves_nothing_behind) {
+TEST(a_refusal_is_reported_and_leaves_nothing_behind) {
     set_up();
     set_answer = CUDA_ERROR_ILLEGAL_ADDRESS;
     ck_assert_int_eq(clear(), CUSHIM_FAULT);
     ck_assert_uint_eq(fake_n_events(), 0);
-    for (unsigned n = 1; n < 20; n++) { /* whichever call fails: no clearing is taken for done */
+    for (unsigned n = 1; n < 20; n++) { /* whichever call fails, no clearing counts as done */
         unsigned n_before = n_sets;
         set_answer = CUDA_SUCCESS;
         fake_fail_at(n, CUDA_ERROR_OUT_OF_MEMORY);
@@ -131,12 +131,12 @@ TEST(a_refusal_is_told_and_leaves_nothing_behind) {
         fake_fail_at(0, CUDA_SUCCESS);
     }
     ck_assert_uint_eq(fake_n_events(), 0);
-    fixture->cuda->cuMemsetD8Async = (__typeof__(&cuMemsetD8Async))NULL; /* as clang wants it */
+    fixture->cuda->cuMemsetD8Async = (__typeof__(&cuMemsetD8Async))NULL; /* clang needs the cast */
     ck_assert_int_eq(clear(), CUSHIM_NOTSUPPORTED);
     fixture_check(fixture);
 }
 
-TEST(what_no_event_is_behind_is_not_taken_for_done) {
+TEST(a_clearing_without_an_event_does_not_count_as_done) {
     set_up();
     fake_fail_always("cuEventRecord", CUDA_ERROR_OUT_OF_MEMORY);
     ck_assert_int_eq(clear(), CUSHIM_TIMEOUT);
@@ -144,7 +144,7 @@ TEST(what_no_event_is_behind_is_not_taken_for_done) {
     fixture_check(fixture);
 }
 
-TEST(what_the_driver_says_nothing_of_may_be_under_way) {
+TEST(a_clearing_of_unknown_state_may_be_under_way) {
     set_up();
     is_busy = true;
     for (unsigned n = 1; n < 20; n++) {
@@ -176,7 +176,7 @@ static CUresult synchronise(CUstream stream) {
     return CUDA_SUCCESS;
 }
 
-TEST(what_is_read_is_waited_for_whatever_fails) {
+TEST(a_read_is_waited_for_whichever_call_fails) {
     static const char *const names[] = {"cuEventRecord", "cuEventSynchronize"};
     unsigned char byte;
     for (unsigned i = 0; i < 2; i++) {

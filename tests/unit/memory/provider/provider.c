@@ -1,4 +1,4 @@
-/* Providers of pinned and managed memory, and what heaps make of them. */
+/* Providers of pinned and managed memory, and heaps on them. */
 #include "memory/provider/provider.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static struct cushim_mem_policy policy;
 static struct cushim_mem_stats stats;
 static unsigned n_asked, flags_asked;
 static size_t bytes_asked;
-static size_t skew_bytes; /* added to every address that the driver gives */
+static size_t skew_bytes; /* added to every address that the driver returns */
 
 static CUresult host_alloc(void **address, size_t n_bytes, unsigned flags) {
     CUdeviceptr block = 0;
@@ -41,7 +41,8 @@ static CUresult alloc_managed(CUdeviceptr *address, size_t n_bytes, unsigned fla
     return answer;
 }
 
-/* Heap 0 is of device memory; heap 1 is of the kind, of the same context, with that one's fence. */
+/* Heap 0 has device memory; heap 1 has the other kind, in the same context and with the same
+ * fence. */
 static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags) {
     fixture = fixture_create(NULL);
     fixture->cuda->cuMemHostAlloc = host_alloc;
@@ -84,18 +85,19 @@ static struct cushim_mem_lookup find(uint64_t address) {
     return lookup;
 }
 
-TEST(pinned_segments_are_got_with_the_flags_of_the_heap) {
+TEST(pinned_segments_are_allocated_with_the_flags_of_the_heap) {
     set_up(CUSHIM_MEM_PINNED, 5);
     uint64_t address = take(1000);
     ck_assert_uint_eq(flags_asked, 5);
-    ck_assert_uint_eq(bytes_asked, 2 * MIB); /* less shares its pages with other allocations */
+    /* smaller segments share pages with other allocations */
+    ck_assert_uint_eq(bytes_asked, 2 * MIB);
     ck_assert_int_eq(find(address).segment->heap->kind, CUSHIM_MEM_PINNED);
     for (int i = 0; i < 100; i++)
         take(1000);
     ck_assert_uint_eq(n_asked, 1);
 }
 
-TEST(the_hosts_memory_is_fetched_little_ahead_and_little_is_held) {
+TEST(host_memory_is_fetched_little_ahead_and_held_sparingly) {
     uint64_t addresses[100];
     struct cushim_mem_heap *heap = set_up(CUSHIM_MEM_PINNED, 0);
     for (unsigned i = 0; i < 100; i++) {
@@ -104,14 +106,14 @@ TEST(the_hosts_memory_is_fetched_little_ahead_and_little_is_held) {
     }
     for (unsigned i = 0; i < 100; i++)
         fixture_give(fixture, addresses[i]);
-    heap->recent_since_ns = 1; /* long ago */
+    heap->recent_since_ns = 1; /* the peak is long ago */
     fixture_give(fixture, take(512));
     heap->recent_since_ns = 1;
     fixture_give(fixture, take(512));
     ck_assert_uint_le(heap->held_bytes, 64 * MIB);
 }
 
-TEST(an_address_that_no_map_can_hold_is_given_back_and_not_asked_for_again) {
+TEST(an_address_beyond_the_map_is_given_back_and_the_request_not_repeated) {
     uint64_t address;
     set_up(CUSHIM_MEM_PINNED, 0);
     skew_bytes = 4096;
@@ -122,7 +124,7 @@ TEST(an_address_that_no_map_can_hold_is_given_back_and_not_asked_for_again) {
     fixture_check(fixture);
 }
 
-TEST(managed_blocks_are_driver_allocations_of_their_own) {
+TEST(each_managed_block_is_its_own_driver_allocation) {
     set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_HOST);
     uint64_t small = take(100), large = take(5 * MIB);
     ck_assert_uint_eq(n_asked, 2);
@@ -131,16 +133,16 @@ TEST(managed_blocks_are_driver_allocations_of_their_own) {
     ck_assert_uint_eq(find(small).asked_bytes, 100);
     ck_assert_uint_eq(fixture_judge(fixture, small, 101), CUSHIM_MEM_OVERRUN);
     fixture_give(fixture, small);
-    ck_assert_uint_eq(take(60000), small); /* any that fits its page */
+    ck_assert_uint_eq(take(60000), small); /* any idle block whose page fits */
     fixture_give(fixture, large);
-    ck_assert_uint_ne(take(MIB), large); /* not one that wastes most of it */
+    ck_assert_uint_ne(take(MIB), large); /* but none that would be mostly wasted */
     ck_assert_uint_eq(take(5 * MIB), large);
 }
 
-TEST(a_small_managed_block_has_its_pages_alone) {
+TEST(a_small_managed_block_shares_its_pages_with_none) {
     set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
     take(100);
-    ck_assert_uint_gt(bytes_asked, MIB); /* up to there the driver shares pages out */
+    ck_assert_uint_gt(bytes_asked, MIB); /* up to this size the driver shares pages */
 }
 
 TEST(a_hinted_block_goes_back_to_the_driver) {
@@ -156,7 +158,7 @@ TEST(a_hinted_block_goes_back_to_the_driver) {
     ck_assert_uint_eq(heap->held_bytes, find(other).segment->n_bytes);
 }
 
-TEST(thousands_of_small_managed_blocks_are_left_to_the_driver) {
+TEST(thousands_of_small_managed_blocks_go_to_the_driver) {
     uint64_t address;
     unsigned n = 0;
     set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
@@ -171,8 +173,8 @@ TEST(a_free_waits_for_the_context_of_the_heap) {
     set_up(CUSHIM_MEM_PINNED, 0);
     uint64_t address = take(1000);
     fake_set_current(fake_context(1));
-    fake_submit(0); /* of context 0 */
-    fake_submit(1); /* of context 1 */
+    fake_submit(0); /* work in context 0 */
+    fake_submit(1); /* work in context 1 */
     fake_forget_order();
     fixture_give(fixture, address);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 1);
@@ -180,7 +182,7 @@ TEST(a_free_waits_for_the_context_of_the_heap) {
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(0)"));
 }
 
-TEST(memory_that_is_out_leaves_a_pool_as_it_was) {
+TEST(running_out_of_memory_leaves_the_heap_unchanged) {
     uint64_t address;
     set_up(CUSHIM_MEM_PINNED, 0);
     fake_limit(2 * MIB);
@@ -192,9 +194,9 @@ TEST(memory_that_is_out_leaves_a_pool_as_it_was) {
     ck_assert_uint_eq(fake_n_faults(), 0);
 }
 
-/* A heap that packs, full of blocks of 2 MiB of which every eighth stays: those pin no memory that
- * a larger block needs, and the driver has nothing else for it. */
-TEST(where_memory_is_out_smaller_blocks_pin_nothing_of_a_larger_one) {
+/* A heap that packs is full of blocks of 2 MiB, and every eighth stays. These must pin no memory
+ * that a larger block needs, because the driver has no more. */
+TEST(when_memory_is_out_small_blocks_pin_no_memory_that_a_larger_one_needs) {
     enum { MOST = 64, STEP = 8 };
     uint64_t addresses[MOST], large;
     unsigned n = 0;

@@ -1,4 +1,4 @@
-/* Which devices' memory is mapped, and who is let in. */
+/* Which devices' memory is mapped, and which devices get access. */
 #include "memory/provider/provider.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@ enum { MIB = 1 << 20, GRAIN = 2 * MIB, MOST_DEVICES = 64, N_THREADS = 8 };
 static struct cushim_cuda cuda;
 static int n_devices;
 static int deaf = -1, shut = -1; /* `deaf` does not reach memory of `shut` */
-/* Relaxed: a driver's own order would hide what the provider lacks. */
+/* relaxed, because the driver's own ordering would hide a missing one of the provider */
 static atomic_uint n_asked;
 static atomic_bool is_let_in[MOST_DEVICES];
 
@@ -39,7 +39,7 @@ static CUresult can_access(int *reaches, CUdevice from, CUdevice to) {
     return from < n_devices && to < n_devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* The driver takes whole grains alone. */
+/* The driver takes only whole grains. */
 static void check_size(size_t n_bytes) {
     ck_assert_uint_eq(n_bytes % GRAIN, 0);
 }
@@ -107,13 +107,13 @@ static void set_up(int n) {
     cuda.cuMemSetAccess = set_access;
 }
 
-TEST(every_visible_device_is_let_in) {
+TEST(every_visible_device_gets_access) {
     static struct cushim_mem_provider_client client = {.cuda = &cuda};
     static const int numbers[] = {1, 2, 16, 17, MOST_DEVICES};
     uint64_t base;
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         set_up(numbers[i]);
-        client.device = n_devices - 1; /* nobody asked about it before */
+        client.device = n_devices - 1; /* the first question about this device */
         ck_assert(cushim_mem_provider_vmm_fits(&cuda, client.device));
         ck_assert_int_eq(cushim_mem_provider_vmm.obtain(&client, 3 * MIB, &base), CUDA_SUCCESS);
         for (int device = 0; device < MOST_DEVICES; device++)
@@ -121,7 +121,7 @@ TEST(every_visible_device_is_let_in) {
     }
 }
 
-TEST(mapped_memory_is_of_whole_grains_whatever_is_asked_for) {
+TEST(mapped_memory_is_whole_grains_whatever_the_request) {
     static struct cushim_mem_provider_client client = {.cuda = &cuda};
     static const size_t sizes[] = {1, MIB, GRAIN - 1, GRAIN, GRAIN + 1, 3 * MIB, 3 * MIB + 1};
     uint64_t base;
@@ -140,7 +140,7 @@ static CUresult refuse_access(CUdeviceptr address, size_t n_bytes, const CUmemAc
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-TEST(where_nobody_is_let_in_nothing_stays_mapped_or_reserved) {
+TEST(if_no_device_gets_access_nothing_stays_mapped_or_reserved) {
     static struct cushim_mem_provider_client client = {.cuda = &cuda};
     uint64_t base;
     set_up(1);
@@ -151,7 +151,7 @@ TEST(where_nobody_is_let_in_nothing_stays_mapped_or_reserved) {
     ck_assert_int_eq(n_given, 2); /* the mapping, and the addresses */
 }
 
-TEST(the_driver_is_asked_once_a_device) {
+TEST(the_driver_is_asked_once_per_device) {
     static struct cushim_mem_provider_client client = {.cuda = &cuda};
     uint64_t base;
     set_up(3);
@@ -170,7 +170,7 @@ TEST(the_driver_is_asked_once_a_device) {
 
 static pthread_barrier_t all_are_there;
 
-/* One thread's device is asked about while another's segments are obtained. */
+/* One thread asks about its device while another allocates segments. */
 static void *use_device(void *argument) {
     struct cushim_mem_provider_client *client = argument;
     uint64_t base;
@@ -183,7 +183,7 @@ static void *use_device(void *argument) {
     return client;
 }
 
-TEST(threads_of_many_devices_come_at_once) {
+TEST(threads_of_many_devices_start_at_once) {
     static struct cushim_mem_provider_client clients[N_THREADS];
     pthread_t threads[N_THREADS];
     set_up(N_THREADS);
@@ -203,14 +203,15 @@ TEST(threads_of_many_devices_come_at_once) {
         ck_assert(is_let_in[device]);
 }
 
-TEST(what_another_device_cannot_reach_is_not_mapped) {
+TEST(memory_that_another_device_cannot_reach_is_not_mapped) {
     set_up(4);
     deaf = 2, shut = 1;
-    for (int device = 0; device < 4; device++) /* who cannot reach is no worse for it */
+    /* memory of the device that cannot reach is still mapped */
+    for (int device = 0; device < 4; device++)
         ck_assert_int_eq(cushim_mem_provider_vmm_fits(&cuda, device), device != shut);
 }
 
-TEST(a_driver_that_tells_no_peers_maps_for_a_device_that_is_alone) {
+TEST(a_driver_without_peer_queries_maps_for_a_single_device) {
     set_up(1);
     cuda.cuDeviceCanAccessPeer = (__typeof__(&cuDeviceCanAccessPeer))0;
     ck_assert(cushim_mem_provider_vmm_fits(&cuda, 0));
@@ -224,7 +225,7 @@ TEST(devices_that_cannot_be_counted_are_not_mapped) {
     ck_assert(!cushim_mem_provider_vmm_fits(&cuda, 0));
 }
 
-TEST(nor_is_anything_where_devices_are_too_many) {
+TEST(with_too_many_devices_nothing_is_mapped) {
     set_up(MOST_DEVICES + 1);
     ck_assert(!cushim_mem_provider_vmm_fits(&cuda, 0));
     ck_assert(!cushim_mem_provider_vmm_fits(&cuda, MOST_DEVICES));

@@ -17,7 +17,7 @@ static void setup(void) {
     fixture = fixture_create(NULL);
     fixture->policy.arena_bytes = ARENA;
     fixture->policy.arena_most_bytes = MIB;
-    cushim_mem_heap_abandon(&fixture->heaps[0]); /* heaps ask when they are opened */
+    cushim_mem_heap_abandon(&fixture->heaps[0]); /* heaps read it when they are opened */
     fixture_open(fixture, 0);
 }
 
@@ -39,7 +39,7 @@ static void finish(void) {
     fixture_destroy(fixture);
 }
 
-TEST(small_blocks_follow_each_other_and_large_ones_are_the_heaps) {
+TEST(small_blocks_follow_each_other_and_large_ones_come_from_the_heap) {
     setup();
     uint64_t a = fixture_take(fixture, 1), b = fixture_take(fixture, 5000),
              c = fixture_take(fixture, MIB);
@@ -65,7 +65,7 @@ TEST(a_hit_makes_no_driver_call) {
     finish();
 }
 
-TEST(the_ledger_knows_each_block) {
+TEST(the_page_map_knows_each_block) {
     setup();
     uint64_t a = fixture_take(fixture, 700), b = fixture_take(fixture, 1);
     CUresult answer;
@@ -95,7 +95,7 @@ TEST(a_chunk_rewinds_when_its_last_block_is_freed) {
     finish();
 }
 
-TEST(a_full_chunk_makes_room_for_another_and_the_last_for_the_heap) {
+TEST(after_a_full_chunk_comes_another_and_after_the_last_the_heap) {
     uint64_t blocks[9];
     setup();
     for (int i = 0; i < 9; i++)
@@ -142,7 +142,7 @@ TEST(a_reset_counts_chunks_with_live_blocks_and_serves_above_them) {
 
 TEST(relaxed_memory_is_served_again_only_behind_the_fence) {
     setup_relaxed();
-    fixture_give(fixture, fixture_take(fixture, 100)); /* the first free of a life waits */
+    fixture_give(fixture, fixture_take(fixture, 100)); /* the first free of a heap's life waits */
     uint64_t a = fixture_take(fixture, MIB), b = fixture_take(fixture, MIB);
     fake_submit(0);
     fixture_give(fixture, a);
@@ -161,7 +161,7 @@ TEST(relaxed_memory_is_served_again_only_behind_the_fence) {
     finish();
 }
 
-TEST(a_free_that_captures_keep_from_fencing_is_fenced_later) {
+TEST(a_free_during_a_capture_is_fenced_later) {
     setup_relaxed();
     fixture_give(fixture, fixture_take(fixture, 100));
     uint64_t a = fixture_take(fixture, MIB), b = fixture_take(fixture, MIB);
@@ -178,7 +178,7 @@ TEST(a_free_that_captures_keep_from_fencing_is_fenced_later) {
     finish();
 }
 
-TEST(a_block_freed_in_stream_order_holds_its_chunk_until_then) {
+TEST(a_block_freed_in_stream_order_holds_its_chunk_until_its_event) {
     setup();
     CUresult answer;
     uint64_t a = fixture_take(fixture, MIB), b = fixture_take(fixture, MIB);
@@ -196,7 +196,7 @@ TEST(a_block_freed_in_stream_order_holds_its_chunk_until_then) {
     finish();
 }
 
-TEST(what_a_stream_freed_is_looked_at_before_more_is_fetched) {
+TEST(frees_in_stream_order_are_polled_before_more_memory_is_fetched) {
     setup();
     CUresult answer;
     uint64_t a = fixture_take(fixture, MIB), b = fixture_take(fixture, MIB);
@@ -207,7 +207,7 @@ TEST(what_a_stream_freed_is_looked_at_before_more_is_fetched) {
     finish();
 }
 
-TEST(a_trim_takes_chunks_that_are_empty_and_no_others) {
+TEST(a_trim_takes_only_empty_chunks) {
     setup();
     uint64_t kept = fixture_take(fixture, MIB), freed = fixture_take(fixture, MIB),
              other = fixture_take(fixture, MIB);
@@ -236,10 +236,11 @@ TEST(a_chunk_that_was_shown_goes_with_its_last_block) {
         setup();
         fixture->policy.is_relaxed = is_relaxed;
         uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000);
-        fixture_give(fixture, fixture_take(fixture, 1000)); /* before: its fence is of that time */
+        /* before the first block, so its fence covers earlier work */
+        fixture_give(fixture, fixture_take(fixture, 1000));
         show(a);
         uint64_t c =
-            fixture_take(fixture, 1000); /* behind what was served, a second time nothing */
+            fixture_take(fixture, 1000); /* above the served blocks; a second time nothing */
         ck_assert_uint_eq(c / CHUNK, a / CHUNK);
         ck_assert_uint_gt(c, b);
         fixture_give(fixture, a);
@@ -253,14 +254,14 @@ TEST(a_chunk_that_was_shown_goes_with_its_last_block) {
         ck_assert_uint_eq(atomic_load(&fixture->heaps[0].arena.n_open), 2);
         fixture_give(fixture, b);
         cushim_mem_fence_start(fixture->heaps[0].fence, &answer);
-        fixture_take(fixture, 5 * MIB); /* which looks for what is over */
+        fixture_take(fixture, 5 * MIB); /* which polls for completed work */
         ck_assert_uint_eq(atomic_load(&fixture->heaps[0].arena.n_open), 1);
         ck_assert_uint_eq(count_of(&fixture->stats.free_segment_bytes), CHUNK);
         finish();
     }
 }
 
-TEST(a_context_that_goes_takes_its_arena_along) {
+TEST(an_arena_ends_with_its_context) {
     setup();
     uint64_t a = fixture_take(fixture, 1000);
     fixture_give(fixture, fixture_take(fixture, 3000));
@@ -280,7 +281,7 @@ TEST(a_context_that_goes_takes_its_arena_along) {
     finish();
 }
 
-TEST(a_refused_driver_call_leaves_the_arena_out) {
+TEST(after_a_refused_driver_call_the_arena_is_bypassed) {
     setup();
     for (unsigned n = 1; n <= 2; n++) {
         enum cushim_status status;
@@ -296,7 +297,7 @@ TEST(a_refused_driver_call_leaves_the_arena_out) {
 
 enum { THREADS = 4, ROUNDS = 3000, OWN = 16, GRAINS = 512 * MIB / 512 };
 static atomic_uint n_wrong;
-static atomic_uint *owners; /* by grain */
+static atomic_uint *owners; /* one for each grain */
 static uint64_t base;
 
 static void own(uint64_t address, size_t n_bytes, unsigned from, unsigned to) {

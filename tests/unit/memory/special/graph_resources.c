@@ -1,4 +1,4 @@
-/* Blocks that are freed and held: out of reuse until the last hold is let go, then pending. */
+/* Blocks that are freed and held: not reused until the last hold is released, then pending. */
 #include "memory/special/graph_resources.h"
 #include "memory/heap.h"
 
@@ -39,7 +39,7 @@ static void hold_and_let_go(size_t n_bytes) {
     uint64_t address = fixture_take(fixture, n_bytes);
     fake_forget_order();
     ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
-    ck_assert_str_eq(fake_order(), ""); /* not a word to the driver */
+    ck_assert_str_eq(fake_order(), ""); /* no driver call */
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_DEFERRED);
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
     ck_assert_uint_eq(first.n_blocks, 1);
@@ -62,7 +62,7 @@ TEST(a_held_block_is_not_reused_and_not_given_back) {
         hold_and_let_go(sizes[i]);
 }
 
-TEST(what_was_let_go_waits_for_work_before_it) {
+TEST(a_released_block_waits_for_earlier_work) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 3000000);
     ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
@@ -74,15 +74,15 @@ TEST(what_was_let_go_waits_for_work_before_it) {
         ck_assert_uint_ne(fixture_take(fixture, 3000000), address);
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_DEFERRED);
     fixture_check(fixture);
-    fixture_give(fixture, fixture_take(fixture, 64)); /* a wait of the context */
+    fixture_give(fixture, fixture_take(fixture, 64)); /* a wait for the context */
     ck_assert(is_handed_out(address, 3000000));
     fixture_check(fixture);
 }
 
-TEST(where_frees_do_not_wait_it_waits_for_an_epoch_to_come) {
+TEST(if_frees_do_not_wait_a_released_block_waits_for_a_later_epoch) {
     fixture = fixture_create(NULL);
     fixture->policy.is_relaxed = true;
-    fixture_give(fixture, fixture_take(fixture, 3000000)); /* whose epoch is done by now */
+    fixture_give(fixture, fixture_take(fixture, 3000000)); /* whose epoch is already done */
     uint64_t address = fixture_take(fixture, 5000000);
     ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
     fake_submit(0);
@@ -94,7 +94,7 @@ TEST(where_frees_do_not_wait_it_waits_for_an_epoch_to_come) {
     fixture_check(fixture);
 }
 
-TEST(the_last_of_several_holds_decides) {
+TEST(the_last_hold_releases_the_block) {
     fixture = fixture_create(NULL);
     uint64_t both = fixture_take(fixture, 1000), one = fixture_take(fixture, 1000);
     ck_assert_int_eq(hold(both, 2), CUSHIM_OK);
@@ -111,7 +111,7 @@ TEST(the_last_of_several_holds_decides) {
     fixture_check(fixture);
 }
 
-TEST(a_second_free_is_found_and_a_damaged_context_holds_nothing) {
+TEST(a_second_free_is_reported_and_a_damaged_context_holds_nothing) {
     CUresult answer;
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
@@ -125,7 +125,7 @@ TEST(a_second_free_is_found_and_a_damaged_context_holds_nothing) {
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
 }
 
-TEST(what_is_held_goes_with_its_context) {
+TEST(held_blocks_end_with_their_context) {
     for (int is_let_go_first = 0; is_let_go_first < 2; is_let_go_first++) {
         fixture = fixture_create(NULL);
         for (unsigned i = 0; i < 10; i++)
@@ -147,11 +147,11 @@ TEST(what_is_held_goes_with_its_context) {
     }
 }
 
-TEST(what_is_not_cached_goes_to_the_driver_when_let_go) {
+TEST(an_uncached_block_goes_to_the_driver_when_released) {
     for (int is_refused = 0; is_refused < 2; is_refused++) {
         fixture = fixture_create(NULL);
         uint64_t address = fixture_take(fixture, (size_t)300 << 20);
-        fixture_give(fixture, fixture_take(fixture, 64)); /* there is a segment for small ones */
+        fixture_give(fixture, fixture_take(fixture, 64)); /* a segment for small blocks exists */
         atomic_store(&fixture->policy.is_dedicated_uncached, true);
         ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
         fixture_give(fixture, fixture_take(fixture, 64));
@@ -159,7 +159,7 @@ TEST(what_is_not_cached_goes_to_the_driver_when_let_go) {
         let_go(&first);
         if (is_refused)
             fake_fail_always("cuMemFree_v2", CUDA_ERROR_NOT_PERMITTED);
-        fake_capture(1, true); /* of another thread: it stays valid */
+        fake_capture(1, true); /* the capture of another thread: it stays valid */
         cushim_mem_graph_resources_take_back(&fixture->heaps[0]);
         ck_assert_uint_eq(fake_n_invalidated(), 0);
         fake_capture(1, false);
@@ -171,7 +171,7 @@ TEST(what_is_not_cached_goes_to_the_driver_when_let_go) {
     }
 }
 
-/* Letting go from many threads while the heap is at work. */
+/* Many threads release holds while the heap is in use. */
 enum { THREADS = 4, ROUNDS = 300 };
 
 static void *let_go_in_thread(void *slot) {
@@ -179,7 +179,7 @@ static void *let_go_in_thread(void *slot) {
     return NULL;
 }
 
-TEST(threads_may_let_go_at_once) {
+TEST(threads_may_release_holds_at_once) {
     fixture = fixture_create(NULL);
     for (unsigned round = 0; round < ROUNDS; round++) {
         struct cushim_mem_graph_resources holds[THREADS] = {0};

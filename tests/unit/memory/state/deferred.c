@@ -15,13 +15,13 @@ static void setup(void) {
     fake_set_current(fake_context(0));
 }
 
-/* Block k: its place carries its number; freed in an epoch. */
+/* Append block k, whose address carries its number, as freed in an epoch. */
 static void add_in(uint32_t k, uint64_t epoch) {
     ck_assert(cushim_mem_deferred_add(&deferred, &meta, &(struct cushim_mem_blockref){&extent, k},
                                       epoch));
 }
 
-/* The same with an event on `stream`. */
+/* The same, with an event on `stream`. */
 static void add(uint32_t k, int stream) {
     struct cushim_mem_blockref ref = {&extent, k};
     CUevent event;
@@ -32,19 +32,19 @@ static void add(uint32_t k, int stream) {
     ck_assert(cushim_mem_deferred_add_on(&deferred, &meta, &ref, on, event));
 }
 
-/* The number of the block that is taken, or -1; its epoch is done. */
+/* Take a block whose epoch is done; its number, or -1. */
 static int take_done(uint64_t done) {
     struct cushim_mem_blockref ref;
     return cushim_mem_deferred_take(&deferred, &meta, done, &ref) ? (int)ref.index : -1;
 }
 
-/* The same; its event is over. */
+/* Take a block whose event has passed. */
 static int take(void) {
     struct cushim_mem_blockref ref;
     return cushim_mem_deferred_take_on(&deferred, &meta, &cuda, &ref) ? (int)ref.index : -1;
 }
 
-TEST(nothing_is_taken_from_nothing) {
+TEST(nothing_is_taken_from_an_empty_list) {
     setup();
     ck_assert_int_eq(take(), -1);
 }
@@ -53,7 +53,7 @@ TEST(a_row_is_taken_once_its_event_has_passed_and_not_before) {
     setup();
     add(1, 0);
     ck_assert_int_eq(take(), -1);
-    ck_assert_int_eq(take_done(UINT64_MAX), -1); /* no epoch speaks for another's stream */
+    ck_assert_int_eq(take_done(UINT64_MAX), -1); /* no epoch completes a block of another stream */
     fake_finish(0);
     ck_assert_int_eq(take(), 1);
     ck_assert_int_eq(take(), -1);
@@ -65,12 +65,12 @@ TEST(a_block_is_taken_once_its_epoch_is_done_and_not_before) {
     setup();
     add_in(1, 5);
     add_in(2, 6);
-    add_in(3, 5); /* a cache had it meanwhile */
+    add_in(3, 5); /* a cache has the block meanwhile */
     ck_assert_int_eq(take_done(4), -1);
     ck_assert_int_eq(take_done(5), 1);
     ck_assert_int_eq(take_done(5), 3);
     ck_assert_int_eq(take_done(5), -1);
-    ck_assert_int_eq(take(), -1); /* no stream's event speaks for it */
+    ck_assert_int_eq(take(), -1); /* no event of a stream completes it */
     add_in(4, 7);
     ck_assert_int_eq(take_done(7), 2);
     ck_assert_int_eq(take_done(7), 4);
@@ -78,7 +78,7 @@ TEST(a_block_is_taken_once_its_epoch_is_done_and_not_before) {
     ck_assert_uint_eq(deferred.n_bytes, 0);
 }
 
-TEST(a_slow_stream_does_not_hold_up_the_rows_behind_it) {
+TEST(a_slow_stream_does_not_hold_up_later_rows) {
     setup();
     for (uint32_t k = 0; k < 6; k++)
         add(k, k == 0 ? 4 : 0); /* streams 0 and 4 both belong to context 0 */
@@ -100,7 +100,7 @@ TEST(rows_appended_after_the_last_was_taken_are_found) {
     add(3, 4);
     add(4, 0);
     fake_finish(0);
-    ck_assert_int_eq(take(), 4); /* the last row goes; the one before is the last now */
+    ck_assert_int_eq(take(), 4); /* the last row goes, and the one before becomes the last */
     add(5, 0);
     fake_finish(0);
     ck_assert_int_eq(take(), 5);
@@ -108,7 +108,7 @@ TEST(rows_appended_after_the_last_was_taken_are_found) {
     ck_assert_int_eq(take(), 3);
 }
 
-TEST(one_look_asks_about_few_events_and_with_the_mode_relaxed) {
+TEST(one_look_queries_few_events_and_in_relaxed_mode) {
     setup();
     for (uint32_t k = 0; k < 100; k++)
         add(k, 0);
@@ -130,12 +130,12 @@ TEST(an_event_that_fails_never_counts_as_passed) {
     ck_assert_int_eq(take(), 1);
 }
 
-/* Handles that no driver knows: what counts is the event. */
+/* The driver does not know these handles; only the event counts. */
 static CUstream other_stream(unsigned i) {
     return (CUstream)(uintptr_t)(0x1000 + i);
 }
 
-TEST(of_many_slow_streams_a_look_asks_some_and_the_next_look_others) {
+TEST(with_many_slow_streams_successive_looks_query_different_ones) {
     enum { STREAMS = 40 };
     CUevent slow;
     setup();

@@ -1,4 +1,4 @@
-/* How many freed blocks wait for one fence, and who makes it. */
+/* How many freed blocks wait for one fence, and which call makes it. */
 #include "memory/state/deferred.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@ static struct cushim_mem_heap *heap(void) {
     return &fixture->heaps[0];
 }
 
-/* A heap whose first free, which waits for what was submitted before it, is behind it. */
+/* A heap after its first free, which waits for all earlier work. */
 static void setup_on(size_t device_bytes) {
     fixture = fixture_create(NULL);
     fake_limit(device_bytes);
@@ -29,7 +29,7 @@ static void setup(void) {
     setup_on((size_t)140 << 30);
 }
 
-/* So small a device that a thread may keep MOST. */
+/* A device so small that a thread may keep MOST. */
 static void setup_small(void) {
     setup_on((size_t)4 << 30);
     ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(heap()), MOST);
@@ -44,7 +44,7 @@ static void do_pairs(size_t n_bytes, unsigned n) {
         fixture_give(fixture, fixture_take(fixture, n_bytes));
 }
 
-TEST(what_may_wait_is_a_share_of_the_device) {
+TEST(waiting_blocks_may_be_a_share_of_the_device) {
     static const struct {
         size_t device_bytes, most_bytes;
     } rows[] = {{0, 4 * MIB},
@@ -56,7 +56,7 @@ TEST(what_may_wait_is_a_share_of_the_device) {
         heap()->watermark.device_bytes = rows[i].device_bytes;
         ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(heap()), rows[i].most_bytes);
     }
-    fixture->policy.is_sparing = true; /* the host's memory */
+    fixture->policy.is_sparing = true; /* host memory */
     ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(heap()), 0);
     fixture->policy.is_sparing = fixture->policy.is_relaxed = false;
     ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(heap()), 0);
@@ -72,27 +72,28 @@ TEST(one_fence_serves_many_blocks) {
     fixture_check(fixture);
 }
 
-TEST(large_blocks_wait_once_memory_was_fetched_for_it) {
+TEST(large_blocks_wait_once_memory_was_fetched_for_that) {
     static const struct {
         size_t n_bytes;
-        unsigned n_pairs; /* for one fence, at least */
+        unsigned n_pairs; /* at least for one fence */
     } rows[] = {{65536, 190}, {MIB, 30}, {2 * MIB, 15}, {16 * MIB, 2}, {64 * MIB, 1}};
     for (unsigned i = 0; i < 5; i++) {
         setup();
-        do_pairs(rows[i].n_bytes, 20); /* a fence costs less than memory until there were many */
+        /* a fence is cheaper than memory until there are many fences */
+        do_pairs(rows[i].n_bytes, 20);
         ck_assert_uint_le(heap()->held_bytes, 2 * MIB + rows[i].n_bytes);
         do_pairs(rows[i].n_bytes, 20000);
         unsigned n_before = n_records();
         do_pairs(rows[i].n_bytes, 600);
         ck_assert_uint_le(n_records() - n_before, 600 / rows[i].n_pairs + 1);
-        /* what waits is bounded, whatever the number of pairs */
+        /* waiting blocks are bounded, whatever the number of pairs */
         ck_assert_uint_le(heap()->held_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES + 8 * MIB);
         fixture_check(fixture);
         fixture_destroy(fixture);
     }
 }
 
-TEST(a_thread_that_frees_large_blocks_alone_may_keep_as_much) {
+TEST(a_thread_that_frees_only_large_blocks_may_keep_as_much) {
     fixture = fixture_create(NULL);
     fake_limit((size_t)140 << 30);
     fixture->policy.is_relaxed = true;
@@ -104,7 +105,7 @@ TEST(a_thread_that_frees_large_blocks_alone_may_keep_as_much) {
 }
 
 /* Blocks that are freed after another one of the same epoch take the fast path. */
-TEST(a_free_that_is_not_the_first_waits_for_what_the_host_could_see) {
+TEST(a_later_free_of_an_epoch_waits_for_effects_that_the_host_can_see) {
     setup();
     uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000),
              c = fixture_take(fixture, 1000);
@@ -118,7 +119,7 @@ TEST(a_free_that_is_not_the_first_waits_for_what_the_host_could_see) {
     fixture_check(fixture);
 }
 
-TEST(a_free_that_is_not_the_first_is_refused_in_the_callers_own_capture) {
+TEST(a_later_free_of_an_epoch_is_refused_in_the_callers_own_capture) {
     setup();
     uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000);
     fixture_give(fixture, a);
@@ -129,7 +130,7 @@ TEST(a_free_that_is_not_the_first_is_refused_in_the_callers_own_capture) {
     fixture_check(fixture);
 }
 
-TEST(where_the_driver_has_no_more_memory_few_blocks_wait) {
+TEST(if_the_driver_has_no_more_memory_few_blocks_wait) {
     setup();
     do_pairs(MIB, 1);
     fake_fail_always("cuMemAlloc_v2", CUDA_ERROR_OUT_OF_MEMORY);
@@ -141,7 +142,7 @@ TEST(where_the_driver_has_no_more_memory_few_blocks_wait) {
     fixture_check(fixture);
 }
 
-TEST(who_said_how_much_is_kept_gets_no_more) {
+TEST(an_explicit_keep_limits_waiting_blocks) {
     setup();
     fixture->policy.has_keep = true;
     do_pairs(MIB, 1000);
@@ -149,7 +150,7 @@ TEST(who_said_how_much_is_kept_gets_no_more) {
     fixture_check(fixture);
 }
 
-/* Blocks of 128 KiB, of which `n` were freed behind work that is not over. */
+/* Blocks of 128 KiB; n_freed of them are freed behind unfinished work. */
 static void free_behind_work(uint64_t *addresses, unsigned n, unsigned n_freed) {
     for (unsigned i = 0; i < n; i++)
         addresses[i] = fixture_take(fixture, MIB / 8);
@@ -164,7 +165,7 @@ TEST(a_free_fences_before_much_is_unfenced) {
     unsigned n_before = n_records();
     free_behind_work(addresses, 64, 15);
     ck_assert_uint_eq(n_records(), n_before);
-    fixture_give(fixture, addresses[15]); /* half of what may wait */
+    fixture_give(fixture, addresses[15]); /* half of the blocks that may wait */
     ck_assert_uint_eq(n_records(), n_before + 1);
     /* work that comes later does not hold these blocks */
     uint64_t tag = cushim_mem_fence_tag(heap()->fence) - 1;
@@ -177,16 +178,16 @@ TEST(a_free_fences_before_much_is_unfenced) {
     fixture_check(fixture);
 }
 
-TEST(while_one_is_in_flight_no_other_is_made_before_it_presses) {
+TEST(while_a_fence_is_in_flight_the_next_is_made_only_under_pressure) {
     uint64_t addresses[128];
     setup_small();
     unsigned n_before = n_records();
     free_behind_work(addresses, 128, 46);
     ck_assert_uint_eq(n_records(), n_before + 1);
-    for (unsigned i = 46; i < 50; i++) /* as much again as may wait */
+    for (unsigned i = 46; i < 50; i++) /* as many more as may wait */
         fixture_give(fixture, addresses[i]);
     ck_assert_uint_eq(n_records(), n_before + 2);
-    /* a fence in flight is over: the next free that is due makes one for those it left */
+    /* a fence completes: the next free that is due makes one for the blocks it did not cover */
     for (unsigned i = 50; i < 64; i++)
         fixture_give(fixture, addresses[i]);
     fake_finish(0);
@@ -197,7 +198,7 @@ TEST(while_one_is_in_flight_no_other_is_made_before_it_presses) {
     fixture_check(fixture);
 }
 
-TEST(a_malloc_makes_none_behind_one_in_flight) {
+TEST(an_allocation_makes_no_fence_while_one_is_in_flight) {
     setup();
     uint64_t first = fixture_take(fixture, MIB), second = fixture_take(fixture, MIB);
     fake_submit(0);
@@ -209,34 +210,35 @@ TEST(a_malloc_makes_none_behind_one_in_flight) {
     uint64_t tag = cushim_mem_fence_tag(heap()->fence);
     ck_assert(!cushim_mem_deferred_batch_prove(heap(), tag, &answer));
     ck_assert_uint_eq(n_records(), n_before);
-    fake_finish(0); /* the one in flight is over: now it does, and that is over as well */
+    /* the fence in flight completes: now the allocation makes one, which completes too */
+    fake_finish(0);
     ck_assert(cushim_mem_deferred_batch_prove(heap(), tag, &answer));
     ck_assert_uint_eq(n_records(), n_before + 1);
     fixture_check(fixture);
 }
 
-/* ---- sizes that do not come again ---- */
+/* ---- sizes that do not recur ---- */
 
-/* After so many pairs of 1 MiB that as much rotates as may. */
+/* A heap after so many pairs of 1 MiB that as many bytes rotate as may. */
 static size_t setup_rotated(unsigned n_live) {
     setup();
     for (unsigned i = 0; i < n_live; i++)
         fixture_take(fixture, 2 * MIB);
     do_pairs(MIB, 20000);
     size_t waiting_bytes = heap()->caches->cached_bytes;
-    ck_assert_uint_ge(waiting_bytes, 31 * MIB); /* what a fence covers, but the block at hand */
+    ck_assert_uint_ge(waiting_bytes, 31 * MIB); /* what a fence covers, except the current block */
     ck_assert_uint_eq(heap()->caches->limit_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
     return waiting_bytes;
 }
 
-/* Until the cache had to give what it has. */
+/* Allocates until the cache has to give its blocks. */
 static void use_up_the_free_lists(void) {
     for (unsigned i = 0; i < 100 && heap()->caches->cached_bytes; i++)
         fixture_take(fixture, 2 * MIB);
     ck_assert_uint_eq(heap()->caches->cached_bytes, 0);
 }
 
-TEST(what_waits_serves_another_size_once_the_driver_was_asked) {
+TEST(waiting_blocks_serve_another_size_after_one_driver_call) {
     size_t waiting_bytes = setup_rotated(0);
     unsigned n_before = fake_n_calls("cuMemAlloc_v2");
     for (unsigned i = 0; i < waiting_bytes / 2 / (MIB / 2); i++)
@@ -245,11 +247,12 @@ TEST(what_waits_serves_another_size_once_the_driver_was_asked) {
     fixture_check(fixture);
 }
 
-TEST(then_no_more_waits_than_a_share_of_what_lives) {
+TEST(after_sizes_change_waiting_blocks_are_a_share_of_live_ones) {
     static const struct {
         unsigned n_live; /* of 2 MiB */
         size_t least_bytes, most_bytes;
-    } rows[] = {{0, MOST, MOST}, {100, 13 * MIB, 18 * MIB}}; /* what waited lived a moment ago */
+        /* waiting blocks were live a moment ago */
+    } rows[] = {{0, MOST, MOST}, {100, 13 * MIB, 18 * MIB}};
     for (unsigned i = 0; i < 2; i++) {
         setup_rotated(rows[i].n_live);
         use_up_the_free_lists();
@@ -260,12 +263,12 @@ TEST(then_no_more_waits_than_a_share_of_what_lives) {
     }
 }
 
-TEST(it_widens_again_where_one_size_is_all_there_is) {
+TEST(the_limit_widens_again_while_one_size_recurs) {
     setup_rotated(0);
     use_up_the_free_lists();
     size_t narrow_bytes = heap()->caches->limit_bytes;
     ck_assert_uint_lt(narrow_bytes, 2 * MOST);
-    bool is_between = false; /* it widens by the fence, not at once */
+    bool is_between = false; /* it widens with each fence, not at once */
     for (unsigned i = 0; i < 100; i++) {
         do_pairs(MIB, 200);
         size_t limit_bytes = heap()->caches->limit_bytes;
@@ -280,8 +283,8 @@ TEST(it_widens_again_where_one_size_is_all_there_is) {
     fixture_check(fixture);
 }
 
-/* Nothing that waits is over: it serves nobody, and the sizes are not to blame. */
-TEST(on_a_device_that_is_behind_nobody_waits_and_the_limit_stays) {
+/* No waiting block is complete, so none serves, and the sizes are not the reason. */
+TEST(on_a_busy_device_no_request_waits_and_the_limit_stays) {
     uint64_t addresses[40];
     setup();
     for (unsigned i = 0; i < 40; i++)
@@ -303,7 +306,7 @@ TEST(on_a_device_that_is_behind_nobody_waits_and_the_limit_stays) {
     fixture_check(fixture);
 }
 
-/* A batch of twelve blocks that grows by one a step, as the benchmark of that name. */
+/* A batch that grows by one block per step up to twelve, as in the benchmark of that name. */
 static void play_batch(size_t batch, size_t *live_bytes, size_t *held_bytes) {
     static const size_t shares[] = {1, 1, 2, 4, 4, 8, 16, 1, 2, 4, 32, 64}; /* of 4 KiB */
     enum { N = sizeof shares / sizeof *shares };
@@ -321,7 +324,7 @@ static void play_batch(size_t batch, size_t *live_bytes, size_t *held_bytes) {
         fixture_give(fixture, addresses[i - 1]);
 }
 
-TEST(a_batch_that_grows_holds_half_of_what_lives_at_most_beside_it) {
+TEST(a_growing_batch_holds_at_most_half_of_the_live_bytes_beside_them) {
     size_t live_bytes = 0, held_bytes = 0;
     setup();
     for (size_t batch = 1; batch <= 200; batch++)

@@ -1,4 +1,4 @@
-/* Free lists: what serves, what is cut for it, and who finds a block that was taken. */
+/* Free lists: which run serves, what is cut for it, and look-ups of a block that was taken. */
 #include "memory/state/free_lists.h"
 
 #include "memory/reclaim.h"
@@ -13,7 +13,7 @@ static struct cushim_mem_heap *heap(void) {
     return &fixture->heaps[0];
 }
 
-/* Off the lists, as who hands it out has it. */
+/* Take a block off the lists, as an allocation does. */
 static struct cushim_mem_lookup lookup_of(const struct cushim_mem_blockref *ref, size_t n_bytes) {
     struct cushim_mem_lookup lookup;
     struct cushim_mem_block_meta *meta = &ref->extent->cells[ref->index];
@@ -41,7 +41,7 @@ static struct cushim_mem_lookup take(size_t n_bytes) {
     return lookup_of(&ref, n_bytes);
 }
 
-/* Only what is cut already. */
+/* Take only a block that is already cut. */
 static bool take_cut(size_t n_bytes, struct cushim_mem_blockref *ref) {
     pthread_mutex_lock(&heap()->lock);
     bool is_taken = cushim_mem_free_lists_take_cut(heap(), cushim_mem_sizeclass_of(n_bytes), ref);
@@ -55,7 +55,7 @@ static void give(const struct cushim_mem_blockref *ref) {
     pthread_mutex_unlock(&heap()->lock);
 }
 
-TEST(a_block_is_live_when_taken_and_free_at_once_when_given) {
+TEST(a_block_is_live_once_taken_and_free_once_given) {
     static const size_t sizes[] = {1000, 3000000, (size_t)300 << 20};
     fixture = fixture_create(NULL);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -63,12 +63,12 @@ TEST(a_block_is_live_when_taken_and_free_at_once_when_given) {
         struct cushim_mem_blockref none;
         ck_assert_uint_eq(lookup.asked_bytes, sizes[i]);
         ck_assert_int_eq(lookup.state, CUSHIM_MEM_LIVE);
-        fake_submit(0); /* work that is not over: the host says that it does not matter */
+        fake_submit(0); /* unfinished work, which the host says does not matter */
         fake_forget_order();
         give(&lookup.ref);
         ck_assert_int_eq(fixture_state(fixture, lookup.base), CUSHIM_MEM_FREE);
         ck_assert_uint_eq(take(sizes[i]).base, lookup.base);
-        ck_assert_str_eq(fake_order(), ""); /* not a word to the driver */
+        ck_assert_str_eq(fake_order(), ""); /* no driver call */
         give(&lookup.ref);
         pthread_mutex_lock(&heap()->lock);
         ck_assert(!cushim_mem_free_lists_take(heap(), (size_t)1 << 30, &none));
@@ -78,7 +78,7 @@ TEST(a_block_is_live_when_taken_and_free_at_once_when_given) {
     fixture_destroy(fixture);
 }
 
-TEST(an_owners_word_stays_in_the_cell_while_it_has_the_block) {
+TEST(the_users_word_stays_in_the_cell_while_the_user_has_the_block) {
     fixture = fixture_create(NULL);
     struct cushim_mem_lookup first = fetch(1000), second = take(1000);
     first.meta->user = 77;
@@ -92,7 +92,7 @@ TEST(an_owners_word_stays_in_the_cell_while_it_has_the_block) {
     fixture_destroy(fixture);
 }
 
-TEST(a_trim_gives_all_that_is_free_and_keeps_what_it_is_told) {
+TEST(a_trim_gives_all_free_memory_except_the_bytes_to_keep) {
     fixture = fixture_create(NULL);
     struct cushim_mem_lookup small = fetch(1000), large = fetch((size_t)300 << 20);
     ck_assert_uint_eq(cushim_mem_reclaim_trim(heap(), 0), 0);
@@ -107,7 +107,7 @@ TEST(a_trim_gives_all_that_is_free_and_keeps_what_it_is_told) {
     fixture_destroy(fixture);
 }
 
-TEST(where_pages_are_not_to_be_cut_only_what_is_cut_serves) {
+TEST(if_no_page_may_be_cut_only_existing_cells_serve) {
     struct cushim_mem_blockref ref;
     fixture = fixture_create(NULL);
     struct cushim_mem_lookup first = fetch(1000), second = take(1000);

@@ -56,7 +56,7 @@ static void count_moved(struct cushim_mem_heap *of, uint64_t where, size_t n_byt
     told_bytes += is_there ? (int64_t)n_bytes : -(int64_t)n_bytes;
 }
 
-TEST(who_cares_is_told_of_each_segment_that_comes_or_goes) {
+TEST(the_observer_is_told_of_each_segment_that_comes_or_goes) {
     setup();
     told_bytes = 0;
     fixture->policy.segment_moved = count_moved;
@@ -66,7 +66,7 @@ TEST(who_cares_is_told_of_each_segment_that_comes_or_goes) {
     fixture_give(fixture, large);
     fake_fail_always("cuMemFree_v2", CUDA_ERROR_ILLEGAL_ADDRESS);
     fixture_trim(fixture, 0);
-    ck_assert_uint_gt(heap->held_bytes, 0); /* refused: they are there as before */
+    ck_assert_uint_gt(heap->held_bytes, 0); /* the release is refused: the segments stay */
     ck_assert_int_eq(told_bytes, (int64_t)heap->held_bytes);
     fake_fail_always(NULL, CUDA_SUCCESS);
     fixture_trim(fixture, 0);
@@ -77,7 +77,7 @@ TEST(who_cares_is_told_of_each_segment_that_comes_or_goes) {
     ck_assert_int_eq(told_bytes, 0);
 }
 
-TEST(what_the_driver_says_is_what_fetch_answers) {
+TEST(fetch_returns_the_drivers_error) {
     setup();
     fake_limit(0);
     ck_assert_int_eq(cushim_mem_segments_fetch(heap, 2 << 20, &base), CUSHIM_NOMEM);
@@ -96,7 +96,7 @@ TEST(an_address_that_cannot_be_mapped_changes_nothing) {
     fixture_check(fixture);
 }
 
-TEST(only_wholly_free_segments_are_detached_and_no_more_than_asked) {
+TEST(only_wholly_free_segments_are_detached_and_no_more_than_requested) {
     setup();
     for (unsigned i = 0; i < 4; i++)
         enter(2 << 20, false);
@@ -105,7 +105,7 @@ TEST(only_wholly_free_segments_are_detached_and_no_more_than_asked) {
     struct cushim_mem_segment *list = cushim_mem_segments_detach(heap, 5 << 20);
     pthread_mutex_unlock(&heap->lock);
     ck_assert_uint_eq(heap->held_bytes, 4 << 20);
-    ck_assert_uint_eq(fake_n_allocations(), 4); /* not released yet, nor out of the page map */
+    ck_assert_uint_eq(fake_n_allocations(), 4); /* neither released nor out of the page map */
     ck_assert_int_eq(fixture_judge(fixture, list->base, 1), CUSHIM_MEM_NO_BLOCK);
     ck_assert_uint_eq(cushim_mem_segments_release(heap, list), 4 << 20);
     pthread_mutex_lock(&heap->lock);
@@ -117,7 +117,7 @@ TEST(only_wholly_free_segments_are_detached_and_no_more_than_asked) {
     fixture_check(fixture);
 }
 
-/* What is given back in a test, in this order; how much of it the driver has. */
+/* The segments that a test gives back, in order, and how many the driver has. */
 static struct {
     uint64_t bases[4];
     unsigned n;
@@ -131,7 +131,7 @@ static void see_that_it_is_foreign(const char *name) {
     pthread_mutex_unlock(&heap->lock);
 }
 
-TEST(nobody_finds_a_segment_that_the_driver_is_given) {
+TEST(no_look_up_finds_a_segment_that_goes_to_the_driver) {
     setup();
     for (unsigned i = 0; i < 4; i++)
         enter(2 << 20, false);
@@ -166,7 +166,7 @@ TEST(the_idle_segment_that_waited_longest_goes_first) {
     fixture_check(fixture);
 }
 
-TEST(what_may_serve_nobody_goes_before_what_waited_longer) {
+TEST(a_segment_that_may_not_serve_goes_before_older_ones) {
     struct cushim_mem_lookup lookup;
     setup();
     uint64_t idle = fixture_take(fixture, 8 << 20), shown = fixture_take(fixture, 1000);
@@ -183,7 +183,7 @@ TEST(what_may_serve_nobody_goes_before_what_waited_longer) {
     fixture_check(fixture);
 }
 
-TEST(releasing_happens_in_the_pools_context) {
+TEST(a_release_happens_in_the_heaps_context) {
     setup();
     enter(2 << 20, false);
     fake_set_current(fake_context(2));

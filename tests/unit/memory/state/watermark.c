@@ -1,4 +1,4 @@
-/* What a heap leaves its neighbours: freed memory is anybody's, and a request waits for nothing. */
+/* What a heap leaves for others: freed memory is available to them, and a request never waits. */
 #include "memory/state/watermark.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@
 
 static const size_t mib = 1 << 20;
 static const size_t device_bytes = (size_t)1024 << 20;
-/* An eighth, and what is not worth a wait. */
+/* An eighth of the device, and as much as is not worth a wait. */
 static const size_t idle_bytes = (size_t)(128 + 32) << 20;
 
 static struct fixture *fixture;
@@ -28,7 +28,7 @@ static void setup_on(size_t n_bytes, bool is_relaxed) {
     fixture = fixture_create(NULL);
     fixture->policy.is_relaxed = is_relaxed;
     fake_limit(n_bytes);
-    /* effects of before there was a fence are over */
+    /* the first free waits for effects from before the fence */
     fixture_give(fixture, fixture_take(fixture, 512));
 }
 
@@ -36,7 +36,7 @@ static void setup(bool is_relaxed) {
     setup_on(device_bytes, is_relaxed);
 }
 
-/* Take and give n_bytes in blocks; each free has work ahead of it. */
+/* Take and give n_bytes in blocks; each free follows work. */
 static void use_and_free(size_t n_bytes, size_t block_bytes) {
     unsigned n = 0;
     for (; (n + 1) * block_bytes <= n_bytes; n++)
@@ -47,7 +47,7 @@ static void use_and_free(size_t n_bytes, size_t block_bytes) {
     }
 }
 
-/* Work that never ends, and a request: it is served from what the driver has. */
+/* A request beside work that never ends: the driver's free memory serves it. */
 static void take_beside_a_kernel(size_t n_bytes) {
     fake_finish(0);
     fake_submit(0);
@@ -58,7 +58,7 @@ static void take_beside_a_kernel(size_t n_bytes) {
 
 static const size_t block_kib[] = {512, 3072, 8192, 20480, 40960, 614400};
 
-TEST(freed_memory_is_the_drivers_when_the_free_returns) {
+TEST(freed_memory_is_back_in_the_driver_when_the_free_returns) {
     for (unsigned i = 0; i < sizeof block_kib / sizeof *block_kib; i++) {
         for (int way = 0; way < 4; way++) {
             setup(way & 1);
@@ -74,8 +74,8 @@ TEST(freed_memory_is_the_drivers_when_the_free_returns) {
     }
 }
 
-/* However many blocks there were since a free last gave something back. */
-TEST(what_the_last_free_leaves_does_not_depend_on_those_before) {
+/* The number of blocks since a free last gave memory back does not matter. */
+TEST(the_memory_that_stays_after_the_last_free_does_not_depend_on_earlier_frees) {
     const size_t large_bytes = 128 * 1024 * mib, block_bytes = 1024 * mib;
     for (size_t n_blocks = 72; n_blocks < 80; n_blocks++) {
         setup_on(large_bytes, true);
@@ -87,7 +87,7 @@ TEST(what_the_last_free_leaves_does_not_depend_on_those_before) {
     }
 }
 
-TEST(what_else_lives_does_not_keep_it) {
+TEST(other_live_blocks_do_not_keep_freed_memory) {
     for (int is_relaxed = 0; is_relaxed < 2; is_relaxed++) {
         setup(is_relaxed);
         fixture_take(fixture, 8 * mib);
@@ -108,7 +108,7 @@ TEST(a_loop_over_an_eighth_of_the_device_waits_in_two_turns_at_most) {
         uint64_t n_done = fake_n_done(0);
         unsigned n_frees = fake_n_calls("cuMemFree_v2");
         use_and_free(device_bytes / 8, 8 * mib);
-        if (turn >= 2) { /* by then it has earned its keep */
+        if (turn >= 2) { /* by now the loop has shown that it needs the memory */
             ck_assert_uint_eq(fake_n_done(0), n_done);
             ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), n_frees);
         }
@@ -117,7 +117,7 @@ TEST(a_loop_over_an_eighth_of_the_device_waits_in_two_turns_at_most) {
     fixture_check(fixture);
 }
 
-/* Seconds go by: recent use explains nothing any more, and caches may be looked at again. */
+/* Seconds pass: no recent use counts, and caches may be inspected again. */
 static void let_time_pass(void) {
     usleep(20000); /* a tick of the coarse clock */
     for (int i = 0; i < 3; i++) {
@@ -129,13 +129,14 @@ static void let_time_pass(void) {
 }
 
 TEST(a_relaxed_free_over_the_bound_leaves_a_busy_device_alone) {
-    enum { N = 7 }; /* less than is worth a wait */
+    enum { N = 7 }; /* too little to be worth a wait */
     setup(true);
     for (unsigned turn = 0; turn < 3; turn++) {
         for (unsigned i = 0; i < N; i++)
             addresses[i] = fixture_take(fixture, 8 * mib);
+        /* the device is idle, so the frees complete at once */
         for (unsigned i = 0; i < N; i++)
-            fixture_give(fixture, addresses[i]); /* the device is idle: they are over at once */
+            fixture_give(fixture, addresses[i]);
     }
     unsigned n_frees = fake_n_calls("cuMemFree_v2");
     fake_submit(0);
@@ -148,8 +149,8 @@ TEST(a_relaxed_free_over_the_bound_leaves_a_busy_device_alone) {
     fixture_check(fixture);
 }
 
-/* Of each three blocks one lives on, so that no segment can go. */
-TEST(what_is_pinned_is_not_waited_for_at_each_free) {
+/* One block in three stays live, so that no segment can go. */
+TEST(a_free_does_not_wait_for_pinned_memory) {
     enum { N = 240 };
     setup(true);
     for (unsigned i = 0; i < N; i++)
@@ -164,7 +165,7 @@ TEST(what_is_pinned_is_not_waited_for_at_each_free) {
     fixture_check(fixture);
 }
 
-TEST(who_says_what_goes_back_waits_for_nothing) {
+TEST(if_the_program_decides_what_goes_back_frees_wait_for_nothing) {
     setup(true);
     fixture->policy.keeps_all = true;
     use_and_free(device_bytes / 10 * 3, 20 * mib);
@@ -173,7 +174,7 @@ TEST(who_says_what_goes_back_waits_for_nothing) {
     fixture_check(fixture);
 }
 
-TEST(pools_of_a_device_share_what_is_left) {
+TEST(heaps_of_a_device_share_the_free_memory) {
     for (int is_relaxed = 0; is_relaxed < 2; is_relaxed++) {
         struct cushim_mem_block block;
         struct cushim_mem_lookup lookup;
@@ -198,7 +199,7 @@ TEST(managed_memory_counts_and_a_limit_is_a_smaller_device) {
     static struct cushim_mem_limit budget;
     fixture = fixture_create(NULL);
     fake_limit(device_bytes);
-    heap()->kind = CUSHIM_MEM_MANAGED; /* which may be on the device */
+    heap()->kind = CUSHIM_MEM_MANAGED; /* managed memory may be on the device */
     use_and_free(device_bytes / 10 * 6, 20 * mib);
     ck_assert_uint_le(fake_used_bytes(), idle_bytes);
     fixture_destroy(fixture);
@@ -215,7 +216,7 @@ TEST(managed_memory_counts_and_a_limit_is_a_smaller_device) {
 
 static unsigned n_freed;
 
-/* Another thread submits, once the first segment is the driver's. */
+/* Another thread submits work once the first segment is back in the driver. */
 static void submit_after_a_release(const char *name) {
     if (strcmp(name, "cuMemFree_v2") == 0)
         n_freed++;
@@ -243,7 +244,7 @@ TEST(a_request_asks_before_each_segment_that_it_gives_back) {
     }
 }
 
-TEST(beyond_the_deadline_a_pool_is_asked_and_not_waited_for) {
+TEST(after_the_deadline_a_heap_is_asked_and_not_waited_for) {
     setup(false);
     fixture->policy.reserve = (struct cushim_amount){100, true};
     use_and_free(100 * mib, 20 * mib);
@@ -256,16 +257,16 @@ TEST(beyond_the_deadline_a_pool_is_asked_and_not_waited_for) {
     ck_assert_uint_ge(cushim_mem_reclaim_empty(heap(), 1), 100 * mib);
     fixture_check(fixture);
     fixture_destroy(fixture);
-    setup(true);            /* what is pending is looked at as well */
-    use_and_free(mib, mib); /* no fence is made for so little */
+    setup(true);            /* pending blocks are polled as well */
+    use_and_free(mib, mib); /* so few bytes get no fence */
     fake_finish(0);
     ck_assert_uint_ge(cushim_mem_reclaim_empty(heap(), 1), 2 * mib);
     ck_assert_uint_eq(fake_used_bytes(), 0);
     fixture_check(fixture);
 }
 
-/* Then no request gives anything back, so a free leaves it room. */
-TEST(while_a_capture_is_open_nothing_is_earned) {
+/* During a capture no request gives memory back, so a free has to leave room. */
+TEST(while_a_capture_is_open_no_memory_is_kept_for_a_loop) {
     const size_t block_bytes = 20 * mib;
     enum { N = 16 };
     size_t held_bytes[2];
@@ -289,5 +290,5 @@ TEST(while_a_capture_is_open_nothing_is_earned) {
 }
 
 SUITE() {
-    return tests_run("bound");
+    return tests_run("watermark");
 }
