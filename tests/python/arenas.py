@@ -1,4 +1,6 @@
 """Arenas, their epochs, and blocks of an epoch that is over."""
+import gc
+
 from expect import raises
 
 import cushim
@@ -131,6 +133,9 @@ def a_process_has_a_default_arena_if_one_is_set():
     kept.unpin()
     arena.close()
     assert Arena.default() is None
+    del arena, block, kept
+    gc.collect()
+    assert not cushim._arena._blocks
 
 
 tap.run()

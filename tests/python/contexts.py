@@ -80,6 +80,9 @@ def a_with_statement_ends_a_context():
     stream.close()
     with Device(1).retain_primary_context() as primary:
         assert Context.current() is primary and Context.current().get_device().ordinal == 1
+        with Device(1).retain_primary_context() as same:
+            assert same is primary
+        assert not primary.closed and Context.current() is primary
     assert Context.current() is None and primary.closed
 
 

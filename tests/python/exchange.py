@@ -90,6 +90,16 @@ def a_capsule_that_nobody_takes_gives_back():
 
 
 @tap.test
+def memory_of_the_host_says_so():
+    pinned, managed = cushim.PinnedMemory(16), cushim.ManagedMemory(16)
+    assert (pinned.__dlpack_device__()[0], managed.__dlpack_device__()[0]) == (3, 13)
+    for block in pinned, managed:
+        assert asmemory(ByDLPack(block)).address == block.address
+    with raises(BufferError):
+        pinned.__dlpack__(copy=True)
+
+
+@tap.test
 def types_of_elements_survive():
     block = DeviceMemory(16)
     for typestr in "|u1", "|i1", "|b1", "<u2", "<i2", "<f2", "<f4", "<i4", "<u4", "<f8", "<i8", "<u8", "<c8", "<c16":

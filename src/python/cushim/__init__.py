@@ -10,7 +10,9 @@ from ._arena import Arena, ArenaMemory, ArenaStats
 from ._context import CacheConfig, Context, Device, DeviceAttribute, Limit, synchronize
 from ._copies import Place, copy, copy_2d, copy_3d, copy_peer, fill, fill_2d
 from ._driver import available, driver_version, has, init, start_profiler, stop_profiler
-from ._errors import CompileError, Error, LaunchError, LogicError, MemoryError, OutOfMemory, RuntimeError
+from ._errors import CompileError, Error, LaunchError, LogicError, OutOfMemory
+from ._errors import MemoryError as MemoryError
+from ._errors import RuntimeError as RuntimeError
 from ._exchange import asmemory
 from ._files import __version__, include_folder, library_folder, preload_path
 from ._graph import Capture, Graph, GraphExec, GraphExecInfo, GraphInfo, graph_memory, graph_memory_trim
@@ -37,4 +39,3 @@ __all__ = [
     "memcpy_dtoh", "memcpy_dtoh_async", "memcpy_htod", "memcpy_htod_async", "memory_info", "preload_path", "report", "reset_peak", "reusable_bytes",
     "start_profiler", "stats", "stop_profiler", "stream_flags", "synchronize", "trim",
 ]
-assert MemoryError is OutOfMemory and issubclass(RuntimeError, Error)  # by name alone: see above

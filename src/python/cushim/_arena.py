@@ -95,6 +95,7 @@ class Arena(Handle):
         if fallback is not None:
             options.fallback = fallback._handle
         super().__init__(ask_created("cushim_arena_create", options), kept(context), base, fallback, stream)
+        weakref.finalize(self, _blocks.pop, self._handle, None)
 
     def alloc(self, n_bytes: int, stream: Optional[Stream] = None, *, kind: int = MemoryKind.DEVICE, device: DeviceLike = None) -> ArenaMemory:
         """A block that is valid until the next reset, for first use on a stream; None: the legacy one.  MemoryError where it is full."""

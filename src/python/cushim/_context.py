@@ -159,11 +159,12 @@ def ordinal_of(device: DeviceLike) -> int:
 class Context(Handle):
     """A context.  Context(device) makes one and pushes it; Device.retain_primary_context() and Context.current() give others.
 
-    `with context:` makes it current, and detaches it at the end.  `with context.pushed():` makes it current, and no more.
+    `with context:` makes it current, and detaches it at the end, of the outermost one.  `with context.pushed():` makes it current, and no more.
     A context on a thread's stack stays alive; so does one whose objects are alive.  It is detached when Python drops it.
     """
 
     _ends_by = "cushim_context_destroy"
+    _n_entered = 0  # `with` statements that are open
 
     def __init__(self, device: DeviceLike = None, *, flags: int = 0, push: bool = True) -> None:
         super().__init__(ask(c_void_p, "cushim_context_create", ordinal_of(device), flags & ~ContextFlag.PUSH))
@@ -225,14 +226,17 @@ class Context(Handle):
         _stack()[:] = [context for context in _stack() if context is not self]
 
     def __enter__(self) -> "Context":
-        if not _stack() or _stack()[-1] is not self:
+        if self._n_entered or not _stack() or _stack()[-1] is not self:
             self.push()
+        self._n_entered += 1
         return self
 
     def __exit__(self, *error: Any) -> None:
         if _stack() and _stack()[-1] is self:
             self.pop()
-        self.detach()
+        self._n_entered -= 1
+        if self._n_entered == 0:
+            self.detach()
 
     @property
     def handle(self) -> int:

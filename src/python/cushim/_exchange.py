@@ -3,13 +3,14 @@ import ctypes
 from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from ._api import EventFlag
+from ._api import EventFlag, MemoryKind
 from ._stream import Event, Stream
 
 if TYPE_CHECKING:
     from ._memory import Memory, View
 
 DLPACK_CUDA, DLPACK_CUDA_HOST, DLPACK_MANAGED = 2, 3, 13
+DLPACK_KINDS = {MemoryKind.PINNED: DLPACK_CUDA_HOST, MemoryKind.REGISTERED: DLPACK_CUDA_HOST, MemoryKind.MANAGED: DLPACK_MANAGED}
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # of a typestr
 
 

@@ -137,10 +137,16 @@ class Memory:
         return {"shape": self.shape, "typestr": self.typestr, "data": (self.address, False), "version": 3, "stream": None}
 
     def __dlpack_device__(self) -> Tuple[int, int]:
-        return _exchange.DLPACK_CUDA, self.info().device
+        found = self.info()
+        return _exchange.DLPACK_KINDS.get(found.kind, _exchange.DLPACK_CUDA), max(found.device, 0)
 
-    def __dlpack__(self, *, stream: Optional[int] = None, **more: Any) -> Any:
-        """As numpy.from_dlpack and its like take it; work that is queued on the block's stream is ordered before the taker's."""
+    def __dlpack__(self, *, stream: Optional[int] = None, copy: Optional[bool] = None, **more: Any) -> Any:
+        """As torch.from_dlpack and its like take it; work that is queued on the block's stream is ordered before the taker's.
+
+        BufferError where a copy is asked for.
+        """
+        if copy:
+            raise BufferError("memory is lent as it is, never copied")
         return _exchange.exported(self, stream)
 
     # questions

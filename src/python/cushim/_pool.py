@@ -77,8 +77,7 @@ class PoolMemory(Memory):
 
 
 def _give_back(pool: "Pool", address: int, last: List[Optional[Stream]]) -> None:
-    stream = last[0]
-    pool.free(address, Stream.ALL if stream is not None and stream.closed and stream._handle > _api.CUSHIM_STREAM_OWN else stream)
+    pool.free(address, last[0])  # a stream that was closed counts as ALL
 
 
 class Pool(Handle):
