@@ -8,7 +8,7 @@ import sys
 import threading
 import weakref
 
-from expect import dropped, raises
+from expect import device, dropped, raises
 
 import cushim
 import tap
@@ -18,12 +18,12 @@ from cushim import Context, Device, Event, EventFlag, Status, Stream, StreamFlag
 @tap.test
 def a_device_tells_what_it_is():
     assert cushim.available() and Device.count() == 2
-    device = Device(0)
-    assert device.name() == "cushim software device" and device.compute_capability() >= (7, 5) and device.total_memory() > 1 << 20
-    assert device.get_attribute(cushim.DeviceAttribute.WARP_SIZE) == 32 and device.get_attribute(16) > 0
-    assert len(device.uuid()) == 16 and device.uuid() != Device(1).uuid()
-    assert Device(device.pci_bus_id()) == device != Device(1) and len({device, Device(0), Device(1)}) == 2
-    assert isinstance(device.has_managed_memory(), bool) and not device.shares_memory()
+    first = Device(0)
+    assert first.name() == "cushim software device" and first.compute_capability() >= (7, 5) and first.total_memory() > 1 << 20
+    assert first.get_attribute(cushim.DeviceAttribute.WARP_SIZE) == 32 and first.get_attribute(16) > 0
+    assert len(first.uuid()) == 16 and first.uuid() != Device(1).uuid()
+    assert Device(first.pci_bus_id()) == first != Device(1) and len({first, Device(0), Device(1)}) == 2
+    assert isinstance(first.has_managed_memory(), bool) and not first.shares_memory()
     assert int(cushim.driver_version()) >= 12000 and cushim.has(cushim.Feature.GRAPH)
     cushim.init()
 
@@ -203,6 +203,16 @@ def an_exception_tells_status_call_and_text():
             assert (type(other), other.args, other.status, other.call) == (type(error), error.args, error.status, error.call)
     else:
         raise AssertionError("no MemoryError")
+
+
+@tap.test
+def a_kernel_that_dies_is_a_launch_error_at_the_next_wait():
+    context, stream = Device(0).make_context(), Stream()
+    device().sim_fault(719)  # CUDA_ERROR_LAUNCH_FAILED
+    for wait in stream.synchronize, context.synchronize, context.check:
+        with raises(cushim.LaunchError, Status.LAUNCH):
+            wait()
+    context.detach()
 
 
 @tap.test

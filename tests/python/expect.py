@@ -1,6 +1,8 @@
 """What tests of this folder have in common."""
 import contextlib
+import ctypes
 import gc
+import os
 import pathlib
 import sys
 
@@ -26,6 +28,11 @@ def dropped(reference):
     """Has Python dropped what a weak reference names?"""
     gc.collect()
     return reference() is None
+
+
+def device():
+    """The software device, whose own functions tools/sim/sim.h lists."""
+    return ctypes.CDLL(os.environ["CUSHIM_LIBCUDA"])
 
 
 def numpy():

@@ -2,7 +2,6 @@
 import array
 import ctypes
 import struct
-import tempfile
 
 from expect import EXAMPLES, numpy, raises
 
@@ -114,6 +113,23 @@ def host_buffers_are_staged_for_a_launch():
         assert floats.tobytes() == DOUBLED
         total = array.array("I", [0])
         function.module.get_function("sum")(cushim.Out(total), cushim.In(array.array("I", range(10))), ctypes.c_uint(10), stream=order)
+        assert total[0] == 45
+
+
+@tap.test
+def host_buffers_are_staged_behind_and_before_the_work_of_their_stream():
+    """On a stream that the legacy one does not wait for, with work before, in memory that serves again."""
+    function, stream = Module(PTX).get_function("sum"), Stream(cushim.StreamFlag.NON_BLOCKING)
+    numbers, busy = array.array("I", range(10)), DeviceMemory(8 << 20)
+    source = DeviceMemory(40)
+    source.write(numbers)
+    for argument in cushim.In(numbers), source:
+        before, total = cushim.AsyncMemory(40, stream), array.array("I", [0])
+        for i in range(50):
+            busy.fill(i, stream=stream)
+        before.fill(255, stream=stream)
+        before.free()
+        function(cushim.Out(total), argument, ctypes.c_uint(10), stream=stream)
         assert total[0] == 45
 
 
