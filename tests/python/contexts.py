@@ -1,6 +1,8 @@
 """Devices, contexts, streams, events, the profiler, and exceptions."""
 import builtins
 import copy
+import ctypes
+import pathlib
 import pickle
 import re
 import subprocess
@@ -213,6 +215,18 @@ def a_kernel_that_dies_is_a_launch_error_at_the_next_wait():
         with raises(cushim.LaunchError, Status.LAUNCH):
             wait()
     context.detach()
+
+
+@tap.test
+def the_layer_below_is_that_of_the_headers():
+    """All functions that libcushim exports; structs as large as the library says."""
+    root = pathlib.Path(sys.argv[1])
+    declared = re.findall(r"^CUSHIM_API [^;]*?\b(cushim_\w+)\(", "\n".join(path.read_text() for path in (root / "src/include/cushim").glob("*.h")), re.MULTILINE)
+    assert len(declared) > 150 and set(cushim._api.FUNCTIONS) == set(declared)
+    for name in "pool_options", "arena_options", "graph_options", "module_options", "client_options", "launch":
+        found = getattr(cushim._api, f"cushim_{name}")()
+        getattr(cushim._library.library(), f"cushim_{name}_default")(ctypes.byref(found))
+        assert found.struct_size == ctypes.sizeof(found), name
 
 
 @tap.test

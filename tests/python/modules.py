@@ -66,6 +66,13 @@ def a_variable_is_memory_of_its_module():
 
 @tap.test
 def a_function_is_launched_with_arguments_of_each_kind():
+    class Scalar:  # as NumPy's
+        def __init__(self, letter, number):
+            self.dtype, self.shape, self.data = letter, (), struct.pack(letter, number)
+
+        def tobytes(self):
+            return self.data
+
     class Foreign:
         def __init__(self, block):
             self.__cuda_array_interface__ = block.__cuda_array_interface__
@@ -77,9 +84,9 @@ def a_function_is_launched_with_arguments_of_each_kind():
             function(pointer, ctypes.c_float(2), struct.pack("I", 64), **shape)
             cushim.synchronize()
             assert block.read() == DOUBLED
-    if numpy():
+    for scalars in ((Scalar("f", 2), Scalar("I", 64)), *([(numpy().float32(2), numpy().uint32(64))] if numpy() else [])):
         block.write(FLOATS)
-        function(block, numpy().float32(2), numpy().uint32(64), grid=2, block=32)
+        function(block, *scalars, grid=2, block=32)
         assert block.read() == DOUBLED
     block.write(FLOATS)
     function.launch_packed(struct.pack("PfI", block.address, 2, 64), grid=2, block=32)

@@ -116,7 +116,9 @@ def a_function_is_asked_when_memory_is_out():
         asked.append(n_bytes)
         return bool(held and [held.pop()])
 
-    pool.on_out_of_memory(give)
+    pool.set_default()
+    Pool.default().on_out_of_memory(give)
+    gc.collect()
     block = pool.alloc(700 << 20)
     assert asked == [700 << 20] and not held and len(block) == 700 << 20
     pool.on_out_of_memory(None)

@@ -151,13 +151,13 @@ def _cell(argument: Any) -> Tuple[Any, str]:
         return argument, f"{{{ctypes.sizeof(argument)},{ctypes.alignment(argument)}}}"
     if hasattr(argument, "__cuda_array_interface__"):
         return c_uint64(address_of(argument)[0]), "P"
-    if hasattr(argument, "dtype") and hasattr(argument, "tobytes"):  # a scalar of NumPy
+    if hasattr(argument, "dtype") and getattr(argument, "shape", None) == ():  # a scalar of NumPy
         argument = argument.tobytes()
     if isinstance(argument, (bytes, bytearray)):
         n_bytes = len(argument)
         cell = (ctypes.c_char * n_bytes).from_buffer_copy(argument)
         return cell, _LETTERS.get(n_bytes) or f"{{{n_bytes},{min(n_bytes & -n_bytes, 8)}}}"
-    raise TypeError(f"{type(argument).__name__} has no size that a kernel knows: give Memory, a ctypes or NumPy scalar, or prepare() the function")
+    raise TypeError(f"{type(argument).__name__} has no size that a kernel knows: give Memory, a ctypes or NumPy scalar, In() or Out() of a buffer, or prepare()")
 
 
 def _addresses(cells: List[Any]) -> Any:

@@ -1,7 +1,8 @@
 """Pools: memory that is kept when it is freed, and served again without a driver call."""
 import ctypes
+import weakref
 from ctypes import c_int, c_size_t, c_uint64, c_void_p
-from typing import Any, Callable, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from . import _api
 from ._api import GraphMemory, MemoryKind, PoolPolicy, PoolState
@@ -12,6 +13,7 @@ from ._memory import Memory
 from ._stream import Stream, stream_number
 
 _NO_CALLBACK = _api.cushim_pool_oom_fn()
+_called_when_out: Dict[int, Any] = {}  # by pool: the library calls it as long as the pool lives
 
 
 class PoolStats(NamedTuple):
@@ -102,6 +104,7 @@ class Pool(Handle):
             if value is not None:
                 setattr(options, name, value)
         super().__init__(ask_created("cushim_pool_create", options), kept(context))
+        weakref.finalize(self, _called_when_out.pop, self._handle, None)
 
     def alloc(self, n_bytes: int, stream: Optional[Stream] = Stream.ALL, *, kind: int = MemoryKind.DEVICE, device: DeviceLike = None) -> PoolMemory:
         """A block for first use on a stream (None: the legacy one; Stream.ALL: any), of a kind: DEVICE, MANAGED or PINNED of MemoryKind.
@@ -165,7 +168,7 @@ class Pool(Handle):
         """Called last when memory is out, with the bytes asked for: free something and return True to try again.  None: no function."""
         called = _api.cushim_pool_oom_fn(lambda n_bytes, cookie: bool(function(n_bytes))) if function is not None else _NO_CALLBACK
         library().cushim_pool_on_oom(self._handle, called, None)
-        self._on_out_of_memory = called
+        _called_when_out[self._handle] = called
 
     def freeze(self, stream: Stream, memory: int = GraphMemory.HOLD) -> None:
         """Attach it to a capture of this stream that others are about to begin.  memory: of GraphMemory."""
