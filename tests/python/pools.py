@@ -125,6 +125,7 @@ def a_function_is_asked_when_memory_is_out():
     with raises(cushim.MemoryError, Status.NOMEM):
         pool.alloc(900 << 20)
     assert len(asked) == 1
+    pool.close()
 
 
 @tap.test
