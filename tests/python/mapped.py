@@ -49,12 +49,13 @@ def flags_and_errors_have_the_names_of_the_reference():
 
 @tap.test
 def memory_is_written_by_the_host_and_used_by_the_device():
-    for flags in 0, OpenFlags.REQUIRE_COHERENT_BIT, OpenFlags.FORCE_NON_COHERENT_BIT:
+    coherent, not_coherent = OpenFlags.REQUIRE_COHERENT_BIT, OpenFlags.FORCE_NON_COHERENT_BIT
+    for flags in 0, coherent, not_coherent, coherent | not_coherent:
         with cushim.Device(0).make_context():
             owner = Vkgdr.open_current_context(flags)
             memory = RawMemory(owner, 4097)
             del owner
-            assert len(memory) == 4097 and memory.is_coherent == (flags != OpenFlags.FORCE_NON_COHERENT_BIT)
+            assert len(memory) == 4097 and memory.is_coherent == (not flags & not_coherent)
             assert (memory.non_coherent_atom_size == 1) == memory.is_coherent
             shown = memory.__array_interface__
             assert shown["shape"] == (4097,) and shown["typestr"] == "|V1" and shown["version"] == 3

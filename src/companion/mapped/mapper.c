@@ -24,8 +24,6 @@ static enum cushim_status judge(const char *what, unsigned flags, struct cushim_
     *out = NULL;
     if (flags & ~(unsigned)FLAGS)
         return cushim_fail(what, CUSHIM_INVALID, "flags=%u", flags);
-    if ((flags & CUSHIM_MAPPER_FLAG_COHERENT) && (flags & CUSHIM_MAPPER_FLAG_NON_COHERENT))
-        return cushim_fail(what, CUSHIM_INVALID, "flags=%u: coherent and non-coherent", flags);
     return CUSHIM_OK;
 }
 
