@@ -88,9 +88,10 @@ static void check_doubled(const unsigned char *host) {
 
 TEST(case_V2_bytes_of_the_host_are_doubled_by_the_device, .needs = needs_vulkan()) {
     static const unsigned flags[] = {0, CUSHIM_MAPPER_FLAG_COHERENT,
-                                     CUSHIM_MAPPER_FLAG_NON_COHERENT};
+                                     CUSHIM_MAPPER_FLAG_NON_COHERENT,
+                                     CUSHIM_MAPPER_FLAG_COHERENT | CUSHIM_MAPPER_FLAG_NON_COHERENT};
     struct cushim_context *context = enter_context();
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         struct cushim_mapper *mapper;
         struct cushim_mapped *mapped;
         void *host;
@@ -120,10 +121,11 @@ TEST(case_V2_bytes_of_the_host_are_doubled_by_the_device, .needs = needs_vulkan(
 }
 
 TEST(case_V2_the_drop_in_does_the_same, .needs = needs_vulkan()) {
-    static const unsigned flags[] = {0, VKGDR_OPEN_REQUIRE_COHERENT_BIT,
-                                     VKGDR_OPEN_FORCE_NON_COHERENT_BIT};
+    static const unsigned flags[] = {
+        0, VKGDR_OPEN_REQUIRE_COHERENT_BIT, VKGDR_OPEN_FORCE_NON_COHERENT_BIT,
+        VKGDR_OPEN_REQUIRE_COHERENT_BIT | VKGDR_OPEN_FORCE_NON_COHERENT_BIT};
     struct cushim_context *context = enter_context();
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         vkgdr_t g = vkgdr_open(0, flags[i] | VKGDR_OPEN_CURRENT_CONTEXT_BIT);
         ck_assert_ptr_nonnull(g);
         vkgdr_memory_t mem = vkgdr_memory_alloc(g, N_BYTES, 0);

@@ -21,8 +21,6 @@ static enum cushim_status judge(const char *what, unsigned flags, struct cushim_
     CUSHIM_TRY(cushim_check_out(what, "mapper", out, sizeof *out));
     if (flags & ~(unsigned)FLAGS)
         return cushim_fail(what, CUSHIM_INVALID, "flags=%u", flags);
-    if ((flags & CUSHIM_MAPPER_FLAG_COHERENT) && (flags & CUSHIM_MAPPER_FLAG_NON_COHERENT))
-        return cushim_fail(what, CUSHIM_INVALID, "flags=%u: coherent and non-coherent", flags);
     return CUSHIM_OK;
 }
 

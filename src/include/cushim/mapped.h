@@ -32,11 +32,12 @@ enum cushim_mapped_flag {
 /**
  * Open a mapper for a context.
  * @param ctx     NULL: the thread's current context, else the primary one of its device
- * @param flags   of enum cushim_mapper_flag; 0 prefers coherent memory
+ * @param flags   of enum cushim_mapper_flag; 0 prefers coherent memory; COHERENT and NON_COHERENT:
+ *                coherent memory or none, treated as non-coherent
  * @param mapper  out
- * @return CUSHIM_OK | INVALID (unknown flag, or both of COHERENT and NON_COHERENT) | NOCONTEXT
- *         (CURRENT, and none is) | NOTSUPPORTED (no loader, no driver, no device of that UUID, no
- *         such memory: the text names it) | NOMEM | VULKAN
+ * @return CUSHIM_OK | INVALID (unknown flag) | NOCONTEXT (CURRENT, and none is) | NOTSUPPORTED (no
+ *         loader, no driver, no device of that UUID, no such memory: the text names it) | NOMEM |
+ *         VULKAN
  * Threads  any
  * Owner    caller: cushim_mapper_close
  * Source   vkgdr_open

@@ -9,7 +9,8 @@ import functools
 import importlib
 from typing import Any
 
-from ._library import Pool, library, library_path
+from ._library import library, library_path
+from ._pool import Pool
 
 
 @functools.lru_cache(maxsize=None)
