@@ -31,7 +31,7 @@ static struct cushim_pool_memory *memory_of_thread(void) {
     return thread->pool_memory = made;
 }
 
-/* Nothing stands against the fast path. */
+/* May the fast path use a cache of the pool? */
 static bool is_calm(const struct cushim_pool_object *pool,
                     const struct cushim_mem_stream_cache *cache) {
     const struct cushim_pool_heap *heap = cushim_pool_heap_of(cache->streams);
@@ -45,14 +45,14 @@ static bool is_calm(const struct cushim_pool_object *pool,
 enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
                                          struct cushim_stream *s, struct cushim_mem_stream *stream,
                                          struct cushim_pin *pin) {
-    *stream = (struct cushim_mem_stream){.handle = (CUstream)s}; /* as good for a special value */
+    *stream = (struct cushim_mem_stream){.handle = (CUstream)s}; /* right for special values */
     *pin = (struct cushim_pin){0};
     if (!cushim_stream_is_special(s) && s != CUSHIM_STREAM_ALL) {
         struct cushim_stream_object *object = cushim_handle_pin(pin, CUSHIM_KIND_STREAM, s);
         if (!object && (!call->address || !cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)))
             return cushim_fail(call->what, CUSHIM_BADHANDLE, "stream=%p", (void *)s);
         stream->fence = object ? &object->object.context->fence : NULL;
-        /* the work of one that was closed is somewhere in the context's */
+        /* if the stream was closed, its work is somewhere in the context's */
         stream->handle = object ? object->handle : CUSHIM_MEM_STREAM_ALL;
     }
     if (stream->handle == CU_STREAM_LEGACY)
@@ -74,7 +74,7 @@ static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_s
                        : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof *call->cache);
 }
 
-/* Not a handle that was closed: the cache of a default stream outlives its wrappers. */
+/* Whether the handle was not closed.  The cache of a default stream outlives its wrappers. */
 static bool is_open(const struct cushim_stream *s) {
     const struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_STREAM, (uintptr_t)s);
     return !slot || atomic_load(&slot->handle) == (uintptr_t)s;
@@ -84,7 +84,7 @@ enum cushim_status cushim_pool_find_cache(struct cushim_pool_call *call, struct 
     const struct cushim_pool_heap *heap = call->heap;
     const void *handle = call->pool->object.handle;
     struct cushim_pool_memory *memory = memory_of_thread();
-    /* read first: what changes meanwhile makes what is noted here worthless */
+    /* read first, so that a change during this call makes the row stale */
     uint64_t n_changes = cushim_changes_now();
     if (!memory)
         return look_up(call, s);
@@ -107,7 +107,7 @@ enum cushim_status cushim_pool_find_cache(struct cushim_pool_call *call, struct 
     return CUSHIM_OK;
 }
 
-/* ---- what the ledger and others see ---- */
+/* ---- for the address map and memory pressure ---- */
 
 static bool find(uint64_t address, struct cushim_address_map_row *row) {
     struct cushim_mem_stream_block *block = cushim_pool_block(address);
@@ -140,10 +140,10 @@ static size_t give(struct cushim_context_object *context, size_t bytes) {
         pthread_mutex_lock(&heap->streams.lock);
         bool is_meant = heap->context == context && heap->kind != CUSHIM_MEM_PINNED &&
                         !atomic_load(&heap->streams.is_lost);
-        /* so that the heap is no other pool's before this is done */
+        /* so that the heap does not become another pool's meanwhile */
         struct cushim_pool_object *pool = is_meant ? cushim_pool_keep_alive(heap->pool) : NULL;
         pthread_mutex_unlock(&heap->streams.lock);
-        if (!pool) /* one without a pool keeps nothing idle */
+        if (!pool) /* a heap without a pool keeps nothing idle */
             continue;
         cushim_mem_streams_reclaim(&heap->streams, bytes - n_bytes, CUSHIM_MEM_RECORD);
         n_bytes += cushim_mem_reclaim_trim(heap->streams.heap, 0);
@@ -166,7 +166,7 @@ static void count(struct cushim_context_object *context, struct cushim_pressure_
     }
 }
 
-/* A live block of a pool that is gone. */
+/* Free a live block whose pool is gone. */
 static bool release(const char *what, uint64_t start, bool is_host, enum cushim_status *status) {
     struct cushim_mem_stream_block *block = cushim_pool_block(start);
     (void)what;
@@ -182,7 +182,7 @@ static struct cushim_pressure pressure = {.give = give, .count = count, .release
 
 /* ---- pools ---- */
 
-/* Slots of exactly the size asked for: what is rounded is the bucket, by the pool's own policy. */
+/* Slots have exactly the size asked for, because the pool rounds requests to its own buckets. */
 static void begin_all(void) {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_EXACT);
     cushim_address_map_add_finder(&finder);
@@ -205,7 +205,7 @@ static void finish(struct cushim_object *object) {
     free(pool);
 }
 
-/* A share is of the calling thread's device; of none it is nothing. */
+/* A percentage is of the calling thread's device; it is 0 if there is no device. */
 static size_t amount_bytes(struct cushim_amount amount) {
     size_t whole_bytes = 0;
     if (amount.is_percent && cushim_available())
@@ -278,7 +278,7 @@ enum cushim_status cushim_pool_destroy(struct cushim_pool *p) {
     if (!p)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_POOL, p, &pool));
-    cushim_changes_note(); /* the lives of its caches end in finish, after the last pin */
+    cushim_changes_note(); /* finish ends the lives of its caches, after the last pin */
     return cushim_call_end(&scope, CUSHIM_OK);
 }
 

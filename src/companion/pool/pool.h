@@ -1,13 +1,13 @@
 /*
- * The pool as other modules use it (graph, client, arena, memory); the public face is
+ * The pool as other modules use it (graph, client, arena, memory).  The public interface is
  * cushim/pool.h.
  *
- * A pool object belongs to no context (object.context is NULL, entering it changes no current
- * context): it has a heap for each context and kind of memory, which enters its own.
+ * A pool belongs to no context: its object.context is NULL, so a call on it changes no current
+ * context.  It has a heap for each context and kind of memory, which enters its own context.
  *
- * A capture of a stream freezes the pools attached to it: what is then allocated for that stream
- * belongs to the capture, and at the end to the list `struct cushim_pool_graph`, which a graph
- * owns.  Its blocks serve nobody else until the list is released; they outlive the pool.
+ * A stream's capture can be attached to a pool.  What is then allocated for that stream belongs to
+ * the capture, and at its end to a list, `struct cushim_pool_graph`, which a graph owns.  The
+ * blocks of a list serve no other request until the list is released.  They outlive the pool.
  *
  * Pools show their live blocks to the address map (companion/context/address_map.h), with the pool
  * as owner, and register with companion/context/pressure.h.
@@ -25,46 +25,46 @@
 #include "companion/context/call.h"
 
 struct cushim_pool_object;
-struct cushim_pool_graph; /* blocks, and nodes, of one capture */
+struct cushim_pool_graph; /* the blocks and nodes of one capture */
 
 /* ---- captures ---- */
 
 /**
  * Attach a capture of a stream to a pool, before the stream begins to capture.
- * @param scope   its context is the stream's, and current; not the pool's scope
- * @param pool    pinned or kept by the caller; kept by the freeze
- * @param stream  not the legacy stream: CUSHIM_INVALID
+ * @param scope   not the pool's; its context is the stream's, and current
+ * @param pool    the caller pins or keeps it
+ * @param stream  the legacy stream is CUSHIM_INVALID
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_STATE (frozen for this stream already) | CUSHIM_NOMEM
- * Marks what was freed on the stream so far, so that it can become complete.  The calling thread is
- * the one whose requests for CUSHIM_STREAM_ALL belong to the capture.
+ * Records fences for what was freed on the stream so far, so that it can complete during the
+ * capture.  The calling thread's requests for CUSHIM_STREAM_ALL belong to the capture.
  */
 enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
                                              struct cushim_pool_object *pool, CUstream stream,
                                              enum cushim_graph_memory memory);
 
 /**
- * Detach it, after the capture has ended in whatever way.
- * @param graph  what the capture got and what was freed in it; NULL if there is nothing.  With
- *               graph == NULL (the capture gave no graph) all of it goes back at once: what the
- * caller still has from the capture stays live
+ * Detach a capture that has ended or failed.
+ * @param graph  the list of what was allocated and freed in the capture; *graph is NULL if there is
+ *               nothing.  If graph == NULL (the capture gave no graph), the list is dropped at
+ * once, and blocks that the caller still has from the capture stay live
  * @return CUSHIM_OK | CUSHIM_STATE (not frozen for this stream); no error text
  */
 enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *context,
                                                struct cushim_pool_object *pool, CUstream stream,
                                                struct cushim_pool_graph **graph);
 
-/* Bytes that a list holds (buckets; nodes are not counted); NULL is fine. */
+/* The bytes of the blocks of a list, without those of its nodes; NULL is fine. */
 size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *graph);
 
 /*
- * The graph, its executables and their last launch are over: the blocks serve again, whether their
- * caller freed them or not; the list is gone.  NULL is fine.  Makes no blocking driver call unless
- * the pool is gone.
+ * Release a list once the graph, its executables and their last launch are over.  The blocks serve
+ * again, even those that their caller did not free.  NULL is fine.  Makes no blocking driver call
+ * unless the pool is gone.
  * Threads  any
  */
 void cushim_pool_graph_release(struct cushim_pool_graph *graph);
 
-/* Nobody made a graph of it: its live blocks are their callers' as before.  NULL is fine. */
+/* Drop a list from which no graph was made.  Live blocks stay their callers'.  NULL is fine. */
 void cushim_pool_graph_forget(struct cushim_pool_graph *graph);
 
 #endif

@@ -1,12 +1,12 @@
-/* How a pool serves: the stream's own idle block, another's that is over, the free lists, the
- * driver. */
+/* How a pool serves a request: by the stream's own idle block, by another stream's if that is over,
+ * from the free lists, or from the driver. */
 #include "base/try.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_call.h"
 #include "memory/stream_alloc.h"
 #include "memory/state/segments.h"
 
-/* Hand a block to the caller: counted, and LIVE. */
+/* Hand a block to the caller, LIVE and counted. */
 static void hand_out(struct cushim_pool_call *call) {
     struct cushim_mem_stream_block *block = call->block;
     struct cushim_mem_stream_cache *cache = call->cache;
@@ -21,14 +21,14 @@ static void hand_out(struct cushim_pool_call *call) {
     cushim_mem_stream_count_live(&cache->counts, 1, block, call->bytes);
     size_t fallen_bytes = cushim_mem_stream_cache_fallen(cache);
     cushim_futex_lock_leave(&cache->lock);
-    /* the block came after it fell */
+    /* the block became live after the fall */
     cushim_mem_streams_see_live(&call->heap->streams,
                                 cushim_less(fallen_bytes, block->bucket_bytes));
     cushim_mem_stream_block_set_live(block);
 }
 
 enum cushim_status cushim_pool_serve(struct cushim_pool_call *call) {
-    /* in a capture a block serves only once it is over */
+    /* in a capture, a block must be over to serve */
     return cushim_mem_stream_cache_serve(call->cache, call->is_captured ? 0 : call->life,
                                          call->bucket_bytes, &call->block);
 }
@@ -71,7 +71,7 @@ static enum cushim_status charge(struct cushim_pool_call *call) {
                        most_bytes);
 }
 
-/* The slow path. */
+/* Serve by the cheapest source that can. */
 static enum cushim_status run(struct cushim_pool_call *call) {
     struct cushim_pool_graph *graph;
     call->is_captured = cushim_pool_captured_by(call->pool, call->cache, &graph);
@@ -83,7 +83,7 @@ static enum cushim_status run(struct cushim_pool_call *call) {
     return status == CUSHIM_NOMEM ? cushim_pool_serve_by_reclaim(call) : status;
 }
 
-/* Through all that could serve. */
+/* Check the request, charge it, and serve it. */
 static enum cushim_status alloc(struct cushim_pool_call *call, enum cushim_memory_kind kind,
                                 struct cushim_stream *s, cushim_devptr *ptr) {
     if ((unsigned)kind >= CUSHIM_POOL_N_KINDS || call->bytes > SIZE_MAX / 2)
@@ -105,7 +105,7 @@ static enum cushim_status alloc(struct cushim_pool_call *call, enum cushim_memor
         *ptr = cushim_mem_stream_block_address(call->block);
         if (*ptr)
             return CUSHIM_OK;
-        status = CUSHIM_STATE; /* its context ended meanwhile, and the table has forgotten it */
+        status = CUSHIM_STATE; /* its context ended meanwhile, and the table forgot the block */
     }
     if (status == CUSHIM_STATE)
         status =
@@ -121,7 +121,8 @@ static enum cushim_status alloc(struct cushim_pool_call *call, enum cushim_memor
 
 /* ---- the fast path: the stream's own newest block ---- */
 
-/* The bucket of a request, from here on the recent one; NULL: there is none, or it has no order. */
+/* The bucket of a request, which becomes the recent one.  NULL: no bucket, or an unordered cache.
+ */
 static inline __attribute__((always_inline)) struct cushim_mem_stream_bucket *
 turn_to(struct cushim_mem_stream_cache *cache, size_t bytes) {
     struct cushim_mem_stream_bucket *bucket = NULL;
@@ -132,7 +133,8 @@ turn_to(struct cushim_mem_stream_cache *cache, size_t bytes) {
     return bucket;
 }
 
-/* With the cache's lock: its newest that serves so many bytes, counted; or NULL. */
+/* Take and count the newest block for so many bytes; NULL: none.  The caller holds the cache's
+ * lock. */
 static inline __attribute__((always_inline)) struct cushim_mem_stream_block *
 take_newest(struct cushim_mem_stream_cache *cache, size_t bytes) {
     struct cushim_mem_stream_bucket *bucket = cache->recent;
@@ -147,7 +149,7 @@ take_newest(struct cushim_mem_stream_cache *cache, size_t bytes) {
     return block;
 }
 
-/* False: nothing was done. */
+/* False: the fast path did nothing. */
 static inline __attribute__((always_inline)) bool alloc_fast(struct cushim_pool *p, int dev,
                                                              enum cushim_memory_kind kind,
                                                              size_t bytes, struct cushim_stream *s,
@@ -177,7 +179,7 @@ static inline __attribute__((always_inline)) bool alloc_fast(struct cushim_pool 
     return true;
 }
 
-/* The slow path: through all that could serve. */
+/* The slow path. */
 static __attribute__((noinline)) enum cushim_status
 alloc_slowly(struct cushim_pool *p, int dev, enum cushim_memory_kind kind, size_t bytes,
              struct cushim_stream *s, cushim_devptr *ptr) {

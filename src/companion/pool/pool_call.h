@@ -1,6 +1,6 @@
 /*
- * One call of a pool on its way, and what the files of the pool offer each other on that way
- * (parts: pool_internal.h).
+ * One call on a pool, and what the pool's files offer each other for it.  The parts of a pool are
+ * in pool_internal.h.
  */
 #ifndef CUSHIM_COMPANION_POOL_CALL_H
 #define CUSHIM_COMPANION_POOL_CALL_H
@@ -10,7 +10,7 @@
 #include "companion/core/handle_pin.h"
 #include "companion/pool/pool_internal.h"
 
-/* The public call: its pool is pinned.  The rest is of an allocation or a free. */
+/* A public call, whose pool is pinned.  All after `pool` is for allocations and frees only. */
 struct cushim_pool_call {
     const char *what;
     struct cushim_pin pin;
@@ -19,19 +19,19 @@ struct cushim_pool_call {
     size_t bytes;
     struct cushim_pool_heap *heap;
     struct cushim_mem_stream_cache *cache; /* of the stream, */
-    uint32_t life;                         /* and which of its lives that is */
-    struct cushim_mem_stream_block *block; /* what serves, or is freed */
+    uint32_t life;                         /* in this of its lives */
+    struct cushim_mem_stream_block *block; /* that serves, or is freed */
     uint64_t address;                      /* of a free, else 0 */
     /* of an allocation */
     size_t bucket_bytes;
-    cushim_devptr node; /* what serves is a node's memory in a capture; else 0 */
-    bool is_captured;   /* the work will be part of a capture */
-    bool is_miss;       /* the driver was asked for memory */
-    bool may_wait;      /* in reclaim: no capture forbids it */
-    char steps[64];     /* of reclaim: their names, as they were taken */
+    cushim_devptr node; /* address of a node's memory, if that serves; else 0 */
+    bool is_captured;   /* work on the stream would be captured */
+    bool is_miss;       /* asked the driver for memory */
+    bool may_wait;      /* in reclaim: no capture forbids a wait */
+    char steps[64];     /* names of the steps that reclaim took */
 };
 
-/* Pin the pool, or say why not. */
+/* Pin the pool, or set the text of the error. */
 enum cushim_status cushim_pool_begin(struct cushim_pool_call *call, const char *what,
                                      struct cushim_pool *p);
 
@@ -41,27 +41,27 @@ static inline enum cushim_status cushim_pool_end(struct cushim_pool_call *call,
     return status;
 }
 
-/* What a stream argument names: in a free, one that was destroyed is ALL.  The pin is the caller's
- * to let go, after a failure too. */
+/* Resolve a stream argument.  In a free, a stream that was destroyed counts as ALL.  The caller
+ * releases the pin, after a failure too. */
 enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
                                          struct cushim_stream *s, struct cushim_mem_stream *stream,
                                          struct cushim_pin *pin);
 
 /*
- * What a thread remembers of a stream of a pool: its cache, which is its own as long as the life is
- * the same, and whether the fast path may serve it.
+ * What a thread remembers for a pool and stream: the cache, which is the stream's as long as the
+ * life is the same, and whether the fast path may use it.
  */
 struct cushim_pool_remembered {
-    _Alignas(64) const void *pool;         /* a handle, which is never used again, */
-    const void *stream;                    /* and so is this */
-    struct cushim_mem_stream_cache *cache; /* type-stable, as its heap */
-    uint64_t n_changes; /* nothing stood against the fast path at these (changes.h); 0: something */
+    _Alignas(64) const void *pool;         /* handle; no other pool gets it later */
+    const void *stream;                    /* handle, as above */
+    struct cushim_mem_stream_cache *cache; /* type-stable, like its heap */
+    uint64_t n_changes; /* the fast path was allowed at this count (changes.h); 0: it was not */
     uint32_t life;      /* of the cache */
     uint32_t target;    /* cushim_pool_target */
-    bool has_preload;   /* whose captures note no change */
+    bool has_preload;   /* the preload is loaded: its captures note no change */
 };
 
-/* Of which device and kind blocks are, in one word. */
+/* The device and kind of blocks in one word. */
 static inline uint32_t cushim_pool_target(int device, enum cushim_memory_kind kind) {
     return (uint32_t)device << 8 | ((uint32_t)kind & 0xff);
 }
@@ -70,10 +70,10 @@ enum { CUSHIM_POOL_N_REMEMBERED = 32, CUSHIM_POOL_LOG2_BLOCKS = 6 };
 
 _Static_assert(sizeof(struct cushim_pool_remembered) == 64, "one line");
 
-/* Lines of its own: every hit writes one. */
+/* In cache lines of its own, because each hit writes one. */
 struct cushim_pool_memory {
     _Alignas(64) struct cushim_pool_remembered rows[CUSHIM_POOL_N_REMEMBERED];
-    /* Blocks that the thread got last, by their address; it may well be the one to free them. */
+    /* The blocks that the thread got last, by address, because it often frees them too. */
     struct cushim_mem_stream_block *blocks[1 << CUSHIM_POOL_LOG2_BLOCKS];
 };
 
@@ -82,15 +82,15 @@ static inline size_t cushim_pool_memory_place(uint64_t address) {
 }
 
 /*
- * The block that a pool holds at an address, which is its first: the one remembered, if it is
- * there, else by the ledger.  NULL: none.
+ * The block that starts at an address: the remembered one if it is there, else that of the page
+ * map. NULL: none.
  *
- * What is remembered may be stale: another thread freed the block, and it has gone to the free
- * lists or come out at another address since.  It is type-stable, and says itself where it is: its
- * address is 0 in the free lists, set last when it comes off.  A live block's address is no other
- * block's, so equal means the same; and a thread that may free it got it, with all that was written
- * before, from the thread that it was handed out to.  The rest is cushim_mem_stream_block_take's to
- * see.
+ * A remembered block may be stale: another thread may have freed it, and it may have gone to the
+ * free lists or come out at another address since.  Blocks are type-stable, and each tells its own
+ * address, which is 0 in the free lists and set last when the block comes out.  No two live blocks
+ * have the same address, so an equal address means the same block.  A thread that may free the
+ * block got it, with all that was written before, from the thread that allocated it.
+ * cushim_mem_stream_block_take checks the rest.
  */
 static inline struct cushim_mem_stream_block *
 cushim_pool_block_find(const struct cushim_pool_memory *memory, uint64_t address) {
@@ -110,16 +110,16 @@ static inline struct cushim_pool_remembered *cushim_pool_row(struct cushim_pool_
                          CUSHIM_POOL_N_REMEMBERED];
 }
 
-/* For a handle that is not NULL: an empty row is nobody's. */
+/* The handle is not NULL, so an empty row matches none. */
 static inline bool cushim_pool_row_is_of(const struct cushim_pool_remembered *row,
                                          const void *pool_handle, const void *stream) {
     return row->pool == pool_handle && row->stream == stream;
 }
 
 /*
- * The fast path of a hit and a free: may the cache that is remembered be used as it is?  Nothing
- * stands against it, as far as one number says.  Neither pool nor stream is pinned: a cache is
- * type-stable, and whichever of them goes ends its life under its lock.
+ * May the fast path of a hit or a free use the remembered cache?  It may if nothing has changed
+ * since the row was written.  Neither pool nor stream is pinned, because a cache is type-stable,
+ * and the destroy of either ends the cache's life under its lock.
  */
 static inline __attribute__((always_inline)) bool
 cushim_pool_row_is_fast(const struct cushim_pool_remembered *row, const void *pool_handle,
@@ -128,8 +128,8 @@ cushim_pool_row_is_fast(const struct cushim_pool_remembered *row, const void *po
            row->n_changes == cushim_changes_now();
 }
 
-/* Take the lock of a cache that is remembered; false, and left again: it is the stream's no more,
- * or the preload sees a capture. */
+/* Take the lock of a remembered cache.  False, and the lock is free again, if the cache is no
+ * longer the stream's or the preload sees a capture. */
 static inline __attribute__((always_inline)) bool
 cushim_pool_row_enter(const struct cushim_pool_remembered *row,
                       struct cushim_mem_stream_cache *cache) {
@@ -143,69 +143,68 @@ cushim_pool_row_enter(const struct cushim_pool_remembered *row,
     return false;
 }
 
-/* The cache of a stream argument in the heap, and its life; and remember it. */
+/* Find the cache of a stream argument in the heap, with its life, and remember it. */
 enum cushim_status cushim_pool_find_cache(struct cushim_pool_call *call, struct cushim_stream *s);
 
 /* ---- pool_alloc.c ---- */
 
-/* From what is idle, or free in the free lists, without a driver call for memory; the block is LIVE
- * or DEFERRED, and on no cache.  CUSHIM_NOTFOUND: nothing serves. */
+/* Serve from idle blocks or the free lists, without a driver call for memory.  The block is LIVE or
+ * DEFERRED, and in no cache.  CUSHIM_NOTFOUND: nothing serves. */
 enum cushim_status cushim_pool_serve(struct cushim_pool_call *call);
 
-/* From the driver. */
+/* Serve from the driver. */
 enum cushim_status cushim_pool_fetch(struct cushim_pool_call *call);
 
 /* ---- pool_reclaim.c ---- */
 
-/* Fetch said that memory is out: reclaim.  The text is set if it could not help. */
+/* Reclaim, because cushim_pool_fetch found memory out, and serve.  Sets the text on failure. */
 enum cushim_status cushim_pool_serve_by_reclaim(struct cushim_pool_call *call);
 
 /* ---- pool_trim.c ---- */
 
-/* After a free: batches, caps, and whether blocks are kept at all. */
+/* After a free: record a fence if the batch is full, and give back what is beyond the caps. */
 void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_mem_stream_cache *cache,
                            size_t bucket_bytes);
 
 /* ---- pool_capture.c ---- */
 
-/* Would work for a cache be part of a capture?  *graph: of that, good until it ends; NULL: the pool
- * is not attached to it. */
+/* Would work on a cache's stream be captured?  *graph is the list of that capture and stays valid
+ * until the capture ends; NULL: the capture is not attached to the pool. */
 bool cushim_pool_captured_by(struct cushim_pool_object *pool,
                              const struct cushim_mem_stream_cache *cache,
                              struct cushim_pool_graph **graph);
 
-/* Serve a request of an attached capture: a block, or a node's memory. */
+/* Serve a request in an attached capture by a block or by a node's memory. */
 enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_call *call,
                                              struct cushim_pool_graph *graph);
 
-/* Take the block of a call that was freed in an attached capture: DEFERRED, on no cache. */
+/* Take the block of a call, freed in an attached capture.  It is DEFERRED and in no cache. */
 void cushim_pool_capture_free(const struct cushim_pool_call *call, struct cushim_pool_graph *graph);
 
-/* A node's memory, freed in an attached capture.  CUSHIM_NOTFOUND: it is none. */
+/* Free a node's memory in an attached capture.  CUSHIM_NOTFOUND: the address is no node's. */
 enum cushim_status cushim_pool_capture_free_node(const struct cushim_pool_call *call,
                                                  struct cushim_pool_graph *graph);
 
 /*
  * ---- pool_check.c ----
  *
- * With CUSHIM_CHECK: a freed block is filled with a pattern behind the work of its stream, and
- * looked at when it is handed out again.  What differs was written after the free: it is told of
- * once, as an error of the log, and counted (cushim_pool_stats.damaged).  No answer of a call
- * changes.
+ * With CUSHIM_CHECK, a free fills the block with a pattern behind the work of its stream, and the
+ * next request that gets the block compares it.  A difference was written after the free.  It is
+ * logged as an error once, and counted (cushim_pool_stats.damaged).  No call answers differently.
  *
- * `is_poisoned` belongs to the thread that has the block.  While a capture is known in the context
- * nothing is filled; a block that leaves for the free lists is not looked at.
+ * The thread that has the block owns `is_poisoned`.  While a capture is known in the context, no
+ * block is filled.  A block that goes to the free lists is not compared.
  */
 
 enum { CUSHIM_POOL_POISON = 0xDD };
 
-/* In a free of a block that nobody else has, before it goes to the cache.  The host waits for the
- * context if the free names all streams. */
+/* Fill a block in a free, before it goes to the cache.  The host waits for the context if the free
+ * names all streams. */
 void cushim_pool_check_poison(const char *what, struct cushim_mem_stream_cache *cache,
                               struct cushim_mem_stream_block *block);
 
-/* In a request, with the block that is about to serve it: waits for its stream, unless that is
- * captured. */
+/* Compare the block that is about to serve a request.  Waits for the stream unless it is captured,
+ * and then does nothing. */
 void cushim_pool_check_look(struct cushim_pool_call *call);
 
 #endif

@@ -1,14 +1,15 @@
 /*
- * Captures of pools: what a captured stream allocates and frees belongs to its capture, then to the
- * graph made of it (pool.h).
+ * Captures of pools: what a captured stream allocates and frees belongs to its capture, and later
+ * to the graph made from it (pool.h).
  *
- * A list names blocks, each with the life of its heap's allocator and counted in the block's
- * n_holds, and the memory of nodes.  When the last list drops a block it goes back to a cache: a
- * block that was freed meanwhile (deferred_life) to that of the stream which freed it; one that is
- * still live while the graph is gone to that of ALL, since its last stream is not known.
+ * A list has blocks and the memory of nodes.  It stores the life of each block's heap, and counts
+ * in the block's n_holds.  When the last list drops a block, the block goes back to a cache.  If it
+ * was freed meanwhile (deferred_life), that is the cache of the stream that freed it.  If it is
+ * still live though the graph is gone, that is the cache of ALL, because its last stream is not
+ * known.
  *
- * Lock: the pool's, of the captures that it is attached to and their lists; a list whose capture
- * has ended is its owner's.
+ * The pool's lock guards the attached captures and their lists.  A list whose capture has ended
+ * belongs to its owner.
  */
 #include <stdlib.h>
 #include <utlist.h>
@@ -25,15 +26,15 @@ struct cushim_pool_graph_row {
     struct cushim_mem_stream_block *block; /* NULL: a node's memory */
     uint64_t life;                         /* of the block's heap */
     uint64_t address;                      /* of a node's memory */
-    CUstream freed_on;                     /* of a block */
-    bool is_freed; /* the same: in this capture, so it may serve in it again */
+    CUstream freed_on;                     /* the stream that freed the block */
+    bool is_freed; /* the block was freed in this capture, and may serve in it again */
     struct cushim_pool_graph_row *next;
 };
 
 /* ---- lists ---- */
 
-/* Under the pool's lock: the list holds a block from now on; NULL: no host memory, and it does not.
- */
+/* Hold a block in a list; NULL: no host memory, and the list does not hold it.  The caller holds
+ * the pool's lock. */
 static struct cushim_pool_graph_row *add_block(struct cushim_pool_graph *graph,
                                                struct cushim_mem_stream_block *block) {
     struct cushim_pool_graph_row *row = malloc(sizeof *row);
@@ -51,7 +52,7 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *graph) {
     return graph ? graph->bytes : 0;
 }
 
-/* The pool of a heap that is still in that life, kept; NULL: it is gone. */
+/* Keep the pool of a heap that is still in that life; NULL: the pool is gone. */
 static struct cushim_pool_object *keep_pool(struct cushim_pool_heap *heap, uint64_t life) {
     pthread_mutex_lock(&heap->streams.lock);
     bool is_same = cushim_mem_streams_life(&heap->streams) == life;
@@ -72,7 +73,7 @@ static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) 
     }
     struct cushim_mem_stream_cache *cache =
         atomic_load_explicit(&block->cache, memory_order_relaxed);
-    if (!life) { /* nobody named a stream for it, so it waits for all */
+    if (!life) { /* no free named a stream, so the block waits for all */
         cushim_futex_lock_enter(&cache->lock);
         cushim_mem_stream_count_live(&cache->counts, -1, block, atomic_load(&block->asked_bytes));
         cushim_futex_lock_leave(&cache->lock);
@@ -82,7 +83,7 @@ static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) 
     cushim_object_release(pool);
 }
 
-/* Let go of all; is_graph_gone: of live blocks too, else they are their callers' as before. */
+/* Free a list.  Its live blocks go back if is_graph_gone; otherwise they stay their callers'. */
 static void drop(struct cushim_pool_graph *graph, bool is_graph_gone) {
     struct cushim_pool_graph_row *row, *next;
     struct cushim_address_map_row node;
@@ -108,7 +109,7 @@ void cushim_pool_graph_forget(struct cushim_pool_graph *graph) {
 
 /* ---- which capture ---- */
 
-/* Under the pool's lock: that of a stream; NULL: none. */
+/* The capture of a stream; NULL: none.  The caller holds the pool's lock. */
 static struct cushim_pool_graph *find(const struct cushim_pool_object *pool,
                                       const struct cushim_context_object *context,
                                       CUstream stream) {
@@ -118,8 +119,8 @@ static struct cushim_pool_graph *find(const struct cushim_pool_object *pool,
     return graph;
 }
 
-/* Under the pool's lock: of the calling thread, or of the capture `id`, begun on whichever stream.
- */
+/* The capture that a thread began, or (thread NULL) the one of that number, on any stream.  The
+ * caller holds the pool's lock. */
 static struct cushim_pool_graph *find_any(const struct cushim_pool_object *pool, const void *thread,
                                           unsigned long long id) {
     struct cushim_pool_graph *graph = pool->freezes;
@@ -129,7 +130,7 @@ static struct cushim_pool_graph *find_any(const struct cushim_pool_object *pool,
     return graph;
 }
 
-/* The number of the capture that a cache's stream takes part in; 0: none. */
+/* The number of the capture in which a cache's stream takes part; 0: none. */
 static unsigned long long id_of(const struct cushim_mem_stream_cache *cache) {
     if (cache->stream.handle == CUSHIM_MEM_STREAM_ALL || !cache->stream.handle ||
         cushim_mem_stream_cache_is_gone(cache) ||
@@ -146,7 +147,7 @@ bool cushim_pool_captured_by(struct cushim_pool_object *pool,
     if (!n_freezes &&
         (!cache->stream.fence || !cushim_capture_count(cushim_pool_context_of(cache))))
         return false;
-    unsigned long long id = id_of(cache); /* a question to the driver: without the lock */
+    unsigned long long id = id_of(cache); /* asks the driver, so before the lock */
     pthread_mutex_lock(&pool->lock);
     if (cache->stream.handle == CUSHIM_MEM_STREAM_ALL)
         *graph = find_any(pool, cushim_mem_stream_thread(), 0);
@@ -164,7 +165,7 @@ static enum cushim_status refuse_host(const struct cushim_pool_call *call) {
     return cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof(struct cushim_pool_graph_row));
 }
 
-/* A block that was freed in the same capture on the same stream. */
+/* Serve by a block that was freed in the same capture on the same stream. */
 static bool serve_again(struct cushim_pool_call *call, struct cushim_pool_graph *graph) {
     struct cushim_pool_graph_row *row;
     LL_FOREACH(graph->rows, row) {
@@ -203,7 +204,7 @@ static enum cushim_status serve_hold(struct cushim_pool_call *call,
     pthread_mutex_unlock(&call->pool->lock);
     if (is_held)
         return CUSHIM_OK;
-    cushim_mem_stream_block_give(call->block, life); /* it is over: that is why it served */
+    cushim_mem_stream_block_give(call->block, life); /* only blocks that are over serve here */
     return refuse_host(call);
 }
 
@@ -214,7 +215,7 @@ static void add(struct cushim_pool_object *pool, struct cushim_pool_graph *graph
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* Allocation as a node: the address is the ledger's until the graph is gone. */
+/* Allocate as a node.  The address is in the address map until the graph is gone. */
 static enum cushim_status serve_node(struct cushim_pool_call *call,
                                      struct cushim_pool_graph *graph) {
     struct cushim_scope scope;
@@ -260,15 +261,16 @@ void cushim_pool_capture_free(const struct cushim_pool_call *call,
     LL_SEARCH_SCALAR(graph->rows, row, block, block);
     row = row ? row : add_block(graph, block);
     if (row) {
-        row->is_freed = atomic_load(&block->n_holds) == 1; /* no other graph uses it */
+        row->is_freed = atomic_load(&block->n_holds) == 1; /* no other graph holds it */
         row->freed_on = call->cache->stream.handle;
     }
     cushim_mem_stream_block_defer(block, call->cache, call->life);
     pthread_mutex_unlock(&pool->lock);
-    /* Without host memory to note it, it is never reused: nobody could say when it may be. */
+    /* Without host memory for a row, the block is never reused, because nothing tells when it may.
+     */
 }
 
-/* A node's memory of this capture, off its list; NULL: it is none. */
+/* Take a node's row off the list of its capture; NULL: the address is no node's. */
 static struct cushim_pool_graph_row *take_node(struct cushim_pool_object *pool,
                                                struct cushim_pool_graph *graph, uint64_t address) {
     struct cushim_pool_graph_row *row;
@@ -305,7 +307,7 @@ enum cushim_status cushim_pool_capture_free_node(const struct cushim_pool_call *
 
 /* ---- begin and end ---- */
 
-/* What was freed on the stream so far can become complete while it captures. */
+/* Record fences, so that what was freed on the stream can complete while it captures. */
 static void fence_caches(struct cushim_pool_object *pool,
                          const struct cushim_context_object *context, CUstream stream) {
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(pool, heap));) {

@@ -7,7 +7,7 @@
 
 enum { PIECE_BYTES = 1 << 20 };
 
-/* Of ALL on the legacy stream, with nothing else under way. */
+/* A block of ALL is filled on the legacy stream, while no other work is under way. */
 static enum cushim_status poison(struct cushim_scope *scope,
                                  const struct cushim_mem_stream_cache *cache,
                                  const struct cushim_mem_stream_block *block) {
@@ -29,9 +29,9 @@ void cushim_pool_check_poison(const char *what, struct cushim_mem_stream_cache *
     block->is_poisoned = cushim_call_end(&scope, poison(&scope, cache, block)) == CUSHIM_OK;
 }
 
-/* ---- looking ---- */
+/* ---- comparing ---- */
 
-/* The first byte of a piece that is not the pattern; n_bytes: all are. */
+/* The offset of the first byte that differs from the pattern; n_bytes: none does. */
 static size_t find_change(const unsigned char *bytes, size_t n_bytes) {
     size_t i = 0;
     while (i < n_bytes && bytes[i] == CUSHIM_POOL_POISON)

@@ -1,4 +1,4 @@
-/* How a pool takes blocks back: every free is checked before anything changes. */
+/* How a pool takes blocks back.  It checks each free before it changes anything. */
 #include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
@@ -12,7 +12,7 @@ static enum cushim_status refuse(const struct cushim_pool_call *call, enum cushi
                        call->dev);
 }
 
-/* No block of this pool is there: which answer is it? */
+/* Refuse an address at which the pool has no block. */
 static enum cushim_status refuse_unknown(const struct cushim_pool_call *call) {
     struct cushim_address_map_row row;
     if (cushim_address_map_find(call->address, &row)) {
@@ -24,11 +24,11 @@ static enum cushim_status refuse_unknown(const struct cushim_pool_call *call) {
     if (cushim_address_map_was_freed(call->address))
         return refuse(call, CUSHIM_DOUBLEFREE, "freed before");
     if (atomic_load(&call->pool->has_lost))
-        return CUSHIM_OK; /* it went with its context */
+        return CUSHIM_OK; /* the block went with its context */
     return refuse(call, CUSHIM_UNKNOWNPTR, "never handed out");
 }
 
-/* Find the block and its heap; it may be in any state. */
+/* Find the block, in any state, and its heap. */
 static bool find(struct cushim_pool_call *call) {
     const struct cushim_thread *thread = cushim_thread_mine;
     call->block = cushim_pool_block_find(thread ? thread->pool_memory : NULL, call->address);
@@ -50,7 +50,7 @@ static inline void count(struct cushim_mem_stream_cache *cache,
     cushim_mem_stream_count_live(&cache->counts, -1, block, asked_bytes);
 }
 
-/* The block is ours: into the cache, or where its capture says. */
+/* Put a block that we own into the cache, or on the list of its capture. */
 static void put(const struct cushim_pool_call *call, size_t asked_bytes) {
     struct cushim_pool_object *pool = call->pool;
     struct cushim_mem_stream_block *block = call->block;
@@ -71,7 +71,7 @@ static void put(const struct cushim_pool_call *call, size_t asked_bytes) {
     }
     if (cushim_mem_stream_block_defer(block, cache, call->life))
         return;
-    /* in somebody else's capture: a fence of this stream tells nothing, so it waits for all */
+    /* a fence of a stream in an unattached capture tells nothing, so the block waits for all */
     if (is_captured)
         cache = call->heap->streams.all;
     if (pool->is_checked && !is_looked_at)
@@ -100,14 +100,14 @@ static enum cushim_status run(const struct cushim_pool_call *call) {
         cushim_mem_stream_block_set_live(block);
         return refuse(call, status, status == CUSHIM_INVALID ? "another bucket" : "another device");
     }
-    if (cushim_context_is_dead(call->heap->context)) /* what is left of it goes with the heap */
+    if (cushim_context_is_dead(call->heap->context)) /* its blocks go with the heap */
         cushim_address_map_note_freed(call->address);
     else
         put(call, asked_bytes);
     return CUSHIM_OK;
 }
 
-/* Memory of a node, freed in the capture that allocated it. */
+/* Free a node's memory in the capture that allocated it. */
 static enum cushim_status free_node(const struct cushim_pool_call *call, struct cushim_stream *s) {
     struct cushim_pool_object *pool = call->pool;
     struct cushim_mem_stream stream;
@@ -127,9 +127,9 @@ static enum cushim_status free_node(const struct cushim_pool_call *call, struct 
 /*
  * ---- the fast path ----
  *
- * Nothing stands against it, no cap but the bucket's, the batch goes on, and all that was said of
- * the block is so.  That it is live is seen where it is taken.  A block that is live and held by no
- * graph is held by none until it is freed.
+ * It serves a free if no cap but the bucket's applies, the batch does not fill up, and the block is
+ * what the caller says.  The exchange in put_at_once shows whether the block is live.  A live block
+ * that no graph holds is held by none until it is freed.
  */
 
 static inline __attribute__((always_inline)) bool
@@ -140,9 +140,8 @@ is_as_said(const struct cushim_pool_remembered *row, const struct cushim_mem_str
            !atomic_load_explicit(&block->n_holds, memory_order_relaxed);
 }
 
-/* With the cache's lock.  False: nothing was done, for there is no room, or another thread frees
- * it.
- */
+/* The caller holds the cache's lock.  False: nothing was done, because there is no room or another
+ * thread frees the block. */
 static inline __attribute__((always_inline)) bool put_at_once(struct cushim_mem_stream_cache *cache,
                                                               struct cushim_mem_stream_block *block,
                                                               uint64_t address) {
@@ -160,7 +159,7 @@ static inline __attribute__((always_inline)) bool put_at_once(struct cushim_mem_
     return true;
 }
 
-/* False: nothing was done. */
+/* False: the fast path did nothing. */
 static inline __attribute__((always_inline)) bool free_fast(struct cushim_pool *p, int dev,
                                                             cushim_devptr ptr, size_t bytes,
                                                             struct cushim_stream *s) {
@@ -187,7 +186,7 @@ static inline __attribute__((always_inline)) bool free_fast(struct cushim_pool *
     return true;
 }
 
-/* The slow path: each check by itself. */
+/* The slow path. */
 static __attribute__((noinline)) enum cushim_status free_slowly(struct cushim_pool *p, int dev,
                                                                 cushim_devptr ptr, size_t bytes,
                                                                 struct cushim_stream *s) {

@@ -28,7 +28,7 @@ static const unsigned provider_flags[CUSHIM_POOL_N_KINDS] = {
     [CUSHIM_MEM_PINNED] = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP,
 };
 
-/* ---- what the engine tells of a heap ---- */
+/* ---- callbacks of the engine ---- */
 
 static void forgot(struct cushim_mem_streams *streams) {
     atomic_store(&cushim_pool_heap_of(streams)->pool->has_lost, true);
@@ -52,7 +52,7 @@ static void set_policy(struct cushim_pool_heap *heap, const struct cushim_pool_o
     heap->policy.is_sparing = heap->kind == CUSHIM_MEM_PINNED;
 }
 
-/* What its caches may do. */
+/* Set the limits of the heap's stream caches. */
 static void set_up_streams(struct cushim_pool_heap *heap, const struct cushim_pool_object *pool) {
     struct cushim_mem_streams *streams = &heap->streams;
     const struct cushim_pool_options *options = &pool->options;
@@ -65,7 +65,7 @@ static void set_up_streams(struct cushim_pool_heap *heap, const struct cushim_po
     streams->has_order = heap->kind == CUSHIM_MEM_DEVICE;
 }
 
-/* Under the pool's lock, the context current. */
+/* The caller holds the pool's lock, and the context is current. */
 static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_object *pool,
                                struct cushim_context_object *context, enum cushim_memory_kind kind,
                                struct cushim_pool_heap **out) {
@@ -79,7 +79,7 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     heap->pool = pool;
     set_policy(heap, pool);
     set_up_streams(heap, pool);
-    /* no guard: a pool records for itself, and its heap never waits */
+    /* no capture guard, because the pool records its own fences and its heap never waits */
     const struct cushim_mem_heap_setup setup = {
         .cuda = &cushim_driver_cuda,
         .context = context->handle,
@@ -100,7 +100,7 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     return CUSHIM_OK;
 }
 
-/* The heap of a device, which has one whose context lives; NULL: none. */
+/* The pool's heap of a device and kind whose context lives; NULL: none. */
 static struct cushim_pool_heap *known_heap(struct cushim_pool_object *pool, int dev,
                                            enum cushim_memory_kind kind) {
     struct cushim_pool_heap *heap = NULL;

@@ -1,13 +1,13 @@
 /*
  * The parts of a pool, for the pool's own files (pool*.c).
  *
- *   pool    a handle's object: options, heaps, the captures it is attached to
- *   heap    what a pool has in one context of one kind: a heap of the engine, with stream caches
- *           (memory/cache/stream.h)
+ *   pool    the object of a handle: options, heaps, attached captures
+ *   heap    the memory of one kind that a pool has in one context: a heap of the engine with stream
+ *           caches (memory/cache/stream.h)
  *
- * Locks, in this order, none held over a callback or a driver call that may wait: pool, streams,
- * cache, the engine's heap.  Heaps are type-stable: nobody frees them, so that a look-up may meet
- * them late.
+ * Locks are taken in this order: pool, streams, cache, the engine's heap.  None is held over a
+ * callback or over a driver call that may wait.  Heaps are type-stable: no thread frees them,
+ * because a lookup without a lock may still read one.
  */
 #ifndef CUSHIM_COMPANION_POOL_INTERNAL_H
 #define CUSHIM_COMPANION_POOL_INTERNAL_H
@@ -32,22 +32,22 @@ enum { CUSHIM_POOL_N_KINDS = 3 };
 
 struct cushim_pool_heap {
     struct cushim_mem_streams
-        streams; /* first; of the engine's heap, which stands behind this one */
+        streams; /* of the engine's heap; the first field, see cushim_pool_heap_of */
     struct cushim_mem_stats stats;
     struct cushim_mem_policy policy;
-    _Atomic(struct cushim_pool_object *) pool; /* NULL: it is gone; under the streams' lock */
+    _Atomic(struct cushim_pool_object *) pool; /* NULL: it is gone; the streams' lock */
     /* constant while in use */
     struct cushim_context_object *context; /* kept by the streams */
     enum cushim_mem_kind kind;
-    struct cushim_pool_options options;      /* of the pool what its caches need */
-    _Atomic(struct cushim_pool_heap *) next; /* of the pool */
+    struct cushim_pool_options options;      /* the pool's */
+    _Atomic(struct cushim_pool_heap *) next; /* of this pool */
 };
 
 static inline struct cushim_pool_heap *cushim_pool_heap_of(struct cushim_mem_streams *streams) {
     return (struct cushim_pool_heap *)streams;
 }
 
-/* The next heap of all pools, `heap` NULL: the first; no lock. */
+/* The next heap of all pools; `heap` NULL: the first.  Takes no lock. */
 static inline struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *heap) {
     return cushim_pool_heap_of(cushim_mem_streams_next_used(heap ? &heap->streams : NULL));
 }
@@ -58,37 +58,37 @@ cushim_pool_context_of(const struct cushim_mem_stream_cache *cache) {
     return cushim_context_of_fence(cache->stream.fence);
 }
 
-/* A capture that the pool is attached to, and what it got: a graph's from its end on. */
+/* A capture that is attached to the pool, and what it got.  A graph owns it from its end on. */
 struct cushim_pool_graph {
-    struct cushim_context_object *context; /* of the stream; kept until the end */
+    struct cushim_context_object *context; /* of the stream; kept until the capture ends */
     CUstream stream;
     enum cushim_graph_memory memory;
-    const void *thread;                 /* that began it */
-    struct cushim_pool_graph_row *rows; /* the latest first */
-    size_t bytes;                       /* of the blocks among them */
+    const void *thread;                 /* that began the capture */
+    struct cushim_pool_graph_row *rows; /* the newest first */
+    size_t bytes;                       /* of the blocks in rows */
     struct cushim_pool_graph *next;
 };
 
 struct cushim_pool_object {
     struct cushim_object object;
-    struct cushim_context_object *context; /* of opts.ctx; kept; NULL: primary ones */
-    struct cushim_pool_options options;    /* constant; copied into heaps */
-    atomic_bool is_holding;                /* freed blocks are kept */
-    atomic_bool has_lost; /* a context of its died: addresses it does not know may be from there */
+    struct cushim_context_object *context; /* of opts.ctx, kept; NULL: the primary contexts */
+    struct cushim_pool_options options;    /* constant; each heap has a copy */
+    atomic_bool is_holding;                /* keeps freed blocks */
+    atomic_bool has_lost; /* one of its contexts died, so an unknown address may be from there */
     bool is_checked;      /* CUSHIM_CHECK; constant */
     atomic_size_t live_bytes; /* only if there is a cap */
     atomic_uint_fast64_t n_refused, n_waits, n_reclaim_steps, n_damaged;
     _Atomic(struct cushim_pool_heap *) heaps;
     atomic_int n_freezes;
-    pthread_mutex_t lock; /* the rest, and making of heaps */
+    pthread_mutex_t lock; /* what follows, and the making of heaps */
     struct cushim_pool_graph *freezes;
     cushim_pool_oom_fn *on_oom;
     void *oom_cookie;
 };
 
 /*
- * The bucket of a request in a heap: what the pool rounds to, and of device memory above 1 MiB
- * whole pages of the driver, since each such block has its own; it serves what rounds to the same.
+ * The bucket of a request in a heap: the size that the pool rounds to.  Device memory above 1 MiB
+ * is rounded to whole pages of the driver, because each such block has pages of its own.
  */
 static inline size_t cushim_pool_heap_bucket(const struct cushim_pool_heap *heap, size_t bytes) {
     size_t n_bytes = cushim_pool_round(&heap->options, bytes);
@@ -97,20 +97,20 @@ static inline size_t cushim_pool_heap_bucket(const struct cushim_pool_heap *heap
                : n_bytes;
 }
 
-/* How many idle blocks of a bucket a heap keeps, over all its caches. */
+/* The most idle blocks of a bucket that a heap keeps in all its caches. */
 static inline size_t cushim_pool_heap_most(const struct cushim_pool_heap *heap,
                                            size_t bucket_bytes) {
     return cushim_most(heap->options.cap_bucket_bytes / bucket_bytes,
                        heap->options.cap_bucket_blocks);
 }
 
-/* The next of a pool's heaps, `heap` NULL: the first; no lock. */
+/* The next heap of a pool; `heap` NULL: the first.  Takes no lock. */
 static inline struct cushim_pool_heap *cushim_pool_next_heap(struct cushim_pool_object *pool,
                                                              struct cushim_pool_heap *heap) {
     return atomic_load_explicit(heap ? &heap->next : &pool->heaps, memory_order_acquire);
 }
 
-/* Keep a pool unless it is being finished or is none (NULL); the streams' lock keeps heap->pool. */
+/* Keep a pool unless it is NULL or being finished.  The streams' lock guards heap->pool. */
 static inline struct cushim_pool_object *cushim_pool_keep_alive(struct cushim_pool_object *pool) {
     unsigned n = pool ? atomic_load(&pool->object.n_references) : 0;
     while (n && !atomic_compare_exchange_weak(&pool->object.n_references, &n, n + 1)) {
@@ -121,29 +121,29 @@ static inline struct cushim_pool_object *cushim_pool_keep_alive(struct cushim_po
 /*
  * ---- pool_heap.c ----
  *
- * One page map serves all heaps of the process.  What goes back to the driver is the pool's to say.
- * A heap whose pool is gone stays until its last live or held block is freed; then, and at once if
- * its context died, it may be another pool's.
+ * One page map serves all heaps of the process.  The pool decides what goes back to the driver.  A
+ * heap whose pool is gone stays until its last live or held block is freed, or its context dies.
+ * Then another pool may use it.
  */
 
 extern struct cushim_mem_blocks cushim_pool_blocks;
 
-/* The block that a pool holds and that covers an address, in whatever heap and state; NULL: none.
- * No lock: it may go back meanwhile, unless it is the caller's own. */
+/* The pools' block that covers an address, in any heap and state; NULL: none.  Takes no lock, so
+ * the block may go back to the driver meanwhile unless it is the caller's own. */
 static inline struct cushim_mem_stream_block *cushim_pool_block(uint64_t address) {
     return cushim_mem_stream_block_find(&cushim_pool_blocks, address);
 }
 
 /**
- * The heap of a device and kind, made at need.
+ * Find the heap of a device and kind, or make it.
  * @param dev  ordinal or -1
- * @return CUSHIM_OK | BADDEVICE | DEADCONTEXT | NOMEM | the driver's; the text is set
+ * @return CUSHIM_OK | BADDEVICE | DEADCONTEXT | NOMEM | the driver's; sets the text
  */
 enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const char *what, int dev,
                                          enum cushim_memory_kind kind,
                                          struct cushim_pool_heap **out);
 
-/* Where the segments of each kind come from. */
+/* The provider of the segments of each kind. */
 extern const struct cushim_mem_provider *const cushim_pool_providers[CUSHIM_POOL_N_KINDS];
 
 #endif

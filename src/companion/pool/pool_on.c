@@ -1,6 +1,7 @@
 /*
- * Pools in short: memory of a stream's device, memory of the host as a pointer, and the pool of the
- * process.  The stream says which device, so that the next hit of cushim_pool_alloc asks nobody.
+ * Shorter calls on pools: memory of a stream's device, host memory as a pointer, and the pool of
+ * the process.  The device comes from the stream, so that the next hit of cushim_pool_alloc need
+ * not look it up.
  */
 #include <stdatomic.h>
 
@@ -8,7 +9,7 @@
 #include "companion/pool/pool_call.h"
 #include "companion/stream/stream.h"
 
-/* The device of a handle's context; -1: no handle, and the pool finds out what it is. */
+/* The device of a handle's context; -1: `s` is no handle, and the pool finds the device. */
 static inline int device_of(const struct cushim_stream *s) {
     struct cushim_pin pin;
     const struct cushim_stream_object *stream = cushim_pin(&pin, CUSHIM_KIND_STREAM, s);
@@ -47,7 +48,8 @@ enum cushim_status cushim_pool_free_host(struct cushim_pool *p, void *ptr,
 
 static _Atomic(struct cushim_pool *) pool; /* written once; NULL: not made yet */
 
-/* No lock, which a forked child would find held.  Where it fails the next call tries again. */
+/* Takes no lock, because a forked child could find it held.  After a failure the next call tries
+ * again. */
 static struct cushim_pool *pool_of_process(void) {
     struct cushim_pool *made = atomic_load(&pool), *none = NULL;
     if (made || cushim_pool_create(NULL, &made) != CUSHIM_OK)
@@ -74,8 +76,8 @@ static void free_on(void *ptr, int device, struct cushim_stream *s) {
         cushim_pool_free(p, device, (uintptr_t)ptr, 0, s);
 }
 
-/* For all streams, at both ends, because frameworks name the stream that a block was allocated for
- * and not those that used it. */
+/* Allocates and frees for all streams, because frameworks name the stream that a block was
+ * allocated for, and not those that used it. */
 void *cushim_pool_process_alloc(ssize_t bytes, int device, struct CUstream_st *stream) {
     (void)stream;
     return alloc(__func__, bytes, device, CUSHIM_STREAM_ALL);
@@ -87,10 +89,10 @@ void cushim_pool_process_free(void *ptr, ssize_t bytes, int device, struct CUstr
     free_on(ptr, device, CUSHIM_STREAM_ALL);
 }
 
-/* ---- in stream order, for frameworks that tell of other streams ---- */
+/* ---- in stream order, for frameworks that report the use by other streams ---- */
 
-/* Only the default stream has an order of its own here, because a framework may destroy any other
- * without telling us, and a fence of it would then be recorded for a handle that is gone. */
+/* Only the default stream is ordered here, because a framework may destroy any other stream without
+ * telling us, and we would record a fence on a handle that is gone. */
 static struct cushim_stream *order_of(const struct CUstream_st *stream) {
     return stream ? CUSHIM_STREAM_ALL : NULL;
 }

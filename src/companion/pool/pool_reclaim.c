@@ -1,6 +1,6 @@
 /*
- * Reclaim: what a pool does before it says that memory is out (COMPANION 2.9).  The request is
- * tried again after each step.  In a capture nothing is waited for and nothing of graphs trimmed.
+ * Reclaim: the steps that a pool takes before it reports that memory is out.  It tries the request
+ * again after each step.  While a capture is open, no step waits or trims the memory of graphs.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static enum cushim_status retry(struct cushim_pool_call *call) {
     return status == CUSHIM_NOTFOUND ? cushim_pool_fetch(call) : status;
 }
 
-/* Others of this context give back what they hold: further pools, the driver's pool of ours. */
+/* Other holders of memory in this context give back what is idle: pools, our driver pool. */
 static void ask_others(struct cushim_pool_call *call) {
     struct cushim_scope scope;
     if (!cushim_call_begin_quietly(&scope, call->heap->context))
@@ -35,7 +35,7 @@ static void ask_others(struct cushim_pool_call *call) {
     cushim_call_end(&scope, CUSHIM_OK);
 }
 
-/* Idle memory of this context goes, whichever pool has it. */
+/* Give back idle memory of this pool, then that of all holders in the context. */
 static enum cushim_status drain(struct cushim_pool_call *call) {
     enum cushim_mem_effort effort = call->may_wait ? CUSHIM_MEM_RECORD : CUSHIM_MEM_ASK;
     enum cushim_status status = CUSHIM_NOMEM;
@@ -50,7 +50,7 @@ static enum cushim_status drain(struct cushim_pool_call *call) {
     return status;
 }
 
-/* The named stream waits, in the device, for the stream that freed a block. */
+/* The request's stream waits, in the device, for the stream that freed a block. */
 static enum cushim_status order(struct cushim_pool_call *call) {
     call->block = cushim_mem_stream_cache_serve_behind(call->cache, call->bucket_bytes);
     return call->block ? CUSHIM_OK : CUSHIM_NOMEM;
@@ -67,18 +67,18 @@ static enum cushim_status sync_all(struct cushim_pool_call *call) {
     return retry(call);
 }
 
-/* What the driver keeps for graphs. */
+/* Give back what the driver keeps for graphs. */
 static enum cushim_status trim(struct cushim_pool_call *call) {
     if (CUSHIM_DRIVER(cuDeviceGraphMemTrim))
         CUSHIM_DRIVER(cuDeviceGraphMemTrim)(call->heap->context->device);
     return retry(call);
 }
 
-/* No more than was asked for. */
+/* Try without the rounding to a bucket. */
 static enum cushim_status exact(struct cushim_pool_call *call) {
     size_t bytes = cushim_rounded(call->bytes, CUSHIM_MEM_GRAIN_BYTES);
     if (call->bucket_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES && call->heap->kind == CUSHIM_MEM_DEVICE)
-        bytes = cushim_rounded(bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES); /* pages are its own */
+        bytes = cushim_rounded(bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES); /* it has its own pages */
     if (bytes >= call->bucket_bytes)
         return CUSHIM_NOMEM;
     call->bucket_bytes = bytes;

@@ -1,9 +1,8 @@
 /*
- * The size that a pool rounds a request to, by its policy (COMPANION 2.9): the bucket of the
- * request.
+ * The bucket of a request: the size to which a pool rounds it, by its policy.
  *
- * FINE and POW2 waste at most an eighth and a half; all slots are multiples of 512 bytes whatever
- * the bucket says, since that is the grain of memory/layout/sizeclass.h.
+ * FINE wastes at most an eighth, and POW2 at most a half.  Each slot is a multiple of 512 bytes
+ * whatever the bucket is, because that is the grain of memory/layout/sizeclass.h.
  */
 #ifndef CUSHIM_COMPANION_POOL_ROUND_H
 #define CUSHIM_COMPANION_POOL_ROUND_H
@@ -15,8 +14,8 @@
 #include "memory/layout/sizeclass.h"
 #include "memory/provider/provider.h"
 
-/* Above 128 KiB a bucket ends where fewer of its blocks than natively would share a page of the
- * driver's: two of 704 KiB instead of three of 682.5. */
+/* Above 128 KiB, no bucket is so large that fewer of its blocks share a page than without rounding.
+ * Two blocks of 704 KiB fit into a page of the driver, but three of 682.5 KiB. */
 static inline size_t cushim_pool_round_within_page(size_t bytes, size_t bucket) {
     enum { PAGE_BYTES = CUSHIM_MEM_NATIVE_PAGE_BYTES };
     if (bytes <= PAGE_BYTES / 16)
@@ -26,7 +25,7 @@ static inline size_t cushim_pool_round_within_page(size_t bytes, size_t bucket) 
     return bucket < most_bytes ? bucket : most_bytes;
 }
 
-/* The bucket of 0 .. 2^63-1 bytes; 0 of 0. */
+/* The bucket of 0 to 2^63-1 bytes; 0 for 0. */
 static inline size_t cushim_pool_round(const struct cushim_pool_options *options, size_t bytes) {
     if (!bytes || options->policy == CUSHIM_POOL_POLICY_EXACT)
         return bytes;

@@ -1,4 +1,4 @@
-/* What a pool shows of itself: counters, gauges, its blocks one by one. */
+/* What a pool reports: counters, gauges and its single blocks. */
 #include <stdlib.h>
 
 #include "base/try.h"
@@ -8,7 +8,8 @@
 
 /* ---- numbers ---- */
 
-/* What is live may be below 0 for the moment between a free here and its allocation there. */
+/* A sum of live counts may be below 0 for a moment, because the caches are read one after another:
+ * it may count a free and miss the allocation of the same block. */
 static void add_cache(struct cushim_mem_stream_cache *cache, struct cushim_pool_stats *stats,
                       struct cushim_mem_stream_counts *sums) {
     cushim_futex_lock_enter(&cache->lock);
@@ -22,7 +23,7 @@ static void add_cache(struct cushim_mem_stream_cache *cache, struct cushim_pool_
     for (struct cushim_mem_stream_bucket *bucket = NULL;
          (bucket = cushim_mem_stream_buckets_next(&cache->buckets, bucket));) {
         const struct cushim_mem_stream_block *block =
-            bucket->newest; /* what is not over is the newest */
+            bucket->newest; /* the newest blocks are those not over */
         stats->cached_blocks += bucket->n;
         for (; block && !cushim_mem_stream_block_is_over(cache, block); block = block->older) {
             stats->pending_blocks++;
@@ -120,7 +121,7 @@ enum cushim_status cushim_pool_owns(struct cushim_pool *p, cushim_devptr ptr, in
     return cushim_pool_end(&call, CUSHIM_OK);
 }
 
-/* Under the heap's lock. */
+/* The caller holds the heap's lock. */
 static struct cushim_pool_view view_of(struct cushim_mem_stream_block *block) {
     const struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
     struct cushim_mem_stream_cache *cache =
@@ -147,7 +148,7 @@ static struct cushim_pool_view view_of(struct cushim_mem_stream_block *block) {
     };
 }
 
-/* More rows, of all that a heap has out of the free lists; false: no host memory. */
+/* Add a row for each block that a heap has out of the free lists; false: no host memory. */
 static bool add_views(struct cushim_pool_heap *heap, struct cushim_pool_view **rows, size_t *n) {
     pthread_mutex_lock(&heap->streams.lock);
     size_t n_used = heap->streams.table.n_used;

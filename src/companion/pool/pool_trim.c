@@ -1,6 +1,4 @@
-/*
- * Giving back: what a pool's caps, drains and trims ask of its heaps.
- */
+/* What a pool gives back after frees, in drains and in trims. */
 #include "base/bits.h"
 #include "base/try.h"
 #include "companion/capture/known_captures.h"
@@ -9,12 +7,12 @@
 #include "companion/pool/pool_call.h"
 #include "memory/reclaim.h"
 
-/* Over a cap with fences under way only every so many frees ask. */
+/* While fences are pending, only one in so many frees beyond a cap asks for them. */
 enum { ASK_EVERY = 16 };
 
 /* ---- after a free ---- */
 
-/* Is a heap of that device, or (-1) of any? */
+/* Whether a heap is of that device; -1 means any. */
 static bool is_meant(const struct cushim_pool_heap *heap, int ordinal) {
     return ordinal == -1 || heap->context->device == ordinal;
 }
@@ -59,8 +57,8 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_mem_st
 
 /* ---- the calls ---- */
 
-/* Of the heaps that are meant, what is idle beyond keep_bytes; `must_wait`: and not over, unless
- * a capture is known.  The first failure. */
+/* Give back what is idle beyond keep_bytes in the heaps of a device.  If must_wait, wait first for
+ * blocks that are not over, unless a capture is known.  Returns the first failure. */
 static enum cushim_status trim(struct cushim_pool_call *call, int ordinal, size_t keep_bytes,
                                bool must_wait) {
     enum cushim_status status = CUSHIM_OK;
