@@ -4,16 +4,16 @@
 #include "memory/stream_blocks.h"
 #include "memory/stream_reclaim.h"
 
-/* A request on its way through the stages. */
+/* A request on its way through the sources. */
 struct request {
     struct cushim_mem_streams *streams;
     struct cushim_mem_stream_cache *cache;
-    uint32_t life; /* of the cache; 0: a capture takes only what is over */
+    uint32_t life; /* of the cache; 0: in a capture, which takes only blocks that are over */
     size_t bucket_bytes;
-    struct cushim_mem_stream_block *block; /* what serves */
+    struct cushim_mem_stream_block *block; /* that serves */
 };
 
-/* From any cache, if it is over. */
+/* Serve by a block of any cache that is over. */
 static bool serve_over(struct request *request) {
     struct cushim_mem_stream_cache *cache = NULL;
     while (!request->block && (cache = cushim_mem_streams_next(request->streams, cache)))
@@ -22,9 +22,10 @@ static bool serve_over(struct request *request) {
 }
 
 /*
- * The same, once all caches that have such a block were asked.  To take each as soon as its fence
- * is complete would take it from a stream that is about to need it again, whose thread then takes
- * another's: threads on streams of their own would hand blocks to and fro at every pair.
+ * The same, after a query of all caches that have such a block.  It does not take a block as soon
+ * as its fence is complete, because the stream that freed it often needs it again at once.  That
+ * stream's thread would then take another stream's block, and threads would swap blocks at each
+ * pair of calls.
  */
 static bool serve_asked(struct request *request, enum cushim_mem_effort effort) {
     for (struct cushim_mem_stream_cache *cache = NULL;
@@ -35,7 +36,7 @@ static bool serve_asked(struct request *request, enum cushim_mem_effort effort) 
     return serve_over(request);
 }
 
-/* Fences are recorded if there are none yet.  A request for ALL waits a moment for them. */
+/* The same, after missing fences were recorded.  A request for ALL waits a moment for them. */
 static bool serve_proven(struct request *request) {
     uint64_t until_ns = cushim_clock_ns() + request->streams->poll_ns;
     bool is_served;
@@ -61,8 +62,8 @@ static enum cushim_status serve_free_lists(struct request *request) {
 }
 
 /*
- * A larger block, if the heap is full.  Sizes that vary would otherwise ask the driver at each
- * request, because a block above 1 MiB serves its own size alone.
+ * Serve by a larger block if the heap is full.  Otherwise requests of varying sizes would ask the
+ * driver each time, because a block above 1 MiB serves its own size only.
  */
 static bool serve_larger(struct request *request) {
     struct cushim_mem_stream_cache *cache = NULL;
@@ -76,10 +77,10 @@ static bool serve_larger(struct request *request) {
 }
 
 /*
- * Streams that take turns would hand one block to and fro, with a fence each time, and never keep
- * one each.  So what needs no fence comes first: another cache's block that a fence
- * proves by now; memory that is held already, if the block is small; and as long as all that is
- * idle stays within what may be kept anyway, memory of the driver.
+ * If streams take turns, they would swap one block with a fence each time, and never have one each.
+ * So the sources that need no new fence come first.  These are another cache's block whose fence is
+ * complete, and for small blocks the memory that the heap holds.  Then comes the driver, as long as
+ * idle memory stays within keep_bytes.
  */
 static enum cushim_status serve(struct request *request) {
     struct cushim_mem_streams *streams = request->streams;
@@ -100,7 +101,7 @@ static enum cushim_status serve(struct request *request) {
     enum cushim_status status = serve_free_lists(request);
     if (status == CUSHIM_NOTFOUND && serve_larger(request))
         return CUSHIM_OK;
-    if (status == CUSHIM_NOTFOUND && /* once what may not be held is on the free lists */
+    if (status == CUSHIM_NOTFOUND && /* once memory beyond the watermark is on the free lists */
         cushim_mem_streams_settle(streams, request->bucket_bytes))
         status = serve_free_lists(request);
     return status;

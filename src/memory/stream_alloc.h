@@ -1,6 +1,6 @@
 /*
- * How a heap with stream caches serves a request: by the stream's own idle block, by another's that
- * is over, or from the free lists.
+ * How a heap with stream caches serves a request: by the stream's own idle block, by another
+ * stream's if that is over, or from the free lists.
  */
 #ifndef CUSHIM_MEMORY_STREAM_ALLOC_H
 #define CUSHIM_MEMORY_STREAM_ALLOC_H
@@ -9,8 +9,8 @@
 
 /**
  * Serve without a driver call for memory.
- * @param cache  of the stream, which had it at `life`; 0: no block serves in the order of a stream
- * @param block  LIVE or DEFERRED, and on no cache
+ * @param cache  of the stream, in that `life`; life 0: no block serves in stream order
+ * @param block  LIVE or DEFERRED, and in no cache
  * @return CUSHIM_OK | CUSHIM_NOTFOUND (nothing serves) | as cushim_mem_stream_block_obtain
  */
 enum cushim_status cushim_mem_stream_cache_serve(struct cushim_mem_stream_cache *cache,
@@ -18,8 +18,8 @@ enum cushim_status cushim_mem_stream_cache_serve(struct cushim_mem_stream_cache 
                                                  struct cushim_mem_stream_block **block);
 
 /*
- * Let the stream of `after` wait, in the device, for the stream that freed a block which is not
- * over: for use when memory is out.  NULL: there is none that fits without much waste.
+ * Serve, when memory is out, by a block that is not over: the stream of `after` waits in the device
+ * for the stream that freed it.  NULL: no block fits without much waste.
  */
 struct cushim_mem_stream_block *
 cushim_mem_stream_cache_serve_behind(struct cushim_mem_stream_cache *after, size_t bucket_bytes);

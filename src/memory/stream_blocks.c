@@ -11,7 +11,7 @@
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 
-/* ---- the table, under the streams' lock ---- */
+/* ---- the table, guarded by the streams' lock ---- */
 
 struct cushim_mem_stream_block *cushim_mem_streams_at(struct cushim_mem_streams *streams,
                                                       uint32_t index) {
@@ -45,7 +45,7 @@ static bool grow(struct cushim_mem_streams *streams) {
     return true;
 }
 
-/* Without an address nobody finds it: what a thread remembers of it is worthless from here on. */
+/* No lookup finds a block without an address, so what a thread remembers of it is stale now. */
 static void take_address(struct cushim_mem_stream_block *block) {
     atomic_store_explicit(&block->address, 0, memory_order_release);
 }
@@ -55,7 +55,7 @@ static void put_spare(struct cushim_mem_streams *streams, struct cushim_mem_stre
     streams->table.spare = block;
 }
 
-/* All blocks are spare again. */
+/* Make all blocks spare. */
 static void empty_table(struct cushim_mem_streams *streams) {
     for (uint32_t i = 0; i < streams->table.n_blocks; i++) {
         struct cushim_mem_stream_block *block = cushim_mem_streams_at(streams, i);
@@ -74,7 +74,7 @@ uint64_t cushim_mem_streams_life(const struct cushim_mem_streams *streams) {
     return atomic_load(&streams->heap->generation);
 }
 
-/* With the heap's lock if it is CUSHIM_OK. */
+/* Holds the heap's lock after CUSHIM_OK. */
 static enum cushim_status take(struct cushim_mem_heap *heap, size_t bucket_bytes,
                                enum cushim_mem_stream_from from, struct cushim_mem_blockref *ref,
                                uint64_t life) {
@@ -92,7 +92,7 @@ static enum cushim_status take(struct cushim_mem_heap *heap, size_t bucket_bytes
     return CUSHIM_NOTFOUND;
 }
 
-/* False: that life is over, and the place with it. */
+/* False: that life is over, and the place is gone. */
 static bool give_place(struct cushim_mem_heap *heap, const struct cushim_mem_blockref *ref,
                        uint64_t life) {
     if (!cushim_mem_heap_lock_life(heap, life))
@@ -102,7 +102,7 @@ static bool give_place(struct cushim_mem_heap *heap, const struct cushim_mem_blo
     return true;
 }
 
-/* Under the streams' lock: a spare block gets an address, and is found by it from now on. */
+/* Give a spare block an address, by which lookups find it.  The caller holds the streams' lock. */
 static struct cushim_mem_stream_block *enter(struct cushim_mem_streams *streams,
                                              const struct cushim_mem_blockref *ref,
                                              size_t bucket_bytes) {
@@ -133,13 +133,13 @@ enum cushim_status cushim_mem_stream_block_obtain(struct cushim_mem_streams *str
     struct cushim_mem_blockref ref;
     uint64_t life = cushim_mem_streams_life(streams);
     CUSHIM_TRY(take(heap, bucket_bytes, from, &ref, life));
-    /* LIVE to the heap, and so found by its address */
+    /* LIVE in the heap, so that a lookup of the address finds it */
     struct cushim_mem_block_meta *meta = &ref.extent->cells[ref.index];
     atomic_store_explicit(&meta->asked_bytes, bucket_bytes, memory_order_relaxed);
     atomic_store_explicit(&meta->state, CUSHIM_MEM_LIVE, memory_order_release);
     pthread_mutex_unlock(&heap->lock);
     pthread_mutex_lock(&streams->lock);
-    /* a table that was emptied meanwhile gets no block: nobody would empty it again */
+    /* a table that was emptied meanwhile gets no block, because it is not emptied again */
     bool is_same = cushim_mem_streams_life(streams) == life;
     bool has_room = is_same && (streams->table.spare || grow(streams));
     *out = has_room ? enter(streams, &ref, bucket_bytes) : NULL;
@@ -207,7 +207,7 @@ bool cushim_mem_stream_block_let_go(struct cushim_mem_stream_block *block, uint6
         atomic_fetch_sub(&streams->held_blocks, 1);
         atomic_fetch_sub(&streams->held_bytes, block->bucket_bytes);
     }
-    /* One that is neither is being freed just now, by a thread that finds that nobody holds it. */
+    /* if neither holds, another thread is freeing the block, and will find no holder */
     bool is_ours =
         *life_of_cache || (is_last && takes_live && cushim_mem_stream_block_take(block, address));
     pthread_mutex_unlock(&streams->lock);
@@ -216,13 +216,13 @@ bool cushim_mem_stream_block_let_go(struct cushim_mem_stream_block *block, uint6
 
 bool cushim_mem_stream_block_free_orphan(struct cushim_mem_stream_block *block, uint64_t address) {
     struct cushim_mem_streams *streams = block->streams;
-    pthread_mutex_lock(&streams->lock); /* once it is lost, the block may be another's soon */
+    pthread_mutex_lock(&streams->lock); /* once the heap is lost, the block may be reused */
     uint64_t life = cushim_mem_streams_life(streams);
     bool is_ours = streams->is_orphan && !atomic_load(&streams->is_lost) &&
                    cushim_mem_stream_block_take(block, address);
     bool is_held = is_ours && atomic_load(&block->n_holds);
     if (is_held)
-        block->deferred_life = 1; /* it goes with the graph; no cache gets it */
+        block->deferred_life = 1; /* it goes back with the graph, to no cache */
     pthread_mutex_unlock(&streams->lock);
     if (is_ours && !is_held)
         cushim_mem_stream_block_give(block, life);
@@ -236,7 +236,7 @@ void cushim_mem_stream_block_give(struct cushim_mem_stream_block *block, uint64_
     uint64_t address = cushim_mem_stream_block_address(block);
     if (address)
         streams->owner->block_went(address);
-    pthread_mutex_lock(&streams->lock); /* a table is emptied under it, after that life is over */
+    pthread_mutex_lock(&streams->lock); /* a table is emptied under this lock, after its life */
     bool is_its = give_place(streams->heap, &block->ref, life);
     if (is_its)
         take_address(block);
@@ -246,7 +246,7 @@ void cushim_mem_stream_block_give(struct cushim_mem_stream_block *block, uint64_
         return;
     if (is_orphan)
         cushim_mem_reclaim_trim(streams->heap, 0);
-    pthread_mutex_lock(&streams->lock); /* a thread that finds none used finds their memory back */
+    pthread_mutex_lock(&streams->lock); /* n_used falls only once the memory is back */
     put_spare(streams, block);
     bool is_same = cushim_mem_streams_life(streams) == life;
     if (is_same)

@@ -1,7 +1,7 @@
 /*
- * The blocks of a heap that has stream caches: out of its free lists into a table, and back once
- * they are idle and over.  While a block is out, the word `user` of its metadata is its index in
- * the table.
+ * The blocks of a heap that has stream caches.  They go from its free lists into a table, and back
+ * once they are idle and over.  While a block is out, the word `user` of its metadata is its index
+ * in the table.
  */
 #ifndef CUSHIM_MEMORY_STREAM_BLOCKS_H
 #define CUSHIM_MEMORY_STREAM_BLOCKS_H
@@ -9,75 +9,74 @@
 #include "memory/cache/stream.h"
 
 enum cushim_mem_stream_from {
-    CUSHIM_MEM_STREAM_CUT,  /* the free lists, and there what is cut already, up to 1 MiB */
-    CUSHIM_MEM_STREAM_FREE, /* all of them */
+    CUSHIM_MEM_STREAM_CUT,  /* the free lists, but only blocks that are cut already, up to 1 MiB */
+    CUSHIM_MEM_STREAM_FREE, /* the free lists */
     CUSHIM_MEM_STREAM_NEW   /* a new segment */
 };
 
-/* Which life of its heap the streams are in.  Each context that it serves is another one. */
+/* The life of the heap.  Each context that a heap serves begins another one. */
 uint64_t cushim_mem_streams_life(const struct cushim_mem_streams *streams);
 
 /**
  * Take a block.
- * @param block  LIVE, and on no cache
- * @return CUSHIM_OK | CUSHIM_NOTFOUND (none is free) | CUSHIM_NOMEM (host memory is out, or that of
- *         the driver) | CUSHIM_STATE (the heap is closed) | another status of the driver
- * Threads  any; NEW: the heap's context is current
- * Stream   no driver call; NEW: valid while any thread captures
+ * @param block  LIVE, and in no cache
+ * @return CUSHIM_OK | CUSHIM_NOTFOUND (none is free) | CUSHIM_NOMEM (host or driver memory is out)
+ * | CUSHIM_STATE (the heap is closed) | another status of the driver Threads  any; NEW: the heap's
+ * context is current Stream   no driver call; NEW: valid while any thread captures
  */
 enum cushim_status cushim_mem_stream_block_obtain(struct cushim_mem_streams *streams,
                                                   size_t bucket_bytes,
                                                   enum cushim_mem_stream_from from,
                                                   struct cushim_mem_stream_block **block);
 
-/* The block that covers an address, in whatever heap of that table and state; NULL: none.  No lock:
- * it may go back meanwhile, unless it is the caller's own. */
+/* The block that covers an address, in any heap of `blocks` and in any state; NULL: none.  Takes no
+ * lock, so the block may go back meanwhile unless it is the caller's own. */
 struct cushim_mem_stream_block *cushim_mem_stream_block_find(struct cushim_mem_blocks *blocks,
                                                              uint64_t address);
 
-/* The block with an index below table.n_blocks, in use or not. */
+/* The block of an index below table.n_blocks, in use or not. */
 struct cushim_mem_stream_block *cushim_mem_streams_at(struct cushim_mem_streams *streams,
                                                       uint32_t index);
 
 /* ---- blocks that captures and graphs keep ---- */
 
-/* One more keeps it. */
+/* Add a holder. */
 void cushim_mem_stream_block_hold(struct cushim_mem_stream_block *block);
 
-/* A block that is being freed is held: true, and it comes back when its last holder is gone, behind
- * the work of `cache`, which had that life. */
+/* Defer the free of a block that is held.  It comes back when its last holder is gone, behind the
+ * work of `cache` in that life.  False: no holder, and nothing was done. */
 bool cushim_mem_stream_block_defer(struct cushim_mem_stream_block *block,
                                    struct cushim_mem_stream_cache *cache, uint32_t life);
 
-/* It was freed in a capture and serves in the same one again: it does not come back for that. */
+/* Undo the free of a block that serves again in the capture in which it was freed. */
 void cushim_mem_stream_block_use_again(struct cushim_mem_stream_block *block);
 
 /*
- * One holder less.
- * @param life          of the heap when it was held; nothing happens in another
- * @param takes_live    the last holder takes a block that is live, too
- * @param life_of_cache that the block was freed into; 0: it was live
- * @return true: it was the last, and the block is the caller's to put into a cache
+ * Remove a holder.
+ * @param life          of the heap when the block was held; nothing happens in another life
+ * @param takes_live    the last holder takes the block even if it is live
+ * @param life_of_cache of the cache that the block was freed into; 0: the block was live
+ * @return true: it was the last holder, and the caller puts the block into a cache
  */
 bool cushim_mem_stream_block_let_go(struct cushim_mem_stream_block *block, uint64_t life,
                                     bool takes_live, uint32_t *life_of_cache);
 
-/* Free a live block of an orphan, which starts at that address: to the free lists, or once no graph
- * keeps it any more.  False: it is none. */
+/* Free a live block of an orphan that starts at an address.  It goes to the free lists, at once or
+ * when the last graph releases it.  False: there is no such block. */
 bool cushim_mem_stream_block_free_orphan(struct cushim_mem_stream_block *block, uint64_t address);
 
 /* ---- back ---- */
 
 /*
- * A block that is idle, over, and on no cache goes back to the free lists; the last of an orphan
- * ends it.  Nothing happens if `life` is over, because the block was forgotten then.  The caller
- * read that life before it took the block, and has kept the owner since, or took the block under
- * the streams' lock.
+ * Give a block that is idle, over and in no cache back to the free lists.  The last block of an
+ * orphan ends the orphan.  Nothing happens if `life` is over, because the block was forgotten then.
+ * The caller read that life before it took the block and has kept the owner since, or it took the
+ * block under the streams' lock.
  */
 void cushim_mem_stream_block_give(struct cushim_mem_stream_block *block, uint64_t life);
 
-/* All blocks and caches are forgotten: the heap is being abandoned, and its life has ended
- * (streams->forget). */
+/* Forget all blocks and caches (streams->forget).  The heap is being abandoned, and its life has
+ * ended. */
 void cushim_mem_streams_forget(struct cushim_mem_streams *streams);
 
 #endif

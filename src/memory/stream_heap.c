@@ -11,7 +11,7 @@
 #include "memory/layout/metadata.h"
 #include "memory/state/heap_state.h"
 
-static _Atomic(struct cushim_mem_streams *) everyone; /* rises at its head only */
+static _Atomic(struct cushim_mem_streams *) everyone; /* grows at its head only */
 
 struct cushim_mem_streams *cushim_mem_streams_next_used(struct cushim_mem_streams *streams) {
     streams =
@@ -32,7 +32,7 @@ struct cushim_mem_streams *cushim_mem_streams_obtain(size_t n_bytes) {
         if (atomic_compare_exchange_strong(&streams->is_used, &is_used, true))
             return streams;
     }
-    /* not mapped, because a leak checker has to find what the struct leads to */
+    /* not mapped, because a leak checker has to follow the struct's pointers */
     n_bytes = cushim_rounded(n_bytes, ALIGN_BYTES);
     streams = aligned_alloc(ALIGN_BYTES, n_bytes);
     struct cushim_mem_heap *heap = streams ? cushim_mem_meta_map(sizeof *heap) : NULL;
@@ -58,7 +58,7 @@ static void put_aside(struct cushim_mem_streams *streams) {
     atomic_store(&streams->is_used, false);
 }
 
-/* By the thread that set is_lost: the driver has what is in it no more, or there is nothing. */
+/* Called by the thread that set is_lost.  The heap is empty, or the driver has freed its memory. */
 static void forget(struct cushim_mem_streams *streams) {
     cushim_mem_heap_abandon(streams->heap);
     pthread_mutex_lock(&streams->lock);
@@ -111,7 +111,7 @@ void cushim_mem_streams_lose_gone(void) {
     struct cushim_mem_streams *streams = NULL;
     while ((streams = cushim_mem_streams_next_used(streams))) {
         pthread_mutex_lock(&streams->lock);
-        /* one that is not lost keeps its context, and so its fence */
+        /* a heap that is not lost keeps its context, and so its fence */
         bool is_ours = !atomic_load(&streams->is_lost) &&
                        cushim_mem_fence_is_gone(streams->heap->fence) &&
                        !atomic_exchange(&streams->is_lost, true);
@@ -125,7 +125,7 @@ void cushim_mem_streams_end_orphan(struct cushim_mem_streams *streams) {
     forget(streams);
 }
 
-/* ---- streams and threads that go ---- */
+/* ---- streams that are destroyed, threads that end ---- */
 
 void cushim_mem_streams_note(struct cushim_mem_fence *fence, CUstream handle, uint64_t begun) {
     struct cushim_mem_streams *streams = NULL;

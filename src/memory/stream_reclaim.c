@@ -7,7 +7,7 @@
 #include "memory/stream_blocks.h"
 #include "memory/stream_heap.h"
 
-/* Batches of the last pass but one of those by age. */
+/* How many epochs the last pass by age leaves out; the pass after it takes all. */
 enum { N_BATCHES = 4 };
 
 bool cushim_mem_streams_has_capture(const struct cushim_mem_streams *streams) {
@@ -28,8 +28,8 @@ enum cushim_status cushim_mem_streams_prove(struct cushim_mem_streams *streams,
 
 /* ---- idle blocks that are over ---- */
 
-/* A pass over all caches: what is over and of that bucket (0: of any, but freed at `last_epoch` at
- * the latest) goes to the free lists, until `bytes` did. */
+/* One pass over all caches.  Moves blocks of a bucket that are over to the free lists, until
+ * `bytes` are moved.  Bucket 0: blocks of any bucket that were freed no later than `last_epoch`. */
 static size_t give_until(struct cushim_mem_streams *streams, size_t bucket_bytes,
                          uint64_t last_epoch, size_t bytes) {
     size_t n_bytes = 0;
@@ -50,9 +50,9 @@ static size_t give_until(struct cushim_mem_streams *streams, size_t bucket_bytes
 }
 
 /*
- * Epochs tell the age over all caches.  Rather than to look for the cache with the eldest block
- * each time, passes go over the caches that each reach half as far from the present as the one
- * before.
+ * Epochs tell the age of blocks in all caches.  Instead of searching for the cache with the oldest
+ * block each time, passes over the caches take younger and younger blocks: each leaves out half as
+ * many recent epochs as the one before.
  */
 size_t cushim_mem_streams_reclaim(struct cushim_mem_streams *streams, size_t bytes,
                                   enum cushim_mem_effort effort) {
@@ -80,7 +80,7 @@ void cushim_mem_streams_empty(struct cushim_mem_streams *streams) {
          (cache = cushim_mem_streams_next(streams, cache));) {
         struct cushim_mem_stream_block *block;
         cushim_futex_lock_enter(&cache->lock);
-        atomic_fetch_add(&cache->life, 2); /* no fast path puts anything in from here on */
+        atomic_fetch_add(&cache->life, 2); /* no fast path adds a block from here on */
         cushim_futex_lock_leave(&cache->lock);
         if (may_wait)
             cushim_mem_stream_cache_prove(cache, CUSHIM_MEM_WAIT);
@@ -91,11 +91,12 @@ void cushim_mem_streams_empty(struct cushim_mem_streams *streams) {
 }
 
 /*
- * ---- the watermark: how much a heap may hold, for its own sake and for its neighbours' ----
+ * ---- the watermark: how much a heap may hold ----
  *
- * A little more than is live, or was a moment ago, and never more idle than the driver has free.
- * An owner that says how much is kept (keep_bytes) has that in any case.  Sizes that vary meet the
- * watermark soon.  Then, if much of the device is free, larger blocks serve them.
+ * A heap may hold a little more than is live, or was a moment ago.  It may never hold more idle
+ * memory than the driver has free.  The owner's keep_bytes may be idle in any case.  Requests of
+ * varying sizes reach the watermark soon.  Then, if much of the device is free, larger blocks serve
+ * them.
  */
 
 size_t cushim_mem_streams_idle_bytes(const struct cushim_mem_streams *streams) {
@@ -116,14 +117,14 @@ size_t cushim_mem_streams_count_idle(const struct cushim_mem_streams *streams,
 }
 
 enum {
-    MARGIN = 16,                 /* the part of the recent peak that may be idle beside it */
-    ROOMY_SHARE = 8,             /* at least this part of the device is free: that is plenty */
-    FAR = 8,                     /* over the watermark by this part of it: worth a wait */
-    LEAST_SMALL_BYTES = 4 << 20, /* so much of small blocks may be idle in a cache in any case, */
-    SMALL_SHARE = 2048,          /* and this part of the device */
-    WASTE_SHARE = 2,             /* the part of the peak that live blocks may be too large, */
-    WASTE_DEVICE_SHARE = 64,     /* but no more than that of the device, all heaps together; */
-    MOST_WASTE = 31              /* and a block by so many times what was asked */
+    MARGIN = 16,                 /* this part of the recent peak may be idle beside it */
+    ROOMY_SHARE = 8,             /* much is free: at least this part of the device */
+    FAR = 8,                     /* so far above the watermark, as a part of it, is worth a wait */
+    LEAST_SMALL_BYTES = 4 << 20, /* a cache may have so many bytes of idle small blocks, */
+    SMALL_SHARE = 2048,          /* or this part of the device */
+    WASTE_SHARE = 2,             /* live blocks may waste this part of the peak, */
+    WASTE_DEVICE_SHARE = 64,     /* all heaps together at most this part of the device, */
+    MOST_WASTE = 31              /* and a block so many times its request */
 };
 static const uint64_t recent_ns = 1000000000;
 static const size_t slack_bytes = (size_t)32 << 20;
@@ -148,12 +149,12 @@ size_t cushim_mem_streams_see_live(struct cushim_mem_streams *streams, size_t fa
     return recent_bytes;
 }
 
-/* By how much a heap would be over its watermark with more_bytes; *bound_bytes: the watermark. */
+/* The bytes of a heap beyond its watermark with more_bytes; *bound_bytes is the watermark. */
 static size_t over_watermark(struct cushim_mem_streams *streams, size_t more_bytes,
                              size_t *bound_bytes) {
     struct cushim_mem_heap *heap = streams->heap;
     size_t held_bytes = atomic_load_explicit(&heap->held_bytes, memory_order_relaxed);
-    /* the request may be refused, and is then no peak */
+    /* no peak yet, because the request may be refused */
     size_t live_bytes = live_bytes_of(streams) + more_bytes;
     size_t recent_bytes = cushim_most(cushim_mem_streams_see_live(streams, 0), live_bytes);
     size_t free_bytes = atomic_load(&heap->watermark.device_free_bytes);
@@ -165,7 +166,7 @@ static size_t over_watermark(struct cushim_mem_streams *streams, size_t more_byt
     return cushim_less(held_bytes + more_bytes, *bound_bytes);
 }
 
-/* By how much live blocks are larger than what was asked, in all heaps of a device. */
+/* The bytes by which live blocks exceed their requests, in all heaps of a device. */
 static size_t wasted_bytes_of(int device) {
     int64_t n_bytes = 0;
     struct cushim_mem_streams *streams = NULL;
@@ -215,10 +216,10 @@ size_t cushim_mem_streams_settle(struct cushim_mem_streams *streams, size_t more
 }
 
 /*
- * To the free lists a small block that is idle in a cache is as good as live.  So they would put a
- * few small blocks into the gaps between idle ones, one in each page of the driver's, and the idle
- * memory could never go.  A cache that has more of that than a thread's cache may have gives it
- * back first, if it is over.
+ * The free lists cannot tell an idle small block in a cache from a live one.  So they would put new
+ * small blocks into the gaps between idle ones, perhaps one into each page of the driver, and the
+ * idle memory could never go back.  A cache that has more idle small blocks than a thread's cache
+ * may have gives back those that are over first.
  */
 void cushim_mem_streams_unpin(struct cushim_mem_streams *streams) {
     size_t most_bytes =

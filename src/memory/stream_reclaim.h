@@ -1,60 +1,60 @@
 /*
- * Giving back what lies idle in stream caches: to the free lists of the heap, and from there to the
+ * How idle blocks of stream caches go back to the free lists of the heap, and from there to the
  * driver.
  *
- * Only blocks that are over leave a cache for the free lists; only segments without a block go to
- * the driver.  Its own free of device memory may wait for the device, so a caller that may not wait
- * makes none while a capture is known.
+ * Only blocks that are over leave a cache for the free lists, and only segments without a block go
+ * to the driver.  The driver's free of device memory may wait for the device, so a caller that may
+ * not wait calls it only if no capture is known.
  */
 #ifndef CUSHIM_MEMORY_STREAM_RECLAIM_H
 #define CUSHIM_MEMORY_STREAM_RECLAIM_H
 
 #include "memory/cache/stream.h"
 
-/* Is a capture known in the heap's context? */
+/* Whether a capture is known in the heap's context. */
 bool cushim_mem_streams_has_capture(const struct cushim_mem_streams *streams);
 
-/* See what is over in all caches with idle blocks.  The first failure. */
+/* Find out what is over in all caches with idle blocks.  Returns the first failure. */
 enum cushim_status cushim_mem_streams_prove(struct cushim_mem_streams *streams,
                                             enum cushim_mem_effort effort);
 
-/* Idle blocks that are over go to the free lists, by age, until `bytes` did.  `effort` says how
- * hard to look.  Returns their bytes, counted as evicted. */
+/* Move idle blocks that are over to the free lists, the oldest first, until `bytes` are moved.
+ * `effort` says how hard to look.  Returns the bytes moved; the blocks count as evicted. */
 size_t cushim_mem_streams_reclaim(struct cushim_mem_streams *streams, size_t bytes,
                                   enum cushim_mem_effort effort);
 
-/* Those of one bucket that are over, until so many bytes did.  Returns their bytes. */
+/* The same for the blocks of one bucket, without a query for what is over. */
 size_t cushim_mem_streams_reclaim_bucket(struct cushim_mem_streams *streams, size_t bucket_bytes,
                                          size_t bytes);
 
-/* All idle blocks go to the free lists, and the caches are no stream's any more.  They are waited
- * for unless a capture is known; then the release of their segments waits. */
+/* Move all idle blocks to the free lists; the caches then belong to no stream.  Waits for the
+ * blocks unless a capture is known; then the release of their segments waits. */
 void cushim_mem_streams_empty(struct cushim_mem_streams *streams);
 
-/* Bytes of idle blocks of all caches just now; no lock. */
+/* The bytes of idle blocks in all caches.  Takes no lock. */
 size_t cushim_mem_streams_idle_bytes(const struct cushim_mem_streams *streams);
 
-/* By how much a block may be larger than a request of so many bytes; 0 unless the driver would be
- * asked for more than the watermark allows. */
+/* By how much a block may be larger than a request of so many bytes.  0 unless a request to the
+ * driver would exceed the watermark. */
 size_t cushim_mem_streams_waste_bytes(struct cushim_mem_streams *streams, size_t bucket_bytes);
 
-/* How many of a bucket there are, over or not. */
+/* The number of idle blocks of a bucket, over or not. */
 size_t cushim_mem_streams_count_idle(const struct cushim_mem_streams *streams, size_t bucket_bytes);
 
 /**
- * Give back what the heap holds beyond its watermark: idle blocks that are over, those that were
- * freed first, and the segments that become free by that.
- * @param more_bytes  that the driver is about to be asked for
+ * Give back what the heap holds beyond its watermark: idle blocks that are over, the oldest first,
+ * and the segments that become free.
+ * @param more_bytes  that the caller is about to ask the driver for
  * @return the bytes of blocks that went to the free lists
- * Stream   waits as cuMemFree does if far too much is held; in a known capture nothing goes
+ * Stream   waits as cuMemFree does if far too much is held; does nothing if a capture is known
  */
 size_t cushim_mem_streams_settle(struct cushim_mem_streams *streams, size_t more_bytes);
 
-/* Before pages are cut for a small block: idle ones leave theirs if they are many. */
+/* Free the pages of idle small blocks, if they are many, before more pages are cut. */
 void cushim_mem_streams_unpin(struct cushim_mem_streams *streams);
 
-/* What is live in a heap is of its recent peak, and so is what was live before it fell by so many
- * bytes (cushim_mem_stream_cache_fallen).  The highest of the last second or two. */
+/* Update the heap's peak with what is live, and with what was live before it fell by so many bytes
+ * (cushim_mem_stream_cache_fallen).  Returns the peak of the last second or two. */
 size_t cushim_mem_streams_see_live(struct cushim_mem_streams *streams, size_t fallen_bytes);
 
 #endif
