@@ -16,7 +16,7 @@ const void *cushim_mem_stream_thread(void) {
 
 /* ---- buckets ---- */
 
-/* The bucket of a size, made at need; the loose one if there is no memory for it. */
+/* Find or make the bucket of a size; the loose bucket if host memory is out. */
 static struct cushim_mem_stream_bucket *find_or_make(struct cushim_mem_stream_cache *cache,
                                                      size_t bucket_bytes) {
     struct cushim_mem_stream_bucket *bucket =
@@ -25,7 +25,7 @@ static struct cushim_mem_stream_bucket *find_or_make(struct cushim_mem_stream_ca
         return bucket;
     const struct cushim_mem_streams *streams = cache->streams;
     size_t n_most = cushim_most(streams->most_bytes / bucket_bytes, streams->most_blocks);
-    cache->recent = NULL; /* it may go, if it is empty */
+    cache->recent = NULL; /* it may be dropped, if it is empty */
     cache->recent_asked = 0;
     return cushim_mem_stream_buckets_make(&cache->buckets, bucket_bytes, n_most);
 }
@@ -154,20 +154,21 @@ static bool is_of(const struct cushim_mem_stream_cache *cache,
            cache->stream.handle == stream->handle && cache->stream.thread == stream->thread;
 }
 
-/* With its lock: that of the block that was freed last; 0: it has none. */
+/* The epoch of the last free into the cache; 0: it is empty.  The caller holds its lock. */
 static uint64_t latest_epoch(const struct cushim_mem_stream_cache *cache) {
     return cache->earliest ? cache->earliest->earlier->epoch : 0; /* a ring that way */
 }
 
-/* With its lock: what is freed from here on is of the next batch; returns the last epoch of this.
- */
+/* Close the open batch and return its last epoch.  Later frees are in the next batch.  The caller
+ * holds the cache's lock. */
 static uint64_t close_batch(struct cushim_mem_stream_cache *cache) {
     cache->closed_epoch = cushim_mem_fence_close(cache->stream.fence);
     cache->open_blocks = cache->open_bytes = 0;
     return cache->closed_epoch;
 }
 
-/* With its lock.  What is in it is over from here on, and so may serve any stream. */
+/* Give the cache to a stream.  Its blocks are over, and may serve any stream from now on.  The
+ * caller holds its lock. */
 static void begin(struct cushim_mem_stream_cache *cache, const struct cushim_mem_stream *stream) {
     cache->stream = *stream;
     cache->is_ordered = stream->handle != CUSHIM_MEM_STREAM_ALL && cache->streams->has_order;
@@ -176,8 +177,8 @@ static void begin(struct cushim_mem_stream_cache *cache, const struct cushim_mem
     atomic_fetch_add(&cache->life, 1);
 }
 
-/* With the streams' lock: give the stream a cache whose own stream went, if all that it has is
- * over.  A thread that comes late may still look at its fence, so the context of that stays. */
+/* Give a stream a cache whose own stream is gone, if all its blocks are over.  The fence and its
+ * context stay, because a late thread may still use them.  The caller holds the streams' lock. */
 static bool reuse(struct cushim_mem_stream_cache *cache, const struct cushim_mem_stream *stream) {
     if ((cache->stream.fence && cache->stream.fence != stream->fence) ||
         !cushim_mem_stream_cache_is_gone(cache) || !cushim_futex_lock_take(&cache->role))
@@ -193,8 +194,8 @@ static bool reuse(struct cushim_mem_stream_cache *cache, const struct cushim_mem
     return is_ours;
 }
 
-/* With the streams' lock: the stream's, or one that may become it; NULL: neither. *gone: one of
- * those that may not yet, by turns. */
+/* The cache of the stream, or one that can become it; NULL: neither.  *gone is a cache without a
+ * stream that cannot yet, in turn.  The caller holds the streams' lock. */
 static struct cushim_mem_stream_cache *find(struct cushim_mem_streams *streams,
                                             const struct cushim_mem_stream *stream,
                                             struct cushim_mem_stream_cache **gone) {
@@ -212,7 +213,7 @@ static struct cushim_mem_stream_cache *find(struct cushim_mem_streams *streams,
     return cache;
 }
 
-/* With the streams' lock. */
+/* The caller holds the streams' lock. */
 static struct cushim_mem_stream_cache *make(struct cushim_mem_streams *streams,
                                             const struct cushim_mem_stream *stream) {
     struct cushim_mem_stream_cache *cache =
@@ -232,7 +233,7 @@ struct cushim_mem_stream_cache *cushim_mem_stream_cache_of(struct cushim_mem_str
     struct cushim_mem_stream_cache *gone = NULL;
     pthread_mutex_lock(&streams->lock);
     struct cushim_mem_stream_cache *cache = find(streams, stream, &gone);
-    if (!cache && gone) { /* is it over by now? */
+    if (!cache && gone) { /* it may be over by now */
         pthread_mutex_unlock(&streams->lock);
         cushim_mem_stream_cache_prove(gone, CUSHIM_MEM_RECORD);
         pthread_mutex_lock(&streams->lock);
@@ -248,8 +249,8 @@ struct cushim_mem_stream_cache *cushim_mem_stream_cache_of(struct cushim_mem_str
 
 /* ---- what is over ---- */
 
-/* In the role: what was freed up to an epoch is over.  True: all that is idle is, or has a fence.
- */
+/* Blocks freed up to an epoch are over.  True: all idle blocks are over or have a fence.  The
+ * caller has the role. */
 static bool note_done(struct cushim_mem_stream_cache *cache, uint64_t epoch) {
     cushim_futex_lock_enter(&cache->lock);
     cache->done_epoch = cushim_most(cache->done_epoch, epoch);
@@ -263,7 +264,7 @@ static bool note_done(struct cushim_mem_stream_cache *cache, uint64_t epoch) {
     return is_covered;
 }
 
-/* In the role: of the fences, the eldest is 0. */
+/* The pending batch of an index; 0 is the oldest.  The caller has the role. */
 static struct cushim_mem_stream_batch *batch_at(struct cushim_mem_stream_cache *cache, unsigned i) {
     return &cache->batches[(cache->first_batch + i) % CUSHIM_MEM_STREAM_BATCHES];
 }
@@ -274,7 +275,7 @@ static void drop_first_batch(struct cushim_mem_stream_cache *cache) {
     cache->n_batches--;
 }
 
-/* In the role: which fences are complete? */
+/* Query the fences, and drop those that are complete.  The caller has the role. */
 static void ask(struct cushim_mem_stream_cache *cache) {
     while (cache->n_batches && cushim_mem_stream_fence_is_complete(&batch_at(cache, 0)->fence)) {
         note_done(cache, batch_at(cache, 0)->epoch);
@@ -282,24 +283,25 @@ static void ask(struct cushim_mem_stream_cache *cache) {
     }
 }
 
-/* Only its own thread can record on a thread's default stream, and nobody on one that is gone. */
+/* Whether a fence of the stream must cover the whole context.  A thread's default stream takes
+ * records by that thread only, and a stream that is gone takes none. */
 static bool needs_whole(const struct cushim_mem_stream_cache *cache) {
     return cache->stream.handle == CUSHIM_MEM_STREAM_ALL ||
            cushim_mem_stream_cache_is_gone(cache) ||
            (cache->stream.thread && cache->stream.thread != cushim_mem_stream_thread());
 }
 
-/* In the role; the stream's context is current. */
+/* The caller has the role, and the stream's context is current. */
 static enum cushim_status record(struct cushim_mem_stream_cache *cache) {
     struct cushim_mem_stream_batch *next = batch_at(cache, cache->n_batches);
     bool is_whole = needs_whole(cache);
     if (cache->n_batches == CUSHIM_MEM_STREAM_BATCHES)
         return CUSHIM_NOTREADY;
-    /* The next batch begins first: a thread that freed into this one did so before the record. */
+    /* the batch is closed first, so that all frees in it come before the record */
     cushim_futex_lock_enter(&cache->lock);
     uint64_t epoch = close_batch(cache);
     cushim_futex_lock_leave(&cache->lock);
-    /* a refusal is not to be the thread's last error */
+    /* without a name, because a refusal must not become the thread's last error */
     CUSHIM_TRY(cushim_mem_stream_fence_record(
         cache->stream.fence, NULL, is_whole ? NULL : &cache->stream.handle, &next->fence));
     cache->covered_epoch = next->epoch = epoch;
@@ -307,7 +309,7 @@ static enum cushim_status record(struct cushim_mem_stream_cache *cache) {
     return CUSHIM_OK;
 }
 
-/* In the role: wait for all fences, which makes `ask` find them complete. */
+/* Wait for all fences, so that `ask` finds them complete.  The caller has the role. */
 static enum cushim_status wait_for_fences(struct cushim_mem_stream_cache *cache) {
     return cache->n_batches
                ? cushim_mem_stream_fence_wait(&batch_at(cache, cache->n_batches - 1)->fence, NULL)
@@ -316,7 +318,7 @@ static enum cushim_status wait_for_fences(struct cushim_mem_stream_cache *cache)
 
 static enum cushim_status record_and_wait(struct cushim_mem_stream_cache *cache, bool is_covered,
                                           bool must_wait) {
-    if (must_wait) { /* which makes room for one more */
+    if (must_wait) { /* which makes room for another fence */
         CUSHIM_TRY(wait_for_fences(cache));
         ask(cache);
     }
@@ -325,12 +327,12 @@ static enum cushim_status record_and_wait(struct cushim_mem_stream_cache *cache,
     return must_wait ? wait_for_fences(cache) : CUSHIM_OK;
 }
 
-/* In the role. */
+/* The caller has the role. */
 static enum cushim_status prove(struct cushim_mem_stream_cache *cache,
                                 enum cushim_mem_effort effort) {
     struct cushim_mem_fence *fence = cache->stream.fence;
     bool must_wait = effort == CUSHIM_MEM_WAIT, has_entered;
-    if (!fence) /* of a life of the heap that is over */
+    if (!fence) /* the heap's use is over */
         return CUSHIM_OK;
     bool is_gone = cushim_mem_fence_is_gone(fence);
     bool is_covered = note_done(cache, is_gone ? UINT64_MAX : cushim_mem_fence_done(fence));
@@ -380,9 +382,9 @@ enum cushim_status cushim_mem_stream_cache_order(struct cushim_mem_stream_cache 
     return status;
 }
 
-/* ---- streams that go, and waits for them ---- */
+/* ---- streams that are destroyed, and waits for streams ---- */
 
-/* What could not be fenced yet waits for the whole context. */
+/* The cache loses its stream.  Blocks without a fence wait for the whole context. */
 static void leave(struct cushim_mem_stream_cache *cache) {
     cushim_futex_lock_enter(&cache->lock);
     if (!cushim_mem_stream_cache_is_gone(cache))
@@ -396,7 +398,8 @@ void cushim_mem_stream_cache_waited(struct cushim_mem_stream_cache *cache, uint3
                                     uint64_t begun) {
     if (!cushim_futex_lock_take(&cache->role))
         return;
-    if (cushim_mem_stream_cache_is_of(cache, life)) /* no other stream gets it without the role */
+    /* no other stream gets the cache without the role */
+    if (cushim_mem_stream_cache_is_of(cache, life))
         note_done(cache, begun);
     cushim_futex_lock_leave(&cache->role);
 }
@@ -408,7 +411,7 @@ void cushim_mem_stream_caches_note(struct cushim_mem_streams *streams,
     for (struct cushim_mem_stream_cache *cache = NULL;
          (cache = cushim_mem_streams_next(streams, cache));) {
         pthread_mutex_lock(&streams->lock);
-        uint32_t life = cache->life; /* read first: no other stream gets it in the lock */
+        uint32_t life = cache->life; /* no other stream gets the cache during the lock */
         bool is_it = is_of(cache, &stream);
         pthread_mutex_unlock(&streams->lock);
         if (is_it && begun) {
@@ -448,7 +451,7 @@ void cushim_mem_streams_end(struct cushim_mem_streams *streams) {
          (cache = cushim_mem_streams_next(streams, cache));) {
         struct cushim_mem_fence *fence = cache->stream.fence;
         cache->stream.fence = NULL;
-        cache->counts = (struct cushim_mem_stream_counts){0}; /* a call may have counted late */
+        cache->counts = (struct cushim_mem_stream_counts){0}; /* a late call may have counted */
         if (fence)
             fence->host->let_go(fence);
     }
@@ -458,7 +461,7 @@ void cushim_mem_stream_cache_forget(struct cushim_mem_stream_cache *cache) {
     cushim_futex_lock_enter(&cache->role);
     while (cache->n_batches)
         drop_first_batch(cache);
-    leave(cache); /* before all else: a thread that comes late puts nothing in */
+    leave(cache); /* first, so that a late thread adds no block */
     cushim_futex_lock_enter(&cache->lock);
     cushim_mem_stream_buckets_clear(&cache->buckets);
     cache->earliest = NULL;

@@ -1,24 +1,27 @@
 /*
- * Stream caches: the idle blocks that a stream freed, and when they are over.
+ * Stream caches: the idle blocks that a stream freed.  A block is over once the work that was
+ * submitted before its free is complete.
  *
- *   streams  what a heap has beside its own parts if its blocks are freed in the order of streams:
- * a table of its blocks, and the stream caches cache    what one stream freed in a heap: buckets of
- * idle blocks, newest first, and its stream fences block    one block while it is out of the free
- * lists: live, idle in a cache, or held by a graph
+ *   streams  the part of a heap whose blocks are freed in stream order:
+ *            the table of its blocks, and its stream caches
+ *   cache    what one stream freed in a heap:
+ *            buckets of idle blocks, newest first, and stream fences
+ *   block    a block while it is out of the free lists:
+ *            live, idle in a cache, or held by a graph
  *
- * Time is told by the epochs of the fence of the stream's context (memory/fence/fence.h): a block
- * remembers the epoch that it was freed in.  Before a stream fence is recorded its epoch is closed,
- * and so is the cache's open batch; once the fence is complete, what was freed up to that epoch is
- * over, as it is after a wait that began then.
+ * The epochs of the fence of the stream's context tell the time (memory/fence/fence.h), and a block
+ * remembers the epoch in which it was freed.  A record of a stream fence first closes the epoch and
+ * the cache's open batch.  Once the fence is complete, the blocks freed up to that epoch are over.
+ * So they are after a wait that began then.
  *
  * A bucket holds the blocks of one size.  Invariant: epochs never rise from new to old, so that the
  * oldest block is over first.
  *
- * Locks, in this order, none held over a callback or a driver call that may wait: that of the
- * streams, of a cache, of the heap.  The stream fences of a cache belong to the thread that has its
- * `role`, which is taken before its lock and held over driver calls; a thread that has another lock
- * only tries to take it.  Streams, caches and blocks are type-stable: nobody frees them, so that a
- * look-up may meet them late.
+ * Locks are taken in this order: streams, cache, heap.  None is held over a callback or over a
+ * driver call that may wait.  The thread that has a cache's `role` owns its stream fences.  A
+ * thread takes the role before the cache's lock, and keeps it over driver calls.  If it has another
+ * lock, it only tries to take the role.  Streams, caches and blocks are type-stable: no thread
+ * frees them, because a lookup without a lock may still read one.
  */
 #ifndef CUSHIM_MEMORY_STREAM_H
 #define CUSHIM_MEMORY_STREAM_H
@@ -37,9 +40,9 @@
 #include "memory/cache/stream_buckets.h"
 
 enum {
-    CUSHIM_MEM_STREAM_BATCH_BLOCKS = 64, /* a cache records a fence after so many frees, */
+    CUSHIM_MEM_STREAM_BATCH_BLOCKS = 64, /* a cache records a fence after so many frees */
     CUSHIM_MEM_STREAM_BATCH_BYTES = 64 << 20,
-    CUSHIM_MEM_STREAM_BATCHES = 32,   /* fences of a cache that are not complete */
+    CUSHIM_MEM_STREAM_BATCHES = 32,   /* most pending fences of a cache */
     CUSHIM_MEM_STREAM_LOG2_CHUNK = 9, /* blocks of a table's chunk */
     CUSHIM_MEM_STREAM_N_CHUNKS = 1 << 14
 };
@@ -49,33 +52,32 @@ struct cushim_mem_streams;
 struct cushim_mem_stream_cache;
 
 /*
- * Two lines of its own, and all that a hit and a free write is here: the metadata of four small
- * blocks share a line, which streams of several threads would pass to and fro.  That says LIVE
- * until the block is back in the free lists.
+ * A block has two cache lines of its own, and hits and frees write its state there.  In the heap's
+ * metadata four small blocks share a line, for which threads would compete.  So the metadata says
+ * LIVE until the block is back in the free lists.
  */
 struct cushim_mem_stream_block {
-    /* set when it comes out of the free lists, constant until it goes back; 0: it is a spare */
+    /* constant while the block is out of the free lists; 0: a spare block */
     _Alignas(64) atomic_uint_fast64_t address;
     _Atomic uint32_t state; /* enum cushim_mem_state: LIVE, else DEFERRED */
-    atomic_uint n_holds;    /* captures and graphs that keep it; written under the streams' lock */
+    atomic_uint n_holds;    /* captures and graphs that hold it; written under the streams' lock */
     atomic_size_t asked_bytes; /* while it is LIVE */
-    size_t bucket_bytes;       /* as the address */
-    /* the cache's lock */
-    struct cushim_mem_stream_block *newer, *older; /* in a bucket; older: among the spares, too */
-    struct cushim_mem_stream_block *earlier,
-        *later;                              /* idle in the cache, by when they were freed */
-    uint64_t epoch;                          /* that it was freed in */
-    struct cushim_mem_stream_bucket *bucket; /* that it is idle in */
-    /* LIVE: the cache of the stream that it was allocated for.  Idle: the cache that it lies in.
-     * Held by a graph: the cache of the stream that freed it. */
+    size_t bucket_bytes;       /* constant like the address */
+    /* guarded by the cache's lock */
+    struct cushim_mem_stream_block *newer, *older;   /* in a bucket; older: also among spares */
+    struct cushim_mem_stream_block *earlier, *later; /* idle in the cache, in the order of frees */
+    uint64_t epoch;                                  /* of its free */
+    struct cushim_mem_stream_bucket *bucket;         /* where it is idle */
+    /* Live: the cache of the stream that allocated it.  Idle: the cache that has it.  Held by a
+     * graph: the cache of the stream that freed it. */
     _Atomic(struct cushim_mem_stream_cache *) cache;
-    struct cushim_mem_streams *streams; /* constant for good, as is the index */
-    struct cushim_mem_blockref ref;     /* as the address */
-    uint32_t index;                     /* in the table; its metadata has it as `user` */
-    /* The streams' lock: the life of its cache when it was freed while held, so that the last
-     * holder takes it back; 0: it was not. */
+    struct cushim_mem_streams *streams; /* constant, like the index */
+    struct cushim_mem_blockref ref;     /* constant like the address */
+    uint32_t index;                     /* in the table; the metadata's `user` */
+    /* Guarded by the streams' lock.  The life of its cache if it was freed while held, so that the
+     * last holder puts it back; else 0. */
     uint32_t deferred_life;
-    /* Marks of the thread that has the block, for the owner of the heap. */
+    /* Marks for the owner of the heap, written by the thread that has the block. */
     bool is_poisoned, is_shared;
 };
 
@@ -90,18 +92,19 @@ static inline bool cushim_mem_stream_block_is_live(const struct cushim_mem_strea
     return atomic_load_explicit(&block->state, memory_order_acquire) == CUSHIM_MEM_LIVE;
 }
 
-/* It is the caller's: asked_bytes were written before. */
+/* The block is the caller's, which has written asked_bytes. */
 static inline void cushim_mem_stream_block_set_live(struct cushim_mem_stream_block *block) {
     atomic_store_explicit(&block->state, CUSHIM_MEM_LIVE, memory_order_release);
 }
 
 /*
- * LIVE -> DEFERRED, of several threads one.
+ * LIVE -> DEFERRED; of several threads, one succeeds.
  *
- * The caller found the block by its address without a lock.  Blocks are type-stable, but between
- * that look and the exchange a block that another thread freed may have gone to the free lists and
- * come out at another address, so the address is looked at once more: after the exchange the block
- * is ours, and stays where it is.  Only a program that frees an address twice at once gets there.
+ * The caller found the block by its address without a lock.  Blocks are type-stable, but another
+ * thread may have freed this one before the exchange.  Then it may have gone to the free lists and
+ * come out at another address.  So the address is compared again after the exchange, because from
+ * then on the block is ours and stays in place.  Only a program that frees an address twice at the
+ * same time gets there.
  */
 static inline bool cushim_mem_stream_block_take(struct cushim_mem_stream_block *block,
                                                 uint64_t address) {
@@ -114,7 +117,7 @@ static inline bool cushim_mem_stream_block_take(struct cushim_mem_stream_block *
     return false;
 }
 
-/* A batch of frees that has a stream fence, and the epoch up to which that covers them. */
+/* A batch of frees with its stream fence, and the last epoch that the fence covers. */
 struct cushim_mem_stream_batch {
     struct cushim_mem_stream_fence fence;
     uint64_t epoch;
@@ -122,11 +125,11 @@ struct cushim_mem_stream_batch {
 
 struct cushim_mem_stream_counts {
     uint64_t n_hits, n_misses, n_frees;
-    /* by what this cache was named for; may be below 0 */
+    /* of allocations and frees that named this cache; may be below 0 */
     int64_t live_blocks, live_bytes, asked_bytes;
 };
 
-/* A block is live, or (sign -1) no more; with the lock of the cache that is named. */
+/* Count a block as live, or no longer (sign -1).  The caller holds the lock of the named cache. */
 static inline void cushim_mem_stream_count_live(struct cushim_mem_stream_counts *counts,
                                                 int64_t sign,
                                                 const struct cushim_mem_stream_block *block,
@@ -136,141 +139,141 @@ static inline void cushim_mem_stream_count_live(struct cushim_mem_stream_counts 
     counts->asked_bytes += sign * (int64_t)asked_bytes;
 }
 
-/* A stream as a request or a free names it. */
+/* A stream that an allocation or a free names. */
 struct cushim_mem_stream {
     struct cushim_mem_fence *fence; /* of its context */
     CUstream handle;                /* NULL: legacy; or CUSHIM_MEM_STREAM_ALL */
-    const void *thread; /* whose own default stream it is, CU_STREAM_PER_THREAD; else NULL */
+    const void *thread; /* of CU_STREAM_PER_THREAD, the thread's own default stream; else NULL */
 };
 
 /* All streams of a context, as the public header names them. */
 #define CUSHIM_MEM_STREAM_ALL ((CUstream)CUSHIM_STREAM_ALL)
 
-/* What a hit and a free touch stands first, in three lines. */
+/* The fields that hits and frees use come first, in three cache lines. */
 struct cushim_mem_stream_cache {
     _Alignas(128) struct cushim_futex_lock lock; /* most caches are one thread's */
-    /* Odd: a stream's.  Rises, under the lock, when the stream or its owner goes: a thread that
-     * comes late sees that it is theirs no more.  Read without the lock, too. */
+    /* Odd while the cache is a stream's.  Rises, under the lock, when the stream or the owner goes,
+     * so that a late thread sees that the cache is no longer theirs.  Also read without the lock.
+     */
     atomic_uint life;
-    bool is_ordered; /* its blocks serve its own stream at once */
-    struct cushim_mem_stream_bucket
-        *recent;         /* of buckets: the last that a hit or a free was of, or NULL */
-    size_t recent_asked; /* a request of so many bytes is `recent`'s, in order; 0: unknown */
-    struct cushim_mem_stream stream; /* its context is kept; constant while in use */
-    uint64_t closed_epoch;           /* later frees are of the open batch */
+    bool is_ordered;                         /* blocks serve its own stream before they are over */
+    struct cushim_mem_stream_bucket *recent; /* the bucket of the last hit or free, or NULL */
+    size_t recent_asked; /* a request of so many bytes is of `recent`, in order; 0: unknown */
+    struct cushim_mem_stream stream; /* constant while in use; its context is kept */
+    uint64_t closed_epoch;           /* later frees are in the open batch */
     struct cushim_mem_stream_counts counts;
-    atomic_size_t idle_bytes;       /* read unlocked too */
-    size_t least_idle_bytes;        /* since cushim_mem_stream_cache_fallen */
-    size_t open_blocks, open_bytes; /* idle blocks of the open batch */
-    uint64_t done_epoch;            /* what was freed up to it is over, */
-    uint64_t covered_epoch;         /* or has a fence; of the role */
+    atomic_size_t idle_bytes;       /* also read without the lock */
+    size_t least_idle_bytes;        /* since the last cushim_mem_stream_cache_fallen */
+    size_t open_blocks, open_bytes; /* idle in the open batch */
+    uint64_t done_epoch;            /* blocks freed up to it are over */
+    uint64_t covered_epoch;         /* or have a fence; the role's */
     struct cushim_mem_stream_buckets buckets;
     struct cushim_mem_stream_block
-        *earliest;                 /* of all idle blocks, by utlist.h: epochs never fall */
-    struct cushim_futex_lock role; /* the thread that has it records and asks, and has the fences */
+        *earliest;                 /* first of all idle blocks, by utlist.h; epochs never fall */
+    struct cushim_futex_lock role; /* of the thread that records and queries the fences */
     struct cushim_mem_stream_batch batches[CUSHIM_MEM_STREAM_BATCHES];
     unsigned first_batch;
-    atomic_uint n_batches;                /* read without the role, too */
-    struct cushim_mem_streams *streams;   /* constant for good */
-    struct cushim_mem_stream_cache *next; /* of the streams: rises at the head only */
+    atomic_uint n_batches;                /* also read without the role */
+    struct cushim_mem_streams *streams;   /* constant */
+    struct cushim_mem_stream_cache *next; /* of the streams; the list grows at its head only */
 };
 
 struct cushim_mem_stream_table {
     _Atomic(struct cushim_mem_stream_block *) chunks[CUSHIM_MEM_STREAM_N_CHUNKS];
-    uint32_t n_blocks; /* ever made, */
-    uint32_t n_used;   /* and of those out of the free lists */
+    uint32_t n_blocks; /* ever made */
+    uint32_t n_used;   /* blocks out of the free lists */
     struct cushim_mem_stream_block *spare;
 };
 
-/* What the owner of a heap is told; the last two under the streams' lock. */
+/* Callbacks to the owner of a heap; the last two under the streams' lock. */
 struct cushim_mem_streams_owner {
-    /* A block goes to the free lists, so that nobody finds its address any more. */
+    /* A block goes to the free lists, so no lookup finds its address from now on. */
     void (*block_went)(uint64_t address);
-    /* The context is gone, and all that was in the heap is forgotten. */
+    /* The context is gone, and the heap's blocks are forgotten. */
     void (*forgot)(struct cushim_mem_streams *streams);
-    /* The owner goes: from here on nobody reaches it by way of the heap. */
+    /* The owner goes: the heap must not refer to it from now on. */
     void (*leave)(struct cushim_mem_streams *streams);
 };
 
 struct cushim_mem_streams {
-    /* constant for good */
+    /* constant */
     struct cushim_mem_heap *heap;
-    void (*forget)(struct cushim_mem_streams *streams); /* all blocks and caches, in an abandon */
+    void (*forget)(struct cushim_mem_streams *streams); /* forget all when it is abandoned */
     /* constant while in use */
     const struct cushim_mem_streams_owner *owner;
-    struct cushim_mem_stream_cache *all; /* the cache of ALL */
-    size_t most_bytes, most_blocks; /* a bucket may have, so that a free need not look after it */
-    size_t keep_bytes;              /* so much may be idle in any case */
-    uint64_t poll_ns;               /* a request for ALL waits so long for stream fences */
-    bool has_order;                 /* a block serves the stream that freed it at once */
-    pthread_mutex_t lock;           /* the table, the list of caches, and what follows */
-    bool is_orphan;                 /* its owner is gone: what comes back goes to the driver */
-    /* It is not open yet; or its context is gone, or the last block of an orphan is back, and the
-     * thread that set it forgets all that is in it.  Set under the lock. */
+    struct cushim_mem_stream_cache *all; /* the cache of CUSHIM_STREAM_ALL */
+    size_t most_bytes, most_blocks; /* up to these, a free into a bucket need not check the caps */
+    size_t keep_bytes;              /* may be idle in any case */
+    uint64_t poll_ns;               /* how long a request for ALL waits for stream fences */
+    bool has_order;                 /* a block serves the stream that freed it before it is over */
+    pthread_mutex_t lock;           /* guards the table, the list of caches, and what follows */
+    bool is_orphan;                 /* its owner is gone, so freed memory goes to the driver */
+    /* The heap is not open yet, its context is gone, or the last block of an orphan is back.  The
+     * thread that sets it, under the lock, forgets the heap's blocks and caches. */
     atomic_bool is_lost;
-    bool is_forgotten; /* that is done */
-    size_t n_turns;    /* which cache that is gone is asked after next */
-    /* the most that was live in the running second and in the one before */
+    bool is_forgotten; /* the thread that set is_lost is done */
+    size_t n_turns;    /* which of the caches without a stream to query next */
+    /* the most that was live in this second and in the one before */
     size_t peak_bytes[2];
     uint64_t peak_since_ns;
     struct cushim_mem_stream_table table;
     _Atomic(struct cushim_mem_stream_cache *) caches;
-    atomic_size_t held_blocks, held_bytes;  /* that captures and graphs keep */
+    atomic_size_t held_blocks, held_bytes;  /* by captures and graphs */
     atomic_uint_fast64_t n_evicted;         /* idle blocks that went to the free lists */
     struct cushim_mem_streams *next_of_all; /* constant */
     atomic_bool is_used;
 };
 
-/* The next of all caches, `cache` NULL: the first; no lock. */
+/* The next cache; `cache` NULL: the first.  Takes no lock. */
 static inline struct cushim_mem_stream_cache *
 cushim_mem_streams_next(const struct cushim_mem_streams *streams,
                         struct cushim_mem_stream_cache *cache) {
     return cache ? cache->next : atomic_load_explicit(&streams->caches, memory_order_acquire);
 }
 
-/* With its lock: is it the stream's still that it was at `life`? */
+/* Whether the cache still belongs to the stream of `life`.  The caller holds its lock. */
 static inline bool cushim_mem_stream_cache_is_of(const struct cushim_mem_stream_cache *cache,
                                                  uint32_t life) {
     return atomic_load_explicit(&cache->life, memory_order_relaxed) == life;
 }
 
-/* Its stream went: never ordered again; without its lock, too. */
+/* Whether the cache's stream is gone, so that the cache has no order.  Needs no lock. */
 static inline bool cushim_mem_stream_cache_is_gone(const struct cushim_mem_stream_cache *cache) {
     return !(atomic_load_explicit(&cache->life, memory_order_acquire) & 1);
 }
 
-/* A value of the calling thread's own, never another's. */
+/* A value for the calling thread that no other thread ever gets. */
 const void *cushim_mem_stream_thread(void);
 
 /* ---- of a heap ---- */
 
-/* The heap serves a context of that fence from now on.  False: no host memory. */
+/* Begin to serve the context of a fence.  False: no host memory. */
 bool cushim_mem_streams_begin(struct cushim_mem_streams *streams, struct cushim_mem_fence *fence);
 
-/* Its blocks and caches are forgotten; it keeps no context from now on. */
+/* End the use of a heap whose blocks and caches are forgotten.  It keeps no context from now on. */
 void cushim_mem_streams_end(struct cushim_mem_streams *streams);
 
 /*
- * The cache of a stream, made at need; NULL: no host memory.  Takes the streams' lock.
+ * Find or make the cache of a stream; NULL: no host memory.  Takes the streams' lock.
  *
- * One whose stream went becomes another's once all that it has is over, so there are never many
- * more than streams at once.  A call that found it before may come late: a caller that relies on
- * stream order compares *life with the cache's under its lock; another one's is CUSHIM_STREAM_ALL's
- * business.
+ * A cache whose stream is gone serves another stream once its blocks are over, so there are never
+ * many more caches than streams.  A call may have found the cache before that.  So a caller that
+ * relies on stream order compares *life with the cache's, under its lock.  If they differ, it
+ * treats its stream as CUSHIM_STREAM_ALL.
  */
 struct cushim_mem_stream_cache *cushim_mem_stream_cache_of(struct cushim_mem_streams *streams,
                                                            const struct cushim_mem_stream *stream,
                                                            uint32_t *life);
 
-/* See memory/stream_heap.h, of one heap. */
+/* As in memory/stream_heap.h, for one heap. */
 void cushim_mem_stream_caches_note(struct cushim_mem_streams *streams,
                                    struct cushim_mem_fence *fence, CUstream handle, uint64_t begun);
 
 void cushim_mem_stream_caches_end_thread(struct cushim_mem_streams *streams);
 
-/* ---- all with the cache's lock ---- */
+/* ---- the caller holds the cache's lock ---- */
 
-/* The bucket of a size, or NULL, and remembered: a stream asks for one size again and again. */
+/* The bucket of a size, or NULL.  Remembers it, because a stream often repeats a size. */
 static inline struct cushim_mem_stream_bucket *
 cushim_mem_stream_cache_recent(struct cushim_mem_stream_cache *cache, size_t bucket_bytes) {
     struct cushim_mem_stream_bucket *bucket = cache->recent;
@@ -286,13 +289,13 @@ static inline bool cushim_mem_stream_block_is_over(const struct cushim_mem_strea
     return block->epoch <= cache->done_epoch;
 }
 
-/* The block of a bucket that is over first; NULL: it has none. */
+/* The block of a bucket that will be over first; NULL: the bucket is empty. */
 static inline struct cushim_mem_stream_block *
 cushim_mem_stream_bucket_oldest(const struct cushim_mem_stream_bucket *bucket) {
     return bucket->newest ? bucket->newest->newer : NULL; /* a ring that way */
 }
 
-/* Take an idle block out of its cache; the bucket is its own. */
+/* Take an idle block out of its cache and bucket. */
 static inline void cushim_mem_stream_cache_unlink(struct cushim_mem_stream_cache *cache,
                                                   struct cushim_mem_stream_bucket *bucket,
                                                   struct cushim_mem_stream_block *block) {
@@ -309,8 +312,8 @@ static inline void cushim_mem_stream_cache_unlink(struct cushim_mem_stream_cache
     }
 }
 
-/* By how much what is live has fallen, as far as this cache tells, from its highest since the last
- * call: a hit takes from what is idle, a free adds to it. */
+/* By how much live memory has fallen from its peak since the last call, as far as this cache tells:
+ * a hit lowers the idle bytes, and a free raises them. */
 static inline size_t cushim_mem_stream_cache_fallen(struct cushim_mem_stream_cache *cache) {
     size_t idle_bytes = cache->idle_bytes;
     size_t fallen_bytes = idle_bytes - cache->least_idle_bytes;
@@ -318,8 +321,8 @@ static inline size_t cushim_mem_stream_cache_fallen(struct cushim_mem_stream_cac
     return fallen_bytes;
 }
 
-/* Put a block in as the newest of its bucket, in the open batch.  The caller freed it by an
- * exchange before. */
+/* Put a block in as the newest of its bucket, in the open batch.  The caller has made it DEFERRED
+ * by an exchange. */
 static inline void cushim_mem_stream_cache_push_in(struct cushim_mem_stream_cache *cache,
                                                    struct cushim_mem_stream_bucket *bucket,
                                                    struct cushim_mem_stream_block *block) {
@@ -336,7 +339,7 @@ static inline void cushim_mem_stream_cache_push_in(struct cushim_mem_stream_cach
     cache->open_bytes += bucket_bytes;
 }
 
-/* The newest of a bucket; NULL: there is none.  Stream order: of an ordered cache alone. */
+/* Take the newest block of a bucket, in stream order, so of an ordered cache only; NULL: none. */
 static inline struct cushim_mem_stream_block *
 cushim_mem_stream_cache_pop_from(struct cushim_mem_stream_cache *cache,
                                  struct cushim_mem_stream_bucket *bucket) {
@@ -349,57 +352,57 @@ cushim_mem_stream_cache_pop_from(struct cushim_mem_stream_cache *cache,
 /* ---- without a lock ---- */
 
 /*
- * Into the cache that the block was freed into, if that is the stream's still, else behind all work
- * of the context (any life will do for the cache of ALL).  Returns where it is.
+ * Put a block into a cache if that still belongs to the stream of `life`, and otherwise into the
+ * cache of ALL, for which any life will do.  Returns the cache that got the block.
  *
- * NULL: the heap's context ended, so the table forgets the block, and nobody may touch it.  The
- * caller keeps the owner, so that the heap is not another owner's by then.
+ * NULL: the heap's context ended, so the table forgets the block, and no thread may use it.  The
+ * caller keeps the owner, so that the heap does not become another owner's meanwhile.
  */
 struct cushim_mem_stream_cache *cushim_mem_stream_cache_put(struct cushim_mem_stream_cache *cache,
                                                             uint32_t life,
                                                             struct cushim_mem_stream_block *block);
 
-/* The newest of a bucket, for the stream that had the cache at `life` (0: for nobody); else the
- * oldest if it is over, or NULL. */
+/* Take a block of a bucket: the newest if an ordered cache still belongs to the stream of `life`
+ * (0: no stream), and otherwise the oldest if it is over.  NULL: none. */
 struct cushim_mem_stream_block *cushim_mem_stream_cache_take(struct cushim_mem_stream_cache *cache,
                                                              size_t bucket_bytes, uint32_t life);
 
-/* How many blocks of a bucket there are just now. */
+/* The number of blocks of a bucket. */
 size_t cushim_mem_stream_cache_count(struct cushim_mem_stream_cache *cache, size_t bucket_bytes);
 
-/* The idle block that was freed first, if that was at `last_epoch` at the latest and it is over (or
- * whatever it is, if any will do); NULL: none. */
+/* Take the idle block that was freed first if that was no later than `last_epoch` and, if
+ * must_be_over, the block is over; NULL: none. */
 struct cushim_mem_stream_block *
 cushim_mem_stream_cache_pop_earliest(struct cushim_mem_stream_cache *cache, uint64_t last_epoch,
                                      bool must_be_over);
 
-/* The smallest block from `bucket_bytes` to `most_bytes`, and of its size the oldest: for a caller
- * that knows the cache at `life` any block, else (or 0) one that is over.  NULL: none. */
+/* Take the oldest block of the smallest size from `bucket_bytes` to `most_bytes`; NULL: none.  It
+ * must be over unless the cache still belongs to the stream of `life`, which is not 0. */
 struct cushim_mem_stream_block *
 cushim_mem_stream_cache_pop_fitting(struct cushim_mem_stream_cache *cache, size_t bucket_bytes,
                                     size_t most_bytes, uint32_t life);
 
-/* Bytes of idle blocks that share segments with others. */
+/* The bytes of idle blocks that share segments with others. */
 size_t cushim_mem_stream_cache_small_bytes(struct cushim_mem_stream_cache *cache);
 
-/* All of those that are over, as a list by `older`. */
+/* Take all of those blocks that are over, as a list by `older`. */
 struct cushim_mem_stream_block *
 cushim_mem_stream_cache_pop_small(struct cushim_mem_stream_cache *cache);
 
-/* The cache is empty from here on, and no stream's; its blocks are the caller's business. */
+/* Empty the cache and end its life.  Its blocks are the caller's to forget. */
 void cushim_mem_stream_cache_forget(struct cushim_mem_stream_cache *cache);
 
 /* ---- without a lock: driver calls ---- */
 
 enum cushim_mem_effort {
-    CUSHIM_MEM_ASK,    /* the stream fences there are */
-    CUSHIM_MEM_RECORD, /* and make one for the open batch */
+    CUSHIM_MEM_ASK,    /* query the stream fences */
+    CUSHIM_MEM_RECORD, /* and record one for the open batch */
     CUSHIM_MEM_WAIT    /* and wait for them */
 };
 
 /**
- * See what is over.
- * @return CUSHIM_OK | what the driver said to a wait, or to a fence that was to be waited for |
+ * Find out what is over.
+ * @return CUSHIM_OK | the driver's status of a wait, or of a record before it |
  *         CUSHIM_CAPTURE (a capture forbids the fence)
  * If another thread has the role, ASK and RECORD do nothing; WAIT waits for it.
  */
@@ -407,16 +410,16 @@ enum cushim_status cushim_mem_stream_cache_prove(struct cushim_mem_stream_cache 
                                                  enum cushim_mem_effort effort);
 
 /**
- * Let a stream wait for what the cache freed, by the device.
- * @param epoch  of the block in question
- * @return CUSHIM_OK | CUSHIM_NOTFOUND (there is no fence for it) | what the driver said
+ * Let the stream of `after` wait in the device for a free into the cache.
+ * @param epoch  of the free
+ * @return CUSHIM_OK | CUSHIM_NOTFOUND (no fence covers it) | the driver's status
  */
 enum cushim_status cushim_mem_stream_cache_order(struct cushim_mem_stream_cache *cache,
                                                  uint64_t epoch,
                                                  const struct cushim_mem_stream_cache *after);
 
-/* A wait for the stream is over that closed the epoch `begun` before: what was freed up to then is
- * over, if the cache is the stream's still that it was at `life`. */
+/* A wait for the stream is over, which closed the epoch `begun` first.  Blocks freed up to that
+ * epoch are over if the cache still belongs to the stream of `life`. */
 void cushim_mem_stream_cache_waited(struct cushim_mem_stream_cache *cache, uint32_t life,
                                     uint64_t begun);
 

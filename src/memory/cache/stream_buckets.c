@@ -5,7 +5,7 @@
 
 enum { LEAST_MADE = 16 };
 
-/* A program of ever new sizes does not pay for those of long ago. */
+/* Drop the empty buckets, so that a program with ever new sizes does not keep those of old ones. */
 static void drop(struct cushim_mem_stream_buckets *buckets, bool is_all) {
     struct cushim_mem_stream_bucket *bucket, *next;
     HASH_ITER(hh, buckets->table, bucket, next) {

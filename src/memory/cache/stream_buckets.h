@@ -1,5 +1,5 @@
 /*
- * The buckets of a stream cache: its idle blocks by size.  All with the cache's lock.
+ * The buckets of a stream cache: its idle blocks by size.  The caller holds the cache's lock.
  */
 #ifndef CUSHIM_MEMORY_STREAM_BUCKETS_H
 #define CUSHIM_MEMORY_STREAM_BUCKETS_H
@@ -13,12 +13,12 @@
 
 struct cushim_mem_stream_block;
 
-/* Idle blocks of a bucket, the newest first, by <utlist.h>; a hit and a free write its first line.
- */
+/* The idle blocks of one size, the newest first, by <utlist.h>.  Hits and frees write the first
+ * cache line only. */
 struct cushim_mem_stream_bucket {
-    _Alignas(64) size_t bucket_bytes; /* 0: the loose one's, of any */
+    _Alignas(64) size_t bucket_bytes; /* 0: the loose bucket, for any size */
     size_t n;
-    size_t n_most; /* that a free need not look after */
+    size_t n_most; /* below this, a free need not check the caps */
     struct cushim_mem_stream_block *newest;
     UT_hash_handle hh;
 };
@@ -26,8 +26,8 @@ struct cushim_mem_stream_bucket {
 /* All zero is empty. */
 struct cushim_mem_stream_buckets {
     struct cushim_mem_stream_bucket *table; /* by <uthash.h> */
-    unsigned n_made;                        /* since those that were empty went */
-    struct cushim_mem_stream_bucket loose;  /* of all buckets, for want of host memory */
+    unsigned n_made;                        /* buckets made since empty ones were dropped */
+    struct cushim_mem_stream_bucket loose;  /* for blocks whose bucket found no host memory */
 };
 
 static inline unsigned cushim_mem_stream_buckets_hash(size_t bucket_bytes) {
@@ -44,18 +44,18 @@ cushim_mem_stream_buckets_find(const struct cushim_mem_stream_buckets *buckets,
     return bucket;
 }
 
-/* A new bucket for a size that has none; the loose one if there is no memory for it.  Empty
- * buckets found before may be gone. */
+/* Make a bucket for a size that has none.  Returns the loose bucket if host memory is out.  Drops
+ * empty buckets at times, so a pointer to one may become invalid. */
 struct cushim_mem_stream_bucket *
 cushim_mem_stream_buckets_make(struct cushim_mem_stream_buckets *buckets, size_t bucket_bytes,
                                size_t n_most);
 
-/* The bucket after another, NULL: the first; the loose one is the last. */
+/* The bucket after another; NULL: the first.  The loose bucket is the last. */
 struct cushim_mem_stream_bucket *
 cushim_mem_stream_buckets_next(struct cushim_mem_stream_buckets *buckets,
                                const struct cushim_mem_stream_bucket *bucket);
 
-/* No buckets, whatever is in them. */
+/* Drop all buckets, even those with blocks. */
 void cushim_mem_stream_buckets_clear(struct cushim_mem_stream_buckets *buckets);
 
 #endif
