@@ -31,7 +31,8 @@ void cushim_mem_stream_fence_release(struct cushim_mem_stream_fence *stream_fenc
 
 /* ---- recording ---- */
 
-/* Of the whole context: no capture begins meanwhile, because the record would invalidate it. */
+/* Record the whole context.  No capture begins meanwhile, because the record would invalidate it.
+ */
 static enum cushim_status record_all(struct cushim_mem_fence *fence, const char *what,
                                      struct cushim_mem_record *record, CUresult *answer) {
     CUSHIM_TRY(fence->host->enter(fence, what));
@@ -66,7 +67,7 @@ enum cushim_status cushim_mem_stream_fence_record(struct cushim_mem_fence *fence
 
 /* ---- completion ---- */
 
-/* An event is asked in relaxed mode, because a capture of another thread may be open by now. */
+/* Query or wait in relaxed mode, because a capture of another thread may be open by now. */
 static CUresult ask(const struct cushim_mem_record *record,
                     CUresult (*call)(const struct cushim_mem_record *)) {
     struct cushim_cuda *cuda = record->fence->cuda;
@@ -107,7 +108,7 @@ enum cushim_status cushim_mem_stream_fence_wait_all(struct cushim_mem_fence *fen
     return CUSHIM_OK;
 }
 
-/* Without an event: for the whole context. */
+/* Wait for the whole context, for a stream fence without an event. */
 static enum cushim_status wait_for_context(struct cushim_mem_fence *fence, const char *what) {
     bool has_entered;
     CUSHIM_TRY(cushim_mem_stream_fence_enter(fence, &has_entered));

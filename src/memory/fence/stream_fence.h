@@ -1,19 +1,20 @@
 /*
  * Stream fences: a point in the work of one stream, or of a whole context.
  *
- * A stream fence is complete once all work submitted before it was recorded is over.  It has an
- * event, and belongs to the thread that recorded it, or to what that thread keeps it in: fences of
- * several users share nothing but spare events.  One of a whole context is cuCtxRecordEvent (driver
- * 12.5).  Where that is missing it has no event and completes with the next wait for the whole
- * context, which cushim_mem_stream_fence_wait makes itself.
+ * A stream fence is complete once all work submitted before its record is over.  It has an event,
+ * and belongs to the thread that recorded it, or to the struct in which that thread keeps it.
+ * Fences of different owners share nothing but spare events.  A fence of a whole context is
+ * recorded by cuCtxRecordEvent (driver 12.5).  If the driver lacks that, the fence has no event and
+ * completes with the next wait for the whole context, which cushim_mem_stream_fence_wait does
+ * itself.
  *
- * Waits complete stream fences, too, by the epochs of the fence of the context (fence.h): a wait
- * closes an epoch before it begins, and once it is over completes that epoch and with it all stream
- * fences recorded before.  The same epochs serve work that has no stream fence yet: its tag was
+ * Waits complete stream fences, too, by the epochs of the context's fence (fence.h).  A wait closes
+ * an epoch before it begins.  Once it is over, it completes that epoch, and all stream fences that
+ * were recorded before.  The same epochs serve work without a stream fence, because its tag was
  * read after it was submitted.
  *
- * Once a context is gone its fence is abandoned, and all its stream fences are complete.  Whoever
- * has a stream fence keeps its context, and lets one thread at it at a time.
+ * Once a context is gone, its fence is abandoned, and all its stream fences are complete.  The
+ * owner of a stream fence keeps the context, and lets one thread at a time use the fence.
  */
 #ifndef CUSHIM_MEMORY_STREAM_FENCE_H
 #define CUSHIM_MEMORY_STREAM_FENCE_H
@@ -23,47 +24,49 @@
 #include "memory/fence/fence.h"
 
 /*
- * What the host of a fence knows of its context: of captures, and what to do with what the driver
- * says.  `what` names the public call, for the text of a refusal; NULL: no text.
+ * The host of a fence knows the captures of its context, and handles the driver's answers.  `what`
+ * names the public call for the text of a refusal; NULL: no text.
  */
 struct cushim_mem_stream_host {
-    /* May the driver be called for the context?  Not once that or the process is gone. */
+    /* May the driver be called for the context?  Not after the context or the process ended. */
     bool (*is_usable)(struct cushim_mem_fence *fence);
-    /* CUSHIM_CAPTURE if a capture forbids a record of a stream (NULL: of the whole context), or a
+    /* CUSHIM_CAPTURE if a capture forbids a record on a stream (NULL: on the whole context) or a
      * wait for it; else CUSHIM_OK. */
     enum cushim_status (*refuse)(struct cushim_mem_fence *fence, const char *what,
                                  const CUstream *stream);
-    /* The same for a record of the whole context: after CUSHIM_OK no capture begins until leave. */
+    /* The same for a record on the whole context.  After CUSHIM_OK no capture begins until leave.
+     */
     enum cushim_status (*enter)(struct cushim_mem_fence *fence, const char *what);
     void (*leave)(struct cushim_mem_fence *fence);
-    /* The status of what the driver said to `entry`, damage noted; a failure is the thread's last
-     * error unless is_quiet. */
+    /* The status of the driver's answer to `entry`.  Notes damage of the context.  A failure
+     * becomes the thread's last error unless is_quiet. */
     enum cushim_status (*answer)(struct cushim_mem_fence *fence, const char *entry, CUresult answer,
                                  bool is_quiet);
-    /* Let a stream of the context wait for an event of any context, in the device. */
+    /* Let a stream of the context wait in the device for an event of any context. */
     enum cushim_status (*order)(struct cushim_mem_fence *fence, CUstream stream, CUevent event);
-    /* cushim_mem_stream_fence_is_quiet, for the core, which is linked without it. */
+    /* cushim_mem_stream_fence_is_quiet for the core, which is linked without this file. */
     bool (*is_quiet)(struct cushim_mem_fence *fence);
-    /* Keep the context, or let go of it, for what is noted of it. */
+    /* Keep or release the context for an object that refers to it. */
     void (*keep)(struct cushim_mem_fence *fence);
     void (*let_go)(struct cushim_mem_fence *fence);
 };
 
-/* All zero is none. */
+/* All zero: no fence. */
 struct cushim_mem_stream_fence {
-    struct cushim_mem_record record; /* its fence is the context's; its event may be NULL */
-    uint64_t epoch;                  /* read after the record; 0: it was seen complete */
+    struct cushim_mem_record record; /* of the context's fence; its event may be NULL */
+    uint64_t epoch;                  /* read after the record; 0: known complete */
 };
 
 /**
- * Record a stream fence behind the work of a stream, or of the whole context.
+ * Record a stream fence behind the work of a stream or of the whole context.
  * @param fence   of a context that has a host and is current
  * @param stream  the driver's handle: NULL is the legacy stream, CU_STREAM_PER_THREAD the calling
- *                thread's.  Without one (the pointer is NULL) the whole context is recorded.
- * @param out     the caller's, for cushim_mem_stream_fence_release; none after a failure
- * @return CUSHIM_OK | CUSHIM_CAPTURE (the stream takes part in a capture; or it is the legacy
- *         stream, or the context is recorded, and a capture is known there: nothing was recorded,
- *         the capture stays valid) | CUSHIM_NOMEM | what the driver said
+ *                thread's.  If the pointer is NULL, the whole context is recorded.
+ * @param out     the caller releases it by cushim_mem_stream_fence_release; no fence after a
+ * failure
+ * @return CUSHIM_OK | CUSHIM_CAPTURE (the stream takes part in a capture, or a capture is known and
+ *         the legacy stream or the context would be recorded; nothing was recorded, and the capture
+ *         stays valid) | CUSHIM_NOMEM | the driver's status
  * Threads  any
  * Stream   records on it, waits for nothing
  */
@@ -71,54 +74,54 @@ enum cushim_status cushim_mem_stream_fence_record(struct cushim_mem_fence *fence
                                                   const CUstream *stream,
                                                   struct cushim_mem_stream_fence *out);
 
-/* Is there one? */
+/* Whether there is a fence. */
 static inline bool
 cushim_mem_stream_fence_is_some(const struct cushim_mem_stream_fence *stream_fence) {
     return stream_fence->record.fence != NULL;
 }
 
 /*
- * Is it complete?  One query, none once it was seen.  Any context may be current; captures stay
- * valid; no error text.  A context that is damaged runs nothing any more: true.
+ * Whether it is complete.  Queries the driver once, and never again after it was complete.  Any
+ * context may be current.  Captures stay valid.  Sets no error text.  True if the context is
+ * damaged, because it runs no work any more.
  */
 bool cushim_mem_stream_fence_is_complete(struct cushim_mem_stream_fence *stream_fence);
 
 /**
- * Make a stream wait for it, in the device.
- * @param fence   of the stream's context, which is current; it may be another than the stream
- * fence's
- * @param stream  not one that takes part in a capture (CUSHIM_CAPTURE)
- * @return CUSHIM_OK | CUSHIM_CAPTURE | what the driver said.  The host waits for a stream fence
- *         without an event, as by cushim_mem_stream_fence_wait
+ * Make a stream wait for it in the device.
+ * @param fence   of the stream's context, which is current and need not be the stream fence's
+ * @param stream  CUSHIM_CAPTURE if it takes part in a capture
+ * @return CUSHIM_OK | CUSHIM_CAPTURE | the driver's status.  The host waits, like
+ *         cushim_mem_stream_fence_wait, if the stream fence has no event
  */
 enum cushim_status cushim_mem_stream_fence_order(struct cushim_mem_stream_fence *stream_fence,
                                                  struct cushim_mem_fence *fence, const char *what,
                                                  CUstream stream);
 
 /**
- * Wait for it by the host.
- * @return CUSHIM_OK | CUSHIM_CAPTURE (it has no event, and a capture is known) | what the driver
- *         said
+ * Make the host wait for it.
+ * @return CUSHIM_OK | CUSHIM_CAPTURE (it has no event, and a capture is known) | the driver's
+ * status
  */
 enum cushim_status cushim_mem_stream_fence_wait(struct cushim_mem_stream_fence *stream_fence,
                                                 const char *what);
 
-/* Give it back, complete or not; it is none then, and may be before.  Makes a driver call only if
- * many events are spare. */
+/* Release it, complete or not.  It is no fence afterwards, and may be none before.  Makes a driver
+ * call only if many events are spare. */
 void cushim_mem_stream_fence_release(struct cushim_mem_stream_fence *stream_fence);
 
-/* Make its context current, unless it is; leave puts back what was.  CUSHIM_OK |
- * CUSHIM_DEADCONTEXT (the driver is not called; no text) | what the driver said. */
+/* Make its context current, unless it is; leave restores the previous one.  CUSHIM_OK |
+ * CUSHIM_DEADCONTEXT (the driver is not called; no text) | the driver's status. */
 enum cushim_status cushim_mem_stream_fence_enter(struct cushim_mem_fence *fence, bool *has_entered);
 void cushim_mem_stream_fence_leave(struct cushim_mem_fence *fence, bool has_entered);
 
-/* Has a context nothing to do?  Said by a record of it, so false while a capture is known. */
+/* Whether a context has no work.  Uses a record, so it is false while a capture is known. */
 bool cushim_mem_stream_fence_is_quiet(struct cushim_mem_fence *fence);
 
-/* Wait for all work of a context (cuCtxSynchronize), which is current. */
+/* Wait for all work of the current context (cuCtxSynchronize). */
 enum cushim_status cushim_mem_stream_fence_wait_all(struct cushim_mem_fence *fence);
 
-/* Its spare events go: the context ends, or nobody keeps it any more.  It is current. */
+/* Destroy its spare events, because the context ends or no object keeps it.  It is current. */
 void cushim_mem_stream_fence_end(struct cushim_mem_fence *fence);
 
 #endif
