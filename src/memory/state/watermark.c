@@ -7,25 +7,25 @@
 #include "memory/state/heap_state.h"
 
 enum {
-    IDLE_SHARE = 64,       /* less than this part of what is held is live: next to nothing */
-    IDLE_DEVICE_SHARE = 8, /* the part of the device that such a heap may hold */
-    ROOMY_SHARE = 8,       /* at least this part of the device is free: that is plenty */
-    MARGIN = 16,           /* the part of what is used that may be held beside it */
-    ROOMY_MARGINS = 5,     /* so many of them when plenty of the device is free */
-    OWN_MARGINS = 3,       /* below so many each size gets segments of its own */
-    /* the part of the recent peak that is worth a wait, but no more than that of the device */
+    IDLE_SHARE = 64,       /* next to nothing is live: less than this part of what is held */
+    IDLE_DEVICE_SHARE = 8, /* such a heap may hold this part of the device */
+    ROOMY_SHARE = 8,       /* plenty is free: at least this part of the device */
+    MARGIN = 16,           /* this part of what is used may be held beside it */
+    ROOMY_MARGINS = 5,     /* so many margins if plenty of the device is free */
+    OWN_MARGINS = 3,       /* below so many margins, each size gets its own segments */
+    /* this part of the recent peak is worth a wait, or this part of the device if that is less */
     STEP_SHARE = 8,
     STEP_DEVICE_SHARE = 64,
-    WASTE_MARGINS = 7,       /* live blocks may be larger than asked by so many margins, */
-    WASTE_DEVICE_SHARE = 64, /* but no more than that part of the device, */
-    MOST_WASTE = 31          /* and a block by so many times its own size */
+    WASTE_MARGINS = 7,       /* live blocks may waste so many margins, */
+    WASTE_DEVICE_SHARE = 64, /* at most this part of the device, */
+    MOST_WASTE = 31          /* and a block so many times its request */
 };
 static const uint64_t recent_ns = 1000000000;
 static const uint64_t ask_again_ns = 100000000;
 
 /* ---- what the driver has ---- */
 
-/* A limit makes the device smaller than it is. */
+/* A limit makes the device look smaller. */
 static void limit(const struct cushim_mem_heap *heap, size_t *free_bytes, size_t *total_bytes) {
     const struct cushim_mem_limit *budgets = heap->policy->budgets;
     size_t limit_bytes = budgets ? atomic_load(&budgets[heap->device].limit_bytes) : 0;
@@ -72,7 +72,7 @@ void cushim_mem_watermark_ask(struct cushim_mem_heap *heap) {
 
 /* ---- what is used, and what has earned its keep ---- */
 
-/* What is deferred is held, and used no more. */
+/* Deferred blocks are held, but no longer used. */
 static size_t used_bytes(const struct cushim_mem_heap *heap) {
     return cushim_less(heap->live_bytes, heap->deferred.n_bytes);
 }
@@ -83,8 +83,8 @@ void cushim_mem_watermark_count_taken(struct cushim_mem_heap *heap, size_t block
 }
 
 /*
- * A second ends.  No free may have looked for long, so the peak counts for one more; and if memory
- * was idle when no free looked for a second, none has earned its keep any more.
+ * A second ends.  Its peak counts for one more second, because no free may have looked for long. If
+ * memory was idle and no free looked for a second, idle memory loses what it has earned.
  */
 static void end_second(struct cushim_mem_heap *heap, uint64_t now_ns, bool was_left) {
     struct cushim_mem_watermark *watermark = &heap->watermark;
@@ -153,8 +153,8 @@ static size_t with_margin(const struct cushim_mem_heap *heap, size_t n_bytes) {
 }
 
 /*
- * What the neighbours on the device leave us.  Wholly free segments of the device's other contexts
- * share in it.
+ * The neighbours' watermark: what other users of the device leave us.  We share it with the wholly
+ * free segments of our other contexts on the device.
  */
 static size_t shared_watermark(const struct cushim_mem_heap *heap) {
     const struct cushim_mem_watermark *watermark = &heap->watermark;
@@ -164,7 +164,7 @@ static size_t shared_watermark(const struct cushim_mem_heap *heap) {
                                       heap->free_segment_bytes);
     if (!device_bytes)
         return SIZE_MAX;
-    /* held - used + others <= (free + given back) / 2; given back is what is held now less held */
+    /* held - used + others <= (free + given back) / 2, and given back = held now - held */
     size_t most_bytes =
         cushim_less(watermark->device_free_bytes + held_bytes + 2 * n_used, 2 * others_bytes) / 3;
     if (n_used <= held_bytes / IDLE_SHARE || n_used <= CUSHIM_MEM_HEAP_SLACK_BYTES) {
@@ -180,8 +180,8 @@ static bool is_roomy(const struct cushim_mem_heap *heap) {
            watermark->device_free_bytes >= watermark->device_bytes / ROOMY_SHARE;
 }
 
-/* What is used and earned, and a margin, because segments are coarser than blocks; in all no more
- * than the recent peak and a share of it, which is larger when plenty of the device is free. */
+/* What is used and earned, with a margin, because segments are coarser than blocks.  The limit is
+ * the recent peak with a margin, which is larger if plenty of the device is free. */
 static size_t own_watermark(const struct cushim_mem_heap *heap, size_t n_used) {
     const struct cushim_mem_watermark *watermark = &heap->watermark;
     size_t earned_bytes = n_used + watermark->earned_bytes;
@@ -192,11 +192,11 @@ static size_t own_watermark(const struct cushim_mem_heap *heap, size_t n_used) {
     return cushim_least(with_margin(heap, earned_bytes), most_bytes);
 }
 
-/* CUSHIM_KEEP and CUSHIM_RESERVE. */
+/* Apply CUSHIM_KEEP and CUSHIM_RESERVE. */
 static size_t with_settings(const struct cushim_mem_heap *heap, size_t n_used, size_t own_bytes) {
     const struct cushim_mem_policy *policy = heap->policy;
     size_t device_bytes = heap->watermark.device_bytes;
-    if (policy->has_keep) /* beyond what the driver hands out for what is used */
+    if (policy->has_keep) /* beyond the driver's pages for what is used */
         own_bytes = cushim_least(own_bytes, cushim_rounded(n_used, CUSHIM_MEM_NATIVE_PAGE_BYTES) +
                                                 cushim_amount_bytes(policy->keep, device_bytes));
     return cushim_most(own_bytes, cushim_amount_bytes(policy->reserve, device_bytes));
@@ -217,9 +217,9 @@ size_t cushim_mem_watermark_with(struct cushim_mem_heap *heap, size_t more_bytes
 size_t cushim_mem_watermark_now(struct cushim_mem_heap *heap) {
     size_t held_bytes = heap->held_bytes, n_used = used_bytes(heap);
     if (!heap->policy->has_keep && held_bytes <= n_used + slack_bytes(heap))
-        return held_bytes; /* nothing to ask the clock for */
+        return held_bytes; /* no need to ask the clock */
     size_t now_bytes = watermark_bytes(heap, n_used);
-    /* while a capture is open no request gives anything back: a free leaves it room */
+    /* requests give nothing back while a capture is open, so frees leave them room */
     return heap->fence->guard->is_open() && !heap->policy->keeps_all
                ? cushim_least(now_bytes, with_margin(heap, n_used))
                : now_bytes;
@@ -247,7 +247,7 @@ void cushim_mem_watermark_count_wasted(struct cushim_mem_heap *heap,
 bool cushim_mem_watermark_is_far(struct cushim_mem_heap *heap, size_t over_bytes) {
     struct cushim_mem_watermark *watermark = &heap->watermark;
     watermark->tried_bytes =
-        cushim_least(watermark->tried_bytes, over_bytes); /* the rest went, or is used */
+        cushim_least(watermark->tried_bytes, over_bytes); /* the rest went back, or is used */
     size_t ignored_bytes = watermark->tried_bytes + cushim_mem_watermark_step_bytes(heap);
     watermark->far_bytes =
         cushim_less(heap->held_bytes - over_bytes + ignored_bytes, used_bytes(heap));

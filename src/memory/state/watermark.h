@@ -3,12 +3,13 @@
  * keeps").
  *
  * Without cushim, memory that a program freed is available to other allocators of the process and
- * to other processes.  So idle memory has to earn its keep: it stays when memory was given back to
- * the driver and asked for again within a second, for as much as that was, until no free looks for
- * a second.  And it stays below half of what the driver has free, and below an
- * eighth of the device when next to nothing is used.  Deferred blocks are held, not used.
+ * to other processes.  So idle memory has to earn its keep.  If memory goes back to the driver and
+ * is requested again within a second, that much may stay idle, until no free looks for a second.
+ * Idle memory also stays below half of what the driver has free, and below an eighth of the device
+ * while next to nothing is used.  Deferred blocks count as held, not as used.
  *
- * Lock: the heap's; atomic fields are read without it.
+ * The heap's lock guards all fields; atomic fields are also read without it.  The caller holds it
+ * in all calls but cushim_mem_watermark_ask and cushim_mem_watermark_seems_far.
  */
 #ifndef CUSHIM_MEMORY_WATERMARK_H
 #define CUSHIM_MEMORY_WATERMARK_H
@@ -22,75 +23,75 @@ struct cushim_mem_heap;
 struct cushim_mem_segment;
 
 enum {
-    CUSHIM_MEM_SPARING_SLACK_BYTES = 4 << 20 /* may be held free of the host's memory */
+    CUSHIM_MEM_SPARING_SLACK_BYTES = 4 << 20 /* of host memory that may be held free */
 };
 
 struct cushim_mem_watermark {
-    struct cushim_mem_segment *oldest_free; /* of the segments that are wholly free */
+    struct cushim_mem_segment *oldest_free; /* of the wholly free segments */
     size_t earned_bytes;                    /* may be idle */
-    size_t returned_bytes;                  /* to the driver, with less than a second in between */
-    uint64_t returned_ns;                   /* when that was */
+    size_t returned_bytes;                  /* to the driver, less than a second apart */
+    uint64_t returned_ns;                   /* when the last of them went */
     uint64_t looked_ns;                     /* when a free or a growing heap last looked */
-    /* as the driver said last, less what a limit keeps from us; 0: it was not asked */
+    /* by the driver's last answer, within a limit if one is set; 0: it was not asked yet */
     atomic_size_t device_bytes, device_free_bytes;
-    size_t tried_bytes;      /* over the watermark, and a free that waited could not give it */
-    atomic_size_t far_bytes; /* more than that beside what is used is far over the watermark */
+    size_t tried_bytes;      /* beyond the watermark after a free gave back what it could */
+    atomic_size_t far_bytes; /* more than that beyond what is used is far over the watermark */
     uint64_t asked_ns;       /* when the driver was asked */
     uint64_t gave_up_ns;     /* when reclaim last waited for the device in vain; 0: never */
 };
 
-/* Without the lock: ask the driver how much of the device is free, unless it was a moment ago. */
+/* Ask the driver how much of the device is free, unless it was asked a moment ago. */
 void cushim_mem_watermark_ask(struct cushim_mem_heap *heap);
 
-/* Under the lock: a block is taken, wherever it goes. */
+/* Count a block that is taken for any use. */
 void cushim_mem_watermark_count_taken(struct cushim_mem_heap *heap, size_t block_bytes);
 
-/* Under the lock: a segment went back to the driver, or came from it. */
+/* Note that a segment went back to the driver, or came from it. */
 void cushim_mem_watermark_note_returned(struct cushim_mem_heap *heap, size_t n_bytes);
 void cushim_mem_watermark_note_fetched(struct cushim_mem_heap *heap, size_t n_bytes);
 
 /*
- * Under the lock: the bytes that may be held now.  For the heap's own sake that is what is used,
- * what idle memory has earned, and a little more; in all not more than was used a moment ago, or
- * 5/16 more when the device has room.  CUSHIM_KEEP lowers what may be idle, CUSHIM_RESERVE is the
- * least that may be held, and the neighbours' watermark is above both.  While a capture is open it
- * is by what is used alone.
+ * The bytes that may be held now.  The heap's own watermark is what is used, what idle memory has
+ * earned, and a little more.  It stays below what was used a moment ago and a little more, or 5/16
+ * more if the device has room.  CUSHIM_KEEP limits what may be idle, and CUSHIM_RESERVE is the
+ * least that may be held, but the neighbours' watermark limits both.  While a capture is open, only
+ * what is used and a little more may be held.
  */
 size_t cushim_mem_watermark_now(struct cushim_mem_heap *heap);
 
-/* Under the lock: the same in a request that is to use so many bytes more. */
+/* The same for a request that will use so many bytes more. */
 size_t cushim_mem_watermark_with(struct cushim_mem_heap *heap, size_t more_bytes);
 
 /*
- * Under the lock: how much larger an idle segment may be than the n_bytes that it serves.  Nothing
- * before the heap holds 3/16 more than the recent peak: sizes that repeat have segments of their
- * own by then.  A live block pins what it does not need, so the device has to have room, and all
- * blocks of its heaps together waste a 64th of it at most.
+ * How much larger an idle segment may be than the n_bytes that it serves.  0 until the heap holds
+ * 3/16 more than the recent peak, because sizes that repeat have segments of their own by then.  A
+ * live block pins the bytes that it does not need.  So the device must have room, and all blocks of
+ * its heaps together waste at most a 64th of it.
  */
 size_t cushim_mem_watermark_waste_bytes(struct cushim_mem_heap *heap, size_t n_bytes);
 
-/* Under the lock: the block of a segment, if that is dedicated, has this size now; it is all of the
- * segment when it is free. */
+/* Note the size of the block of a segment, if that is dedicated.  A free block has the size of the
+ * segment. */
 void cushim_mem_watermark_count_wasted(struct cushim_mem_heap *heap,
                                        struct cushim_mem_segment *segment, size_t block_bytes);
 
-/* Under the lock: the share of what is used, or was a moment ago, that may be held beside it. */
+/* The bytes that may be held beside what is used, as a share of the recent peak. */
 size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *heap);
 
-/* Under the lock: how many bytes are worth a wait for the device. */
+/* How many bytes are worth a wait for the device. */
 size_t cushim_mem_watermark_step_bytes(const struct cushim_mem_heap *heap);
 
 /*
- * Under the lock: is so much more held than may be that it has to go back now, even behind a wait?
- * What a free could not give back because live blocks pin it (tried_bytes) is not tried again
- * before it has grown.
+ * Whether the heap is so far over the watermark that memory has to go back now, even behind a wait.
+ * Bytes that a free could not give back, because live blocks pin them (tried_bytes), are not tried
+ * again before they have grown.
  */
 bool cushim_mem_watermark_is_far(struct cushim_mem_heap *heap, size_t over_bytes);
 
-/* Under the lock: remember what is over the watermark after all was given back that could be. */
+/* Note what is beyond the watermark after the heap gave back all that it could. */
 void cushim_mem_watermark_note_tried(struct cushim_mem_heap *heap);
 
-/* Without the lock: was it so by the watermark as a free found it last? */
+/* Whether it was far by the watermark that the last free found.  Needs no lock. */
 bool cushim_mem_watermark_seems_far(const struct cushim_mem_heap *heap);
 
 #endif
