@@ -149,14 +149,12 @@ static enum cushim_status unfreeze(struct cushim_scope *scope, struct cushim_poo
 
 enum cushim_status cushim_pool_unfreeze(struct cushim_pool *p, struct cushim_stream *s,
                                         struct cushim_graph **g) {
-    struct cushim_pool_call call;
+    CUSHIM_POOL_CALL call = {0};
     CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
     if (g)
         *g = NULL;
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    enum cushim_status status = cushim_stream_enter(&scope, call.what, s, &use);
-    if (status == CUSHIM_OK)
-        status = cushim_call_end(&scope, unfreeze(&scope, call.pool, use.handle, g));
-    return cushim_pool_end(&call, status);
+    CUSHIM_TRY(cushim_stream_enter(&scope, call.what, s, &use));
+    return unfreeze(&scope, call.pool, use.handle, g);
 }

@@ -7,6 +7,7 @@
 #include "cushim/library.h"
 #include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
+#include "companion/core/lock.h"
 #include "companion/core/struct_size.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/graph_resources.h"
@@ -46,7 +47,6 @@ enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
                                          struct cushim_stream *s, struct cushim_mem_stream *stream,
                                          struct cushim_pin *pin) {
     *stream = (struct cushim_mem_stream){.handle = (CUstream)s}; /* right for special values */
-    *pin = (struct cushim_pin){0};
     if (!cushim_stream_is_special(s) && s != CUSHIM_STREAM_ALL) {
         struct cushim_stream_object *object = cushim_handle_pin(pin, CUSHIM_KIND_STREAM, s);
         if (!object && (!call->address || !cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)))
@@ -64,12 +64,11 @@ enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
 
 static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_stream *s) {
     struct cushim_mem_stream stream;
-    struct cushim_pin pin;
+    CUSHIM_PIN pin = {0};
     CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
     if (!stream.fence)
         stream.fence = &call->heap->context->fence;
     call->cache = cushim_mem_stream_cache_of(&call->heap->streams, &stream, &call->life);
-    cushim_handle_unpin(&pin);
     return call->cache ? CUSHIM_OK
                        : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof *call->cache);
 }
@@ -118,19 +117,18 @@ static bool find(uint64_t address, struct cushim_address_map_row *row) {
     if (address - start >= bytes)
         return false;
     struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
-    pthread_mutex_lock(&heap->streams.lock);
-    bool is_there = !atomic_load(&heap->streams.is_lost);
-    if (is_there)
-        *row = (struct cushim_address_map_row){
-            .start = start,
-            .bytes = bytes,
-            .kind = (enum cushim_memory_kind)heap->kind,
-            .flags = heap->streams.heap->flags,
-            .context = cushim_object_keep(heap->context),
-            .owner = (struct cushim_object *)cushim_pool_keep_alive(heap->pool),
-            .is_shared = !block->ref.extent->segment->is_dedicated};
-    pthread_mutex_unlock(&heap->streams.lock);
-    return is_there;
+    CUSHIM_LOCKED(&heap->streams.lock);
+    if (atomic_load(&heap->streams.is_lost))
+        return false;
+    *row = (struct cushim_address_map_row){
+        .start = start,
+        .bytes = bytes,
+        .kind = (enum cushim_memory_kind)heap->kind,
+        .flags = heap->streams.heap->flags,
+        .context = cushim_object_keep(heap->context),
+        .owner = (struct cushim_object *)cushim_pool_keep_alive(heap->pool),
+        .is_shared = !block->ref.extent->segment->is_dedicated};
+    return true;
 }
 
 static size_t give(struct cushim_context_object *context, size_t bytes) {
@@ -253,10 +251,8 @@ enum cushim_status cushim_pool_create(const struct cushim_pool_options *given,
                                       struct cushim_pool **p) {
     static pthread_once_t begun = PTHREAD_ONCE_INIT;
     struct cushim_pool_options options;
-    struct cushim_scope scope;
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    *p = NULL;
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_driver_use(__func__));
     cushim_pool_options_default(&options);
     CUSHIM_TRY(cushim_struct_size_take(__func__, &options, sizeof options, given));
@@ -266,50 +262,45 @@ enum cushim_status cushim_pool_create(const struct cushim_pool_options *given,
         return CUSHIM_FAIL(CUSHIM_INVALID, "policy=%d steps=%d dedicated=%d", options.policy,
                            options.steps, options.dedicated);
     pthread_once(&begun, begin_all);
-    if (!options.ctx)
-        return make(__func__, &options, NULL, p);
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, options.ctx));
-    return cushim_call_end(&scope, make(__func__, &options, scope.context, p));
+    if (options.ctx)
+        CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, options.ctx));
+    return make(__func__, &options, scope.context, p);
 }
 
 enum cushim_status cushim_pool_destroy(struct cushim_pool *p) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_pool_object *pool;
     if (!p)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_POOL, p, &pool));
     cushim_changes_note(); /* finish ends the lives of its caches, after the last pin */
-    return cushim_call_end(&scope, CUSHIM_OK);
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_pool_begin(struct cushim_pool_call *call, const char *what,
                                      struct cushim_pool *p) {
-    *call = (struct cushim_pool_call){.what = what};
-    if (!p)
-        return cushim_fail(what, CUSHIM_INVALID, "p=NULL");
+    call->what = what;
+    CUSHIM_TRY(cushim_check_given(what, "p", p));
     CUSHIM_TRY(cushim_driver_use(what));
     call->pool = cushim_handle_pin(&call->pin, CUSHIM_KIND_POOL, p);
     return call->pool ? CUSHIM_OK : cushim_fail(what, CUSHIM_BADHANDLE, "pool=%p", (void *)p);
 }
 
 enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_pool_oom_fn *fn, void *cookie) {
-    struct cushim_pool_call call;
+    CUSHIM_POOL_CALL call = {0};
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    pthread_mutex_lock(&call.pool->lock);
+    CUSHIM_LOCKED(&call.pool->lock);
     call.pool->on_oom = fn;
     call.pool->oom_cookie = cookie;
-    pthread_mutex_unlock(&call.pool->lock);
-    return cushim_pool_end(&call, CUSHIM_OK);
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_pool_bucket(struct cushim_pool *p, size_t bytes, size_t *block_bytes) {
-    struct cushim_pool_call call;
-    if (!block_bytes)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "block_bytes=NULL");
-    *block_bytes = 0;
+    CUSHIM_POOL_CALL call = {0};
+    CUSHIM_OUT(block_bytes);
     if (bytes > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "asked=%zu", bytes);
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     *block_bytes = cushim_pool_round(&call.pool->options, bytes);
-    return cushim_pool_end(&call, CUSHIM_OK);
+    return CUSHIM_OK;
 }

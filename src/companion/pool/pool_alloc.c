@@ -36,24 +36,23 @@ enum cushim_status cushim_pool_serve(struct cushim_pool_call *call) {
 /* ---- from the driver ---- */
 
 enum cushim_status cushim_pool_fetch(struct cushim_pool_call *call) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     cushim_mem_streams_lose_gone();
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
     enum cushim_status status = cushim_mem_stream_block_obtain(
         &call->heap->streams, call->bucket_bytes, CUSHIM_MEM_STREAM_NEW, &call->block);
     call->is_miss = true;
-    if (status == CUSHIM_STATE) {
-        status = cushim_scope_fail(&scope, CUSHIM_DEADCONTEXT, "device=%d", scope.context->device);
-    } else if (status != CUSHIM_OK && status != CUSHIM_NOMEM) {
-        CUresult answer = cushim_mem_segments_refusal();
-        status = answer == CUDA_ERROR_NOT_SUPPORTED
-                     ? cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d kind=%s",
-                                         scope.context->device,
-                                         cushim_pool_providers[call->heap->kind]->name)
-                     : cushim_scope_fail_cu(&scope, "cuMemAlloc", answer, "device=%d asked=%zu",
-                                            scope.context->device, call->bytes);
-    }
-    return cushim_call_end(&scope, status);
+    if (status == CUSHIM_OK || status == CUSHIM_NOMEM)
+        return status;
+    int device = scope.context->device;
+    if (status == CUSHIM_STATE)
+        return cushim_scope_fail(&scope, CUSHIM_DEADCONTEXT, "device=%d", device);
+    CUresult answer = cushim_mem_segments_refusal();
+    if (answer == CUDA_ERROR_NOT_SUPPORTED)
+        return cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d kind=%s", device,
+                                 cushim_pool_providers[call->heap->kind]->name);
+    return cushim_scope_fail_cu(&scope, "cuMemAlloc", answer, "device=%d asked=%zu", device,
+                                call->bytes);
 }
 
 /* ---- the call ---- */
@@ -184,15 +183,13 @@ static __attribute__((noinline)) enum cushim_status
 alloc_slowly(struct cushim_pool *p, int dev, enum cushim_memory_kind kind, size_t bytes,
              struct cushim_stream *s, cushim_devptr *ptr) {
     static const char what[] = "cushim_pool_alloc";
-    struct cushim_pool_call call;
-    if (!ptr)
-        return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
-    *ptr = 0;
+    CUSHIM_POOL_CALL call = {0};
+    CUSHIM_TRY(cushim_check_out(what, "ptr", ptr, sizeof *ptr));
     cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_pool_begin(&call, what, p));
     call.dev = dev;
     call.bytes = bytes;
-    return cushim_pool_end(&call, alloc(&call, kind, s, ptr));
+    return alloc(&call, kind, s, ptr);
 }
 
 enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, enum cushim_memory_kind kind,

@@ -35,14 +35,15 @@ struct cushim_pool_call {
 enum cushim_status cushim_pool_begin(struct cushim_pool_call *call, const char *what,
                                      struct cushim_pool *p);
 
-static inline enum cushim_status cushim_pool_end(struct cushim_pool_call *call,
-                                                 enum cushim_status status) {
+static inline void cushim_pool_end(struct cushim_pool_call *call) {
     cushim_unpin(&call->pin);
-    return status;
 }
 
-/* Resolve a stream argument.  In a free, a stream that was destroyed counts as ALL.  The caller
- * releases the pin, after a failure too. */
+/* A call that ends with its block, if it began: CUSHIM_POOL_CALL call = {0}; */
+#define CUSHIM_POOL_CALL __attribute__((cleanup(cushim_pool_end))) struct cushim_pool_call
+
+/* Resolve a stream argument.  In a free, a stream that was destroyed counts as ALL.  The pin is
+ * empty before; the caller releases it. */
 enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
                                          struct cushim_stream *s, struct cushim_mem_stream *stream,
                                          struct cushim_pin *pin);

@@ -19,6 +19,7 @@
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
+#include "companion/core/lock.h"
 #include "companion/pool/pool_call.h"
 #include "companion/stream/stream.h"
 
@@ -54,11 +55,9 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *graph) {
 
 /* Keep the pool of a heap that is still in that life; NULL: the pool is gone. */
 static struct cushim_pool_object *keep_pool(struct cushim_pool_heap *heap, uint64_t life) {
-    pthread_mutex_lock(&heap->streams.lock);
+    CUSHIM_LOCKED(&heap->streams.lock);
     bool is_same = cushim_mem_streams_life(&heap->streams) == life;
-    struct cushim_pool_object *pool = is_same ? cushim_pool_keep_alive(heap->pool) : NULL;
-    pthread_mutex_unlock(&heap->streams.lock);
-    return pool;
+    return is_same ? cushim_pool_keep_alive(heap->pool) : NULL;
 }
 
 static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) {
@@ -148,14 +147,13 @@ bool cushim_pool_captured_by(struct cushim_pool_object *pool,
         (!cache->stream.fence || !cushim_capture_count(cushim_pool_context_of(cache))))
         return false;
     unsigned long long id = id_of(cache); /* asks the driver, so before the lock */
-    pthread_mutex_lock(&pool->lock);
+    CUSHIM_LOCKED(&pool->lock);
     if (cache->stream.handle == CUSHIM_MEM_STREAM_ALL)
         *graph = find_any(pool, cushim_mem_stream_thread(), 0);
     else
         *graph = find(pool, cushim_pool_context_of(cache), cache->stream.handle);
     if (!*graph && id)
         *graph = find_any(pool, NULL, id);
-    pthread_mutex_unlock(&pool->lock);
     return *graph || id;
 }
 
@@ -168,6 +166,7 @@ static enum cushim_status refuse_host(const struct cushim_pool_call *call) {
 /* Serve by a block that was freed in the same capture on the same stream. */
 static bool serve_again(struct cushim_pool_call *call, struct cushim_pool_graph *graph) {
     struct cushim_pool_graph_row *row;
+    CUSHIM_LOCKED(&call->pool->lock);
     LL_FOREACH(graph->rows, row) {
         struct cushim_mem_stream_block *block = row->block;
         if (!row->is_freed || !block || row->freed_on != call->cache->stream.handle ||
@@ -184,10 +183,7 @@ static bool serve_again(struct cushim_pool_call *call, struct cushim_pool_graph 
 
 static enum cushim_status serve_hold(struct cushim_pool_call *call,
                                      struct cushim_pool_graph *graph) {
-    pthread_mutex_lock(&call->pool->lock);
-    bool is_again = serve_again(call, graph);
-    pthread_mutex_unlock(&call->pool->lock);
-    if (is_again)
+    if (serve_again(call, graph))
         return CUSHIM_OK;
     uint64_t life = cushim_mem_streams_life(&call->heap->streams);
     enum cushim_status status = cushim_pool_serve(call);
@@ -210,23 +206,22 @@ static enum cushim_status serve_hold(struct cushim_pool_call *call,
 
 static void add(struct cushim_pool_object *pool, struct cushim_pool_graph *graph,
                 struct cushim_pool_graph_row *node) {
-    pthread_mutex_lock(&pool->lock);
+    CUSHIM_LOCKED(&pool->lock);
     LL_PREPEND(graph->rows, node);
-    pthread_mutex_unlock(&pool->lock);
 }
 
 /* Allocate as a node.  The address is in the address map until the graph is gone. */
 static enum cushim_status serve_node(struct cushim_pool_call *call,
                                      struct cushim_pool_graph *graph) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     CUdeviceptr address = 0;
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
     struct cushim_pool_graph_row *row = calloc(1, sizeof *row);
+    if (!row)
+        return refuse_host(call);
     CUstream stream =
         call->cache == call->heap->streams.all ? graph->stream : call->cache->stream.handle;
-    enum cushim_status status =
-        row ? CUSHIM_CALL(&scope, cuMemAllocAsync, &address, call->bytes, stream)
-            : refuse_host(call);
+    enum cushim_status status = CUSHIM_CALL(&scope, cuMemAllocAsync, &address, call->bytes, stream);
     if (status == CUSHIM_OK)
         status = cushim_address_map_record(&(struct cushim_address_map_row){
             .start = address,
@@ -235,13 +230,13 @@ static enum cushim_status serve_node(struct cushim_pool_call *call,
             .context = call->heap->context,
             .owner = &call->pool->object,
         });
-    if (status == CUSHIM_OK) {
-        call->node = row->address = address;
-        add(call->pool, graph, row);
-    } else {
+    if (status != CUSHIM_OK) {
         free(row);
+        return status;
     }
-    return cushim_call_end(&scope, status);
+    call->node = row->address = address;
+    add(call->pool, graph, row);
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_call *call,
@@ -257,34 +252,30 @@ void cushim_pool_capture_free(const struct cushim_pool_call *call,
     struct cushim_mem_stream_block *block = call->block;
     struct cushim_pool_object *pool = call->pool;
     struct cushim_pool_graph_row *row;
-    pthread_mutex_lock(&pool->lock);
+    CUSHIM_LOCKED(&pool->lock);
     LL_SEARCH_SCALAR(graph->rows, row, block, block);
     row = row ? row : add_block(graph, block);
-    if (row) {
+    if (row) { /* without a row the block is never reused, because nothing tells when it may */
         row->is_freed = atomic_load(&block->n_holds) == 1; /* no other graph holds it */
         row->freed_on = call->cache->stream.handle;
     }
     cushim_mem_stream_block_defer(block, call->cache, call->life);
-    pthread_mutex_unlock(&pool->lock);
-    /* Without host memory for a row, the block is never reused, because nothing tells when it may.
-     */
 }
 
 /* Take a node's row off the list of its capture; NULL: the address is no node's. */
 static struct cushim_pool_graph_row *take_node(struct cushim_pool_object *pool,
                                                struct cushim_pool_graph *graph, uint64_t address) {
     struct cushim_pool_graph_row *row;
-    pthread_mutex_lock(&pool->lock);
+    CUSHIM_LOCKED(&pool->lock);
     LL_SEARCH_SCALAR(graph->rows, row, address, address);
     if (row)
         LL_DELETE(graph->rows, row);
-    pthread_mutex_unlock(&pool->lock);
     return row;
 }
 
 enum cushim_status cushim_pool_capture_free_node(const struct cushim_pool_call *call,
                                                  struct cushim_pool_graph *graph) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     struct cushim_address_map_row row;
     struct cushim_pool_graph_row *node = take_node(call->pool, graph, call->address);
     if (!node || cushim_address_map_erase(call->address, &row) != CUSHIM_OK) {
@@ -293,8 +284,7 @@ enum cushim_status cushim_pool_capture_free_node(const struct cushim_pool_call *
     }
     enum cushim_status status = cushim_call_begin_known(&scope, call->what, graph->context);
     if (status == CUSHIM_OK)
-        status = cushim_call_end(&scope,
-                                 CUSHIM_CALL(&scope, cuMemFreeAsync, call->address, graph->stream));
+        status = CUSHIM_CALL(&scope, cuMemFreeAsync, call->address, graph->stream);
     if (status != CUSHIM_OK) {
         cushim_address_map_restore(&row);
         add(call->pool, graph, node);
@@ -334,19 +324,16 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
                                         .stream = stream,
                                         .memory = memory,
                                         .thread = cushim_mem_stream_thread()};
-    pthread_mutex_lock(&pool->lock);
-    bool is_there = find(pool, scope->context, stream) != NULL;
-    if (!is_there) {
-        cushim_object_keep(scope->context);
-        LL_PREPEND(pool->freezes, graph);
-        atomic_fetch_add(&pool->n_freezes, 1);
-        cushim_changes_note();
+    CUSHIM_LOCKED(&pool->lock);
+    if (find(pool, scope->context, stream)) {
+        free(graph);
+        return cushim_scope_fail(scope, CUSHIM_STATE, "frozen for stream=%p", (void *)stream);
     }
-    pthread_mutex_unlock(&pool->lock);
-    if (!is_there)
-        return CUSHIM_OK;
-    free(graph);
-    return cushim_scope_fail(scope, CUSHIM_STATE, "frozen for stream=%p", (void *)stream);
+    cushim_object_keep(scope->context);
+    LL_PREPEND(pool->freezes, graph);
+    atomic_fetch_add(&pool->n_freezes, 1);
+    cushim_changes_note();
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *context,
@@ -375,27 +362,20 @@ enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *con
 
 enum cushim_status cushim_pool_freeze(struct cushim_pool *p, struct cushim_stream *s,
                                       enum cushim_graph_memory memory) {
-    struct cushim_pool_call call;
-    struct cushim_scope scope;
+    CUSHIM_POOL_CALL call = {0};
+    CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
     if ((unsigned)memory > CUSHIM_GRAPH_MEMORY_REFUSE)
         return CUSHIM_FAIL(CUSHIM_INVALID, "memory=%d", (int)memory);
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    enum cushim_status status = cushim_stream_enter(&scope, call.what, s, &use);
-    if (status == CUSHIM_OK) {
-        status = cushim_pool_freeze_stream(&scope, call.pool, use.handle, memory);
-        cushim_stream_let_go(&use);
-        status = cushim_call_end(&scope, status);
-    }
-    return cushim_pool_end(&call, status);
+    CUSHIM_TRY(cushim_stream_enter(&scope, call.what, s, &use));
+    return cushim_pool_freeze_stream(&scope, call.pool, use.handle, memory);
 }
 
 enum cushim_status cushim_pool_frozen(struct cushim_pool *p, int *n) {
-    struct cushim_pool_call call;
-    if (!n)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "n=NULL");
-    *n = 0;
+    CUSHIM_POOL_CALL call = {0};
+    CUSHIM_OUT(n);
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     *n = atomic_load(&call.pool->n_freezes);
-    return cushim_pool_end(&call, CUSHIM_OK);
+    return CUSHIM_OK;
 }

@@ -22,11 +22,10 @@ static enum cushim_status poison(struct cushim_scope *scope,
 
 void cushim_pool_check_poison(const char *what, struct cushim_mem_stream_cache *cache,
                               struct cushim_mem_stream_block *block) {
-    struct cushim_scope scope;
-    block->is_poisoned = false;
-    if (cushim_call_begin_known(&scope, what, cushim_pool_context_of(cache)) != CUSHIM_OK)
-        return;
-    block->is_poisoned = cushim_call_end(&scope, poison(&scope, cache, block)) == CUSHIM_OK;
+    CUSHIM_SCOPE scope = {0};
+    block->is_poisoned =
+        cushim_call_begin_known(&scope, what, cushim_pool_context_of(cache)) == CUSHIM_OK &&
+        poison(&scope, cache, block) == CUSHIM_OK;
 }
 
 /* ---- comparing ---- */

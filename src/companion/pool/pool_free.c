@@ -112,15 +112,14 @@ static enum cushim_status free_node(const struct cushim_pool_call *call, struct 
     struct cushim_pool_object *pool = call->pool;
     struct cushim_mem_stream stream;
     struct cushim_pool_graph *graph;
-    struct cushim_pin pin;
-    enum cushim_status status = CUSHIM_NOTFOUND;
-    if (atomic_load(&pool->n_freezes) &&
-        cushim_pool_stream_of(call, s, &stream, &pin) == CUSHIM_OK) {
-        struct cushim_mem_stream_cache named = {.stream = stream, .life = 1};
-        if (cushim_pool_captured_by(pool, &named, &graph) && graph)
-            status = cushim_pool_capture_free_node(call, graph);
-        cushim_handle_unpin(&pin);
-    }
+    CUSHIM_PIN pin = {0};
+    if (!atomic_load(&pool->n_freezes) ||
+        cushim_pool_stream_of(call, s, &stream, &pin) != CUSHIM_OK)
+        return refuse_unknown(call);
+    struct cushim_mem_stream_cache named = {.stream = stream, .life = 1};
+    if (!cushim_pool_captured_by(pool, &named, &graph) || !graph)
+        return refuse_unknown(call);
+    enum cushim_status status = cushim_pool_capture_free_node(call, graph);
     return status == CUSHIM_NOTFOUND ? refuse_unknown(call) : status;
 }
 
@@ -190,17 +189,17 @@ static inline __attribute__((always_inline)) bool free_fast(struct cushim_pool *
 static __attribute__((noinline)) enum cushim_status free_slowly(struct cushim_pool *p, int dev,
                                                                 cushim_devptr ptr, size_t bytes,
                                                                 struct cushim_stream *s) {
-    struct cushim_pool_call call;
+    CUSHIM_POOL_CALL call = {0};
     CUSHIM_TRY(cushim_pool_begin(&call, "cushim_pool_free", p));
     call.address = ptr;
     call.dev = dev;
     call.bytes = bytes;
     if (!ptr)
-        return cushim_pool_end(&call, CUSHIM_OK);
+        return CUSHIM_OK;
     if (!find(&call))
-        return cushim_pool_end(&call, free_node(&call, s));
-    enum cushim_status status = cushim_pool_find_cache(&call, s);
-    return cushim_pool_end(&call, status == CUSHIM_OK ? run(&call) : status);
+        return free_node(&call, s);
+    CUSHIM_TRY(cushim_pool_find_cache(&call, s));
+    return run(&call);
 }
 
 enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,

@@ -4,6 +4,7 @@
 
 #include "base/try.h"
 #include "companion/context/address_map.h"
+#include "companion/core/lock.h"
 #include "memory/heap.h"
 
 struct cushim_mem_blocks cushim_pool_blocks;
@@ -115,7 +116,7 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
                                          enum cushim_memory_kind kind,
                                          struct cushim_pool_heap **out) {
     struct cushim_context_object *context = pool->context;
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     if (context && dev == -1)
         dev = context->device;
     if ((*out = known_heap(pool, dev, kind)))
@@ -131,14 +132,9 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
     else
         CUSHIM_TRY(cushim_context_of_device(what, dev, &context));
     cushim_mem_streams_lose_gone();
-    enum cushim_status status = cushim_call_begin_known(&scope, what, context);
-    if (status == CUSHIM_OK) {
-        pthread_mutex_lock(&pool->lock);
-        if (!(*out = known_heap(pool, dev, kind)))
-            status = make(&scope, pool, context, kind, out);
-        pthread_mutex_unlock(&pool->lock);
-        status = cushim_call_end(&scope, status);
-    }
-    cushim_object_release(context);
-    return status;
+    CUSHIM_TRY(cushim_call_begin_taken(&scope, what, context));
+    CUSHIM_LOCKED(&pool->lock);
+    if ((*out = known_heap(pool, dev, kind)))
+        return CUSHIM_OK;
+    return make(&scope, pool, context, kind, out);
 }

@@ -31,9 +31,7 @@ enum cushim_status cushim_pool_free_on(struct cushim_pool *p, cushim_devptr ptr,
 enum cushim_status cushim_pool_alloc_host(struct cushim_pool *p, enum cushim_memory_kind kind,
                                           size_t bytes, struct cushim_stream *s, void **ptr) {
     cushim_devptr address;
-    if (!ptr)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ptr=NULL");
-    *ptr = NULL;
+    CUSHIM_OUT(ptr);
     if (kind != CUSHIM_MEMORY_MANAGED && kind != CUSHIM_MEMORY_PINNED)
         return CUSHIM_FAIL(CUSHIM_INVALID, "kind=%d is none of the host", (int)kind);
     enum cushim_status status = cushim_pool_alloc(p, device_of(s), kind, bytes, s, &address);

@@ -26,13 +26,12 @@ static enum cushim_status retry(struct cushim_pool_call *call) {
 
 /* Other holders of memory in this context give back what is idle: pools, our driver pool. */
 static void ask_others(struct cushim_pool_call *call) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     if (!cushim_call_begin_quietly(&scope, call->heap->context))
         return;
     CUstreamCaptureMode mode = cushim_capture_relax();
     cushim_pressure_ask(call->heap->context, SIZE_MAX);
     cushim_capture_back(mode);
-    cushim_call_end(&scope, CUSHIM_OK);
 }
 
 /* Give back idle memory of this pool, then that of all holders in the context. */
@@ -101,7 +100,7 @@ static enum cushim_status callbacks(struct cushim_pool_call *call) {
 }
 
 static enum cushim_status say(struct cushim_pool_call *call) {
-    struct cushim_scope scope;
+    CUSHIM_SCOPE scope = {0};
     size_t free_bytes = 0, total_bytes = 0;
     struct cushim_context_object *context = call->heap->context;
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, context));
@@ -109,12 +108,11 @@ static enum cushim_status say(struct cushim_pool_call *call) {
         CUSHIM_DRIVER(cuMemGetInfo_v2)(&free_bytes, &total_bytes);
     struct cushim_pressure_held held = cushim_pressure_sum(context);
     static const char *const entries[] = {"cuMemAlloc", "cuMemAllocManaged", "cuMemHostAlloc"};
-    return cushim_call_end(
-        &scope, cushim_scope_fail_cu(&scope, entries[call->heap->kind], CUDA_ERROR_OUT_OF_MEMORY,
-                                     "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu "
-                                     "pools_live=%zu steps=%s",
-                                     context->device, call->bytes, free_bytes, total_bytes,
-                                     held.cached_bytes, held.live_bytes, call->steps));
+    return cushim_scope_fail_cu(&scope, entries[call->heap->kind], CUDA_ERROR_OUT_OF_MEMORY,
+                                "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu "
+                                "pools_live=%zu steps=%s",
+                                context->device, call->bytes, free_bytes, total_bytes,
+                                held.cached_bytes, held.live_bytes, call->steps);
 }
 
 enum cushim_status cushim_pool_serve_by_reclaim(struct cushim_pool_call *call) {

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/try.h"
+#include "companion/core/lock.h"
 #include "companion/core/struct_size.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_call.h"
@@ -71,24 +72,21 @@ static void add_all(struct cushim_pool_call *call, int dev, enum cushim_memory_k
 
 enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
                                      struct cushim_pool_stats *stats) {
-    struct cushim_pool_call call;
+    CUSHIM_POOL_CALL call = {0};
     struct cushim_pool_stats ours = {.struct_size = sizeof ours};
     if (!stats || (kind != CUSHIM_MEMORY_ALL && (unsigned)kind >= CUSHIM_POOL_N_KINDS))
         return CUSHIM_FAIL(CUSHIM_INVALID, "stats=%p kind=%d", (void *)stats, kind);
     CUSHIM_TRY(cushim_struct_size_give(__func__, stats, &ours, sizeof ours));
     cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    enum cushim_status status =
-        dev == -1 ? CUSHIM_OK : cushim_context_ordinal(call.what, dev, &dev);
-    if (status == CUSHIM_OK) {
-        add_all(&call, dev, kind, &ours);
-        status = cushim_struct_size_give(call.what, stats, &ours, sizeof ours);
-    }
-    return cushim_pool_end(&call, status);
+    if (dev != -1)
+        CUSHIM_TRY(cushim_context_ordinal(call.what, dev, &dev));
+    add_all(&call, dev, kind, &ours);
+    return cushim_struct_size_give(call.what, stats, &ours, sizeof ours);
 }
 
 enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
-    struct cushim_pool_call call;
+    CUSHIM_POOL_CALL call = {0};
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(call.pool, heap));) {
         atomic_store(&heap->streams.n_evicted, 0);
@@ -103,22 +101,20 @@ enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
     atomic_store(&call.pool->n_damaged, 0);
     atomic_store(&call.pool->n_waits, 0);
     atomic_store(&call.pool->n_reclaim_steps, 0);
-    return cushim_pool_end(&call, CUSHIM_OK);
+    return CUSHIM_OK;
 }
 
 /* ---- blocks ---- */
 
 enum cushim_status cushim_pool_owns(struct cushim_pool *p, cushim_devptr ptr, int *yes) {
-    struct cushim_pool_call call;
-    if (!yes)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "yes=NULL");
-    *yes = 0;
+    CUSHIM_POOL_CALL call = {0};
+    CUSHIM_OUT(yes);
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     const struct cushim_mem_stream_block *block = cushim_pool_block(ptr);
     *yes = block && cushim_mem_stream_block_address(block) == ptr &&
            cushim_mem_stream_block_is_live(block) &&
            cushim_pool_heap_of(block->streams)->pool == call.pool;
-    return cushim_pool_end(&call, CUSHIM_OK);
+    return CUSHIM_OK;
 }
 
 /* The caller holds the heap's lock. */
@@ -150,22 +146,22 @@ static struct cushim_pool_view view_of(struct cushim_mem_stream_block *block) {
 
 /* Add a row for each block that a heap has out of the free lists; false: no host memory. */
 static bool add_views(struct cushim_pool_heap *heap, struct cushim_pool_view **rows, size_t *n) {
-    pthread_mutex_lock(&heap->streams.lock);
+    CUSHIM_LOCKED(&heap->streams.lock);
     size_t n_used = heap->streams.table.n_used;
     struct cushim_pool_view *grown = realloc(*rows, (*n + n_used + 1) * sizeof *grown);
-    if (grown)
-        *rows = grown;
-    for (uint32_t i = 0; grown && n_used && i < heap->streams.table.n_blocks; i++) {
+    if (!grown)
+        return false;
+    *rows = grown;
+    for (uint32_t i = 0; n_used && i < heap->streams.table.n_blocks; i++) {
         struct cushim_mem_stream_block *block = cushim_mem_streams_at(&heap->streams, i);
         if (cushim_mem_stream_block_address(block))
             grown[(*n)++] = view_of(block);
     }
-    pthread_mutex_unlock(&heap->streams.lock);
-    return grown != NULL;
+    return true;
 }
 
 enum cushim_status cushim_pool_walk(struct cushim_pool *p, cushim_pool_walk_fn *fn, void *cookie) {
-    struct cushim_pool_call call;
+    CUSHIM_POOL_CALL call = {0};
     struct cushim_pool_view *rows = NULL;
     enum cushim_status status = CUSHIM_OK;
     size_t n = 0;
@@ -179,5 +175,5 @@ enum cushim_status cushim_pool_walk(struct cushim_pool *p, cushim_pool_walk_fn *
     for (size_t i = 0; i < n && status == CUSHIM_OK && !fn(&rows[i], cookie); i++) {
     }
     free(rows);
-    return cushim_pool_end(&call, status);
+    return status;
 }

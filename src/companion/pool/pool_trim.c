@@ -84,28 +84,26 @@ static enum cushim_status trim(struct cushim_pool_call *call, int ordinal, size_
 }
 
 enum cushim_status cushim_pool_drain(struct cushim_pool *p) {
-    struct cushim_pool_call call;
+    CUSHIM_POOL_CALL call = {0};
     cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    return cushim_pool_end(&call, trim(&call, -1, 0, true));
+    return trim(&call, -1, 0, true);
 }
 
 enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int on) {
-    struct cushim_pool_call call;
+    CUSHIM_POOL_CALL call = {0};
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     atomic_store(&call.pool->is_holding, on != 0);
     cushim_changes_note();
-    return cushim_pool_end(&call, on ? CUSHIM_OK : trim(&call, -1, 0, true));
+    return on ? CUSHIM_OK : trim(&call, -1, 0, true);
 }
 
 enum cushim_status cushim_pool_trim(struct cushim_pool *p, int dev, size_t keep_bytes) {
-    struct cushim_pool_call call;
+    CUSHIM_POOL_CALL call = {0};
     if (keep_bytes > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "keep=%zu", keep_bytes);
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    enum cushim_status status =
-        dev == -1 ? CUSHIM_OK : cushim_context_ordinal(call.what, dev, &dev);
-    if (status == CUSHIM_OK)
-        status = trim(&call, dev, keep_bytes, false);
-    return cushim_pool_end(&call, status);
+    if (dev != -1)
+        CUSHIM_TRY(cushim_context_ordinal(call.what, dev, &dev));
+    return trim(&call, dev, keep_bytes, false);
 }
