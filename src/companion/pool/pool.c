@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "cushim/device.h"
 #include "cushim/library.h"
 #include "memory/reclaim.h"

@@ -1,6 +1,5 @@
 /* How a pool serves a request: by the stream's own idle block, by another stream's if that is over,
  * from the free lists, or from the driver. */
-#include "base/try.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_call.h"
 #include "memory/stream_alloc.h"

@@ -190,11 +190,12 @@ enum cushim_status cushim_pool_capture_free_node(const struct cushim_pool_call *
  * ---- pool_check.c ----
  *
  * With CUSHIM_CHECK, a free fills the block with a pattern behind the work of its stream, and the
- * next request that gets the block compares it.  A difference was written after the free.  It is
- * logged as an error once, and counted (cushim_pool_stats.damaged).  No call answers differently.
+ * next request that gets the block checks the pattern.  A difference was written after the free. It
+ * is logged as an error once, and counted (cushim_pool_stats.damaged).  No call answers
+ * differently.
  *
  * The thread that has the block owns `is_poisoned`.  While a capture is known in the context, no
- * block is filled.  A block that goes to the free lists is not compared.
+ * block is filled.  A block that goes to the free lists is not checked.
  */
 
 enum { CUSHIM_POOL_POISON = 0xDD };
@@ -204,8 +205,8 @@ enum { CUSHIM_POOL_POISON = 0xDD };
 void cushim_pool_check_poison(const char *what, struct cushim_mem_stream_cache *cache,
                               struct cushim_mem_stream_block *block);
 
-/* Compare the block that is about to serve a request.  Waits for the stream unless it is captured,
- * and then does nothing. */
+/* Check the pattern of the block that is about to serve a request.  Waits for the stream.  Does
+ * nothing if the request is captured. */
 void cushim_pool_check_look(struct cushim_pool_call *call);
 
 #endif

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "base/try.h"
 #include "cushim/graph.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"

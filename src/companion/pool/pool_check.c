@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/try.h"
 
 enum { PIECE_BYTES = 1 << 20 };
 
@@ -28,7 +27,7 @@ void cushim_pool_check_poison(const char *what, struct cushim_mem_stream_cache *
         poison(&scope, cache, block) == CUSHIM_OK;
 }
 
-/* ---- comparing ---- */
+/* ---- checking ---- */
 
 /* The offset of the first byte that differs from the pattern; n_bytes: none does. */
 static size_t find_change(const unsigned char *bytes, size_t n_bytes) {

@@ -1,5 +1,4 @@
 /* How a pool takes blocks back.  It checks each free before it changes anything. */
-#include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "companion/pool/pool_call.h"

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/core/lock.h"
 #include "memory/heap.h"

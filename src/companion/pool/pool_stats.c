@@ -1,7 +1,6 @@
 /* What a pool reports: counters, gauges and its single blocks. */
 #include <stdlib.h>
 
-#include "base/try.h"
 #include "companion/core/lock.h"
 #include "companion/core/struct_size.h"
 #include "companion/capture/graph_resources.h"

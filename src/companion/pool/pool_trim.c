@@ -1,6 +1,5 @@
 /* What a pool gives back after frees, in drains and in trims. */
 #include "base/bits.h"
-#include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 #include "companion/capture/graph_resources.h"
