@@ -2,7 +2,7 @@
 
     module.py --preload ... --sim ... INSTALLED SOURCE...
 
-INSTALLED is the file that says where things are installed; SOURCE are the other files of the module.
+INSTALLED says where things are installed; SOURCE are the other files of the module, the generated one included.
 """
 import os
 import pathlib
