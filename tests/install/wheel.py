@@ -506,7 +506,7 @@ def the_pod_of_the_page_runs_an_unmodified_program():
 @tap.test
 def a_path_with_a_blank_is_refused_in_one_line():
     done = command(installed("a blank") / "cushim", "run", "true", code=125)
-    assert re.fullmatch(r"cushim: .* cannot stand in LD_PRELOAD: .*; move it\n", done.stderr), done.stderr
+    assert re.fullmatch(r"cushim: .* cannot be in LD_PRELOAD, because .*; move it\n", done.stderr), done.stderr
 
 
 tap.run()
