@@ -738,8 +738,8 @@ template <int DIM> struct Users : Grouped<DIM> {
         }
     }
 
-    /* What unscales must be a float, because 0 times infinity is no score.  So must what one of
-     * two scales has unscaled. */
+    /* A tile is hard if unscaling by K's inverse, or by both inverses, could overflow a float,
+     * because a score would then be 0 times infinity. */
     MEMBER bool is_hard_by(float inverse_k) const {
         return inverse_k > 0x1p88f || inverse_k * shared->most_inverse_of_q[user][warp] == INFINITY;
     }

@@ -166,7 +166,7 @@ struct SliceTerms {
     enum { N_FOURS = GEMV_SLICE / 16 };
     typedef float Fours[N_FOURS][4];
 
-    /* The value of 16 of which a lane has four columns, and the first of these. */
+    /* Of 16 values, a lane holds number value_of(lane), for four columns from col_of(lane) on. */
     MEMBER static int value_of(int lane) {
         return lane / 2 % 8 * 2 + lane / 16;
     }

@@ -18,8 +18,8 @@ CUSHIM_EXPORT CUresult cuInit(unsigned flags) {
     return answer;
 }
 
-/* All work of the context (NULL: the current one) is over: a moment to look at its deferred blocks,
- * and at its idle memory. */
+/* All work of the context (NULL: the current one) is over, so its deferred blocks can be checked,
+ * and its idle memory can go back. */
 static CUresult look(struct cushim_cuda *cuda, CUcontext context, CUresult answer) {
     if (answer != CUDA_SUCCESS || !cushim_contexts_count())
         return answer;

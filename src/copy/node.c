@@ -8,7 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The kernel's own numbers; it reads one bit less than the given number. */
+/* Policies as set_mempolicy(2) numbers them.  Linux reads one bit less than the number of nodes
+ * that it is given. */
 enum { POLICY_DEFAULT = 0, POLICY_PREFERRED = 1, MAX_NODES = 1024 };
 enum { BITS = 8 * sizeof(unsigned long) };
 

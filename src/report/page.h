@@ -139,7 +139,7 @@ struct cushim_page_finding {
     struct cushim_page_frame obtained[6], freed[6], at[6];
 };
 
-/* ---- sites (site.h), if they are wanted: behind the caches' rows of a page's file ---- */
+/* ---- sites (site.h): if the user asked for them, they follow the caches' rows in the file ---- */
 
 enum { CUSHIM_PAGE_SITES = 1024, CUSHIM_PAGE_SITE_FRAMES = 6, CUSHIM_PAGE_SITE_MOMENTS = 16 };
 
