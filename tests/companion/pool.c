@@ -438,24 +438,36 @@ TEST(case_P9_a_freed_block_serves_again_once_all_streams_have_passed_it) {
     cushim_pool_process_free(again, 100000, 0, cu);
 }
 
-TEST(case_P9_no_block_is_reused_while_another_stream_writes_it) {
+typedef void *process_alloc(ssize_t, int, struct CUstream_st *);
+typedef void process_free(void *, ssize_t, int, struct CUstream_st *);
+
+/* A block is freed while a stream that it was not allocated for writes it; `record` (NULL: none)
+ * names that stream.  Its next owner must not see those writes. */
+static void free_while_another_stream_writes(process_alloc *alloc, process_free *let_go,
+                                             void (*record)(void *, struct CUstream_st *)) {
     static uint32_t words[WORDS];
     struct cushim_stream *busy, *other;
     fixture_ok(cushim_stream_create(NULL, 1, 0, &busy));
     fixture_ok(cushim_stream_create(NULL, 1, 0, &other));
-    void *a = cushim_pool_process_alloc(sizeof words, 0, NULL);
+    void *a = alloc(sizeof words, 0, NULL);
     fixture_spin_fill(busy, (uintptr_t)a, 0xdeadbeef, WORDS, 50);
-    cushim_pool_process_free(a, sizeof words, 0, NULL);
-    void *b = cushim_pool_process_alloc(sizeof words, 0, NULL);
+    if (record)
+        record(a, NULL);
+    let_go(a, sizeof words, 0, NULL);
+    void *b = alloc(sizeof words, 0, NULL);
     fixture_ok(cushim_memory_set32_async((uintptr_t)b, 0x12345678, WORDS, other));
     fixture_ok(cushim_stream_synchronize(other));
     fixture_ok(cushim_stream_synchronize(busy));
     fixture_ok(cushim_memory_copy((cushim_devptr)(uintptr_t)words, (uintptr_t)b, sizeof words, 4));
     for (int i = 0; i < WORDS; i++)
         ck_assert_uint_eq(words[i], 0x12345678);
-    cushim_pool_process_free(b, sizeof words, 0, NULL);
+    let_go(b, sizeof words, 0, NULL);
     fixture_ok(cushim_stream_destroy(busy));
     fixture_ok(cushim_stream_destroy(other));
+}
+
+TEST(case_P9_no_block_is_reused_while_another_stream_writes_it) {
+    free_while_another_stream_writes(cushim_pool_process_alloc, cushim_pool_process_free, NULL);
 }
 
 TEST(case_P9_memory_of_the_default_stream_serves_it_again_during_its_work) {
@@ -469,25 +481,10 @@ TEST(case_P9_memory_of_the_default_stream_serves_it_again_during_its_work) {
 }
 
 TEST(case_P9_memory_that_was_recorded_waits_for_other_streams) {
-    static uint32_t words[WORDS];
-    struct cushim_stream *busy, *other;
-    fixture_ok(cushim_stream_create(NULL, 1, 0, &busy));
-    fixture_ok(cushim_stream_create(NULL, 1, 0, &other));
-    void *a = cushim_pool_process_alloc_ordered(sizeof words, 0, NULL);
-    fixture_spin_fill(busy, (uintptr_t)a, 0xdeadbeef, WORDS, 50);
-    cushim_pool_process_record_stream(a, NULL);
-    cushim_pool_process_free_ordered(a, sizeof words, 0, NULL);
-    void *b = cushim_pool_process_alloc_ordered(sizeof words, 0, NULL);
-    fixture_ok(cushim_memory_set32_async((uintptr_t)b, 0x12345678, WORDS, other));
-    fixture_ok(cushim_stream_synchronize(other));
-    fixture_ok(cushim_stream_synchronize(busy));
-    fixture_ok(cushim_memory_copy((cushim_devptr)(uintptr_t)words, (uintptr_t)b, sizeof words, 4));
-    for (int i = 0; i < WORDS; i++)
-        ck_assert_uint_eq(words[i], 0x12345678);
-    cushim_pool_process_free_ordered(b, sizeof words, 0, NULL);
+    free_while_another_stream_writes(cushim_pool_process_alloc_ordered,
+                                     cushim_pool_process_free_ordered,
+                                     cushim_pool_process_record_stream);
     cushim_pool_process_record_stream((void *)4096, NULL); /* no block of ours */
-    fixture_ok(cushim_stream_destroy(busy));
-    fixture_ok(cushim_stream_destroy(other));
 }
 
 TEST(case_P9_a_trim_gives_idle_memory_back) {
