@@ -118,13 +118,10 @@ size_t cushim_mem_streams_count_idle(const struct cushim_mem_streams *streams,
 
 enum {
     MARGIN = 16,                 /* this part of the recent peak may be idle beside it */
-    ROOMY_SHARE = 8,             /* much is free: at least this part of the device */
     FAR = 8,                     /* so far above the watermark, as a part of it, is worth a wait */
     LEAST_SMALL_BYTES = 4 << 20, /* a cache may have so many bytes of idle small blocks, */
     SMALL_SHARE = 2048,          /* or this part of the device */
-    WASTE_SHARE = 2,             /* live blocks may waste this part of the peak, */
-    WASTE_DEVICE_SHARE = 64,     /* all heaps together at most this part of the device, */
-    MOST_WASTE = 31              /* and a block so many times its request */
+    WASTE_SHARE = 2              /* live blocks may waste this part of the peak */
 };
 static const uint64_t recent_ns = 1000000000;
 static const size_t slack_bytes = (size_t)32 << 20;
@@ -189,12 +186,13 @@ size_t cushim_mem_streams_waste_bytes(struct cushim_mem_streams *streams, size_t
         return 0;
     cushim_mem_watermark_ask(heap);
     size_t device_bytes = heap->watermark.device_bytes;
-    if (cushim_less(heap->watermark.device_free_bytes, bucket_bytes) < device_bytes / ROOMY_SHARE ||
+    if (cushim_less(heap->watermark.device_free_bytes, bucket_bytes) <
+            device_bytes / CUSHIM_MEM_ROOMY_SHARE ||
         !over_watermark(streams, bucket_bytes, &bound_bytes))
         return 0;
-    size_t budget_bytes = cushim_least(device_bytes / WASTE_DEVICE_SHARE,
+    size_t budget_bytes = cushim_least(device_bytes / CUSHIM_MEM_WASTE_DEVICE_SHARE,
                                        cushim_mem_streams_see_live(streams, 0) / WASTE_SHARE);
-    return cushim_least(MOST_WASTE * bucket_bytes,
+    return cushim_least(CUSHIM_MEM_MOST_WASTE * bucket_bytes,
                         cushim_less(budget_bytes, wasted_bytes_of(heap->device)));
 }
 

@@ -9,16 +9,13 @@
 enum {
     IDLE_SHARE = 64,       /* next to nothing is live: less than this part of what is held */
     IDLE_DEVICE_SHARE = 8, /* such a heap may hold this part of the device */
-    ROOMY_SHARE = 8,       /* plenty is free: at least this part of the device */
     MARGIN = 16,           /* this part of what is used may be held beside it */
     ROOMY_MARGINS = 5,     /* so many margins if plenty of the device is free */
     OWN_MARGINS = 3,       /* below so many margins, each size gets its own segments */
     /* this part of the recent peak is worth a wait, or this part of the device if that is less */
     STEP_SHARE = 8,
     STEP_DEVICE_SHARE = 64,
-    WASTE_MARGINS = 7,       /* live blocks may waste so many margins, */
-    WASTE_DEVICE_SHARE = 64, /* at most this part of the device, */
-    MOST_WASTE = 31          /* and a block so many times its request */
+    WASTE_MARGINS = 7 /* live blocks may waste so many margins */
 };
 static const uint64_t recent_ns = 1000000000;
 static const uint64_t ask_again_ns = 100000000;
@@ -177,7 +174,7 @@ static size_t shared_watermark(const struct cushim_mem_heap *heap) {
 static bool is_roomy(const struct cushim_mem_heap *heap) {
     const struct cushim_mem_watermark *watermark = &heap->watermark;
     return watermark->device_bytes && !cushim_mem_heap_packs(heap) &&
-           watermark->device_free_bytes >= watermark->device_bytes / ROOMY_SHARE;
+           watermark->device_free_bytes >= watermark->device_bytes / CUSHIM_MEM_ROOMY_SHARE;
 }
 
 /* What is used and earned, with a margin, because segments are coarser than blocks.  The limit is
@@ -230,10 +227,10 @@ size_t cushim_mem_watermark_waste_bytes(struct cushim_mem_heap *heap, size_t n_b
     size_t margin_bytes = peak_bytes / MARGIN;
     if (!is_roomy(heap) || heap->held_bytes + n_bytes <= peak_bytes + OWN_MARGINS * margin_bytes)
         return 0;
-    size_t budget_bytes = cushim_least(heap->watermark.device_bytes / WASTE_DEVICE_SHARE,
+    size_t budget_bytes = cushim_least(heap->watermark.device_bytes / CUSHIM_MEM_WASTE_DEVICE_SHARE,
                                        WASTE_MARGINS * margin_bytes);
     size_t wasted_bytes = cushim_mem_stats_read(&heap->stats->wasted_bytes);
-    return cushim_least(MOST_WASTE * n_bytes, cushim_less(budget_bytes, wasted_bytes));
+    return cushim_least(CUSHIM_MEM_MOST_WASTE * n_bytes, cushim_less(budget_bytes, wasted_bytes));
 }
 
 void cushim_mem_watermark_count_wasted(struct cushim_mem_heap *heap,

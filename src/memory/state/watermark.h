@@ -23,7 +23,10 @@ struct cushim_mem_heap;
 struct cushim_mem_segment;
 
 enum {
-    CUSHIM_MEM_SPARING_SLACK_BYTES = 4 << 20 /* of host memory that may be held free */
+    CUSHIM_MEM_SPARING_SLACK_BYTES = 4 << 20, /* of host memory that may be held free */
+    CUSHIM_MEM_ROOMY_SHARE = 8,               /* plenty is free: at least this part of the device */
+    CUSHIM_MEM_WASTE_DEVICE_SHARE = 64,       /* live blocks may waste this part of the device, */
+    CUSHIM_MEM_MOST_WASTE = 31                /* and a block so many times its request */
 };
 
 struct cushim_mem_watermark {
