@@ -66,7 +66,7 @@ void cushim_mem_heap_abandon(struct cushim_mem_heap *heap) {
     memset(&heap->idle, 0, sizeof heap->idle);
     memset(&heap->watermark, 0, sizeof heap->watermark);
     cushim_mem_heap_count(heap, -(ptrdiff_t)heap->live_bytes, -(ptrdiff_t)heap->held_bytes);
-    heap->free_segment_bytes = 0;
+    heap->free_segment_bytes = heap->cached_bytes = 0;
     heap->n_early = 0;
     heap->recent_peak_bytes[0] = heap->recent_peak_bytes[1] = 0;
     pthread_mutex_unlock(&heap->lock);

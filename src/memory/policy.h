@@ -48,7 +48,7 @@ struct cushim_mem_policy {
     struct cushim_amount keep;    /* the most that may be idle; with has_keep */
     struct cushim_amount reserve; /* the least that may be held */
     bool has_keep;
-    bool keeps_all;                   /* only the host decides what goes back */
+    size_t least_idle_bytes;          /* so much may be idle in any case */
     struct cushim_mem_limit *budgets; /* [devices], or NULL if no device has a limit */
     /* Other heaps of the device give back what they can, and wait until until_ns at most; returns
      * the bytes.  NULL: there are no other heaps. */

@@ -84,7 +84,8 @@ struct cushim_mem_heap {
     unsigned n_busy; /* under the lock: caches that have a share */
     atomic_size_t
         live_bytes; /* of blocks off the free lists, as cut: LIVE, DEFERRED or in a cache */
-    atomic_size_t held_bytes;         /* of segments; both written under the lock */
+    atomic_size_t held_bytes; /* of segments; both written under the lock */
+    size_t cached_bytes;      /* of live_bytes, idle in stream caches when the heap last looked */
     atomic_size_t free_segment_bytes; /* of segments that are wholly free, idle ones included */
     size_t recent_peak_bytes[2]; /* of what is used, in the running second and in the one before */
     atomic_uint_fast64_t recent_since_ns; /* written under the lock */
