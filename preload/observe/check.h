@@ -6,7 +6,7 @@
 #ifndef CUSHIM_PRELOAD_CHECK_H
 #define CUSHIM_PRELOAD_CHECK_H
 
-#include "memory/special/check.h"
+#include "memory/check.h"
 #include "preload/state/process.h"
 
 struct cushim_mem_block;

@@ -265,10 +265,6 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *heap,
                                 const struct cushim_mem_blockref *ref) {
     struct cushim_mem_extent *extent = ref->extent;
     struct cushim_mem_segment *segment = extent->segment;
-    if (cushim_mem_arena_has(ref)) {
-        cushim_mem_arena_give_locked(heap, ref);
-        return;
-    }
     cushim_mem_heap_count(heap, -(ptrdiff_t)extent->block_bytes, 0);
     struct cushim_mem_block_meta *meta = &extent->cells[ref->index];
     bool is_shown = cushim_mem_block_is_shown(meta);
@@ -287,7 +283,6 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *heap,
 }
 
 void cushim_mem_free_lists_drain(struct cushim_mem_heap *heap) {
-    cushim_mem_arena_drain(heap);
     for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
         struct cushim_mem_extent *slab;
         while ((slab = cushim_mem_bucket_drain(&heap->buckets[i])))

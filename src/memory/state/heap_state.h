@@ -11,10 +11,10 @@
 #include <pthread.h>
 
 #include "base/clock.h"
-#include "memory/special/arena.h"
 #include "memory/state/watermark.h"
 #include "memory/fence/fence.h"
 #include "memory/layout/block.h"
+#include "memory/layout/chunk.h"
 #include "memory/state/deferred.h"
 #include "memory/policy.h"
 #include "memory/provider/fill.h"

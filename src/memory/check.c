@@ -1,4 +1,4 @@
-#include "memory/special/check.h"
+#include "memory/check.h"
 
 #include <stdlib.h>
 

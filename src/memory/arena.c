@@ -1,4 +1,4 @@
-#include "memory/special/arena.h"
+#include "memory/arena.h"
 
 #include "base/bits.h"
 #include "memory/layout/chunk.h"

@@ -1,5 +1,5 @@
 /* Blocks that are freed and held: not reused until the last hold is released, then pending. */
-#include "memory/special/graph_resources.h"
+#include "memory/graph_resources.h"
 #include "memory/heap.h"
 
 #include "tests/unit/memory/heap_fixture.h"
