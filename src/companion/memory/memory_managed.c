@@ -26,7 +26,6 @@ static enum cushim_status judge_device(struct cushim_scope *scope) {
 
 enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_t bytes,
                                                unsigned flags, cushim_devptr *p) {
-    CUSHIM_SCOPE scope = {0};
     struct cushim_memory_request request;
     CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_driver_use(__func__));
@@ -35,7 +34,7 @@ enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_NEED_ENTRY(__func__, cuMemAllocManaged);
     cushim_memory_plain(&request, bytes);
     request.entry = "cuMemAllocManaged";

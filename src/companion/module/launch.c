@@ -169,8 +169,6 @@ enum cushim_status cushim_function_launch(struct cushim_function *f,
 enum cushim_status cushim_function_launch_packed(struct cushim_function *f,
                                                  const struct cushim_launch *launch,
                                                  const void *buf, size_t bytes) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_function_object *function;
     /* The driver only reads the buffer, although its prototype is not const. */
     union {
         const void *given;
@@ -180,7 +178,7 @@ enum cushim_status cushim_function_launch_packed(struct cushim_function *f,
                      &bytes, CU_LAUNCH_PARAM_END};
     if (!buf && bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "buf=NULL bytes=%zu", bytes);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    CUSHIM_ENTER(FUNCTION, function, f);
     if (function->has_layout && bytes != function->n_bytes)
         return cushim_scope_fail(&scope, CUSHIM_INVALID, "function=%s bytes=%zu parameters=%zu",
                                  function->name, bytes, function->n_bytes);
@@ -226,10 +224,8 @@ static enum cushim_status run_timed(struct cushim_scope *scope,
 enum cushim_status cushim_function_launch_timed(struct cushim_function *f,
                                                 const struct cushim_launch *launch,
                                                 const void *const *args, size_t n, float *ms) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_function_object *function;
     CUSHIM_OUT(ms);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    CUSHIM_ENTER(FUNCTION, function, f);
     CUSHIM_TRY(check_count(&scope, function, args, n));
     return run_timed(&scope, function, launch, n ? args : NULL, ms);
 }
