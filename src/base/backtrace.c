@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
-#include <stdbool.h>
 #include <stdio.h>
 
 #pragma weak backtrace /* other C libraries lack it, and must load the preload all the same */

@@ -8,10 +8,6 @@
 #ifndef CUSHIM_BASE_OPTIONS_H
 #define CUSHIM_BASE_OPTIONS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/amount.h"
 
 enum { CUSHIM_OPTION_PATH_BYTES = 1024 };

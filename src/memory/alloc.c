@@ -1,7 +1,5 @@
 #include "memory/alloc.h"
 
-#include "base/bits.h"
-#include "base/clock.h"
 #include "base/try.h"
 #include "cuda/translate.h"
 #include "memory/cache/cache.h"

@@ -14,7 +14,6 @@
 #ifndef CUSHIM_MEMORY_ARENA_H
 #define CUSHIM_MEMORY_ARENA_H
 
-#include "cushim/status.h"
 #include "memory/layout/chunk.h"
 
 struct cushim_mem_heap;

@@ -6,7 +6,6 @@
 #include <uthash.h>
 #include <utlist.h>
 
-#include "base/bits.h"
 #include "memory/reclaim.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"

@@ -19,7 +19,6 @@
 #include <pthread.h>
 
 #include "cuda/types.h"
-#include "cushim/status.h"
 #include "memory/layout/block.h"
 #include "base/backtrace.h"
 

@@ -1,7 +1,6 @@
 /* How a heap takes blocks back: at once behind a wait (exact), or without one (relaxed). */
 #include "memory/free.h"
 
-#include "base/clock.h"
 #include "cuda/table.h"
 #include "cuda/translate.h"
 #include "memory/cache/cache.h"

@@ -9,7 +9,6 @@
 #define CUSHIM_MEMORY_FREE_H
 
 #include "cuda/types.h"
-#include "cushim/status.h"
 #include "memory/layout/block.h"
 #include "memory/policy.h"
 

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/clock.h"
 #include "cuda/translate.h"
 #include "memory/arena.h"
 #include "memory/cache/cache.h"

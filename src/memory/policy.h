@@ -13,9 +13,6 @@
 #define CUSHIM_MEMORY_POLICY_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/amount.h"
 

@@ -1,11 +1,7 @@
 #include "memory/reclaim.h"
 
-#include "base/bits.h"
-#include "base/clock.h"
-#include "base/futex.h"
 #include "base/log.h"
 #include "cuda/current_context.h"
-#include "cuda/table.h"
 #include "memory/arena.h"
 #include "memory/cache/cache.h"
 #include "memory/fence/stream_fence.h"

@@ -1,7 +1,5 @@
 #include "memory/stream_alloc.h"
 
-#include "base/clock.h"
-#include "memory/policy.h"
 #include "memory/state/heap_state.h"
 #include "memory/stream_blocks.h"
 #include "memory/stream_reclaim.h"

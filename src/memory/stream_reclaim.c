@@ -1,6 +1,5 @@
 #include "memory/stream_reclaim.h"
 
-#include "base/bits.h"
 #include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "memory/stream_blocks.h"

@@ -8,10 +8,6 @@
 #ifndef CUSHIM_REPORT_PAGE_H
 #define CUSHIM_REPORT_PAGE_H
 
-#include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "memory/policy.h"
 #include "memory/stats.h"
 

@@ -7,8 +7,6 @@
 #ifndef CUSHIM_REPORT_REPORT_H
 #define CUSHIM_REPORT_REPORT_H
 
-#include <stdbool.h>
-
 #include "base/writer.h"
 #include "report/page.h"
 

@@ -1,5 +1,4 @@
 /* The report as text, for people. */
-#include "report/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>

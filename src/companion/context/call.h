@@ -13,14 +13,9 @@
 #ifndef CUSHIM_COMPANION_CALL_H
 #define CUSHIM_COMPANION_CALL_H
 
-#include <stdbool.h>
-
-#include "cuda/types.h"
-#include "cushim/status.h"
 #include "companion/context/context.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
-#include "companion/core/handle.h"
 
 struct cushim_scope {
     const char *what;                      /* our public function */

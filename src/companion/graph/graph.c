@@ -4,7 +4,6 @@
 
 #include "companion/arena/arena.h"
 #include "companion/pool/pool_call.h"
-#include "companion/stream/stream.h"
 
 bool cushim_graph_is_gone(const struct cushim_context_object *context) {
     return cushim_context_is_dead(context) ||

@@ -1,12 +1,10 @@
 /* The public calls that capture (cushim/graph.h). */
-#include "cushim/graph.h"
 
 #include "companion/core/struct_size.h"
 #include "companion/capture/known_captures.h"
 #include "companion/graph/graph.h"
 #include "companion/graph/graph_recording.h"
 #include "companion/core/environment.h"
-#include "companion/stream/stream.h"
 
 void cushim_graph_options_default(struct cushim_graph_options *options) {
     if (options)

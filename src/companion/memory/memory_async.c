@@ -5,7 +5,6 @@
  * The pool is made at the first use and ends with its context's object.  Lock: one mutex for the
  * list, held over no driver call.
  */
-#include "cushim/memory.h"
 
 #include <stdlib.h>
 

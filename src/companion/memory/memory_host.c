@@ -2,7 +2,6 @@
  * Pinned host memory.  Its rows have the host's address, which is also the device's if addresses
  * are unified.  The flags of a row are those of its allocation.
  */
-#include "cushim/host.h"
 
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"

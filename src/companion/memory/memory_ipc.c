@@ -2,7 +2,6 @@
  * Device memory of other processes.  Opened memory has a kind of its own, because only a close
  * gives it back.
  */
-#include "cushim/memory.h"
 
 #include <string.h>
 

@@ -1,5 +1,4 @@
 /* Managed memory: one address for the host and all devices. */
-#include "cushim/memory.h"
 
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"

@@ -1,5 +1,4 @@
 /* Questions about an address and about the memory of a device. */
-#include "cushim/memory.h"
 
 #include "companion/core/struct_size.h"
 #include "companion/memory/memory.h"

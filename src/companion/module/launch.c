@@ -1,13 +1,9 @@
 /* Launches: a shape, a stream, arguments. */
-#include "cushim/function.h"
 
 #include "companion/core/struct_size.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/event.h"
-#include "companion/module/function.h"
 #include "companion/module/launch.h"
-#include "companion/core/handle_pin.h"
-#include "companion/stream/stream.h"
 
 void cushim_launch_default(struct cushim_launch *launch) {
     if (launch)

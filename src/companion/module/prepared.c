@@ -8,14 +8,11 @@
  * A prepared launch keeps the function and its code; the handle of the function shows whether the
  * module was unloaded.
  */
-#include "cushim/function.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "companion/module/function.h"
 #include "companion/module/launch.h"
-#include "companion/core/handle_pin.h"
 
 enum {
     MOST_BYTES = 4096, /* of a kernel's parameters, with drivers that give no layout */

@@ -1,7 +1,4 @@
 /* What a pool gives back after frees, in drains and in trims. */
-#include "base/bits.h"
-#include "companion/capture/known_captures.h"
-#include "companion/core/changes.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_call.h"
 #include "memory/reclaim.h"

@@ -8,8 +8,6 @@
 #ifndef CUSHIM_COMPANION_STREAM_H
 #define CUSHIM_COMPANION_STREAM_H
 
-#include <stdbool.h>
-
 #include "cushim/stream.h"
 #include "companion/context/call.h"
 #include "companion/core/handle_pin.h"

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/bits.h"
 #include "base/try.h"
 
 static _Thread_local uintptr_t this_thread __attribute__((tls_model("initial-exec")));

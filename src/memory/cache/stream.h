@@ -26,11 +26,6 @@
 #ifndef CUSHIM_MEMORY_STREAM_H
 #define CUSHIM_MEMORY_STREAM_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <utlist.h>
 
 #include "base/futex.h"

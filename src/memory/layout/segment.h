@@ -21,11 +21,7 @@
 #define CUSHIM_MEMORY_SEGMENT_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "cushim/status.h"
 #include "memory/layout/metadata.h"
 #include "memory/layout/sizeclass.h"
 

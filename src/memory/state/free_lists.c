@@ -2,8 +2,6 @@
 
 #include <utlist.h>
 
-#include "base/bits.h"
-#include "memory/layout/chunk.h"
 #include "memory/state/heap_state.h"
 
 /* If large blocks are packed, those of this size and up are not. */

@@ -8,9 +8,6 @@
 #ifndef CUSHIM_MEMORY_HEAP_STATE_H
 #define CUSHIM_MEMORY_HEAP_STATE_H
 
-#include <pthread.h>
-
-#include "base/clock.h"
 #include "memory/state/watermark.h"
 #include "memory/fence/fence.h"
 #include "memory/layout/block.h"
@@ -19,7 +16,6 @@
 #include "memory/policy.h"
 #include "memory/provider/fill.h"
 #include "memory/provider/provider.h"
-#include "memory/stats.h"
 
 enum {
     CUSHIM_MEM_HEAP_SLACK_BYTES = 32 << 20,    /* may be held beyond what is used, however much that

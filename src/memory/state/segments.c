@@ -2,8 +2,6 @@
 
 #include <utlist.h>
 
-#include "base/bits.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "cuda/current_context.h"
 #include "cuda/translate.h"

@@ -1,9 +1,6 @@
 #include "memory/state/watermark.h"
 
-#include "base/bits.h"
-#include "base/clock.h"
 #include "cuda/current_context.h"
-#include "cuda/table.h"
 #include "memory/state/heap_state.h"
 
 enum {
