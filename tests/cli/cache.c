@@ -30,13 +30,16 @@ static void fill(size_t n_bytes) {
 #define HUNDRED(DO, n)                                                                             \
     TEN(DO, n##0)                                                                                  \
     TEN(DO, n##1)                                                                                  \
-    TEN(DO, n##2) TEN(DO, n##3) TEN(DO, n##4) TEN(DO, n##5) TEN(DO, n##6) TEN(DO, n##7)            \
-        TEN(DO, n##8) TEN(DO, n##9)
+    TEN(DO, n##2)                                                                                  \
+    TEN(DO, n##3)                                                                                  \
+    TEN(DO, n##4) TEN(DO, n##5) TEN(DO, n##6) TEN(DO, n##7) TEN(DO, n##8) TEN(DO, n##9)
 #define THOUSAND(DO, n)                                                                            \
     HUNDRED(DO, n##0)                                                                              \
     HUNDRED(DO, n##1)                                                                              \
-    HUNDRED(DO, n##2) HUNDRED(DO, n##3) HUNDRED(DO, n##4) HUNDRED(DO, n##5) HUNDRED(DO, n##6)      \
-        HUNDRED(DO, n##7) HUNDRED(DO, n##8) HUNDRED(DO, n##9)
+    HUNDRED(DO, n##2)                                                                              \
+    HUNDRED(DO, n##3)                                                                              \
+    HUNDRED(DO, n##4)                                                                              \
+    HUNDRED(DO, n##5) HUNDRED(DO, n##6) HUNDRED(DO, n##7) HUNDRED(DO, n##8) HUNDRED(DO, n##9)
 #define PLACE(n)                                                                                   \
     static __attribute__((noinline)) void place_##n(void) {                                        \
         fill(256 + n * 7919ul % 300000);                                                           \
