@@ -41,6 +41,7 @@ static void heap_gone(const struct cushim_mem_heap *heap) {
 const struct cushim_events cushim_events = {
     .configured = configured,
     .forked = cushim_watch_in_child,
+    .called_after_fork = cushim_check_called_after_fork,
     .driver_met = cushim_process_judge_anew,
     .driver_judged = cushim_tracing_note_driver,
     .driver_lost = driver_lost,

@@ -124,7 +124,12 @@ CUSHIM_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
 
 static CUresult reset_primary(struct cushim_cuda *cuda,
                               __typeof__(&cuDevicePrimaryCtxReset_v2) real, CUdevice device) {
-    return cushim_process_is_on() ? cushim_primary_reset(cuda, real, device) : real(device);
+    if (!cushim_process_is_on())
+        return real(device);
+    size_t live_bytes = cushim_check_before_reset(device);
+    CUresult answer = cushim_primary_reset(cuda, real, device);
+    cushim_check_after_reset(device, live_bytes);
+    return answer;
 }
 
 CUSHIM_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device) {
@@ -139,9 +144,12 @@ CUSHIM_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
 
 CUSHIM_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     CUSHIM_ENTER(cuDevicePrimaryCtxRetain)
-    return cushim_process_is_on()
-               ? cushim_primary_retain(cuda->cuDevicePrimaryCtxRetain, context, device)
-               : cuda->cuDevicePrimaryCtxRetain(context, device);
+    if (!cushim_process_is_on())
+        return cuda->cuDevicePrimaryCtxRetain(context, device);
+    CUresult answer = cushim_primary_retain(cuda->cuDevicePrimaryCtxRetain, context, device);
+    if (answer == CUDA_SUCCESS)
+        cushim_check_context_made(cuda, device);
+    return answer;
 }
 
 static CUresult release_primary(struct cushim_cuda *cuda,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "report/finding.h"
 #include "report/large_copies.h"
 #include "report/site.h"
 
@@ -38,6 +39,9 @@ static bool bypassed(const struct cushim_report *report, struct cushim_advice *a
 static bool refused(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t n = cushim_mem_stats_read(&report->page.n_findings);
     char count[CUSHIM_AMOUNT_BYTES];
+    struct cushim_page_finding finding;
+    for (unsigned i = 0; i < CUSHIM_PAGE_FINDINGS; i++)
+        n -= cushim_finding_get(&report->page, i, &finding) && finding.is_refusal == 2;
     EVIDENCE(advice, 0, "findings", n);
     SAY(advice, "--check also names who allocated and who freed the %s of %s refused %s",
         n == 1 ? "block" : "blocks", cushim_text_count(count, n), n == 1 ? "call" : "calls");
