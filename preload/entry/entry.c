@@ -52,6 +52,7 @@ CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresul
         return answer;
     if (!cushim_async_find_owner(cuda, stream, &owner))
         return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, answer, address, n_bytes);
+    cushim_async_keep(cuda, owner.device);
     if (answer == CUDA_SUCCESS)
         log_debug("request", "%s of size %zu was forwarded",
                   cushim_cuda_symbol_name(cushim_thread.symbol), n_bytes);

@@ -3,6 +3,7 @@
  * context, without a driver call of ours.
  */
 #include "cuda/table.h"
+#include "preload/entry/async_pool.h"
 #include "preload/observe/check.h"
 #include "preload/state/contexts.h"
 #include "preload/state/host_effect.h"
@@ -21,6 +22,8 @@ CUSHIM_EXPORT CUresult cuInit(unsigned flags) {
 /* All work of the context (NULL: the current one) is over, so its deferred blocks can be checked,
  * and its idle memory can go back. */
 static CUresult look(struct cushim_cuda *cuda, CUcontext context, CUresult answer) {
+    if (answer == CUDA_SUCCESS)
+        cushim_async_give_back_stale();
     if (answer != CUDA_SUCCESS || !cushim_contexts_count())
         return answer;
     if (!context)

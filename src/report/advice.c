@@ -119,12 +119,13 @@ static bool forwarded(const struct cushim_report *report, struct cushim_advice *
     uint64_t all_bytes =
         past_bytes + cushim_report_sum(report, CUSHIM_KIND_DEVICE, requested_bytes);
     char past[CUSHIM_AMOUNT_BYTES], all[CUSHIM_AMOUNT_BYTES];
+    const char *keep = cushim_report_option(report, "async-keep");
     EVIDENCE(advice, 0, "forwarded_bytes", past_bytes);
     EVIDENCE(advice, 1, "requested_bytes", all_bytes);
     SAY(advice, "%s of the %s that were asked for are served by the driver itself%s",
         cushim_text_bytes(past, past_bytes), cushim_text_bytes(all, all_bytes),
-        async_bytes && !cushim_report_option(report, "async-keep")
-            ? "; --async-keep has it keep what is freed in stream order"
+        async_bytes && keep && strcmp(keep, "0") == 0
+            ? "; --async-keep=auto has it keep what is freed in stream order"
             : "");
     return past_bytes >= (uint64_t)1 << 30 && is_share(past_bytes, all_bytes, 50);
 }
