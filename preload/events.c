@@ -2,6 +2,7 @@
 #include "preload/events.h"
 
 #include "preload/entry/arena_reset.h"
+#include "preload/entry/async_pool.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/foreign.h"
@@ -26,9 +27,11 @@ static void driver_lost(void) {
     cushim_contexts_gone_all();
     cushim_mapped_memory_drop_all();
     cushim_foreign_drop_all();
+    cushim_async_forget(false);
 }
 
 static void context_leaving(CUcontext context) {
+    cushim_async_forget(true);
     if (cushim_check_is_on())
         cushim_check_leave(cushim_contexts_find(context));
 }
@@ -38,9 +41,15 @@ static void heap_gone(const struct cushim_mem_heap *heap) {
     cushim_watch_gone(heap);
 }
 
+static size_t memory_short(void) {
+    cushim_check_give_back();
+    return cushim_async_give_back();
+}
+
 const struct cushim_events cushim_events = {
     .configured = configured,
     .forked = cushim_watch_in_child,
+    .called_after_fork = cushim_check_called_after_fork,
     .driver_met = cushim_process_judge_anew,
     .driver_judged = cushim_tracing_note_driver,
     .driver_lost = driver_lost,
@@ -48,5 +57,5 @@ const struct cushim_events cushim_events = {
     .context_leaving = context_leaving,
     .context_gone = cushim_foreign_drop,
     .heap_gone = heap_gone,
-    .memory_short = cushim_check_give_back,
+    .memory_short = memory_short,
 };

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "cuda/types.h"
+#include "cuda/symbol.h"
 
 struct cushim_mem_heap;
 
@@ -19,6 +20,9 @@ struct cushim_events {
 
     /* This is a forked child.  One that `is_fresh` may use CUDA, because its parent did not. */
     void (*forked)(bool is_fresh);
+
+    /* This is a forked child that may not use CUDA, and it called it. */
+    void (*called_after_fork)(enum cushim_cuda_symbol symbol);
 
     /* A driver was loaded, and is judged at the next need.  The lock of the driver's table is held,
      * so listeners may only store atomics. */
@@ -42,8 +46,9 @@ struct cushim_events {
     /* A context was destroyed, and with it all blocks of a heap.  The lock of contexts is held. */
     void (*heap_gone)(const struct cushim_mem_heap *heap);
 
-    /* Memory is short: heaps are about to give back what is idle. */
-    void (*memory_short)(void);
+    /* Memory is short: heaps are about to give back what is idle.  Returns the bytes that others
+     * gave back. */
+    size_t (*memory_short)(void);
 };
 
 extern const struct cushim_events cushim_events __attribute__((visibility("hidden")));

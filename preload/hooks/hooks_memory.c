@@ -36,7 +36,6 @@ static CUresult alloc_async(struct cushim_cuda *cuda, __typeof__(&cuMemAllocAsyn
                             CUdeviceptr *address, size_t n_bytes, CUstream stream) {
     if (!cushim_device_limit_admits(cuda, n_bytes))
         return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, n_bytes);
-    cushim_async_keep(cuda, stream);
     CUresult answer = real(address, n_bytes, stream);
     if (cushim_entry_should_retry(answer))
         answer = real(address, n_bytes, stream);
@@ -60,7 +59,6 @@ static CUresult alloc_from_pool(struct cushim_cuda *cuda, __typeof__(&cuMemAlloc
                                 CUstream stream) {
     if (!cushim_device_limit_admits(cuda, n_bytes))
         return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, n_bytes);
-    cushim_async_keep(cuda, stream);
     CUresult answer = real(address, n_bytes, pool, stream);
     if (cushim_entry_should_retry(answer))
         answer = real(address, n_bytes, pool, stream);
@@ -92,6 +90,7 @@ static CUresult free_async(struct cushim_cuda *cuda, __typeof__(&cuMemFreeAsync)
     if (cushim_entry_free_on(cuda, address, order, &answer))
         return answer;
     bool was_known = cushim_entry_forget(address, &foreign);
+    cushim_async_note_use();
     if (was_known || !cushim_stale_address_is_freed(cuda, address, &answer))
         answer = real(address, stream);
     return cushim_entry_forgot(was_known, &foreign, address, answer);
@@ -106,6 +105,37 @@ CUSHIM_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
 CUSHIM_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
     CUSHIM_ENTER(cuMemFreeAsync_ptsz)
     return free_async(cuda, cuda->cuMemFreeAsync_ptsz, address, stream, cushim_per_thread(stream));
+}
+
+CUSHIM_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
+    CUSHIM_ENTER(cuMemPoolCreate)
+    CUresult answer = cuda->cuMemPoolCreate(pool, properties);
+    if (answer == CUDA_SUCCESS && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+        cushim_async_made(cuda, *pool, properties->location.id);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+    CUSHIM_ENTER(cuMemPoolDestroy)
+    return cushim_async_destroy(cuda, pool);
+}
+
+CUSHIM_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                                             void *value) {
+    CUSHIM_ENTER(cuMemPoolSetAttribute)
+    return attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+               ? cushim_async_set_threshold(cuda, pool, value)
+               : cuda->cuMemPoolSetAttribute(pool, attribute, value);
+}
+
+CUSHIM_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                                             void *value) {
+    CUSHIM_ENTER(cuMemPoolGetAttribute)
+    CUresult answer = cuda->cuMemPoolGetAttribute(pool, attribute, value);
+    if (answer == CUDA_SUCCESS && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD &&
+        cushim_async_is_kept(pool))
+        *(cuuint64_t *)value = 0; /* as the program left it */
+    return answer;
 }
 
 /* ---- images of code: forwarded unchanged, retried once when memory is out ---- */

@@ -152,6 +152,8 @@ static const char *read_amount(struct cushim_amount *field, const char *text, si
         *field = cushim_amount_auto;
         return NULL;
     }
+    if (min == 0 && strcasecmp(text, "off") == 0)
+        text = "0", n_bytes = 1;
     if (!n_bytes || text[n_bytes - 1] != '%') {
         const char *wrong = read_bytes(&number, text, min, max);
         if (!wrong)

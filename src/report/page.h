@@ -128,7 +128,8 @@ struct cushim_page_shortage {
 
 /* What the check found (finding.h). */
 struct cushim_page_finding {
-    uint64_t is_refusal; /* a refused call; if not, damage that a call found */
+    uint64_t is_refusal; /* 1: a refused call; 2: one that the driver served; 0: damage that a call
+                          * found */
     uint64_t address, n_bytes, offset, found, span_bytes;
     char fault[24], harm[40], call[48], text[256];
     uint64_t n_obtained, n_freed, n_at; /* frames */

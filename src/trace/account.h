@@ -13,7 +13,7 @@
 #include "trace/reader.h"
 #include "trace/segments.h"
 
-enum { CUSHIM_TRACE_DEVICES = 64, CUSHIM_TRACE_KINDS = 8, CUSHIM_TRACE_SAMPLES = 4 };
+enum { CUSHIM_TRACE_DEVICES = 64, CUSHIM_TRACE_KINDS = 8, CUSHIM_TRACE_SAMPLES = 32 };
 
 /* A site: one call stack that asked for memory.  Number 0 is for requests without a stack. */
 struct cushim_trace_site {
@@ -29,6 +29,7 @@ struct cushim_trace_site {
     uint64_t n_noted, noted_bytes;               /* cushim_trace_account_note */
     uint64_t oldest_ns;                          /* cushim_trace_account_date */
     uint64_t sample_bytes[CUSHIM_TRACE_SAMPLES]; /* live; cushim_trace_account_sample */
+    uint64_t hour_bytes;                         /* for a reader: by how much it grows in an hour */
 };
 
 /* A block, and the time of its request. */
@@ -69,6 +70,7 @@ struct cushim_trace_account {
     struct cushim_trace_segments segments;
     uint64_t device_bytes[CUSHIM_TRACE_DEVICES]; /* 0: unknown */
     uint64_t first_ns, last_ns, n_events;
+    uint64_t sample_ns[CUSHIM_TRACE_SAMPLES];
     uint64_t n_foreign;               /* frees of blocks whose request was not recorded */
     uint64_t n_disorder;              /* addresses that were allocated while they were live */
     uint64_t n_strange;               /* events that are impossible */

@@ -137,7 +137,7 @@ const verdict = () => {
   const out = [el("p", {}, share(scope.no_call, scope.requests) + " of " + some(scope.requests, "request") + " made no driver call.")];
   if (scope.refused) out.push(el("p", { class: "bad" }, some(scope.refused, "request") + " found no memory: red in the timeline."));
   if (leaks.length)
-    out.push(el("p", { class: "bad" }, some(leaks.length, "place") + (leaks.length === 1 ? " leaks" : " leak") + ": what is live there grew in each quarter of the run. ",
+    out.push(el("p", { class: "bad" }, some(leaks.length, "place") + " may leak: what is live there grew in each quarter of the run. ",
       el("a", { href: "#alive", class: "bad", on: { click: (event) => { event.preventDefault(); document.getElementById("alive").scrollIntoView(); } } }, "Alive at the end"), " names them."));
   if (scope.wait_ns * 100 >= recording.run_ns && scope.waits >= 100 && recording.free === "exact")
     out.push(el("p", {}, "Frees waited " + time(scope.wait_ns) + " of " + time(recording.run_ns) + " for the GPU. ", el("code", {}, "--free=relaxed"), " takes away at most that."));
