@@ -1,5 +1,6 @@
 #include "preload/entry/device_limit.h"
 
+#include "base/bits.h"
 #include "cuda/table.h"
 #include "memory/policy.h"
 #include "preload/state/contexts.h"
@@ -7,71 +8,85 @@
 
 static struct cushim_mem_limit budgets[CUSHIM_MAX_DEVICES];
 
-static bool has_limit(void) {
-    return cushim_process.policy.budgets != NULL;
+/* What the calling thread charged for a request that the driver is asked for next. */
+static _Thread_local struct {
+    struct cushim_mem_limit *budget; /* NULL: none */
+    size_t n_bytes;
+} promise __attribute__((tls_model("initial-exec")));
+
+bool cushim_device_limit_is_set(void) {
+    return cushim_process_is_on() && cushim_process_options.limit.number;
 }
 
 void cushim_device_limit_configure(void) {
-    if (cushim_process_options.limit.number)
-        cushim_process.policy.budgets = budgets;
+    cushim_process.policy.budgets = budgets;
 }
 
 void cushim_device_limit_open(struct cushim_cuda *cuda, int device) {
-    size_t free_bytes, total_bytes;
-    if (!has_limit() || atomic_load_explicit(&budgets[device].limit_bytes, memory_order_relaxed) ||
-        cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+    size_t total_bytes;
+    if (!cushim_device_limit_is_set() || atomic_load(&budgets[device].limit_bytes) ||
+        !cuda->cuDeviceTotalMem_v2 ||
+        cuda->cuDeviceTotalMem_v2(&total_bytes, device) != CUDA_SUCCESS)
         return;
     size_t limit_bytes = cushim_amount_bytes(cushim_process_options.limit, total_bytes);
-    if (limit_bytes > total_bytes)
-        limit_bytes = total_bytes;
-    atomic_store_explicit(&budgets[device].limit_bytes, limit_bytes, memory_order_relaxed);
+    atomic_store(&budgets[device].limit_bytes, cushim_least(limit_bytes, total_bytes));
 }
 
-static bool fits(int device, size_t n_bytes) {
-    struct cushim_mem_limit *budget = &budgets[device];
-    bool fits = cushim_mem_limit_charge(budget, n_bytes);
-    if (fits)
-        cushim_mem_limit_refund(budget, n_bytes);
-    return fits;
-}
+/* ---- memory that the driver serves ---- */
 
 bool cushim_device_limit_admits_on(struct cushim_cuda *cuda, int device, size_t n_bytes) {
-    CUdevice current;
-    if (!cushim_process_is_on() || !has_limit() || device < 0 || device >= CUSHIM_MAX_DEVICES)
+    cushim_device_limit_settle();
+    if (!cushim_device_limit_is_set() || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return true;
-    if (cuda->cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device)
-        cushim_device_limit_open(cuda, device);
-    return fits(device, n_bytes) || (cushim_contexts_give_back() && fits(device, n_bytes));
+    cushim_device_limit_open(cuda, device);
+    struct cushim_mem_limit *budget = &budgets[device];
+    if (!cushim_mem_limit_charge(budget, n_bytes) &&
+        !(cushim_contexts_give_back() && cushim_mem_limit_charge(budget, n_bytes)))
+        return false;
+    promise.budget = budget;
+    promise.n_bytes = n_bytes;
+    return true;
 }
 
 bool cushim_device_limit_admits(struct cushim_cuda *cuda, size_t n_bytes) {
     CUdevice device;
-    return !cushim_process_is_on() || !has_limit() ||
-           cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+    return !cushim_device_limit_is_set() || cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
            cushim_device_limit_admits_on(cuda, device, n_bytes);
 }
 
-void cushim_device_limit_charge(int device, size_t n_bytes, bool is_there) {
-    size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
-    if (!has_limit())
-        return;
-    if (is_there)
-        atomic_fetch_add_explicit(&budgets[device].charged_bytes, cost_bytes, memory_order_relaxed);
-    else
-        atomic_fetch_sub_explicit(&budgets[device].charged_bytes, cost_bytes, memory_order_relaxed);
+void cushim_device_limit_settle(void) {
+    cushim_mem_limit_refund(promise.budget, promise.n_bytes);
+    promise.budget = NULL;
 }
 
-void cushim_device_limit_tell(int device, size_t reusable_bytes, size_t *free_bytes,
+void cushim_device_limit_charge(int device, size_t n_bytes, bool is_there) {
+    struct cushim_mem_limit *budget = &budgets[device];
+    if (!is_there)
+        cushim_mem_limit_refund(budget, n_bytes);
+    else if (promise.budget == budget && promise.n_bytes == n_bytes)
+        promise.budget = NULL;
+    else
+        cushim_mem_limit_force(budget, n_bytes);
+}
+
+/* ---- the size that the process sees ---- */
+
+void cushim_device_limit_tell(struct cushim_cuda *cuda, int device, size_t *free_bytes,
                               size_t *total_bytes) {
-    const struct cushim_mem_limit *budget = &budgets[device];
-    size_t limit_bytes = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
-    size_t charged_bytes = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
+    cushim_device_limit_open(cuda, device);
+    size_t limit_bytes = atomic_load(&budgets[device].limit_bytes);
+    size_t charged_bytes = atomic_load(&budgets[device].charged_bytes);
+    /* without cushim our free memory would be free */
+    size_t held_bytes = cushim_contexts_reusable_bytes(device);
+    *free_bytes += cushim_least(held_bytes, cushim_less(*total_bytes, *free_bytes));
     if (!limit_bytes)
         return;
-    size_t used_bytes = charged_bytes > reusable_bytes ? charged_bytes - reusable_bytes : 0;
-    size_t left_bytes = limit_bytes > used_bytes ? limit_bytes - used_bytes : 0;
-    if (*free_bytes > left_bytes)
-        *free_bytes = left_bytes;
-    if (*total_bytes > limit_bytes)
-        *total_bytes = limit_bytes;
+    size_t left_bytes = cushim_less(limit_bytes, cushim_less(charged_bytes, held_bytes));
+    *free_bytes = cushim_least(*free_bytes, left_bytes);
+    *total_bytes = cushim_least(*total_bytes, limit_bytes);
+}
+
+size_t cushim_device_limit_of_unknown(size_t total_bytes) {
+    return cushim_least(cushim_amount_bytes(cushim_process_options.limit, total_bytes),
+                        total_bytes);
 }

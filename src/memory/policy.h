@@ -33,9 +33,9 @@ struct cushim_mem_heap;
 struct cushim_mem_reclaim;
 struct cushim_mem_census;
 
-/* All zero is a budget without a limit. */
+/* All zero is a budget without a limit; what is charged is counted even so. */
 struct cushim_mem_limit {
-    atomic_size_t limit_bytes; /* 0: none; written once, before the device's first allocation */
+    atomic_size_t limit_bytes; /* 0: none */
     atomic_size_t charged_bytes;
 };
 
@@ -49,7 +49,7 @@ struct cushim_mem_policy {
     struct cushim_amount reserve; /* the least that may be held */
     bool has_keep;
     bool keeps_all;                   /* only the host decides what goes back */
-    struct cushim_mem_limit *budgets; /* [devices], or NULL if no device has a limit */
+    struct cushim_mem_limit *budgets; /* [devices]; NULL: nothing is charged */
     /* Other heaps of the device give back what they can, and wait until until_ns at most; returns
      * the bytes.  NULL: there are no other heaps. */
     size_t (*make_room)(const struct cushim_mem_heap *heap, uint64_t until_ns);
@@ -113,10 +113,8 @@ static inline bool cushim_mem_limit_charge(struct cushim_mem_limit *budget, size
     size_t limit_bytes = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
     size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
     size_t now_bytes = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
-    if (!limit_bytes)
-        return true;
     do {
-        if (now_bytes > limit_bytes || cost_bytes > limit_bytes - now_bytes)
+        if (limit_bytes && (now_bytes > limit_bytes || cost_bytes > limit_bytes - now_bytes))
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&budget->charged_bytes, &now_bytes,
                                                     now_bytes + cost_bytes, memory_order_relaxed,
@@ -124,9 +122,15 @@ static inline bool cushim_mem_limit_charge(struct cushim_mem_limit *budget, size
     return true;
 }
 
+/* Charge memory that is there already, whatever the limit is. */
+static inline void cushim_mem_limit_force(struct cushim_mem_limit *budget, size_t n_bytes) {
+    atomic_fetch_add_explicit(&budget->charged_bytes, cushim_mem_limit_cost(n_bytes),
+                              memory_order_relaxed);
+}
+
 /* n_bytes as charged. */
 static inline void cushim_mem_limit_refund(struct cushim_mem_limit *budget, size_t n_bytes) {
-    if (budget && atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed))
+    if (budget)
         atomic_fetch_sub_explicit(&budget->charged_bytes, cushim_mem_limit_cost(n_bytes),
                                   memory_order_relaxed);
 }

@@ -192,7 +192,8 @@ static enum served serve(uint64_t number, unsigned device, unsigned kind, uint64
 /* NULL: there is no limit, or not for this memory. */
 static struct cushim_mem_limit *budget_of(const struct cushim_trace_block *of) {
     struct cushim_mem_limit *budgets = engine.policies[CUSHIM_MEM_DEVICE].budgets;
-    return budgets && of->kind != CUSHIM_KIND_PINNED ? &budgets[of->device] : NULL;
+    bool is_charged = of->kind != CUSHIM_KIND_PINNED && of->kind != CUSHIM_KIND_MANAGED;
+    return budgets && is_charged ? &budgets[of->device] : NULL;
 }
 
 /* Memory that the driver serves; false: the limit does not let it. */
