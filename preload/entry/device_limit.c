@@ -1,5 +1,7 @@
 #include "preload/entry/device_limit.h"
 
+#include <string.h>
+
 #include "base/bits.h"
 #include "cuda/table.h"
 #include "memory/policy.h"
@@ -15,11 +17,17 @@ static _Thread_local struct {
 } promise __attribute__((tls_model("initial-exec")));
 
 bool cushim_device_limit_is_set(void) {
-    return cushim_process_is_on() && cushim_process_options.limit.number;
+    return cushim_process_is_on() && strcmp(cushim_process_options.limit, "0") != 0;
 }
 
 void cushim_device_limit_configure(void) {
     cushim_process.policy.budgets = budgets;
+}
+
+size_t cushim_device_limit_bytes(int device, size_t total_bytes) {
+    struct cushim_amount amount = cushim_limits_of(cushim_process_options.limit, device);
+    size_t limit_bytes = cushim_amount_bytes(amount, total_bytes);
+    return limit_bytes ? cushim_least(limit_bytes, total_bytes) : total_bytes;
 }
 
 void cushim_device_limit_open(struct cushim_cuda *cuda, int device) {
@@ -28,8 +36,8 @@ void cushim_device_limit_open(struct cushim_cuda *cuda, int device) {
         !cuda->cuDeviceTotalMem_v2 ||
         cuda->cuDeviceTotalMem_v2(&total_bytes, device) != CUDA_SUCCESS)
         return;
-    size_t limit_bytes = cushim_amount_bytes(cushim_process_options.limit, total_bytes);
-    atomic_store(&budgets[device].limit_bytes, cushim_least(limit_bytes, total_bytes));
+    size_t limit_bytes = cushim_device_limit_bytes(device, total_bytes);
+    atomic_store(&budgets[device].limit_bytes, limit_bytes < total_bytes ? limit_bytes : 0);
 }
 
 /* ---- memory that the driver serves ---- */
@@ -84,9 +92,4 @@ void cushim_device_limit_tell(struct cushim_cuda *cuda, int device, size_t *free
     size_t left_bytes = cushim_less(limit_bytes, cushim_less(charged_bytes, held_bytes));
     *free_bytes = cushim_least(*free_bytes, left_bytes);
     *total_bytes = cushim_least(*total_bytes, limit_bytes);
-}
-
-size_t cushim_device_limit_of_unknown(size_t total_bytes) {
-    return cushim_least(cushim_amount_bytes(cushim_process_options.limit, total_bytes),
-                        total_bytes);
 }

@@ -17,6 +17,9 @@ void cushim_device_limit_configure(void);
 /* Has any device a limit? */
 bool cushim_device_limit_is_set(void);
 
+/* What the options leave of a device of `total_bytes`. */
+size_t cushim_device_limit_bytes(int device, size_t total_bytes);
+
 /* A device is about to be used.  Find its limit. */
 void cushim_device_limit_open(struct cushim_cuda *cuda, int device);
 
@@ -38,8 +41,5 @@ void cushim_device_limit_charge(int device, size_t n_bytes, bool is_there);
 /* Correct what a driver says of a device: by the limit, and by what our heaps could give back. */
 void cushim_device_limit_tell(struct cushim_cuda *cuda, int device, size_t *free_bytes,
                               size_t *total_bytes);
-
-/* The size to tell of a device of `total_bytes` whose number is unknown. */
-size_t cushim_device_limit_of_unknown(size_t total_bytes);
 
 #endif

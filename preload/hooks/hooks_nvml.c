@@ -12,13 +12,17 @@
 
 enum { FUNCTION_NOT_FOUND = 13, UUID_BYTES = 96 };
 
-typedef int get_uuid_fn(void *device, char *text, unsigned n_bytes);
+typedef int get_fn(void *device, void *out);
+typedef int get_text_fn(void *device, char *text, unsigned n_bytes);
 
-static void *real_of(const char *name) {
+/* NVML's own function; false: it has none. */
+static bool find(const char *name, void *function) {
     struct cushim_object object;
-    return cushim_object_list("libnvidia-ml.so", name, &object, 1)
-               ? cushim_object_symbol(&object, name)
-               : NULL;
+    void *address = cushim_object_list("libnvidia-ml.so", name, &object, 1)
+                        ? cushim_object_symbol(&object, name)
+                        : NULL;
+    memcpy(function, &address, sizeof address);
+    return address;
 }
 
 /* NVML's text for a UUID of CUDA's. */
@@ -30,19 +34,15 @@ static void write_uuid(char text[UUID_BYTES], const CUuuid *uuid) {
                       (unsigned char)uuid->bytes[i]);
 }
 
-/* CUDA's number of a device; -1: it has none, or was not initialised yet. */
-static int number_of(struct cushim_cuda *cuda, void *device) {
+/* Which of CUDA's n devices it is; -1: none of them. */
+static int number_of(struct cushim_cuda *cuda, void *device, int n) {
     char wanted[UUID_BYTES] = "", text[UUID_BYTES];
-    void *address = real_of("nvmlDeviceGetUUID");
-    get_uuid_fn *get_uuid = NULL;
+    get_text_fn *get_uuid;
     CUuuid uuid;
-    int n = 0;
-    memcpy(&get_uuid, &address, sizeof get_uuid);
-    if (!get_uuid || get_uuid(device, wanted, sizeof wanted) != 0 || !cuda->cuDeviceGetUuid_v2 ||
-        !cuda->cuDeviceGetCount || cuda->cuDeviceGetCount(&n) != CUDA_SUCCESS)
+    if (!find("nvmlDeviceGetUUID", &get_uuid) || get_uuid(device, wanted, sizeof wanted) != 0)
         return -1;
     for (int i = 0; i < n && i < CUSHIM_MAX_DEVICES; i++) {
-        if (cuda->cuDeviceGetUuid_v2(&uuid, i) != CUDA_SUCCESS)
+        if (!cuda->cuDeviceGetUuid_v2 || cuda->cuDeviceGetUuid_v2(&uuid, i) != CUDA_SUCCESS)
             continue;
         write_uuid(text, &uuid);
         if (strcmp(text, wanted) == 0)
@@ -51,38 +51,39 @@ static int number_of(struct cushim_cuda *cuda, void *device) {
     return -1;
 }
 
-/* What NVML said is used may be other processes'. */
+/* What is used may be other processes'.  Until CUDA is initialised its numbers are taken for those
+ * of NVML. */
 static void tell(void *device, unsigned long long *total, unsigned long long *free,
                  unsigned long long *used) {
     struct cushim_cuda *cuda = cushim_driver();
     size_t total_bytes = *total, free_bytes = *free;
+    get_fn *get_index;
+    int n, number = -1;
     if (!cushim_device_limit_is_set())
         return;
-    int number = cuda ? number_of(cuda, device) : -1;
-    if (number >= 0)
-        cushim_device_limit_tell(cuda, number, &free_bytes, &total_bytes);
-    else
-        total_bytes = cushim_device_limit_of_unknown(total_bytes);
+    if (cuda && cuda->cuDeviceGetCount && cuda->cuDeviceGetCount(&n) == CUDA_SUCCESS) {
+        number = number_of(cuda, device, n);
+        if (number >= 0)
+            cushim_device_limit_tell(cuda, number, &free_bytes, &total_bytes);
+    } else if (find("nvmlDeviceGetIndex", &get_index) && get_index(device, &number) == 0) {
+        total_bytes = cushim_device_limit_bytes(number, total_bytes);
+    }
     *total = total_bytes;
     *free = cushim_least(free_bytes, total_bytes);
     *used = *total - *free;
 }
 
 int nvmlDeviceGetMemoryInfo(void *device, struct nvml_memory *memory) {
-    int (*real)(void *, struct nvml_memory *) = NULL;
-    void *address = real_of(__func__);
-    memcpy(&real, &address, sizeof real);
-    int answer = real ? real(device, memory) : FUNCTION_NOT_FOUND;
+    get_fn *real;
+    int answer = find(__func__, &real) ? real(device, memory) : FUNCTION_NOT_FOUND;
     if (answer == 0)
         tell(device, &memory->total, &memory->free, &memory->used);
     return answer;
 }
 
 int nvmlDeviceGetMemoryInfo_v2(void *device, struct nvml_memory_v2 *memory) {
-    int (*real)(void *, struct nvml_memory_v2 *) = NULL;
-    void *address = real_of(__func__);
-    memcpy(&real, &address, sizeof real);
-    int answer = real ? real(device, memory) : FUNCTION_NOT_FOUND;
+    get_fn *real;
+    int answer = find(__func__, &real) ? real(device, memory) : FUNCTION_NOT_FOUND;
     if (answer == 0 && cushim_device_limit_is_set()) {
         memory->reserved = 0; /* it is in `used`, or beyond the limit */
         tell(device, &memory->total, &memory->free, &memory->used);
