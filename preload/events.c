@@ -21,6 +21,11 @@ static void configured(void) {
     cushim_process.is_plain = cushim_entry_is_plain();
 }
 
+static void forked(bool is_fresh) {
+    cushim_device_limit_in_child(is_fresh);
+    cushim_watch_in_child(is_fresh);
+}
+
 static void driver_lost(void) {
     cushim_process_judge_anew();
     cushim_contexts_gone_all();
@@ -40,7 +45,7 @@ static void heap_gone(const struct cushim_mem_heap *heap) {
 
 const struct cushim_events cushim_events = {
     .configured = configured,
-    .forked = cushim_watch_in_child,
+    .forked = forked,
     .driver_met = cushim_process_judge_anew,
     .driver_judged = cushim_tracing_note_driver,
     .driver_lost = driver_lost,
@@ -48,5 +53,6 @@ const struct cushim_events cushim_events = {
     .context_leaving = context_leaving,
     .context_gone = cushim_foreign_drop,
     .heap_gone = heap_gone,
+    .is_idle_wanted = cushim_device_limit_is_asked,
     .memory_short = cushim_check_give_back,
 };

@@ -1,5 +1,6 @@
 /*
- * The limit of a device (CUSHIM_LIMIT): the process sees a smaller device.
+ * The limit of a device (CUSHIM_LIMIT): the process sees a smaller device.  The members of a group
+ * (CUSHIM_LIMIT_GROUP) see it together (report/group.h).
  *
  * Heaps charge their own memory.  Memory that the driver serves is charged before the driver is
  * asked, if we see its size: device, pitched, stream-ordered and mapped memory, and arrays. Managed
@@ -13,6 +14,12 @@
 
 /* Read the options; called once, before any thread allocates. */
 void cushim_device_limit_configure(void);
+
+/* In a forked child, which is a member of its own if it `is_fresh`. */
+void cushim_device_limit_in_child(bool is_fresh);
+
+/* Has another member of the group asked for idle memory since this was last asked? */
+bool cushim_device_limit_is_asked(void);
 
 /* Has any device a limit? */
 bool cushim_device_limit_is_set(void);

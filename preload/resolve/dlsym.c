@@ -102,7 +102,9 @@ static void *substitute(void *real, const char *name, const void *caller) {
     bool of_runtime = false;
     void *hook = nvml_hook(name), *given = real;
     if (hook) /* the options may not have been read yet */
-        return cushim_environment("CUSHIM_LIMIT") ? hook : real;
+        return cushim_environment("CUSHIM_LIMIT") || cushim_environment("CUSHIM_LIMIT_GROUP")
+                   ? hook
+                   : real;
     hook = cushim_route_by_abi_name(name, &of_runtime);
     cushim_lookup_count(&cushim_page_calls.lookups.n_lookups);
     if (!cushim_object_at(real, &owner))

@@ -37,6 +37,10 @@ struct cushim_mem_census;
 struct cushim_mem_limit {
     atomic_size_t limit_bytes; /* 0: none */
     atomic_size_t charged_bytes;
+    atomic_size_t others_bytes; /* what those have with whom it is shared, when it was last asked */
+    /* Charge those with whom it is shared; is_forced: in any case, and give back if n_bytes is
+     * negative.  False: nothing is charged.  NULL: it is shared with nobody. */
+    bool (*share)(struct cushim_mem_limit *budget, ptrdiff_t n_bytes, bool is_forced);
 };
 
 struct cushim_mem_policy {
@@ -108,14 +112,19 @@ static inline size_t cushim_mem_limit_cost(size_t n_bytes) {
 
 /* Charge n_bytes.  False: that would pass the limit, and nothing is charged. */
 static inline bool cushim_mem_limit_charge(struct cushim_mem_limit *budget, size_t n_bytes) {
+    size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
     if (!budget)
         return true;
+    if (budget->share && !budget->share(budget, (ptrdiff_t)cost_bytes, false))
+        return false;
     size_t limit_bytes = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
-    size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
     size_t now_bytes = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
     do {
-        if (limit_bytes && (now_bytes > limit_bytes || cost_bytes > limit_bytes - now_bytes))
-            return false;
+        if (!limit_bytes || (now_bytes <= limit_bytes && cost_bytes <= limit_bytes - now_bytes))
+            continue;
+        if (budget->share)
+            budget->share(budget, -(ptrdiff_t)cost_bytes, true);
+        return false;
     } while (!atomic_compare_exchange_weak_explicit(&budget->charged_bytes, &now_bytes,
                                                     now_bytes + cost_bytes, memory_order_relaxed,
                                                     memory_order_relaxed));
@@ -124,15 +133,20 @@ static inline bool cushim_mem_limit_charge(struct cushim_mem_limit *budget, size
 
 /* Charge memory that is there already, whatever the limit is. */
 static inline void cushim_mem_limit_force(struct cushim_mem_limit *budget, size_t n_bytes) {
-    atomic_fetch_add_explicit(&budget->charged_bytes, cushim_mem_limit_cost(n_bytes),
-                              memory_order_relaxed);
+    size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
+    atomic_fetch_add_explicit(&budget->charged_bytes, cost_bytes, memory_order_relaxed);
+    if (budget->share)
+        budget->share(budget, (ptrdiff_t)cost_bytes, true);
 }
 
 /* n_bytes as charged. */
 static inline void cushim_mem_limit_refund(struct cushim_mem_limit *budget, size_t n_bytes) {
-    if (budget)
-        atomic_fetch_sub_explicit(&budget->charged_bytes, cushim_mem_limit_cost(n_bytes),
-                                  memory_order_relaxed);
+    size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
+    if (!budget)
+        return;
+    atomic_fetch_sub_explicit(&budget->charged_bytes, cost_bytes, memory_order_relaxed);
+    if (budget->share)
+        budget->share(budget, -(ptrdiff_t)cost_bytes, true);
 }
 
 #endif
