@@ -22,6 +22,11 @@ static void configured(void) {
     cushim_process.is_plain = cushim_entry_is_plain();
 }
 
+static void forked(bool is_fresh) {
+    cushim_device_limit_in_child(is_fresh);
+    cushim_watch_in_child(is_fresh);
+}
+
 static void driver_lost(void) {
     cushim_process_judge_anew();
     cushim_contexts_gone_all();
@@ -48,7 +53,7 @@ static size_t memory_short(void) {
 
 const struct cushim_events cushim_events = {
     .configured = configured,
-    .forked = cushim_watch_in_child,
+    .forked = forked,
     .called_after_fork = cushim_check_called_after_fork,
     .driver_met = cushim_process_judge_anew,
     .driver_judged = cushim_tracing_note_driver,
@@ -57,5 +62,6 @@ const struct cushim_events cushim_events = {
     .context_leaving = context_leaving,
     .context_gone = cushim_foreign_drop,
     .heap_gone = heap_gone,
+    .is_idle_wanted = cushim_device_limit_is_asked,
     .memory_short = memory_short,
 };

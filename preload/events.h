@@ -46,6 +46,9 @@ struct cushim_events {
     /* A context was destroyed, and with it all blocks of a heap.  The lock of contexts is held. */
     void (*heap_gone)(const struct cushim_mem_heap *heap);
 
+    /* Has another process asked for idle memory since this was last asked? */
+    bool (*is_idle_wanted)(void);
+
     /* Memory is short: heaps are about to give back what is idle.  Returns the bytes that others
      * gave back. */
     size_t (*memory_short)(void);

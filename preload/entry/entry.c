@@ -4,6 +4,7 @@
 #include "cuda/table.h"
 #include "cushim/preload.h"
 #include "preload/entry/async_pool.h"
+#include "preload/entry/device_limit.h"
 #include "preload/observe/check.h"
 #include "preload/observe/shortage.h"
 #include "preload/entry/memory_kinds.h"
@@ -31,6 +32,7 @@ CUresult cushim_entry_note_foreign(const struct cushim_foreign *foreign, CUresul
         cushim_mem_stats_add(&foreign->stats->n_refused, 1);
         cushim_shortage_note_native(foreign->stats, foreign->n_bytes);
     }
+    cushim_device_limit_settle();
     return answer;
 }
 

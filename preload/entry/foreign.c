@@ -61,10 +61,10 @@ static void spare(struct shard *shard, struct row *row) {
     shard->spares = row;
 }
 
-/* Pinned memory belongs to no device. */
+/* Pinned memory belongs to no device, and managed memory stays on none. */
 static void charge(const struct cushim_foreign *foreign, bool is_there) {
     size_t place = (size_t)(foreign->stats - &cushim_page.stats[0][0]);
-    if (place % CUSHIM_N_KINDS != CUSHIM_KIND_PINNED)
+    if (foreign->kind != CUSHIM_KIND_PINNED && foreign->kind != CUSHIM_KIND_MANAGED)
         cushim_device_limit_charge((int)(place / CUSHIM_N_KINDS), foreign->n_bytes, is_there);
 }
 

@@ -26,12 +26,17 @@ CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) 
     if (answer != CUDA_SUCCESS || !free_bytes || !total_bytes || !cushim_process_is_on() ||
         cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return answer;
-    /* without cushim our free memory would be free */
-    size_t held_bytes = cushim_contexts_reusable_bytes(device);
-    size_t room_bytes = *total_bytes - *free_bytes;
-    *free_bytes += cushim_least(held_bytes + cushim_async_idle_bytes(cuda, device), room_bytes);
-    cushim_device_limit_open(cuda, device);
-    cushim_device_limit_tell(device, held_bytes, free_bytes, total_bytes);
+    cushim_device_limit_tell(cuda, device, free_bytes, total_bytes);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuDeviceTotalMem_v2(size_t *n_bytes, CUdevice device) {
+    CUSHIM_ENTER(cuDeviceTotalMem_v2)
+    size_t free_bytes = 0;
+    CUresult answer = cuda->cuDeviceTotalMem_v2(n_bytes, device);
+    if (answer == CUDA_SUCCESS && cushim_device_limit_is_set() && device >= 0 &&
+        device < CUSHIM_MAX_DEVICES)
+        cushim_device_limit_tell(cuda, device, &free_bytes, n_bytes);
     return answer;
 }
 

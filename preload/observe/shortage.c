@@ -125,9 +125,10 @@ static void note(struct cushim_page_shortage *shortage, const struct cushim_mem_
                  const struct cushim_mem_heap *heap) {
     const struct cushim_mem_limit *budgets = cushim_process.policy.budgets;
     shortage->ns = cushim_clock_ns();
-    if (budgets) /* the device that a census saw is no larger than that */
-        shortage->limit_bytes =
-            atomic_load_explicit(&budgets[shortage->device].limit_bytes, memory_order_relaxed);
+    if (budgets) { /* the device that a census saw is no larger than that */
+        shortage->limit_bytes = atomic_load(&budgets[shortage->device].limit_bytes);
+        shortage->group_bytes = atomic_load(&budgets[shortage->device].others_bytes);
+    }
     if (shortage->kind != CUSHIM_KIND_PINNED)
         measure(shortage);
     describe_stack(shortage);

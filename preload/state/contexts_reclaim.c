@@ -1,4 +1,5 @@
 /* All heaps at once: they note effects that the host sees, and give back their idle memory. */
+#include "base/clock.h"
 #include "copy/ring.h"
 #include "memory/heap.h"
 #include "memory/reclaim.h"
@@ -41,6 +42,8 @@ size_t cushim_contexts_give_back_all(void) {
 }
 
 void cushim_contexts_give_back_stale(CUcontext synchronised) {
+    if (cushim_events.is_idle_wanted())
+        give_back(-1, false, cushim_clock_ns());
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
         struct cushim_mem_heap *heap = &each->heap;
         if (!cushim_mem_heap_is_stale(heap) || !cushim_process_is_on() ||

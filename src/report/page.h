@@ -111,6 +111,7 @@ struct cushim_page_frame {
 struct cushim_page_shortage {
     uint64_t ns, device, kind, asked_bytes;
     uint64_t device_bytes, limit_bytes; /* of the device; of this process, 0 if it has none */
+    uint64_t group_bytes;               /* what others have of the limit, if it is a group's */
     uint64_t live_bytes, rounding_bytes, spare_bytes, idle_bytes, held_bytes;
     uint64_t pending_bytes, cached_bytes, retired_bytes, largest_free_bytes; /* not live */
     uint64_t is_busy; /* the device did not become quiet in time */

@@ -58,8 +58,8 @@ UPWARD = {
 # The folders whose objects are read, and whether every build has them.
 LINKED = ["src", "preload", "tools/cushim"]
 BUILT = ["src/memory", "src/companion", "preload"]
-# Names of the driver and the runtime, because the resolver returns cushim's hooks, which it knows from symbols.def.
-CUDA_NAME = re.compile(r"cu(da)?[A-Z]\w*")
+# Names of the driver, the runtime and NVML, because the resolver returns cushim's hooks, which it knows by name.
+CUDA_NAME = re.compile(r"(cu(da)?|nvml)[A-Z]\w*")
 
 # Code that does not use CUDA: whole folders, and the nouns of src/memory that need no driver.
 WITHOUT_CUDA_FOLDERS = ["src/include/cushim", "kernels/include/cushim", "src/base", "src/trace"]

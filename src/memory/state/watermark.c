@@ -30,7 +30,8 @@ static void limit(const struct cushim_mem_heap *heap, size_t *free_bytes, size_t
     size_t limit_bytes = budgets ? atomic_load(&budgets[heap->device].limit_bytes) : 0;
     if (!limit_bytes)
         return;
-    size_t charged_bytes = atomic_load(&budgets[heap->device].charged_bytes);
+    size_t charged_bytes = atomic_load(&budgets[heap->device].charged_bytes) +
+                           atomic_load(&budgets[heap->device].others_bytes);
     *total_bytes = cushim_least(*total_bytes, limit_bytes);
     *free_bytes = cushim_least(*free_bytes, cushim_less(limit_bytes, charged_bytes));
 }
