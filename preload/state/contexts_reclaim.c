@@ -4,6 +4,7 @@
 #include "memory/reclaim.h"
 #include "preload/events.h"
 #include "preload/state/context_heap.h"
+#include "preload/state/control.h"
 
 void cushim_contexts_note_effects(void) {
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));)
@@ -41,6 +42,7 @@ size_t cushim_contexts_give_back_all(void) {
 }
 
 void cushim_contexts_give_back_stale(CUcontext synchronised) {
+    cushim_control_look();
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
         struct cushim_mem_heap *heap = &each->heap;
         if (!cushim_mem_heap_is_stale(heap) || !cushim_process_is_on() ||

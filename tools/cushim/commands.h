@@ -18,5 +18,6 @@ int sim_main(int argc, char **argv);
 int stat_main(int argc, char **argv);
 int suspend_main(int argc, char **argv);
 int top_main(int argc, char **argv);
+int trim_main(int argc, char **argv);
 
 #endif
