@@ -69,6 +69,8 @@ void cushim_control_begin(void) {
         return;
     begun_in = cushim_process.process;
     sigfillset(&all);
+    sigdelset(&all, SIGSEGV); /* a fault of its own, as of a page that was cut, is handled in it */
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_attr_init(&attributes);
     if (!error) {

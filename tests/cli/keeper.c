@@ -2,10 +2,10 @@
  * A program that keeps memory and looks at it whenever it reads a line, for the tests of `cushim
  * suspend` and `cushim trim`: "well" if each byte is what it was, and then each is one more.
  *
- *     keeper MIB [device | managed | ipc | untouched | freed | leaves | sealed]
+ *     keeper MIB [device | managed | ipc | untouched | freed | leaves | sealed | forks]
  *
- * `freed` frees it at once and then synchronises for a line, and `leaves` ends its main thread;
- * `sealed` may start no thread.
+ * `freed` frees it at once and then synchronises for a line, `forks` does so in a child, and
+ * `leaves` ends its main thread; `sealed` may start no thread.
  */
 #include <errno.h>
 #include <linux/filter.h>
@@ -17,6 +17,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cuda.h>
 
@@ -51,6 +53,13 @@ int main(int argc, char **argv) {
     CUdeviceptr block;
     CUipcMemHandle handle;
     char line[64];
+    if (strcmp(kind, "forks") == 0) {
+        cuMemFree(0); /* so that the parent has read its options */
+        pid_t child = fork();
+        if (child)
+            return waitpid(child, NULL, 0) != child;
+        kind = "freed";
+    }
     TRY(cuInit(0));
     TRY(cuDevicePrimaryCtxRetain(&context, 0));
     TRY(cuCtxSetCurrent(context));
