@@ -12,6 +12,7 @@
 #include "preload/observe/tracing.h"
 #include "preload/observe/watch.h"
 #include "preload/state/contexts.h"
+#include "preload/state/control.h"
 
 static void configured(void) {
     cushim_device_limit_configure();
@@ -33,6 +34,11 @@ static void driver_lost(void) {
     cushim_mapped_memory_drop_all();
     cushim_foreign_drop_all();
     cushim_async_forget(false);
+}
+
+static void context_opening(struct cushim_cuda *cuda, int device) {
+    cushim_device_limit_open(cuda, device);
+    cushim_control_begin();
 }
 
 static void context_leaving(CUcontext context) {
@@ -58,7 +64,7 @@ const struct cushim_events cushim_events = {
     .driver_met = cushim_process_judge_anew,
     .driver_judged = cushim_tracing_note_driver,
     .driver_lost = driver_lost,
-    .context_opening = cushim_device_limit_open,
+    .context_opening = context_opening,
     .context_leaving = context_leaving,
     .context_gone = cushim_foreign_drop,
     .heap_gone = heap_gone,

@@ -5,6 +5,7 @@
 #include "memory/reclaim.h"
 #include "preload/events.h"
 #include "preload/state/context_heap.h"
+#include "preload/state/control.h"
 
 void cushim_contexts_note_effects(void) {
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));)
@@ -44,6 +45,7 @@ size_t cushim_contexts_give_back_all(void) {
 void cushim_contexts_give_back_stale(CUcontext synchronised) {
     if (cushim_events.is_idle_wanted())
         give_back(-1, false, cushim_clock_ns());
+    cushim_control_look();
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
         struct cushim_mem_heap *heap = &each->heap;
         if (!cushim_mem_heap_is_stale(heap) || !cushim_process_is_on() ||

@@ -166,6 +166,17 @@ enum cushim_page_state { CUSHIM_PAGE_RUNNING = 1, CUSHIM_PAGE_REPORTED, CUSHIM_P
 
 #define CUSHIM_PAGE_MAGIC "CUSHIMLV"
 
+/* What another process asks for (preload/state/control.h): it writes `call`, and then raises
+ * n_asked. */
+enum cushim_page_call { CUSHIM_PAGE_CALL_TRIM = 1 };
+
+struct cushim_page_control {
+    atomic_uint n_asked, n_answered;
+    atomic_uint call;             /* enum cushim_page_call */
+    atomic_uint has_thread;       /* one waits for n_asked to rise; if not, a later call answers */
+    atomic_uint_fast64_t n_bytes; /* the answer */
+};
+
 struct cushim_page_head {
     char magic[8];
     uint64_t layout;            /* cushim_page_layout: readers accept only their own */
@@ -192,6 +203,7 @@ struct cushim_page_head {
     uint64_t n_argument_bytes, n_option_bytes;   /* used bytes of the two below */
     char arguments[CUSHIM_PAGE_ARGUMENTS_BYTES]; /* of the program, its own name first */
     char options[CUSHIM_PAGE_OPTIONS_BYTES];     /* "name=value": those that were set */
+    struct cushim_page_control control;
 };
 
 struct cushim_page {

@@ -11,6 +11,7 @@
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/numbers.h"
 #include "tools/cushim/pages.h"
+#include "tools/cushim/suspended.h"
 #include "tools/cushim/symbols.h"
 #include "tools/cushim/usage.h"
 
@@ -41,6 +42,7 @@ static void put_name(struct request *request, const struct page *page) {
 
 static void put_row(struct request *request, const struct page *page, int device) {
     const struct cushim_report *report = page->report;
+    struct suspended suspended;
     const struct cushim_mem_stats *stats = cushim_report_stats(report, device, CUSHIM_KIND_DEVICE);
     uint64_t n = cushim_mem_stats_read(&stats->n_requests);
     uint64_t n_hits = cushim_mem_stats_read(&stats->n_hits);
@@ -56,7 +58,9 @@ static void put_row(struct request *request, const struct page *page, int device
                  text_of_bytes(cushim_report_sum_device(report, device, held_bytes)),
                  text_of_bytes(cushim_report_sum_device(report, device, peak_live_bytes)),
                  n ? text_of_share(n_hits < n ? n_hits : n, n) : "-",
-                 page->is_alive ? "runs" : "ended");
+                 !page->is_alive                                         ? "ended"
+                 : suspended_find(report->page.head.process, &suspended) ? "susp."
+                                                                         : "runs");
 }
 
 static void show_row(struct request *request, const struct page *page) {
@@ -98,10 +102,22 @@ enum { N_PARTS = sizeof parts / sizeof *parts };
 
 /* ---- one page ---- */
 
-static bool is_wanted(const char *wanted, const struct cushim_page_head *head) {
+static bool is_wanted(const char *wanted, int64_t number, const char *program) {
     char process[24];
-    snprintf(process, sizeof process, "%ld", (long)head->process);
-    return strcmp(wanted, process) == 0 || strcmp(wanted, head->program) == 0;
+    snprintf(process, sizeof process, "%ld", (long)number);
+    return !wanted || strcmp(wanted, process) == 0 || strcmp(wanted, program) == 0;
+}
+
+/* Also of a process without a page. */
+static void show_suspended(const struct suspended *suspended, void *context) {
+    struct request *request = context;
+    char program[CUSHIM_CELL_BYTES], text[SUSPENDED_TEXT_BYTES];
+    if (!is_wanted(request->wanted, suspended->process, suspended->program))
+        return;
+    request->n_shown++;
+    cushim_write(&request->out, "%9ld  %s %s; cushim resume %ld\n", (long)suspended->process,
+                 cushim_utf8_cell(program, suspended->program, 12), suspended_text(text, suspended),
+                 (long)suspended->process);
 }
 
 static void show(const struct page *page, void *context) {
@@ -110,7 +126,7 @@ static void show(const struct page *page, void *context) {
     request->n_dead += !page->is_alive;
     if (!page->is_alive)
         page->report->ended = "it ended";
-    if (request->wanted && !is_wanted(request->wanted, head)) {
+    if (!is_wanted(request->wanted, head->process, head->program)) {
         return;
     } else if (request->is_json) {
         request->n_shown++;
@@ -186,6 +202,8 @@ int stat_main(int argc, char **argv) {
         else if (n_looks && !request.is_json)
             cushim_write(&request.out, "\n");
         pages = pages_each(show, &request);
+        if (!request.is_json && !request.part)
+            suspended_each(show_suspended, &request);
         cushim_writer_flush(&request.out);
         /* until there is nothing left to see */
         goes_on = request.watch_seconds && request.n_shown && !request.out.error;
