@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "preload/observe/check.h"
+#include "preload/observe/stack.h"
 #include "preload/state/process_options.h"
 
 static void tell_segment(struct cushim_mem_heap *heap, uint64_t base, size_t n_bytes,
@@ -16,6 +17,8 @@ static void tell_segment(struct cushim_mem_heap *heap, uint64_t base, size_t n_b
 
 void cushim_watch_begin(void) {
     const struct cushim_options *options = &cushim_process_options;
+    if (cushim_check_is_on())
+        cushim_stack_begin(CUSHIM_STACKS_AUTO);
     cushim_sites_begin(&cushim_page.head, &cushim_process.blocks);
     cushim_process.policy.is_sampled = cushim_sites_are_on();
     if (options->cushim && *options->trace) {
@@ -23,7 +26,7 @@ void cushim_watch_begin(void) {
             .folder = options->trace,
             .max_bytes = options->trace_max,
             .run = cushim_page.head.run,
-            .stacks = (enum cushim_tracing_stacks)options->trace_stacks,
+            .stacks = (enum cushim_stacks)options->trace_stacks,
             .is_relaxed = cushim_process.policy.is_relaxed,
             .stats = &cushim_page.stats[0][0],
         });

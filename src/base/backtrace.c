@@ -7,8 +7,14 @@
 
 #pragma weak backtrace /* other C libraries lack it, and must load the preload all the same */
 
+void (*cushim_backtrace_taker)(struct cushim_backtrace *stack);
+
+void cushim_backtrace_native(struct cushim_backtrace *stack) {
+    stack->n_frames = backtrace ? backtrace(stack->frames, CUSHIM_BACKTRACE_NATIVE) : 0;
+}
+
 void cushim_backtrace_take(struct cushim_backtrace *stack) {
-    stack->n_frames = backtrace ? backtrace(stack->frames, CUSHIM_BACKTRACE_FRAMES) : 0;
+    (cushim_backtrace_taker ? cushim_backtrace_taker : cushim_backtrace_native)(stack);
 }
 
 /* Is the address in the object that contains this function? */

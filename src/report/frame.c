@@ -125,6 +125,18 @@ void cushim_frame_shorten(char *name, size_t columns) {
 
 /* ---- for people and programs ---- */
 
+bool cushim_frame_line(const struct cushim_page_frame *frame, cushim_report_find_line_fn *find_line,
+                       char function[CUSHIM_REPORT_LINE_BYTES],
+                       char line[CUSHIM_REPORT_LINE_BYTES]) {
+    const char *slash = strrchr(frame->file, '/');
+    if (!(frame->offset & CUSHIM_PAGE_PYTHON))
+        return find_line && find_line(frame, function, line);
+    snprintf(function, CUSHIM_REPORT_LINE_BYTES, "%s", frame->function);
+    snprintf(line, CUSHIM_REPORT_LINE_BYTES, "%.100s:%" PRIu64, slash ? slash + 1 : frame->file,
+             frame->offset & ~CUSHIM_PAGE_PYTHON);
+    return true;
+}
+
 enum { TEXT_BYTES = 3 * CUSHIM_REPORT_LINE_BYTES, TEXT_COLUMNS = 80 - 13 };
 
 /* "function  FILE:57", or "function  PROGRAM+0x1234". */
@@ -132,7 +144,7 @@ static void put(const struct cushim_page_frame *frame, cushim_report_find_line_f
                 size_t columns, char text[TEXT_BYTES]) {
     char function[CUSHIM_REPORT_LINE_BYTES], line[2 * CUSHIM_REPORT_LINE_BYTES];
     const char *slash = strrchr(frame->file, '/');
-    if (!find_line || !find_line(frame, function, line)) {
+    if (!cushim_frame_line(frame, find_line, function, line)) {
         snprintf(function, sizeof function, "%s", frame->function);
         snprintf(line, sizeof line, "%s+0x%" PRIx64, slash ? slash + 1 : frame->file,
                  frame->offset);
@@ -158,7 +170,7 @@ void cushim_frame_json(struct cushim_writer *out, const struct cushim_page_frame
     for (uint64_t i = 0; i < n_frames; i++) {
         const struct cushim_page_frame *frame = &frames[i];
         char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES];
-        bool has_line = find_line && find_line(frame, function, line);
+        bool has_line = cushim_frame_line(frame, find_line, function, line);
         cushim_write(out, "%s\n      {\"file\": ", i ? "," : "");
         cushim_report_put_string(out, frame->file);
         cushim_write(out, ", \"offset\": %" PRIu64 ", \"function\": ", frame->offset);

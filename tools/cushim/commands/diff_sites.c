@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "report/frame.h"
 #include "report/site.h"
 #include "tools/cushim/hash.h"
 #include "tools/cushim/json.h"
@@ -69,7 +70,7 @@ static void add_page(struct diff_sites *sites, int side, const struct cushim_rep
             continue;
         for (uint64_t k = 0; k < site.n_frames && k < N_SHOWN; k++) {
             char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES];
-            bool has_line = report->find_line && report->find_line(&site.frames[k], function, line);
+            bool has_line = cushim_frame_line(&site.frames[k], report->find_line, function, line);
             set_frame(&place.frames[k], has_line ? function : site.frames[k].function,
                       has_line ? line : site.frames[k].file);
         }

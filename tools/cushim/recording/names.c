@@ -40,15 +40,17 @@ static uint64_t address_of(const struct image *image, uint64_t offset) {
     return offset;
 }
 
-static bool is_ours(const char *path) {
-    static const char *const ours[] = {"libcushim-preload.so", "libcuda.so", "libcudart.so",
-                                       "libcushim.so"};
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
-        if (strncmp(basename(path), ours[i], strlen(ours[i])) == 0)
-            return true;
-    }
-    return false;
+static bool is_one_of(const char *path, const char *const names[]) {
+    while (*names && strncmp(basename(path), *names, strlen(*names)) != 0)
+        names++;
+    return *names;
 }
+
+static const char *const ours[] = {"libcushim-preload.so", "libcuda.so", "libcudart.so",
+                                   "libcushim.so", NULL};
+
+/* What Python calls CUDA by, if it calls it itself. */
+static const char *const bridges[] = {"libffi.so", "_ctypes.", NULL};
 
 /* Read "function\nfile" (trace/python.h).  The offset is the number of the line. */
 static void name_python(struct name *name, const char *text) {
@@ -73,7 +75,7 @@ static bool add_frame(struct names *names, const struct cushim_trace_account *ac
     } else if (row->at) {
         snprintf(row->name.module, NAME_BYTES, "%s", row->at->path);
         cushim_utf8_clean(row->name.module);
-        row->name.is_ours = is_ours(row->at->path);
+        row->name.is_ours = is_one_of(row->at->path, ours);
         snprintf(row->name.function, NAME_BYTES, "%.100s+0x%" PRIx64, basename(row->name.module),
                  row->name.offset);
     } else {
@@ -171,6 +173,9 @@ unsigned names_first(const struct names *names, const struct cushim_trace_site *
         if (names_of(names, site->frames[i])->is_ours)
             first = i + 1;
     }
+    while (first < site->n_frames &&
+           is_one_of(names_of(names, site->frames[first])->module, bridges))
+        first++;
     return first;
 }
 
@@ -212,10 +217,10 @@ void names_put_place(struct cushim_writer *out, const char *lead, const struct n
 
 void names_put_site(struct cushim_writer *out, const char *lead, const struct names *names,
                     const struct cushim_trace_site *site) {
-    static const struct name ours = {.function = "in CUDA or cushim"},
+    static const struct name in_ours = {.function = "in CUDA or cushim"},
                              none = {.function = "no stack was recorded"};
     unsigned first = names_first(names, site);
-    const struct name *frame = site->n_frames ? &ours : &none, *caller = NULL;
+    const struct name *frame = site->n_frames ? &in_ours : &none, *caller = NULL;
     if (first < site->n_frames)
         frame = names_of(names, site->frames[first]);
     if (first + 1 < site->n_frames)
