@@ -1,6 +1,7 @@
 #include "preload/observe/shortage.h"
 
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/backtrace.h"
@@ -96,6 +97,11 @@ static void measure(struct cushim_page_shortage *shortage) {
     shortage->array_bytes = bytes_of(shortage, CUSHIM_KIND_ARRAY);
 }
 
+/* `cushim run` writes the report, with all of it and with lines, where this would stand. */
+static bool is_in_report(void) {
+    return cushim_page.head.run && strcmp(cushim_process_options.stats, "stderr") == 0;
+}
+
 static void tell(const struct cushim_page_shortage *shortage) {
     static atomic_uint n_told;
     int form = cushim_process_options.oom;
@@ -106,7 +112,7 @@ static void tell(const struct cushim_page_shortage *shortage) {
         return;
     struct cushim_writer out = {.fd = STDERR_FILENO};
     cushim_write(&out, "cushim: ");
-    if (form == LINE)
+    if (form == LINE || is_in_report())
         cushim_shortage_line(&out, number, shortage);
     else
         cushim_shortage_text(&out, number, shortage, NULL);

@@ -15,6 +15,8 @@
 
 #include "base/log.h"
 #include "preload/resolve/elf.h" /* dladdr1 is weak */
+#include "report/frame.h"
+#include "report/library.h"
 #include "trace/python.h"
 
 #if defined(__x86_64__)
@@ -263,11 +265,27 @@ static unsigned file_in(const struct cushim_python_line *line) {
     return end ? (unsigned)(end - line->text) + 1 : line->n_text;
 }
 
+/* The C++ library of the program has the function, if it has a library of C++. */
+static void name_function(const char *symbol, struct cushim_page_frame *frame) {
+    struct cushim_object object;
+    char *(*demangle)(const char *, char *, size_t *, int *), *name = NULL;
+    bool is_mangled = strncmp(symbol, "_Z", 2) == 0;
+    if (is_mangled && cushim_object_list("libstdc++.so", "__cxa_demangle", &object, 1)) {
+        void *function = cushim_object_symbol(&object, "__cxa_demangle");
+        memcpy(&demangle, &function, sizeof demangle);
+        name = function ? demangle(symbol, NULL, NULL, NULL) : NULL;
+    }
+    if (name)
+        cushim_frame_shorten(name, sizeof frame->function - 1);
+    snprintf(frame->function, sizeof frame->function, "%s", name ? name : symbol);
+    free(name);
+}
+
 static void describe_frame(void *address, struct cushim_page_frame *frame) {
     struct link_map *map = NULL;
     Dl_info info;
     const struct cushim_python_line *line = cushim_python_line((uintptr_t)address);
-    frame->offset = (uint64_t)address;
+    *frame = (struct cushim_page_frame){.offset = (uint64_t)address};
     if (line) {
         unsigned file = file_in(line);
         frame->offset = line->number | CUSHIM_PAGE_PYTHON;
@@ -279,15 +297,32 @@ static void describe_frame(void *address, struct cushim_page_frame *frame) {
         return;
     frame->offset -= map ? map->l_addr : 0;
     name_file(map, info.dli_fname, frame);
-    snprintf(frame->function, sizeof frame->function, "%s", info.dli_sname ? info.dli_sname : "");
+    name_function(info.dli_sname ? info.dli_sname : "", frame);
+}
+
+/* Of an allocator the first frame is enough, and of a runtime none, because the page keeps few. */
+static unsigned describe(const struct cushim_backtrace *stack, struct cushim_page_frame frames[],
+                         unsigned most, bool is_all) {
+    enum cushim_library_kind last = CUSHIM_LIBRARY_PROGRAM;
+    char name[CUSHIM_LIBRARY_BYTES];
+    bool has_lines = (uintptr_t)stack->frames[stack->n_frames - 1] & CUSHIM_PYTHON_BIT;
+    unsigned n = 0, most_native = has_lines ? most / 2 : most;
+    for (int i = cushim_backtrace_first(stack); i < stack->n_frames && n < most; i++) {
+        if (n >= most_native && !((uintptr_t)stack->frames[i] & CUSHIM_PYTHON_BIT))
+            continue;
+        describe_frame(stack->frames[i], &frames[n]);
+        enum cushim_library_kind kind = cushim_library_of(frames[n].file, name);
+        n += is_all ||
+             (kind != CUSHIM_LIBRARY_RUNTIME && (kind != CUSHIM_LIBRARY_ALLOCATOR || kind != last));
+        last = kind;
+    }
+    return n;
 }
 
 unsigned cushim_stack_describe(const struct cushim_backtrace *stack,
                                struct cushim_page_frame frames[], unsigned most) {
-    unsigned n = 0;
-    for (int i = cushim_backtrace_first(stack); i < stack->n_frames && n < most; i++)
-        describe_frame(stack->frames[i], &frames[n++]);
-    return n;
+    unsigned n = stack->n_frames ? describe(stack, frames, most, false) : 0;
+    return n || !stack->n_frames ? n : describe(stack, frames, most, true);
 }
 
 void cushim_stack_text(const struct cushim_backtrace *stack, int i,

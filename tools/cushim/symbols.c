@@ -238,7 +238,6 @@ bool symbols_find_line(const struct cushim_page_frame *frame,
         frame->offset ? symbols_want(frame->file, frame->offset - 1) : NULL;
     symbols_ask();
     strcpy(line, symbol ? symbol->line : "");
-    if (*line)
-        strcpy(function, *symbol->function ? symbol->function : "??");
+    strcpy(function, symbol ? symbol->function : "");
     return *line;
 }

@@ -30,6 +30,7 @@ static int take_stacks(void *context, const char *value) {
     static const struct {
         const char *value, *option;
     } rows[] = {{"auto", "--trace-stacks=auto"},
+                {"python", "--trace-stacks=auto"},
                 {"native", "--trace-stacks=on"},
                 {"none", "--trace-stacks=off"}};
     (void)context;
