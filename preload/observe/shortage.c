@@ -24,7 +24,7 @@ enum { MOST_TOLD = 4 };
 static void describe_stack(struct cushim_page_shortage *shortage) {
     enum { MOST = sizeof shortage->frames / sizeof *shortage->frames };
     struct cushim_backtrace stack;
-    cushim_stack_begin(CUSHIM_STACKS_AUTO);
+    cushim_stack_begin(true);
     cushim_backtrace_take(&stack);
     shortage->n_frames = cushim_stack_describe(&stack, shortage->frames, MOST);
 }

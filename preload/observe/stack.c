@@ -215,27 +215,26 @@ static void find_python(void) {
     python = found;
 }
 
-void cushim_stack_begin(enum cushim_stacks stacks) {
+void cushim_stack_begin(bool has_lines) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static enum cushim_stacks begun;
     static const char here;
     struct cushim_backtrace stack;
-    if (cache_of_thread)
-        cache_of_thread->python.thread = 0; /* in a forked child another thread is the first */
-    if (pthread_mutex_trylock(&lock) != 0)
+    if (cushim_backtrace_taker || pthread_mutex_trylock(&lock) != 0)
         return;
-    if (begun == CUSHIM_STACKS_OFF && stacks) {
-        cushim_backtrace_native(&stack); /* because the first one allocates */
-        own = span_of(&here);
-        find_unwinder();
-    }
-    if (begun < CUSHIM_STACKS_AUTO && stacks == CUSHIM_STACKS_AUTO)
+    cushim_backtrace_native(&stack); /* because the first one allocates */
+    own = span_of(&here);
+    find_unwinder();
+    if (has_lines)
         find_python();
-    if (begun == CUSHIM_STACKS_OFF && stacks && unwind && frame_of && place_of &&
+    if (unwind && frame_of && place_of && !cushim_backtrace_taker &&
         pthread_key_create(&thread_end, drop_cache) == 0)
         cushim_backtrace_taker = take_stack;
-    begun = stacks > begun ? stacks : begun;
     pthread_mutex_unlock(&lock);
+}
+
+void cushim_stack_in_child(void) {
+    if (cache_of_thread)
+        cache_of_thread->python.thread = 0; /* another thread may be the first now */
 }
 
 /* ---- a stack for the page ---- */

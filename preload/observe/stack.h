@@ -13,10 +13,12 @@
 #include "base/backtrace.h"
 #include "report/page.h"
 
-/* Take the stacks of this process so from now on, of compiled code alone or with lines of Python;
- * the widest wish counts. */
-enum cushim_stacks { CUSHIM_STACKS_OFF, CUSHIM_STACKS_NATIVE, CUSHIM_STACKS_AUTO };
-void cushim_stack_begin(enum cushim_stacks stacks);
+/* Take the stacks of this process so from now on, with lines of Python or without; only the first
+ * call counts. */
+void cushim_stack_begin(bool has_lines);
+
+/* In a forked child. */
+void cushim_stack_in_child(void);
 
 /* A call stack as a page keeps it: files and offsets, for which others can find names.  Describe
  * the frames from the first one of the program on; returns their number, at most `most`. */

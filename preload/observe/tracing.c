@@ -95,7 +95,6 @@ static void end_thread(void *slot) {
 static void begin(void) {
     if (!has_thread_end)
         has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
-    cushim_stack_begin(wish.stacks);
     int error = *wish.folder == '/' ? open_file(wish.folder) : EINVAL;
     if (error == EINVAL)
         log_error("trace", "no recording: %s is no absolute path", wish.folder);
@@ -176,7 +175,7 @@ static struct slot *at(uint64_t now_ns, const struct cushim_mem_stats *stats, co
 static uint64_t stack_of(struct slot *slot, uint64_t now_ns) {
     struct cushim_backtrace stack;
     uint64_t frames[CUSHIM_BACKTRACE_FRAMES];
-    if (!wish.stacks)
+    if (!wish.has_stacks)
         return 0;
     cushim_backtrace_take(&stack);
     for (int i = 0; i < stack.n_frames; i++)

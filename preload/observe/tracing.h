@@ -14,15 +14,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "preload/observe/stack.h"
-
 struct cushim_mem_stats;
 
 /* What to record.  The text of the folder's name must stay valid. */
 struct cushim_tracing_wish {
     const char *folder;
     uint64_t max_bytes, run;
-    enum cushim_stacks stacks;
+    bool has_stacks;
     bool is_relaxed;
     const struct cushim_mem_stats *stats; /* a row for each device, a struct for each kind */
 };

@@ -26,7 +26,8 @@ struct cushim_backtrace {
 void cushim_backtrace_take(struct cushim_backtrace *stack);
 
 /* Takes stacks from now on, if it is not NULL (preload/observe/stack.h). */
-extern void (*cushim_backtrace_taker)(struct cushim_backtrace *stack);
+typedef void cushim_backtrace_taker_fn(struct cushim_backtrace *stack);
+extern _Atomic(cushim_backtrace_taker_fn *) cushim_backtrace_taker;
 
 /* Frames of compiled code alone, whoever takes the others. */
 void cushim_backtrace_native(struct cushim_backtrace *stack);
