@@ -161,6 +161,61 @@ def an_out_of_memory_is_told_once_with_lines_and_names():
     assert not shutil.which("addr2line") or re.search(r"c10::cuda::raw_alloc.* -?:\d+", stack.replace("<stdin>", "-")), stack
 
 
+PATHS = """
+#include <alloca.h>
+#include <pthread.h>
+#include <string.h>
+typedef unsigned long long ptr;
+int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuMemAlloc_v2(ptr *, unsigned long), cuMemFree_v2(ptr);
+static void *context;
+__attribute__((noinline)) static void ask(unsigned long n) {
+    ptr block;
+    if (cuMemAlloc_v2(&block, n) == 0)
+        cuMemFree_v2(block);
+}
+#define PATH(name, n) __attribute__((noinline)) static void name(int room) { char *more = alloca(room); memset(more, 1, room); ask(n); __asm__ volatile("" ::"r"(more)); }
+PATH(one, 1000)
+PATH(two, 2000)
+PATH(three, 3000)
+PATH(four, 4000)
+static void *work(void *unused) {
+    static void (*const paths[])(int) = {one, two, three, four};
+    cuCtxSetCurrent(context);
+    for (int i = 0; i < 2000; i++)
+        paths[i * 7 / 3 % 4](16 + i / 2 % 3 * 64);
+    return unused;
+}
+int main(void) {
+    pthread_t threads[3];
+    if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0))
+        return 1;
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], 0, work, 0);
+    work(0);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], 0);
+    return 0;
+}
+"""
+
+
+@tap.test
+def stacks_of_one_depth_are_told_apart():
+    """Their return addresses differ in a word or two, and each was taken before."""
+    path = str(scratch / "paths")
+    holder = fixture.build("a-program", "-g", "-O1", "-rdynamic", "-fno-inline", "-fno-ipa-icf", "-fno-optimize-sibling-calls", f"-L{SIM}", "-l:libcuda.so.1", "-pthread", source=PATHS)
+    for stacks in "native", "auto":
+        assert cushim("record", f"--stacks={stacks}", "-o", f"{path}-{stacks}", str(holder), LD_LIBRARY_PATH=str(SIM)).returncode == 0
+        one, = json.loads(cushim("report", "--format=json", f"{path}-{stacks}").stdout)
+        sites = [site for site in one["memory"][0]["sites"] if site["requests"]]
+        names = {1000: "one", 2000: "two", 3000: "three", 4000: "four"}
+        for site in sites:
+            functions = [frame["function"].split("+")[0] for frame in site["stack"]]
+            assert not shutil.which("addr2line") or functions[:3] == ["ask", names[site["requested_bytes"] // site["requests"]], "work"], site
+            assert site["requested_bytes"] // site["requests"] * site["requests"] == site["requested_bytes"], site
+        assert sum(site["requests"] for site in sites) == 8000 and len(sites) >= 8, len(sites)
+
+
 @tap.test
 def places_of_a_running_program_have_lines_and_libraries():
     made()
