@@ -1,7 +1,6 @@
 #include "preload/observe/shortage.h"
 
 #include <errno.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/backtrace.h"
@@ -16,6 +15,7 @@
 #include "preload/observe/stack.h"
 #include "preload/observe/tracing.h"
 #include "report/page_ring.h"
+#include "report/report_file.h"
 #include "report/shortage.h"
 
 enum { OFF, LINE }; /* of the option; higher values: everything */
@@ -99,7 +99,7 @@ static void measure(struct cushim_page_shortage *shortage) {
 
 /* `cushim run` writes the report, with all of it and with lines, where this would stand. */
 static bool is_in_report(void) {
-    return cushim_page.head.run && strcmp(cushim_process_options.stats, "stderr") == 0;
+    return cushim_page.head.run && cushim_report_descriptor(cushim_process_options.stats) >= 0;
 }
 
 static void tell(const struct cushim_page_shortage *shortage) {

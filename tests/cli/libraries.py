@@ -141,6 +141,8 @@ def a_label_has_the_programs_own_lines_and_tells_sites_apart():
         assert re.search(rf"{n_bytes} +{n_blocks}\s+{label}$", text, re.MULTILINE), (label, text)
     assert "layers.py" not in text and "libffi" not in text and "alloc" not in text.split("alive")[0].split("peak")[1], text
     one, = json.loads(cushim("report", "--format=json", recorded("labels")).stdout)
+    assert {site["requested_bytes"]: site["library"] for site in one["memory"][0]["sites"] if site["requests"]} == {
+        12 << 20: "libtorch", 3 << 20: "libtorch", 8 << 20: "NCCL", 2 << 20: "the program itself"}, one
     stacks = {site["requested_bytes"] // site["requests"]: site["stack"] for site in fixture.valid(one)["memory"][0]["sites"] if site["requests"]}
     of_program = {n_bytes: [frame for frame in stack if "libffi" not in frame["module"] and "ctypes" not in frame["module"]] for n_bytes, stack in stacks.items()}
     functions = [frame["function"] for frame in of_program[4 << 20]]
