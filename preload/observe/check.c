@@ -140,7 +140,7 @@ static void say_stack(const char *what, const struct cushim_backtrace *stack) {
     int first = cushim_backtrace_first(stack);
     for (int i = first; i < stack->n_frames; i++) {
         char text[CUSHIM_BACKTRACE_FRAME_BYTES];
-        cushim_backtrace_text(stack, i, text);
+        cushim_stack_text(stack, i, text);
         log_error("check", "  %s %d: %s", what, i - first, text);
     }
 }

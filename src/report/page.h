@@ -101,9 +101,10 @@ struct cushim_page_mark {
     char name[64];
 };
 
-/* A place in a loaded file. */
+/* A place in a loaded file, or a line of Python. */
+#define CUSHIM_PAGE_PYTHON (UINT64_C(1) << 63)
 struct cushim_page_frame {
-    uint64_t offset; /* as the file's own symbols count */
+    uint64_t offset; /* as the file's own symbols count; of Python that bit, and the line */
     char file[128], function[56];
 };
 

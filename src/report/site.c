@@ -2,9 +2,12 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "report/frame.h"
+#include "report/library.h"
 #include "report/words.h"
 
 enum { LOG2_FIRST_STEP = 16, LOG2_LAST_STEP = 60, MOST_TOLD = 10 };
@@ -245,6 +248,63 @@ void cushim_site_text(struct cushim_writer *out, const struct cushim_report *rep
     if (n_lost)
         cushim_write(out, "  %s sample%s of places that found no row\n",
                      cushim_text_count(text, n_lost), n_lost == 1 ? " is" : "s are");
+}
+
+/* ---- by library ---- */
+
+/* Who asked: the first frame of a package or the program. */
+static void library_of(const struct cushim_site *site, char name[CUSHIM_LIBRARY_BYTES]) {
+    for (uint64_t i = 0; i < site->n_frames; i++) {
+        if (!*site->frames[i].file ||
+            cushim_library_of(site->frames[i].file, name) > CUSHIM_LIBRARY_PACKAGE)
+            continue;
+        if (!*name)
+            snprintf(name, CUSHIM_LIBRARY_BYTES, "the program itself");
+        return;
+    }
+    snprintf(name, CUSHIM_LIBRARY_BYTES, "unknown");
+}
+
+struct library {
+    char name[CUSHIM_LIBRARY_BYTES];
+    uint64_t n_live, live_bytes;
+};
+
+static int by_live(const void *left, const void *right) {
+    const struct library *a = left, *b = right;
+    if (a->live_bytes != b->live_bytes)
+        return a->live_bytes > b->live_bytes ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+void cushim_site_libraries(struct cushim_writer *out, const struct cushim_report *report) {
+    enum { MOST = 32 };
+    struct library libraries[MOST] = {{.n_live = 0}};
+    struct cushim_site site;
+    char name[CUSHIM_LIBRARY_BYTES], text[2][CUSHIM_AMOUNT_BYTES];
+    unsigned n = 0;
+    for (unsigned i = 0; i < CUSHIM_PAGE_SITES; i++) {
+        unsigned k = 0;
+        if (!cushim_site_get(report, i, &site) || !site.live_bytes)
+            continue;
+        library_of(&site, name);
+        while (k < n && strcmp(libraries[k].name, name) != 0)
+            k++;
+        if (k == MOST) /* the last row has the rest */
+            snprintf(libraries[--k].name, sizeof name, "others");
+        else if (k == n)
+            strcpy(libraries[n++].name, name);
+        libraries[k].n_live += site.n_live;
+        libraries[k].live_bytes += site.live_bytes;
+    }
+    qsort(libraries, n, sizeof *libraries, by_live);
+    cushim_write(out, "\n%-12s %10s %9s  (sampled each %s)\n", "alive", "blocks", CUSHIM_WORD(live),
+                 cushim_text_bytes(text[0], report->page.head.sample_bytes));
+    for (unsigned k = 0; k < n; k++)
+        cushim_write(out, "  %21s %9s  %s\n", cushim_text_count(text[0], libraries[k].n_live),
+                     cushim_text_bytes(text[1], libraries[k].live_bytes), libraries[k].name);
+    if (!n)
+        cushim_write(out, "  nothing that was sampled\n");
 }
 
 static void put_json(struct cushim_writer *out, const struct cushim_report *report,

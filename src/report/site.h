@@ -57,4 +57,7 @@ struct cushim_site_growth cushim_site_growth(const struct cushim_report *report)
 void cushim_site_text(struct cushim_writer *out, const struct cushim_report *report);
 void cushim_site_json(struct cushim_writer *out, const struct cushim_report *report);
 
+/* For people: what is live by the library that asked (library.h), of all sites. */
+void cushim_site_libraries(struct cushim_writer *out, const struct cushim_report *report);
+
 #endif

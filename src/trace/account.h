@@ -17,8 +17,8 @@ enum { CUSHIM_TRACE_DEVICES = 64, CUSHIM_TRACE_KINDS = 8, CUSHIM_TRACE_SAMPLES =
 
 /* A site: one call stack that asked for memory.  Number 0 is for requests without a stack. */
 struct cushim_trace_site {
-    uint64_t number; /* from 1, in the order of appearance */
-    unsigned n_frames;
+    uint64_t number;            /* from 1, in the order of appearance */
+    unsigned n_frames, n_label; /* n_label: a reader's own */
     uint64_t frames[CUSHIM_TRACE_FRAMES];
     uint64_t n_requests, requested_bytes; /* of all requests */
     uint64_t n_live, live_bytes;

@@ -370,7 +370,7 @@ def a_recording_has_a_bound_and_says_what_it_lacks():
     assert result.returncode == 0 and int(said[1].replace(",", "")) > 1000 and file.stat().st_size <= 64 << 10, result
     text = report(str(scratch / "small")).stdout
     assert f"missing   {said[1]} events were not written" in text and "the recording ended early: its file was full" in text, text
-    for stacks, has_some in ("native", True), ("none", False):
+    for stacks, has_some in ("auto", True), ("native", True), ("none", False):
         folder = scratch / f"stacks-{stacks}"
         assert record(f"--stacks={stacks}", "-o", str(folder), HOLDER).returncode == 0
         assert any(site["stack"] for site in summary(folder)["memory"][0]["sites"]) == has_some

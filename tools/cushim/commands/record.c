@@ -29,15 +29,16 @@ struct request {
 static int take_stacks(void *context, const char *value) {
     static const struct {
         const char *value, *option;
-    } rows[] = {{"native", "--trace-stacks=on"},
-                {"none", "--trace-stacks=off"},
-                {"python", "--trace-stacks=python"}};
+    } rows[] = {{"auto", "--trace-stacks=auto"},
+                {"python", "--trace-stacks=auto"},
+                {"native", "--trace-stacks=on"},
+                {"none", "--trace-stacks=off"}};
     (void)context;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (strcmp(value, rows[i].value) == 0)
             return run_take_option("record", rows[i].option);
     }
-    return usage_error("record", "--stacks is native, python or none");
+    return usage_error("record", "--stacks is auto, native or none");
 }
 
 static int take_max(void *context, const char *value) {

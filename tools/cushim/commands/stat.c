@@ -84,6 +84,13 @@ static void put_sites(struct cushim_writer *out, const struct cushim_report *rep
         cushim_write(out, "  its places are not sampled: start it with --sites\n");
 }
 
+static void put_libraries(struct cushim_writer *out, const struct cushim_report *report) {
+    if (report->sites)
+        cushim_site_libraries(out, report);
+    else
+        put_sites(out, report);
+}
+
 static void put_findings(struct cushim_writer *out, const struct cushim_report *report) {
     if (!cushim_report_findings_text(out, report))
         cushim_write(out, "  nothing was found\n");
@@ -97,8 +104,9 @@ static void put_oom(struct cushim_writer *out, const struct cushim_report *repor
 static const struct part {
     const char *option;
     void (*put)(struct cushim_writer *out, const struct cushim_report *report);
-} parts[] = {{"--sites", put_sites}, {"--findings", put_findings}, {"--oom", put_oom}};
-enum { N_PARTS = sizeof parts / sizeof *parts };
+} parts[] = {{"--sites", put_sites}, {"--findings", put_findings}, {"--oom", put_oom}},
+  sites_by_library = {"--sites", put_libraries};
+enum { SITES, FINDINGS, OOM, N_PARTS = sizeof parts / sizeof *parts };
 
 /* ---- one page ---- */
 
@@ -146,13 +154,20 @@ static void show(const struct page *page, void *context) {
 static int take_arguments(struct request *request, int argc, char **argv) {
     enum { MOST_SECONDS = 24 * 60 * 60 };
     bool is_watched = false, is_asked[N_PARTS] = {false};
-    const char *watch = NULL;
-    const struct argument rows[] = {
-        {"--json", .flag = &request->is_json},  {"--clean", .flag = &request->is_clean},
-        {"--all", .flag = &request->is_of_all}, {"--all-users", .flag = &request->has_users},
-        {"--watch", .flag = &is_watched},       {"--watch", .text = &watch},
-        {"--sites", .flag = &is_asked[0]},      {"--findings", .flag = &is_asked[1]},
-        {"--oom", .flag = &is_asked[2]},        {0}};
+    const char *watch = NULL, *by = NULL;
+    static const char *const groups[] = {"site", "library"};
+    enum { LIBRARY = 1, N_GROUPS = sizeof groups / sizeof *groups };
+    const struct argument rows[] = {{"--json", .flag = &request->is_json},
+                                    {"--clean", .flag = &request->is_clean},
+                                    {"--all", .flag = &request->is_of_all},
+                                    {"--all-users", .flag = &request->has_users},
+                                    {"--watch", .flag = &is_watched},
+                                    {"--watch", .text = &watch},
+                                    {"--sites", .flag = &is_asked[SITES]},
+                                    {"--findings", .flag = &is_asked[FINDINGS]},
+                                    {"--oom", .flag = &is_asked[OOM]},
+                                    {"--by", .text = &by},
+                                    {0}};
     const struct arguments arguments = {.topic = "stat", .rows = rows};
     int n_parts = 0, n = arguments_read(&arguments, argc, argv);
     if (n < 0)
@@ -168,6 +183,12 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         n_parts += is_asked[i];
         request->part = is_asked[i] ? &parts[i] : request->part;
     }
+    if (by && strcmp(by, groups[LIBRARY]) != 0 && strcmp(by, *groups) != 0)
+        return usage_unknown("stat", "grouping", by, groups, N_GROUPS);
+    if (by && !is_asked[SITES])
+        return usage_error("stat", "--by goes with --sites");
+    if (by && strcmp(by, groups[LIBRARY]) == 0 && n_parts == 1)
+        request->part = &sites_by_library;
     if (request->is_clean && argc > 2)
         return usage_error("stat", "--clean takes nothing else");
     if (request->is_of_all && request->wanted)

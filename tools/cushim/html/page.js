@@ -3,7 +3,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const main = document.getElementById("main");
-const state = { r: 0, s: 0, t: null, v: "peak", q: "", i: 0, a: 0, b: 1, root: null, sort: "peak_bytes", up: false, all: {} };
+const state = { r: 0, s: 0, t: null, v: "peak", q: "", i: 0, l: 0, a: 0, b: 1, root: null, sort: "peak_bytes", up: false, all: {} };
 
 /* ---- building ---- */
 
@@ -49,8 +49,8 @@ const choose = () => {
   byId = new Map();
   if (!scope) return;
   scope.columns.forEach((name, i) => { column[name] = i; });
-  sites = scope.sites.map(([numbers, frames]) => {
-    const site = { frames };
+  sites = scope.sites.map(([numbers, frames, library]) => {
+    const site = { frames, library };
     for (const name of scope.columns) site[name] = numbers[column[name]];
     byId.set(site.id, site);
     return site;
@@ -94,12 +94,13 @@ const fromAddress = () => {
   state.a = number("a", 0, 1, 0);
   state.b = number("b", state.a, 1, 1);
   state.i = number("i", 0, 1, 0);
+  state.l = number("l", 0, 1, 0);
   state.v = views.some((view) => view.id === words.get("v")) ? words.get("v") : state.t === null ? "peak" : "moment";
   state.q = words.get("q") || "";
 };
 const toAddress = () => {
   const words = new URLSearchParams();
-  const preset = { r: 0, s: 0, t: null, v: "peak", q: "", i: 0, a: 0, b: 1 };
+  const preset = { r: 0, s: 0, t: null, v: "peak", q: "", i: 0, l: 0, a: 0, b: 1 };
   for (const name of Object.keys(preset)) if (state[name] !== preset[name]) words.set(name, state[name]);
   history.replaceState(null, "", "#" + words);
 };
@@ -317,6 +318,7 @@ const treeOf = (weights) => {
     let node = root;
     const numbers = site ? (state.i ? site.frames : site.frames.slice().reverse()) : [];
     const names = numbers.length ? numbers.map(frameOf) : [{ name: site ? "(no frame of the program)" : "(rest)", line: "", module: "" }];
+    if (state.l && site) names.unshift({ name: site.library || "(no library)", line: "", module: "" });
     for (const frame of names) {
       const key = frame.name + " " + frame.line;
       if (!node.children.has(key)) node.children.set(key, { ...frame, children: new Map(), weight: 0, depth: node.depth + 1, path: node.path + "\u0000" + key });
@@ -393,6 +395,7 @@ const flame = () => {
     el("div", { class: "tools" }, views.map((one) => el("button", { "aria-pressed": String(one === view), "data-view": one.id, on: { click: () => change({ v: one.id, root: null }) } }, one.name))),
     el("div", { class: "tools" }, field,
       el("button", { "aria-pressed": String(!!state.i), on: { click: () => change({ i: state.i ? 0 : 1, root: null }) } }, "inverted"),
+      el("button", { "aria-pressed": String(!!state.l), "data-by": "library", on: { click: () => change({ l: state.l ? 0 : 1, root: null }) } }, "by library"),
       state.root && el("button", { on: { click: () => change({ root: null }) } }, "whole graph"), told),
     moment ? el("p", { class: "soft", id: "kept" }, "As it was after " + time(moment.ns) + ": of the moments that this page keeps, the last before the one that you chose.") : null,
     root.weight ? box : el("p", { class: "soft" }, "Nothing: " + (view.id === "waits" ? "no free waited for the GPU." : "no such memory was recorded.")),

@@ -116,7 +116,9 @@ static void put_sites(struct page *page) {
             numbers_of(&page->numbers, site->frames[k], &number, &is_new);
             json_put_number(json, NULL, number);
         }
-        json_end(json, "]]");
+        json_end(json, "]");
+        json_put_text(json, NULL, names_library(page->recording->names, site));
+        json_end(json, "]");
     }
     json_end(json, "]");
 }

@@ -223,6 +223,7 @@ static int join_sites(struct recording *recording) {
             account->sites[n++] = site;
     }
     account->n_sites = n;
+    names_tell_apart(recording->names, account);
     free(firsts);
     return 0;
 }

@@ -305,6 +305,7 @@ static void put_json_site(struct json_output *json, const struct recording *reco
                                         site->n_frees, site->life_ns, site->n_temporary,
                                         site->wait_ns, site->n_refused});
     json_put_bool(json, "grows", site->hour_bytes != 0);
+    json_put_text(json, "library", names_library(recording->names, site));
     put_stack(json, recording, site);
     json_end(json, "}");
 }
