@@ -23,7 +23,7 @@ void cushim_watch_begin(void) {
             .folder = options->trace,
             .max_bytes = options->trace_max,
             .run = cushim_page.head.run,
-            .stacks = (enum cushim_tracing_stacks)options->trace_stacks,
+            .stacks = (enum cushim_tracing_stacks)options->stacks,
             .is_relaxed = cushim_process.policy.is_relaxed,
             .stats = &cushim_page.stats[0][0],
         });

@@ -36,7 +36,7 @@ OTHERS = {
     "$ cushim run --check ./overrun": "tests/examples/checked.py",
     **dict.fromkeys(("$ cc -g -o leaky", "$ cushim run --stats ./leaky", "$ cushim run --stats --sites ./leaky", "$ cushim record -o leaky.cushim",
                      "$ cushim report leaky.cushim", "$ cushim run ./leaky", "$ cushim record -o out.cushim", "$ cushim report --at=end out.cushim",
-                     "$ cushim replay --plan out.cushim"), "tests/examples/walk.py"),
+                     "$ cushim replay out.cushim"), "tests/examples/walk.py"),
     "cc -o alloc_copy": "tests/examples/install.py",
     "pip install": "tests/install",
     "pip wheel": "tests/install",

@@ -211,7 +211,7 @@ def the_page_shows_each_part():
     device = summary["memory"][0]
     dom = drawn(page)
     headings = re.findall(r"<h2[^>]*>(.*?)</h2>", dom)
-    assert headings == ["Memory over time", "Stacks", "Segments", "Places", "Alive at the end", "Large copies", "Missing data"], headings
+    assert headings == ["Memory over time", "Stacks", "Segments", "Sites", "Alive at the end", "Large copies", "Missing data"], headings
     peak = device["peak_live_bytes"]
     assert text_of(dom, r'id="peak-live">(.*?)</div>').startswith(f"peak live{peak / (1 << 20):.1f} MiB"), dom
     assert total(dom) == peak

@@ -44,23 +44,6 @@ struct request {
     struct moment_wish moment;
 };
 
-static bool take_format(struct request *request, const char *name) {
-    for (size_t i = 0; i < N_FORMATS; i++) {
-        if (strcmp(formats[i].name, name) == 0)
-            request->format = &formats[i];
-    }
-    return request->format != NULL;
-}
-
-static bool take_group(struct moment_wish *wish, const char *name) {
-    for (int i = 0; i < MOMENT_N_GROUPS; i++) {
-        wish->group = (enum moment_group)i;
-        if (strcmp(moment_groups[i], name) == 0)
-            return true;
-    }
-    return false;
-}
-
 static bool ends_in(const char *text, const char *ending) {
     size_t n = strlen(text), n_ending = strlen(ending);
     return n > n_ending && strcmp(text + n - n_ending, ending) == 0;
@@ -68,31 +51,35 @@ static bool ends_in(const char *text, const char *ending) {
 
 static int take_arguments(struct request *request, int argc, char **argv) {
     struct moment_wish *moment = &request->moment;
-    const char *format = NULL, *at = NULL, *by = NULL, *names[N_FORMATS];
-    const struct argument rows[] = {{"--format", .text = &format},
+    const char *at = NULL, *names[N_FORMATS + 1] = {NULL};
+    int format = -1, group = -1;
+    const struct argument rows[] = {{"--format", .word = &format, .words = names},
                                     {"--redact", .flag = &request->is_redacted},
                                     {"--at", .text = &at},
-                                    {"--by", .text = &by},
+                                    {"--by", .word = &group, .words = moment_groups},
                                     {"--range", .text = &moment->range},
                                     {"-o", .text = &request->output},
                                     {0}};
-    const struct arguments arguments = {.topic = "report", .rows = rows};
+    const struct arguments arguments = {
+        .topic = "report",
+        .rows = rows,
+        .least_words = 1,
+        .most_words = 1,
+        .of_words = "one recording, which `cushim record` makes",
+    };
+    for (size_t i = 0; i < N_FORMATS; i++)
+        names[i] = formats[i].name;
     int n = arguments_read(&arguments, argc, argv);
     if (n < 0)
         return -n;
-    for (size_t i = 0; i < N_FORMATS; i++)
-        names[i] = formats[i].name;
-    if (n != 1)
-        return usage_error("report",
-                           n ? "report reads one recording at a time" : "report needs a recording");
-    if (format && !take_format(request, format))
-        return usage_unknown("report", "format", format, names, N_FORMATS);
     if (at && !moment_take_time(moment, at))
-        return usage_error("report", "--at is peak, end or a time such as 1.5s");
-    if (by && !take_group(moment, by))
-        return usage_unknown("report", "grouping", by, moment_groups, MOMENT_N_GROUPS);
+        return usage_error("report", "--at=%s: peak, end or a time such as 1.5s", at);
     request->path = *argv;
-    moment->is_wanted = at || by || moment->range;
+    if (format >= 0)
+        request->format = &formats[format];
+    if (group >= 0)
+        moment->group = (enum moment_group)group;
+    moment->is_wanted = at || group >= 0 || moment->range;
     if (moment->is_wanted && request->format && request->format != &formats[TEXT])
         return usage_error("report", "--at, --by and --range are for text only");
     if (moment->is_wanted)
@@ -137,18 +124,14 @@ static int put_to(const struct request *request, const struct format *format,
     struct cushim_writer out = {.fd = STDOUT_FILENO};
     if (path)
         out.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (out.fd < 0) {
-        complain("%s: %s", path, strerror(errno));
-        return EXIT_OURS;
-    }
+    if (out.fd < 0)
+        return usage_unwritten(path, errno);
     size_t n = put_all(request, format, files, &out);
     cushim_writer_flush(&out);
     if (path && close(out.fd) != 0 && !out.error)
         out.error = errno;
-    if (out.error) {
-        complain("%s: %s", path ? path : "standard output", strerror(out.error));
-        return EXIT_OURS;
-    }
+    if (out.error)
+        return usage_unwritten(path, out.error);
     return n == files->n ? EXIT_WELL : EXIT_WRONG;
 }
 

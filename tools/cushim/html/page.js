@@ -137,7 +137,7 @@ const verdict = () => {
   const out = [el("p", {}, share(scope.no_call, scope.requests) + " of " + some(scope.requests, "request") + " made no driver call.")];
   if (scope.refused) out.push(el("p", { class: "bad" }, some(scope.refused, "request") + " found no memory: red in the timeline."));
   if (leaks.length)
-    out.push(el("p", { class: "bad" }, some(leaks.length, "place") + (leaks.length === 1 ? " leaks" : " leak") + ": what is live there grew in each quarter of the run. ",
+    out.push(el("p", { class: "bad" }, some(leaks.length, "site") + (leaks.length === 1 ? " leaks" : " leak") + ": what is live there grew in each quarter of the run. ",
       el("a", { href: "#alive", class: "bad", on: { click: (event) => { event.preventDefault(); document.getElementById("alive").scrollIntoView(); } } }, "Alive at the end"), " names them."));
   if (scope.wait_ns * 100 >= recording.run_ns && scope.waits >= 100 && recording.free === "exact")
     out.push(el("p", {}, "Frees waited " + time(scope.wait_ns) + " of " + time(recording.run_ns) + " for the GPU. ", el("code", {}, "--free=relaxed"), " takes away at most that."));
@@ -469,14 +469,14 @@ const table = (id, rows, columns, sortable) => {
     return row;
   });
   return [el("div", { class: "wide" }, el("table", { id, "data-rows": rows.length }, el("thead", {}, el("tr", {}, header)), el("tbody", {}, body))),
-    shown.length < rows.length && el("p", {}, el("button", { on: { click: () => { state.all[id] = true; draw(); } } }, "all " + count(rows.length) + " places"))];
+    shown.length < rows.length && el("p", {}, el("button", { on: { click: () => { state.all[id] = true; draw(); } } }, "all " + count(rows.length) + " sites"))];
 };
 const valueOf = (site, key) => (key === "mean_life" ? (site.frees ? site.life_ns / site.frees : 0) : key === "temporary" ? (site.requests ? site.temporary / site.requests : 0) : site[key]);
 
 const siteTable = () => {
   const rows = sites.slice().sort((a, b) => (valueOf(b, state.sort) - valueOf(a, state.sort)) * (state.up ? -1 : 1) || a.id - b.id);
-  return [el("h2", {}, "Places"), table("sites", rows, [
-    { name: "place" },
+  return [el("h2", {}, "Sites"), table("sites", rows, [
+    { name: "site" },
     { name: "at the peak", key: "peak_bytes", text: (site) => bytes(site.peak_bytes) },
     { name: "blocks", key: "peak_blocks", text: (site) => count(site.peak_blocks) },
     { name: "requests", key: "requests", text: (site) => count(site.requests) },
@@ -490,7 +490,7 @@ const aliveTable = () => {
   const rows = sites.filter((site) => site.live_bytes).sort((a, b) => b.grows - a.grows || b.live_bytes - a.live_bytes);
   return [el("h2", { id: "alive" }, "Alive at the end"),
     rows.length ? table("alive-sites", rows, [
-      { name: "place" },
+      { name: "site" },
       { name: "bytes", text: (site) => bytes(site.live_bytes) },
       { name: "blocks", text: (site) => count(site.live_blocks) },
       { name: "oldest", text: (site) => time(recording.run_ns - site.oldest_ns) },

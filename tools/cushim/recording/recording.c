@@ -57,7 +57,7 @@ void recording_files_free(struct recording_files *files) {
 }
 
 const char *recording_error(int error) {
-    return error == ENOEXEC ? "no recording of this version" : strerror(error);
+    return error == ENOEXEC ? "no recording of this version of cushim" : strerror(error);
 }
 
 /* ---- scopes ---- */
