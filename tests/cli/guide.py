@@ -28,7 +28,7 @@ OTHERS = {
     "tests/gpu/run": "by hand, on a GPU",
     "$ ./tools/quickstart": "tests/examples/quickstart.py",
     "./tools/quickstart": "tests/examples/quickstart.py",
-    "$ cushim record -o vecadd.cushim": "tests/examples/quickstart.py",
+    "$ cushim record -o train.cushim train": "tests/examples/quickstart.py",
     "$ vecadd": "tests/examples/quickstart.py",
     "$ cushim run --stats=stderr vecadd": "tests/examples/quickstart.py",
     "$ cc docs/examples/alloc_copy.c": "tests/examples/quickstart.py",
