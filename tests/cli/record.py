@@ -230,7 +230,7 @@ def what_is_no_recording_is_said_in_one_line():
     (scratch / "none").mkdir(exist_ok=True)
     (scratch / "text").write_text("no recording")
     for words, code in ((str(scratch / "none"), 1), (str(scratch / "text"), 1), ("/nowhere", 1), ((), 2), (("--format=nonsense", "x"), 2),
-                        (("--nonsense", "x"), 2), (("a", "b"), 2)):
+                        (("--nonsense", "x"), 2), (("a", "b"), 1)):
         result = report(*([words] if isinstance(words, str) else words))
         assert result.returncode == code and result.stderr.count("\n") == 1, (words, result)
     result = report("-o", "/nowhere/file", str(recorded("sites")))

@@ -40,7 +40,7 @@ WRONG = [
     ("record", 2, "record needs a program"), ("record -o", 2, "-o needs a value"), ("record -o x", 2, "record needs a program"), ("record --trace-max=much ./fails", 2, "not a size"),
     ("record --stacks ./fails", 2, "none|native|python"), ("record --stacks=on ./fails", 2, "none|native|python"), ("record -o /nowhere/x ./fails", 125, "No such file"),
     ("record ./leaky.c", 126, "it is source code"), ("record --format=json ./fails", 2, "no option --format"),
-    ("report", 2, "report needs one recording, which `cushim record` makes"), ("report a b", 2, "not also `b`"), ("report missing", 1, "missing: No such file"),
+    ("report", 2, "report needs a recording, which `cushim record` makes"), ("report train.py b", 1, "b: No such file"), ("report missing", 1, "missing: No such file"),
     ("report folder", 1, "no recording in it"), ("report notes.txt", 1, "no recording of this version"), ("report --format", 2, "--format needs a value"),
     ("report --format=svg a", 2, "not one of text, json, html"), ("report --format svg a", 2, "not one of text, json, html"), ("report --by=line a", 2, "not one of site, size"),
     ("report --at=later a", 2, "peak, end or a time"), ("report --html a", 2, "no option `--html`"), ("report --format=json --at=peak a", 2, "for text only"), ("report --redcat a", 2, "did you mean `--redact`?"),
