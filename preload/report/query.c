@@ -70,9 +70,9 @@ static void add_row(struct cushim_preload_stats *to, int device, int kind) {
 
 CUSHIM_EXPORT int cushim_preload_stats(int device, int kind, struct cushim_preload_stats *stats) {
     struct cushim_preload_stats sum = {0};
-    size_t n_bytes = stats ? stats->struct_bytes : 0;
+    size_t n_bytes = stats ? stats->struct_size : 0;
     if (!cushim_process_is_on() || !is_within(device, CUSHIM_MAX_DEVICES) ||
-        !is_within(kind, CUSHIM_N_KINDS) || n_bytes < sizeof stats->struct_bytes)
+        !is_within(kind, CUSHIM_N_KINDS) || n_bytes < sizeof stats->struct_size)
         return -1;
     for (int i = 0; i < CUSHIM_MAX_DEVICES; i++) {
         for (int k = 0; k < CUSHIM_N_KINDS; k++) {
@@ -80,7 +80,7 @@ CUSHIM_EXPORT int cushim_preload_stats(int device, int kind, struct cushim_prelo
                 add_row(&sum, i, k);
         }
     }
-    sum.struct_bytes = n_bytes;
+    sum.struct_size = n_bytes;
     memset(stats, 0, n_bytes);
     memcpy(stats, &sum, n_bytes < sizeof sum ? n_bytes : sizeof sum);
     return 0;
@@ -101,8 +101,8 @@ CUSHIM_EXPORT int cushim_preload_reset_peak(int device) {
 /* ---- marks and reports ---- */
 
 CUSHIM_EXPORT void cushim_preload_mark(const char *name) {
-    struct cushim_preload_stats all = {.struct_bytes = sizeof all};
-    struct cushim_preload_stats pinned = {.struct_bytes = sizeof pinned}; /* on no device */
+    struct cushim_preload_stats all = {.struct_size = sizeof all};
+    struct cushim_preload_stats pinned = {.struct_size = sizeof pinned}; /* on no device */
     if (!name || cushim_preload_stats(-1, CUSHIM_PRELOAD_ALL, &all) != 0 ||
         cushim_preload_stats(-1, CUSHIM_PRELOAD_PINNED, &pinned) != 0)
         return;

@@ -124,24 +124,10 @@ bool cushim_option_is_off(const char *text) {
 }
 
 static const char *read_bytes(size_t *field, const char *text, size_t min, size_t max) {
-    size_t number = 0, unit = 1;
-    const char *at = text;
-    if (!isdigit((unsigned char)*at))
-        return "is not a size such as 512M";
-    for (; isdigit((unsigned char)*at); at++) {
-        if (__builtin_mul_overflow(number, (size_t)10, &number) ||
-            __builtin_add_overflow(number, (size_t)(*at - '0'), &number))
-            return "is too large";
-    }
-    if (*at) {
-        static const char units[] = "KMGT";
-        const char *found = strchr(units, toupper((unsigned char)*at));
-        if (!found || at[1])
-            return "is not a size such as 512M";
-        unit = (size_t)1 << (10 * (found - units + 1));
-    }
-    if (__builtin_mul_overflow(number, unit, &number) || number > max)
-        return "is too large";
+    size_t number;
+    const char *wrong = cushim_size_read(&number, text);
+    if (wrong || number > max)
+        return wrong ? wrong : "is too large";
     if (number < min)
         return "is too small";
     *field = number;

@@ -196,13 +196,13 @@ static bool foreign(const struct cushim_report *report, struct cushim_advice *ad
 
 static bool leak(const struct cushim_report *report, struct cushim_advice *advice) {
     struct cushim_site_growth growing = cushim_site_growth(report);
-    char bytes[CUSHIM_AMOUNT_BYTES], hour[CUSHIM_AMOUNT_BYTES], places[CUSHIM_AMOUNT_BYTES];
+    char bytes[CUSHIM_AMOUNT_BYTES], hour[CUSHIM_AMOUNT_BYTES], sites[CUSHIM_AMOUNT_BYTES];
     EVIDENCE(advice, 0, "places", growing.n_sites);
     EVIDENCE(advice, 1, "live_blocks", growing.n_live);
     EVIDENCE(advice, 2, "live_bytes", growing.live_bytes);
     SAY(advice, "%s of the program may leak, +%s/h: %s are live there; `alive` marks %s",
-        growing.n_sites == 1 ? "a place"
-                             : strcat(cushim_text_count(places, growing.n_sites), " places"),
+        growing.n_sites == 1 ? "a site"
+                             : strcat(cushim_text_count(sites, growing.n_sites), " sites"),
         cushim_text_bytes(hour, growing.hour_bytes), cushim_text_bytes(bytes, growing.live_bytes),
         growing.n_sites == 1 ? "it" : "them");
     return growing.n_sites != 0;

@@ -206,9 +206,9 @@ static int next(const struct cushim_report *report, struct told *told) {
 
 static void put_row(struct cushim_writer *out, const struct cushim_report *report, int number,
                     const struct cushim_site *site) {
-    char text[4][CUSHIM_AMOUNT_BYTES], place[32];
-    snprintf(place, sizeof place, "place %d", number);
-    cushim_write(out, "  %-10s %10s %9s %9s %10s", place, cushim_text_count(text[0], site->n_live),
+    char text[4][CUSHIM_AMOUNT_BYTES], name[32];
+    snprintf(name, sizeof name, "site %d", number);
+    cushim_write(out, "  %-10s %10s %9s %9s %10s", name, cushim_text_count(text[0], site->n_live),
                  cushim_text_bytes(text[1], site->live_bytes),
                  site->error_bytes ? cushim_text_bytes(text[2], site->error_bytes) : "counted",
                  cushim_text_bytes(text[3], site->peak_live_bytes));
@@ -239,14 +239,19 @@ void cushim_site_text(struct cushim_writer *out, const struct cushim_report *rep
             more_bytes += site.live_bytes;
         }
     }
-    if (!n_told)
-        cushim_write(out, "  nothing that was sampled\n");
+    if (!n_told && report->page.head.sample_bytes > 1)
+        cushim_write(out,
+                     "  no live block was sampled: one stack is taken for each %s\n"
+                     "  of requests; --sites=1 takes one for every request\n",
+                     cushim_text_bytes(text, report->page.head.sample_bytes));
+    else if (!n_told)
+        cushim_write(out, "  nothing that was sampled is live\n");
     if (n_more)
-        cushim_write(out, "  and %" PRIu64 " place%s more, with %s\n", n_more,
+        cushim_write(out, "  and %" PRIu64 " site%s more, with %s\n", n_more,
                      n_more == 1 ? "" : "s", cushim_text_bytes(text, more_bytes));
     uint64_t n_lost = cushim_mem_stats_read(&report->sites->n_lost);
     if (n_lost)
-        cushim_write(out, "  %s sample%s of places that found no row\n",
+        cushim_write(out, "  %s sample%s of sites that found no row\n",
                      cushim_text_count(text, n_lost), n_lost == 1 ? " is" : "s are");
 }
 

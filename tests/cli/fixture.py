@@ -93,7 +93,7 @@ def rows(result):
 
 
 def examined(program, **environment):
-    found = rows(cushim("doctor", "--json", str(program), **environment))
+    found = rows(cushim("doctor", "--json", "--no-run", str(program), **environment))
     return {name: value for (section, name), value in found.items() if section == "the program"}
 
 

@@ -159,13 +159,13 @@ def a_number_that_a_recording_lacks_never_passes():
 @tap.test
 def places_are_told_by_function_and_file():
     before, after = recorded("holder", HOLDER)[0], recorded("live", LIVE, "exit")[0]
-    assert cushim("diff", before, after).stdout.endswith(NO_MORE.format("at the peak, by place", "")), cushim("diff", before, after)
+    assert cushim("diff", before, after).stdout.endswith(NO_MORE.format("at the peak, by site", "")), cushim("diff", before, after)
     sampled = [scratch / "sampled-holder.json", scratch / "sampled-live.json"]
     for file, words in zip(sampled, ([HOLDER], [LIVE, "exit"])):
         cushim("run", f"--stats={file}", "--sites=1", "--oom=off", *words)
     pinned = "     64.0 KiB         0 B    -100.0 %  pin_some holder.c < main holder.c\n"
     result = cushim("diff", *sampled)
-    assert result.stdout.endswith(NO_MORE.format("peak live of a place, sampled", pinned)), result
+    assert result.stdout.endswith(NO_MORE.format("peak live of a site, sampled", pinned)), result
     # another measure is not put beside it; no place that is as it was has a row
     for sides in ((before, sampled[1]), (sampled[0], after), (before, before), (sampled[0], sampled[0])):
         assert "place" not in cushim("diff", *sides).stdout, sides
@@ -212,7 +212,7 @@ def recordings_are_merged_into_the_table():
         cut.write_bytes(next(before.iterdir()).read_bytes()[:n_bytes])
         for words, code in ((["merge", cut, before], 1), (["diff", cut, before], 2)):
             result = cushim(*words)
-            assert result.returncode == code and result.stderr == f"cushim: {cut}: no recording of this version\n", (n_bytes, result)
+            assert result.returncode == code and result.stderr == f"cushim: {cut}: no recording of this version of cushim\n", (n_bytes, result)
 
 
 # ---- compare ----

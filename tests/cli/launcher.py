@@ -98,7 +98,7 @@ def options_reach_the_program_as_variables():
 def options_are_spelled_with_hyphens_or_underscores():
     for option in ("--async-keep=1G", "--async_keep=1G"):
         assert "CUSHIM_ASYNC_KEEP=1G" in cushim("run", option, "env").stdout.splitlines(), option
-    assert "--async-keep needs a value: --async-keep=VALUE" in cushim("run", "--async_keep", "env").stderr
+    assert "--async-keep needs a value: --async-keep=VALUE" in cushim("run", "--async_keep").stderr
     too_long = "--" + 200 * "a-"
     assert too_long in cushim("run", too_long + "=1", "env").stderr
 
@@ -109,7 +109,7 @@ def some_options_mean_something_without_a_value():
     for line in ("CUSHIM_STATS=stderr", "CUSHIM_CHECK=frees", "CUSHIM_POOL=1"):
         assert line in shown, line
     for option in ("--free", "--log", "--limit", "--arena-reset"):
-        assert f"{option} needs a value: {option}=VALUE" in only_line(cushim("run", option, "env")), option
+        assert f"{option} needs a value: {option}=VALUE" in only_line(cushim("run", option)), option
     shown = cushim("help", "options").stdout
     assert "--stats[=FILE]" in shown and "--check[=off|frees|full]" in shown and "--limit=SIZE" in shown, shown
 
@@ -140,7 +140,7 @@ def an_option_wins_over_its_variable_and_the_others_stay():
 def a_wrong_option_is_one_line_and_nothing_starts():
     for option, part in (("--nonsense=1", "--nonsense"), ("--backend=maybe", "native|vmm"),
                          ("--large=12Q", "--large=12Q"), ("--large=1", "too small"),
-                         ("--large", "needs a value"), ("-v", "-v"), ("--pool=", "--pool=")):
+                         ("--large", "--large=sh is not a size"), ("-v", "-v"), ("--pool=", "--pool=")):
         result = cushim("run", option, "sh", "-c", "echo started")
         assert result.returncode == 2, option
         assert result.stdout == "", option
@@ -194,7 +194,7 @@ def help_is_on_standard_output():
 
 @tap.test
 def an_unknown_command_is_one_line_with_a_hint():
-    for arguments in (["rum"], ["help", "rum"], ["doctor", "--rum"], ["doctor", "a", "b"]):
+    for arguments in (["rum"], ["help", "rum"], ["doctor", "--rum"]):
         result = cushim(*arguments)
         assert result.returncode == 2
         assert result.stdout == ""
@@ -207,7 +207,7 @@ def an_unknown_command_is_one_line_with_a_hint():
 @tap.test
 def a_terminal_executes_nothing_of_what_was_typed():
     escape = "a\x1b[31mb"
-    for arguments in ([escape], ["run", f"--{escape}", "x"], ["run", f"--limit={escape}", "x"], ["run", f"./{escape}"], ["sim", f"--x={escape}", "x"],
+    for arguments in ([escape], ["run", f"--{escape}", "x"], ["run", f"--limit={escape}", "x"], ["run", f"./{escape}"], ["sim", f"--{escape}", "x"],
                       ["report", escape]):
         assert "a?[31mb" in only_line(cushim(*arguments)), arguments
 

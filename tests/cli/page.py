@@ -160,8 +160,10 @@ def the_segments_of_the_moment_are_drawn():
     for moment in (mapped[0], mapped[len(mapped) // 2], mapped[-1]):
         dom = drawn(page, where=f"#t={moment['ns']}&v=moment")
         wanted = moment["map"]
-        assert f'data-rows="{len(wanted["rows"])}"' in re.search(r"<svg id=\"map\"[^>]*>", dom).group(0), wanted
-        assert dom.count('class="hole"') == len(wanted["rows"]) and bool(dom.count('class="full"')) == (wanted["live"] > 0), wanted
+        whole = [row[1:3] for row in wanted["rows"] if row[2] in (0, row[1])]  # one row for each size
+        n_rows = len(wanted["rows"]) - len(whole) + len({tuple(row) for row in whole})
+        assert f'data-rows="{n_rows}"' in re.search(r"<svg id=\"map\"[^>]*>", dom).group(0), wanted
+        assert dom.count('class="hole"') == n_rows and bool(dom.count('class="full"')) == (wanted["live"] > 0), wanted
         held = wanted["held"] / MIB
         assert f": {held:.{2 if held < 10 else 1 if held < 100 else 0}f} MiB held in {wanted['segments']} segment" in text_of(dom, r'id="map-sum">(.*?)</p>'), wanted
 
@@ -211,7 +213,7 @@ def the_page_shows_each_part():
     device = summary["memory"][0]
     dom = drawn(page)
     headings = re.findall(r"<h2[^>]*>(.*?)</h2>", dom)
-    assert headings == ["Memory over time", "Stacks", "Segments", "Places", "Alive at the end", "Large copies", "Missing data"], headings
+    assert headings == ["Memory over time", "Stacks", "Segments", "Sites", "Alive at the end", "Large copies", "Missing data"], headings
     peak = device["peak_live_bytes"]
     assert text_of(dom, r'id="peak-live">(.*?)</div>').startswith(f"peak live{peak / (1 << 20):.1f} MiB"), dom
     assert total(dom) == peak
@@ -237,7 +239,7 @@ def a_browser_draws_what_node_draws():
         tap.skip("no node")
     for where in ("", "#v=all&q=forward"):
         seen, ours = (re.search(r"<main.*</main>", dom, re.DOTALL).group(0) for dom in (browse(page, "--dump-dom", where=where), drawn(page, where=where)))
-        for pattern in (r"<h[12][^>]*>.*?</h", r"<td>[^<]*</td>", r'<button class="frame[^>]*>[^<]*<', r'data-(?:rows|total)="\d+"', r'class="(?:hole|full|mark|refused)"'):
+        for pattern in (r"<h[12][^>]*>.*?</h", r"<td[^>]*>[^<]*</td>", r'<button class="frame[^>]*>[^<]*<', r'data-(?:rows|total)="\d+"', r'class="(?:hole|full|mark|refused)"'):
             assert re.findall(pattern, re.sub(r' style="[^"]*"', "", seen)) == re.findall(pattern, re.sub(r' style="[^"]*"', "", ours)), (where, pattern)
 
 
@@ -420,7 +422,7 @@ def a_table_is_sorted_and_its_rows_open(hands):
     device = data_of(page)["recordings"][0]["scopes"][0]
     rows = [dict(zip(device["columns"], numbers)) for numbers, *_ in device["sites"]]
     wanted = sorted((row["requests"] for row in rows), reverse=True)
-    column = lambda dom: [int(text) for text in re.findall(r"<tr><td>.*?</td><td>.*?</td><td>.*?</td><td>([\d]+)</td>", dom.split('id="sites"')[1].split("</table>")[0])]  # noqa: E731
+    column = lambda dom: [int(text) for text in re.findall(r"<tr><td>.*?</td><td[^>]*>.*?</td><td[^>]*>.*?</td><td[^>]*>([\d]+)</td>", dom.split('id="sites"')[1].split("</table>")[0])]  # noqa: E731
     assert column(hands(page, ("press", "requests"))) == wanted
     dom = hands(page, ("press", "requests"), ("press", "requests \u25be"))
     assert column(dom) == wanted[::-1] and 'aria-sort="ascending"' in dom, dom
@@ -483,9 +485,40 @@ def what_a_mouse_hovers_over_says_more():
             assert one.value(f"getComputedStyle({node}).cursor") == cursor and one.value(f"{node}.matches(':hover')"), node
         assert one.value("[...document.querySelectorAll('.frame, .name')].every((node) => node.title.length > 3)")
         assert one.value("[...document.querySelectorAll('#map g')].every((node) => node.firstChild.textContent.includes(' live in '))")
+        x, y = one.place("document.querySelector('.frame')")
+        one.mouse("mouseMoved", x, y)
+        assert one.value("document.querySelector('#hint').textContent === document.querySelector('.frame').title.replace(/\\n/g, '  ')")
+        x, y = one.place("document.querySelector('#timeline svg')")
+        one.mouse("mouseMoved", x, y)
         before = one.dom
-        one.at(*one.place("document.querySelector('#timeline svg')"), button="right")
+        assert re.search(r'id="now">after [^<]* live [^<]* held ', before) and 'id="hint">Point at' in before, before
+        one.at(x, y, button="right")
         assert one.dom == before
+        one.mouse("mouseMoved", x, y - 300)
+        assert 'id="now">at the peak, ' in one.dom
+
+
+@tap.test
+def moments_on_the_axis_are_round():
+    dom = drawn(page_of(recorded(TRAINER)), where="#a=0.2&b=0.6")
+    ticks = [float(text.split()[0]) for text in re.findall(r'<text [^>]*text-anchor="(?:start|middle|end)"[^>]*>([\d.]+ (?:ns|us|ms|s))</text>', dom)]
+    steps = {f"{b - a:.6g}" for a, b in zip(ticks, ticks[1:])}
+    assert len(ticks) > 2 and len(steps) == 1 and re.fullmatch(r"0*\.?0*[125]0*", steps.pop().replace("0.", ".")), ticks
+
+
+@tap.test
+def two_recordings_are_laid_over_each_other_and_their_difference_is_a_flame_graph():
+    page = scratch / "difference.html"
+    assert cushim("report", "-o", str(page), str(recorded(TRAINER)), str(recorded(HOLDER))).returncode == 0
+    one, other = data_of(page)["recordings"]
+    ours, theirs = one["scopes"][0]["peak_bytes"], other["scopes"][0]["peak_bytes"]
+    dom = drawn(page, where="#d=1")
+    assert dom.count('class="twin chosen"') == 1 and dom.count('class="twin') == 1 and "in the other recordings" in dom, dom
+    titles = [html.unescape(title) for title in re.findall(r'<button class="frame more" title="([^"]*)"', dom)]
+    gone = [html.unescape(title) for title in re.findall(r'<button class="frame less[^"]*" title="([^"]*)"', dom)]
+    assert any("forward" in title and "was 0 B" in title for title in titles) and any("hold_much" in title for title in gone), (titles, gone)
+    assert total(dom) == ours and ours > theirs
+    assert 'class="frame more' not in drawn(page) and 'class="twin"' in drawn(page)
 
 
 @tap.test
@@ -559,7 +592,7 @@ def a_folder_of_several_processes_is_one_page():
     names = {os.path.basename(one["program"]) for one in data_of(page)["recordings"]}
     assert names == {"holder", "trainer"}, names
     dom = drawn(page, where="#r=1")
-    assert dom.count("<option") == 2 and text_of(dom, r"<h1>(.*?)</h1>") == data_of(page)["recordings"][1]["arguments"]
+    assert dom.count("<option") == 5 and text_of(dom, r"<h1>(.*?)</h1>") == data_of(page)["recordings"][1]["arguments"]
 
 
 @tap.test

@@ -182,7 +182,7 @@ def a_log_of_rmm_is_planned_as_the_recording_that_it_is_of():
 def what_cannot_be_planned_is_said_in_one_line():
     folder = recorded("some", HOLDER)
     (scratch / "text").write_text("no recording")
-    for words, code in (((folder,), 2), (("--plan",), 2), (("--plan", folder, folder), 2), (("--plan", "--nonsense", folder), 2), (("--plan", "--with=", folder), 2),
+    for words, code in (((), 2), (("--plan",), 2), (("--plan", folder, folder), 2), (("--plan", "--nonsense", folder), 2), (("--plan", "--with=", folder), 2),
                         (("--plan", "--with=fast", folder), 2), (("--plan", "--with=exact+keep=x", folder), 2), (("--plan", "--with=exact+check=full", folder), 2),
                         (("--plan", "--with=native+keep=0", folder), 2), (("--plan", "--with=" + ",".join(["exact"] * 17), folder), 2),
                         (("--plan", "--with=" + "exact+" * 40 + "exact", folder), 2), (("--plan", scratch / "text"), 1), (("--plan", "/nowhere"), 1)):

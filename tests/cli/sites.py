@@ -56,7 +56,7 @@ def places_are_told_to_people_also_after_a_normal_end():
         result = run("--stats", "--sites=1", HOLDER, *words)
         assert result.returncode == code, result
         for pattern in (r"^alive            blocks      live  \+- error  peak live  \(sampled each 1 B\)$",
-                        r"^  place 1             4  4\.00 MiB   counted   4\.00 MiB$",
+                        r"^  site 1              4  4\.00 MiB   counted   4\.00 MiB$",
                         rf"^ +hold_much  holder\.c:{HOLDER_LINES['held']}$", rf"^ +leak_some  holder\.c:{HOLDER_LINES['leaked']}$"):
             assert re.search(pattern, result.stderr, re.MULTILINE), (pattern, result.stderr)
     assert "alive" not in run("--stats", HOLDER).stderr
@@ -69,7 +69,7 @@ def who_looks_sees_the_places_of_a_program_that_runs():
     process.kill()
     process.communicate(timeout=60)
     stat("--clean")
-    assert re.search(r"^  place 1             3  2\.93 KiB   counted   2\.93 KiB", text, re.MULTILINE), text
+    assert re.search(r"^  site 1              3  2\.93 KiB   counted   2\.93 KiB", text, re.MULTILINE), text
     assert "keep_some  live.c:" in text, text
 
 
@@ -92,7 +92,7 @@ def each_file_is_asked_once_for_all_its_lines():
     process.communicate(timeout=60)
     stat("--clean")
     assert result.returncode == 0 and result.stdout.startswith(f"{HEAD}holder, process {process.pid}, "), result
-    assert "  place 1 " in result.stdout and "hold_much  holder.c:" in result.stdout and "verdict" not in result.stdout, result
+    assert "  site 1  " in result.stdout and "hold_much  holder.c:" in result.stdout and "verdict" not in result.stdout, result
     assert len(asked) == len(set(asked)) >= 1, asked
     assert bare.returncode == both.returncode == 2, (bare, both)
     calls.unlink()

@@ -200,7 +200,7 @@ def observing_a_pair_takes_no_more_instructions_and_bytes_than_allowed():
         tap.skip("no valgrind")
     with tempfile.TemporaryDirectory(prefix="property-") as folder:
         for what, more in (("sites", {"CUSHIM_LIVE": "1", "CUSHIM_LIVE_DIR": folder, "CUSHIM_SITES": "512K"}),
-                           ("recorded", {"CUSHIM_TRACE": folder, "CUSHIM_TRACE_STACKS": "off"})):
+                           ("recorded", {"CUSHIM_TRACE": folder, "CUSHIM_STACKS": "none"})):
             ours = traces.count_instructions(BUILD, 4096, "relaxed", **more)[1]
             assert instructions("relaxed") + 100 < ours <= traces.WATCHED_INSTRUCTIONS[what], (what, ours)
         used = [traces.used_bytes(os.path.join(folder, name)) for name in os.listdir(folder) if name.endswith(".trace")]

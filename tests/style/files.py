@@ -4,6 +4,7 @@
 """
 import pathlib
 import re
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -59,6 +60,20 @@ def long_files_are_listed():
 @tap.test
 def no_file_names_a_path_of_one_machine():
     assert_none(faults_of_place(ROOT))
+
+
+@tap.test
+def the_image_installs_what_the_wheel_needs():
+    """Its lines are whole, its shell is a shell's, and its packages are those of the page."""
+    text = (ROOT / "Containerfile").read_text()
+    steps = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert all(re.match(r"(FROM|RUN|COPY|ENTRYPOINT) \S", step) for step in steps), steps
+    for step in steps:
+        if step.startswith("RUN "):
+            subprocess.run(["sh", "-n", "-c", step[4:]], check=True)
+    packages = set(re.search(r"--no-install-recommends (.*)", text)[1].split()) - {"libc6-dev"}  # which gcc only recommends
+    page = re.search(r"`apt-get install ([^`]*)`", (ROOT / "docs/guide/install.md").read_text())[1]
+    assert packages == set(page.split()), (packages, page)
 
 
 @tap.test

@@ -9,6 +9,10 @@ struct argument {
     const char *name;
     bool *flag;        /* this option has no value */
     const char **text; /* the last value that was given */
+    unsigned *number;  /* the same, if it is from `least` to `most` */
+    unsigned least, most;
+    int *word;                /* the place of the value among `words` */
+    const char *const *words; /* up to NULL */
     /* Called for each value.  Returns EXIT_WELL, or another exit code after a message. */
     int (*take)(void *context, const char *value);
 };
@@ -17,22 +21,28 @@ struct arguments {
     const char *topic;
     const struct argument *rows; /* a row without a name ends them */
     void *context;               /* for their `take` */
+    /* How many words may be no options, and what these are, in words. */
+    int least_words, most_words;
+    const char *of_words;
+    /* The words are PROGRAM [ARGUMENT ...]: all options stand in front of them. */
+    bool is_command;
     /*
-     * Set for a command that starts PROGRAM [ARGUMENT ...].  It takes each option that has no row,
-     * and returns as `take` does.  It is NULL if the words are files or processes; options may
-     * then stand between them.
+     * It takes the option words[*i] if that has no row, and returns as `take` does; if its value is
+     * the next word, it adds 1 to *i.
      */
-    int (*take_other)(const char *topic, const char *option);
+    int (*take_other)(const char *topic, char **words, int *i);
 };
 
 /*
  * Read the words from argv[1] on.  Returns the number of words that are not options, and moves them
  * to argv[0] and on.  For a command that starts a program it returns the index of the program's
- * name.  If something is wrong, it prints a message and returns minus an exit code.
+ * name, or argc if there is none and none is needed.  If something is wrong, it prints a message
+ * and returns minus an exit code.  If help is asked for, it prints the page and ends the process.
  */
 int arguments_read(const struct arguments *arguments, int argc, char **argv);
 
-/* Read a decimal number.  Returns false if the text is no number, or is out of range. */
-bool arguments_number(const char *text, unsigned least, unsigned most, unsigned *number);
+/* Take the option words[*i] by a row of the table, as arguments_read does.  Returns an exit code.
+ */
+int arguments_take(const struct arguments *arguments, char **words, int *i);
 
 #endif

@@ -1,12 +1,16 @@
 #include "tools/cushim/launch.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/options.h"
+#include "tools/cushim/options.h"
 #include "tools/cushim/program.h"
+#include "tools/cushim/usage.h"
 
 /* glibc splits LD_PRELOAD at these. */
 #define SEPARATORS " :"
@@ -138,4 +142,34 @@ void launch_run(const char *option, char **argv) {
     words[n_words++] = "--";
     memcpy(words + n_words, argv, ((size_t)n + 1) * sizeof *argv);
     execv("/proc/self/exe", (char **)words);
+}
+
+static bool ends_in_one_of(const char *name, const char *endings) {
+    const char *dot = strrchr(name, '.');
+    const char *at = dot ? strstr(endings, dot) : NULL;
+    return at && at[strlen(dot)] == ' ';
+}
+
+int launch_refused(int first, char **argv, int error) {
+    const char *name = argv[first], *here = strchr(name, '/') ? "" : "./";
+    char hint[PATH_MAX + 64] = "", path[PATH_MAX];
+    struct stat file;
+    snprintf(path, sizeof path, "%s%s", here, name);
+    bool is_there = *name && stat(path, &file) == 0;
+    if (first > 0 && settings_would_take(argv[first - 1], name))
+        snprintf(hint, sizeof hint, " (did you mean %s=%s?)", argv[first - 1], name);
+    else if (is_there && S_ISDIR(file.st_mode))
+        strcpy(hint, " (it is a folder)");
+    else if (is_there && ends_in_one_of(name, ".c .cc .cpp .cxx .cu .h "))
+        strcpy(hint, " (it is source code: compile it, and name the program)");
+    else if (is_there && ends_in_one_of(name, ".py .ipynb "))
+        snprintf(hint, sizeof hint, " (did you mean python3 %s?)", name);
+    else if (is_there && access(path, X_OK) != 0)
+        snprintf(hint, sizeof hint, " (is it a program?  chmod +x %s)", path);
+    else if (is_there && *here)
+        snprintf(hint, sizeof hint, " (did you mean %s?)", path);
+    else if (is_there && error == ENOENT)
+        strcpy(hint, " (the interpreter that it names is missing)");
+    complain("%s: %s%s", *name ? name : "an empty name", strerror(error), hint);
+    return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT;
 }

@@ -60,4 +60,8 @@ bool launch_mark(bool is_wanted);
 /* Become `cushim run [option] -- argv`.  Returns, with errno, only if that fails. */
 void launch_run(const char *option, char **argv);
 
+/* Say why argv[first] could not be executed, and what may have been meant.  Returns an exit
+ * code. */
+int launch_refused(int first, char **argv, int error);
+
 #endif

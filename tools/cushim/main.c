@@ -9,7 +9,8 @@
 #include "tools/cushim/usage.h"
 
 static int help_main(int argc, char **argv) {
-    const char *topic = argc > 1 ? argv[1] : "cushim";
+    bool is_of_help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+    const char *topic = is_of_help ? "help" : argc > 1 ? argv[1] : "cushim";
     if (argc == 3 && strcmp(topic, "options") == 0 && strcmp(argv[2], "--markdown") == 0)
         usage_print(stdout, "options.md");
     else if (argc > 2)
@@ -20,8 +21,8 @@ static int help_main(int argc, char **argv) {
 }
 
 static int version_main(int argc, char **argv) {
-    (void)argc;
-    (void)argv;
+    if (argc > 1)
+        return usage_error("cushim", "%s takes nothing else: `%s`", argv[0], argv[1]);
     puts("cushim " CUSHIM_VERSION_TEXT);
     return EXIT_WELL;
 }
@@ -49,7 +50,7 @@ static int unknown_command(const char *word) {
     char path[PATH_MAX];
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         names[i] = commands[i].name;
-    if (strchr(word, '/') && program_find(word, path) == 0)
+    if (program_find(word, path) == 0)
         return usage_error("cushim", "no command `%s` (did you mean `cushim run %s`?)", word, word);
     return usage_unknown("cushim", "command", word, names, sizeof names / sizeof names[0]);
 }
@@ -73,16 +74,8 @@ int main(int argc, char **argv) {
         return EXIT_USAGE;
     }
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        if (strcmp(argv[1], commands[i].name) != 0)
-            continue;
-        bool has_asked = argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0);
-        int code = has_asked && usage_print(stdout, argv[1]) ? EXIT_WELL
-                                                             : commands[i].main(argc - 1, argv + 1);
-        if (fflush(stdout) != 0 && code == EXIT_WELL) {
-            complain("standard output cannot be written");
-            return EXIT_OURS;
-        }
-        return code;
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return usage_end(commands[i].main(argc - 1, argv + 1));
     }
     return unknown_command(argv[1]);
 }

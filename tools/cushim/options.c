@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "tools/cushim/usage.h"
 #include "tools/sim/driver/core/setting.h"
 
 _Static_assert((int)SETTINGS_VARIABLE_BYTES == CUSHIM_OPTION_TEXT_BYTES &&
@@ -55,42 +56,65 @@ static void tell_unknown(const char *name, size_t name_bytes, char *wrong, size_
              nearest ? " (did you mean --" : "", text, nearest ? "?)" : "");
 }
 
-bool settings_take(const char *argument, char *wrong, size_t wrong_bytes) {
-    const char *name = argument + 2; /* after the two dashes */
-    size_t name_bytes = strcspn(name, "=");
+/* The row of "--name" or "--name=value"; NULL if no option has the name. */
+static const struct cushim_option_row *row_of(const char *argument) {
+    size_t name_bytes = strcspn(argument + 2, "=");
     char text[TEXT];
-    respell(name, name_bytes, '-', '_', text);
-    const struct cushim_option_row *row =
-        name_bytes < TEXT ? cushim_option_find(text, name_bytes) : NULL;
+    respell(argument + 2, name_bytes, '-', '_', text);
+    return name_bytes < TEXT ? cushim_option_find(text, name_bytes) : NULL;
+}
+
+static const char *mistake_in(const struct cushim_option_row *row, const char *value) {
+    struct cushim_options scratch;
+    cushim_options_default(&scratch);
+    return cushim_option_set(&scratch, row, value);
+}
+
+bool settings_take(char **words, int *at, char *wrong, size_t wrong_bytes) {
+    const char *name = words[*at] + 2; /* after the two dashes */
+    size_t name_bytes = strcspn(name, "=");
+    char text[TEXT], variable[TEXT];
+    const struct cushim_option_row *row = row_of(words[*at]);
     if (!row) {
         tell_unknown(name, name_bytes, wrong, wrong_bytes);
         return false;
     }
-    const char *value = name + name_bytes + 1;
-    if (name[name_bytes] == 0) {
-        value = bare_value(row);
-        if (!value) {
-            spell(row, text);
-            snprintf(wrong, wrong_bytes, "--%s needs a value: --%s=VALUE", text, text);
-            return false;
-        }
-    }
-    struct cushim_options scratch;
-    cushim_options_default(&scratch);
-    const char *reason = cushim_option_set(&scratch, row, value);
-    if (reason) {
-        bool has_words = row->type == CUSHIM_OPTION_ENUM;
-        snprintf(wrong, wrong_bytes, "--%s=%s %s%s%s", spell(row, text), value, reason,
-                 has_words ? ": " : "", has_words ? row->unit : "");
+    const char *next = words[*at + 1];
+    const char *value = name[name_bytes] ? name + name_bytes + 1 : bare_value(row);
+    if (!value && next && strcmp(next, "--") != 0)
+        value = words[++*at];
+    spell(row, text);
+    if (!value) {
+        snprintf(wrong, wrong_bytes, "--%s needs a value: --%s=VALUE", text, text);
         return false;
     }
-    char variable[TEXT];
+    const char *reason = mistake_in(row, value);
+    if (reason) {
+        bool has_words = row->type == CUSHIM_OPTION_ENUM;
+        snprintf(wrong, wrong_bytes, "--%s=%s %s%s%s", text, value, reason, has_words ? ": " : "",
+                 has_words ? row->unit : "");
+        return false;
+    }
     cushim_option_variable(row, variable);
     if (setenv(variable, value, 1) != 0) {
-        snprintf(wrong, wrong_bytes, "no memory for --%s", spell(row, text));
+        snprintf(wrong, wrong_bytes, "no memory for --%s", text);
         return false;
     }
     return true;
+}
+
+bool settings_would_take(const char *option, const char *value) {
+    static const char *const endings[] = {".json", ".txt", ".log", "/", "stderr", "stdout"};
+    bool is_option = strncmp(option, "--", 2) == 0 && !strchr(option, '=');
+    const struct cushim_option_row *row = is_option ? row_of(option) : NULL;
+    if (!row || mistake_in(row, value))
+        return false;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t n = strlen(value), n_ending = strlen(endings[i]);
+        if (n >= n_ending && strcmp(value + n - n_ending, endings[i]) == 0)
+            return true;
+    }
+    return row->type != CUSHIM_OPTION_PATH && row->type != CUSHIM_OPTION_TEXT;
 }
 
 const char settings_no_option[] = "is no option";
@@ -106,9 +130,7 @@ bool settings_is_ours(const char *entry, const char **wrong) {
     if (!row || (!is_main && strcmp(row->name, "cushim") == 0)) {
         *wrong = settings_no_option;
     } else if (entry[name_bytes] == '=') {
-        struct cushim_options scratch;
-        cushim_options_default(&scratch);
-        *wrong = cushim_option_set(&scratch, row, entry + name_bytes + 1);
+        *wrong = mistake_in(row, entry + name_bytes + 1);
     }
     return true;
 }
@@ -178,17 +200,48 @@ static const char *values_of(const struct cushim_option_row *row) {
     return "";
 }
 
+/* The list for people has what is used every day first.  The last group has all others. */
+static const struct {
+    const char *title, *names;
+} groups[] = {
+    {"Everyday", "stats sites check limit free"},
+    {"Recordings (cushim record)", "trace stacks trace_max"},
+    {"Memory that is kept", "keep reserve large buckets backend zero async_keep"},
+    {"What is pooled", "cushim pool runtime managed pinned capture"},
+    {"Copies", "copy copy_stage copy_stage_min copy_ring copy_threads"},
+    {"Arenas and graphs", "arena arena_max_block arena_managed arena_poison arena_reset graph"},
+    {"More", ""},
+};
+enum { N_GROUPS = sizeof groups / sizeof *groups };
+
+static void print_option(FILE *out, const struct cushim_option_row *row) {
+    char preset[TEXT], name[TEXT], head[2 * TEXT], text[1024];
+    const char *bare = bare_value(row);
+    cushim_option_default_text(row, preset);
+    snprintf(head, sizeof head, "--%s%s=%s%s", spell(row, name), bare ? "[" : "", values_of(row),
+             bare ? "]" : "");
+    snprintf(text, sizeof text, "%s (default %s)", row->sentence, *preset ? preset : "none");
+    usage_beside(out, head, text);
+}
+
 void settings_print_list(FILE *out) {
     size_t n_rows;
     const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
+    bool has_told[64] = {false};
+    for (int group = 0; group < N_GROUPS; group++) {
+        fprintf(out, "%s  %s:\n", group ? "\n" : "", groups[group].title);
+        for (const char *name = groups[group].names; *name; name += strcspn(name, " ")) {
+            name += strspn(name, " ");
+            const struct cushim_option_row *row = cushim_option_find(name, strcspn(name, " "));
+            if (row) {
+                has_told[row - rows] = true;
+                print_option(out, row);
+            }
+        }
+    }
     for (size_t i = 0; i < n_rows; i++) {
-        char variable[TEXT], preset[TEXT], text[TEXT];
-        cushim_option_variable(&rows[i], variable);
-        cushim_option_default_text(&rows[i], preset);
-        const char *bare = bare_value(&rows[i]);
-        fprintf(out, "    --%s%s=%s%s    %s, default %s\n        %s\n", spell(&rows[i], text),
-                bare ? "[" : "", values_of(&rows[i]), bare ? "]" : "", variable,
-                *preset ? preset : "none", rows[i].sentence);
+        if (!has_told[i])
+            print_option(out, &rows[i]);
     }
 }
 
@@ -227,11 +280,16 @@ void settings_print_sim_table(FILE *out) {
 }
 
 void settings_print_sim(FILE *out) {
+    static const char *const values[] = {[TYPE_NUMBER] = "NUMBER",
+                                         [TYPE_BYTES] = "SIZE",
+                                         [TYPE_LATENCY] = "NUMBER|real",
+                                         [TYPE_FILE] = "FILE",
+                                         [TYPE_KERNELS] = "program|skip|fail"};
     for (int i = 0; i < SIM_N_SETTINGS; i++) {
-        char name[SIM_VARIABLE_BYTES];
-        snprintf(name, sizeof name, "--%s=VALUE", sim_settings[i].name);
-        for (char *at = name; *at; at++)
-            *at = *at == '_' ? '-' : *at;
-        fprintf(out, "    %-21s %s\n", name, sim_settings[i].sentence);
+        const struct sim_setting *setting = &sim_settings[i];
+        char name[SIM_VARIABLE_BYTES], head[2 * SIM_VARIABLE_BYTES];
+        respell(setting->name, strlen(setting->name), '_', '-', name);
+        snprintf(head, sizeof head, "--%s=%s", name, values[setting->type]);
+        usage_beside(out, head, setting->sentence);
     }
 }

@@ -13,10 +13,14 @@
 enum { SETTINGS_VARIABLE_BYTES = 64, SETTINGS_PATH_BYTES = 1024 };
 
 /*
- * Read "--name=value" or "--name" and put CUSHIM_<NAME> into the environment.  Returns false if
- * nothing was set; `wrong` then has the reason as one phrase.
+ * Read words[*at], "--name=value" or "--name", and put CUSHIM_<NAME> into the environment.  If it
+ * needs a value and has none, the next word is its value, and *at becomes the place of that.
+ * Returns false if nothing was set; `wrong` then has the reason as one phrase.
  */
-bool settings_take(const char *argument, char *wrong, size_t wrong_bytes);
+bool settings_take(char **words, int *at, char *wrong, size_t wrong_bytes);
+
+/* May `value` have been meant as the value of "--name", although it stands apart? */
+bool settings_would_take(const char *option, const char *value);
 
 /*
  * Is `entry` (NAME=value) a variable of the options?  Those of the software device are not.  If it

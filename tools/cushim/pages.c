@@ -201,7 +201,11 @@ static void show_folder(const struct folder *folder, pages_show_fn *show, void *
     for (int i = 0; i < n; i++) {
         int error = show_one(folder, entries[i]->d_name, show, context);
         found->n_shown += error == 0;
-        found->n_unreadable += error == ENOEXEC;
+        if (error == ENOEXEC) {
+            found->n_unreadable++;
+            found->n_running += cushim_page_is_alive(folder->descriptor, entries[i]->d_name);
+            snprintf(found->unreadable, sizeof found->unreadable, "%.60s", entries[i]->d_name);
+        }
         free(entries[i]);
     }
     if (n > 0)
@@ -209,7 +213,7 @@ static void show_folder(const struct folder *folder, pages_show_fn *show, void *
 }
 
 struct pages_found pages_each(pages_show_fn *show, void *context) {
-    struct pages_found found = {0, 0};
+    struct pages_found found = {0};
     open_folders();
     for (int i = 0; i < folders.n; i++)
         show_folder(&folders.rows[i], show, context, &found);

@@ -16,9 +16,10 @@ struct page {
 typedef void pages_show_fn(const struct page *page, void *context);
 
 /* The number of pages that were shown, and of those that cannot be read: of another version, or
- * damaged. */
+ * damaged.  Of these, one is named, and some may be of processes that run. */
 struct pages_found {
-    int n_shown, n_unreadable;
+    int n_shown, n_unreadable, n_running;
+    char unreadable[CUSHIM_PAGE_NAME_BYTES];
 };
 
 /* Show every page of a folder that can be read, in the order of their names; other files are left

@@ -1,5 +1,6 @@
 #include "tools/cushim/usage.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -10,10 +11,27 @@
 #include "report/words.h"
 #include "tools/cushim/options.h"
 
+void usage_beside(FILE *out, const char *head, const char *text) {
+    enum { INDENT = 27, COLUMNS = 80 };
+    int column = fprintf(out, "    %s", head);
+    if (column > INDENT - 2)
+        column = fprintf(out, "\n") - 1;
+    fprintf(out, "%*s", INDENT - column, "");
+    column = INDENT;
+    for (int n; *text; text += n + (text[n] == ' ')) {
+        n = (int)strcspn(text, " ");
+        if (column > INDENT && column + 1 + n > COLUMNS)
+            column = fprintf(out, "\n%*s", INDENT, "") - 1;
+        else if (column > INDENT)
+            column += fprintf(out, " ");
+        column += fprintf(out, "%.*s", n, text);
+    }
+    fputc('\n', out);
+}
+
 static void print_words(FILE *out) {
     for (int i = 0; i < CUSHIM_N_WORDS; i++)
-        fprintf(out, "    %s\n        %s\n", cushim_report_words[i].text,
-                cushim_report_words[i].sentence);
+        usage_beside(out, cushim_report_words[i].text, cushim_report_words[i].sentence);
 }
 
 /* Lists that are printed where a page has their mark. */
@@ -54,7 +72,7 @@ int usage_unknown_page(const char *topic) {
         if (!strchr(help_pages[i].topic, '.'))
             topics[n++] = help_pages[i].topic;
     }
-    return usage_unknown("help", "page", topic, topics, n);
+    return usage_unknown("cushim", "page", topic, topics, n);
 }
 
 /* Print "cushim: " and a text.  Control characters are taken out, because parts of it may come
@@ -81,12 +99,13 @@ int usage_error(const char *topic, const char *format, ...) {
 int usage_unknown(const char *topic, const char *what, const char *word, const char *const *known,
                   size_t n_known) {
     struct cushim_nearest search;
-    cushim_nearest_begin(&search, word, strlen(word));
+    int n = (int)strcspn(word, "=");
+    cushim_nearest_begin(&search, word, (size_t)n);
     for (size_t i = 0; i < n_known; i++)
         cushim_nearest_try(&search, known[i]);
     if (search.best)
-        return usage_error(topic, "no %s `%s` (did you mean `%s`?)", what, word, search.best);
-    return usage_error(topic, "no %s `%s`", what, word);
+        return usage_error(topic, "no %s `%.*s` (did you mean `%s`?)", what, n, word, search.best);
+    return usage_error(topic, "no %s `%.*s`", what, n, word);
 }
 
 void complain(const char *format, ...) {
@@ -97,10 +116,17 @@ void complain(const char *format, ...) {
     fputc('\n', stderr);
 }
 
+int usage_unwritten(const char *path, int error) {
+    if (path || error != EPIPE)
+        complain("%s cannot be written: %s", path ? path : "standard output", strerror(error));
+    return EXIT_OURS;
+}
+
 int usage_flush(struct cushim_writer *out) {
     cushim_writer_flush(out);
-    if (!out->error)
-        return EXIT_WELL;
-    complain("standard output cannot be written");
-    return EXIT_OURS;
+    return out->error ? usage_unwritten(NULL, out->error) : EXIT_WELL;
+}
+
+int usage_end(int code) {
+    return fflush(stdout) != 0 && code == EXIT_WELL ? usage_unwritten(NULL, errno) : code;
 }

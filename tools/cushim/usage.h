@@ -20,6 +20,9 @@ enum {
  * such page. */
 bool usage_print(FILE *out, const char *topic);
 
+/* Print `head`, and beside it a text in lines of at most 80 columns. */
+void usage_beside(FILE *out, const char *head, const char *text);
+
 /* Print one line for a topic without a page.  Returns EXIT_USAGE. */
 int usage_unknown_page(const char *topic);
 
@@ -37,9 +40,15 @@ int usage_unknown(const char *topic, const char *what, const char *word, const c
 /* Print one line on standard error: "cushim: ...". */
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 
-/* Write the rest to standard output.  Returns EXIT_WELL, or EXIT_OURS after a message if it
- * cannot be written. */
+/* Say that a file, or standard output if `path` is NULL, cannot be written.  Nothing is said if the
+ * reader of standard output left, as `head` does.  Returns EXIT_OURS. */
+int usage_unwritten(const char *path, int error);
+
+/* Write the rest to standard output.  Returns EXIT_WELL, or as usage_unwritten. */
 struct cushim_writer;
 int usage_flush(struct cushim_writer *out);
+
+/* The same for what stdio holds.  Returns `code`, unless that is EXIT_WELL and it fails. */
+int usage_end(int code);
 
 #endif

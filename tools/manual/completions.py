@@ -9,11 +9,20 @@ import pages
 
 CUSHIM, SHELL, FILE = sys.argv[1:4]
 COMMANDS, TOPICS, OPTIONS = pages.commands(CUSHIM), pages.topics(CUSHIM), pages.options(CUSHIM)
-FLAGS = {name: pages.flags(CUSHIM, name) for name in COMMANDS if name not in ("run", "record", "help")}
-# Commands that take a file, where others take a program.
-READERS = {"report", "replay", "merge", "diff"}
-# Whose value is a name of a file.
-FILES = {"stats"}
+RUN = {f"--{name}": (words, needs, sentence) for name, words, needs, _variable, _preset, sentence in OPTIONS}
+STARTERS = {"run", "record", "compare"}  # they take the options of `cushim run`, and a program
+PROGRAMS = STARTERS | {"sim", "doctor"}
+READERS = {"report", "replay", "merge", "diff"}  # what they take is a file
+FILES = {"--stats", "--trace", "--file", "--shared"}  # whose value is the name of one
+
+
+def options_of(command):
+    """{option: (its words or None, needs a value, what it does)}."""
+    own = {name: (words, needs, "") for name, (words, needs) in pages.flags(CUSHIM, command).items() if name != "--markdown"}
+    return {**({name: row for name, row in own.items() if name not in RUN}), **RUN} if command in STARTERS else own
+
+
+TABLE = {name: options_of(name) for name in COMMANDS if name != "help"}
 
 
 def quoted(text):
@@ -22,56 +31,63 @@ def quoted(text):
 
 def bash():
     """Words with = are split there by readline: what stands behind it is completed alone."""
-    cases = "\n".join(f"    {name}) words='{' '.join(words)}' ;;" for name, words, *_ in OPTIONS if words)
-    others = "\n".join(f"""    {name})
-        case $word in
-        -*) COMPREPLY=($(compgen -W '{' '.join(flags)} --help' -- "$word")) ;;
-        *) COMPREPLY=($(compgen -{'f' if name in READERS else 'c'} -- "$word")) ;;
-        esac
-        ;;""" for name, flags in FLAGS.items())
-    names = " ".join(f"--{name}{'=' if needs else ''}" for name, _, needs, *_ in OPTIONS)
+    def names(command):
+        return " ".join(f"{name}{'=' if needs else ''}" for name, (_, needs, _) in TABLE[command].items())
+
+    values = sorted({f"    {command}{name}) words='{' '.join(words)}' ;;" for command in TABLE for name, (words, *_) in TABLE[command].items() if words})
+    needing = "|".join(f"{command}{name}" for command in TABLE for name, (_, needs, _) in TABLE[command].items() if needs)
     return f"""# bash completion of cushim: written from `cushim help`, as the manual is
-_cushim_values() {{
+_cushim_values() {{ # COMMAND--OPTION VALUE
     local words=
     case $1 in
-{cases}
-    {'|'.join(sorted(FILES))}) COMPREPLY=($(compgen -f -- "$2")) && return ;;
+{chr(10).join(values)}
+    *{' | *'.join(sorted(FILES))}) COMPREPLY=($(compgen -f -- "$2")) && return ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$2"))
 }}
 
+_cushim_needs_value() {{
+    case $1 in {needing}) ;; *) return 1 ;; esac
+}}
+
 _cushim() {{
-    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} i
+    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} command=${{COMP_WORDS[1]}} names= others=c i
     COMPREPLY=()
     if [ "$COMP_CWORD" = 1 ]; then
         COMPREPLY=($(compgen -W '{' '.join(COMMANDS)} --version --help' -- "$word"))
         return
     fi
-    case ${{COMP_WORDS[1]}} in
-    help) COMPREPLY=($(compgen -W '{' '.join(TOPICS)}' -- "$word")) ;;
-{others}
-    run | record)
-        if [ "$word" = = ]; then
-            _cushim_values "${{before#--}}" ''
-        elif [ "$before" = = ]; then
-            before=${{COMP_WORDS[COMP_CWORD - 2]}}
-            _cushim_values "${{before#--}}" "$word"
-        else
-            for ((i = 2; i < COMP_CWORD; i++)); do # behind the program all is the program's
-                case ${{COMP_WORDS[i]}} in
-                --) [ $((i + 1)) = "$COMP_CWORD" ] && COMPREPLY=($(compgen -c -- "$word")) || compopt -o default
-                    return ;;
-                --* | =) ;;
-                *) [ "${{COMP_WORDS[i - 1]}}" = = ] || {{ compopt -o default; return; }} ;;
-                esac
-            done
-            case $word in
-            -*) compopt -o nospace
-                COMPREPLY=($(compgen -W '{names} --help' -- "$word")) ;;
-            *) COMPREPLY=($(compgen -c -- "$word")) ;;
+    case $command in
+    help) COMPREPLY=($(compgen -W '{' '.join(TOPICS)}' -- "$word")) && return ;;
+{chr(10).join(f"    {command}) names='{names(command)} --help' ;;" for command in TABLE)}
+    *) return ;;
+    esac
+    case $command in {' | '.join(sorted(READERS))}) others=f ;; esac
+    if [ "$word" = = ]; then
+        _cushim_values "$command$before" ''
+        return
+    elif [ "$before" = = ]; then
+        _cushim_values "$command${{COMP_WORDS[COMP_CWORD - 2]}}" "$word"
+        return
+    elif _cushim_needs_value "$command$before"; then
+        _cushim_values "$command$before" "$word"
+        return
+    fi
+    case $command in
+    {' | '.join(sorted(PROGRAMS))})
+        for ((i = 2; i < COMP_CWORD; i++)); do # behind the program all is the program's
+            case ${{COMP_WORDS[i]}} in
+            --) [ $((i + 1)) = "$COMP_CWORD" ] && COMPREPLY=($(compgen -c -- "$word")) || compopt -o default
+                return ;;
+            -* | =) ;;
+            *) [ "${{COMP_WORDS[i - 1]}}" = = ] || _cushim_needs_value "$command${{COMP_WORDS[i - 1]}}" || {{ compopt -o default; return; }} ;;
             esac
-        fi
-        ;;
+        done ;;
+    esac
+    case $word in
+    -*) COMPREPLY=($(compgen -W "$names" -- "$word"))
+        case ${{COMPREPLY[0]}} in *=) compopt -o nospace ;; esac ;;
+    *) COMPREPLY=($(compgen -$others -- "$word")) ;;
     esac
 }}
 complete -F _cushim cushim
@@ -79,14 +95,20 @@ complete -F _cushim cushim
 
 
 def zsh():
-    def spec(name, words, needs, _variable, _preset, sentence):
+    def spec(name, words, needs, sentence):
         said = sentence.replace("[", "(").replace("]", ")").replace(":", "\\:")
         values = f"({' '.join(words)})" if words else "_files" if name in FILES else " "
-        return "    " + quoted(f"--{name}=-[{said}]{':' if needs else '::'}value:{values}")
+        said = f"[{said}]" if said else ""
+        if not needs and not words and name not in RUN and name not in FILES:
+            return "    " + quoted(f"{name}{said}")
+        return "    " + quoted(f"{name}={said}:value:{values}" if needs else f"{name}=-{said}::value:{values}")
 
-    others = "\n".join(f"{name}) shift words; ((CURRENT--)); _arguments {' '.join(flags)} '*::{'recording:_files' if name in READERS else 'program:_normal'}' ;;" for name, flags in FLAGS.items())
+    def case(command):
+        rest = (["'(-):program: _command_names -e'", "'*::arguments: _normal'"] if command in PROGRAMS else ["'*:recording:_files'"] if command in READERS else [])
+        specs = [spec(name, *row) for name, row in TABLE[command].items()] + [f"    {one}" for one in rest]
+        return f"{command})\n  shift words\n  ((CURRENT--))\n  _arguments {'-S ' if command in PROGRAMS else ''}\\\n" + " \\\n".join(specs) + "\n  ;;"
+
     rows = "\n".join("    " + quoted(f"{name}:{said}") for name, said in COMMANDS.items())
-    options = " \\\n".join(spec(*row) for row in OPTIONS)
     return f"""#compdef cushim
 # zsh completion of cushim: written from `cushim help`, as the manual is
 local -a commands
@@ -99,14 +121,7 @@ if ((CURRENT == 2)); then
 fi
 case $words[2] in
 help) compadd {' '.join(TOPICS)} ;;
-{others}
-run|record)
-  shift words
-  ((CURRENT--))
-  _arguments -S \\
-{options} \\
-    '(-):program: _command_names -e' '*::arguments: _normal'
-  ;;
+{chr(10).join(case(command) for command in TABLE)}
 esac
 """
 
@@ -116,13 +131,13 @@ def fish():
     for name, said in COMMANDS.items():
         lines.append(f"complete -c cushim -n __fish_use_subcommand -a {name} -d {quoted(said)}")
     lines.append(f"complete -c cushim -n '__fish_seen_subcommand_from help' -a '{' '.join(TOPICS)}'")
-    for name, flags in FLAGS.items():
-        lines += [f"complete -c cushim -n '__fish_seen_subcommand_from {name}' -l {flag[2:]}" for flag in flags]
-    lines.append("complete -c cushim -n '__fish_seen_subcommand_from run record doctor' -a '(__fish_complete_command)'")
-    lines += [f"complete -c cushim -n '__fish_seen_subcommand_from {name}' -F" for name in sorted(READERS)]
-    for name, words, needs, _variable, _preset, sentence in OPTIONS:
-        values = f" -a '{' '.join(words)}'" if words else " -F" if name in FILES else ""
-        lines.append(f"complete -c cushim -n '__fish_seen_subcommand_from run record' -l {name}{'' if not needs else ' -x' if words else ' -r'}{values} -d {quoted(sentence)}")
+    lines.append(f"complete -c cushim -n '__fish_seen_subcommand_from {' '.join(sorted(PROGRAMS))}' -a '(__fish_complete_command)'")
+    lines.append(f"complete -c cushim -n '__fish_seen_subcommand_from {' '.join(sorted(READERS))}' -F")
+    for command in TABLE:
+        for name, (words, needs, sentence) in TABLE[command].items():
+            values = (" -x" if needs else "") + f" -a '{' '.join(words)}'" if words else " -F" if name in FILES else " -r" if needs else ""
+            said = f" -d {quoted(sentence)}" if sentence else ""
+            lines.append(f"complete -c cushim -n '__fish_seen_subcommand_from {command}' -l {name[2:]}{values}{said}")
     return "\n".join(lines) + "\n"
 
 

@@ -62,7 +62,7 @@ def body_of_help():
         if text is None:
             out += [f".SH {heading}", *option_list(True)]
             continue
-        before, rows, _ = text.partition("\n    --cushim[")
+        before, rows, _ = text.partition("\n  Everyday:")
         if heading == "NAME":
             before = before.replace("cushim " + TOPIC, "cushim-" + TOPIC, 1)
         out += section(heading, before, heading in ("SYNOPSIS", "EXAMPLES"))

@@ -2,7 +2,7 @@
 import re
 import subprocess
 
-OPTION = re.compile(r"^    --([a-z-]+)(\[?)=([^\s\]]+)\]?    (\w+), default (.*)$")
+ROW = re.compile(r"^\| `(\w+)` \| `--([a-z-]+)` \| (.*?) \| (.*?) \| (.*) \|$", re.MULTILINE)
 
 
 def page(command, topic):
@@ -25,19 +25,25 @@ def topics(command):
 
 
 def flags(command, topic):
-    """The flags of a command that has a few."""
-    return list(dict.fromkeys(re.findall(r"--[a-z]+(?:-[a-z]+)*", page(command, topic)["SYNOPSIS"])))
+    """{option: (its words or None, needs a value)} of a command that has a few: from its page."""
+    text = page(command, topic)
+    firsts = "\n".join(re.findall(r"^    (-\S+)", text.get("OPTIONS", ""), re.MULTILINE))
+    found = {}
+    for name, bracket, values in re.findall(r"(?<![\w-])(--[a-z]+(?:-[a-z]+)*)(\[?)(?:=([\w|.,]+))?", text["SYNOPSIS"] + "\n" + firsts):
+        words, needs = found.get(name, ([], False))
+        words += [word for word in values.split("|") if re.fullmatch(r"[a-z0-9-]+", word) and word not in words]
+        found[name] = (words, needs or bool(values) and not bracket)
+    return {name: (words or None, needs) for name, (words, needs) in found.items()}
 
 
 def options(command):
     """(name, its words or None, needs a value, variable, default, sentence) of each option of `cushim run`."""
-    lines = page(command, "options")["DESCRIPTION"].splitlines()
+    bare = set(re.findall(r"^    --([a-z-]+)\[=", page(command, "options")["DESCRIPTION"], re.MULTILINE))
+    table = subprocess.run([command, "help", "options", "--markdown"], text=True, capture_output=True, check=True).stdout
     found = []
-    for line, sentence in zip(lines, lines[1:]):
-        row = OPTION.match(line)
-        if row:
-            name, bracket, values, variable, preset = row.groups()
-            words = values.split("|") if re.fullmatch(r"[a-z0-9|]+", values) else None
-            found.append((name, words, not bracket, variable, preset, sentence.strip()))
+    for variable, name, values, preset, sentence in ROW.findall(table):
+        values = values.replace("\\|", "|")
+        words = values.split("|") if re.fullmatch(r"[a-z0-9|]+", values) else None
+        found.append((name, words, name not in bare, variable, preset, sentence.replace("\\|", "|")))
     assert found, "no options"
     return found

@@ -72,7 +72,7 @@ CUSHIM_API void cushim_arena_options_default(struct cushim_arena_options *option
 
 /**
  * Create an arena.
- * @param options  NULL: the defaults
+ * @param options  NULL: the defaults, which have a capacity only if CUSHIM_ARENA names one
  * @param arena    out
  * @return CUSHIM_OK | INVALID (capacity 0 or too large, base misaligned, UNFENCED without base,
  *         an unknown flag) | ABI | NOMEM | NOTSUPPORTED (ALWAYS without managed memory) | BADHANDLE

@@ -38,7 +38,6 @@ CUSHIM_API void cushim_client_options_default(struct cushim_client_options *opti
  * @return CUSHIM_OK | BADDEVICE | NOMEM | the driver's: the next call tries again
  * Threads  any
  * Owner    counted: end each get with one cushim_client_destroy
- * Source   numr default_client
  */
 CUSHIM_API enum cushim_status cushim_client_get(int dev, struct cushim_client **c);
 
@@ -50,7 +49,6 @@ CUSHIM_API enum cushim_status cushim_client_get(int dev, struct cushim_client **
  * @return CUSHIM_OK | INVALID | ABI | BADHANDLE | DEADCONTEXT | NOMEM | the driver's
  * Threads  any
  * Owner    caller: cushim_client_destroy
- * Source   numr new_uncached
  */
 CUSHIM_API enum cushim_status cushim_client_create(struct cushim_context *ctx,
                                                    const struct cushim_client_options *options,
@@ -72,7 +70,6 @@ CUSHIM_API enum cushim_status cushim_client_destroy(struct cushim_client *c);
  * @param ctx  out; borrowed: destroying it gives STATE until the client ends
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | NOMEM
  * Threads  any
- * Source   numr raw_handle
  */
 CUSHIM_API enum cushim_status cushim_client_context(struct cushim_client *c,
                                                     struct cushim_context **ctx);
@@ -112,7 +109,6 @@ CUSHIM_API enum cushim_status cushim_client_pool(struct cushim_client *c, struct
  * Threads  any
  * Stream   compute
  * Owner    caller: cushim_client_free
- * Source   numr allocate
  */
 CUSHIM_API enum cushim_status cushim_client_alloc(struct cushim_client *c, size_t bytes,
                                                   cushim_devptr *p);
@@ -124,7 +120,6 @@ CUSHIM_API enum cushim_status cushim_client_alloc(struct cushim_client *c, size_
  * @return as cushim_pool_free
  * Threads  any
  * Stream   compute
- * Source   numr deallocate
  */
 CUSHIM_API enum cushim_status cushim_client_free(struct cushim_client *c, cushim_devptr p,
                                                  size_t bytes);
@@ -138,7 +133,6 @@ CUSHIM_API enum cushim_status cushim_client_free(struct cushim_client *c, cushim
  * @return CUSHIM_OK | INVALID | BADHANDLE | BADDEVICE | NOMEM | the driver's
  * Threads  any
  * Stream   compute; with pinned memory it waits for this copy
- * Source   numr copy_to_device
  */
 CUSHIM_API enum cushim_status cushim_client_h2d(struct cushim_client *c, cushim_devptr dst,
                                                 const void *src, size_t bytes);
@@ -149,7 +143,6 @@ CUSHIM_API enum cushim_status cushim_client_h2d(struct cushim_client *c, cushim_
  *         driver's
  * Threads  any
  * Stream   compute; waits
- * Source   numr copy_from_device
  */
 CUSHIM_API enum cushim_status cushim_client_d2h(struct cushim_client *c, void *dst,
                                                 cushim_devptr src, size_t bytes);
@@ -159,7 +152,6 @@ CUSHIM_API enum cushim_status cushim_client_d2h(struct cushim_client *c, void *d
  * @return CUSHIM_OK | INVALID (the ranges overlap) | BADHANDLE | BADDEVICE | the driver's
  * Threads  any
  * Stream   compute; queued
- * Source   numr copy_within_device
  */
 CUSHIM_API enum cushim_status cushim_client_d2d(struct cushim_client *c, cushim_devptr dst,
                                                 cushim_devptr src, size_t bytes);
@@ -171,7 +163,6 @@ CUSHIM_API enum cushim_status cushim_client_d2d(struct cushim_client *c, cushim_
  * Threads  any
  * Stream   compute
  * Owner    caller
- * Source   numr record_compute_event
  */
 CUSHIM_API enum cushim_status cushim_client_record(struct cushim_client *c,
                                                    struct cushim_event **e);
@@ -182,7 +173,6 @@ CUSHIM_API enum cushim_status cushim_client_record(struct cushim_client *c,
  * @return CUSHIM_OK | INVALID | BADHANDLE | BADDEVICE | CAPTURE | the driver's
  * Threads  any
  * Stream   copy; waits for this copy only
- * Source   numr copy_from_device_pipelined
  */
 CUSHIM_API enum cushim_status cushim_client_d2h_pipelined(struct cushim_client *c, void *dst,
                                                           cushim_devptr src, size_t bytes,
@@ -218,7 +208,6 @@ CUSHIM_API enum cushim_status cushim_client_d2h_start(struct cushim_client *c, v
  *         the copy) | of cushim_kernels_open | the kernel's
  * Threads  any
  * Stream   compute; queued
- * Source   numr copy_strided
  */
 CUSHIM_API enum cushim_status cushim_client_strided(struct cushim_client *c, cushim_devptr src,
                                                     cushim_devptr dst, const int64_t *shape,
@@ -231,7 +220,6 @@ CUSHIM_API enum cushim_status cushim_client_strided(struct cushim_client *c, cus
  * @return as cushim_graph_capture
  * Threads  any
  * Owner    caller: *g and *x
- * Source   numr capture_graph
  */
 CUSHIM_API enum cushim_status cushim_client_capture(struct cushim_client *c,
                                                     const struct cushim_graph_options *options,
@@ -244,7 +232,6 @@ CUSHIM_API enum cushim_status cushim_client_capture(struct cushim_client *c,
  * @return CUSHIM_OK | BADHANDLE | CAPTURE (one of them captures) | the driver's
  * Threads  any
  * Stream   waits for both
- * Source   numr synchronize
  */
 CUSHIM_API enum cushim_status cushim_client_synchronize(struct cushim_client *c);
 

@@ -34,7 +34,6 @@ enum cushim_context_flag {
  *         context has changed
  * Threads  any
  * Owner    caller: cushim_context_destroy
- * Source   PyCUDA Device.make_context
  */
 CUSHIM_API enum cushim_status cushim_context_create(int dev, unsigned flags,
                                                     struct cushim_context **ctx);
@@ -47,7 +46,6 @@ CUSHIM_API enum cushim_status cushim_context_create(int dev, unsigned flags,
  * @return CUSHIM_OK | BADDEVICE | NOMEM | the driver's
  * Threads  any
  * Owner    caller: cushim_context_destroy
- * Source   PyCUDA retain_primary_context
  */
 CUSHIM_API enum cushim_status cushim_context_primary(int dev, struct cushim_context **ctx);
 
@@ -84,7 +82,6 @@ CUSHIM_API enum cushim_status cushim_context_id(struct cushim_context *ctx, uint
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | NOMEM | the driver's: nothing has changed
  * Threads  any
  * Owner    the stack keeps a reference
- * Source   PyCUDA Context.push
  */
 CUSHIM_API enum cushim_status cushim_context_push(struct cushim_context *ctx);
 
@@ -93,7 +90,6 @@ CUSHIM_API enum cushim_status cushim_context_push(struct cushim_context *ctx);
  * @param ctx  out, may be NULL: what was taken off
  * @return CUSHIM_OK | NOCONTEXT: there is no live entry
  * Threads  any
- * Source   PyCUDA Context.pop
  */
 CUSHIM_API enum cushim_status cushim_context_pop(struct cushim_context **ctx);
 
@@ -104,7 +100,6 @@ CUSHIM_API enum cushim_status cushim_context_pop(struct cushim_context **ctx);
  * @return CUSHIM_OK | NOMEM | the driver's
  * Threads  any
  * Owner    borrowed, but if the handle did not exist before, the caller destroys it
- * Source   PyCUDA Context.get_current
  */
 CUSHIM_API enum cushim_status cushim_context_current(struct cushim_context **ctx);
 
@@ -114,7 +109,6 @@ CUSHIM_API enum cushim_status cushim_context_current(struct cushim_context **ctx
  * @param dev  out: ordinal
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | the driver's
  * Threads  any
- * Source   PyCUDA Context.get_device
  */
 CUSHIM_API enum cushim_status cushim_context_device(struct cushim_context *ctx, int *dev);
 
@@ -135,7 +129,6 @@ CUSHIM_API enum cushim_status cushim_context_synchronize(struct cushim_context *
  *             only the handle goes.
  * @return CUSHIM_OK (also if it was dead) | BADHANDLE | the driver's; the handle is gone then, too
  * Threads  any; if our stack made it current in this thread, the next live entry becomes current
- * Source   PyCUDA Context.detach
  */
 CUSHIM_API enum cushim_status cushim_context_destroy(struct cushim_context *ctx);
 

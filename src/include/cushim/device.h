@@ -16,7 +16,6 @@ extern "C" {
  * @param n  out
  * @return CUSHIM_OK | INVALID | NOCUDA | NODEVICE (n is 0)
  * Threads  any
- * Source   Go GetDeviceCount, PyCUDA Device.count
  */
 CUSHIM_API enum cushim_status cushim_device_count(int *n);
 
@@ -43,7 +42,6 @@ CUSHIM_API enum cushim_status cushim_device_current(int *dev);
  * @param dev   out
  * @return CUSHIM_OK | INVALID | BADDEVICE
  * Threads  any
- * Source   PyCUDA Device(str)
  */
 CUSHIM_API enum cushim_status cushim_device_by_pci(const char *text, int *dev);
 
@@ -77,7 +75,6 @@ CUSHIM_API enum cushim_status cushim_device_uuid(int dev, unsigned char *id16);
  * @param major, minor  out
  * @return CUSHIM_OK | INVALID | BADDEVICE
  * Threads  any
- * Source   Go DeviceComputeCapability
  */
 CUSHIM_API enum cushim_status cushim_device_capability(int dev, int *major, int *minor);
 
@@ -86,7 +83,6 @@ CUSHIM_API enum cushim_status cushim_device_capability(int dev, int *major, int 
  * @param bytes  out
  * @return CUSHIM_OK | INVALID | BADDEVICE | NOSYM
  * Threads  any
- * Source   PyCUDA total_memory
  */
 CUSHIM_API enum cushim_status cushim_device_memory(int dev, size_t *bytes);
 
@@ -96,7 +92,6 @@ CUSHIM_API enum cushim_status cushim_device_memory(int dev, size_t *bytes);
  * @param value  out
  * @return CUSHIM_OK | INVALID (no such attribute: the text names the number) | BADDEVICE
  * Threads  any
- * Source   Go DeviceGetAttribute, PyCUDA get_attribute
  */
 CUSHIM_API enum cushim_status cushim_device_attribute(int dev, int attr, int *value);
 
@@ -105,7 +100,6 @@ CUSHIM_API enum cushim_status cushim_device_attribute(int dev, int attr, int *va
  * @param yes  out: 1 or 0
  * @return CUSHIM_OK | INVALID | BADDEVICE
  * Threads  any
- * Source   Go ManagedMemorySupported
  */
 CUSHIM_API enum cushim_status cushim_device_managed(int dev, int *yes);
 
@@ -122,7 +116,6 @@ CUSHIM_API enum cushim_status cushim_device_shared(int dev, int *yes);
  * @param yes  out: 1 or 0; 0 for the device itself
  * @return CUSHIM_OK | INVALID | BADDEVICE | NOSYM
  * Threads  any
- * Source   PyCUDA can_access_peer
  */
 CUSHIM_API enum cushim_status cushim_device_peer(int dev, int peer, int *yes);
 
@@ -131,7 +124,6 @@ CUSHIM_API enum cushim_status cushim_device_peer(int dev, int peer, int *yes);
  * @return CUSHIM_OK (also if it was so before) | INVALID (the same device) | BADDEVICE |
  *         NOTSUPPORTED
  * Threads  any
- * Source   PyCUDA enable_peer_access
  */
 CUSHIM_API enum cushim_status cushim_device_peer_enable(int dev, int peer);
 

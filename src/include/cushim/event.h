@@ -73,7 +73,6 @@ CUSHIM_API enum cushim_status cushim_event_query(struct cushim_event *e, int *do
  *         CAPTURE | the driver's
  * Units    milliseconds; the device resolves about half a microsecond
  * Threads  any
- * Source   PyCUDA Event.time_till
  */
 CUSHIM_API enum cushim_status cushim_event_elapsed(struct cushim_event *start,
                                                    struct cushim_event *end, float *ms);

@@ -37,7 +37,6 @@ CUSHIM_API void cushim_launch_default(struct cushim_launch *launch);
  * @param value  out
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | the driver's
  * Threads  any
- * Source   PyCUDA Function.num_regs and the like
  */
 CUSHIM_API enum cushim_status cushim_function_attribute(struct cushim_function *f, int attr,
                                                         int *value);
@@ -91,7 +90,6 @@ CUSHIM_API enum cushim_status cushim_function_launch_packed(struct cushim_functi
  *         launched)
  * Units    milliseconds
  * Threads  any; blocks the calling one
- * Source   PyCUDA time_kernel
  */
 CUSHIM_API enum cushim_status cushim_function_launch_timed(struct cushim_function *f,
                                                            const struct cushim_launch *launch,
@@ -107,7 +105,6 @@ CUSHIM_API enum cushim_status cushim_function_launch_timed(struct cushim_functio
  *         BADHANDLE | DEADCONTEXT
  * Threads  any
  * Owner    caller: cushim_prepared_destroy
- * Source   PyCUDA Function.prepare
  */
 CUSHIM_API enum cushim_status cushim_function_prepare(struct cushim_function *f, const char *format,
                                                       struct cushim_prepared **q);
@@ -117,7 +114,6 @@ CUSHIM_API enum cushim_status cushim_function_prepare(struct cushim_function *f,
  * @param args  as many as the format has, each the address of an argument, which is copied
  * @return as cushim_function_launch; BADHANDLE also when the module is gone
  * Threads  any; takes no lock, allocates nothing
- * Source   PyCUDA prepared_async_call
  */
 CUSHIM_API enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
                                                      const struct cushim_launch *launch,

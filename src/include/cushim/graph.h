@@ -92,7 +92,6 @@ CUSHIM_API void cushim_graph_options_default(struct cushim_graph_options *option
  * Threads  any
  * Stream   waits for the fences of attached arenas
  * Owner    streams, pools and arenas are kept until the end
- * Source   Go StreamBeginCapture; cuStreamBeginCapture
  */
 CUSHIM_API enum cushim_status cushim_graph_begin(struct cushim_stream *s,
                                                  const struct cushim_graph_options *options);
@@ -106,7 +105,6 @@ CUSHIM_API enum cushim_status cushim_graph_begin(struct cushim_stream *s,
  *         capture is over, pools and arenas are as before
  * Threads  any if the mode is RELAXED
  * Owner    caller: cushim_graph_destroy
- * Source   Go StreamEndCapture
  */
 CUSHIM_API enum cushim_status cushim_graph_end(struct cushim_stream *s, struct cushim_graph **g);
 
@@ -132,7 +130,6 @@ CUSHIM_API enum cushim_status cushim_graph_abort(struct cushim_stream *s);
  *         the capture is over, *g and *x are NULL
  * Threads  any
  * Owner    caller: both
- * Source   numr capture_graph
  */
 CUSHIM_API enum cushim_status cushim_graph_capture(struct cushim_stream *s,
                                                    const struct cushim_graph_options *options,
@@ -147,7 +144,6 @@ CUSHIM_API enum cushim_status cushim_graph_capture(struct cushim_stream *s,
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | the driver's
  * Threads  any
  * Stream   leaves captures valid
- * Source   Go StreamCaptureStatus
  */
 CUSHIM_API enum cushim_status cushim_graph_status(struct cushim_stream *s, int *v);
 
@@ -158,7 +154,6 @@ CUSHIM_API enum cushim_status cushim_graph_status(struct cushim_stream *s, int *
  * @param n    out
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | the driver's
  * Threads  any
- * Source   Go CaptureActive
  */
 CUSHIM_API enum cushim_status cushim_graph_capturing(struct cushim_context *ctx, int *n);
 
@@ -172,7 +167,6 @@ CUSHIM_API enum cushim_status cushim_graph_capturing(struct cushim_context *ctx,
  *         nodes that allocate, and an executable of it is alive) | NOMEM | the driver's
  * Threads  any
  * Owner    caller: cushim_graphexec_destroy; keeps what the graph keeps
- * Source   Go GraphInstantiate; numr (flags 1)
  */
 CUSHIM_API enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned flags,
                                                        struct cushim_graphexec **x);
@@ -185,7 +179,6 @@ CUSHIM_API enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, u
  * Errors   a fault of a kernel shows at the next wait
  * Threads  any; takes no lock
  * Stream   queued; launches of one executable run one after another
- * Source   Go GraphLaunch
  */
 CUSHIM_API enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x,
                                                       struct cushim_stream *s);
@@ -219,7 +212,6 @@ CUSHIM_API enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x
  * @param g  NULL is fine
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any, in any order with the executables
- * Source   Go GraphDestroy
  */
 CUSHIM_API enum cushim_status cushim_graph_destroy(struct cushim_graph *g);
 
@@ -228,7 +220,6 @@ CUSHIM_API enum cushim_status cushim_graph_destroy(struct cushim_graph *g);
  * @param x  NULL is fine
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any
- * Source   Go GraphExecDestroy
  */
 CUSHIM_API enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *x);
 
@@ -262,7 +253,6 @@ CUSHIM_API enum cushim_status cushim_graph_info(struct cushim_graph *g,
  * @param info  out; struct_size says how much of it is filled
  * @return CUSHIM_OK | ABI | BADHANDLE | the driver's
  * Threads  any
- * Source   numr launch count
  */
 CUSHIM_API enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
                                                     struct cushim_graphexec_info *info);

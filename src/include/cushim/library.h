@@ -29,7 +29,6 @@ enum cushim_feature {
  *         cushim_unload
  * Threads  any
  * Stream   none; makes no context
- * Source   Go Available
  */
 CUSHIM_API int cushim_available(void);
 
@@ -69,7 +68,6 @@ CUSHIM_API int cushim_has(enum cushim_feature feature);
  * @param version  out: 1000 * major + 10 * minor
  * @return CUSHIM_OK | INVALID | NOCUDA
  * Threads  any
- * Source   PyCUDA get_driver_version
  */
 CUSHIM_API enum cushim_status cushim_driver_version(int *version);
 
@@ -89,7 +87,6 @@ CUSHIM_API enum cushim_status cushim_symbol(const char *name, void **fn);
  * @return CUSHIM_OK | INVALID (not absolute) | NOFILE (the text has path and reason) | NOMEM
  * Threads  any; needs no CUDA
  * Owner    caller: cushim_dl_close
- * Source   Go DlopenPath
  */
 CUSHIM_API enum cushim_status cushim_dl_open(const char *path, struct cushim_library **h);
 
@@ -98,7 +95,6 @@ CUSHIM_API enum cushim_status cushim_dl_open(const char *path, struct cushim_lib
  * @param fn  out: its address, valid until the library is closed
  * @return CUSHIM_OK | INVALID | BADHANDLE | NOTFOUND (the text has name and reason)
  * Threads  any; needs no CUDA
- * Source   Go Dlsym
  */
 CUSHIM_API enum cushim_status cushim_dl_symbol(struct cushim_library *h, const char *name,
                                                void **fn);
@@ -120,7 +116,6 @@ CUSHIM_API enum cushim_status cushim_dl_close(struct cushim_library *h);
  *         cannot be loaded) | NOMEM
  * Threads  any; needs no CUDA
  * Owner    caller: cushim_dl_close
- * Source   Go DlopenKernels
  */
 CUSHIM_API enum cushim_status cushim_kernels_open(int dropin, struct cushim_library **h);
 

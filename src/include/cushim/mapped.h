@@ -40,7 +40,6 @@ enum cushim_mapped_flag {
  *         VULKAN
  * Threads  any
  * Owner    caller: cushim_mapper_close
- * Source   vkgdr_open
  */
 CUSHIM_API enum cushim_status cushim_mapper_open(struct cushim_context *ctx, unsigned flags,
                                                  struct cushim_mapper **mapper);
@@ -53,7 +52,6 @@ CUSHIM_API enum cushim_status cushim_mapper_open(struct cushim_context *ctx, uns
  * @return as above | BADDEVICE
  * Threads  any
  * Owner    caller: cushim_mapper_close
- * Source   vkgdr_open
  */
 CUSHIM_API enum cushim_status cushim_mapper_open_device(int dev, unsigned flags,
                                                         struct cushim_mapper **mapper);
@@ -63,7 +61,6 @@ CUSHIM_API enum cushim_status cushim_mapper_open_device(int dev, unsigned flags,
  * @param mapper  NULL: CUSHIM_OK
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any
- * Source   vkgdr_close
  */
 CUSHIM_API enum cushim_status cushim_mapper_close(struct cushim_mapper *mapper);
 
@@ -88,7 +85,6 @@ CUSHIM_API enum cushim_status cushim_mapper_budget(struct cushim_mapper *mapper,
  * Threads  any
  * Stream   none; captures stay valid
  * Owner    caller: cushim_mapped_free
- * Source   vkgdr_memory_alloc
  */
 CUSHIM_API enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, size_t bytes,
                                                   unsigned flags, struct cushim_mapped **mapped);
@@ -100,7 +96,6 @@ CUSHIM_API enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, 
  *         is freed all the same
  * Threads  any
  * Stream   waits for all work of the context
- * Source   vkgdr_memory_free
  */
 CUSHIM_API enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped);
 

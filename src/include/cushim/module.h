@@ -39,7 +39,6 @@ CUSHIM_API void cushim_module_options_default(struct cushim_module_options *o);
  * @return CUSHIM_OK | INVALID | COMPILE (with the log) | NOBINARY | NOMEM | ABI | the driver's
  * Threads  any
  * Owner    caller: cushim_module_unload
- * Source   PyCUDA module_from_buffer
  */
 CUSHIM_API enum cushim_status cushim_module_load(struct cushim_context *ctx, const void *image,
                                                  size_t bytes,
@@ -52,7 +51,6 @@ CUSHIM_API enum cushim_status cushim_module_load(struct cushim_context *ctx, con
  * @return as cushim_module_load | NOFILE, with the reason
  * Threads  any
  * Owner    caller: cushim_module_unload
- * Source   PyCUDA module_from_file
  */
 CUSHIM_API enum cushim_status cushim_module_load_file(struct cushim_context *ctx, const char *path,
                                                       const struct cushim_module_options *opts,
@@ -82,7 +80,6 @@ struct cushim_link_input {
  *         symbol
  * Threads  any
  * Owner    caller: cushim_module_unload
- * Source   PyCUDA DynamicModule
  */
 CUSHIM_API enum cushim_status cushim_module_link(struct cushim_context *ctx,
                                                  const struct cushim_link_input *inputs, size_t n,
@@ -115,7 +112,6 @@ CUSHIM_API enum cushim_status cushim_module_unload(struct cushim_module *m);
  *         driver's
  * Threads  any
  * Owner    the module
- * Source   PyCUDA get_function
  */
 CUSHIM_API enum cushim_status cushim_module_function(struct cushim_module *m, const char *name,
                                                      struct cushim_function **f);
@@ -127,7 +123,6 @@ CUSHIM_API enum cushim_status cushim_module_function(struct cushim_module *m, co
  * @return as cushim_module_function
  * Threads  any
  * Owner    the module
- * Source   PyCUDA get_global
  */
 CUSHIM_API enum cushim_status cushim_module_global(struct cushim_module *m, const char *name,
                                                    cushim_devptr *p, size_t *bytes);

@@ -120,7 +120,6 @@ CUSHIM_API void cushim_pool_options_default(struct cushim_pool_options *options)
  * Threads  any
  * Stream   none; nothing is allocated yet
  * Owner    caller: cushim_pool_destroy
- * Source   Go NewMemPool; PyCUDA DeviceMemoryPool
  */
 CUSHIM_API enum cushim_status cushim_pool_create(const struct cushim_pool_options *options,
                                                  struct cushim_pool **p);
@@ -156,7 +155,6 @@ CUSHIM_API enum cushim_status cushim_pool_destroy(struct cushim_pool *p);
  *          fence for such a block, the pool uses memory it holds (up to 1 MiB), then asks the
  *          driver while idle memory stays within keep_bytes
  * Owner    caller: cushim_pool_free
- * Source   Go MemPool.Alloc, AllocManaged; PyCUDA allocate
  */
 CUSHIM_API enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev,
                                                 enum cushim_memory_kind kind, size_t bytes,
@@ -175,7 +173,6 @@ CUSHIM_API enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev,
  * Threads  any
  * Stream   no wait; perhaps an event on `s`; over a cap, or if too much is idle, memory may go
  *          back, which may wait as cuMemFree does
- * Source   Go MemPool.Free, FreeManaged; PyCUDA free; numr deallocate
  */
 CUSHIM_API enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr,
                                                size_t bytes, struct cushim_stream *s);
@@ -243,7 +240,6 @@ CUSHIM_API enum cushim_status cushim_pool_free_host(struct cushim_pool *p, void 
  * @param block_bytes  out; 0 for 0
  * @return CUSHIM_OK | INVALID | BADHANDLE
  * Threads  any; no driver call
- * Source   Go bucketSize; PyCUDA bin_number, alloc_size
  */
 CUSHIM_API enum cushim_status cushim_pool_bucket(struct cushim_pool *p, size_t bytes,
                                                  size_t *block_bytes);
@@ -254,7 +250,6 @@ CUSHIM_API enum cushim_status cushim_pool_bucket(struct cushim_pool *p, size_t b
  * Threads  any
  * Stream   waits for pending blocks; while a capture is known it waits for nothing, and only
  *          finished blocks go back
- * Source   Go Drain; PyCUDA free_held; numr reset
  */
 CUSHIM_API enum cushim_status cushim_pool_drain(struct cushim_pool *p);
 
@@ -264,7 +259,6 @@ CUSHIM_API enum cushim_status cushim_pool_drain(struct cushim_pool *p);
  * @return CUSHIM_OK | BADDEVICE | BADHANDLE
  * Threads  any
  * Stream   only finished blocks go back; waits for no event
- * Source   numr trim
  */
 CUSHIM_API enum cushim_status cushim_pool_trim(struct cushim_pool *p, int dev, size_t keep_bytes);
 
@@ -275,7 +269,6 @@ CUSHIM_API enum cushim_status cushim_pool_trim(struct cushim_pool *p, int dev, s
  * @return CUSHIM_OK | BADHANDLE | as cushim_pool_drain
  * Threads  any
  * Stream   0: as cushim_pool_drain
- * Source   PyCUDA stop_holding
  */
 CUSHIM_API enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int on);
 
@@ -286,7 +279,6 @@ CUSHIM_API enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int
  * @return CUSHIM_OK | INVALID | BADHANDLE | STATE (frozen for this stream already) | NOMEM
  * Threads  any; requests for CUSHIM_STREAM_ALL of the calling thread belong to the capture
  * Stream   an event on `s`
- * Source   numr freeze; Go SetCaptureStream
  */
 CUSHIM_API enum cushim_status cushim_pool_freeze(struct cushim_pool *p, struct cushim_stream *s,
                                                  enum cushim_graph_memory memory);
@@ -300,7 +292,6 @@ CUSHIM_API enum cushim_status cushim_pool_freeze(struct cushim_pool *p, struct c
  * Threads  any
  * Stream   none
  * Owner    caller owns *g
- * Source   numr unfreeze
  */
 CUSHIM_API enum cushim_status cushim_pool_unfreeze(struct cushim_pool *p, struct cushim_stream *s,
                                                    struct cushim_graph **g);
@@ -321,7 +312,6 @@ CUSHIM_API enum cushim_status cushim_pool_frozen(struct cushim_pool *p, int *n);
  * @return CUSHIM_OK | INVALID | BADDEVICE | BADHANDLE | ABI
  * Threads  any; exact while no other thread uses the pool
  * Stream   asks events, waits for none
- * Source   Go Stats, HitMissStats; PyCUDA managed bytes = cached + live, active bytes = asked
  */
 CUSHIM_API enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev,
                                                 enum cushim_memory_kind kind,
@@ -331,7 +321,6 @@ CUSHIM_API enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev,
  * Set the counters to 0; gauges stay.
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any
- * Source   Go ResetHitMissStats
  */
 CUSHIM_API enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p);
 
@@ -358,7 +347,6 @@ CUSHIM_API enum cushim_status cushim_pool_walk(struct cushim_pool *p, cushim_poo
  * @param fn  called with no lock held; NULL: none
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any
- * Source   PyCUDA runs its collector
  */
 CUSHIM_API enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_pool_oom_fn *fn,
                                                  void *cookie);
@@ -368,7 +356,6 @@ CUSHIM_API enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_p
  * @param p  NULL: none; setting takes no ownership, destroying the pool clears it
  * @return CUSHIM_OK | BADHANDLE | INVALID
  * Threads  any; atomic
- * Source   Go SetDefaultMemPool, DefaultMemPool
  */
 CUSHIM_API enum cushim_status cushim_pool_set_default(struct cushim_pool *p);
 CUSHIM_API enum cushim_status cushim_pool_default(struct cushim_pool **p);

@@ -29,7 +29,7 @@ enum cushim_preload_kind {
 
 /* The counters, in the words of the report; later versions add fields at the end. */
 struct cushim_preload_stats {
-    size_t struct_bytes; /* set by the caller; the preload writes no more than this */
+    size_t struct_size; /* set by the caller; the preload writes no more than this */
     uint64_t live_bytes, rounding_bytes, spare_bytes, idle_bytes, held_bytes;
     uint64_t peak_live_bytes, peak_held_bytes;               /* since the start */
     uint64_t recent_peak_live_bytes, recent_peak_held_bytes; /* since cushim_preload_reset_peak */
@@ -52,8 +52,8 @@ int cushim_preload_active(void);
  * kinds all fields are sums; the peaks that are added may be of different times.
  * @param device  its ordinal; -1 means all
  * @param kind    an enum cushim_preload_kind
- * @param stats   struct_bytes is set to sizeof *stats
- * @return 0 | -1: the preload is not active, there is no such device or kind, or struct_bytes is
+ * @param stats   struct_size is set to sizeof *stats
+ * @return 0 | -1: the preload is not active, there is no such device or kind, or struct_size is
  *         too small
  * Threads  any, not in a signal handler
  * Stream   none; makes no CUDA call

@@ -27,7 +27,6 @@ enum cushim_stream_flag {
  * @return CUSHIM_OK | INVALID | NOMEM | the driver's
  * Threads  any
  * Owner    caller: cushim_stream_destroy
- * Source   zerfoo CreateStream
  */
 CUSHIM_API enum cushim_status cushim_stream_create(struct cushim_context *ctx, unsigned flags,
                                                    int priority, struct cushim_stream **s);
@@ -71,7 +70,6 @@ CUSHIM_API enum cushim_status cushim_stream_flags(struct cushim_stream *s, unsig
  * @return CUSHIM_OK | INVALID | BADDEVICE (of another context than ctx) | NOMEM | the driver's
  * Threads  any
  * Owner    the caller destroys the wrapper; the stream still belongs to the code that created it
- * Source   zerfoo StreamFromPtr
  */
 CUSHIM_API enum cushim_status cushim_stream_wrap(struct cushim_context *ctx, struct CUstream_st *cu,
                                                  struct cushim_stream **s);
@@ -82,7 +80,6 @@ CUSHIM_API enum cushim_status cushim_stream_wrap(struct cushim_context *ctx, str
  * @param cu  out; valid while the stream lives; NULL: the legacy stream
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT
  * Threads  any
- * Source   zerfoo Stream.Ptr
  */
 CUSHIM_API enum cushim_status cushim_stream_handle(struct cushim_stream *s,
                                                    struct CUstream_st **cu);
@@ -93,7 +90,6 @@ CUSHIM_API enum cushim_status cushim_stream_handle(struct cushim_stream *s,
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | CAPTURE (it takes part in a capture, which stays
  *         valid) | the driver's, also for a failure of earlier work
  * Threads  any; blocks the calling one
- * Source   zerfoo Stream.Synchronize
  */
 CUSHIM_API enum cushim_status cushim_stream_synchronize(struct cushim_stream *s);
 
@@ -103,7 +99,6 @@ CUSHIM_API enum cushim_status cushim_stream_synchronize(struct cushim_stream *s)
  * @param done  out; 1: over, 0: not yet, which is no failure
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | CAPTURE, as above | the driver's
  * Threads  any; never blocks
- * Source   PyCUDA Stream.is_done
  */
 CUSHIM_API enum cushim_status cushim_stream_query(struct cushim_stream *s, int *done);
 

@@ -31,7 +31,7 @@ class Stats(NamedTuple):
 
 
 class _Stats(ctypes.Structure):
-    _fields_ = [("struct_bytes", ctypes.c_size_t)] + [(name, ctypes.c_uint64) for name in Stats._fields]
+    _fields_ = [("struct_size", ctypes.c_size_t)] + [(name, ctypes.c_uint64) for name in Stats._fields]
 
 
 def _function(name: str) -> Optional[Any]:
@@ -62,7 +62,7 @@ def stats(device: Optional[int] = None, kind: Optional[str] = None) -> Stats:
     """The counters of a device or of all, for one of KINDS or for all.  RuntimeError without a preload."""
     if kind is not None and kind not in KINDS:
         raise ValueError(f"{kind!r} is no kind of memory; there are {', '.join(KINDS)}")
-    read = _Stats(struct_bytes=ctypes.sizeof(_Stats))
+    read = _Stats(struct_size=ctypes.sizeof(_Stats))
     ask = _needed("cushim_preload_stats")
     if ask(_device(device), -1 if kind is None else KINDS.index(kind), ctypes.byref(read)):
         raise RuntimeError("the preload does not answer")

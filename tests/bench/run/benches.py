@@ -102,7 +102,7 @@ def seen(bench, place):
     """What observation costs a pair: counters in a file, and a recording without and with stacks."""
     with tempfile.TemporaryDirectory() as folder:
         ways = {"": {}, ", live page": {"CUSHIM_LIVE": "1", "CUSHIM_LIVE_DIR": folder},
-                ", recorded without stacks": {"CUSHIM_TRACE": folder, "CUSHIM_TRACE_STACKS": "off"},
+                ", recorded without stacks": {"CUSHIM_TRACE": folder, "CUSHIM_STACKS": "none"},
                 ", recorded": {"CUSHIM_TRACE": folder}}
         command = place.alloc("pair", more=("--sizes", "4K,1M"))
         variants = [Variant(f"cushim {mode}{way}", command, place.cushim(mode, **settings))

@@ -33,7 +33,7 @@ static size_t given_bytes(void) {
 
 /* What cushim counts of a kind; without it nobody does. */
 static struct cushim_preload_stats counted(int kind) {
-    struct cushim_preload_stats stats = {.struct_bytes = sizeof stats};
+    struct cushim_preload_stats stats = {.struct_size = sizeof stats};
     int (*ask)(int, int, struct cushim_preload_stats *);
     *(void **)&ask = dlsym(RTLD_DEFAULT, "cushim_preload_stats");
     ck_assert(ask && ask(-1, kind, &stats) == 0);

@@ -34,9 +34,9 @@ static void look_up(void) {
 }
 
 static struct cushim_preload_stats now(int device, int kind) {
-    struct cushim_preload_stats read = {.struct_bytes = sizeof read};
+    struct cushim_preload_stats read = {.struct_size = sizeof read};
     ck_assert_int_eq(stats(device, kind, &read), 0);
-    ck_assert_uint_eq(read.struct_bytes, sizeof read);
+    ck_assert_uint_eq(read.struct_size, sizeof read);
     ck_assert_uint_eq(read.held_bytes,
                       read.live_bytes + read.rounding_bytes + read.spare_bytes + read.idle_bytes);
     return read;
@@ -187,8 +187,8 @@ TEST_IF(fixture_is_preloaded(), what_is_no_device_and_no_struct_is_refused) {
     struct {
         struct cushim_preload_stats known;
         uint64_t newer, behind;
-    } larger = {.known.struct_bytes = sizeof larger - 8, .newer = 7, .behind = 7};
-    struct cushim_preload_stats read = {.struct_bytes = 8 + 8, .rounding_bytes = 7};
+    } larger = {.known.struct_size = sizeof larger - 8, .newer = 7, .behind = 7};
+    struct cushim_preload_stats read = {.struct_size = 8 + 8, .rounding_bytes = 7};
     fixture_use_device(0);
     look_up();
     fixture_alloc(1000);
@@ -198,10 +198,10 @@ TEST_IF(fixture_is_preloaded(), what_is_no_device_and_no_struct_is_refused) {
     ck_assert_int_eq(stats(0, 0, &larger.known), 0); /* a caller that knows more fields */
     ck_assert_uint_eq(larger.newer, 0);
     ck_assert_uint_eq(larger.behind, 7);
-    read.struct_bytes = 0;
+    read.struct_size = 0;
     ck_assert_int_eq(stats(0, 0, &read), -1);
     ck_assert_int_eq(stats(0, 0, NULL), -1);
-    read.struct_bytes = sizeof read;
+    read.struct_size = sizeof read;
     for (int i = 0; i < 4; i++) {
         static const int no_devices[] = {-2, 64, 1 << 20, INT32_MIN};
         ck_assert_int_eq(stats(no_devices[i], 0, &read), -1);
@@ -249,7 +249,7 @@ TEST_IF(fixture_is_preloaded(), marks_stand_in_a_report_of_now) {
 
 /* A forked child of a process that used CUDA has no preload: nothing is answered for its parent. */
 TEST_IF(fixture_is_preloaded(), a_forked_child_is_not_served) {
-    struct cushim_preload_stats read = {.struct_bytes = sizeof read};
+    struct cushim_preload_stats read = {.struct_size = sizeof read};
     int status;
     fixture_use_device(0);
     fixture_alloc(1000);

@@ -143,10 +143,16 @@ TEST(a_size_that_cannot_be_read_leaves_the_field) {
                                       "+4M",
                                       " 4M",
                                       "4 M",
-                                      "4MB",
-                                      "4MiB",
                                       "0x400000",
-                                      "4.5M",
+                                      ".5M",
+                                      "4.5",
+                                      "4.M",
+                                      "4.5.5M",
+                                      "4MBB",
+                                      "4Mi",
+                                      "4iB",
+                                      "4,5M",
+                                      "1e9",
                                       "18446744073709551616",
                                       "16777216T",
                                       "99999999999999999999",
@@ -270,6 +276,21 @@ TEST(a_word_is_stored_as_its_index) {
     ck_assert_int_eq(options.log, 2);
 }
 
+TEST(a_size_is_read_as_people_write_it) {
+    static const struct {
+        const char *text;
+        size_t bytes;
+    } sizes[] = {{"4194304", 4u << 20},        {"4194304B", 4u << 20},
+                 {"512m", 512u << 20},         {"16G", (size_t)16 << 30},
+                 {"16GB", (size_t)16 << 30},   {"16gib", (size_t)16 << 30},
+                 {"1.5G", 1536u << 20},        {"1.5GiB", 1536u << 20},
+                 {"0.25T", (size_t)256 << 30}, {"2.0000000009G", (size_t)2 << 30}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        ck_assert_ptr_null(set("large", sizes[i].text));
+        ck_assert_uint_eq(options.large, sizes[i].bytes);
+    }
+}
+
 TEST(an_option_with_the_words_on_and_off_takes_a_switch_too) {
     static const char *const words[] = {"0", "1", "false", "TRUE", "off", "on", "no", "Yes"};
     ck_assert_ptr_null(set("zero", "auto"));
@@ -315,7 +336,7 @@ TEST(a_bad_value_gives_one_message_and_keeps_the_default) {
         load((char *[]){"CUSHIM_LARGE=12Q", "CUSHIM_POOL=maybe", "CUSHIM_LOG=loud", NULL});
     ck_assert_uint_eq(n_lines(said), 3);
     ck_assert_ptr_nonnull(
-        strstr(said, "CUSHIM_LARGE=12Q is not a size such as 512M; it stays 256M"));
+        strstr(said, "CUSHIM_LARGE=12Q is not a size such as 512M or 1.5G; it stays 256M"));
     ck_assert_ptr_nonnull(strstr(said, "CUSHIM_POOL=maybe is not one of"));
     ck_assert_ptr_nonnull(strstr(said, "CUSHIM_LOG=loud is not one of"));
     ck_assert_uint_eq(options.large, 256u << 20);

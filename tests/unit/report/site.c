@@ -150,8 +150,8 @@ TEST(any_bytes_are_told) {
     report.page.head.sample_bytes = UINT64_MAX;
     report.run_ns = UINT64_MAX;
     char *text = full_page_written(cushim_site_text, &report);
-    ck_assert_ptr_nonnull(strstr(text, "place 10"));
-    ck_assert_ptr_nonnull(strstr(text, "  and 1014 places more"));
+    ck_assert_ptr_nonnull(strstr(text, "site 10"));
+    ck_assert_ptr_nonnull(strstr(text, "  and 1014 sites more"));
     full_page_written(cushim_site_json, &report);
     report.sites = NULL;
     ck_assert_str_eq(full_page_written(cushim_site_text, &report), "");

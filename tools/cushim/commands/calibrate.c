@@ -137,7 +137,7 @@ static int measure_all(struct request *request) {
     int n = 0;
     char wrong[512];
     if (!driver_open(&request->driver, wrong, sizeof wrong)) {
-        complain("%s", wrong);
+        complain("no CUDA driver: %s", wrong);
         return EXIT_WRONG;
     }
     driver->cuDriverGetVersion(&request->version);
@@ -173,19 +173,13 @@ static bool is_native(char **argv) {
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
-    const char *device = NULL;
-    unsigned number = 0;
-    const struct argument rows[] = {{"--device", .text = &device}, {0}};
+    unsigned number = UINT_MAX;
+    const struct argument rows[] = {{"--device", .number = &number, .most = CUSHIM_MAX_DEVICES - 1},
+                                    {0}};
     const struct arguments arguments = {.topic = "calibrate", .rows = rows};
     int n = arguments_read(&arguments, argc, argv);
-    if (n < 0)
-        return -n;
-    if (n)
-        return usage_error("calibrate", "calibrate takes one option");
-    if (device && !arguments_number(device, 0, CUSHIM_MAX_DEVICES - 1, &number))
-        return usage_error("calibrate", "--device=%s: not a device number", device);
-    request->only = device ? (int)number : -1;
-    return EXIT_WELL;
+    request->only = number == UINT_MAX ? -1 : (int)number;
+    return n < 0 ? -n : EXIT_WELL;
 }
 
 int calibrate_main(int argc, char **argv) {
@@ -205,10 +199,8 @@ int calibrate_main(int argc, char **argv) {
     if (code != EXIT_WELL)
         return code;
     int error = calibration_write(path, request.devices, request.n_devices);
-    if (error) {
-        complain("%s: %s", path, strerror(error));
-        return EXIT_OURS;
-    }
+    if (error)
+        return usage_unwritten(path, error);
     cushim_write(&request.out, "written to %s\n", path);
     cushim_writer_flush(&request.out);
     return EXIT_WELL;

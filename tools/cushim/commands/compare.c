@@ -14,6 +14,7 @@
 #include "tools/cushim/commands/run.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/numbers.h"
+#include "tools/cushim/program.h"
 #include "tools/cushim/usage.h"
 
 enum { NATIVELY, CUSHIM, N_WAYS, MOST_RUNS = 1000, FEWEST_TO_TELL = 3 };
@@ -37,7 +38,7 @@ static void become(const struct request *request, int way) {
         launch_run(NULL, request->command);
     else if (launch_unset())
         execvp(request->command[0], request->command);
-    _exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT);
+    _exit(launch_refused(1, request->command - 1, errno)); /* an option may stand before it */
 }
 
 /* Returns the status as of waitpid(2), and how long the run took; -1, with errno, if nothing was
@@ -54,29 +55,27 @@ static int run_once(const struct request *request, int way, uint64_t *ns) {
     return status;
 }
 
+static const char *end_of(int status, char text[40]) {
+    snprintf(text, 40, "%s %d", WIFSIGNALED(status) ? "signal" : "exit status",
+             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    return text;
+}
+
 /* A run that ends differently ends the comparison, because its time cannot be compared. */
 static int run_all(struct request *request) {
+    char text[2][40];
     for (unsigned i = 0; i < request->n_runs; i++) {
         for (int k = 0; k < N_WAYS; k++) {
             int way = i % 2 ? N_WAYS - 1 - k : k; /* alternate which way runs first */
             int status = run_once(request, way, &request->ns[way][i]);
             if (!i && !k)
                 request->status = status;
-            if (WIFEXITED(status) && WEXITSTATUS(status) >= EXIT_CANNOT &&
-                WEXITSTATUS(status) <= EXIT_NOT_FOUND) {
-                complain("%s cannot be run", request->command[0]);
-                return WEXITSTATUS(status);
-            }
             if (status == request->status && (!WIFSIGNALED(status) || WTERMSIG(status) != SIGINT))
                 continue;
-            complain("%s ended with %s %d, but the first run without cushim with %s %d: nothing is "
+            complain("%s ended with %s, but the first run without cushim with %s: nothing is "
                      "compared",
                      way == CUSHIM ? "under cushim it" : "without cushim it",
-                     WIFSIGNALED(status) ? "signal" : "exit status",
-                     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
-                     WIFSIGNALED(request->status) ? "signal" : "exit status",
-                     WIFSIGNALED(request->status) ? WTERMSIG(request->status)
-                                                  : WEXITSTATUS(request->status));
+                     end_of(status, text[0]), end_of(request->status, text[1]));
             return EXIT_WRONG;
         }
     }
@@ -112,12 +111,14 @@ static void put_verdict(struct cushim_writer *out, const struct request *request
 static int put_all(struct request *request) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
     struct driver driver;
-    char wrong[256];
+    char wrong[256], text[40];
     bool is_software = driver_open(&driver, wrong, sizeof wrong) && driver_is_software(&driver);
     for (int way = 0; way < N_WAYS; way++)
         numbers_sort(request->ns[way], request->n_runs);
     cushim_write(&out, "%s: wall time of %s each way, in turns%s\n", request->command[0],
                  text_of_some(request->n_runs, "run"), is_software ? " (no GPU)" : "");
+    if (request->status)
+        cushim_write(&out, "  it FAILS, each time: %s\n", end_of(request->status, text));
     put_way(&out, "without cushim", request->ns[NATIVELY], request->n_runs);
     put_way(&out, "cushim", request->ns[CUSHIM], request->n_runs);
     put_verdict(&out, request);
@@ -127,21 +128,27 @@ static int put_all(struct request *request) {
 /* Options of `cushim run` set variables.  They stay set for the runs without cushim, in which
  * nothing reads them. */
 static int take_arguments(struct request *request, int argc, char **argv) {
-    const char *runs = "5";
-    const struct argument rows[] = {{"--runs", .text = &runs}, {0}};
-    const struct arguments arguments = {
-        .topic = "compare", .rows = rows, .take_other = run_take_option};
+    char path[PATH_MAX];
+    const struct argument rows[] = {
+        {"--runs", .number = &request->n_runs, .least = 1, .most = MOST_RUNS}, {0}};
+    const struct arguments arguments = {.topic = "compare",
+                                        .rows = rows,
+                                        .take_other = run_take_option,
+                                        .is_command = true,
+                                        .least_words = 1,
+                                        .of_words = "a program"};
     int first = arguments_read(&arguments, argc, argv);
     if (first < 0)
         return -first;
-    if (!arguments_number(runs, 1, MOST_RUNS, &request->n_runs))
-        return usage_error("compare", "--runs=%s: not 1 to %d runs", runs, (int)MOST_RUNS);
     request->command = argv + first;
-    return EXIT_WELL;
+    int error = program_find(argv[first], path);
+    if (!error && access(path, X_OK) != 0)
+        error = errno;
+    return error ? launch_refused(first, argv, error) : EXIT_WELL;
 }
 
 int compare_main(int argc, char **argv) {
-    static struct request request;
+    static struct request request = {.n_runs = 5};
     int code = take_arguments(&request, argc, argv);
     if (code == EXIT_WELL)
         code = run_all(&request);

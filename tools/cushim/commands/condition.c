@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/amount.h"
 #include "base/nearest.h"
 
 /* ---- numbers of a run ---- */
@@ -124,18 +125,14 @@ uint64_t condition_value(const struct run_numbers *numbers, int device,
 
 /* ---- conditions ---- */
 
-/* The scale of the unit behind a number; 0 if it is unknown. */
+/* The scale of the unit behind a time or a count; 0 if it is unknown. */
 static uint64_t scale_of(enum condition_unit unit, const char *text) {
     static const struct {
         const char *text;
-        enum condition_unit unit;
         uint64_t scale;
-    } scales[] = {{"K", CONDITION_BYTES, 1 << 10}, {"M", CONDITION_BYTES, 1 << 20},
-                  {"G", CONDITION_BYTES, 1 << 30}, {"T", CONDITION_BYTES, (uint64_t)1 << 40},
-                  {"ns", CONDITION_NS, 1},         {"us", CONDITION_NS, 1000},
-                  {"ms", CONDITION_NS, 1000000},   {"s", CONDITION_NS, 1000000000}};
-    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
-        if (scales[i].unit == unit && strcmp(scales[i].text, text) == 0)
+    } scales[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}};
+    for (size_t i = 0; unit == CONDITION_NS && i < sizeof scales / sizeof *scales; i++) {
+        if (strcmp(scales[i].text, text) == 0)
             return scales[i].scale;
     }
     return *text ? 0 : 1;
@@ -144,11 +141,17 @@ static uint64_t scale_of(enum condition_unit unit, const char *text) {
 /* Read "12.5%" or "60M".  Returns false if the text is no such number. */
 static bool read_number(struct condition *condition, const char *text) {
     char *end;
-    size_t n = strspn(text, "0123456789.");
+    size_t n = strspn(text, "0123456789."), n_bytes;
     condition->number = strtold(text, &end);
     if (!n || end != text + n)
         return false;
     condition->is_share = strcmp(end, "%") == 0;
+    if (!condition->is_share && condition->name.unit == CONDITION_BYTES) {
+        if (cushim_size_read(&n_bytes, text))
+            return false;
+        condition->number = (long double)n_bytes;
+        return n_bytes <= INT64_MAX;
+    }
     uint64_t scale = condition->is_share ? 1 : scale_of(condition->name.unit, end);
     condition->number *= (long double)scale;
     return scale && condition->number <= INT64_MAX && (!condition->is_share || condition->sign);

@@ -49,12 +49,15 @@ static int take_conditions(void *context, const char *text) {
 
 static int take_arguments(struct request *request, int argc, char **argv) {
     const struct argument rows[] = {{"--fail-if", .take = take_conditions}, {0}};
-    const struct arguments arguments = {.topic = "diff", .rows = rows, .context = request};
+    const struct arguments arguments = {.topic = "diff",
+                                        .rows = rows,
+                                        .context = request,
+                                        .least_words = N_SIDES,
+                                        .most_words = N_SIDES,
+                                        .of_words = "two runs, BEFORE and AFTER"};
     int n = arguments_read(&arguments, argc, argv);
     if (n < 0)
         return -n;
-    if (n != N_SIDES)
-        return usage_error("diff", n < N_SIDES ? "diff needs two runs" : "diff compares two runs");
     memcpy(request->sides, argv, sizeof request->sides);
     return EXIT_WELL;
 }

@@ -180,7 +180,7 @@ void diff_sites_put(struct cushim_writer *out, struct diff_sites *sites) {
         char change[24], lead[64];
         if (!n)
             cushim_write(out, "\n  %11s %11s %11s  %s\n", "before", "after", "change",
-                         is_recorded ? "at the peak, by place" : "peak live of a place, sampled");
+                         is_recorded ? "at the peak, by site" : "peak live of a site, sampled");
         if (n++ >= MOST_SITES) {
             n_more++;
             continue;
@@ -197,5 +197,5 @@ void diff_sites_put(struct cushim_writer *out, struct diff_sites *sites) {
         names_put_place(out, lead, frames, n_frames ? n_frames : 1);
     }
     if (n_more)
-        cushim_write(out, "  and %s more\n", text_of_some(n_more, "place"));
+        cushim_write(out, "  and %s more\n", text_of_some(n_more, "site"));
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <json-c/json.h>
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,10 +30,15 @@ static int take_output(void *context, const char *value) {
 
 static int take_arguments(struct request *request, int argc, char **argv) {
     const struct argument rows[] = {{"-o", .take = take_output}, {0}};
-    const struct arguments arguments = {.topic = "merge", .rows = rows, .context = request};
+    const struct arguments arguments = {.topic = "merge",
+                                        .rows = rows,
+                                        .context = request,
+                                        .least_words = 1,
+                                        .most_words = INT_MAX,
+                                        .of_words = "a report, or several"};
     int n = arguments_read(&arguments, argc, argv);
-    if (n <= 0)
-        return n ? -n : usage_error("merge", "merge needs at least one report");
+    if (n < 0)
+        return -n;
     for (int i = 0; request->output && i < n; i++) {
         if (counters_is_recording(argv[i]))
             return usage_error("merge", "%s is a recording, and -o writes reports", argv[i]);
@@ -108,12 +114,7 @@ int merge_main(int argc, char **argv) {
     else
         for (int i = 0; i < request.n_sources; i++)
             is_whole &= counters_reports_of(request.sources[i], take, &request);
-    if (error) {
-        complain("%s: %s", request.output, strerror(error));
-        code = EXIT_OURS;
-    } else {
-        code = put(&request, is_whole);
-    }
+    code = error ? usage_unwritten(request.output, error) : put(&request, is_whole);
     processes_free(&request.processes);
     return code;
 }

@@ -236,29 +236,21 @@ static int look(const struct request *request) {
         error = out.error;
     }
     free(rows.rows);
-    if (error)
-        complain("%s cannot be written: %s", request->file ? request->file : "standard output",
-                 strerror(error));
-    return error ? EXIT_OURS : EXIT_WELL;
+    return error ? usage_unwritten(request->file, error) : EXIT_WELL;
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
     enum { MOST_SECONDS = 24 * 60 * 60 };
-    const char *every = NULL;
     bool has_users = false;
-    const struct argument rows[] = {{"--file", .text = &request->file},
-                                    {"--every", .text = &every},
-                                    {"--all-users", .flag = &has_users},
-                                    {0}};
+    const struct argument rows[] = {
+        {"--file", .text = &request->file},
+        {"--every", .number = &request->every_seconds, .least = 1, .most = MOST_SECONDS},
+        {"--all-users", .flag = &has_users},
+        {0}};
     const struct arguments arguments = {.topic = "metrics", .rows = rows};
     int n = arguments_read(&arguments, argc, argv);
     if (n < 0)
         return -n;
-    if (n)
-        return usage_error("metrics", "metrics shows all processes and takes no name: %s", *argv);
-    if (every && !arguments_number(every, 1, MOST_SECONDS, &request->every_seconds))
-        return usage_error("metrics", "--every=%s: not whole seconds, 1 to %d", every,
-                           (int)MOST_SECONDS);
     if (has_users)
         pages_of_all_users();
     return EXIT_WELL;

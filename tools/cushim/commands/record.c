@@ -25,37 +25,15 @@ struct request {
     char name[PATH_MAX];   /* with its places filled in */
 };
 
-/* Options of `cushim run` that have a short name here. */
-static int take_stacks(void *context, const char *value) {
-    static const struct {
-        const char *value, *option;
-    } rows[] = {{"auto", "--trace-stacks=auto"},
-                {"python", "--trace-stacks=auto"},
-                {"native", "--trace-stacks=on"},
-                {"none", "--trace-stacks=off"}};
-    (void)context;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (strcmp(value, rows[i].value) == 0)
-            return run_take_option("record", rows[i].option);
-    }
-    return usage_error("record", "--stacks is auto, native or none");
-}
-
-static int take_max(void *context, const char *value) {
-    char option[256];
-    (void)context;
-    snprintf(option, sizeof option, "--trace-max=%s", value);
-    return run_take_option("record", option);
-}
-
 /* Returns the index of the program's name in argv, or minus an exit code after a message. */
 static int take_arguments(struct request *request, int argc, char **argv) {
-    const struct argument rows[] = {{"-o", .text = &request->pattern},
-                                    {"--stacks", .take = take_stacks},
-                                    {"--max", .take = take_max},
-                                    {0}};
-    const struct arguments arguments = {
-        .topic = "record", .rows = rows, .take_other = run_take_option};
+    const struct argument rows[] = {{"-o", .text = &request->pattern}, {0}};
+    const struct arguments arguments = {.topic = "record",
+                                        .rows = rows,
+                                        .take_other = run_take_option,
+                                        .is_command = true,
+                                        .least_words = 1,
+                                        .of_words = "a program"};
     return arguments_read(&arguments, argc, argv);
 }
 
@@ -118,7 +96,7 @@ static void tell_of_gaps(const struct cushim_trace_head *head) {
                  strerror((int)atomic_load(&head->error)));
     else if (state == CUSHIM_TRACE_FULL)
         complain("the recording of process %lu ended early: its file was full; %s %s not "
-                 "written; --max allows more",
+                 "written; --trace-max allows more",
                  (unsigned long)head->process, text_of_count(n_lost),
                  n_lost == 1 ? "event was" : "events were");
 }

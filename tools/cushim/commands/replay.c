@@ -21,7 +21,7 @@ enum { MOST_SETTINGS = 16 };
 struct request {
     const char *path;
     bool is_of_log; /* a log of RMM, which has no segments */
-    bool is_plan, is_json, wants_limit;
+    bool is_json, wants_limit;
     struct setting settings[MOST_SETTINGS];
     size_t n_settings;
 };
@@ -45,23 +45,22 @@ static int take_settings(void *context, const char *list) {
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
-    const struct argument rows[] = {{"--plan", .flag = &request->is_plan},
+    bool is_plan; /* what it always does; some write it */
+    const struct argument rows[] = {{"--plan", .flag = &is_plan},
                                     {"--with", .take = take_settings},
                                     {"--json", .flag = &request->is_json},
                                     {"--least-limit", .flag = &request->wants_limit},
                                     {0}};
-    const struct arguments arguments = {.topic = "replay", .rows = rows, .context = request};
+    const struct arguments arguments = {.topic = "replay",
+                                        .rows = rows,
+                                        .context = request,
+                                        .least_words = 1,
+                                        .most_words = 1,
+                                        .of_words = "one recording"};
     take_settings(request, "native,exact,relaxed");
     int n = arguments_read(&arguments, argc, argv);
-    if (n < 0)
-        return -n;
-    if (n != 1)
-        return usage_error("replay",
-                           n ? "replay takes one recording at a time" : "replay needs a recording");
-    if (!request->is_plan)
-        return usage_error("replay", "replay needs --plan: it runs nothing on a device");
     request->path = *argv;
-    return EXIT_WELL;
+    return n < 0 ? -n : EXIT_WELL;
 }
 
 /* ---- output ---- */
@@ -204,11 +203,7 @@ static int plan_path(const struct request *request, const char *path) {
     cushim_write(&out, "%s", request->is_json ? "]\n" : "");
     cushim_writer_flush(&out);
     recording_files_free(&files);
-    if (out.error) {
-        complain("standard output: %s", strerror(out.error));
-        return EXIT_OURS;
-    }
-    return code;
+    return out.error ? usage_unwritten(NULL, out.error) : code;
 }
 
 /* Plan a log of RMM, by making a recording of it. */

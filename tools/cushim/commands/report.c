@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,71 +40,66 @@ enum { TEXT, JSON, HTML, N_FORMATS = sizeof formats / sizeof *formats };
 
 struct request {
     const struct format *format; /* NULL for text, and the page to a file */
-    const char *path, *output;
+    const char *path, *output;   /* `path` is the first recording */
+    struct recording_files files;
     bool is_redacted;
     struct moment_wish moment;
 };
-
-static bool take_format(struct request *request, const char *name) {
-    for (size_t i = 0; i < N_FORMATS; i++) {
-        if (strcmp(formats[i].name, name) == 0)
-            request->format = &formats[i];
-    }
-    return request->format != NULL;
-}
-
-static bool take_group(struct moment_wish *wish, const char *name) {
-    for (int i = 0; i < MOMENT_N_GROUPS; i++) {
-        wish->group = (enum moment_group)i;
-        if (strcmp(moment_groups[i], name) == 0)
-            return true;
-    }
-    return false;
-}
 
 static bool ends_in(const char *text, const char *ending) {
     size_t n = strlen(text), n_ending = strlen(ending);
     return n > n_ending && strcmp(text + n - n_ending, ending) == 0;
 }
 
+static const char *what_is_wrong(int error) {
+    return error == ENODATA ? "it has no mark of that name" : recording_error(error);
+}
+
 static int take_arguments(struct request *request, int argc, char **argv) {
     struct moment_wish *moment = &request->moment;
-    const char *format = NULL, *at = NULL, *by = NULL, *names[N_FORMATS];
-    const struct argument rows[] = {{"--format", .text = &format},
+    const char *at = NULL, *names[N_FORMATS + 1] = {NULL};
+    int format = -1, group = -1;
+    const struct argument rows[] = {{"--format", .word = &format, .words = names},
                                     {"--redact", .flag = &request->is_redacted},
                                     {"--at", .text = &at},
-                                    {"--by", .text = &by},
+                                    {"--by", .word = &group, .words = moment_groups},
                                     {"--range", .text = &moment->range},
                                     {"-o", .text = &request->output},
                                     {0}};
-    const struct arguments arguments = {.topic = "report", .rows = rows};
+    const struct arguments arguments = {
+        .topic = "report",
+        .rows = rows,
+        .least_words = 1,
+        .most_words = INT_MAX,
+        .of_words = "a recording, which `cushim record` makes",
+    };
+    for (size_t i = 0; i < N_FORMATS; i++)
+        names[i] = formats[i].name;
     int n = arguments_read(&arguments, argc, argv);
     if (n < 0)
         return -n;
-    for (size_t i = 0; i < N_FORMATS; i++)
-        names[i] = formats[i].name;
-    if (n != 1)
-        return usage_error("report",
-                           n ? "report reads one recording at a time" : "report needs a recording");
-    if (format && !take_format(request, format))
-        return usage_unknown("report", "format", format, names, N_FORMATS);
     if (at && !moment_take_time(moment, at))
-        return usage_error("report", "--at is peak, end or a time such as 1.5s");
-    if (by && !take_group(moment, by))
-        return usage_unknown("report", "grouping", by, moment_groups, MOMENT_N_GROUPS);
+        return usage_error("report", "--at=%s: peak, end or a time such as 1.5s", at);
     request->path = *argv;
-    moment->is_wanted = at || by || moment->range;
+    if (format >= 0)
+        request->format = &formats[format];
+    if (group >= 0)
+        moment->group = (enum moment_group)group;
+    moment->is_wanted = at || group >= 0 || moment->range;
     if (moment->is_wanted && request->format && request->format != &formats[TEXT])
         return usage_error("report", "--at, --by and --range are for text only");
     if (moment->is_wanted)
         request->format = &formats[TEXT];
     if (!request->format && request->output)
         request->format = &formats[ends_in(request->output, ".html") ? HTML : TEXT];
+    for (int i = 0; i < n; i++) {
+        int error = recording_files_add(&request->files, argv[i]);
+        if (!error && request->files.n)
+            continue;
+        complain("%s: %s", argv[i], error ? what_is_wrong(error) : "no recording in it");
+        return EXIT_WRONG;
+    }
     return EXIT_WELL;
-}
-
-static const char *what_is_wrong(int error) {
-    return error == ENODATA ? "it has no mark of that name" : recording_error(error);
 }
 
 static void complain_of(const char *path, int error) {
@@ -112,7 +108,8 @@ static void complain_of(const char *path, int error) {
 
 /* Write all recordings.  Returns how many were read. */
 static size_t put_all(const struct request *request, const struct format *format,
-                      const struct recording_files *files, struct cushim_writer *out) {
+                      struct cushim_writer *out) {
+    const struct recording_files *files = &request->files;
     size_t n = 0;
     if (!format->put)
         return html_put(out, files, request->is_redacted, complain_of);
@@ -132,24 +129,19 @@ static size_t put_all(const struct request *request, const struct format *format
 }
 
 /* Write to a file, or to standard output if `path` is NULL.  Returns an exit code. */
-static int put_to(const struct request *request, const struct format *format,
-                  const struct recording_files *files, const char *path) {
+static int put_to(const struct request *request, const struct format *format, const char *path) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
     if (path)
         out.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (out.fd < 0) {
-        complain("%s: %s", path, strerror(errno));
-        return EXIT_OURS;
-    }
-    size_t n = put_all(request, format, files, &out);
+    if (out.fd < 0)
+        return usage_unwritten(path, errno);
+    size_t n = put_all(request, format, &out);
     cushim_writer_flush(&out);
     if (path && close(out.fd) != 0 && !out.error)
         out.error = errno;
-    if (out.error) {
-        complain("%s: %s", path ? path : "standard output", strerror(out.error));
-        return EXIT_OURS;
-    }
-    return n == files->n ? EXIT_WELL : EXIT_WRONG;
+    if (out.error)
+        return usage_unwritten(path, out.error);
+    return n == request->files.n ? EXIT_WELL : EXIT_WRONG;
 }
 
 /* The name NAME.html beside NAME.cushim, in memory for free(3).  Returns NULL if there is no
@@ -170,11 +162,11 @@ static char *page_of(const char *path) {
     return asprintf(&page, "%.*s.html", (int)n, path) < 0 ? NULL : page;
 }
 
-static int put_text_and_page(const struct request *request, const struct recording_files *files) {
-    int code = put_to(request, &formats[TEXT], files, NULL);
+static int put_text_and_page(const struct request *request) {
+    int code = put_to(request, &formats[TEXT], NULL);
     char *page = code == EXIT_WELL ? page_of(request->path) : NULL;
     if (page) {
-        code = put_to(request, &formats[HTML], files, page);
+        code = put_to(request, &formats[HTML], page);
         if (code == EXIT_WELL)
             printf("\nwrote     %s\n", page);
     }
@@ -184,23 +176,17 @@ static int put_text_and_page(const struct request *request, const struct recordi
 
 int report_main(int argc, char **argv) {
     struct request request = {.format = NULL};
-    struct recording_files files;
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;
-    int error = recording_files(&files, request.path);
-    if (error || !files.n) {
-        complain("%s: %s", request.path, error ? what_is_wrong(error) : "no recording in it");
-        return EXIT_WRONG;
-    }
-    if (request.format && request.format->put && !request.format->between && files.n > 1) {
+    if (request.format && request.format->put && !request.format->between && request.files.n > 1) {
         complain("%s has %zu processes, but --format=%s takes one at a time: name one of its files",
-                 request.path, files.n, request.format->name);
-        recording_files_free(&files);
+                 request.path, request.files.n, request.format->name);
+        recording_files_free(&request.files);
         return EXIT_WRONG;
     }
-    code = request.format ? put_to(&request, request.format, &files, request.output)
-                          : put_text_and_page(&request, &files);
-    recording_files_free(&files);
+    code = request.format ? put_to(&request, request.format, request.output)
+                          : put_text_and_page(&request);
+    recording_files_free(&request.files);
     return code;
 }

@@ -19,11 +19,11 @@
 #include "tools/cushim/usage.h"
 #include "tools/cushim/wait.h"
 
-int run_take_option(const char *topic, const char *argument) {
+int run_take_option(const char *topic, char **words, int *at) {
     char wrong[512];
-    if (strncmp(argument, "--", 2) != 0)
-        return usage_error(topic, "no option %s", argument);
-    if (!settings_take(argument, wrong, sizeof wrong))
+    if (strncmp(words[*at], "--", 2) != 0)
+        return usage_error(topic, "no option %s", words[*at]);
+    if (!settings_take(words, at, wrong, sizeof wrong))
         return usage_error(topic, "%s", wrong);
     return EXIT_WELL;
 }
@@ -124,9 +124,7 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
         wait_for(argv + first, waits && has_report ? where : NULL, none, at_end, context);
     else
         execvp(argv[first], argv + first);
-    error = errno;
-    complain("%s: %s", argv[first], strerror(error));
-    return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT;
+    return launch_refused(first, argv, errno);
 }
 
 static void end_guard(pid_t process, int status, void *context) {
@@ -139,8 +137,12 @@ int run_main(int argc, char **argv) {
     const char *suspend = NULL;
     const struct argument rows[] = {
         {"--no-wait", .flag = &becomes}, {"--suspend", .text = &suspend}, {0}};
-    const struct arguments arguments = {
-        .topic = "run", .rows = rows, .take_other = run_take_option};
+    const struct arguments arguments = {.topic = "run",
+                                        .rows = rows,
+                                        .take_other = run_take_option,
+                                        .is_command = true,
+                                        .least_words = 1,
+                                        .of_words = "a program"};
     int first = arguments_read(&arguments, argc, argv);
     if (first < 0)
         return -first;

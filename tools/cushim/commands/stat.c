@@ -81,7 +81,7 @@ static void put_sites(struct cushim_writer *out, const struct cushim_report *rep
     if (report->sites)
         cushim_site_text(out, report);
     else
-        cushim_write(out, "  its places are not sampled: start it with --sites\n");
+        cushim_write(out, "  its sites are not sampled: start it with --sites\n");
 }
 
 static void put_libraries(struct cushim_writer *out, const struct cushim_report *report) {
@@ -154,31 +154,29 @@ static void show(const struct page *page, void *context) {
 static int take_arguments(struct request *request, int argc, char **argv) {
     enum { MOST_SECONDS = 24 * 60 * 60 };
     bool is_watched = false, is_asked[N_PARTS] = {false};
-    const char *watch = NULL, *by = NULL;
+    const char *by = NULL;
     static const char *const groups[] = {"site", "library"};
     enum { LIBRARY = 1, N_GROUPS = sizeof groups / sizeof *groups };
-    const struct argument rows[] = {{"--json", .flag = &request->is_json},
-                                    {"--clean", .flag = &request->is_clean},
-                                    {"--all", .flag = &request->is_of_all},
-                                    {"--all-users", .flag = &request->has_users},
-                                    {"--watch", .flag = &is_watched},
-                                    {"--watch", .text = &watch},
-                                    {"--sites", .flag = &is_asked[SITES]},
-                                    {"--findings", .flag = &is_asked[FINDINGS]},
-                                    {"--oom", .flag = &is_asked[OOM]},
-                                    {"--by", .text = &by},
-                                    {0}};
-    const struct arguments arguments = {.topic = "stat", .rows = rows};
+    const struct argument rows[] = {
+        {"--json", .flag = &request->is_json},
+        {"--clean", .flag = &request->is_clean},
+        {"--all", .flag = &request->is_of_all},
+        {"--all-users", .flag = &request->has_users},
+        {"--watch", .flag = &is_watched},
+        {"--watch", .number = &request->watch_seconds, .least = 1, .most = MOST_SECONDS},
+        {"--sites", .flag = &is_asked[SITES]},
+        {"--findings", .flag = &is_asked[FINDINGS]},
+        {"--oom", .flag = &is_asked[OOM]},
+        {"--by", .text = &by},
+        {0}};
+    const struct arguments arguments = {
+        .topic = "stat", .rows = rows, .most_words = 1, .of_words = "one process or program"};
     int n_parts = 0, n = arguments_read(&arguments, argc, argv);
     if (n < 0)
         return -n;
-    if (n > 1)
-        return usage_error("stat", "stat shows one process or program at a time");
     request->wanted = n ? *argv : NULL;
-    request->watch_seconds = is_watched;
-    if (watch && !arguments_number(watch, 1, MOST_SECONDS, &request->watch_seconds))
-        return usage_error("stat", "--watch=%s: not whole seconds, 1 to %d", watch,
-                           (int)MOST_SECONDS);
+    if (is_watched && !request->watch_seconds)
+        request->watch_seconds = 1;
     for (int i = 0; i < N_PARTS; i++) {
         n_parts += is_asked[i];
         request->part = is_asked[i] ? &parts[i] : request->part;
@@ -235,8 +233,11 @@ int stat_main(int argc, char **argv) {
     if (request.out.error)
         return usage_flush(&request.out);
     if (pages.n_unreadable)
-        complain("%d page%s of another version of cushim, or damaged: not shown",
-                 pages.n_unreadable, pages.n_unreadable == 1 ? " is" : "s are");
+        complain("%d page%s of another version of cushim, or damaged, and not shown (%s%s); %s",
+                 pages.n_unreadable, pages.n_unreadable == 1 ? " is" : "s are", pages.unreadable,
+                 pages.n_unreadable == 1 ? "" : " and others",
+                 pages.n_running ? "a process runs: `cushim stat` of its version shows it"
+                                 : "`cushim stat --clean` removes what ended processes left");
     if (!request.n_shown) {
         if (request.wanted && pages.n_shown)
             complain("no live page of %s", request.wanted);

@@ -447,8 +447,6 @@ static int take_arguments(struct top *top, int argc, char **argv) {
     int n = arguments_read(&arguments, argc, argv);
     if (n < 0)
         return -n;
-    if (n)
-        return usage_error("top", "top shows all processes; `cushim stat %s` shows one", *argv);
     char *end;
     double ms = strtod(every, &end) * 1000;
     if (*end || !(ms >= LEAST_MS && ms <= MOST_MS))

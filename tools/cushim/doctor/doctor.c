@@ -113,7 +113,8 @@ static void examine_sanitizer(const struct program *program) {
                   program->sanitizer);
 }
 
-static void examine_program(const char *name) {
+/* Returns false if it cannot be run. */
+static bool examine_program(const char *name) {
     char path[PATH_MAX];
     struct program program;
     report_heading("the program");
@@ -122,9 +123,10 @@ static void examine_program(const char *name) {
         error = program_inspect(&program, path);
     if (error) {
         report_wrong("file", "%s: %s", name, strerror(error));
-        return;
+        return false;
     }
-    if (access(path, X_OK) == 0) {
+    bool can_run = access(path, X_OK) == 0;
+    if (can_run) {
         report_ok("file", "%s", path);
     } else {
         report_wrong("file", "%s: %s", path, strerror(errno));
@@ -139,6 +141,7 @@ static void examine_program(const char *name) {
     if (program.link == PROGRAM_DYNAMIC || program.link == PROGRAM_STATIC)
         examine_cuda(&program);
     examine_sanitizer(&program);
+    return can_run;
 }
 
 static void examine_entry(const char *name, const char *file, const char *library) {
@@ -174,40 +177,29 @@ static void examine_entries(const char *library) {
 
 int doctor_main(int argc, char **argv) {
     bool is_json = false;
-    const struct argument rows[] = {{"--json", .flag = &is_json}, {0}};
-    const struct arguments arguments = {.topic = "doctor", .rows = rows};
-    char **command = NULL; /* behind --; NULL if there is none */
+    bool is_looked_at = false; /* the program is not run */
+    const struct argument rows[] = {
+        {"--json", .flag = &is_json}, {"--no-run", .flag = &is_looked_at}, {0}};
+    const struct arguments arguments = {.topic = "doctor", .rows = rows, .is_command = true};
     int probe_fd;
     char rest;
     if (argc == 2 && sscanf(argv[1], "--probe=%d%c", &probe_fd, &rest) == 1)
         return probe_child(probe_fd); /* we are the child that examine_entries started */
     if (argc == 3 && strcmp(argv[1], "--look") == 0)
         probe_look_child(argv[2]); /* or the child of `cushim run` */
-    for (int i = 1; i < argc && !command; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            command = argv + i + 1;
-            argc = i;
-        }
-    }
-    int n = arguments_read(&arguments, argc, argv);
-    if (n < 0)
-        return -n;
-    if (n > 1)
-        return usage_error("doctor", "one program at a time");
-    if (command && (n || !*command))
-        return usage_error("doctor", n ? "a program, or -- and a command, not both"
-                                       : "behind -- stands a command");
-    const char *name = n ? *argv : NULL;
+    int first = arguments_read(&arguments, argc, argv);
+    if (first < 0)
+        return -first;
+    char **command = argv + first; /* *command is NULL if there is none */
     struct machine machine;
     char library[PATH_MAX];
     bool has_library = examine_cushim(library);
     bool has_device = machine_examine(&machine);
     kernels_examine(&machine);
-    if (name || command)
-        examine_program(name ? name : *command);
+    bool can_run = *command && examine_program(*command);
     if (has_library && has_device)
         examine_entries(library);
-    if (command && has_library)
+    if (can_run && has_library && !is_looked_at)
         command_examine(command, library, is_json);
     int code = report_n_wrong() ? EXIT_WRONG : EXIT_WELL;
     if (is_json)

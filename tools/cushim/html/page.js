@@ -3,7 +3,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const main = document.getElementById("main");
-const state = { r: 0, s: 0, t: null, v: "peak", q: "", i: 0, l: 0, a: 0, b: 1, root: null, sort: "peak_bytes", up: false, all: {} };
+const state = { r: 0, s: 0, d: -1, t: null, v: "peak", q: "", i: 0, l: 0, a: 0, b: 1, root: null, sort: "peak_bytes", up: false, all: {} };
 
 /* ---- building ---- */
 
@@ -31,6 +31,8 @@ const scaled = (n, step, units) => {
   return n.toFixed(unit === 0 ? 0 : n < 10 ? 2 : n < 100 ? 1 : 0) + " " + units[unit];
 };
 const bytes = (n) => scaled(n, 1024, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]);
+/* A round number of nanoseconds without its zeros. */
+const tick = (n) => time(n).replace(/\.0+ /, " ").replace(/(\.\d*?)0+ /, "$1 ");
 const time = (n) => (n >= 120e9 ? Math.floor(n / 60e9) + " min " + Math.floor((n % 60e9) / 1e9) + " s" : scaled(n, 1000, ["ns", "us", "ms", "s"]));
 const count = (n) => String(Math.round(n)).replace(/\B(?=(\d{3})+$)/g, ",");
 /* "1 block", "2,000 blocks" */
@@ -41,26 +43,22 @@ const share = (part, all) => (all ? (Math.floor((part * 1000) / all) / 10).toFix
 
 let recording, scope, sites, byId;
 
-const column = {};
-const choose = () => {
-  recording = data.recordings[state.r] || data.recordings[0];
-  scope = recording && (recording.scopes[state.s] || recording.scopes[0]);
-  sites = [];
-  byId = new Map();
-  if (!scope) return;
-  scope.columns.forEach((name, i) => { column[name] = i; });
-  sites = scope.sites.map(([numbers, frames, library]) => {
-    const site = { frames, library };
-    for (const name of scope.columns) site[name] = numbers[column[name]];
-    byId.set(site.id, site);
+const sitesOf = (scope) => {
+  const all = scope.frames.map(([name, line, module]) => ({ name, line, module }));
+  return scope.sites.map(([numbers, frames, library]) => {
+    const site = { frames: frames.map((number) => all[number]), library };
+    scope.columns.forEach((name, i) => { site[name] = numbers[i]; });
     return site;
   });
 };
-
-const frameOf = (number) => {
-  const [name, line, module] = scope.frames[number];
-  return { name, line, module };
+const choose = () => {
+  recording = data.recordings[state.r] || data.recordings[0];
+  scope = recording && (recording.scopes[state.s] || recording.scopes[0]);
+  sites = scope ? sitesOf(scope) : [];
+  byId = new Map(sites.map((site) => [site.id, site]));
 };
+/* The same memory in another recording of the page. */
+const twinOf = (one) => one && one !== recording && one.scopes.find((twin) => twin.name === scope.name);
 const languageOf = (frame) => {
   if (/^py::|\.py(:|$)/.test(frame.name + " " + frame.line) || frame.line.includes(".py:")) return "python";
   if (frame.name.includes("::") || frame.name.includes("(") || /\.(cc|cpp|cxx|cu|hpp|hh):/.test(frame.line)) return "cxx";
@@ -70,7 +68,7 @@ const languageOf = (frame) => {
 const shortOf = (name) => name.replace(/(?<=\w|>)\(.*\)( const)?$/, "");
 const titleOf = (site) => {
   if (!site.frames.length) return "no frame of the program";
-  const frames = site.frames.map(frameOf), ours = frames.filter((frame) => !frame.name.startsWith("std::"));
+  const frames = site.frames, ours = frames.filter((frame) => !frame.name.startsWith("std::"));
   const shown = (ours.length ? ours : frames).slice(0, 2);
   return shown.map((frame) => shortOf(frame.name) + (frame.line ? " " + frame.line : "")).join(" < ");
 };
@@ -90,6 +88,7 @@ const fromAddress = () => {
   };
   state.r = number("r", 0, data.recordings.length - 1, 0);
   state.s = number("s", 0, 64, 0);
+  state.d = number("d", 0, data.recordings.length - 1, -1);
   state.t = number("t", 0, Infinity, null);
   state.a = number("a", 0, 1, 0);
   state.b = number("b", state.a, 1, 1);
@@ -100,7 +99,7 @@ const fromAddress = () => {
 };
 const toAddress = () => {
   const words = new URLSearchParams();
-  const preset = { r: 0, s: 0, t: null, v: "peak", q: "", i: 0, l: 0, a: 0, b: 1 };
+  const preset = { r: 0, s: 0, d: -1, t: null, v: "peak", q: "", i: 0, l: 0, a: 0, b: 1 };
   for (const name of Object.keys(preset)) if (state[name] !== preset[name]) words.set(name, state[name]);
   history.replaceState(null, "", "#" + words);
 };
@@ -112,12 +111,13 @@ const change = (what) => {
 
 /* ---- 1: the head ---- */
 
+const nameOfRecording = (one) => "process " + one.pid + rankOf(one) + "  " + (one.arguments || one.program).slice(0, 48);
 const rankOf = (one) => one.rank === undefined ? "" : ", rank " + one.rank;
 const tabs = () => {
   const out = [];
   if (data.recordings.length > 1)
-    out.push(el("select", { "aria-label": "process", on: { change: (event) => change({ r: event.target.selectedIndex, s: 0, t: null, a: 0, b: 1, root: null, v: "peak" }) } },
-      data.recordings.map((one, i) => el("option", { selected: i === state.r ? "" : null }, "process " + one.pid + rankOf(one) + "  " + one.program))));
+    out.push(el("select", { "aria-label": "process", on: { change: (event) => change({ r: event.target.selectedIndex, s: 0, d: -1, t: null, a: 0, b: 1, root: null, v: "peak" }) } },
+      data.recordings.map((one, i) => el("option", { selected: i === state.r ? "" : null }, nameOfRecording(one)))));
   if (recording.scopes.length > 1)
     out.push(...recording.scopes.map((one, i) => el("button", { "aria-pressed": String(one === scope), on: { click: () => change({ s: i, root: null, t: null, v: "peak" }) } }, one.name)));
   return out.length ? el("div", { class: "tabs" }, out) : null;
@@ -128,17 +128,23 @@ const head = () => {
   const title = recording.arguments || recording.program;
   document.title = "cushim: " + title;
   const date = recording.start_wall_ns ? new Date(recording.start_wall_ns / 1e6).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "";
-  const facts = ["process " + recording.pid + rankOf(recording), recording.host && "on " + recording.host, date, "recorded " + time(recording.run_ns) + (recording.is_software ? " (no GPU)" : ""),
-    some(recording.events, "event"), recording.end, "frees: " + recording.free, "cushim " + recording.cushim].filter(Boolean);
-  return [el("h1", {}, title), el("p", { class: "facts" }, facts.join(" \u00b7 ")), tabs()];
+  const device = scope && scope.device && scope.device + (scope.device_bytes ? ", " + bytes(scope.device_bytes) + " to use" : "");
+  const facts = [device, "process " + recording.pid + rankOf(recording), recording.host && "on " + recording.host, date, "recorded " + time(recording.run_ns) + (recording.is_software ? " (no GPU)" : ""),
+    some(recording.events, "event"), el("b", { class: /status 0$/.test(recording.end) ? null : "bad" }, recording.end), "frees: " + recording.free, "cushim " + recording.cushim].filter(Boolean);
+  return [el("h1", {}, title), el("p", { class: "facts" }, facts.flatMap((fact, i) => (i ? [" \u00b7 ", fact] : [fact]))), tabs()];
 };
 
 const verdict = () => {
   const leaks = sites.filter((site) => site.grows);
   const out = [el("p", {}, share(scope.no_call, scope.requests) + " of " + some(scope.requests, "request") + " made no driver call.")];
-  if (scope.refused) out.push(el("p", { class: "bad" }, some(scope.refused, "request") + " found no memory: red in the timeline."));
+  const refused = scope.marks.filter((mark) => mark.site >= 0);
+  for (const mark of refused.slice(0, 4)) {
+    const site = byId.get(mark.site), [, live] = bucketAt(mark.ns);
+    out.push(el("p", { class: "bad" }, "A request for " + bytes(mark.bytes) + " found no memory after " + time(mark.ns) + ", with " + bytes(live) + " live: ", el("code", {}, site ? titleOf(site).slice(0, 160) : "a stack that is not known"), "."));
+  }
+  if (scope.refused > 4) out.push(el("p", { class: "bad" }, some(scope.refused, "request") + " found no memory in all: red in the timeline."));
   if (leaks.length)
-    out.push(el("p", { class: "bad" }, some(leaks.length, "place") + " may leak: what is live there grew in each quarter of the run. ",
+    out.push(el("p", { class: "bad" }, some(leaks.length, "site") + " may leak: what is live there grew in each quarter of the run. ",
       el("a", { href: "#alive", class: "bad", on: { click: (event) => { event.preventDefault(); document.getElementById("alive").scrollIntoView(); } } }, "Alive at the end"), " names them."));
   if (scope.wait_ns * 100 >= recording.run_ns && scope.waits >= 100 && recording.free === "exact")
     out.push(el("p", {}, "Frees waited " + time(scope.wait_ns) + " of " + time(recording.run_ns) + " for the GPU. ", el("code", {}, "--free=relaxed"), " takes away at most that."));
@@ -171,19 +177,27 @@ const columnsOf = (n) => {
     return fold(from, to);
   });
 };
-const stepsOf = (most) => {
-  let step = 1;
-  while (step * 4 < most) step *= 2;
+const upTo = (from, most, step) => {
   const out = [];
-  for (let value = 0; value <= most; value += step) out.push(value);
+  for (let value = Math.ceil(from / step) * step; value <= most; value += step) out.push(value);
   return out;
 };
+/* Bytes in powers of two, and moments at round times, a few of each. */
+const bytesSteps = (most) => upTo(0, most, 2 ** Math.ceil(Math.log2(Math.max(most / 4, 1))));
+const timeSteps = (from, to, n) => {
+  const least = (to - from) / n || 1, ten = 10 ** Math.floor(Math.log10(least));
+  return upTo(from, to, ten * [1, 2, 5, 10].find((digit) => digit * ten >= least * 0.999));
+};
+const bucketAt = (t) => scope.buckets[Math.min(Math.floor((t / (recording.run_ns || 1)) * (scope.buckets.length - 1)), scope.buckets.length - 1)];
 
 const nowText = () => {
   const t = state.t === null ? scope.peak_ns : state.t;
-  const bucket = scope.buckets[Math.min(Math.floor((t / (recording.run_ns || 1)) * (scope.buckets.length - 1)), scope.buckets.length - 1)];
+  const bucket = bucketAt(t);
   if (state.t === null) return "at the peak, after " + time(t) + ": live " + bytes(scope.peak_bytes) + ", held " + bytes(bucket[2]);
-  const [low, high] = [bytes(bucket[0]), bytes(bucket[1])];
+  return textAt(t);
+};
+const textAt = (t) => {
+  const bucket = bucketAt(t), [low, high] = [bytes(bucket[0]), bytes(bucket[1])];
   return "after " + time(t) + ": live " + (low === high ? "" : low + " to ") + high + ", held " + bytes(bucket[2]);
 };
 
@@ -198,20 +212,27 @@ const timeline = () => {
     svg.style.height = height + "px";
     svg.replaceChildren();
     const n = Math.max(Math.floor(width - left - right), 50), columns = columnsOf(n);
-    const most = Math.max(1, ...columns.map((one) => Math.max(one.most, one.held)));
+    const twins = data.recordings.map((one) => ({ one, twin: twinOf(one) })).filter(({ twin }) => twin);
+    const most = Math.max(1, ...columns.map((one) => Math.max(one.most, one.held)), ...twins.map(({ twin }) => twin.peak_bytes));
     const x = (i) => left + ((width - left - right) * i) / n, y = (value) => height - bottom - ((height - bottom - top) * value) / most;
     const xOf = (t) => left + ((t / (recording.run_ns || 1) - state.a) / (state.b - state.a || 1)) * (width - left - right);
-    for (const value of stepsOf(most))
+    for (const value of bytesSteps(most))
       svg.append(shape("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }), shape("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, bytes(value)));
-    const ticks = width < 500 ? 3 : 6;
-    for (let i = 0; i <= ticks; i++) {
-      const t = (state.a + ((state.b - state.a) * i) / ticks) * recording.run_ns;
-      svg.append(shape("text", { x: x((n * i) / ticks), y: height - 5, "text-anchor": i === 0 ? "start" : i === ticks ? "end" : "middle" }, time(t)));
+    for (const t of timeSteps(state.a * recording.run_ns, state.b * recording.run_ns, width < 500 ? 4 : 8)) {
+      const at = xOf(t);
+      svg.append(shape("line", { class: "grid", x1: at, x2: at, y1: height - bottom, y2: height - bottom + 4 }),
+        shape("text", { x: at, y: height - 5, "text-anchor": at < left + 20 ? "start" : at > width - 30 ? "end" : "middle" }, t ? tick(t) : "0"));
     }
     const path = (pick) => columns.map((one, i) => (i ? "H" + x(i).toFixed(1) + "V" : "M" + left + " ") + y(pick(one)).toFixed(1)).join("") + "H" + (width - right);
     const close = "V" + y(0).toFixed(1) + "H" + left + "Z";
     svg.append(shape("path", { class: "spikes", d: path((one) => one.most) + close }), shape("path", { class: "area", d: path((one) => one.least) + close }));
     if (scope.held_bytes) svg.append(shape("path", { class: "held", d: path((one) => one.held) }));
+    for (const { one, twin } of twins) {
+      const points = twin.buckets.map(([, high], i) => [(i / twin.buckets.length) * one.run_ns, high]).filter(([t]) => t >= state.a * recording.run_ns && t <= state.b * recording.run_ns);
+      const line = shape("path", { class: "twin" + (data.recordings[state.d] === one ? " chosen" : ""), d: points.map(([t, high], i) => (i ? "L" : "M") + xOf(t).toFixed(1) + " " + y(high).toFixed(1)).join("") });
+      line.append(shape("title", {}, nameOfRecording(one) + ": peak " + bytes(twin.peak_bytes)));
+      svg.append(line);
+    }
     const taken = [];
     for (const mark of scope.marks.slice().sort((a, b) => (b.site >= 0) - (a.site >= 0) || a.ns - b.ns)) {
       const at = xOf(mark.ns);
@@ -240,8 +261,22 @@ const timeline = () => {
       svg.append(drag);
       svg.setPointerCapture(event.pointerId);
     };
+    const hair = shape("line", { class: "hair", y1: top, y2: height - bottom, x1: -9, x2: -9 });
+    svg.append(hair);
+    const told = () => document.getElementById("now");
+    svg.onpointerleave = () => {
+      hair.setAttribute("x1", -9);
+      hair.setAttribute("x2", -9);
+      told().textContent = nowText();
+    };
     svg.onpointermove = (event) => {
-      if (from === null) return;
+      if (from === null) {
+        const t = shareAt(event) * recording.run_ns;
+        hair.setAttribute("x1", xOf(t));
+        hair.setAttribute("x2", xOf(t));
+        told().textContent = textAt(t);
+        return;
+      }
       const [a, b] = [from, shareAt(event)].sort((one, two) => one - two).map((part) => xOf(part * recording.run_ns));
       drag.setAttribute("x", a);
       drag.setAttribute("width", b - a);
@@ -275,7 +310,8 @@ const timeline = () => {
   const key = (name, text) => [el("span", { class: "key " + name }), text];
   painters.push(paint);
   return [el("h2", {}, "Memory over time"),
-    el("p", { class: "soft" }, key("live", "live"), key("spike", "live, at times"), scope.held_bytes ? key("line", "held") : null),
+    el("p", { class: "soft" }, key("live", "live"), key("spike", "live, at times"), scope.held_bytes ? key("line", "held") : null,
+      data.recordings.some(twinOf) ? key("other", "live in the other recordings, each from its start") : null),
     box,
     el("div", { class: "tools" }, el("span", { id: "now" }, nowText()),
       state.t !== null && el("button", { on: { click: () => change({ t: null, v: "peak" }) } }, "to the peak"),
@@ -290,13 +326,18 @@ let painters = [];
 
 const views = [
   { id: "moment", name: "at the moment", unit: bytes, of: () => weightsAt(state.t === null ? scope.peak_ns : state.t) },
-  { id: "peak", name: "at the peak", unit: bytes, of: () => weightsOf("peak_bytes") },
-  { id: "alive", name: "alive at the end", unit: bytes, of: () => weightsOf("live_bytes") },
-  { id: "all", name: "all that was asked for", unit: bytes, of: () => weightsOf("bytes") },
-  { id: "temporary", name: "temporary", unit: (n) => some(n, "block"), of: () => weightsOf("temporary") },
-  { id: "waits", name: "waits", unit: time, of: () => weightsOf("wait_ns") },
+  { id: "peak", name: "at the peak", unit: bytes, column: "peak_bytes", of: () => weightsOf("peak_bytes") },
+  { id: "alive", name: "alive at the end", unit: bytes, column: "live_bytes", of: () => weightsOf("live_bytes") },
+  { id: "all", name: "all that was asked for", unit: bytes, column: "bytes", of: () => weightsOf("bytes") },
+  { id: "temporary", name: "temporary", unit: (n) => some(n, "block"), column: "temporary", of: () => weightsOf("temporary") },
+  { id: "waits", name: "waits", unit: time, column: "wait_ns", of: () => weightsOf("wait_ns") },
 ];
-const weightsOf = (name) => sites.map((site) => [site, site[name]]);
+const weightsOf = (name, all = sites) => all.map((site) => [site, site[name]]);
+/* What the flame graph shows of the recording to compare with; null if there is none, or the view is of a moment. */
+const othersOf = (view) => {
+  const twin = twinOf(data.recordings[state.d]);
+  return twin && view.column ? weightsOf(view.column, sitesOf(twin)) : null;
+};
 const weightsAt = (t) => {
   const moment = momentAt(t), out = [];
   if (!moment) return out;
@@ -310,22 +351,31 @@ const weightsAt = (t) => {
   return out;
 };
 
-const treeOf = (weights) => {
-  const root = { name: "all", children: new Map(), weight: 0, depth: 0, path: "" };
-  for (const [site, weight] of weights) {
-    if (!weight) continue;
+/* A node has the weight of this recording, and of the one to compare with (`was`); it is as wide as its leaves are in the larger. */
+const treeOf = (weights, others) => {
+  const root = { name: "all", children: new Map(), weight: 0, was: 0, depth: 0, path: "" };
+  const rows = weights.map(([site, weight]) => [site, weight, 0]).concat((others || []).map(([site, weight]) => [site, 0, weight]));
+  for (const [site, weight, was] of rows) {
+    if (!weight && !was) continue;
     root.weight += weight;
+    root.was += was;
     let node = root;
-    const numbers = site ? (state.i ? site.frames : site.frames.slice().reverse()) : [];
-    const names = numbers.length ? numbers.map(frameOf) : [{ name: site ? "(no frame of the program)" : "(rest)", line: "", module: "" }];
+    const frames = site ? (state.i ? site.frames : site.frames.slice().reverse()) : [];
+    const names = frames.length ? frames.slice() : [{ name: site ? "(no frame of the program)" : "(rest)", line: "", module: "" }];
     if (state.l && site) names.unshift({ name: site.library || "(no library)", line: "", module: "" });
     for (const frame of names) {
       const key = frame.name + " " + frame.line;
-      if (!node.children.has(key)) node.children.set(key, { ...frame, children: new Map(), weight: 0, depth: node.depth + 1, path: node.path + "\u0000" + key });
+      if (!node.children.has(key)) node.children.set(key, { ...frame, children: new Map(), weight: 0, was: 0, depth: node.depth + 1, path: node.path + "\u0000" + key });
       node = node.children.get(key);
       node.weight += weight;
+      node.was += was;
     }
   }
+  const widen = (node) => {
+    node.width = node.children.size ? [...node.children.values()].reduce((sum, child) => sum + widen(child), 0) : Math.max(node.weight, node.was);
+    return node.width;
+  };
+  widen(root);
   return root;
 };
 const nodeAt = (root, path) => {
@@ -344,8 +394,11 @@ const matcher = () => {
 
 const flame = () => {
   const view = views.find((one) => one.id === state.v) || views[1];
-  const root = treeOf(view.of()), top = nodeAt(root, state.root);
+  const others = othersOf(view), root = treeOf(view.of(), others), top = nodeAt(root, state.root);
+  const changeOf = (node) => (node.weight < node.was ? "-" : "+") + view.unit(Math.abs(node.weight - node.was));
+  const kind = (node) => (others ? (node.weight > node.was ? "more" : node.weight < node.was ? "less" : "none") : node === root ? "none" : languageOf({ line: "", ...node }));
   const box = el("div", { class: "flame", id: "flame", "data-total": root.weight }), told = el("span", { id: "found" });
+  const resting = "Point at a frame to read it; click to enlarge it.", hint = el("p", { class: "soft", id: "hint" }, resting);
   const paint = () => {
     const match = matcher(), isWrong = match instanceof Error;
     let deepest = 0, found = 0;
@@ -355,28 +408,30 @@ const flame = () => {
       const isFound = match && !isWrong && match.test(node.name + " " + node.line);
       if (isFound && !isIn) found += node.weight;
       const text = node.name + (node.line ? "  " + node.line : "");
-      const button = el("button", { class: "frame " + (node === root ? "none" : languageOf({ line: "", ...node })) + (isFound ? " found" : "") + (width < 1.2 ? " thin" : "") + (node.name === "(rest)" ? " rest" : ""),
-        title: text + "\n" + view.unit(node.weight) + ", " + share(node.weight, root.weight) + (node.module ? "\n" + node.module : ""),
-        on: { click: () => change({ root: node === top ? null : node.path }) } }, width < 1.2 ? "" : node === root ? "all  " + view.unit(root.weight) : text);
+      const said = text + "\n" + view.unit(node.weight) + (others ? ", was " + view.unit(node.was) + ", " + changeOf(node) : ", " + share(node.weight, root.weight)) + (node.module ? "\n" + node.module : "");
+      const button = el("button", { class: "frame " + kind(node) + (isFound ? " found" : "") + (width < 1.2 ? " thin" : "") + (node.name === "(rest)" ? " rest" : ""),
+        title: said,
+        on: { click: () => change({ root: node === top ? null : node.path }), pointerenter: () => { hint.textContent = said.replace(/\n/g, "  "); }, pointerleave: () => { hint.textContent = resting; } } },
+      width < 1.2 ? "" : (node === root ? "all  " + view.unit(root.weight) : text) + (others && node.weight !== node.was ? "  " + changeOf(node) : ""));
       button.style.left = from + "%";
       button.style.width = width + "%";
       button.style.top = 21 * level + "px";
       box.append(button);
       let at = from, rest = 0;
-      for (const child of [...node.children.values()].sort((a, b) => b.weight - a.weight)) {
-        const part = (width * child.weight) / node.weight;
+      for (const child of [...node.children.values()].sort((a, b) => b.width - a.width)) {
+        const part = (width * child.width) / node.width;
         if (part < 0.02 || child.depth > 80) {
-          rest += child.weight;
+          rest += child.width;
           continue;
         }
         add(child, at, part, isIn || isFound);
         at += part;
       }
-      if (rest && (width * rest) / node.weight > 0.05)
-        add({ name: "(rest)", line: "", weight: rest, depth: node.depth + 1, children: new Map(), path: node.path }, at, (width * rest) / node.weight, isIn);
+      if (rest && (width * rest) / node.width > 0.05)
+        add({ name: "(rest)", line: "", weight: rest, was: rest, width: rest, depth: node.depth + 1, children: new Map(), path: node.path }, at, (width * rest) / node.width, isIn);
     };
     box.replaceChildren();
-    if (root.weight) add(top, 0, 100, false);
+    if (root.width) add(top, 0, 100, false);
     box.style.height = 21 * (deepest + 1) + "px";
     told.setAttribute("class", isWrong ? "bad" : "");
     told.textContent = isWrong ? "no regular expression" : match ? "found " + view.unit(found) + ", " + share(found, root.weight) : "";
@@ -394,12 +449,16 @@ const flame = () => {
   return [el("h2", {}, "Stacks"),
     el("div", { class: "tools" }, views.map((one) => el("button", { "aria-pressed": String(one === view), "data-view": one.id, on: { click: () => change({ v: one.id, root: null }) } }, one.name))),
     el("div", { class: "tools" }, field,
+      data.recordings.some(twinOf) && el("select", { "aria-label": "compare with", on: { change: (event) => change({ d: event.target.selectedIndex - 1, root: null }) } },
+        ["compare with ..."].concat(data.recordings.map(nameOfRecording)).map((text, i) => el("option", { selected: i === state.d + 1 ? "" : null }, i ? "against " + text : text))),
       el("button", { "aria-pressed": String(!!state.i), on: { click: () => change({ i: state.i ? 0 : 1, root: null }) } }, "inverted"),
       el("button", { "aria-pressed": String(!!state.l), "data-by": "library", on: { click: () => change({ l: state.l ? 0 : 1, root: null }) } }, "by library"),
       state.root && el("button", { on: { click: () => change({ root: null }) } }, "whole graph"), told),
     moment ? el("p", { class: "soft", id: "kept" }, "As it was after " + time(moment.ns) + ": of the moments that this page keeps, the last before the one that you chose.") : null,
-    root.weight ? box : el("p", { class: "soft" }, "Nothing: " + (view.id === "waits" ? "no free waited for the GPU." : "no such memory was recorded.")),
-    root.weight ? el("p", { class: "soft" }, key("c", "C"), key("cxx", "C++"), key("python", "Python"), key("none", "no name known")) : null];
+    root.width ? box : el("p", { class: "soft" }, "Nothing: " + (view.id === "waits" ? "no free waited for the GPU." : "no such memory was recorded.")),
+    root.width ? hint : null,
+    root.width ? el("p", { class: "soft" }, others ? [key("more", "more than in the other recording"), key("less", "less"), key("none", "the same")].flat()
+      : [key("c", "C"), key("cxx", "C++"), key("python", "Python"), key("none", "no name known")].flat()) : null];
 };
 
 /* ---- 4: the fragmentation map ---- */
@@ -411,19 +470,29 @@ const mapAt = (t) => {
 const fragmentation = () => {
   const moment = mapAt(state.t === null ? scope.peak_ns : state.t);
   if (!moment) return [el("h2", {}, "Segments"), el("p", { class: "soft" }, "Nothing was held from the driver.")];
-  const map = moment.map, cells = 64, high = 16, label = 120;
-  const svg = shape("svg", { id: "map", role: "img", "aria-label": "what of each segment is live", "data-rows": map.rows.length });
+  const map = moment.map, cells = 64, high = 16, label = 150;
+  /* Segments that are full, or empty, are one row for each size. */
+  const rows = [], alike = new Map();
+  for (const row of state.all.map ? [] : map.rows) {
+    const key = row[2] === row[1] || !row[2] ? row[1] + " " + row[2] : null;
+    const known = alike.get(key);
+    if (known) known.n++;
+    else rows.push({ row, n: 1 });
+    if (key && !known) alike.set(key, rows[rows.length - 1]);
+  }
+  if (state.all.map) rows.push(...map.rows.map((row) => ({ row, n: 1 })));
+  const svg = shape("svg", { id: "map", role: "img", "aria-label": "what of each segment is live", "data-rows": rows.length });
   const longest = Math.max(...map.rows.map((row) => row[1]));
-  svg.style.height = high * map.rows.length + "px";
+  svg.style.height = high * rows.length + "px";
   const paint = () => {
     const all = svg.clientWidth || 800, wide = all - label;
-    svg.setAttribute("viewBox", "0 0 " + all + " " + high * map.rows.length);
+    svg.setAttribute("viewBox", "0 0 " + all + " " + high * rows.length);
     svg.replaceChildren();
-    map.rows.forEach(([base, size, live, hole, blocks, site, text], i) => {
+    rows.forEach(({ row: [base, size, live, hole, blocks, site, text], n }, i) => {
       const group = shape("g", {}), width = Math.max((wide * size) / longest, 6);
       const who = byId.get(site);
       group.append(shape("title", {}, base + ", " + bytes(size) + ": " + bytes(live) + " live in " + some(blocks, "block") + ", largest hole " + bytes(hole) + (who ? "\nlargest block: " + titleOf(who) : "")),
-        shape("text", { x: label - 6, y: high * i + 12, "text-anchor": "end" }, bytes(size) + ", " + share(live, size)),
+        shape("text", { x: label - 6, y: high * i + 12, "text-anchor": "end" }, (n > 1 ? count(n) + " x " : "") + bytes(size) + ", " + (live === size ? "full" : live ? share(live, size) : "empty")),
         shape("rect", { class: "hole", x: label, y: high * i + 1, width, height: high - 2 }));
       for (let from = 0; from < cells; ) {
         let to = from + 1;
@@ -441,13 +510,13 @@ const fragmentation = () => {
     el("p", { id: "map-sum" }, "After " + time(moment.ns) + ": " + bytes(map.held) + " held in " + some(map.segments, "segment") + ", " + bytes(map.live) + " of it live, " +
       bytes(map.idle) + " in segments without a block; the largest hole has " + bytes(map.hole) + "."),
     el("p", { class: "soft" }, key("full", "live"), key("hole", "free, or what blocks are rounded by")), svg,
+    rows.length < map.rows.length ? el("button", { on: { click: () => { state.all.map = true; draw(); } } }, "each segment") : null,
     map.segments > map.rows.length ? el("p", { class: "soft" }, map.rows.length + " segments are shown: those with blocks, and most free bytes, first.") : null];
 };
 
 /* ---- 5: tables of sites ---- */
 
-const stackOf = (site) => el("ol", {}, site.frames.map((number) => {
-  const frame = frameOf(number);
+const stackOf = (site) => el("ol", {}, site.frames.map((frame) => {
   return el("li", {}, frame.name, frame.line ? "  " + frame.line : "", el("span", { class: "soft" }, frame.module ? "  " + frame.module : ""));
 }));
 const table = (id, rows, columns, sortable) => {
@@ -459,7 +528,8 @@ const table = (id, rows, columns, sortable) => {
   });
   const body = shown.map((site) => {
     const row = el("tr", {}, columns.map((one, i) => {
-      if (i) return el("td", {}, one.text(site));
+      const shown = i && one.text(site);
+      if (i) return el("td", { "data-name": one.name, class: /^(-|0|0 B|0\.0 %)$/.test(shown) && "no" }, shown);
       const name = el("button", { class: "name", "aria-expanded": "false", title: titleOf(site) }, titleOf(site));
       name.addEventListener("click", () => {
         const isOpen = name.getAttribute("aria-expanded") === "true";
@@ -472,14 +542,14 @@ const table = (id, rows, columns, sortable) => {
     return row;
   });
   return [el("div", { class: "wide" }, el("table", { id, "data-rows": rows.length }, el("thead", {}, el("tr", {}, header)), el("tbody", {}, body))),
-    shown.length < rows.length && el("p", {}, el("button", { on: { click: () => { state.all[id] = true; draw(); } } }, "all " + count(rows.length) + " places"))];
+    shown.length < rows.length && el("p", {}, el("button", { on: { click: () => { state.all[id] = true; draw(); } } }, "all " + count(rows.length) + " sites"))];
 };
 const valueOf = (site, key) => (key === "mean_life" ? (site.frees ? site.life_ns / site.frees : 0) : key === "temporary" ? (site.requests ? site.temporary / site.requests : 0) : site[key]);
 
 const siteTable = () => {
   const rows = sites.slice().sort((a, b) => (valueOf(b, state.sort) - valueOf(a, state.sort)) * (state.up ? -1 : 1) || a.id - b.id);
-  return [el("h2", {}, "Places"), table("sites", rows, [
-    { name: "place" },
+  return [el("h2", {}, "Sites"), table("sites", rows, [
+    { name: "site" },
     { name: "at the peak", key: "peak_bytes", text: (site) => bytes(site.peak_bytes) },
     { name: "blocks", key: "peak_blocks", text: (site) => count(site.peak_blocks) },
     { name: "requests", key: "requests", text: (site) => count(site.requests) },
@@ -493,7 +563,7 @@ const aliveTable = () => {
   const rows = sites.filter((site) => site.live_bytes).sort((a, b) => b.grows - a.grows || b.live_bytes - a.live_bytes);
   return [el("h2", { id: "alive" }, "Alive at the end"),
     rows.length ? table("alive-sites", rows, [
-      { name: "place" },
+      { name: "site" },
       { name: "bytes", text: (site) => bytes(site.live_bytes) },
       { name: "blocks", text: (site) => count(site.live_blocks) },
       { name: "oldest", text: (site) => time(recording.run_ns - site.oldest_ns) },
@@ -504,7 +574,7 @@ const aliveTable = () => {
 /* ---- 6: waits and copies ---- */
 
 const plainTable = (id, names, rows) => el("div", { class: "wide" }, el("table", { id }, el("thead", {}, el("tr", {}, names.map((name) => el("th", { scope: "col" }, name)))),
-  el("tbody", {}, rows.map((row) => el("tr", {}, row.map((text) => el("td", {}, text)))))));
+  el("tbody", {}, rows.map((row) => el("tr", {}, row.map((text, i) => el("td", i ? { "data-name": names[i] } : {}, text)))))));
 const copies = () => {
   if (!scope.copies.length) return [el("h2", {}, "Large copies"), el("p", { class: "soft" }, "No copy of pageable memory was large enough to be recorded.")];
   const rows = scope.copies.slice().sort((a, b) => b.bytes - a.bytes).map((row) => [row.to_host ? "to the host" : "to the device",
@@ -516,11 +586,11 @@ const copies = () => {
 /* ---- 7: missing data ---- */
 
 const gaps = () => {
-  const rows = [[recording.lost, "events were not written"], [recording.damaged, "pieces of the file cannot be read"], [recording.strange, "events are impossible and were skipped"],
-    [recording.foreign, "frees of memory whose request was not recorded"], [recording.disorder, "addresses were allocated again while they were live"],
-    [recording.newer, "files have changed since: their lines may be wrong"]].filter(([n]) => n);
+  const rows = [[recording.lost, "event", "not written"], [recording.damaged, "piece", "of the file that cannot be read"], [recording.strange, "impossible event", "skipped"],
+    [recording.foreign, "free", "of memory whose request was not recorded"], [recording.disorder, "block", "whose address was live already"],
+    [recording.newer, "file", "changed since: lines may be wrong"]].filter(([n]) => n);
   const foot = "Not recorded: memory that nodes of graphs allocate, that other processes made, and that contexts and modules take; kernels, and small copies. Moments: " + count(scope ? scope.moments.length : 0) + ", evenly spread, and the peak.";
-  return [el("h2", {}, "Missing data"), rows.length ? el("ul", { id: "gaps" }, rows.map(([n, text]) => el("li", {}, count(n) + " " + text))) : el("p", { id: "gaps" }, "No event is known to be missing."), el("p", { class: "soft" }, foot)];
+  return [el("h2", {}, "Missing data"), rows.length ? el("ul", { id: "gaps" }, rows.map(([n, one, text]) => el("li", {}, some(n, one) + " " + text))) : el("p", { id: "gaps" }, "No event is known to be missing."), el("p", { class: "soft" }, foot)];
 };
 
 /* ---- all of it ---- */

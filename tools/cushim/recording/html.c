@@ -214,6 +214,10 @@ static void put_scope(struct page *page, const struct recording_scope *scope) {
     struct json_output *json = &page->json;
     json_begin(json, NULL, "\n{");
     json_put_text(json, "name", recording_scope_name(scope, name));
+    if (scope->device >= 0) {
+        json_put_text(json, "device", page->recording->account.device_names[scope->device]);
+        json_put_number(json, "device_bytes", page->recording->account.device_bytes[scope->device]);
+    }
     summary_put_scope(json, scope,
                       "requests no_call peak_bytes peak_ns held_bytes live_bytes live_blocks waits "
                       "wait_ns refused");

@@ -17,7 +17,7 @@ enum moment_group {
     MOMENT_N_GROUPS
 };
 
-extern const char *const moment_groups[MOMENT_N_GROUPS];
+extern const char *const moment_groups[MOMENT_N_GROUPS + 1];
 
 struct moment_wish {
     bool is_wanted, is_end;

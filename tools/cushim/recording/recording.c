@@ -21,17 +21,22 @@ static int is_trace(const struct dirent *entry) {
 }
 
 int recording_files(struct recording_files *files, const char *path) {
+    *files = (struct recording_files){NULL, 0};
+    return recording_files_add(files, path);
+}
+
+int recording_files_add(struct recording_files *files, const char *path) {
     struct stat status;
     struct dirent **entries = NULL;
-    *files = (struct recording_files){NULL, 0};
     if (stat(path, &status) != 0)
         return errno;
     bool is_folder = S_ISDIR(status.st_mode);
     int n = is_folder ? scandir(path, &entries, is_trace, alphasort) : 1;
     if (n < 0)
         return errno;
-    files->paths = calloc((size_t)n + 1, sizeof *files->paths);
-    bool is_well = files->paths != NULL;
+    char **paths = reallocarray(files->paths, files->n + (size_t)n + 1, sizeof *paths);
+    bool is_well = paths != NULL;
+    files->paths = is_well ? paths : files->paths;
     for (int i = 0; i < n; i++) {
         char *name = NULL;
         if (is_well && is_folder)
@@ -57,7 +62,7 @@ void recording_files_free(struct recording_files *files) {
 }
 
 const char *recording_error(int error) {
-    return error == ENOEXEC ? "no recording of this version" : strerror(error);
+    return error == ENOEXEC ? "no recording of this version of cushim" : strerror(error);
 }
 
 /* ---- scopes ---- */

@@ -15,6 +15,8 @@ struct recording_files {
 /* Find the files.  In a folder these end in .trace, and there may be none.  Returns 0 or an
  * errno. */
 int recording_files(struct recording_files *files, const char *path);
+/* Add those of another recording. */
+int recording_files_add(struct recording_files *files, const char *path);
 void recording_files_free(struct recording_files *files);
 
 /* An errno of a recording that cannot be read, in words. */

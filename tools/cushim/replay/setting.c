@@ -36,7 +36,7 @@ static bool take_word(struct setting *setting, struct cushim_options *options, c
     }
     const char *fault = cushim_option_set(options, row, is_free ? word : equals + 1);
     if (fault)
-        snprintf(wrong, wrong_bytes, "%s: %s", row->name, fault);
+        snprintf(wrong, wrong_bytes, "`%.40s` %s", word, fault);
     return !fault;
 }
 

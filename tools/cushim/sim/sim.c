@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -57,21 +58,30 @@ static int take_runtime(void *context, const char *text) {
     return EXIT_WELL;
 }
 
-static int take_setting(const char *topic, const char *option) {
+static int take_setting(const char *topic, char **words, int *at) {
     uint64_t value;
+    const char *option = words[*at];
     const char *known[SIM_N_SETTINGS + 1] = {"runtime"}, *text = strchr(option, '=');
     char variable[SIM_VARIABLE_BYTES];
     size_t n_bytes = strcspn(option, "=");
     if (strncmp(option, "--", 2) != 0)
         return usage_error(topic, "no option %s", option);
     const struct sim_setting *setting = find_setting(option + 2, n_bytes - 2);
-    text = text ? text + 1 : "1";
+    if (text)
+        text++;
+    else if (setting && setting->type == TYPE_NUMBER && setting->max == 1)
+        text = "1";
+    else if (setting && words[*at + 1])
+        text = words[++*at];
     for (int i = 0; i < SIM_N_SETTINGS; i++)
         known[i + 1] = sim_settings[i].name;
     if (!setting)
         return usage_unknown(topic, "option", option + 2, known, SIM_N_SETTINGS + 1);
+    if (!text)
+        return usage_error(topic, "%s needs a value", option);
     if (!sim_setting_read(setting, text, &value))
-        return usage_error(topic, "--%s=%s: not a valid value", setting->name, text);
+        return usage_error(topic, "--%s=%s is not possible: %s (%" PRIu64 " to %" PRIu64 ")",
+                           setting->name, text, setting->sentence, setting->min, setting->max);
     sim_setting_variable(setting, variable);
     return setenv(variable, text, 1) == 0 ? EXIT_WELL : EXIT_OURS;
 }
@@ -124,7 +134,7 @@ static int set_device(const char *folder, const struct runtimes *runtimes) {
     return error ? EXIT_OURS : EXIT_WELL;
 }
 
-static int run_there(char **argv, const struct runtimes *runtimes) {
+static int run_there(int first, char **argv, const struct runtimes *runtimes) {
     char folder[PATH_MAX];
     if (!find_device(folder)) {
         complain(
@@ -140,17 +150,20 @@ static int run_there(char **argv, const struct runtimes *runtimes) {
     int code = set_device(folder, runtimes);
     if (code != EXIT_WELL)
         return code;
-    execvp(argv[0], argv);
-    int error = errno;
-    complain("%s: %s", argv[0], strerror(error));
-    return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT;
+    execvp(argv[first], argv + first);
+    return launch_refused(first, argv, errno);
 }
 
 int sim_main(int argc, char **argv) {
     struct runtimes runtimes = {.n = 0};
     const struct argument rows[] = {{"--runtime", .take = take_runtime}, {0}};
-    const struct arguments arguments = {
-        .topic = "sim", .rows = rows, .context = &runtimes, .take_other = take_setting};
+    const struct arguments arguments = {.topic = "sim",
+                                        .rows = rows,
+                                        .context = &runtimes,
+                                        .take_other = take_setting,
+                                        .is_command = true,
+                                        .least_words = 1,
+                                        .of_words = "a program"};
     int first = arguments_read(&arguments, argc, argv);
-    return first < 0 ? -first : run_there(argv + first, &runtimes);
+    return first < 0 ? -first : run_there(first, argv, &runtimes);
 }

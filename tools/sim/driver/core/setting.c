@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/amount.h"
+
 const struct sim_setting sim_settings[SIM_N_SETTINGS] = {
 #define OPT(type, name, value, min, max, unit, sentence)                                           \
     {#name, TYPE_##type, value, min, max, sentence},
@@ -34,23 +36,14 @@ static bool parse(const char *text, int type, uint64_t *out) {
         *out = SIM_LATENCY_REAL;
         return true;
     }
+    if (type == TYPE_BYTES)
+        return !cushim_size_read(out, text);
     if (*text < '0' || *text > '9')
         return false;
     char *end;
     errno = 0;
-    unsigned long long number = strtoull(text, &end, 10);
-    if (errno != 0)
-        return false;
-    unsigned shift = 0;
-    if (type == TYPE_BYTES && *end) {
-        const char *units = "KMGT", *unit = strchr(units, *end & ~0x20);
-        if (!unit)
-            return false;
-        shift = 10 * (unsigned)(unit - units + 1);
-        end++;
-    }
-    *out = number << shift;
-    return *end == 0 && *out >> shift == number;
+    *out = strtoull(text, &end, 10);
+    return errno == 0 && *end == 0;
 }
 
 bool sim_setting_read(const struct sim_setting *setting, const char *text, uint64_t *value) {

@@ -1,0 +1,128 @@
+"""What people type that is wrong: each gets one line that helps; and what they type in other spellings.
+
+    usage.py CUSHIM PRELOAD SIM_FOLDER CC...
+"""
+import os
+import re
+import subprocess
+import sys
+
+from fixture import CUSHIM, SIM, scratch, tap
+
+HERE = scratch / "usage"
+HERE.mkdir()
+for name, text in {"leaky.c": "int main(void) { return 0; }", "train.py": "print(1)", "report.json": "{}", "notes.txt": "text"}.items():
+    (HERE / name).write_text(text)
+for name, text in {"fails": "#!/bin/sh\nexit 3\n", "script": "#!/nowhere/sh\n", "prints": "#!/bin/sh\necho $CUSHIM_LIMIT $CUSHIM_FREE $CUSHIM_SIM_DEVICES $1\n"}.items():
+    (HERE / name).write_text(text)
+    (HERE / name).chmod(0o755)
+(HERE / "folder").mkdir()
+ENVIRONMENT = {"PATH": os.environ["PATH"], "CUSHIM_LIVE_DIR": str(scratch / "live"), "XDG_CACHE_HOME": str(scratch / "cache"), "LD_LIBRARY_PATH": str(SIM)}
+
+# The words, the exit code, and what the one line on standard error has.
+WRONG = [
+    ("rnu ./fails", 2, "did you mean `run`?"), ("./fails", 2, "did you mean `cushim run ./fails`?"), ("ls -l", 2, "did you mean `cushim run ls`?"),
+    ("--stats ./fails", 2, "no command `--stats`"), ("--versoin", 2, "did you mean `--version`?"), ("version x", 2, "takes nothing else"),
+    ("help nothing", 2, "no page `nothing`"), ("help reprot", 2, "did you mean `report`?"), ("help run stat", 2, "one page at a time"),
+    ("run", 2, "run needs a program"), ("run --", 2, "run needs a program"), ("run --stats", 2, "run needs a program"), ("run -x ./fails", 2, "no option -x"),
+    ("run --limit", 2, "--limit needs a value"), ("run --limit -- ./fails", 2, "--limit needs a value"), ("run --limit ./fails", 2, "--limit=./fails is not a size"),
+    ("run --limit=lots ./fails", 2, "such as 512M or 1.5G"), ("run --limit 8X ./fails", 2, "--limit=8X is not a size"), ("run --limit=-1 ./fails", 2, "not a size"),
+    ("run --limit=200% ./fails", 2, "more than 100%"), ("run --keep=50%% ./fails", 2, "not a share such as 50%"), ("run --limit= ./fails", 2, "--limit= is not a size"),
+    ("run --free=fast ./fails", 2, "exact|relaxed"), ("run --free fast ./fails", 2, "exact|relaxed"), ("run --free", 2, "--free needs a value"),
+    ("run --stat ./fails", 2, "did you mean --stats?"), ("run --cehck ./fails", 2, "did you mean --check?"), ("run --=x ./fails", 2, "no option --"),
+    ("run --stats foo.json ./fails", 127, "did you mean --stats=foo.json?"), ("run --stats report.json ./fails", 127, "did you mean --stats=report.json?"),
+    ("run --check full ./fails", 127, "did you mean --check=full?"), ("run --sites 64K ./fails", 127, "did you mean --sites=64K?"), ("run --pool off ./fails", 127, "did you mean --pool=off?"),
+    ("run ./leaky.c", 126, "it is source code"), ("run leaky.c", 127, "it is source code"), ("run ./train.py", 126, "did you mean python3 ./train.py?"),
+    ("run train.py", 127, "did you mean python3 train.py?"), ("run fails", 127, "did you mean ./fails?"), ("run folder", 127, "it is a folder"), ("run ./folder", 126, "it is a folder"),
+    ("run ./notes.txt", 126, "chmod +x ./notes.txt"), ("run ./script", 127, "the interpreter that it names is missing"), ("run ./missing", 127, "./missing: No such file"),
+    ("run --stats=/nowhere/x.json ./fails", 125, "no report can be made"), ("run --stacks=all ./fails", 2, "none|native|python"), ("run --log=loud ./fails", 2, "off|error|warn"),
+    ("run --copy-threads=100 ./fails", 2, "too large"), ("run --trace-max=1 ./fails", 2, "too small"), ("run --version", 2, "no option --version"),
+    ("record", 2, "record needs a program"), ("record -o", 2, "-o needs a value"), ("record -o x", 2, "record needs a program"), ("record --trace-max=much ./fails", 2, "not a size"),
+    ("record --stacks ./fails", 2, "none|native|python"), ("record --stacks=on ./fails", 2, "none|native|python"), ("record -o /nowhere/x ./fails", 125, "No such file"),
+    ("record ./leaky.c", 126, "it is source code"), ("record --format=json ./fails", 2, "no option --format"),
+    ("report", 2, "report needs a recording, which `cushim record` makes"), ("report train.py b", 1, "b: No such file"), ("report missing", 1, "missing: No such file"),
+    ("report folder", 1, "no recording in it"), ("report notes.txt", 1, "no recording of this version"), ("report --format", 2, "--format needs a value"),
+    ("report --format=svg a", 2, "not one of text, json, html"), ("report --format svg a", 2, "not one of text, json, html"), ("report --by=line a", 2, "not one of site, size"),
+    ("report --at=later a", 2, "peak, end or a time"), ("report --html a", 2, "no option `--html`"), ("report --format=json --at=peak a", 2, "for text only"), ("report --redcat a", 2, "did you mean `--redact`?"),
+    ("replay", 2, "replay needs one recording"), ("replay a b", 2, "not also `b`"), ("replay notes.txt", 1, "no recording of this version"), ("replay --with=fast a", 2, "native, exact, relaxed"),
+    ("replay --with=exact+keep=x a", 2, "`keep=x` is not a size"), ("replay --limit=1G a", 2, "no option `--limit`"),
+    ("stat 99999999", 1, "`cushim run` starts one"), ("stat a b", 2, "not also `b`"), ("stat --sites", 2, "needs a process, a program or --all"), ("stat --json --sites --all", 2, "no --json"),
+    ("stat --watch=0", 2, "from 1 to 86400"), ("stat --watch=x", 2, "not a whole number"), ("stat --clean x", 2, "takes nothing else"), ("stat --all 1", 2, "takes no process"),
+    ("stat --jsno", 2, "did you mean `--json`?"), ("top x", 2, "takes no name"), ("top --every=0", 2, "0.1 to 3600"), ("top --every", 2, "needs a value"), ("top --once --batch", 2, "not both"),
+    ("merge", 2, "merge needs a report"), ("merge notes.txt", 1, "not a report of cushim"), ("merge report.json", 1, "not a report of cushim"), ("merge -o a -o b report.json", 2, "once"),
+    ("merge missing.json", 1, "No such file"), ("diff", 2, "diff needs two runs"), ("diff report.json", 2, "diff needs two runs"), ("diff a b c", 2, "not also `c`"), ("diff notes.txt report.json", 2, "not a report"),
+    ("diff --fail-if=x a b", 2, "is not a condition"), ("diff --fail-if peak_hled>5 a b", 2, "no number `peak_hled`"), ("diff --fail-if peak_held>5% a b", 2, "a share needs a sign"),
+    ("metrics x", 2, "takes no name"), ("metrics --every=0", 2, "from 1 to"), ("metrics --file=/nowhere/x.prom", 125, "cannot be written"), ("metrics --json", 2, "no option `--json`"),
+    ("calibrate x", 2, "takes no name"), ("calibrate --device=x", 2, "not a whole number"), ("calibrate --device=99", 2, "from 0 to"),
+    ("compare", 2, "compare needs a program"), ("compare --runs=0 ./fails", 2, "from 1 to 1000"), ("compare --run=3 ./fails", 2, "no option --run"), ("compare ./missing", 127, "No such file"),
+    ("compare ./leaky.c", 126, "it is source code"), ("sim", 2, "sim needs a program"), ("sim --devices=99 ./fails", 2, "0 to 16"), ("sim --devices", 2, "--devices needs a value"),
+    ("sim --kernels=maybe ./fails", 2, "is not possible"), ("sim --device=2 ./fails", 2, "did you mean `devices`?"), ("sim --runtime=11 ./fails", 2, "12, 13 or"), ("sim ./leaky.c", 126, "it is source code"),
+    ("doctor --jsno", 2, "did you mean `--json`?"), ("doctor -x", 2, "no option `-x`"),
+]
+
+
+def run(words, **more):
+    return subprocess.run([CUSHIM, *(words.split() if isinstance(words, str) else words)], cwd=HERE, env={**ENVIRONMENT, **more}, text=True, capture_output=True, timeout=120,
+                          stdin=subprocess.DEVNULL)
+
+
+@tap.test
+def what_is_wrong_gets_one_line_that_helps():
+    assert len(WRONG) > 100
+    different = []
+    for words, code, part in WRONG:
+        result = run(words)
+        line = result.stderr
+        if result.returncode != code or result.stdout or part not in line or not re.fullmatch(r"cushim: [^\n]+\n", line):
+            different.append((words, code, part, result))
+    assert not different, different
+
+
+@tap.test
+def a_value_may_be_the_next_word():
+    for words in ("run --limit 1.5G --free relaxed ./prints a", "run --limit=1.5G --free=relaxed -- ./prints a"):
+        assert run(words).stdout == "1.5G relaxed a\n", run(words)
+    assert run("sim --devices 2 --memory 1GiB ./prints a").stdout == "2 a\n"
+    for words in (["report", "--format", "json"], ["report", "--format=json"], ["report", "--by", "size"], ["replay"], ["replay", "--plan"]):
+        assert run([*words, "missing"]).stderr == "cushim: missing: No such file or directory\n", words
+
+
+@tap.test
+def help_stands_behind_any_option_and_fits_in_80_columns():
+    for words in ("run --help", "run --stats -h", "report --format json --help", "doctor --help", "sim -h"):
+        result = run(words)
+        assert result.returncode == 0 and result.stdout.startswith(f"NAME\n    cushim {words.split()[0]} - "), result
+    topics = re.findall(r"^    ([a-z]+)  ", run("help").stdout, re.MULTILINE)
+    assert len(topics) > 12
+    for topic in [*topics, "options", "cushim"]:
+        wide = [line for line in run(["help", topic]).stdout.splitlines() if len(line) > 80]
+        assert not wide, (topic, wide)
+    everyday = run("run --help").stdout.split("Everyday:")[1].split("Recordings")[0]
+    assert re.findall(r"^    --([a-z]+)", everyday, re.MULTILINE) == ["stats", "sites", "check", "limit", "free"], everyday
+
+
+@tap.test
+def a_reader_that_leaves_is_no_mistake():
+    for words in ("metrics", "help", "run --help", "report --help"):
+        for ignores in False, True:
+            reader, writer = os.pipe()
+            os.close(reader)
+            result = subprocess.run([CUSHIM, *words.split()], cwd=HERE, env=ENVIRONMENT, stdout=writer, stderr=subprocess.PIPE, restore_signals=not ignores, timeout=60)
+            os.close(writer)
+            assert result.stderr == b"", (words, ignores, result)
+
+
+@tap.test
+def compare_says_that_the_program_fails():
+    result = run("compare --runs=1 ./fails")
+    assert result.returncode == 0 and "it FAILS, each time: exit status 3" in result.stdout, result
+
+
+@tap.test
+def doctor_runs_a_program_with_and_without_dashes():
+    for words in ("doctor ./fails -x", "doctor -- ./fails -x", "doctor --json ./fails"):
+        assert "exit status 3" in run(words).stdout, words
+    assert "exit status" not in run("doctor --no-run ./fails").stdout
+
+
+tap.run()
