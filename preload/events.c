@@ -18,6 +18,7 @@ static void configured(void) {
     cushim_check_configure();
     cushim_process.policy.memory_out = cushim_shortage_note;
     cushim_watch_begin();
+    cushim_mapped_memory_configure();
     cushim_process.is_plain = cushim_entry_is_plain();
 }
 
@@ -28,7 +29,9 @@ static void driver_lost(void) {
     cushim_foreign_drop_all();
 }
 
+/* Mapped memory outlives its context, and so would what is idle. */
 static void context_leaving(CUcontext context) {
+    cushim_mapped_memory_give_back(-1);
     if (cushim_check_is_on())
         cushim_check_leave(cushim_contexts_find(context));
 }
@@ -36,6 +39,11 @@ static void context_leaving(CUcontext context) {
 static void heap_gone(const struct cushim_mem_heap *heap) {
     cushim_check_forget(heap);
     cushim_watch_gone(heap);
+}
+
+static size_t memory_short(int device) {
+    cushim_check_give_back();
+    return cushim_mapped_memory_give_back(device);
 }
 
 const struct cushim_events cushim_events = {
@@ -48,5 +56,6 @@ const struct cushim_events cushim_events = {
     .context_leaving = context_leaving,
     .context_gone = cushim_foreign_drop,
     .heap_gone = heap_gone,
-    .memory_short = cushim_check_give_back,
+    .memory_short = memory_short,
+    .memory_looked_at = cushim_mapped_memory_give_back_stale,
 };

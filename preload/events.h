@@ -8,6 +8,7 @@
 #define CUSHIM_PRELOAD_EVENTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "cuda/types.h"
 
@@ -42,8 +43,12 @@ struct cushim_events {
     /* A context was destroyed, and with it all blocks of a heap.  The lock of contexts is held. */
     void (*heap_gone)(const struct cushim_mem_heap *heap);
 
-    /* Memory is short: heaps are about to give back what is idle. */
-    void (*memory_short)(void);
+    /* Memory of a device (-1: of any) is short: heaps are about to give back what is idle.  The
+     * bytes that others gave back. */
+    size_t (*memory_short)(int device);
+
+    /* A call was made in which memory goes back that is idle for long. */
+    void (*memory_looked_at)(void);
 };
 
 extern const struct cushim_events cushim_events __attribute__((visibility("hidden")));

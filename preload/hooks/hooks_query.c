@@ -24,7 +24,9 @@ CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) 
         cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return answer;
     /* without cushim our free memory would be free */
-    size_t held_bytes = cushim_contexts_reusable_bytes(device);
+    const struct cushim_mem_stats *mapped = &cushim_page.stats[device][CUSHIM_KIND_MAPPED];
+    size_t held_bytes =
+        cushim_contexts_reusable_bytes(device) + cushim_mem_stats_read(&mapped->free_segment_bytes);
     size_t room_bytes = *total_bytes - *free_bytes;
     *free_bytes += held_bytes < room_bytes ? held_bytes : room_bytes;
     cushim_device_limit_open(cuda, device);
