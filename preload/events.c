@@ -20,6 +20,7 @@ static void configured(void) {
     cushim_check_configure();
     cushim_process.policy.memory_out = cushim_shortage_note;
     cushim_watch_begin();
+    cushim_mapped_memory_configure();
     cushim_process.is_plain = cushim_entry_is_plain();
 }
 
@@ -41,8 +42,10 @@ static void context_opening(struct cushim_cuda *cuda, int device) {
     cushim_control_begin();
 }
 
+/* Mapped memory outlives its context, and so would what is idle. */
 static void context_leaving(CUcontext context) {
     cushim_async_forget(true);
+    cushim_mapped_memory_give_back(-1);
     if (cushim_check_is_on())
         cushim_check_leave(cushim_contexts_find(context));
 }
@@ -52,9 +55,9 @@ static void heap_gone(const struct cushim_mem_heap *heap) {
     cushim_watch_gone(heap);
 }
 
-static size_t memory_short(void) {
+static size_t memory_short(int device) {
     cushim_check_give_back();
-    return cushim_async_give_back();
+    return cushim_async_give_back() + cushim_mapped_memory_give_back(device);
 }
 
 const struct cushim_events cushim_events = {
@@ -70,4 +73,5 @@ const struct cushim_events cushim_events = {
     .heap_gone = heap_gone,
     .is_idle_wanted = cushim_device_limit_is_asked,
     .memory_short = memory_short,
+    .memory_looked_at = cushim_mapped_memory_give_back_stale,
 };

@@ -8,6 +8,7 @@
 #define CUSHIM_PRELOAD_EVENTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "cuda/types.h"
 #include "cuda/symbol.h"
@@ -49,9 +50,12 @@ struct cushim_events {
     /* Has another process asked for idle memory since this was last asked? */
     bool (*is_idle_wanted)(void);
 
-    /* Memory is short: heaps are about to give back what is idle.  Returns the bytes that others
-     * gave back. */
-    size_t (*memory_short)(void);
+    /* Memory of a device (-1: of any) is short: heaps are about to give back what is idle.  The
+     * bytes that others gave back. */
+    size_t (*memory_short)(int device);
+
+    /* A call was made in which memory goes back that is idle for long. */
+    void (*memory_looked_at)(void);
 };
 
 extern const struct cushim_events cushim_events __attribute__((visibility("hidden")));

@@ -1,6 +1,6 @@
 /*
- * Hooks of allocations that the driver serves (interposition.md C): counted, and retried once after
- * we gave back what we hold (C12).
+ * Hooks of pitched memory, and of allocations that the driver serves (interposition.md C): counted,
+ * and retried once after we gave back what we hold (C12).
  */
 #include "cuda/patchable.h"
 #include "cuda/table.h"
@@ -8,6 +8,7 @@
 #include "preload/entry/device_limit.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/free.h"
+#include "preload/entry/pitch.h"
 #include "preload/entry/stale_address.h"
 
 CUSHIM_PATCHABLE(cuMemAllocPitch_v2)
@@ -15,19 +16,7 @@ CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_by
                                           size_t width_bytes, size_t height,
                                           unsigned element_bytes) {
     CUSHIM_ENTER(cuMemAllocPitch_v2)
-    size_t least_bytes;
-    if (__builtin_mul_overflow(width_bytes, height, &least_bytes))
-        least_bytes = SIZE_MAX;
-    else if (!cushim_device_limit_admits(cuda, least_bytes))
-        return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0,
-                                 least_bytes);
-    CUresult answer =
-        cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
-    if (cushim_entry_should_retry(answer))
-        answer = cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
-    bool is_there = answer == CUDA_SUCCESS;
-    return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, answer, is_there ? *address : 0,
-                             is_there ? *pitch_bytes * height : least_bytes);
+    return cushim_pitch_alloc(cuda, address, pitch_bytes, width_bytes, height, element_bytes);
 }
 
 /* ---- stream-ordered memory: the driver's own pools, passed through and counted ---- */

@@ -112,12 +112,20 @@ static bool growth(const struct cushim_report *report, struct cushim_advice *adv
            is_share(ns, report->run_ns, 1);
 }
 
+/* Of mapped memory what the driver was asked for, by the mean size of a request. */
+static uint64_t mapped_bytes(const struct cushim_report *report) {
+    uint64_t n_requests = cushim_report_sum(report, CUSHIM_KIND_MAPPED, n_requests);
+    uint64_t n_hits = cushim_report_sum(report, CUSHIM_KIND_MAPPED, n_hits);
+    uint64_t n_bytes = cushim_report_sum(report, CUSHIM_KIND_MAPPED, requested_bytes);
+    return n_hits ? n_bytes / n_requests * (n_requests - n_hits) : n_bytes;
+}
+
 static bool forwarded(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t async_bytes = cushim_report_sum(report, CUSHIM_KIND_ASYNC, requested_bytes);
-    uint64_t past_bytes =
-        async_bytes + cushim_report_sum(report, CUSHIM_KIND_MAPPED, requested_bytes);
-    uint64_t all_bytes =
-        past_bytes + cushim_report_sum(report, CUSHIM_KIND_DEVICE, requested_bytes);
+    uint64_t past_bytes = async_bytes + mapped_bytes(report);
+    uint64_t all_bytes = async_bytes +
+                         cushim_report_sum(report, CUSHIM_KIND_MAPPED, requested_bytes) +
+                         cushim_report_sum(report, CUSHIM_KIND_DEVICE, requested_bytes);
     char past[CUSHIM_AMOUNT_BYTES], all[CUSHIM_AMOUNT_BYTES];
     const char *keep = cushim_report_option(report, "async-keep");
     EVIDENCE(advice, 0, "forwarded_bytes", past_bytes);

@@ -129,6 +129,10 @@ TEST(what_the_driver_serves_is_named_from_a_half) {
     ck_assert_ptr_nonnull(strstr(given[0].text, "--async-keep=auto"));
     stats(CUSHIM_KIND_DEVICE)->requested_bytes++;
     ck_assert(is_none());
+    stats(CUSHIM_KIND_DEVICE)->requested_bytes = 0;
+    stats(CUSHIM_KIND_MAPPED)->n_requests = 8;
+    stats(CUSHIM_KIND_MAPPED)->n_hits = 6; /* which the driver did not serve */
+    ck_assert(is_given("forwarded", GIB + GIB / 4));
 }
 
 TEST(memory_beside_live_blocks_is_named_from_512_MiB_and_a_quarter) {

@@ -170,7 +170,7 @@ static int run(struct look *look, char **argv, const char *folder, bool is_quiet
 
 struct totals {
     uint64_t n_reports, n_requests, n_no_call, n_pooled, n_native, n_async, async_bytes, n_mapped,
-        mapped_bytes, n_bypassed, n_foreign, run_ns;
+        n_mapped_no_call, mapped_bytes, n_bypassed, n_foreign, run_ns;
     char forked[64]; /* the call of a forked child that could not use CUDA; "": there was none */
 };
 
@@ -194,6 +194,7 @@ static void add(const struct cushim_report *report, const struct report_origin *
     totals->n_async += cushim_report_sum(report, CUSHIM_KIND_ASYNC, n_requests);
     totals->async_bytes += cushim_report_sum(report, CUSHIM_KIND_ASYNC, requested_bytes);
     totals->n_mapped += cushim_report_sum(report, CUSHIM_KIND_MAPPED, n_requests);
+    totals->n_mapped_no_call += cushim_report_sum(report, CUSHIM_KIND_MAPPED, n_hits);
     totals->mapped_bytes += cushim_report_sum(report, CUSHIM_KIND_MAPPED, requested_bytes);
     totals->n_bypassed += cushim_mem_stats_read(&report->page.n_bypassed);
     totals->n_foreign += cushim_mem_stats_read(&report->page.n_foreign_frees);
@@ -243,7 +244,11 @@ static void tell_of_memory(const struct totals *totals) {
     if (totals->n_async)
         report_note("forwarded", "%s in stream order, %s", text_of_bytes(totals->async_bytes),
                     text_of_some(totals->n_async, "request"));
-    if (totals->n_mapped)
+    if (totals->n_mapped_no_call)
+        report_ok("pooled", "%s by cuMemCreate, %s, %s without a driver call",
+                  text_of_bytes(totals->mapped_bytes), text_of_some(totals->n_mapped, "request"),
+                  text_of_count(totals->n_mapped_no_call));
+    else if (totals->n_mapped)
         report_note("forwarded", "%s by cuMemCreate, %s", text_of_bytes(totals->mapped_bytes),
                     text_of_some(totals->n_mapped, "request"));
     if (totals->n_bypassed)
