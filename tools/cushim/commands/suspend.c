@@ -1,22 +1,24 @@
 #include "tools/cushim/suspend.h"
 
+#include <limits.h>
 #include <stddef.h>
 
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/commands.h"
 #include "tools/cushim/suspend_list.h"
-#include "tools/cushim/usage.h"
 
 static int for_each(const char *topic, int argc, char **argv, bool (*what)(int64_t process)) {
     static struct suspend_list list;
     const struct argument rows[] = {{0}};
-    const struct arguments arguments = {.topic = topic, .rows = rows};
+    const struct arguments arguments = {.topic = topic,
+                                        .rows = rows,
+                                        .least_words = 1,
+                                        .most_words = INT_MAX,
+                                        .of_words = "a process or a program"};
     bool is_well = true;
     int n = arguments_read(&arguments, argc, argv);
     if (n < 0)
         return -n;
-    if (n == 0)
-        return usage_error(topic, "%s needs a process or a program", topic);
     for (int i = 0; i < n; i++)
         is_well &= suspend_list_add(&list, argv[i]);
     for (int i = 0; i < list.n; i++)

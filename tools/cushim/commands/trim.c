@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
@@ -96,12 +97,14 @@ static void trim(const struct page *page, void *context) {
 int trim_main(int argc, char **argv) {
     struct request request = {0};
     const struct argument rows[] = {{0}};
-    const struct arguments arguments = {.topic = "trim", .rows = rows};
+    const struct arguments arguments = {.topic = "trim",
+                                        .rows = rows,
+                                        .least_words = 1,
+                                        .most_words = INT_MAX,
+                                        .of_words = "a process or a program"};
     int n = arguments_read(&arguments, argc, argv);
     if (n < 0)
         return -n;
-    if (n == 0)
-        return usage_error("trim", "trim needs a process or a program");
     for (int i = 0; i < n; i++) {
         int n_before = request.n_found;
         request.wanted = argv[i];

@@ -1,5 +1,6 @@
 #include "tools/cushim/recording/names.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -183,12 +184,17 @@ unsigned names_first(const struct names *names, const struct cushim_trace_site *
 
 /* ---- labels ---- */
 
+/* Whether a function is of a library that is linked into the program: of C++, or CUDA's runtime. */
+static bool is_linked_in(const char *function) {
+    return strncmp(function, "std::", 5) == 0 || strncmp(function, "libcudart_static", 16) == 0 ||
+           (strncmp(function, "cuda", 4) == 0 && isupper((unsigned char)function[4]));
+}
+
 /* How far a frame is from what the program's author wrote. */
 static int distance_of(const struct name *name) {
     if (name->kind == CUSHIM_LIBRARY_PACKAGE)
         return 1;
-    bool is_own = name->kind == CUSHIM_LIBRARY_PROGRAM && strncmp(name->function, "std::", 5) != 0;
-    return is_own ? 0 : 2;
+    return name->kind == CUSHIM_LIBRARY_PROGRAM && !is_linked_in(name->function) ? 0 : 2;
 }
 
 /* The program's first code, which the C library calls main for. */
