@@ -12,8 +12,7 @@
 #ifndef CUSHIM_MEMORY_POLICY_H
 #define CUSHIM_MEMORY_POLICY_H
 
-#include <stdatomic.h>
-
+#include "base/atomics.h"
 #include "base/amount.h"
 
 enum cushim_mem_kind { CUSHIM_MEM_DEVICE, CUSHIM_MEM_MANAGED, CUSHIM_MEM_PINNED };
@@ -107,9 +106,9 @@ static inline size_t cushim_mem_limit_cost(size_t n_bytes) {
 static inline bool cushim_mem_limit_charge(struct cushim_mem_limit *budget, size_t n_bytes) {
     if (!budget)
         return true;
-    size_t limit_bytes = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
+    size_t limit_bytes = load_relaxed(&budget->limit_bytes);
     size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
-    size_t now_bytes = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
+    size_t now_bytes = load_relaxed(&budget->charged_bytes);
     if (!limit_bytes)
         return true;
     do {
@@ -123,7 +122,7 @@ static inline bool cushim_mem_limit_charge(struct cushim_mem_limit *budget, size
 
 /* n_bytes as charged. */
 static inline void cushim_mem_limit_refund(struct cushim_mem_limit *budget, size_t n_bytes) {
-    if (budget && atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed))
+    if (budget && load_relaxed(&budget->limit_bytes))
         atomic_fetch_sub_explicit(&budget->charged_bytes, cushim_mem_limit_cost(n_bytes),
                                   memory_order_relaxed);
 }

@@ -28,8 +28,7 @@ static bool serve_over(struct request *request) {
  * pair of calls.
  */
 static bool serve_asked(struct request *request, enum cushim_mem_effort effort) {
-    for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(request->streams, cache));) {
+    CUSHIM_MEM_EACH_STREAM_CACHE(cache, request->streams) {
         if (cushim_mem_stream_cache_count(cache, request->bucket_bytes))
             cushim_mem_stream_cache_prove(cache, effort);
     }

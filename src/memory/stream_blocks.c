@@ -17,9 +17,7 @@ struct cushim_mem_stream_block *cushim_mem_streams_at(struct cushim_mem_streams 
                                                       uint32_t index) {
     uint32_t i = index >> CUSHIM_MEM_STREAM_LOG2_CHUNK;
     struct cushim_mem_stream_block *chunk =
-        i < CUSHIM_MEM_STREAM_N_CHUNKS
-            ? atomic_load_explicit(&streams->table.chunks[i], memory_order_acquire)
-            : NULL;
+        i < CUSHIM_MEM_STREAM_N_CHUNKS ? load_acquire(&streams->table.chunks[i]) : NULL;
     return chunk ? &chunk[index & ((1u << CUSHIM_MEM_STREAM_LOG2_CHUNK) - 1)] : NULL;
 }
 
@@ -40,14 +38,14 @@ static bool grow(struct cushim_mem_streams *streams) {
         chunk[i].older = table->spare;
         table->spare = &chunk[i];
     }
-    atomic_store_explicit(&table->chunks[n_chunks], chunk, memory_order_release);
+    store_release(&table->chunks[n_chunks], chunk);
     table->n_blocks += 1u << CUSHIM_MEM_STREAM_LOG2_CHUNK;
     return true;
 }
 
 /* No lookup finds a block without an address, so what a thread remembers of it is stale now. */
 static void take_address(struct cushim_mem_stream_block *block) {
-    atomic_store_explicit(&block->address, 0, memory_order_release);
+    store_release(&block->address, 0);
 }
 
 static void put_spare(struct cushim_mem_streams *streams, struct cushim_mem_stream_block *block) {
@@ -114,13 +112,12 @@ static struct cushim_mem_stream_block *enter(struct cushim_mem_streams *streams,
     block->bucket_bytes = bucket_bytes;
     block->deferred_life = 0;
     block->is_poisoned = block->is_shared = false;
-    atomic_store_explicit(&block->n_holds, 0, memory_order_relaxed);
-    atomic_store_explicit(&block->cache, NULL, memory_order_relaxed);
-    atomic_store_explicit(&block->asked_bytes, bucket_bytes, memory_order_relaxed);
-    atomic_store_explicit(&extent->cells[ref->index].user, block->index, memory_order_release);
-    atomic_store_explicit(&block->address,
-                          cushim_mem_extent_address(extent) + ref->index * extent->block_bytes,
-                          memory_order_release);
+    store_relaxed(&block->n_holds, 0);
+    store_relaxed(&block->cache, NULL);
+    store_relaxed(&block->asked_bytes, bucket_bytes);
+    store_release(&extent->cells[ref->index].user, block->index);
+    store_release(&block->address,
+                  cushim_mem_extent_address(extent) + ref->index * extent->block_bytes);
     cushim_mem_stream_block_set_live(block);
     return block;
 }
@@ -135,8 +132,8 @@ enum cushim_status cushim_mem_stream_block_obtain(struct cushim_mem_streams *str
     CUSHIM_TRY(take(heap, bucket_bytes, from, &ref, life));
     /* LIVE in the heap, so that a lookup of the address finds it */
     struct cushim_mem_block_meta *meta = &ref.extent->cells[ref.index];
-    atomic_store_explicit(&meta->asked_bytes, bucket_bytes, memory_order_relaxed);
-    atomic_store_explicit(&meta->state, CUSHIM_MEM_LIVE, memory_order_release);
+    store_relaxed(&meta->asked_bytes, bucket_bytes);
+    store_release(&meta->state, CUSHIM_MEM_LIVE);
     pthread_mutex_unlock(&heap->lock);
     pthread_mutex_lock(&streams->lock);
     /* a table that was emptied meanwhile gets no block, because it is not emptied again */
@@ -156,8 +153,7 @@ struct cushim_mem_stream_block *cushim_mem_stream_block_find(struct cushim_mem_b
     if (!cushim_mem_blocks_find(blocks, address, &lookup) || lookup.state != CUSHIM_MEM_LIVE)
         return NULL;
     struct cushim_mem_stream_block *block =
-        cushim_mem_streams_at(lookup.segment->heap->owner,
-                              atomic_load_explicit(&lookup.meta->user, memory_order_acquire));
+        cushim_mem_streams_at(lookup.segment->heap->owner, load_acquire(&lookup.meta->user));
     return block && cushim_mem_stream_block_address(block) == lookup.base ? block : NULL;
 }
 
@@ -175,13 +171,13 @@ void cushim_mem_stream_block_hold(struct cushim_mem_stream_block *block) {
 
 bool cushim_mem_stream_block_defer(struct cushim_mem_stream_block *block,
                                    struct cushim_mem_stream_cache *cache, uint32_t life) {
-    if (!atomic_load_explicit(&block->n_holds, memory_order_relaxed))
+    if (!load_relaxed(&block->n_holds))
         return false;
     pthread_mutex_lock(&block->streams->lock);
-    bool is_held = atomic_load_explicit(&block->n_holds, memory_order_relaxed) != 0;
+    bool is_held = load_relaxed(&block->n_holds) != 0;
     if (is_held) {
         block->deferred_life = life;
-        atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
+        store_relaxed(&block->cache, cache);
     }
     pthread_mutex_unlock(&block->streams->lock);
     return is_held;
@@ -259,9 +255,9 @@ void cushim_mem_stream_block_give(struct cushim_mem_stream_block *block, uint64_
 }
 
 void cushim_mem_streams_forget(struct cushim_mem_streams *streams) {
-    for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(streams, cache));)
+    CUSHIM_MEM_EACH_STREAM_CACHE(cache, streams) {
         cushim_mem_stream_cache_forget(cache);
+    }
     pthread_mutex_lock(&streams->lock);
     empty_table(streams);
     pthread_mutex_unlock(&streams->lock);

@@ -12,9 +12,8 @@
 static _Atomic(struct cushim_mem_streams *) everyone; /* grows at its head only */
 
 struct cushim_mem_streams *cushim_mem_streams_next_used(struct cushim_mem_streams *streams) {
-    streams =
-        streams ? streams->next_of_all : atomic_load_explicit(&everyone, memory_order_acquire);
-    while (streams && !atomic_load_explicit(&streams->is_used, memory_order_acquire))
+    streams = streams ? streams->next_of_all : load_acquire(&everyone);
+    while (streams && !load_acquire(&streams->is_used))
         streams = streams->next_of_all;
     return streams;
 }
@@ -24,7 +23,7 @@ struct cushim_mem_streams *cushim_mem_streams_next_used(struct cushim_mem_stream
 enum { ALIGN_BYTES = 128 };
 
 struct cushim_mem_streams *cushim_mem_streams_obtain(size_t n_bytes) {
-    struct cushim_mem_streams *streams = atomic_load_explicit(&everyone, memory_order_acquire);
+    struct cushim_mem_streams *streams = load_acquire(&everyone);
     for (; streams; streams = streams->next_of_all) {
         bool is_used = false;
         if (atomic_compare_exchange_strong(&streams->is_used, &is_used, true))
@@ -45,7 +44,7 @@ struct cushim_mem_streams *cushim_mem_streams_obtain(size_t n_bytes) {
     heap->owner = streams;
     atomic_init(&streams->is_lost, true);
     atomic_init(&streams->is_used, true);
-    streams->next_of_all = atomic_load_explicit(&everyone, memory_order_acquire);
+    streams->next_of_all = load_acquire(&everyone);
     while (!atomic_compare_exchange_weak(&everyone, &streams->next_of_all, streams)) {
     }
     return streams;

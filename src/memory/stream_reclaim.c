@@ -15,8 +15,7 @@ bool cushim_mem_streams_has_capture(const struct cushim_mem_streams *streams) {
 enum cushim_status cushim_mem_streams_prove(struct cushim_mem_streams *streams,
                                             enum cushim_mem_effort effort) {
     enum cushim_status status = CUSHIM_OK;
-    for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(streams, cache));) {
+    CUSHIM_MEM_EACH_STREAM_CACHE(cache, streams) {
         enum cushim_status proven =
             cache->idle_bytes ? cushim_mem_stream_cache_prove(cache, effort) : CUSHIM_OK;
         status = status == CUSHIM_OK ? proven : status;
@@ -32,8 +31,7 @@ static size_t give_until(struct cushim_mem_streams *streams, size_t bucket_bytes
                          uint64_t last_epoch, size_t bytes) {
     size_t n_bytes = 0;
     uint64_t life = cushim_mem_streams_life(streams);
-    for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(streams, cache)) && n_bytes < bytes;) {
+    CUSHIM_MEM_EACH_STREAM_CACHE(cache, streams) {
         struct cushim_mem_stream_block *block;
         while (n_bytes < bytes &&
                (block = bucket_bytes
@@ -76,8 +74,7 @@ size_t cushim_mem_streams_reclaim_bucket(struct cushim_mem_streams *streams, siz
 void cushim_mem_streams_empty(struct cushim_mem_streams *streams) {
     bool may_wait = !cushim_mem_streams_has_capture(streams);
     uint64_t life = cushim_mem_streams_life(streams);
-    for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(streams, cache));) {
+    CUSHIM_MEM_EACH_STREAM_CACHE(cache, streams) {
         struct cushim_mem_stream_block *block;
         cushim_futex_lock_enter(&cache->lock);
         atomic_fetch_add(&cache->life, 2); /* no fast path adds a block from here on */
@@ -94,18 +91,18 @@ void cushim_mem_streams_empty(struct cushim_mem_streams *streams) {
 
 size_t cushim_mem_streams_idle_bytes(const struct cushim_mem_streams *streams) {
     size_t n_bytes = 0;
-    for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(streams, cache));)
+    CUSHIM_MEM_EACH_STREAM_CACHE(cache, streams) {
         n_bytes += cache->idle_bytes;
+    }
     return n_bytes;
 }
 
 size_t cushim_mem_streams_count_idle(const struct cushim_mem_streams *streams,
                                      size_t bucket_bytes) {
     size_t n = 0;
-    for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(streams, cache));)
+    CUSHIM_MEM_EACH_STREAM_CACHE(cache, streams) {
         n += cushim_mem_stream_cache_count(cache, bucket_bytes);
+    }
     return n;
 }
 
@@ -154,7 +151,7 @@ void cushim_mem_streams_settle(struct cushim_mem_streams *streams) {
     if (!excess_bytes || cushim_mem_streams_has_capture(streams))
         return;
     cushim_mem_streams_reclaim(streams, excess_bytes, CUSHIM_MEM_ASK);
-    size_t free_bytes = atomic_load_explicit(&heap->free_segment_bytes, memory_order_relaxed);
+    size_t free_bytes = load_relaxed(&heap->free_segment_bytes);
     if (free_bytes && excess_bytes > heap->held_bytes / FAR)
         cushim_mem_reclaim_trim(heap, cushim_less(free_bytes, excess_bytes));
     else if (free_bytes)
@@ -173,8 +170,7 @@ void cushim_mem_streams_unpin(struct cushim_mem_streams *streams) {
     uint64_t life = cushim_mem_streams_life(streams);
     if (cushim_mem_streams_has_capture(streams))
         return;
-    for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(streams, cache));) {
+    CUSHIM_MEM_EACH_STREAM_CACHE(cache, streams) {
         if (cache->idle_bytes <= most_bytes ||
             cushim_mem_stream_cache_small_bytes(cache) <= most_bytes)
             continue;

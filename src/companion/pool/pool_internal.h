@@ -98,7 +98,7 @@ static inline size_t cushim_pool_heap_most(const struct cushim_pool_heap *heap,
 /* The next heap of a pool; `heap` NULL: the first.  Takes no lock. */
 static inline struct cushim_pool_heap *cushim_pool_next_heap(struct cushim_pool_object *pool,
                                                              struct cushim_pool_heap *heap) {
-    return atomic_load_explicit(heap ? &heap->next : &pool->heaps, memory_order_acquire);
+    return load_acquire(heap ? &heap->next : &pool->heaps);
 }
 
 /* Keep a pool unless it is NULL or being finished.  The streams' lock guards heap->pool. */
