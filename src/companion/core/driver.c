@@ -112,27 +112,16 @@ static void *find(const struct cushim_driver_symbol *row, const void *cookie) {
 
 /* The library cannot work without these. */
 static const char *first_missing(void) {
-#define NEED(entry)                                                                                \
-    if (!CUSHIM_DRIVER(entry))                                                                     \
-    return #entry
-    NEED(cuInit);
-    NEED(cuDriverGetVersion);
-    NEED(cuDeviceGetCount);
-    NEED(cuDeviceGetAttribute);
-    NEED(cuCtxGetCurrent);
-    NEED(cuCtxSetCurrent);
-    NEED(cuCtxPopCurrent_v2);
-    NEED(cuCtxSynchronize);
-    NEED(cuCtxDestroy_v2);
-    NEED(cuCtxGetDevice);
-    NEED(cuDevicePrimaryCtxRetain);
-    NEED(cuMemAlloc_v2);
-    NEED(cuMemFree_v2);
-    NEED(cuMemcpyHtoD_v2);
-    NEED(cuMemcpyDtoH_v2);
-    NEED(cuGetErrorName);
-    NEED(cuGetErrorString);
-#undef NEED
+    static const char *const needed[] = {
+        "cuInit",          "cuDriverGetVersion", "cuDeviceGetCount",         "cuDeviceGetAttribute",
+        "cuCtxGetCurrent", "cuCtxSetCurrent",    "cuCtxPopCurrent_v2",       "cuCtxSynchronize",
+        "cuCtxDestroy_v2", "cuCtxGetDevice",     "cuDevicePrimaryCtxRetain", "cuMemAlloc_v2",
+        "cuMemFree_v2",    "cuMemcpyHtoD_v2",    "cuMemcpyDtoH_v2",          "cuGetErrorName",
+        "cuGetErrorString"};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        if (!cushim_driver_slots_find(needed[i]))
+            return needed[i];
+    }
     return NULL;
 }
 

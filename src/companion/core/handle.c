@@ -201,10 +201,6 @@ COLD void *cushim_pin_slowly(struct cushim_pin *pin, struct cushim_slot *slot, u
                                        : pin_counted(pin, slot, handle);
 }
 
-COLD void cushim_unpin_counted(struct cushim_object *object) {
-    cushim_object_release(object);
-}
-
 void *cushim_handle_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *argument) {
     return cushim_pin(pin, kind, argument);
 }

@@ -41,9 +41,6 @@ static inline struct cushim_slot *cushim_slot_of(uintptr_t handle) {
 /* The thread has no record yet, or no cell to spare. */
 void *cushim_pin_slowly(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t handle);
 
-/* A pin without a cell. */
-void cushim_unpin_counted(struct cushim_object *object);
-
 /* Drop the references of all handles that are closed and no longer pinned. */
 void cushim_handle_sweep(void);
 
@@ -130,7 +127,7 @@ static inline void cushim_unpin(struct cushim_pin *pin) {
         return;
     pin->object = NULL;
     if (unlikely(!pin->cell)) {
-        cushim_unpin_counted(object);
+        cushim_object_release(object);
         return;
     }
     struct cushim_thread *thread = cushim_thread_mine; /* the cell is in its record */

@@ -2,7 +2,6 @@
  * from the free lists, or from the driver. */
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_call.h"
-#include "memory/stream_alloc.h"
 #include "memory/state/segments.h"
 
 /* Hand a block to the caller, LIVE and counted. */

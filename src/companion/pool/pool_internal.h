@@ -14,10 +14,9 @@
 
 #include "memory/policy.h"
 #include "companion/pool/pool.h"
-#include "memory/stream_blocks.h"
+#include "memory/stream_alloc.h"
 #include "memory/stream_heap.h"
 #include "companion/pool/pool_round.h"
-#include "memory/stream_reclaim.h"
 
 enum { CUSHIM_POOL_N_KINDS = 3 };
 
