@@ -261,28 +261,6 @@ const char *cushim_option_set(struct cushim_options *options, const struct cushi
     return "has no such type";
 }
 
-bool cushim_option_is_set(const struct cushim_options *options,
-                          const struct cushim_option_row *row) {
-    const void *field = (const char *)options + row->offset;
-    switch (row->type) {
-    case CUSHIM_OPTION_BOOL:
-        return *(const bool *)field != (row->default_number != 0);
-    case CUSHIM_OPTION_BYTES:
-        return *(const size_t *)field != row->default_number;
-    case CUSHIM_OPTION_AMOUNT: {
-        const struct cushim_amount *amount = field;
-        return amount->is_percent || amount->number != row->default_number;
-    }
-    case CUSHIM_OPTION_ENUM:
-        return *(const int *)field != (int)row->default_number;
-    case CUSHIM_OPTION_LIMITS:
-    case CUSHIM_OPTION_PATH:
-    case CUSHIM_OPTION_TEXT:
-        return strcmp(field, row->default_text) != 0;
-    }
-    return false;
-}
-
 static void put_bytes(size_t number, char text[CUSHIM_OPTION_TEXT_BYTES]) {
     static const char units[] = " KMGT";
     unsigned k = 0;
@@ -336,6 +314,13 @@ void cushim_option_default_text(const struct cushim_option_row *row,
     char room[CUSHIM_OPTION_TEXT_BYTES];
     cushim_options_default(&defaults);
     snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%s", cushim_option_text(&defaults, row, room));
+}
+
+bool cushim_option_is_set(const struct cushim_options *options,
+                          const struct cushim_option_row *row) {
+    char text[CUSHIM_OPTION_TEXT_BYTES], usual[CUSHIM_OPTION_TEXT_BYTES];
+    cushim_option_default_text(row, usual);
+    return strcmp(cushim_option_text(options, row, text), usual) != 0;
 }
 
 bool cushim_options_has(const char *entry) {

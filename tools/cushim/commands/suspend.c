@@ -6,6 +6,7 @@
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/commands.h"
 #include "tools/cushim/suspend_list.h"
+#include "tools/cushim/usage.h"
 
 static int for_each(const char *topic, int argc, char **argv, bool (*what)(int64_t process)) {
     static struct suspend_list list;
