@@ -19,6 +19,7 @@
 static const uint64_t patience_ns = 20000000;
 
 static struct cushim_mem_limit budgets[CUSHIM_MAX_DEVICES];
+static atomic_size_t totals[CUSHIM_MAX_DEVICES]; /* of the devices; 0: not known yet */
 
 /* With CUSHIM_LIMIT_GROUP.  It is written once, and by a forked child. */
 static struct cushim_group group;
@@ -31,7 +32,36 @@ static _Thread_local struct {
 } promise __attribute__((tls_model("initial-exec")));
 
 bool cushim_device_limit_is_set(void) {
-    return cushim_process_is_on() && (group.file || strcmp(cushim_process_options.limit, "0") != 0);
+    return cushim_process_is_on() && (group.file || atomic_load(&cushim_page.head.n_limits) ||
+                                      strcmp(cushim_process_options.limit, "0") != 0);
+}
+
+/* ---- this process's own limit ---- */
+
+size_t cushim_device_limit_bytes(int device, size_t total_bytes) {
+    uint64_t word = atomic_load(&cushim_page.head.limits[device]);
+    struct cushim_amount amount =
+        word ? cushim_amount_unpack(word) : cushim_limits_of(cushim_process_options.limit, device);
+    size_t limit_bytes = cushim_amount_bytes(amount, total_bytes);
+    return limit_bytes ? cushim_least(limit_bytes, total_bytes) : total_bytes;
+}
+
+static void renew(int device, size_t total_bytes) {
+    size_t limit_bytes = cushim_device_limit_bytes(device, total_bytes);
+    atomic_store(&budgets[device].limit_bytes, limit_bytes < total_bytes ? limit_bytes : 0);
+}
+
+/* Has `cushim limit` been here? */
+static void look(void) {
+    static atomic_uint_fast64_t n_seen;
+    uint64_t n_limits = atomic_load(&cushim_page.head.n_limits);
+    if (group.file || atomic_load(&n_seen) == n_limits)
+        return;
+    atomic_store(&n_seen, n_limits);
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        if (atomic_load(&totals[device]))
+            renew(device, atomic_load(&totals[device]));
+    }
 }
 
 /* ---- the group ---- */
@@ -50,7 +80,7 @@ static void refresh(int device, int place) {
 
 static bool share(struct cushim_mem_limit *budget, ptrdiff_t n_bytes, bool is_forced) {
     int device = (int)(budget - budgets), place = place_of(device);
-    bool is_charged = true;
+    look();
     if (place < 0)
         return true;
     if (is_forced) {
@@ -58,7 +88,7 @@ static bool share(struct cushim_mem_limit *budget, ptrdiff_t n_bytes, bool is_fo
         return true;
     }
     int cancel = cushim_cancel_hold();
-    is_charged = cushim_group_charge(&group, place, (uint64_t)n_bytes);
+    bool is_charged = cushim_group_charge(&group, place, (uint64_t)n_bytes);
     cushim_cancel_let(cancel);
     refresh(device, place);
     return is_charged;
@@ -84,10 +114,12 @@ static size_t make_room(const struct cushim_mem_heap *heap, uint64_t until_ns) {
 
 bool cushim_device_limit_is_asked(void) {
     static atomic_uint_fast64_t n_seen;
-    if (!group.file)
-        return false;
-    uint64_t n_asked = atomic_load(&group.file->rows[group.row].n_asked);
-    return atomic_exchange(&n_seen, n_asked) != n_asked;
+    uint64_t n_asked = group.file ? atomic_load(&group.file->rows[group.row].n_asked)
+                                  : atomic_load(&cushim_page.head.n_limits);
+    bool is_asked = atomic_load(&n_seen) != n_asked;
+    if (is_asked)
+        atomic_store(&n_seen, n_asked);
+    return is_asked;
 }
 
 static void join(void) {
@@ -98,8 +130,8 @@ static void join(void) {
 }
 
 /* The first member that names a limit sets it. */
-static void enter_device(struct cushim_cuda *cuda, int device, size_t total_bytes,
-                         size_t limit_bytes) {
+static void enter_device(struct cushim_cuda *cuda, int device, size_t total_bytes) {
+    size_t limit_bytes = cushim_device_limit_bytes(device, total_bytes);
     CUuuid uuid;
     uint64_t none = 0;
     if (!cuda->cuDeviceGetUuid_v2 || cuda->cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS)
@@ -107,7 +139,7 @@ static void enter_device(struct cushim_cuda *cuda, int device, size_t total_byte
     int place = cushim_group_device(&group, (const unsigned char *)uuid.bytes, total_bytes);
     if (place < 0)
         return;
-    if (limit_bytes &&
+    if (limit_bytes < total_bytes &&
         !atomic_compare_exchange_strong(&group.file->devices[place].limit_bytes, &none,
                                         limit_bytes) &&
         none != limit_bytes)
@@ -117,14 +149,16 @@ static void enter_device(struct cushim_cuda *cuda, int device, size_t total_byte
     refresh(device, place);
 }
 
-/* ---- the limit ---- */
+/* ---- both ---- */
 
 void cushim_device_limit_configure(void) {
     cushim_process.policy.budgets = budgets;
-    if (!*cushim_process_options.limit_group || !cushim_process_options.cushim)
+    if (!cushim_process_options.cushim)
         return;
-    join();
-    cushim_process.policy.make_room = make_room;
+    if (*cushim_process_options.limit_group) {
+        join();
+        cushim_process.policy.make_room = make_room;
+    }
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
         budgets[device].share = share;
 }
@@ -137,24 +171,17 @@ void cushim_device_limit_in_child(bool is_fresh) {
         join();
 }
 
-size_t cushim_device_limit_bytes(int device, size_t total_bytes) {
-    struct cushim_amount amount = cushim_limits_of(cushim_process_options.limit, device);
-    size_t limit_bytes = cushim_amount_bytes(amount, total_bytes);
-    return limit_bytes ? cushim_least(limit_bytes, total_bytes) : total_bytes;
-}
-
 void cushim_device_limit_open(struct cushim_cuda *cuda, int device) {
     size_t total_bytes;
-    if (!cushim_device_limit_is_set() || atomic_load(&places[device]) ||
-        (!group.file && atomic_load(&budgets[device].limit_bytes)) || !cuda->cuDeviceTotalMem_v2 ||
+    look();
+    if (atomic_load(&totals[device]) || !cuda->cuDeviceTotalMem_v2 ||
         cuda->cuDeviceTotalMem_v2(&total_bytes, device) != CUDA_SUCCESS)
         return;
-    size_t limit_bytes = cushim_device_limit_bytes(device, total_bytes);
-    limit_bytes = limit_bytes < total_bytes ? limit_bytes : 0;
     if (group.file)
-        enter_device(cuda, device, total_bytes, limit_bytes);
+        enter_device(cuda, device, total_bytes);
     else
-        atomic_store(&budgets[device].limit_bytes, limit_bytes);
+        renew(device, total_bytes);
+    atomic_store(&totals[device], total_bytes);
 }
 
 /* ---- memory that the driver serves ---- */

@@ -195,6 +195,8 @@ struct cushim_page_head {
     uint64_t n_argument_bytes, n_option_bytes;   /* used bytes of the two below */
     char arguments[CUSHIM_PAGE_ARGUMENTS_BYTES]; /* of the program, its own name first */
     char options[CUSHIM_PAGE_OPTIONS_BYTES];     /* "name=value": those that were set */
+    /* `cushim limit` writes the row (cushim_amount_pack; 0: it did not), then raises n_limits. */
+    atomic_uint_fast64_t n_limits, limits[CUSHIM_MAX_DEVICES];
 };
 
 struct cushim_page {

@@ -36,6 +36,7 @@ static const struct {
     {"report", report_main},
     {"replay", replay_main},
     {"top", top_main},
+    {"limit", limit_main},
     {"calibrate", calibrate_main},
     {"compare", compare_main},
     {"merge", merge_main},
