@@ -11,9 +11,13 @@
 #include "memory/heap.h"
 #include "memory/policy.h"
 #include "memory/state/heap_state.h"
+#include "preload/entry/nvml.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
 #include "report/group.h"
+
+/* With CUSHIM_LIMIT_COUNTS=all, how often NVML is asked. */
+static const uint64_t again_ns = 1000000000;
 
 /* How long a process that was refused waits for others to give back idle memory. */
 static const uint64_t patience_ns = 20000000;
@@ -24,6 +28,8 @@ static atomic_size_t totals[CUSHIM_MAX_DEVICES]; /* of the devices; 0: not known
 /* With CUSHIM_LIMIT_GROUP.  It is written once, and by a forked child. */
 static struct cushim_group group;
 static atomic_int places[CUSHIM_MAX_DEVICES]; /* of devices in the group, plus 1; 0: unknown */
+
+static atomic_size_t drivers_bytes[CUSHIM_MAX_DEVICES]; /* charged for contexts and the like */
 
 /* What the calling thread charged for a request that the driver is asked for next. */
 static _Thread_local struct {
@@ -78,9 +84,47 @@ static void refresh(int device, int place) {
     atomic_store(&budgets[device].others_bytes, cushim_group_others_bytes(&group, place));
 }
 
+/* Managed memory is not told apart from contexts, so nothing is asked while there is any. */
+static bool find_used(struct cushim_cuda *cuda, int device, uint64_t *used_bytes) {
+    static atomic_bool is_said;
+    CUuuid uuid;
+    if (cushim_mem_stats_read(&cushim_page.stats[device][CUSHIM_KIND_MANAGED].held_bytes))
+        return false;
+    bool is_known = cuda && cuda->cuDeviceGetUuid_v2 &&
+                    cuda->cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS &&
+                    cushim_nvml_used_bytes(&uuid, used_bytes);
+    if (!is_known && !atomic_exchange(&is_said, true))
+        log_error("limit", "CUSHIM_LIMIT_COUNTS=all: NVML does not tell what this process has");
+    return is_known;
+}
+
+/* Charge what the driver itself has by now beside what the program asked for. */
+static void measure(int device) {
+    static atomic_uint_fast64_t asked_ns[CUSHIM_MAX_DEVICES];
+    uint64_t used_bytes, before_ns = atomic_load(&asked_ns[device]), now_ns = cushim_clock_ns();
+    if (!cushim_process_options.limit_counts || now_ns - before_ns < again_ns ||
+        !atomic_compare_exchange_strong(&asked_ns[device], &before_ns, now_ns))
+        return;
+    int cancel = cushim_cancel_hold();
+    if (find_used(cushim_driver(), device, &used_bytes)) {
+        size_t before_bytes = atomic_load(&drivers_bytes[device]);
+        size_t own_bytes = cushim_less(atomic_load(&budgets[device].charged_bytes), before_bytes);
+        size_t now_bytes = cushim_less(used_bytes, own_bytes);
+        atomic_store(&drivers_bytes[device], now_bytes);
+        atomic_fetch_add(&budgets[device].charged_bytes, now_bytes - before_bytes);
+        if (place_of(device) >= 0)
+            cushim_group_add(&group, place_of(device), (int64_t)(now_bytes - before_bytes));
+        log_info("limit", "device %d: contexts, modules and the driver take %zu bytes", device,
+                 now_bytes);
+    }
+    cushim_cancel_let(cancel);
+}
+
 static bool share(struct cushim_mem_limit *budget, ptrdiff_t n_bytes, bool is_forced) {
     int device = (int)(budget - budgets), place = place_of(device);
     look();
+    if (!is_forced)
+        measure(device);
     if (place < 0)
         return true;
     if (is_forced) {
@@ -228,6 +272,7 @@ void cushim_device_limit_tell(struct cushim_cuda *cuda, int device, size_t *free
                               size_t *total_bytes) {
     struct cushim_mem_limit *budget = &budgets[device];
     cushim_device_limit_open(cuda, device);
+    measure(device);
     int place = place_of(device), cancel;
     if (place >= 0) {
         cancel = cushim_cancel_hold();

@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 
 MEMBER, KILLS = pathlib.Path(sys.argv.pop(4)).resolve(), int(sys.argv.pop(4))
 
@@ -158,6 +159,18 @@ def what_cannot_be_changed_is_told_in_a_line():
         assert member.told() == (100, 100)
     done = limit(number, "8G")
     assert done.returncode == 1 and "no process, program or group" in done.stderr, done
+
+
+@tap.test
+def what_contexts_take_is_charged_if_that_is_asked_for():
+    for options, (free, total) in ((("--limit=200M",), (200, 200)), (("--limit=200M", "--limit-counts=all"), (136, 200)),
+                                   (("--limit=200M", "--limit-counts=all", "--limit-group=team"), (136, 200))):
+        with Member(*options, CUSHIM_SIM_INTERNAL="64M") as member:
+            assert member.ask("renew 100") == "done"  # its new context takes 64 MiB
+            time.sleep(1.1)  # NVML is asked once in a second
+            assert member.told() == (free, total), (options, member.told())
+            assert member.ask(f"alloc {free + 2}") == "refused" and member.ask(f"alloc {free}") == "had" and member.told() == (0, total), options
+            assert member.ask("free") == "done" and member.told() == (free, total), options
 
 
 @tap.test
