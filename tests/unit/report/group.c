@@ -105,14 +105,14 @@ TEST(the_first_of_all_begins_anew_and_a_later_one_finds_the_limit) {
     ck_assert_uint_eq(atomic_load(&first.file->devices[0].limit_bytes), 0);
     ck_assert_uint_eq(cushim_group_others_bytes(&first, 0), 0);
     end();
-    ck_assert_int_eq(cushim_group_look(&looking, path), ENOENT);
+    ck_assert_int_eq(cushim_group_look(&looking, path), ESRCH);
 }
 
 TEST(a_name_is_a_file_in_the_folder_of_this_user) {
     struct cushim_group group;
     make_path();
     ck_assert_int_eq(setenv(CUSHIM_PAGE_FOLDER_VARIABLE, path, 1), 0);
-    ck_assert_int_eq(cushim_group_look(&group, "team"), ENOENT);
+    ck_assert_int_eq(cushim_group_look(&group, "team"), ESRCH);
     ck_assert_int_eq(cushim_group_join(&group, "team"), 0);
     cushim_group_leave(&group);
     strcat(path, "/team.group");

@@ -35,7 +35,7 @@ static int try_group(const struct request *request) {
     bool is_path = strchr(request->wanted, '/');
     int error = cushim_group_look(&group, request->wanted);
     if (error) {
-        if (!is_path && (error == ENOENT || error == ESRCH))
+        if (!is_path && error == ESRCH)
             return -1;
         complain("no group %s: %s", request->wanted, cushim_group_fault(error));
         return EXIT_WRONG;
