@@ -178,7 +178,7 @@ static const char *read_limits(const char *text, int wanted, struct cushim_amoun
     char entry[CUSHIM_OPTION_TEXT_BYTES];
     uint64_t seen = 0;
     if (!strchr(text, ':'))
-        return read_amount(amount, text, 0, SIZE_MAX);
+        return read_amount(amount, text, 0, SIZE_MAX - 1);
     if (strlen(text) >= sizeof entry)
         return "is too long";
     for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
@@ -190,7 +190,7 @@ static const char *read_limits(const char *text, int wanted, struct cushim_amoun
             return "names a device twice";
         seen |= (uint64_t)1 << device;
         snprintf(entry, sizeof entry, "%.*s", (int)strcspn(at, ","), at);
-        const char *wrong = read_amount(&found, entry, 0, SIZE_MAX);
+        const char *wrong = read_amount(&found, entry, 0, SIZE_MAX - 1);
         if (wrong)
             return wrong;
         if (device == wanted)
@@ -200,7 +200,7 @@ static const char *read_limits(const char *text, int wanted, struct cushim_amoun
 }
 
 struct cushim_amount cushim_limits_of(const char *limits, int device) {
-    struct cushim_amount amount = {0};
+    struct cushim_amount amount = cushim_amount_auto;
     read_limits(limits, device, &amount);
     return amount;
 }
