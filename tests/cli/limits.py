@@ -150,8 +150,8 @@ def what_cannot_be_changed_is_told_in_a_line():
     with limited() as member:
         number = str(member.process.pid)
         for words, code, said in ((("nothing", "8G"), 1, "no process, program or group nothing runs with cushim"), (("0", "8G"), 1, "no process, program or group 0 runs"),
-                                  ((number, "8Q"), 2, "8Q is not a size such as 512M; try `cushim help limit`"), ((number, "0:1G,0:2G"), 2, "names a device twice"),
-                                  ((number,), 2, "limit needs a process, program or group, and a size"), ((number, "1G", "2G"), 2, "limit needs"),
+                                  ((number, "8Q"), 2, "8Q is not a size such as 512M or 1.5G; try `cushim help limit`"), ((number, "0:1G,0:2G"), 2, "names a device twice"),
+                                  ((number,), 2, "limit needs a process, program or group, and a size"), ((number, "1G", "2G"), 2, "limit takes a process, program or group, and a size, and not also `2G`"),
                                   (("team", "0:8G"), 2, "a group has one size for all devices"), (("/nowhere/group", "8G"), 1, "no group /nowhere/group: no process of it runs"),
                                   ((number, "8G"), 1, f"process {number} (member) has the limit of its group: `cushim limit team 8G`")):
             done = limit(*words)

@@ -1,7 +1,6 @@
 #include "tools/cushim/commands.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdio.h>
@@ -11,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file_mode.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/numbers.h"
 #include "tools/cushim/pages.h"
@@ -24,24 +22,6 @@ struct request {
     const char *wanted;
     int n_found, n_failed;
 };
-
-/* The head of a page to write to.  Its file bars writers, except while it is opened here.  NULL and
- * errno: it cannot be mapped. */
-static struct cushim_page_head *map_head(const struct page *page) {
-    int lock = openat(page->folder, page->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (lock < 0)
-        return NULL;
-    cushim_file_let_write(lock);
-    int file = openat(page->folder, page->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    cushim_file_bar_writers(lock);
-    close(lock);
-    void *head = file < 0 ? MAP_FAILED
-                          : mmap(NULL, sizeof(struct cushim_page_head), PROT_READ | PROT_WRITE,
-                                 MAP_SHARED, file, 0);
-    if (file >= 0)
-        close(file);
-    return head == MAP_FAILED ? NULL : head;
-}
 
 /* Ask, and wait for the answer of a thread that waits for us.  Returns false if there was none. */
 static bool ask(struct cushim_page_control *control) {
@@ -73,7 +53,7 @@ static void trim(const struct page *page, void *context) {
         complain("process %s (%s) is suspended, and holds no GPU memory", process, about->program);
         return;
     }
-    struct cushim_page_head *head = map_head(page);
+    struct cushim_page_head *head = pages_map_head(page);
     if (!head) {
         complain("process %s (%s) cannot be asked: %s", process, about->program, strerror(errno));
         request->n_failed++;
