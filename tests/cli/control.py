@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 KEEPER = os.path.abspath(sys.argv.pop(4))
 
@@ -19,8 +20,8 @@ from live_fixture import device, environment, run, stat  # noqa: E402
 
 
 class Keeper:
-    def __init__(self, kind, *options, mib=20):
-        self.process = subprocess.Popen([CUSHIM, "run", *options, "--", KEEPER, str(mib), kind], env=environment(CUSHIM_RESERVE="1G"), text=True,
+    def __init__(self, kind, *options, mib=20, reserve="1G"):
+        self.process = subprocess.Popen([CUSHIM, "run", *options, "--", KEEPER, str(mib), kind], env=environment(CUSHIM_RESERVE=reserve), text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.pid = self.process.pid
         assert self.process.stdout.readline() == "ready\n", self.process.stderr.read()
@@ -58,6 +59,15 @@ def a_process_with_the_thread_gives_back_while_it_makes_no_call():
     code, said = trim("keeper")  # again, by its name
     assert code == 0 and "gave back 0 B" in said, said
     assert keeper.end() == ""
+
+
+@tap.test
+def the_thread_gives_back_what_nothing_asks_for():
+    keeper, deadline = Keeper("freed", "--control", mib=100, reserve="0"), time.monotonic() + 60
+    while keeper.held():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    keeper.end()
 
 
 @tap.test
