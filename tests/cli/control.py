@@ -109,6 +109,19 @@ def a_refused_thread_is_one_line():
 
 
 @tap.test
+def a_process_that_ends_meanwhile_is_told():
+    keeper = Keeper("freed", "--control")
+    keeper.process.send_signal(signal.SIGSTOP)
+    asking = subprocess.Popen([CUSHIM, "trim", str(keeper.pid)], env=environment(), text=True, stderr=subprocess.PIPE)
+    time.sleep(0.3)
+    keeper.process.kill()
+    said = asking.communicate(timeout=60)[1]
+    assert said in (f"cushim: process {keeper.pid} (keeper) has ended\n", f"cushim: no live page of {keeper.pid}\n"), said  # if it began too late
+    assert asking.returncode == 1
+    keeper.process.wait()
+
+
+@tap.test
 def what_is_not_there_is_said():
     assert trim("nobody-has-this-name") == (1, "cushim: no live page of nobody-has-this-name\n")
     assert trim()[0] == 2
