@@ -84,7 +84,7 @@ def memory_goes_and_comes_back_with_cushim_and_without():
         with Keeper(200) as third:  # it has room now
             one.asks()
             said = line(call("resume", one.pid), 1)
-            assert "stays suspended: it needs 100 MiB of GPU 0, which has 56.0 MiB free" in said and f"{third.pid} (keeper) has 200 MiB" in said, said
+            assert "stays suspended: it needs 106 MiB of GPU 0, which has 56.0 MiB free" in said and f"{third.pid} (keeper) has 200 MiB" in said, said
         said = call("resume", "keeper")
         assert said.returncode == 0 and re.search(rf"process {one.pid} \(keeper\) goes on: 100 MiB came back in", said.stderr), said
         assert one.process.stdout.readline() == "well\n" and other.is_well() and one.is_well()
