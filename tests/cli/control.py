@@ -112,6 +112,8 @@ def a_refused_thread_is_one_line():
 def a_process_that_ends_meanwhile_is_told():
     keeper = Keeper("freed", "--control")
     keeper.process.send_signal(signal.SIGSTOP)
+    while any(") T" not in (task / "stat").read_text() for task in pathlib.Path(f"/proc/{keeper.pid}/task").iterdir()):
+        time.sleep(0.01)
     asking = subprocess.Popen([CUSHIM, "trim", str(keeper.pid)], env=environment(), text=True, stderr=subprocess.PIPE)
     time.sleep(0.3)
     keeper.process.kill()
