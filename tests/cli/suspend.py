@@ -84,7 +84,7 @@ def memory_goes_and_comes_back_with_cushim_and_without():
         with Keeper(200) as third:  # it has room now
             one.asks()
             said = line(call("resume", one.pid), 1)
-            assert "stays suspended: it needs 100 MiB of GPU 0, which has 56.0 MiB free" in said and f"{third.pid} (keeper) has 200 MiB" in said, said
+            assert "stays suspended: it needs 106 MiB of GPU 0, which has 56.0 MiB free" in said and f"{third.pid} (keeper) has 200 MiB" in said, said
         said = call("resume", "keeper")
         assert said.returncode == 0 and re.search(rf"process {one.pid} \(keeper\) goes on: 100 MiB came back in", said.stderr), said
         assert one.process.stdout.readline() == "well\n" and other.is_well() and one.is_well()
@@ -132,6 +132,13 @@ def start_run(*words, **more):
                             start_new_session=True)
 
 
+def parent_of(pid):
+    try:
+        return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+    except OSError:
+        return None  # it has ended
+
+
 @tap.test
 def a_run_has_the_memory_and_gives_it_back_however_it_ends():
     with Keeper(200) as keeper:
@@ -158,6 +165,14 @@ def a_run_has_the_memory_and_gives_it_back_however_it_ends():
         assert "susp" in call("stat").stdout  # the program still has the GPU
         os.kill(program, signal.SIGKILL)
         assert keeper.process.stdout.readline() == "well\n"
+
+        run = start_run(suspend, "--", "sh", "-c", "echo $$; exec sleep 100")
+        program = int(run.stdout.readline())
+        children = {int(pid) for pid in os.listdir("/proc") if pid.isdigit() and parent_of(pid) == run.pid}
+        for child in children - {program}:  # who watches the one that watches
+            os.kill(child, signal.SIGKILL)
+        os.kill(program, signal.SIGKILL)
+        assert "goes on: 200 MiB" in run.communicate(timeout=60)[1] and keeper.is_well()
 
         with Keeper(10, "managed") as unfit:
             done = call("run", f"--suspend={keeper.pid},{unfit.pid}", "--", "echo", "up")

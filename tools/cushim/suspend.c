@@ -203,6 +203,14 @@ static const char *take(int process) {
     return why_not_taken(result);
 }
 
+/* A restore that fails may never succeed again, so it is to have a little more than it needs, but
+ * no more than there was. */
+static uint64_t spare_beside(uint64_t n_bytes, uint64_t free_bytes) {
+    const uint64_t most = 256 << 20;
+    uint64_t spare = n_bytes / 16 < most ? n_bytes / 16 : most;
+    return spare < free_bytes ? spare : free_bytes;
+}
+
 /* The note is held. */
 static bool suspend(int held, int64_t process) {
     struct suspended note;
@@ -237,6 +245,7 @@ static bool suspend(int held, int64_t process) {
         if (!note.n_bytes[i] && after[i] > before[i])
             note.n_bytes[i] = after[i] - before[i];
         n_free += note.n_bytes[i] ? after[i] : 0;
+        note.spare_bytes[i] = spare_beside(note.n_bytes[i], before[i]);
     }
     note.is_whole = 1;
     suspended_write(held, &note);
@@ -248,15 +257,15 @@ static bool suspend(int held, int64_t process) {
 
 /* ---- resume ---- */
 
-/* Is there too little memory for it?  A restore that fails may never succeed again, so look before.
- * A line says who has the memory. */
+/* Is there too little memory for it?  A line says which processes have it. */
 static bool lacks_memory(const struct suspended *note) {
     struct device_process processes[DEVICES_MOST_PROCESSES];
     uint64_t free_bytes[CUSHIM_MAX_DEVICES];
     unsigned n_devices = devices_free(free_bytes);
     for (unsigned i = 0; i < n_devices; i++) {
         char who[512] = "", state;
-        if (note->n_bytes[i] <= free_bytes[i])
+        uint64_t needed = note->n_bytes[i] + note->spare_bytes[i];
+        if (needed <= free_bytes[i])
             continue;
         unsigned n = devices_processes(i, processes);
         for (unsigned k = 0; k < n; k++) {
@@ -271,7 +280,7 @@ static bool lacks_memory(const struct suspended *note) {
         }
         complain("process %" PRId64 " (%s) stays suspended: it needs %s of GPU %u, which has %s "
                  "free; %s",
-                 note->process, note->program, text_of_bytes(note->n_bytes[i]), i,
+                 note->process, note->program, text_of_bytes(needed), i,
                  text_of_bytes(free_bytes[i]), *who ? who : "no process that NVML sees has more");
         return true;
     }

@@ -16,7 +16,8 @@ struct suspended {
     uint64_t start;                       /* of the process, because its number may be used again */
     uint64_t since_ns;                    /* of cushim_clock_ns */
     uint64_t is_whole;                    /* 0: its memory is on its way */
-    uint64_t n_bytes[CUSHIM_MAX_DEVICES]; /* that it needs of each device, by NVML's numbers */
+    uint64_t n_bytes[CUSHIM_MAX_DEVICES]; /* that it had of each device, by NVML's numbers */
+    uint64_t spare_bytes[CUSHIM_MAX_DEVICES]; /* that must be free beside it when it comes back */
     char program[CUSHIM_NAME_BYTES];
 };
 

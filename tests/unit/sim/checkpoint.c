@@ -134,7 +134,7 @@ static void begin(struct caller *caller, CUresult (*what)(void)) {
 }
 
 static bool is_waiting(const struct caller *caller) {
-    for (int i = 0; i < 50 && !atomic_load(&caller->is_done); i++)
+    for (int i = 0; i < 200 && !atomic_load(&caller->is_done); i++)
         usleep(1000);
     return !atomic_load(&caller->is_done);
 }
@@ -262,6 +262,7 @@ TEST(a_request_survives_the_process_that_asked_and_ends_with_the_one_asked) {
 
     locked = other.pid;
     kill(other.pid, SIGSTOP);
+    ck_assert_int_eq(waitpid(other.pid, NULL, WUNTRACED), other.pid); /* all of its threads */
     begin(&caller, lock_it);
     ck_assert(is_waiting(&caller));
     end(&other);
