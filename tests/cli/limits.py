@@ -103,6 +103,17 @@ def an_idle_member_gives_back_when_another_is_refused():
         assert idle.ask("wait") == "done" and wants.ask("alloc 250") == "had"
 
 
+@tap.test
+def an_idle_member_with_a_thread_of_ours_gives_back_without_a_call():
+    with Member("--limit=300M", "--limit-group=team", "--reserve=200M", "--control") as idle, limited("300M") as wants:
+        assert [idle.ask(line) for line in ("alloc 40", "alloc 80", "free")] == ["had", "had", "done"]
+        for _ in range(100):
+            if wants.ask("alloc 250") == "had":
+                return
+            time.sleep(0.1)
+        assert False, wants.told()
+
+
 def limit(*words, **more):
     return cushim("limit", *words, **more)
 

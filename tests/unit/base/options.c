@@ -234,6 +234,8 @@ TEST(limits_that_cannot_be_read_are_told_and_leave_the_field) {
         {"0:8G,0:9G", "names a device twice"},
         {"0:101%", "is more than 100%"},
         {"8G,16G", "is not a size such as 512M or 1.5G"},
+        {"auto", "is not a size such as 512M or 1.5G"},
+        {"0:auto", "is not a size such as 512M or 1.5G"},
         {"0:8G,1:000000000000000000000000000000000000000000000000000000008G", "is too long"}};
     ck_assert_ptr_null(set("limit", "1:7G"));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
