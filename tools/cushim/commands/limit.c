@@ -101,12 +101,15 @@ static void limit_process(const struct page *page, void *context) {
 int limit_main(int argc, char **argv) {
     static struct cushim_options options; /* too large for a stack */
     const struct argument rows[] = {{0}};
-    const struct arguments arguments = {.topic = "limit", .rows = rows};
+    const struct arguments arguments = {
+        .topic = "limit",
+        .rows = rows,
+        .least_words = 2,
+        .most_words = 2,
+        .of_words = "a process, program or group, and a size"};
     int n = arguments_read(&arguments, argc, argv);
     if (n < 0)
         return -n;
-    if (n != 2)
-        return usage_error("limit", "limit needs a process, program or group, and a size");
     struct request request = {argv[0], argv[1], 0, 0};
     cushim_options_default(&options);
     const char *wrong = cushim_option_set(&options, cushim_option_find("limit", 5), argv[1]);
