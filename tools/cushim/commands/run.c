@@ -129,12 +129,8 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
 int run_main(int argc, char **argv) {
     bool becomes = false;
     const struct argument rows[] = {{"--no-wait", .flag = &becomes}, {0}};
-    const struct arguments arguments = {.topic = "run",
-                                        .rows = rows,
-                                        .take_other = run_take_option,
-                                        .is_command = true,
-                                        .least_words = 1,
-                                        .of_words = "a program"};
+    const struct arguments arguments = {
+        .topic = "run", .rows = rows, .take_other = run_take_option, .program = ARGUMENTS_PROGRAM};
     int first = arguments_read(&arguments, argc, argv);
     return first < 0 ? -first : run_program(first, argv, !becomes, NULL, NULL);
 }
