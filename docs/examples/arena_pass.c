@@ -31,15 +31,15 @@ int main(void) {
 
     cushim_devptr weights, hidden, result, hidden_before = 0;
     size_t used, capacity;
-    TRY(cushim_arena_alloc(arena, -1, CUSHIM_MEMORY_DEVICE, WEIGHTS, s, &weights, NULL));
+    TRY(cushim_arena_take(arena, WEIGHTS, s, &weights));
     TRY(cushim_memory_set8_async(weights, 42, WEIGHTS, s));
     TRY(cushim_arena_used(arena, &used));
     TRY(cushim_arena_set_floor(arena, used));
     printf("weights: %d bytes below the floor\n", (int)used);
 
     for (int pass = 1; pass <= 3; pass++) {
-        TRY(cushim_arena_alloc(arena, -1, CUSHIM_MEMORY_DEVICE, HIDDEN, s, &hidden, NULL));
-        TRY(cushim_arena_alloc(arena, -1, CUSHIM_MEMORY_DEVICE, RESULT, s, &result, NULL));
+        TRY(cushim_arena_take(arena, HIDDEN, s, &hidden));
+        TRY(cushim_arena_take(arena, RESULT, s, &result));
         TRY(cushim_memory_set8_async(hidden, (uint8_t)pass, HIDDEN, s));
         TRY(cushim_memory_d2d_async(result, hidden, RESULT, s));
         CHECK(pass == 1 || hidden == hidden_before);

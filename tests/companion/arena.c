@@ -207,6 +207,21 @@ TEST(case_A6_a_reset_stops_at_the_highest_pin) {
     fixture_ok(cushim_arena_destroy(arena));
 }
 
+TEST(a_short_call_takes_a_block_as_the_long_one_does) {
+    struct cushim_arena *arena = dry_arena(8192, 0);
+    cushim_devptr ptrs[3] = {0};
+    fixture_ok(cushim_arena_alloc(arena, -1, CUSHIM_MEMORY_DEVICE, 0, CUSHIM_STREAM_LEGACY,
+                                  &ptrs[0], NULL));
+    fixture_ok(cushim_arena_take(arena, 0, CUSHIM_STREAM_LEGACY, &ptrs[1]));
+    fixture_ok(cushim_arena_take(arena, 1000, CUSHIM_STREAM_LEGACY, &ptrs[2]));
+    ck_assert_uint_eq(ptrs[1] - ptrs[0], 256); /* 0 bytes have an address of their own */
+    ck_assert_uint_eq(ptrs[2] - ptrs[1], 256);
+    ck_assert_uint_eq(used_of(arena), 512 + 1024);
+    ck_assert_int_eq(cushim_arena_take(arena, 8192, CUSHIM_STREAM_LEGACY, &ptrs[2]), CUSHIM_LIMIT);
+    ck_assert_uint_eq(ptrs[2], 0);
+    fixture_ok(cushim_arena_destroy(arena));
+}
+
 static size_t pinned_of(struct cushim_arena *arena) {
     size_t bytes;
     fixture_ok(cushim_arena_pinned(arena, &bytes));

@@ -85,13 +85,15 @@ int arguments_read(const struct arguments *arguments, int argc, char **argv) {
             int code = arguments_take(arguments, argv, &i);
             if (code != EXIT_WELL)
                 return -code;
-        } else if (arguments->is_command) {
+        } else if (arguments->program) {
             return i;
         } else {
             argv[n++] = argv[i];
         }
     }
-    if (arguments->is_command && !arguments->least_words)
+    if (arguments->program == ARGUMENTS_PROGRAM)
+        return -usage_error(topic, "%s needs a program", topic);
+    if (arguments->program)
         return argc;
     if (n < arguments->least_words)
         return -usage_error(topic, "%s needs %s", topic, of_words);

@@ -25,7 +25,7 @@ struct arguments {
     int least_words, most_words;
     const char *of_words;
     /* The words are PROGRAM [ARGUMENT ...]: all options stand in front of them. */
-    bool is_command;
+    enum { ARGUMENTS_NO_PROGRAM, ARGUMENTS_MAY_HAVE_PROGRAM, ARGUMENTS_PROGRAM } program;
     /*
      * It takes the option words[*i] if that has no row, and returns as `take` does; if its value is
      * the next word, it adds 1 to *i.

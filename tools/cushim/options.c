@@ -104,14 +104,13 @@ bool settings_take(char **words, int *at, char *wrong, size_t wrong_bytes) {
 }
 
 bool settings_would_take(const char *option, const char *value) {
-    static const char *const endings[] = {".json", ".txt", ".log", "/", "stderr", "stdout"};
+    static const char *const endings[] = {".json", ".txt", ".log", "/"};
     bool is_option = strncmp(option, "--", 2) == 0 && !strchr(option, '=');
     const struct cushim_option_row *row = is_option ? row_of(option) : NULL;
     if (!row || mistake_in(row, value))
         return false;
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        size_t n = strlen(value), n_ending = strlen(endings[i]);
-        if (n >= n_ending && strcmp(value + n - n_ending, endings[i]) == 0)
+        if (ends_in(value, endings[i]))
             return true;
     }
     return row->type != CUSHIM_OPTION_PATH && row->type != CUSHIM_OPTION_TEXT;

@@ -133,8 +133,7 @@ static bool show_file(const char *path, reports_show_fn *show, void *context) {
 }
 
 static int is_json(const struct dirent *entry) {
-    size_t n = strlen(entry->d_name);
-    return *entry->d_name != '.' && n > 5 && strcmp(entry->d_name + n - 5, ".json") == 0;
+    return *entry->d_name != '.' && ends_in(entry->d_name, ".json");
 }
 
 bool reports_of_folder(const char *folder, reports_show_fn *show, void *context) {

@@ -11,22 +11,31 @@
 #include "report/words.h"
 #include "tools/cushim/options.h"
 
-void usage_beside(FILE *out, const char *head, const char *text) {
-    enum { INDENT = 27, COLUMNS = 80 };
-    int column = fprintf(out, "    %s", head);
-    if (column > INDENT - 2)
-        column = fprintf(out, "\n") - 1;
-    fprintf(out, "%*s", INDENT - column, "");
-    column = INDENT;
-    for (int n; *text; text += n + (text[n] == ' ')) {
-        n = (int)strcspn(text, " ");
-        if (column > INDENT && column + 1 + n > COLUMNS)
-            column = fprintf(out, "\n%*s", INDENT, "") - 1;
-        else if (column > INDENT)
+void usage_words(FILE *out, int lead, const char *text) {
+    enum { COLUMNS = 80 };
+    char word[1024];
+    int column = lead;
+    for (size_t n; *(text += strspn(text, " ")); text += n) {
+        n = strcspn(text, " ");
+        snprintf(word, sizeof word, "%.*s", (int)n, text);
+        int width = (int)cushim_utf8_columns(word);
+        if (column > lead && column + 1 + width > COLUMNS)
+            column = fprintf(out, "\n%*s", lead, "") - 1;
+        else if (column > lead)
             column += fprintf(out, " ");
-        column += fprintf(out, "%.*s", n, text);
+        fprintf(out, "%s", word);
+        column += width;
     }
     fputc('\n', out);
+}
+
+void usage_beside(FILE *out, const char *head, const char *text) {
+    enum { LEAD = 27 };
+    int column = fprintf(out, "    %s", head);
+    if (column > LEAD - 2)
+        column = fprintf(out, "\n") - 1;
+    fprintf(out, "%*s", LEAD - column, "");
+    usage_words(out, LEAD, text);
 }
 
 static void print_words(FILE *out) {
@@ -106,6 +115,11 @@ int usage_unknown(const char *topic, const char *what, const char *word, const c
     if (search.best)
         return usage_error(topic, "no %s `%.*s` (did you mean `%s`?)", what, n, word, search.best);
     return usage_error(topic, "no %s `%.*s`", what, n, word);
+}
+
+bool ends_in(const char *text, const char *ending) {
+    size_t n = strlen(text), n_ending = strlen(ending);
+    return n > n_ending && strcmp(text + n - n_ending, ending) == 0;
 }
 
 void complain(const char *format, ...) {

@@ -20,6 +20,10 @@ enum {
  * such page. */
 bool usage_print(FILE *out, const char *topic);
 
+/* Print words in lines of at most 80 columns, all but the first indented by `lead`.  A longer word
+ * is not cut, because users may copy it. */
+void usage_words(FILE *out, int lead, const char *text);
+
 /* Print `head`, and beside it a text in lines of at most 80 columns. */
 void usage_beside(FILE *out, const char *head, const char *text);
 
@@ -36,6 +40,9 @@ __attribute__((format(printf, 2, 3))) int usage_error(const char *topic, const c
  * known word. */
 int usage_unknown(const char *topic, const char *what, const char *word, const char *const *known,
                   size_t n_known);
+
+/* Does the text end in this, with something before it? */
+bool ends_in(const char *text, const char *ending);
 
 /* Print one line on standard error: "cushim: ...". */
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);

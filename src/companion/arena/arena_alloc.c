@@ -246,3 +246,8 @@ enum cushim_status cushim_arena_alloc(struct cushim_arena *handle, int dev,
     }
     return alloc_slowly(__func__, handle, dev, kind, bytes, s, ptr, epoch);
 }
+
+enum cushim_status cushim_arena_take(struct cushim_arena *arena, size_t bytes,
+                                     struct cushim_stream *s, cushim_devptr *ptr) {
+    return cushim_arena_alloc(arena, -1, CUSHIM_MEMORY_DEVICE, bytes, s, ptr, NULL);
+}

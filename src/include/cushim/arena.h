@@ -121,6 +121,17 @@ CUSHIM_API enum cushim_status cushim_arena_alloc(struct cushim_arena *arena, int
                                                  uint64_t *epoch);
 
 /**
+ * Allocate a block of the arena's device, as cushim_arena_alloc does with dev -1 and kind DEVICE.
+ * @param bytes  as of cushim_arena_alloc
+ * @param s      the stream of first use, ALL, or OWN
+ * @param ptr    out
+ * @return as of cushim_arena_alloc
+ * Threads  any
+ */
+CUSHIM_API enum cushim_status cushim_arena_take(struct cushim_arena *arena, size_t bytes,
+                                                struct cushim_stream *s, cushim_devptr *ptr);
+
+/**
  * Free a block. It is counted, and with REUSE reused; the fallback's goes back to the pool.
  * @param dev    checked; -1: not checked
  * @param ptr    0: nothing

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,19 +83,15 @@ static int run_all(struct request *request) {
 
 /* ---- output ---- */
 
-static uint64_t median(const uint64_t ns[], unsigned n) {
-    return n % 2 ? ns[n / 2] : (ns[n / 2 - 1] + ns[n / 2]) / 2;
-}
-
 static void put_way(struct cushim_writer *out, const char *name, const uint64_t ns[], unsigned n) {
-    cushim_write(out, "  %-14s median %9s, from %s to %s\n", name, text_of_time(median(ns, n)),
-                 text_of_time(ns[0]), text_of_time(ns[n - 1]));
+    cushim_write(out, "  %-14s median %9s, from %s to %s\n", name,
+                 text_of_time(numbers_median(ns, n)), text_of_time(ns[0]), text_of_time(ns[n - 1]));
 }
 
 static void put_verdict(struct cushim_writer *out, const struct request *request) {
     unsigned n = request->n_runs;
     const uint64_t *native = request->ns[NATIVELY], *ours = request->ns[CUSHIM];
-    uint64_t native_ns = median(native, n), ours_ns = median(ours, n);
+    uint64_t native_ns = numbers_median(native, n), ours_ns = numbers_median(ours, n);
     uint64_t gap_ns = native_ns > ours_ns ? native_ns - ours_ns : ours_ns - native_ns;
     if (n < FEWEST_TO_TELL)
         cushim_write(out, "  too few runs to tell them apart: --runs=%d or more\n", FEWEST_TO_TELL);
@@ -134,9 +129,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     const struct arguments arguments = {.topic = "compare",
                                         .rows = rows,
                                         .take_other = run_take_option,
-                                        .is_command = true,
-                                        .least_words = 1,
-                                        .of_words = "a program"};
+                                        .program = ARGUMENTS_PROGRAM};
     int first = arguments_read(&arguments, argc, argv);
     if (first < 0)
         return -first;

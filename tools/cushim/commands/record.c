@@ -31,9 +31,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     const struct arguments arguments = {.topic = "record",
                                         .rows = rows,
                                         .take_other = run_take_option,
-                                        .is_command = true,
-                                        .least_words = 1,
-                                        .of_words = "a program"};
+                                        .program = ARGUMENTS_PROGRAM};
     return arguments_read(&arguments, argc, argv);
 }
 

@@ -46,11 +46,6 @@ struct request {
     struct moment_wish moment;
 };
 
-static bool ends_in(const char *text, const char *ending) {
-    size_t n = strlen(text), n_ending = strlen(ending);
-    return n > n_ending && strcmp(text + n - n_ending, ending) == 0;
-}
-
 static const char *what_is_wrong(int error) {
     return error == ENODATA ? "it has no mark of that name" : recording_error(error);
 }

@@ -137,12 +137,8 @@ int run_main(int argc, char **argv) {
     const char *suspend = NULL;
     const struct argument rows[] = {
         {"--no-wait", .flag = &becomes}, {"--suspend", .text = &suspend}, {0}};
-    const struct arguments arguments = {.topic = "run",
-                                        .rows = rows,
-                                        .take_other = run_take_option,
-                                        .is_command = true,
-                                        .least_words = 1,
-                                        .of_words = "a program"};
+    const struct arguments arguments = {
+        .topic = "run", .rows = rows, .take_other = run_take_option, .program = ARGUMENTS_PROGRAM};
     int first = arguments_read(&arguments, argc, argv);
     if (first < 0)
         return -first;

@@ -180,7 +180,8 @@ int doctor_main(int argc, char **argv) {
     bool is_looked_at = false; /* the program is not run */
     const struct argument rows[] = {
         {"--json", .flag = &is_json}, {"--no-run", .flag = &is_looked_at}, {0}};
-    const struct arguments arguments = {.topic = "doctor", .rows = rows, .is_command = true};
+    const struct arguments arguments = {
+        .topic = "doctor", .rows = rows, .program = ARGUMENTS_MAY_HAVE_PROGRAM};
     int probe_fd;
     char rest;
     if (argc == 2 && sscanf(argv[1], "--probe=%d%c", &probe_fd, &rest) == 1)

@@ -64,25 +64,6 @@ size_t report_n_wrong(void) {
     return n;
 }
 
-/* Print words in lines of 80 columns, indented by `lead`.  A longer word is not cut, because
- * users may copy it. */
-static void print_words(size_t lead, char *text) {
-    enum { COLUMNS = 80 };
-    size_t at = lead;
-    char *rest = NULL;
-    cushim_utf8_clean(text);
-    for (char *word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-        const size_t n = cushim_utf8_columns(word);
-        if (at > lead && at + 1 + n > COLUMNS) {
-            printf("\n%*s", (int)lead, "");
-            at = lead;
-        }
-        printf("%s%s", at > lead ? " " : "", word);
-        at += n + (at > lead);
-    }
-    putchar('\n');
-}
-
 void report_print(void) {
     int width = 0;
     for (size_t i = 0; i < n_rows; i++) {
@@ -100,11 +81,13 @@ void report_print(void) {
         /* A name that repeats is printed once, above its texts. */
         printf("  %s  %-*s  ", states[row->state].mark, width,
                strcmp(name, row->name) == 0 ? "" : row->name);
-        print_words((size_t)width + 8, row->text);
+        cushim_utf8_clean(row->text);
+        usage_words(stdout, width + 8, row->text);
         name = row->name;
         if (row->remedy) {
             printf("      %-*s  -> ", width, "");
-            print_words((size_t)width + 11, row->remedy);
+            cushim_utf8_clean(row->remedy);
+            usage_words(stdout, width + 11, row->remedy);
         }
     }
     size_t n_wrong = report_n_wrong();

@@ -68,7 +68,7 @@ const languageOf = (frame) => {
 const shortOf = (name) => name.replace(/(?<=\w|>)\(.*\)( const)?$/, "");
 const titleOf = (site) => {
   if (!site.frames.length) return "no frame of the program";
-  const frames = site.frames, ours = frames.filter((frame) => !frame.name.startsWith("std::"));
+  const frames = site.frames, ours = frames.filter((frame) => !/^(std::|__libc_|_start$)/.test(frame.name));
   const shown = (ours.length ? ours : frames).slice(0, 2);
   return shown.map((frame) => shortOf(frame.name) + (frame.line ? " " + frame.line : "")).join(" < ");
 };
@@ -122,6 +122,7 @@ const tabs = () => {
     out.push(...recording.scopes.map((one, i) => el("button", { "aria-pressed": String(one === scope), on: { click: () => change({ s: i, root: null, t: null, v: "peak" }) } }, one.name)));
   return out.length ? el("div", { class: "tabs" }, out) : null;
 };
+const key = (name, text) => el("span", { class: "legend" }, el("span", { class: "key " + name }), text);
 const card = (id, name, value, more) => el("div", { class: "card", id }, el("span", { class: "soft" }, name), el("b", {}, value), el("span", { class: "soft" }, more));
 
 const head = () => {
@@ -307,11 +308,10 @@ const timeline = () => {
     else return;
     event.preventDefault();
   });
-  const key = (name, text) => [el("span", { class: "key " + name }), text];
   painters.push(paint);
   return [el("h2", {}, "Memory over time"),
     el("p", { class: "soft" }, key("live", "live"), key("spike", "live, at times"), scope.held_bytes ? key("line", "held") : null,
-      data.recordings.some(twinOf) ? key("other", "live in the other recordings, each from its start") : null),
+      data.recordings.some(twinOf) ? key("other", "live in the other recordings, from their start") : null),
     box,
     el("div", { class: "tools" }, el("span", { id: "now" }, nowText()),
       state.t !== null && el("button", { on: { click: () => change({ t: null, v: "peak" }) } }, "to the peak"),
@@ -445,7 +445,6 @@ const flame = () => {
   const field = el("input", { type: "search", id: "search", placeholder: "search, a regular expression", "aria-label": "search for frames", value: state.q, autocomplete: "off",
     on: { input: () => search(field.value), keydown: (event) => { if (event.key === "Escape") { field.value = ""; search(""); } } } });
   const moment = view.id === "moment" && momentAt(state.t === null ? scope.peak_ns : state.t);
-  const key = (name, text) => [el("span", { class: "key " + name }), text];
   return [el("h2", {}, "Stacks"),
     el("div", { class: "tools" }, views.map((one) => el("button", { "aria-pressed": String(one === view), "data-view": one.id, on: { click: () => change({ v: one.id, root: null }) } }, one.name))),
     el("div", { class: "tools" }, field,
@@ -457,8 +456,8 @@ const flame = () => {
     moment ? el("p", { class: "soft", id: "kept" }, "As it was after " + time(moment.ns) + ": of the moments that this page keeps, the last before the one that you chose.") : null,
     root.width ? box : el("p", { class: "soft" }, "Nothing: " + (view.id === "waits" ? "no free waited for the GPU." : "no such memory was recorded.")),
     root.width ? hint : null,
-    root.width ? el("p", { class: "soft" }, others ? [key("more", "more than in the other recording"), key("less", "less"), key("none", "the same")].flat()
-      : [key("c", "C"), key("cxx", "C++"), key("python", "Python"), key("none", "no name known")].flat()) : null];
+    root.width ? el("p", { class: "soft" }, others ? [key("more", "more than in the other recording"), key("less", "less"), key("none", "the same")]
+      : [key("c", "C"), key("cxx", "C++"), key("python", "Python"), key("none", "no name known")]) : null];
 };
 
 /* ---- 4: the fragmentation map ---- */
@@ -471,16 +470,14 @@ const fragmentation = () => {
   const moment = mapAt(state.t === null ? scope.peak_ns : state.t);
   if (!moment) return [el("h2", {}, "Segments"), el("p", { class: "soft" }, "Nothing was held from the driver.")];
   const map = moment.map, cells = 64, high = 16, label = 150;
-  /* Segments that are full, or empty, are one row for each size. */
-  const rows = [], alike = new Map();
-  for (const row of state.all.map ? [] : map.rows) {
-    const key = row[2] === row[1] || !row[2] ? row[1] + " " + row[2] : null;
-    const known = alike.get(key);
-    if (known) known.n++;
-    else rows.push({ row, n: 1 });
-    if (key && !known) alike.set(key, rows[rows.length - 1]);
+  /* Segments that look alike are one row. */
+  const alike = new Map();
+  for (const row of map.rows) {
+    const key = state.all.map ? alike.size : [row[1], row[2], row[6]].join();
+    if (alike.has(key)) alike.get(key).n++;
+    else alike.set(key, { row, n: 1 });
   }
-  if (state.all.map) rows.push(...map.rows.map((row) => ({ row, n: 1 })));
+  const rows = [...alike.values()];
   const svg = shape("svg", { id: "map", role: "img", "aria-label": "what of each segment is live", "data-rows": rows.length });
   const longest = Math.max(...map.rows.map((row) => row[1]));
   svg.style.height = high * rows.length + "px";
@@ -505,7 +502,6 @@ const fragmentation = () => {
     });
   };
   painters.push(paint);
-  const key = (name, text) => [el("span", { class: "key " + name }), text];
   return [el("h2", {}, "Segments"),
     el("p", { id: "map-sum" }, "After " + time(moment.ns) + ": " + bytes(map.held) + " held in " + some(map.segments, "segment") + ", " + bytes(map.live) + " of it live, " +
       bytes(map.idle) + " in segments without a block; the largest hole has " + bytes(map.hole) + "."),

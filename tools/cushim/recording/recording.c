@@ -10,14 +10,14 @@
 
 #include "report/site.h"
 #include "tools/cushim/recording/history.h"
+#include "tools/cushim/usage.h"
 
 static const uint64_t ON_DEVICE = ~((uint64_t)1 << CUSHIM_KIND_PINNED);
 
 /* ---- files ---- */
 
 static int is_trace(const struct dirent *entry) {
-    size_t n = strlen(entry->d_name), n_ending = strlen(CUSHIM_TRACE_ENDING);
-    return n > n_ending && strcmp(entry->d_name + n - n_ending, CUSHIM_TRACE_ENDING) == 0;
+    return ends_in(entry->d_name, CUSHIM_TRACE_ENDING);
 }
 
 int recording_files(struct recording_files *files, const char *path) {

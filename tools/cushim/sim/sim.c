@@ -161,9 +161,7 @@ int sim_main(int argc, char **argv) {
                                         .rows = rows,
                                         .context = &runtimes,
                                         .take_other = take_setting,
-                                        .is_command = true,
-                                        .least_words = 1,
-                                        .of_words = "a program"};
+                                        .program = ARGUMENTS_PROGRAM};
     int first = arguments_read(&arguments, argc, argv);
     return first < 0 ? -first : run_there(first, argv, &runtimes);
 }
