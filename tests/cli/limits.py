@@ -22,10 +22,10 @@ DEVICE = scratch / "device"  # all processes share it
 class Member:
     """A process that takes and gives back as it is told; a context that ends it."""
 
-    def __init__(self, *options, prefix=(), **more):
+    def __init__(self, *options, prefix=(), program=(MEMBER,), **more):
         env = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k != "LD_PRELOAD"}
         env |= {"CUSHIM_LIVE_DIR": str(scratch / "live-pages"), "CUSHIM_SIM_SHARED": str(DEVICE), "CUSHIM_SIM_MEMORY": "1G", "LD_LIBRARY_PATH": str(SIM)}
-        self.process = subprocess.Popen([*prefix, CUSHIM, "run", *options, MEMBER], env=env | more, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([*prefix, CUSHIM, "run", *options, *program], env=env | more, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE)
 
     def __enter__(self):
@@ -93,6 +93,35 @@ def a_group_may_be_a_file_that_processes_of_other_folders_and_namespaces_see():
             assert first.told() == (0, 100)
         if not prefix:
             tap.skip("no namespaces here")
+
+
+FORKER = """import ctypes, os, signal
+cuda, n, context, block = ctypes.CDLL("libcuda.so.1"), ctypes.c_size_t(), ctypes.c_void_p(), ctypes.c_uint64()
+cuda.cuMemGetInfo_v2(ctypes.byref(n), ctypes.byref(n))  # not initialised, but cushim has read its options
+if os.fork() == 0:
+    assert not cuda.cuInit(0) and not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) and not cuda.cuCtxSetCurrent(context)
+    assert not cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(60 << 20))
+    print(os.getpid(), flush=True)
+signal.pause()
+"""
+
+
+@tap.test
+def a_forked_child_is_a_member_of_its_own():
+    with limited() as other, Member("--limit-group=team", program=(sys.executable, "-c", FORKER)) as parent:
+        child = int(parent.process.stdout.readline())
+        try:
+            assert other.told() == (40, 100)
+            parent.process.send_signal(signal.SIGKILL)
+            parent.process.wait()
+            assert other.told() == (40, 100)
+        finally:
+            os.kill(child, signal.SIGKILL)
+        for _ in range(100):
+            if other.told() == (100, 100):
+                return
+            time.sleep(0.1)
+        assert False, other.told()
 
 
 @tap.test
