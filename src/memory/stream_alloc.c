@@ -1,5 +1,6 @@
 #include "memory/stream_alloc.h"
 
+#include "base/lock.h"
 #include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "memory/stream_heap.h"
@@ -135,13 +136,12 @@ static size_t excess_bytes_of(struct cushim_mem_streams *streams, size_t more_by
     size_t wasted_bytes = may_waste ? wasted_bytes_of(heap->device) : 0;
     cushim_mem_watermark_ask(heap);
     cushim_mem_streams_look(streams, 0);
-    pthread_mutex_lock(&heap->lock);
+    CUSHIM_LOCKED(&heap->lock);
     size_t excess_bytes =
         cushim_less(heap->held_bytes + more_bytes, cushim_mem_watermark_with(heap, more_bytes));
     *waste_bytes = excess_bytes && may_waste
                        ? cushim_mem_watermark_waste_bytes(heap, more_bytes, wasted_bytes)
                        : 0;
-    pthread_mutex_unlock(&heap->lock);
     return excess_bytes;
 }
 
