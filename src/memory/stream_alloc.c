@@ -106,9 +106,15 @@ size_t cushim_mem_streams_count_idle(const struct cushim_mem_streams *streams,
     return n;
 }
 
-void cushim_mem_streams_look(struct cushim_mem_streams *streams, size_t fallen_bytes) {
+/* The caller holds the heap's lock. */
+static void look(struct cushim_mem_streams *streams, size_t fallen_bytes) {
     cushim_mem_watermark_see_cached(streams->heap, cushim_mem_streams_idle_bytes(streams),
                                     fallen_bytes);
+}
+
+void cushim_mem_streams_look(struct cushim_mem_streams *streams, size_t fallen_bytes) {
+    CUSHIM_LOCKED(&streams->heap->lock);
+    look(streams, fallen_bytes);
 }
 
 /* The bytes by which live blocks exceed their requests, in all heaps of a device. */
@@ -135,8 +141,8 @@ static size_t excess_bytes_of(struct cushim_mem_streams *streams, size_t more_by
     bool may_waste = more_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES && heap->kind == CUSHIM_MEM_DEVICE;
     size_t wasted_bytes = may_waste ? wasted_bytes_of(heap->device) : 0;
     cushim_mem_watermark_ask(heap);
-    cushim_mem_streams_look(streams, 0);
     CUSHIM_LOCKED(&heap->lock);
+    look(streams, 0);
     size_t excess_bytes =
         cushim_less(heap->held_bytes + more_bytes, cushim_mem_watermark_with(heap, more_bytes));
     *waste_bytes = excess_bytes && may_waste

@@ -1,6 +1,5 @@
 #include "memory/state/watermark.h"
 
-#include "base/lock.h"
 #include "cuda/current_context.h"
 #include "memory/state/heap_state.h"
 
@@ -109,7 +108,6 @@ static void look_at_clock(struct cushim_mem_heap *heap) {
 
 void cushim_mem_watermark_see_cached(struct cushim_mem_heap *heap, size_t cached_bytes,
                                      size_t fallen_bytes) {
-    CUSHIM_LOCKED(&heap->lock);
     heap->cached_bytes = cached_bytes;
     look_at_clock(heap);
     note_used(heap, used_bytes(heap) + fallen_bytes);
