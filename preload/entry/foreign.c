@@ -14,6 +14,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "base/lock.h"
 #include "preload/entry/device_limit.h"
 #include "preload/observe/sites.h"
 #include "preload/observe/tracing.h"
@@ -148,7 +149,7 @@ void cushim_foreign_count_free(const struct cushim_foreign *foreign) {
 
 static void drop_from(struct shard *shard, CUcontext context, bool is_all) {
     struct row *row, *next;
-    pthread_mutex_lock(&shard->lock);
+    CUSHIM_LOCKED(&shard->lock);
     HASH_ITER(hh, shard->rows, row, next) {
         if (row->foreign.context != context && !is_all)
             continue;
@@ -156,7 +157,6 @@ static void drop_from(struct shard *shard, CUcontext context, bool is_all) {
         count_gone(&row->foreign);
         spare(shard, row);
     }
-    pthread_mutex_unlock(&shard->lock);
 }
 
 static void drop(CUcontext context, bool is_all) {

@@ -5,6 +5,7 @@
 
 #include "base/futex.h"
 #include "base/log.h"
+#include "base/lock.h"
 #include "cuda/current_context.h"
 #include "cuda/table.h"
 #include "cushim/preload.h"
@@ -143,7 +144,7 @@ static bool has_thread_end;
 static void end_thread(void *thread) {
     if (!cushim_process_is_on() || !cushim_capture_is_open())
         return;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     for (unsigned i = n_entries; i--;) {
         if (entries[i].thread != thread)
             continue;
@@ -151,7 +152,6 @@ static void end_thread(void *thread) {
         if (entries[i].begun.stream == CU_STREAM_PER_THREAD)
             remove_at(i);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 static void make_key(void) {
@@ -261,29 +261,26 @@ void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answ
 void cushim_capture_drop_stream(CUstream stream) {
     if (!cushim_capture_is_open())
         return;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     remove_stream(stream);
-    pthread_mutex_unlock(&lock);
 }
 
 void cushim_capture_drop_context(CUcontext context) {
     if (!cushim_capture_is_open())
         return;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     for (unsigned i = n_entries; i--;) {
         if (entries[i].begun.context == context)
             remove_at(i);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 void cushim_capture_drop_all(void) {
     if (!cushim_capture_is_open())
         return;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     while (n_entries)
         remove_at(n_entries - 1);
-    pthread_mutex_unlock(&lock);
 }
 
 CUSHIM_EXPORT int cushim_preload_capturing(struct CUctx_st *context) {
@@ -291,9 +288,8 @@ CUSHIM_EXPORT int cushim_preload_capturing(struct CUctx_st *context) {
     if (!cushim_process_is_on())
         return 0;
     CUcontext owner = context ? cushim_contexts_owner(context) : NULL;
-    pthread_mutex_lock(&lock); /* before the lock of contexts, as everywhere */
+    CUSHIM_LOCKED(&lock); /* before the lock of contexts, as everywhere */
     for (unsigned i = 0; i < n_entries; i++)
         n += !context || cushim_contexts_owner(entries[i].begun.context) == owner;
-    pthread_mutex_unlock(&lock);
     return n;
 }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/helgrind.h"
+#include "base/lock.h"
 #include "cuda/table.h"
 #include "memory/provider/provider.h"
 #include "preload/events.h"
@@ -44,9 +45,8 @@ static struct cushim_context_heap *open_locked(const struct cushim_mem_heap_setu
 }
 
 struct cushim_context_heap *cushim_context_heap_open(const struct cushim_mem_heap_setup *setup) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct cushim_context_heap *heap = open_locked(setup);
-    pthread_mutex_unlock(&lock);
     return heap;
 }
 
@@ -67,13 +67,12 @@ static void set_serving(struct cushim_context_heap *owner, bool is_serving) {
 }
 
 void cushim_context_heap_set_serving(struct cushim_context_heap *owner, bool is_serving) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     set_serving(owner, is_serving);
-    pthread_mutex_unlock(&lock);
 }
 
 void cushim_context_heap_abandon(struct cushim_context_heap *owner) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     set_serving(owner, false);
     struct cushim_context_heap *heap = atomic_exchange(&owner->kinds, NULL), *next;
     for (; heap; heap = next) {
@@ -81,7 +80,6 @@ void cushim_context_heap_abandon(struct cushim_context_heap *owner) {
         abandon(heap);
     }
     abandon(owner);
-    pthread_mutex_unlock(&lock);
 }
 
 /* ---- holds ---- */
@@ -184,11 +182,10 @@ struct cushim_mem_heap *cushim_context_heap_of_kind(struct cushim_mem_heap *base
     struct cushim_mem_heap *heap = find_kind(of(base), kind, flags);
     if (heap || (kind == CUSHIM_MEM_MANAGED && !is_managed_fit(base->cuda, base->device)))
         return heap;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     heap = find_kind(of(base), kind, flags);
     if (!heap && atomic_load(&of(base)->is_serving))
         heap = open_kind(of(base), kind, flags);
-    pthread_mutex_unlock(&lock);
     return heap;
 }
 

@@ -7,6 +7,7 @@
 #include <uthash.h>
 
 #include "base/log.h"
+#include "base/lock.h"
 #include "copy/ring.h"
 #include "cuda/table.h"
 #include "memory/heap.h"
@@ -178,10 +179,9 @@ struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda) {
 }
 
 struct cushim_mem_heap *cushim_contexts_find(CUcontext context) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct row *row = find(owner_of(context));
     struct cushim_mem_heap *heap = row && row->heap && !row->n_leaving ? &row->heap->heap : NULL;
-    pthread_mutex_unlock(&lock);
     return heap;
 }
 
@@ -213,40 +213,36 @@ struct cushim_mem_heap *cushim_contexts_hold_kind(struct cushim_cuda *cuda,
 /* ---- green contexts, whose memory is their primary's ---- */
 
 CUcontext cushim_contexts_owner(CUcontext context) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     CUcontext owner = owner_of(context);
-    pthread_mutex_unlock(&lock);
     return owner;
 }
 
 void cushim_contexts_note_green(struct cushim_cuda *cuda, CUcontext context) {
     CUcontext primary = cushim_primary_of_green(cuda, context);
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct row *row = find_or_add(context);
     if (row) {
         row->is_green = true;
         row->primary = primary;
     }
-    pthread_mutex_unlock(&lock);
 }
 
 /* ---- uses besides the creator's ---- */
 
 void cushim_contexts_attach(CUcontext context) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct row *row = find_or_add(context);
     if (row)
         row->n_attached++;
-    pthread_mutex_unlock(&lock);
 }
 
 bool cushim_contexts_detach(CUcontext context) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct row *row = find(context);
     bool is_attached = row && row->n_attached;
     if (is_attached)
         row->n_attached--;
-    pthread_mutex_unlock(&lock);
     return is_attached;
 }
 
@@ -270,26 +266,24 @@ void cushim_contexts_leave(CUcontext context) {
 }
 
 void cushim_contexts_stay(CUcontext context) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct row *row = find(context);
     if (row && row->n_leaving)
         row->n_leaving--;
     if (row && row->heap && !row->n_leaving)
         cushim_context_heap_set_serving(row->heap, true);
     atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_EPOCH);
-    pthread_mutex_unlock(&lock);
 }
 
 /* The next green context that went with a primary one; NULL after the last. */
 static CUcontext next_green(CUcontext primary) {
     CUcontext green = NULL;
     struct row *row, *next;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     HASH_ITER(hh, rows, row, next) {
         if (row->primary == primary)
             green = row->context;
     }
-    pthread_mutex_unlock(&lock);
     return green;
 }
 

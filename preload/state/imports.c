@@ -1,4 +1,5 @@
 #include "preload/state/imports.h"
+#include "base/lock.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static struct import *find(uint64_t address) {
 }
 
 bool cushim_imports_enter(uint64_t address, uint64_t base) {
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct import *import = find(address);
     if (!import && (import = malloc(sizeof *import))) {
         *import = (struct import){.address = address, .base = base};
@@ -34,13 +35,12 @@ bool cushim_imports_enter(uint64_t address, uint64_t base) {
     }
     if (import)
         import->n_opens++;
-    pthread_mutex_unlock(&lock);
     return import;
 }
 
 uint64_t cushim_imports_leave(uint64_t address) {
     uint64_t base = 0;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     struct import *import = find(address);
     if (import) {
         base = import->base;
@@ -49,6 +49,5 @@ uint64_t cushim_imports_leave(uint64_t address) {
             free(import);
         }
     }
-    pthread_mutex_unlock(&lock);
     return base;
 }

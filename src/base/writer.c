@@ -10,7 +10,13 @@
 void cushim_writer_flush(struct cushim_writer *writer) {
     if (!writer->error)
         writer->error = cushim_output_write(writer->fd, writer->buffer, writer->n_bytes);
+    writer->last = writer->n_bytes ? writer->buffer[writer->n_bytes - 1] : writer->last;
     writer->n_bytes = 0;
+}
+
+const char *cushim_write_comma(const struct cushim_writer *writer) {
+    char last = writer->n_bytes ? writer->buffer[writer->n_bytes - 1] : writer->last;
+    return last == '[' || last == '{' ? "" : ",";
 }
 
 void cushim_write(struct cushim_writer *writer, const char *format, ...) {

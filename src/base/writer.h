@@ -14,6 +14,7 @@ struct cushim_writer {
     int error; /* an errno; 0: everything that was sent arrived */
     size_t n_bytes;
     char buffer[4096];
+    char last; /* byte that was flushed */
 };
 
 /* Append; a piece of more than 1 KiB is cut. */
@@ -25,6 +26,9 @@ void cushim_write_bytes(struct cushim_writer *writer, const void *bytes, size_t 
 
 /* Send the buffered bytes. */
 void cushim_writer_flush(struct cushim_writer *writer);
+
+/* What an item of JSON begins with: "," unless its list or object was just opened. */
+const char *cushim_write_comma(const struct cushim_writer *writer);
 
 enum { CUSHIM_AMOUNT_BYTES = 32 };
 

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/cancel.h"
+#include "base/lock.h"
 #include "copy/node.h"
 #include "cuda/current_context.h"
 
@@ -368,7 +369,7 @@ static struct cushim_copy_ring **link_of(CUcontext context) {
 }
 
 struct cushim_copy_ring *cushim_copy_ring_obtain(const struct cushim_copy_ring_setup *setup) {
-    pthread_mutex_lock(&list_lock);
+    CUSHIM_LOCKED(&list_lock);
     struct cushim_copy_ring *ring = *link_of(setup->context);
     if (!ring && (ring = create(setup))) {
         ring->following = rings;
@@ -376,15 +377,13 @@ struct cushim_copy_ring *cushim_copy_ring_obtain(const struct cushim_copy_ring_s
     }
     if (ring)
         ring->n_users++;
-    pthread_mutex_unlock(&list_lock);
     return ring;
 }
 
 void cushim_copy_ring_release(struct cushim_copy_ring *ring) {
-    pthread_mutex_lock(&list_lock);
+    CUSHIM_LOCKED(&list_lock);
     if (--ring->n_users == 0)
         pthread_cond_broadcast(&is_unused);
-    pthread_mutex_unlock(&list_lock);
 }
 
 void cushim_copy_ring_leave(CUcontext context) {

@@ -1,6 +1,7 @@
 #include "memory/alloc.h"
 
 #include "base/try.h"
+#include "base/lock.h"
 #include "cuda/translate.h"
 #include "memory/cache/cache.h"
 #include "memory/free.h"
@@ -347,9 +348,8 @@ static enum cushim_status grow(const struct cushim_mem_request *request) {
 }
 
 static void count_early_from(struct cushim_mem_heap *heap, int n_early) {
-    pthread_mutex_lock(&heap->lock);
+    CUSHIM_LOCKED(&heap->lock);
     heap->n_early = n_early;
-    pthread_mutex_unlock(&heap->lock);
 }
 
 /* Fetch fresh memory although blocks are deferred.  If the driver has none, these must serve. */
@@ -364,10 +364,9 @@ static enum cushim_status serve_fresh(struct cushim_mem_request *request) {
 
 /* May more be fetched while so much is deferred? */
 static bool is_within_budget(struct cushim_mem_heap *heap) {
-    pthread_mutex_lock(&heap->lock);
+    CUSHIM_LOCKED(&heap->lock);
     bool is_within = heap->deferred.n_bytes < cushim_most(cushim_mem_watermark_step_bytes(heap),
                                                           CUSHIM_MEM_HEAP_DEFERRED_BYTES);
-    pthread_mutex_unlock(&heap->lock);
     return is_within;
 }
 

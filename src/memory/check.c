@@ -6,6 +6,7 @@
 #include <uthash.h>
 #include <utlist.h>
 
+#include "base/lock.h"
 #include "memory/reclaim.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
@@ -93,10 +94,9 @@ static void keep(struct cushim_mem_check *check, const struct cushim_mem_finding
         return;
     told->finding = *finding;
     atomic_init(&told->next, NULL);
-    pthread_mutex_lock(&check->lock);
+    CUSHIM_LOCKED(&check->lock);
     store_release(check->last_told ? &check->last_told->next : &check->told, told);
     check->last_told = told;
-    pthread_mutex_unlock(&check->lock);
 }
 
 static void tell(struct cushim_mem_check *check, struct cushim_mem_finding *finding) {
@@ -122,14 +122,13 @@ void cushim_mem_check_refused(struct cushim_mem_check *check, struct cushim_mem_
 /* Is this still the live block that was looked at?  If so, it is told once. */
 static bool confirm(struct cushim_mem_check *check, uint64_t address, uint64_t serial,
                     struct cushim_backtrace *obtained) {
-    pthread_mutex_lock(&check->lock);
+    CUSHIM_LOCKED(&check->lock);
     struct cushim_mem_check_row *row = find(check, address);
     bool is_same = row && row->serial == serial && !row->is_freed && !row->is_told;
     if (is_same) {
         row->is_told = true;
         *obtained = row->obtained;
     }
-    pthread_mutex_unlock(&check->lock);
     return is_same;
 }
 
@@ -349,12 +348,11 @@ static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_l
 }
 
 static bool see(struct cushim_mem_check *check, uint64_t address, struct seen *seen) {
-    pthread_mutex_lock(&check->lock);
+    CUSHIM_LOCKED(&check->lock);
     const struct cushim_mem_check_row *row = find(check, address);
     bool is_live = row && !row->is_freed;
     if (is_live)
         *seen = (struct seen){row->address, row->serial, row->n_bytes};
-    pthread_mutex_unlock(&check->lock);
     return is_live;
 }
 
@@ -409,7 +407,7 @@ struct turns {
 static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_mem_heap *heap,
                            struct seen seen[N_LOOK], struct turns *turns) {
     unsigned n = 0;
-    pthread_mutex_lock(&check->lock);
+    CUSHIM_LOCKED(&check->lock);
     for (; turns->n_looks && turns->n_live && n < N_LOOK; turns->n_live--) {
         struct cushim_mem_check_row *row = check->live;
         if (!row)
@@ -421,7 +419,6 @@ static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_m
         seen[n++] = (struct seen){row->address, row->serial, row->n_bytes};
         turns->n_looks--;
     }
-    pthread_mutex_unlock(&check->lock);
     return n;
 }
 
@@ -441,12 +438,11 @@ void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_hea
 
 void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim_mem_heap *heap) {
     struct cushim_mem_check_row *row, *next;
-    pthread_mutex_lock(&check->lock);
+    CUSHIM_LOCKED(&check->lock);
     HASH_ITER(hh, check->rows, row, next) {
         if (row->heap == heap) {
             take_out(check, row);
             free(row);
         }
     }
-    pthread_mutex_unlock(&check->lock);
 }

@@ -1,5 +1,6 @@
 #include "memory/graph_resources.h"
 
+#include "base/lock.h"
 #include "cuda/current_context.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/segments.h"
@@ -82,12 +83,11 @@ static bool give_to_driver(struct cushim_mem_heap *heap, struct cushim_mem_segme
 static bool take_back(struct cushim_mem_heap *heap, struct cushim_mem_held *held, uint64_t tag) {
     bool is_gone = atomic_load(&heap->generation) != held->life || /* with its context */
                    give_to_driver(heap, held->ref.extent->segment);
-    pthread_mutex_lock(&heap->lock);
+    CUSHIM_LOCKED(&heap->lock);
     bool is_done = is_gone || load_relaxed(&heap->generation) != held->life ||
                    cushim_mem_deferred_add(&heap->deferred, &heap->meta, &held->ref, tag);
     if (is_done)
         cushim_mem_meta_release(&heap->meta, held, size_of(held->n_slots));
-    pthread_mutex_unlock(&heap->lock);
     return is_done;
 }
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/lock.h"
 #include "cuda/translate.h"
 #include "memory/arena.h"
 #include "memory/cache/cache.h"
@@ -104,16 +105,14 @@ void cushim_mem_heap_give_deferred(struct cushim_mem_heap *heap) {
 
 void cushim_mem_heap_retire_segment(struct cushim_mem_heap *heap,
                                     struct cushim_mem_segment *segment) {
-    pthread_mutex_lock(&heap->lock);
+    CUSHIM_LOCKED(&heap->lock);
     if (segment->heap == heap && segment->generation == atomic_load(&heap->generation))
         cushim_mem_free_lists_retire(heap, segment);
-    pthread_mutex_unlock(&heap->lock);
 }
 
 void cushim_mem_heap_show(struct cushim_mem_heap *heap, uint64_t address) {
-    pthread_mutex_lock(&heap->lock);
+    CUSHIM_LOCKED(&heap->lock);
     cushim_mem_free_lists_show(heap, address);
-    pthread_mutex_unlock(&heap->lock);
 }
 
 bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *heap,

@@ -1,6 +1,7 @@
 #include "memory/reclaim.h"
 
 #include "base/log.h"
+#include "base/lock.h"
 #include "cuda/current_context.h"
 #include "memory/arena.h"
 #include "memory/cache/cache.h"
@@ -280,7 +281,7 @@ static void add_extent(struct cushim_mem_census *census, const struct cushim_mem
 
 void cushim_mem_census_take(struct cushim_mem_heap *heap, struct cushim_mem_census *census) {
     *census = (struct cushim_mem_census){0};
-    pthread_mutex_lock(&heap->lock);
+    CUSHIM_LOCKED(&heap->lock);
     census->held_bytes = heap->held_bytes;
     census->device_bytes = heap->watermark.device_bytes;
     const struct cushim_mem_segment *segment = heap->segments;
@@ -289,7 +290,6 @@ void cushim_mem_census_take(struct cushim_mem_heap *heap, struct cushim_mem_cens
         for (; extent; extent = extent->after)
             add_extent(census, extent);
     }
-    pthread_mutex_unlock(&heap->lock);
 }
 
 static bool has_live(const struct cushim_mem_extent *extent) {
@@ -309,7 +309,7 @@ static bool is_in_use(const struct cushim_mem_segment *segment) {
 
 size_t cushim_mem_reclaim_reusable_bytes(struct cushim_mem_heap *heap) {
     size_t n_bytes = 0;
-    pthread_mutex_lock(&heap->lock);
+    CUSHIM_LOCKED(&heap->lock);
     for (const struct cushim_mem_segment *segment = heap->segments; segment;
          segment = segment->next) {
         /* the driver gives and takes whole steps, and dedicated segments are of the size asked for
@@ -317,7 +317,6 @@ size_t cushim_mem_reclaim_reusable_bytes(struct cushim_mem_heap *heap) {
         if (!is_in_use(segment))
             n_bytes += cushim_rounded(segment->n_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES);
     }
-    pthread_mutex_unlock(&heap->lock);
     return n_bytes;
 }
 

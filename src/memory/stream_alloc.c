@@ -1,5 +1,6 @@
 #include "memory/stream_alloc.h"
 
+#include "base/lock.h"
 #include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "memory/stream_heap.h"
@@ -105,9 +106,15 @@ size_t cushim_mem_streams_count_idle(const struct cushim_mem_streams *streams,
     return n;
 }
 
-void cushim_mem_streams_look(struct cushim_mem_streams *streams, size_t fallen_bytes) {
+/* The caller holds the heap's lock. */
+static void look(struct cushim_mem_streams *streams, size_t fallen_bytes) {
     cushim_mem_watermark_see_cached(streams->heap, cushim_mem_streams_idle_bytes(streams),
                                     fallen_bytes);
+}
+
+void cushim_mem_streams_look(struct cushim_mem_streams *streams, size_t fallen_bytes) {
+    CUSHIM_LOCKED(&streams->heap->lock);
+    look(streams, fallen_bytes);
 }
 
 /* The bytes by which live blocks exceed their requests, in all heaps of a device. */
@@ -134,14 +141,13 @@ static size_t excess_bytes_of(struct cushim_mem_streams *streams, size_t more_by
     bool may_waste = more_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES && heap->kind == CUSHIM_MEM_DEVICE;
     size_t wasted_bytes = may_waste ? wasted_bytes_of(heap->device) : 0;
     cushim_mem_watermark_ask(heap);
-    cushim_mem_streams_look(streams, 0);
-    pthread_mutex_lock(&heap->lock);
+    CUSHIM_LOCKED(&heap->lock);
+    look(streams, 0);
     size_t excess_bytes =
         cushim_less(heap->held_bytes + more_bytes, cushim_mem_watermark_with(heap, more_bytes));
     *waste_bytes = excess_bytes && may_waste
                        ? cushim_mem_watermark_waste_bytes(heap, more_bytes, wasted_bytes)
                        : 0;
-    pthread_mutex_unlock(&heap->lock);
     return excess_bytes;
 }
 

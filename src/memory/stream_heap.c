@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/try.h"
+#include "base/lock.h"
 #include "memory/alloc.h"
 #include "memory/heap.h"
 #include "memory/reclaim.h"
@@ -170,38 +171,35 @@ struct cushim_mem_stream_block *cushim_mem_stream_block_find(struct cushim_mem_b
 
 void cushim_mem_stream_block_hold(struct cushim_mem_stream_block *block) {
     struct cushim_mem_streams *streams = block->streams;
-    pthread_mutex_lock(&streams->lock);
+    CUSHIM_LOCKED(&streams->lock);
     if (!atomic_fetch_add(&block->n_holds, 1)) {
         atomic_fetch_add(&streams->held_blocks, 1);
         atomic_fetch_add(&streams->held_bytes, block->bucket_bytes);
     }
-    pthread_mutex_unlock(&streams->lock);
 }
 
 bool cushim_mem_stream_block_defer(struct cushim_mem_stream_block *block,
                                    struct cushim_mem_stream_cache *cache, uint32_t life) {
     if (!load_relaxed(&block->n_holds))
         return false;
-    pthread_mutex_lock(&block->streams->lock);
+    CUSHIM_LOCKED(&block->streams->lock);
     bool is_held = load_relaxed(&block->n_holds) != 0;
     if (is_held) {
         block->deferred_life = life;
         store_relaxed(&block->cache, cache);
     }
-    pthread_mutex_unlock(&block->streams->lock);
     return is_held;
 }
 
 void cushim_mem_stream_block_use_again(struct cushim_mem_stream_block *block) {
-    pthread_mutex_lock(&block->streams->lock);
+    CUSHIM_LOCKED(&block->streams->lock);
     block->deferred_life = 0;
-    pthread_mutex_unlock(&block->streams->lock);
 }
 
 bool cushim_mem_stream_block_let_go(struct cushim_mem_stream_block *block, uint64_t life,
                                     bool takes_live, uint32_t *life_of_cache) {
     struct cushim_mem_streams *streams = block->streams;
-    pthread_mutex_lock(&streams->lock);
+    CUSHIM_LOCKED(&streams->lock);
     uint64_t address = cushim_mem_stream_block_address(block);
     bool is_there =
         address && cushim_mem_streams_life(streams) == life && !atomic_load(&streams->is_lost);
@@ -215,7 +213,6 @@ bool cushim_mem_stream_block_let_go(struct cushim_mem_stream_block *block, uint6
     /* if neither holds, another thread is freeing the block, and will find no holder */
     bool is_ours =
         *life_of_cache || (is_last && takes_live && cushim_mem_stream_block_take(block, address));
-    pthread_mutex_unlock(&streams->lock);
     return is_ours;
 }
 
@@ -287,9 +284,8 @@ static void forget_all(struct cushim_mem_streams *streams) {
     CUSHIM_MEM_EACH_STREAM_CACHE(cache, streams) {
         cushim_mem_stream_cache_forget(cache);
     }
-    pthread_mutex_lock(&streams->lock);
+    CUSHIM_LOCKED(&streams->lock);
     empty_table(streams);
-    pthread_mutex_unlock(&streams->lock);
 }
 
 enum { ALIGN_BYTES = 128 };
@@ -329,10 +325,9 @@ bool cushim_mem_streams_open(struct cushim_mem_streams *streams,
         return false;
     }
     cushim_mem_heap_open(streams->heap, setup);
-    pthread_mutex_lock(&streams->lock);
+    CUSHIM_LOCKED(&streams->lock);
     streams->is_orphan = streams->is_forgotten = false;
     atomic_store(&streams->is_lost, false);
-    pthread_mutex_unlock(&streams->lock);
     return true;
 }
 

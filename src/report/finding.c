@@ -81,14 +81,12 @@ static void put(struct cushim_writer *out, const struct cushim_page_finding *fin
 
 void cushim_finding_json(struct cushim_writer *out, const struct cushim_report *report) {
     struct cushim_page_finding finding;
-    const char *comma = "";
     cushim_write(out, "  \"harms\": [");
     for (unsigned i = 0; i < CUSHIM_PAGE_FINDINGS; i++) {
         if (!cushim_finding_get(&report->page, i, &finding))
             continue;
-        cushim_write(out, "%s", comma);
+        cushim_write(out, "%s", cushim_write_comma(out));
         put(out, &finding, report);
-        comma = ",";
     }
     cushim_write(out, "],\n  \"n_harms\": %" PRIu64 ", \"unchecked\": %" PRIu64 ",\n",
                  cushim_mem_stats_read(&report->page.n_findings),

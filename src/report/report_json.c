@@ -52,7 +52,6 @@ static void put_kind(struct cushim_writer *out, const struct cushim_report *repo
 }
 
 static void put_device(struct cushim_writer *out, const struct cushim_report *report, int device) {
-    const char *comma = "";
     char uuid[CUSHIM_REPORT_UUID_BYTES];
     cushim_write(out, "    {\"device\": %d, \"name\": ", device);
     cushim_report_put_string(out, report->page.device_names[device]);
@@ -73,22 +72,19 @@ static void put_device(struct cushim_writer *out, const struct cushim_report *re
     for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
         if (!cushim_report_has(report, device, (enum cushim_kind)kind))
             continue;
-        cushim_write(out, "%s\n      ", comma);
+        cushim_write(out, "%s\n      ", cushim_write_comma(out));
         put_kind(out, report, device, (enum cushim_kind)kind);
-        comma = ",";
     }
     cushim_write(out, "}}");
 }
 
 static void put_devices(struct cushim_writer *out, const struct cushim_report *report) {
-    const char *comma = "";
     cushim_write(out, "  \"devices\": [");
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         if (!cushim_report_has_device(report, device))
             continue;
-        cushim_write(out, "%s\n", comma);
+        cushim_write(out, "%s\n", cushim_write_comma(out));
         put_device(out, report, device);
-        comma = ",";
     }
     cushim_write(out, "],\n");
 }
@@ -109,12 +105,10 @@ static void put_findings(struct cushim_writer *out, const struct cushim_report *
 
 static void put_copies(struct cushim_writer *out, const struct cushim_report *report) {
     static const char *const memories[CUSHIM_N_HOST_MEMORIES] = {"other", "pageable", "pinned"};
-    const char *comma = "";
     cushim_write(out, "  \"copies\": {");
     for (int direction = 0; direction < CUSHIM_N_DIRECTIONS; direction++) {
-        cushim_write(out, "%s\n    \"%s\": {", comma,
+        cushim_write(out, "%s\n    \"%s\": {", cushim_write_comma(out),
                      cushim_report_direction((enum cushim_direction)direction));
-        comma = ",";
         for (int memory = 0; memory < CUSHIM_N_HOST_MEMORIES; memory++)
             cushim_write(out, "%s\"%s\": {\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
                          memory ? ", " : "", memories[memory],
@@ -126,18 +120,16 @@ static void put_copies(struct cushim_writer *out, const struct cushim_report *re
 }
 
 static void put_marks(struct cushim_writer *out, const struct cushim_report *report) {
-    const char *comma = "";
     struct cushim_page_mark mark;
     cushim_write(out, "  \"marks\": [");
     for (unsigned i = 0; i < CUSHIM_PAGE_MARKS; i++) {
         if (!cushim_page_mark_get(&report->page, i, &mark))
             continue;
-        cushim_write(out, "%s\n    {\"name\": ", comma);
+        cushim_write(out, "%s\n    {\"name\": ", cushim_write_comma(out));
         cushim_report_put_string(out, mark.name);
         cushim_write(
             out, ", \"ns\": %" PRIu64 ", \"live_bytes\": %" PRIu64 ", \"held_bytes\": %" PRIu64 "}",
             cushim_report_since(report, mark.ns), mark.live_bytes, mark.held_bytes);
-        comma = ",";
     }
     cushim_write(out, "],\n  \"n_marks\": %" PRIu64 ",\n",
                  cushim_mem_stats_read(&report->page.n_marks));
@@ -147,14 +139,13 @@ static void put_calls(struct cushim_writer *out, const struct cushim_page_calls 
     static const char *const identities[] = {"unknown", "same", "other"};
     const struct cushim_resolve_counts *lookups = &calls->lookups;
     int identity = atomic_load(&lookups->identity); /* from a file, which may contain anything */
-    const char *comma = "";
     cushim_write(out, "  \"calls\": {");
     for (unsigned row = 0; row < CUSHIM_PAGE_SYMBOLS; row++) {
         uint64_t n = cushim_page_calls_of(calls, row);
         if (!n)
             continue;
-        cushim_write(out, "%s\n    \"%s\": %" PRIu64, comma, cushim_cuda_symbol_name(row), n);
-        comma = ",";
+        cushim_write(out, "%s\n    \"%s\": %" PRIu64, cushim_write_comma(out),
+                     cushim_cuda_symbol_name(row), n);
     }
     cushim_write(
         out,

@@ -255,15 +255,13 @@ static void put_json(struct cushim_writer *out, uint64_t number,
 
 void cushim_shortage_json(struct cushim_writer *out, const struct cushim_report *report) {
     struct cushim_page_shortage shortage;
-    const char *comma = "";
     cushim_write(out, "  \"out_of_memory\": [");
     for (unsigned i = 0; i < CUSHIM_PAGE_SHORTAGES; i++) {
         uint64_t number = cushim_shortage_get(&report->page, i, &shortage);
         if (!number)
             continue;
-        cushim_write(out, "%s", comma);
+        cushim_write(out, "%s", cushim_write_comma(out));
         put_json(out, number, &shortage, report);
-        comma = ",";
     }
     cushim_write(out, "],\n");
 }

@@ -326,7 +326,6 @@ static void put_json(struct cushim_writer *out, const struct cushim_report *repo
 void cushim_site_json(struct cushim_writer *out, const struct cushim_report *report) {
     struct told told = {{false}};
     struct cushim_site site;
-    const char *comma = "";
     int i;
     if (!report->sites)
         return;
@@ -336,9 +335,8 @@ void cushim_site_json(struct cushim_writer *out, const struct cushim_report *rep
     while ((i = next(report, &told)) >= 0) {
         if (!cushim_site_get(report, (unsigned)i, &site))
             continue;
-        cushim_write(out, "%s", comma);
+        cushim_write(out, "%s", cushim_write_comma(out));
         put_json(out, report, &site);
-        comma = ",";
     }
     cushim_write(out, "],\n");
 }

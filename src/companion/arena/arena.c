@@ -5,7 +5,7 @@
 
 #include "companion/core/struct_size.h"
 #include "companion/core/environment.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 #include "companion/stream/stream.h"
 
 /* ---- entering ---- */

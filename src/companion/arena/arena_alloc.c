@@ -6,7 +6,7 @@
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 #include "companion/capture/graph_resources.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 #include "companion/stream/stream.h"
 
 /* ---- from the regions ---- */

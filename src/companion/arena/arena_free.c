@@ -4,7 +4,7 @@
 #include "cushim/memory.h"
 #include "cushim/pool.h"
 #include "companion/context/address_map.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 
 /* ---- the fallback's ---- */
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "companion/arena/arena_internal.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 
 /* Wait for every fence, so that blocks may go into the capture. */
 static enum cushim_status make_ready(struct cushim_scope *scope,

@@ -4,7 +4,7 @@
 #include "companion/arena/arena_internal.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/stream.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 
 enum { POISON = 0x7FF80000 }; /* NaN as a float, and twice in a row as a double */
 

@@ -5,7 +5,7 @@
 #include "companion/capture/known_captures.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/stream/stream.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 
 /* Leave a fence for the epoch that ends.  The region is closed; order.lock. */
 static enum cushim_status fence(struct cushim_scope *scope, struct cushim_arena_object *arena,

@@ -2,7 +2,7 @@
 #include "companion/arena/arena_internal.h"
 
 #include "companion/core/struct_size.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 
 static size_t bytes_of(uint64_t n_grains) {
     return (size_t)n_grains * CUSHIM_ARENA_GRAIN_BYTES;

@@ -5,7 +5,7 @@
 
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 
 struct cushim_graph_resources_attached {
     cushim_graph_attach_fn *fn;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "companion/stream/stream.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 
 struct of_client {
     struct cushim_event_object event;

@@ -6,7 +6,7 @@
  * clients are made without it, and the first one in is everybody's.
  */
 #include "companion/client/client.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cushim_client_object *shared; /* each kept, and with a handle */

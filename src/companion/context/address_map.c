@@ -1,5 +1,5 @@
 #include "companion/context/address_map.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 
 #include <stdlib.h>
 

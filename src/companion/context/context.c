@@ -7,7 +7,7 @@
 #include "companion/context/call.h"
 #include "companion/core/changes.h"
 #include "companion/core/thread.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 #include "companion/events.h"
 #include "memory/fence/stream_fence.h"
 

@@ -1,5 +1,5 @@
 #include "companion/context/pressure.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of adding */
 static _Atomic(struct cushim_pressure *) first;

@@ -10,7 +10,7 @@
 #include "companion/core/driver_slots.h"
 #include "companion/core/error.h"
 #include "companion/core/environment.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 #include "base/vet.h"
 
 enum { REASON_BYTES = 1024 };

@@ -7,7 +7,7 @@
 #include "base/membarrier.h"
 #include "companion/core/error.h"
 #include "companion/core/handle_pin.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic(struct cushim_slot *) cushim_slots[CUSHIM_N_CHUNKS];

@@ -5,7 +5,7 @@
 
 #include "companion/capture/known_captures.h"
 #include "companion/module/launch.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 
 enum {
     KNOWN = CUSHIM_GRAPH_FLAG_AUTO_FREE | CUSHIM_GRAPH_FLAG_UPLOAD |

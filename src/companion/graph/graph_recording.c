@@ -7,7 +7,7 @@
 #include "companion/arena/arena.h"
 #include "companion/graph/graph.h"
 #include "companion/pool/pool.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 
 struct cushim_graph_recording {
     const struct cushim_stream *handle; /* as given to begin */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "companion/core/lock.h"
+#include "base/lock.h"
 
 enum { N_EXTENSIONS = 3, UUID_TEXT_BYTES = 2 * VK_UUID_SIZE + 1 };
 

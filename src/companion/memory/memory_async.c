@@ -11,7 +11,7 @@
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 #include "companion/context/pressure.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 
 /* What the pool keeps when idle, until cushim_memory_async_threshold. */
 static const cuuint64_t KEPT_BYTES = 512ull << 20;

@@ -15,13 +15,10 @@ static enum cushim_memory_place place_of(enum cushim_copy_kind kind, bool is_dst
                                                         : CUSHIM_MEMORY_AT_HOST;
 }
 
-/* Nothing to do: CUSHIM_OK with *is_empty. */
-static enum cushim_status judge(const char *what, size_t bytes, enum cushim_copy_kind kind,
-                                bool *is_empty) {
+static enum cushim_status judge(const char *what, size_t bytes, enum cushim_copy_kind kind) {
     CUSHIM_TRY(cushim_driver_use(what));
     if (kind < CUSHIM_COPY_H2H || kind > CUSHIM_COPY_BY_ADDRESS)
         return cushim_fail(what, CUSHIM_INVALID, "kind=%d", kind);
-    *is_empty = bytes == 0;
     return cushim_memory_check_bytes(what, "bytes", bytes);
 }
 
@@ -72,9 +69,8 @@ static bool ends_later(const struct cushim_memory_call *call, enum cushim_copy_k
 static enum cushim_status copy(const char *what, uint64_t dst, uint64_t src, size_t bytes,
                                enum cushim_copy_kind kind) {
     CUSHIM_MEMORY_CALL call = {0};
-    bool is_empty = false;
-    CUSHIM_TRY(judge(what, bytes, kind, &is_empty));
-    if (is_empty)
+    CUSHIM_TRY(judge(what, bytes, kind));
+    if (!bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(enter(&call, what, dst, src, bytes, kind, CUSHIM_STREAM_LEGACY));
     CUSHIM_TRY(cushim_capture_refuse(&call.scope));
@@ -120,9 +116,8 @@ static enum cushim_status queue(struct cushim_memory_call *call, uint64_t dst, u
 static enum cushim_status copy_async(const char *what, uint64_t dst, uint64_t src, size_t bytes,
                                      enum cushim_copy_kind kind, struct cushim_stream *s) {
     CUSHIM_MEMORY_CALL call = {0};
-    bool is_empty = false;
-    CUSHIM_TRY(judge(what, bytes, kind, &is_empty));
-    if (is_empty)
+    CUSHIM_TRY(judge(what, bytes, kind));
+    if (!bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(enter(&call, what, dst, src, bytes, kind, s));
     CUSHIM_TRY(cushim_memory_may_queue(&call));

@@ -6,7 +6,7 @@
 #include "cushim/library.h"
 #include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 #include "companion/core/struct_size.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/graph_resources.h"

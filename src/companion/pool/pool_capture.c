@@ -15,7 +15,7 @@
 #include <utlist.h>
 
 #include "companion/context/address_map.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 #include "companion/pool/pool_call.h"
 #include "companion/stream/stream.h"
 

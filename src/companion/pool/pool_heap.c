@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "companion/context/address_map.h"
-#include "companion/core/lock.h"
+#include "base/lock.h"
 #include "memory/heap.h"
 
 struct cushim_mem_blocks cushim_pool_blocks;

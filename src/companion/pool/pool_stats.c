@@ -1,7 +1,7 @@
 /* What a pool reports: counters, gauges and its single blocks. */
 #include <stdlib.h>
 
-#include "companion/core/lock.h"
+#include "base/lock.h"
 #include "companion/core/struct_size.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_call.h"

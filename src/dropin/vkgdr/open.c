@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/lock.h"
 #include "dropin/vkgdr/error.h"
 
 struct of_context {
@@ -79,10 +80,9 @@ vkgdr_t vkgdr_open(CUdevice device, uint32_t flags) {
         return NULL;
     }
     vkgdr_t g = (vkgdr_t)open->first;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     open->next = opens;
     opens = open;
-    pthread_mutex_unlock(&lock);
     return g;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/try.h"
+#include "base/lock.h"
 
 static _Thread_local uintptr_t this_thread __attribute__((tls_model("initial-exec")));
 
@@ -422,13 +423,12 @@ void cushim_mem_stream_caches_note(struct cushim_mem_streams *streams,
 }
 
 void cushim_mem_stream_caches_end_thread(struct cushim_mem_streams *streams) {
-    pthread_mutex_lock(&streams->lock);
+    CUSHIM_LOCKED(&streams->lock);
     for (struct cushim_mem_stream_cache *cache = NULL;
          this_thread && (cache = cushim_mem_streams_next(streams, cache));) {
         if (cache->stream.thread == (const void *)this_thread)
             leave(cache);
     }
-    pthread_mutex_unlock(&streams->lock);
 }
 
 /* ---- of a heap ---- */

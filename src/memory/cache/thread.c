@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/lock.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 
@@ -131,10 +132,9 @@ static void take_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *h
 
 /* The cache is no longer busy. */
 static void end_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
-    pthread_mutex_lock(&heap->lock);
+    CUSHIM_LOCKED(&heap->lock);
     set_busy(cache, heap, false);
     cache->limit_bytes = cushim_least(cache->limit_bytes, LEAST_BYTES);
-    pthread_mutex_unlock(&heap->lock);
 }
 
 /* Does the cache have a share, and was it not used since a look some time ago?  The caller holds
@@ -181,9 +181,8 @@ void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache) {
     if (!cache->is_cut && cushim_clock_coarse_ns() - cache->refreshed_ns < REFRESH_NS)
         return;
     look_around(heap);
-    pthread_mutex_lock(&heap->lock);
+    CUSHIM_LOCKED(&heap->lock);
     take_share(cache, heap);
-    pthread_mutex_unlock(&heap->lock);
 }
 
 void cushim_mem_cache_give_done(struct cushim_mem_cache *cache, uint64_t done) {
@@ -317,7 +316,7 @@ void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_me
 }
 
 void cushim_mem_cache_restart_peak(struct cushim_mem_stats *stats) {
-    pthread_mutex_lock(&registry);
+    CUSHIM_LOCKED(&registry);
     for (struct cushim_mem_cache *cache = NULL; (cache = next_of(stats, cache));) {
         cushim_futex_lock_enter(&cache->lock);
         cushim_mem_cache_publish(cache);
@@ -325,7 +324,6 @@ void cushim_mem_cache_restart_peak(struct cushim_mem_stats *stats) {
     }
     store_relaxed(&stats->recent_peak_live_bytes, cushim_mem_stats_read(&stats->live_bytes));
     store_relaxed(&stats->recent_peak_held_bytes, cushim_mem_stats_read(&stats->held_bytes));
-    pthread_mutex_unlock(&registry);
 }
 
 /* ---- which cache is whose ---- */
@@ -394,7 +392,7 @@ static void end_thread(void *unused) {
     cushim_mem_cache_recent = &nobodys;
     if (load_relaxed(&is_left_to_parent))
         return;
-    pthread_mutex_lock(&registry);
+    CUSHIM_LOCKED(&registry);
     while (mine) {
         struct cushim_mem_cache *cache = mine;
         mine = cache->next_of_thread;
@@ -405,7 +403,6 @@ static void end_thread(void *unused) {
         else
             put_spare(cache);
     }
-    pthread_mutex_unlock(&registry);
 }
 
 static void make_key(void) {
@@ -463,12 +460,11 @@ struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_heap *heap, uin
 
 size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *heap) {
     size_t n_bytes = 0;
-    pthread_mutex_lock(&registry);
+    CUSHIM_LOCKED(&registry);
     for (struct cushim_mem_cache *cache = heap->caches, *next; cache; cache = next) {
         next = cache->next_of_heap;
         n_bytes += drain(cache, heap);
     }
-    pthread_mutex_unlock(&registry);
     return n_bytes;
 }
 
@@ -481,12 +477,11 @@ static void forget(struct cushim_mem_cache *cache) {
 }
 
 void cushim_mem_cache_forget_all(struct cushim_mem_heap *heap) {
-    pthread_mutex_lock(&registry);
+    CUSHIM_LOCKED(&registry);
     for (struct cushim_mem_cache *cache; (cache = heap->caches);) {
         cushim_futex_lock_enter(&cache->lock);
         forget(cache);
         unbind(cache, heap);
         cushim_mem_cache_leave(cache);
     }
-    pthread_mutex_unlock(&registry);
 }

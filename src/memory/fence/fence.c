@@ -1,6 +1,7 @@
 #include "memory/fence/fence.h"
 
 #include "base/futex.h"
+#include "base/lock.h"
 #include "cuda/current_context.h"
 #include "cuda/translate.h"
 
@@ -75,10 +76,9 @@ static struct cushim_mem_row *row_at(struct cushim_mem_fence *fence, unsigned k)
 
 /* The record of the row was made, and there is room.  From here on other threads see it. */
 static void publish(struct cushim_mem_fence *fence, const struct cushim_mem_row *row) {
-    pthread_mutex_lock(&fence->lock);
+    CUSHIM_LOCKED(&fence->lock);
     *row_at(fence, atomic_load(&fence->n_rows)) = *row;
     atomic_fetch_add(&fence->n_rows, 1);
-    pthread_mutex_unlock(&fence->lock);
 }
 
 /* The oldest row that is not done and covers `epoch`, or NULL.  The caller holds the lock. */
@@ -94,26 +94,24 @@ static struct cushim_mem_row *find(struct cushim_mem_fence *fence, uint64_t epoc
 }
 
 static bool is_covered(struct cushim_mem_fence *fence, uint64_t epoch) {
-    pthread_mutex_lock(&fence->lock);
+    CUSHIM_LOCKED(&fence->lock);
     bool is_covered = cushim_mem_fence_done(fence) >= epoch || find(fence, epoch);
-    pthread_mutex_unlock(&fence->lock);
     return is_covered;
 }
 
 /* The oldest row that covers `epoch`.  It stays as it is until it is unpinned. */
 static struct cushim_mem_row *pin(struct cushim_mem_fence *fence, uint64_t epoch) {
-    pthread_mutex_lock(&fence->lock);
+    CUSHIM_LOCKED(&fence->lock);
     struct cushim_mem_row *row = find(fence, epoch);
     if (row)
         row->n_pins++;
-    pthread_mutex_unlock(&fence->lock);
     return row;
 }
 
 /* Remove the oldest row if it is done and not pinned.  Its record then belongs to the caller.
  */
 static bool take_oldest(struct cushim_mem_fence *fence, struct cushim_mem_record *record) {
-    pthread_mutex_lock(&fence->lock);
+    CUSHIM_LOCKED(&fence->lock);
     const struct cushim_mem_row *row = row_at(fence, 0);
     bool is_taken =
         atomic_load(&fence->n_rows) && !row->n_pins && row->epoch <= cushim_mem_fence_done(fence);
@@ -122,7 +120,6 @@ static bool take_oldest(struct cushim_mem_fence *fence, struct cushim_mem_record
         fence->first = (fence->first + 1) % CUSHIM_MEM_EPOCH_ROWS;
         atomic_fetch_sub(&fence->n_rows, 1);
     }
-    pthread_mutex_unlock(&fence->lock);
     return is_taken;
 }
 

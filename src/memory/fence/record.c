@@ -1,5 +1,6 @@
 #include "memory/fence/record.h"
 
+#include "base/lock.h"
 #include "cuda/current_context.h"
 #include "memory/fence/fence.h"
 
@@ -22,10 +23,9 @@ static bool is_gone(const struct cushim_mem_record *record) {
 
 static CUevent take_spare(struct cushim_mem_fence *fence, unsigned life) {
     CUevent event = NULL;
-    pthread_mutex_lock(&fence->lock);
+    CUSHIM_LOCKED(&fence->lock);
     if (atomic_load(&fence->life) == life && fence->n_spares)
         event = fence->spares[--fence->n_spares];
-    pthread_mutex_unlock(&fence->lock);
     return event;
 }
 

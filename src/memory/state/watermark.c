@@ -109,11 +109,9 @@ static void look_at_clock(struct cushim_mem_heap *heap) {
 
 void cushim_mem_watermark_see_cached(struct cushim_mem_heap *heap, size_t cached_bytes,
                                      size_t fallen_bytes) {
-    pthread_mutex_lock(&heap->lock);
     heap->cached_bytes = cached_bytes;
     look_at_clock(heap);
     note_used(heap, used_bytes(heap) + fallen_bytes);
-    pthread_mutex_unlock(&heap->lock);
 }
 
 /* The most that was used in the last second or two. */

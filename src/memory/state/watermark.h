@@ -42,8 +42,7 @@ void cushim_mem_watermark_ask(struct cushim_mem_heap *heap);
 /* Count a block that is taken for any use. */
 void cushim_mem_watermark_count_taken(struct cushim_mem_heap *heap, size_t block_bytes);
 
-/* Note how many bytes lie in stream caches, and that what is used fell by so many bytes meanwhile.
- * Takes the lock. */
+/* Note how many bytes lie in stream caches, and that the used bytes fell by so many meanwhile. */
 void cushim_mem_watermark_see_cached(struct cushim_mem_heap *heap, size_t cached_bytes,
                                      size_t fallen_bytes);
 

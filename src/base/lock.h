@@ -1,6 +1,6 @@
 /* A mutex that is held until the end of the block. */
-#ifndef CUSHIM_COMPANION_LOCK_H
-#define CUSHIM_COMPANION_LOCK_H
+#ifndef CUSHIM_BASE_LOCK_H
+#define CUSHIM_BASE_LOCK_H
 
 #include <pthread.h>
 
