@@ -176,7 +176,8 @@ TEST(an_amount_is_bytes_or_a_share_or_auto) {
     } good[] = {{"0", 0, false},           {"4G", (size_t)4 << 30, false},
                 {"0%", 0, true},           {"50%", 50, true},
                 {"007%", 7, true},         {"100%", 100, true},
-                {"auto", SIZE_MAX, false}, {"AUTO", SIZE_MAX, false}};
+                {"auto", SIZE_MAX, false}, {"AUTO", SIZE_MAX, false},
+                {"off", 0, false}};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         ck_assert_msg(!set("keep", good[i].text), "%s", good[i].text);
         ck_assert_uint_eq(options.keep.number, good[i].number);

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -386,6 +387,42 @@ TEST(an_image_of_a_gpu_loads_if_the_program_has_a_kernel_of_it) {
     ck_cuda(cuModuleLoadData(&module, linked));
     ck_cuda(cuModuleGetFunction(&function, module, "store"));
     ck_cuda(cuLinkDestroy(link));
+}
+
+static void write_file(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs(text, file);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+TEST(files_are_linked) {
+    char text[] = "/tmp/cushim-link-XXXXXX", library[] = "/tmp/cushim-link-XXXXXX";
+    CUmodule module;
+    CUfunction function;
+    CUlinkState link;
+    void *linked;
+    close(mkstemp(text));
+    close(mkstemp(library));
+    write_file(text, SIM_MODULE_IMAGE "\n.entry store 8 4\n");
+    write_file(library, "!<arch>\n");
+    fixture_context();
+    ck_cuda(cuLinkCreate(0, NULL, NULL, &link));
+    ck_cuda(cuLinkAddFile(link, CU_JIT_INPUT_PTX, text, 0, NULL, NULL));
+    ck_cuda(cuLinkAddFile(link, CU_JIT_INPUT_LIBRARY, library, 0, NULL, NULL));
+    ck_cuda_is(cuLinkAddFile(link, CU_JIT_INPUT_PTX, library, 0, NULL, NULL),
+               CUDA_ERROR_INVALID_IMAGE);
+    unlink(library);
+    ck_cuda_is(cuLinkAddFile(link, CU_JIT_INPUT_LIBRARY, library, 0, NULL, NULL),
+               CUDA_ERROR_FILE_NOT_FOUND);
+    ck_cuda_is(cuLinkAddFile(link, CU_JIT_INPUT_PTX, NULL, 0, NULL, NULL),
+               CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuLinkComplete(link, &linked, NULL));
+    ck_cuda(cuModuleLoadData(&module, linked));
+    ck_cuda(cuModuleGetFunction(&function, module, "store"));
+    ck_cuda_is(cuModuleGetFunction(&function, module, "fault"), CUDA_ERROR_NOT_FOUND);
+    ck_cuda(cuLinkDestroy(link));
+    unlink(text);
 }
 
 SUITE() {

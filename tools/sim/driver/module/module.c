@@ -136,8 +136,7 @@ static CUresult load_in_context(CUmodule *out, const void *image, struct sim_ima
     return CUDA_SUCCESS;
 }
 
-/* A file with a 0 at its end; to be freed. */
-static CUresult read_file(const char *path, struct sim_part *content) {
+CUresult sim_image_of_file(const char *path, struct sim_part *content) {
     struct stat status;
     FILE *file = path ? fopen(path, "rb") : NULL;
     *content = (struct sim_part){NULL, 0};
@@ -158,7 +157,7 @@ static CUresult read_file(const char *path, struct sim_part *content) {
 static CUresult load_file(void **out, const char *path, struct sim_context *context) {
     struct sim_image_log silent = {NULL, 0};
     struct sim_part content;
-    CUresult result = read_file(path, &content);
+    CUresult result = sim_image_of_file(path, &content);
     if (result == CUDA_SUCCESS)
         result = load_part(out, content, context, &silent);
     free((void *)content.bytes);

@@ -56,6 +56,9 @@ struct sim_image_log {
 /* Is it a text of ours, and no image of a GPU? */
 bool sim_image_is_own(const char *text);
 
+/* The bytes of a file with a 0 at their end; the caller frees them, also after a failure. */
+CUresult sim_image_of_file(const char *path, struct sim_part *content);
+
 /*
  * The first words of an image decide what it is; text may be shorter than these words.  A GPU's
  * image is accepted if the option `kernels` says so, or if the program has a function for a kernel

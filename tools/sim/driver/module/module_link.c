@@ -94,6 +94,32 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
     return sim_leave(add(state, data, size));
 }
 
+/* An archive has images of a GPU, which add nothing. */
+static bool is_archive(struct sim_part part) {
+    static const char first[] = "!<arch>\n";
+    return part.n_bytes >= sizeof first - 1 && memcmp(part.bytes, first, sizeof first - 1) == 0;
+}
+
+static CUresult add_file(CUlinkState handle, CUjitInputType type, const char *path) {
+    struct link *link;
+    struct sim_part content;
+    SIM_TRY(of_handle(handle, &link));
+    CUresult result = sim_image_of_file(path, &content);
+    if (result == CUDA_SUCCESS && (type != CU_JIT_INPUT_LIBRARY || !is_archive(content)))
+        result = add(handle, content.bytes, content.n_bytes);
+    free((void *)content.bytes);
+    return result;
+}
+
+CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
+                          unsigned int numOptions, CUjit_option *options, void **optionValues) {
+    SIM_ENTER(cuLinkAddFile_v2);
+    (void)numOptions, (void)options, (void)optionValues;
+    if (type > CU_JIT_INPUT_NVVM)
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    return sim_leave(add_file(state, type, path));
+}
+
 static CUresult complete(CUlinkState handle, void **image_out, size_t *n_bytes) {
     struct link *link;
     struct sim_image image;
