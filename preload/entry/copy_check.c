@@ -7,6 +7,7 @@
 #include "preload/state/captures.h"
 #include "preload/observe/check.h"
 #include "preload/state/host_effect.h"
+#include "preload/entry/mapped.h"
 #include "preload/entry/stale_address.h"
 #include "preload/state/process_options.h"
 #include "preload/observe/tracing.h"
@@ -74,8 +75,21 @@ APART bool judge_stale(const struct cushim_end *end, const char *what) {
     return false;
 }
 
+/* Memory that the driver still has mapped, though the program unmapped it; false: refuse. */
+APART bool judge_unmapped(const struct cushim_end *end, const char *what) {
+    if (!end->span_bytes || !cushim_mapped_is_unmapped(end->address))
+        return true;
+    log_warn("copy",
+             "a copy or set %s 0x%lx of size %zu, which was unmapped: refused, as the driver "
+             "would",
+             what, (unsigned long)end->address, end->span_bytes);
+    return false;
+}
+
 static inline bool judge_foreign(const struct cushim_end *end, const char *what) {
-    return !cushim_stale_address_may_be(end->address) || judge_stale(end, what);
+    return !cushim_stale_address_matters() ||
+           ((!cushim_stale_address_may_be(end->address) || judge_stale(end, what)) &&
+            judge_unmapped(end, what));
 }
 
 APART bool is_admitted_ours(const struct cushim_end *end, const char *what) {

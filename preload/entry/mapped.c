@@ -27,6 +27,7 @@ static _Atomic(struct cushim_mem_heap *)
     accounts[CUSHIM_MAX_DEVICES]; /* what is held, and may be */
 static struct cushim_mem_policy policy;
 static bool is_pooled;
+static atomic_bool was_any_unmapped;
 
 /* A thread that was cancelled in here would keep the lock. */
 int cushim_mapped_enter(void) {
@@ -134,6 +135,26 @@ void cushim_mapped_settle(struct cushim_mapped_memory *memory) {
         count_idle(memory, true);
     else
         delete (memory);
+}
+
+/* From now on copies are judged that begin in no block of ours. */
+void cushim_mapped_unmap(struct cushim_mapped_memory *memory) {
+    memory->n_mappings = 0;
+    memory->thread = &cushim_thread;
+    DL_APPEND(cushim_mapped_unmapped, memory);
+    if (!atomic_exchange(&was_any_unmapped, true))
+        cushim_mem_pagemap_vacate(&cushim_process.blocks.map, memory->address, 0);
+    cushim_mapped_settle(memory);
+}
+
+bool cushim_mapped_is_unmapped(CUdeviceptr address) {
+    if (!atomic_load_explicit(&was_any_unmapped, memory_order_relaxed))
+        return false;
+    int cancel = cushim_mapped_enter();
+    const struct cushim_mapped_memory *memory = cushim_mapped_in(address, 1);
+    bool is_unmapped = memory && !memory->n_mappings;
+    cushim_mapped_leave(cancel);
+    return is_unmapped;
 }
 
 /* The first memory of a device opens its account. */

@@ -63,6 +63,9 @@ void cushim_mapped_take(struct cushim_mapped_memory *memory);
 /* The program gave a reference or a mapping back: without any, the memory is gone, or idle. */
 void cushim_mapped_settle(struct cushim_mapped_memory *memory);
 
+/* It gave the mapping of kept memory back. */
+void cushim_mapped_unmap(struct cushim_mapped_memory *memory);
+
 /*
  * Make the driver's state that which the program knows, of one; of all that is kept in a range; of
  * that with a handle.  The lock is let go meanwhile, and the memory may be gone afterwards. If the
@@ -74,6 +77,9 @@ CUresult cushim_mapped_catch_up_of(struct cushim_cuda *cuda, CUmemGenericAllocat
 
 /* Without the lock, after memory of a device became idle: give back what may not be. */
 void cushim_mapped_look(struct cushim_cuda *cuda, int device);
+
+/* Without the lock: did the program unmap what is kept there?  One load until it did so first. */
+bool cushim_mapped_is_unmapped(CUdeviceptr address);
 
 /* ---- without the lock, for events.c ---- */
 

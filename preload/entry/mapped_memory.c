@@ -78,10 +78,7 @@ static struct cushim_mapped_memory *unmap_kept(CUdeviceptr address, size_t n_byt
     if (!memory || !memory->n_mappings)
         return NULL;
     cushim_rows_erase(&cushim_mapped_places, cushim_rows_place(&cushim_mapped_places, address));
-    memory->n_mappings = 0;
-    memory->thread = &cushim_thread;
-    DL_APPEND(cushim_mapped_unmapped, memory);
-    cushim_mapped_settle(memory);
+    cushim_mapped_unmap(memory);
     return memory;
 }
 

@@ -17,7 +17,7 @@
 
 struct cushim_cuda;
 
-/* Was any context with memory of ours destroyed? */
+/* Was any context with memory of ours destroyed, or kept memory unmapped (mapped.h)? */
 static inline bool cushim_stale_address_matters(void) {
     return cushim_mem_pagemap_has_vacated(&cushim_process.blocks.map);
 }

@@ -89,6 +89,13 @@ def a_report_agrees_with_the_recording_and_sites_have_the_places():
 
 
 @tap.test
+def people_read_how_much_of_it_made_no_driver_call():
+    on, off = (cushim("run", "--stats", *words, MAPPER, LD_LIBRARY_PATH=str(SIM)).stderr for words in ((), ("--mapped=off",)))
+    assert re.search(r"by cuMemCreate \(407 calls\): 9\d\.\d+ % made no driver call$", on, re.M) and N_REQUESTS == 407, on
+    assert re.search(r"by cuMemCreate \(407 calls\): forwarded$", off, re.M), off
+
+
+@tap.test
 def a_plan_counts_it_against_a_limit():
     plan = cushim("replay", "--plan", "--with=exact,exact+limit=64M", "--least-limit", recorded()).stdout
     least = re.search(r"with exact: ([\d.]+) MiB", plan)

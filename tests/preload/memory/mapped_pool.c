@@ -125,7 +125,7 @@ static struct whole parked(size_t n_bytes) {
 /* ---- no driver call ---- */
 
 TEST(a_step_of_jax_asks_the_driver_for_nothing_after_its_first_turns) {
-    enum { N_ARRAYS = 20 };
+    enum { N_ARRAYS = 10 }; /* of 30 MiB, which may stay however long a turn takes */
     struct whole arrays[N_ARRAYS];
     fixture_use_device(0);
     for (int turn = 0; turn < 12; turn++) {
@@ -241,7 +241,11 @@ TEST(what_was_given_back_is_refused) {
     ANSWERS(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)whole.address),
             CUDA_ERROR_INVALID_VALUE);
     unsigned long long flags;
+    unsigned char byte = 0;
     whole = parked(4 * PAGE);
+    ANSWERS(cuMemsetD8(whole.address + PAGE, 1, 16), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemcpyDtoH(&byte, whole.address, 1), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemcpyHtoDAsync(whole.address, &byte, 1, NULL), CUDA_ERROR_INVALID_VALUE);
     ANSWERS(cuMemGetAccess(&flags, &for_all.location, whole.address), CUDA_ERROR_INVALID_VALUE);
     int shared;
     whole = parked(4 * PAGE);
@@ -494,8 +498,15 @@ static size_t size_of(unsigned slot) {
     return PAGE * (size_t)(1 + slot % 2);
 }
 
-/* Has no slot of either world a handle, or an address, that another one gave back? */
+/* Has no slot of either world a handle, or an address, that another one gave back?  Nor may the
+ * other world have it idle, which only the driver knows. */
 static bool is_nobodys(const struct world *worlds, unsigned slot, bool is_handle) {
+    CUmemAllocationProp properties;
+    unsigned long long flags;
+    __typeof__(&cuMemGetAllocationPropertiesFromHandle) ask;
+    __typeof__(&cuMemGetAccess) ask_at;
+    *(void **)&ask = fixture_entry_of_driver("cuMemGetAllocationPropertiesFromHandle");
+    *(void **)&ask_at = fixture_entry_of_driver("cuMemGetAccess");
     for (unsigned i = 0; i < 2 * N_SLOTS; i++) {
         const struct world *world = &worlds[i / N_SLOTS];
         for (int w = 0; w < 2; w++) {
@@ -505,7 +516,8 @@ static bool is_nobodys(const struct world *worlds, unsigned slot, bool is_handle
                 return false;
         }
     }
-    return true;
+    return is_handle ? ask(&properties, worlds[1].handles[slot]) != CUDA_SUCCESS
+                     : ask_at(&flags, &for_all.location, worlds[1].addresses[slot]) != CUDA_SUCCESS;
 }
 
 static CUresult call(struct world *world, unsigned what, unsigned a, unsigned h) {

@@ -47,10 +47,10 @@ def probe(*steps):
 
 @tap.test
 def the_bootstrap_works_and_look_ups_are_routed():
-    lines = probe("open:libcuda.so.1", "dlsym:cuMemAlloc_v2", "dlsym:cuMemSetAccess", "dlsym:cudnnCreate",
-                  "dlvsym:cuMemSetAccess:NOPE", "proc4:cuMemAlloc:3020:0", "proc5:cuMemAlloc:2000:0",
+    lines = probe("open:libcuda.so.1", "dlsym:cuMemAlloc_v2", "dlsym:cuMemGetAllocationGranularity", "dlsym:cudnnCreate",
+                  "dlvsym:cuMemGetAllocationGranularity:NOPE", "proc4:cuMemAlloc:3020:0", "proc5:cuMemAlloc:2000:0",
                   "proc5:cuMemFreeAsync:12000:2")
-    assert lines == [f"{stage.OURS} cuMemAlloc_v2", "libcuda.so.1 cuMemSetAccess", "none", "none",
+    assert lines == [f"{stage.OURS} cuMemAlloc_v2", "libcuda.so.1 cuMemGetAllocationGranularity", "none", "none",
                      f"0 -1 {stage.OURS} cuMemAlloc_v2", "0 0 libcuda.so.1 cuMemAlloc",
                      f"0 0 {stage.OURS} cuMemFreeAsync_ptsz"], lines
 

@@ -14,7 +14,7 @@ NATIVE = "libcuda.so.1"
 
 @tap.test
 def a_driver_function_is_ours_by_dlsym_if_it_has_a_row_and_the_drivers_if_not():
-    names = ["cuMemAlloc_v2", "cuMemFree_v2", "cuInit", "cuGetProcAddress_v2", "cuMemAlloc", "cuMemSetAccess",
+    names = ["cuMemAlloc_v2", "cuMemFree_v2", "cuInit", "cuGetProcAddress_v2", "cuMemAlloc", "cuMemGetAllocationGranularity",
              "cuMemPoolCreate", "cuGetExportTable", "cuMemAlloc_v9"]
     lines = probe(OPEN, *(f"dlsym:{name}" for name in names))
     assert lines == [f"{OURS if name in HOOKS else NATIVE} {name}" for name in names], lines
@@ -100,7 +100,7 @@ def null_arguments_get_the_drivers_answer():
 
 @tap.test
 def thunks_of_a_newer_version_than_ours_stay_the_drivers():
-    lines = probe(OPEN, "proc5:cuMemAlloc:12000:0", "proc5:cuMemAlloc:99000:0", "proc5:cuMemSetAccess:12000:0",
+    lines = probe(OPEN, "proc5:cuMemAlloc:12000:0", "proc5:cuMemAlloc:99000:0", "proc5:cuMemGetAllocationGranularity:12000:0",
                   FAKE_CUDA_THUNKS=1)
     assert lines == [f"0 0 {OURS} cuMemAlloc_v2", f"0 0 {NATIVE} ?", f"0 0 {NATIVE} ?"], lines
 
@@ -123,8 +123,8 @@ def a_look_up_inside_a_look_up_falls_through_to_the_real_one():
 def a_probe_without_libcuda_finds_nothing_but_our_exports():
     if run(BUILD / "probe", OPEN, fake=None, check=False).returncode == 0:
         tap.skip("this machine has a libcuda")
-    lines = probe("default", "dlsym:cuMemAlloc_v2", "dlsym:cuMemSetAccess", "dlsym:cuMemPoolCreate",
-                  "proc4:cuInit:12000:0", "proc5:cuInit:12000:0", "proc5:cuMemSetAccess:12000:0", fake=None)
+    lines = probe("default", "dlsym:cuMemAlloc_v2", "dlsym:cuMemGetAllocationGranularity", "dlsym:cuMemPoolCreate",
+                  "proc4:cuInit:12000:0", "proc5:cuInit:12000:0", "proc5:cuMemGetAllocationGranularity:12000:0", fake=None)
     assert lines == [f"{OURS} cuMemAlloc_v2", "none", "none", "3 -1 none", "3 -1 none", "3 -1 none"], lines
 
 
@@ -138,9 +138,9 @@ def ctypes_is_hooked():
 
 @tap.test
 def a_driver_with_the_old_hash_table_is_read_as_well():
-    assert probe(OPEN, "dlsym:cuMemAlloc_v2", "proc5:cuMemFree:12000:0", "proc5:cuMemSetAccess:12000:0",
+    assert probe(OPEN, "dlsym:cuMemAlloc_v2", "proc5:cuMemFree:12000:0", "proc5:cuMemGetAllocationGranularity:12000:0",
                  fake="fake_sysv") == [f"{OURS} cuMemAlloc_v2", f"0 0 {OURS} cuMemFree_v2",
-                                       f"0 0 {NATIVE} cuMemSetAccess"]
+                                       f"0 0 {NATIVE} cuMemGetAllocationGranularity"]
 
 
 @tap.test
@@ -177,8 +177,8 @@ def a_versioned_look_up_is_ours_where_the_version_is_the_runtimes():
 @tap.test
 def an_entry_point_from_a_runtime_that_knew_the_driver_before_us_is_routed():
     lines = probe("open:libcudart.so.12", "entry:cuMemAlloc:12000:0", "entry:cuMemAlloc:2000:0",
-                  "entry:cuMemSetAccess:12000:0", "entry:cuMemFreeAsync:12000:2", "entry:cuMemNope:12000:0")
-    assert lines == [f"0 12 {OURS} cuMemAlloc_v2", f"0 12 {NATIVE} cuMemAlloc", f"0 12 {NATIVE} cuMemSetAccess",
+                  "entry:cuMemGetAllocationGranularity:12000:0", "entry:cuMemFreeAsync:12000:2", "entry:cuMemNope:12000:0")
+    assert lines == [f"0 12 {OURS} cuMemAlloc_v2", f"0 12 {NATIVE} cuMemAlloc", f"0 12 {NATIVE} cuMemGetAllocationGranularity",
                      f"0 12 {OURS} cuMemFreeAsync_ptsz", "0 12 none"], lines
 
 

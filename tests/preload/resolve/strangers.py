@@ -179,8 +179,8 @@ def other_interposer():
 
 @tap.test
 def another_interposer_behind_us_changes_nothing():
-    done = run(BUILD / "probe", OPEN, "dlsym:cuMemAlloc_v2", "dlsym:cuMemSetAccess", preload=[PRELOAD, other_interposer()])
-    assert done.stdout.splitlines() == [f"{stage.OURS} cuMemAlloc_v2", "libcuda.so.1 cuMemSetAccess"], done.stdout
+    done = run(BUILD / "probe", OPEN, "dlsym:cuMemAlloc_v2", "dlsym:cuMemGetAllocationGranularity", preload=[PRELOAD, other_interposer()])
+    assert done.stdout.splitlines() == [f"{stage.OURS} cuMemAlloc_v2", "libcuda.so.1 cuMemGetAllocationGranularity"], done.stdout
 
 
 def overlay():
@@ -204,7 +204,7 @@ def overlay():
 
 @tap.test
 def another_interposer_before_or_behind_us_answers_what_it_answers_alone():
-    names = ["overlay_x", "cuOverlay_x", "cuMemSetAccess", "cuMemAlloc_v2", "cuNoSuch"]
+    names = ["overlay_x", "cuOverlay_x", "cuMemGetAllocationGranularity", "cuMemAlloc_v2", "cuNoSuch"]
     steps = [OPEN, *(f"dlsym:{name}" for name in names)]
     native = run(BUILD / "probe", *steps, preload=[overlay()]).stdout
     assert native.startswith("liboverlay.so "), native
@@ -218,7 +218,7 @@ def another_interposer_before_or_behind_us_answers_what_it_answers_alone():
 def a_second_copy_of_us_leaves_the_work_to_the_first():
     copy = WORK / "copy.so"
     shutil.copy(PRELOAD, copy)
-    steps = [OPEN, "dlsym:cuMemAlloc_v2", "proc5:cuMemFree:12000:0", "dlsym:cuMemSetAccess"]
+    steps = [OPEN, "dlsym:cuMemAlloc_v2", "proc5:cuMemFree:12000:0", "dlsym:cuMemGetAllocationGranularity"]
     alone = run(BUILD / "probe", *steps).stdout
     assert run(BUILD / "probe", *steps, preload=[PRELOAD, copy]).stdout == alone
 
@@ -226,8 +226,8 @@ def a_second_copy_of_us_leaves_the_work_to_the_first():
 @tap.test
 def another_interposer_in_front_of_us_works_and_a_program_linked_to_cuda_is_still_ours():
     other = other_interposer()
-    done = run(BUILD / "probe", OPEN, "dlsym:cuMemSetAccess", "dlsym:cudnnCreate", preload=[other, PRELOAD])
-    assert done.stdout.splitlines() == ["libcuda.so.1 cuMemSetAccess", "none"], done.stdout
+    done = run(BUILD / "probe", OPEN, "dlsym:cuMemGetAllocationGranularity", "dlsym:cudnnCreate", preload=[other, PRELOAD])
+    assert done.stdout.splitlines() == ["libcuda.so.1 cuMemGetAllocationGranularity", "none"], done.stdout
     program = compile("""
         #include <stdio.h>
         #include <dlfcn.h>

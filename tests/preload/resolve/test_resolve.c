@@ -31,7 +31,7 @@ TEST(an_unhooked_memory_name_is_counted_once) {
     const struct cushim_resolve_counts *counts = &cushim_page_calls.lookups;
     open_driver();
     for (int i = 0; i < 3; i++) {
-        ask("cuMemSetAccess", 12000);
+        ask("cuMemGetAllocationGranularity", 12000);
         dlsym(driver, "cuMemPoolCreate");
         ask("cuMemAlloc", 12000);
         ask("cuCtxCreate", 12000);
@@ -44,7 +44,7 @@ TEST(each_look_up_is_counted_and_so_is_each_hook_given) {
     open_driver();
     ck_assert_uint_eq(counts->n_lookups, 0);
     ck_assert_ptr_nonnull(dlsym(driver, "cuMemAlloc_v2"));
-    ck_assert_ptr_nonnull(dlsym(driver, "cuMemSetAccess"));
+    ck_assert_ptr_nonnull(dlsym(driver, "cuMemGetAllocationGranularity"));
     ck_assert_ptr_nonnull(dlsym(driver, "fake_resolver"));
     ck_assert_uint_eq(counts->n_lookups, 2);
     ck_assert_uint_eq(counts->n_routed, 1);
