@@ -2,6 +2,7 @@
 #include "preload/events.h"
 
 #include "preload/entry/arena_reset.h"
+#include "preload/entry/async_pool.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/foreign.h"
@@ -11,6 +12,7 @@
 #include "preload/observe/tracing.h"
 #include "preload/observe/watch.h"
 #include "preload/state/contexts.h"
+#include "preload/state/control.h"
 
 static void configured(void) {
     cushim_device_limit_configure();
@@ -18,7 +20,13 @@ static void configured(void) {
     cushim_check_configure();
     cushim_process.policy.memory_out = cushim_shortage_note;
     cushim_watch_begin();
+    cushim_mapped_memory_configure();
     cushim_process.is_plain = cushim_entry_is_plain();
+}
+
+static void forked(bool is_fresh) {
+    cushim_device_limit_in_child(is_fresh);
+    cushim_watch_in_child(is_fresh);
 }
 
 static void driver_lost(void) {
@@ -26,9 +34,18 @@ static void driver_lost(void) {
     cushim_contexts_gone_all();
     cushim_mapped_memory_drop_all();
     cushim_foreign_drop_all();
+    cushim_async_forget(false);
 }
 
+static void context_opening(struct cushim_cuda *cuda, int device) {
+    cushim_device_limit_open(cuda, device);
+    cushim_control_begin();
+}
+
+/* Mapped memory outlives its context, and so would what is idle. */
 static void context_leaving(CUcontext context) {
+    cushim_async_forget(true);
+    cushim_mapped_memory_give_back(-1);
     if (cushim_check_is_on())
         cushim_check_leave(cushim_contexts_find(context));
 }
@@ -38,15 +55,23 @@ static void heap_gone(const struct cushim_mem_heap *heap) {
     cushim_watch_gone(heap);
 }
 
+static size_t memory_short(int device) {
+    cushim_check_give_back();
+    return cushim_async_give_back() + cushim_mapped_memory_give_back(device);
+}
+
 const struct cushim_events cushim_events = {
     .configured = configured,
-    .forked = cushim_watch_in_child,
+    .forked = forked,
+    .called_after_fork = cushim_check_called_after_fork,
     .driver_met = cushim_process_judge_anew,
     .driver_judged = cushim_tracing_note_driver,
     .driver_lost = driver_lost,
-    .context_opening = cushim_device_limit_open,
+    .context_opening = context_opening,
     .context_leaving = context_leaving,
     .context_gone = cushim_foreign_drop,
     .heap_gone = heap_gone,
-    .memory_short = cushim_check_give_back,
+    .is_idle_wanted = cushim_device_limit_is_asked,
+    .memory_short = memory_short,
+    .memory_looked_at = cushim_mapped_memory_give_back_stale,
 };

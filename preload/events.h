@@ -8,8 +8,10 @@
 #define CUSHIM_PRELOAD_EVENTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "cuda/types.h"
+#include "cuda/symbol.h"
 
 struct cushim_mem_heap;
 
@@ -19,6 +21,9 @@ struct cushim_events {
 
     /* This is a forked child.  One that `is_fresh` may use CUDA, because its parent did not. */
     void (*forked)(bool is_fresh);
+
+    /* This is a forked child that may not use CUDA, and it called it. */
+    void (*called_after_fork)(enum cushim_cuda_symbol symbol);
 
     /* A driver was loaded, and is judged at the next need.  The lock of the driver's table is held,
      * so listeners may only store atomics. */
@@ -42,8 +47,15 @@ struct cushim_events {
     /* A context was destroyed, and with it all blocks of a heap.  The lock of contexts is held. */
     void (*heap_gone)(const struct cushim_mem_heap *heap);
 
-    /* Memory is short: heaps are about to give back what is idle. */
-    void (*memory_short)(void);
+    /* Has another process asked for idle memory since this was last asked? */
+    bool (*is_idle_wanted)(void);
+
+    /* Memory of a device (-1: of any) is short: heaps are about to give back what is idle.  The
+     * bytes that others gave back. */
+    size_t (*memory_short)(int device);
+
+    /* A call was made in which memory goes back that is idle for long. */
+    void (*memory_looked_at)(void);
 };
 
 extern const struct cushim_events cushim_events __attribute__((visibility("hidden")));

@@ -1,6 +1,6 @@
 """PyTorch: a validation loop that keeps the graph of each batch.
 
-    PYTORCH_NO_CUDA_MEMORY_CACHING=1 cushim record --stacks=python -o leak.cushim python3 torch_leak.py
+    PYTORCH_NO_CUDA_MEMORY_CACHING=1 cushim record -o leak.cushim python3 torch_leak.py
     cushim report leak.cushim
 
 The sum of the losses needs a gradient, so it keeps the graph of each batch alive.

@@ -4,6 +4,7 @@
  * Wide kernels need both sides at multiples of 16.  A kernel's name says how e4m3 is decoded: by
  * the instruction of sm_89, by bits before that, or, for libkernels.so, without NaN.
  */
+#include "cushim/kernels/bf16.h"
 #include "cushim/kernels/convert.h"
 
 #include "cushim/kernels_ref.h"
@@ -16,7 +17,15 @@
 /* A wide kernel follows its plain one. */
 #define BOTH(NAME)    NAME, NAME##_WIDE
 #define DECODED(NAME) BOTH(NAME##_BITS), BOTH(NAME##_HARDWARE), BOTH(NAME##_FINITE)
-enum kernel { BOTH(NARROW), BOTH(WIDEN), DECODED(DEQUANT), DECODED(ADD), DECODED(MUL) };
+enum kernel {
+    BOTH(NARROW),
+    BOTH(WIDEN),
+    BOTH(NARROW_BF16),
+    BOTH(WIDEN_BF16),
+    DECODED(DEQUANT),
+    DECODED(ADD),
+    DECODED(MUL)
+};
 enum { WIDE = NARROW_WIDE - NARROW, HARDWARE = DEQUANT_HARDWARE - DEQUANT_BITS };
 enum { FINITE = DEQUANT_FINITE - DEQUANT_BITS };
 
@@ -27,6 +36,8 @@ enum { FINITE = DEQUANT_FINITE - DEQUANT_BITS };
 static const struct cushim_kernel kernels[] = {
     ROWS(NARROW, "convert_f32_f16"),
     ROWS(WIDEN, "convert_f16_f32"),
+    ROWS(NARROW_BF16, "convert_f32_bf16"),
+    ROWS(WIDEN_BF16, "convert_bf16_f32"),
     DECODED_ROWS(DEQUANT, "convert_dequant_e4m3"),
     DECODED_ROWS(ADD, "convert_add_e4m3"),
     DECODED_ROWS(MUL, "convert_mul_e4m3"),
@@ -96,33 +107,25 @@ static enum cushim_status run_unary(const char *what, const struct conversion *t
                   narrow_bytes, n, to->is_scaled ? scaled : plain);
 }
 
-static void narrow_reference(const void *args) {
-    const struct unary *unary = args;
-    cushim_convert_f32_f16_ref(unary->src, unary->dst, unary->n);
-}
+#define CONVERT(name, from, to, kernel_)                                                           \
+    static void name##_reference(const void *args) {                                               \
+        const struct unary *unary = args;                                                          \
+        cushim_convert_##name##_ref(unary->src, unary->dst, unary->n);                             \
+    }                                                                                              \
+    enum cushim_status cushim_convert_##name(const from *src, to *dst, int64_t n,                  \
+                                             struct CUstream_st *stream) {                         \
+        static const struct conversion conversion = {.kernel = kernel_,                            \
+                                                     .src_bytes = sizeof *src,                     \
+                                                     .dst_bytes = sizeof *dst,                     \
+                                                     .reference = name##_reference};               \
+        return run_unary(__func__, &conversion, (struct unary){.src = src, .dst = dst, .n = n},    \
+                         stream);                                                                  \
+    }
 
-enum cushim_status cushim_convert_f32_f16(const float *src, uint16_t *dst, int64_t n,
-                                          struct CUstream_st *stream) {
-    static const struct conversion narrow = {.kernel = NARROW,
-                                             .src_bytes = sizeof *src,
-                                             .dst_bytes = sizeof *dst,
-                                             .reference = narrow_reference};
-    return run_unary(__func__, &narrow, (struct unary){.src = src, .dst = dst, .n = n}, stream);
-}
-
-static void widen_reference(const void *args) {
-    const struct unary *unary = args;
-    cushim_convert_f16_f32_ref(unary->src, unary->dst, unary->n);
-}
-
-enum cushim_status cushim_convert_f16_f32(const uint16_t *src, float *dst, int64_t n,
-                                          struct CUstream_st *stream) {
-    static const struct conversion widen = {.kernel = WIDEN,
-                                            .src_bytes = sizeof *src,
-                                            .dst_bytes = sizeof *dst,
-                                            .reference = widen_reference};
-    return run_unary(__func__, &widen, (struct unary){.src = src, .dst = dst, .n = n}, stream);
-}
+CONVERT(f32_f16, float, uint16_t, NARROW)
+CONVERT(f16_f32, uint16_t, float, WIDEN)
+CONVERT(f32_bf16, float, uint16_t, NARROW_BF16)
+CONVERT(bf16_f32, uint16_t, float, WIDEN_BF16)
 
 #define DEQUANT_OF(function, nan)                                                                  \
     static void function##_reference(const void *args) {                                           \

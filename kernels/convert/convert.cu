@@ -1,19 +1,20 @@
 /*
- * Conversions between float, binary16 and e4m3, and sums and products of e4m3.
+ * Conversions between float, binary16, bfloat16 and e4m3, and sums and products of e4m3.
  *
  * One side of each is twice as large as the other.  A wide piece is 16 bytes of the large side and
  * 8 of the small one, so that neighbouring lanes have neighbouring addresses on both.
  */
 #include "kernels/device/math/e4m3.cuh"
 #include "kernels/device/each.cuh"
+#include "kernels/device/math/bf16.cuh"
 #include "kernels/device/math/half.cuh"
 #include "kernels/device/math/arithmetic.cuh"
 
 namespace {
 
-/* ---- float to half ---- */
+/* ---- float to half or bfloat16 ---- */
 
-struct NarrowOne {
+template <class Format> struct NarrowOne {
     typedef float Value;
     enum { WIDTH = 1 };
     const float *src;
@@ -22,33 +23,33 @@ struct NarrowOne {
         return src[i];
     }
     __device__ void store(int64_t i, float value) const {
-        dst[i] = f16_of_f32(value);
+        dst[i] = Format::narrow(value);
     }
 };
 
-struct NarrowFour {
+template <class Format> struct NarrowFour {
     typedef float4 Value;
     enum { WIDTH = 4 };
-    NarrowOne of;
+    NarrowOne<Format> of;
     __device__ float4 load(int64_t i) const {
         return reinterpret_cast<const float4 *>(of.src)[i];
     }
     __device__ void store(int64_t i, float4 value) const {
         reinterpret_cast<uint2 *>(of.dst)[i] =
-            make_uint2(f16x2_of_f32x2(value.x, value.y), f16x2_of_f32x2(value.z, value.w));
+            make_uint2(Format::narrow2(value.x, value.y), Format::narrow2(value.z, value.w));
     }
 };
 
-/* ---- half to float, e4m3 to half ---- */
+/* ---- half or bfloat16 to float, e4m3 to half ---- */
 
-struct HalfToFloat {
+template <class Format> struct SmallToFloat {
     typedef uint16_t In;
     typedef float Out;
     DEVICE float one(uint16_t bits, float) {
-        return f32_of_f16(bits);
+        return Format::widen(bits);
     }
     DEVICE uint4 some(uint2 bits, float) {
-        float2 low = f32x2_of_f16x2(bits.x), high = f32x2_of_f16x2(bits.y);
+        float2 low = Format::widen2(bits.x), high = Format::widen2(bits.y);
         return make_uint4(__float_as_uint(low.x), __float_as_uint(low.y), __float_as_uint(high.x),
                           __float_as_uint(high.y));
     }
@@ -170,21 +171,23 @@ template <class Some, class One> DEVICE void convert_wide(const One &one, int64_
 
 } // namespace
 
-EACH_KERNEL(convert_f32_f16)(const float *src, uint16_t *dst, int64_t n) {
-    convert_each(NarrowOne{src, dst}, n);
-}
+#define SMALL(name, Format)                                                                        \
+    EACH_KERNEL(convert_f32_##name)(const float *src, uint16_t *dst, int64_t n) {                  \
+        convert_each(NarrowOne<Format>{src, dst}, n);                                              \
+    }                                                                                              \
+    EACH_KERNEL(convert_f32_##name##_wide)(const float *src, uint16_t *dst, int64_t n) {           \
+        convert_wide<NarrowFour<Format>>(NarrowOne<Format>{src, dst}, n);                          \
+    }                                                                                              \
+    EACH_KERNEL(convert_##name##_f32)(const uint16_t *src, float *dst, int64_t n) {                \
+        convert_each(WidenOne<SmallToFloat<Format>>{src, dst, 1}, n);                              \
+    }                                                                                              \
+    EACH_KERNEL(convert_##name##_f32_wide)(const uint16_t *src, float *dst, int64_t n) {           \
+        typedef SmallToFloat<Format> To;                                                           \
+        convert_wide<WidenSome<To>>(WidenOne<To>{src, dst, 1}, n);                                 \
+    }
 
-EACH_KERNEL(convert_f32_f16_wide)(const float *src, uint16_t *dst, int64_t n) {
-    convert_wide<NarrowFour>(NarrowOne{src, dst}, n);
-}
-
-EACH_KERNEL(convert_f16_f32)(const uint16_t *src, float *dst, int64_t n) {
-    convert_each(WidenOne<HalfToFloat>{src, dst, 1}, n);
-}
-
-EACH_KERNEL(convert_f16_f32_wide)(const uint16_t *src, float *dst, int64_t n) {
-    convert_wide<WidenSome<HalfToFloat>>(WidenOne<HalfToFloat>{src, dst, 1}, n);
-}
+SMALL(f16, F16)
+SMALL(bf16, Bf16)
 
 #define DEQUANT(suffix, Decode)                                                                    \
     EACH_KERNEL(convert_dequant_e4m3_##suffix)                                                     \

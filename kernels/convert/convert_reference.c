@@ -13,6 +13,16 @@ void cushim_convert_f16_f32_ref(const uint16_t *src, float *dst, int64_t n) {
         dst[i] = cushim_f32_of_f16(src[i]);
 }
 
+void cushim_convert_f32_bf16_ref(const float *src, uint16_t *dst, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = cushim_bf16_of(src[i]);
+}
+
+void cushim_convert_bf16_f32_ref(const uint16_t *src, float *dst, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = cushim_f32_of_bf16(src[i]);
+}
+
 /* The conversion to the type float rounds. */
 static float scaled(uint8_t code, int has_nan, float scale) {
     float product = cushim_f32_of_e4m3(code, has_nan) * scale;

@@ -12,6 +12,7 @@
 #define CUSHIM_KERNELS_ACCESS_CUH
 
 #include "kernels/device/device.cuh"
+#include "kernels/device/math/bf16.cuh"
 #include "kernels/device/math/half.cuh"
 #include "kernels/device/vector.cuh"
 
@@ -36,13 +37,18 @@ DEVICE void spread(float4 value, float *to) {
     to[0] = value.x, to[1] = value.y, to[2] = value.z, to[3] = value.w;
 }
 
-DEVICE void spread(uint4 halves, float *to) {
-    uint32_t pairs[4] = {halves.x, halves.y, halves.z, halves.w};
+template <class Format> DEVICE void spread_of(uint4 piece, float *to) {
+    uint32_t pairs[4] = {piece.x, piece.y, piece.z, piece.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        float2 pair = f32x2_of_f16x2(pairs[i]);
+        float2 pair = Format::widen2(pairs[i]);
         to[2 * i] = pair.x, to[2 * i + 1] = pair.y;
     }
+}
+
+/* of halves */
+DEVICE void spread(uint4 halves, float *to) {
+    spread_of<F16>(halves, to);
 }
 
 template <> struct Access<float, 1> {
@@ -100,60 +106,66 @@ template <> struct Access<float, 4> {
     }
 };
 
-template <> struct Access<uint16_t, 1> {
-    typedef uint16_t Element;
+/* Of elements of 16 bits: halves or bfloat16. */
+template <class T, class Format> struct AccessOfOne {
+    typedef T Element;
     typedef uint16_t Piece;
     enum { WIDTH = 1 };
-    DEVICE Piece read(const uint16_t *from) {
-        return *from;
+    DEVICE Piece read(const T *from) {
+        return *reinterpret_cast<const uint16_t *>(from);
     }
-    DEVICE Piece read_kept(const uint16_t *from) {
-        return *from;
+    DEVICE Piece read_kept(const T *from) {
+        return read(from);
     }
     DEVICE void spread(Piece piece, float *to) {
-        *to = f32_of_f16(piece);
+        *to = Format::widen(piece);
     }
     DEVICE Piece pack(const float *values) {
-        return f16_of_f32(*values);
+        return Format::narrow(*values);
     }
-    DEVICE void load(const uint16_t *from, float *to) {
-        *to = f32_of_f16(*from);
+    DEVICE void load(const T *from, float *to) {
+        spread(read(from), to);
     }
-    DEVICE void load_kept(const uint16_t *from, float *to) {
-        *to = f32_of_f16(*from);
+    DEVICE void load_kept(const T *from, float *to) {
+        spread(read(from), to);
     }
-    DEVICE void store(uint16_t *to, const float *values) {
-        *to = f16_of_f32(*values);
+    DEVICE void store(T *to, const float *values) {
+        *reinterpret_cast<uint16_t *>(to) = pack(values);
     }
 };
 
-template <> struct Access<uint16_t, 8> {
-    typedef uint16_t Element;
+template <class T, class Format> struct AccessOfEight {
+    typedef T Element;
     typedef uint4 Piece;
     enum { WIDTH = 8 };
-    DEVICE Piece read(const uint16_t *from) {
+    DEVICE Piece read(const T *from) {
         return load_streamed(reinterpret_cast<const uint4 *>(from));
     }
-    DEVICE Piece read_kept(const uint16_t *from) {
+    DEVICE Piece read_kept(const T *from) {
         return *reinterpret_cast<const uint4 *>(from);
     }
     DEVICE void spread(Piece piece, float *to) {
-        ::spread(piece, to);
+        spread_of<Format>(piece, to);
     }
     DEVICE Piece pack(const float *values) {
         return make_uint4(
-            f16x2_of_f32x2(values[0], values[1]), f16x2_of_f32x2(values[2], values[3]),
-            f16x2_of_f32x2(values[4], values[5]), f16x2_of_f32x2(values[6], values[7]));
+            Format::narrow2(values[0], values[1]), Format::narrow2(values[2], values[3]),
+            Format::narrow2(values[4], values[5]), Format::narrow2(values[6], values[7]));
     }
-    DEVICE void load(const uint16_t *from, float *to) {
-        spread(load_streamed(reinterpret_cast<const uint4 *>(from)), to);
+    DEVICE void load(const T *from, float *to) {
+        spread(read(from), to);
     }
-    DEVICE void load_kept(const uint16_t *from, float *to) {
-        spread(*reinterpret_cast<const uint4 *>(from), to);
+    DEVICE void load_kept(const T *from, float *to) {
+        spread(read_kept(from), to);
     }
-    DEVICE void store(uint16_t *to, const float *values) {
+    DEVICE void store(T *to, const float *values) {
         store_streamed(reinterpret_cast<uint4 *>(to), pack(values));
     }
 };
+
+template <> struct Access<uint16_t, 1> : AccessOfOne<uint16_t, F16> {};
+template <> struct Access<uint16_t, 8> : AccessOfEight<uint16_t, F16> {};
+template <> struct Access<bf16, 1> : AccessOfOne<bf16, Bf16> {};
+template <> struct Access<bf16, 8> : AccessOfEight<bf16, Bf16> {};
 
 #endif

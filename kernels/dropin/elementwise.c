@@ -1,4 +1,5 @@
 /* libkernels.so: elementwise functions. */
+#include "cushim/kernels/bf16.h"
 #include "cushim/kernels/elementwise.h"
 #include "kernels/dropin/enter.h"
 #include "kernels/launch/variants.h"
@@ -57,6 +58,27 @@ HALF(sub)
 HALF(mul)
 HALF(div)
 
+#define BINARY_BF16(op)                                                                            \
+    int launch_##op##_bf16(const void *a, const void *b, void *c, int n, cudaStream_t stream) {    \
+        FORWARD(stream, cushim_##op##_bf16(a, b, c, n, stream));                                   \
+    }
+
+BINARY_BF16(add)
+BINARY_BF16(sub)
+BINARY_BF16(mul)
+BINARY_BF16(div)
+
+#define UNARY_BF16(op)                                                                             \
+    int launch_##op##_bf16(const void *a, void *c, int n, cudaStream_t stream) {                   \
+        FORWARD(stream, cushim_##op##_bf16(a, c, n, stream));                                      \
+    }
+
+UNARY_BF16(exp)
+UNARY_BF16(log)
+UNARY_BF16(sqrt)
+UNARY_BF16(rsqrt)
+UNARY_BF16(tanh)
+
 /* Without training nothing is dropped. */
 int dropout_f32(const float *in, float *out, int n, uint32_t p_bits, uint64_t key, int training,
                 uint32_t keep_scale_bits, cudaStream_t stream) {
@@ -64,12 +86,17 @@ int dropout_f32(const float *in, float *out, int n, uint32_t p_bits, uint64_t ke
     FORWARD(stream, cushim_dropout_f32(in, out, p, float_of(keep_scale_bits), key, n, stream));
 }
 
-int fused_adamw_f32(float *param, float *m, double *v, float *grad, uint64_t beta1_bits,
-                    uint64_t beta2_bits, uint64_t one_minus_beta1_bits,
-                    uint64_t one_minus_beta2_bits, uint64_t eps_bits, uint64_t alpha_bits,
-                    uint64_t lr_wd_bits, int n, cudaStream_t stream) {
-    FORWARD(stream, cushim_adamw_f32(param, m, v, grad, double_of(beta1_bits),
-                                     double_of(beta2_bits), double_of(one_minus_beta1_bits),
-                                     double_of(one_minus_beta2_bits), double_of(eps_bits),
-                                     double_of(alpha_bits), double_of(lr_wd_bits), n, stream));
-}
+#define ADAMW(type, element)                                                                       \
+    int fused_adamw_##type(                                                                        \
+        element *param, float *m, double *v, element *grad, uint64_t beta1_bits,                   \
+        uint64_t beta2_bits, uint64_t one_minus_beta1_bits, uint64_t one_minus_beta2_bits,         \
+        uint64_t eps_bits, uint64_t alpha_bits, uint64_t lr_wd_bits, int n, cudaStream_t stream) { \
+        FORWARD(stream,                                                                            \
+                cushim_adamw_##type(param, m, v, grad, double_of(beta1_bits),                      \
+                                    double_of(beta2_bits), double_of(one_minus_beta1_bits),        \
+                                    double_of(one_minus_beta2_bits), double_of(eps_bits),          \
+                                    double_of(alpha_bits), double_of(lr_wd_bits), n, stream));     \
+    }
+
+ADAMW(f32, float)
+ADAMW(bf16, uint16_t)

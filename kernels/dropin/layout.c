@@ -16,6 +16,14 @@ int launch_repeat(const float *src, float *dst, int outerSize, int axisDim, int 
     FORWARD(stream, cushim_repeat_f32(src, dst, outerSize, axisDim, innerSize, reps, stream));
 }
 
+/* Each of the B * numKV heads of S * D elements comes rep times in a row. */
+int launch_repeat_interleave_f32(const float *input, float *output, int B, int numKV, int S, int D,
+                                 int rep, cudaStream_t stream) {
+    if (B < 0 || numKV < 0 || S < 0 || D < 0)
+        return DROPIN_INVALID;
+    FORWARD(stream, cushim_repeat_f32(input, output, B, numKV, (int64_t)S * D, rep, stream));
+}
+
 int launch_transpose_2d(const float *input, float *output, int rows, int cols,
                         cudaStream_t stream) {
     FORWARD(stream, cushim_transpose2d_f32(input, output, rows, cols, stream));

@@ -139,6 +139,8 @@ int launch_gather_i32(const float *table, const int *indices, float *output, int
                       cudaStream_t stream);
 int launch_repeat(const float *src, float *dst, int outerSize, int axisDim, int innerSize, int reps,
                   cudaStream_t stream);
+int launch_repeat_interleave_f32(const float *input, float *output, int B, int numKV, int S, int D,
+                                 int rep, cudaStream_t stream);
 int launch_transpose_2d(const float *input, float *output, int rows, int cols, cudaStream_t stream);
 int launch_transpose_nd(const float *input, float *output, const int *in_strides,
                         const int *out_strides, const int *perm, int ndim, int total,
@@ -162,6 +164,14 @@ int tiny_batched_gemm_f32(const float *A, const float *B, float *C, int m, int n
                           long long strideA, long long strideB, long long strideC, int batch,
                           cudaStream_t stream);
 
+int gemv_q5_0_f32(const void *W_q5_0, const float *x, float *y, int M, int K, int qhOffset,
+                  int qsOffset, cudaStream_t stream);
+int gemv_q5k_f32(const void *W_q5k, const float *x, float *y, int M, int K, cudaStream_t stream);
+int gemv_q6k_f32(const void *W_q6k, const float *x, float *y, int M, int K, cudaStream_t stream);
+int dequant_q5_0_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream);
+int dequant_q5k_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream);
+int dequant_q6k_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream);
+
 /* ---- attention, position ---- */
 
 int flash_attention_forward_f32(const float *Q, const float *K, const float *V, float *O, int batch,
@@ -178,6 +188,37 @@ int launch_offset_memcpy_fp16(void *dst, const float *src, const int *counter, i
                               int maxSeqLen, cudaStream_t stream);
 int launch_rope_select(const float *cos_table, const float *sin_table, float *cos_out,
                        float *sin_out, const int *counter, int halfRotary, cudaStream_t stream);
+
+/* ---- bfloat16 ---- */
+
+int launch_add_bf16(const void *a, const void *b, void *c, int n, cudaStream_t stream);
+int launch_sub_bf16(const void *a, const void *b, void *c, int n, cudaStream_t stream);
+int launch_mul_bf16(const void *a, const void *b, void *c, int n, cudaStream_t stream);
+int launch_div_bf16(const void *a, const void *b, void *c, int n, cudaStream_t stream);
+int launch_exp_bf16(const void *a, void *c, int n, cudaStream_t stream);
+int launch_log_bf16(const void *a, void *c, int n, cudaStream_t stream);
+int launch_sqrt_bf16(const void *a, void *c, int n, cudaStream_t stream);
+int launch_rsqrt_bf16(const void *a, void *c, int n, cudaStream_t stream);
+int launch_tanh_bf16(const void *a, void *c, int n, cudaStream_t stream);
+int launch_f32_to_bf16(const void *src, void *dst, int n, cudaStream_t stream);
+int launch_bf16_to_f32(const void *src, void *dst, int n, cudaStream_t stream);
+int fused_adamw_bf16(uint16_t *param, float *m, double *v, uint16_t *grad, uint64_t beta1_bits,
+                     uint64_t beta2_bits, uint64_t one_minus_beta1_bits,
+                     uint64_t one_minus_beta2_bits, uint64_t eps_bits, uint64_t alpha_bits,
+                     uint64_t lr_wd_bits, int n, cudaStream_t stream);
+int launch_sum_axis_bf16(const void *input, void *output, int outer, int inner, int axis,
+                         uint32_t inv_divisor_bits, cudaStream_t stream);
+int launch_scaled_softmax_bf16(const void *input, void *output, int outer, int inner, int axis,
+                               uint32_t scale_bits, cudaStream_t stream);
+int fused_add_rmsnorm_bf16(const void *input, const void *residual, const void *weight,
+                           void *normed_out, void *sum_out, uint32_t eps_bits, int rows, int D,
+                           cudaStream_t stream);
+int fused_norm_add_bf16(const void *input, const void *weight, const void *residual, void *output,
+                        uint32_t eps_bits, int rows, int D, cudaStream_t stream);
+int fused_qk_norm_rope_bf16(const void *input, const void *weightQ, const void *weightK,
+                            const void *cosAngles, const void *sinAngles, void *output,
+                            uint32_t eps_bits, int totalHeads, int headDim, int numQHeads,
+                            int halfRotary, cudaStream_t stream);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
 /* libkernels.so: reductions.  Sizes come as outer, inner, axis; the index of argmax has 32 bits. */
+#include "cushim/kernels/bf16.h"
 #include "cushim/kernels/reduce.h"
 #include "kernels/dropin/enter.h"
 #include "kernels/launch/variants.h"
@@ -13,4 +14,10 @@ int launch_argmax(const float *input, int *result, void *scratch, int n, cudaStr
     size_t scratch_bytes = scratch && n > 0 ? ((size_t)n + 255) / 256 * 8 : 0;
     FORWARD(stream,
             cushim_variant_argmax_f32_i32(input, result, n, scratch, scratch_bytes, stream));
+}
+
+int launch_sum_axis_bf16(const void *input, void *output, int outer, int inner, int axis,
+                         uint32_t inv_divisor_bits, cudaStream_t stream) {
+    FORWARD(stream, cushim_sum_axis_bf16(input, output, float_of(inv_divisor_bits), outer, axis,
+                                         inner, stream));
 }

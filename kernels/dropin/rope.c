@@ -1,4 +1,5 @@
 /* libkernels.so: rotary positions. */
+#include "cushim/kernels/bf16.h"
 #include "cushim/kernels/rope.h"
 #include "kernels/dropin/enter.h"
 
@@ -16,4 +17,13 @@ int fused_qk_norm_rope_f32(const float *input, const float *weightQ, const float
     FORWARD(stream, cushim_qk_norm_rope_f32(input, weightQ, weightK, cosAngles, sinAngles, output,
                                             float_of(eps_bits), totalHeads, headDim, numQHeads,
                                             halfRotary, stream));
+}
+
+int fused_qk_norm_rope_bf16(const void *input, const void *weightQ, const void *weightK,
+                            const void *cosAngles, const void *sinAngles, void *output,
+                            uint32_t eps_bits, int totalHeads, int headDim, int numQHeads,
+                            int halfRotary, cudaStream_t stream) {
+    FORWARD(stream, cushim_qk_norm_rope_bf16(input, weightQ, weightK, cosAngles, sinAngles, output,
+                                             float_of(eps_bits), totalHeads, headDim, numQHeads,
+                                             halfRotary, stream));
 }

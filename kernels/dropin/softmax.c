@@ -1,4 +1,5 @@
 /* libkernels.so: softmax.  The sizes come as outer, inner, axis; ours are in memory order. */
+#include "cushim/kernels/bf16.h"
 #include "cushim/kernels/softmax.h"
 #include "kernels/dropin/enter.h"
 
@@ -17,4 +18,10 @@ int launch_scaled_softmax_fp16(const void *input, void *output, int outer, int i
                                uint32_t scale_bits, cudaStream_t stream) {
     FORWARD(stream, cushim_scaled_softmax_f16(input, output, float_of(scale_bits), outer, axis,
                                               inner, stream));
+}
+
+int launch_scaled_softmax_bf16(const void *input, void *output, int outer, int inner, int axis,
+                               uint32_t scale_bits, cudaStream_t stream) {
+    FORWARD(stream, cushim_scaled_softmax_bf16(input, output, float_of(scale_bits), outer, axis,
+                                               inner, stream));
 }

@@ -1,4 +1,6 @@
-/* Elementwise kernels: a op b and a op s on float, a op b on half.  The family is defined here. */
+/* Elementwise kernels: a op b and a op s on float, a op b on half and bfloat16.  The family is
+ * defined here. */
+#include "cushim/kernels/bf16.h"
 #include "cushim/kernels/elementwise.h"
 
 #include <math.h>
@@ -58,6 +60,10 @@ BINARY(add_f16, uint16_t)
 BINARY(sub_f16, uint16_t)
 BINARY(mul_f16, uint16_t)
 BINARY(div_f16, uint16_t)
+BINARY(add_bf16, uint16_t)
+BINARY(sub_bf16, uint16_t)
+BINARY(mul_bf16, uint16_t)
+BINARY(div_bf16, uint16_t)
 
 /* ---- a op s ---- */
 

@@ -15,8 +15,9 @@ enum elementwise_kernel {
  * define it.
  */
 static inline bool elementwise_is_long(enum elementwise_kernel kernel) {
-    return kernel == ELEMENTWISE_div_f16 || kernel == ELEMENTWISE_sin_f32 ||
-           kernel == ELEMENTWISE_cos_f32;
+    return kernel == ELEMENTWISE_div_f16 || kernel == ELEMENTWISE_div_bf16 ||
+           kernel == ELEMENTWISE_sin_f32 || kernel == ELEMENTWISE_cos_f32 ||
+           (kernel >= ELEMENTWISE_exp_bf16 && kernel <= ELEMENTWISE_tanh_bf16);
 }
 
 #endif

@@ -1,8 +1,10 @@
-/* a op b and a op s, on float and on half; each operation is rounded once, to nearest even. */
+/* a op b and a op s, on float, half and bfloat16; each operation is rounded once, to nearest even.
+ */
 #ifndef CUSHIM_KERNELS_ELEMENTWISE_ARITHMETIC_CUH
 #define CUSHIM_KERNELS_ELEMENTWISE_ARITHMETIC_CUH
 
 #include "kernels/device/each.cuh"
+#include "kernels/device/math/bf16.cuh"
 #include "kernels/device/math/half.cuh"
 #include "kernels/device/math/arithmetic.cuh"
 
@@ -64,19 +66,20 @@ struct DivModerates {
 };
 
 /*
- * Computed in float, then rounded to half, which equals the operation itself rounded to half.  A
- * float has more than twice a half's digits and 2 more, so the second rounding cannot go wrong.
+ * Computed in float, then rounded to the Format, F16 or Bf16, which equals the operation itself
+ * rounded to it.  A float has more than twice the digits of either and 2 more, so the second
+ * rounding cannot go wrong.
  */
-template <class Op> struct OnHalf {
+template <class Op, class Format> struct OnSmall {
     __device__ uint16_t operator()(uint16_t a, uint16_t b) const {
-        return f16_of_f32(Op::of(f32_of_f16(a), f32_of_f16(b)));
+        return Format::narrow(Op::of(Format::widen(a), Format::widen(b)));
     }
 };
 
-template <class Op> struct OnHalves {
+template <class Op, class Format> struct OnSmalls {
     static __device__ uint32_t pair(uint32_t a, uint32_t b) {
-        float2 x = f32x2_of_f16x2(a), y = f32x2_of_f16x2(b);
-        return f16x2_of_f32x2(Op::of(x.x, y.x), Op::of(x.y, y.y));
+        float2 x = Format::widen2(a), y = Format::widen2(b);
+        return Format::narrow2(Op::of(x.x, y.x), Op::of(x.y, y.y));
     }
     __device__ uint4 operator()(uint4 a, uint4 b) const {
         return make_uint4(pair(a.x, b.x), pair(a.y, b.y), pair(a.z, b.z), pair(a.w, b.w));
@@ -86,6 +89,15 @@ template <class Op> struct OnHalves {
 } // namespace
 
 /* PIECES is how many a thread has of halves (elementwise_is_long). */
+#define ON_SMALL(name, Op, Format, PIECES)                                                         \
+    EACH_KERNEL(elementwise_##name)                                                                \
+    (const uint16_t *a, const uint16_t *b, uint16_t *c, int64_t n) {                               \
+        each(OnSmall<Op, Format>(), a, b, c, n);                                                   \
+    }                                                                                              \
+    EACH_KERNEL(elementwise_##name##_wide)                                                         \
+    (const uint16_t *a, const uint16_t *b, uint16_t *c, int64_t n) {                               \
+        each_wide_of<uint4, PIECES>(OnSmalls<Op, Format>(), OnSmall<Op, Format>(), a, b, c, n);    \
+    }
 #define ARITHMETIC(word, Op, PIECES)                                                               \
     EACH_KERNEL(elementwise_##word##_f32)                                                          \
     (const float *a, const float *b, float *c, int64_t n) {                                        \
@@ -103,14 +115,8 @@ template <class Op> struct OnHalves {
     (const float *a, float *c, float s, int64_t n) {                                               \
         each_wide(WithScalar<Op>{s}, a, c, n);                                                     \
     }                                                                                              \
-    EACH_KERNEL(elementwise_##word##_f16)                                                          \
-    (const uint16_t *a, const uint16_t *b, uint16_t *c, int64_t n) {                               \
-        each(OnHalf<Op>(), a, b, c, n);                                                            \
-    }                                                                                              \
-    EACH_KERNEL(elementwise_##word##_f16_wide)                                                     \
-    (const uint16_t *a, const uint16_t *b, uint16_t *c, int64_t n) {                               \
-        each_wide_of<uint4, PIECES>(OnHalves<Op>(), OnHalf<Op>(), a, b, c, n);                     \
-    }
+    ON_SMALL(word##_f16, Op, F16, PIECES)                                                          \
+    ON_SMALL(word##_bf16, Op, Bf16, PIECES)
 
 ARITHMETIC(add, Add, EACH_PIECES)
 ARITHMETIC(sub, Sub, EACH_PIECES)

@@ -50,29 +50,26 @@ void cushim_div_scalar_f32_ref(const float *a, float *c, float s, int64_t n) {
 }
 
 /*
- * ---- a op b on half: in double, in which the first three are exact and the quotient has more than
- * twice a half's digits, then rounded to half ----
+ * ---- a op b on half and bfloat16: in double, in which the first three are exact and the quotient
+ * has more than twice their digits, then rounded ----
  */
 
-void cushim_add_f16_ref(const uint16_t *a, const uint16_t *b, uint16_t *c, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        c[i] = cushim_f16_of((double)cushim_f32_of_f16(a[i]) + cushim_f32_of_f16(b[i]));
-}
+#define SMALL(format, word, op)                                                                    \
+    void cushim_##word##_##format##_ref(const uint16_t *a, const uint16_t *b, uint16_t *c,         \
+                                        int64_t n) {                                               \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            c[i] = cushim_##format##_of((double)cushim_f32_of_##format(a[i])                       \
+                                            op cushim_f32_of_##format(b[i]));                      \
+    }
 
-void cushim_sub_f16_ref(const uint16_t *a, const uint16_t *b, uint16_t *c, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        c[i] = cushim_f16_of((double)cushim_f32_of_f16(a[i]) - cushim_f32_of_f16(b[i]));
-}
-
-void cushim_mul_f16_ref(const uint16_t *a, const uint16_t *b, uint16_t *c, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        c[i] = cushim_f16_of((double)cushim_f32_of_f16(a[i]) * cushim_f32_of_f16(b[i]));
-}
-
-void cushim_div_f16_ref(const uint16_t *a, const uint16_t *b, uint16_t *c, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        c[i] = cushim_f16_of((double)cushim_f32_of_f16(a[i]) / cushim_f32_of_f16(b[i]));
-}
+SMALL(f16, add, +)
+SMALL(f16, sub, -)
+SMALL(f16, mul, *)
+SMALL(f16, div, /)
+SMALL(bf16, add, +)
+SMALL(bf16, sub, -)
+SMALL(bf16, mul, *)
+SMALL(bf16, div, /)
 
 /* ---- fill: the bits of the value, even of a NaN ---- */
 

@@ -9,6 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/reference/half.h"
+
 static uint32_t high_word(uint64_t value) {
     return (uint32_t)(value >> 32);
 }
@@ -39,16 +41,32 @@ void cushim_dropout_f32_ref(const float *in, float *out, float p, float keep_sca
     }
 }
 
+static double adamw_step(double p, float *m, double *v, double g, double beta1, double beta2,
+                         double one_minus_beta1, double one_minus_beta2, double eps, double alpha,
+                         double lr_wd) {
+    double m_next = beta1 * *m + one_minus_beta1 * g;
+    *v = beta2 * *v + one_minus_beta2 * g * g;
+    *m = (float)m_next;
+    return p - alpha * m_next / (sqrt(*v) + eps) - lr_wd * p;
+}
+
 void cushim_adamw_f32_ref(float *param, float *m, double *v, float *grad, double beta1,
                           double beta2, double one_minus_beta1, double one_minus_beta2, double eps,
                           double alpha, double lr_wd, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        double p = param[i], g = grad[i];
-        double m_next = beta1 * m[i] + one_minus_beta1 * g;
-        double v_next = beta2 * v[i] + one_minus_beta2 * g * g;
-        param[i] = (float)(p - alpha * m_next / (sqrt(v_next) + eps) - lr_wd * p);
-        m[i] = (float)m_next;
-        v[i] = v_next;
+        param[i] = (float)adamw_step(param[i], &m[i], &v[i], grad[i], beta1, beta2, one_minus_beta1,
+                                     one_minus_beta2, eps, alpha, lr_wd);
         grad[i] = 0.0f;
+    }
+}
+
+void cushim_adamw_bf16_ref(uint16_t *param, float *m, double *v, uint16_t *grad, double beta1,
+                           double beta2, double one_minus_beta1, double one_minus_beta2, double eps,
+                           double alpha, double lr_wd, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        param[i] = cushim_bf16_of(adamw_step(cushim_f32_of_bf16(param[i]), &m[i], &v[i],
+                                             cushim_f32_of_bf16(grad[i]), beta1, beta2,
+                                             one_minus_beta1, one_minus_beta2, eps, alpha, lr_wd));
+        grad[i] = 0;
     }
 }

@@ -1,4 +1,5 @@
 /* Elementwise kernels of training: dropout, and a step of AdamW. */
+#include "cushim/kernels/bf16.h"
 #include "cushim/kernels/elementwise.h"
 
 #include "cushim/kernels_ref.h"
@@ -69,37 +70,49 @@ enum cushim_status cushim_dropout_f32(const float *in, float *out, float p, floa
 /* ---- AdamW ---- */
 
 struct adamw {
-    float *param, *m;
+    void *param;
+    float *m;
     double *v;
-    float *grad;
-    double beta1, beta2, one_minus_beta1, one_minus_beta2, eps, alpha, lr_wd;
+    void *grad;
+    struct adamw_rates {
+        double beta1, beta2, one_minus_beta1, one_minus_beta2, eps, alpha, lr_wd;
+    } rates;
     int64_t n;
 };
 
-static void adamw_reference(const void *args) {
-    const struct adamw *of = args;
-    cushim_adamw_f32_ref(of->param, of->m, of->v, of->grad, of->beta1, of->beta2,
-                         of->one_minus_beta1, of->one_minus_beta2, of->eps, of->alpha, of->lr_wd,
-                         of->n);
-}
-
-enum cushim_status cushim_adamw_f32(float *param, float *m, double *v, float *grad, double beta1,
-                                    double beta2, double one_minus_beta1, double one_minus_beta2,
-                                    double eps, double alpha, double lr_wd, int64_t n,
-                                    struct CUstream_st *stream) {
-    struct adamw args = {param,           m,   v,     grad,  beta1, beta2, one_minus_beta1,
-                         one_minus_beta2, eps, alpha, lr_wd, n};
-    struct cushim_each each = {.n = n,
-                               .operands = {{"param", param, sizeof(float)},
-                                            {"m", m, sizeof(float)},
-                                            {"v", v, sizeof(double)},
-                                            {"grad", grad, sizeof(float)}}};
-    CUSHIM_TRY(cushim_each_begin(&each, __func__, &cushim_family_elementwise, adamw_reference,
-                                 &args, sizeof args, stream));
+static enum cushim_status run_adamw(const char *what, enum elementwise_kernel kernel,
+                                    size_t elem_bytes, void (*reference)(const void *args),
+                                    struct adamw args, struct CUstream_st *stream) {
+    struct cushim_each each = {.n = args.n,
+                               .operands = {{"param", args.param, elem_bytes},
+                                            {"m", args.m, sizeof(float)},
+                                            {"v", args.v, sizeof(double)},
+                                            {"grad", args.grad, elem_bytes}}};
+    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, reference, &args,
+                                 sizeof args, stream));
     if (each.is_done)
         return CUSHIM_OK;
-    return cushim_each_launch(&each, ELEMENTWISE_adamw_f32,
-                              (void *[]){&args.param, &args.m, &args.v, &args.grad, &args.beta1,
-                                         &args.beta2, &args.one_minus_beta1, &args.one_minus_beta2,
-                                         &args.eps, &args.alpha, &args.lr_wd, &args.n});
+    return cushim_each_launch(
+        &each, kernel, (void *[]){&args.param, &args.m, &args.v, &args.grad, &args.rates, &args.n});
 }
+
+#define ADAMW(name, type)                                                                          \
+    static void name##_reference(const void *args) {                                               \
+        const struct adamw *of = args;                                                             \
+        const struct adamw_rates *rates = &of->rates;                                              \
+        cushim_##name##_ref(of->param, of->m, of->v, of->grad, rates->beta1, rates->beta2,         \
+                            rates->one_minus_beta1, rates->one_minus_beta2, rates->eps,            \
+                            rates->alpha, rates->lr_wd, of->n);                                    \
+    }                                                                                              \
+    enum cushim_status cushim_##name(type *param, float *m, double *v, type *grad, double beta1,   \
+                                     double beta2, double one_minus_beta1, double one_minus_beta2, \
+                                     double eps, double alpha, double lr_wd, int64_t n,            \
+                                     struct CUstream_st *stream) {                                 \
+        struct adamw_rates rates = {beta1, beta2, one_minus_beta1, one_minus_beta2, eps,           \
+                                    alpha, lr_wd};                                                 \
+        return run_adamw(__func__, ELEMENTWISE_##name, sizeof(type), name##_reference,             \
+                         (struct adamw){param, m, v, grad, rates, n}, stream);                     \
+    }
+
+ADAMW(adamw_f32, float)
+ADAMW(adamw_bf16, uint16_t)

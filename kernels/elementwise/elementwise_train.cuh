@@ -2,6 +2,7 @@
 #ifndef CUSHIM_KERNELS_ELEMENTWISE_TRAIN_CUH
 #define CUSHIM_KERNELS_ELEMENTWISE_TRAIN_CUH
 
+#include "kernels/device/access.cuh"
 #include "kernels/device/each.cuh"
 #include "kernels/device/math/philox.cuh"
 #include "kernels/device/vector.cuh"
@@ -107,85 +108,80 @@ EACH_KERNEL(elementwise_dropout_f32_wide)
 
 namespace {
 
-struct AdamW {
-    struct Value {
-        float p, m, g;
-        double v;
-    };
-    enum { WIDTH = 1 };
-    float *param, *m;
-    double *v;
-    float *grad;
+/* N neighbouring elements of one access each. */
+template <class T, int N> struct __align__(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Some {
+    T of[N];
+};
+
+struct AdamWRates {
     double beta1, beta2, one_minus_beta1, one_minus_beta2, eps, alpha, lr_wd;
+};
+
+/* Pieces of N elements. */
+template <class T, int N> struct AdamW {
+    struct Value {
+        Some<T, N> p, g;
+        Some<float, N> m;
+        Some<double, N> v;
+    };
+    enum { WIDTH = N };
+    T *param;
+    float *m;
+    double *v;
+    T *grad;
+    AdamWRates rates;
 
     /* In double, each operation rounded separately, so the bits are those of the plain formula. */
-    __device__ void step(float &param, float &m, double &v, float grad) const {
-        double g = grad, p = param;
-        double moment = __dadd_rn(__dmul_rn(beta1, m), __dmul_rn(one_minus_beta1, g));
-        double square = __dadd_rn(__dmul_rn(beta2, v), __dmul_rn(__dmul_rn(one_minus_beta2, g), g));
-        double step = __ddiv_rn(__dmul_rn(alpha, moment), __dadd_rn(__dsqrt_rn(square), eps));
-        param = (float)__dsub_rn(__dsub_rn(p, step), __dmul_rn(lr_wd, p));
+    __device__ void step(T &param, float &m, double &v, T grad) const {
+        float p_now, g_now, p_next;
+        Access<T, 1>::load(&param, &p_now);
+        Access<T, 1>::load(&grad, &g_now);
+        double p = p_now, g = g_now;
+        double moment = __dadd_rn(__dmul_rn(rates.beta1, m), __dmul_rn(rates.one_minus_beta1, g));
+        double square =
+            __dadd_rn(__dmul_rn(rates.beta2, v), __dmul_rn(__dmul_rn(rates.one_minus_beta2, g), g));
+        double step =
+            __ddiv_rn(__dmul_rn(rates.alpha, moment), __dadd_rn(__dsqrt_rn(square), rates.eps));
+        p_next = (float)__dsub_rn(__dsub_rn(p, step), __dmul_rn(rates.lr_wd, p));
+        Access<T, 1>::store(&param, &p_next);
         m = (float)moment;
         v = square;
     }
     __device__ Value load(int64_t i) const {
-        Value now = {param[i], m[i], grad[i], v[i]};
+        Value now = {reinterpret_cast<const Some<T, N> *>(param)[i],
+                     reinterpret_cast<const Some<T, N> *>(grad)[i],
+                     reinterpret_cast<const Some<float, N> *>(m)[i],
+                     reinterpret_cast<const Some<double, N> *>(v)[i]};
         return now;
     }
     __device__ void store(int64_t i, Value now) const {
-        step(now.p, now.m, now.v, now.g);
-        param[i] = now.p;
-        m[i] = now.m;
-        v[i] = now.v;
-        grad[i] = 0.0f;
-    }
-};
-
-struct AdamW4 {
-    struct Value {
-        float4 p, m, g;
-        double2 v0, v1;
-    };
-    enum { WIDTH = 4 };
-    AdamW of;
-    __device__ Value load(int64_t i) const {
-        Value now = {reinterpret_cast<const float4 *>(of.param)[i],
-                     reinterpret_cast<const float4 *>(of.m)[i],
-                     reinterpret_cast<const float4 *>(of.grad)[i],
-                     reinterpret_cast<const double2 *>(of.v)[2 * i],
-                     reinterpret_cast<const double2 *>(of.v)[2 * i + 1]};
-        return now;
-    }
-    __device__ void store(int64_t i, Value now) const {
-        of.step(now.p.x, now.m.x, now.v0.x, now.g.x);
-        of.step(now.p.y, now.m.y, now.v0.y, now.g.y);
-        of.step(now.p.z, now.m.z, now.v1.x, now.g.z);
-        of.step(now.p.w, now.m.w, now.v1.y, now.g.w);
-        reinterpret_cast<float4 *>(of.param)[i] = now.p;
-        reinterpret_cast<float4 *>(of.m)[i] = now.m;
-        reinterpret_cast<double2 *>(of.v)[2 * i] = now.v0;
-        reinterpret_cast<double2 *>(of.v)[2 * i + 1] = now.v1;
-        reinterpret_cast<float4 *>(of.grad)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            step(now.p.of[j], now.m.of[j], now.v.of[j], now.g.of[j]);
+        reinterpret_cast<Some<T, N> *>(param)[i] = now.p;
+        reinterpret_cast<Some<float, N> *>(m)[i] = now.m;
+        reinterpret_cast<Some<double, N> *>(v)[i] = now.v;
+        reinterpret_cast<Some<T, N> *>(grad)[i] = Some<T, N>();
     }
 };
 
 } // namespace
 
-EACH_KERNEL(elementwise_adamw_f32)
-(float *param, float *m, double *v, float *grad, double beta1, double beta2, double one_minus_beta1,
- double one_minus_beta2, double eps, double alpha, double lr_wd, int64_t n) {
-    AdamW of = {param,           m,   v,     grad, beta1, beta2, one_minus_beta1,
-                one_minus_beta2, eps, alpha, lr_wd};
-    each_tile<EACH_ELEMENTS, 1>(of, of, n);
-}
+/* A step of floats has five loads of 16 bytes in flight, and doubles take two registers. */
+#define ADAMW(name, T)                                                                             \
+    EACH_KERNEL(elementwise_adamw_##name)                                                          \
+    (T * param, float *m, double *v, T *grad, AdamWRates rates, int64_t n) {                       \
+        AdamW<T, 1> of = {param, m, v, grad, rates};                                               \
+        each_tile<EACH_ELEMENTS, 1>(of, of, n);                                                    \
+    }                                                                                              \
+    KERNEL_OF(EACH_THREADS, 6, elementwise_adamw_##name##_wide)                                    \
+    (T * param, float *m, double *v, T *grad, AdamWRates rates, int64_t n) {                       \
+        AdamW<T, 16 / sizeof(T)> of = {param, m, v, grad, rates};                                  \
+        AdamW<T, 1> single = {param, m, v, grad, rates};                                           \
+        each_tile<EACH_PIECES, 1>(of, single, n);                                                  \
+    }
 
-/* Each step has five loads of 16 bytes in flight, and doubles take two registers. */
-KERNEL_OF(EACH_THREADS, 6, elementwise_adamw_f32_wide)
-(float *param, float *m, double *v, float *grad, double beta1, double beta2, double one_minus_beta1,
- double one_minus_beta2, double eps, double alpha, double lr_wd, int64_t n) {
-    AdamW of = {param,           m,   v,     grad, beta1, beta2, one_minus_beta1,
-                one_minus_beta2, eps, alpha, lr_wd};
-    each_tile<EACH_PIECES, 1>(AdamW4{of}, of, n);
-}
+ADAMW(f32, float)
+ADAMW(bf16, bf16)
 
 #endif

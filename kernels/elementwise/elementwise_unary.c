@@ -1,4 +1,5 @@
 /* Elementwise kernels: f(a), and fill, which has no input. */
+#include "cushim/kernels/bf16.h"
 #include "cushim/kernels/elementwise.h"
 
 #include <string.h>
@@ -11,18 +12,17 @@
 /* ---- f(a) ---- */
 
 struct unary {
-    const float *a;
-    float *c;
+    const void *a;
+    void *c;
     int64_t n;
 };
 
 static enum cushim_status run_unary(const char *what, enum elementwise_kernel kernel,
-                                    void (*reference)(const void *args), struct unary args,
-                                    struct CUstream_st *stream) {
-    struct cushim_each each = {
-        .n = args.n,
-        .is_long = elementwise_is_long(kernel),
-        .operands = {{"a", args.a, sizeof(float)}, {"c", args.c, sizeof(float)}}};
+                                    size_t elem_bytes, void (*reference)(const void *args),
+                                    struct unary args, struct CUstream_st *stream) {
+    struct cushim_each each = {.n = args.n,
+                               .is_long = elementwise_is_long(kernel),
+                               .operands = {{"a", args.a, elem_bytes}, {"c", args.c, elem_bytes}}};
     CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, reference, &args,
                                  sizeof args, stream));
     if (each.is_done)
@@ -30,24 +30,29 @@ static enum cushim_status run_unary(const char *what, enum elementwise_kernel ke
     return cushim_each_launch(&each, kernel, (void *[]){&args.a, &args.c, &args.n});
 }
 
-#define UNARY(name)                                                                                \
+#define UNARY(name, type)                                                                          \
     static void name##_reference(const void *args) {                                               \
         const struct unary *of = args;                                                             \
         cushim_##name##_ref(of->a, of->c, of->n);                                                  \
     }                                                                                              \
-    enum cushim_status cushim_##name(const float *a, float *c, int64_t n,                          \
+    enum cushim_status cushim_##name(const type *a, type *c, int64_t n,                            \
                                      struct CUstream_st *stream) {                                 \
-        return run_unary(__func__, ELEMENTWISE_##name, name##_reference, (struct unary){a, c, n},  \
-                         stream);                                                                  \
+        return run_unary(__func__, ELEMENTWISE_##name, sizeof(type), name##_reference,             \
+                         (struct unary){a, c, n}, stream);                                         \
     }
 
-UNARY(exp_f32)
-UNARY(log_f32)
-UNARY(sqrt_f32)
-UNARY(rsqrt_f32)
-UNARY(sin_f32)
-UNARY(cos_f32)
-UNARY(tanh_f32)
+UNARY(exp_f32, float)
+UNARY(log_f32, float)
+UNARY(sqrt_f32, float)
+UNARY(rsqrt_f32, float)
+UNARY(sin_f32, float)
+UNARY(cos_f32, float)
+UNARY(tanh_f32, float)
+UNARY(exp_bf16, uint16_t)
+UNARY(log_bf16, uint16_t)
+UNARY(sqrt_bf16, uint16_t)
+UNARY(rsqrt_bf16, uint16_t)
+UNARY(tanh_bf16, uint16_t)
 
 /* ---- fill ---- */
 

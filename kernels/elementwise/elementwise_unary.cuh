@@ -6,6 +6,7 @@
 #define CUSHIM_KERNELS_ELEMENTWISE_UNARY_CUH
 
 #include "kernels/device/each.cuh"
+#include "kernels/device/math/bf16.cuh"
 
 namespace {
 
@@ -66,6 +67,23 @@ struct Cos {
     }
 };
 
+/* Computed in float and rounded. */
+template <class Op> struct OnBf16 {
+    __device__ uint16_t operator()(uint16_t a) const {
+        return Bf16::narrow(Op()(Bf16::widen(a)));
+    }
+};
+
+template <class Op> struct OnBf16s {
+    static __device__ uint32_t pair(uint32_t a) {
+        float2 x = Bf16::widen2(a);
+        return Bf16::narrow2(Op()(x.x), Op()(x.y));
+    }
+    __device__ uint4 operator()(uint4 a) const {
+        return make_uint4(pair(a.x), pair(a.y), pair(a.z), pair(a.w));
+    }
+};
+
 } // namespace
 
 #define UNARY(word, Op, PIECES)                                                                    \
@@ -83,5 +101,19 @@ UNARY(rsqrt, Rsqrt, EACH_PIECES)
 UNARY(sin, Sin, EACH_LONG_PIECES)
 UNARY(cos, Cos, EACH_LONG_PIECES)
 UNARY(tanh, Tanh, EACH_PIECES)
+
+#define UNARY_BF16(word, Op)                                                                       \
+    EACH_KERNEL(elementwise_##word##_bf16)(const uint16_t *a, uint16_t *c, int64_t n) {            \
+        each(OnBf16<Op>(), a, c, n);                                                               \
+    }                                                                                              \
+    EACH_KERNEL(elementwise_##word##_bf16_wide)(const uint16_t *a, uint16_t *c, int64_t n) {       \
+        each_wide_of<uint4, EACH_LONG_PIECES>(OnBf16s<Op>(), OnBf16<Op>(), a, c, n);               \
+    }
+
+UNARY_BF16(exp, Exp)
+UNARY_BF16(log, Log)
+UNARY_BF16(sqrt, Sqrt)
+UNARY_BF16(rsqrt, Rsqrt)
+UNARY_BF16(tanh, Tanh)
 
 #endif

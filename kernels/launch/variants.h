@@ -1,5 +1,5 @@
 /*
- * The four behaviours of the library that libkernels.so stands in for and that no public function
+ * The five behaviours of the library that libkernels.so stands in for and that no public function
  * has.  None is exported.
  *
  * Each checks, launches and returns like a public function.  It uses the same kernels with another
@@ -13,6 +13,7 @@
 
 #include "cushim/status.h"
 #include "kernels/launch/walk.h"
+#include "kernels/quant/quant_parts.h"
 
 struct CUstream_st;
 
@@ -54,6 +55,19 @@ enum cushim_status cushim_variant_argmax_f32_i32(const float *x, int32_t *index,
                                                  void *scratch, size_t scratch_bytes,
                                                  struct CUstream_st *stream);
 void cushim_variant_argmax_f32_i32_ref(const float *x, int32_t *index, int64_t n);
+
+/* ---- quant: blocks whose parts lie where the caller says ---- */
+
+enum cushim_status cushim_variant_gemv(const char *what, const struct quant_parts *parts,
+                                       enum quant_format format, const float *x, float *y,
+                                       int64_t m, int64_t k, struct CUstream_st *stream);
+enum cushim_status cushim_variant_dequant(const char *what, const struct quant_parts *parts,
+                                          enum quant_format format, float *y, int64_t rows,
+                                          int64_t k, struct CUstream_st *stream);
+void cushim_variant_gemv_ref(const struct quant_parts *parts, enum quant_format format,
+                             const float *x, float *y, int64_t m, int64_t k);
+void cushim_variant_dequant_ref(const struct quant_parts *parts, enum quant_format format, float *y,
+                                int64_t rows, int64_t k);
 
 /* ---- layout ---- */
 

@@ -1,4 +1,5 @@
 /* RMS norm: arguments, the choice of a path, the launch. */
+#include "cushim/kernels/bf16.h"
 #include "cushim/kernels/norm.h"
 
 #include <math.h>
@@ -12,7 +13,17 @@
 #include "kernels/launch/variants.h"
 
 /* FINITE means that no code is a NaN. */
-enum kind { RMS_F32, ADD_RMS_F32, RMS_ADD_F32, RMS_F16, RMS_E4M3, RMS_E4M3_FINITE, N_KINDS };
+enum kind {
+    RMS_F32,
+    ADD_RMS_F32,
+    RMS_ADD_F32,
+    RMS_F16,
+    RMS_E4M3,
+    RMS_E4M3_FINITE,
+    ADD_RMS_BF16,
+    RMS_ADD_BF16,
+    N_KINDS
+};
 enum { N_ROW_KINDS = RMS_E4M3_FINITE }; /* the kinds that rows in registers have */
 
 enum {
@@ -32,6 +43,11 @@ enum {
         {.name = "norm_rms_f16" width text, .is_wide = in_clusters},                               \
         {.name = "norm_rms_e4m3" width text, .is_wide = in_clusters},
 
+/* The kinds that have only kernels for rows of any length. */
+#define STREAMS(text)                                                                              \
+    {.name = "norm_rms_e4m3_finite" text}, {.name = "norm_add_rms_bf16" text},                     \
+        {.name = "norm_rms_add_bf16" text},
+
 /* clang-format off */
 static const struct cushim_kernel kernels[] = {
 #define ONE_SHAPE(T, E, when) EACH("_one", "_row_" #T "_" #E, false)
@@ -42,8 +58,8 @@ static const struct cushim_kernel kernels[] = {
 #include "kernels/shared/row_shapes.def"
 #define CLUSTER_SHAPE(T, E, when) EACH("", "_cluster_" #T "_" #E, true)
 #include "kernels/shared/row_shapes.def"
-    EACH("_one", "_stream", false) {.name = "norm_rms_e4m3_finite_one_stream"},
-    EACH("", "_stream", false) {.name = "norm_rms_e4m3_finite_stream"},
+    EACH("_one", "_stream", false) STREAMS("_one_stream")
+    EACH("", "_stream", false) STREAMS("_stream")
 };
 /* clang-format on */
 _Static_assert(sizeof kernels / sizeof *kernels == N_KERNELS, "the order of the kernels");
@@ -57,7 +73,15 @@ struct norm {
 };
 
 static size_t elem_bytes_of_x(enum kind kind) {
-    return kind >= RMS_E4M3 ? 1 : kind == RMS_F16 ? 2 : 4;
+    return kind == RMS_E4M3 || kind == RMS_E4M3_FINITE ? 1 : kind <= RMS_ADD_F32 ? 4 : 2;
+}
+
+static bool adds_before(enum kind kind) {
+    return kind == ADD_RMS_F32 || kind == ADD_RMS_BF16;
+}
+
+static bool adds_after(enum kind kind) {
+    return kind == RMS_ADD_F32 || kind == RMS_ADD_BF16;
 }
 
 static size_t elem_bytes_of_y(enum kind kind) {
@@ -75,7 +99,7 @@ static bool is_wide(const struct norm *norm) {
            cushim_is_aligned((size_t)width * elem_bytes_of_x(norm->kind), args->x, NULL, NULL,
                              NULL) &&
            cushim_is_aligned(16, args->w, args->y, args->residual,
-                             norm->kind == ADD_RMS_F32 ? args->extra : NULL);
+                             adds_before(norm->kind) ? args->extra : NULL);
 }
 
 /*
@@ -94,8 +118,7 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, struct n
     bool wide = is_wide(norm);
     struct cushim_row_kernels has = {.is_wide = wide,
                                      .is_half = elem_bytes_of_y(norm->kind) == 2,
-                                     .is_heavy =
-                                         norm->kind == ADD_RMS_F32 || norm->kind == RMS_ADD_F32,
+                                     .is_heavy = adds_before(norm->kind) || adds_after(norm->kind),
                                      .clusters = CLUSTERS + norm->kind,
                                      .stride = N_ROW_KINDS};
     void *params[] = {args};
@@ -132,7 +155,7 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, struct n
 static enum cushim_status check(const char *what, const struct norm *norm, bool *is_empty) {
     const struct norm_args *args = &norm->args;
     size_t x_bytes = elem_bytes_of_x(norm->kind), y_bytes = elem_bytes_of_y(norm->kind);
-    bool has_residual = norm->kind == ADD_RMS_F32 || norm->kind == RMS_ADD_F32;
+    bool has_residual = adds_before(norm->kind) || adds_after(norm->kind);
     int64_t n, sizes[] = {args->rows, args->d};
     CUSHIM_TRY(cushim_check_size(what, "rows", args->rows));
     CUSHIM_TRY(cushim_check_size(what, "d", args->d));
@@ -142,11 +165,11 @@ static enum cushim_status check(const char *what, const struct norm *norm, bool 
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_check_pointer(what, "x", args->x, x_bytes));
     if (has_residual)
-        CUSHIM_TRY(cushim_check_pointer(what, "residual", args->residual, sizeof(float)));
+        CUSHIM_TRY(cushim_check_pointer(what, "residual", args->residual, y_bytes));
     CUSHIM_TRY(cushim_check_pointer(what, "w", args->w, y_bytes));
     CUSHIM_TRY(cushim_check_pointer(what, "y", args->y, y_bytes));
-    if (norm->kind == ADD_RMS_F32)
-        CUSHIM_TRY(cushim_check_pointer(what, "sum", args->extra, sizeof(float)));
+    if (adds_before(norm->kind))
+        CUSHIM_TRY(cushim_check_pointer(what, "sum", args->extra, y_bytes));
     else if (args->extra)
         CUSHIM_TRY(cushim_check_pointer(what, "rstd", args->extra, sizeof(float)));
     return CUSHIM_OK;
@@ -174,6 +197,14 @@ static void run_reference(const void *argument) {
     case RMS_E4M3:
         cushim_rms_norm_e4m3_f16_ref(args->x, args->w, args->y, args->scale, args->eps, args->rows,
                                      args->d);
+        break;
+    case ADD_RMS_BF16:
+        cushim_add_rms_norm_bf16_ref(args->x, args->residual, args->w, args->y, args->extra,
+                                     args->eps, args->rows, args->d);
+        break;
+    case RMS_ADD_BF16:
+        cushim_rms_norm_add_bf16_ref(args->x, args->w, args->residual, args->y, args->eps,
+                                     args->rows, args->d);
         break;
     default:
         cushim_variant_rms_norm_e4m3_f16_ref(args->x, args->w, args->y, args->scale, args->eps,
@@ -225,6 +256,29 @@ enum cushim_status cushim_rms_norm_add_f32(const float *x, const float *w, const
     struct norm_args args = {
         .x = x, .w = w, .residual = residual, .y = y, .eps = eps, .rows = rows, .d = d};
     return run_norm(__func__, RMS_ADD_F32, args, stream);
+}
+
+enum cushim_status cushim_add_rms_norm_bf16(const uint16_t *x, const uint16_t *residual,
+                                            const uint16_t *w, uint16_t *y, uint16_t *sum,
+                                            float eps, int64_t rows, int64_t d,
+                                            struct CUstream_st *stream) {
+    struct norm_args args = {.x = x,
+                             .w = w,
+                             .residual = residual,
+                             .y = y,
+                             .extra = sum,
+                             .eps = eps,
+                             .rows = rows,
+                             .d = d};
+    return run_norm(__func__, ADD_RMS_BF16, args, stream);
+}
+
+enum cushim_status cushim_rms_norm_add_bf16(const uint16_t *x, const uint16_t *w,
+                                            const uint16_t *residual, uint16_t *y, float eps,
+                                            int64_t rows, int64_t d, struct CUstream_st *stream) {
+    struct norm_args args = {
+        .x = x, .w = w, .residual = residual, .y = y, .eps = eps, .rows = rows, .d = d};
+    return run_norm(__func__, RMS_ADD_BF16, args, stream);
 }
 
 enum cushim_status cushim_rms_norm_f16(const uint16_t *x, const uint16_t *w, uint16_t *y, float eps,

@@ -60,3 +60,9 @@ WIDE(NORM_STREAM_THREADS, 1, rms_e4m3_finite_one, RmsE4m3Finite<1>, stream, norm
      NORM_STREAM_THREADS)
 WIDE(NORM_STREAM_THREADS, 1, rms_e4m3_finite, RmsE4m3Finite<8>, stream, norm_stream,
      NORM_STREAM_THREADS)
+WIDE(NORM_STREAM_THREADS, 1, add_rms_bf16_one, AddRmsBf16<1>, stream, norm_stream,
+     NORM_STREAM_THREADS)
+WIDE(NORM_STREAM_THREADS, 1, rms_add_bf16_one, RmsAddBf16<1>, stream, norm_stream,
+     NORM_STREAM_THREADS)
+WIDE(NORM_STREAM_THREADS, 1, add_rms_bf16, AddRmsBf16<8>, stream, norm_stream, NORM_STREAM_THREADS)
+WIDE(NORM_STREAM_THREADS, 1, rms_add_bf16, RmsAddBf16<8>, stream, norm_stream, NORM_STREAM_THREADS)

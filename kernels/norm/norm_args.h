@@ -8,10 +8,10 @@ enum { NORM_STREAM_THREADS = 512 };
 
 struct norm_args {
     const void *x, *w;
-    const float *residual; /* of the two kinds that add */
+    const void *residual; /* of the kinds that add */
     void *y;
-    float *extra; /* rstd, which may be NULL, or the sum */
-    float scale;  /* for e4m3 */
+    void *extra; /* rstd, which may be NULL, or the sum */
+    float scale; /* for e4m3 */
     float eps;
     int64_t rows, d;
     int64_t slice; /* elements of a row in each block of the cluster */

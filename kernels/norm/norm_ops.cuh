@@ -51,6 +51,14 @@ template <int W> struct RmsAddF32 : PlainOp<Access<float, W>> {
     enum { ADDS_AFTER = true };
 };
 
+template <int W> struct AddRmsBf16 : PlainOp<Access<bf16, W>> {
+    enum { ADDS_BEFORE = true };
+};
+
+template <int W> struct RmsAddBf16 : PlainOp<Access<bf16, W>> {
+    enum { ADDS_AFTER = true };
+};
+
 template <int W> struct RmsF16 : PlainOp<Access<uint16_t, W>> {};
 
 /* The codes of one access. */

@@ -71,6 +71,38 @@ void cushim_rms_norm_f16_ref(const uint16_t *x, const uint16_t *w, uint16_t *y, 
     }
 }
 
+static double rstd_of_bf16(const uint16_t *row, int64_t d, float eps) {
+    double sum = 0;
+    for (int64_t i = 0; i < d; i++)
+        add_square(&sum, cushim_f32_of_bf16(row[i]));
+    return rstd_of(sum, d, eps);
+}
+
+void cushim_add_rms_norm_bf16_ref(const uint16_t *x, const uint16_t *residual, const uint16_t *w,
+                                  uint16_t *y, uint16_t *sum, float eps, int64_t rows, int64_t d) {
+    for (int64_t row = 0; d > 0 && row < rows; row++) {
+        uint16_t *of_row = sum + row * d;
+        for (int64_t i = 0; i < d; i++)
+            of_row[i] = cushim_bf16_of((double)cushim_f32_of_bf16(x[row * d + i]) +
+                                       cushim_f32_of_bf16(residual[row * d + i]));
+        double r = rstd_of_bf16(of_row, d, eps);
+        for (int64_t i = 0; i < d; i++)
+            y[row * d + i] =
+                cushim_bf16_of(cushim_f32_of_bf16(of_row[i]) * r * cushim_f32_of_bf16(w[i]));
+    }
+}
+
+void cushim_rms_norm_add_bf16_ref(const uint16_t *x, const uint16_t *w, const uint16_t *residual,
+                                  uint16_t *y, float eps, int64_t rows, int64_t d) {
+    for (int64_t row = 0; d > 0 && row < rows; row++) {
+        double r = rstd_of_bf16(x + row * d, d, eps);
+        for (int64_t i = 0; i < d; i++)
+            y[row * d + i] =
+                cushim_bf16_of(cushim_f32_of_bf16(x[row * d + i]) * r * cushim_f32_of_bf16(w[i]) +
+                               cushim_f32_of_bf16(residual[row * d + i]));
+    }
+}
+
 static void norm_e4m3(const uint8_t *x, int has_nan, const uint16_t *w, uint16_t *y, float scale,
                       float eps, int64_t rows, int64_t d) {
     for (int64_t row = 0; d > 0 && row < rows; row++) {

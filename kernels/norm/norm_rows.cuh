@@ -67,7 +67,8 @@ template <class Op, int T, int E> struct NormPart {
 #pragma unroll
             for (int k = 0; k < N_ADDED; k++) {
                 if (Row::at(k0 + k) < n)
-                    residual[k] = Access::read(args.residual + place + Row::at(k0 + k));
+                    residual[k] =
+                        Access::read((const Element *)args.residual + place + Row::at(k0 + k));
             }
 #pragma unroll
             for (int k = 0; k < N_ADDED; k++) {
@@ -78,7 +79,7 @@ template <class Op, int T, int E> struct NormPart {
 #pragma unroll
                     for (int j = 0; j < W; j++)
                         values[j] = __fadd_rn(values[j], added[j]);
-                    Access::store(args.extra + place + Row::at(k0 + k), values);
+                    Access::store((Element *)args.extra + place + Row::at(k0 + k), values);
                     pieces[k0 + k] = Access::pack(values);
                 }
             }
@@ -160,7 +161,7 @@ DEVICE void norm_row(const struct norm_args &args) {
         float factor = Op::factor_of(sum, args);
         if constexpr (Op::GIVES_RSTD) {
             if (args.extra && walk.begin == 0 && n > 0 && threadIdx.x % T == 0)
-                args.extra[row] = factor;
+                ((float *)args.extra)[row] = factor;
         }
         Part::finish(args, w, place, n, factor, behind, pieces);
     }
@@ -192,7 +193,8 @@ template <class Op, int T> struct NormStream {
                 if (at + STEP * k < args.d) {
                     Op::load(args, place + at + STEP * k, values + k * W);
                     if constexpr (Op::ADDS_BEFORE)
-                        Access::load(args.residual + place + at + STEP * k, residual + k * W);
+                        Access::load((const Element *)args.residual + place + at + STEP * k,
+                                     residual + k * W);
                 }
             }
             if constexpr (Op::ADDS_BEFORE) {
@@ -202,7 +204,9 @@ template <class Op, int T> struct NormStream {
 #pragma unroll
                 for (int k = 0; k < N; k++) {
                     if (at + STEP * k < args.d)
-                        Access::store(args.extra + place + at + STEP * k, values + k * W);
+                        Access::store((Element *)args.extra + place + at + STEP * k,
+                                      values + k * W);
+                    Access::spread(Access::pack(values + k * W), values + k * W); /* as stored */
                 }
             }
             total += ::sum_of_squares<N * W, W>(values);
@@ -217,12 +221,14 @@ template <class Op, int T> struct NormStream {
             for (int k = 0; k < N; k++) {
                 if (at + STEP * k < args.d) {
                     if constexpr (Op::ADDS_BEFORE)
-                        Access::load(args.extra + place + at + STEP * k, values + k * W);
+                        Access::load((const Element *)args.extra + place + at + STEP * k,
+                                     values + k * W);
                     else
                         Op::load(args, place + at + STEP * k, values + k * W);
                     Access::load_kept((const Element *)args.w + at + STEP * k, w + k * W);
                     if constexpr (Op::ADDS_AFTER)
-                        Access::load(args.residual + place + at + STEP * k, residual + k * W);
+                        Access::load((const Element *)args.residual + place + at + STEP * k,
+                                     residual + k * W);
                 }
             }
 #pragma unroll
@@ -253,7 +259,7 @@ template <class Op, int T> DEVICE void norm_stream(const struct norm_args &args)
         float rstd = rstd_of(sum, args);
         if constexpr (Op::GIVES_RSTD) {
             if (args.extra && threadIdx.x == 0)
-                args.extra[row] = rstd;
+                ((float *)args.extra)[row] = rstd;
         }
         NormStream<Op, T>::finish(args, place, rstd);
     }

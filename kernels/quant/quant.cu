@@ -10,6 +10,7 @@
 #include "kernels/device/device.cuh"
 #include "kernels/device/math/q4k.cuh"
 #include "kernels/device/vector.cuh"
+#include "kernels/quant/quant_small.cuh"
 
 namespace {
 

@@ -37,6 +37,9 @@ static const struct cushim_kernel kernels[] = {
                                .is_wide = true},
     [REDUCE_ARGMAX_PARTS] = {.name = "reduce_argmax_parts"},
     [REDUCE_ARGMAX_LAST] = {.name = "reduce_argmax_last"},
+    [REDUCE_SUM_BF16_ROWS] = {.name = "reduce_sum_bf16_rows"},
+    [REDUCE_SUM_BF16_ROWS_WIDE] = {.name = "reduce_sum_bf16_rows_wide"},
+    [REDUCE_SUM_BF16_COLUMNS] = {.name = "reduce_sum_bf16_columns"},
 };
 CUSHIM_KERNEL_FAMILY(reduce, kernels);
 

@@ -1,4 +1,5 @@
 /* Sums along an axis: arguments, the launches of their plan. */
+#include "cushim/kernels/bf16.h"
 #include "cushim/kernels/reduce.h"
 
 #include "cushim/kernels_ref.h"
@@ -106,4 +107,56 @@ enum cushim_status cushim_sum_axis_f32(const float *x, float *y, int64_t outer, 
         return cushim_kernel_call_reference(&call, run_reference, &s, sizeof s);
     return has_scratch ? launch_parts(&call, &s, reduce_n_parts(outer, axis, inner), scratch)
                        : launch_whole(&call, &s);
+}
+
+/* ---- bfloat16 ---- */
+
+struct sum_bf16 {
+    const uint16_t *x;
+    uint16_t *y;
+    float scale;
+    int64_t outer, axis, inner;
+};
+
+static void bf16_reference(const void *args) {
+    const struct sum_bf16 *s = args;
+    cushim_sum_axis_bf16_ref(s->x, s->y, s->scale, s->outer, s->axis, s->inner);
+}
+
+static enum cushim_status launch_bf16(const struct cushim_kernel_call *call, struct sum_bf16 *s) {
+    enum { THREADS = 256, WIDTH = 8 };
+    bool is_row = s->inner == 1;
+    struct cushim_kernel_shape shape = {
+        .grid = {cushim_n_blocks(s->outer * s->inner, is_row ? 1 : THREADS,
+                                 (int64_t)call->n_sms * BLOCKS_PER_SM)},
+        .block = {THREADS}};
+    bool is_wide = s->axis % WIDTH == 0 && cushim_is_aligned(16, s->x, NULL, NULL, NULL);
+    void *params[] = {&s->x, &s->y, &s->scale, &s->outer, &s->axis, &s->inner};
+    return cushim_kernel_call_launch(call,
+                                     !is_row   ? REDUCE_SUM_BF16_COLUMNS
+                                     : is_wide ? REDUCE_SUM_BF16_ROWS_WIDE
+                                               : REDUCE_SUM_BF16_ROWS,
+                                     &shape, params);
+}
+
+enum cushim_status cushim_sum_axis_bf16(const uint16_t *x, uint16_t *y, float scale, int64_t outer,
+                                        int64_t axis, int64_t inner, struct CUstream_st *stream) {
+    struct cushim_kernel_call call;
+    struct sum_bf16 s = {x, y, scale, outer, axis, inner};
+    int64_t n_in, n_out;
+    CUSHIM_TRY(cushim_check_size(__func__, "outer", outer));
+    CUSHIM_TRY(cushim_check_size(__func__, "axis", axis));
+    CUSHIM_TRY(cushim_check_size(__func__, "inner", inner));
+    CUSHIM_TRY(
+        cushim_check_count(__func__, "x", (int64_t[]){outer, axis, inner}, 3, sizeof *x, &n_in));
+    CUSHIM_TRY(cushim_check_count(__func__, "y", (int64_t[]){outer, inner}, 2, sizeof *y, &n_out));
+    if (n_out == 0)
+        return CUSHIM_OK;
+    if (axis > 0)
+        CUSHIM_TRY(cushim_check_pointer(__func__, "x", x, sizeof *x));
+    CUSHIM_TRY(cushim_check_pointer(__func__, "y", y, sizeof *y));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_reduce, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_reference(&call, bf16_reference, &s, sizeof s);
+    return launch_bf16(&call, &s);
 }

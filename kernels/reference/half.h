@@ -1,5 +1,6 @@
 /*
- * The small formats on the host, for references: binary16 as its bits in a uint16_t, and e4m3.
+ * The small formats on the host, for references: binary16 and bfloat16 as bits in a uint16_t, and
+ * e4m3.
  *
  * Widening is exact.  Narrowing starts from a double, so that a result is rounded once, to nearest
  * even; a float is exact in a double.
@@ -31,6 +32,29 @@ static inline float cushim_f32_of_f16(uint16_t bits) {
                  : exponent     ? (float)(1024 + fraction) * (float)(1 << exponent) * 0x1p-25f
                                 : (float)fraction * 0x1p-24f;
     return bits & 0x8000 ? -size : size;
+}
+
+/* Half-way from the largest number to 2^128 is 0x1.FFp127. */
+static inline uint16_t cushim_bf16_of(double value) {
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    double size = fabs(value);
+    int exponent;
+    if (isnan(value))
+        return sign | 0x7FC0;
+    if (size >= 0x1.FFp127)
+        return sign | 0x7F80;
+    if (size < 0x1p-126)
+        return sign | (uint16_t)rint(size * 0x1p133);
+    double fraction = frexp(size, &exponent);
+    return sign | (uint16_t)(((exponent + 125) << 7) + (int)rint(fraction * 256));
+}
+
+static inline float cushim_f32_of_bf16(uint16_t bits) {
+    union {
+        uint32_t bits;
+        float value;
+    } both = {(uint32_t)bits << 16};
+    return both.value;
 }
 
 /*

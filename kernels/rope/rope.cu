@@ -4,7 +4,8 @@
  * rope_rotate: a thread has one access of each half, or one of the tail, of one head.  The angles
  * come from the caches.  Accesses are plain, because streamed ones took longer in all with so many
  * short blocks (measured on an H200). rope_qk_norm: a warp has a head in registers and finds
- * partners in shared memory. rope_qk_norm_long: a block has a head of any size, read twice.
+ * partners in shared memory. rope_qk_norm_long: a block has a head of any size, read twice; it is
+ * the only one of bfloat16.
  */
 #include "kernels/device/access.cuh"
 #include "kernels/device/device.cuh"
@@ -70,21 +71,23 @@ template <int E> DEVICE void rope_qk_norm(const struct qk_norm_rope_args &args) 
     int n_warps = (int)blockDim.x / WARP_LANES, d = (int)args.head_dim;
     int half = (int)args.half_rotary;
     float *normed = normed_of_warps + warp * WARP_LANES * E;
-    float cosine[E], sine[E];
+    const float *x = (const float *)args.x, *cosines = (const float *)args.cosines;
+    const float *sines = (const float *)args.sines;
+    float cosine[E], sine[E], *y = (float *)args.y;
 #pragma unroll
     for (int k = 0; k < E; k++) {
         int i = lane + k * WARP_LANES, angle = i < half ? i : i - half;
-        cosine[k] = i < 2 * half ? args.cosines[angle] : 1;
-        sine[k] = i < 2 * half ? args.sines[angle] : 0;
+        cosine[k] = i < 2 * half ? cosines[angle] : 1;
+        sine[k] = i < 2 * half ? sines[angle] : 0;
     }
     for (int64_t head = (int64_t)blockIdx.x * n_warps + warp; head < args.n_heads;
          head += (int64_t)gridDim.x * n_warps) {
-        const float *w = head < args.n_q_heads ? args.w_q : args.w_k;
+        const float *w = (const float *)(head < args.n_q_heads ? args.w_q : args.w_k);
         float value[E], weight[E], sums[2] = {};
 #pragma unroll
         for (int k = 0; k < E; k++) {
             int i = lane + k * WARP_LANES;
-            value[k] = i < d ? args.x[head * d + i] : 0;
+            value[k] = i < d ? x[head * d + i] : 0;
             weight[k] = i < d ? w[i] : 0;
         }
 #pragma unroll
@@ -105,27 +108,40 @@ template <int E> DEVICE void rope_qk_norm(const struct qk_norm_rope_args &args) 
             else if (i < 2 * half)
                 value[k] = second_of(normed[i - half], value[k], cosine[k], sine[k]);
             if (i < d)
-                args.y[head * d + i] = value[k];
+                y[head * d + i] = value[k];
         }
         __syncwarp(); /* before the next head's take their places */
     }
 }
 
-DEVICE void rope_qk_norm_long(const struct qk_norm_rope_args &args) {
+/* Element i of a tensor of floats or bfloat16. */
+template <class T> DEVICE float element(const void *tensor, int64_t i) {
+    float value;
+    Access<T, 1>::load((const T *)tensor + i, &value);
+    return value;
+}
+
+template <class T> DEVICE void set_element(void *tensor, int64_t i, float value) {
+    Access<T, 1>::store((T *)tensor + i, &value);
+}
+
+template <class T> DEVICE void rope_qk_norm_long(const struct qk_norm_rope_args &args) {
     DYNAMIC_SHARED(Meeting<float>, meeting);
     wait_for_earlier();
     let_next_start();
     int64_t d = args.head_dim, half = args.half_rotary;
     int n_met = 0;
     for (int64_t head = blockIdx.x; head < args.n_heads; head += gridDim.x, n_met++) {
-        const float *x = args.x + head * d, *w = head < args.n_q_heads ? args.w_q : args.w_k;
-        float *y = args.y + head * d;
+        const T *x = (const T *)args.x + head * d;
+        const void *w = head < args.n_q_heads ? args.w_q : args.w_k;
+        T *y = (T *)args.y + head * d;
         double total = 0; /* there may be many, all of one sign */
         for (int64_t i = threadIdx.x; i < d; i += 8 * ROPE_LONG_THREADS) {
             float sum = 0;
 #pragma unroll
             for (int k = 0; k < 8; k++) {
-                float value = i + k * ROPE_LONG_THREADS < d ? x[i + k * ROPE_LONG_THREADS] : 0;
+                int64_t at = i + k * ROPE_LONG_THREADS;
+                float value = at < d ? element<T>(x, at) : 0;
                 sum = fmaf(value, value, sum);
             }
             total += sum;
@@ -134,15 +150,14 @@ DEVICE void rope_qk_norm_long(const struct qk_norm_rope_args &args) {
                                                            sum_of_lanes<WARP_LANES>((float)total)),
                              args);
         for (int64_t i = threadIdx.x; i < d - half; i += ROPE_LONG_THREADS) {
+            float second = element<T>(x, i + half) * rstd * element<T>(w, i + half);
             if (i < half) {
-                float first = x[i] * rstd * w[i];
-                float second = x[i + half] * rstd * w[i + half];
-                float cosine = args.cosines[i], sine = args.sines[i];
-                y[i] = first_of(first, second, cosine, sine);
-                y[i + half] = second_of(first, second, cosine, sine);
-            } else {
-                y[i + half] = x[i + half] * rstd * w[i + half];
+                float first = element<T>(x, i) * rstd * element<T>(w, i);
+                float cosine = element<T>(args.cosines, i), sine = element<T>(args.sines, i);
+                set_element<T>(y, i, first_of(first, second, cosine, sine));
+                second = second_of(first, second, cosine, sine);
             }
+            set_element<T>(y, i + half, second);
         }
     }
 }
@@ -166,5 +181,9 @@ QK_NORM(8)
 QK_NORM(16)
 
 KERNEL(rope_qk_norm_any)(const struct qk_norm_rope_args args) {
-    rope_qk_norm_long(args);
+    rope_qk_norm_long<float>(args);
+}
+
+KERNEL(rope_qk_norm_bf16)(const struct qk_norm_rope_args args) {
+    rope_qk_norm_long<bf16>(args);
 }

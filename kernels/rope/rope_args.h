@@ -14,8 +14,8 @@ struct rope_args {
 };
 
 struct qk_norm_rope_args {
-    const float *x, *w_q, *w_k, *cosines, *sines;
-    float *y;
+    const void *x, *w_q, *w_k, *cosines, *sines; /* floats, or bfloat16 */
+    void *y;
     float eps;
     int64_t n_heads, head_dim, n_q_heads, half_rotary;
 };

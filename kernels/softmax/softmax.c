@@ -1,4 +1,5 @@
 /* Softmax: arguments, the choice of a path, the launch. */
+#include "cushim/kernels/bf16.h"
 #include "cushim/kernels/softmax.h"
 
 #include "cushim/kernels_ref.h"
@@ -29,9 +30,9 @@ enum {
 #define PAIR(word, text)                                                                           \
     ALONE("softmax_" word "_one_" text)                                                            \
     ALONE("softmax_" word "_" text)
+#define STREAMS(word) PAIR(word, "stream") PAIR(word, "stream_cluster")
 #define REST(word)                                                                                 \
-    PAIR(word, "stream")                                                                           \
-    PAIR(word, "stream_cluster")                                                                   \
+    STREAMS(word)                                                                                  \
     ALONE("softmax_" word "_tile_1")                                                               \
     ALONE("softmax_" word "_tile_4")                                                               \
     ALONE("softmax_" word "_tile_16")                                                              \
@@ -57,10 +58,16 @@ static const struct cushim_kernel kernels[] = {
 #define CLUSTER_SHAPE(T, E, when) WIDE("softmax_f16_cluster_" #T "_" #E)
 #include "kernels/shared/row_shapes.def"
     REST("f16")
+    STREAMS("bf16")
+    ALONE("softmax_bf16_columns")
 };
 /* clang-format on */
-_Static_assert(sizeof kernels / sizeof *kernels == 2 * N_KERNELS, "the order of the kernels");
+_Static_assert(sizeof kernels / sizeof *kernels == 2 * N_KERNELS + TILES - STREAM + 1,
+               "the order of the kernels");
 CUSHIM_KERNEL_FAMILY(softmax, kernels);
+
+/* bfloat16 has those for rows of any length, then the one for columns. */
+enum { BF16_KERNELS = 2 * N_KERNELS - STREAM, BF16_COLUMNS = TILES };
 
 enum {
     BLOCKS_PER_SM = 32,
@@ -71,6 +78,7 @@ enum {
 struct softmax {
     struct softmax_args args;
     size_t elem_bytes;
+    bool is_bf16;
     unsigned kernels; /* the first of the type */
 };
 
@@ -116,7 +124,11 @@ static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
                                      .is_half = softmax->elem_bytes == 2,
                                      .clusters = softmax->kernels + CLUSTERS,
                                      .stride = 1};
-    CUSHIM_TRY(cushim_row_plan(call, &has, args->outer, args->axis, &plan));
+    if (softmax->is_bf16)
+        plan = (struct cushim_row_plan){.kind = CUSHIM_ROW_STREAM,
+                                        .shape.shared_bytes = CUSHIM_ROW_SHARED_BYTES};
+    else
+        CUSHIM_TRY(cushim_row_plan(call, &has, args->outer, args->axis, &plan));
     if (plan.kind == CUSHIM_ROW_STREAM)
         return launch_stream(call, softmax, is_wide, &plan.shape);
     args->slice = plan.slice;
@@ -138,8 +150,8 @@ static enum cushim_status launch_columns(const struct cushim_kernel_call *call,
     struct cushim_kernel_shape shape = {.block = {SOFTMAX_TILE_THREADS}, .is_dependent = true};
     unsigned kernel = COLUMNS;
     int64_t n_across = 1; /* columns of a tile */
-    if (cushim_is_aligned(16, args->x, args->y, NULL, NULL) && args->inner % width == 0 &&
-        args->inner >= SOFTMAX_TILE_ACROSS * width / 2) {
+    if (!softmax->is_bf16 && cushim_is_aligned(16, args->x, args->y, NULL, NULL) &&
+        args->inner % width == 0 && args->inner >= SOFTMAX_TILE_ACROSS * width / 2) {
         n_across = SOFTMAX_TILE_ACROSS * width;
         for (unsigned i = 3; i-- > 0;) {
             if (args->axis <= TILE_DOWN * accesses[i])
@@ -156,7 +168,8 @@ static enum cushim_status launch_columns(const struct cushim_kernel_call *call,
     args->by_tiles = cushim_divider_of(n_tiles);
     shape.grid[0] = cushim_n_blocks(
         args->outer < most ? args->outer * (n_tiles < most ? n_tiles : most) : most, 1, most);
-    return launch(call, softmax->kernels + kernel, &shape, args);
+    return launch(call, softmax->kernels + (softmax->is_bf16 ? BF16_COLUMNS : kernel), &shape,
+                  args);
 }
 
 /* ---- the public functions ---- */
@@ -193,6 +206,12 @@ static void f16_reference(const void *arguments) {
                                   args->inner);
 }
 
+static void bf16_reference(const void *arguments) {
+    const struct softmax_args *args = arguments;
+    cushim_scaled_softmax_bf16_ref(args->x, args->y, args->scale, args->outer, args->axis,
+                                   args->inner);
+}
+
 enum cushim_status cushim_softmax_f32(const float *x, float *y, int64_t outer, int64_t axis,
                                       int64_t inner, struct CUstream_st *stream) {
     struct softmax softmax = {
@@ -220,4 +239,15 @@ enum cushim_status cushim_scaled_softmax_f16(const uint16_t *x, uint16_t *y, flo
         .elem_bytes = sizeof *x,
         .kernels = N_KERNELS};
     return run_softmax(__func__, softmax, f16_reference, stream);
+}
+
+enum cushim_status cushim_scaled_softmax_bf16(const uint16_t *x, uint16_t *y, float scale,
+                                              int64_t outer, int64_t axis, int64_t inner,
+                                              struct CUstream_st *stream) {
+    struct softmax softmax = {
+        .args = {.x = x, .y = y, .scale = scale, .outer = outer, .axis = axis, .inner = inner},
+        .elem_bytes = sizeof *x,
+        .is_bf16 = true,
+        .kernels = BF16_KERNELS};
+    return run_softmax(__func__, softmax, bf16_reference, stream);
 }

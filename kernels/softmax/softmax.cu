@@ -1,6 +1,7 @@
 /*
- * Softmax of float and binary16 over an axis.  There are kernels of every shape with wide accesses;
- * with accesses of one element there is one shape, and one for rows of any length.
+ * Softmax of float, binary16 and bfloat16 over an axis.  There are kernels of every shape with wide
+ * accesses; with accesses of one element there is one shape, and one for rows of any length.  That
+ * is all that bfloat16 has.
  */
 #include "kernels/device/device.cuh"
 
@@ -44,6 +45,11 @@ BOTH_TYPES(SOFTMAX_STREAM_THREADS, 1, stream, softmax_stream_in, false)
 BOTH_ONE(SOFTMAX_STREAM_THREADS, 1, stream, softmax_stream_in, false)
 BOTH_TYPES(SOFTMAX_STREAM_THREADS, 1, stream_cluster, softmax_stream_in, true)
 BOTH_ONE(SOFTMAX_STREAM_THREADS, 1, stream_cluster, softmax_stream_in, true)
+#define BF16(name, ...)                                                                            \
+    ROWS(SOFTMAX_STREAM_THREADS, 1, bf16, name, softmax_stream_in, Access<bf16, 8>, __VA_ARGS__)   \
+    ROWS(SOFTMAX_STREAM_THREADS, 1, bf16_one, name, softmax_stream_in, Access<bf16, 1>, __VA_ARGS__)
+BF16(stream, false)
+BF16(stream_cluster, true)
 
 #define TILE(word, Element, W, N)                                                                  \
     KERNEL_OF(SOFTMAX_TILE_THREADS, 2, softmax_##word##_tile_##N)                                  \
@@ -64,3 +70,4 @@ TILE(f16, uint16_t, 8, 16)
     }
 COLUMNS(f32, float)
 COLUMNS(f16, uint16_t)
+COLUMNS(bf16, bf16)

@@ -91,6 +91,12 @@ template <> struct Scaling<uint16_t> {
     }
 };
 
+/* bfloat16 has the range of floats. */
+template <> struct Scaling<bf16> : Scaling<float> {
+    __device__ explicit Scaling(float scale) : Scaling<float>(scale) {
+    }
+};
+
 /*
  * The keys of an access and their exponentials.  Floats become exponentials in place.  Halves are
  * not replaced and are gone through twice, which takes half of the registers.

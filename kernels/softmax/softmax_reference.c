@@ -26,20 +26,24 @@ void cushim_softmax_f32_ref(const float *x, float *y, int64_t outer, int64_t axi
     cushim_scaled_softmax_f32_ref(x, y, 1, outer, axis, inner);
 }
 
-void cushim_scaled_softmax_f16_ref(const uint16_t *x, uint16_t *y, float scale, int64_t outer,
-                                   int64_t axis, int64_t inner) {
-    for (int64_t o = 0; axis > 0 && o < outer; o++) {
-        for (int64_t i = 0; i < inner; i++) {
-            const uint16_t *from = x + o * axis * inner + i;
-            uint16_t *to = y + o * axis * inner + i;
-            double top = -INFINITY, sum = 0;
-            for (int64_t a = 0; a < axis; a++)
-                top = fmax(top, (double)cushim_f32_of_f16(from[a * inner]) * scale);
-            for (int64_t a = 0; a < axis; a++)
-                sum += exp((double)cushim_f32_of_f16(from[a * inner]) * scale - top);
-            for (int64_t a = 0; a < axis; a++)
-                to[a * inner] = cushim_f16_of(
-                    exp((double)cushim_f32_of_f16(from[a * inner]) * scale - top) / sum);
-        }
+#define SMALL(format)                                                                              \
+    void cushim_scaled_softmax_##format##_ref(const uint16_t *x, uint16_t *y, float scale,         \
+                                              int64_t outer, int64_t axis, int64_t inner) {        \
+        for (int64_t o = 0; axis > 0 && o < outer; o++) {                                          \
+            for (int64_t i = 0; i < inner; i++) {                                                  \
+                const uint16_t *from = x + o * axis * inner + i;                                   \
+                uint16_t *to = y + o * axis * inner + i;                                           \
+                double top = -INFINITY, sum = 0;                                                   \
+                for (int64_t a = 0; a < axis; a++)                                                 \
+                    top = fmax(top, (double)cushim_f32_of_##format(from[a * inner]) * scale);      \
+                for (int64_t a = 0; a < axis; a++)                                                 \
+                    sum += exp((double)cushim_f32_of_##format(from[a * inner]) * scale - top);     \
+                for (int64_t a = 0; a < axis; a++)                                                 \
+                    to[a * inner] = cushim_##format##_of(                                          \
+                        exp((double)cushim_f32_of_##format(from[a * inner]) * scale - top) / sum); \
+            }                                                                                      \
+        }                                                                                          \
     }
-}
+
+SMALL(f16)
+SMALL(bf16)

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "cushim/preload.h"
-#include "memory/special/arena.h"
+#include "memory/arena.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
 

@@ -1,7 +1,12 @@
 #include "preload/entry/async_pool.h"
 
+#include <pthread.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
 #include "cuda/current_context.h"
 #include "cuda/table.h"
+#include "preload/state/captures.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
 
@@ -51,24 +56,214 @@ bool cushim_async_find_owner(struct cushim_cuda *cuda, CUstream stream,
     return true;
 }
 
-static void raise_threshold(struct cushim_cuda *cuda, CUdevice device) {
-    CUmemoryPool pool;
-    cuuint64_t now_bytes, wanted_bytes = cushim_process_options.async_keep;
-    if (cuda->cuDeviceGetDefaultMemPool(&pool, device) == CUDA_SUCCESS &&
-        cuda->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &now_bytes) ==
-            CUDA_SUCCESS &&
-        now_bytes < wanted_bytes)
-        cuda->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &wanted_bytes);
+/* ---- how much freed memory pools keep ---- */
+
+static const uint64_t idle_ns = 1000000000, look_ns = 100000000;
+
+/* Pools whose threshold is ours, and (PROGRAMS in place of the device) those whose program has set
+ * it.  The lock is held while the driver gives memory back, because another thread may destroy the
+ * pool. */
+enum { MOST_POOLS = 64, PROGRAMS = -1 };
+static struct {
+    pthread_mutex_t lock;
+    struct {
+        CUmemoryPool pool;
+        int device;
+    } rows[MOST_POOLS];
+    unsigned n;
+    atomic_bool is_any; /* one whose threshold is ours */
+    atomic_bool is_seen[CUSHIM_MAX_DEVICES];
+    atomic_uint_fast64_t used_ns, looked_ns;
+} pools = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool is_auto(void) {
+    return cushim_amount_is_auto(cushim_process_options.async_keep);
 }
 
-void cushim_async_keep(struct cushim_cuda *cuda, CUstream stream) {
-    static atomic_bool is_raised[CUSHIM_MAX_DEVICES];
-    struct cushim_async_owner owner;
-    if (!cushim_process_is_on() || !cushim_process_options.async_keep ||
-        !cuda->cuDeviceGetDefaultMemPool || !cuda->cuMemPoolGetAttribute ||
-        !cuda->cuMemPoolSetAttribute)
+static bool is_off(void) {
+    const struct cushim_mem_policy *policy = &cushim_process.policy;
+    return !cushim_process_options.async_keep.number ||
+           (is_auto() && policy->has_keep && !policy->keep.number);
+}
+
+/* Idle memory stays below half of what would be free, as that of heaps does, and below --keep. */
+static uint64_t most_idle_bytes(uint64_t idle_bytes, size_t free_bytes, size_t device_bytes) {
+    const struct cushim_mem_policy *policy = &cushim_process.policy;
+    uint64_t most_bytes = (free_bytes + idle_bytes) / 2;
+    if (policy->has_keep)
+        most_bytes = cushim_least(most_bytes, cushim_amount_bytes(policy->keep, device_bytes));
+    return cushim_least(idle_bytes, most_bytes);
+}
+
+/* May the driver be asked now?  A capture might be invalidated. */
+static bool is_open(struct cushim_cuda *cuda) {
+    return cuda && cuda->cuMemPoolGetAttribute && cuda->cuMemPoolSetAttribute &&
+           cuda->cuMemPoolTrimTo && !cushim_capture_is_open() && !cushim_thread.host_function_depth;
+}
+
+static uint64_t attribute(struct cushim_cuda *cuda, CUmemoryPool pool, CUmemPool_attribute which) {
+    cuuint64_t value = 0;
+    return cuda->cuMemPoolGetAttribute(pool, which, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+static uint64_t idle_bytes_of(struct cushim_cuda *cuda, CUmemoryPool pool) {
+    return cushim_less(attribute(cuda, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT),
+                       attribute(cuda, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+}
+
+/* Its place; pools.n: it has none.  The caller holds the lock. */
+static unsigned find(CUmemoryPool pool) {
+    unsigned i = 0;
+    while (i < pools.n && pools.rows[i].pool != pool)
+        i++;
+    return i;
+}
+
+/* False: the table is full.  The caller holds the lock. */
+static bool enter(CUmemoryPool pool, int device) {
+    unsigned i = find(pool);
+    if (i == MOST_POOLS)
+        return false;
+    pools.rows[i].pool = pool;
+    pools.rows[i].device = device;
+    pools.n += i == pools.n;
+    return true;
+}
+
+static void keep(struct cushim_cuda *cuda, CUmemoryPool pool, int device) {
+    struct cushim_amount wish = cushim_process_options.async_keep;
+    size_t free_bytes, device_bytes = 0;
+    if (wish.is_percent && cuda->cuMemGetInfo_v2(&free_bytes, &device_bytes) != CUDA_SUCCESS)
         return;
-    if (cushim_async_find_owner(cuda, stream, &owner) &&
-        !atomic_exchange(&is_raised[owner.device], true))
-        raise_threshold(cuda, owner.device);
+    cuuint64_t wanted_bytes = cushim_amount_bytes(wish, device_bytes);
+    pthread_mutex_lock(&pools.lock);
+    uint64_t now_bytes = attribute(cuda, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
+    bool is_ours = is_auto() ? find(pool) == pools.n && !now_bytes && enter(pool, device)
+                             : now_bytes < wanted_bytes;
+    if (is_ours)
+        cuda->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &wanted_bytes);
+    if (is_ours && is_auto())
+        atomic_store(&pools.is_any, true);
+    pthread_mutex_unlock(&pools.lock);
+}
+
+/* Each pool gives back what it has idle beyond a part of what is free then.  Returns the bytes. */
+static size_t give_back(bool is_all) {
+    struct cushim_cuda *cuda = cushim_driver();
+    size_t n_bytes = 0, free_bytes, total_bytes;
+    if (!atomic_load_explicit(&pools.is_any, memory_order_relaxed) || !is_open(cuda))
+        return 0;
+    if (!is_all && cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+        return 0;
+    pthread_mutex_lock(&pools.lock);
+    for (unsigned i = 0; i < pools.n; i++) {
+        CUmemoryPool pool = pools.rows[i].pool;
+        uint64_t idle_bytes = pools.rows[i].device == PROGRAMS ? 0 : idle_bytes_of(cuda, pool);
+        uint64_t kept_bytes = is_all ? 0 : most_idle_bytes(idle_bytes, free_bytes, total_bytes);
+        if (idle_bytes > kept_bytes)
+            cuda->cuMemPoolTrimTo(pool, attribute(cuda, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) +
+                                            kept_bytes);
+        n_bytes += idle_bytes > kept_bytes ? cushim_less(idle_bytes, idle_bytes_of(cuda, pool)) : 0;
+    }
+    pthread_mutex_unlock(&pools.lock);
+    return n_bytes;
+}
+
+size_t cushim_async_give_back(void) {
+    return give_back(true);
+}
+
+void cushim_async_give_back_stale(void) {
+    uint64_t used_ns = atomic_load_explicit(&pools.used_ns, memory_order_relaxed);
+    if (used_ns && cushim_clock_coarse_ns() - used_ns >= idle_ns &&
+        atomic_compare_exchange_strong(&pools.used_ns, &used_ns, 0))
+        give_back(true);
+}
+
+void cushim_async_note_use(void) {
+    if (!atomic_load_explicit(&pools.is_any, memory_order_relaxed))
+        return;
+    uint64_t now_ns = cushim_clock_coarse_ns();
+    cushim_async_give_back_stale();
+    atomic_store_explicit(&pools.used_ns, now_ns, memory_order_relaxed);
+    if (now_ns - atomic_load_explicit(&pools.looked_ns, memory_order_relaxed) < look_ns)
+        return;
+    atomic_store_explicit(&pools.looked_ns, now_ns, memory_order_relaxed);
+    give_back(false);
+}
+
+void cushim_async_keep(struct cushim_cuda *cuda, CUdevice device) {
+    CUmemoryPool pool;
+    if (is_off())
+        return;
+    if (!atomic_load_explicit(&pools.is_seen[device], memory_order_relaxed) && is_open(cuda) &&
+        cuda->cuDeviceGetDefaultMemPool && !atomic_exchange(&pools.is_seen[device], true) &&
+        cuda->cuDeviceGetDefaultMemPool(&pool, device) == CUDA_SUCCESS)
+        keep(cuda, pool, device);
+    cushim_async_note_use();
+}
+
+size_t cushim_async_idle_bytes(struct cushim_cuda *cuda, CUdevice device) {
+    size_t n_bytes = 0;
+    if (!atomic_load_explicit(&pools.is_any, memory_order_relaxed) || !is_open(cuda))
+        return 0;
+    pthread_mutex_lock(&pools.lock);
+    for (unsigned i = 0; i < pools.n; i++)
+        n_bytes += pools.rows[i].device == device ? idle_bytes_of(cuda, pools.rows[i].pool) : 0;
+    pthread_mutex_unlock(&pools.lock);
+    return n_bytes;
+}
+
+void cushim_async_forget(bool is_driver_there) {
+    struct cushim_cuda *cuda = is_driver_there ? cushim_driver() : NULL;
+    unsigned n = 0;
+    pthread_mutex_lock(&pools.lock);
+    for (unsigned i = 0; i < pools.n; i++) {
+        if (cuda && pools.rows[i].device == PROGRAMS)
+            pools.rows[n++] = pools.rows[i];
+        else if (cuda)
+            cuda->cuMemPoolSetAttribute(pools.rows[i].pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+                                        &(cuuint64_t){0});
+    }
+    pools.n = n;
+    atomic_store(&pools.is_any, false);
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
+        atomic_store(&pools.is_seen[device], false);
+    pthread_mutex_unlock(&pools.lock);
+}
+
+/* ---- the calls of the program ---- */
+
+void cushim_async_made(struct cushim_cuda *cuda, CUmemoryPool pool, int device) {
+    if (cushim_process_is_on() && is_auto() && !is_off() && is_open(cuda))
+        keep(cuda, pool, device);
+}
+
+CUresult cushim_async_destroy(struct cushim_cuda *cuda, CUmemoryPool pool) {
+    pthread_mutex_lock(&pools.lock);
+    CUresult answer = cuda->cuMemPoolDestroy(pool);
+    unsigned i = find(pool);
+    if (answer == CUDA_SUCCESS && i < pools.n)
+        pools.rows[i] = pools.rows[--pools.n];
+    pthread_mutex_unlock(&pools.lock);
+    return answer;
+}
+
+CUresult cushim_async_set_threshold(struct cushim_cuda *cuda, CUmemoryPool pool, void *value) {
+    pthread_mutex_lock(&pools.lock);
+    CUresult answer = cuda->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value);
+    if (answer == CUDA_SUCCESS && cushim_process_is_on() && is_auto())
+        enter(pool, PROGRAMS);
+    pthread_mutex_unlock(&pools.lock);
+    return answer;
+}
+
+bool cushim_async_is_kept(CUmemoryPool pool) {
+    if (!atomic_load_explicit(&pools.is_any, memory_order_relaxed) || !cushim_process_is_on())
+        return false;
+    pthread_mutex_lock(&pools.lock);
+    unsigned i = find(pool);
+    bool is_kept = i < pools.n && pools.rows[i].device != PROGRAMS;
+    pthread_mutex_unlock(&pools.lock);
+    return is_kept;
 }

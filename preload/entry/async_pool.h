@@ -1,18 +1,47 @@
 /*
- * CUSHIM_ASYNC_KEEP: how much freed stream-ordered memory the driver's own pool keeps for reuse.
+ * Stream-ordered memory: which device owns it, and CUSHIM_ASYNC_KEEP, which is how much freed
+ * memory the driver's own pools keep for reuse.
  *
- * By default the pool keeps nothing beyond the next synchronisation, so a program that allocates
- * and synchronises in turn asks the operating system each time.  We raise the release threshold of
- * a device's default pool once and never lower it.  If the program sets it afterwards, its value
- * stays.
+ * By default a pool keeps nothing beyond the next synchronisation, so a program that allocates and
+ * synchronises in turn asks the operating system each time.  If the program never set the release
+ * threshold of a pool, we set it: the default pool's at the first request on its device, another's
+ * when it is created.  The program reads the 0 that it left there.  With `auto` the pools keep
+ * all, and we have the driver give it back as heaps do: when memory is out or a limit is met, at
+ * the first call after a second without a request or free, and when more is idle than half of what
+ * would be free.
  */
 #ifndef CUSHIM_PRELOAD_ASYNC_POOL_H
 #define CUSHIM_PRELOAD_ASYNC_POOL_H
 
 #include "preload/state/process.h"
 
-/* Called before a stream-ordered allocation; it acts only at the first one on a device. */
-void cushim_async_keep(struct cushim_cuda *cuda, CUstream stream);
+/* Memory of a device was requested in stream order. */
+void cushim_async_keep(struct cushim_cuda *cuda, CUdevice device);
+
+/* The program made a pool on a device. */
+void cushim_async_made(struct cushim_cuda *cuda, CUmemoryPool pool, int device);
+
+/* The program destroys a pool, or sets its release threshold, which then is the program's. */
+CUresult cushim_async_destroy(struct cushim_cuda *cuda, CUmemoryPool pool);
+CUresult cushim_async_set_threshold(struct cushim_cuda *cuda, CUmemoryPool pool, void *value);
+
+/* Is its threshold ours? */
+bool cushim_async_is_kept(CUmemoryPool pool);
+
+/* Memory was freed in stream order. */
+void cushim_async_note_use(void);
+
+/* Pools give back all idle memory; the second only after a second without use.  Returns the
+ * bytes. */
+size_t cushim_async_give_back(void);
+void cushim_async_give_back_stale(void);
+
+/* A context is about to go, and perhaps pools with it; or the driver is gone.  What is requested
+ * afterwards is as the first request. */
+void cushim_async_forget(bool is_driver_there);
+
+/* What pools keep idle on a device, which would be free without cushim. */
+size_t cushim_async_idle_bytes(struct cushim_cuda *cuda, CUdevice device);
 
 /* The owner of the memory that allocations on a stream get. */
 struct cushim_async_owner {

@@ -1,77 +1,225 @@
 #include "preload/entry/device_limit.h"
 
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/futex.h"
+#include "base/log.h"
 #include "cuda/table.h"
+#include "memory/heap.h"
 #include "memory/policy.h"
+#include "memory/state/heap_state.h"
+#include "preload/entry/async_pool.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
+#include "report/group.h"
+
+/* How long a process that was refused waits for others to give back idle memory. */
+static const uint64_t patience_ns = 20000000;
 
 static struct cushim_mem_limit budgets[CUSHIM_MAX_DEVICES];
 
-static bool has_limit(void) {
-    return cushim_process.policy.budgets != NULL;
+/* With CUSHIM_LIMIT_GROUP.  It is written once, and by a forked child. */
+static struct cushim_group group;
+static atomic_int places[CUSHIM_MAX_DEVICES]; /* of devices in the group, plus 1; 0: unknown */
+
+/* What the calling thread charged for a request that the driver is asked for next. */
+static _Thread_local struct {
+    struct cushim_mem_limit *budget; /* NULL: none */
+    size_t n_bytes;
+} promise __attribute__((tls_model("initial-exec")));
+
+bool cushim_device_limit_is_set(void) {
+    return cushim_process_is_on() && (group.file || strcmp(cushim_process_options.limit, "0") != 0);
 }
 
+/* ---- the group ---- */
+
+/* The place of a device in the group; -1: it is of no group. */
+static int place_of(int device) {
+    return group.file && !atomic_load(&group.is_cut) ? atomic_load(&places[device]) - 1 : -1;
+}
+
+/* Note what the group has now. */
+static void refresh(int device, int place) {
+    atomic_store(&budgets[device].limit_bytes,
+                 atomic_load(&group.file->devices[place].limit_bytes));
+    atomic_store(&budgets[device].others_bytes, cushim_group_others_bytes(&group, place));
+}
+
+static bool share(struct cushim_mem_limit *budget, ptrdiff_t n_bytes, bool is_forced) {
+    int device = (int)(budget - budgets), place = place_of(device);
+    bool is_charged = true;
+    if (place < 0)
+        return true;
+    if (is_forced) {
+        cushim_group_add(&group, place, n_bytes);
+        return true;
+    }
+    int cancel = cushim_cancel_hold();
+    is_charged = cushim_group_charge(&group, place, (uint64_t)n_bytes);
+    cushim_cancel_let(cancel);
+    refresh(device, place);
+    return is_charged;
+}
+
+/* Ask the other members for idle memory, and wait a moment; returns what they gave back. */
+static size_t ask_group(int device) {
+    int place = place_of(device);
+    uint64_t end_ns = cushim_clock_ns() + patience_ns;
+    unsigned n_looks = 0;
+    if (place < 0 || !cushim_group_ask(&group, place))
+        return 0;
+    uint64_t before_bytes = cushim_group_others_bytes(&group, place), now_bytes;
+    while ((now_bytes = cushim_group_others_bytes(&group, place)) >= before_bytes &&
+           cushim_clock_ns() < end_ns)
+        cushim_futex_back_off(&n_looks);
+    return cushim_less(before_bytes, now_bytes);
+}
+
+static size_t make_room(const struct cushim_mem_heap *heap, uint64_t until_ns) {
+    return cushim_contexts_make_room(heap, until_ns) + ask_group(heap->device);
+}
+
+bool cushim_device_limit_is_asked(void) {
+    static atomic_uint_fast64_t n_seen;
+    if (!group.file)
+        return false;
+    uint64_t n_asked = atomic_load(&group.file->rows[group.row].n_asked);
+    return atomic_exchange(&n_seen, n_asked) != n_asked;
+}
+
+static void join(void) {
+    int error = cushim_group_join(&group, cushim_process_options.limit_group);
+    if (error)
+        log_error("limit", "no group %s: %s; the limit is this process's own",
+                  cushim_process_options.limit_group, cushim_group_fault(error));
+}
+
+/* The first member that names a limit sets it. */
+static void enter_device(struct cushim_cuda *cuda, int device, size_t total_bytes,
+                         size_t limit_bytes) {
+    CUuuid uuid;
+    uint64_t none = 0;
+    if (!cuda->cuDeviceGetUuid_v2 || cuda->cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS)
+        return;
+    int place = cushim_group_device(&group, (const unsigned char *)uuid.bytes, total_bytes);
+    if (place < 0)
+        return;
+    if (limit_bytes &&
+        !atomic_compare_exchange_strong(&group.file->devices[place].limit_bytes, &none,
+                                        limit_bytes) &&
+        none != limit_bytes)
+        log_warn("limit", "device %d: group %s has a limit of %zu bytes already, and keeps it",
+                 device, cushim_process_options.limit_group, (size_t)none);
+    atomic_store(&places[device], place + 1);
+    refresh(device, place);
+}
+
+/* ---- the limit ---- */
+
 void cushim_device_limit_configure(void) {
-    if (cushim_process_options.limit.number)
-        cushim_process.policy.budgets = budgets;
+    cushim_process.policy.budgets = budgets;
+    if (!*cushim_process_options.limit_group || !cushim_process_options.cushim)
+        return;
+    join();
+    cushim_process.policy.make_room = make_room;
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
+        budgets[device].share = share;
+}
+
+void cushim_device_limit_in_child(bool is_fresh) {
+    if (!group.file)
+        return;
+    group.file = NULL; /* it is not mapped here */
+    if (is_fresh)
+        join();
+}
+
+size_t cushim_device_limit_bytes(int device, size_t total_bytes) {
+    struct cushim_amount amount = cushim_limits_of(cushim_process_options.limit, device);
+    size_t limit_bytes = cushim_amount_bytes(amount, total_bytes);
+    return limit_bytes ? cushim_least(limit_bytes, total_bytes) : total_bytes;
 }
 
 void cushim_device_limit_open(struct cushim_cuda *cuda, int device) {
-    size_t free_bytes, total_bytes;
-    if (!has_limit() || atomic_load_explicit(&budgets[device].limit_bytes, memory_order_relaxed) ||
-        cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+    size_t total_bytes;
+    if (!cushim_device_limit_is_set() || atomic_load(&places[device]) ||
+        (!group.file && atomic_load(&budgets[device].limit_bytes)) || !cuda->cuDeviceTotalMem_v2 ||
+        cuda->cuDeviceTotalMem_v2(&total_bytes, device) != CUDA_SUCCESS)
         return;
-    size_t limit_bytes = cushim_amount_bytes(cushim_process_options.limit, total_bytes);
-    if (limit_bytes > total_bytes)
-        limit_bytes = total_bytes;
-    atomic_store_explicit(&budgets[device].limit_bytes, limit_bytes, memory_order_relaxed);
+    size_t limit_bytes = cushim_device_limit_bytes(device, total_bytes);
+    limit_bytes = limit_bytes < total_bytes ? limit_bytes : 0;
+    if (group.file)
+        enter_device(cuda, device, total_bytes, limit_bytes);
+    else
+        atomic_store(&budgets[device].limit_bytes, limit_bytes);
 }
 
-static bool fits(int device, size_t n_bytes) {
-    struct cushim_mem_limit *budget = &budgets[device];
-    bool fits = cushim_mem_limit_charge(budget, n_bytes);
-    if (fits)
-        cushim_mem_limit_refund(budget, n_bytes);
-    return fits;
-}
+/* ---- memory that the driver serves ---- */
 
 bool cushim_device_limit_admits_on(struct cushim_cuda *cuda, int device, size_t n_bytes) {
-    CUdevice current;
-    if (!cushim_process_is_on() || !has_limit() || device < 0 || device >= CUSHIM_MAX_DEVICES)
+    cushim_device_limit_settle();
+    if (!cushim_device_limit_is_set() || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return true;
-    if (cuda->cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device)
-        cushim_device_limit_open(cuda, device);
-    return fits(device, n_bytes) || (cushim_contexts_give_back() && fits(device, n_bytes));
+    cushim_device_limit_open(cuda, device);
+    struct cushim_mem_limit *budget = &budgets[device];
+    if (!cushim_mem_limit_charge(budget, n_bytes) &&
+        !(cushim_contexts_give_back() && cushim_mem_limit_charge(budget, n_bytes)) &&
+        !(ask_group(device) && cushim_mem_limit_charge(budget, n_bytes)))
+        return false;
+    promise.budget = budget;
+    promise.n_bytes = n_bytes;
+    return true;
 }
 
 bool cushim_device_limit_admits(struct cushim_cuda *cuda, size_t n_bytes) {
     CUdevice device;
-    return !cushim_process_is_on() || !has_limit() ||
-           cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+    return !cushim_device_limit_is_set() || cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
            cushim_device_limit_admits_on(cuda, device, n_bytes);
 }
 
-void cushim_device_limit_charge(int device, size_t n_bytes, bool is_there) {
-    size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
-    if (!has_limit())
-        return;
-    if (is_there)
-        atomic_fetch_add_explicit(&budgets[device].charged_bytes, cost_bytes, memory_order_relaxed);
-    else
-        atomic_fetch_sub_explicit(&budgets[device].charged_bytes, cost_bytes, memory_order_relaxed);
+void cushim_device_limit_settle(void) {
+    cushim_mem_limit_refund(promise.budget, promise.n_bytes);
+    promise.budget = NULL;
 }
 
-void cushim_device_limit_tell(int device, size_t reusable_bytes, size_t *free_bytes,
+void cushim_device_limit_charge(int device, size_t n_bytes, bool is_there) {
+    struct cushim_mem_limit *budget = &budgets[device];
+    if (!is_there)
+        cushim_mem_limit_refund(budget, n_bytes);
+    else if (promise.budget == budget && promise.n_bytes == n_bytes)
+        promise.budget = NULL;
+    else
+        cushim_mem_limit_force(budget, n_bytes);
+}
+
+/* ---- the size that the process sees ---- */
+
+void cushim_device_limit_tell(struct cushim_cuda *cuda, int device, size_t *free_bytes,
                               size_t *total_bytes) {
-    const struct cushim_mem_limit *budget = &budgets[device];
-    size_t limit_bytes = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
-    size_t charged_bytes = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
+    struct cushim_mem_limit *budget = &budgets[device];
+    cushim_device_limit_open(cuda, device);
+    int place = place_of(device), cancel;
+    if (place >= 0) {
+        cancel = cushim_cancel_hold();
+        cushim_group_sweep(&group);
+        cushim_cancel_let(cancel);
+        refresh(device, place);
+    }
+    size_t limit_bytes = atomic_load(&budget->limit_bytes);
+    /* without cushim our free memory would be free */
+    const struct cushim_mem_stats *mapped = &cushim_page.stats[device][CUSHIM_KIND_MAPPED];
+    size_t held_bytes =
+        cushim_contexts_reusable_bytes(device) + cushim_mem_stats_read(&mapped->free_segment_bytes);
+    *free_bytes += cushim_least(held_bytes + cushim_async_idle_bytes(cuda, device),
+                                cushim_less(*total_bytes, *free_bytes));
     if (!limit_bytes)
         return;
-    size_t used_bytes = charged_bytes > reusable_bytes ? charged_bytes - reusable_bytes : 0;
-    size_t left_bytes = limit_bytes > used_bytes ? limit_bytes - used_bytes : 0;
-    if (*free_bytes > left_bytes)
-        *free_bytes = left_bytes;
-    if (*total_bytes > limit_bytes)
-        *total_bytes = limit_bytes;
+    size_t used_bytes = cushim_less(atomic_load(&budget->charged_bytes), held_bytes) +
+                        atomic_load(&budget->others_bytes);
+    *free_bytes = cushim_least(*free_bytes, cushim_less(limit_bytes, used_bytes));
+    *total_bytes = cushim_least(*total_bytes, limit_bytes);
 }

@@ -4,9 +4,11 @@
 #include "cuda/table.h"
 #include "cushim/preload.h"
 #include "preload/entry/async_pool.h"
+#include "preload/entry/device_limit.h"
 #include "preload/observe/check.h"
 #include "preload/observe/shortage.h"
 #include "preload/entry/memory_kinds.h"
+#include "preload/entry/stale_address.h"
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
@@ -30,6 +32,7 @@ CUresult cushim_entry_note_foreign(const struct cushim_foreign *foreign, CUresul
         cushim_mem_stats_add(&foreign->stats->n_refused, 1);
         cushim_shortage_note_native(foreign->stats, foreign->n_bytes);
     }
+    cushim_device_limit_settle();
     return answer;
 }
 
@@ -51,6 +54,7 @@ CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresul
         return answer;
     if (!cushim_async_find_owner(cuda, stream, &owner))
         return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, answer, address, n_bytes);
+    cushim_async_keep(cuda, owner.device);
     if (answer == CUDA_SUCCESS)
         log_debug("request", "%s of size %zu was forwarded",
                   cushim_cuda_symbol_name(cushim_thread.symbol), n_bytes);
@@ -77,6 +81,10 @@ CUresult cushim_entry_forgot(bool was_known, const struct cushim_foreign *foreig
     } else if (was_known) {
         cushim_foreign_restore(foreign);
     } else {
+        if (answer != CUDA_SUCCESS && cushim_stale_address_may_be(address)) {
+            cushim_check_refused(CUSHIM_MEM_HARM_GONE, NULL, address, 0);
+            return answer;
+        }
         cushim_mem_stats_add(&cushim_page.n_foreign_frees, 1);
         if (answer == CUDA_SUCCESS)
             cushim_mem_stats_add(&cushim_page.n_bypassed, 1);

@@ -61,10 +61,10 @@ static void spare(struct shard *shard, struct row *row) {
     shard->spares = row;
 }
 
-/* Pinned memory belongs to no device. */
+/* Pinned memory belongs to no device, and managed memory stays on none. */
 static void charge(const struct cushim_foreign *foreign, bool is_there) {
     size_t place = (size_t)(foreign->stats - &cushim_page.stats[0][0]);
-    if (place % CUSHIM_N_KINDS != CUSHIM_KIND_PINNED)
+    if (foreign->kind != CUSHIM_KIND_PINNED && foreign->kind != CUSHIM_KIND_MANAGED)
         cushim_device_limit_charge((int)(place / CUSHIM_N_KINDS), foreign->n_bytes, is_there);
 }
 
@@ -109,12 +109,14 @@ static void enter(const struct cushim_foreign *foreign) {
 
 void cushim_foreign_record(const struct cushim_foreign *foreign) {
     cushim_mem_stats_add(&foreign->stats->n_requests, 1);
-    cushim_mem_stats_add(&foreign->stats->n_natively, 1);
+    cushim_mem_stats_add(foreign->is_hit ? &foreign->stats->n_hits : &foreign->stats->n_natively,
+                         1);
     cushim_mem_stats_add(&foreign->stats->requested_bytes, foreign->n_bytes);
     cushim_process_note_use();
     enter(foreign);
     if (cushim_process.is_watched) {
-        cushim_tracing_alloc(foreign->stats, NULL, foreign->address, foreign->n_bytes, false);
+        cushim_tracing_alloc(foreign->stats, NULL, foreign->address, foreign->n_bytes,
+                             foreign->is_hit);
         cushim_sites_alloc(NULL, foreign->address, foreign->n_bytes);
     }
 }

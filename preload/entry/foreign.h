@@ -17,6 +17,7 @@ struct cushim_foreign {
     enum cushim_kind kind;
     CUcontext context; /* NULL for pinned, managed and mapped memory, which belongs to all */
     struct cushim_mem_stats *stats;
+    bool is_hit; /* no driver call was made: it is memory that the program gave back */
 };
 
 /* Count an allocation by the driver and remember it. */

@@ -6,11 +6,17 @@
  * address there is the handle, because the driver gives no handle anew while its memory lives.
  * Memory that another process made, and multicast objects, have no row: their handles are unknown.
  *
- * Each function calls the driver's under one lock, so that its answer and the table change
- * together; a call that the driver refuses changes nothing.
+ * A handle that was mapped as a whole over a whole reservation is *kept*: what the program gives
+ * back of it stays with the driver, and serves the next request of the same size.  Whatever else
+ * the program asks of a part, the driver catches up first with what the program gave back
+ * (docs/internals/memory-engine.md, "Mapped memory").
+ *
+ * One lock guards the tables, and no driver call is made under it.
  */
 #ifndef CUSHIM_PRELOAD_MAPPED_MEMORY_H
 #define CUSHIM_PRELOAD_MAPPED_MEMORY_H
+
+#include <stdbool.h>
 
 #include "cuda/types.h"
 
@@ -25,10 +31,35 @@ CUresult cushim_mapped_memory_retain(struct cushim_cuda *cuda, CUmemGenericAlloc
                                      void *address);
 CUresult cushim_mapped_memory_import(struct cushim_cuda *cuda, CUmemGenericAllocationHandle *handle,
                                      void *shared, CUmemAllocationHandleType type);
+CUresult cushim_mapped_memory_reserve(struct cushim_cuda *cuda, CUdeviceptr *address,
+                                      size_t n_bytes, size_t align_bytes, CUdeviceptr hint,
+                                      unsigned long long flags);
+CUresult cushim_mapped_memory_unreserve(struct cushim_cuda *cuda, CUdeviceptr address,
+                                        size_t n_bytes);
 CUresult cushim_mapped_memory_map(struct cushim_cuda *cuda, CUdeviceptr address, size_t n_bytes,
                                   size_t offset, CUmemGenericAllocationHandle handle,
                                   unsigned long long flags);
 CUresult cushim_mapped_memory_unmap(struct cushim_cuda *cuda, CUdeviceptr address, size_t n_bytes);
+CUresult cushim_mapped_memory_set_access(struct cushim_cuda *cuda, CUdeviceptr address,
+                                         size_t n_bytes, const CUmemAccessDesc *access, size_t n);
+
+/* Before a call that gives others than the program something of a handle, or of what is mapped
+ * there: from now on it is not kept.  An answer other than success is that of the call. */
+CUresult cushim_mapped_memory_share(struct cushim_cuda *cuda, CUmemGenericAllocationHandle handle);
+CUresult cushim_mapped_memory_share_at(struct cushim_cuda *cuda, CUdeviceptr address,
+                                       size_t n_bytes);
+
+/* The same before a question about an address.  Memory that is mapped there stays as it is. */
+CUresult cushim_mapped_memory_ask_at(struct cushim_cuda *cuda, CUdeviceptr address);
+
+/* The options were read. */
+void cushim_mapped_memory_configure(void);
+
+/* Give back the idle memory of a device (-1: of all); returns the bytes. */
+size_t cushim_mapped_memory_give_back(int device);
+
+/* The same for what may no longer be held, if nothing looked for a second. */
+void cushim_mapped_memory_give_back_stale(void);
 
 /* The driver was unloaded, and all handles and mappings with it. */
 void cushim_mapped_memory_drop_all(void);

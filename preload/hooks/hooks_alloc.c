@@ -149,11 +149,6 @@ static struct cushim_cuda *shortcut(struct cushim_cudart *cudart, const atomic_u
     return cushim_driver();
 }
 
-static inline void count(enum cushim_cuda_symbol symbol) {
-    if (cushim_process_is_on())
-        cushim_process_count(symbol);
-}
-
 /* Around a call of the runtime's own function, which comes back through the driver's: the call is
  * counted already, and `missed` (or NULL) has asked the heap's lists. */
 static void inside_enter(const struct cushim_mem_request *missed) {
@@ -173,7 +168,7 @@ static cudaError_t inside_leave(cudaError_t error) {
     struct cushim_cudart *cudart = cushim_runtime(caller);                                         \
     if (!cudart || !cudart->abi)                                                                   \
         return cudaErrorInitializationError;                                                       \
-    count(CUSHIM_SYMBOL_##abi);
+    cushim_process_note_call(CUSHIM_SYMBOL_##abi);
 
 APART cudaError_t malloc_at_length(void **address, size_t n_bytes, const void *caller) {
     ENTER(cudaMalloc, caller)

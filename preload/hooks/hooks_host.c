@@ -7,7 +7,6 @@
 #include "preload/entry/entry.h"
 #include "preload/entry/free.h"
 #include "preload/entry/memory_kinds.h"
-#include "preload/entry/device_limit.h"
 #include "preload/entry/sight.h"
 #include "preload/state/process_options.h"
 
@@ -22,8 +21,6 @@ CUSHIM_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t n_bytes, u
         *address = block;
         return CUDA_SUCCESS;
     }
-    if (!cushim_device_limit_admits(cuda, n_bytes))
-        return cushim_entry_note(cuda, CUSHIM_KIND_MANAGED, CUDA_ERROR_OUT_OF_MEMORY, 0, n_bytes);
     CUresult answer = cuda->cuMemAllocManaged(address, n_bytes, flags);
     if (cushim_entry_should_retry_host(answer))
         answer = cuda->cuMemAllocManaged(address, n_bytes, flags);

@@ -3,6 +3,7 @@
  * context, without a driver call of ours.
  */
 #include "cuda/table.h"
+#include "preload/entry/async_pool.h"
 #include "preload/observe/check.h"
 #include "preload/state/contexts.h"
 #include "preload/state/host_effect.h"
@@ -21,6 +22,8 @@ CUSHIM_EXPORT CUresult cuInit(unsigned flags) {
 /* All work of the context (NULL: the current one) is over, so its deferred blocks can be checked,
  * and its idle memory can go back. */
 static CUresult look(struct cushim_cuda *cuda, CUcontext context, CUresult answer) {
+    if (answer == CUDA_SUCCESS)
+        cushim_async_give_back_stale();
     if (answer != CUDA_SUCCESS || !cushim_contexts_count())
         return answer;
     if (!context)
@@ -124,7 +127,12 @@ CUSHIM_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
 
 static CUresult reset_primary(struct cushim_cuda *cuda,
                               __typeof__(&cuDevicePrimaryCtxReset_v2) real, CUdevice device) {
-    return cushim_process_is_on() ? cushim_primary_reset(cuda, real, device) : real(device);
+    if (!cushim_process_is_on())
+        return real(device);
+    size_t live_bytes = cushim_check_before_reset(device);
+    CUresult answer = cushim_primary_reset(cuda, real, device);
+    cushim_check_after_reset(device, live_bytes);
+    return answer;
 }
 
 CUSHIM_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device) {
@@ -139,9 +147,12 @@ CUSHIM_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
 
 CUSHIM_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     CUSHIM_ENTER(cuDevicePrimaryCtxRetain)
-    return cushim_process_is_on()
-               ? cushim_primary_retain(cuda->cuDevicePrimaryCtxRetain, context, device)
-               : cuda->cuDevicePrimaryCtxRetain(context, device);
+    if (!cushim_process_is_on())
+        return cuda->cuDevicePrimaryCtxRetain(context, device);
+    CUresult answer = cushim_primary_retain(cuda->cuDevicePrimaryCtxRetain, context, device);
+    if (answer == CUDA_SUCCESS)
+        cushim_check_context_made(cuda, device);
+    return answer;
 }
 
 static CUresult release_primary(struct cushim_cuda *cuda,

@@ -1,6 +1,6 @@
 /*
- * Hooks of allocations that the driver serves (interposition.md C): counted, and retried once after
- * we gave back what we hold (C12).
+ * Hooks of pitched memory, and of allocations that the driver serves (interposition.md C): counted,
+ * and retried once after we gave back what we hold (C12).
  */
 #include "cuda/patchable.h"
 #include "cuda/table.h"
@@ -8,6 +8,7 @@
 #include "preload/entry/device_limit.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/free.h"
+#include "preload/entry/pitch.h"
 #include "preload/entry/stale_address.h"
 
 CUSHIM_PATCHABLE(cuMemAllocPitch_v2)
@@ -15,19 +16,7 @@ CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_by
                                           size_t width_bytes, size_t height,
                                           unsigned element_bytes) {
     CUSHIM_ENTER(cuMemAllocPitch_v2)
-    size_t least_bytes;
-    if (__builtin_mul_overflow(width_bytes, height, &least_bytes))
-        least_bytes = SIZE_MAX;
-    else if (!cushim_device_limit_admits(cuda, least_bytes))
-        return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0,
-                                 least_bytes);
-    CUresult answer =
-        cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
-    if (cushim_entry_should_retry(answer))
-        answer = cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
-    bool is_there = answer == CUDA_SUCCESS;
-    return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, answer, is_there ? *address : 0,
-                             is_there ? *pitch_bytes * height : least_bytes);
+    return cushim_pitch_alloc(cuda, address, pitch_bytes, width_bytes, height, element_bytes);
 }
 
 /* ---- stream-ordered memory: the driver's own pools, passed through and counted ---- */
@@ -36,7 +25,6 @@ static CUresult alloc_async(struct cushim_cuda *cuda, __typeof__(&cuMemAllocAsyn
                             CUdeviceptr *address, size_t n_bytes, CUstream stream) {
     if (!cushim_device_limit_admits(cuda, n_bytes))
         return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, n_bytes);
-    cushim_async_keep(cuda, stream);
     CUresult answer = real(address, n_bytes, stream);
     if (cushim_entry_should_retry(answer))
         answer = real(address, n_bytes, stream);
@@ -60,7 +48,6 @@ static CUresult alloc_from_pool(struct cushim_cuda *cuda, __typeof__(&cuMemAlloc
                                 CUstream stream) {
     if (!cushim_device_limit_admits(cuda, n_bytes))
         return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, n_bytes);
-    cushim_async_keep(cuda, stream);
     CUresult answer = real(address, n_bytes, pool, stream);
     if (cushim_entry_should_retry(answer))
         answer = real(address, n_bytes, pool, stream);
@@ -92,6 +79,7 @@ static CUresult free_async(struct cushim_cuda *cuda, __typeof__(&cuMemFreeAsync)
     if (cushim_entry_free_on(cuda, address, order, &answer))
         return answer;
     bool was_known = cushim_entry_forget(address, &foreign);
+    cushim_async_note_use();
     if (was_known || !cushim_stale_address_is_freed(cuda, address, &answer))
         answer = real(address, stream);
     return cushim_entry_forgot(was_known, &foreign, address, answer);
@@ -106,6 +94,37 @@ CUSHIM_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
 CUSHIM_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
     CUSHIM_ENTER(cuMemFreeAsync_ptsz)
     return free_async(cuda, cuda->cuMemFreeAsync_ptsz, address, stream, cushim_per_thread(stream));
+}
+
+CUSHIM_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
+    CUSHIM_ENTER(cuMemPoolCreate)
+    CUresult answer = cuda->cuMemPoolCreate(pool, properties);
+    if (answer == CUDA_SUCCESS && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+        cushim_async_made(cuda, *pool, properties->location.id);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+    CUSHIM_ENTER(cuMemPoolDestroy)
+    return cushim_async_destroy(cuda, pool);
+}
+
+CUSHIM_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                                             void *value) {
+    CUSHIM_ENTER(cuMemPoolSetAttribute)
+    return attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+               ? cushim_async_set_threshold(cuda, pool, value)
+               : cuda->cuMemPoolSetAttribute(pool, attribute, value);
+}
+
+CUSHIM_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                                             void *value) {
+    CUSHIM_ENTER(cuMemPoolGetAttribute)
+    CUresult answer = cuda->cuMemPoolGetAttribute(pool, attribute, value);
+    if (answer == CUDA_SUCCESS && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD &&
+        cushim_async_is_kept(pool))
+        *(cuuint64_t *)value = 0; /* as the program left it */
+    return answer;
 }
 
 /* ---- images of code: forwarded unchanged, retried once when memory is out ---- */

@@ -4,12 +4,14 @@
  */
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/log.h"
 #include "cuda/table.h"
 #include "memory/heap.h"
 #include "memory/provider/provider.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/contexts.h"
+#include "preload/entry/async_pool.h"
 #include "preload/entry/device_limit.h"
 #include "preload/state/imports.h"
 #include "preload/state/dma_readers.h"
@@ -18,17 +20,23 @@
 CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     CUSHIM_ENTER(cuMemGetInfo_v2)
     cushim_contexts_give_back_stale(NULL);
+    cushim_async_give_back_stale();
     CUresult answer = cuda->cuMemGetInfo_v2(free_bytes, total_bytes);
     CUdevice device;
     if (answer != CUDA_SUCCESS || !free_bytes || !total_bytes || !cushim_process_is_on() ||
         cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return answer;
-    /* without cushim our free memory would be free */
-    size_t held_bytes = cushim_contexts_reusable_bytes(device);
-    size_t room_bytes = *total_bytes - *free_bytes;
-    *free_bytes += held_bytes < room_bytes ? held_bytes : room_bytes;
-    cushim_device_limit_open(cuda, device);
-    cushim_device_limit_tell(device, held_bytes, free_bytes, total_bytes);
+    cushim_device_limit_tell(cuda, device, free_bytes, total_bytes);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuDeviceTotalMem_v2(size_t *n_bytes, CUdevice device) {
+    CUSHIM_ENTER(cuDeviceTotalMem_v2)
+    size_t free_bytes = 0;
+    CUresult answer = cuda->cuDeviceTotalMem_v2(n_bytes, device);
+    if (answer == CUDA_SUCCESS && cushim_device_limit_is_set() && device >= 0 &&
+        device < CUSHIM_MAX_DEVICES)
+        cushim_device_limit_tell(cuda, device, &free_bytes, n_bytes);
     return answer;
 }
 

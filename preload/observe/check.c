@@ -2,15 +2,22 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "base/bits.h"
 #include "base/log.h"
+#include "cuda/table.h"
 #include "memory/alloc.h"
+#include "memory/cache/cache.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
 #include "preload/state/live.h"
 #include "preload/state/process_options.h"
 #include "preload/observe/stack.h"
 #include "report/page_ring.h"
+#include "report/report.h"
 
 /* Values of the option, in the order of its words. */
 enum { IS_OFF, OF_FREES, IS_FULL };
@@ -20,7 +27,16 @@ static void say(struct cushim_mem_finding *finding);
 
 struct cushim_mem_check cushim_check = {.lock = PTHREAD_MUTEX_INITIALIZER, .tell = say};
 
+/* The first forked child that called CUDA in spite of it, and its call; 0: none.  Shared with
+ * children; NULL: nobody reads it. */
+static _Atomic(uint64_t) *orphan;
+
 void cushim_check_configure(void) {
+    bool is_read = *cushim_process_options.stats || cushim_process_options.live;
+    void *page = is_read ? mmap(NULL, sizeof *orphan, PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0)
+                         : MAP_FAILED;
+    orphan = page == MAP_FAILED ? NULL : page;
     cushim_process.policy.has_guards = cushim_process_options.check != IS_OFF;
     cushim_check.quarantine_bytes = cushim_process_options.check_quarantine;
 }
@@ -35,16 +51,22 @@ const char *cushim_check_harm(enum cushim_mem_harm harm) {
                                         [CUSHIM_MEM_HARM_INSIDE] = "freed inside",
                                         [CUSHIM_MEM_HARM_EXCEEDED] = "left by a call",
                                         [CUSHIM_MEM_HARM_TOUCHED] =
-                                            "touched by a call after its free"};
+                                            "touched by a call after its free",
+                                        [CUSHIM_MEM_HARM_GONE] = "freed after its context",
+                                        [CUSHIM_MEM_HARM_RESET] = "it took what was live",
+                                        [CUSHIM_MEM_HARM_STRAY] = "nothing else uses its device",
+                                        [CUSHIM_MEM_HARM_FORKED] = "its calls fail"};
     return harms[harm];
 }
 
 const char *cushim_check_fault(enum cushim_mem_harm harm) {
     static const char *const faults[] = {
-        [CUSHIM_MEM_HARM_BEFORE] = "overrun",        [CUSHIM_MEM_HARM_AFTER] = "overrun",
-        [CUSHIM_MEM_HARM_FREED] = "use after free",  [CUSHIM_MEM_HARM_AGAIN] = "double free",
-        [CUSHIM_MEM_HARM_INSIDE] = "interior free",  [CUSHIM_MEM_HARM_EXCEEDED] = "overrun",
-        [CUSHIM_MEM_HARM_TOUCHED] = "use after free"};
+        [CUSHIM_MEM_HARM_BEFORE] = "overrun",         [CUSHIM_MEM_HARM_AFTER] = "overrun",
+        [CUSHIM_MEM_HARM_FREED] = "use after free",   [CUSHIM_MEM_HARM_AGAIN] = "double free",
+        [CUSHIM_MEM_HARM_INSIDE] = "interior free",   [CUSHIM_MEM_HARM_EXCEEDED] = "overrun",
+        [CUSHIM_MEM_HARM_TOUCHED] = "use after free", [CUSHIM_MEM_HARM_GONE] = "late free",
+        [CUSHIM_MEM_HARM_RESET] = "device reset",     [CUSHIM_MEM_HARM_STRAY] = "stray context",
+        [CUSHIM_MEM_HARM_FORKED] = "CUDA after fork"};
     return faults[harm];
 }
 
@@ -60,6 +82,26 @@ static void put_span(char *text, size_t text_bytes, const struct cushim_mem_find
                  finding->span_bytes == 1 ? "byte" : "bytes");
 }
 
+static void put_event(const struct cushim_mem_finding *finding,
+                      char text[CUSHIM_CHECK_TEXT_BYTES]) {
+    const char *fault = cushim_check_fault(finding->harm);
+    long number = (long)finding->offset; /* of a device, or a process */
+    char bytes[CUSHIM_AMOUNT_BYTES];
+    if (finding->harm == CUSHIM_MEM_HARM_RESET)
+        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+                 "%s: %s took %s of device %ld with it, which were live", fault, finding->call,
+                 cushim_text_bytes(bytes, finding->n_bytes), number);
+    else if (finding->harm == CUSHIM_MEM_HARM_STRAY)
+        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+                 "%s: %s made a context on device %ld, which nothing else uses", fault,
+                 finding->call, number);
+    else
+        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+                 "%s: process %ld was forked from one that used CUDA, and called %s: its calls "
+                 "fail; spawn instead of fork",
+                 fault, number, finding->call);
+}
+
 void cushim_check_text(const struct cushim_mem_finding *finding,
                        char text[CUSHIM_CHECK_TEXT_BYTES]) {
     static const char *const written[] = {"before its start", "behind its end", "after its free"};
@@ -68,7 +110,14 @@ void cushim_check_text(const struct cushim_mem_finding *finding,
     snprintf(block, sizeof block, "the block of %zu %s at 0x%" PRIx64, finding->n_bytes,
              finding->n_bytes == 1 ? "byte" : "bytes", finding->address);
     put_span(span, sizeof span, finding);
-    if (!cushim_mem_harm_is_refusal(finding->harm))
+    if (cushim_mem_harm_is_event(finding->harm))
+        put_event(finding, text);
+    else if (finding->harm == CUSHIM_MEM_HARM_GONE)
+        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+                 "%s: %s of 0x%" PRIx64 ", which went with its context; refused, as the driver "
+                 "would",
+                 fault, finding->call, finding->address);
+    else if (!cushim_mem_harm_is_refusal(finding->harm))
         snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
                  "%s: %s was written %s: 0x%02x at offset %" PRId64 "; found by %s", fault, block,
                  written[finding->harm], finding->found, finding->offset, finding->call);
@@ -91,7 +140,7 @@ static void say_stack(const char *what, const struct cushim_backtrace *stack) {
     int first = cushim_backtrace_first(stack);
     for (int i = first; i < stack->n_frames; i++) {
         char text[CUSHIM_BACKTRACE_FRAME_BYTES];
-        cushim_backtrace_text(stack, i, text);
+        cushim_stack_text(stack, i, text);
         log_error("check", "  %s %d: %s", what, i - first, text);
     }
 }
@@ -101,7 +150,8 @@ static void note(const struct cushim_mem_finding *finding, const char *text) {
     enum {
         MOST = sizeof((struct cushim_page_finding *)NULL)->at / sizeof(struct cushim_page_frame)
     };
-    struct cushim_page_finding record = {.is_refusal = cushim_mem_harm_is_refusal(finding->harm),
+    struct cushim_page_finding record = {.is_refusal = cushim_mem_harm_is_refusal(finding->harm) +
+                                                       cushim_mem_harm_is_event(finding->harm),
                                          .address = finding->address,
                                          .n_bytes = finding->n_bytes,
                                          .offset = (uint64_t)finding->offset,
@@ -120,7 +170,8 @@ static void note(const struct cushim_mem_finding *finding, const char *text) {
 
 static void say(struct cushim_mem_finding *finding) {
     char text[CUSHIM_CHECK_TEXT_BYTES];
-    finding->call = cushim_cuda_symbol_name(cushim_thread.symbol);
+    if (!finding->call)
+        finding->call = cushim_cuda_symbol_name(cushim_thread.symbol);
     cushim_check_text(finding, text);
     note(finding, text);
     if (!cushim_check_is_on()) /* it only goes into a report */
@@ -151,6 +202,100 @@ void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_loo
     if (lookup && lookup->meta && lookup->state == CUSHIM_MEM_LIVE)
         finding.n_bytes = lookup->asked_bytes;
     cushim_mem_check_refused(&cushim_check, &finding);
+}
+
+/* ---- calls that have nothing to do with a block ---- */
+
+static size_t live_bytes_of(int device) {
+    size_t n_bytes = 0;
+    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+        struct cushim_mem_stats sum;
+        cushim_mem_cache_sum(&cushim_page.stats[device][kind], &sum);
+        n_bytes += cushim_report_held(&sum).live_bytes;
+    }
+    return n_bytes;
+}
+
+size_t cushim_check_before_reset(int device) {
+    return (unsigned)device < CUSHIM_MAX_DEVICES && is_refusal_told() ? live_bytes_of(device) : 0;
+}
+
+void cushim_check_after_reset(int device, size_t before_bytes) {
+    size_t n_bytes = before_bytes ? cushim_less(before_bytes, live_bytes_of(device)) : 0;
+    if (n_bytes)
+        cushim_mem_check_refused(&cushim_check,
+                                 &(struct cushim_mem_finding){.harm = CUSHIM_MEM_HARM_RESET,
+                                                              .n_bytes = n_bytes,
+                                                              .offset = device});
+}
+
+/* Which call first asked for the context of each device, if there are several devices. */
+static struct {
+    atomic_bool is_known;
+    enum cushim_cuda_symbol symbol;
+    struct cushim_backtrace at;
+} made[CUSHIM_MAX_DEVICES];
+
+void cushim_check_context_made(struct cushim_cuda *cuda, int device) {
+    int n = 0;
+    if ((unsigned)device >= CUSHIM_MAX_DEVICES || made[device].is_known || !is_refusal_told() ||
+        !cuda->cuDeviceGetCount || cuda->cuDeviceGetCount(&n) != CUDA_SUCCESS || n < 2 ||
+        atomic_exchange(&made[device].is_known, true))
+        return;
+    made[device].symbol = cushim_thread.symbol;
+    cushim_backtrace_take(&made[device].at);
+}
+
+static uint64_t n_requests_of(int device) {
+    uint64_t n = 0;
+    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+        struct cushim_mem_stats sum;
+        cushim_mem_cache_sum(&cushim_page.stats[device][kind], &sum);
+        n += cushim_mem_stats_read(&sum.n_requests);
+    }
+    return n;
+}
+
+/* Of frees nobody knows whether they were meant, because a child inherits objects. */
+static bool is_cleaning_up(const char *call) {
+    return strstr(call, "Free") || strstr(call, "Destroy") || strstr(call, "Release") ||
+           strstr(call, "Detach");
+}
+
+/* Other threads of the parent may have held any lock, so no stack is taken. */
+void cushim_check_called_after_fork(enum cushim_cuda_symbol symbol) {
+    static atomic_bool is_told;
+    char text[CUSHIM_CHECK_TEXT_BYTES];
+    struct cushim_mem_finding finding = {.harm = CUSHIM_MEM_HARM_FORKED,
+                                         .call = cushim_cuda_symbol_name(symbol),
+                                         .offset = getpid()};
+    if (is_cleaning_up(finding.call) || atomic_exchange(&is_told, true))
+        return;
+    cushim_check_text(&finding, text);
+    log_error("fork", "%s", text);
+    if (orphan)
+        atomic_store(orphan, (uint64_t)finding.offset << 32 | symbol);
+}
+
+void cushim_check_end(void) {
+    uint64_t n_all = 0, child = orphan ? atomic_load(orphan) : 0;
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
+        n_all += made[device].is_known ? n_requests_of(device) : 0;
+    for (int device = 0; device < CUSHIM_MAX_DEVICES && n_all; device++) {
+        if (made[device].is_known && !n_requests_of(device))
+            cushim_mem_check_refused(
+                &cushim_check,
+                &(struct cushim_mem_finding){.harm = CUSHIM_MEM_HARM_STRAY,
+                                             .call = cushim_cuda_symbol_name(made[device].symbol),
+                                             .offset = device,
+                                             .at = made[device].at});
+    }
+    if (child)
+        cushim_mem_check_refused(&cushim_check, &(struct cushim_mem_finding){
+                                                    .harm = CUSHIM_MEM_HARM_FORKED,
+                                                    .call = cushim_cuda_symbol_name(
+                                                        (enum cushim_cuda_symbol)(uint32_t)child),
+                                                    .offset = (int64_t)(child >> 32)});
 }
 
 /* ---- wiring ---- */

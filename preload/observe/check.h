@@ -6,7 +6,7 @@
 #ifndef CUSHIM_PRELOAD_CHECK_H
 #define CUSHIM_PRELOAD_CHECK_H
 
-#include "memory/special/check.h"
+#include "memory/check.h"
 #include "preload/state/process.h"
 
 struct cushim_mem_block;
@@ -40,6 +40,20 @@ void cushim_check_drop(const struct cushim_mem_lookup *lookup);
 void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_lookup *lookup,
                           uint64_t address, size_t span_bytes);
 
+/* A reset of a device: what was live there before it (0: nobody reads a finding), and the finding
+ * of what went. */
+size_t cushim_check_before_reset(int device);
+void cushim_check_after_reset(int device, size_t before_bytes);
+
+/* The program asked for the primary context of a device. */
+void cushim_check_context_made(struct cushim_cuda *cuda, int device);
+
+/* The parent of this process had used CUDA.  Say once that the process cannot. */
+void cushim_check_called_after_fork(enum cushim_cuda_symbol symbol);
+
+/* The process ends: find the contexts that nothing used, and the children that called CUDA. */
+void cushim_check_end(void);
+
 /* The program synchronised the context of this heap (NULL: it has none). */
 void cushim_check_synchronised(struct cushim_mem_heap *heap);
 
@@ -50,7 +64,7 @@ void cushim_check_forget(const struct cushim_mem_heap *heap);
 /* Memory is short: empty the quarantine. */
 void cushim_check_give_back(void);
 
-/* The kind of fault: "overrun", "use after free", "double free", "interior free". */
+/* The kind of fault, as docs/schema/report-1.json lists them. */
 const char *cushim_check_fault(enum cushim_mem_harm harm);
 
 /* What happened to the block, in a few words. */

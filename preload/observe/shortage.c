@@ -15,6 +15,7 @@
 #include "preload/observe/stack.h"
 #include "preload/observe/tracing.h"
 #include "report/page_ring.h"
+#include "report/report_file.h"
 #include "report/shortage.h"
 
 enum { OFF, LINE }; /* of the option; higher values: everything */
@@ -23,6 +24,7 @@ enum { MOST_TOLD = 4 };
 static void describe_stack(struct cushim_page_shortage *shortage) {
     enum { MOST = sizeof shortage->frames / sizeof *shortage->frames };
     struct cushim_backtrace stack;
+    cushim_stack_begin(true);
     cushim_backtrace_take(&stack);
     shortage->n_frames = cushim_stack_describe(&stack, shortage->frames, MOST);
 }
@@ -95,6 +97,11 @@ static void measure(struct cushim_page_shortage *shortage) {
     shortage->array_bytes = bytes_of(shortage, CUSHIM_KIND_ARRAY);
 }
 
+/* `cushim run` writes the report, with all of it and with lines, where this would stand. */
+static bool is_in_report(void) {
+    return cushim_page.head.run && cushim_report_descriptor(cushim_process_options.stats) >= 0;
+}
+
 static void tell(const struct cushim_page_shortage *shortage) {
     static atomic_uint n_told;
     int form = cushim_process_options.oom;
@@ -105,7 +112,7 @@ static void tell(const struct cushim_page_shortage *shortage) {
         return;
     struct cushim_writer out = {.fd = STDERR_FILENO};
     cushim_write(&out, "cushim: ");
-    if (form == LINE)
+    if (form == LINE || is_in_report())
         cushim_shortage_line(&out, number, shortage);
     else
         cushim_shortage_text(&out, number, shortage, NULL);
@@ -125,9 +132,10 @@ static void note(struct cushim_page_shortage *shortage, const struct cushim_mem_
                  const struct cushim_mem_heap *heap) {
     const struct cushim_mem_limit *budgets = cushim_process.policy.budgets;
     shortage->ns = cushim_clock_ns();
-    if (budgets) /* the device that a census saw is no larger than that */
-        shortage->limit_bytes =
-            atomic_load_explicit(&budgets[shortage->device].limit_bytes, memory_order_relaxed);
+    if (budgets) { /* the device that a census saw is no larger than that */
+        shortage->limit_bytes = atomic_load(&budgets[shortage->device].limit_bytes);
+        shortage->group_bytes = atomic_load(&budgets[shortage->device].others_bytes);
+    }
     if (shortage->kind != CUSHIM_KIND_PINNED)
         measure(shortage);
     describe_stack(shortage);

@@ -34,10 +34,6 @@ void cushim_sites_begin(const struct cushim_page_head *head, struct cushim_mem_b
     sites.head = head;
     sites.blocks = blocks;
     sites.mean_bytes = head->sample_bytes;
-    if (sites.mean_bytes) {
-        struct cushim_backtrace stack;
-        cushim_backtrace_take(&stack); /* because the first one allocates */
-    }
 }
 
 void cushim_sites_in_child(bool is_fresh) {

@@ -1,14 +1,33 @@
-/* A call stack of the program as a page keeps it: files and offsets, for which others can find
- * names. */
+/*
+ * Call stacks of the program: in a thread that runs Python, the frames of compiled code up to the
+ * interpreter's and then the lines of Python; in others the frames of compiled code.
+ *
+ * A thread keeps the last stacks.  A stack of compiled code is one of these if each return address
+ * still is in the word where it was found: the word of the first is given by our own place on the
+ * stack, and a frame's own by that of the frame before.  So the unwinder, which takes 150 ns a
+ * frame and more, is asked for new stacks alone.
+ */
 #ifndef CUSHIM_PRELOAD_STACK_H
 #define CUSHIM_PRELOAD_STACK_H
 
 #include "base/backtrace.h"
 #include "report/page.h"
 
-/* Describe the frames from the first one of the program on; returns their number, at most `most`.
- */
+/* Take the stacks of this process so from now on, with lines of Python or without; only the first
+ * call counts. */
+void cushim_stack_begin(bool has_lines);
+
+/* In a forked child. */
+void cushim_stack_in_child(void);
+
+/* A call stack as a page keeps it: files and offsets, for which others can find names.  Describe
+ * the frames from the first one of the program on; returns their number, at most `most`. */
 unsigned cushim_stack_describe(const struct cushim_backtrace *stack,
                                struct cushim_page_frame frames[], unsigned most);
+
+/* One frame as text, cut if it is too long: "function  FILE:12" of Python, or as
+ * cushim_backtrace_text. */
+void cushim_stack_text(const struct cushim_backtrace *stack, int i,
+                       char text[CUSHIM_BACKTRACE_FRAME_BYTES]);
 
 #endif

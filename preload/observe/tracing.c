@@ -15,7 +15,6 @@
 #include "base/path.h"
 #include "memory/fence/fence.h"
 #include "memory/stats.h"
-#include "preload/resolve/elf.h"
 #include "preload/resolve/resolve.h"
 #include "report/page.h"
 #include "trace/modules.h"
@@ -25,7 +24,6 @@ enum { MOST_WRITERS = 512 };
 
 static struct cushim_trace trace;
 static struct cushim_tracing_wish wish;
-static struct cushim_python python;
 
 /* A thread has one at a time and hands it on when it ends. */
 static struct slot {
@@ -94,21 +92,9 @@ static void end_thread(void *slot) {
     atomic_store_explicit(&((struct slot *)slot)->is_taken, false, memory_order_release);
 }
 
-static void *symbol_of_python(const char *name) {
-    static struct cushim_object interpreter;
-    if (!interpreter.dynamic &&
-        !cushim_object_list("", "PyGILState_GetThisThreadState", &interpreter, 1))
-        return NULL;
-    return cushim_object_symbol(&interpreter, name);
-}
-
 static void begin(void) {
-    struct cushim_backtrace stack;
     if (!has_thread_end)
         has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
-    cushim_backtrace_take(&stack); /* because the first one allocates */
-    if (wish.stacks == CUSHIM_TRACING_PYTHON && !cushim_python_find(&python, symbol_of_python))
-        log_error("trace", "no stacks of Python: those of 3.11 to 3.13 can be read");
     int error = *wish.folder == '/' ? open_file(wish.folder) : EINVAL;
     if (error == EINVAL)
         log_error("trace", "no recording: %s is no absolute path", wish.folder);
@@ -185,24 +171,12 @@ static struct slot *at(uint64_t now_ns, const struct cushim_mem_stats *stats, co
     return slot;
 }
 
-/* 0: the thread runs no Python. */
-static __attribute__((noinline)) uint64_t python_stack_of(struct slot *slot, uint64_t now_ns) {
-    struct cushim_python_line lines[CUSHIM_TRACE_FRAMES];
-    uint64_t frames[CUSHIM_TRACE_FRAMES];
-    unsigned n = cushim_python_lines(&python, lines);
-    for (unsigned i = 0; i < n; i++)
-        frames[i] = lines[i].frame;
-    cushim_trace_lines(&trace, &slot->writer, lines, n, now_ns);
-    return cushim_trace_stack(&trace, &slot->writer, frames, n, now_ns);
-}
-
+/* 0: there is none. */
 static uint64_t stack_of(struct slot *slot, uint64_t now_ns) {
     struct cushim_backtrace stack;
-    uint64_t frames[CUSHIM_BACKTRACE_FRAMES], number = 0;
-    if (python.layout)
-        number = python_stack_of(slot, now_ns);
-    if (number || wish.stacks == CUSHIM_TRACING_NO_STACKS)
-        return number;
+    uint64_t frames[CUSHIM_BACKTRACE_FRAMES];
+    if (!wish.has_stacks)
+        return 0;
     cushim_backtrace_take(&stack);
     for (int i = 0; i < stack.n_frames; i++)
         frames[i] = (uint64_t)(uintptr_t)stack.frames[i];

@@ -20,11 +20,7 @@ struct cushim_mem_stats;
 struct cushim_tracing_wish {
     const char *folder;
     uint64_t max_bytes, run;
-    enum cushim_tracing_stacks {
-        CUSHIM_TRACING_NO_STACKS,
-        CUSHIM_TRACING_NATIVE, /* stacks of compiled code */
-        CUSHIM_TRACING_PYTHON  /* of Python if the thread runs any */
-    } stacks;
+    bool has_stacks;
     bool is_relaxed;
     const struct cushim_mem_stats *stats; /* a row for each device, a struct for each kind */
 };

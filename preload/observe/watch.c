@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "preload/observe/check.h"
+#include "preload/observe/stack.h"
 #include "preload/state/process_options.h"
 
 static void tell_segment(struct cushim_mem_heap *heap, uint64_t base, size_t n_bytes,
@@ -16,14 +17,18 @@ static void tell_segment(struct cushim_mem_heap *heap, uint64_t base, size_t n_b
 
 void cushim_watch_begin(void) {
     const struct cushim_options *options = &cushim_process_options;
+    enum { NONE, NATIVE }; /* of the option; higher: with lines of Python */
+    bool is_recorded = options->cushim && *options->trace;
     cushim_sites_begin(&cushim_page.head, &cushim_process.blocks);
     cushim_process.policy.is_sampled = cushim_sites_are_on();
-    if (options->cushim && *options->trace) {
+    if (cushim_check_is_on() || cushim_sites_are_on() || (is_recorded && options->stacks))
+        cushim_stack_begin(!is_recorded || options->stacks != NATIVE);
+    if (is_recorded) {
         cushim_tracing_begin(&(struct cushim_tracing_wish){
             .folder = options->trace,
             .max_bytes = options->trace_max,
             .run = cushim_page.head.run,
-            .stacks = (enum cushim_tracing_stacks)options->stacks,
+            .has_stacks = options->stacks != NONE,
             .is_relaxed = cushim_process.policy.is_relaxed,
             .stats = &cushim_page.stats[0][0],
         });
@@ -34,6 +39,7 @@ void cushim_watch_begin(void) {
 }
 
 void cushim_watch_in_child(bool is_fresh) {
+    cushim_stack_in_child();
     cushim_sites_in_child(is_fresh);
     cushim_tracing_in_child(is_fresh);
 }

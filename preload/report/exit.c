@@ -27,6 +27,7 @@
 #include "preload/state/live.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
+#include "preload/observe/check.h"
 #include "preload/observe/tracing.h"
 #include "report/page_file.h"
 #include "report/report_file.h"
@@ -141,6 +142,8 @@ __attribute__((destructor)) static void leave_process(void) {
     /* also if the driver was unloaded before; another number is a child's that no handler saw */
     bool is_told = is_used && state != CUSHIM_PROCESS_OFF;
     bool is_asked = is_told && (*where || cushim_log_on(CUSHIM_LOG_INFO));
+    if (is_used && is_on && cushim_process.process == getpid())
+        cushim_check_end();
     if (is_asked && cushim_process.process == getpid()) {
         if (cushim_live_is_cut())
             log_error("stats", "no report: the file with the counters was cut");

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "preload/observe/check.h"
+#include "preload/observe/stack.h"
 
 static void put_stack(struct cushim_writer *out, const char *name,
                       const struct cushim_backtrace *stack) {
@@ -11,7 +12,7 @@ static void put_stack(struct cushim_writer *out, const char *name,
     cushim_write(out, ", \"%s\": [", name);
     for (int i = first; i < stack->n_frames; i++) {
         char text[CUSHIM_BACKTRACE_FRAME_BYTES];
-        cushim_backtrace_text(stack, i, text);
+        cushim_stack_text(stack, i, text);
         cushim_write(out, i > first ? ", " : "");
         cushim_report_put_string(out, text);
     }

@@ -13,6 +13,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/environment.h"
+#include "preload/resolve/nvml.h"
+
 _Thread_local unsigned cushim_lookup_depth __attribute__((tls_model("initial-exec")));
 
 /* What the stub does next; returned in two registers. */
@@ -50,9 +53,26 @@ CUSHIM_EARLY static bool is_cuda_name(const char *name) {
     return name[2] >= 'A' && name[2] <= 'Z';
 }
 
+CUSHIM_EARLY static bool is_name(const char *name, const char *wanted) {
+    while (*name && *name == *wanted) {
+        name++;
+        wanted++;
+    }
+    return *name == *wanted;
+}
+
+/* The size of a device, which a limit changes. */
+CUSHIM_EARLY static void *nvml_hook(const char *name) {
+    if (is_name(name, "nvmlDeviceGetMemoryInfo"))
+        return (void *)(uintptr_t)nvmlDeviceGetMemoryInfo;
+    if (is_name(name, "nvmlDeviceGetMemoryInfo_v2"))
+        return (void *)(uintptr_t)nvmlDeviceGetMemoryInfo_v2;
+    return NULL;
+}
+
 CUSHIM_EARLY static bool is_ours_to_judge(const void *handle, const char *name) {
-    return name && is_cuda_name(name) && handle != RTLD_NEXT && handle != RTLD_DEFAULT &&
-           cushim_lookup_depth == 0;
+    return name && (is_cuda_name(name) || nvml_hook(name)) && handle != RTLD_NEXT &&
+           handle != RTLD_DEFAULT && cushim_lookup_depth == 0;
 }
 
 /* The driver's functions, unless a driver asks for them (B4). */
@@ -80,7 +100,12 @@ static void *substitute_runtime(void *real, void *hook, const struct cushim_obje
 static void *substitute(void *real, const char *name, const void *caller) {
     struct cushim_object owner;
     bool of_runtime = false;
-    void *hook = cushim_route_by_abi_name(name, &of_runtime), *given = real;
+    void *hook = nvml_hook(name), *given = real;
+    if (hook) /* the options may not have been read yet */
+        return cushim_environment("CUSHIM_LIMIT") || cushim_environment("CUSHIM_LIMIT_GROUP")
+                   ? hook
+                   : real;
+    hook = cushim_route_by_abi_name(name, &of_runtime);
     cushim_lookup_count(&cushim_page_calls.lookups.n_lookups);
     if (!cushim_object_at(real, &owner))
         return real;
@@ -108,14 +133,6 @@ CUSHIM_EARLY struct verdict cushim_filter_dlsym(void *handle, const char *name,
         verdict.value = substitute(verdict.value, name, caller);
     cushim_lookup_depth--;
     return verdict;
-}
-
-CUSHIM_EARLY static bool is_name(const char *name, const char *wanted) {
-    while (*name && *name == *wanted) {
-        name++;
-        wanted++;
-    }
-    return *name == *wanted;
 }
 
 /*

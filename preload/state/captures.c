@@ -8,7 +8,7 @@
 #include "cuda/current_context.h"
 #include "cuda/table.h"
 #include "cushim/preload.h"
-#include "memory/special/graph_resources.h"
+#include "memory/graph_resources.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
 

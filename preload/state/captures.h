@@ -8,7 +8,7 @@
  * stream and its capture end with their thread.
  *
  * With CUSHIM_CAPTURE=serve the caller's own captures are served too.  If a thread frees a block
- * while it captures, the entries of its captures hold the block (memory/special/graph_resources.h).
+ * while it captures, the entries of its captures hold the block (memory/graph_resources.h).
  * When such a capture ends with a graph, the hold becomes a user object of that graph.  The driver
  * keeps it as long as the graph, a copy, or an executable of it lives.
  *

@@ -1,9 +1,11 @@
 /* All heaps at once: they note effects that the host sees, and give back their idle memory. */
+#include "base/clock.h"
 #include "copy/ring.h"
 #include "memory/heap.h"
 #include "memory/reclaim.h"
 #include "preload/events.h"
 #include "preload/state/context_heap.h"
+#include "preload/state/control.h"
 
 void cushim_contexts_note_effects(void) {
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));)
@@ -15,7 +17,7 @@ static size_t give_back(int device, bool is_pinned_too, uint64_t until_ns) {
     size_t n_bytes = 0;
     if (cushim_thread.host_function_depth)
         return 0;
-    cushim_events.memory_short();
+    n_bytes += cushim_events.memory_short(device);
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
         struct cushim_mem_heap *heap = &each->heap;
         if (!cushim_contexts_hold(heap))
@@ -41,6 +43,10 @@ size_t cushim_contexts_give_back_all(void) {
 }
 
 void cushim_contexts_give_back_stale(CUcontext synchronised) {
+    if (cushim_events.is_idle_wanted())
+        give_back(-1, false, cushim_clock_ns());
+    cushim_control_look();
+    cushim_events.memory_looked_at();
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
         struct cushim_mem_heap *heap = &each->heap;
         if (!cushim_mem_heap_is_stale(heap) || !cushim_process_is_on() ||

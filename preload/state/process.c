@@ -52,6 +52,7 @@ static void switch_off_in_child(void) {
     if (is_fresh)
         return;
     atomic_store(&cushim_process_state, CUSHIM_PROCESS_OFF);
+    cushim_process.is_orphan = cushim_process_options.cushim;
     set_fast(false);
     cushim_mem_cache_leave_to_parent();
 }

@@ -19,6 +19,7 @@
 #include "memory/layout/block.h"
 #include "memory/policy.h"
 #include "memory/stats.h"
+#include "preload/events.h"
 #include "preload/resolve/guard.h"
 #include "preload/resolve/resolve.h"
 #include "report/page.h"
@@ -34,6 +35,7 @@ struct cushim_process {
     int exit_status;            /* that exit was called with; 0 until then */
     atomic_bool is_driver_used; /* it was initialised, so no child can use it */
     bool is_watched;            /* the check, a recording or sites must see each block */
+    bool is_orphan;             /* a forked child that may not use CUDA */
     bool is_plain;              /* no option is set that the fast path would ignore */
     size_t large_copy_bytes; /* copies of this size and more are staged, or counted as not staged */
     /* Copies of fewer bytes are only judged, because nobody counts them and the report knows that
@@ -138,11 +140,19 @@ static inline void cushim_process_count(enum cushim_cuda_symbol symbol) {
 /* The counters of the current device; those of device 0 if none is current. */
 struct cushim_mem_stats *cushim_process_stats(struct cushim_cuda *cuda, enum cushim_kind kind);
 
+/* Count a call if cushim is on. */
+static inline void cushim_process_note_call(enum cushim_cuda_symbol symbol) {
+    if (cushim_process_is_on())
+        cushim_process_count(symbol);
+    else if (cushim_process.is_orphan)
+        cushim_events.called_after_fork(symbol);
+}
+
 /* Count the call and return the driver's table; NULL if there is no driver. */
 static inline struct cushim_cuda *cushim_call_begin(enum cushim_cuda_symbol symbol) {
     struct cushim_cuda *cuda = cushim_driver();
-    if (cuda && cushim_process_is_on())
-        cushim_process_count(symbol);
+    if (cuda)
+        cushim_process_note_call(symbol);
     return cuda;
 }
 

@@ -2,13 +2,22 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 
 #pragma weak backtrace /* other C libraries lack it, and must load the preload all the same */
 
+_Atomic(cushim_backtrace_taker_fn *) cushim_backtrace_taker;
+
+void cushim_backtrace_native(struct cushim_backtrace *stack) {
+    stack->n_frames = backtrace ? backtrace(stack->frames, CUSHIM_BACKTRACE_NATIVE) : 0;
+}
+
 void cushim_backtrace_take(struct cushim_backtrace *stack) {
-    stack->n_frames = backtrace ? backtrace(stack->frames, CUSHIM_BACKTRACE_FRAMES) : 0;
+    cushim_backtrace_taker_fn *taker =
+        atomic_load_explicit(&cushim_backtrace_taker, memory_order_acquire);
+    (taker ? taker : cushim_backtrace_native)(stack);
 }
 
 /* Is the address in the object that contains this function? */

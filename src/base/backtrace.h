@@ -10,7 +10,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { CUSHIM_BACKTRACE_FRAMES = 24, CUSHIM_BACKTRACE_FRAME_BYTES = 192 };
+enum {
+    CUSHIM_BACKTRACE_NATIVE = 24, /* frames of compiled code at most */
+    CUSHIM_BACKTRACE_FRAMES = 32,
+    CUSHIM_BACKTRACE_FRAME_BYTES = 192
+};
 
 /* All zero is empty. */
 struct cushim_backtrace {
@@ -20,6 +24,13 @@ struct cushim_backtrace {
 
 /* The caller's stack, the innermost frame first.  The first call of a process allocates. */
 void cushim_backtrace_take(struct cushim_backtrace *stack);
+
+/* Takes stacks from now on, if it is not NULL (preload/observe/stack.h). */
+typedef void cushim_backtrace_taker_fn(struct cushim_backtrace *stack);
+extern _Atomic(cushim_backtrace_taker_fn *) cushim_backtrace_taker;
+
+/* Frames of compiled code alone, whoever takes the others. */
+void cushim_backtrace_native(struct cushim_backtrace *stack);
 
 static inline bool cushim_backtrace_is_empty(const struct cushim_backtrace *stack) {
     return stack->n_frames == 0;

@@ -1,6 +1,5 @@
 #include "base/environment.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -17,7 +17,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>

@@ -2,8 +2,6 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
 

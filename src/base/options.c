@@ -15,12 +15,14 @@
 #define NUMBER_BOOL(value)   value
 #define NUMBER_BYTES(value)  value
 #define NUMBER_AMOUNT(value) value
+#define NUMBER_LIMITS(value) 0
 #define NUMBER_ENUM(value)   value
 #define NUMBER_PATH(value)   0
 #define NUMBER_TEXT(value)   0
 #define WORD_BOOL(value)     NULL
 #define WORD_BYTES(value)    NULL
 #define WORD_AMOUNT(value)   NULL
+#define WORD_LIMITS(value)   value
 #define WORD_ENUM(value)     NULL
 #define WORD_PATH(value)     value
 #define WORD_TEXT(value)     value
@@ -96,6 +98,7 @@ void cushim_options_default(struct cushim_options *options) {
         case CUSHIM_OPTION_ENUM:
             *(int *)field = (int)rows[i].default_number;
             break;
+        case CUSHIM_OPTION_LIMITS:
         case CUSHIM_OPTION_PATH:
         case CUSHIM_OPTION_TEXT:
             strcpy(field, rows[i].default_text);
@@ -138,6 +141,8 @@ static const char *read_amount(struct cushim_amount *field, const char *text, si
         *field = cushim_amount_auto;
         return NULL;
     }
+    if (min == 0 && strcasecmp(text, "off") == 0)
+        text = "0", n_bytes = 1;
     if (!n_bytes || text[n_bytes - 1] != '%') {
         const char *wrong = read_bytes(&number, text, min, max);
         if (!wrong)
@@ -155,6 +160,57 @@ static const char *read_amount(struct cushim_amount *field, const char *text, si
         return "is more than 100%";
     *field = (struct cushim_amount){number, true};
     return NULL;
+}
+
+/* The number at *at, which then is behind the colon after it; -1: there is none of a device. */
+static int read_device(const char **at) {
+    enum { MOST_DEVICES = 64 };
+    char *end;
+    long device = isdigit((unsigned char)**at) ? strtol(*at, &end, 10) : -1;
+    if (device < 0 || device >= MOST_DEVICES || *end != ':')
+        return -1;
+    *at = end + 1;
+    return (int)device;
+}
+
+/* One entry after the other; NULL, or the mistake. */
+static const char *read_limits(const char *text, int wanted, struct cushim_amount *amount) {
+    char entry[CUSHIM_OPTION_TEXT_BYTES];
+    uint64_t seen = 0;
+    if (!strchr(text, ':'))
+        return read_amount(amount, text, 0, SIZE_MAX);
+    if (strlen(text) >= sizeof entry)
+        return "is too long";
+    for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        struct cushim_amount found;
+        int device = read_device(&at);
+        if (device < 0)
+            return "is not a list such as 0:8G,1:50%";
+        if (seen >> device & 1)
+            return "names a device twice";
+        seen |= (uint64_t)1 << device;
+        snprintf(entry, sizeof entry, "%.*s", (int)strcspn(at, ","), at);
+        const char *wrong = read_amount(&found, entry, 0, SIZE_MAX);
+        if (wrong)
+            return wrong;
+        if (device == wanted)
+            *amount = found;
+    }
+    return NULL;
+}
+
+struct cushim_amount cushim_limits_of(const char *limits, int device) {
+    struct cushim_amount amount = {0};
+    read_limits(limits, device, &amount);
+    return amount;
+}
+
+static const char *set_limits(char field[CUSHIM_OPTION_TEXT_BYTES], const char *text) {
+    struct cushim_amount amount;
+    const char *wrong = read_limits(text, 0, &amount);
+    if (!wrong)
+        snprintf(field, CUSHIM_OPTION_TEXT_BYTES, "%s", text);
+    return wrong;
 }
 
 /* The place of a word in a list; -1 if it is not there. */
@@ -191,6 +247,8 @@ const char *cushim_option_set(struct cushim_options *options, const struct cushi
         return read_bytes(field, text, row->min, row->max);
     case CUSHIM_OPTION_AMOUNT:
         return read_amount(field, text, row->min, row->max);
+    case CUSHIM_OPTION_LIMITS:
+        return set_limits(field, text);
     case CUSHIM_OPTION_ENUM:
         return read_enum(field, text, row->unit);
     case CUSHIM_OPTION_PATH:
@@ -217,6 +275,7 @@ bool cushim_option_is_set(const struct cushim_options *options,
     }
     case CUSHIM_OPTION_ENUM:
         return *(const int *)field != (int)row->default_number;
+    case CUSHIM_OPTION_LIMITS:
     case CUSHIM_OPTION_PATH:
     case CUSHIM_OPTION_TEXT:
         return strcmp(field, row->default_text) != 0;
@@ -263,6 +322,7 @@ const char *cushim_option_text(const struct cushim_options *options,
     case CUSHIM_OPTION_ENUM:
         put_word(row->unit, *(const int *)field, text);
         return text;
+    case CUSHIM_OPTION_LIMITS:
     case CUSHIM_OPTION_PATH:
     case CUSHIM_OPTION_TEXT:
         return field;

@@ -8,13 +8,10 @@
 #ifndef CUSHIM_BASE_OPTIONS_H
 #define CUSHIM_BASE_OPTIONS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/amount.h"
 
-enum { CUSHIM_OPTION_PATH_BYTES = 1024 };
+/* Longest path, and longest text that the functions below write, with the final 0. */
+enum { CUSHIM_OPTION_PATH_BYTES = 1024, CUSHIM_OPTION_TEXT_BYTES = 64 };
 
 /* `cushim run` sets it if an exit report is asked for: the number of the process that it becomes.
  * Children inherit the variable, but not the number. */
@@ -24,6 +21,7 @@ enum cushim_option_type {
     CUSHIM_OPTION_BOOL,
     CUSHIM_OPTION_BYTES,
     CUSHIM_OPTION_AMOUNT,
+    CUSHIM_OPTION_LIMITS,
     CUSHIM_OPTION_ENUM,
     CUSHIM_OPTION_PATH,
     CUSHIM_OPTION_TEXT
@@ -33,6 +31,7 @@ struct cushim_options {
 #define OPTION_FIELD_BOOL(name)                          bool name;
 #define OPTION_FIELD_BYTES(name)                         size_t name;
 #define OPTION_FIELD_AMOUNT(name)                        struct cushim_amount name;
+#define OPTION_FIELD_LIMITS(name)                        char name[CUSHIM_OPTION_TEXT_BYTES];
 #define OPTION_FIELD_ENUM(name)                          int name;
 #define OPTION_FIELD_PATH(name)                          char name[CUSHIM_OPTION_PATH_BYTES];
 #define OPTION_FIELD_TEXT(name)                          char name[CUSHIM_OPTION_PATH_BYTES];
@@ -42,6 +41,7 @@ struct cushim_options {
 #undef OPTION_FIELD_BOOL
 #undef OPTION_FIELD_BYTES
 #undef OPTION_FIELD_AMOUNT
+#undef OPTION_FIELD_LIMITS
 #undef OPTION_FIELD_ENUM
 #undef OPTION_FIELD_PATH
 #undef OPTION_FIELD_TEXT
@@ -66,9 +66,6 @@ const struct cushim_option_row *cushim_option_find(const char *name, size_t n_by
 
 /* The row whose name is nearest to an unknown one (base/nearest.h), or NULL. */
 const struct cushim_option_row *cushim_option_nearest(const char *name, size_t n_bytes);
-
-/* Longest text that the functions below write, with the final 0. */
-enum { CUSHIM_OPTION_TEXT_BYTES = 64 };
 
 /* The variable of a row: CUSHIM_<NAME>. */
 void cushim_option_variable(const struct cushim_option_row *row,
@@ -95,6 +92,9 @@ void cushim_options_default(struct cushim_options *options);
  */
 const char *cushim_option_set(struct cushim_options *options, const struct cushim_option_row *row,
                               const char *text);
+
+/* What LIMITS say of a device; of what they do not name, 0. */
+struct cushim_amount cushim_limits_of(const char *limits, int device);
 
 /* Does the field of this row differ from its default? */
 bool cushim_option_is_set(const struct cushim_options *options,

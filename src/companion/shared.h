@@ -10,7 +10,6 @@
 
 #include "base/try.h"
 #include "cuda/types.h"
-#include "cushim/status.h"
 
 #define CUSHIM_SHARED __attribute__((visibility("default")))
 

@@ -11,7 +11,6 @@
 #include "base/cancel.h"
 #include "copy/node.h"
 #include "cuda/current_context.h"
-#include "cuda/table.h"
 
 /*
  * The smallest piece: a pinned transfer of 1 MiB reaches two thirds of the link's speed, one of 64

@@ -8,7 +8,6 @@
 #ifndef CUSHIM_MEMORY_ALLOC_H
 #define CUSHIM_MEMORY_ALLOC_H
 
-#include "cushim/status.h"
 #include "memory/layout/segment.h"
 
 struct cushim_mem_heap;

@@ -1,13 +1,13 @@
 /* How a heap takes blocks back: at once behind a wait (exact), or without one (relaxed). */
 #include "memory/free.h"
 
-#include "base/clock.h"
 #include "cuda/table.h"
 #include "cuda/translate.h"
 #include "memory/cache/cache.h"
 #include "memory/heap.h"
 #include "memory/reclaim.h"
-#include "memory/special/graph_resources.h"
+#include "memory/arena.h"
+#include "memory/graph_resources.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/segments.h"
@@ -266,7 +266,7 @@ static bool put(const struct freeing *freeing, uint64_t tag) {
     const struct cushim_mem_lookup *lookup = freeing->lookup;
     if (tag > cushim_mem_fence_done(heap->fence))
         return cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup->ref, tag);
-    cushim_mem_free_lists_give(heap, &lookup->ref);
+    cushim_mem_heap_give(heap, &lookup->ref);
     return true;
 }
 

@@ -9,7 +9,6 @@
 #define CUSHIM_MEMORY_FREE_H
 
 #include "cuda/types.h"
-#include "cushim/status.h"
 #include "memory/layout/block.h"
 #include "memory/policy.h"
 
@@ -58,7 +57,7 @@ enum cushim_status cushim_mem_free_on(struct cushim_mem_heap *heap,
                                       CUresult *answer);
 
 /* The first half of a free: only LIVE -> DEFERRED.  The caller keeps the block for a while
- * (special/check.h, special/graph_resources.h).  CUSHIM_OK | CUSHIM_DOUBLEFREE | CUSHIM_STATE (the
+ * (check.h, graph_resources.h).  CUSHIM_OK | CUSHIM_DOUBLEFREE | CUSHIM_STATE (the
  * heap is not open, or its context is damaged). */
 enum cushim_status cushim_mem_free_claim(struct cushim_mem_heap *heap,
                                          const struct cushim_mem_lookup *lookup);

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "base/clock.h"
 #include "cuda/translate.h"
+#include "memory/arena.h"
 #include "memory/cache/cache.h"
 #include "memory/cache/stream.h"
 #include "memory/state/free_lists.h"
@@ -66,7 +66,7 @@ void cushim_mem_heap_abandon(struct cushim_mem_heap *heap) {
     memset(&heap->idle, 0, sizeof heap->idle);
     memset(&heap->watermark, 0, sizeof heap->watermark);
     cushim_mem_heap_count(heap, -(ptrdiff_t)heap->live_bytes, -(ptrdiff_t)heap->held_bytes);
-    heap->free_segment_bytes = 0;
+    heap->free_segment_bytes = heap->cached_bytes = 0;
     heap->n_early = 0;
     heap->recent_peak_bytes[0] = heap->recent_peak_bytes[1] = 0;
     pthread_mutex_unlock(&heap->lock);
@@ -81,18 +81,25 @@ void cushim_mem_heap_note_damage(struct cushim_mem_heap *heap, CUresult answer) 
     }
 }
 
+void cushim_mem_heap_give(struct cushim_mem_heap *heap, const struct cushim_mem_blockref *ref) {
+    if (cushim_mem_arena_has(ref))
+        cushim_mem_arena_give_locked(heap, ref);
+    else
+        cushim_mem_free_lists_give(heap, ref);
+}
+
 void cushim_mem_heap_give_done(struct cushim_mem_heap *heap) {
     struct cushim_mem_blockref ref;
     uint64_t done = cushim_mem_fence_done(heap->fence);
     while (cushim_mem_deferred_take(&heap->deferred, &heap->meta, done, &ref))
-        cushim_mem_free_lists_give(heap, &ref);
+        cushim_mem_heap_give(heap, &ref);
 }
 
 void cushim_mem_heap_give_deferred(struct cushim_mem_heap *heap) {
     struct cushim_mem_blockref ref;
     cushim_mem_heap_give_done(heap);
     while (cushim_mem_deferred_take_on(&heap->deferred, &heap->meta, heap->cuda, &ref))
-        cushim_mem_free_lists_give(heap, &ref);
+        cushim_mem_heap_give(heap, &ref);
 }
 
 void cushim_mem_heap_retire_segment(struct cushim_mem_heap *heap,

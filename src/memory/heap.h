@@ -50,6 +50,9 @@ void cushim_mem_heap_abandon(struct cushim_mem_heap *heap);
  * to the driver from now on.  Answers about captures and rights concern only their call. */
 void cushim_mem_heap_note_damage(struct cushim_mem_heap *heap, CUresult answer);
 
+/* A block becomes free.  The caller holds the lock. */
+void cushim_mem_heap_give(struct cushim_mem_heap *heap, const struct cushim_mem_blockref *ref);
+
 /* Blocks whose epoch is done become free, without a driver call.  The caller holds the lock. */
 void cushim_mem_heap_give_done(struct cushim_mem_heap *heap);
 

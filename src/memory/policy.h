@@ -13,9 +13,6 @@
 #define CUSHIM_MEMORY_POLICY_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/amount.h"
 
@@ -33,10 +30,14 @@ struct cushim_mem_heap;
 struct cushim_mem_reclaim;
 struct cushim_mem_census;
 
-/* All zero is a budget without a limit. */
+/* All zero is a budget without a limit; what is charged is counted even so. */
 struct cushim_mem_limit {
-    atomic_size_t limit_bytes; /* 0: none; written once, before the device's first allocation */
+    atomic_size_t limit_bytes; /* 0: none */
     atomic_size_t charged_bytes;
+    atomic_size_t others_bytes; /* what those have with whom it is shared, when it was last asked */
+    /* Charge those with whom it is shared; is_forced: in any case, and give back if n_bytes is
+     * negative.  False: nothing is charged.  NULL: it is shared with nobody. */
+    bool (*share)(struct cushim_mem_limit *budget, ptrdiff_t n_bytes, bool is_forced);
 };
 
 struct cushim_mem_policy {
@@ -48,8 +49,8 @@ struct cushim_mem_policy {
     struct cushim_amount keep;    /* the most that may be idle; with has_keep */
     struct cushim_amount reserve; /* the least that may be held */
     bool has_keep;
-    bool keeps_all;                   /* only the host decides what goes back */
-    struct cushim_mem_limit *budgets; /* [devices], or NULL if no device has a limit */
+    size_t least_idle_bytes;          /* so much may be idle in any case */
+    struct cushim_mem_limit *budgets; /* [devices]; NULL: nothing is charged */
     /* Other heaps of the device give back what they can, and wait until until_ns at most; returns
      * the bytes.  NULL: there are no other heaps. */
     size_t (*make_room)(const struct cushim_mem_heap *heap, uint64_t until_ns);
@@ -108,27 +109,41 @@ static inline size_t cushim_mem_limit_cost(size_t n_bytes) {
 
 /* Charge n_bytes.  False: that would pass the limit, and nothing is charged. */
 static inline bool cushim_mem_limit_charge(struct cushim_mem_limit *budget, size_t n_bytes) {
+    size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
     if (!budget)
         return true;
+    if (budget->share && !budget->share(budget, (ptrdiff_t)cost_bytes, false))
+        return false;
     size_t limit_bytes = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
-    size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
     size_t now_bytes = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
-    if (!limit_bytes)
-        return true;
     do {
-        if (now_bytes > limit_bytes || cost_bytes > limit_bytes - now_bytes)
-            return false;
+        if (!limit_bytes || (now_bytes <= limit_bytes && cost_bytes <= limit_bytes - now_bytes))
+            continue;
+        if (budget->share)
+            budget->share(budget, -(ptrdiff_t)cost_bytes, true);
+        return false;
     } while (!atomic_compare_exchange_weak_explicit(&budget->charged_bytes, &now_bytes,
                                                     now_bytes + cost_bytes, memory_order_relaxed,
                                                     memory_order_relaxed));
     return true;
 }
 
+/* Charge memory that is there already, whatever the limit is. */
+static inline void cushim_mem_limit_force(struct cushim_mem_limit *budget, size_t n_bytes) {
+    size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
+    atomic_fetch_add_explicit(&budget->charged_bytes, cost_bytes, memory_order_relaxed);
+    if (budget->share)
+        budget->share(budget, (ptrdiff_t)cost_bytes, true);
+}
+
 /* n_bytes as charged. */
 static inline void cushim_mem_limit_refund(struct cushim_mem_limit *budget, size_t n_bytes) {
-    if (budget && atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed))
-        atomic_fetch_sub_explicit(&budget->charged_bytes, cushim_mem_limit_cost(n_bytes),
-                                  memory_order_relaxed);
+    size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
+    if (!budget)
+        return;
+    atomic_fetch_sub_explicit(&budget->charged_bytes, cost_bytes, memory_order_relaxed);
+    if (budget->share)
+        budget->share(budget, -(ptrdiff_t)cost_bytes, true);
 }
 
 #endif

@@ -1,11 +1,8 @@
 #include "memory/reclaim.h"
 
-#include "base/bits.h"
-#include "base/clock.h"
-#include "base/futex.h"
 #include "base/log.h"
 #include "cuda/current_context.h"
-#include "cuda/table.h"
+#include "memory/arena.h"
 #include "memory/cache/cache.h"
 #include "memory/fence/stream_fence.h"
 #include "memory/state/free_lists.h"
@@ -39,6 +36,12 @@ static bool is_quiet(struct cushim_mem_heap *heap) {
 
 /* ---- giving back ---- */
 
+/* Memory in which no block lies becomes free pages.  The caller holds the lock. */
+static void drain(struct cushim_mem_heap *heap) {
+    cushim_mem_arena_drain(heap);
+    cushim_mem_free_lists_drain(heap);
+}
+
 /*
  * In a request, until no more than target_bytes are held.  Without cushim a malloc waits for
  * nothing, so a segment only goes if its release does not wait either.  The device is asked before
@@ -52,7 +55,7 @@ size_t cushim_mem_reclaim_quietly(struct cushim_mem_heap *heap, size_t target_by
         struct cushim_mem_segment *segment = NULL;
         pthread_mutex_lock(&heap->lock);
         if (!is_drained && heap->held_bytes > target_bytes)
-            cushim_mem_free_lists_drain(heap);
+            drain(heap);
         is_drained = true;
         if (heap->held_bytes > target_bytes)
             segment = cushim_mem_segments_detach(heap, heap->held_bytes - 1);
@@ -68,7 +71,7 @@ size_t cushim_mem_reclaim_trim(struct cushim_mem_heap *heap, size_t keep_bytes) 
         return 0;
     cushim_mem_cache_drain_all(heap);
     pthread_mutex_lock(&heap->lock);
-    cushim_mem_free_lists_drain(heap);
+    drain(heap);
     size_t excess_bytes = cushim_less(heap->free_segment_bytes, keep_bytes);
     struct cushim_mem_segment *list =
         cushim_mem_segments_detach(heap, heap->held_bytes - excess_bytes);
@@ -84,7 +87,7 @@ static void shrink(struct cushim_mem_heap *heap, uint64_t life) {
         return;
     size_t target_bytes = cushim_mem_watermark_now(heap);
     if (heap->held_bytes > target_bytes) {
-        cushim_mem_free_lists_drain(heap); /* one free slab can keep a whole segment */
+        drain(heap); /* one free slab can keep a whole segment */
         excess = cushim_mem_segments_detach(heap, target_bytes);
     }
     pthread_mutex_unlock(&heap->lock);

@@ -11,7 +11,6 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/clock.h"
 

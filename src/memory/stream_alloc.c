@@ -1,6 +1,6 @@
 #include "memory/stream_alloc.h"
 
-#include "base/clock.h"
+#include "memory/state/heap_state.h"
 #include "memory/stream_blocks.h"
 #include "memory/stream_reclaim.h"
 
@@ -61,19 +61,33 @@ static enum cushim_status serve_free_lists(struct request *request) {
                : status;
 }
 
-/*
- * Serve by a larger block if the heap is full.  Otherwise requests of varying sizes would ask the
- * driver each time, because a block above 1 MiB serves its own size only.
- */
-static bool serve_larger(struct request *request) {
+/* Serve by a larger block. */
+static bool serve_larger(struct request *request, size_t waste_bytes) {
     struct cushim_mem_stream_cache *cache = NULL;
-    size_t waste_bytes = cushim_mem_streams_waste_bytes(request->streams, request->bucket_bytes);
     while (waste_bytes && !request->block &&
            (cache = cushim_mem_streams_next(request->streams, cache)))
         request->block = cushim_mem_stream_cache_pop_fitting(
             cache, request->bucket_bytes, request->bucket_bytes + waste_bytes,
             cache == request->cache && cache->is_ordered ? request->life : 0);
     return request->block != NULL;
+}
+
+/*
+ * Before the driver is asked: if the heap is full, a larger block serves.  Otherwise requests of
+ * varying sizes would ask the driver each time, because a block above 1 MiB serves its own size
+ * only.  Or memory beyond the watermark goes to the free lists, and these serve.
+ */
+static enum cushim_status serve_full(struct request *request) {
+    struct cushim_mem_streams *streams = request->streams;
+    size_t waste_bytes,
+        excess_bytes =
+            cushim_mem_streams_excess_bytes(streams, request->bucket_bytes, &waste_bytes);
+    if (serve_larger(request, waste_bytes))
+        return CUSHIM_OK;
+    return excess_bytes && !cushim_mem_streams_has_capture(streams) &&
+                   cushim_mem_streams_reclaim(streams, excess_bytes, CUSHIM_MEM_RECORD)
+               ? serve_free_lists(request)
+               : CUSHIM_NOTFOUND;
 }
 
 /*
@@ -90,7 +104,7 @@ static enum cushim_status serve(struct request *request) {
     bool has_pending = cushim_mem_streams_count_idle(streams, request->bucket_bytes) != 0;
     bool takes_turns = has_pending && request->cache->is_ordered;
     bool is_kept = takes_turns && cushim_mem_streams_idle_bytes(streams) + request->bucket_bytes <=
-                                      streams->keep_bytes;
+                                      streams->heap->policy->least_idle_bytes;
     if (takes_turns && (serve_asked(request, CUSHIM_MEM_ASK) ||
                         ((is_small || is_kept) && serve_free_lists(request) == CUSHIM_OK)))
         return CUSHIM_OK;
@@ -99,12 +113,7 @@ static enum cushim_status serve(struct request *request) {
     if (has_pending && serve_proven(request))
         return CUSHIM_OK;
     enum cushim_status status = serve_free_lists(request);
-    if (status == CUSHIM_NOTFOUND && serve_larger(request))
-        return CUSHIM_OK;
-    if (status == CUSHIM_NOTFOUND && /* once memory beyond the watermark is on the free lists */
-        cushim_mem_streams_settle(streams, request->bucket_bytes))
-        status = serve_free_lists(request);
-    return status;
+    return status == CUSHIM_NOTFOUND ? serve_full(request) : status;
 }
 
 enum cushim_status cushim_mem_stream_cache_serve(struct cushim_mem_stream_cache *cache,

@@ -3,12 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "memory/heap.h"
 #include "memory/reclaim.h"
 #include "memory/stream_blocks.h"
 #include "memory/stream_reclaim.h"
-#include "memory/layout/metadata.h"
 #include "memory/state/heap_state.h"
 
 static _Atomic(struct cushim_mem_streams *) everyone; /* grows at its head only */

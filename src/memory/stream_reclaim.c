@@ -1,7 +1,5 @@
 #include "memory/stream_reclaim.h"
 
-#include "base/bits.h"
-#include "base/clock.h"
 #include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "memory/stream_blocks.h"
@@ -46,6 +44,8 @@ static size_t give_until(struct cushim_mem_streams *streams, size_t bucket_bytes
             cushim_mem_stream_block_give(block, life);
         }
     }
+    if (n_bytes)
+        cushim_mem_streams_look(streams, 0);
     return n_bytes;
 }
 
@@ -90,14 +90,7 @@ void cushim_mem_streams_empty(struct cushim_mem_streams *streams) {
     }
 }
 
-/*
- * ---- the watermark: how much a heap may hold ----
- *
- * A heap may hold a little more than is live, or was a moment ago.  It may never hold more idle
- * memory than the driver has free.  The owner's keep_bytes may be idle in any case.  Requests of
- * varying sizes reach the watermark soon.  Then, if much of the device is free, larger blocks serve
- * them.
- */
+/* ---- how much the heap may hold ---- */
 
 size_t cushim_mem_streams_idle_bytes(const struct cushim_mem_streams *streams) {
     size_t n_bytes = 0;
@@ -116,51 +109,9 @@ size_t cushim_mem_streams_count_idle(const struct cushim_mem_streams *streams,
     return n;
 }
 
-enum {
-    MARGIN = 16,                 /* this part of the recent peak may be idle beside it */
-    FAR = 8,                     /* so far above the watermark, as a part of it, is worth a wait */
-    LEAST_SMALL_BYTES = 4 << 20, /* a cache may have so many bytes of idle small blocks, */
-    SMALL_SHARE = 2048,          /* or this part of the device */
-    WASTE_SHARE = 2              /* live blocks may waste this part of the peak */
-};
-static const uint64_t recent_ns = 1000000000;
-static const size_t slack_bytes = (size_t)32 << 20;
-
-static size_t live_bytes_of(const struct cushim_mem_streams *streams) {
-    return cushim_less(atomic_load_explicit(&streams->heap->live_bytes, memory_order_relaxed),
-                       cushim_mem_streams_idle_bytes(streams));
-}
-
-size_t cushim_mem_streams_see_live(struct cushim_mem_streams *streams, size_t fallen_bytes) {
-    size_t live_bytes = live_bytes_of(streams) + fallen_bytes;
-    uint64_t now_ns = cushim_clock_coarse_ns();
-    pthread_mutex_lock(&streams->lock);
-    if (now_ns - streams->peak_since_ns >= recent_ns) {
-        streams->peak_bytes[1] = streams->peak_bytes[0];
-        streams->peak_bytes[0] = 0;
-        streams->peak_since_ns = now_ns;
-    }
-    streams->peak_bytes[0] = cushim_most(streams->peak_bytes[0], live_bytes);
-    size_t recent_bytes = cushim_most(streams->peak_bytes[0], streams->peak_bytes[1]);
-    pthread_mutex_unlock(&streams->lock);
-    return recent_bytes;
-}
-
-/* The bytes of a heap beyond its watermark with more_bytes; *bound_bytes is the watermark. */
-static size_t over_watermark(struct cushim_mem_streams *streams, size_t more_bytes,
-                             size_t *bound_bytes) {
-    struct cushim_mem_heap *heap = streams->heap;
-    size_t held_bytes = atomic_load_explicit(&heap->held_bytes, memory_order_relaxed);
-    /* no peak yet, because the request may be refused */
-    size_t live_bytes = live_bytes_of(streams) + more_bytes;
-    size_t recent_bytes = cushim_most(cushim_mem_streams_see_live(streams, 0), live_bytes);
-    size_t free_bytes = atomic_load(&heap->watermark.device_free_bytes);
-    size_t device_bytes = atomic_load(&heap->watermark.device_bytes);
-    size_t idle_bytes = cushim_less(recent_bytes + recent_bytes / MARGIN + slack_bytes, live_bytes);
-    if (device_bytes && idle_bytes > free_bytes)
-        idle_bytes = cushim_most(free_bytes, slack_bytes);
-    *bound_bytes = live_bytes + cushim_most(idle_bytes, streams->keep_bytes);
-    return cushim_less(held_bytes + more_bytes, *bound_bytes);
+void cushim_mem_streams_look(struct cushim_mem_streams *streams, size_t fallen_bytes) {
+    cushim_mem_watermark_see_cached(streams->heap, cushim_mem_streams_idle_bytes(streams),
+                                    fallen_bytes);
 }
 
 /* The bytes by which live blocks exceed their requests, in all heaps of a device. */
@@ -179,38 +130,35 @@ static size_t wasted_bytes_of(int device) {
     return n_bytes > 0 ? (size_t)n_bytes : 0;
 }
 
-size_t cushim_mem_streams_waste_bytes(struct cushim_mem_streams *streams, size_t bucket_bytes) {
+size_t cushim_mem_streams_excess_bytes(struct cushim_mem_streams *streams, size_t more_bytes,
+                                       size_t *waste_bytes) {
     struct cushim_mem_heap *heap = streams->heap;
-    size_t bound_bytes;
-    if (bucket_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES || heap->kind != CUSHIM_MEM_DEVICE)
-        return 0;
+    bool may_waste = more_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES && heap->kind == CUSHIM_MEM_DEVICE;
+    size_t wasted_bytes = may_waste ? wasted_bytes_of(heap->device) : 0;
     cushim_mem_watermark_ask(heap);
-    size_t device_bytes = heap->watermark.device_bytes;
-    if (cushim_less(heap->watermark.device_free_bytes, bucket_bytes) <
-            device_bytes / CUSHIM_MEM_ROOMY_SHARE ||
-        !over_watermark(streams, bucket_bytes, &bound_bytes))
-        return 0;
-    size_t budget_bytes = cushim_least(device_bytes / CUSHIM_MEM_WASTE_DEVICE_SHARE,
-                                       cushim_mem_streams_see_live(streams, 0) / WASTE_SHARE);
-    return cushim_least(CUSHIM_MEM_MOST_WASTE * bucket_bytes,
-                        cushim_less(budget_bytes, wasted_bytes_of(heap->device)));
+    cushim_mem_streams_look(streams, 0);
+    pthread_mutex_lock(&heap->lock);
+    size_t excess_bytes =
+        cushim_less(heap->held_bytes + more_bytes, cushim_mem_watermark_with(heap, more_bytes));
+    *waste_bytes = excess_bytes && may_waste
+                       ? cushim_mem_watermark_waste_bytes(heap, more_bytes, wasted_bytes)
+                       : 0;
+    pthread_mutex_unlock(&heap->lock);
+    return excess_bytes;
 }
 
-size_t cushim_mem_streams_settle(struct cushim_mem_streams *streams, size_t more_bytes) {
+void cushim_mem_streams_settle(struct cushim_mem_streams *streams) {
+    enum { FAR = 8 }; /* this part of what is held is worth a wait */
     struct cushim_mem_heap *heap = streams->heap;
-    size_t bound_bytes;
-    cushim_mem_watermark_ask(heap);
-    size_t excess_bytes = over_watermark(streams, more_bytes, &bound_bytes);
+    size_t waste_bytes, excess_bytes = cushim_mem_streams_excess_bytes(streams, 0, &waste_bytes);
     if (!excess_bytes || cushim_mem_streams_has_capture(streams))
-        return 0;
-    size_t n_bytes = cushim_mem_streams_reclaim(streams, excess_bytes,
-                                                more_bytes ? CUSHIM_MEM_RECORD : CUSHIM_MEM_ASK);
+        return;
+    cushim_mem_streams_reclaim(streams, excess_bytes, CUSHIM_MEM_ASK);
     size_t free_bytes = atomic_load_explicit(&heap->free_segment_bytes, memory_order_relaxed);
-    if (free_bytes && excess_bytes > bound_bytes / FAR)
+    if (free_bytes && excess_bytes > heap->held_bytes / FAR)
         cushim_mem_reclaim_trim(heap, cushim_less(free_bytes, excess_bytes));
     else if (free_bytes)
         cushim_mem_reclaim_quietly(heap, heap->held_bytes - cushim_least(free_bytes, excess_bytes));
-    return n_bytes;
 }
 
 /*
@@ -220,8 +168,8 @@ size_t cushim_mem_streams_settle(struct cushim_mem_streams *streams, size_t more
  * may have gives back those that are over first.
  */
 void cushim_mem_streams_unpin(struct cushim_mem_streams *streams) {
-    size_t most_bytes =
-        cushim_most(LEAST_SMALL_BYTES, streams->heap->watermark.device_bytes / SMALL_SHARE);
+    enum { LEAST_BYTES = 4 << 20, SHARE = 2048 }; /* of the device */
+    size_t most_bytes = cushim_most(LEAST_BYTES, streams->heap->watermark.device_bytes / SHARE);
     uint64_t life = cushim_mem_streams_life(streams);
     if (cushim_mem_streams_has_capture(streams))
         return;

@@ -34,27 +34,24 @@ void cushim_mem_streams_empty(struct cushim_mem_streams *streams);
 /* The bytes of idle blocks in all caches.  Takes no lock. */
 size_t cushim_mem_streams_idle_bytes(const struct cushim_mem_streams *streams);
 
-/* By how much a block may be larger than a request of so many bytes.  0 unless a request to the
- * driver would exceed the watermark. */
-size_t cushim_mem_streams_waste_bytes(struct cushim_mem_streams *streams, size_t bucket_bytes);
-
 /* The number of idle blocks of a bucket, over or not. */
 size_t cushim_mem_streams_count_idle(const struct cushim_mem_streams *streams, size_t bucket_bytes);
 
-/**
- * Give back what the heap holds beyond its watermark: idle blocks that are over, the oldest first,
- * and the segments that become free.
- * @param more_bytes  that the caller is about to ask the driver for
- * @return the bytes of blocks that went to the free lists
- * Stream   waits as cuMemFree does if far too much is held; does nothing if a capture is known
- */
-size_t cushim_mem_streams_settle(struct cushim_mem_streams *streams, size_t more_bytes);
+/* The bytes that the heap holds beyond its watermark if the driver gives it more_bytes.  By
+ * *waste_bytes a block may then be larger than a request for them. */
+size_t cushim_mem_streams_excess_bytes(struct cushim_mem_streams *streams, size_t more_bytes,
+                                       size_t *waste_bytes);
+
+/* Give back what the heap holds beyond its watermark: idle blocks that are over, the oldest first,
+ * and the segments that become free.  Waits as cuMemFree does if far too much is held, and does
+ * nothing if a capture is known. */
+void cushim_mem_streams_settle(struct cushim_mem_streams *streams);
 
 /* Free the pages of idle small blocks, if they are many, before more pages are cut. */
 void cushim_mem_streams_unpin(struct cushim_mem_streams *streams);
 
-/* Update the heap's peak with what is live, and with what was live before it fell by so many bytes
- * (cushim_mem_stream_cache_fallen).  Returns the peak of the last second or two. */
-size_t cushim_mem_streams_see_live(struct cushim_mem_streams *streams, size_t fallen_bytes);
+/* Tell the heap how much its caches keep, and that live memory fell by so many bytes meanwhile
+ * (cushim_mem_stream_cache_fallen). */
+void cushim_mem_streams_look(struct cushim_mem_streams *streams, size_t fallen_bytes);
 
 #endif

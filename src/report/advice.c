@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "report/finding.h"
 #include "report/large_copies.h"
 #include "report/site.h"
 
@@ -38,6 +39,9 @@ static bool bypassed(const struct cushim_report *report, struct cushim_advice *a
 static bool refused(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t n = cushim_mem_stats_read(&report->page.n_findings);
     char count[CUSHIM_AMOUNT_BYTES];
+    struct cushim_page_finding finding;
+    for (unsigned i = 0; i < CUSHIM_PAGE_FINDINGS; i++)
+        n -= cushim_finding_get(&report->page, i, &finding) && finding.is_refusal == 2;
     EVIDENCE(advice, 0, "findings", n);
     SAY(advice, "--check also names who allocated and who freed the %s of %s refused %s",
         n == 1 ? "block" : "blocks", cushim_text_count(count, n), n == 1 ? "call" : "calls");
@@ -108,19 +112,28 @@ static bool growth(const struct cushim_report *report, struct cushim_advice *adv
            is_share(ns, report->run_ns, 1);
 }
 
+/* Of mapped memory what the driver was asked for, by the mean size of a request. */
+static uint64_t mapped_bytes(const struct cushim_report *report) {
+    uint64_t n_requests = cushim_report_sum(report, CUSHIM_KIND_MAPPED, n_requests);
+    uint64_t n_hits = cushim_report_sum(report, CUSHIM_KIND_MAPPED, n_hits);
+    uint64_t n_bytes = cushim_report_sum(report, CUSHIM_KIND_MAPPED, requested_bytes);
+    return n_hits ? n_bytes / n_requests * (n_requests - n_hits) : n_bytes;
+}
+
 static bool forwarded(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t async_bytes = cushim_report_sum(report, CUSHIM_KIND_ASYNC, requested_bytes);
-    uint64_t past_bytes =
-        async_bytes + cushim_report_sum(report, CUSHIM_KIND_MAPPED, requested_bytes);
-    uint64_t all_bytes =
-        past_bytes + cushim_report_sum(report, CUSHIM_KIND_DEVICE, requested_bytes);
+    uint64_t past_bytes = async_bytes + mapped_bytes(report);
+    uint64_t all_bytes = async_bytes +
+                         cushim_report_sum(report, CUSHIM_KIND_MAPPED, requested_bytes) +
+                         cushim_report_sum(report, CUSHIM_KIND_DEVICE, requested_bytes);
     char past[CUSHIM_AMOUNT_BYTES], all[CUSHIM_AMOUNT_BYTES];
+    const char *keep = cushim_report_option(report, "async-keep");
     EVIDENCE(advice, 0, "forwarded_bytes", past_bytes);
     EVIDENCE(advice, 1, "requested_bytes", all_bytes);
     SAY(advice, "%s of the %s that were asked for are served by the driver itself%s",
         cushim_text_bytes(past, past_bytes), cushim_text_bytes(all, all_bytes),
-        async_bytes && !cushim_report_option(report, "async-keep")
-            ? "; --async-keep has it keep what is freed in stream order"
+        async_bytes && keep && strcmp(keep, "0") == 0
+            ? "; --async-keep=auto has it keep what is freed in stream order"
             : "");
     return past_bytes >= (uint64_t)1 << 30 && is_share(past_bytes, all_bytes, 50);
 }
@@ -191,15 +204,15 @@ static bool foreign(const struct cushim_report *report, struct cushim_advice *ad
 
 static bool leak(const struct cushim_report *report, struct cushim_advice *advice) {
     struct cushim_site_growth growing = cushim_site_growth(report);
-    char bytes[CUSHIM_AMOUNT_BYTES], sites[CUSHIM_AMOUNT_BYTES];
+    char bytes[CUSHIM_AMOUNT_BYTES], hour[CUSHIM_AMOUNT_BYTES], sites[CUSHIM_AMOUNT_BYTES];
     EVIDENCE(advice, 0, "places", growing.n_sites);
     EVIDENCE(advice, 1, "live_blocks", growing.n_live);
     EVIDENCE(advice, 2, "live_bytes", growing.live_bytes);
-    SAY(advice,
-        "what %s of the program %s grew in each quarter of the run, to %s; `alive` marks them",
+    SAY(advice, "%s of the program may leak, +%s/h: %s are live there; `alive` marks %s",
         growing.n_sites == 1 ? "a site"
                              : strcat(cushim_text_count(sites, growing.n_sites), " sites"),
-        growing.n_sites == 1 ? "holds" : "hold", cushim_text_bytes(bytes, growing.live_bytes));
+        cushim_text_bytes(hour, growing.hour_bytes), cushim_text_bytes(bytes, growing.live_bytes),
+        growing.n_sites == 1 ? "it" : "them");
     return growing.n_sites != 0;
 }
 

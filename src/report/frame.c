@@ -119,11 +119,30 @@ void cushim_frame_shorten(char *name, size_t columns) {
         empty_brackets(name, '<');
     if (strlen(name) > columns)
         cut_parameters(name);
+    if (strlen(name) > columns && columns > DOTS && strncmp(name, "_Z", 2) == 0)
+        strcpy(name + columns - DOTS, dots); /* it was cut there before */
     if (strlen(name) > columns && columns > DOTS)
         cut_front(name, columns);
 }
 
 /* ---- for people and programs ---- */
+
+bool cushim_frame_line(const struct cushim_page_frame *frame, cushim_report_find_line_fn *find_line,
+                       char function[CUSHIM_REPORT_LINE_BYTES],
+                       char line[CUSHIM_REPORT_LINE_BYTES]) {
+    const char *slash = strrchr(frame->file, '/');
+    *function = *line = 0;
+    bool is_python = frame->offset & CUSHIM_PAGE_PYTHON;
+    if (!is_python && find_line)
+        find_line(frame, function, line);
+    if (!*function)
+        snprintf(function, CUSHIM_REPORT_LINE_BYTES, "%s", frame->function);
+    if (!is_python)
+        return *line;
+    snprintf(line, CUSHIM_REPORT_LINE_BYTES, "%.100s:%" PRIu64, slash ? slash + 1 : frame->file,
+             frame->offset & ~CUSHIM_PAGE_PYTHON);
+    return true;
+}
 
 enum { TEXT_BYTES = 3 * CUSHIM_REPORT_LINE_BYTES, TEXT_COLUMNS = 80 - 13 };
 
@@ -132,11 +151,9 @@ static void put(const struct cushim_page_frame *frame, cushim_report_find_line_f
                 size_t columns, char text[TEXT_BYTES]) {
     char function[CUSHIM_REPORT_LINE_BYTES], line[2 * CUSHIM_REPORT_LINE_BYTES];
     const char *slash = strrchr(frame->file, '/');
-    if (!find_line || !find_line(frame, function, line)) {
-        snprintf(function, sizeof function, "%s", frame->function);
+    if (!cushim_frame_line(frame, find_line, function, line))
         snprintf(line, sizeof line, "%s+0x%" PRIx64, slash ? slash + 1 : frame->file,
                  frame->offset);
-    }
     cushim_frame_shorten(line, columns / 2);
     cushim_frame_shorten(function, columns - 2 - strlen(line));
     snprintf(text, TEXT_BYTES, "%s%s%s", function, *function ? "  " : "", line);
@@ -158,11 +175,11 @@ void cushim_frame_json(struct cushim_writer *out, const struct cushim_page_frame
     for (uint64_t i = 0; i < n_frames; i++) {
         const struct cushim_page_frame *frame = &frames[i];
         char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES];
-        bool has_line = find_line && find_line(frame, function, line);
+        bool has_line = cushim_frame_line(frame, find_line, function, line);
         cushim_write(out, "%s\n      {\"file\": ", i ? "," : "");
         cushim_report_put_string(out, frame->file);
         cushim_write(out, ", \"offset\": %" PRIu64 ", \"function\": ", frame->offset);
-        cushim_report_put_string(out, has_line ? function : frame->function);
+        cushim_report_put_string(out, function);
         if (has_line) {
             cushim_write(out, ", \"line\": ");
             cushim_report_put_string(out, line);

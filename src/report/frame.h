@@ -11,6 +11,11 @@ void cushim_frame_clean(struct cushim_page_frame frames[], size_t n_frames);
  * its type, arguments of templates, and its beginning.  The function's own name stays. */
 void cushim_frame_shorten(char *name, size_t columns);
 
+/* The function of a frame, and its line: "FILE:12".  False: the line is unknown, and "". */
+bool cushim_frame_line(const struct cushim_page_frame *frame, cushim_report_find_line_fn *find_line,
+                       char function[CUSHIM_REPORT_LINE_BYTES],
+                       char line[CUSHIM_REPORT_LINE_BYTES]);
+
 /* For people: a line of 80 columns for each, with `what` before the first.  For programs: an array.
  */
 void cushim_frame_text(struct cushim_writer *out, const char *what,

@@ -8,10 +8,6 @@
 #ifndef CUSHIM_REPORT_PAGE_H
 #define CUSHIM_REPORT_PAGE_H
 
-#include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "memory/policy.h"
 #include "memory/stats.h"
 
@@ -105,9 +101,10 @@ struct cushim_page_mark {
     char name[64];
 };
 
-/* A place in a loaded file. */
+/* A place in a loaded file, or a line of Python. */
+#define CUSHIM_PAGE_PYTHON (UINT64_C(1) << 63)
 struct cushim_page_frame {
-    uint64_t offset; /* as the file's own symbols count */
+    uint64_t offset; /* as the file's own symbols count; of Python that bit, and the line */
     char file[128], function[56];
 };
 
@@ -115,6 +112,7 @@ struct cushim_page_frame {
 struct cushim_page_shortage {
     uint64_t ns, device, kind, asked_bytes;
     uint64_t device_bytes, limit_bytes; /* of the device; of this process, 0 if it has none */
+    uint64_t group_bytes;               /* what others have of the limit, if it is a group's */
     uint64_t live_bytes, rounding_bytes, spare_bytes, idle_bytes, held_bytes;
     uint64_t pending_bytes, cached_bytes, retired_bytes, largest_free_bytes; /* not live */
     uint64_t is_busy; /* the device did not become quiet in time */
@@ -132,7 +130,8 @@ struct cushim_page_shortage {
 
 /* What the check found (finding.h). */
 struct cushim_page_finding {
-    uint64_t is_refusal; /* a refused call; if not, damage that a call found */
+    uint64_t is_refusal; /* 1: a refused call; 2: one that the driver served; 0: damage that a call
+                          * found */
     uint64_t address, n_bytes, offset, found, span_bytes;
     char fault[24], harm[40], call[48], text[256];
     uint64_t n_obtained, n_freed, n_at; /* frames */
@@ -168,6 +167,17 @@ enum cushim_page_state { CUSHIM_PAGE_RUNNING = 1, CUSHIM_PAGE_REPORTED, CUSHIM_P
 
 #define CUSHIM_PAGE_MAGIC "CUSHIMLV"
 
+/* What another process asks for (preload/state/control.h): it writes `call`, and then raises
+ * n_asked. */
+enum cushim_page_call { CUSHIM_PAGE_CALL_TRIM = 1 };
+
+struct cushim_page_control {
+    atomic_uint n_asked, n_answered;
+    atomic_uint call;             /* enum cushim_page_call */
+    atomic_uint has_thread;       /* one waits for n_asked to rise; if not, a later call answers */
+    atomic_uint_fast64_t n_bytes; /* the answer */
+};
+
 struct cushim_page_head {
     char magic[8];
     uint64_t layout;            /* cushim_page_layout: readers accept only their own */
@@ -194,6 +204,7 @@ struct cushim_page_head {
     uint64_t n_argument_bytes, n_option_bytes;   /* used bytes of the two below */
     char arguments[CUSHIM_PAGE_ARGUMENTS_BYTES]; /* of the program, its own name first */
     char options[CUSHIM_PAGE_OPTIONS_BYTES];     /* "name=value": those that were set */
+    struct cushim_page_control control;
 };
 
 struct cushim_page {

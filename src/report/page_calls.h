@@ -8,9 +8,6 @@
 #ifndef CUSHIM_REPORT_PAGE_CALLS_H
 #define CUSHIM_REPORT_PAGE_CALLS_H
 
-#include <stdatomic.h>
-#include <stdint.h>
-
 #include "report/page.h"
 
 /* Shards that one thread has at a time, and those that all further threads share. */

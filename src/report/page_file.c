@@ -9,10 +9,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/environment.h"
 #include "base/output.h"
 #include "base/utf8.h"

@@ -13,7 +13,6 @@
 #define CUSHIM_REPORT_PAGE_FILE_H
 
 #include <limits.h>
-#include <stdbool.h>
 #include <sys/types.h>
 
 #include "report/page_calls.h"

@@ -2,8 +2,6 @@
 #ifndef CUSHIM_REPORT_PAGE_MARK_H
 #define CUSHIM_REPORT_PAGE_MARK_H
 
-#include <stdbool.h>
-
 #include "report/page.h"
 
 void cushim_page_mark_put(struct cushim_page *page, const struct cushim_page_mark *mark);

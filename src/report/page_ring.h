@@ -7,8 +7,6 @@
 #ifndef CUSHIM_REPORT_PAGE_RING_H
 #define CUSHIM_REPORT_PAGE_RING_H
 
-#include <stdbool.h>
-
 #include "report/page.h"
 
 struct cushim_page_ring {

@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 const char *cushim_report_kind(enum cushim_kind kind) {
     static const char *const names[CUSHIM_N_KINDS] = {"device", "managed", "pinned",

@@ -7,15 +7,13 @@
 #ifndef CUSHIM_REPORT_REPORT_H
 #define CUSHIM_REPORT_REPORT_H
 
-#include <stdbool.h>
-
 #include "base/writer.h"
 #include "report/page.h"
 
 enum { CUSHIM_REPORT_LINE_BYTES = 128 };
 
-/* Name the function of a frame, and its line in the source: "FILE:88".  False: they are unknown.
- */
+/* Name the function of a frame, and its line in the source: "FILE:88"; each is "" if unknown.
+ * False: the line is unknown. */
 typedef bool cushim_report_find_line_fn(const struct cushim_page_frame *frame,
                                         char function[CUSHIM_REPORT_LINE_BYTES],
                                         char line[CUSHIM_REPORT_LINE_BYTES]);

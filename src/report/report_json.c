@@ -1,5 +1,4 @@
 /* The report as JSON: docs/schema/report-1.json describes it. */
-#include "report/report.h"
 
 #include <inttypes.h>
 

@@ -1,5 +1,4 @@
 /* The report as text, for people. */
-#include "report/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -268,7 +267,7 @@ static void put_measured(struct cushim_writer *out, const struct cushim_report *
     cushim_write(out, is_software ? " (no GPU)\n" : " (measured)\n");
 }
 
-/* What the driver served as it was asked, and no pool could. */
+/* What no heap serves: mapped memory may serve again, and the driver serves the rest. */
 static void put_forwarded(struct cushim_writer *out, const struct cushim_report *report) {
     static const struct {
         enum cushim_kind kind;
@@ -279,11 +278,17 @@ static void put_forwarded(struct cushim_writer *out, const struct cushim_report 
     char calls[CUSHIM_AMOUNT_BYTES * 2], bytes[CUSHIM_AMOUNT_BYTES];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uint64_t n = cushim_report_sum(report, rows[i].kind, n_requests);
-        if (n)
-            cushim_write(
-                out, "%s%s were asked for %s (%s): forwarded\n", verdict_indent,
-                cushim_text_bytes(bytes, cushim_report_sum(report, rows[i].kind, requested_bytes)),
-                rows[i].how, some(calls, n, "call", "calls"));
+        uint64_t n_hits = cushim_report_sum(report, rows[i].kind, n_hits);
+        if (!n)
+            continue;
+        cushim_write(
+            out, "%s%s were asked for %s (%s): ", verdict_indent,
+            cushim_text_bytes(bytes, cushim_report_sum(report, rows[i].kind, requested_bytes)),
+            rows[i].how, some(calls, n, "call", "calls"));
+        if (n_hits)
+            cushim_write(out, "%s %% made no driver call\n", share(calls, n_hits, n));
+        else
+            cushim_write(out, "forwarded\n");
     }
 }
 

@@ -61,9 +61,16 @@ static uint64_t rest_bytes(const struct cushim_page_shortage *shortage) {
 }
 
 static void put_limit(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
-    char text[CUSHIM_AMOUNT_BYTES];
-    cushim_write(out, "--limit lets this process have %s of the device\n",
-                 cushim_text_bytes(text, shortage->limit_bytes));
+    char text[CUSHIM_AMOUNT_BYTES], others[CUSHIM_AMOUNT_BYTES];
+    if (shortage->group_bytes)
+        cushim_write(out,
+                     "--limit lets its group have %s of the device, of which others\n"
+                     "             have %s\n",
+                     cushim_text_bytes(text, shortage->limit_bytes),
+                     cushim_text_bytes(others, shortage->group_bytes));
+    else
+        cushim_write(out, "--limit lets this process have %s of the device\n",
+                     cushim_text_bytes(text, shortage->limit_bytes));
 }
 
 /* If the driver had room, or did not; what it said then. */
@@ -98,8 +105,8 @@ static void put_advice(struct cushim_writer *out, const struct cushim_page_short
     cushim_write(out, "  advice     ");
     if (is_of_host(shortage))
         cushim_write(out, "the host had no memory to pin: free some, or pin less at a time\n");
-    else if (shortage->limit_bytes &&
-             sum(wanted_bytes, shortage->rounding_bytes) > shortage->limit_bytes)
+    else if (shortage->limit_bytes && sum(sum(wanted_bytes, shortage->rounding_bytes),
+                                          shortage->group_bytes) > shortage->limit_bytes)
         put_limit(out, shortage);
     else if (!shortage->device_bytes)
         put_driver(out, shortage);
@@ -224,6 +231,7 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
     X(asked_bytes)                                                                                 \
     X(device_bytes)                                                                                \
     X(limit_bytes)                                                                                 \
+    X(group_bytes)                                                                                 \
     X(live_bytes)                                                                                  \
     X(rounding_bytes)                                                                              \
     X(spare_bytes)                                                                                 \

@@ -2,8 +2,12 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/bits.h"
 #include "report/frame.h"
+#include "report/library.h"
 #include "report/words.h"
 
 enum { LOG2_FIRST_STEP = 16, LOG2_LAST_STEP = 60, MOST_TOLD = 10 };
@@ -91,28 +95,53 @@ static uint64_t root(__uint128_t n) {
     return result;
 }
 
-/* More at the end of each quarter than before it, and by more than sampling may explain. */
-static bool is_growing(const struct cushim_page_site *row, uint64_t run_ns, uint64_t error_bytes) {
-    enum { QUARTERS = 4, FEWEST = 2 * QUARTERS, ERRORS = 4 };
-    struct cushim_page_site site = {0}; /* a copy that is brought up to date */
+uint64_t cushim_site_hour_bytes(const uint64_t live_bytes[], const uint64_t moments_ns[],
+                                unsigned n, uint64_t slack_bytes, uint64_t peak_bytes) {
+    enum { QUARTERS = 4, FEWEST = 2 * QUARTERS };
+    const uint64_t hour_ns = 3600 * (uint64_t)1000000000;
+    unsigned first = 0, last = n - 1;
+    while (first < n && !live_bytes[first])
+        first++;
+    if (n - first < FEWEST || live_bytes[last] <= live_bytes[first] ||
+        live_bytes[last] - live_bytes[first] < peak_bytes / 100)
+        return 0;
     uint64_t before_bytes = 0;
+    for (unsigned quarter = 0; quarter < QUARTERS; quarter++) {
+        uint64_t least_bytes = UINT64_MAX, most_bytes = 0;
+        for (unsigned i = first + (n - first) * quarter / QUARTERS;
+             i < first + (n - first) * (quarter + 1) / QUARTERS; i++) {
+            least_bytes = cushim_least(least_bytes, live_bytes[i]);
+            most_bytes = cushim_most(most_bytes, live_bytes[i]);
+        }
+        if (quarter && cushim_less(least_bytes, before_bytes) <= slack_bytes)
+            return 0;
+        before_bytes = most_bytes;
+    }
+    __uint128_t grown_bytes = live_bytes[last] - live_bytes[first];
+    uint64_t ns = moments_ns[last] - moments_ns[first];
+    uint64_t hour_bytes = (uint64_t)(grown_bytes * hour_ns / (ns ? ns : 1));
+    return hour_bytes ? hour_bytes : 1;
+}
+
+/* With a slack for what sampling may explain. */
+static uint64_t hour_bytes_of(const struct cushim_page_site *row,
+                              const struct cushim_report *report, uint64_t error_bytes) {
+    enum { ERRORS = 4, QUARTERS_ON = 3 };
+    struct cushim_page_site site = {0}; /* a copy that is brought up to date */
+    uint64_t live_bytes[MOMENTS], moments_ns[MOMENTS];
     set(&site.live_bytes, cushim_mem_stats_read(&row->live_bytes));
     set(&site.log2_step, cushim_mem_stats_read(&row->log2_step));
     set(&site.last, cushim_mem_stats_read(&row->last));
     for (int i = 0; i < MOMENTS; i++)
         set(&site.moments[i], cushim_mem_stats_read(&row->moments[i]));
-    advance(&site, run_ns);
-    uint64_t n = cushim_mem_stats_read(&site.last) + 1;
-    if (n < FEWEST)
-        return false;
-    for (uint64_t quarter = 1; quarter <= QUARTERS; quarter++) {
-        uint64_t bytes = cushim_mem_stats_read(&site.moments[n * quarter / QUARTERS - 1]);
-        uint64_t slack_bytes = quarter == 1 ? 0 : ERRORS * error_bytes / (QUARTERS - 1);
-        if (bytes <= before_bytes || bytes - before_bytes <= slack_bytes)
-            return false;
-        before_bytes = bytes;
+    advance(&site, report->run_ns);
+    for (uint64_t i = 0; i < MOMENTS; i++) {
+        live_bytes[i] = cushim_mem_stats_read(&site.moments[i]);
+        moments_ns[i] = i << cushim_mem_stats_read(&site.log2_step);
     }
-    return true;
+    return cushim_site_hour_bytes(
+        live_bytes, moments_ns, (unsigned)cushim_mem_stats_read(&site.last) + 1,
+        ERRORS * error_bytes / QUARTERS_ON, cushim_report_sum_all(report, peak_live_bytes));
 }
 
 bool cushim_site_get(const struct cushim_report *report, unsigned i, struct cushim_site *site) {
@@ -129,7 +158,7 @@ bool cushim_site_get(const struct cushim_report *report, unsigned i, struct cush
         .n_frames =
             row->n_frames < CUSHIM_PAGE_SITE_FRAMES ? row->n_frames : CUSHIM_PAGE_SITE_FRAMES,
     };
-    site->is_growing = is_growing(row, report->run_ns, site->error_bytes);
+    site->hour_bytes = hour_bytes_of(row, report, site->error_bytes);
     for (unsigned k = 0; k < CUSHIM_PAGE_SITE_FRAMES; k++)
         site->frames[k] = row->frames[k];
     cushim_frame_clean(site->frames, CUSHIM_PAGE_SITE_FRAMES);
@@ -140,11 +169,12 @@ struct cushim_site_growth cushim_site_growth(const struct cushim_report *report)
     struct cushim_site_growth growth = {0};
     struct cushim_site site;
     for (unsigned i = 0; i < CUSHIM_PAGE_SITES; i++) {
-        if (!cushim_site_get(report, i, &site) || !site.is_growing)
+        if (!cushim_site_get(report, i, &site) || !site.hour_bytes)
             continue;
         growth.n_sites++;
         growth.n_live += site.n_live;
         growth.live_bytes += site.live_bytes;
+        growth.hour_bytes += site.hour_bytes;
     }
     return growth;
 }
@@ -178,12 +208,13 @@ static void put_row(struct cushim_writer *out, const struct cushim_report *repor
                     const struct cushim_site *site) {
     char text[4][CUSHIM_AMOUNT_BYTES], name[32];
     snprintf(name, sizeof name, "site %d", number);
-    cushim_write(out, "  %-10s %10s %9s %9s %10s%s\n", name,
-                 cushim_text_count(text[0], site->n_live),
+    cushim_write(out, "  %-10s %10s %9s %9s %10s", name, cushim_text_count(text[0], site->n_live),
                  cushim_text_bytes(text[1], site->live_bytes),
                  site->error_bytes ? cushim_text_bytes(text[2], site->error_bytes) : "counted",
-                 cushim_text_bytes(text[3], site->peak_live_bytes),
-                 site->is_growing ? "  it grew in each quarter" : "");
+                 cushim_text_bytes(text[3], site->peak_live_bytes));
+    if (site->hour_bytes)
+        cushim_write(out, "  may leak, +%s/h", cushim_text_bytes(text[0], site->hour_bytes));
+    cushim_write(out, "\n");
     cushim_frame_text(out, "", site->frames, site->n_frames, report->find_line);
 }
 
@@ -224,6 +255,63 @@ void cushim_site_text(struct cushim_writer *out, const struct cushim_report *rep
                      cushim_text_count(text, n_lost), n_lost == 1 ? " is" : "s are");
 }
 
+/* ---- by library ---- */
+
+/* Who asked: the first frame of a package or the program. */
+static void library_of(const struct cushim_site *site, char name[CUSHIM_LIBRARY_BYTES]) {
+    for (uint64_t i = 0; i < site->n_frames; i++) {
+        if (!*site->frames[i].file ||
+            cushim_library_of(site->frames[i].file, name) > CUSHIM_LIBRARY_PACKAGE)
+            continue;
+        if (!*name)
+            snprintf(name, CUSHIM_LIBRARY_BYTES, "the program itself");
+        return;
+    }
+    snprintf(name, CUSHIM_LIBRARY_BYTES, "unknown");
+}
+
+struct library {
+    char name[CUSHIM_LIBRARY_BYTES];
+    uint64_t n_live, live_bytes;
+};
+
+static int by_live(const void *left, const void *right) {
+    const struct library *a = left, *b = right;
+    if (a->live_bytes != b->live_bytes)
+        return a->live_bytes > b->live_bytes ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+void cushim_site_libraries(struct cushim_writer *out, const struct cushim_report *report) {
+    enum { MOST = 32 };
+    struct library libraries[MOST] = {{.n_live = 0}};
+    struct cushim_site site;
+    char name[CUSHIM_LIBRARY_BYTES], text[2][CUSHIM_AMOUNT_BYTES];
+    unsigned n = 0;
+    for (unsigned i = 0; i < CUSHIM_PAGE_SITES; i++) {
+        unsigned k = 0;
+        if (!cushim_site_get(report, i, &site) || !site.live_bytes)
+            continue;
+        library_of(&site, name);
+        while (k < n && strcmp(libraries[k].name, name) != 0)
+            k++;
+        if (k == MOST) /* the last row has the rest */
+            snprintf(libraries[--k].name, sizeof name, "others");
+        else if (k == n)
+            strcpy(libraries[n++].name, name);
+        libraries[k].n_live += site.n_live;
+        libraries[k].live_bytes += site.live_bytes;
+    }
+    qsort(libraries, n, sizeof *libraries, by_live);
+    cushim_write(out, "\n%-12s %10s %9s  (sampled each %s)\n", "alive", "blocks", CUSHIM_WORD(live),
+                 cushim_text_bytes(text[0], report->page.head.sample_bytes));
+    for (unsigned k = 0; k < n; k++)
+        cushim_write(out, "  %21s %9s  %s\n", cushim_text_count(text[0], libraries[k].n_live),
+                     cushim_text_bytes(text[1], libraries[k].live_bytes), libraries[k].name);
+    if (!n)
+        cushim_write(out, "  nothing that was sampled\n");
+}
+
 static void put_json(struct cushim_writer *out, const struct cushim_report *report,
                      const struct cushim_site *site) {
     cushim_write(out,
@@ -231,7 +319,7 @@ static void put_json(struct cushim_writer *out, const struct cushim_report *repo
                  ", \"error_bytes\": %" PRIu64 ", \"peak_live_bytes\": %" PRIu64
                  ", \"grows\": %s, \"stack\": ",
                  site->n_live, site->live_bytes, site->error_bytes, site->peak_live_bytes,
-                 site->is_growing ? "true" : "false");
+                 site->hour_bytes ? "true" : "false");
     cushim_frame_json(out, site->frames, site->n_frames, report->find_line);
     cushim_write(out, "}");
 }

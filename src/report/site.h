@@ -30,8 +30,7 @@ void cushim_site_subtract(struct cushim_page_site *site, uint64_t sample_bytes, 
 struct cushim_site {
     uint64_t n_live, live_bytes, peak_live_bytes;
     uint64_t error_bytes; /* the standard error of live_bytes; 0: it was counted, not sampled */
-    bool is_growing; /* more was live at the end of each quarter of the run than at the end of the
-                        one before */
+    uint64_t hour_bytes;  /* it may leak: cushim_site_hour_bytes */
     uint64_t n_frames;
     struct cushim_page_frame frames[CUSHIM_PAGE_SITE_FRAMES];
 };
@@ -39,9 +38,17 @@ struct cushim_site {
 /* The i-th row; its texts end whatever is in it.  False: the row is free. */
 bool cushim_site_get(const struct cushim_report *report, unsigned i, struct cushim_site *site);
 
+/*
+ * By how much live bytes grow in an hour; 0 if they do not.  They do if what was live at n moments,
+ * from the first with any, makes four quarters, the least of each is above the most of the one
+ * before by more than slack_bytes, and they grow by 1 % of peak_bytes or more.
+ */
+uint64_t cushim_site_hour_bytes(const uint64_t live_bytes[], const uint64_t moments_ns[],
+                                unsigned n, uint64_t slack_bytes, uint64_t peak_bytes);
+
 /* What all sites that grow have, and their number. */
 struct cushim_site_growth {
-    uint64_t n_sites, n_live, live_bytes;
+    uint64_t n_sites, n_live, live_bytes, hour_bytes;
 };
 struct cushim_site_growth cushim_site_growth(const struct cushim_report *report);
 
@@ -49,5 +56,8 @@ struct cushim_site_growth cushim_site_growth(const struct cushim_report *report)
  * Nothing if sites were not wanted. */
 void cushim_site_text(struct cushim_writer *out, const struct cushim_report *report);
 void cushim_site_json(struct cushim_writer *out, const struct cushim_report *report);
+
+/* For people: what is live by the library that asked (library.h), of all sites. */
+void cushim_site_libraries(struct cushim_writer *out, const struct cushim_report *report);
 
 #endif

@@ -507,6 +507,7 @@ void cushim_trace_account_note(struct cushim_trace_account *account) {
 }
 
 void cushim_trace_account_sample(struct cushim_trace_account *account, unsigned i) {
+    account->sample_ns[i] = account->last_ns;
     for (size_t site = 0; site < account->n_sites; site++)
         account->sites[site]->sample_bytes[i] = account->sites[site]->live_bytes;
 }

@@ -16,14 +16,14 @@
 enum {
     CUSHIM_TRACE_DEVICES = 64,
     CUSHIM_TRACE_KINDS = 8,
-    CUSHIM_TRACE_SAMPLES = 4,
+    CUSHIM_TRACE_SAMPLES = 32,
     CUSHIM_TRACE_NAME_BYTES = 64
 };
 
 /* A site: one call stack that asked for memory.  Number 0 is for requests without a stack. */
 struct cushim_trace_site {
-    uint64_t number; /* from 1, in the order of appearance */
-    unsigned n_frames;
+    uint64_t number;            /* from 1, in the order of appearance */
+    unsigned n_frames, n_label; /* n_label: a reader's own */
     uint64_t frames[CUSHIM_TRACE_FRAMES];
     uint64_t n_requests, requested_bytes; /* of all requests */
     uint64_t n_live, live_bytes;
@@ -34,6 +34,7 @@ struct cushim_trace_site {
     uint64_t n_noted, noted_bytes;               /* cushim_trace_account_note */
     uint64_t oldest_ns;                          /* cushim_trace_account_date */
     uint64_t sample_bytes[CUSHIM_TRACE_SAMPLES]; /* live; cushim_trace_account_sample */
+    uint64_t hour_bytes;                         /* for a reader: by how much it grows in an hour */
 };
 
 /* A block, and the time of its request. */
@@ -75,6 +76,7 @@ struct cushim_trace_account {
     uint64_t device_bytes[CUSHIM_TRACE_DEVICES]; /* 0: unknown */
     char device_names[CUSHIM_TRACE_DEVICES][CUSHIM_TRACE_NAME_BYTES];
     uint64_t first_ns, last_ns, n_events;
+    uint64_t sample_ns[CUSHIM_TRACE_SAMPLES];
     uint64_t n_foreign;               /* frees of blocks whose request was not recorded */
     uint64_t n_disorder;              /* addresses that were allocated while they were live */
     uint64_t n_strange;               /* events that are impossible */

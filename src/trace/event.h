@@ -24,7 +24,7 @@ enum {
     CUSHIM_TRACE_CHUNK_HEAD_BYTES = 64,
     CUSHIM_TRACE_LEAST_CHUNK_BYTES = 16 << 10, /* a chunk has this times a power of two */
     CUSHIM_TRACE_MOST_CHUNK_BYTES = 256 << 10,
-    CUSHIM_TRACE_FRAMES = 24,
+    CUSHIM_TRACE_FRAMES = 32,
     CUSHIM_TRACE_TEXT_BYTES = 1024, /* of a path or a name, with the final 0 */
     CUSHIM_TRACE_EVENT_BYTES = 1536 /* no event is longer */
 };

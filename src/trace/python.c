@@ -1,44 +1,57 @@
 #include "trace/python.h"
 
 #include <errno.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 /* The same in all known versions. */
-enum { OBJECT_TYPE = 8, SIZED_SIZE = 16, BYTES_DATA = 32 };
-enum { CODE_FILE = 112, CODE_FUNCTION = 128, CODE_LINES = 136 };
+enum { THREAD_NEXT = 8, OBJECT_TYPE = 8, SIZED_SIZE = 16, BYTES_DATA = 32 };
 enum { TEXT_LENGTH = 16, TEXT_STATE = 32 };
-/* The bytes read of a frame, of a code object and of a str. */
-enum { FRAME_BYTES = 72, CODE_BYTES = CODE_LINES + 8, HEAD_BYTES = TEXT_STATE + 4 };
+/* The bytes read of a code object and of a str. */
+enum { CODE_BYTES = CUSHIM_PYTHON_CODE_BYTES, HEAD_BYTES = TEXT_STATE + 4 };
 enum { STATE_KIND_SHIFT = 2, STATE_KIND = 7, STATE_COMPACT = 0x20, STATE_ASCII = 0x40 };
 enum { UNIT_BYTES = 2 };      /* of code */
-enum { OWNED_BY_CALLER = 3 }; /* a frame that stands for the C code that entered the interpreter */
+enum { OWNED_BY_CALLER = 3 }; /* from here on a frame stands for C code that entered Python */
+enum { TAGS = 3 };            /* bits of a pointer to code, of 3.14 */
 enum { MOST_TEXT = 4096, MOST_TABLE = 1 << 20 };
+enum { LEAST_CANDIDATE = 0xc0 }; /* the layout of a version is final from its first candidate on */
 
 static const struct cushim_python_layout layouts[] = {
-    {0x030b, true, 56, 8, 32, 48, 56, 69, 72, 184, 48, 72},
-    {0x030c, true, 56, 0, 0, 8, 56, 70, 68, 192, 40, 56},
-    {0x030d, false, 72, 0, 0, 8, 56, 70, 68, 200, 40, 56},
+    {0x030a, false, 24, 0, 100, 32, 24, 96, 0, 40, 104, 112, 120, 0, 48, 72},
+    {0x030b, true, 56, 8, 70, 32, 48, 56, 69, 72, 112, 128, 136, 184, 48, 72},
+    {0x030c, true, 56, 0, 71, 0, 8, 56, 70, 68, 112, 128, 136, 192, 40, 56},
+    {0x030d, false, 72, 0, 71, 0, 8, 56, 70, 68, 112, 128, 136, 200, 40, 56},
+    {0x030e, false, 72, 0, 75, 0, 8, 56, 74, 68, 112, 128, 136, 208, 40, 56},
 };
 
-/* Memory that may be missing, in several parts by one call. */
+/* Memory that may be missing, in several parts by one call.  Returns how many parts were read. */
+enum { MOST_PARTS = CUSHIM_PYTHON_LINES };
 struct part {
     uint64_t at;
     void *to;
     size_t n_bytes;
 };
 
-static bool read_parts(const struct part *parts, size_t n) {
-    enum { MOST = 3 };
-    struct iovec ours[MOST], theirs[MOST];
-    size_t n_bytes = 0;
+static size_t read_some(const struct part *parts, size_t n) {
+    struct iovec ours[MOST_PARTS], theirs[MOST_PARTS];
     for (size_t i = 0; i < n; i++) {
         ours[i] = (struct iovec){parts[i].to, parts[i].n_bytes};
         theirs[i] = (struct iovec){(void *)(uintptr_t)parts[i].at, parts[i].n_bytes};
-        n_bytes += parts[i].n_bytes;
     }
-    return process_vm_readv(getpid(), ours, n, theirs, n, 0) == (ssize_t)n_bytes;
+    ssize_t n_bytes = process_vm_readv(getpid(), ours, n, theirs, n, 0);
+    size_t n_read = 0;
+    while (n_read < n && n_bytes >= (ssize_t)parts[n_read].n_bytes)
+        n_bytes -= (ssize_t)parts[n_read++].n_bytes;
+    return n_read;
+}
+
+static bool read_parts(const struct part *parts, size_t n) {
+    return read_some(parts, n) == n;
 }
 
 static bool read_at(uint64_t address, void *to, size_t n_bytes) {
@@ -59,25 +72,35 @@ static uint32_t half_at(const uint8_t *object, size_t offset) {
 
 /* ---- the interpreter ---- */
 
+/* 3.10 has no word for it, and its function of that name only writes a text. */
+static unsigned version_of(void *(*look_up)(const char *name)) {
+    const unsigned long *version = look_up("Py_Version");
+    void *function = look_up("Py_GetVersion");
+    const char *(*text)(void);
+    if (version)
+        return (*version & 0xff) >= LEAST_CANDIDATE ? (unsigned)(*version >> 16) : 0;
+    memcpy(&text, &function, sizeof text);
+    return function && strncmp(text(), "3.10.", 5) == 0 ? 0x030a : 0;
+}
+
 bool cushim_python_find(struct cushim_python *python, void *(*look_up)(const char *name)) {
+    enum { FIRST_WITHOUT_LOCK = 0x030d };
     struct {
         char cookie[8];
         uint64_t version, has_no_lock;
     } offsets; /* from 3.13 on */
-    const unsigned long *version = look_up("Py_Version");
     void *thread = look_up("PyGILState_GetThisThreadState");
     uint64_t runtime = (uintptr_t)look_up("_PyRuntime");
     *python = (struct cushim_python){.code_type = (uintptr_t)look_up("PyCode_Type")};
     memcpy(&python->thread, &thread, sizeof thread);
     if (!thread)
         return true;
-    for (size_t i = 0; version && i < sizeof layouts / sizeof *layouts; i++) {
-        if (*version >> 16 == layouts[i].version)
+    unsigned version = version_of(look_up);
+    for (size_t i = 0; python->code_type && i < sizeof layouts / sizeof *layouts; i++) {
+        if (version == layouts[i].version)
             python->layout = &layouts[i];
     }
-    if (!python->code_type)
-        python->layout = NULL;
-    if (python->layout && !python->layout->has_cframe &&
+    if (version >= FIRST_WITHOUT_LOCK &&
         (!read_at(runtime, &offsets, sizeof offsets) || offsets.has_no_lock))
         python->layout = NULL;
     return python->layout != NULL;
@@ -191,7 +214,57 @@ static uint32_t line_at(struct table *table, uint32_t first, uint64_t unit) {
     return first;
 }
 
-/* ---- frames ---- */
+/* The same of 3.10: an entry is its bytes of code and its lines, signed. */
+static uint32_t line_of_pairs(struct table *table, uint32_t first, uint64_t unit) {
+    enum { NO_LINE = -128 };
+    uint64_t done = 0;
+    uint32_t number = first;
+    for (int n_bytes = next_byte(table); n_bytes >= 0; n_bytes = next_byte(table)) {
+        int lines = (int8_t)next_byte(table);
+        number += lines == NO_LINE ? 0 : (uint32_t)lines;
+        done += (uint64_t)n_bytes;
+        if (unit * UNIT_BYTES < done)
+            return number;
+    }
+    return first;
+}
+
+/* ---- lines ---- */
+
+/* All lines of the process, in lists that only grow, so that a reader needs no lock. */
+enum { N_LISTS = 1 << 12, MOST_KEPT = 1 << 16 };
+struct kept {
+    struct kept *next;
+    struct cushim_python_line line; /* its text is cut to its length */
+};
+static _Atomic(struct kept *) lists[N_LISTS];
+static atomic_uint n_kept;
+
+static _Atomic(struct kept *) *list_of(uint64_t frame) {
+    return &lists[frame % N_LISTS];
+}
+
+const struct cushim_python_line *cushim_python_line(uint64_t frame) {
+    const struct kept *kept = atomic_load_explicit(list_of(frame), memory_order_acquire);
+    while (kept && kept->line.frame != frame)
+        kept = kept->next;
+    return kept ? &kept->line : NULL;
+}
+
+/* A line that finds no memory has no text.  Two threads may keep the same one. */
+static void keep(const struct cushim_python_line *line) {
+    size_t n_bytes = offsetof(struct kept, line.text) + line->n_text;
+    _Atomic(struct kept *) *list = list_of(line->frame);
+    if (cushim_python_line(line->frame) || atomic_fetch_add(&n_kept, 1) >= MOST_KEPT)
+        return;
+    struct kept *kept = malloc(n_bytes);
+    if (!kept)
+        return;
+    memcpy(&kept->line, line, n_bytes - offsetof(struct kept, line));
+    kept->next = atomic_load(list);
+    while (!atomic_compare_exchange_weak(list, &kept->next, kept))
+        continue;
+}
 
 static uint64_t hash_of(const struct cushim_python_line *line) {
     uint64_t hash = 0xcbf29ce484222325u ^ line->number;
@@ -200,24 +273,31 @@ static uint64_t hash_of(const struct cushim_python_line *line) {
     return hash | CUSHIM_PYTHON_BIT;
 }
 
-/* False: it is no frame of Python, but of its caller. */
-static bool read_line(struct cushim_python_line *line, const struct cushim_python *python,
-                      const uint8_t *frame) {
+/* The number of the line: of the instruction at an address, or with that number (3.10). */
+static uint32_t number_of(struct table *table, const struct cushim_python_layout *layout,
+                          const uint8_t *object, const struct cushim_python_place *place) {
+    uint32_t first = half_at(object, layout->code_first_line);
+    uint64_t start = place->code + layout->code_start;
+    if (!layout->code_start)
+        return (int32_t)place->at < 0 ? first : line_of_pairs(table, first, place->at);
+    return place->at < start ? first : line_at(table, first, (place->at - start) / UNIT_BYTES);
+}
+
+/* Read a line, and keep it; 0 if it is none of the program. */
+static uint64_t learn(const struct cushim_python *python, const uint8_t *object,
+                      const struct cushim_python_place *place) {
     const struct cushim_python_layout *layout = python->layout;
-    uint8_t object[CODE_BYTES], heads[3][HEAD_BYTES];
+    uint8_t heads[3][HEAD_BYTES];
+    struct cushim_python_line line = {.n_text = 0};
     struct text texts[2];
     struct table table = {0};
-    uint64_t code = word_at(frame, layout->frame_code), at = word_at(frame, layout->frame_at);
-    if (frame[layout->frame_owner] == OWNED_BY_CALLER || !read_at(code, object, sizeof object) ||
-        word_at(object, OBJECT_TYPE) != python->code_type)
-        return false;
-    uint64_t function = word_at(object, CODE_FUNCTION), file = word_at(object, CODE_FILE),
-             lines = word_at(object, CODE_LINES);
+    uint64_t function = word_at(object, layout->code_function),
+             file = word_at(object, layout->code_file), lines = word_at(object, layout->code_lines);
     struct part parts[3] = {{function, heads[0], HEAD_BYTES},
                             {file, heads[1], HEAD_BYTES},
                             {lines, heads[2], BYTES_DATA}};
     if (!read_parts(parts, 3))
-        return false;
+        return 0;
     uint64_t n_table = word_at(heads[2], SIZED_SIZE);
     n_table = n_table < MOST_TABLE ? n_table : 0;
     table.n = n_table < TABLE_BYTES ? n_table : TABLE_BYTES;
@@ -227,38 +307,206 @@ static bool read_line(struct cushim_python_line *line, const struct cushim_pytho
     parts[1] = part_of(&texts[1], layout, file, heads[1], MOST_CHARACTERS);
     parts[2] = (struct part){lines + BYTES_DATA, table.bytes, table.n};
     if (!read_parts(parts, 3))
+        return 0;
+    line.number = number_of(&table, layout, object, place);
+    if (!line.number) /* the interpreter's own, between a class and its __init__ */
+        return 0;
+    add_text(&line, &texts[0]);
+    if (line.n_text < sizeof line.text)
+        line.text[line.n_text++] = '\n';
+    add_text(&line, &texts[1]);
+    line.frame = hash_of(&line);
+    keep(&line);
+    return line.frame;
+}
+
+/* ---- frames ---- */
+
+static uint64_t page_of(uint64_t address) {
+    return address & -(uint64_t)CUSHIM_PYTHON_PAGE_BYTES;
+}
+
+/* The pages that end at an address, the last one first. */
+enum { PAGES = CUSHIM_PYTHON_PAGES, PAGE = CUSHIM_PYTHON_PAGE_BYTES };
+static size_t list_pages(struct cushim_python_cache *cache, uint64_t end,
+                         struct part parts[PAGES]) {
+    uint64_t page = end ? page_of(end - 1) : 0;
+    size_t n = 0;
+    for (; n < PAGES && page && page < end; n++, page -= PAGE)
+        parts[n] =
+            (struct part){page, cache->pages + (PAGES - 1 - n) * PAGE, n ? PAGE : end - page};
+    return n;
+}
+
+static void have_pages(struct cushim_python_cache *cache, const struct part parts[], size_t n) {
+    cache->until = n ? parts[0].at + parts[0].n_bytes : 0;
+    cache->from = n ? parts[n - 1].at : 0;
+}
+
+/* Copy memory of the interpreter: directly, or by way of pages that are read together, because the
+ * callers' frames mostly lie below a frame. */
+static bool copy(struct cushim_python_cache *cache, uint64_t at, void *to, size_t n_bytes) {
+    struct part parts[PAGES] = {{0}};
+    uint64_t end = at + n_bytes;
+    if (cache->is_direct) {
+        memcpy(to, (const void *)(uintptr_t)at, n_bytes);
+        return true;
+    }
+    if (at < cache->from || end > cache->until || end < at)
+        have_pages(cache, parts, read_some(parts, list_pages(cache, end, parts)));
+    if (at < cache->from || end > cache->until || end < at)
         return false;
-    uint32_t first = half_at(object, layout->code_first_line);
-    uint64_t start = code + layout->code_start;
-    line->number = at < start ? first : line_at(&table, first, (at - start) / UNIT_BYTES);
-    if (!line->number) /* the interpreter's own, between a class and its __init__ */
-        return false;
-    line->n_text = 0;
-    add_text(line, &texts[0]);
-    if (line->n_text < sizeof line->text)
-        line->text[line->n_text++] = '\n';
-    add_text(line, &texts[1]);
-    line->frame = hash_of(line);
+    memcpy(to, cache->pages + PAGES * PAGE - (page_of(cache->until - 1) + PAGE - at), n_bytes);
     return true;
 }
 
-unsigned cushim_python_lines(const struct cushim_python *python,
-                             struct cushim_python_line lines[CUSHIM_TRACE_FRAMES]) {
-    enum { MOST_LOOKED_AT = 4 * CUSHIM_TRACE_FRAMES };
+/* The innermost frame.  With it comes the memory that had the frames the last time. */
+static bool find_frame(const struct cushim_python_layout *layout, struct cushim_python_cache *cache,
+                       uint64_t *frame) {
+    enum { FRAME, CFRAME, FIRST_PAGE };
+    struct part parts[FIRST_PAGE + PAGES] = {{0}};
+    uint64_t word = 0, by_cframe = 0;
+    if (cache->is_direct)
+        return copy(cache, cache->thread + layout->thread_frame, frame, sizeof *frame) &&
+               (!layout->has_cframe ||
+                copy(cache, *frame + layout->cframe_frame, frame, sizeof *frame));
+    parts[FRAME] = (struct part){cache->thread + layout->thread_frame, &word, sizeof word};
+    parts[CFRAME] = layout->has_cframe ? (struct part){cache->cframe + layout->cframe_frame,
+                                                       &by_cframe, sizeof by_cframe}
+                                       : parts[FRAME];
+    size_t n = FIRST_PAGE + list_pages(cache, cache->top, parts + FIRST_PAGE);
+    size_t n_read = read_some(parts, n);
+    have_pages(cache, parts + FIRST_PAGE, n_read > FIRST_PAGE ? n_read - FIRST_PAGE : 0);
+    *frame = layout->has_cframe ? by_cframe : word;
+    if (!layout->has_cframe || (n_read >= FIRST_PAGE && word == cache->cframe))
+        return n_read != 0;
+    cache->cframe = word;
+    return n_read && read_at(word + layout->cframe_frame, frame, sizeof *frame);
+}
+
+/* The places in code where the frames are, the innermost first; `is_whole` if nothing was amiss. */
+static unsigned walk(const struct cushim_python *python, struct cushim_python_cache *cache,
+                     struct cushim_python_place places[], unsigned most, bool *is_whole) {
+    enum { LOOKED_AT = 4, FRAME_BYTES = 104 };
     const struct cushim_python_layout *layout = python->layout;
-    uint64_t at = layout ? (uintptr_t)python->thread() : 0;
+    uint64_t at = 0;
     uint8_t frame[FRAME_BYTES];
     unsigned n = 0;
-    int saved_errno = errno;
-    if (!at || !read_at(at + layout->thread_frame, &at, sizeof at) ||
-        (layout->has_cframe && !read_at(at + layout->cframe_frame, &at, sizeof at)))
-        at = 0;
-    for (unsigned i = 0; at && i < MOST_LOOKED_AT && n < CUSHIM_TRACE_FRAMES; i++) {
-        if (!read_at(at, frame, sizeof frame))
+    *is_whole = find_frame(layout, cache, &at);
+    cache->top = at + layout->frame_bytes;
+    for (unsigned i = 0; *is_whole && at && i < LOOKED_AT * most && n < most; i++) {
+        *is_whole = copy(cache, at, frame, layout->frame_bytes);
+        if (!*is_whole)
             break;
-        n += read_line(&lines[n], python, frame);
+        bool is_code = !layout->frame_owner || frame[layout->frame_owner] < OWNED_BY_CALLER;
+        uint64_t code = word_at(frame, layout->frame_code) & ~(uint64_t)TAGS;
+        if (is_code && code)
+            places[n++] =
+                (struct cushim_python_place){code,
+                                             layout->code_start ? word_at(frame, layout->frame_at)
+                                                                : half_at(frame, layout->frame_at),
+                                             at};
         at = word_at(frame, layout->frame_previous);
     }
+    return n;
+}
+
+static struct cushim_python_known *known_of(struct cushim_python_cache *cache,
+                                            const struct cushim_python_place *place) {
+    uint64_t frame = cache->is_direct ? 0 : place->frame; /* each call of a recursion */
+    uint64_t hash = (place->code ^ place->at << 7 ^ frame << 13) * 0x9e3779b97f4a7c15u;
+    return &cache->known[hash >> 32 & (CUSHIM_PYTHON_KNOWN - 1)];
+}
+
+/* What makes a code object another one at the same address. */
+static bool is_same(const struct cushim_python_known *known,
+                    const struct cushim_python_layout *layout, const uint8_t *object) {
+    return known->function == word_at(object, layout->code_function) &&
+           known->file == word_at(object, layout->code_file) &&
+           known->lines == word_at(object, layout->code_lines) &&
+           known->first_line == half_at(object, layout->code_first_line);
+}
+
+/* Look at a code object that was read.  False: it is none. */
+static bool see(const struct cushim_python *python, struct cushim_python_known *known,
+                const struct cushim_python_place *place, const uint8_t *object) {
+    const struct cushim_python_layout *layout = python->layout;
+    bool is_known = known->place.code == place->code && known->place.at == place->at &&
+                    is_same(known, layout, object);
+    known->place = *place;
+    if (is_known)
+        return true;
+    bool is_code = word_at(object, OBJECT_TYPE) == python->code_type;
+    known->function = word_at(object, layout->code_function);
+    known->file = word_at(object, layout->code_file);
+    known->lines = word_at(object, layout->code_lines);
+    known->first_line = half_at(object, layout->code_first_line);
+    known->line = is_code ? learn(python, object, place) : 0;
+    return is_code;
+}
+
+/*
+ * A frame that is at the same address, in the same code and at the same instruction as before has
+ * the same line; the code of others is read together.  Where nothing is a system call all of it is
+ * looked at.
+ */
+static unsigned lines_of(const struct cushim_python *python, struct cushim_python_cache *cache,
+                         const struct cushim_python_place places[], unsigned n, uint64_t lines[],
+                         bool *is_whole) {
+    struct part parts[CUSHIM_PYTHON_LINES];
+    unsigned of[CUSHIM_PYTHON_LINES], n_parts = 0, n_read = 0, n_lines = 0;
+    for (unsigned i = 0; i < n; i++) {
+        const struct cushim_python_known *known = known_of(cache, &places[i]);
+        lines[i] = known->line;
+        if (cache->is_direct) {
+            const void *object = (const void *)(uintptr_t)places[i].code;
+            see(python, known_of(cache, &places[i]), &places[i], object);
+            lines[i] = known->line;
+        } else if (memcmp(&known->place, &places[i], sizeof *places) != 0) {
+            parts[n_parts] = (struct part){places[i].code, cache->objects[n_parts], CODE_BYTES};
+            of[n_parts++] = i;
+        }
+    }
+    if (n_parts)
+        n_read = (unsigned)read_some(parts, n_parts);
+    *is_whole &= n_read == n_parts;
+    for (unsigned k = 0; k < n_parts; k++) {
+        struct cushim_python_known *known = known_of(cache, &places[of[k]]);
+        bool is_code = k < n_read && see(python, known, &places[of[k]], cache->objects[k]);
+        *is_whole &= is_code;
+        lines[of[k]] = is_code ? known->line : 0;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        if (lines[i])
+            lines[n_lines++] = lines[i];
+    }
+    return n_lines;
+}
+
+/* Is the caller the thread that started the interpreter and will end it: the process's first, with
+ * the oldest of the thread states? */
+static bool is_first(uint64_t thread) {
+    uint64_t older;
+    return syscall(SYS_gettid) == getpid() && read_at(thread + THREAD_NEXT, &older, sizeof older) &&
+           !older;
+}
+
+unsigned cushim_python_lines(const struct cushim_python *python, struct cushim_python_cache *cache,
+                             uint64_t lines[CUSHIM_PYTHON_LINES]) {
+    struct cushim_python_place places[CUSHIM_PYTHON_LINES];
+    uint64_t thread = python->layout ? (uintptr_t)python->thread() : 0;
+    bool is_whole;
+    int saved_errno = errno;
+    if (!thread)
+        return 0;
+    if (thread != cache->thread) {
+        cache->thread = thread;
+        cache->is_first = is_first(thread);
+        cache->is_direct = false;
+    }
+    unsigned n = walk(python, cache, places, CUSHIM_PYTHON_LINES, &is_whole);
+    n = lines_of(python, cache, places, n, lines, &is_whole);
+    cache->is_direct = cache->is_direct || (cache->is_first && is_whole && n);
     errno = saved_errno;
     return n;
 }

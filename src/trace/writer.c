@@ -309,23 +309,24 @@ static struct cushim_trace_known_stack *find(struct cushim_trace_writer *writer,
     return &writer->stacks[i];
 }
 
-void cushim_trace_lines(struct cushim_trace *trace, struct cushim_trace_writer *writer,
-                        const struct cushim_python_line *lines, unsigned n_lines,
-                        uint64_t time_ns) {
-    bool is_off = writer->is_busy || !atomic_load_explicit(&trace->is_on, memory_order_relaxed);
-    for (unsigned i = 0; i < n_lines && !is_off; i++) {
-        struct cushim_trace_known_stack *known = find(writer, lines[i].frame);
+/* Write the lines of Python that were not written yet. */
+static void tell_lines(struct cushim_trace *trace, struct cushim_trace_writer *writer,
+                       const uint64_t *frames, unsigned n_frames, uint64_t time_ns) {
+    for (unsigned i = 0; i < n_frames; i++) {
+        const struct cushim_python_line *line =
+            frames[i] & CUSHIM_PYTHON_BIT ? cushim_python_line(frames[i]) : NULL;
+        struct cushim_trace_known_stack *known = line ? find(writer, line->frame) : NULL;
         if (!known || known->hash)
             continue;
-        *known = (struct cushim_trace_known_stack){lines[i].frame, ++writer->n_stacks};
+        *known = (struct cushim_trace_known_stack){line->frame, ++writer->n_stacks};
         cushim_trace_put(trace, writer,
                          &(struct cushim_trace_event){.code = CUSHIM_TRACE_MODULE,
                                                       .time_ns = time_ns,
-                                                      .address = lines[i].frame,
+                                                      .address = line->frame,
                                                       .n_bytes = 1,
-                                                      .number = lines[i].number,
-                                                      .text = lines[i].text,
-                                                      .text_bytes = lines[i].n_text});
+                                                      .number = line->number,
+                                                      .text = line->text,
+                                                      .text_bytes = line->n_text});
     }
 }
 
@@ -339,6 +340,9 @@ uint64_t cushim_trace_stack(struct cushim_trace *trace, struct cushim_trace_writ
         return 0;
     if (!known->hash) {
         cushim_trace_modules_tell(trace, writer, frames, n_frames, time_ns);
+        tell_lines(trace, writer, frames, n_frames, time_ns);
+        if (!(known = find(writer, hash))) /* lines may have emptied the table */
+            return 0;
         *known = (struct cushim_trace_known_stack){hash, ++writer->n_stacks};
         cushim_trace_put(trace, writer,
                          &(struct cushim_trace_event){.code = CUSHIM_TRACE_STACK,

@@ -63,12 +63,8 @@ void cushim_trace_put(struct cushim_trace *trace, struct cushim_trace_writer *wr
 void cushim_trace_at(struct cushim_trace *trace, struct cushim_trace_writer *writer,
                      const struct cushim_trace_event *place);
 
-/* Write the lines of Python that were not written yet, each as a module of one byte whose place in
- * the file is the line's number. */
-void cushim_trace_lines(struct cushim_trace *trace, struct cushim_trace_writer *writer,
-                        const struct cushim_python_line *lines, unsigned n_lines, uint64_t time_ns);
-
-/* The number of a stack for ALLOC; a new stack is written first.  0: it has none. */
+/* The number of a stack for ALLOC; a new stack is written first, and its lines of Python, each as a
+ * module of one byte whose place in the file is the line's number.  0: it has none. */
 uint64_t cushim_trace_stack(struct cushim_trace *trace, struct cushim_trace_writer *writer,
                             const uint64_t *frames, unsigned n_frames, uint64_t time_ns);
 

@@ -488,6 +488,28 @@ def command_rows(*words, **environment):
 
 
 @tap.test
+def a_command_whose_child_calls_cuda_is_told_to_spawn():
+    source = """
+        #include <cuda_runtime_api.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main(void) {
+            void *block;
+            int wrong = cudaMalloc(&block, 1000) != cudaSuccess;
+            if (fork() == 0)
+                _exit(cudaMalloc(&block, 1000) == cudaSuccess);
+            wait(&wrong);
+            return wrong;
+        }
+    """
+    program = build("forks", f"-L{SIM}", "-l:libcudart.so.13", source=source)
+    found, result = command_rows(str(program))
+    assert found["ran"][0][1].endswith("exit status 0"), found
+    assert found["fork"] == [("wrong", "cudaMalloc was called in a child forked from a process that used CUDA: its calls fail")], found
+    assert "spawn instead of fork" in result.stdout, result
+
+
+@tap.test
 def a_command_that_is_run_is_reached_and_pooled():
     program = build("lingers", "-DUSES", f"-L{SIM}", "-l:libcudart.so.13", source=LINGERS)
     found, result = command_rows(str(program))

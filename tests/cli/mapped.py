@@ -78,7 +78,8 @@ def a_report_agrees_with_the_recording_and_sites_have_the_places():
     device, = report["devices"]
     mapped, array = device["kinds"]["mapped"], device["kinds"]["array"]
     assert (mapped["requests"], mapped["frees"], mapped["live_bytes"]) == (N_REQUESTS, N_REQUESTS - N_WEIGHTS + 1 - N_LEAKED, AT_END), mapped
-    assert mapped["held_bytes"] == mapped["live_bytes"] and mapped["idle_bytes"] == 0, mapped
+    assert mapped["held_bytes"] == mapped["live_bytes"] + mapped["idle_bytes"] <= PEAK, mapped
+    assert mapped["no_call"] > N_STEPS * N_ACTIVATIONS * 9 // 10, mapped
     assert mapped["peak_live_bytes"] == PEAK - PAGE - TEXTURE, mapped
     assert (array["requests"], array["frees"], array["live_bytes"], array["peak_live_bytes"]) == (1, 1, 0, TEXTURE), array
     assert device["virtual"] == {name: mapped[name] for name in ("requests", "requested_bytes", "live_bytes", "peak_live_bytes")}, device

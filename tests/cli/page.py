@@ -97,7 +97,7 @@ def its_data_are_those_of_the_recording():
     for ours, theirs in {"requests": "requests", "peak_bytes": "peak_live_bytes", "peak_ns": "peak_ns", "held_bytes": "peak_held_bytes", "live_bytes": "live_bytes",
                          "wait_ns": "wait_ns", "refused": "refused"}.items():
         assert device[ours] == told[theirs], (ours, device[ours], told)
-    rows = [dict(zip(device["columns"], numbers)) for numbers, _ in device["sites"]]
+    rows = [dict(zip(device["columns"], numbers)) for numbers, *_ in device["sites"]]
     assert sum(row["peak_bytes"] for row in rows) == device["peak_bytes"] and sum(row["live_bytes"] for row in rows) == device["live_bytes"], rows
     least, most, held = zip(*device["buckets"])
     assert max(most) == device["peak_bytes"] and max(held) == device["held_bytes"] and all(map(lambda low, high: low <= high, least, most))
@@ -199,7 +199,7 @@ def names_of_templates_are_those_of_the_source():
     names = {name for name, _, _ in device["frames"]}
     for name in ("model::Tensor<float>::Tensor(unsigned long)", "model::Layer<float>::forward(unsigned long)", "model::Network<float>::step(unsigned long)", "main"):
         assert name in names, (name, names)
-    leaks = [frames for numbers, frames in device["sites"] if dict(zip(device["columns"], numbers))["grows"]]
+    leaks = [frames for numbers, frames, _ in device["sites"] if dict(zip(device["columns"], numbers))["grows"]]
     lines = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "trainer.cpp")).read().splitlines()
     line = next(i for i, text in enumerate(lines, 1) if "// leaked" in text)
     assert [device["frames"][frames[1]][1] for frames in leaks] == [f"trainer.cpp:{line}"], leaks
@@ -366,6 +366,14 @@ def what_is_pressed_after_typing_is_done(hands):
 
 
 @by_hand
+def the_graph_is_by_library_if_that_is_wanted(hands):
+    page = page_of(recorded(TRAINER))
+    dom = hands(page, ("press", "by library"))
+    assert address(dom) == {"l": "1"} and "by library" in pressed(dom), dom
+    assert re.search(r'<button class="frame [^"]*"[^>]*>the program itself</button>', dom), dom
+
+
+@by_hand
 def a_click_on_the_timeline_chooses_a_moment(hands):
     page = page_of(recorded(TRAINER))
     one, = data_of(page)["recordings"]
@@ -411,7 +419,7 @@ def keys_move_and_zoom_the_timeline(hands):
 def a_table_is_sorted_and_its_rows_open(hands):
     page = page_of(recorded(TRAINER))
     device = data_of(page)["recordings"][0]["scopes"][0]
-    rows = [dict(zip(device["columns"], numbers)) for numbers, _ in device["sites"]]
+    rows = [dict(zip(device["columns"], numbers)) for numbers, *_ in device["sites"]]
     wanted = sorted((row["requests"] for row in rows), reverse=True)
     column = lambda dom: [int(text) for text in re.findall(r"<tr><td>.*?</td><td[^>]*>.*?</td><td[^>]*>.*?</td><td[^>]*>([\d]+)</td>", dom.split('id="sites"')[1].split("</table>")[0])]  # noqa: E731
     assert column(hands(page, ("press", "requests"))) == wanted

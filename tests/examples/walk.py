@@ -33,7 +33,7 @@ def steps(text):
 def shape(line):
     """A line without amounts and their units; a line of the source stays."""
     line = re.sub(rf"({SOURCE}\.c):(\d+)", lambda found: found[1] + ":" + "".join(chr(ord("a") + int(digit)) for digit in found[2]), line)
-    line = re.sub(r"-?\d[\d.,]*( ?(ns|us|ms|s|min|B|KiB|MiB|GiB)\b)?", "N", line)
+    line = re.sub(r"-?\d[\d.,]*( ?(ns|us|ms|s|min|B|KiB|MiB|GiB|TiB)\b)?", "N", line)
     return re.sub(r"\s+", " ", line).strip()
 
 

@@ -33,6 +33,8 @@ static bool is_in_range(const struct cushim_options *options, const struct cushi
         return amount->is_percent ? amount->number <= 100
                                   : amount->number >= row->min && amount->number <= row->max;
     }
+    case CUSHIM_OPTION_LIMITS:
+        return memchr(field, 0, CUSHIM_OPTION_TEXT_BYTES) != NULL;
     case CUSHIM_OPTION_ENUM:
         return *(const int *)(const void *)field >= (int)row->min &&
                *(const int *)(const void *)field <= (int)row->max;

@@ -8,7 +8,6 @@
  * It prints a line per row: its name, what it depends on, `right` or `wrong`, and the number of
  * wrong tries:
  *   order   only the order of streams: right whatever a free does
- *   native  the driver's free, which still frees such memory
  *   reuse   memory is not reused before its work is done
  *   seen    the barrier for effects that the host can see: `relaxed` keeps it
  *   barrier the barrier itself: `relaxed` gives it up
@@ -38,7 +37,7 @@ static const struct row rows[] = {
     {"another_process_reads", "barrier", another_process_reads},
     {"free_by_another_thread", "barrier", free_by_another_thread},
     {"free_of_large_memory", "barrier", free_of_large_memory},
-    {"free_of_pitched_memory", "native", free_of_pitched_memory},
+    {"free_of_pitched_memory", "barrier", free_of_pitched_memory},
     {"free_of_pinned_memory", "barrier", free_of_pinned_memory},
     {"free_of_managed_memory", "barrier", free_of_managed_memory},
     {"free_during_a_capture", "barrier", free_during_a_capture},

@@ -255,6 +255,8 @@ static enum answer free_of_pitched_memory(struct world *w, cudaStream_t stream, 
     size_t pitch;
     (void)w;
     (void)tag;
+    TRY(cudaMallocPitch(&scratch, &pitch, 1000, 10)); /* the first tells the pitch */
+    TRY(cudaFree(scratch));
     TRY(cudaMallocPitch(&scratch, &pitch, 1000, 10));
     hold(stream);
     TRY(cudaFree(scratch));

@@ -26,7 +26,6 @@ CARELESS = ("never waits", "no fence")
 # What a row of barrier.c depends on: the modes that keep it.
 KEPT_IN = {
     "order": set(MODES),
-    "native": set(MODES),
     "seen": set(MODES) - {"never waits"},
     "reuse": {"native", "exact", "relaxed"},
     "barrier": {"native", "exact"},

@@ -46,9 +46,6 @@ OUTSIDE = "docs/examples"
 # Includes that violate the order. This list may only shrink: an unneeded entry is a fault.
 AGAINST = {
     "kernels/shared/row.h": ["kernels/launch/call.h"],
-    "src/memory/free.c": ["memory/special/graph_resources.h"],
-    "src/memory/alloc.c": ["memory/special/graph_resources.h"],
-    "src/memory/state/heap_state.h": ["memory/special/arena.h"],
     "tools/cushim/doctor/kernels.c": ["kernels/launch/settings.h"],
 }
 
@@ -57,16 +54,12 @@ AGAINST = {
 UPWARD = {
     "preload/events.c": ["cushim_events"],
     "src/companion/events.c": ["cushim_events"],
-    # src/memory/special is still above the code that uses it
-    "src/memory/special/arena.c": ["cushim_mem_arena_abandon", "cushim_mem_arena_drain", "cushim_mem_arena_give", "cushim_mem_arena_give_locked",
-                                   "cushim_mem_arena_serves", "cushim_mem_arena_take"],
-    "src/memory/special/graph_resources.c": ["cushim_mem_graph_resources_take_back"],
 }
 # The folders whose objects are read, and whether every build has them.
 LINKED = ["src", "preload", "tools/cushim"]
 BUILT = ["src/memory", "src/companion", "preload"]
-# Names of the driver and the runtime, because the resolver returns cushim's hooks, which it knows from symbols.def.
-CUDA_NAME = re.compile(r"cu(da)?[A-Z]\w*")
+# Names of the driver, the runtime and NVML, because the resolver returns cushim's hooks, which it knows by name.
+CUDA_NAME = re.compile(r"(cu(da)?|nvml)[A-Z]\w*")
 
 # Code that does not use CUDA: whole folders, and the nouns of src/memory that need no driver.
 WITHOUT_CUDA_FOLDERS = ["src/include/cushim", "kernels/include/cushim", "src/base", "src/trace"]

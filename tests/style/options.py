@@ -47,7 +47,7 @@ def faults(root, markdown):
         for arguments in RUN.findall(text):
             for argument in arguments.split():
                 name = argument[2:].split("=")[0]
-                if name and name not in names and name not in ("OPTION", "help"):
+                if name and name not in names and name not in ("OPTION", "help", "suspend"):
                     yield f"{place}: --{name} is no option"
 
 

@@ -12,9 +12,12 @@ int metrics_main(int argc, char **argv);
 int record_main(int argc, char **argv);
 int replay_main(int argc, char **argv);
 int report_main(int argc, char **argv);
+int resume_main(int argc, char **argv);
 int run_main(int argc, char **argv);
 int sim_main(int argc, char **argv);
 int stat_main(int argc, char **argv);
+int suspend_main(int argc, char **argv);
 int top_main(int argc, char **argv);
+int trim_main(int argc, char **argv);
 
 #endif

@@ -187,6 +187,8 @@ static const char *values_of(const struct cushim_option_row *row) {
         return strcmp(row->unit, "bytes") == 0 ? "SIZE" : "NUMBER"; /* named after the unit */
     case CUSHIM_OPTION_AMOUNT:
         return "SIZE|SHARE%";
+    case CUSHIM_OPTION_LIMITS:
+        return "SIZE|SHARE%|DEVICE:SIZE,...";
     case CUSHIM_OPTION_ENUM:
         return row->unit;
     case CUSHIM_OPTION_PATH:

@@ -204,7 +204,7 @@ const struct symbol *symbols_want(const char *path, uint64_t address) {
 
 static void want(const struct cushim_page_frame frames[], uint64_t n_frames) {
     for (uint64_t i = 0; i < n_frames; i++) {
-        if (frames[i].offset)
+        if (frames[i].offset && !(frames[i].offset & CUSHIM_PAGE_PYTHON))
             symbols_want(frames[i].file, frames[i].offset - 1); /* the call, not what follows */
     }
 }
@@ -238,7 +238,6 @@ bool symbols_find_line(const struct cushim_page_frame *frame,
         frame->offset ? symbols_want(frame->file, frame->offset - 1) : NULL;
     symbols_ask();
     strcpy(line, symbol ? symbol->line : "");
-    if (*line)
-        strcpy(function, *symbol->function ? symbol->function : "??");
+    strcpy(function, symbol ? symbol->function : "");
     return *line;
 }

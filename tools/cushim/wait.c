@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tools/cushim/guard.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/options.h"
 #include "tools/cushim/run_reports.h"
@@ -83,6 +84,7 @@ static int start(char **argv) {
         become(argv);
     int error = process < 0 ? errno : 0;
     child = process < 0 ? 0 : process;
+    guard_note((pid_t)child);
     sigprocmask(SIG_SETMASK, &blocked, NULL);
     return error;
 }

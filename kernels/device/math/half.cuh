@@ -30,6 +30,22 @@ DEVICE uint32_t f16x2_of_f32x2(float low, float high) {
 #endif
 }
 
+/* The same functions as Bf16 has. */
+struct F16 {
+    DEVICE float widen(uint16_t bits) {
+        return f32_of_f16(bits);
+    }
+    DEVICE float2 widen2(uint32_t bits) {
+        return f32x2_of_f16x2(bits);
+    }
+    DEVICE uint16_t narrow(float value) {
+        return f16_of_f32(value);
+    }
+    DEVICE uint32_t narrow2(float low, float high) {
+        return f16x2_of_f32x2(low, high);
+    }
+};
+
 /* The larger of each pair of halves; of a number and NaN, the number. */
 DEVICE uint32_t larger_f16x2(uint32_t a, uint32_t b) {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800

@@ -41,6 +41,7 @@
 #include "cushim/kernels/quant.h"
 #include "cushim/kernels/gemv.h"
 #include "cushim/kernels/attention.h"
+#include "cushim/kernels/bf16.h"
 #include "cushim/kernels/decoder.h"
 
 #ifdef __cplusplus

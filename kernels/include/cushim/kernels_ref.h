@@ -132,6 +132,39 @@ CUSHIM_API void cushim_transpose_nd_u16_ref(const uint16_t *x, uint16_t *y, cons
 CUSHIM_API void cushim_strided_copy_ref(const void *src, void *dst, const int64_t *shape,
                                         const int64_t *strides, int ndim, size_t elem_bytes);
 
+/* ---- bfloat16 ---- */
+
+CUSHIM_API void cushim_add_bf16_ref(const uint16_t *a, const uint16_t *b, uint16_t *c, int64_t n);
+CUSHIM_API void cushim_sub_bf16_ref(const uint16_t *a, const uint16_t *b, uint16_t *c, int64_t n);
+CUSHIM_API void cushim_mul_bf16_ref(const uint16_t *a, const uint16_t *b, uint16_t *c, int64_t n);
+CUSHIM_API void cushim_div_bf16_ref(const uint16_t *a, const uint16_t *b, uint16_t *c, int64_t n);
+CUSHIM_API void cushim_exp_bf16_ref(const uint16_t *a, uint16_t *c, int64_t n);
+CUSHIM_API void cushim_log_bf16_ref(const uint16_t *a, uint16_t *c, int64_t n);
+CUSHIM_API void cushim_sqrt_bf16_ref(const uint16_t *a, uint16_t *c, int64_t n);
+CUSHIM_API void cushim_rsqrt_bf16_ref(const uint16_t *a, uint16_t *c, int64_t n);
+CUSHIM_API void cushim_tanh_bf16_ref(const uint16_t *a, uint16_t *c, int64_t n);
+CUSHIM_API void cushim_convert_f32_bf16_ref(const float *src, uint16_t *dst, int64_t n);
+CUSHIM_API void cushim_convert_bf16_f32_ref(const uint16_t *src, float *dst, int64_t n);
+CUSHIM_API void cushim_adamw_bf16_ref(uint16_t *param, float *m, double *v, uint16_t *grad,
+                                      double beta1, double beta2, double one_minus_beta1,
+                                      double one_minus_beta2, double eps, double alpha,
+                                      double lr_wd, int64_t n);
+CUSHIM_API void cushim_scaled_softmax_bf16_ref(const uint16_t *x, uint16_t *y, float scale,
+                                               int64_t outer, int64_t axis, int64_t inner);
+CUSHIM_API void cushim_add_rms_norm_bf16_ref(const uint16_t *x, const uint16_t *residual,
+                                             const uint16_t *w, uint16_t *y, uint16_t *sum,
+                                             float eps, int64_t rows, int64_t d);
+CUSHIM_API void cushim_rms_norm_add_bf16_ref(const uint16_t *x, const uint16_t *w,
+                                             const uint16_t *residual, uint16_t *y, float eps,
+                                             int64_t rows, int64_t d);
+CUSHIM_API void cushim_qk_norm_rope_bf16_ref(const uint16_t *x, const uint16_t *w_q,
+                                             const uint16_t *w_k, const uint16_t *cosines,
+                                             const uint16_t *sines, uint16_t *y, float eps,
+                                             int64_t n_heads, int64_t head_dim, int64_t n_q_heads,
+                                             int64_t half_rotary);
+CUSHIM_API void cushim_sum_axis_bf16_ref(const uint16_t *x, uint16_t *y, float scale, int64_t outer,
+                                         int64_t axis, int64_t inner);
+
 /* ---- softmax ---- */
 
 CUSHIM_API void cushim_softmax_f32_ref(const float *x, float *y, int64_t outer, int64_t axis,
@@ -168,6 +201,15 @@ CUSHIM_API void cushim_qk_norm_rope_f32_ref(const float *x, const float *w_q, co
 /* ---- quant ---- */
 
 CUSHIM_API void cushim_dequant_q4k_f32_ref(const void *w, float *y, int64_t rows, int64_t k);
+CUSHIM_API void cushim_dequant_q5_0_f32_ref(const void *w, float *y, int64_t rows, int64_t k);
+CUSHIM_API void cushim_dequant_q5k_f32_ref(const void *w, float *y, int64_t rows, int64_t k);
+CUSHIM_API void cushim_dequant_q6k_f32_ref(const void *w, float *y, int64_t rows, int64_t k);
+CUSHIM_API void cushim_gemv_q5_0_f32_ref(const void *w, const float *x, float *y, int64_t m,
+                                         int64_t k);
+CUSHIM_API void cushim_gemv_q5k_f32_ref(const void *w, const float *x, float *y, int64_t m,
+                                        int64_t k);
+CUSHIM_API void cushim_gemv_q6k_f32_ref(const void *w, const float *x, float *y, int64_t m,
+                                        int64_t k);
 
 /* ---- gemv ---- */
 

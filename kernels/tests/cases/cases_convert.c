@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/tests/cases/cases_bf16.h"
 #include "kernels/tests/frame/case.h"
 
 enum { SRC, DST };
@@ -184,4 +185,5 @@ void cases_convert(struct kernel_table *table) {
             table_add(table, subject, "all codes, few", (int64_t[]){300}, scales[i]);
         }
     }
+    cases_bf16_convert(table);
 }

@@ -1,4 +1,5 @@
 /* Elementwise kernels: arithmetic on float and half, with two operands and with a number; fill. */
+#include "kernels/tests/cases/cases_bf16.h"
 #include "kernels/tests/cases/cases_elementwise.h"
 
 #include <math.h>
@@ -237,4 +238,5 @@ void cases_elementwise(struct kernel_table *table) {
         table_add(table, &fill_f32, NULL, (int64_t[]){1027}, &patterns[i]);
     cases_elementwise_unary(table);
     cases_elementwise_train(table);
+    cases_bf16_elementwise(table);
 }

@@ -2,6 +2,7 @@
  * takes over. */
 #include <math.h>
 
+#include "kernels/tests/cases/cases_bf16.h"
 #include "kernels/tests/frame/case.h"
 
 enum { ROWS, D };
@@ -364,4 +365,5 @@ void cases_norm(struct kernel_table *table) {
     add_in_place(table, 3, 1000);
     add_in_place(table, 2, 4001);
     add_in_place(table, 2, 33000);
+    cases_bf16_norm(table);
 }

@@ -1,4 +1,5 @@
 /* Dequantisation: real blocks and blocks at every edge, compared bit by bit. */
+#include <math.h>
 #include <string.h>
 
 #include "kernels/tests/frame/case.h"
@@ -32,6 +33,104 @@ static struct kernel_case *add(struct kernel_table *table, const char *note, int
     return c;
 }
 
+/* ---- five and six bits ---- */
+
+/* Any bytes, but each half of a block is a number: `bytes` of a block, halves at `at` and behind.
+ */
+static void make_blocks(struct kernel_draw *draw, void *values, size_t n, size_t bytes, size_t at,
+                        size_t n_halves) {
+    make_bits_u8(draw, values, n);
+    for (size_t block = 0; block < n; block += bytes) {
+        for (size_t i = 0; i < n_halves; i++)
+            value_set(TYPE_F16, (uint8_t *)values + block + at, i, draw_gauss(draw) / 16);
+    }
+}
+
+static void make_q5_0(struct kernel_draw *draw, void *values, size_t n) {
+    make_blocks(draw, values, n, 22, 0, 1);
+}
+
+static void make_q5k(struct kernel_draw *draw, void *values, size_t n) {
+    make_blocks(draw, values, n, 176, 0, 2);
+}
+
+static void make_q6k(struct kernel_draw *draw, void *values, size_t n) {
+    make_blocks(draw, values, n, 210, 208, 1);
+}
+
+enum { OF_X = 1, OF_Y };
+
+/* The subjects of a format: dequant_<name>, gemv_<name>. */
+#define FORMAT(name_, values, bytes)                                                               \
+    static void lay_out_##name_(struct kernel_case *c) {                                           \
+        size_t n = (size_t)(c->sizes[SIZE_ROWS] * c->sizes[SIZE_K]);                               \
+        case_operand(c, "w", TYPE_U8, ROLE_IN, n / (values) * (bytes))->make = make_##name_;       \
+        case_operand(c, "y", TYPE_F32, ROLE_OUT, n);                                               \
+    }                                                                                              \
+    static enum cushim_status run_##name_(const struct kernel_case *c,                             \
+                                          struct CUstream_st *stream) {                            \
+        return cushim_dequant_##name_##_f32(c->device[W], c->device[Y], c->sizes[SIZE_ROWS],       \
+                                            c->sizes[SIZE_K], stream);                             \
+    }                                                                                              \
+    static void ref_##name_(const struct kernel_case *c) {                                         \
+        cushim_dequant_##name_##_f32_ref(c->host[W], c->host[Y], c->sizes[SIZE_ROWS],              \
+                                         c->sizes[SIZE_K]);                                        \
+    }                                                                                              \
+    static const struct kernel_subject dequant_##name_ = {.name = "dequant_" #name_ "_f32",        \
+                                                          .n_sizes = 2,                            \
+                                                          .lay_out = lay_out_##name_,              \
+                                                          .run = run_##name_,                      \
+                                                          .ref = ref_##name_};                     \
+    static void lay_out_gemv_##name_(struct kernel_case *c) {                                      \
+        size_t n = (size_t)(c->sizes[SIZE_ROWS] * c->sizes[SIZE_K]);                               \
+        case_operand(c, "w", TYPE_U8, ROLE_IN, n / (values) * (bytes))->make = make_##name_;       \
+        case_operand(c, "x", TYPE_F32, ROLE_IN, (size_t)c->sizes[SIZE_K])->make = make_gauss_f32;  \
+        case_operand(c, "y", TYPE_F32, ROLE_OUT, (size_t)c->sizes[SIZE_ROWS]);                     \
+    }                                                                                              \
+    static enum cushim_status run_gemv_##name_(const struct kernel_case *c,                        \
+                                               struct CUstream_st *stream) {                       \
+        return cushim_gemv_##name_##_f32(c->device[W], c->device[OF_X], c->device[OF_Y],           \
+                                         c->sizes[SIZE_ROWS], c->sizes[SIZE_K], stream);           \
+    }                                                                                              \
+    static void ref_gemv_##name_(const struct kernel_case *c) {                                    \
+        cushim_gemv_##name_##_f32_ref(c->host[W], c->host[OF_X], c->host[OF_Y],                    \
+                                      c->sizes[SIZE_ROWS], c->sizes[SIZE_K]);                      \
+    }                                                                                              \
+    static double bound_##name_(const struct kernel_case *c, int operand, size_t i) {              \
+        int64_t k = c->sizes[SIZE_K];                                                              \
+        const uint8_t *w = (const uint8_t *)c->host[W] + i * (size_t)k / (values) * (bytes);       \
+        double terms = 0;                                                                          \
+        float value[values];                                                                       \
+        (void)operand;                                                                             \
+        for (int64_t j = 0; j < k; j++) {                                                          \
+            if (j % (values) == 0)                                                                 \
+                cushim_dequant_##name_##_f32_ref(w + j / (values) * (bytes), value, 1, values);    \
+            terms += fabs((double)value[j % (values)] * ((const float *)c->host[OF_X])[j]);        \
+        }                                                                                          \
+        return 0x1p-20 * terms;                                                                    \
+    }                                                                                              \
+    static const struct kernel_subject gemv_##name_ = {.name = "gemv_" #name_ "_f32",              \
+                                                       .n_sizes = 2,                               \
+                                                       .lay_out = lay_out_gemv_##name_,            \
+                                                       .run = run_gemv_##name_,                    \
+                                                       .ref = ref_gemv_##name_,                    \
+                                                       .tolerance = {.bound = bound_##name_}};     \
+    static void add_##name_(struct kernel_table *table) {                                          \
+        static const int64_t sizes[][2] = {{0, 256}, {1, 0},    {1, 256},   {3, 512},              \
+                                           {9, 768}, {17, 256}, {2, 14336}, {300, 256}};           \
+        for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {                              \
+            table_add(table, &dequant_##name_, NULL, sizes[i], NULL);                              \
+            table_add(table, &gemv_##name_, NULL, sizes[i], NULL);                                 \
+        }                                                                                          \
+        table_add(table, &gemv_##name_, "one block", (int64_t[]){5, values}, NULL);                \
+        table_add(table, &dequant_##name_, "odd address", sizes[3], NULL)->operands[W].offset = 1; \
+        table_add(table, &gemv_##name_, "odd address", sizes[3], NULL)->operands[W].offset = 1;    \
+    }
+
+FORMAT(q5_0, 32, 22)
+FORMAT(q5k, 256, 176)
+FORMAT(q6k, 256, 210)
+
 void cases_quant(struct kernel_table *table) {
     static const int64_t sizes[][2] = {{0, 256},  {1, 0},    {1, 256},  {1, 512},  {3, 256},
                                        {1, 4096}, {17, 768}, {31, 256}, {33, 512}, {3, 28672}};
@@ -48,4 +147,7 @@ void cases_quant(struct kernel_table *table) {
     struct kernel_case *c = add(table, "both off 16", 2, 512, make_q4k);
     c->operands[W].offset = 2;
     c->operands[Y].offset = 4;
+    add_q5_0(table);
+    add_q5k(table);
+    add_q6k(table);
 }

@@ -5,6 +5,7 @@
  */
 #include <math.h>
 
+#include "kernels/tests/cases/cases_bf16.h"
 #include "kernels/tests/frame/case.h"
 
 /* ---- sum_axis ---- */
@@ -269,4 +270,5 @@ static void add_argmaxes(struct kernel_table *table) {
 void cases_reduce(struct kernel_table *table) {
     add_sums(table);
     add_argmaxes(table);
+    cases_bf16_reduce(table);
 }

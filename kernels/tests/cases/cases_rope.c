@@ -1,6 +1,7 @@
 /* Rotary embedding, of tensors and of one token's heads. */
 #include <math.h>
 
+#include "kernels/tests/cases/cases_bf16.h"
 #include "kernels/tests/frame/case.h"
 
 /* ---- rope_f32 ---- */
@@ -200,4 +201,5 @@ static void add_qks(struct kernel_table *table) {
 void cases_rope(struct kernel_table *table) {
     add_ropes(table);
     add_qks(table);
+    cases_bf16_rope(table);
 }

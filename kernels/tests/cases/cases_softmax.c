@@ -2,6 +2,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "kernels/tests/cases/cases_bf16.h"
 #include "kernels/tests/frame/case.h"
 
 enum { X, Y };
@@ -268,4 +269,5 @@ void cases_softmax(struct kernel_table *table) {
     static const int64_t lengths[] = {6000, 9000, 20000, 33000, 140000, 270000};
     for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++)
         add(table, 0, "gaps", 1, lengths[i], 1)->operands[X].make = make_gaps_f32;
+    cases_bf16_softmax(table);
 }

@@ -91,18 +91,27 @@ void fixture_assert_floats(const char *what, const struct buffer *buffer) {
     free(got);
 }
 
-static float widened(uint16_t half) {
-    float value;
-    cushim_convert_f16_f32_ref(&half, &value, 1);
-    return value;
+/* Elements of 16 bits, which `widen` makes floats. */
+static void assert_small(const char *what, const struct buffer *buffer,
+                         void (*widen)(const uint16_t *from, float *to, int64_t n),
+                         double relative) {
+    uint16_t *got = fetch(buffer);
+    const uint16_t *want = buffer->host;
+    for (size_t i = 0; i < buffer->n_bytes / sizeof *got; i++) {
+        float a, b;
+        widen(&got[i], &a, 1);
+        widen(&want[i], &b, 1);
+        assert_near(what, i, (double)a, (double)b, relative);
+    }
+    free(got);
 }
 
 void fixture_assert_halves(const char *what, const struct buffer *buffer) {
-    uint16_t *got = fetch(buffer);
-    const uint16_t *want = buffer->host;
-    for (size_t i = 0; i < buffer->n_bytes / sizeof *got; i++)
-        assert_near(what, i, (double)widened(got[i]), (double)widened(want[i]), 2e-3);
-    free(got);
+    assert_small(what, buffer, cushim_convert_f16_f32_ref, 2e-3);
+}
+
+void fixture_assert_bf16(const char *what, const struct buffer *buffer) {
+    assert_small(what, buffer, cushim_convert_bf16_f32_ref, 8e-3);
 }
 
 void fixture_assert_bytes(const char *what, const struct buffer *buffer) {

@@ -30,12 +30,13 @@ struct buffer fixture_floats(size_t n, double low, double high);
 struct buffer fixture_halves(size_t n);
 
 /*
- * Wait, then compare both sides: as doubles, floats or halves within 1e-14, 1e-5 or 2e-3 of the
- * larger of 1 and the value, or as bytes.
+ * Wait, then compare both sides: as doubles, floats, halves or bfloat16 within 1e-14, 1e-5, 2e-3 or
+ * 8e-3 of the larger of 1 and the value, or as bytes.
  */
 void fixture_assert_doubles(const char *what, const struct buffer *buffer);
 void fixture_assert_floats(const char *what, const struct buffer *buffer);
 void fixture_assert_halves(const char *what, const struct buffer *buffer);
+void fixture_assert_bf16(const char *what, const struct buffer *buffer);
 void fixture_assert_bytes(const char *what, const struct buffer *buffer);
 
 /* The call succeeds. */

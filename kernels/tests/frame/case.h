@@ -24,7 +24,17 @@
 
 enum { MOST_OPERANDS = 10, MOST_SIZES = 12, MOST_SCALARS = 8 };
 
-enum kernel_type { TYPE_F32, TYPE_F64, TYPE_F16, TYPE_E4M3, TYPE_U8, TYPE_U16, TYPE_I32, TYPE_I64 };
+enum kernel_type {
+    TYPE_F32,
+    TYPE_F64,
+    TYPE_F16,
+    TYPE_BF16,
+    TYPE_E4M3,
+    TYPE_U8,
+    TYPE_U16,
+    TYPE_I32,
+    TYPE_I64
+};
 
 enum kernel_role {
     ROLE_IN,
@@ -48,10 +58,11 @@ typedef void kernel_make(struct kernel_draw *draw, void *values, size_t n);
 /* Makers of the frame, for every type: floats are drawn as floats and rounded to the type. */
 kernel_make make_uniform_f32, make_gauss_f32, make_outliers_f32; /* 1 % are 20 times as large */
 kernel_make make_uniform_f16, make_gauss_f16;
+kernel_make make_uniform_bf16, make_gauss_bf16;
 kernel_make make_codes_e4m3; /* all finite codes */
 kernel_make
     make_special_f32; /* zeros of both signs, subnormals, infinities, NaN, largest, ordinary */
-kernel_make make_special_f16;
+kernel_make make_special_f16, make_special_bf16;
 kernel_make make_positive_f32; /* (0, 2) */
 kernel_make make_bits_u16, make_bits_u8;
 kernel_make make_zero;

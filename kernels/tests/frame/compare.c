@@ -13,7 +13,8 @@ enum { LEAST_FOR_NMSE = 256, MOST_TEXT = 128 };
 /* ---- elements ---- */
 
 static bool is_float(enum kernel_type type) {
-    return type == TYPE_F32 || type == TYPE_F64 || type == TYPE_F16 || type == TYPE_E4M3;
+    return type == TYPE_F32 || type == TYPE_F64 || type == TYPE_F16 || type == TYPE_BF16 ||
+           type == TYPE_E4M3;
 }
 
 static uint64_t bits_at(enum kernel_type type, const void *values, size_t i) {

@@ -57,6 +57,8 @@ MAKE(outliers_f32, TYPE_F32, draw_outlier)
 MAKE(positive_f32, TYPE_F32, draw_positive)
 MAKE(uniform_f16, TYPE_F16, draw_uniform)
 MAKE(gauss_f16, TYPE_F16, draw_gauss)
+MAKE(uniform_bf16, TYPE_BF16, draw_uniform)
+MAKE(gauss_bf16, TYPE_BF16, draw_gauss)
 
 static void make_uniform_f64(struct kernel_draw *draw, void *values, size_t n) {
     fill(TYPE_F64, draw_uniform, draw, values, n);
@@ -103,6 +105,15 @@ void make_special_f16(struct kernel_draw *draw, void *values, size_t n) {
     }
 }
 
+/* The upper halves of special floats; a NaN keeps a bit. */
+void make_special_bf16(struct kernel_draw *draw, void *values, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        float value;
+        make_special_f32(draw, &value, 1);
+        value_set(TYPE_BF16, values, i, value);
+    }
+}
+
 /* ---- codes, bits ---- */
 
 void make_codes_e4m3(struct kernel_draw *draw, void *values, size_t n) {
@@ -145,9 +156,11 @@ void make_zero(struct kernel_draw *draw, void *values, size_t n) {
 
 kernel_make *ordinary_make(enum kernel_type type) {
     static kernel_make *const ordinary[] = {
-        [TYPE_F32] = make_uniform_f32, [TYPE_F64] = make_uniform_f64, [TYPE_F16] = make_uniform_f16,
-        [TYPE_E4M3] = make_codes_e4m3, [TYPE_U8] = make_bits_u8,      [TYPE_U16] = make_bits_u16,
-        [TYPE_I32] = make_bits_i32,    [TYPE_I64] = make_bits_i64,
+        [TYPE_F32] = make_uniform_f32, [TYPE_F64] = make_uniform_f64,
+        [TYPE_F16] = make_uniform_f16, [TYPE_BF16] = make_uniform_bf16,
+        [TYPE_E4M3] = make_codes_e4m3, [TYPE_U8] = make_bits_u8,
+        [TYPE_U16] = make_bits_u16,    [TYPE_I32] = make_bits_i32,
+        [TYPE_I64] = make_bits_i64,
     };
     return ordinary[type];
 }

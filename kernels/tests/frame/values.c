@@ -9,7 +9,7 @@
 
 size_t bytes_of(enum kernel_type type) {
     static const size_t bytes[] = {
-        [TYPE_F32] = 4, [TYPE_F64] = 8, [TYPE_F16] = 2, [TYPE_E4M3] = 1,
+        [TYPE_F32] = 4, [TYPE_F64] = 8, [TYPE_F16] = 2, [TYPE_BF16] = 2, [TYPE_E4M3] = 1,
         [TYPE_U8] = 1,  [TYPE_U16] = 2, [TYPE_I32] = 4, [TYPE_I64] = 8,
     };
     return bytes[type];
@@ -25,6 +25,7 @@ struct format {
 };
 
 static const struct format f16 = {10, 15, 0x8000, 65504, 0x7C00};
+static const struct format bf16 = {7, 127, 0x8000, 0x1.FEp127, 0x7F80};
 /* no infinity: its code is the only NaN */
 static const struct format e4m3 = {3, 7, 0x80, 448, 0x7F};
 
@@ -34,7 +35,7 @@ static double read_small(const struct format *format, unsigned code) {
     unsigned fraction = magnitude & ((1u << format->fraction_bits) - 1);
     double value;
     if (magnitude >= format->infinity) {
-        value = magnitude == format->infinity && format == &f16 ? INFINITY : NAN;
+        value = magnitude == format->infinity && format != &e4m3 ? INFINITY : NAN;
     } else {
         unsigned hidden = exponent ? 1u << format->fraction_bits : 0;
         int power = (exponent ? (int)exponent : 1) - format->bias - format->fraction_bits;
@@ -48,10 +49,10 @@ static unsigned write_small(const struct format *format, double value) {
     double magnitude = fabs(value);
     int least = 1 - format->bias, exponent;
     if (isnan(value))
-        return sign | (format == &f16 ? 0x7E00 : format->infinity);
+        return sign | format->infinity | (format == &e4m3 ? 0 : 1u << (format->fraction_bits - 1));
     if (magnitude == 0)
         return sign;
-    exponent = isinf(magnitude) ? 99 : ilogb(magnitude);
+    exponent = isinf(magnitude) ? 999 : ilogb(magnitude);
     if (exponent > format->bias + 1)
         return sign | format->infinity;
     if (exponent < least)
@@ -84,6 +85,8 @@ double value_of(enum kernel_type type, const void *values, size_t i) {
         return LOAD(double, values, i);
     case TYPE_F16:
         return read_small(&f16, LOAD(uint16_t, values, i));
+    case TYPE_BF16:
+        return read_small(&bf16, LOAD(uint16_t, values, i));
     case TYPE_E4M3:
         return read_small(&e4m3, LOAD(uint8_t, values, i));
     case TYPE_U8:
@@ -107,6 +110,9 @@ void value_set(enum kernel_type type, void *values, size_t i, double value) {
         break;
     case TYPE_F16:
         STORE(uint16_t, values, i, write_small(&f16, value));
+        break;
+    case TYPE_BF16:
+        STORE(uint16_t, values, i, write_small(&bf16, value));
         break;
     case TYPE_E4M3:
         STORE(uint8_t, values, i, write_small(&e4m3, value));

@@ -98,6 +98,28 @@ TEST(widening_keeps_signs_of_zeros_and_infinities) {
     ck_assert_uint_eq(bits_of(widen(0x3555)), bits_of(0x1.554p-2f));
 }
 
+TEST(bf16_is_the_upper_half_of_a_float_to_nearest_even) {
+    static const struct {
+        float value;
+        uint16_t bits;
+    } rows[] = {{1, 0x3F80},
+                {-2, 0xC000},
+                {0x1.01p0f, 0x3F80},
+                {0x1.03p0f, 0x3F82},
+                {0x1.010002p0f, 0x3F81},
+                {0x1.FEp127f, 0x7F7F},
+                {0x1.FFp127f, 0x7F80},
+                {0x1p-133f, 0x0001},
+                {0x1p-134f, 0},
+                {INFINITY, 0x7F80},
+                {-0.0f, 0x8000}};
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint16_t bits;
+        cushim_convert_f32_bf16_ref(&rows[i].value, &bits, 1);
+        ck_assert_uint_eq(bits, rows[i].bits);
+    }
+}
+
 TEST(every_code_of_e4m3_has_its_value) {
     for (int code = 0; code < 256; code++) {
         int exponent = code >> 3 & 15, fraction = code & 7;

@@ -124,3 +124,50 @@ TEST(wrong_arguments_are_refused) {
 SUITE() {
     return tests_run("reference_quant");
 }
+
+/* ---- five and six bits ---- */
+
+TEST(q5_0_has_its_fifth_bits_in_front) {
+    uint8_t block[22] = {0x00, 0x38}; /* d = 0.5 */
+    float y[32];
+    block[2] = 1;     /* value 0 */
+    block[5] = 0x80;  /* value 31 */
+    block[6] = 0x07;  /* values 0 and 16 */
+    block[21] = 0xF0; /* values 15 and 31 */
+    cushim_dequant_q5_0_f32_ref(block, y, 1, 32);
+    ck_assert(y[0] == 0.5f * 7);
+    ck_assert(y[1] == -8 && y[16] == -8);
+    ck_assert(y[31] == 0.5f * 15 && y[15] == -8);
+}
+
+TEST(q5k_has_bit_j_for_the_32_values_of_scale_j) {
+    uint8_t block[176] = {0x00, 0x38, 0x00, 0x40}; /* d = 0.5, dmin = 2 */
+    float y[VALUES];
+    block[4] = 3;          /* sc[0] */
+    block[7] = 5;          /* sc[3] */
+    block[11] = 7;         /* mn[3] */
+    block[16] = 1;         /* value 0 */
+    block[17] = 1 << 3;    /* value 97 */
+    block[48] = 0x02;      /* value 0 */
+    block[48 + 33] = 0x90; /* value 97 */
+    cushim_dequant_q5k_f32_ref(block, y, 1, VALUES);
+    ck_assert(y[0] == 0.5f * 3 * (16 + 2));
+    ck_assert(y[97] == 0.5f * 5 * (16 + 9) - 2 * 7);
+    ck_assert(y[98] == -14 && y[1] == 0);
+}
+
+TEST(q6k_has_signed_scales_of_16_values) {
+    uint8_t block[210] = {0};
+    float y[VALUES];
+    block[209] = 0x38;      /* d = 0.5 */
+    block[192] = 2;         /* of values 0 to 15 */
+    block[192 + 13] = 0xFE; /* of values 208 to 223: -2 */
+    block[0] = 0x05;        /* value 0 */
+    block[128] = 0x03;      /* and its high bits */
+    block[64 + 16] = 0x90;  /* value 208, with the scale 13 */
+    cushim_dequant_q6k_f32_ref(block, y, 1, VALUES);
+    ck_assert(y[0] == 0.5f * 2 * (48 + 5 - 32));
+    ck_assert(y[1] == 0.5f * 2 * -32);
+    ck_assert(y[208] == 0.5f * -2 * (9 - 32));
+    ck_assert(y[16] == 0);
+}

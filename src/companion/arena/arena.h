@@ -9,10 +9,6 @@
 #ifndef CUSHIM_COMPANION_ARENA_H
 #define CUSHIM_COMPANION_ARENA_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "cushim/status.h"
 #include "companion/context/context.h"
 
 struct cushim_arena;

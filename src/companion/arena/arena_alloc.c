@@ -6,7 +6,6 @@
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 #include "companion/capture/graph_resources.h"
-#include "companion/core/handle_pin.h"
 #include "companion/core/lock.h"
 #include "companion/stream/stream.h"
 

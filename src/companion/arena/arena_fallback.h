@@ -9,8 +9,6 @@
 #define CUSHIM_COMPANION_ARENA_FALLBACK_H
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "cushim/types.h"
 

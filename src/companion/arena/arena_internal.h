@@ -10,14 +10,9 @@
 #ifndef CUSHIM_COMPANION_ARENA_INTERNAL_H
 #define CUSHIM_COMPANION_ARENA_INTERNAL_H
 
-#include <pthread.h>
-
 #include "cushim/arena.h"
-#include "companion/arena/arena_region.h"
 #include "companion/arena/arena_fallback.h"
 #include "companion/arena/arena_order.h"
-#include "companion/context/call.h"
-#include "companion/core/handle.h"
 
 enum { CUSHIM_ARENA_GRAIN_BYTES = 256 };
 

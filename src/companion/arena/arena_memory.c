@@ -2,7 +2,6 @@
  * map. */
 #include "companion/arena/arena_internal.h"
 
-#include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 

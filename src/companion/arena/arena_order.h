@@ -16,12 +16,6 @@
 #ifndef CUSHIM_COMPANION_ARENA_ORDER_H
 #define CUSHIM_COMPANION_ARENA_ORDER_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "cushim/types.h"
 #include "companion/arena/arena_region.h"
 #include "companion/context/call.h"
 #include "memory/fence/stream_fence.h"

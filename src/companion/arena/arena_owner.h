@@ -14,10 +14,6 @@
 #ifndef CUSHIM_COMPANION_ARENA_OWNER_H
 #define CUSHIM_COMPANION_ARENA_OWNER_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "companion/core/thread.h"
 
 enum { CUSHIM_ARENA_OWNER_MOST_LOG2 = 16 };

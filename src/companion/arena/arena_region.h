@@ -20,11 +20,6 @@
 #ifndef CUSHIM_COMPANION_ARENA_REGION_H
 #define CUSHIM_COMPANION_ARENA_REGION_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "cushim/status.h"
 #include "companion/arena/arena_owner.h"
 #include "companion/arena/arena_pin.h"

@@ -4,10 +4,8 @@
  * Only the program uses them; the library itself never does.  A destroy need not clear them,
  * because a closed handle is recognised.
  */
-#include "cushim/arena.h"
 #include "cushim/pool.h"
 #include "companion/arena/arena_internal.h"
-#include "companion/core/handle.h"
 
 static _Atomic(struct cushim_pool *) pool_now;
 static _Atomic(struct cushim_arena *) arena_now;

@@ -18,10 +18,6 @@
 #ifndef CUSHIM_COMPANION_GRAPH_RESOURCES_H
 #define CUSHIM_COMPANION_GRAPH_RESOURCES_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "cushim/graph.h"
 #include "companion/context/call.h"
 

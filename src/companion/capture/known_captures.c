@@ -1,7 +1,6 @@
 #include "companion/capture/known_captures.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <string.h>
 
 #include "base/futex.h"

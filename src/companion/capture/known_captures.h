@@ -7,12 +7,7 @@
 #ifndef CUSHIM_COMPANION_KNOWN_CAPTURES_H
 #define CUSHIM_COMPANION_KNOWN_CAPTURES_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-
-#include "companion/context/context.h"
 #include "companion/context/call.h"
-#include "companion/shared.h"
 
 /* A capture begins or ends through us, in this context.  Call begin before the driver's; it waits
  * for a running record over the whole context. */

@@ -116,13 +116,12 @@ enum cushim_status cushim_client_make(struct cushim_scope *scope,
 enum cushim_status cushim_client_create(struct cushim_context *ctx,
                                         const struct cushim_client_options *options,
                                         struct cushim_client **c) {
-    CUSHIM_SCOPE scope = {0};
     struct cushim_client_object *client;
     struct cushim_client_options taken;
     CUSHIM_OUT(c);
     cushim_client_options_default(&taken);
     CUSHIM_TRY(cushim_struct_size_take(__func__, &taken, sizeof taken, options));
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_TRY(cushim_client_make(&scope, &taken, &client));
     return cushim_object_open(&client->object, c);
 }
@@ -153,10 +152,8 @@ enum cushim_status cushim_client_destroy(struct cushim_client *c) {
 /* ---- what it has ---- */
 
 enum cushim_status cushim_client_context(struct cushim_client *c, struct cushim_context **ctx) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_client_object *client;
     CUSHIM_OUT(ctx);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
+    CUSHIM_ENTER(CLIENT, client, c);
     enum cushim_status status = cushim_handle_share(&scope.context->object, ctx);
     if (status == CUSHIM_OK && !atomic_exchange(&client->lends_context, true))
         atomic_fetch_add(&scope.context->object.n_borrowers, 1);

@@ -10,12 +10,7 @@
 #ifndef CUSHIM_COMPANION_CLIENT_H
 #define CUSHIM_COMPANION_CLIENT_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-
 #include "cushim/client.h"
-#include "companion/context/call.h"
 #include "companion/stream/event.h"
 
 enum { CUSHIM_CLIENT_N_SPARE = 32 };

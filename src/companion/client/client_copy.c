@@ -5,7 +5,6 @@
 #include "companion/client/client.h"
 
 #include "companion/capture/known_captures.h"
-#include "companion/capture/graph_resources.h"
 #include "companion/stream/stream_host.h"
 #include "companion/memory/memory.h"
 #include "companion/graph/graph_recording.h"

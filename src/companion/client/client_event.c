@@ -60,12 +60,10 @@ enum cushim_status cushim_client_make_event(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_client_record(struct cushim_client *c, struct cushim_event **e) {
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_STREAM_USE use = {0};
-    struct cushim_client_object *client;
     struct cushim_event_object *event;
     CUSHIM_OUT(e);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
+    CUSHIM_ENTER(CLIENT, client, c);
     CUSHIM_TRY(cushim_stream_use_in(&scope, client->compute, &use));
     CUSHIM_TRY(cushim_client_make_event(&scope, client, &event));
     enum cushim_status status = cushim_event_record_in(&scope, event, use.handle);

@@ -60,13 +60,11 @@ static enum cushim_status find_strided(strided_fn **fn) {
 enum cushim_status cushim_client_strided(struct cushim_client *c, cushim_devptr src,
                                          cushim_devptr dst, const int64_t *shape,
                                          const int64_t *strides, int ndim, size_t elem_bytes) {
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_STREAM_USE use = {0};
-    struct cushim_client_object *client;
     strided_fn *copy;
     if (ndim < 0 || ndim > MOST_DIMENSIONS || (ndim && (!shape || !strides)) || !elem_bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "ndim=%d elem_bytes=%zu", ndim, elem_bytes);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
+    CUSHIM_ENTER(CLIENT, client, c);
     CUSHIM_TRY(find_strided(&copy));
     CUSHIM_TRY(cushim_stream_use_in(&scope, client->compute, &use));
     return copy((const void *)(uintptr_t)src, (void *)(uintptr_t)dst, shape, strides, ndim,

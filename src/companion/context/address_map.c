@@ -1,7 +1,6 @@
 #include "companion/context/address_map.h"
 #include "companion/core/lock.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
 /* A treap: ordered by start, and a heap by priority, which is a hash of the start. */

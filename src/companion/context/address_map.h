@@ -10,11 +10,6 @@
 #ifndef CUSHIM_COMPANION_ADDRESS_MAP_H
 #define CUSHIM_COMPANION_ADDRESS_MAP_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "cushim/status.h"
 #include "companion/context/context.h"
 
 enum { CUSHIM_ADDRESS_N_FREED = 4096 };

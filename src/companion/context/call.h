@@ -13,14 +13,9 @@
 #ifndef CUSHIM_COMPANION_CALL_H
 #define CUSHIM_COMPANION_CALL_H
 
-#include <stdbool.h>
-
-#include "cuda/types.h"
-#include "cushim/status.h"
 #include "companion/context/context.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
-#include "companion/core/handle.h"
 
 struct cushim_scope {
     const char *what;                      /* our public function */
@@ -88,6 +83,20 @@ enum cushim_status cushim_call_end(struct cushim_scope *scope, enum cushim_statu
 static inline void cushim_scope_close(struct cushim_scope *scope) {
     cushim_call_end(scope, CUSHIM_OK);
 }
+
+/*
+ * Begin a public call that ends with its block: declare the scope, and the object of the handle;
+ * or return the status of a failure.
+ */
+#define CUSHIM_ENTER(KIND, name, handle)                                                           \
+    CUSHIM_SCOPE scope = {0};                                                                      \
+    struct cushim_##name##_object *name;                                                           \
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_##KIND, (handle), &name))
+
+/* The same in a context. */
+#define CUSHIM_ENTER_CONTEXT(ctx)                                                                  \
+    CUSHIM_SCOPE scope = {0};                                                                      \
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, (ctx)))
 
 /* For a finish function: make `context` current; false if it is dead or there is no driver, and
  * only host memory can be released. */

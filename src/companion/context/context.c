@@ -6,8 +6,6 @@
 
 #include "companion/context/call.h"
 #include "companion/core/changes.h"
-#include "companion/core/driver.h"
-#include "companion/core/error.h"
 #include "companion/core/thread.h"
 #include "companion/core/lock.h"
 #include "companion/events.h"

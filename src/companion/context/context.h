@@ -10,11 +10,6 @@
 #ifndef CUSHIM_COMPANION_CONTEXT_H
 #define CUSHIM_COMPANION_CONTEXT_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-
-#include "cuda/types.h"
 #include "companion/shared.h"
 #include "companion/core/handle.h"
 #include "memory/fence/fence.h"

@@ -93,9 +93,7 @@ enum cushim_status cushim_context_destroy(struct cushim_context *ctx) {
 /* ---- the stack ---- */
 
 enum cushim_status cushim_context_push(struct cushim_context *ctx) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_context_object *context;
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
+    CUSHIM_ENTER(CONTEXT, context, ctx);
     /* The scope ends first, because the stack must remember the context that was current before. */
     cushim_object_keep(context);
     cushim_call_end(&scope, CUSHIM_OK);
@@ -138,65 +136,55 @@ enum cushim_status cushim_context_current(struct cushim_context **ctx) {
 /* ---- questions and settings ---- */
 
 enum cushim_status cushim_context_handle(struct cushim_context *ctx, struct CUctx_st **cu) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_context_object *context;
     CUSHIM_OUT(cu);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
+    CUSHIM_ENTER(CONTEXT, context, ctx);
     *cu = context->handle;
     return CUSHIM_OK;
 }
 
 enum cushim_status cushim_context_id(struct cushim_context *ctx, uint64_t *id) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_context_object *context;
     CUSHIM_OUT(id);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
+    CUSHIM_ENTER(CONTEXT, context, ctx);
     *id = context->id;
     return CUSHIM_OK;
 }
 
 enum cushim_status cushim_context_device(struct cushim_context *ctx, int *dev) {
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_OUT(dev);
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     *dev = scope.context->device;
     return CUSHIM_OK;
 }
 
 enum cushim_status cushim_context_limit_get(struct cushim_context *ctx, int limit, size_t *value) {
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_OUT(value);
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     return CUSHIM_CALL(&scope, cuCtxGetLimit, value, (CUlimit)limit);
 }
 
 enum cushim_status cushim_context_limit_set(struct cushim_context *ctx, int limit, size_t value) {
-    CUSHIM_SCOPE scope = {0};
     if (value > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "value=%zu", value);
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     return CUSHIM_CALL(&scope, cuCtxSetLimit, (CUlimit)limit, value);
 }
 
 enum cushim_status cushim_context_cache_get(struct cushim_context *ctx, int *value) {
-    CUSHIM_SCOPE scope = {0};
     CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
     CUSHIM_OUT(value);
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     enum cushim_status status = CUSHIM_CALL(&scope, cuCtxGetCacheConfig, &cache);
     *value = (int)cache;
     return status;
 }
 
 enum cushim_status cushim_context_cache_set(struct cushim_context *ctx, int value) {
-    CUSHIM_SCOPE scope = {0};
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     return CUSHIM_CALL(&scope, cuCtxSetCacheConfig, (CUfunc_cache)value);
 }
 
 enum cushim_status cushim_context_check(struct cushim_context *ctx) {
-    CUSHIM_SCOPE scope = {0};
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     enum cushim_status status = CUSHIM_OK;
     int first = atomic_load_explicit(&scope.context->first_result, memory_order_acquire);
     if (first)
@@ -206,16 +194,14 @@ enum cushim_status cushim_context_check(struct cushim_context *ctx) {
 }
 
 enum cushim_status cushim_context_capture_enter(struct cushim_context *ctx) {
-    CUSHIM_SCOPE scope = {0};
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     atomic_fetch_add(&scope.context->n_announced, 1);
     cushim_changes_note();
     return CUSHIM_OK;
 }
 
 enum cushim_status cushim_context_capture_leave(struct cushim_context *ctx) {
-    CUSHIM_SCOPE scope = {0};
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     int n = atomic_load(&scope.context->n_announced);
     while (n > 0 && !atomic_compare_exchange_weak(&scope.context->n_announced, &n, n - 1)) {
     }

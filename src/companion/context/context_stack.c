@@ -4,7 +4,6 @@
 
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
-#include "companion/core/thread.h"
 
 struct cushim_frame {
     struct cushim_context_object *context; /* kept */

@@ -1,8 +1,6 @@
 #include "companion/context/pressure.h"
 #include "companion/core/lock.h"
 
-#include <stdatomic.h>
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of adding */
 static _Atomic(struct cushim_pressure *) first;
 

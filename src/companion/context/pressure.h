@@ -10,11 +10,6 @@
 #ifndef CUSHIM_COMPANION_PRESSURE_H
 #define CUSHIM_COMPANION_PRESSURE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "cushim/status.h"
 #include "companion/context/context.h"
 
 /* What is held in one context, in bytes. */

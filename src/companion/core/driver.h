@@ -8,11 +8,6 @@
 #ifndef CUSHIM_COMPANION_DRIVER_H
 #define CUSHIM_COMPANION_DRIVER_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-
-#include "cuda/types.h"
-#include "cushim/status.h"
 #include "companion/shared.h"
 
 /* The part that the memory engine needs. */

@@ -12,12 +12,9 @@
 #define CUSHIM_COMPANION_ERROR_H
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/try.h" /* for all that includes this */
-#include "cuda/types.h"
-#include "cushim/status.h"
 #include "companion/shared.h"
 
 enum cushim_status cushim_fail_cu_list(const char *entry, CUresult result, const char *format,

@@ -25,10 +25,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "cushim/status.h"
 #include "cushim/types.h"
 
 enum cushim_kind {

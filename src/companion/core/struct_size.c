@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/try.h"
 #include "companion/core/error.h"
 
 static enum cushim_status read_size(const char *what, const void *given, size_t *bytes) {

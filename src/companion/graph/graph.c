@@ -4,7 +4,6 @@
 
 #include "companion/arena/arena.h"
 #include "companion/pool/pool_call.h"
-#include "companion/stream/stream.h"
 
 bool cushim_graph_is_gone(const struct cushim_context_object *context) {
     return cushim_context_is_dead(context) ||
@@ -65,11 +64,9 @@ enum cushim_status cushim_graph_destroy(struct cushim_graph *g) {
 
 enum cushim_status cushim_graph_attach(struct cushim_graph *g, cushim_graph_attach_fn *fn,
                                        void *cookie) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_graph_object *graph;
     if (!fn)
         return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    CUSHIM_ENTER(GRAPH, graph, g);
     return cushim_graph_resources_attach(graph->resources, fn, cookie)
                ? CUSHIM_OK
                : cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
@@ -91,10 +88,9 @@ struct cushim_graph_resources *cushim_graph_create_resources(void) {
 /* ---- handles ---- */
 
 enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph **g) {
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_OUT(g);
     CUSHIM_NEED(cu);
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, NULL));
+    CUSHIM_ENTER_CONTEXT(NULL);
     struct cushim_graph_resources *resources = cushim_graph_create_resources();
     if (!resources)
         return cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
@@ -109,10 +105,8 @@ enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph 
 }
 
 enum cushim_status cushim_graph_handle(struct cushim_graph *g, struct CUgraph_st **cu) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_graph_object *graph;
     CUSHIM_OUT(cu);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    CUSHIM_ENTER(GRAPH, graph, g);
     CUSHIM_TRY(cushim_graph_check_handle(&scope, graph));
     *cu = graph->handle;
     return CUSHIM_OK;

@@ -12,12 +12,6 @@
 #ifndef CUSHIM_COMPANION_GRAPH_H
 #define CUSHIM_COMPANION_GRAPH_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-
-#include "cushim/graph.h"
-#include "companion/context/call.h"
 #include "companion/graph/graph_node_memory.h"
 #include "companion/capture/graph_resources.h"
 

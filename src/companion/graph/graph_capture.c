@@ -1,12 +1,10 @@
 /* The public calls that capture (cushim/graph.h). */
-#include "cushim/graph.h"
 
 #include "companion/core/struct_size.h"
 #include "companion/capture/known_captures.h"
 #include "companion/graph/graph.h"
 #include "companion/graph/graph_recording.h"
 #include "companion/core/environment.h"
-#include "companion/stream/stream.h"
 
 void cushim_graph_options_default(struct cushim_graph_options *options) {
     if (options)
@@ -163,13 +161,11 @@ enum cushim_status cushim_graph_capture(struct cushim_stream *s,
 /* ---- questions ---- */
 
 enum cushim_status cushim_graph_status(struct cushim_stream *s, int *v) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_stream_use use;
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
     CUSHIM_OUT(v);
     if (!s)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
+    CUSHIM_ENTER_STREAM(use, s);
     if (use.handle && use.handle != CU_STREAM_LEGACY)
         CUSHIM_TRY(CUSHIM_CALL(&scope, cuStreamIsCapturing, use.handle, &state));
     if (state != CU_STREAM_CAPTURE_STATUS_NONE)
@@ -178,9 +174,8 @@ enum cushim_status cushim_graph_status(struct cushim_stream *s, int *v) {
 }
 
 enum cushim_status cushim_graph_capturing(struct cushim_context *ctx, int *n) {
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_OUT(n);
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     *n = cushim_capture_count(scope.context);
     return CUSHIM_OK;
 }

@@ -5,9 +5,7 @@
 
 #include "companion/capture/known_captures.h"
 #include "companion/module/launch.h"
-#include "companion/core/handle_pin.h"
 #include "companion/core/lock.h"
-#include "companion/stream/stream.h"
 
 enum {
     KNOWN = CUSHIM_GRAPH_FLAG_AUTO_FREE | CUSHIM_GRAPH_FLAG_UPLOAD |
@@ -103,15 +101,13 @@ static enum cushim_status judge_memory(struct cushim_scope *scope,
 
 enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned flags,
                                             struct cushim_graphexec **x) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_graph_object *graph;
     CUgraphExec handle;
     struct memory memory = {.has_nodes = false};
     CUSHIM_OUT(x);
     if (flags & ~(unsigned)KNOWN ||
         (flags & CUSHIM_GRAPH_FLAG_AUTO_FREE && flags & CUSHIM_GRAPH_FLAG_DEVICE_LAUNCH))
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    CUSHIM_ENTER(GRAPH, graph, g);
     CUSHIM_TRY(judge_memory(&scope, graph, &memory));
     enum cushim_status status = CUSHIM_RELAXED(instantiate(&scope, graph->handle, flags, &handle));
     if (status == CUSHIM_OK)

@@ -71,12 +71,10 @@ static size_t arena_bytes(const struct cushim_graph_resources *resources) {
 }
 
 enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph_info *info) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_graph_object *graph;
     size_t counts[CUSHIM_GRAPH_N_TYPES] = {0};
     CUSHIM_NEED(info);
     cushim_graph_resources_collect();
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    CUSHIM_ENTER(GRAPH, graph, g);
     const struct cushim_graph_resources *resources = graph->resources;
     struct cushim_graph_info ours = {.pool_bytes = pool_bytes(resources),
                                      .arena_bytes = arena_bytes(resources),
@@ -121,10 +119,8 @@ static bool is_writable(const char *path) {
 }
 
 enum cushim_status cushim_graph_dot(struct cushim_graph *g, const char *path, unsigned flags) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_graph_object *graph;
     CUSHIM_NEED(path);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    CUSHIM_ENTER(GRAPH, graph, g);
     CUSHIM_TRY(cushim_graph_check_handle(&scope, graph));
     if (!is_writable(path))
         return cushim_scope_fail(&scope, CUSHIM_NOFILE, "path=%s", path);

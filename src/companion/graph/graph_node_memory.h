@@ -10,11 +10,6 @@
 #ifndef CUSHIM_COMPANION_GRAPH_NODE_MEMORY_H
 #define CUSHIM_COMPANION_GRAPH_NODE_MEMORY_H
 
-#include <pthread.h>
-#include <stdbool.h>
-#include <stddef.h>
-
-#include "companion/context/call.h"
 #include "companion/stream/stream.h"
 
 struct cushim_graph_node_memory {

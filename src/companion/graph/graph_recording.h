@@ -11,11 +11,6 @@
 #ifndef CUSHIM_COMPANION_GRAPH_RECORDING_H
 #define CUSHIM_COMPANION_GRAPH_RECORDING_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "cushim/graph.h"
-#include "companion/context/call.h"
 #include "companion/capture/graph_resources.h"
 
 struct cushim_graph_recording;

@@ -6,7 +6,6 @@
 
 #include "companion/context/call.h"
 #include "companion/context/context_stack.h"
-#include "companion/core/thread.h"
 
 /* Check that there is a driver, and that the ordinal is valid. */
 static enum cushim_status begin(const char *what, int *dev) {

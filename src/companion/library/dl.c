@@ -50,12 +50,10 @@ enum cushim_status cushim_dl_open(const char *path, struct cushim_library **h) {
 }
 
 enum cushim_status cushim_dl_symbol(struct cushim_library *h, const char *name, void **fn) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_library_object *library;
     CUSHIM_OUT(fn);
     CUSHIM_NEED(name);
     CUSHIM_NEED(h);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_LIBRARY, h, &library));
+    CUSHIM_ENTER(LIBRARY, library, h);
     *fn = dlsym(library->handle, name);
     return *fn ? CUSHIM_OK
                : cushim_scope_fail(&scope, CUSHIM_NOTFOUND, "name=%s: %s", name, reason());

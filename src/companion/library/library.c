@@ -3,9 +3,6 @@
 
 #include "base/log.h"
 #include "companion/context/address_map.h"
-#include "companion/context/context.h"
-#include "companion/core/driver.h"
-#include "companion/core/error.h"
 #include "companion/mapped/mapper.h"
 #include "companion/core/environment.h"
 

@@ -5,7 +5,6 @@
  * whole, by stores that go around the caches.  A load there is uncached: the streaming one reads a
  * line at once.
  */
-#include <stdint.h>
 #include <string.h>
 
 #include "companion/mapped/mapped.h"

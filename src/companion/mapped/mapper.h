@@ -12,11 +12,6 @@
 #ifndef CUSHIM_COMPANION_MAPPER_H
 #define CUSHIM_COMPANION_MAPPER_H
 
-#include <pthread.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "cushim/mapped.h"
 #include "companion/context/call.h"
 

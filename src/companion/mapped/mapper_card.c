@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "companion/core/error.h"
 #include "companion/core/lock.h"
 
 enum { N_EXTENSIONS = 3, UUID_TEXT_BYTES = 2 * VK_UUID_SIZE + 1 };

@@ -2,8 +2,6 @@
 #ifndef CUSHIM_COMPANION_MAPPER_CARD_H
 #define CUSHIM_COMPANION_MAPPER_CARD_H
 
-#include <stdatomic.h>
-
 #include "companion/mapped/mapper.h"
 #include "companion/mapped/vulkan.h"
 

@@ -1,7 +1,6 @@
 /* Memory of a card: which type, how much, allocation with its mapping, descriptors, flushes. */
 #include <string.h>
 
-#include "companion/core/error.h"
 #include "companion/mapped/mapper_card.h"
 
 /* ---- the type ---- */

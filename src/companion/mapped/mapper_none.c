@@ -1,6 +1,5 @@
 /* Cards of a build without Vulkan's headers.  There are none, so the functions after the first two
  * are never called. */
-#include "companion/core/error.h"
 #include "companion/mapped/mapper.h"
 
 bool cushim_card_is_possible(void) {

@@ -84,13 +84,12 @@ void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes) {
 }
 
 enum cushim_status cushim_memory_alloc(struct cushim_context *ctx, size_t bytes, cushim_devptr *p) {
-    CUSHIM_SCOPE scope = {0};
     struct cushim_memory_request request;
     CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     cushim_memory_plain(&request, bytes);
     return cushim_memory_obtain(&scope, &request, p);
 }
@@ -107,7 +106,6 @@ static CUresult obtain_rows(struct cushim_memory_request *request, CUdeviceptr *
 enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t width_bytes,
                                              size_t rows, unsigned elem_bytes, cushim_devptr *p,
                                              size_t *pitch_bytes) {
-    CUSHIM_SCOPE scope = {0};
     struct cushim_memory_request request;
     size_t bytes;
     if (p)
@@ -126,7 +124,7 @@ enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t 
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "width_bytes * rows", bytes));
     if (!bytes)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_NEED_ENTRY(__func__, cuMemAllocPitch_v2);
     cushim_memory_plain(&request, bytes);
     request.entry = "cuMemAllocPitch_v2";
@@ -267,13 +265,12 @@ static enum cushim_status judge_foreign(struct cushim_scope *scope, CUdeviceptr 
 }
 
 enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr p, size_t bytes) {
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
     if (!p)
         return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_NEED_ENTRY(__func__, cuMemGetAddressRange_v2);
     CUSHIM_TRY(judge_foreign(&scope, p, bytes));
     const struct cushim_address_map_row row = {

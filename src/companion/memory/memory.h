@@ -8,10 +8,6 @@
 #ifndef CUSHIM_COMPANION_MEMORY_H
 #define CUSHIM_COMPANION_MEMORY_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "cushim/memory.h"
 #include "companion/context/address_map.h"
 #include "companion/context/call.h"

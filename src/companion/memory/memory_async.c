@@ -5,7 +5,6 @@
  * The pool is made at the first use and ends with its context's object.  Lock: one mutex for the
  * list, held over no driver call.
  */
-#include "cushim/memory.h"
 
 #include <stdlib.h>
 
@@ -270,11 +269,10 @@ enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_strea
 /* ---- the pool's own ---- */
 
 enum cushim_status cushim_memory_async_threshold(struct cushim_context *ctx, size_t bytes) {
-    CUSHIM_SCOPE scope = {0};
     CUmemoryPool pool;
     cuuint64_t kept_bytes = bytes;
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_TRY(pool_of(&scope, &pool));
     if (!pool)
         return cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d has no memory pools",
@@ -284,9 +282,8 @@ enum cushim_status cushim_memory_async_threshold(struct cushim_context *ctx, siz
 }
 
 enum cushim_status cushim_memory_async_trim(struct cushim_context *ctx, size_t keep_bytes) {
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "keep_bytes", keep_bytes));
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     CUmemoryPool pool = find(scope.context);
     return pool ? CUSHIM_CALL(&scope, cuMemPoolTrimTo, pool, keep_bytes) : CUSHIM_OK;
 }

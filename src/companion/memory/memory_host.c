@@ -2,7 +2,6 @@
  * Pinned host memory.  Its rows have the host's address, which is also the device's if addresses
  * are unified.  The flags of a row are those of its allocation.
  */
-#include "cushim/host.h"
 
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
@@ -32,7 +31,6 @@ enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size_t bytes, u
                                      void **p) {
     const unsigned known =
         CUSHIM_HOST_FLAG_PORTABLE | CUSHIM_HOST_FLAG_MAPPED | CUSHIM_HOST_FLAG_COMBINED;
-    CUSHIM_SCOPE scope = {0};
     uint64_t address;
     CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_driver_use(__func__));
@@ -41,7 +39,7 @@ enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size_t bytes, u
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     if (!CUSHIM_DRIVER(cuMemHostAlloc) || !CUSHIM_DRIVER(cuMemFreeHost))
         return cushim_fail_nosym(__func__, "cuMemHostAlloc");
     struct cushim_memory_request request = {.entry = "cuMemHostAlloc",
@@ -88,7 +86,6 @@ enum cushim_status cushim_host_register(struct cushim_context *ctx, void *p, siz
                                         unsigned flags) {
     const unsigned known = CUSHIM_REGISTER_FLAG_PORTABLE | CUSHIM_REGISTER_FLAG_MAPPED |
                            CUSHIM_REGISTER_FLAG_IO_MEMORY | CUSHIM_REGISTER_FLAG_READ_ONLY;
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_TRY(cushim_driver_use(__func__));
     if (flags & ~known)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
@@ -98,7 +95,7 @@ enum cushim_status cushim_host_register(struct cushim_context *ctx, void *p, siz
     CUSHIM_NEED(p);
     if ((uintptr_t)p > UINTPTR_MAX - (bytes - 1))
         return CUSHIM_FAIL(CUSHIM_INVALID, "p=%p bytes=%zu", p, bytes);
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     if (!CUSHIM_DRIVER(cuMemHostRegister_v2) || !CUSHIM_DRIVER(cuMemHostUnregister))
         return cushim_fail_nosym(__func__, "cuMemHostRegister_v2");
     return pin(&scope, p, bytes, flags);

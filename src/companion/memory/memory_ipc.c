@@ -2,7 +2,6 @@
  * Device memory of other processes.  Opened memory has a kind of its own, because only a close
  * gives it back.
  */
-#include "cushim/memory.h"
 
 #include <string.h>
 
@@ -63,7 +62,6 @@ static CUresult close_ipc(uint64_t start) {
 
 enum cushim_status cushim_memory_ipc_open(struct cushim_context *ctx, const void *h64,
                                           cushim_devptr *p) {
-    CUSHIM_SCOPE scope = {0};
     struct ipc_request ipc = {.request = {.entry = "cuIpcOpenMemHandle_v2",
                                           .kind = CUSHIM_MEMORY_IPC,
                                           .obtain = obtain_ipc,
@@ -71,7 +69,7 @@ enum cushim_status cushim_memory_ipc_open(struct cushim_context *ctx, const void
     CUSHIM_OUT(p);
     CUSHIM_NEED(h64);
     memcpy(&ipc.handle, h64, sizeof ipc.handle);
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     if (!CUSHIM_DRIVER(cuIpcOpenMemHandle_v2) || !CUSHIM_DRIVER(cuIpcCloseMemHandle) ||
         !CUSHIM_DRIVER(cuMemGetAddressRange_v2))
         return cushim_fail_nosym(__func__, "cuIpcOpenMemHandle_v2");

@@ -1,5 +1,4 @@
 /* Managed memory: one address for the host and all devices. */
-#include "cushim/memory.h"
 
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
@@ -26,7 +25,6 @@ static enum cushim_status judge_device(struct cushim_scope *scope) {
 
 enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_t bytes,
                                                unsigned flags, cushim_devptr *p) {
-    CUSHIM_SCOPE scope = {0};
     struct cushim_memory_request request;
     CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_driver_use(__func__));
@@ -35,7 +33,7 @@ enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_NEED_ENTRY(__func__, cuMemAllocManaged);
     cushim_memory_plain(&request, bytes);
     request.entry = "cuMemAllocManaged";

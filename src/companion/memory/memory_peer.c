@@ -2,7 +2,6 @@
  * Copies between contexts and devices.  Each end has its own context: that of its row in the
  * address map, else the one given, else the context of a call without one.
  */
-#include "cushim/memory_copy.h"
 
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"

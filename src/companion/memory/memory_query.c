@@ -1,5 +1,4 @@
 /* Questions about an address and about the memory of a device. */
-#include "cushim/memory.h"
 
 #include "companion/core/struct_size.h"
 #include "companion/memory/memory.h"
@@ -120,14 +119,13 @@ enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_inf
 
 enum cushim_status cushim_memory_info(struct cushim_context *ctx, size_t *free_bytes,
                                       size_t *total_bytes) {
-    CUSHIM_SCOPE scope = {0};
     size_t n_free = 0, n_total = 0, unwanted;
     if (!free_bytes && !total_bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "free_bytes=NULL total_bytes=NULL");
     free_bytes = free_bytes ? free_bytes : &unwanted;
     total_bytes = total_bytes ? total_bytes : &unwanted;
     *free_bytes = *total_bytes = 0;
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_TRY(CUSHIM_CALL(&scope, cuMemGetInfo_v2, &n_free, &n_total));
     *free_bytes = n_free;
     *total_bytes = n_total;
@@ -135,9 +133,8 @@ enum cushim_status cushim_memory_info(struct cushim_context *ctx, size_t *free_b
 }
 
 enum cushim_status cushim_memory_info_pools(struct cushim_context *ctx, size_t *reusable_bytes) {
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_OUT(reusable_bytes);
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     *reusable_bytes = cushim_pressure_sum(scope.context).reusable_bytes;
     return CUSHIM_OK;
 }

@@ -2,7 +2,6 @@
  * Filling memory.  One description serves all functions; the driver has an entry for each size of
  * word, with a stream and without, for a line and for rows.
  */
-#include "cushim/memory_copy.h"
 
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"

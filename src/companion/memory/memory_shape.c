@@ -2,9 +2,7 @@
  * Copies of rows and boxes.  The checks treat rows as a box of one slice.  The driver's entry is
  * the narrowest one: rows, a box, or a box between contexts.
  */
-#include "cushim/memory_copy.h"
 
-#include <stddef.h>
 #include <string.h>
 
 #include "companion/core/struct_size.h"

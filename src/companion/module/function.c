@@ -83,53 +83,43 @@ enum cushim_status cushim_function_make(struct cushim_scope *scope,
 /* ---- facts ---- */
 
 enum cushim_status cushim_function_attribute(struct cushim_function *f, int attr, int *value) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_function_object *function;
     CUSHIM_OUT(value);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    CUSHIM_ENTER(FUNCTION, function, f);
     return CUSHIM_CALL(&scope, cuFuncGetAttribute, value, (CUfunction_attribute)attr,
                        function->fast.handle);
 }
 
 enum cushim_status cushim_function_attribute_set(struct cushim_function *f, int attr, int value) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_function_object *function;
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    CUSHIM_ENTER(FUNCTION, function, f);
     return CUSHIM_CALL(&scope, cuFuncSetAttribute, function->fast.handle,
                        (CUfunction_attribute)attr, value);
 }
 
 enum cushim_status cushim_function_cache(struct cushim_function *f, int cache) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_function_object *function;
     if (cache < CU_FUNC_CACHE_PREFER_NONE || cache > CU_FUNC_CACHE_PREFER_EQUAL)
         return CUSHIM_FAIL(CUSHIM_INVALID, "cache=%d", cache);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    CUSHIM_ENTER(FUNCTION, function, f);
     return CUSHIM_CALL(&scope, cuFuncSetCacheConfig, function->fast.handle, (CUfunc_cache)cache);
 }
 
 enum cushim_status cushim_function_occupancy(struct cushim_function *f, int threads,
                                              size_t shared_bytes, int *blocks) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_function_object *function;
     CUSHIM_OUT(blocks);
     if (threads <= 0 || shared_bytes > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "threads=%d shared=%zu", threads, shared_bytes);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    CUSHIM_ENTER(FUNCTION, function, f);
     return CUSHIM_CALL(&scope, cuOccupancyMaxActiveBlocksPerMultiprocessor, blocks,
                        function->fast.handle, threads, shared_bytes);
 }
 
 enum cushim_status cushim_function_suggest(struct cushim_function *f, size_t shared_bytes,
                                            int limit, int *grid, int *block) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_function_object *function;
     if (!grid || !block)
         return CUSHIM_FAIL(CUSHIM_INVALID, "grid=%p block=%p", (void *)grid, (void *)block);
     *grid = *block = 0;
     if (limit < 0 || shared_bytes > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "limit=%d shared=%zu", limit, shared_bytes);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    CUSHIM_ENTER(FUNCTION, function, f);
     return CUSHIM_CALL(&scope, cuOccupancyMaxPotentialBlockSize, grid, block, function->fast.handle,
                        NULL, shared_bytes, limit);
 }

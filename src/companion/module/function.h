@@ -7,11 +7,7 @@
 #ifndef CUSHIM_COMPANION_FUNCTION_H
 #define CUSHIM_COMPANION_FUNCTION_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "cushim/function.h"
-#include "companion/context/call.h"
 #include "companion/module/module.h"
 
 struct cushim_thread; /* companion/core/thread.h */

@@ -1,13 +1,9 @@
 /* Launches: a shape, a stream, arguments. */
-#include "cushim/function.h"
 
 #include "companion/core/struct_size.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/event.h"
-#include "companion/module/function.h"
 #include "companion/module/launch.h"
-#include "companion/core/handle_pin.h"
-#include "companion/stream/stream.h"
 
 void cushim_launch_default(struct cushim_launch *launch) {
     if (launch)
@@ -169,8 +165,6 @@ enum cushim_status cushim_function_launch(struct cushim_function *f,
 enum cushim_status cushim_function_launch_packed(struct cushim_function *f,
                                                  const struct cushim_launch *launch,
                                                  const void *buf, size_t bytes) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_function_object *function;
     /* The driver only reads the buffer, although its prototype is not const. */
     union {
         const void *given;
@@ -180,7 +174,7 @@ enum cushim_status cushim_function_launch_packed(struct cushim_function *f,
                      &bytes, CU_LAUNCH_PARAM_END};
     if (!buf && bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "buf=NULL bytes=%zu", bytes);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    CUSHIM_ENTER(FUNCTION, function, f);
     if (function->has_layout && bytes != function->n_bytes)
         return cushim_scope_fail(&scope, CUSHIM_INVALID, "function=%s bytes=%zu parameters=%zu",
                                  function->name, bytes, function->n_bytes);
@@ -226,10 +220,8 @@ static enum cushim_status run_timed(struct cushim_scope *scope,
 enum cushim_status cushim_function_launch_timed(struct cushim_function *f,
                                                 const struct cushim_launch *launch,
                                                 const void *const *args, size_t n, float *ms) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_function_object *function;
     CUSHIM_OUT(ms);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    CUSHIM_ENTER(FUNCTION, function, f);
     CUSHIM_TRY(check_count(&scope, function, args, n));
     return run_timed(&scope, function, launch, n ? args : NULL, ms);
 }

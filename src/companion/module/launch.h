@@ -15,7 +15,6 @@
 
 #include "companion/core/changes.h"
 #include "companion/module/function.h"
-#include "companion/core/handle_pin.h"
 #include "companion/stream/stream.h"
 
 /* Whether cuLaunchKernel can run it without changes. */

@@ -101,13 +101,11 @@ enum cushim_status cushim_module_load_file(struct cushim_context *ctx, const cha
 }
 
 enum cushim_status cushim_module_log(struct cushim_module *m, char *buf, size_t cap) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_module_object *module;
     enum cushim_status status = CUSHIM_OK;
     if (!buf || cap == 0 || cap > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "buf=%p cap=%zu", (void *)buf, cap);
     buf[0] = '\0';
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
+    CUSHIM_ENTER(MODULE, module, m);
     size_t need = module->log ? strlen(module->log) + 1 : 1;
     if (need > cap)
         status = cushim_scope_fail(&scope, CUSHIM_INVALID, "cap=%zu need=%zu", cap, need);
@@ -207,11 +205,9 @@ static enum cushim_status get_function(struct cushim_scope *scope,
 
 enum cushim_status cushim_module_function(struct cushim_module *m, const char *name,
                                           struct cushim_function **f) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_module_object *module;
     CUSHIM_OUT(f);
     CUSHIM_NEED(name);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
+    CUSHIM_ENTER(MODULE, module, m);
     return get_function(&scope, module, name, f);
 }
 
@@ -250,8 +246,6 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_modul
 
 enum cushim_status cushim_module_global(struct cushim_module *m, const char *name, cushim_devptr *p,
                                         size_t *bytes) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_module_object *module;
     CUdeviceptr start = 0;
     size_t n_bytes = 0;
     if (bytes)
@@ -260,7 +254,7 @@ enum cushim_status cushim_module_global(struct cushim_module *m, const char *nam
         *p = 0;
     if (!p || !name)
         return CUSHIM_FAIL(CUSHIM_INVALID, "name=%s p=%p", name ? name : "NULL", (void *)p);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
+    CUSHIM_ENTER(MODULE, module, m);
     CUSHIM_NEED_ENTRY(__func__, cuModuleGetGlobal_v2);
     /* the first look may load it */
     CUresult result =

@@ -8,10 +8,6 @@
 #ifndef CUSHIM_COMPANION_MODULE_H
 #define CUSHIM_COMPANION_MODULE_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-
 #include "cushim/module.h"
 #include "companion/context/call.h"
 

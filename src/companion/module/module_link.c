@@ -1,5 +1,4 @@
 /* Linking: the driver's linker makes one image of several, which is loaded at once. */
-#include "cushim/module.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,14 +8,11 @@
  * A prepared launch keeps the function and its code; the handle of the function shows whether the
  * module was unloaded.
  */
-#include "cushim/function.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "companion/module/function.h"
 #include "companion/module/launch.h"
-#include "companion/core/handle_pin.h"
 
 enum {
     MOST_BYTES = 4096, /* of a kernel's parameters, with drivers that give no layout */
@@ -137,11 +134,9 @@ static enum cushim_status prepare(struct cushim_scope *scope,
 
 enum cushim_status cushim_function_prepare(struct cushim_function *f, const char *format,
                                            struct cushim_prepared **q) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_function_object *function;
     CUSHIM_OUT(q);
     CUSHIM_NEED(format);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    CUSHIM_ENTER(FUNCTION, function, f);
     return prepare(&scope, function, format, q);
 }
 

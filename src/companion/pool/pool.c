@@ -210,6 +210,14 @@ static size_t amount_bytes(struct cushim_amount amount) {
     return cushim_amount_bytes(amount, whole_bytes);
 }
 
+/* Single devices may have limits of their own; then it is the calling thread's that counts. */
+static size_t limit_bytes(const char *limits) {
+    int device = 0;
+    if (strchr(limits, ':') && cushim_available())
+        cushim_device_current(&device);
+    return amount_bytes(cushim_limits_of(limits, device));
+}
+
 void cushim_pool_options_default(struct cushim_pool_options *options) {
     if (!options)
         return;
@@ -221,7 +229,7 @@ void cushim_pool_options_default(struct cushim_pool_options *options) {
         .poll_us = 50,
         .cap_bucket_blocks = 64,
         .cap_bucket_bytes = (size_t)64 << 20,
-        .cap_live_bytes = amount_bytes(settings->limit),
+        .cap_live_bytes = limit_bytes(settings->limit),
         .keep_bytes =
             cushim_amount_is_auto(settings->keep) ? KEEP_BYTES : amount_bytes(settings->keep),
     };

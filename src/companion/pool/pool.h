@@ -15,13 +15,8 @@
 #ifndef CUSHIM_COMPANION_POOL_H
 #define CUSHIM_COMPANION_POOL_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "cushim/graph.h"
 #include "cushim/pool.h"
-#include "companion/context/context.h"
 #include "companion/context/call.h"
 
 struct cushim_pool_object;

@@ -21,8 +21,7 @@ static void hand_out(struct cushim_pool_call *call) {
     size_t fallen_bytes = cushim_mem_stream_cache_fallen(cache);
     cushim_futex_lock_leave(&cache->lock);
     /* the block became live after the fall */
-    cushim_mem_streams_see_live(&call->heap->streams,
-                                cushim_less(fallen_bytes, block->bucket_bytes));
+    cushim_mem_streams_look(&call->heap->streams, cushim_less(fallen_bytes, block->bucket_bytes));
     cushim_mem_stream_block_set_live(block);
 }
 

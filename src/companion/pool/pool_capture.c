@@ -14,10 +14,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "cushim/graph.h"
 #include "companion/context/address_map.h"
-#include "companion/capture/known_captures.h"
-#include "companion/core/changes.h"
 #include "companion/core/lock.h"
 #include "companion/pool/pool_call.h"
 #include "companion/stream/stream.h"

@@ -1,6 +1,5 @@
 /* How a pool takes blocks back.  It checks each free before it changes anything. */
 #include "companion/context/address_map.h"
-#include "companion/capture/known_captures.h"
 #include "companion/pool/pool_call.h"
 
 static enum cushim_status refuse(const struct cushim_pool_call *call, enum cushim_status status,

@@ -48,7 +48,7 @@ static void set_policy(struct cushim_pool_heap *heap, const struct cushim_pool_o
     memset(&heap->policy, 0, sizeof heap->policy);
     atomic_init(&heap->policy.dedicated_bytes,
                 pool->options.dedicated ? DEDICATED_BYTES : never_shared_bytes);
-    heap->policy.keeps_all = true;
+    heap->policy.least_idle_bytes = cushim_least(pool->options.keep_bytes, SIZE_MAX / 2);
     heap->policy.is_sparing = heap->kind == CUSHIM_MEM_PINNED;
 }
 
@@ -60,7 +60,6 @@ static void set_up_streams(struct cushim_pool_heap *heap, const struct cushim_po
     streams->owner = &owner;
     streams->most_bytes = is_watched ? 0 : options->cap_bucket_bytes;
     streams->most_blocks = is_watched ? 0 : options->cap_bucket_blocks;
-    streams->keep_bytes = options->keep_bytes;
     streams->poll_ns = (uint64_t)options->poll_us * 1000;
     streams->has_order = heap->kind == CUSHIM_MEM_DEVICE;
 }

@@ -12,19 +12,10 @@
 #ifndef CUSHIM_COMPANION_POOL_INTERNAL_H
 #define CUSHIM_COMPANION_POOL_INTERNAL_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "memory/policy.h"
-#include "memory/provider/provider.h"
-#include "memory/stats.h"
 #include "companion/pool/pool.h"
 #include "memory/stream_blocks.h"
 #include "memory/stream_heap.h"
-#include "memory/cache/stream.h"
 #include "companion/pool/pool_round.h"
 #include "memory/stream_reclaim.h"
 

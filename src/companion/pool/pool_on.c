@@ -3,9 +3,7 @@
  * the process.  The device comes from the stream, so that the next hit of cushim_pool_alloc need
  * not look it up.
  */
-#include <stdatomic.h>
 
-#include "companion/core/handle_pin.h"
 #include "companion/pool/pool_call.h"
 #include "companion/stream/stream.h"
 

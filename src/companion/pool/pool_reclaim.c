@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "companion/capture/known_captures.h"
 #include "companion/pool/pool_call.h"
 #include "memory/reclaim.h"
 #include "memory/stream_alloc.h"

@@ -7,11 +7,7 @@
 #ifndef CUSHIM_COMPANION_POOL_ROUND_H
 #define CUSHIM_COMPANION_POOL_ROUND_H
 
-#include <stddef.h>
-
-#include "base/bits.h"
 #include "cushim/pool.h"
-#include "memory/layout/sizeclass.h"
 #include "memory/provider/provider.h"
 
 /* Above 128 KiB, no bucket is so large that fewer of its blocks share a page than without rounding.

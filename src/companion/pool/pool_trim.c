@@ -1,7 +1,4 @@
 /* What a pool gives back after frees, in drains and in trims. */
-#include "base/bits.h"
-#include "companion/capture/known_captures.h"
-#include "companion/core/changes.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_call.h"
 #include "memory/reclaim.h"
@@ -41,7 +38,7 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_mem_st
     size_t fallen_bytes = is_full ? cushim_mem_stream_cache_fallen(cache) : 0;
     cushim_futex_lock_leave(&cache->lock);
     if (is_full)
-        cushim_mem_streams_see_live(streams, fallen_bytes);
+        cushim_mem_streams_look(streams, fallen_bytes);
     if (is_full || ((over_bytes || excess) && is_due))
         cushim_mem_stream_cache_prove(cache, CUSHIM_MEM_RECORD);
     if (excess)
@@ -51,7 +48,7 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_mem_st
     if (n_gone && !cushim_mem_streams_has_capture(streams))
         cushim_mem_reclaim_trim(streams->heap, is_holding ? pool->options.keep_bytes : 0);
     if (is_full && is_holding)
-        cushim_mem_streams_settle(streams, 0);
+        cushim_mem_streams_settle(streams);
 }
 
 /* ---- the calls ---- */

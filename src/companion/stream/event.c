@@ -52,24 +52,22 @@ enum cushim_status cushim_event_make(struct cushim_scope *scope, unsigned flags,
 
 enum cushim_status cushim_event_create(struct cushim_context *ctx, unsigned flags,
                                        struct cushim_event **e) {
-    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
     CUSHIM_OUT(e);
     if (flags & ~(unsigned)KNOWN ||
         (flags & CUSHIM_EVENT_FLAG_INTERPROCESS && !(flags & CUSHIM_EVENT_FLAG_NO_TIMING)))
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_TRY(cushim_event_make(&scope, flags, &event));
     return cushim_object_open(&event->object, e);
 }
 
 enum cushim_status cushim_event_wrap(struct cushim_context *ctx, struct CUevent_st *cu,
                                      struct cushim_event **e) {
-    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
     CUSHIM_OUT(e);
     CUSHIM_NEED(cu);
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_TRY(adopt(&scope, cu, true, &event));
     return cushim_object_open(&event->object, e);
 }
@@ -79,10 +77,8 @@ enum cushim_status cushim_event_destroy(struct cushim_event *e) {
 }
 
 enum cushim_status cushim_event_handle(struct cushim_event *e, struct CUevent_st **cu) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_event_object *event;
     CUSHIM_OUT(cu);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    CUSHIM_ENTER(EVENT, event, e);
     *cu = event->handle;
     return CUSHIM_OK;
 }
@@ -101,10 +97,8 @@ enum cushim_status cushim_event_record_in(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_event_record(struct cushim_event *e, struct cushim_stream *s) {
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_STREAM_USE use = {0};
-    struct cushim_event_object *event;
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    CUSHIM_ENTER(EVENT, event, e);
     CUSHIM_TRY(cushim_stream_use_in(&scope, s, &use));
     return cushim_event_record_in(&scope, event, use.handle);
 }
@@ -144,19 +138,15 @@ enum cushim_status cushim_event_wait_in(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_event_synchronize(struct cushim_event *e) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_event_object *event;
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    CUSHIM_ENTER(EVENT, event, e);
     enum cushim_status status = cushim_call_end(&scope, cushim_event_wait_in(&scope, event));
     cushim_graph_resources_collect(); /* because the last launch of a graph may be over */
     return status;
 }
 
 enum cushim_status cushim_event_query(struct cushim_event *e, int *done) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_event_object *event;
     CUSHIM_OUT(done);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    CUSHIM_ENTER(EVENT, event, e);
     CUSHIM_TRY(refuse_captured(&scope, event));
     CUresult result = CUSHIM_RELAXED(CUSHIM_DRIVER(cuEventQuery)(event->handle));
     *done = result == CUDA_SUCCESS;
@@ -196,12 +186,10 @@ enum cushim_status cushim_event_elapsed(struct cushim_event *start, struct cushi
 /* ---- between processes ---- */
 
 enum cushim_status cushim_event_ipc_get(struct cushim_event *e, void *handle64) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_event_object *event;
     CUipcEventHandle handle;
     CUSHIM_NEED(handle64);
     memset(handle64, 0, IPC_BYTES);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    CUSHIM_ENTER(EVENT, event, e);
     CUSHIM_TRY(CUSHIM_CALL(&scope, cuIpcGetEventHandle, &handle, event->handle));
     memcpy(handle64, &handle, IPC_BYTES);
     event->is_foreign = true;
@@ -210,14 +198,13 @@ enum cushim_status cushim_event_ipc_get(struct cushim_event *e, void *handle64) 
 
 enum cushim_status cushim_event_ipc_open(struct cushim_context *ctx, const void *handle64,
                                          struct cushim_event **e) {
-    CUSHIM_SCOPE scope = {0};
     struct cushim_event_object *event;
     CUipcEventHandle handle;
     CUevent opened;
     CUSHIM_OUT(e);
     CUSHIM_NEED(handle64);
     memcpy(&handle, handle64, IPC_BYTES);
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_TRY(CUSHIM_CALL(&scope, cuIpcOpenEventHandle, &opened, handle));
     CUSHIM_TRY(adopt(&scope, opened, false, &event));
     event->is_foreign = true;

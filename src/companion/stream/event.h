@@ -8,9 +8,6 @@
 #ifndef CUSHIM_COMPANION_EVENT_H
 #define CUSHIM_COMPANION_EVENT_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-
 #include "cushim/event.h"
 #include "companion/context/call.h"
 

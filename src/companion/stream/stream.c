@@ -103,12 +103,11 @@ static enum cushim_status open(struct cushim_scope *scope, CUstream handle, bool
 
 enum cushim_status cushim_stream_create(struct cushim_context *ctx, unsigned flags, int priority,
                                         struct cushim_stream **s) {
-    CUSHIM_SCOPE scope = {0};
     CUstream handle;
     CUSHIM_OUT(s);
     if (flags & ~(unsigned)CUSHIM_STREAM_FLAG_NON_BLOCKING)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_NEED_ENTRY(__func__, cuStreamDestroy_v2);
     /* The driver brings the priority into its range. */
     CUSHIM_TRY(priority ? CUSHIM_CALL(&scope, cuStreamCreateWithPriority, &handle, flags, priority)
@@ -182,40 +181,33 @@ enum cushim_status cushim_stream_destroy(struct cushim_stream *s) {
 
 enum cushim_status cushim_stream_priority_range(struct cushim_context *ctx, int *least,
                                                 int *greatest) {
-    CUSHIM_SCOPE scope = {0};
     if (!least || !greatest)
         return CUSHIM_FAIL(CUSHIM_INVALID, "least=%p greatest=%p", (void *)least, (void *)greatest);
     *least = *greatest = 0;
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     return CUSHIM_CALL(&scope, cuCtxGetStreamPriorityRange, least, greatest);
 }
 
 enum cushim_status cushim_stream_priority(struct cushim_stream *s, int *priority) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_stream_use use;
     CUSHIM_OUT(priority);
-    CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
+    CUSHIM_ENTER_STREAM(use, s);
     return CUSHIM_CALL(&scope, cuStreamGetPriority, use.handle, priority);
 }
 
 enum cushim_status cushim_stream_flags(struct cushim_stream *s, unsigned *flags) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_stream_use use;
     CUSHIM_OUT(flags);
-    CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
+    CUSHIM_ENTER_STREAM(use, s);
     /* the driver refuses, and ends the capture (seen on driver 580) */
     CUSHIM_TRY(cushim_capture_refuse_stream(&scope, use.handle));
     return CUSHIM_CALL(&scope, cuStreamGetFlags, use.handle, flags);
 }
 
 enum cushim_status cushim_stream_handle(struct cushim_stream *s, struct CUstream_st **cu) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_stream_object *stream;
     CUSHIM_NEED(cu);
     *cu = handle_of_special(s);
     if (cushim_stream_is_special(s))
         return cushim_driver_use_process(__func__);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_STREAM, s, &stream));
+    CUSHIM_ENTER(STREAM, stream, s);
     *cu = stream->handle;
     return CUSHIM_OK;
 }
@@ -223,9 +215,7 @@ enum cushim_status cushim_stream_handle(struct cushim_stream *s, struct CUstream
 /* ---- waiting ---- */
 
 enum cushim_status cushim_stream_synchronize(struct cushim_stream *s) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_stream_use use;
-    CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
+    CUSHIM_ENTER_STREAM(use, s);
     enum cushim_status status = cushim_stream_refuse_captured(&scope, use.handle);
     if (status == CUSHIM_OK)
         status = cushim_stream_wait(&scope, use.handle);
@@ -235,8 +225,7 @@ enum cushim_status cushim_stream_synchronize(struct cushim_stream *s) {
 }
 
 enum cushim_status cushim_context_synchronize(struct cushim_context *ctx) {
-    CUSHIM_SCOPE scope = {0};
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    CUSHIM_ENTER_CONTEXT(ctx);
     enum cushim_status status = cushim_capture_refuse(&scope);
     if (status == CUSHIM_OK)
         status = cushim_mem_stream_fence_wait_all(&scope.context->fence);
@@ -246,10 +235,8 @@ enum cushim_status cushim_context_synchronize(struct cushim_context *ctx) {
 }
 
 enum cushim_status cushim_stream_query(struct cushim_stream *s, int *done) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_stream_use use;
     CUSHIM_OUT(done);
-    CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
+    CUSHIM_ENTER_STREAM(use, s);
     CUSHIM_TRY(cushim_stream_refuse_captured(&scope, use.handle));
     CUSHIM_NEED_ENTRY(__func__, cuStreamQuery);
     CUresult result = CUSHIM_RELAXED(CUSHIM_DRIVER(cuStreamQuery)(use.handle));
@@ -260,10 +247,8 @@ enum cushim_status cushim_stream_query(struct cushim_stream *s, int *done) {
 
 /* The scope is of the event's context; the stream may be of another one. */
 enum cushim_status cushim_stream_wait_event(struct cushim_stream *s, struct cushim_event *e) {
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_STREAM_USE use = {0};
-    struct cushim_event_object *event;
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    CUSHIM_ENTER(EVENT, event, e);
     CUSHIM_TRY(cushim_stream_use_any(&scope, s, &use));
     if (cushim_event_is_idle(event))
         return CUSHIM_OK;

@@ -8,8 +8,6 @@
 #ifndef CUSHIM_COMPANION_STREAM_H
 #define CUSHIM_COMPANION_STREAM_H
 
-#include <stdbool.h>
-
 #include "cushim/stream.h"
 #include "companion/context/call.h"
 #include "companion/core/handle_pin.h"
@@ -82,6 +80,12 @@ static inline void cushim_stream_let_go(struct cushim_stream_use *use) {
  */
 enum cushim_status cushim_stream_enter(struct cushim_scope *scope, const char *what,
                                        struct cushim_stream *s, struct cushim_stream_use *use);
+
+/* The same for a public call that ends with its block (CUSHIM_ENTER). */
+#define CUSHIM_ENTER_STREAM(use, s)                                                                \
+    CUSHIM_SCOPE scope = {0};                                                                      \
+    struct cushim_stream_use use;                                                                  \
+    CUSHIM_TRY(cushim_stream_enter(&scope, __func__, (s), &use))
 
 /*
  * For a wait or query by the host: CAPTURE with its text if the stream takes part in a capture,

@@ -5,7 +5,6 @@
 #include "cuda/translate.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
-#include "companion/core/driver.h"
 #include "memory/stream_heap.h"
 
 /* ---- what the engine asks ---- */

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/bits.h"
 #include "base/try.h"
 
 static _Thread_local uintptr_t this_thread __attribute__((tls_model("initial-exec")));
@@ -438,7 +437,6 @@ void cushim_mem_stream_caches_end_thread(struct cushim_mem_streams *streams) {
 bool cushim_mem_streams_begin(struct cushim_mem_streams *streams, struct cushim_mem_fence *fence) {
     const struct cushim_mem_stream all = {.fence = fence, .handle = CUSHIM_MEM_STREAM_ALL};
     uint32_t life;
-    streams->peak_bytes[0] = streams->peak_bytes[1] = 0;
     atomic_store(&streams->held_blocks, 0);
     atomic_store(&streams->held_bytes, 0);
     atomic_store(&streams->n_evicted, 0);

@@ -26,11 +26,6 @@
 #ifndef CUSHIM_MEMORY_STREAM_H
 #define CUSHIM_MEMORY_STREAM_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <utlist.h>
 
 #include "base/futex.h"
@@ -203,7 +198,6 @@ struct cushim_mem_streams {
     const struct cushim_mem_streams_owner *owner;
     struct cushim_mem_stream_cache *all; /* the cache of CUSHIM_STREAM_ALL */
     size_t most_bytes, most_blocks; /* up to these, a free into a bucket need not check the caps */
-    size_t keep_bytes;              /* may be idle in any case */
     uint64_t poll_ns;               /* how long a request for ALL waits for stream fences */
     bool has_order;                 /* a block serves the stream that freed it before it is over */
     pthread_mutex_t lock;           /* guards the table, the list of caches, and what follows */
@@ -213,9 +207,6 @@ struct cushim_mem_streams {
     atomic_bool is_lost;
     bool is_forgotten; /* the thread that set is_lost is done */
     size_t n_turns;    /* which of the caches without a stream to query next */
-    /* the most that was live in this second and in the one before */
-    size_t peak_bytes[2];
-    uint64_t peak_since_ns;
     struct cushim_mem_stream_table table;
     _Atomic(struct cushim_mem_stream_cache *) caches;
     atomic_size_t held_blocks, held_bytes;  /* by captures and graphs */

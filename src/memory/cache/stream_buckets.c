@@ -1,6 +1,5 @@
 #include "memory/cache/stream_buckets.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 
 enum { LEAST_MADE = 16 };

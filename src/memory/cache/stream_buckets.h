@@ -4,8 +4,6 @@
 #ifndef CUSHIM_MEMORY_STREAM_BUCKETS_H
 #define CUSHIM_MEMORY_STREAM_BUCKETS_H
 
-#include <stddef.h>
-
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 

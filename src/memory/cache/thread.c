@@ -2,9 +2,6 @@
 
 #include <string.h>
 
-#include "base/bits.h"
-#include "base/clock.h"
-#include "base/futex.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 

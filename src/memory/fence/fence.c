@@ -1,11 +1,8 @@
 #include "memory/fence/fence.h"
 
-#include "base/clock.h"
 #include "base/futex.h"
-#include "base/atomics.h"
 #include "cuda/current_context.h"
 #include "cuda/translate.h"
-#include "cuda/table.h"
 
 struct cushim_mem_launches cushim_mem_launches = {.round = 1};
 

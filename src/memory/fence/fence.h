@@ -41,11 +41,7 @@
 #define CUSHIM_MEMORY_FENCE_H
 
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "cuda/types.h"
 #include "cushim/status.h"
 #include "memory/fence/record.h"
 #include "memory/stats.h"

@@ -1,7 +1,6 @@
 #include "memory/fence/record.h"
 
 #include "cuda/current_context.h"
-#include "cuda/table.h"
 #include "memory/fence/fence.h"
 
 static CUresult event_create(const struct cushim_mem_fence *fence, CUcontext context,

@@ -18,9 +18,7 @@
 #ifndef CUSHIM_MEMORY_RECORD_H
 #define CUSHIM_MEMORY_RECORD_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "base/atomics.h"
 #include "cuda/types.h"

@@ -2,7 +2,6 @@
 
 #include "base/try.h"
 #include "cuda/current_context.h"
-#include "cuda/table.h"
 
 enum cushim_status cushim_mem_stream_fence_enter(struct cushim_mem_fence *fence,
                                                  bool *has_entered) {

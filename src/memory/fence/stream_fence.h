@@ -19,8 +19,6 @@
 #ifndef CUSHIM_MEMORY_STREAM_FENCE_H
 #define CUSHIM_MEMORY_STREAM_FENCE_H
 
-#include <stdbool.h>
-
 #include "memory/fence/fence.h"
 
 /*

@@ -28,14 +28,7 @@
 #ifndef CUSHIM_MEMORY_BLOCK_H
 #define CUSHIM_MEMORY_BLOCK_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "cushim/status.h"
 #include "memory/layout/segment.h"
-#include "memory/layout/sizeclass.h"
 
 /* ---- the page map ---- */
 

@@ -105,4 +105,20 @@ static inline bool cushim_mem_chunk_is_over(const struct cushim_mem_chunk *chunk
 /* The first grain of the block that covers `grain`; false if no block ever did. */
 bool cushim_mem_chunk_find(const struct cushim_mem_chunk *chunk, uint32_t grain, uint32_t *index);
 
+/* The chunks of a heap (memory/arena.h).  All zero has none. */
+struct cushim_mem_arena {
+    struct cushim_mem_chunk *chunks;  /* set before n_ready rises, kept over lives */
+    atomic_uint n_ready;              /* chunks that were made, open or closed */
+    atomic_uint n_open;               /* written under the lock */
+    atomic_uint current;              /* the chunk that serves; n_ready or beyond: none */
+    atomic_uint_fast64_t n_changes;   /* how often a chunk became empty, or a reset came */
+    atomic_uint_fast64_t searched_at; /* n_changes + done at the last search, if it found nothing */
+};
+
+/* Does this block belong to the arena? */
+static inline bool cushim_mem_arena_has(const struct cushim_mem_blockref *ref) {
+    return atomic_load_explicit(&ref->extent->kind, memory_order_relaxed) ==
+           CUSHIM_MEM_EXTENT_ARENA;
+}
+
 #endif

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include "base/bits.h"
-#include "memory/layout/segment.h"
 
 enum {
     LARGE_SPOTS = 1 << CUSHIM_MEM_LOG2_LARGE,

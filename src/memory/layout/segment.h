@@ -21,11 +21,7 @@
 #define CUSHIM_MEMORY_SEGMENT_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "cushim/status.h"
 #include "memory/layout/metadata.h"
 #include "memory/layout/sizeclass.h"
 
@@ -102,7 +98,7 @@ struct cushim_mem_segment {
     size_t n_bytes; /* as asked of the driver */
     size_t n_grains;
     bool is_dedicated;
-    uint32_t guard_bytes; /* before and after each block of it (memory/special/check.h) */
+    uint32_t guard_bytes; /* before and after each block of it (memory/check.h) */
     struct cushim_mem_heap *heap;
     uint64_t generation;      /* of the heap when it got this memory */
     atomic_size_t used_bytes; /* from the base to the end of what was ever handed out

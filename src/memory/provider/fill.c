@@ -3,11 +3,9 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/clock.h"
 #include "base/futex.h"
 #include "cuda/current_context.h"
 #include "cuda/translate.h"
-#include "cuda/table.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>

@@ -12,7 +12,6 @@
 #ifndef CUSHIM_MEMORY_FILL_H
 #define CUSHIM_MEMORY_FILL_H
 
-#include "cushim/status.h"
 #include "cuda/types.h"
 #include "memory/layout/segment.h"
 

@@ -1,7 +1,5 @@
 #include "memory/provider/provider.h"
 
-#include <stdatomic.h>
-
 #include "base/log.h"
 #include "cuda/table.h"
 #include "memory/layout/block.h"

@@ -8,10 +8,6 @@
 #ifndef CUSHIM_MEMORY_PROVIDER_H
 #define CUSHIM_MEMORY_PROVIDER_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/bits.h"
 #include "cuda/types.h"
 #include "memory/layout/sizeclass.h"

@@ -2,10 +2,8 @@
 
 #include <utlist.h>
 
-#include "base/bits.h"
 #include "base/futex.h"
 #include "cuda/current_context.h"
-#include "cuda/table.h"
 #include "cuda/translate.h"
 #include "memory/state/heap_state.h"
 

@@ -2,8 +2,6 @@
 
 #include <utlist.h>
 
-#include "base/bits.h"
-#include "memory/layout/chunk.h"
 #include "memory/state/heap_state.h"
 
 /* If large blocks are packed, those of this size and up are not. */
@@ -109,7 +107,8 @@ static bool take_idle(struct cushim_mem_heap *heap, size_t n_bytes,
     size_t waste_bytes = cushim_mem_heap_packs(heap) ? own_bytes / DEDICATED_WASTE : 0;
     struct cushim_mem_extent *best =
         cushim_mem_extents_fit(&heap->idle, own_bytes, own_bytes + waste_bytes);
-    if (!best && (waste_bytes = cushim_mem_watermark_waste_bytes(heap, own_bytes)) > 0)
+    if (!best && cushim_mem_watermark_is_ample(heap, own_bytes) &&
+        (waste_bytes = cushim_mem_watermark_waste_bytes(heap, own_bytes, 0)) > 0)
         best = cushim_mem_extents_fit(&heap->idle, own_bytes, own_bytes + waste_bytes);
     if (!best)
         return false;
@@ -264,10 +263,6 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *heap,
                                 const struct cushim_mem_blockref *ref) {
     struct cushim_mem_extent *extent = ref->extent;
     struct cushim_mem_segment *segment = extent->segment;
-    if (cushim_mem_arena_has(ref)) {
-        cushim_mem_arena_give_locked(heap, ref);
-        return;
-    }
     cushim_mem_heap_count(heap, -(ptrdiff_t)extent->block_bytes, 0);
     struct cushim_mem_block_meta *meta = &extent->cells[ref->index];
     bool is_shown = cushim_mem_block_is_shown(meta);
@@ -286,7 +281,6 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *heap,
 }
 
 void cushim_mem_free_lists_drain(struct cushim_mem_heap *heap) {
-    cushim_mem_arena_drain(heap);
     for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
         struct cushim_mem_extent *slab;
         while ((slab = cushim_mem_bucket_drain(&heap->buckets[i])))

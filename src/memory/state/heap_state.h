@@ -8,18 +8,14 @@
 #ifndef CUSHIM_MEMORY_HEAP_STATE_H
 #define CUSHIM_MEMORY_HEAP_STATE_H
 
-#include <pthread.h>
-
-#include "base/clock.h"
-#include "memory/special/arena.h"
 #include "memory/state/watermark.h"
 #include "memory/fence/fence.h"
 #include "memory/layout/block.h"
+#include "memory/layout/chunk.h"
 #include "memory/state/deferred.h"
 #include "memory/policy.h"
 #include "memory/provider/fill.h"
 #include "memory/provider/provider.h"
-#include "memory/stats.h"
 
 enum {
     CUSHIM_MEM_HEAP_SLACK_BYTES = 32 << 20,    /* may be held beyond what is used, however much that
@@ -84,7 +80,8 @@ struct cushim_mem_heap {
     unsigned n_busy; /* under the lock: caches that have a share */
     atomic_size_t
         live_bytes; /* of blocks off the free lists, as cut: LIVE, DEFERRED or in a cache */
-    atomic_size_t held_bytes;         /* of segments; both written under the lock */
+    atomic_size_t held_bytes; /* of segments; both written under the lock */
+    size_t cached_bytes;      /* of live_bytes, idle in stream caches when the heap last looked */
     atomic_size_t free_segment_bytes; /* of segments that are wholly free, idle ones included */
     size_t recent_peak_bytes[2]; /* of what is used, in the running second and in the one before */
     atomic_uint_fast64_t recent_since_ns; /* written under the lock */

@@ -2,8 +2,6 @@
 
 #include <utlist.h>
 
-#include "base/bits.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "cuda/current_context.h"
 #include "cuda/translate.h"
@@ -12,10 +10,10 @@
 
 struct cushim_mem_transits cushim_mem_transits;
 
-/* The budget to which device memory is charged; NULL for host memory. */
+/* The budget to which device memory is charged; NULL for other memory. */
 static struct cushim_mem_limit *budget_of(const struct cushim_mem_heap *heap) {
     struct cushim_mem_limit *budgets = heap->policy->budgets;
-    return budgets && heap->kind != CUSHIM_MEM_PINNED ? &budgets[heap->device] : NULL;
+    return budgets && heap->kind == CUSHIM_MEM_DEVICE ? &budgets[heap->device] : NULL;
 }
 
 static void tell(struct cushim_mem_heap *heap, uint64_t base, size_t n_bytes, bool is_there) {

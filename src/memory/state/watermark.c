@@ -1,21 +1,23 @@
 #include "memory/state/watermark.h"
 
-#include "base/bits.h"
-#include "base/clock.h"
 #include "cuda/current_context.h"
-#include "cuda/table.h"
 #include "memory/state/heap_state.h"
 
 enum {
+    SPARING_SLACK_BYTES = 4 << 20, /* of host memory that may be held free */
     IDLE_SHARE = 64,       /* next to nothing is live: less than this part of what is held */
     IDLE_DEVICE_SHARE = 8, /* such a heap may hold this part of the device */
     MARGIN = 16,           /* this part of what is used may be held beside it */
+    ROOMY_SHARE = 8,       /* plenty is free: at least this part of the device */
     ROOMY_MARGINS = 5,     /* so many margins if plenty of the device is free */
     OWN_MARGINS = 3,       /* below so many margins, each size gets its own segments */
     /* this part of the recent peak is worth a wait, or this part of the device if that is less */
     STEP_SHARE = 8,
     STEP_DEVICE_SHARE = 64,
-    WASTE_MARGINS = 7 /* live blocks may waste so many margins */
+    MOST_WASTE = 31,         /* a block may waste so many times its request, */
+    WASTE_DEVICE_SHARE = 64, /* live blocks together this part of the device, */
+    WASTE_MARGINS = 7,       /* and so many margins, */
+    CACHED_WASTE_MARGINS = 8 /* or so many if stream caches keep them */
 };
 static const uint64_t recent_ns = 1000000000;
 static const uint64_t ask_again_ns = 100000000;
@@ -28,7 +30,8 @@ static void limit(const struct cushim_mem_heap *heap, size_t *free_bytes, size_t
     size_t limit_bytes = budgets ? atomic_load(&budgets[heap->device].limit_bytes) : 0;
     if (!limit_bytes)
         return;
-    size_t charged_bytes = atomic_load(&budgets[heap->device].charged_bytes);
+    size_t charged_bytes = atomic_load(&budgets[heap->device].charged_bytes) +
+                           atomic_load(&budgets[heap->device].others_bytes);
     *total_bytes = cushim_least(*total_bytes, limit_bytes);
     *free_bytes = cushim_least(*free_bytes, cushim_less(limit_bytes, charged_bytes));
 }
@@ -69,14 +72,19 @@ void cushim_mem_watermark_ask(struct cushim_mem_heap *heap) {
 
 /* ---- what is used, and what has earned its keep ---- */
 
-/* Deferred blocks are held, but no longer used. */
+/* Deferred blocks, and idle ones in stream caches, are held but no longer used. */
 static size_t used_bytes(const struct cushim_mem_heap *heap) {
-    return cushim_less(heap->live_bytes, heap->deferred.n_bytes);
+    return cushim_less(heap->live_bytes, heap->deferred.n_bytes + heap->cached_bytes);
+}
+
+static void note_used(struct cushim_mem_heap *heap, size_t n_used) {
+    heap->recent_peak_bytes[0] = cushim_most(heap->recent_peak_bytes[0], n_used);
 }
 
 void cushim_mem_watermark_count_taken(struct cushim_mem_heap *heap, size_t block_bytes) {
     cushim_mem_heap_count(heap, (ptrdiff_t)block_bytes, 0);
-    heap->recent_peak_bytes[0] = cushim_most(heap->recent_peak_bytes[0], used_bytes(heap));
+    if (!heap->owner) /* its stream caches may have grown since it looked */
+        note_used(heap, used_bytes(heap));
 }
 
 /*
@@ -97,6 +105,15 @@ static void look_at_clock(struct cushim_mem_heap *heap) {
     if (now_ns - heap->recent_since_ns >= recent_ns)
         end_second(heap, now_ns, now_ns - heap->watermark.looked_ns >= recent_ns);
     heap->watermark.looked_ns = now_ns;
+}
+
+void cushim_mem_watermark_see_cached(struct cushim_mem_heap *heap, size_t cached_bytes,
+                                     size_t fallen_bytes) {
+    pthread_mutex_lock(&heap->lock);
+    heap->cached_bytes = cached_bytes;
+    look_at_clock(heap);
+    note_used(heap, used_bytes(heap) + fallen_bytes);
+    pthread_mutex_unlock(&heap->lock);
 }
 
 /* The most that was used in the last second or two. */
@@ -142,7 +159,7 @@ size_t cushim_mem_watermark_step_bytes(const struct cushim_mem_heap *heap) {
 /* ---- how much is too much ---- */
 
 static size_t slack_bytes(const struct cushim_mem_heap *heap) {
-    return heap->policy->is_sparing ? CUSHIM_MEM_SPARING_SLACK_BYTES : CUSHIM_MEM_HEAP_SLACK_BYTES;
+    return heap->policy->is_sparing ? SPARING_SLACK_BYTES : CUSHIM_MEM_HEAP_SLACK_BYTES;
 }
 
 static size_t with_margin(const struct cushim_mem_heap *heap, size_t n_bytes) {
@@ -174,16 +191,19 @@ static size_t shared_watermark(const struct cushim_mem_heap *heap) {
 static bool is_roomy(const struct cushim_mem_heap *heap) {
     const struct cushim_mem_watermark *watermark = &heap->watermark;
     return watermark->device_bytes && !cushim_mem_heap_packs(heap) &&
-           watermark->device_free_bytes >= watermark->device_bytes / CUSHIM_MEM_ROOMY_SHARE;
+           watermark->device_free_bytes >= watermark->device_bytes / ROOMY_SHARE;
 }
 
 /* What is used and earned, with a margin, because segments are coarser than blocks.  The limit is
- * the recent peak with a margin, which is larger if plenty of the device is free. */
+ * the recent peak with a margin, which is larger if plenty of the device is free.  Stream caches
+ * earn nothing: they keep up to the limit. */
 static size_t own_watermark(const struct cushim_mem_heap *heap, size_t n_used) {
     const struct cushim_mem_watermark *watermark = &heap->watermark;
     size_t earned_bytes = n_used + watermark->earned_bytes;
     size_t peak_bytes = cushim_most(recent_peak_bytes(heap), n_used);
     size_t most_bytes = with_margin(heap, peak_bytes);
+    if (heap->owner)
+        return most_bytes;
     if (is_roomy(heap))
         most_bytes = cushim_most(most_bytes, peak_bytes + peak_bytes / MARGIN * ROOMY_MARGINS);
     return cushim_least(with_margin(heap, earned_bytes), most_bytes);
@@ -200,11 +220,10 @@ static size_t with_settings(const struct cushim_mem_heap *heap, size_t n_used, s
 }
 
 static size_t watermark_bytes(struct cushim_mem_heap *heap, size_t n_used) {
-    if (heap->policy->keeps_all)
-        return SIZE_MAX;
     look_at_clock(heap);
-    return cushim_least(with_settings(heap, n_used, own_watermark(heap, n_used)),
-                        shared_watermark(heap));
+    return cushim_most(cushim_least(with_settings(heap, n_used, own_watermark(heap, n_used)),
+                                    shared_watermark(heap)),
+                       n_used + heap->policy->least_idle_bytes);
 }
 
 size_t cushim_mem_watermark_with(struct cushim_mem_heap *heap, size_t more_bytes) {
@@ -213,24 +232,34 @@ size_t cushim_mem_watermark_with(struct cushim_mem_heap *heap, size_t more_bytes
 
 size_t cushim_mem_watermark_now(struct cushim_mem_heap *heap) {
     size_t held_bytes = heap->held_bytes, n_used = used_bytes(heap);
-    if (!heap->policy->has_keep && held_bytes <= n_used + slack_bytes(heap))
+    size_t least_bytes = heap->policy->has_keep ? 0 : slack_bytes(heap);
+    if (held_bytes <= n_used + cushim_most(least_bytes, heap->policy->least_idle_bytes))
         return held_bytes; /* no need to ask the clock */
     size_t now_bytes = watermark_bytes(heap, n_used);
     /* requests give nothing back while a capture is open, so frees leave them room */
-    return heap->fence->guard->is_open() && !heap->policy->keeps_all
-               ? cushim_least(now_bytes, with_margin(heap, n_used))
-               : now_bytes;
+    return heap->fence->guard->is_open() ? cushim_least(now_bytes, with_margin(heap, n_used))
+                                         : now_bytes;
 }
 
-size_t cushim_mem_watermark_waste_bytes(struct cushim_mem_heap *heap, size_t n_bytes) {
-    size_t peak_bytes = cushim_most(recent_peak_bytes(heap), used_bytes(heap) + n_bytes);
-    size_t margin_bytes = peak_bytes / MARGIN;
-    if (!is_roomy(heap) || heap->held_bytes + n_bytes <= peak_bytes + OWN_MARGINS * margin_bytes)
+/* The recent peak after a request of so many bytes. */
+static size_t peak_with(const struct cushim_mem_heap *heap, size_t n_bytes) {
+    return cushim_most(recent_peak_bytes(heap), used_bytes(heap) + n_bytes);
+}
+
+bool cushim_mem_watermark_is_ample(const struct cushim_mem_heap *heap, size_t n_bytes) {
+    size_t peak_bytes = peak_with(heap, n_bytes);
+    return heap->held_bytes + n_bytes > peak_bytes + peak_bytes / MARGIN * OWN_MARGINS;
+}
+
+size_t cushim_mem_watermark_waste_bytes(const struct cushim_mem_heap *heap, size_t n_bytes,
+                                        size_t live_waste_bytes) {
+    if (!is_roomy(heap))
         return 0;
-    size_t budget_bytes = cushim_least(heap->watermark.device_bytes / CUSHIM_MEM_WASTE_DEVICE_SHARE,
-                                       WASTE_MARGINS * margin_bytes);
-    size_t wasted_bytes = cushim_mem_stats_read(&heap->stats->wasted_bytes);
-    return cushim_least(CUSHIM_MEM_MOST_WASTE * n_bytes, cushim_less(budget_bytes, wasted_bytes));
+    size_t budget_bytes = cushim_least(heap->watermark.device_bytes / WASTE_DEVICE_SHARE,
+                                       peak_with(heap, n_bytes) / MARGIN *
+                                           (heap->owner ? CACHED_WASTE_MARGINS : WASTE_MARGINS));
+    size_t wasted_bytes = cushim_mem_stats_read(&heap->stats->wasted_bytes) + live_waste_bytes;
+    return cushim_least(MOST_WASTE * n_bytes, cushim_less(budget_bytes, wasted_bytes));
 }
 
 void cushim_mem_watermark_count_wasted(struct cushim_mem_heap *heap,

@@ -22,13 +22,6 @@
 struct cushim_mem_heap;
 struct cushim_mem_segment;
 
-enum {
-    CUSHIM_MEM_SPARING_SLACK_BYTES = 4 << 20, /* of host memory that may be held free */
-    CUSHIM_MEM_ROOMY_SHARE = 8,               /* plenty is free: at least this part of the device */
-    CUSHIM_MEM_WASTE_DEVICE_SHARE = 64,       /* live blocks may waste this part of the device, */
-    CUSHIM_MEM_MOST_WASTE = 31                /* and a block so many times its request */
-};
-
 struct cushim_mem_watermark {
     struct cushim_mem_segment *oldest_free; /* of the wholly free segments */
     size_t earned_bytes;                    /* may be idle */
@@ -49,6 +42,11 @@ void cushim_mem_watermark_ask(struct cushim_mem_heap *heap);
 /* Count a block that is taken for any use. */
 void cushim_mem_watermark_count_taken(struct cushim_mem_heap *heap, size_t block_bytes);
 
+/* Note how many bytes lie in stream caches, and that what is used fell by so many bytes meanwhile.
+ * Takes the lock. */
+void cushim_mem_watermark_see_cached(struct cushim_mem_heap *heap, size_t cached_bytes,
+                                     size_t fallen_bytes);
+
 /* Note that a segment went back to the driver, or came from it. */
 void cushim_mem_watermark_note_returned(struct cushim_mem_heap *heap, size_t n_bytes);
 void cushim_mem_watermark_note_fetched(struct cushim_mem_heap *heap, size_t n_bytes);
@@ -65,13 +63,18 @@ size_t cushim_mem_watermark_now(struct cushim_mem_heap *heap);
 /* The same for a request that will use so many bytes more. */
 size_t cushim_mem_watermark_with(struct cushim_mem_heap *heap, size_t more_bytes);
 
+/* Does the heap hold 3/16 more than the recent peak?  Then sizes that repeat have segments of their
+ * own, and others may be served by larger ones. */
+bool cushim_mem_watermark_is_ample(const struct cushim_mem_heap *heap, size_t n_bytes);
+
 /*
- * How much larger an idle segment may be than the n_bytes that it serves.  0 until the heap holds
- * 3/16 more than the recent peak, because sizes that repeat have segments of their own by then.  A
- * live block pins the bytes that it does not need.  So the device must have room, and all blocks of
- * its heaps together waste at most a 64th of it.
+ * How much larger an idle segment or block may be than the n_bytes that it serves.  A live block
+ * pins the bytes that it does not need.  So the device must have room, and all blocks of its heaps
+ * together waste at most a 64th of it.  live_waste_bytes are wasted beside what is noted by
+ * cushim_mem_watermark_count_wasted.
  */
-size_t cushim_mem_watermark_waste_bytes(struct cushim_mem_heap *heap, size_t n_bytes);
+size_t cushim_mem_watermark_waste_bytes(const struct cushim_mem_heap *heap, size_t n_bytes,
+                                        size_t live_waste_bytes);
 
 /* Note the size of the block of a segment, if that is dedicated.  A free block has the size of the
  * segment. */

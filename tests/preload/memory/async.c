@@ -6,6 +6,7 @@
 #include "tests/preload/fixture/fixture.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 static uint64_t threshold_of(CUdevice device) {
     CUmemoryPool pool;
@@ -67,6 +68,99 @@ TEST(what_the_program_sets_is_never_lowered_and_wins_afterwards) {
     set_threshold(1, 0);
     use_async(CU_STREAM_PER_THREAD);
     ck_assert_uint_eq(threshold_of(1), 0);
+}
+
+/* ---- what pools keep ---- */
+
+/* CUSHIM_ASYNC_KEEP=auto */
+static bool keeps_idle_memory(void) {
+    return fixture_is_preloaded() && !getenv("CUSHIM_ASYNC_KEEP");
+}
+
+static uint64_t reserved_bytes(CUmemoryPool pool) {
+    cuuint64_t n_bytes = 0;
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &n_bytes));
+    return n_bytes;
+}
+
+static void use_pool(CUmemoryPool pool, size_t n_bytes) {
+    CUdeviceptr address;
+    OK(cuMemAllocFromPoolAsync(&address, n_bytes, pool, NULL));
+    OK(cuMemFreeAsync(address, NULL));
+    OK(cuStreamSynchronize(NULL));
+}
+
+static CUmemoryPool pool_of(int kind) {
+    CUmemoryPool pool;
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    if (kind == 0)
+        OK(cuDeviceGetDefaultMemPool(&pool, 0));
+    else
+        OK(cuMemPoolCreate(&pool, &properties));
+    return pool;
+}
+
+TEST(a_pool_keeps_what_is_freed_and_its_program_sees_none_of_that, .n = 2) {
+    size_t free_bytes, now_bytes, total_bytes;
+    cuuint64_t threshold = 1;
+    fixture_use_device(0);
+    CUmemoryPool pool = pool_of(_i);
+    OK(cuMemGetInfo(&free_bytes, &total_bytes));
+    use_pool(pool, 20 * MIB);
+    if (keeps_idle_memory() || !getenv("CUSHIM_ASYNC_KEEP"))
+        ck_assert_int_eq(reserved_bytes(pool) >= 20 * MIB, keeps_idle_memory());
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+    ck_assert_uint_eq(threshold, _i ? 0 : kept_bytes());
+    OK(cuMemGetInfo(&now_bytes, &total_bytes));
+    if (!kept_bytes())
+        ck_assert_uint_eq(now_bytes, free_bytes);
+    if (_i)
+        OK(cuMemPoolDestroy(pool));
+    OK(cuCtxSynchronize());
+}
+
+TEST(a_pool_outlives_the_reset_of_its_device) {
+    fixture_use_device(0);
+    use_pool(pool_of(0), 20 * MIB);
+    OK(cuDevicePrimaryCtxReset(0));
+    fixture_use_device(0);
+    ck_assert_uint_eq(threshold_of(0), kept_bytes());
+    use_pool(pool_of(0), 20 * MIB);
+    if (!kept_bytes())
+        ck_assert_int_eq(reserved_bytes(pool_of(0)) >= 20 * MIB, keeps_idle_memory());
+}
+
+TEST(a_pool_whose_program_sets_its_threshold_is_left_to_it, .n = 2) {
+    cuuint64_t none = 0;
+    fixture_use_device(0);
+    CUmemoryPool pool = pool_of(_i);
+    OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &none));
+    use_pool(pool, 20 * MIB);
+    if (!kept_bytes())
+        ck_assert_uint_eq(reserved_bytes(pool), 0);
+    use_pool(pool_of(1 - _i), 20 * MIB); /* which is another matter */
+    OK(cuMemPoolSetAttribute(pool_of(1), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &none));
+}
+
+TEST(idle_memory_of_pools_goes_where_memory_is_out_and_after_a_second, .n = 2) {
+    size_t free_bytes, total_bytes;
+    CUdeviceptr address;
+    fixture_use_device(0);
+    CUmemoryPool pool = pool_of(1), other = pool_of(0);
+    OK(cuMemGetInfo(&free_bytes, &total_bytes));
+    use_pool(pool, 64 * MIB);
+    if (_i == 0) {
+        OK(cuMemAlloc(&address, free_bytes - 8 * MIB));
+        OK(cuMemFree(address));
+        OK(cuMemAllocFromPoolAsync(&address, free_bytes - 8 * MIB, other, NULL));
+        OK(cuMemFreeAsync(address, NULL));
+    } else {
+        usleep(1100000);
+        OK(cuCtxSynchronize());
+    }
+    if (!kept_bytes())
+        ck_assert_uint_eq(reserved_bytes(pool), 0);
 }
 
 /* ---- either kind of pointer to either free ---- */

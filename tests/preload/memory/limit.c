@@ -2,7 +2,12 @@
  * A device of 256 MiB, and one that CUSHIM_LIMIT makes look like that: answers and refusals are the
  * same (docs/internals/memory-engine.md, "When memory is out").
  */
+#include <dlfcn.h>
+
+#include <cuda_runtime_api.h>
+
 #include "tests/preload/fixture/fixture.h"
+#include "tools/sim/nvml/nvml.h"
 
 enum { DEVICE_BYTES = 256 * MIB, PAGE = 2 * MIB, LARGE = 200 * MIB };
 
@@ -161,6 +166,93 @@ TEST(contexts_of_a_device_share_it) {
     ck_assert_uint_eq(free_bytes(), DEVICE_BYTES - 150 * MIB);
     OK(cuMemFree(address));
     OK(cuMemAlloc(&taken, 250 * MIB));
+}
+
+/* ---- the device has one size ---- */
+
+static void *nvml_function(const char *name) {
+    static void *nvml;
+    if (!nvml)
+        nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    ck_assert_ptr_nonnull(nvml);
+    void *address = dlsym(nvml, name);
+    ck_assert_ptr_nonnull(address);
+    return address;
+}
+
+#define NVML(name) ((__typeof__(&name))(uintptr_t)nvml_function(#name))
+
+/* Both forms of NVML's answer are one, and `free` is as told. */
+static void check_nvml(nvmlDevice_t device, size_t n_free) {
+    struct nvml_memory memory;
+    struct nvml_memory_v2 newer = {.version = NVML_MEMORY_V2};
+    ANSWERS(NVML(nvmlDeviceGetMemoryInfo)(device, &memory), 0);
+    ANSWERS(NVML(nvmlDeviceGetMemoryInfo_v2)(device, &newer), 0);
+    ck_assert_uint_eq(memory.total, DEVICE_BYTES);
+    ck_assert_uint_eq(memory.free, n_free);
+    ck_assert_uint_eq(memory.used, memory.total - memory.free);
+    ck_assert(newer.total == memory.total && newer.free == memory.free &&
+              newer.used == memory.used && newer.reserved == 0);
+}
+
+TEST(all_that_tell_the_size_of_the_device_agree) {
+    nvmlDevice_t device;
+    struct cudaDeviceProp properties;
+    size_t n_bytes, n_free, n_runtime, n_left;
+    ANSWERS(NVML(nvmlInit_v2)(), 0);
+    ANSWERS(NVML(nvmlDeviceGetHandleByIndex_v2)(0, &device), 0);
+    check_nvml(device, DEVICE_BYTES); /* CUDA was not initialised yet */
+    fixture_use_device(0);
+    for (int i = 0; i < 3; i++) { /* with nothing, with a live block, and with what it left */
+        if (i == 1)
+            taken = fixture_alloc(50 * MIB);
+        else if (i == 2)
+            OK(cuMemFree(taken));
+        n_left = free_bytes();
+        ck_assert_uint_eq(n_left, DEVICE_BYTES - (i == 1 ? 50 * MIB : 0));
+        OK(cuDeviceTotalMem(&n_bytes, 0));
+        ck_assert_uint_eq(n_bytes, DEVICE_BYTES);
+        ck_assert_int_eq(cudaMemGetInfo(&n_free, &n_runtime), cudaSuccess);
+        ck_assert(n_free == n_left && n_runtime == DEVICE_BYTES);
+        ck_assert_int_eq(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
+        ck_assert_uint_eq(properties.totalGlobalMem, DEVICE_BYTES);
+        check_nvml(device, n_left);
+    }
+}
+
+/* The driver moves it to the host when others need the room, so it is of any size. */
+TEST(managed_memory_is_no_part_of_it) {
+    CUdeviceptr managed[4];
+    fixture_use_device(0);
+    for (int i = 0; i < 4; i++)
+        OK(cuMemAllocManaged(&managed[i], 100 * MIB, CU_MEM_ATTACH_GLOBAL));
+    OK(take_plain());
+    OK(give_plain());
+    for (int i = 0; i < 4; i++)
+        OK(cuMemFree(managed[i]));
+}
+
+/* Threads that ask the driver at once do not pass it together. */
+static void take_and_stay(struct fixture_thread *thread) {
+    thread->answer = cuMemAllocAsync(&thread->address, 30 * MIB, thread->stream);
+}
+
+TEST(threads_do_not_pass_it_together) {
+    enum { N = 16 };
+    struct fixture_thread threads[N];
+    int n_served = 0;
+    CUcontext context = fixture_use_device(0);
+    for (int i = 0; i < N; i++) {
+        threads[i].context = context;
+        threads[i].stream = fixture_stream();
+        fixture_start(&threads[i], take_and_stay);
+    }
+    for (int i = 0; i < N; i++) {
+        fixture_join(&threads[i]);
+        n_served += threads[i].answer == CUDA_SUCCESS;
+    }
+    ck_assert_int_eq(n_served, DEVICE_BYTES / (30 * MIB));
+    ck_assert_uint_le(sim_live_bytes(), DEVICE_BYTES);
 }
 
 /* Random sizes never exceed the device, and freed memory can be had again. */

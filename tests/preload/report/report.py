@@ -352,6 +352,40 @@ def a_forked_child_writes_no_report():
         assert len(files) == 1, (scenario, files)
 
 
+def harms_of(scenario, text, **settings):
+    """The findings of a run, which its text also says; (call, bytes, offset, has a stack) by fault."""
+    done = run(scenario, **settings)
+    told = " ".join(run(scenario, stats=False, CUSHIM_STATS="stderr", **settings).err.decode().split())
+    assert text in told, (text, told)
+    assert done.report["n_harms"] == len(done.report["harms"]), done.report["harms"]
+    return done, {harm["fault"]: (harm["call"], harm["bytes"], harm["offset"], bool(harm["called_at"])) for harm in done.report["harms"]}
+
+
+@fixture.tap.test
+def cuda_in_a_forked_child_is_told_once_and_in_the_report_of_its_parent():
+    done, harms = harms_of("call_in_child", "its calls fail; spawn instead of fork")
+    said, = done.err.decode().splitlines()
+    number, call = re.search(r" error fork: CUDA after fork: process (\d+) was forked from one that used CUDA, and called (\w+): its calls fail; spawn instead of fork$", said).groups()
+    assert harms == {"CUDA after fork": (call, 0, int(number), False)}, harms
+    assert run("call_in_child", CUSHIM="0").err == b""
+
+
+@fixture.tap.test
+def a_reset_says_what_went_with_it_and_a_late_free_why_it_is_refused():
+    _, harms = harms_of("reset_with_memory", " took 6.00 MiB of device 0 with it, which were live")
+    reset, late = harms["device reset"], harms["late free"]
+    assert re.match("cuDevicePrimaryCtxReset", reset[0]) and reset[1:] == (6 << 20, 0, True), harms
+    assert late[0] in ("cudaFree", "cuMemFree_v2") and late[3] and len(harms) == 2, harms
+
+
+@fixture.tap.test
+def a_context_that_nothing_uses_is_told_with_who_made_it():
+    two = {"CUSHIM_SIM_DEVICES": "2"}
+    _, harms = harms_of("look_at_another_device", "made a context on device 0, which nothing else uses", **two)
+    assert harms == {"stray context": ("cuDevicePrimaryCtxRetain", 0, 0, True)}, harms
+    assert run("copies", **two).report["harms"] == [], "one device is used"
+
+
 @fixture.tap.test
 def who_leaves_by__exit_writes_none_and_keeps_its_code():
     files, _ = run_into("report.json", "leave_quickly", code=7)

@@ -78,7 +78,10 @@ def compare(program, **variables):
     native, shimmed = run_natively(program, device), run(program, True, **variables)
     assert shimmed.code == native.code, (native.code, shimmed.code, shimmed.err)
     assert native.report is None
-    assert shimmed.err == native.err, shimmed.err
+    err = shimmed.err.splitlines(True)
+    if name_of(program) == "fork_after":  # its children are told
+        err = [line for line in err if b" error fork: CUDA after fork: " not in line]
+    assert b"".join(err) == native.err, shimmed.err
     if name_of(program) == "capture_threads":
         assert shimmed.out.decode() == expected_captures(), shimmed.out
     else:

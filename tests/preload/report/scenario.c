@@ -9,6 +9,7 @@
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,6 +175,37 @@ static void forks(void) {
             exit(2);
     }
     TRY(cudaFree(block));
+}
+
+static void call_in_child(void) {
+    int status;
+    void *block = alloc(1000);
+    pid_t child = fork();
+    if (child == 0) {
+        bool is_refused = cudaMalloc(&block, 1000) != cudaSuccess;
+        exit(is_refused && cudaMalloc(&block, 1000) != cudaSuccess ? 0 : 1);
+    }
+    waitpid(child, &status, 0);
+    if (status != 0)
+        exit(2);
+    TRY(cudaFree(block));
+}
+
+static void reset_with_memory(void) {
+    void *block = alloc(3 << 20);
+    alloc(3 << 20);
+    TRY(cudaDeviceReset());
+    if (cudaFree(block) == cudaSuccess)
+        exit(2);
+    TRY(cudaFree(alloc(1000)));
+    TRY(cudaDeviceReset()); /* which takes nothing */
+}
+
+static void look_at_another_device(void) {
+    size_t n_bytes;
+    TRY(cudaMemGetInfo(&n_bytes, &n_bytes));
+    TRY(cudaSetDevice(1));
+    TRY(cudaFree(alloc(1000)));
 }
 
 /* Children that no fork handler sees. */
@@ -420,6 +452,9 @@ static const struct {
     {"copies", copies},
     {"copies_in_batches", copies_in_batches},
     {"forks", forks},
+    {"call_in_child", call_in_child},
+    {"reset_with_memory", reset_with_memory},
+    {"look_at_another_device", look_at_another_device},
     {"forks_rawly", forks_rawly},
     {"free_at_exit", free_at_exit},
     {"free_statically", free_statically},

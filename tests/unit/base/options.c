@@ -189,11 +189,57 @@ TEST(an_amount_that_cannot_be_read_leaves_the_field) {
     static const char *const bad[] = {"",     "%",     "101%", "-1%",  "5.5%", "1000%",
                                       " 50%", "50 %",  "5%%",  "50%x", "4Q",   "%50",
                                       "0x5%", "autos", "au",   "1K%",  "+5%",  "0100%"};
-    options.limit = (struct cushim_amount){42, true};
+    options.keep = (struct cushim_amount){42, true};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ck_assert_msg(set("keep", bad[i]) != NULL, "%s", bad[i]);
+        ck_assert_uint_eq(options.keep.number, 42);
+        ck_assert(options.keep.is_percent);
         ck_assert_msg(set("limit", bad[i]) != NULL, "%s", bad[i]);
-        ck_assert_uint_eq(options.limit.number, 42);
-        ck_assert(options.limit.is_percent);
+    }
+}
+
+TEST(limits_are_of_all_devices_or_of_those_that_are_named) {
+    static const struct {
+        const char *text;
+        struct cushim_amount of[3]; /* the devices 0, 1 and 63 */
+    } good[] = {{"0", {{0, false}, {0, false}, {0, false}}},
+                {"25%", {{25, true}, {25, true}, {25, true}}},
+                {"0:8K,1:50%", {{8192, false}, {50, true}, {0, false}}},
+                {"63:1K,0:2K", {{2048, false}, {0, false}, {1024, false}}},
+                {"1:0", {{0, false}, {0, false}, {0, false}}}};
+    static const int devices[] = {0, 1, 63};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        ck_assert_msg(!set("limit", good[i].text), "%s", good[i].text);
+        ck_assert_str_eq(options.limit, good[i].text);
+        for (int k = 0; k < 3; k++) {
+            struct cushim_amount found = cushim_limits_of(options.limit, devices[k]);
+            ck_assert_uint_eq(found.number, good[i].of[k].number);
+            ck_assert_int_eq(found.is_percent, good[i].of[k].is_percent);
+        }
+    }
+}
+
+TEST(limits_that_cannot_be_read_are_told_and_leave_the_field) {
+    static const struct {
+        const char *text, *wrong;
+    } bad[] = {
+        {"0:", "is not a size such as 512M"},
+        {":8G", "is not a list such as 0:8G,1:50%"},
+        {"0:8G,", "is not a list such as 0:8G,1:50%"},
+        {"0:8G,16G", "is not a list such as 0:8G,1:50%"},
+        {"0:8G 1:8G", "is not a size such as 512M"},
+        {"-1:8G", "is not a list such as 0:8G,1:50%"},
+        {"64:8G", "is not a list such as 0:8G,1:50%"},
+        {"99999999999999999999:8G", "is not a list such as 0:8G,1:50%"},
+        {"0:8G,0:9G", "names a device twice"},
+        {"0:101%", "is more than 100%"},
+        {"8G,16G", "is not a size such as 512M"},
+        {"0:8G,1:000000000000000000000000000000000000000000000000000000008G", "is too long"}};
+    ck_assert_ptr_null(set("limit", "1:7G"));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const char *wrong = set("limit", bad[i].text);
+        ck_assert_msg(wrong && strcmp(wrong, bad[i].wrong) == 0, "%s: %s", bad[i].text, wrong);
+        ck_assert_str_eq(options.limit, "1:7G");
     }
 }
 

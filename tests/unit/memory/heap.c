@@ -230,7 +230,7 @@ TEST(a_segment_that_the_driver_refuses_to_free_stays_held) {
     static const size_t sizes[] = {3000000, 300 << 20}; /* shared, dedicated */
     for (int i = 0; i < 2; i++) {
         fixture = fixture_create(NULL);
-        fixture->policy.keeps_all = true;
+        fixture->policy.least_idle_bytes = SIZE_MAX / 2;
         uint64_t address = fixture_take(fixture, sizes[i]);
         fixture_give(fixture, address);
         size_t held_bytes = held();

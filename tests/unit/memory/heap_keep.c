@@ -141,7 +141,7 @@ TEST(an_idle_segment_of_its_own_serves_up_to_its_rounded_size) {
 
 TEST(among_idle_segments_of_one_size_the_last_freed_is_taken) {
     fixture = fixture_create(NULL);
-    fixture->policy.keeps_all = true;
+    fixture->policy.least_idle_bytes = SIZE_MAX / 2;
     atomic_store(&fixture->policy.dedicated_bytes, 4 * MIB);
     uint64_t first = fixture_take(fixture, 17 * MIB), last = fixture_take(fixture, 16 * MIB + 100);
     fixture_give(fixture, first);

@@ -19,7 +19,7 @@ enum { BYTES = 4096, MIB = 1 << 20 };
 static struct cushim_cuda cuda;
 static struct cushim_mem_fence fence;
 static struct cushim_mem_blocks blocks;
-static struct cushim_mem_policy policy = {.keeps_all = true};
+static struct cushim_mem_policy policy = {.least_idle_bytes = SIZE_MAX / 2};
 static struct cushim_mem_stats stats;
 static struct cushim_mem_streams *streams;
 static uint64_t last_address; /* blocks that went to the free lists */

@@ -123,12 +123,16 @@ TEST(what_the_driver_serves_is_named_from_a_half) {
     stats(CUSHIM_KIND_DEVICE)->requested_bytes = 2 * GIB;
     stats(CUSHIM_KIND_ASYNC)->requested_bytes = GIB;
     ck_assert(is_given("forwarded", 2 * GIB));
-    ck_assert_ptr_nonnull(strstr(given[0].text, "--async-keep"));
-    set_option("async-keep=64M");
-    ck_assert(is_given("forwarded", 2 * GIB));
     ck_assert_ptr_null(strstr(given[0].text, "--async-keep"));
+    set_option("async-keep=0");
+    ck_assert(is_given("forwarded", 2 * GIB));
+    ck_assert_ptr_nonnull(strstr(given[0].text, "--async-keep=auto"));
     stats(CUSHIM_KIND_DEVICE)->requested_bytes++;
     ck_assert(is_none());
+    stats(CUSHIM_KIND_DEVICE)->requested_bytes = 0;
+    stats(CUSHIM_KIND_MAPPED)->n_requests = 8;
+    stats(CUSHIM_KIND_MAPPED)->n_hits = 6; /* which the driver did not serve */
+    ck_assert(is_given("forwarded", GIB + GIB / 4));
 }
 
 TEST(memory_beside_live_blocks_is_named_from_512_MiB_and_a_quarter) {

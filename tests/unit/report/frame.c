@@ -6,14 +6,15 @@
 
 static struct cushim_report report;
 static struct cushim_page_frame frames[2] = {{0x1234, "/usr/bin/train", "load_all"},
-                                             {0x20, "/lib/libc.so.6", ""}};
+                                             {0x20, "/lib/libc.so.6", ""}},
+                                python = {CUSHIM_PAGE_PYTHON | 12, "/home/me/train.py", "step"};
 static cushim_report_find_line_fn *find_line;
 
 static bool find(const struct cushim_page_frame *frame, char function[CUSHIM_REPORT_LINE_BYTES],
                  char line[CUSHIM_REPORT_LINE_BYTES]) {
     snprintf(function, CUSHIM_REPORT_LINE_BYTES, "in_%s", frame->function);
-    snprintf(line, CUSHIM_REPORT_LINE_BYTES, "train.c:57");
-    return *frame->function;
+    snprintf(line, CUSHIM_REPORT_LINE_BYTES, "%s", *frame->function ? "train.c:57" : "");
+    return *line;
 }
 
 static void put_text(struct cushim_writer *out, const struct cushim_report *unused) {
@@ -37,12 +38,18 @@ TEST(a_frame_is_a_name_and_an_offset) {
 
 TEST(a_frame_has_its_line_where_somebody_knows_it) {
     find_line = find;
-    ck_assert_str_eq(full_page_written(put_text, &report), "  asked at   in_load_all  train.c:57\n"
-                                                           "             libc.so.6+0x20\n");
+    ck_assert_str_eq(full_page_written(put_text, &report),
+                     "  asked at   in_load_all  train.c:57\n"
+                     "             in_  libc.so.6+0x20\n"); /* a function without a line */
     ck_assert_str_eq(full_page_written(put_json, &report),
                      "[\n      {\"file\": \"/usr/bin/train\", \"offset\": 4660, \"function\": "
                      "\"in_load_all\", \"line\": \"train.c:57\"}][\"in_load_all  train.c:57\", "
-                     "\"libc.so.6+0x20\"]");
+                     "\"in_  libc.so.6+0x20\"]");
+    struct cushim_page_frame before = frames[1];
+    frames[1] = python; /* knows its line itself */
+    ck_assert_str_eq(full_page_written(put_text, &report), "  asked at   in_load_all  train.c:57\n"
+                                                           "             step  train.py:12\n");
+    frames[1] = before;
 }
 
 /* The less space there is, the less is written; the function's name is kept longest. */

@@ -90,6 +90,12 @@ TEST(what_helps_follows_from_the_numbers) {
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit lets this process have 8.00 GiB"));
     shortage.asked_bytes = shortage.live_bytes = 5 * GIB; /* together it is too much */
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit lets this process have 8.00 GiB"));
+    shortage.group_bytes = 3 * GIB;
+    shortage.asked_bytes = 2 * GIB; /* and with what others have of the group's */
+    shortage.live_bytes = 4 * GIB;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit lets its group have 8.00 GiB of the "
+                                                     "device, of which others\n"
+                                                     "             have 3.00 GiB\n"));
     shortage.kind = CUSHIM_KIND_PINNED;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "the host had no memory to pin"));
 }

@@ -1,6 +1,7 @@
-/* Lines of Python: from objects as 3.12 has them, and from any other bytes. */
+/* Lines of Python: from objects as 3.12 and 3.10 have them, and from any other bytes. */
 #include "trace/python.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -69,10 +70,27 @@ static void make_world(unsigned n, unsigned unit, const uint8_t *lines, size_t n
     memcpy((char *)&world.lines + 32, lines, n_lines);
 }
 
-static unsigned take(struct cushim_python_line lines[CUSHIM_TRACE_FRAMES]) {
-    struct cushim_python python;
+static struct cushim_python_cache cache;
+static struct cushim_python python;
+static uint64_t found[CUSHIM_PYTHON_LINES];
+
+/* With what the thread knows from before. */
+static unsigned take_again(void) {
+    return cushim_python_lines(&python, &cache, found);
+}
+
+static unsigned take(void) {
+    memset(&cache, 0, sizeof cache);
     ck_assert(cushim_python_find(&python, look_up));
-    return cushim_python_lines(&python, lines);
+    return take_again();
+}
+
+static void assert_line(unsigned i, uint32_t number, const char *text) {
+    const struct cushim_python_line *line = cushim_python_line(found[i]);
+    ck_assert(line && found[i] & CUSHIM_PYTHON_BIT);
+    ck_assert_uint_eq(line->number, number);
+    ck_assert_uint_eq(line->n_text, strlen(text));
+    ck_assert_mem_eq(line->text, text, line->n_text);
 }
 
 static const uint8_t TABLE[] = {
@@ -89,82 +107,167 @@ TEST(each_unit_of_code_has_its_line) {
         unsigned unit, line;
     } rows[] = {{0, 10},  {1, 10},  {2, 11},   {3, 138}, {6, 138},
                 {7, 122}, {8, 122}, {12, 122}, {500, 10}};
-    struct cushim_python_line lines[CUSHIM_TRACE_FRAMES];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         make_world(1, rows[i].unit, TABLE, sizeof TABLE);
-        ck_assert_uint_eq(take(lines), 1);
-        ck_assert_uint_eq(lines[0].number, rows[i].line);
-        ck_assert_uint_eq(lines[0].n_text, 23);
-        ck_assert_mem_eq(lines[0].text, "Layer.forward\n/train.py", 23);
-        ck_assert(lines[0].frame & CUSHIM_PYTHON_BIT);
+        ck_assert_uint_eq(take(), 1);
+        assert_line(0, rows[i].line, "Layer.forward\n/train.py");
     }
 }
 
 TEST(the_innermost_frames_are_taken_and_a_ring_ends) {
-    struct cushim_python_line lines[CUSHIM_TRACE_FRAMES];
     make_world(3, 0, TABLE, sizeof TABLE);
-    ck_assert_uint_eq(take(lines), 3);
-    ck_assert_uint_eq(lines[0].frame, lines[2].frame); /* one line, one frame */
+    ck_assert_uint_eq(take(), 3);
+    ck_assert_uint_eq(found[0], found[2]); /* one line, one frame */
     make_world(40, 0, TABLE, sizeof TABLE);
-    ck_assert_uint_eq(take(lines), CUSHIM_TRACE_FRAMES);
+    ck_assert_uint_eq(take(), CUSHIM_PYTHON_LINES);
     set(&world.frames[1], 8, address(&world.frames[0]));
-    ck_assert_uint_eq(take(lines), CUSHIM_TRACE_FRAMES);
+    ck_assert_uint_eq(take(), CUSHIM_PYTHON_LINES);
     for (unsigned i = 0; i < 40; i++)
         set(&world.frames[i], 64, (uint64_t)3 << 48); /* of the C code that calls it */
-    ck_assert_uint_eq(take(lines), 0);
+    ck_assert_uint_eq(take(), 0);
     make_world(0, 0, TABLE, sizeof TABLE);
-    ck_assert_uint_eq(take(lines), 0);
+    ck_assert_uint_eq(take(), 0);
 }
 
 TEST(texts_are_utf8_without_control_characters) {
-    struct cushim_python_line lines[CUSHIM_TRACE_FRAMES];
     char wide[] = "gr\xf6\xdf"
                   "e\n\x1b";
     make_world(1, 0, TABLE, sizeof TABLE);
     set_text(&world.function, wide, false);
-    ck_assert_uint_eq(take(lines), 1);
-    ck_assert_mem_eq(lines[0].text,
-                     "gr\xc3\xb6\xc3\x9f"
-                     "e??\n/train.py",
-                     lines[0].n_text);
+    ck_assert_uint_eq(take(), 1);
+    assert_line(0, 10,
+                "gr\xc3\xb6\xc3\x9f"
+                "e??\n/train.py");
     set(&world.function, 32, 4 << 2 | 0x20);
     set(&world.function, 16, 2);
     set(&world.function, 56, 0x1f600 | (uint64_t)0xd800 << 32);
-    ck_assert_uint_eq(take(lines), 1);
-    ck_assert_mem_eq(lines[0].text, "\xf0\x9f\x98\x80?\n/train.py", lines[0].n_text);
+    ck_assert_uint_eq(take(), 1);
+    assert_line(0, 10, "\xf0\x9f\x98\x80?\n/train.py");
 }
 
 TEST(whatever_lies_there_harms_nobody) {
-    struct cushim_python_line lines[CUSHIM_TRACE_FRAMES];
     void *nothing = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint64_t random = 88172645463325252u;
     for (unsigned i = 0; i < suite_steps(20000); i++) {
         make_world(3, 0, TABLE, sizeof TABLE);
+        set(&world.thread, 8, 1); /* of a thread that does not end the interpreter */
         for (int k = 0; k < 3; k++) {
             random ^= random << 13, random ^= random >> 7, random ^= random << 17;
             uint64_t value = i % 3 == 0   ? random
                              : i % 3 == 1 ? address(nothing) + random % 8192
                                           : random % 512;
-            memcpy((char *)&world + random / 512 % (sizeof world - 8), &value, sizeof value);
+            size_t at = random / 512 % (sizeof world - 8);
+            if (at >= sizeof world.thread.words[0] * 2) /* not that word */
+                memcpy((char *)&world + at, &value, sizeof value);
         }
-        unsigned n = take(lines);
-        ck_assert_uint_le(n, CUSHIM_TRACE_FRAMES);
+        unsigned n = i % 2 ? take() : take_again();
+        ck_assert_uint_le(n, CUSHIM_PYTHON_LINES);
         for (unsigned k = 0; k < n; k++) {
-            ck_assert_uint_le(lines[k].n_text, sizeof lines[k].text);
-            ck_assert(lines[k].number);
+            const struct cushim_python_line *line = cushim_python_line(found[k]);
+            ck_assert(!line || (line->number && line->n_text <= CUSHIM_PYTHON_TEXT_BYTES));
         }
     }
     munmap(nothing, 4096);
 }
 
+/* A second function, at the address of the first one. */
+TEST(code_is_looked_at_anew_whoever_reads_it) {
+    for (int is_first = 0; is_first < 2; is_first++) {
+        make_world(2, 0, TABLE, sizeof TABLE);
+        set(&world.thread, 8, is_first ? 0 : 1);
+        ck_assert_uint_eq(take(), 2);
+        ck_assert_uint_eq(cache.is_direct, is_first);
+        ck_assert_uint_eq(take_again(), 2);
+        assert_line(1, 10, "Layer.forward\n/train.py");
+        set_text(&world.lines, "Other", true);
+        set(&world.code, 128, address(&world.lines));
+        set(&world.code, 136, address(&world.frames[9])); /* no entry: the first line */
+        set(&world.code, 68, 77);
+        set(&world.frames[0], 8, address(&world.frames[3])); /* which has not run before */
+        set(&world.frames[3], 0, address(&world.code));
+        set(&world.frames[3], 56, address(&world.code) + 192);
+        ck_assert_uint_eq(take_again(), 2);
+        assert_line(1, 77, "Other\n/train.py");
+        assert_line(0, is_first ? 77 : 10,
+                    is_first ? "Other\n/train.py" : "Layer.forward\n/train.py");
+    }
+}
+
+/* A layout that does not fit shows itself in the first stack. */
+TEST(nothing_is_read_directly_before_a_whole_stack_was_read) {
+    make_world(2, 0, TABLE, sizeof TABLE);
+    set(&world.frames[1], 0, address(&world.file)); /* no code */
+    ck_assert_uint_eq(take(), 1);
+    ck_assert(!cache.is_direct);
+    set(&world.frames[1], 8, 8); /* no frame */
+    set(&world.frames[1], 0, address(&world.code));
+    ck_assert_uint_eq(take(), 2);
+    ck_assert(!cache.is_direct);
+    set(&world.frames[1], 8, 0);
+    ck_assert_uint_eq(take(), 2);
+    ck_assert(cache.is_direct);
+}
+
+static void *take_in_thread(void *unused) {
+    (void)unused;
+    ck_assert_uint_eq(take(), 2);
+    ck_assert(!cache.is_direct);
+    return NULL;
+}
+
+TEST(another_thread_reads_nothing_directly) {
+    pthread_t thread;
+    make_world(2, 0, TABLE, sizeof TABLE);
+    ck_assert_int_eq(pthread_create(&thread, NULL, take_in_thread, NULL), 0);
+    pthread_join(thread, NULL);
+}
+
+static const char *name_of_3_10(void) {
+    return "3.10.13 (main)";
+}
+
+static void *look_up_3_10(const char *name) {
+    void *function = NULL;
+    const char *(*made)(void) = name_of_3_10;
+    memcpy(&function, &made, sizeof function);
+    return strcmp(name, "Py_Version") == 0      ? NULL
+           : strcmp(name, "Py_GetVersion") == 0 ? function
+                                                : look_up(name);
+}
+
+TEST(the_frames_of_3_10_are_objects) {
+    static const uint8_t pairs[] = {4, 1, 2, 0x80, 2, 5, 6, 0xfe};
+    static const struct {
+        int unit;
+        uint32_t line;
+    } rows[] = {{-1, 10}, {0, 11}, {1, 11}, {2, 11}, {3, 16}, {4, 14}, {6, 14}, {7, 10}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        make_world(0, 0, pairs, sizeof pairs);
+        set(&world.thread, 24, address(&world.frames[0]));
+        set(&world.frames[0], 32, address(&world.code));
+        set(&world.frames[0], 96, (uint32_t)rows[i].unit);
+        set(&world.code, 40, 10);
+        set(&world.code, 104, address(&world.file));
+        set(&world.code, 112, address(&world.function));
+        set(&world.code, 120, address(&world.lines));
+        set(&world.function, 32, 1 << 2 | 0x20 | 0x40);
+        memcpy((char *)&world.function + 48, "forward", 7);
+        set(&world.function, 16, 7);
+        memcpy((char *)&world.file + 48, "/a.py", 5);
+        set(&world.file, 16, 5);
+        memset(&cache, 0, sizeof cache);
+        ck_assert(cushim_python_find(&python, look_up_3_10));
+        ck_assert_uint_eq(take_again(), 1);
+        assert_line(0, rows[i].line, "forward\n/a.py");
+    }
+}
+
 TEST(other_interpreters_are_none_that_can_be_read) {
-    static const unsigned long versions[] = {0x030a0df0, 0x030e00f0, 0, ~0ul};
-    struct cushim_python_line lines[CUSHIM_TRACE_FRAMES];
-    struct cushim_python python;
+    static const unsigned long versions[] = {0x030900f0, 0x030f00f0, 0x030d00a1, 0, ~0ul};
     for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
         version = versions[i];
         ck_assert(!cushim_python_find(&python, look_up));
-        ck_assert_uint_eq(cushim_python_lines(&python, lines), 0);
+        ck_assert_uint_eq(take_again(), 0);
     }
     version = 0x030d00f0;
     memset(&world, 0, sizeof world);
@@ -173,7 +276,7 @@ TEST(other_interpreters_are_none_that_can_be_read) {
     ck_assert(!cushim_python_find(&python, look_up));
     is_there = false;
     ck_assert(cushim_python_find(&python, look_up)); /* no Python is no fault */
-    ck_assert_uint_eq(cushim_python_lines(&python, lines), 0);
+    ck_assert_uint_eq(take_again(), 0);
 }
 
 SUITE() {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "report/frame.h"
 #include "report/site.h"
 #include "tools/cushim/hash.h"
 #include "tools/cushim/json.h"
@@ -69,9 +70,8 @@ static void add_page(struct diff_sites *sites, int side, const struct cushim_rep
             continue;
         for (uint64_t k = 0; k < site.n_frames && k < N_SHOWN; k++) {
             char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES];
-            bool has_line = report->find_line && report->find_line(&site.frames[k], function, line);
-            set_frame(&place.frames[k], has_line ? function : site.frames[k].function,
-                      has_line ? line : site.frames[k].file);
+            bool has_line = cushim_frame_line(&site.frames[k], report->find_line, function, line);
+            set_frame(&place.frames[k], function, has_line ? line : site.frames[k].file);
         }
         add_place(sites, side, &place, site.peak_live_bytes);
     }
@@ -188,9 +188,13 @@ void diff_sites_put(struct cushim_writer *out, struct diff_sites *sites) {
         diff_change_text(change, row->n_bytes[0], row->n_bytes[1]);
         snprintf(lead, sizeof lead, "  %11s %11s %11s  ", text_of_bytes(row->n_bytes[0]),
                  text_of_bytes(row->n_bytes[1]), change);
-        const struct name *frame = row->place.frames, *caller = &row->place.frames[1];
-        names_put_place(out, lead, is_named(frame) ? frame : &no_stack,
-                        is_named(caller) ? caller : NULL);
+        const struct name *frames[N_SHOWN] = {&no_stack};
+        unsigned n_frames = 0;
+        while (n_frames < N_SHOWN && is_named(&row->place.frames[n_frames])) {
+            frames[n_frames] = &row->place.frames[n_frames];
+            n_frames++;
+        }
+        names_put_place(out, lead, frames, n_frames ? n_frames : 1);
     }
     if (n_more)
         cushim_write(out, "  and %s more\n", text_of_some(n_more, "site"));

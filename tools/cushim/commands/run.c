@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/commands.h"
+#include "tools/cushim/guard.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/doctor/probe.h"
 #include "tools/cushim/program.h"
@@ -126,11 +127,26 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
     return launch_refused(first, argv, errno);
 }
 
+static void end_guard(pid_t process, int status, void *context) {
+    (void)process, (void)status, (void)context;
+    guard_end();
+}
+
 int run_main(int argc, char **argv) {
     bool becomes = false;
-    const struct argument rows[] = {{"--no-wait", .flag = &becomes}, {0}};
+    const char *suspend = NULL;
+    const struct argument rows[] = {
+        {"--no-wait", .flag = &becomes}, {"--suspend", .text = &suspend}, {0}};
     const struct arguments arguments = {
         .topic = "run", .rows = rows, .take_other = run_take_option, .program = ARGUMENTS_PROGRAM};
     int first = arguments_read(&arguments, argc, argv);
-    return first < 0 ? -first : run_program(first, argv, !becomes, NULL, NULL);
+    if (first < 0)
+        return -first;
+    if (suspend && becomes)
+        return usage_error("run", "--suspend waits for the program's end, and --no-wait does not");
+    if (suspend && !guard_begin(suspend))
+        return EXIT_OURS;
+    int code = run_program(first, argv, !becomes, suspend ? end_guard : NULL, NULL);
+    guard_end(); /* it was not started */
+    return code;
 }

@@ -11,6 +11,7 @@
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/numbers.h"
 #include "tools/cushim/pages.h"
+#include "tools/cushim/suspended.h"
 #include "tools/cushim/symbols.h"
 #include "tools/cushim/usage.h"
 
@@ -41,6 +42,7 @@ static void put_name(struct request *request, const struct page *page) {
 
 static void put_row(struct request *request, const struct page *page, int device) {
     const struct cushim_report *report = page->report;
+    struct suspended suspended;
     const struct cushim_mem_stats *stats = cushim_report_stats(report, device, CUSHIM_KIND_DEVICE);
     uint64_t n = cushim_mem_stats_read(&stats->n_requests);
     uint64_t n_hits = cushim_mem_stats_read(&stats->n_hits);
@@ -56,7 +58,9 @@ static void put_row(struct request *request, const struct page *page, int device
                  text_of_bytes(cushim_report_sum_device(report, device, held_bytes)),
                  text_of_bytes(cushim_report_sum_device(report, device, peak_live_bytes)),
                  n ? text_of_share(n_hits < n ? n_hits : n, n) : "-",
-                 page->is_alive ? "runs" : "ended");
+                 !page->is_alive                                         ? "ended"
+                 : suspended_find(report->page.head.process, &suspended) ? "susp."
+                                                                         : "runs");
 }
 
 static void show_row(struct request *request, const struct page *page) {
@@ -80,6 +84,13 @@ static void put_sites(struct cushim_writer *out, const struct cushim_report *rep
         cushim_write(out, "  its sites are not sampled: start it with --sites\n");
 }
 
+static void put_libraries(struct cushim_writer *out, const struct cushim_report *report) {
+    if (report->sites)
+        cushim_site_libraries(out, report);
+    else
+        put_sites(out, report);
+}
+
 static void put_findings(struct cushim_writer *out, const struct cushim_report *report) {
     if (!cushim_report_findings_text(out, report))
         cushim_write(out, "  nothing was found\n");
@@ -93,15 +104,28 @@ static void put_oom(struct cushim_writer *out, const struct cushim_report *repor
 static const struct part {
     const char *option;
     void (*put)(struct cushim_writer *out, const struct cushim_report *report);
-} parts[] = {{"--sites", put_sites}, {"--findings", put_findings}, {"--oom", put_oom}};
-enum { N_PARTS = sizeof parts / sizeof *parts };
+} parts[] = {{"--sites", put_sites}, {"--findings", put_findings}, {"--oom", put_oom}},
+  sites_by_library = {"--sites", put_libraries};
+enum { SITES, FINDINGS, OOM, N_PARTS = sizeof parts / sizeof *parts };
 
 /* ---- one page ---- */
 
-static bool is_wanted(const char *wanted, const struct cushim_page_head *head) {
+static bool is_wanted(const char *wanted, int64_t number, const char *program) {
     char process[24];
-    snprintf(process, sizeof process, "%ld", (long)head->process);
-    return strcmp(wanted, process) == 0 || strcmp(wanted, head->program) == 0;
+    snprintf(process, sizeof process, "%ld", (long)number);
+    return !wanted || strcmp(wanted, process) == 0 || strcmp(wanted, program) == 0;
+}
+
+/* Also of a process without a page. */
+static void show_suspended(const struct suspended *suspended, void *context) {
+    struct request *request = context;
+    char program[CUSHIM_CELL_BYTES], text[SUSPENDED_TEXT_BYTES];
+    if (!is_wanted(request->wanted, suspended->process, suspended->program))
+        return;
+    request->n_shown++;
+    cushim_write(&request->out, "%9ld  %s %s; cushim resume %ld\n", (long)suspended->process,
+                 cushim_utf8_cell(program, suspended->program, 12), suspended_text(text, suspended),
+                 (long)suspended->process);
 }
 
 static void show(const struct page *page, void *context) {
@@ -110,7 +134,7 @@ static void show(const struct page *page, void *context) {
     request->n_dead += !page->is_alive;
     if (!page->is_alive)
         page->report->ended = "it ended";
-    if (request->wanted && !is_wanted(request->wanted, head)) {
+    if (!is_wanted(request->wanted, head->process, head->program)) {
         return;
     } else if (request->is_json) {
         request->n_shown++;
@@ -130,6 +154,9 @@ static void show(const struct page *page, void *context) {
 static int take_arguments(struct request *request, int argc, char **argv) {
     enum { MOST_SECONDS = 24 * 60 * 60 };
     bool is_watched = false, is_asked[N_PARTS] = {false};
+    const char *by = NULL;
+    static const char *const groups[] = {"site", "library"};
+    enum { LIBRARY = 1, N_GROUPS = sizeof groups / sizeof *groups };
     const struct argument rows[] = {
         {"--json", .flag = &request->is_json},
         {"--clean", .flag = &request->is_clean},
@@ -137,9 +164,10 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         {"--all-users", .flag = &request->has_users},
         {"--watch", .flag = &is_watched},
         {"--watch", .number = &request->watch_seconds, .least = 1, .most = MOST_SECONDS},
-        {"--sites", .flag = &is_asked[0]},
-        {"--findings", .flag = &is_asked[1]},
-        {"--oom", .flag = &is_asked[2]},
+        {"--sites", .flag = &is_asked[SITES]},
+        {"--findings", .flag = &is_asked[FINDINGS]},
+        {"--oom", .flag = &is_asked[OOM]},
+        {"--by", .text = &by},
         {0}};
     const struct arguments arguments = {
         .topic = "stat", .rows = rows, .most_words = 1, .of_words = "one process or program"};
@@ -153,6 +181,12 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         n_parts += is_asked[i];
         request->part = is_asked[i] ? &parts[i] : request->part;
     }
+    if (by && strcmp(by, groups[LIBRARY]) != 0 && strcmp(by, *groups) != 0)
+        return usage_unknown("stat", "grouping", by, groups, N_GROUPS);
+    if (by && !is_asked[SITES])
+        return usage_error("stat", "--by goes with --sites");
+    if (by && strcmp(by, groups[LIBRARY]) == 0 && n_parts == 1)
+        request->part = &sites_by_library;
     if (request->is_clean && argc > 2)
         return usage_error("stat", "--clean takes nothing else");
     if (request->is_of_all && request->wanted)
@@ -187,6 +221,8 @@ int stat_main(int argc, char **argv) {
         else if (n_looks && !request.is_json)
             cushim_write(&request.out, "\n");
         pages = pages_each(show, &request);
+        if (!request.is_json && !request.part)
+            suspended_each(show_suspended, &request);
         cushim_writer_flush(&request.out);
         /* until there is nothing left to see */
         goes_on = request.watch_seconds && request.n_shown && !request.out.error;

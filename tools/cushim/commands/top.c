@@ -15,8 +15,9 @@
 #include "report/words.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/pages.h"
-#include "tools/cushim/commands/devices.h"
+#include "tools/cushim/devices.h"
 #include "tools/cushim/commands/screen.h"
+#include "tools/cushim/suspended.h"
 #include "tools/cushim/symbols.h"
 #include "tools/cushim/usage.h"
 #include "tools/cushim/numbers.h"
@@ -192,6 +193,7 @@ static bool has_peak(int columns) {
 
 static void put_row(const struct top *top, const struct row *row, int columns,
                     char line[LINE_BYTES]) {
+    struct suspended suspended;
     char past[4 * N_PAST + 1], waits[16];
     char peak[CUSHIM_AMOUNT_BYTES + 2] = "", most[CUSHIM_AMOUNT_BYTES];
     char cell[CUSHIM_CELL_BYTES], user[CUSHIM_CELL_BYTES] = "";
@@ -203,6 +205,8 @@ static void put_row(const struct top *top, const struct row *row, int columns,
              sizeof past);
     if (!row->is_alive)
         snprintf(past, sizeof past, "ended");
+    else if (suspended_find(row->process, &suspended))
+        suspended_text(past, &suspended);
     if (has_peak(columns))
         snprintf(peak, sizeof peak, " %9s", cushim_text_bytes(most, row->most_bytes));
     cushim_utf8_cell(cell, row->program, 14);

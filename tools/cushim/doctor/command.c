@@ -15,6 +15,7 @@
 #include "base/utf8.h"
 #include "tools/cushim/doctor/findings.h"
 #include "tools/cushim/doctor/probe.h"
+#include "tools/cushim/json.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/program.h"
 #include "tools/cushim/reports.h"
@@ -168,13 +169,23 @@ static int run(struct look *look, char **argv, const char *folder, bool is_quiet
 
 struct totals {
     uint64_t n_reports, n_requests, n_no_call, n_pooled, n_native, n_async, async_bytes, n_mapped,
-        mapped_bytes, n_bypassed, n_foreign, run_ns;
+        n_mapped_no_call, mapped_bytes, n_bypassed, n_foreign, run_ns;
+    char forked[64]; /* the call of a forked child that could not use CUDA; "": there was none */
 };
+
+static void look_for_fork(struct totals *totals, struct json_object *harms) {
+    for (size_t i = 0; harms && i < json_object_array_length(harms); i++) {
+        struct json_object *harm = json_object_array_get_idx(harms, i);
+        if (strcmp(json_text(harm, "fault"), "CUDA after fork") == 0)
+            snprintf(totals->forked, sizeof totals->forked, "%s", json_text(harm, "call"));
+    }
+}
 
 static void add(const struct cushim_report *report, const struct report_origin *origin,
                 void *context) {
     struct totals *totals = context;
-    (void)origin;
+    if (origin->json)
+        look_for_fork(totals, json_member((struct json_object *)origin->json, "harms"));
     totals->n_reports++;
     totals->n_requests += cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests);
     totals->n_no_call += cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_hits);
@@ -182,6 +193,7 @@ static void add(const struct cushim_report *report, const struct report_origin *
     totals->n_async += cushim_report_sum(report, CUSHIM_KIND_ASYNC, n_requests);
     totals->async_bytes += cushim_report_sum(report, CUSHIM_KIND_ASYNC, requested_bytes);
     totals->n_mapped += cushim_report_sum(report, CUSHIM_KIND_MAPPED, n_requests);
+    totals->n_mapped_no_call += cushim_report_sum(report, CUSHIM_KIND_MAPPED, n_hits);
     totals->mapped_bytes += cushim_report_sum(report, CUSHIM_KIND_MAPPED, requested_bytes);
     totals->n_bypassed += cushim_mem_stats_read(&report->page.n_bypassed);
     totals->n_foreign += cushim_mem_stats_read(&report->page.n_foreign_frees);
@@ -231,12 +243,23 @@ static void tell_of_memory(const struct totals *totals) {
     if (totals->n_async)
         report_note("forwarded", "%s in stream order, %s", text_of_bytes(totals->async_bytes),
                     text_of_some(totals->n_async, "request"));
-    if (totals->n_mapped)
+    if (totals->n_mapped_no_call)
+        report_ok("pooled", "%s by cuMemCreate, %s, %s without a driver call",
+                  text_of_bytes(totals->mapped_bytes), text_of_some(totals->n_mapped, "request"),
+                  text_of_count(totals->n_mapped_no_call));
+    else if (totals->n_mapped)
         report_note("forwarded", "%s by cuMemCreate, %s", text_of_bytes(totals->mapped_bytes),
                     text_of_some(totals->n_mapped, "request"));
     if (totals->n_bypassed)
         report_wrong("bypassed", "%s of memory whose allocation bypassed cushim",
                      text_of_some(totals->n_bypassed, "free"));
+    if (*totals->forked) {
+        report_wrong("fork",
+                     "%s was called in a child forked from a process that used CUDA: its "
+                     "calls fail",
+                     totals->forked);
+        report_remedy("spawn instead of fork, or fork before CUDA is used");
+    }
     if (totals->n_foreign)
         report_note("foreign", "%s of memory whose allocation was not seen",
                     text_of_some(totals->n_foreign, "free"));

@@ -3,7 +3,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const main = document.getElementById("main");
-const state = { r: 0, s: 0, d: -1, t: null, v: "peak", q: "", i: 0, a: 0, b: 1, root: null, sort: "peak_bytes", up: false, all: {} };
+const state = { r: 0, s: 0, d: -1, t: null, v: "peak", q: "", i: 0, l: 0, a: 0, b: 1, root: null, sort: "peak_bytes", up: false, all: {} };
 
 /* ---- building ---- */
 
@@ -45,8 +45,8 @@ let recording, scope, sites, byId;
 
 const sitesOf = (scope) => {
   const all = scope.frames.map(([name, line, module]) => ({ name, line, module }));
-  return scope.sites.map(([numbers, frames]) => {
-    const site = { frames: frames.map((number) => all[number]) };
+  return scope.sites.map(([numbers, frames, library]) => {
+    const site = { frames: frames.map((number) => all[number]), library };
     scope.columns.forEach((name, i) => { site[name] = numbers[i]; });
     return site;
   });
@@ -93,12 +93,13 @@ const fromAddress = () => {
   state.a = number("a", 0, 1, 0);
   state.b = number("b", state.a, 1, 1);
   state.i = number("i", 0, 1, 0);
+  state.l = number("l", 0, 1, 0);
   state.v = views.some((view) => view.id === words.get("v")) ? words.get("v") : state.t === null ? "peak" : "moment";
   state.q = words.get("q") || "";
 };
 const toAddress = () => {
   const words = new URLSearchParams();
-  const preset = { r: 0, s: 0, d: -1, t: null, v: "peak", q: "", i: 0, a: 0, b: 1 };
+  const preset = { r: 0, s: 0, d: -1, t: null, v: "peak", q: "", i: 0, l: 0, a: 0, b: 1 };
   for (const name of Object.keys(preset)) if (state[name] !== preset[name]) words.set(name, state[name]);
   history.replaceState(null, "", "#" + words);
 };
@@ -144,7 +145,7 @@ const verdict = () => {
   }
   if (scope.refused > 4) out.push(el("p", { class: "bad" }, some(scope.refused, "request") + " found no memory in all: red in the timeline."));
   if (leaks.length)
-    out.push(el("p", { class: "bad" }, some(leaks.length, "site") + (leaks.length === 1 ? " leaks" : " leak") + ": what is live there grew in each quarter of the run. ",
+    out.push(el("p", { class: "bad" }, some(leaks.length, "site") + " may leak: what is live there grew in each quarter of the run. ",
       el("a", { href: "#alive", class: "bad", on: { click: (event) => { event.preventDefault(); document.getElementById("alive").scrollIntoView(); } } }, "Alive at the end"), " names them."));
   if (scope.wait_ns * 100 >= recording.run_ns && scope.waits >= 100 && recording.free === "exact")
     out.push(el("p", {}, "Frees waited " + time(scope.wait_ns) + " of " + time(recording.run_ns) + " for the GPU. ", el("code", {}, "--free=relaxed"), " takes away at most that."));
@@ -360,7 +361,8 @@ const treeOf = (weights, others) => {
     root.was += was;
     let node = root;
     const frames = site ? (state.i ? site.frames : site.frames.slice().reverse()) : [];
-    const names = frames.length ? frames : [{ name: site ? "(no frame of the program)" : "(rest)", line: "", module: "" }];
+    const names = frames.length ? frames.slice() : [{ name: site ? "(no frame of the program)" : "(rest)", line: "", module: "" }];
+    if (state.l && site) names.unshift({ name: site.library || "(no library)", line: "", module: "" });
     for (const frame of names) {
       const key = frame.name + " " + frame.line;
       if (!node.children.has(key)) node.children.set(key, { ...frame, children: new Map(), weight: 0, was: 0, depth: node.depth + 1, path: node.path + "\u0000" + key });
@@ -449,6 +451,7 @@ const flame = () => {
       data.recordings.some(twinOf) && el("select", { "aria-label": "compare with", on: { change: (event) => change({ d: event.target.selectedIndex - 1, root: null }) } },
         ["compare with ..."].concat(data.recordings.map(nameOfRecording)).map((text, i) => el("option", { selected: i === state.d + 1 ? "" : null }, i ? "against " + text : text))),
       el("button", { "aria-pressed": String(!!state.i), on: { click: () => change({ i: state.i ? 0 : 1, root: null }) } }, "inverted"),
+      el("button", { "aria-pressed": String(!!state.l), "data-by": "library", on: { click: () => change({ l: state.l ? 0 : 1, root: null }) } }, "by library"),
       state.root && el("button", { on: { click: () => change({ root: null }) } }, "whole graph"), told),
     moment ? el("p", { class: "soft", id: "kept" }, "As it was after " + time(moment.ns) + ": of the moments that this page keeps, the last before the one that you chose.") : null,
     root.width ? box : el("p", { class: "soft" }, "Nothing: " + (view.id === "waits" ? "no free waited for the GPU." : "no such memory was recorded.")),

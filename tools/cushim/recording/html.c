@@ -97,7 +97,7 @@ static void put_sites(struct page *page) {
     for (size_t i = 0; i < account->n_sites; i++) {
         const struct cushim_trace_site *site = account->sites[i];
         const uint64_t oldest_ns = site->oldest_ns ? site->oldest_ns - account->first_ns : 0;
-        const uint64_t grows = recording_grows(site);
+        const uint64_t grows = site->hour_bytes != 0;
         const uint64_t numbers[N_COLUMNS] = {
             site->number,          site->noted_bytes, site->n_noted, site->n_requests,
             site->requested_bytes, site->n_frees,     site->life_ns, site->n_temporary,
@@ -116,7 +116,9 @@ static void put_sites(struct page *page) {
             numbers_of(&page->numbers, site->frames[k], &number, &is_new);
             json_put_number(json, NULL, number);
         }
-        json_end(json, "]]");
+        json_end(json, "]");
+        json_put_text(json, NULL, names_library(page->recording->names, site));
+        json_end(json, "]");
     }
     json_end(json, "]");
 }

@@ -17,7 +17,8 @@
 
 enum { MOST_GROUPS = 20, MOST_ROWS = 8 };
 
-const char *const moment_groups[MOMENT_N_GROUPS + 1] = {"site", "size", "thread", "context"};
+const char *const moment_groups[MOMENT_N_GROUPS + 1] = {"site", "size", "thread", "library",
+                                                        "context"};
 
 bool moment_take_time(struct moment_wish *wish, const char *text) {
     static const struct {
@@ -58,6 +59,7 @@ struct groups {
     const struct moment_wish *wish;
     const struct recording_scope *scope;
     const struct cushim_trace_account *account;
+    const struct names *names;
     struct span spans[HISTORY_MARKS]; /* of the range */
     size_t n_spans;
     struct group *rows;
@@ -76,7 +78,16 @@ static bool is_in_range(const struct groups *groups, uint64_t time_ns) {
     return false;
 }
 
-static uint64_t key_of(const struct cushim_trace_block *block, enum moment_group group) {
+/* A library's name as a number. */
+static uint64_t key_of_library(const struct names *names, const struct cushim_trace_site *site) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const char *at = names_library(names, site); *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+    return hash;
+}
+
+static uint64_t key_of(const struct names *names, const struct cushim_trace_block *block,
+                       enum moment_group group) {
     switch (group) {
     case MOMENT_SITE:
         return block->site->number;
@@ -84,6 +95,8 @@ static uint64_t key_of(const struct cushim_trace_block *block, enum moment_group
         return block->n_bytes > 1 ? 64 - (uint64_t)__builtin_clzll(block->n_bytes - 1) : 0;
     case MOMENT_THREAD:
         return block->thread;
+    case MOMENT_LIBRARY:
+        return key_of_library(names, block->site);
     case MOMENT_CONTEXT:
     case MOMENT_N_GROUPS:
         break;
@@ -97,7 +110,7 @@ static void add_block(const struct cushim_trace_block *block, void *context) {
     if (groups->error || !(groups->scope->devices >> block->device & 1) ||
         !(groups->scope->kinds >> block->kind & 1) || !is_in_range(groups, block->time_ns))
         return;
-    uint64_t key = key_of(block, groups->wish->group);
+    uint64_t key = key_of(groups->names, block, groups->wish->group);
     HASH_GET(groups->rows, key, key, group);
     if (!group) {
         groups->error = ENOMEM;
@@ -133,7 +146,7 @@ static void find_spans(struct groups *groups, const struct history *history) {
 /* ---- text ---- */
 
 static void put_group(struct cushim_writer *out, const struct groups *groups,
-                      const struct names *names, const struct group *group) {
+                      const struct group *group) {
     char lead[80], label[80] = "";
     switch (groups->wish->group) {
     case MOMENT_SITE:
@@ -144,6 +157,11 @@ static void put_group(struct cushim_writer *out, const struct groups *groups,
         break;
     case MOMENT_THREAD:
         snprintf(label, sizeof label, "thread %" PRIu64, group->key);
+        break;
+    case MOMENT_LIBRARY:
+        snprintf(label, sizeof label, "%s", names_library(groups->names, group->site));
+        if (!*label)
+            snprintf(label, sizeof label, "no frame of a library or the program");
         break;
     case MOMENT_CONTEXT:
     case MOMENT_N_GROUPS:
@@ -156,18 +174,17 @@ static void put_group(struct cushim_writer *out, const struct groups *groups,
              text_of_share(group->n_bytes, groups->n_bytes), text_of_bytes(group->n_bytes),
              text_of_count(group->n_blocks), group->n_blocks == 1 ? "block" : "blocks");
     if (groups->wish->group == MOMENT_SITE)
-        names_put_site(out, lead, names, group->site);
+        names_put_site(out, lead, groups->names, group->site);
     else
         cushim_write(out, "%s%s\n", lead, label);
 }
 
-static void put_groups(struct cushim_writer *out, struct groups *groups,
-                       const struct names *names) {
+static void put_groups(struct cushim_writer *out, struct groups *groups) {
     uint64_t n_bytes = 0, n = 0;
     HASH_SORT(groups->rows, by_bytes);
     for (struct group *group = groups->rows; group; group = group->hh.next) {
         if (n++ < MOST_GROUPS)
-            put_group(out, groups, names, group);
+            put_group(out, groups, group);
         else
             n_bytes += group->n_bytes;
     }
@@ -223,7 +240,8 @@ static int put_scope(struct cushim_writer *out, const char *path,
     int error = recording_read(&recording, path, &until, history);
     if (error)
         return error;
-    groups = (struct groups){.wish = wish, .scope = scope, .account = &recording.account};
+    groups = (struct groups){
+        .wish = wish, .scope = scope, .account = &recording.account, .names = recording.names};
     find_spans(&groups, history);
     if (wish->range && !groups.n_spans) {
         recording_close(&recording);
@@ -247,7 +265,7 @@ static int put_scope(struct cushim_writer *out, const char *path,
         cushim_write(out, "%s\n", cushim_utf8_fit(line, 80));
         if (atomic_load(&recording.account.reader.head.is_software))
             cushim_write(out, "          (no GPU: recorded on the software device)\n");
-        put_groups(out, &groups, recording.names);
+        put_groups(out, &groups);
         put_map(out, &map);
         map_free(&map);
     }

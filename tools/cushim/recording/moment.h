@@ -12,6 +12,7 @@ enum moment_group {
     MOMENT_SITE,
     MOMENT_SIZE, /* up to a power of two */
     MOMENT_THREAD,
+    MOMENT_LIBRARY, /* that asked */
     MOMENT_CONTEXT, /* as the pool of the context; requests that the driver served have none */
     MOMENT_N_GROUPS
 };

@@ -1,5 +1,6 @@
 #include "tools/cushim/recording/names.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -40,15 +41,17 @@ static uint64_t address_of(const struct image *image, uint64_t offset) {
     return offset;
 }
 
-static bool is_ours(const char *path) {
-    static const char *const ours[] = {"libcushim-preload.so", "libcuda.so", "libcudart.so",
-                                       "libcushim.so"};
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
-        if (strncmp(basename(path), ours[i], strlen(ours[i])) == 0)
-            return true;
-    }
-    return false;
+static bool is_one_of(const char *path, const char *const names[]) {
+    while (*names && strncmp(basename(path), *names, strlen(*names)) != 0)
+        names++;
+    return *names;
 }
+
+static const char *const ours[] = {"libcushim-preload.so", "libcuda.so", "libcudart.so",
+                                   "libcushim.so", NULL};
+
+/* What Python calls CUDA by, if it calls it itself. */
+static const char *const bridges[] = {"libffi.so", "_ctypes.", NULL};
 
 /* Read "function\nfile" (trace/python.h).  The offset is the number of the line. */
 static void name_python(struct name *name, const char *text) {
@@ -70,10 +73,12 @@ static bool add_frame(struct names *names, const struct cushim_trace_account *ac
     row->at = cushim_trace_account_module(account, frame, &row->name.offset);
     if (row->at && frame & CUSHIM_PYTHON_BIT) {
         name_python(&row->name, row->at->path);
+        row->name.kind = cushim_library_of(row->name.module, row->name.library);
     } else if (row->at) {
         snprintf(row->name.module, NAME_BYTES, "%s", row->at->path);
         cushim_utf8_clean(row->name.module);
-        row->name.is_ours = is_ours(row->at->path);
+        row->name.is_ours = is_one_of(row->at->path, ours);
+        row->name.kind = cushim_library_of(row->name.module, row->name.library);
         snprintf(row->name.function, NAME_BYTES, "%.100s+0x%" PRIx64, basename(row->name.module),
                  row->name.offset);
     } else {
@@ -171,18 +176,101 @@ unsigned names_first(const struct names *names, const struct cushim_trace_site *
         if (names_of(names, site->frames[i])->is_ours)
             first = i + 1;
     }
+    while (first < site->n_frames &&
+           is_one_of(names_of(names, site->frames[first])->module, bridges))
+        first++;
     return first;
+}
+
+/* ---- labels ---- */
+
+/* Whether a function is of a library that is linked into the program: of C++, or CUDA's runtime. */
+static bool is_linked_in(const char *function) {
+    return strncmp(function, "std::", 5) == 0 || strncmp(function, "libcudart_static", 16) == 0 ||
+           (strncmp(function, "cuda", 4) == 0 && isupper((unsigned char)function[4]));
+}
+
+/* How far a frame is from what the program's author wrote. */
+static int distance_of(const struct name *name) {
+    if (name->kind == CUSHIM_LIBRARY_PACKAGE)
+        return 1;
+    return name->kind == CUSHIM_LIBRARY_PROGRAM && !is_linked_in(name->function) ? 0 : 2;
+}
+
+/* The program's first code, which the C library calls main for. */
+static bool is_start(const struct names *names, const struct cushim_trace_site *site, unsigned i) {
+    static const char *const library[] = {"libc.so", NULL};
+    return i && i + 1 == site->n_frames &&
+           is_one_of(names_of(names, site->frames[i - 1])->module, library);
+}
+
+static unsigned choose_frames(const struct names *names, const struct cushim_trace_site *site,
+                              const struct name *label[NAMES_LABEL]) {
+    unsigned first = names_first(names, site), n = 0;
+    for (int distance = 0; !n && distance <= 2; distance++) {
+        for (unsigned i = first; i < site->n_frames && n < NAMES_LABEL; i++) {
+            label[n] = names_of(names, site->frames[i]);
+            n += distance_of(label[n]) <= distance && !is_start(names, site, i);
+        }
+    }
+    return n;
+}
+
+unsigned names_label(const struct names *names, const struct cushim_trace_site *site,
+                     const struct name *label[NAMES_LABEL]) {
+    enum { FEWEST = 2 };
+    unsigned n = choose_frames(names, site, label),
+             n_wanted = site->n_label > FEWEST ? site->n_label : FEWEST;
+    return n < n_wanted ? n : n_wanted;
+}
+
+/* The order of two labels, and how many frames they have in common. */
+static int compare_labels(const struct names *names, const struct cushim_trace_site *a,
+                          const struct cushim_trace_site *b, unsigned *n_same) {
+    const struct name *of_a[NAMES_LABEL], *of_b[NAMES_LABEL];
+    unsigned n_a = choose_frames(names, a, of_a), n_b = choose_frames(names, b, of_b);
+    for (*n_same = 0; *n_same < n_a && *n_same < n_b; ++*n_same) {
+        const struct name *one = of_a[*n_same], *other = of_b[*n_same];
+        int order = strcmp(one->function, other->function);
+        order = order ? order : strcmp(one->line, other->line);
+        if (order)
+            return order;
+    }
+    return n_a < n_b ? -1 : n_a > n_b;
+}
+
+static int by_label(const void *left, const void *right, void *names) {
+    unsigned n_same;
+    return compare_labels(names, *(struct cushim_trace_site *const *)left,
+                          *(struct cushim_trace_site *const *)right, &n_same);
+}
+
+void names_tell_apart(const struct names *names, const struct cushim_trace_account *account) {
+    qsort_r(account->sites, account->n_sites, sizeof *account->sites, by_label, (void *)names);
+    for (size_t i = 1; i < account->n_sites; i++) {
+        struct cushim_trace_site *site = account->sites[i], *before = account->sites[i - 1];
+        unsigned n_same;
+        compare_labels(names, before, site, &n_same);
+        before->n_label = n_same + 1 > before->n_label ? n_same + 1 : before->n_label;
+        site->n_label = n_same + 1;
+    }
+}
+
+const char *names_library(const struct names *names, const struct cushim_trace_site *site) {
+    for (unsigned i = names_first(names, site); i < site->n_frames; i++) {
+        const struct name *name = names_of(names, site->frames[i]);
+        if (name->kind <= CUSHIM_LIBRARY_PACKAGE && *name->module)
+            return *name->library ? name->library : "the program itself";
+    }
+    return "";
 }
 
 enum { COLUMNS = 80, INDENT = 12, PLACE_BYTES = 4 * NAME_BYTES };
 static const char caller_mark[] = "< ";
 
-/* Write "forward FILE:12", at most `columns` wide; "" if the frame is NULL. */
+/* Write "forward FILE:12", at most `columns` wide. */
 static void put_frame(char text[PLACE_BYTES], const struct name *frame, size_t columns) {
     char function[NAME_BYTES], line[NAME_BYTES];
-    *text = 0;
-    if (!frame)
-        return;
     memcpy(function, frame->function, NAME_BYTES);
     memcpy(line, frame->line, NAME_BYTES);
     cushim_frame_shorten(line, columns / 2);
@@ -191,36 +279,36 @@ static void put_frame(char text[PLACE_BYTES], const struct name *frame, size_t c
     cushim_utf8_fit(text, columns);
 }
 
-void names_put_place(struct cushim_writer *out, const char *lead, const struct name *frame,
-                     const struct name *caller) {
-    char place[PLACE_BYTES], behind[PLACE_BYTES];
-    put_frame(place, frame, COLUMNS - INDENT);
-    put_frame(behind, caller, COLUMNS - INDENT - strlen(caller_mark));
-    size_t n_lead = strlen(lead), n_behind = caller ? 1 + strlen(caller_mark) + strlen(behind) : 0;
-    bool fits_behind = n_lead + strlen(place) + n_behind <= COLUMNS;
-    bool fits_a_line = INDENT + strlen(place) + n_behind <= COLUMNS;
-    while (!fits_behind && n_lead && lead[n_lead - 1] == ' ')
+void names_put_place(struct cushim_writer *out, const char *lead, const struct name *const frames[],
+                     unsigned n_frames) {
+    char texts[NAMES_LABEL][PLACE_BYTES];
+    size_t n_lead = strlen(lead), n_all = n_lead, column = n_lead;
+    for (unsigned i = 0; i < n_frames; i++) {
+        put_frame(texts[i], frames[i], COLUMNS - INDENT - (i ? strlen(caller_mark) : 0));
+        n_all += strlen(texts[i]) + (i ? 1 + strlen(caller_mark) : 0);
+    }
+    while (n_all > COLUMNS && n_lead && lead[n_lead - 1] == ' ')
         n_lead--;
     cushim_write(out, "%.*s", (int)n_lead, lead);
-    if (!fits_behind)
-        cushim_write(out, "\n%*s", INDENT, "");
-    cushim_write(out, "%s", place);
-    if (caller && !fits_behind && !fits_a_line)
-        cushim_write(out, "\n%*s", INDENT - 1, "");
-    cushim_write(out, "%s%s%s\n", caller ? " " : "", caller ? caller_mark : "", behind);
+    for (unsigned i = 0; i < n_frames; i++) {
+        const char *mark = i ? caller_mark : "";
+        size_t n_text = (i != 0) + strlen(mark) + strlen(texts[i]);
+        bool is_below = i ? column + n_text > COLUMNS : n_all > COLUMNS;
+        if (is_below)
+            cushim_write(out, "\n%*s", INDENT - (i != 0), "");
+        column = n_text + (is_below ? INDENT - (i != 0) : column);
+        cushim_write(out, "%s%s%s", i ? " " : "", mark, texts[i]);
+    }
+    cushim_write(out, "\n");
 }
 
 void names_put_site(struct cushim_writer *out, const char *lead, const struct names *names,
                     const struct cushim_trace_site *site) {
-    static const struct name ours = {.function = "in CUDA or cushim"},
+    static const struct name in_ours = {.function = "in CUDA or cushim"},
                              none = {.function = "no stack was recorded"};
-    unsigned first = names_first(names, site);
-    const struct name *frame = site->n_frames ? &ours : &none, *caller = NULL;
-    if (first < site->n_frames)
-        frame = names_of(names, site->frames[first]);
-    if (first + 1 < site->n_frames)
-        caller = names_of(names, site->frames[first + 1]);
-    names_put_place(out, lead, frame, caller);
+    const struct name *label[NAMES_LABEL] = {site->n_frames ? &in_ours : &none};
+    unsigned n = names_label(names, site, label);
+    names_put_place(out, lead, label, n ? n : 1);
 }
 
 void names_free(struct names *names) {

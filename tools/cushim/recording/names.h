@@ -8,6 +8,7 @@
 #define CUSHIM_TOOLS_NAMES_H
 
 #include "base/writer.h"
+#include "report/library.h"
 #include "trace/account.h"
 
 enum { NAME_BYTES = 160 };
@@ -20,6 +21,8 @@ struct name {
     char module[NAME_BYTES];   /* the path of the file; "" if there is none */
     uint64_t offset;           /* in the file */
     bool is_ours;              /* it is in the preload or in CUDA */
+    enum cushim_library_kind kind;
+    char library[CUSHIM_LIBRARY_BYTES]; /* "" if it is of none that is known */
 };
 
 /* Find the names of all frames of an account, which was read to its end. Returns 0 or an errno. */
@@ -34,14 +37,30 @@ size_t names_newer(const struct names *names);
 /* The index of the first frame in the program's own code; n_frames if there is none. */
 unsigned names_first(const struct names *names, const struct cushim_trace_site *site);
 
+/*
+ * The label of a site: frames of the program's own code, without packages, allocators and runtimes;
+ * if it has none, those of packages; if it has none of these, all.  Returns how many of them tell
+ * it apart from other sites, at least 2 if there are so many.
+ */
+enum { NAMES_LABEL = 5 };
+unsigned names_label(const struct names *names, const struct cushim_trace_site *site,
+                     const struct name *label[NAMES_LABEL]);
+
+/* Find how many frames tell the labels of the sites apart. */
+void names_tell_apart(const struct names *names, const struct cushim_trace_account *account);
+
+/* Who asked: the first package or library of the program in the stack, "the program itself", or ""
+ * if no frame tells. */
+const char *names_library(const struct names *names, const struct cushim_trace_site *site);
+
 /* Write "forward FILE:12 < step FILE:30" behind `lead`, in a line of 80 columns.  If it is too
- * long, it goes on one or two lines below, and names are shortened to fit. */
+ * long, it goes on in lines below, and names are shortened to fit. */
 void names_put_site(struct cushim_writer *out, const char *lead, const struct names *names,
                     const struct cushim_trace_site *site);
 
-/* The same for two frames; the caller is NULL if there is none. */
-void names_put_place(struct cushim_writer *out, const char *lead, const struct name *frame,
-                     const struct name *caller);
+/* The same for some frames. */
+void names_put_place(struct cushim_writer *out, const char *lead, const struct name *const frames[],
+                     unsigned n_frames);
 
 void names_free(struct names *names);
 

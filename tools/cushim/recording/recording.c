@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "report/page.h"
+#include "report/site.h"
 #include "tools/cushim/recording/history.h"
 #include "tools/cushim/usage.h"
 
@@ -228,6 +228,7 @@ static int join_sites(struct recording *recording) {
             account->sites[n++] = site;
     }
     account->n_sites = n;
+    names_tell_apart(recording->names, account);
     free(firsts);
     return 0;
 }
@@ -251,13 +252,13 @@ int recording_read(struct recording *recording, const char *path,
     while (cushim_trace_account_next(account)) {
         if (history)
             history_see(history, account);
-        uint64_t quarter = scope->n_events / CUSHIM_TRACE_SAMPLES * (n_samples + 1);
         if (!is_noted && account->event.code == CUSHIM_TRACE_ALLOC &&
             recording_live_bytes(account, scope) == scope->peak_bytes) {
             cushim_trace_account_note(account);
             is_noted = true;
         }
-        if (n_samples < CUSHIM_TRACE_SAMPLES - 1 && account->n_events >= quarter)
+        while (n_samples < CUSHIM_TRACE_SAMPLES - 1 &&
+               account->n_events * CUSHIM_TRACE_SAMPLES >= scope->n_events * (n_samples + 1))
             cushim_trace_account_sample(account, n_samples++);
     }
     while (n_samples < CUSHIM_TRACE_SAMPLES)
@@ -270,6 +271,10 @@ int recording_read(struct recording *recording, const char *path,
         error = names_find(&recording->names, account);
     if (!error)
         error = join_sites(recording);
+    for (size_t i = 0; !error && i < account->n_sites; i++)
+        account->sites[i]->hour_bytes =
+            cushim_site_hour_bytes(account->sites[i]->sample_bytes, account->sample_ns,
+                                   CUSHIM_TRACE_SAMPLES, 0, scope->peak_bytes);
     if (error)
         recording_close(recording);
     return error;
@@ -297,14 +302,4 @@ int recording_each_scope(const char *path, struct history *history, unsigned mos
 void recording_close(struct recording *recording) {
     names_free(recording->names);
     cushim_trace_account_close(&recording->account);
-}
-
-bool recording_grows(const struct cushim_trace_site *site) {
-    uint64_t before = 0;
-    for (int i = 0; i < CUSHIM_TRACE_SAMPLES; i++) {
-        if (site->sample_bytes[i] <= before)
-            return false;
-        before = site->sample_bytes[i];
-    }
-    return true;
 }

@@ -47,8 +47,9 @@ const struct recording_scope *recording_most(const struct recording_scope *scope
 
 struct history;
 
-/* Read all of it.  Sites note what they have at the scope's peak, and at its quarters. Returns 0
- * or an errno. `history` may be NULL. */
+/* Read all of it.  Sites note what they have at the scope's peak, and whether they grow, at moments
+ * that are counted in events, because equal times would hide a leak behind a long start or a pause.
+ * Returns 0 or an errno.  `history` may be NULL. */
 int recording_read(struct recording *recording, const char *path,
                    const struct recording_scope *scope, struct history *history);
 
@@ -71,9 +72,5 @@ uint64_t recording_held_bytes(const struct cushim_trace_account *account,
 
 /* "device 0", "pinned memory". */
 const char *recording_scope_name(const struct recording_scope *scope, char text[32]);
-
-/* Did the live bytes of a site grow in each quarter of the recording?  Quarters are counted in
- * events, because equal times would hide a leak behind a long start or a pause. */
-bool recording_grows(const struct cushim_trace_site *site);
 
 #endif

@@ -1,6 +1,7 @@
 #include "tools/cushim/replay/plan.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -87,7 +88,7 @@ static bool begin(const struct setting *setting, struct plan *plan) {
     policy->keep = setting->keep;
     policy->reserve = setting->reserve;
     policy->has_keep = !cushim_amount_is_auto(setting->keep);
-    if (setting->limit.number)
+    if (strcmp(setting->limit, "0") != 0)
         policy->budgets = engine.budgets;
     for (int kind = CUSHIM_MEM_MANAGED; kind <= CUSHIM_MEM_PINNED; kind++)
         cushim_mem_policy_of_kind(&engine.policies[kind], policy, (enum cushim_mem_kind)kind);
@@ -95,7 +96,7 @@ static bool begin(const struct setting *setting, struct plan *plan) {
 }
 
 static void set_limit(unsigned device, uint64_t device_bytes) {
-    struct cushim_amount limit = engine.setting->limit;
+    struct cushim_amount limit = cushim_limits_of(engine.setting->limit, (int)device);
     if (!device_bytes && limit.is_percent)
         return; /* the device is unknown, and was not used yet */
     atomic_store(&engine.budgets[device].limit_bytes, cushim_amount_bytes(limit, device_bytes));
@@ -192,7 +193,8 @@ static enum served serve(uint64_t number, unsigned device, unsigned kind, uint64
 /* NULL: there is no limit, or not for this memory. */
 static struct cushim_mem_limit *budget_of(const struct cushim_trace_block *of) {
     struct cushim_mem_limit *budgets = engine.policies[CUSHIM_MEM_DEVICE].budgets;
-    return budgets && of->kind != CUSHIM_KIND_PINNED ? &budgets[of->device] : NULL;
+    bool is_charged = of->kind != CUSHIM_KIND_PINNED && of->kind != CUSHIM_KIND_MANAGED;
+    return budgets && is_charged ? &budgets[of->device] : NULL;
 }
 
 /* Memory that the driver serves; false: the limit does not let it. */
@@ -380,7 +382,7 @@ int plan_least_limit(uint64_t *n_bytes, const char *path, const struct setting *
     /* a limit of the peak refuses nothing */
     while (!error && least + 1 < most) {
         uint64_t middle = least + (most - least) / 2;
-        limited.limit = (struct cushim_amount){middle * step_bytes, false};
+        snprintf(limited.limit, sizeof limited.limit, "%zu", (size_t)(middle * step_bytes));
         error = plan_make(&plan, path, &limited);
         if (refused(&plan) > n_refused)
             least = middle;

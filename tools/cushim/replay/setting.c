@@ -65,6 +65,6 @@ bool setting_read(struct setting *setting, const char *text, size_t n_bytes, cha
     setting->large_bytes = options.large;
     setting->keep = options.keep;
     setting->reserve = options.reserve;
-    setting->limit = options.limit;
+    memcpy(setting->limit, options.limit, sizeof setting->limit);
     return is_well;
 }

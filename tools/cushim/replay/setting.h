@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/amount.h"
+#include "base/options.h"
 
 enum { SETTING_BYTES = 64 };
 
@@ -16,7 +16,8 @@ struct setting {
     bool is_relaxed;
     int buckets; /* enum cushim_mem_scheme */
     size_t large_bytes;
-    struct cushim_amount keep, reserve, limit;
+    struct cushim_amount keep, reserve;
+    char limit[CUSHIM_OPTION_TEXT_BYTES];
 };
 
 /* Read a setting of n_bytes.  Returns false if it is wrong; `wrong` then has the reason as one

@@ -40,6 +40,61 @@ extern "C" {
 CUSHIM_API enum cushim_status cushim_dequant_q4k_f32(const void *w, float *y, int64_t rows,
                                                      int64_t k, struct CUstream_st *stream);
 
+/**
+ * Write the values of a matrix of five or six bits as floats.
+ *
+ * q5_0 has blocks of 32 values in 22 bytes: fp16 d; qh[4], 32 high bits; qs[16], nibbles.  Value l
+ * is d * (q - 16), whose low bits are the low nibble of qs[l], or the high one of qs[l - 16].
+ * q5k has super-blocks of 256 values in 176 bytes: what q4k has before its nibbles; qh[32];
+ * qs[128]. Values are as in q4k, with 16 more if bit j of qh[l] is set for value 32 j + l. q6k has
+ * super-blocks of 256 values in 210 bytes: ql[128], qh[64], sc[16], fp16 d.  Of each 128, value 32
+ * q + l is d * sc[2q + l / 16] * (v - 32): v has the low nibble of ql[32 (q & 1) + l], or the high
+ * one if q is 2 or 3, and bits 2q and 2q + 1 of qh[l].
+ * @param w       [rows][k / 32 or 256] blocks on the device, at any address
+ * @param y       [rows][k] on the device, out; a multiple of 4 bytes
+ * @param rows    >= 0
+ * @param k       >= 0, a multiple of the block's values; if rows or k is 0, nothing is done and the
+ *                pointers may be NULL
+ * @param stream  NULL means the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not such a multiple, more elements than
+ * can be counted, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was
+ *         queued
+ * Accuracy  exact to the bit: each product is rounded, then the difference
+ * Threads   any
+ * Stream    queued on `stream`; the buffers must live until that work ends
+ * Source    ggml's Q5_0, Q5_K and Q6_K
+ */
+CUSHIM_API enum cushim_status cushim_dequant_q5_0_f32(const void *w, float *y, int64_t rows,
+                                                      int64_t k, struct CUstream_st *stream);
+CUSHIM_API enum cushim_status cushim_dequant_q5k_f32(const void *w, float *y, int64_t rows,
+                                                     int64_t k, struct CUstream_st *stream);
+CUSHIM_API enum cushim_status cushim_dequant_q6k_f32(const void *w, float *y, int64_t rows,
+                                                     int64_t k, struct CUstream_st *stream);
+
+/**
+ * Multiply such a matrix with a column: y[m] = w[m][k] * x[k].
+ * @param w       [m][k / 32 or 256] blocks on the device, at any address
+ * @param x       [k] on the device; a multiple of 4 bytes
+ * @param y       [m] on the device, out; a multiple of 4 bytes; must not overlap an input
+ * @param m       >= 0; if 0, nothing is done and the pointers may be NULL
+ * @param k       >= 0, a multiple of the block's values; if 0, y is zeros and w and x may be NULL
+ * @param stream  NULL means the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not such a multiple, more elements than
+ * can be counted, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was
+ *         queued
+ * Accuracy  |error| <= 2^-20 sum|terms|; scale * q and the minimum count as two terms
+ * Threads   any
+ * Stream    queued on `stream`; the buffers must live until that work ends
+ * Source    ggml's Q5_0, Q5_K and Q6_K
+ */
+CUSHIM_API enum cushim_status cushim_gemv_q5_0_f32(const void *w, const float *x, float *y,
+                                                   int64_t m, int64_t k,
+                                                   struct CUstream_st *stream);
+CUSHIM_API enum cushim_status cushim_gemv_q5k_f32(const void *w, const float *x, float *y,
+                                                  int64_t m, int64_t k, struct CUstream_st *stream);
+CUSHIM_API enum cushim_status cushim_gemv_q6k_f32(const void *w, const float *x, float *y,
+                                                  int64_t m, int64_t k, struct CUstream_st *stream);
+
 #ifdef __cplusplus
 }
 #endif

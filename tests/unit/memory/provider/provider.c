@@ -50,7 +50,7 @@ static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags)
     fixture->cuda->cuMemAllocManaged = alloc_managed;
     atomic_store(&policy.dedicated_bytes, kind == CUSHIM_MEM_MANAGED ? 1 : 64 * MIB);
     policy.is_sparing = kind == CUSHIM_MEM_PINNED;
-    policy.keeps_all = false;
+    policy.least_idle_bytes = 0;
     cushim_mem_heap_open(&fixture->heaps[1],
                          &(struct cushim_mem_heap_setup){
                              .cuda = fixture->cuda,
@@ -201,7 +201,7 @@ TEST(when_memory_is_out_small_blocks_pin_no_memory_that_a_larger_one_needs) {
     uint64_t addresses[MOST], large;
     unsigned n = 0;
     struct cushim_mem_heap *heap = set_up(CUSHIM_MEM_PINNED, 0);
-    policy.keeps_all = true;
+    policy.least_idle_bytes = SIZE_MAX / 2;
     fake_limit((size_t)2 * MOST * MIB);
     while (n < MOST && try_take(2 * MIB, &addresses[n]) == CUSHIM_OK)
         n++;

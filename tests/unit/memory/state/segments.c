@@ -151,7 +151,7 @@ TEST(no_look_up_finds_a_segment_that_goes_to_the_driver) {
 TEST(the_idle_segment_that_waited_longest_goes_first) {
     uint64_t addresses[3];
     setup();
-    fixture->policy.keeps_all = true;
+    fixture->policy.least_idle_bytes = SIZE_MAX / 2;
     atomic_store(&fixture->policy.dedicated_bytes, 4 << 20);
     for (unsigned i = 0; i < 3; i++)
         addresses[i] = fixture_take(fixture, 8 << 20);

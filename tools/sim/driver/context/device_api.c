@@ -1,6 +1,7 @@
 /* Devices as the program asks for them: cuInit, enumeration, properties, peers. */
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/core/calls.h"
+#include "checkpoint.h"
 #include "context.h"
 #include "device.h"
 #include "tools/sim/driver/core/model.h"
@@ -13,7 +14,8 @@ static CUresult init(unsigned flags) {
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_devices_count() == 0)
         SIM_TRY(sim_devices_init());
-    return sim_start();
+    SIM_TRY(sim_start());
+    return sim_checkpoint_begin();
 }
 
 CUresult cuInit(unsigned int flags) {

@@ -14,9 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Written by its process, and by a process that empties it. */
+/* Written by its process, and by a process that empties it or asks at the desk. */
 struct slot {
     _Atomic uint64_t n_pages[SIM_MAX_DEVICES];
+    _Atomic uint64_t n_laid_down[SIM_MAX_DEVICES];
+    struct sim_share_desk desk;
     _Atomic uint32_t n_contexts[SIM_MAX_DEVICES];
     _Atomic int32_t pid;
 };
@@ -84,15 +86,23 @@ static bool open_file(void) {
     return true;
 }
 
+static struct flock byte_of(unsigned i, short type) {
+    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
+}
+
 /* Lock the byte of a slot; never waits.  Only the process that has the slot locks it. */
 static bool lock(unsigned i, short type) {
-    struct flock byte = {.l_type = type, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
+    struct flock byte = byte_of(i, type);
     return fcntl(file, F_OFD_SETLK, &byte) == 0;
 }
 
 static void empty(struct slot *slot) {
     atomic_store(&slot->pid, 0);
+    atomic_store(&slot->desk.state, CU_PROCESS_STATE_RUNNING);
+    atomic_store(&slot->desk.thread, 0);
+    atomic_store(&slot->desk.n_answered, atomic_load(&slot->desk.n_asked));
     for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+        atomic_store(&slot->n_laid_down[i], 0);
         atomic_store(&slot->n_pages[i], 0);
         atomic_store(&slot->n_contexts[i], 0);
     }
@@ -171,7 +181,8 @@ unsigned sim_share_processes(int device, struct sim_share *processes, unsigned n
     if (open_file())
         reap();
     for (unsigned i = 0; i < n_slots; i++) {
-        if (atomic_load(&slots[i].n_contexts[device]) == 0)
+        if (atomic_load(&slots[i].n_contexts[device]) == 0 ||
+            atomic_load(&slots[i].desk.state) == CU_PROCESS_STATE_CHECKPOINTED)
             continue;
         pid_t pid = &slots[i] == mine ? getpid() : (pid_t)atomic_load(&slots[i].pid);
         if (n_found < n)
@@ -179,4 +190,50 @@ unsigned sim_share_processes(int device, struct sim_share *processes, unsigned n
         n_found++;
     }
     return n_found;
+}
+
+/* ---- checkpoints ---- */
+
+struct sim_share_desk *sim_share_desk(void) {
+    return file >= 0 && mine ? &mine->desk : NULL;
+}
+
+struct sim_share_desk *sim_share_desk_of(pid_t pid) {
+    if (open_file())
+        reap();
+    for (unsigned i = 0; file >= 0 && i < n_slots; i++) {
+        if (atomic_load(&slots[i].pid) == pid)
+            return &slots[i].desk;
+    }
+    return NULL;
+}
+
+static unsigned number_of(const struct sim_share_desk *desk) {
+    return (unsigned)(((const char *)desk - (const char *)slots) / (ptrdiff_t)sizeof(struct slot));
+}
+
+bool sim_share_desk_is_alive(const struct sim_share_desk *desk) {
+    struct flock byte = byte_of(number_of(desk), F_WRLCK);
+    return (mine && desk == &mine->desk) ||
+           (fcntl(file, F_OFD_GETLK, &byte) == 0 && byte.l_type != F_UNLCK);
+}
+
+void sim_share_desk_lock(const struct sim_share_desk *desk, short type) {
+    struct flock byte = byte_of(N_SLOTS + number_of(desk), type);
+    while (fcntl(file, F_OFD_SETLKW, &byte) != 0 && errno == EINTR)
+        ;
+}
+
+void sim_share_lay_down(void) {
+    for (int i = 0; i < SIM_MAX_DEVICES; i++)
+        atomic_store(&mine->n_laid_down[i], atomic_exchange(&mine->n_pages[i], 0));
+}
+
+bool sim_share_take_up(size_t n_all) {
+    int i = 0;
+    while (i < SIM_MAX_DEVICES && sim_share_charge(i, atomic_load(&mine->n_laid_down[i]), n_all))
+        i++;
+    for (int k = 0; k < i && i < SIM_MAX_DEVICES; k++)
+        sim_share_refund(k, atomic_load(&mine->n_laid_down[k]));
+    return i == SIM_MAX_DEVICES;
 }

@@ -3,6 +3,7 @@
 #include "base/cancel.h"
 
 #include "tools/sim/driver/graph/capture.h"
+#include "tools/sim/driver/context/checkpoint.h"
 #include "tools/sim/driver/context/context.h"
 #include "tools/sim/driver/context/share.h"
 #include "options.h"
@@ -135,15 +136,15 @@ CUresult sim_enter(unsigned symbol) {
     struct sim_traits found = sim_traits_of(symbol);
     take_time(found.real_ns);
     pthread_mutex_lock(&sim_lock);
+    sim_checkpoint_enter(found.traits & QUIET);
     CUresult result = refuse(symbol, found.traits);
-    if (result != CUDA_SUCCESS)
-        pthread_mutex_unlock(&sim_lock);
-    return result;
+    return result == CUDA_SUCCESS ? result : sim_leave(result);
 }
 
 CUresult sim_leave(CUresult result) {
     if (result == CUDA_ERROR_NOT_READY && fail_in)
         fail_in++; /* do not count this query: how many come is chance */
+    sim_checkpoint_leave();
     pthread_mutex_unlock(&sim_lock);
     return result;
 }
@@ -157,6 +158,7 @@ static void on_exit_of_process(void) {
     sim_scheduler_finish();
     pthread_cond_broadcast(&sim_changed); /* wakes threads that wait for steps */
     pthread_mutex_unlock(&sim_lock);
+    sim_checkpoint_end();
 }
 
 /* The lock is held over the fork, so that the child finds it intact. */
@@ -173,6 +175,7 @@ static void after_fork_in_child(void) {
     pthread_cond_init(&sim_changed, NULL);
     atomic_store(&life, FORKED);
     sim_share_leave_child();
+    sim_checkpoint_leave_child();
 }
 
 CUresult sim_start(void) {

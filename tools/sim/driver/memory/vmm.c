@@ -24,9 +24,10 @@ struct physical {
     struct sim_device *device;
     CUmemAllocationProp prop;
     size_t n_bytes;
-    unsigned n_refs; /* handles and mappings */
-    int fd;          /* -1: unbacked */
-    bool is_charged; /* not imported */
+    unsigned n_refs;    /* handles and mappings */
+    unsigned n_handles; /* that were not released */
+    int fd;             /* -1: unbacked */
+    bool is_charged;    /* not imported */
 };
 
 /* Addresses that the program reserved, lowest first. */
@@ -156,7 +157,7 @@ static CUresult adopt(CUmemGenericAllocationHandle *out, struct sim_device *devi
     }
     physical->device = device;
     physical->n_bytes = n_bytes;
-    physical->n_refs = 1;
+    physical->n_refs = physical->n_handles = 1;
     physical->fd = fd;
     physical->is_charged = is_charged;
     physical->prop = (CUmemAllocationProp){
@@ -198,15 +199,18 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 
 static CUresult find(CUmemGenericAllocationHandle handle, struct physical **out) {
     *out = (struct physical *)(uintptr_t)handle;
-    return sim_handle_is(*out, SIM_HANDLE_PHYSICAL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return sim_handle_is(*out, SIM_HANDLE_PHYSICAL) && (*out)->n_handles ? CUDA_SUCCESS
+                                                                         : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     SIM_ENTER(cuMemRelease);
     struct physical *physical;
     CUresult result = find(handle, &physical);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
+        physical->n_handles--;
         unref(physical);
+    }
     return sim_leave(result);
 }
 
@@ -216,6 +220,7 @@ static CUresult retain(CUmemGenericAllocationHandle *out, void *address) {
         return CUDA_ERROR_INVALID_VALUE;
     struct physical *physical = block->owner_data;
     physical->n_refs++;
+    physical->n_handles++;
     *out = (CUmemGenericAllocationHandle)(uintptr_t)physical;
     return CUDA_SUCCESS;
 }

@@ -153,6 +153,10 @@ CUresult sim_scheduler_add(struct sim_stream *stream) {
     return CUDA_SUCCESS;
 }
 
+bool sim_scheduler_is_idle(void) {
+    return n_queued == 0 && !is_in_turn;
+}
+
 void sim_scheduler_finish(void) {
     is_over = true;
     if (!is_running || pthread_equal(worker, pthread_self()))

@@ -10,6 +10,7 @@
 
 #include "tools/sim/driver/core/abi.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sim_stream;
@@ -17,6 +18,9 @@ struct sim_stream;
 /* A stream is about to get a step, under the same hold of the lock.  If no thread can be made it
  * fails, and the stream is unchanged. */
 CUresult sim_scheduler_add(struct sim_stream *stream);
+
+/* Has no stream a step left? */
+bool sim_scheduler_is_idle(void);
 
 /* The next number of the sequence, below n. */
 uint64_t sim_scheduler_draw(uint64_t n);

@@ -1,4 +1,4 @@
-#include "tools/cushim/commands/devices.h"
+#include "tools/cushim/devices.h"
 #include "tools/cushim/numbers.h"
 
 #include <dlfcn.h>
@@ -12,36 +12,79 @@ struct memory {
     unsigned long long total, free, used;
 };
 
+struct process {
+    unsigned process;
+    unsigned long long n_bytes; /* ~0: not known */
+    unsigned instances[2];
+};
+
 static struct {
-    bool is_asked;
+    bool is_asked, is_there;
+    int (*begin)(void);
     int (*find)(const char *uuid, void **device);
     int (*get_memory)(void *device, struct memory *memory);
+    int (*count)(unsigned *n);
+    int (*at)(unsigned index, void **device);
+    int (*get_processes)(void *device, unsigned *n, struct process *processes);
 } nvml;
 
-static void open_nvml(void) {
-    int (*begin)(void);
-    nvml.is_asked = true;
+static bool open_nvml(void) {
+    static const char *const names[] = {"nvmlInit_v2",
+                                        "nvmlDeviceGetHandleByUUID",
+                                        "nvmlDeviceGetMemoryInfo",
+                                        "nvmlDeviceGetCount_v2",
+                                        "nvmlDeviceGetHandleByIndex_v2",
+                                        "nvmlDeviceGetComputeRunningProcesses_v3"};
+    void *symbols[sizeof names / sizeof *names];
+    if (nvml.is_asked)
+        return nvml.is_there;
+    nvml.is_asked = nvml.is_there = true;
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    void *symbols[] = {library ? dlsym(library, "nvmlInit_v2") : NULL,
-                       library ? dlsym(library, "nvmlDeviceGetHandleByUUID") : NULL,
-                       library ? dlsym(library, "nvmlDeviceGetMemoryInfo") : NULL};
-    memcpy(&begin, &symbols[0], sizeof begin);
-    if (!symbols[0] || !symbols[1] || !symbols[2] || begin() != 0)
-        return;
-    memcpy(&nvml.find, &symbols[1], sizeof nvml.find);
-    memcpy(&nvml.get_memory, &symbols[2], sizeof nvml.get_memory);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        symbols[i] = library ? dlsym(library, names[i]) : NULL;
+        nvml.is_there &= symbols[i] != NULL;
+    }
+    memcpy(&nvml.begin, symbols, sizeof symbols);
+    nvml.is_there = nvml.is_there && nvml.begin() == 0;
+    return nvml.is_there;
 }
 
 static void ask(struct device *device) {
     struct memory memory = {0};
     void *handle = NULL;
-    if (!nvml.is_asked)
-        open_nvml();
-    if (!nvml.find || !*device->uuid || nvml.find(device->uuid, &handle) != 0 ||
+    if (!open_nvml() || !*device->uuid || nvml.find(device->uuid, &handle) != 0 ||
         nvml.get_memory(handle, &memory) != 0 || memory.free > memory.total)
         return;
     device->all_bytes = memory.total;
     device->free_bytes = memory.free;
+}
+
+unsigned devices_free(uint64_t free_bytes[CUSHIM_MAX_DEVICES]) {
+    unsigned n = 0;
+    if (!open_nvml() || nvml.count(&n) != 0)
+        return 0;
+    n = n < CUSHIM_MAX_DEVICES ? n : CUSHIM_MAX_DEVICES;
+    for (unsigned i = 0; i < n; i++) {
+        struct memory memory = {0};
+        void *device;
+        if (nvml.at(i, &device) == 0)
+            nvml.get_memory(device, &memory);
+        free_bytes[i] = memory.free;
+    }
+    return n;
+}
+
+unsigned devices_processes(unsigned number,
+                           struct device_process processes[DEVICES_MOST_PROCESSES]) {
+    struct process rows[DEVICES_MOST_PROCESSES];
+    unsigned n = DEVICES_MOST_PROCESSES;
+    void *device;
+    if (!open_nvml() || nvml.at(number, &device) != 0 || nvml.get_processes(device, &n, rows) != 0)
+        return 0;
+    for (unsigned i = 0; i < n; i++)
+        processes[i] = (struct device_process){rows[i].process,
+                                               rows[i].n_bytes == ~0ull ? 0 : rows[i].n_bytes};
+    return n;
 }
 
 /* ---- all of them ---- */

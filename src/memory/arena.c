@@ -1,7 +1,5 @@
-#include "memory/special/arena.h"
+#include "memory/arena.h"
 
-#include "base/bits.h"
-#include "memory/layout/chunk.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/free_lists.h"
 #include "memory/alloc.h"

@@ -27,6 +27,19 @@ void devices_add(struct devices *devices, const struct cushim_report *report, in
 /* Ask NVML for the memory of each device, and sort them. */
 void devices_settle(struct devices *devices);
 
+/* Ask NVML how much each device has left; returns their number, 0 without NVML.  The devices have
+ * NVML's numbers. */
+unsigned devices_free(uint64_t free_bytes[CUSHIM_MAX_DEVICES]);
+
+/* Ask NVML which processes hold memory of a device; returns their number. */
+enum { DEVICES_MOST_PROCESSES = 256 };
+struct device_process {
+    int64_t process;
+    uint64_t n_bytes; /* 0 if not known */
+};
+unsigned devices_processes(unsigned number,
+                           struct device_process processes[DEVICES_MOST_PROCESSES]);
+
 /* A line of at most 80 columns. */
 void devices_text(const struct device *device, char *text, size_t n_bytes);
 

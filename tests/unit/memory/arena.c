@@ -1,4 +1,4 @@
-#include "memory/special/arena.h"
+#include "memory/arena.h"
 
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-#include "memory/special/graph_resources.h"
+#include "memory/graph_resources.h"
 
 #include "cuda/current_context.h"
 #include "memory/state/heap_state.h"

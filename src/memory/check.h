@@ -19,7 +19,6 @@
 #include <pthread.h>
 
 #include "cuda/types.h"
-#include "cushim/status.h"
 #include "memory/layout/block.h"
 #include "base/backtrace.h"
 
@@ -34,11 +33,21 @@ enum cushim_mem_harm {
     CUSHIM_MEM_HARM_AGAIN,    /* a free of a block that was freed before, or of no block */
     CUSHIM_MEM_HARM_INSIDE,   /* a free inside a block */
     CUSHIM_MEM_HARM_EXCEEDED, /* a copy or set that leaves its block */
-    CUSHIM_MEM_HARM_TOUCHED   /* a copy or set that touches freed memory */
+    CUSHIM_MEM_HARM_TOUCHED,  /* a copy or set that touches freed memory */
+    CUSHIM_MEM_HARM_GONE,     /* a free of memory that went with its context */
+    /* calls that the driver answers as it does without us */
+    CUSHIM_MEM_HARM_RESET, /* a reset of the device `offset`: n_bytes were live there */
+    CUSHIM_MEM_HARM_STRAY, /* it made the context of the device `offset`, which nothing else uses */
+    CUSHIM_MEM_HARM_FORKED /* in the process `offset`, whose parent had used CUDA */
 };
 
 static inline bool cushim_mem_harm_is_refusal(enum cushim_mem_harm harm) {
     return harm >= CUSHIM_MEM_HARM_AGAIN;
+}
+
+/* Is it about a call that has nothing to do with a block? */
+static inline bool cushim_mem_harm_is_event(enum cushim_mem_harm harm) {
+    return harm >= CUSHIM_MEM_HARM_RESET;
 }
 
 struct cushim_mem_finding {
@@ -49,10 +58,10 @@ struct cushim_mem_finding {
     int64_t offset; /* from the address: of the first damaged byte, or where the call began */
     unsigned char found; /* damage: what the byte is now */
     size_t span_bytes;   /* a refused copy or set: its bytes */
-    const char *call;    /* the call that was refused, or found the damage; static; `tell` sets
-                          * it */
+    const char *call; /* the call that was refused, or found the damage; static; NULL: `tell` sets
+                       * it */
     struct cushim_backtrace obtained, freed; /* of the block, as far as known */
-    struct cushim_backtrace at;              /* of the call */
+    struct cushim_backtrace at;              /* of the call; if that is NULL, `tell` takes it */
 };
 
 /* A row of a list that only grows, so readers need no lock. */

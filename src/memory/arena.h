@@ -14,21 +14,9 @@
 #ifndef CUSHIM_MEMORY_ARENA_H
 #define CUSHIM_MEMORY_ARENA_H
 
-#include "cushim/status.h"
-#include "memory/layout/segment.h"
+#include "memory/layout/chunk.h"
 
-struct cushim_mem_chunk;
 struct cushim_mem_heap;
-
-/* All zero has no chunk. */
-struct cushim_mem_arena {
-    struct cushim_mem_chunk *chunks;  /* set before n_ready rises, kept over lives */
-    atomic_uint n_ready;              /* chunks that were made, open or closed */
-    atomic_uint n_open;               /* written under the lock */
-    atomic_uint current;              /* the chunk that serves; n_ready or beyond: none */
-    atomic_uint_fast64_t n_changes;   /* how often a chunk became empty, or a reset came */
-    atomic_uint_fast64_t searched_at; /* n_changes + done at the last search, if it found nothing */
-};
 
 /**
  * Take a block, its state still FREE, of a heap whose policy has an arena.
@@ -68,14 +56,8 @@ void cushim_mem_arena_drain(struct cushim_mem_heap *heap);
 /* The memory is gone.  Call it before the segments go, with the lock held. */
 void cushim_mem_arena_abandon(struct cushim_mem_heap *heap);
 
-/* Does this block belong to the arena? */
-static inline bool cushim_mem_arena_has(const struct cushim_mem_blockref *ref) {
-    return atomic_load_explicit(&ref->extent->kind, memory_order_relaxed) ==
-           CUSHIM_MEM_EXTENT_ARENA;
-}
-
-/* The same, and may its block be given without the lock, because its chunk was not shown to another
- * process? */
+/* Does this block belong to the arena, and may it be given without the lock, because its chunk was
+ * not shown to another process? */
 bool cushim_mem_arena_serves(const struct cushim_mem_blockref *ref);
 
 #endif

@@ -1,4 +1,4 @@
-#include "memory/special/check.h"
+#include "memory/check.h"
 
 #include <stdlib.h>
 
@@ -6,7 +6,6 @@
 #include <uthash.h>
 #include <utlist.h>
 
-#include "base/bits.h"
 #include "memory/reclaim.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
@@ -103,7 +102,8 @@ static void keep(struct cushim_mem_check *check, const struct cushim_mem_finding
 
 static void tell(struct cushim_mem_check *check, struct cushim_mem_finding *finding) {
     atomic_fetch_add_explicit(&check->n_findings, 1, memory_order_relaxed);
-    cushim_backtrace_take(&finding->at);
+    if (!finding->call) /* it is this one */
+        cushim_backtrace_take(&finding->at);
     check->tell(finding);
     keep(check, finding);
 }

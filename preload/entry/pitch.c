@@ -1,0 +1,91 @@
+#include "preload/entry/pitch.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "cuda/table.h"
+#include "preload/entry/alloc.h"
+#include "preload/entry/device_limit.h"
+#include "preload/entry/entry.h"
+#include "preload/state/process_options.h"
+
+/* The newest of each place stays. */
+enum { N_KNOWN = 256 };
+
+struct pitch {
+    CUdevice device;
+    unsigned element_bytes;
+    size_t width_bytes, pitch_bytes; /* 0: none */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pitch known[N_KNOWN];
+static atomic_bool is_any_known;
+
+static struct pitch *place_of(const struct pitch *pitch) {
+    uint64_t key =
+        pitch->width_bytes ^ (uint64_t)pitch->device << 48 ^ (uint64_t)pitch->element_bytes << 40;
+    return &known[(key * 0x9e3779b97f4a7c15u >> 32) % N_KNOWN];
+}
+
+/* False: the driver was not asked yet. */
+static bool find(struct cushim_cuda *cuda, struct pitch *pitch) {
+    if (!atomic_load(&is_any_known) || cuda->cuCtxGetDevice(&pitch->device) != CUDA_SUCCESS)
+        return false;
+    pthread_mutex_lock(&lock);
+    const struct pitch *row = place_of(pitch);
+    bool is_known = row->pitch_bytes && row->device == pitch->device &&
+                    row->width_bytes == pitch->width_bytes &&
+                    row->element_bytes == pitch->element_bytes;
+    if (is_known)
+        *pitch = *row;
+    pthread_mutex_unlock(&lock);
+    return is_known;
+}
+
+static void remember(struct cushim_cuda *cuda, struct pitch *pitch) {
+    if (cuda->cuCtxGetDevice(&pitch->device) != CUDA_SUCCESS)
+        return;
+    atomic_store(&is_any_known, true);
+    pthread_mutex_lock(&lock);
+    *place_of(pitch) = *pitch;
+    pthread_mutex_unlock(&lock);
+}
+
+static CUresult alloc_by_driver(struct cushim_cuda *cuda, CUdeviceptr *address, size_t *pitch_bytes,
+                                size_t width_bytes, size_t height, unsigned element_bytes) {
+    size_t least_bytes;
+    if (__builtin_mul_overflow(width_bytes, height, &least_bytes))
+        least_bytes = SIZE_MAX;
+    else if (!cushim_device_limit_admits(cuda, least_bytes))
+        return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0,
+                                 least_bytes);
+    CUresult answer =
+        cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
+    if (cushim_entry_should_retry(answer))
+        answer = cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
+    bool is_there = answer == CUDA_SUCCESS;
+    return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, answer, is_there ? *address : 0,
+                             is_there ? *pitch_bytes * height : least_bytes);
+}
+
+CUresult cushim_pitch_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t *pitch_bytes,
+                            size_t width_bytes, size_t height, unsigned element_bytes) {
+    size_t n_bytes;
+    struct pitch pitch = {.element_bytes = element_bytes, .width_bytes = width_bytes};
+    bool is_pooled =
+        cushim_process_is_on() && cushim_process_options.pool && address && pitch_bytes;
+    if (is_pooled && find(cuda, &pitch) &&
+        !__builtin_mul_overflow(pitch.pitch_bytes, height, &n_bytes) && n_bytes) {
+        CUresult answer = cushim_entry_alloc(cuda, address, n_bytes);
+        *pitch_bytes = answer == CUDA_SUCCESS ? pitch.pitch_bytes : *pitch_bytes;
+        return answer;
+    }
+    CUresult answer =
+        alloc_by_driver(cuda, address, pitch_bytes, width_bytes, height, element_bytes);
+    if (is_pooled && answer == CUDA_SUCCESS) {
+        pitch.pitch_bytes = *pitch_bytes;
+        remember(cuda, &pitch);
+    }
+    return answer;
+}

@@ -1,0 +1,87 @@
+#include "preload/state/control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "preload/state/contexts.h"
+#include "preload/state/process_options.h"
+
+static struct cushim_page_control *const control = &cushim_page.head.control;
+
+/* By a thread of the program, or by ours; each request once. */
+void cushim_control_answer(void) {
+    static atomic_flag is_busy = ATOMIC_FLAG_INIT;
+    if (!cushim_process_is_on() || cushim_thread.host_function_depth ||
+        atomic_flag_test_and_set(&is_busy))
+        return;
+    unsigned n_asked = atomic_load(&control->n_asked);
+    if (n_asked != atomic_load(&control->n_answered)) {
+        if (atomic_load(&control->call) == CUSHIM_PAGE_CALL_TRIM)
+            atomic_store(&control->n_bytes, cushim_contexts_give_back_all());
+        atomic_store(&control->n_answered, n_asked);
+        syscall(SYS_futex, &control->n_answered, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    }
+    atomic_flag_clear(&is_busy);
+}
+
+/* Has the main thread ended, and every other one too?  Then the process ends with ours. */
+static bool is_alone(void) {
+    char text[512], state;
+    int n_threads, file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t n = file < 0 ? 0 : read(file, text, sizeof text - 1);
+    if (file >= 0)
+        close(file);
+    text[n > 0 ? n : 0] = 0;
+    const char *end = strrchr(text, ')');
+    return end &&
+           sscanf(end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d",
+                  &state, &n_threads) == 2 &&
+           state == 'Z' && n_threads == 2;
+}
+
+/* The page is a mapping that the other process has, too, so its words are no private futexes. */
+static void *wait_for_requests(void *unused) {
+    const struct timespec second = {.tv_sec = 1};
+    for (;;) {
+        unsigned n_asked = atomic_load(&control->n_asked);
+        cushim_control_look();
+        if (syscall(SYS_futex, &control->n_asked, FUTEX_WAIT, n_asked, &second, NULL, 0) != 0 &&
+            errno == ETIMEDOUT && is_alone())
+            return unused;
+    }
+}
+
+void cushim_control_begin(void) {
+    static pid_t begun_in; /* a forked child has none of the threads */
+    sigset_t all, before;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    if (!cushim_process_options.control || !cushim_process_options.live ||
+        begun_in == cushim_process.process)
+        return;
+    begun_in = cushim_process.process;
+    sigfillset(&all);
+    sigdelset(&all, SIGSEGV); /* a fault of its own, as of a page that was cut, is handled in it */
+    sigdelset(&all, SIGBUS);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_attr_init(&attributes);
+    if (!error) {
+        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+        error = pthread_create(&thread, &attributes, wait_for_requests, NULL);
+        pthread_attr_destroy(&attributes);
+    }
+    if (!error)
+        pthread_setname_np(thread, "cushim-control");
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    atomic_store(&control->has_thread, !error);
+    if (error)
+        log_error("control", "no thread, so requests wait for the next call: %s", strerror(error));
+}

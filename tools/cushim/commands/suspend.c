@@ -1,0 +1,36 @@
+#include "tools/cushim/suspend.h"
+
+#include <limits.h>
+#include <stddef.h>
+
+#include "tools/cushim/arguments.h"
+#include "tools/cushim/commands.h"
+#include "tools/cushim/suspend_list.h"
+#include "tools/cushim/usage.h"
+
+static int for_each(const char *topic, int argc, char **argv, bool (*what)(int64_t process)) {
+    static struct suspend_list list;
+    const struct argument rows[] = {{0}};
+    const struct arguments arguments = {.topic = topic,
+                                        .rows = rows,
+                                        .least_words = 1,
+                                        .most_words = INT_MAX,
+                                        .of_words = "a process or a program"};
+    bool is_well = true;
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    for (int i = 0; i < n; i++)
+        is_well &= suspend_list_add(&list, argv[i]);
+    for (int i = 0; i < list.n; i++)
+        is_well &= what(list.processes[i]);
+    return is_well ? EXIT_WELL : EXIT_WRONG;
+}
+
+int suspend_main(int argc, char **argv) {
+    return for_each("suspend", argc, argv, suspend_process);
+}
+
+int resume_main(int argc, char **argv) {
+    return for_each("resume", argc, argv, resume_process);
+}

@@ -1,0 +1,334 @@
+#include "tools/cushim/suspend.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cuda/symbol.h"
+#include "cuda/types.h"
+#include "tools/cushim/devices.h"
+#include "tools/cushim/numbers.h"
+#include "tools/cushim/pages.h"
+#include "tools/cushim/suspended.h"
+#include "tools/cushim/usage.h"
+
+/* ---- the driver ---- */
+
+static struct {
+    CUresult (*init)(unsigned flags);
+    CUresult (*error_name)(CUresult error, const char **name);
+    CUresult (*get_state)(int process, CUprocessState *state);
+    CUresult (*lock)(int process, CUcheckpointLockArgs *args);
+    CUresult (*checkpoint)(int process, CUcheckpointCheckpointArgs *args);
+    CUresult (*restore)(int process, CUcheckpointRestoreArgs *args);
+    CUresult (*unlock)(int process, CUcheckpointUnlockArgs *args);
+} driver;
+
+static bool open_driver(void) {
+    static const char *const names[] = {
+        "cuInit",
+        "cuGetErrorName",
+        "cuCheckpointProcessGetState",
+        "cuCheckpointProcessLock",
+        "cuCheckpointProcessCheckpoint",
+        "cuCheckpointProcessRestore",
+        "cuCheckpointProcessUnlock",
+    };
+    void *symbols[sizeof names / sizeof *names];
+    if (driver.init)
+        return true;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        complain("no CUDA driver: %s", dlerror());
+        return false;
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        symbols[i] = dlsym(library, names[i]);
+        if (symbols[i])
+            continue;
+        complain("the driver is too old: it has no %s; drivers from 570 on have it", names[i]);
+        return false;
+    }
+    memcpy(&driver, symbols, sizeof symbols);
+    driver.init(0); /* a restore needs it; what fails says so below */
+    return true;
+}
+
+static const char *name_of(CUresult error) {
+    const char *name = NULL;
+    return driver.error_name(error, &name) == CUDA_SUCCESS && name ? name : "an unknown error";
+}
+
+/* ---- the process ---- */
+
+/* The checks that both directions have.  A line says what is wrong. */
+static bool is_within_reach(int64_t process, struct suspended *out, CUprocessState *now) {
+    char state;
+    if (!suspended_look_up(process, out, &state))
+        complain("no process %" PRId64, process);
+    else if (kill((pid_t)process, 0) != 0)
+        complain("process %" PRId64 " (%s): not permitted, because it is another user's", process,
+                 out->program);
+    else if (state == 'T' || state == 't')
+        complain("process %" PRId64 " (%s) is stopped, so the driver would wait for it; "
+                 "`kill -CONT %" PRId64 "` lets it go on",
+                 process, out->program, process);
+    else if (open_driver()) {
+        CUresult result = driver.get_state((int)process, now);
+        if (result == CUDA_SUCCESS)
+            return true;
+        complain("process %" PRId64 " (%s): %s", process, out->program,
+                 result == CUDA_ERROR_NOT_INITIALIZED ? "it does not use CUDA" : name_of(result));
+    }
+    return false;
+}
+
+/* ---- how much memory ---- */
+
+/* What is known of a process from its live page. */
+struct known {
+    int64_t process;
+    uint64_t held_bytes, managed_bytes;
+    bool has_ipc;
+};
+
+static void note_known(const struct page *page, void *context) {
+    struct known *known = context;
+    const struct cushim_report *report = page->report;
+    const struct cushim_page_head *head = &report->page.head;
+    if (!page->is_alive || head->process != known->process ||
+        head->namespace != cushim_page_namespace())
+        return;
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
+        known->held_bytes += cushim_report_sum_device(report, device, held_bytes);
+    known->managed_bytes = cushim_report_sum(report, CUSHIM_KIND_MANAGED, held_bytes);
+    known->has_ipc =
+        cushim_page_calls_of(report->calls, CUSHIM_SYMBOL_cuIpcGetMemHandle) ||
+        cushim_page_calls_of(report->calls, CUSHIM_SYMBOL_cuIpcOpenMemHandle) +
+                cushim_page_calls_of(report->calls, CUSHIM_SYMBOL_cuIpcOpenMemHandle_v2) >
+            cushim_page_calls_of(report->calls, CUSHIM_SYMBOL_cuIpcCloseMemHandle);
+}
+
+/* What NVML says that the process has of each device. */
+static void note_used(struct suspended *suspended) {
+    struct device_process processes[DEVICES_MOST_PROCESSES];
+    uint64_t free_bytes[CUSHIM_MAX_DEVICES];
+    unsigned n_devices = devices_free(free_bytes);
+    for (unsigned i = 0; i < n_devices; i++) {
+        unsigned n = devices_processes(i, processes);
+        for (unsigned k = 0; k < n; k++)
+            suspended->n_bytes[i] +=
+                processes[k].process == suspended->process ? processes[k].n_bytes : 0;
+    }
+}
+
+static void at_most(uint64_t *most, uint64_t n) {
+    *most = n < *most ? n : *most;
+}
+
+/* How much more host memory the process may take: of the machine, and of each group (version 2)
+ * that it is in, because the driver charges the copy to it. */
+static uint64_t host_bytes_for(int64_t process) {
+    char path[1024], text[4096], group[512] = "", *at;
+    uint64_t most = UINT64_MAX, kib, max, now;
+    if (suspended_read_text("/proc/meminfo", text, sizeof text) &&
+        (at = strstr(text, "MemAvailable:")) && sscanf(at, "MemAvailable: %" SCNu64, &kib) == 1)
+        at_most(&most, kib << 10);
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/cgroup", process);
+    if (suspended_read_text(path, text, sizeof text) && (at = strstr(text, "0::/")))
+        sscanf(at, "0::%511[^\n]", group);
+    while (*group) {
+        snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", group);
+        bool has_max =
+            suspended_read_text(path, text, sizeof text) && sscanf(text, "%" SCNu64, &max) == 1;
+        snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.current", group);
+        if (has_max && suspended_read_text(path, text, sizeof text) &&
+            sscanf(text, "%" SCNu64, &now) == 1)
+            at_most(&most, max > now ? max - now : 0);
+        *strrchr(group, '/') = 0;
+    }
+    return most;
+}
+
+/* ---- suspend ---- */
+
+/* The driver would refuse it, or not bring it back.  A line says why. */
+static bool is_fit(struct suspended *note) {
+    struct known known = {.process = note->process};
+    pages_each(note_known, &known);
+    note_used(note);
+    uint64_t n_bytes = suspended_bytes(note), most = host_bytes_for(note->process);
+    n_bytes = n_bytes > known.held_bytes ? n_bytes : known.held_bytes;
+    const char *why = NULL;
+    if (known.managed_bytes)
+        why = "it holds managed memory, which the driver cannot suspend";
+    else if (known.has_ipc)
+        why = "IPC is in use, and the driver cannot suspend memory of two processes";
+    if (why)
+        complain("process %" PRId64 " (%s) is not suspended: %s", note->process, note->program,
+                 why);
+    else if (n_bytes >= most)
+        complain("process %" PRId64 " (%s) is not suspended: not enough host memory, because it "
+                 "has %s on GPUs and may take %s",
+                 note->process, note->program, text_of_bytes(n_bytes), text_of_bytes(most));
+    return !why && n_bytes < most;
+}
+
+static const char *why_not_locked(CUresult result) {
+    return result == CUDA_ERROR_NOT_READY       ? "its GPU work did not end within a minute"
+           : result == CUDA_ERROR_ILLEGAL_STATE ? "something else suspends it"
+                                                : name_of(result);
+}
+
+static const char *why_not_taken(CUresult result) {
+    return result == CUDA_ERROR_NOT_SUPPORTED
+               ? "the driver cannot suspend managed memory, or memory of two processes (IPC)"
+           : result == CUDA_ERROR_OUT_OF_MEMORY ? "not enough host memory"
+                                                : name_of(result);
+}
+
+/* Lock it and take its memory; NULL, or why that did not work.  Then it goes on. */
+static const char *take(int process) {
+    CUcheckpointLockArgs args = {.timeoutMs = 60000};
+    CUresult result = driver.lock(process, &args);
+    if (result != CUDA_SUCCESS)
+        return why_not_locked(result);
+    result = driver.checkpoint(process, NULL);
+    if (result == CUDA_SUCCESS)
+        return NULL;
+    driver.unlock(process, NULL);
+    return why_not_taken(result);
+}
+
+/* The note is held. */
+static bool suspend(int held, int64_t process) {
+    struct suspended note;
+    CUprocessState state;
+    char by_ns[CUSHIM_AMOUNT_BYTES];
+    uint64_t before[CUSHIM_MAX_DEVICES], after[CUSHIM_MAX_DEVICES], n_free = 0;
+    if (!is_within_reach(process, &note, &state))
+        return false;
+    if (state != CU_PROCESS_STATE_RUNNING) {
+        complain("process %" PRId64 " (%s) is %s", process, note.program,
+                 state == CU_PROCESS_STATE_CHECKPOINTED ? "suspended already"
+                 : state == CU_PROCESS_STATE_LOCKED
+                     ? "half suspended; `cushim resume` lets it go on"
+                     : "damaged by an earlier checkpoint, the driver says");
+        return false;
+    }
+    note.since_ns = cushim_clock_ns();
+    if (!is_fit(&note))
+        return false;
+    suspended_write(held, &note);
+    unsigned n_devices = devices_free(before);
+    const char *why = take((int)process);
+    if (why) {
+        suspended_write(held, NULL);
+        complain("process %" PRId64 " (%s) is not suspended: %s%s", process, note.program, why,
+                 kill((pid_t)process, 0) == 0 ? "; it goes on" : "; it has ended");
+        return false;
+    }
+    uint64_t ns = cushim_clock_ns() - note.since_ns;
+    devices_free(after);
+    for (unsigned i = 0; i < n_devices; i++) {
+        if (!note.n_bytes[i] && after[i] > before[i])
+            note.n_bytes[i] = after[i] - before[i];
+        n_free += note.n_bytes[i] ? after[i] : 0;
+    }
+    note.is_whole = 1;
+    suspended_write(held, &note);
+    complain("process %" PRId64 " (%s) is suspended: %s went to host memory in %s, and %s are free",
+             process, note.program, text_of_bytes(suspended_bytes(&note)),
+             cushim_text_time(by_ns, ns), text_of_bytes(n_free));
+    return true;
+}
+
+/* ---- resume ---- */
+
+/* Is there too little memory for it?  A restore that fails may never succeed again, so look before.
+ * A line says who has the memory. */
+static bool lacks_memory(const struct suspended *note) {
+    struct device_process processes[DEVICES_MOST_PROCESSES];
+    uint64_t free_bytes[CUSHIM_MAX_DEVICES];
+    unsigned n_devices = devices_free(free_bytes);
+    for (unsigned i = 0; i < n_devices; i++) {
+        char who[512] = "", state;
+        if (note->n_bytes[i] <= free_bytes[i])
+            continue;
+        unsigned n = devices_processes(i, processes);
+        for (unsigned k = 0; k < n; k++) {
+            struct suspended other;
+            size_t at = strlen(who);
+            if (!processes[k].n_bytes)
+                continue;
+            if (!suspended_look_up(processes[k].process, &other, &state))
+                snprintf(other.program, sizeof other.program, "of another container");
+            snprintf(who + at, sizeof who - at, "%s%" PRId64 " (%s) has %s", *who ? ", " : "",
+                     processes[k].process, other.program, text_of_bytes(processes[k].n_bytes));
+        }
+        complain("process %" PRId64 " (%s) stays suspended: it needs %s of GPU %u, which has %s "
+                 "free; %s",
+                 note->process, note->program, text_of_bytes(note->n_bytes[i]), i,
+                 text_of_bytes(free_bytes[i]), *who ? who : "no process that NVML sees has more");
+        return true;
+    }
+    return false;
+}
+
+static bool resume(int held, int64_t process) {
+    struct suspended now, note;
+    CUprocessState state;
+    char by_ns[CUSHIM_AMOUNT_BYTES];
+    CUresult result = CUDA_SUCCESS;
+    if (!is_within_reach(process, &now, &state))
+        return false;
+    if (!suspended_find(process, &note))
+        note = now;
+    if (state != CU_PROCESS_STATE_LOCKED && state != CU_PROCESS_STATE_CHECKPOINTED) {
+        suspended_write(held, NULL);
+        complain("process %" PRId64 " (%s) is not suspended", process, now.program);
+        return false;
+    }
+    uint64_t start_ns = cushim_clock_ns();
+    if (state == CU_PROCESS_STATE_CHECKPOINTED && lacks_memory(&note))
+        return false;
+    if (state == CU_PROCESS_STATE_CHECKPOINTED)
+        result = driver.restore((int)process, NULL);
+    result = result ? result : driver.unlock((int)process, NULL);
+    if (result != CUDA_SUCCESS) {
+        complain("process %" PRId64 " (%s) stays suspended: %s", process, now.program,
+                 kill((pid_t)process, 0) != 0         ? "it has ended"
+                 : result == CUDA_ERROR_OUT_OF_MEMORY ? "the driver found too little GPU memory"
+                                                      : name_of(result));
+        return false;
+    }
+    suspended_write(held, NULL);
+    if (state == CU_PROCESS_STATE_LOCKED)
+        complain("process %" PRId64 " (%s) goes on; its memory was on the GPU", process,
+                 now.program);
+    else
+        complain("process %" PRId64 " (%s) goes on: %s came back in %s", process, now.program,
+                 text_of_bytes(suspended_bytes(&note)),
+                 cushim_text_time(by_ns, cushim_clock_ns() - start_ns));
+    return true;
+}
+
+static bool with_note(int64_t process, bool (*what)(int held, int64_t process)) {
+    int held = suspended_hold(process);
+    if (held < 0)
+        return false;
+    bool is_well = what(held, process);
+    suspended_release(held, process);
+    return is_well;
+}
+
+bool suspend_process(int64_t process) {
+    return with_note(process, suspend);
+}
+
+bool resume_process(int64_t process) {
+    return with_note(process, resume);
+}

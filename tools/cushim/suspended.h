@@ -1,0 +1,49 @@
+/*
+ * The notes of suspended processes: a file for each, beside the live pages, so that another command
+ * can tell of it and resume it, and knows how much memory it needs.
+ */
+#ifndef CUSHIM_TOOLS_SUSPENDED_H
+#define CUSHIM_TOOLS_SUSPENDED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "report/page.h"
+
+struct suspended {
+    char magic[8];
+    int64_t process;
+    uint64_t start;                       /* of the process, because its number may be used again */
+    uint64_t since_ns;                    /* of cushim_clock_ns */
+    uint64_t is_whole;                    /* 0: its memory is on its way */
+    uint64_t n_bytes[CUSHIM_MAX_DEVICES]; /* that it needs of each device, by NVML's numbers */
+    char program[CUSHIM_NAME_BYTES];
+};
+
+uint64_t suspended_bytes(const struct suspended *suspended);
+
+/* Find the note of a process that lives; false: there is none. */
+bool suspended_find(int64_t process, struct suspended *suspended);
+
+/* Call `show` for the note of each process that lives. */
+typedef void suspended_show_fn(const struct suspended *suspended, void *context);
+void suspended_each(suspended_show_fn *show, void *context);
+
+/* "suspended for 5.2 min, 3.1 GiB"; returns `text`. */
+enum { SUSPENDED_TEXT_BYTES = 128 };
+const char *suspended_text(char text[SUSPENDED_TEXT_BYTES], const struct suspended *suspended);
+
+/* Open the note of a process for this command alone, until it is released.  Returns a descriptor,
+ * or -1 after a line that says why not.  NULL empties it, and an empty note goes at the release. */
+int suspended_hold(int64_t process);
+void suspended_write(int note, const struct suspended *suspended);
+void suspended_release(int note, int64_t process);
+
+/* Begin a note: the name and the start of a process.  *state is the letter of proc(5).  False: the
+ * process has ended. */
+bool suspended_look_up(int64_t process, struct suspended *out, char *state);
+
+/* Read a small file of /proc or the like. */
+bool suspended_read_text(const char *path, char *text, size_t n_bytes);
+
+#endif
