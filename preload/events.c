@@ -6,7 +6,7 @@
 #include "preload/entry/device_limit.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/foreign.h"
-#include "preload/entry/mapped_memory.h"
+#include "preload/entry/mapped.h"
 #include "preload/observe/check.h"
 #include "preload/observe/shortage.h"
 #include "preload/observe/tracing.h"
@@ -20,7 +20,7 @@ static void configured(void) {
     cushim_check_configure();
     cushim_process.policy.memory_out = cushim_shortage_note;
     cushim_watch_begin();
-    cushim_mapped_memory_configure();
+    cushim_mapped_configure();
     cushim_process.is_plain = cushim_entry_is_plain();
 }
 
@@ -32,7 +32,7 @@ static void forked(bool is_fresh) {
 static void driver_lost(void) {
     cushim_process_judge_anew();
     cushim_contexts_gone_all();
-    cushim_mapped_memory_drop_all();
+    cushim_mapped_drop_all();
     cushim_foreign_drop_all();
     cushim_async_forget(false);
 }
@@ -45,7 +45,7 @@ static void context_opening(struct cushim_cuda *cuda, int device) {
 /* Mapped memory outlives its context, and so would what is idle. */
 static void context_leaving(CUcontext context) {
     cushim_async_forget(true);
-    cushim_mapped_memory_give_back(-1);
+    cushim_mapped_give_back(-1);
     if (cushim_check_is_on())
         cushim_check_leave(cushim_contexts_find(context));
 }
@@ -57,7 +57,7 @@ static void heap_gone(const struct cushim_mem_heap *heap) {
 
 static size_t memory_short(int device) {
     cushim_check_give_back();
-    return cushim_async_give_back() + cushim_mapped_memory_give_back(device);
+    return cushim_async_give_back() + cushim_mapped_give_back(device);
 }
 
 const struct cushim_events cushim_events = {
@@ -73,5 +73,5 @@ const struct cushim_events cushim_events = {
     .heap_gone = heap_gone,
     .is_idle_wanted = cushim_device_limit_is_asked,
     .memory_short = memory_short,
-    .memory_looked_at = cushim_mapped_memory_give_back_stale,
+    .memory_looked_at = cushim_mapped_give_back_stale,
 };

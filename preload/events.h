@@ -47,7 +47,7 @@ struct cushim_events {
     /* A context was destroyed, and with it all blocks of a heap.  The lock of contexts is held. */
     void (*heap_gone)(const struct cushim_mem_heap *heap);
 
-    /* Has another process asked for idle memory since this was last asked? */
+    /* Has another process wanted idle memory since this was last asked? */
     bool (*is_idle_wanted)(void);
 
     /* Memory of a device (-1: of any) is short: heaps are about to give back what is idle.  The

@@ -95,10 +95,12 @@ static uint64_t most_idle_bytes(uint64_t idle_bytes, size_t free_bytes, size_t d
     return cushim_least(idle_bytes, most_bytes);
 }
 
-/* May the driver be asked now?  A capture might be invalidated. */
+/* May the driver be asked now?  A capture might be invalidated, and in a forked child the lock may
+ * be held for ever. */
 static bool is_open(struct cushim_cuda *cuda) {
-    return cuda && cuda->cuMemPoolGetAttribute && cuda->cuMemPoolSetAttribute &&
-           cuda->cuMemPoolTrimTo && !cushim_capture_is_open() && !cushim_thread.host_function_depth;
+    return cushim_process_is_on() && cuda && cuda->cuMemPoolGetAttribute &&
+           cuda->cuMemPoolSetAttribute && cuda->cuMemPoolTrimTo && !cushim_capture_is_open() &&
+           !cushim_thread.host_function_depth;
 }
 
 static uint64_t attribute(struct cushim_cuda *cuda, CUmemoryPool pool, CUmemPool_attribute which) {
@@ -235,11 +237,13 @@ void cushim_async_forget(bool is_driver_there) {
 /* ---- the calls of the program ---- */
 
 void cushim_async_made(struct cushim_cuda *cuda, CUmemoryPool pool, int device) {
-    if (cushim_process_is_on() && is_auto() && !is_off() && is_open(cuda))
+    if (is_auto() && !is_off() && is_open(cuda))
         keep(cuda, pool, device);
 }
 
 CUresult cushim_async_destroy(struct cushim_cuda *cuda, CUmemoryPool pool) {
+    if (!cushim_process_is_on())
+        return cuda->cuMemPoolDestroy(pool);
     pthread_mutex_lock(&pools.lock);
     CUresult answer = cuda->cuMemPoolDestroy(pool);
     unsigned i = find(pool);
@@ -250,9 +254,11 @@ CUresult cushim_async_destroy(struct cushim_cuda *cuda, CUmemoryPool pool) {
 }
 
 CUresult cushim_async_set_threshold(struct cushim_cuda *cuda, CUmemoryPool pool, void *value) {
+    if (!cushim_process_is_on() || !is_auto())
+        return cuda->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value);
     pthread_mutex_lock(&pools.lock);
     CUresult answer = cuda->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value);
-    if (answer == CUDA_SUCCESS && cushim_process_is_on() && is_auto())
+    if (answer == CUDA_SUCCESS)
         enter(pool, PROGRAMS);
     pthread_mutex_unlock(&pools.lock);
     return answer;

@@ -12,18 +12,25 @@
 #include "memory/policy.h"
 #include "memory/state/heap_state.h"
 #include "preload/entry/async_pool.h"
+#include "preload/entry/nvml.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
 #include "report/group.h"
+
+/* With CUSHIM_LIMIT_COUNTS=all, how often NVML is asked. */
+static const uint64_t again_ns = 1000000000;
 
 /* How long a process that was refused waits for others to give back idle memory. */
 static const uint64_t patience_ns = 20000000;
 
 static struct cushim_mem_limit budgets[CUSHIM_MAX_DEVICES];
+static atomic_size_t totals[CUSHIM_MAX_DEVICES]; /* of the devices; 0: not known yet */
 
 /* With CUSHIM_LIMIT_GROUP.  It is written once, and by a forked child. */
 static struct cushim_group group;
 static atomic_int places[CUSHIM_MAX_DEVICES]; /* of devices in the group, plus 1; 0: unknown */
+
+static atomic_size_t drivers_bytes[CUSHIM_MAX_DEVICES]; /* charged for contexts and the like */
 
 /* What the calling thread charged for a request that the driver is asked for next. */
 static _Thread_local struct {
@@ -32,7 +39,36 @@ static _Thread_local struct {
 } promise __attribute__((tls_model("initial-exec")));
 
 bool cushim_device_limit_is_set(void) {
-    return cushim_process_is_on() && (group.file || strcmp(cushim_process_options.limit, "0") != 0);
+    return cushim_process_is_on() && (group.file || atomic_load(&cushim_page.head.n_limits) ||
+                                      strcmp(cushim_process_options.limit, "0") != 0);
+}
+
+/* ---- this process's own limit ---- */
+
+size_t cushim_device_limit_bytes(int device, size_t total_bytes) {
+    uint64_t word = atomic_load(&cushim_page.head.limits[device]);
+    struct cushim_amount amount =
+        word ? cushim_amount_unpack(word) : cushim_limits_of(cushim_process_options.limit, device);
+    size_t limit_bytes = cushim_amount_bytes(amount, total_bytes);
+    return limit_bytes ? cushim_least(limit_bytes, total_bytes) : total_bytes;
+}
+
+static void renew(int device, size_t total_bytes) {
+    size_t limit_bytes = cushim_device_limit_bytes(device, total_bytes);
+    atomic_store(&budgets[device].limit_bytes, limit_bytes < total_bytes ? limit_bytes : 0);
+}
+
+/* Has `cushim limit` been here? */
+static void look(void) {
+    static atomic_uint_fast64_t n_seen;
+    uint64_t n_limits = atomic_load(&cushim_page.head.n_limits);
+    if (group.file || atomic_load(&n_seen) == n_limits)
+        return;
+    atomic_store(&n_seen, n_limits);
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        if (atomic_load(&totals[device]))
+            renew(device, atomic_load(&totals[device]));
+    }
 }
 
 /* ---- the group ---- */
@@ -49,9 +85,47 @@ static void refresh(int device, int place) {
     atomic_store(&budgets[device].others_bytes, cushim_group_others_bytes(&group, place));
 }
 
+/* Managed memory is not told apart from contexts, so nothing is asked while there is any. */
+static bool find_used(struct cushim_cuda *cuda, int device, uint64_t *used_bytes) {
+    static atomic_bool is_said;
+    CUuuid uuid;
+    if (cushim_mem_stats_read(&cushim_page.stats[device][CUSHIM_KIND_MANAGED].held_bytes))
+        return false;
+    bool is_known = cuda && cuda->cuDeviceGetUuid_v2 &&
+                    cuda->cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS &&
+                    cushim_nvml_used_bytes(&uuid, used_bytes);
+    if (!is_known && !atomic_exchange(&is_said, true))
+        log_error("limit", "CUSHIM_LIMIT_COUNTS=all: NVML does not tell what this process has");
+    return is_known;
+}
+
+/* Charge what the driver itself has by now beside what the program asked for. */
+static void measure(int device) {
+    static atomic_uint_fast64_t asked_ns[CUSHIM_MAX_DEVICES];
+    uint64_t used_bytes, before_ns = atomic_load(&asked_ns[device]), now_ns = cushim_clock_ns();
+    if (!cushim_process_options.limit_counts || now_ns - before_ns < again_ns ||
+        !atomic_compare_exchange_strong(&asked_ns[device], &before_ns, now_ns))
+        return;
+    int cancel = cushim_cancel_hold();
+    if (find_used(cushim_driver(), device, &used_bytes)) {
+        size_t before_bytes = atomic_load(&drivers_bytes[device]);
+        size_t own_bytes = cushim_less(atomic_load(&budgets[device].charged_bytes), before_bytes);
+        size_t now_bytes = cushim_less(used_bytes, own_bytes);
+        atomic_store(&drivers_bytes[device], now_bytes);
+        atomic_fetch_add(&budgets[device].charged_bytes, now_bytes - before_bytes);
+        if (place_of(device) >= 0)
+            cushim_group_add(&group, place_of(device), (int64_t)(now_bytes - before_bytes));
+        log_info("limit", "device %d: contexts, modules and the driver take %zu bytes", device,
+                 now_bytes);
+    }
+    cushim_cancel_let(cancel);
+}
+
 static bool share(struct cushim_mem_limit *budget, ptrdiff_t n_bytes, bool is_forced) {
     int device = (int)(budget - budgets), place = place_of(device);
-    bool is_charged = true;
+    look();
+    if (!is_forced)
+        measure(device);
     if (place < 0)
         return true;
     if (is_forced) {
@@ -59,7 +133,7 @@ static bool share(struct cushim_mem_limit *budget, ptrdiff_t n_bytes, bool is_fo
         return true;
     }
     int cancel = cushim_cancel_hold();
-    is_charged = cushim_group_charge(&group, place, (uint64_t)n_bytes);
+    bool is_charged = cushim_group_charge(&group, place, (uint64_t)n_bytes);
     cushim_cancel_let(cancel);
     refresh(device, place);
     return is_charged;
@@ -85,10 +159,12 @@ static size_t make_room(const struct cushim_mem_heap *heap, uint64_t until_ns) {
 
 bool cushim_device_limit_is_asked(void) {
     static atomic_uint_fast64_t n_seen;
-    if (!group.file)
-        return false;
-    uint64_t n_asked = atomic_load(&group.file->rows[group.row].n_asked);
-    return atomic_exchange(&n_seen, n_asked) != n_asked;
+    uint64_t n_asked = group.file ? atomic_load(&group.file->rows[group.row].n_asked)
+                                  : atomic_load(&cushim_page.head.n_limits);
+    bool is_asked = atomic_load(&n_seen) != n_asked;
+    if (is_asked)
+        atomic_store(&n_seen, n_asked);
+    return is_asked;
 }
 
 static void join(void) {
@@ -99,8 +175,8 @@ static void join(void) {
 }
 
 /* The first member that names a limit sets it. */
-static void enter_device(struct cushim_cuda *cuda, int device, size_t total_bytes,
-                         size_t limit_bytes) {
+static void enter_device(struct cushim_cuda *cuda, int device, size_t total_bytes) {
+    size_t limit_bytes = cushim_device_limit_bytes(device, total_bytes);
     CUuuid uuid;
     uint64_t none = 0;
     if (!cuda->cuDeviceGetUuid_v2 || cuda->cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS)
@@ -108,7 +184,7 @@ static void enter_device(struct cushim_cuda *cuda, int device, size_t total_byte
     int place = cushim_group_device(&group, (const unsigned char *)uuid.bytes, total_bytes);
     if (place < 0)
         return;
-    if (limit_bytes &&
+    if (limit_bytes < total_bytes &&
         !atomic_compare_exchange_strong(&group.file->devices[place].limit_bytes, &none,
                                         limit_bytes) &&
         none != limit_bytes)
@@ -118,14 +194,16 @@ static void enter_device(struct cushim_cuda *cuda, int device, size_t total_byte
     refresh(device, place);
 }
 
-/* ---- the limit ---- */
+/* ---- both ---- */
 
 void cushim_device_limit_configure(void) {
     cushim_process.policy.budgets = budgets;
-    if (!*cushim_process_options.limit_group || !cushim_process_options.cushim)
+    if (!cushim_process_options.cushim)
         return;
-    join();
-    cushim_process.policy.make_room = make_room;
+    if (*cushim_process_options.limit_group) {
+        join();
+        cushim_process.policy.make_room = make_room;
+    }
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
         budgets[device].share = share;
 }
@@ -138,24 +216,17 @@ void cushim_device_limit_in_child(bool is_fresh) {
         join();
 }
 
-size_t cushim_device_limit_bytes(int device, size_t total_bytes) {
-    struct cushim_amount amount = cushim_limits_of(cushim_process_options.limit, device);
-    size_t limit_bytes = cushim_amount_bytes(amount, total_bytes);
-    return limit_bytes ? cushim_least(limit_bytes, total_bytes) : total_bytes;
-}
-
 void cushim_device_limit_open(struct cushim_cuda *cuda, int device) {
     size_t total_bytes;
-    if (!cushim_device_limit_is_set() || atomic_load(&places[device]) ||
-        (!group.file && atomic_load(&budgets[device].limit_bytes)) || !cuda->cuDeviceTotalMem_v2 ||
+    look();
+    if (atomic_load(&totals[device]) || !cuda->cuDeviceTotalMem_v2 ||
         cuda->cuDeviceTotalMem_v2(&total_bytes, device) != CUDA_SUCCESS)
         return;
-    size_t limit_bytes = cushim_device_limit_bytes(device, total_bytes);
-    limit_bytes = limit_bytes < total_bytes ? limit_bytes : 0;
     if (group.file)
-        enter_device(cuda, device, total_bytes, limit_bytes);
+        enter_device(cuda, device, total_bytes);
     else
-        atomic_store(&budgets[device].limit_bytes, limit_bytes);
+        renew(device, total_bytes);
+    atomic_store(&totals[device], total_bytes);
 }
 
 /* ---- memory that the driver serves ---- */
@@ -202,6 +273,7 @@ void cushim_device_limit_tell(struct cushim_cuda *cuda, int device, size_t *free
                               size_t *total_bytes) {
     struct cushim_mem_limit *budget = &budgets[device];
     cushim_device_limit_open(cuda, device);
+    measure(device);
     int place = place_of(device), cancel;
     if (place >= 0) {
         cancel = cushim_cancel_hold();

@@ -11,12 +11,10 @@
  * the program asks of a part, the driver catches up first with what the program gave back
  * (docs/internals/memory-engine.md, "Mapped memory").
  *
- * One lock guards the tables, and no driver call is made under it.
+ * No driver call is made under the lock of the tables (mapped.h), because an unmap may wait.
  */
 #ifndef CUSHIM_PRELOAD_MAPPED_MEMORY_H
 #define CUSHIM_PRELOAD_MAPPED_MEMORY_H
-
-#include <stdbool.h>
 
 #include "cuda/types.h"
 
@@ -51,17 +49,5 @@ CUresult cushim_mapped_memory_share_at(struct cushim_cuda *cuda, CUdeviceptr add
 
 /* The same before a question about an address.  Memory that is mapped there stays as it is. */
 CUresult cushim_mapped_memory_ask_at(struct cushim_cuda *cuda, CUdeviceptr address);
-
-/* The options were read. */
-void cushim_mapped_memory_configure(void);
-
-/* Give back the idle memory of a device (-1: of all); returns the bytes. */
-size_t cushim_mapped_memory_give_back(int device);
-
-/* The same for what may no longer be held, if nothing looked for a second. */
-void cushim_mapped_memory_give_back_stale(void);
-
-/* The driver was unloaded, and all handles and mappings with it. */
-void cushim_mapped_memory_drop_all(void);
 
 #endif

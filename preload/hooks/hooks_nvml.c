@@ -2,49 +2,31 @@
  * NVML's memory of a device, under a limit: the size that CUDA's own calls tell
  * (interposition.md C17).  Look-ups get these functions if a limit is set (resolve/dlsym.c).
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/bits.h"
 #include "cuda/table.h"
 #include "preload/entry/device_limit.h"
+#include "preload/entry/nvml.h"
 #include "preload/resolve/nvml.h"
 
-enum { FUNCTION_NOT_FOUND = 13, UUID_BYTES = 96 };
+enum { FUNCTION_NOT_FOUND = 13 };
 
 typedef int get_fn(void *device, void *out);
 typedef int get_text_fn(void *device, char *text, unsigned n_bytes);
 
-/* NVML's own function; false: it has none. */
-static bool find(const char *name, void *function) {
-    struct cushim_object object;
-    void *address = cushim_object_list("libnvidia-ml.so", name, &object, 1)
-                        ? cushim_object_symbol(&object, name)
-                        : NULL;
-    memcpy(function, &address, sizeof address);
-    return address;
-}
-
-/* NVML's text for a UUID of CUDA's. */
-static void write_uuid(char text[UUID_BYTES], const CUuuid *uuid) {
-    int n = snprintf(text, UUID_BYTES, "GPU-");
-    for (int i = 0; i < 16; i++)
-        n += snprintf(text + n, (size_t)(UUID_BYTES - n), "%s%02x",
-                      i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-                      (unsigned char)uuid->bytes[i]);
-}
-
 /* Which of CUDA's n devices it is; -1: none of them. */
 static int number_of(struct cushim_cuda *cuda, void *device, int n) {
-    char wanted[UUID_BYTES] = "", text[UUID_BYTES];
+    char wanted[CUSHIM_NVML_UUID_BYTES] = "", text[CUSHIM_NVML_UUID_BYTES];
     get_text_fn *get_uuid;
     CUuuid uuid;
-    if (!find("nvmlDeviceGetUUID", &get_uuid) || get_uuid(device, wanted, sizeof wanted) != 0)
+    if (!cushim_nvml_find("nvmlDeviceGetUUID", &get_uuid) ||
+        get_uuid(device, wanted, sizeof wanted) != 0)
         return -1;
     for (int i = 0; i < n && i < CUSHIM_MAX_DEVICES; i++) {
         if (!cuda->cuDeviceGetUuid_v2 || cuda->cuDeviceGetUuid_v2(&uuid, i) != CUDA_SUCCESS)
             continue;
-        write_uuid(text, &uuid);
+        cushim_nvml_write_uuid(text, &uuid);
         if (strcmp(text, wanted) == 0)
             return i;
     }
@@ -65,7 +47,8 @@ static void tell(void *device, unsigned long long *total, unsigned long long *fr
         number = number_of(cuda, device, n);
         if (number >= 0)
             cushim_device_limit_tell(cuda, number, &free_bytes, &total_bytes);
-    } else if (find("nvmlDeviceGetIndex", &get_index) && get_index(device, &number) == 0) {
+    } else if (cushim_nvml_find("nvmlDeviceGetIndex", &get_index) &&
+               get_index(device, &number) == 0) {
         total_bytes = cushim_device_limit_bytes(number, total_bytes);
     }
     *total = total_bytes;
@@ -75,7 +58,7 @@ static void tell(void *device, unsigned long long *total, unsigned long long *fr
 
 int nvmlDeviceGetMemoryInfo(void *device, struct nvml_memory *memory) {
     get_fn *real;
-    int answer = find(__func__, &real) ? real(device, memory) : FUNCTION_NOT_FOUND;
+    int answer = cushim_nvml_find(__func__, &real) ? real(device, memory) : FUNCTION_NOT_FOUND;
     if (answer == 0)
         tell(device, &memory->total, &memory->free, &memory->used);
     return answer;
@@ -83,7 +66,7 @@ int nvmlDeviceGetMemoryInfo(void *device, struct nvml_memory *memory) {
 
 int nvmlDeviceGetMemoryInfo_v2(void *device, struct nvml_memory_v2 *memory) {
     get_fn *real;
-    int answer = find(__func__, &real) ? real(device, memory) : FUNCTION_NOT_FOUND;
+    int answer = cushim_nvml_find(__func__, &real) ? real(device, memory) : FUNCTION_NOT_FOUND;
     if (answer == 0 && cushim_device_limit_is_set()) {
         memory->reserved = 0; /* it is in `used`, or beyond the limit */
         tell(device, &memory->total, &memory->free, &memory->used);

@@ -52,7 +52,7 @@ static void *wait_for_requests(void *unused) {
     const struct timespec second = {.tv_sec = 1};
     for (;;) {
         unsigned n_asked = atomic_load(&control->n_asked);
-        cushim_control_look();
+        cushim_contexts_give_back_stale(NULL);
         if (syscall(SYS_futex, &control->n_asked, FUTEX_WAIT, n_asked, &second, NULL, 0) != 0 &&
             errno == ETIMEDOUT && is_alone())
             return unused;

@@ -1,9 +1,9 @@
 /*
  * Control: what another process asks of this one through the live page (`cushim trim`).
  *
- * With CUSHIM_CONTROL one thread of ours sleeps on a word of the page and answers.  Without it the
- * next call answers that looks for idle memory: a synchronisation, a synchronous copy, a query of
- * free memory.  No fast path looks.
+ * A call that looks for idle memory answers: a synchronisation, a synchronous copy, a query of free
+ * memory.  No fast path looks.  With CUSHIM_CONTROL one thread of ours sleeps on a word of the
+ * page, and looks as such a call does, when it is woken and each second.
  */
 #ifndef CUSHIM_PRELOAD_CONTROL_H
 #define CUSHIM_PRELOAD_CONTROL_H

@@ -23,6 +23,15 @@ static inline bool cushim_amount_is_auto(struct cushim_amount amount) {
     return amount.number == SIZE_MAX && !amount.is_percent;
 }
 
+/* As one word, which is not 0, and back. */
+static inline uint64_t cushim_amount_pack(struct cushim_amount amount) {
+    return ((uint64_t)amount.number + 1) << 1 | amount.is_percent;
+}
+
+static inline struct cushim_amount cushim_amount_unpack(uint64_t word) {
+    return (struct cushim_amount){(size_t)((word >> 1) - 1), word & 1};
+}
+
 /* In bytes, if the whole has whole_bytes. */
 static inline size_t cushim_amount_bytes(struct cushim_amount amount, size_t whole_bytes) {
     if (!amount.is_percent)

@@ -40,25 +40,14 @@ static inline bool cushim_log_on(enum cushim_log_level level) {
 __attribute__((format(printf, 3, 4))) void cushim_log(enum cushim_log_level level, const char *noun,
                                                       const char *format, ...);
 
-#define log_error(...)                                                                             \
+#define CUSHIM_LOG_AT(level, ...)                                                                  \
     do {                                                                                           \
-        if (cushim_log_on(CUSHIM_LOG_ERROR))                                                       \
-            cushim_log(CUSHIM_LOG_ERROR, __VA_ARGS__);                                             \
+        if (cushim_log_on(level))                                                                  \
+            cushim_log(level, __VA_ARGS__);                                                        \
     } while (0)
-#define log_warn(...)                                                                              \
-    do {                                                                                           \
-        if (cushim_log_on(CUSHIM_LOG_WARN))                                                        \
-            cushim_log(CUSHIM_LOG_WARN, __VA_ARGS__);                                              \
-    } while (0)
-#define log_info(...)                                                                              \
-    do {                                                                                           \
-        if (cushim_log_on(CUSHIM_LOG_INFO))                                                        \
-            cushim_log(CUSHIM_LOG_INFO, __VA_ARGS__);                                              \
-    } while (0)
-#define log_debug(...)                                                                             \
-    do {                                                                                           \
-        if (cushim_log_on(CUSHIM_LOG_DEBUG))                                                       \
-            cushim_log(CUSHIM_LOG_DEBUG, __VA_ARGS__);                                             \
-    } while (0)
+#define log_error(...) CUSHIM_LOG_AT(CUSHIM_LOG_ERROR, __VA_ARGS__)
+#define log_warn(...)  CUSHIM_LOG_AT(CUSHIM_LOG_WARN, __VA_ARGS__)
+#define log_info(...)  CUSHIM_LOG_AT(CUSHIM_LOG_INFO, __VA_ARGS__)
+#define log_debug(...) CUSHIM_LOG_AT(CUSHIM_LOG_DEBUG, __VA_ARGS__)
 
 #endif

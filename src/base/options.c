@@ -178,7 +178,7 @@ static const char *read_limits(const char *text, int wanted, struct cushim_amoun
     char entry[CUSHIM_OPTION_TEXT_BYTES];
     uint64_t seen = 0;
     if (!strchr(text, ':'))
-        return read_amount(amount, text, 0, SIZE_MAX);
+        return read_amount(amount, text, 0, SIZE_MAX - 1);
     if (strlen(text) >= sizeof entry)
         return "is too long";
     for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
@@ -190,7 +190,7 @@ static const char *read_limits(const char *text, int wanted, struct cushim_amoun
             return "names a device twice";
         seen |= (uint64_t)1 << device;
         snprintf(entry, sizeof entry, "%.*s", (int)strcspn(at, ","), at);
-        const char *wrong = read_amount(&found, entry, 0, SIZE_MAX);
+        const char *wrong = read_amount(&found, entry, 0, SIZE_MAX - 1);
         if (wrong)
             return wrong;
         if (device == wanted)
@@ -200,7 +200,7 @@ static const char *read_limits(const char *text, int wanted, struct cushim_amoun
 }
 
 struct cushim_amount cushim_limits_of(const char *limits, int device) {
-    struct cushim_amount amount = {0};
+    struct cushim_amount amount = cushim_amount_auto;
     read_limits(limits, device, &amount);
     return amount;
 }
@@ -261,28 +261,6 @@ const char *cushim_option_set(struct cushim_options *options, const struct cushi
     return "has no such type";
 }
 
-bool cushim_option_is_set(const struct cushim_options *options,
-                          const struct cushim_option_row *row) {
-    const void *field = (const char *)options + row->offset;
-    switch (row->type) {
-    case CUSHIM_OPTION_BOOL:
-        return *(const bool *)field != (row->default_number != 0);
-    case CUSHIM_OPTION_BYTES:
-        return *(const size_t *)field != row->default_number;
-    case CUSHIM_OPTION_AMOUNT: {
-        const struct cushim_amount *amount = field;
-        return amount->is_percent || amount->number != row->default_number;
-    }
-    case CUSHIM_OPTION_ENUM:
-        return *(const int *)field != (int)row->default_number;
-    case CUSHIM_OPTION_LIMITS:
-    case CUSHIM_OPTION_PATH:
-    case CUSHIM_OPTION_TEXT:
-        return strcmp(field, row->default_text) != 0;
-    }
-    return false;
-}
-
 static void put_bytes(size_t number, char text[CUSHIM_OPTION_TEXT_BYTES]) {
     static const char units[] = " KMGT";
     unsigned k = 0;
@@ -336,6 +314,13 @@ void cushim_option_default_text(const struct cushim_option_row *row,
     char room[CUSHIM_OPTION_TEXT_BYTES];
     cushim_options_default(&defaults);
     snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%s", cushim_option_text(&defaults, row, room));
+}
+
+bool cushim_option_is_set(const struct cushim_options *options,
+                          const struct cushim_option_row *row) {
+    char text[CUSHIM_OPTION_TEXT_BYTES], usual[CUSHIM_OPTION_TEXT_BYTES];
+    cushim_option_default_text(row, usual);
+    return strcmp(cushim_option_text(options, row, text), usual) != 0;
 }
 
 bool cushim_options_has(const char *entry) {

@@ -93,7 +93,7 @@ void cushim_options_default(struct cushim_options *options);
 const char *cushim_option_set(struct cushim_options *options, const struct cushim_option_row *row,
                               const char *text);
 
-/* What LIMITS say of a device; of what they do not name, 0. */
+/* What LIMITS say of a device; of one that they do not name, auto. */
 struct cushim_amount cushim_limits_of(const char *limits, int device);
 
 /* Does the field of this row differ from its default? */

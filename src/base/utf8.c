@@ -36,6 +36,11 @@ void cushim_utf8_clean(char *text) {
     }
 }
 
+void cushim_utf8_end(char *text, size_t n_bytes) {
+    text[n_bytes - 1] = 0;
+    cushim_utf8_clean(text);
+}
+
 /* The number of bytes in the first columns, and the number of these columns. */
 static size_t bytes_of(const char *text, size_t columns, size_t *n_columns) {
     const char *at = text;

@@ -15,6 +15,9 @@ uint32_t cushim_utf8_next(const char **at);
 /* Replace each byte that is in no character, or in one that controls a terminal, by "?". */
 void cushim_utf8_clean(char *text);
 
+/* The same for a buffer that others wrote, and that may lack its end. */
+void cushim_utf8_end(char *text, size_t n_bytes);
+
 /* The columns of a clean text, one for each character; characters that are wider are not known. */
 size_t cushim_utf8_columns(const char *text);
 

@@ -34,4 +34,9 @@ char *cushim_text_count(char text[CUSHIM_AMOUNT_BYTES], uint64_t n);
 char *cushim_text_bytes(char text[CUSHIM_AMOUNT_BYTES], uint64_t n_bytes);
 char *cushim_text_time(char text[CUSHIM_AMOUNT_BYTES], uint64_t ns);
 
+/* The same in a buffer that ends with the block of the caller. */
+#define CUSHIM_COUNT(n)       cushim_text_count((char[CUSHIM_AMOUNT_BYTES]){0}, (n))
+#define CUSHIM_BYTES(n_bytes) cushim_text_bytes((char[CUSHIM_AMOUNT_BYTES]){0}, (n_bytes))
+#define CUSHIM_TIME(ns)       cushim_text_time((char[CUSHIM_AMOUNT_BYTES]){0}, (ns))
+
 #endif

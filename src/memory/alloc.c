@@ -20,8 +20,8 @@ static inline uint64_t alloc_from(struct cushim_mem_cache *cache, uint64_t done,
     struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
     if (!slot)
         return 0;
-    atomic_store_explicit(&slot->meta->asked_bytes, n_bytes, memory_order_relaxed);
-    atomic_store_explicit(&slot->meta->state, CUSHIM_MEM_LIVE, memory_order_release);
+    store_relaxed(&slot->meta->asked_bytes, n_bytes);
+    store_release(&slot->meta->state, CUSHIM_MEM_LIVE);
     cushim_mem_cache_count_obtain(cache, n_bytes, cache->buckets[class_index].block_bytes, true);
     return slot->address;
 }
@@ -29,13 +29,13 @@ static inline uint64_t alloc_from(struct cushim_mem_cache *cache, uint64_t done,
 /* No cache that has a heap has life 0, which says that the heap is closed, or damaged. */
 uint64_t cushim_mem_alloc_fast(struct cushim_mem_heap *heap, size_t n_bytes) {
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
-    if (n_bytes >= atomic_load_explicit(&heap->policy->dedicated_bytes, memory_order_relaxed))
+    if (n_bytes >= load_relaxed(&heap->policy->dedicated_bytes))
         return 0;
-    uint64_t life = atomic_load_explicit(&heap->quick_life, memory_order_acquire);
+    uint64_t life = load_acquire(&heap->quick_life);
     if (!cushim_mem_cache_take_of(cache, heap, life))
         return 0;
     /* if frees wait, no block has a tag */
-    uint64_t done = atomic_load_explicit(&heap->fence->done, memory_order_acquire);
+    uint64_t done = load_acquire(&heap->fence->done);
     uint64_t address = alloc_from(cache, done, n_bytes);
     cushim_mem_cache_leave(cache);
     return address;
@@ -76,8 +76,8 @@ static void hand_out(const struct cushim_mem_request *request, struct cushim_mem
     size_t asked_bytes = request->n_bytes - 2 * guard_bytes;
     block->address = address + guard_bytes;
     block->block_bytes = block_bytes;
-    atomic_store_explicit(&meta->asked_bytes, asked_bytes, memory_order_relaxed);
-    atomic_store_explicit(&meta->state, CUSHIM_MEM_LIVE, memory_order_release);
+    store_relaxed(&meta->asked_bytes, asked_bytes);
+    store_release(&meta->state, CUSHIM_MEM_LIVE);
     if (cache)
         cushim_mem_cache_count_obtain(cache, asked_bytes, block_bytes, block->is_hit);
     else

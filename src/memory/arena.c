@@ -35,7 +35,7 @@ static uint64_t done_of(struct cushim_mem_heap *heap) {
 }
 
 static unsigned n_ready(const struct cushim_mem_arena *arena) {
-    return atomic_load_explicit(&arena->n_ready, memory_order_acquire);
+    return load_acquire(&arena->n_ready);
 }
 
 /* ---- taking ---- */
@@ -45,8 +45,7 @@ static bool take_from_other(struct cushim_mem_heap *heap, struct cushim_mem_chun
                             size_t n_bytes, uint64_t done, struct cushim_mem_blockref *ref) {
     if (cushim_mem_chunk_take(chunk, n_bytes, done, true, heap->stats, ref))
         return true;
-    if (!atomic_load_explicit(&chunk->is_passed, memory_order_relaxed) ||
-        !cushim_mem_chunk_lower(chunk, done) ||
+    if (!load_relaxed(&chunk->is_passed) || !cushim_mem_chunk_lower(chunk, done) ||
         !atomic_exchange_explicit(&chunk->is_passed, false, memory_order_relaxed))
         return false;
     return cushim_mem_chunk_take(chunk, n_bytes, done, false, heap->stats, ref);
@@ -57,21 +56,21 @@ static bool take_from_any(struct cushim_mem_heap *heap, size_t n_bytes,
                           struct cushim_mem_blockref *ref) {
     struct cushim_mem_arena *arena = &heap->arena;
     unsigned n = n_ready(arena);
-    unsigned current = atomic_load_explicit(&arena->current, memory_order_relaxed);
+    unsigned current = load_relaxed(&arena->current);
     uint64_t done = done_of(heap);
     if (current < n &&
         cushim_mem_chunk_take(&arena->chunks[current], n_bytes, done, false, heap->stats, ref))
         return true;
-    uint64_t now = atomic_load_explicit(&arena->n_changes, memory_order_acquire) + done;
-    if (atomic_load_explicit(&arena->searched_at, memory_order_relaxed) == now)
+    uint64_t now = load_acquire(&arena->n_changes) + done;
+    if (load_relaxed(&arena->searched_at) == now)
         return false;
     for (unsigned i = 0; i < n; i++) {
         if (take_from_other(heap, &arena->chunks[i], n_bytes, done, ref)) {
-            atomic_store_explicit(&arena->current, i, memory_order_relaxed);
+            store_relaxed(&arena->current, i);
             return true;
         }
     }
-    atomic_store_explicit(&arena->searched_at, now, memory_order_relaxed);
+    store_relaxed(&arena->searched_at, now);
     return false;
 }
 
@@ -80,7 +79,7 @@ static uint64_t deferred_tag(struct cushim_mem_heap *heap) {
     uint64_t youngest = 0, done = done_of(heap);
     for (unsigned i = 0; i < n_ready(&heap->arena); i++) {
         const struct cushim_mem_chunk *chunk = &heap->arena.chunks[i];
-        uint64_t tag = atomic_load_explicit(&chunk->newest_tag, memory_order_relaxed);
+        uint64_t tag = load_relaxed(&chunk->newest_tag);
         if (tag > done && tag > youngest && !cushim_mem_chunk_is_used(chunk))
             youngest = tag;
     }
@@ -91,7 +90,7 @@ static uint64_t deferred_tag(struct cushim_mem_heap *heap) {
  * streams in whose order blocks were freed. */
 static void poll_fence(struct cushim_mem_heap *heap) {
     CUresult answer;
-    if (atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed)) {
+    if (load_relaxed(&heap->deferred.n_rows)) {
         pthread_mutex_lock(&heap->lock);
         cushim_mem_heap_give_deferred(heap);
         pthread_mutex_unlock(&heap->lock);
@@ -127,12 +126,12 @@ static struct cushim_mem_chunk *closed_chunk(struct cushim_mem_heap *heap) {
     if (!arena->chunks || n == most_chunks_of(heap) ||
         !cushim_mem_chunk_make(&arena->chunks[n], &heap->meta, n_grains))
         return NULL;
-    atomic_store_explicit(&arena->n_ready, n + 1, memory_order_release);
+    store_release(&arena->n_ready, n + 1);
     return &arena->chunks[n];
 }
 
 static bool may_open(const struct cushim_mem_heap *heap) {
-    return atomic_load_explicit(&heap->arena.n_open, memory_order_relaxed) < most_chunks_of(heap);
+    return load_relaxed(&heap->arena.n_open) < most_chunks_of(heap);
 }
 
 /* Open a chunk on free pages of the heap and take the block from it.  The caller holds the lock. */
@@ -146,8 +145,7 @@ static bool open_and_take(struct cushim_mem_heap *heap, size_t n_bytes,
         return false;
     cushim_mem_chunk_open(chunk, run.extent);
     atomic_fetch_add_explicit(&heap->arena.n_open, 1, memory_order_relaxed);
-    atomic_store_explicit(&heap->arena.current, (unsigned)(chunk - heap->arena.chunks),
-                          memory_order_relaxed);
+    store_relaxed(&heap->arena.current, (unsigned)(chunk - heap->arena.chunks));
     return cushim_mem_chunk_take(chunk, n_bytes, 0, false, heap->stats, ref);
 }
 
@@ -198,7 +196,7 @@ void cushim_mem_arena_abandon(struct cushim_mem_heap *heap) {
     struct cushim_mem_arena *arena = &heap->arena;
     for (unsigned i = 0; i < n_ready(arena); i++)
         cushim_mem_chunk_abandon(&arena->chunks[i], heap->stats);
-    atomic_store_explicit(&arena->n_open, 0, memory_order_relaxed);
+    store_relaxed(&arena->n_open, 0);
     atomic_fetch_add_explicit(&arena->n_changes, 1, memory_order_release);
 }
 
@@ -229,14 +227,14 @@ void cushim_mem_arena_give(struct cushim_mem_heap *heap, const struct cushim_mem
 
 bool cushim_mem_arena_serves(const struct cushim_mem_blockref *ref) {
     const struct cushim_mem_chunk *chunk = cushim_mem_arena_has(ref) ? ref->extent->chunk : NULL;
-    return chunk && !atomic_load_explicit(&chunk->is_shown, memory_order_relaxed);
+    return chunk && !load_relaxed(&chunk->is_shown);
 }
 
 void cushim_mem_arena_give_locked(struct cushim_mem_heap *heap,
                                   const struct cushim_mem_blockref *ref) {
     struct cushim_mem_chunk *chunk = ref->extent->chunk;
     cushim_mem_arena_give(heap, ref, 0);
-    if (chunk && atomic_load_explicit(&chunk->is_shown, memory_order_relaxed))
+    if (chunk && load_relaxed(&chunk->is_shown))
         close_chunk(heap, chunk);
 }
 
@@ -251,12 +249,12 @@ unsigned cushim_mem_arena_reset(struct cushim_mem_heap *heap) {
         is_deferred |= !cushim_mem_chunk_is_over(chunk, done);
         if (!cushim_mem_chunk_is_used(chunk))
             continue;
-        atomic_store_explicit(&chunk->is_passed, true, memory_order_relaxed);
+        store_relaxed(&chunk->is_passed, true);
         n_kept++;
     }
     if (is_deferred)
         cushim_mem_fence_start(heap->fence, &answer);
-    atomic_store_explicit(&arena->current, NONE, memory_order_relaxed);
+    store_relaxed(&arena->current, NONE);
     atomic_fetch_add_explicit(&arena->n_changes, 1, memory_order_release);
     if (n_kept)
         cushim_mem_stats_add(&heap->stats->n_arena_kept, n_kept);

@@ -94,8 +94,7 @@ static void keep(struct cushim_mem_check *check, const struct cushim_mem_finding
     told->finding = *finding;
     atomic_init(&told->next, NULL);
     pthread_mutex_lock(&check->lock);
-    atomic_store_explicit(check->last_told ? &check->last_told->next : &check->told, told,
-                          memory_order_release);
+    store_release(check->last_told ? &check->last_told->next : &check->told, told);
     check->last_told = told;
     pthread_mutex_unlock(&check->lock);
 }
@@ -378,8 +377,7 @@ enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
     if (status != CUSHIM_OK)
         return status;
     quarantine(check, lookup, life);
-    if (atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed) &&
-        cushim_mem_heap_lock_life(heap, life)) {
+    if (load_relaxed(&heap->deferred.n_rows) && cushim_mem_heap_lock_life(heap, life)) {
         cushim_mem_heap_give_deferred(heap);
         pthread_mutex_unlock(&heap->lock);
     }

@@ -43,13 +43,12 @@ static inline struct cushim_mem_extent *slab_at(struct cushim_mem_blocks *blocks
 static inline bool find(struct cushim_mem_blocks *blocks, uint64_t address,
                         enum cushim_mem_free_entry entry, struct cushim_mem_lookup *lookup) {
     struct cushim_mem_extent *slab = slab_at(blocks, address);
-    if (!slab || atomic_load_explicit(&slab->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_SLAB)
+    if (!slab || load_acquire(&slab->kind) != CUSHIM_MEM_EXTENT_SLAB)
         return false;
     lookup->segment = slab->segment;
     const struct cushim_mem_heap *heap = lookup->segment->heap;
     return cushim_mem_blocks_find_in_slab(lookup->segment, slab, address, lookup) &&
-           lookup->base == address && heap->quick_entry == entry &&
-           !atomic_load_explicit(&heap->unheld, memory_order_relaxed);
+           lookup->base == address && heap->quick_entry == entry && !load_relaxed(&heap->unheld);
 }
 
 /* The weight of a free among those without a fence; most_bytes is the limit of the thread. */
@@ -73,7 +72,7 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
                         const struct cushim_mem_lookup *lookup) {
     struct cushim_mem_cache_bucket *bucket = &cache->buckets[lookup->ref.extent->class_index];
     struct cushim_mem_unfenced *unfenced = &cache->unfenced;
-    size_t asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
+    size_t asked_bytes = load_relaxed(&lookup->meta->asked_bytes);
     uint32_t live = CUSHIM_MEM_LIVE;
     turn(unfenced, atomic_load(&fence->open), cache->limit_bytes);
     size_t unfenced_bytes = unfenced->n_bytes + weight_of(asked_bytes, cache->limit_bytes);
@@ -83,7 +82,7 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
     unfenced->n_bytes = unfenced_bytes;
     cushim_mem_cache_put(cache, bucket, lookup->meta, lookup->base, atomic_load(&fence->open));
     /* read now, because another life of the block may have been looked up */
-    asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
+    asked_bytes = load_relaxed(&lookup->meta->asked_bytes);
     cushim_mem_cache_count_free(cache, asked_bytes, lookup->block_bytes);
     return true;
 }
@@ -96,13 +95,13 @@ static inline bool give_proven(struct cushim_mem_cache *cache,
     if (!cushim_mem_cache_has_room(cache, bucket))
         return false;
     cushim_mem_cache_put(cache, bucket, lookup->meta, lookup->base, 0);
-    atomic_store_explicit(&lookup->meta->state, CUSHIM_MEM_FREE, memory_order_release);
+    store_release(&lookup->meta->state, CUSHIM_MEM_FREE);
     cushim_mem_cache_count_free(cache, asked_bytes, lookup->block_bytes);
     return true;
 }
 
 static inline void end(struct cushim_mem_heap *heap) {
-    if (atomic_load_explicit(&heap->has_slack, memory_order_relaxed))
+    if (load_relaxed(&heap->has_slack))
         shrink_if_stale(heap);
 }
 
@@ -114,9 +113,9 @@ bool cushim_mem_free_fast(struct cushim_mem_blocks *blocks, uint64_t address,
         return false;
     struct cushim_mem_heap *heap = lookup.segment->heap;
     const struct cushim_mem_fence *fence = heap->fence;
-    if (atomic_load(&fence->effect) > atomic_load_explicit(&fence->done, memory_order_acquire))
+    if (atomic_load(&fence->effect) > load_acquire(&fence->done))
         return false;
-    uint64_t life = atomic_load_explicit(&heap->quick_life, memory_order_acquire);
+    uint64_t life = load_acquire(&heap->quick_life);
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
     if (!cushim_mem_cache_take_of(cache, heap, life))
         return false;
@@ -141,11 +140,11 @@ int cushim_mem_free_fast_behind_wait(struct cushim_mem_blocks *blocks, uint64_t 
     if (!find(blocks, address, entry, &lookup))
         return CUSHIM_MEM_FREE_DECLINED;
     struct cushim_mem_heap *heap = lookup.segment->heap;
-    uint64_t life = atomic_load_explicit(&heap->quick_life, memory_order_acquire);
-    if (!life || atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed) ||
+    uint64_t life = load_acquire(&heap->quick_life);
+    if (!life || load_relaxed(&heap->deferred.n_rows) ||
         !atomic_compare_exchange_strong(&lookup.meta->state, &live, CUSHIM_MEM_DEFERRED))
         return CUSHIM_MEM_FREE_DECLINED;
-    size_t asked_bytes = atomic_load_explicit(&lookup.meta->asked_bytes, memory_order_relaxed);
+    size_t asked_bytes = load_relaxed(&lookup.meta->asked_bytes);
     bool is_over = cushim_mem_fence_wait(heap->fence, heap->stats, &answer) == CUSHIM_OK;
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
     bool is_taken = is_over && cushim_mem_cache_take_of(cache, heap, life);
@@ -191,7 +190,7 @@ static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap 
         if (cushim_mem_state_of(freeing->live) != CUSHIM_MEM_LIVE)
             return CUSHIM_DOUBLEFREE;
     }
-    freeing->asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
+    freeing->asked_bytes = load_relaxed(&lookup->meta->asked_bytes);
     return CUSHIM_OK;
 }
 
@@ -230,7 +229,7 @@ static enum cushim_status end_refused(const struct freeing *freeing) {
     if (!cushim_mem_heap_lock_life(freeing->heap, freeing->life))
         return end_gone(freeing);
     cushim_mem_heap_note_damage(freeing->heap, *freeing->answer);
-    atomic_store_explicit(&freeing->lookup->meta->state, freeing->live, memory_order_release);
+    store_release(&freeing->lookup->meta->state, freeing->live);
     pthread_mutex_unlock(&freeing->heap->lock);
     return cushim_status_from_cu(*freeing->answer);
 }
@@ -238,8 +237,7 @@ static enum cushim_status end_refused(const struct freeing *freeing) {
 /* ---- taking a block back ---- */
 
 static inline bool is_cacheable(const struct cushim_mem_lookup *lookup) {
-    return atomic_load_explicit(&lookup->ref.extent->kind, memory_order_relaxed) ==
-               CUSHIM_MEM_EXTENT_SLAB &&
+    return load_relaxed(&lookup->ref.extent->kind) == CUSHIM_MEM_EXTENT_SLAB &&
            !cushim_mem_block_is_shown(lookup->meta);
 }
 
@@ -256,7 +254,7 @@ static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, 
     cushim_mem_cache_put(cache, bucket, lookup->meta, lookup->base - freeing->heap->guard_bytes,
                          tag);
     if (!tag)
-        atomic_store_explicit(&lookup->meta->state, CUSHIM_MEM_FREE, memory_order_release);
+        store_release(&lookup->meta->state, CUSHIM_MEM_FREE);
     return true;
 }
 
@@ -274,7 +272,7 @@ static bool put(const struct freeing *freeing, uint64_t tag) {
  * goes back. */
 static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag) {
     struct cushim_mem_heap *heap = freeing->heap;
-    if (freeing->has_waited && atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed) &&
+    if (freeing->has_waited && load_relaxed(&heap->deferred.n_rows) &&
         cushim_mem_heap_lock_life(heap, freeing->life)) {
         cushim_mem_heap_give_deferred(heap);
         is_stale = heap->held_bytes > cushim_mem_watermark_now(heap);
@@ -388,8 +386,7 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
      * free uses the driver's barrier */
     if (status == CUSHIM_NOTREADY &&
         (heap->fence->guard->is_open() || !heap->cuda->cuCtxRecordEvent) &&
-        atomic_load_explicit(&heap->deferred.n_bytes, memory_order_relaxed) +
-                freeing->lookup->block_bytes >=
+        load_relaxed(&heap->deferred.n_bytes) + freeing->lookup->block_bytes >=
             CUSHIM_MEM_HEAP_SLACK_BYTES) {
         status = cushim_mem_fence_await(heap->fence, cushim_mem_fence_tag(heap->fence), 0,
                                         heap->stats, freeing->answer);

@@ -51,7 +51,7 @@ enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *heap,
 /* Nothing holds the block any more. */
 static void push(struct cushim_mem_held *held) {
     struct cushim_mem_heap *heap = held->heap;
-    held->next = atomic_load_explicit(&heap->unheld, memory_order_relaxed);
+    held->next = load_relaxed(&heap->unheld);
     while (!atomic_compare_exchange_weak_explicit(&heap->unheld, &held->next, held,
                                                   memory_order_release, memory_order_relaxed)) {
     }
@@ -83,8 +83,7 @@ static bool take_back(struct cushim_mem_heap *heap, struct cushim_mem_held *held
     bool is_gone = atomic_load(&heap->generation) != held->life || /* with its context */
                    give_to_driver(heap, held->ref.extent->segment);
     pthread_mutex_lock(&heap->lock);
-    bool is_done = is_gone ||
-                   atomic_load_explicit(&heap->generation, memory_order_relaxed) != held->life ||
+    bool is_done = is_gone || load_relaxed(&heap->generation) != held->life ||
                    cushim_mem_deferred_add(&heap->deferred, &heap->meta, &held->ref, tag);
     if (is_done)
         cushim_mem_meta_release(&heap->meta, held, size_of(held->n_slots));

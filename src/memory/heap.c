@@ -118,8 +118,7 @@ void cushim_mem_heap_show(struct cushim_mem_heap *heap, uint64_t address) {
 
 bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *heap,
                                  const struct cushim_mem_segment *segment) {
-    if (atomic_load_explicit(&segment->is_retired, memory_order_relaxed))
+    if (load_relaxed(&segment->is_retired))
         return cushim_mem_segment_is_one_block(segment);
-    return segment->is_dedicated &&
-           atomic_load_explicit(&heap->policy->is_dedicated_uncached, memory_order_relaxed);
+    return segment->is_dedicated && load_relaxed(&heap->policy->is_dedicated_uncached);
 }

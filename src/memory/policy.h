@@ -12,8 +12,7 @@
 #ifndef CUSHIM_MEMORY_POLICY_H
 #define CUSHIM_MEMORY_POLICY_H
 
-#include <stdatomic.h>
-
+#include "base/atomics.h"
 #include "base/amount.h"
 
 enum cushim_mem_kind { CUSHIM_MEM_DEVICE, CUSHIM_MEM_MANAGED, CUSHIM_MEM_PINNED };
@@ -114,8 +113,8 @@ static inline bool cushim_mem_limit_charge(struct cushim_mem_limit *budget, size
         return true;
     if (budget->share && !budget->share(budget, (ptrdiff_t)cost_bytes, false))
         return false;
-    size_t limit_bytes = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
-    size_t now_bytes = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
+    size_t limit_bytes = load_relaxed(&budget->limit_bytes);
+    size_t now_bytes = load_relaxed(&budget->charged_bytes);
     do {
         if (!limit_bytes || (now_bytes <= limit_bytes && cost_bytes <= limit_bytes - now_bytes))
             continue;

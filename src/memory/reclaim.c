@@ -250,8 +250,7 @@ static void add_live(struct cushim_mem_census *census, size_t block_bytes, size_
 static void add_cells(struct cushim_mem_census *census, const struct cushim_mem_extent *extent) {
     size_t n_free = 0, n_live = 0;
     for (uint32_t i = 0; i < extent->n_cells; i++) {
-        enum cushim_mem_state state = cushim_mem_state_of(
-            atomic_load_explicit(&extent->cells[i].state, memory_order_relaxed));
+        enum cushim_mem_state state = cushim_mem_state_of(load_relaxed(&extent->cells[i].state));
         census->pending_bytes += state == CUSHIM_MEM_DEFERRED ? extent->block_bytes : 0;
         n_live += state == CUSHIM_MEM_LIVE;
         n_free += state == CUSHIM_MEM_FREE;
@@ -266,11 +265,10 @@ static void add_cells(struct cushim_mem_census *census, const struct cushim_mem_
 
 static void add_extent(struct cushim_mem_census *census, const struct cushim_mem_extent *extent) {
     size_t n_bytes = extent->n_grains << CUSHIM_MEM_LOG2_GRAIN;
-    int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
+    int kind = load_relaxed(&extent->kind);
     bool is_free =
         kind == CUSHIM_MEM_EXTENT_FREE ||
-        (kind == CUSHIM_MEM_EXTENT_BLOCK &&
-         atomic_load_explicit(&extent->single.state, memory_order_relaxed) == CUSHIM_MEM_FREE);
+        (kind == CUSHIM_MEM_EXTENT_BLOCK && load_relaxed(&extent->single.state) == CUSHIM_MEM_FREE);
     if (kind != CUSHIM_MEM_EXTENT_ARENA)
         add_cells(census, extent);
     if (is_free) {
@@ -296,8 +294,7 @@ void cushim_mem_census_take(struct cushim_mem_heap *heap, struct cushim_mem_cens
 
 static bool has_live(const struct cushim_mem_extent *extent) {
     for (uint32_t i = 0; i < extent->n_cells; i++) {
-        if (cushim_mem_state_of(atomic_load_explicit(&extent->cells[i].state,
-                                                     memory_order_relaxed)) == CUSHIM_MEM_LIVE)
+        if (cushim_mem_state_of(load_relaxed(&extent->cells[i].state)) == CUSHIM_MEM_LIVE)
             return true;
     }
     return false;
@@ -305,9 +302,7 @@ static bool has_live(const struct cushim_mem_extent *extent) {
 
 static bool is_in_use(const struct cushim_mem_segment *segment) {
     const struct cushim_mem_extent *extent = &segment->first;
-    while (extent &&
-           atomic_load_explicit(&extent->kind, memory_order_relaxed) != CUSHIM_MEM_EXTENT_ARENA &&
-           !has_live(extent))
+    while (extent && load_relaxed(&extent->kind) != CUSHIM_MEM_EXTENT_ARENA && !has_live(extent))
         extent = extent->after;
     return extent != NULL;
 }

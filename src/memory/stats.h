@@ -9,9 +9,9 @@
 #ifndef CUSHIM_MEMORY_STATS_H
 #define CUSHIM_MEMORY_STATS_H
 
-#include <stdatomic.h>
 #include <stddef.h>
 
+#include "base/atomics.h"
 #include "base/clock.h"
 
 struct cushim_mem_stats {
@@ -66,7 +66,7 @@ static inline uint64_t cushim_mem_stats_add_time(struct cushim_mem_stats *stats,
                                                  atomic_uint_fast64_t *counter, uint64_t start_ns) {
     uint64_t now_ns = cushim_clock_ns();
     cushim_mem_stats_add(counter, now_ns - start_ns);
-    atomic_store_explicit(&stats->last_ns, now_ns, memory_order_relaxed);
+    store_relaxed(&stats->last_ns, now_ns);
     return now_ns - start_ns;
 }
 
@@ -75,13 +75,13 @@ static inline void cushim_mem_stats_subtract(atomic_uint_fast64_t *counter, uint
 }
 
 static inline uint64_t cushim_mem_stats_read(const atomic_uint_fast64_t *counter) {
-    return atomic_load_explicit(counter, memory_order_relaxed);
+    return load_relaxed(counter);
 }
 
 /* Raise a peak to what its gauge said.  A gauge lags behind the caches (cache.h), so it may be
  * below 0 for a while. */
 static inline void cushim_mem_stats_raise(atomic_uint_fast64_t *peak, uint64_t now) {
-    uint64_t seen = atomic_load_explicit(peak, memory_order_relaxed);
+    uint64_t seen = load_relaxed(peak);
     while ((int64_t)now > (int64_t)seen &&
            !atomic_compare_exchange_weak_explicit(peak, &seen, now, memory_order_relaxed,
                                                   memory_order_relaxed)) {
@@ -114,8 +114,7 @@ static inline void cushim_mem_stats_copy(struct cushim_mem_stats *to,
     atomic_uint_fast64_t *counters = (atomic_uint_fast64_t *)to;
     const atomic_uint_fast64_t *sources = (const atomic_uint_fast64_t *)from;
     for (size_t i = sizeof *to / sizeof *counters; i-- > 0;)
-        atomic_store_explicit(&counters[i], atomic_load_explicit(&sources[i], memory_order_acquire),
-                              memory_order_relaxed);
+        store_relaxed(&counters[i], load_acquire(&sources[i]));
 }
 
 /*

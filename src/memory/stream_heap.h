@@ -5,6 +5,9 @@
  * whose owner is gone is an orphan, and stays until its last live or held block is freed.  Then, or
  * when its context is gone, it is lost, and one thread forgets its blocks and caches.  When that is
  * done and the owner is gone, the heap is out of use.
+ *
+ * The blocks of such a heap go from its free lists into a table, and back once they are idle and
+ * over.  While a block is out, the word `user` of its metadata is its index in the table.
  */
 #ifndef CUSHIM_MEMORY_STREAM_HEAP_H
 #define CUSHIM_MEMORY_STREAM_HEAP_H
@@ -26,9 +29,6 @@ bool cushim_mem_streams_open(struct cushim_mem_streams *streams,
 /* End the owner's use: idle blocks and free segments go back to the driver. */
 void cushim_mem_streams_close(struct cushim_mem_streams *streams);
 
-/* End an orphan whose last block is back.  The caller set is_lost. */
-void cushim_mem_streams_end_orphan(struct cushim_mem_streams *streams);
-
 /* The next heap in use; NULL: the first.  Takes no lock. */
 struct cushim_mem_streams *cushim_mem_streams_next_used(struct cushim_mem_streams *streams);
 
@@ -43,5 +43,75 @@ void cushim_mem_streams_note(struct cushim_mem_fence *fence, CUstream handle, ui
 /* The calling thread ends: the caches of its own default streams belong to no stream.  Makes no
  * driver call. */
 void cushim_mem_streams_end_thread(void);
+
+/* ---- blocks ---- */
+
+enum cushim_mem_stream_from {
+    CUSHIM_MEM_STREAM_CUT,  /* the free lists, but only blocks that are cut already, up to 1 MiB */
+    CUSHIM_MEM_STREAM_FREE, /* the free lists */
+    CUSHIM_MEM_STREAM_NEW   /* a new segment */
+};
+
+/* The life of the heap.  Each context that a heap serves begins another one. */
+uint64_t cushim_mem_streams_life(const struct cushim_mem_streams *streams);
+
+/**
+ * Take a block.
+ * @param block  LIVE, and in no cache
+ * @return CUSHIM_OK | CUSHIM_NOTFOUND (none is free) | CUSHIM_NOMEM (host or driver memory is out)
+ * | CUSHIM_STATE (the heap is closed) | another status of the driver
+ * Threads  any; NEW: the heap's context is current
+ * Stream   no driver call; NEW: valid while any thread captures
+ */
+enum cushim_status cushim_mem_stream_block_obtain(struct cushim_mem_streams *streams,
+                                                  size_t bucket_bytes,
+                                                  enum cushim_mem_stream_from from,
+                                                  struct cushim_mem_stream_block **block);
+
+/* The block that covers an address, in any heap of `blocks` and in any state; NULL: none.  Takes no
+ * lock, so the block may go back meanwhile unless it is the caller's own. */
+struct cushim_mem_stream_block *cushim_mem_stream_block_find(struct cushim_mem_blocks *blocks,
+                                                             uint64_t address);
+
+/* The block of an index below table.n_blocks, in use or not. */
+struct cushim_mem_stream_block *cushim_mem_streams_at(struct cushim_mem_streams *streams,
+                                                      uint32_t index);
+
+/* ---- blocks that captures and graphs keep ---- */
+
+/* Add a holder. */
+void cushim_mem_stream_block_hold(struct cushim_mem_stream_block *block);
+
+/* Defer the free of a block that is held.  It comes back when its last holder is gone, behind the
+ * work of `cache` in that life.  False: no holder, and nothing was done. */
+bool cushim_mem_stream_block_defer(struct cushim_mem_stream_block *block,
+                                   struct cushim_mem_stream_cache *cache, uint32_t life);
+
+/* Undo the free of a block that serves again in the capture in which it was freed. */
+void cushim_mem_stream_block_use_again(struct cushim_mem_stream_block *block);
+
+/*
+ * Remove a holder.
+ * @param life          of the heap when the block was held; nothing happens in another life
+ * @param takes_live    the last holder takes the block even if it is live
+ * @param life_of_cache of the cache that the block was freed into; 0: the block was live
+ * @return true: it was the last holder, and the caller puts the block into a cache
+ */
+bool cushim_mem_stream_block_let_go(struct cushim_mem_stream_block *block, uint64_t life,
+                                    bool takes_live, uint32_t *life_of_cache);
+
+/* Free a live block of an orphan that starts at an address.  It goes to the free lists, at once or
+ * when the last graph releases it.  False: there is no such block. */
+bool cushim_mem_stream_block_free_orphan(struct cushim_mem_stream_block *block, uint64_t address);
+
+/* ---- back ---- */
+
+/*
+ * Give a block that is idle, over and in no cache back to the free lists.  The last block of an
+ * orphan ends the orphan.  Nothing happens if `life` is over, because the block was forgotten then.
+ * The caller read that life before it took the block and has kept the owner since, or it took the
+ * block under the streams' lock.
+ */
+void cushim_mem_stream_block_give(struct cushim_mem_stream_block *block, uint64_t life);
 
 #endif

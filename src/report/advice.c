@@ -28,37 +28,34 @@ static bool is_share(uint64_t n, uint64_t n_all, unsigned per_cent) {
 /* An allocation bypassed us, so the rest of the report does not cover the whole program. */
 static bool bypassed(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t n = cushim_mem_stats_read(&report->page.n_bypassed);
-    char count[CUSHIM_AMOUNT_BYTES];
     EVIDENCE(advice, 0, "bypassed", n);
     SAY(advice, "memory of %s %s was allocated past cushim; `cushim doctor` names what cuts it off",
-        cushim_text_count(count, n), n == 1 ? "free" : "frees");
+        CUSHIM_COUNT(n), n == 1 ? "free" : "frees");
     return n != 0;
 }
 
 /* Without the check a refused call has its place, but the block's past is unknown. */
 static bool refused(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t n = cushim_mem_stats_read(&report->page.n_findings);
-    char count[CUSHIM_AMOUNT_BYTES];
     struct cushim_page_finding finding;
     for (unsigned i = 0; i < CUSHIM_PAGE_FINDINGS; i++)
         n -= cushim_finding_get(&report->page, i, &finding) && finding.is_refusal == 2;
     EVIDENCE(advice, 0, "findings", n);
     SAY(advice, "--check also names who allocated and who freed the %s of %s refused %s",
-        n == 1 ? "block" : "blocks", cushim_text_count(count, n), n == 1 ? "call" : "calls");
+        n == 1 ? "block" : "blocks", CUSHIM_COUNT(n), n == 1 ? "call" : "calls");
     return n && !cushim_report_option(report, "check");
 }
 
 static bool waits(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t n = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_waits);
     uint64_t ns = cushim_report_sum(report, CUSHIM_KIND_DEVICE, wait_ns);
-    char time[CUSHIM_AMOUNT_BYTES], run[CUSHIM_AMOUNT_BYTES];
     EVIDENCE(advice, 0, "waits", n);
     EVIDENCE(advice, 1, "wait_ns", ns);
     EVIDENCE(advice, 2, "run_ns", report->run_ns);
     SAY(advice,
         "frees waited %s of %s for the GPU; --free=relaxed takes away at most that, for programs "
         "that do not lean on these waits",
-        cushim_text_time(time, ns), cushim_text_time(run, report->run_ns));
+        CUSHIM_TIME(ns), CUSHIM_TIME(report->run_ns));
     return !report->page.head.is_relaxed && n >= 100 && is_share(ns, report->run_ns, 1);
 }
 
@@ -66,7 +63,6 @@ static bool pageable(const struct cushim_report *report, struct cushim_advice *a
     static const enum cushim_direction directions[] = {CUSHIM_HOST_TO_DEVICE,
                                                        CUSHIM_DEVICE_TO_HOST};
     uint64_t n = 0, n_bytes = 0, all_bytes = 0;
-    char bytes[CUSHIM_AMOUNT_BYTES], count[CUSHIM_AMOUNT_BYTES];
     for (int i = 0; i < 2; i++) {
         const struct cushim_copy_counts *copies = &report->page.copies;
         n += cushim_mem_stats_read(&copies->n_copies[directions[i]][CUSHIM_HOST_PAGEABLE]);
@@ -79,19 +75,18 @@ static bool pageable(const struct cushim_report *report, struct cushim_advice *a
     EVIDENCE(advice, 2, "copied_bytes", all_bytes);
     SAY(advice,
         "%s in %s %s came from pageable memory or went there; pinned memory needs no staging",
-        cushim_text_bytes(bytes, n_bytes), cushim_text_count(count, n), n == 1 ? "copy" : "copies");
+        CUSHIM_BYTES(n_bytes), CUSHIM_COUNT(n), n == 1 ? "copy" : "copies");
     return n_bytes >= (uint64_t)1 << 30 && is_share(n_bytes, all_bytes, 10);
 }
 
 static bool staging(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t ns = cushim_large_copies_unstaged_ns(report);
-    char time[CUSHIM_AMOUNT_BYTES], run[CUSHIM_AMOUNT_BYTES];
     EVIDENCE(advice, 0, "large_copies_ns", ns);
     EVIDENCE(advice, 1, "run_ns", report->run_ns);
     SAY(advice,
         "large pageable copies took %s of %s; --copy-stage=on takes away at most that, where "
         "processors are idle",
-        cushim_text_time(time, ns), cushim_text_time(run, report->run_ns));
+        CUSHIM_TIME(ns), CUSHIM_TIME(report->run_ns));
     const char *set = cushim_report_option(report, "copy-stage");
     return ns && is_share(ns, report->run_ns, 1) && !(set && strcmp(set, "on") == 0);
 }
@@ -100,14 +95,13 @@ static bool growth(const struct cushim_report *report, struct cushim_advice *adv
     uint64_t n_requests = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests);
     uint64_t n_misses = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_misses);
     uint64_t ns = cushim_report_sum(report, CUSHIM_KIND_DEVICE, native_alloc_ns);
-    char misses[CUSHIM_AMOUNT_BYTES], requests[CUSHIM_AMOUNT_BYTES];
     EVIDENCE(advice, 0, "misses", n_misses);
     EVIDENCE(advice, 1, "requests", n_requests);
     EVIDENCE(advice, 2, "driver_ns", ns);
     SAY(advice,
         "%s of %s requests took a driver call: their sizes did not come again, or memory went "
         "back in between, which a larger --reserve puts off",
-        cushim_text_count(misses, n_misses), cushim_text_count(requests, n_requests));
+        CUSHIM_COUNT(n_misses), CUSHIM_COUNT(n_requests));
     return n_requests >= 1000 && is_share(n_misses, n_requests, 5) &&
            is_share(ns, report->run_ns, 1);
 }
@@ -126,12 +120,11 @@ static bool forwarded(const struct cushim_report *report, struct cushim_advice *
     uint64_t all_bytes = async_bytes +
                          cushim_report_sum(report, CUSHIM_KIND_MAPPED, requested_bytes) +
                          cushim_report_sum(report, CUSHIM_KIND_DEVICE, requested_bytes);
-    char past[CUSHIM_AMOUNT_BYTES], all[CUSHIM_AMOUNT_BYTES];
     const char *keep = cushim_report_option(report, "async-keep");
     EVIDENCE(advice, 0, "forwarded_bytes", past_bytes);
     EVIDENCE(advice, 1, "requested_bytes", all_bytes);
     SAY(advice, "%s of the %s that were asked for are served by the driver itself%s",
-        cushim_text_bytes(past, past_bytes), cushim_text_bytes(all, all_bytes),
+        CUSHIM_BYTES(past_bytes), CUSHIM_BYTES(all_bytes),
         async_bytes && keep && strcmp(keep, "0") == 0
             ? "; --async-keep=auto has it keep what is freed in stream order"
             : "");
@@ -140,20 +133,18 @@ static bool forwarded(const struct cushim_report *report, struct cushim_advice *
 
 static bool few(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t n = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests);
-    char count[CUSHIM_AMOUNT_BYTES], run[CUSHIM_AMOUNT_BYTES];
     EVIDENCE(advice, 0, "requests", n);
     EVIDENCE(advice, 1, "run_ns", report->run_ns);
     SAY(advice,
         "%s request%s in %s: the program keeps its memory, or has a cache of its own, and a pool "
         "has little to save",
-        cushim_text_count(count, n), n == 1 ? "" : "s", cushim_text_time(run, report->run_ns));
+        CUSHIM_COUNT(n), n == 1 ? "" : "s", CUSHIM_TIME(report->run_ns));
     return n && report->run_ns >= 10 * second_ns && n < report->run_ns / second_ns * 10;
 }
 
 /* Long-lived blocks among short-lived ones pin the free memory beside them. */
 static bool holes(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t spare_bytes = 0, held_bytes = 0;
-    char spare[CUSHIM_AMOUNT_BYTES], all[CUSHIM_AMOUNT_BYTES];
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         struct cushim_report_held held =
             cushim_report_held(cushim_report_stats(report, device, CUSHIM_KIND_DEVICE));
@@ -165,14 +156,13 @@ static bool holes(const struct cushim_report *report, struct cushim_advice *advi
     SAY(advice,
         "%s of %s held are free beside live blocks, which keep them from going back; a recording "
         "shows which blocks",
-        cushim_text_bytes(spare, spare_bytes), cushim_text_bytes(all, held_bytes));
+        CUSHIM_BYTES(spare_bytes), CUSHIM_BYTES(held_bytes));
     return spare_bytes >= (uint64_t)512 << 20 && is_share(spare_bytes, held_bytes, 25);
 }
 
 /* If other processes want it. */
 static bool idle(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t most_bytes = 0;
-    char bytes[CUSHIM_AMOUNT_BYTES], count[CUSHIM_AMOUNT_BYTES];
     const char *set = cushim_report_option(report, "keep");
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         uint64_t n_bytes = cushim_report_idle_bytes(report, device);
@@ -181,7 +171,7 @@ static bool idle(const struct cushim_report *report, struct cushim_advice *advic
     EVIDENCE(advice, 0, "idle_bytes", most_bytes);
     EVIDENCE(advice, 1, "short_processes", report->n_short);
     SAY(advice, "%s are idle here, and %s other %s found no memory on the device%s",
-        cushim_text_bytes(bytes, most_bytes), cushim_text_count(count, report->n_short),
+        CUSHIM_BYTES(most_bytes), CUSHIM_COUNT(report->n_short),
         report->n_short == 1 ? "process" : "processes",
         set && strcmp(set, "0") == 0 ? "" : "; a smaller --keep gives it back");
     return report->n_short && most_bytes >= CUSHIM_REPORT_MUCH_IDLE_BYTES;
@@ -193,25 +183,22 @@ static bool foreign(const struct cushim_report *report, struct cushim_advice *ad
                         cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_misses) !=
                     0;
     uint64_t n = cushim_mem_stats_read(&report->page.n_foreign_frees);
-    char count[CUSHIM_AMOUNT_BYTES];
     EVIDENCE(advice, 0, "foreign_frees", n);
     SAY(advice,
         "%s %s of memory that cushim did not see allocated; `cushim doctor -- COMMAND` looks at "
         "what is loaded",
-        cushim_text_count(count, n), n == 1 ? "free was" : "frees were");
+        CUSHIM_COUNT(n), n == 1 ? "free was" : "frees were");
     return has_pool && n > cushim_mem_stats_read(&report->page.n_bypassed);
 }
 
 static bool leak(const struct cushim_report *report, struct cushim_advice *advice) {
     struct cushim_site_growth growing = cushim_site_growth(report);
-    char bytes[CUSHIM_AMOUNT_BYTES], hour[CUSHIM_AMOUNT_BYTES], sites[CUSHIM_AMOUNT_BYTES];
     EVIDENCE(advice, 0, "places", growing.n_sites);
     EVIDENCE(advice, 1, "live_blocks", growing.n_live);
     EVIDENCE(advice, 2, "live_bytes", growing.live_bytes);
     SAY(advice, "%s of the program may leak, +%s/h: %s are live there; `alive` marks %s",
-        growing.n_sites == 1 ? "a site"
-                             : strcat(cushim_text_count(sites, growing.n_sites), " sites"),
-        cushim_text_bytes(hour, growing.hour_bytes), cushim_text_bytes(bytes, growing.live_bytes),
+        growing.n_sites == 1 ? "a site" : strcat(CUSHIM_COUNT(growing.n_sites), " sites"),
+        CUSHIM_BYTES(growing.hour_bytes), CUSHIM_BYTES(growing.live_bytes),
         growing.n_sites == 1 ? "it" : "them");
     return growing.n_sites != 0;
 }

@@ -8,11 +8,6 @@
 
 enum { N_FRAMES = 6 };
 
-static void end_text(char *text, size_t n_bytes) {
-    text[n_bytes - 1] = 0;
-    cushim_utf8_clean(text);
-}
-
 static void end_stack(struct cushim_page_frame frames[N_FRAMES], uint64_t *n_frames) {
     *n_frames = *n_frames < N_FRAMES ? *n_frames : N_FRAMES;
     cushim_frame_clean(frames, N_FRAMES);
@@ -24,20 +19,14 @@ bool cushim_finding_get(const struct cushim_page *page, unsigned i,
     if (!cushim_page_ring_get(CUSHIM_PAGE_RING(readable->findings),
                               cushim_mem_stats_read(&page->n_findings), i, finding))
         return false;
-    end_text(finding->fault, sizeof finding->fault);
-    end_text(finding->harm, sizeof finding->harm);
-    end_text(finding->call, sizeof finding->call);
-    end_text(finding->text, sizeof finding->text);
+    cushim_utf8_end(finding->fault, sizeof finding->fault);
+    cushim_utf8_end(finding->harm, sizeof finding->harm);
+    cushim_utf8_end(finding->call, sizeof finding->call);
+    cushim_utf8_end(finding->text, sizeof finding->text);
     end_stack(finding->obtained, &finding->n_obtained);
     end_stack(finding->freed, &finding->n_freed);
     end_stack(finding->at, &finding->n_at);
     return true;
-}
-
-static void put_count(struct cushim_writer *out, uint64_t n, const char *one, const char *many) {
-    char text[CUSHIM_AMOUNT_BYTES];
-    if (n)
-        cushim_write(out, "finding: %s %s\n", cushim_text_count(text, n), n == 1 ? one : many);
 }
 
 void cushim_finding_text(struct cushim_writer *out, const struct cushim_report *report) {
@@ -53,10 +42,11 @@ void cushim_finding_text(struct cushim_writer *out, const struct cushim_report *
                           finding.n_at, report->find_line);
     }
     if (cushim_report_option(report, "check"))
-        put_count(out, cushim_mem_stats_read(&report->page.n_findings), "finding of the check",
-                  "findings of the check in all");
-    put_count(out, cushim_mem_stats_read(&report->page.n_unchecked),
-              "block that the check could not look at", "blocks that the check could not look at");
+        cushim_report_put_finding(out, cushim_mem_stats_read(&report->page.n_findings),
+                                  "finding of the check", "findings of the check in all");
+    cushim_report_put_finding(out, cushim_mem_stats_read(&report->page.n_unchecked),
+                              "block that the check could not look at",
+                              "blocks that the check could not look at");
 }
 
 static void put_stack(struct cushim_writer *out, const char *name,

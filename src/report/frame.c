@@ -6,15 +6,10 @@
 
 #include "base/utf8.h"
 
-static void end_text(char *text, size_t n_bytes) {
-    text[n_bytes - 1] = 0;
-    cushim_utf8_clean(text);
-}
-
 void cushim_frame_clean(struct cushim_page_frame frames[], size_t n_frames) {
     for (size_t i = 0; i < n_frames; i++) {
-        end_text(frames[i].file, sizeof frames[i].file);
-        end_text(frames[i].function, sizeof frames[i].function);
+        cushim_utf8_end(frames[i].file, sizeof frames[i].file);
+        cushim_utf8_end(frames[i].function, sizeof frames[i].function);
     }
 }
 

@@ -183,8 +183,10 @@ int cushim_group_look(struct cushim_group *group, const char *name) {
     *group = (struct cushim_group){.row = -1};
     int error = find_path(name, false, group->path);
     int file = error ? -1 : open_file(group->path, false);
-    if (file < 0)
-        return error ? error : errno;
+    if (file < 0) {
+        error = error ? error : errno;
+        return error == ENOENT ? ESRCH : error;
+    }
     error = judge(file, group, false);
     if (!error && !is_locked(file, 0, CUSHIM_GROUP_ROWS))
         error = ESRCH;
@@ -206,7 +208,6 @@ const char *cushim_group_fault(int error) {
         return "its file system keeps no locks";
     case EUSERS:
         return "it has as many members as there is room for";
-    case ENOENT:
     case ESRCH:
         return "no process of it runs";
     case EPERM:

@@ -55,7 +55,7 @@ struct cushim_group {
  */
 int cushim_group_join(struct cushim_group *group, const char *name);
 
-/* Look at a group; ENOENT or ESRCH if it has no member. */
+/* Look at a group; ESRCH if it has no member. */
 int cushim_group_look(struct cushim_group *group, const char *name);
 
 /* What such an error means. */

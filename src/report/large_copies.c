@@ -18,10 +18,9 @@ static const char *const paths[CUSHIM_N_COPY_PATHS] = {"by the driver", "staged"
 static const char *const directions[] = {"to device", "to host"};
 
 static void put_row(struct cushim_writer *out, const struct large *large, int path, int back) {
-    char count[CUSHIM_AMOUNT_BYTES], bytes[CUSHIM_AMOUNT_BYTES], took[CUSHIM_AMOUNT_BYTES];
     cushim_write(out, "  %-10s %13s %11s %9s %9s", directions[back], paths[path],
-                 cushim_text_count(count, large->n_copies),
-                 cushim_text_bytes(bytes, large->n_bytes), cushim_text_time(took, large->ns));
+                 CUSHIM_COUNT(large->n_copies), CUSHIM_BYTES(large->n_bytes),
+                 CUSHIM_TIME(large->ns));
     if (large->ns)
         cushim_write(out, " %8.1f", (double)large->n_bytes / (double)large->ns);
     cushim_write(out, "\n");
@@ -33,11 +32,10 @@ static void put_reasons(struct cushim_writer *out, const struct cushim_report *r
         CUSHIM_COPY_REASONS(REASON)
 #undef REASON
     };
-    char count[CUSHIM_AMOUNT_BYTES];
     for (int i = 0; i < CUSHIM_N_COPY_REASONS; i++) {
         uint64_t n = cushim_mem_stats_read(&report->page.copies.n_left[i]);
         if (n)
-            cushim_write(out, "  not staged %13s  %s\n", cushim_text_count(count, n), texts[i]);
+            cushim_write(out, "  not staged %13s  %s\n", CUSHIM_COUNT(n), texts[i]);
     }
 }
 

@@ -205,6 +205,8 @@ struct cushim_page_head {
     char arguments[CUSHIM_PAGE_ARGUMENTS_BYTES]; /* of the program, its own name first */
     char options[CUSHIM_PAGE_OPTIONS_BYTES];     /* "name=value": those that were set */
     struct cushim_page_control control;
+    /* `cushim limit` writes the row (cushim_amount_pack; 0: it did not), then raises n_limits. */
+    atomic_uint_fast64_t n_limits, limits[CUSHIM_MAX_DEVICES];
 };
 
 struct cushim_page {

@@ -226,12 +226,6 @@ static int read_counters(int file, struct cushim_page *page) {
     return error;
 }
 
-/* Make it end, and make it harmless for a terminal. */
-static void settle_text(char *text, size_t most) {
-    text[most - 1] = 0;
-    cushim_utf8_clean(text);
-}
-
 /* Make them end within their bytes, each of them too. */
 static void settle_texts(char *texts, uint64_t *n_bytes, size_t most) {
     if (*n_bytes > most)
@@ -249,14 +243,14 @@ static void settle(struct cushim_page *page) {
                 atomic_store(&stats->live_bytes, 0);
             cushim_mem_stats_raise_live(stats, cushim_mem_stats_read(&stats->live_bytes));
         }
-        settle_text(page->device_names[device], CUSHIM_NAME_BYTES);
-        settle_text(page->device_places[device], CUSHIM_PCI_BYTES);
+        cushim_utf8_end(page->device_names[device], CUSHIM_NAME_BYTES);
+        cushim_utf8_end(page->device_places[device], CUSHIM_PCI_BYTES);
     }
-    settle_text(page->head.program, CUSHIM_NAME_BYTES);
-    settle_text(page->head.version, CUSHIM_NAME_BYTES);
-    settle_text(page->head.host, CUSHIM_NAME_BYTES);
-    settle_text(page->head.boot, CUSHIM_NAME_BYTES);
-    settle_text(page->head.folder, CUSHIM_PAGE_FOLDER_BYTES);
+    cushim_utf8_end(page->head.program, CUSHIM_NAME_BYTES);
+    cushim_utf8_end(page->head.version, CUSHIM_NAME_BYTES);
+    cushim_utf8_end(page->head.host, CUSHIM_NAME_BYTES);
+    cushim_utf8_end(page->head.boot, CUSHIM_NAME_BYTES);
+    cushim_utf8_end(page->head.folder, CUSHIM_PAGE_FOLDER_BYTES);
     settle_texts(page->head.arguments, &page->head.n_argument_bytes, sizeof page->head.arguments);
     settle_texts(page->head.options, &page->head.n_option_bytes, sizeof page->head.options);
 }

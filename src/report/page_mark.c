@@ -13,7 +13,6 @@ bool cushim_page_mark_get(const struct cushim_page *page, unsigned i,
     if (!cushim_page_ring_get(CUSHIM_PAGE_RING(readable->marks),
                               cushim_mem_stats_read(&page->n_marks), i, mark))
         return false;
-    mark->name[sizeof mark->name - 1] = 0;
-    cushim_utf8_clean(mark->name);
+    cushim_utf8_end(mark->name, sizeof mark->name);
     return true;
 }

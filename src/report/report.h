@@ -46,6 +46,10 @@ struct cushim_report {
 void cushim_report_title(struct cushim_writer *out, const struct cushim_report *report);
 void cushim_report_text(struct cushim_writer *out, const struct cushim_report *report);
 
+/* Write a line about a number of findings; false: there are none, and no line. */
+bool cushim_report_put_finding(struct cushim_writer *out, uint64_t n, const char *one,
+                               const char *many);
+
 /* Parts of it: the findings, and the last requests that found no memory.  False: there is none. */
 bool cushim_report_findings_text(struct cushim_writer *out, const struct cushim_report *report);
 bool cushim_report_shortages_text(struct cushim_writer *out, const struct cushim_report *report);

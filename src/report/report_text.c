@@ -17,32 +17,24 @@ enum { MARK_BYTES = 44 }; /* of the name of a mark: what fits into a line */
 
 enum { WIDTH = 80 };
 
-/* Texts of one line; they live until the line is written. */
-struct texts {
-    char text[12][CUSHIM_AMOUNT_BYTES];
-};
-
 /* "1 request", "2,000 requests": a count with its unit. */
 static const char *some(char text[CUSHIM_AMOUNT_BYTES * 2], uint64_t n, const char *one,
                         const char *many) {
-    char count[CUSHIM_AMOUNT_BYTES];
-    snprintf(text, CUSHIM_AMOUNT_BYTES * 2, "%s %s", cushim_text_count(count, n),
-             n == 1 ? one : many);
+    snprintf(text, CUSHIM_AMOUNT_BYTES * 2, "%s %s", CUSHIM_COUNT(n), n == 1 ? one : many);
     return text;
 }
 
 static void put_kind(struct cushim_writer *out, const struct cushim_report *report, int device,
                      enum cushim_kind kind) {
     const struct cushim_mem_stats *stats = cushim_report_stats(report, device, kind);
-    struct texts t;
     cushim_write(out, "  %-8s %11s %11s %11s %11s %9s %10s\n", cushim_report_kind(kind),
-                 cushim_text_count(t.text[0], cushim_mem_stats_read(&stats->n_requests)),
-                 cushim_text_count(t.text[1], cushim_mem_stats_read(&stats->n_hits)),
-                 cushim_text_count(t.text[2], cushim_mem_stats_read(&stats->n_misses) +
-                                                  cushim_mem_stats_read(&stats->n_natively)),
-                 cushim_text_count(t.text[3], cushim_mem_stats_read(&stats->n_frees)),
-                 cushim_text_bytes(t.text[4], cushim_mem_stats_read(&stats->live_bytes)),
-                 cushim_text_bytes(t.text[5], cushim_mem_stats_read(&stats->peak_live_bytes)));
+                 CUSHIM_COUNT(cushim_mem_stats_read(&stats->n_requests)),
+                 CUSHIM_COUNT(cushim_mem_stats_read(&stats->n_hits)),
+                 CUSHIM_COUNT(cushim_mem_stats_read(&stats->n_misses) +
+                              cushim_mem_stats_read(&stats->n_natively)),
+                 CUSHIM_COUNT(cushim_mem_stats_read(&stats->n_frees)),
+                 CUSHIM_BYTES(cushim_mem_stats_read(&stats->live_bytes)),
+                 CUSHIM_BYTES(cushim_mem_stats_read(&stats->peak_live_bytes)));
 }
 
 /* The held bytes, and the parts that add up to them. */
@@ -53,7 +45,6 @@ static void put_held(struct cushim_writer *out, const struct cushim_report *repo
             cushim_report_stats(report, device, (enum cushim_kind)kind);
         uint64_t peak_bytes = cushim_mem_stats_read(&stats->peak_held_bytes);
         struct cushim_report_held held = cushim_report_held(stats);
-        struct texts t;
         if (!peak_bytes)
             continue;
         if (!has_head)
@@ -62,13 +53,10 @@ static void put_held(struct cushim_writer *out, const struct cushim_report *repo
                          CUSHIM_WORD(idle), CUSHIM_WORD(peak_held));
         has_head = true;
         cushim_write(out, "  %-8s %10s = %9s + %9s + %9s + %9s %10s\n",
-                     cushim_report_kind((enum cushim_kind)kind),
-                     cushim_text_bytes(t.text[0], held.held_bytes),
-                     cushim_text_bytes(t.text[1], held.live_bytes),
-                     cushim_text_bytes(t.text[2], held.rounding_bytes),
-                     cushim_text_bytes(t.text[3], held.spare_bytes),
-                     cushim_text_bytes(t.text[4], held.idle_bytes),
-                     cushim_text_bytes(t.text[5], peak_bytes));
+                     cushim_report_kind((enum cushim_kind)kind), CUSHIM_BYTES(held.held_bytes),
+                     CUSHIM_BYTES(held.live_bytes), CUSHIM_BYTES(held.rounding_bytes),
+                     CUSHIM_BYTES(held.spare_bytes), CUSHIM_BYTES(held.idle_bytes),
+                     CUSHIM_BYTES(peak_bytes));
     }
 }
 
@@ -76,16 +64,13 @@ static void put_held(struct cushim_writer *out, const struct cushim_report *repo
 static void put_cost(struct cushim_writer *out, const struct cushim_report *report,
                      const char *what, uint64_t n, uint64_t ns) {
     bool is_software = cushim_mem_stats_read(&report->page.head.is_software);
-    struct texts t;
-    cushim_write(out, "  %-24s %9s %s, %s%s\n", what, cushim_text_count(t.text[0], n),
-                 n == 1 ? "time" : "times", cushim_text_time(t.text[1], ns),
-                 is_software && n ? " (no GPU)" : "");
+    cushim_write(out, "  %-24s %9s %s, %s%s\n", what, CUSHIM_COUNT(n), n == 1 ? "time" : "times",
+                 CUSHIM_TIME(ns), is_software && n ? " (no GPU)" : "");
 }
 
 /* The driver calls made for device memory, and the waits of frees. */
 static void put_driver(struct cushim_writer *out, const struct cushim_report *report, int device) {
     const struct cushim_mem_stats *stats = cushim_report_stats(report, device, CUSHIM_KIND_DEVICE);
-    struct texts t;
     put_cost(out, report, "driver allocated", cushim_mem_stats_read(&stats->n_native_allocs),
              cushim_mem_stats_read(&stats->native_alloc_ns));
     put_cost(out, report, "driver freed", cushim_mem_stats_read(&stats->n_native_frees),
@@ -97,16 +82,14 @@ static void put_driver(struct cushim_writer *out, const struct cushim_report *re
                  cushim_mem_stats_read(&stats->n_effect_waits),
                  cushim_mem_stats_read(&stats->effect_wait_ns));
     cushim_write(out, "  %-24s %9s\n", "segments",
-                 cushim_text_count(t.text[0], cushim_mem_stats_read(&stats->n_segments)));
+                 CUSHIM_COUNT(cushim_mem_stats_read(&stats->n_segments)));
 }
 
 /* One row: how often something happened. */
 static void put_times(struct cushim_writer *out, const char *what, uint64_t n, const char *one,
                       const char *many) {
-    char text[CUSHIM_AMOUNT_BYTES];
     if (n)
-        cushim_write(out, "  %-24s %9s %s\n", what, cushim_text_count(text, n),
-                     n == 1 ? one : many);
+        cushim_write(out, "  %-24s %9s %s\n", what, CUSHIM_COUNT(n), n == 1 ? one : many);
 }
 
 static void put_arena(struct cushim_writer *out, const struct cushim_mem_stats *stats) {
@@ -159,7 +142,6 @@ static void put_copies(struct cushim_writer *out, const struct cushim_report *re
                                                            "on host",   "by address", "set"};
     bool has_header = false;
     for (int direction = 0; direction < CUSHIM_N_DIRECTIONS; direction++) {
-        struct texts t;
         if (!copies_of(report, direction))
             continue;
         if (!has_header)
@@ -173,8 +155,8 @@ static void put_copies(struct cushim_writer *out, const struct cushim_report *re
             uint64_t n = cushim_mem_stats_read(&report->page.copies.n_copies[direction][order[i]]);
             uint64_t n_bytes =
                 cushim_mem_stats_read(&report->page.copies.n_bytes[direction][order[i]]);
-            cushim_write(out, " %11s %9s", n ? cushim_text_count(t.text[2 * i], n) : "-",
-                         n ? cushim_text_bytes(t.text[2 * i + 1], n_bytes) : "-");
+            cushim_write(out, " %11s %9s", n ? CUSHIM_COUNT(n) : "-",
+                         n ? CUSHIM_BYTES(n_bytes) : "-");
         }
         cushim_write(out, "\n");
     }
@@ -183,47 +165,45 @@ static void put_copies(struct cushim_writer *out, const struct cushim_report *re
 static void put_marks(struct cushim_writer *out, const struct cushim_report *report) {
     uint64_t n = cushim_mem_stats_read(&report->page.n_marks);
     struct cushim_page_mark mark;
-    struct texts t;
     if (n)
         cushim_write(out, "\n%-12s %9s %9s  %s\n", "marks  after", CUSHIM_WORD(live),
                      CUSHIM_WORD(held), "name");
     if (n > CUSHIM_PAGE_MARKS)
-        cushim_write(out, "  the last %d of %s\n", CUSHIM_PAGE_MARKS,
-                     cushim_text_count(t.text[0], n));
+        cushim_write(out, "  the last %d of %s\n", CUSHIM_PAGE_MARKS, CUSHIM_COUNT(n));
     for (unsigned i = 0; i < CUSHIM_PAGE_MARKS; i++) {
         if (!cushim_page_mark_get(&report->page, i, &mark))
             continue;
         mark.name[MARK_BYTES] = 0;
         cushim_utf8_clean(mark.name); /* the last character may be cut */
-        cushim_write(out, "  %10s %9s %9s  %s\n",
-                     cushim_text_time(t.text[0], cushim_report_since(report, mark.ns)),
-                     cushim_text_bytes(t.text[1], mark.live_bytes),
-                     cushim_text_bytes(t.text[2], mark.held_bytes), mark.name);
+        cushim_write(out, "  %10s %9s %9s  %s\n", CUSHIM_TIME(cushim_report_since(report, mark.ns)),
+                     CUSHIM_BYTES(mark.live_bytes), CUSHIM_BYTES(mark.held_bytes), mark.name);
     }
 }
 
-static bool put_finding(struct cushim_writer *out, uint64_t n, const char *one, const char *many) {
-    char text[CUSHIM_AMOUNT_BYTES];
+bool cushim_report_put_finding(struct cushim_writer *out, uint64_t n, const char *one,
+                               const char *many) {
     if (n)
-        cushim_write(out, "finding: %s %s\n", cushim_text_count(text, n), n == 1 ? one : many);
+        cushim_write(out, "finding: %s %s\n", CUSHIM_COUNT(n), n == 1 ? one : many);
     return n != 0;
 }
 
 bool cushim_report_findings_text(struct cushim_writer *out, const struct cushim_report *report) {
     bool has_any = cushim_mem_stats_read(&report->page.n_findings) != 0;
 #define PUT(name, field, one, many)                                                                \
-    has_any |= put_finding(out, cushim_report_sum_all(report, field), one, many);
+    has_any |= cushim_report_put_finding(out, cushim_report_sum_all(report, field), one, many);
     CUSHIM_REPORT_FINDINGS(PUT)
 #undef PUT
-    has_any |= put_finding(out, cushim_mem_stats_read(&report->page.n_foreign_frees),
-                           "free of memory that was not seen being allocated",
-                           "frees of memory that was not seen being allocated");
-    has_any |= put_finding(out, cushim_mem_stats_read(&report->page.n_refused_handles),
-                           "IPC handle refused: its block shares more than 2 MiB",
-                           "IPC handles refused: their blocks share more than 2 MiB");
-    has_any |= put_finding(out, cushim_mem_stats_read(&report->page.n_stuck_blocks),
-                           "block freed in a capture is never reused (no user objects)",
-                           "blocks freed in a capture are never reused (no user objects)");
+    has_any |= cushim_report_put_finding(out, cushim_mem_stats_read(&report->page.n_foreign_frees),
+                                         "free of memory that was not seen being allocated",
+                                         "frees of memory that was not seen being allocated");
+    has_any |=
+        cushim_report_put_finding(out, cushim_mem_stats_read(&report->page.n_refused_handles),
+                                  "IPC handle refused: its block shares more than 2 MiB",
+                                  "IPC handles refused: their blocks share more than 2 MiB");
+    has_any |=
+        cushim_report_put_finding(out, cushim_mem_stats_read(&report->page.n_stuck_blocks),
+                                  "block freed in a capture is never reused (no user objects)",
+                                  "blocks freed in a capture are never reused (no user objects)");
     cushim_finding_text(out, report);
     return has_any;
 }
@@ -257,13 +237,11 @@ static void put_measured(struct cushim_writer *out, const struct cushim_report *
                          uint64_t ns, const char *one, const char *many) {
     bool is_software = cushim_mem_stats_read(&report->page.head.is_software);
     char calls[CUSHIM_AMOUNT_BYTES * 2];
-    struct texts t;
     if (!n)
         return;
-    cushim_write(out, "%s%s took %s", verdict_indent, some(calls, n, one, many),
-                 cushim_text_time(t.text[0], ns));
+    cushim_write(out, "%s%s took %s", verdict_indent, some(calls, n, one, many), CUSHIM_TIME(ns));
     if (n > 1)
-        cushim_write(out, ", %s each", cushim_text_time(t.text[1], ns / n));
+        cushim_write(out, ", %s each", CUSHIM_TIME(ns / n));
     cushim_write(out, is_software ? " (no GPU)\n" : " (measured)\n");
 }
 
@@ -275,16 +253,15 @@ static void put_forwarded(struct cushim_writer *out, const struct cushim_report 
     } rows[] = {{CUSHIM_KIND_MAPPED, "by cuMemCreate"},
                 {CUSHIM_KIND_ASYNC, "in stream order"},
                 {CUSHIM_KIND_ARRAY, "as arrays"}};
-    char calls[CUSHIM_AMOUNT_BYTES * 2], bytes[CUSHIM_AMOUNT_BYTES];
+    char calls[CUSHIM_AMOUNT_BYTES * 2];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uint64_t n = cushim_report_sum(report, rows[i].kind, n_requests);
         uint64_t n_hits = cushim_report_sum(report, rows[i].kind, n_hits);
         if (!n)
             continue;
-        cushim_write(
-            out, "%s%s were asked for %s (%s): ", verdict_indent,
-            cushim_text_bytes(bytes, cushim_report_sum(report, rows[i].kind, requested_bytes)),
-            rows[i].how, some(calls, n, "call", "calls"));
+        cushim_write(out, "%s%s were asked for %s (%s): ", verdict_indent,
+                     CUSHIM_BYTES(cushim_report_sum(report, rows[i].kind, requested_bytes)),
+                     rows[i].how, some(calls, n, "call", "calls"));
         if (n_hits)
             cushim_write(out, "%s %% made no driver call\n", share(calls, n_hits, n));
         else
@@ -294,12 +271,10 @@ static void put_forwarded(struct cushim_writer *out, const struct cushim_report 
 
 static void put_natively(struct cushim_writer *out, const struct cushim_report_natively *natively) {
     char day[CUSHIM_REPORT_DAY_BYTES];
-    struct texts t;
     if (!natively->when || !natively->most_ns)
         return;
     cushim_write(out, "%snatively these and their frees take %s to %s, waits apart\n",
-                 verdict_indent, cushim_text_time(t.text[0], natively->least_ns),
-                 cushim_text_time(t.text[1], natively->most_ns));
+                 verdict_indent, CUSHIM_TIME(natively->least_ns), CUSHIM_TIME(natively->most_ns));
     cushim_write(out, "%s(calibrated %s%s; their mean size is known, not each)\n", verdict_indent,
                  cushim_report_day(day, natively->when), natively->is_software ? ", no GPU" : "");
 }
@@ -409,28 +384,25 @@ static void put_head(struct cushim_writer *out, const struct cushim_report *repo
 /* If the process did not report itself: how it ended, and where the numbers come from. */
 static void put_end(struct cushim_writer *out, const struct cushim_report *report) {
     uint64_t n_lost = cushim_mem_stats_read(&report->page.head.n_lost_caches);
-    struct texts t;
     if (!report->is_of_page)
         return;
     cushim_write(out, "  %s; read from its live page\n",
                  report->ended ? report->ended : "it goes on");
     if (n_lost)
         cushim_write(out, "  %s thread%s had no row in it: some requests are missing\n",
-                     cushim_text_count(t.text[0], n_lost), n_lost == 1 ? "" : "s");
+                     CUSHIM_COUNT(n_lost), n_lost == 1 ? "" : "s");
 }
 
 void cushim_report_title(struct cushim_writer *out, const struct cushim_report *report) {
     enum { VERSION = 12, REST = WIDTH - (sizeof "cushim : " - 1) - VERSION - 8 };
     const struct cushim_page_head *head = &report->page.head;
     char version[CUSHIM_NAME_BYTES], program[CUSHIM_NAME_BYTES], rest[2 * WIDTH];
-    struct texts t;
     int n = snprintf(rest, sizeof rest, ", process %ld", (long)head->process);
     if (head->rank >= 0)
         n += snprintf(rest + n, sizeof rest - (size_t)n, ", rank %ld", (long)head->rank);
     if (head->rank >= 0 && head->ranks >= 0)
         n += snprintf(rest + n, sizeof rest - (size_t)n, " of %ld", (long)head->ranks);
-    snprintf(rest + n, sizeof rest - (size_t)n, ", %s%s",
-             cushim_text_time(t.text[0], report->run_ns),
+    snprintf(rest + n, sizeof rest - (size_t)n, ", %s%s", CUSHIM_TIME(report->run_ns),
              cushim_mem_stats_read(&head->is_software) ? " (no GPU)" : "");
     cushim_utf8_fit(rest, REST);
     cushim_utf8_fit(strcpy(version, head->version), VERSION);

@@ -34,10 +34,8 @@ static bool is_of_host(const struct cushim_page_shortage *shortage) {
 
 void cushim_shortage_line(struct cushim_writer *out, uint64_t number,
                           const struct cushim_page_shortage *shortage) {
-    char text[CUSHIM_AMOUNT_BYTES];
     cushim_write(out, "out of memory #%" PRIu64 ": %s of %s memory for device %" PRIu64 "\n",
-                 number, cushim_text_bytes(text, shortage->asked_bytes), kind_of(shortage),
-                 shortage->device);
+                 number, CUSHIM_BYTES(shortage->asked_bytes), kind_of(shortage), shortage->device);
 }
 
 static uint64_t sum(uint64_t a, uint64_t b) {
@@ -61,39 +59,35 @@ static uint64_t rest_bytes(const struct cushim_page_shortage *shortage) {
 }
 
 static void put_limit(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
-    char text[CUSHIM_AMOUNT_BYTES], others[CUSHIM_AMOUNT_BYTES];
     if (shortage->group_bytes)
         cushim_write(out,
                      "--limit lets its group have %s of the device, of which others\n"
                      "             have %s\n",
-                     cushim_text_bytes(text, shortage->limit_bytes),
-                     cushim_text_bytes(others, shortage->group_bytes));
+                     CUSHIM_BYTES(shortage->limit_bytes), CUSHIM_BYTES(shortage->group_bytes));
     else
         cushim_write(out, "--limit lets this process have %s of the device\n",
-                     cushim_text_bytes(text, shortage->limit_bytes));
+                     CUSHIM_BYTES(shortage->limit_bytes));
 }
 
 /* If the driver had room, or did not; what it said then. */
 static void put_driver(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
-    char text[CUSHIM_AMOUNT_BYTES], rest[CUSHIM_AMOUNT_BYTES];
     if (!shortage->total_bytes)
         cushim_write(out, "the driver did not say what takes the rest of the device\n");
     else if (shortage->free_bytes >= shortage->asked_bytes && shortage->limit_bytes)
         put_limit(out, shortage);
     else if (shortage->free_bytes >= shortage->asked_bytes)
         cushim_write(out, "%s are free by the driver's word, and it refused all the same\n",
-                     cushim_text_bytes(text, shortage->free_bytes));
+                     CUSHIM_BYTES(shortage->free_bytes));
     else if (own_bytes(shortage) > rest_bytes(shortage))
         cushim_write(out,
                      "%s are live, and %s of the device are contexts, modules\n"
                      "             and others, so it cannot fit: free some of it first\n",
-                     cushim_text_bytes(text, own_bytes(shortage)),
-                     cushim_text_bytes(rest, rest_bytes(shortage)));
+                     CUSHIM_BYTES(own_bytes(shortage)), CUSHIM_BYTES(rest_bytes(shortage)));
     else
         cushim_write(out,
                      "%s of the device are contexts and modules, managed memory, and\n"
                      "             other processes (nvidia-smi shows them)\n",
-                     cushim_text_bytes(rest, rest_bytes(shortage)));
+                     CUSHIM_BYTES(rest_bytes(shortage)));
 }
 
 /* Why the request was not served, in a sentence of its numbers. */
@@ -101,7 +95,6 @@ static void put_advice(struct cushim_writer *out, const struct cushim_page_short
     uint64_t live_bytes = own_bytes(shortage);
     uint64_t wanted_bytes = sum(live_bytes, shortage->asked_bytes);
     uint64_t free_bytes = sum(shortage->spare_bytes, shortage->idle_bytes);
-    char one[CUSHIM_AMOUNT_BYTES], two[CUSHIM_AMOUNT_BYTES];
     cushim_write(out, "  advice     ");
     if (is_of_host(shortage))
         cushim_write(out, "the host had no memory to pin: free some, or pin less at a time\n");
@@ -118,31 +111,29 @@ static void put_advice(struct cushim_writer *out, const struct cushim_page_short
                          ? "%s are live, so it cannot fit: free some of it first;\n"
                            "             `biggest` says what it is\n"
                          : "%s are live, so it cannot fit: free some of it first\n",
-                     cushim_text_bytes(one, live_bytes));
+                     CUSHIM_BYTES(live_bytes));
     else if (sum(wanted_bytes, shortage->rounding_bytes) > shortage->device_bytes)
         cushim_write(out,
                      "%s are live and %s round them up: free some\n"
                      "             of it first; `biggest` says what it is\n",
-                     cushim_text_bytes(one, live_bytes),
-                     cushim_text_bytes(two, shortage->rounding_bytes));
+                     CUSHIM_BYTES(live_bytes), CUSHIM_BYTES(shortage->rounding_bytes));
     else if (shortage->is_busy && shortage->pending_bytes)
         cushim_write(out,
                      "%s were freed while the GPU worked on them, and it still does:\n"
                      "             synchronise before this request\n",
-                     cushim_text_bytes(one, shortage->pending_bytes));
+                     CUSHIM_BYTES(shortage->pending_bytes));
     else if (!shortage->is_native && free_bytes >= shortage->asked_bytes &&
              shortage->retired_bytes > free_bytes / 2)
         cushim_write(out,
                      "%s were freed, but other processes have their IPC handles and may\n"
                      "             read them, until what lives beside them is freed, too: share\n"
                      "             blocks above 1 MiB, which go back alone\n",
-                     cushim_text_bytes(one, shortage->retired_bytes));
+                     CUSHIM_BYTES(shortage->retired_bytes));
     else if (!shortage->is_native && free_bytes >= shortage->asked_bytes)
         cushim_write(out,
                      "%s are free in pieces of at most %s, live blocks between\n"
                      "             them: allocate what stays before what goes\n",
-                     cushim_text_bytes(one, free_bytes),
-                     cushim_text_bytes(two, shortage->largest_free_bytes));
+                     CUSHIM_BYTES(free_bytes), CUSHIM_BYTES(shortage->largest_free_bytes));
     else
         put_driver(out, shortage);
 }
@@ -150,10 +141,9 @@ static void put_advice(struct cushim_writer *out, const struct cushim_page_short
 static void put_blocks(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
     const char *comma = "";
     for (int i = 0; i < N_BLOCKS && shortage->blocks[i].n; i++) {
-        char n[CUSHIM_AMOUNT_BYTES], n_bytes[CUSHIM_AMOUNT_BYTES];
         cushim_write(out, "%s%s x %s", i ? comma : "  biggest    ",
-                     cushim_text_count(n, shortage->blocks[i].n),
-                     cushim_text_bytes(n_bytes, shortage->blocks[i].n_bytes));
+                     CUSHIM_COUNT(shortage->blocks[i].n),
+                     CUSHIM_BYTES(shortage->blocks[i].n_bytes));
         comma = i == 2 ? ",\n             " : ", ";
     }
     if (shortage->blocks[0].n)
@@ -170,14 +160,13 @@ static void put_split(struct cushim_writer *out, const struct cushim_page_shorta
         {"cudaMalloc", shortage->plain_bytes, true}, {"async", shortage->async_bytes, false},
         {"mapped", shortage->mapped_bytes, false},   {"array", shortage->array_bytes, false},
         {"other", rest_bytes(shortage), true},       {"free", shortage->free_bytes, true}};
-    char text[CUSHIM_AMOUNT_BYTES];
     unsigned n = 0;
-    cushim_write(out, "  device     %s =", cushim_text_bytes(text, shortage->total_bytes));
+    cushim_write(out, "  device     %s =", CUSHIM_BYTES(shortage->total_bytes));
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (!parts[i].n_bytes && !parts[i].is_always)
             continue;
         cushim_write(out, "%s%s%s %s", n == 3 ? "\n             " : " ", n ? "+ " : "",
-                     parts[i].word, cushim_text_bytes(text, parts[i].n_bytes));
+                     parts[i].word, CUSHIM_BYTES(parts[i].n_bytes));
         n++;
     }
     cushim_write(out, "\n");
@@ -185,38 +174,33 @@ static void put_split(struct cushim_writer *out, const struct cushim_page_shorta
 
 /* What a heap did before it gave up. */
 static void put_tried(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
-    char t[3][CUSHIM_AMOUNT_BYTES];
     cushim_write(out, "  not live   in use by the GPU %s, in caches %s, largest %s\n",
-                 cushim_text_bytes(t[0], shortage->pending_bytes),
-                 cushim_text_bytes(t[1], shortage->cached_bytes),
-                 cushim_text_bytes(t[2], shortage->largest_free_bytes));
+                 CUSHIM_BYTES(shortage->pending_bytes), CUSHIM_BYTES(shortage->cached_bytes),
+                 CUSHIM_BYTES(shortage->largest_free_bytes));
     if (shortage->retired_bytes)
         cushim_write(out,
                      "  shared     %s were freed and serve nobody: other processes may read them\n",
-                     cushim_text_bytes(t[0], shortage->retired_bytes));
+                     CUSHIM_BYTES(shortage->retired_bytes));
     cushim_write(out,
                  "  tried      %s; caches gave %s,\n             segments %s, other pools %s\n",
                  shortage->is_busy ? "the GPU stayed busy" : "waited for the GPU",
-                 cushim_text_bytes(t[0], shortage->drained_bytes),
-                 cushim_text_bytes(t[1], shortage->returned_bytes),
-                 cushim_text_bytes(t[2], shortage->others_bytes));
+                 CUSHIM_BYTES(shortage->drained_bytes), CUSHIM_BYTES(shortage->returned_bytes),
+                 CUSHIM_BYTES(shortage->others_bytes));
 }
 
 void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
                           const struct cushim_page_shortage *shortage,
                           cushim_report_find_line_fn *find_line) {
-    char t[5][CUSHIM_AMOUNT_BYTES];
     cushim_shortage_line(out, number, shortage);
     if (shortage->total_bytes)
         put_split(out, shortage);
     else if (!is_of_host(shortage) && shortage->device_bytes)
-        cushim_write(out, "  device     %s\n", cushim_text_bytes(t[0], shortage->device_bytes));
-    cushim_write(out, "  held       %s = %s %s + %s %s\n             + %s %s + %s %s\n",
-                 cushim_text_bytes(t[0], shortage->held_bytes), CUSHIM_WORD(live),
-                 cushim_text_bytes(t[1], shortage->live_bytes), CUSHIM_WORD(rounding),
-                 cushim_text_bytes(t[2], shortage->rounding_bytes), CUSHIM_WORD(spare),
-                 cushim_text_bytes(t[3], shortage->spare_bytes), CUSHIM_WORD(idle),
-                 cushim_text_bytes(t[4], shortage->idle_bytes));
+        cushim_write(out, "  device     %s\n", CUSHIM_BYTES(shortage->device_bytes));
+    cushim_write(
+        out, "  held       %s = %s %s + %s %s\n             + %s %s + %s %s\n",
+        CUSHIM_BYTES(shortage->held_bytes), CUSHIM_WORD(live), CUSHIM_BYTES(shortage->live_bytes),
+        CUSHIM_WORD(rounding), CUSHIM_BYTES(shortage->rounding_bytes), CUSHIM_WORD(spare),
+        CUSHIM_BYTES(shortage->spare_bytes), CUSHIM_WORD(idle), CUSHIM_BYTES(shortage->idle_bytes));
     if (!shortage->is_native)
         put_tried(out, shortage);
     put_blocks(out, shortage);

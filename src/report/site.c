@@ -206,14 +206,14 @@ static int next(const struct cushim_report *report, struct told *told) {
 
 static void put_row(struct cushim_writer *out, const struct cushim_report *report, int number,
                     const struct cushim_site *site) {
-    char text[4][CUSHIM_AMOUNT_BYTES], name[32];
+    char name[32];
     snprintf(name, sizeof name, "site %d", number);
-    cushim_write(out, "  %-10s %10s %9s %9s %10s", name, cushim_text_count(text[0], site->n_live),
-                 cushim_text_bytes(text[1], site->live_bytes),
-                 site->error_bytes ? cushim_text_bytes(text[2], site->error_bytes) : "counted",
-                 cushim_text_bytes(text[3], site->peak_live_bytes));
+    cushim_write(out, "  %-10s %10s %9s %9s %10s", name, CUSHIM_COUNT(site->n_live),
+                 CUSHIM_BYTES(site->live_bytes),
+                 site->error_bytes ? CUSHIM_BYTES(site->error_bytes) : "counted",
+                 CUSHIM_BYTES(site->peak_live_bytes));
     if (site->hour_bytes)
-        cushim_write(out, "  may leak, +%s/h", cushim_text_bytes(text[0], site->hour_bytes));
+        cushim_write(out, "  may leak, +%s/h", CUSHIM_BYTES(site->hour_bytes));
     cushim_write(out, "\n");
     cushim_frame_text(out, "", site->frames, site->n_frames, report->find_line);
 }
@@ -221,14 +221,13 @@ static void put_row(struct cushim_writer *out, const struct cushim_report *repor
 void cushim_site_text(struct cushim_writer *out, const struct cushim_report *report) {
     struct told told = {{false}};
     struct cushim_site site;
-    char text[CUSHIM_AMOUNT_BYTES];
     uint64_t n_more = 0, more_bytes = 0;
     int i, n_told = 0;
     if (!report->sites)
         return;
     cushim_write(out, "\n%-12s %10s %9s %9s %10s  (sampled each %s)\n", "alive", "blocks",
                  CUSHIM_WORD(live), "+- error", CUSHIM_WORD(peak_live),
-                 cushim_text_bytes(text, report->page.head.sample_bytes));
+                 CUSHIM_BYTES(report->page.head.sample_bytes));
     while ((i = next(report, &told)) >= 0) {
         if (!cushim_site_get(report, (unsigned)i, &site) || !site.live_bytes)
             continue;
@@ -243,16 +242,16 @@ void cushim_site_text(struct cushim_writer *out, const struct cushim_report *rep
         cushim_write(out,
                      "  no live block was sampled: one stack is taken for each %s\n"
                      "  of requests; --sites=1 takes one for every request\n",
-                     cushim_text_bytes(text, report->page.head.sample_bytes));
+                     CUSHIM_BYTES(report->page.head.sample_bytes));
     else if (!n_told)
         cushim_write(out, "  nothing that was sampled is live\n");
     if (n_more)
         cushim_write(out, "  and %" PRIu64 " site%s more, with %s\n", n_more,
-                     n_more == 1 ? "" : "s", cushim_text_bytes(text, more_bytes));
+                     n_more == 1 ? "" : "s", CUSHIM_BYTES(more_bytes));
     uint64_t n_lost = cushim_mem_stats_read(&report->sites->n_lost);
     if (n_lost)
-        cushim_write(out, "  %s sample%s of sites that found no row\n",
-                     cushim_text_count(text, n_lost), n_lost == 1 ? " is" : "s are");
+        cushim_write(out, "  %s sample%s of sites that found no row\n", CUSHIM_COUNT(n_lost),
+                     n_lost == 1 ? " is" : "s are");
 }
 
 /* ---- by library ---- */

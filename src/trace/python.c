@@ -418,7 +418,44 @@ static struct cushim_python_known *known_of(struct cushim_python_cache *cache,
     return &cache->known[hash >> 32 & (CUSHIM_PYTHON_KNOWN - 1)];
 }
 
-/* What makes a code object another one at the same address. */
+static uint64_t mix(uint64_t hash, uint64_t word) {
+    return (hash ^ word) * 0x9e3779b97f4a7c15u;
+}
+
+/* Mix in how long bytes are, and their first or last ones. */
+static uint64_t mix_bytes(uint64_t hash, const uint8_t *bytes, uint64_t n, bool is_end) {
+    enum { FEW = 16 };
+    uint64_t words[FEW / 8] = {0}, n_mixed = n < FEW ? n : FEW;
+    memcpy(words, bytes + (is_end ? n - n_mixed : 0), n_mixed);
+    return mix(mix(mix(hash, n), words[0]), words[1]);
+}
+
+static uint64_t mix_text(uint64_t hash, const struct cushim_python_layout *layout, uint64_t text) {
+    const uint8_t *object = (const uint8_t *)(uintptr_t)text;
+    uint32_t state = text ? half_at(object, TEXT_STATE) : 0;
+    if (!(state & STATE_COMPACT)) /* its characters are elsewhere */
+        return hash;
+    uint64_t n_bytes = word_at(object, TEXT_LENGTH) * (state >> STATE_KIND_SHIFT & STATE_KIND);
+    return mix_bytes(hash, object + (state & STATE_ASCII ? layout->ascii_text : layout->text),
+                     n_bytes, true);
+}
+
+/*
+ * What makes a code object another one at the same address: its texts and its table.  Their
+ * addresses say less, because what a program compiles, runs and drops often comes to the same ones.
+ * It is read directly; otherwise 0.
+ */
+static uint64_t mark_of(const struct cushim_python_cache *cache,
+                        const struct cushim_python_layout *layout, const uint8_t *object) {
+    uint64_t lines = word_at(object, layout->code_lines), hash = 1;
+    if (!cache->is_direct || !lines)
+        return 0;
+    const uint8_t *table = (const uint8_t *)(uintptr_t)lines;
+    hash = mix_bytes(hash, table + BYTES_DATA, word_at(table, SIZED_SIZE), false);
+    hash = mix_text(hash, layout, word_at(object, layout->code_file));
+    return mix_text(hash, layout, word_at(object, layout->code_function));
+}
+
 static bool is_same(const struct cushim_python_known *known,
                     const struct cushim_python_layout *layout, const uint8_t *object) {
     return known->function == word_at(object, layout->code_function) &&
@@ -427,21 +464,34 @@ static bool is_same(const struct cushim_python_known *known,
            known->first_line == half_at(object, layout->code_first_line);
 }
 
+/* Is it code that a program may have compiled just now, to run it once? */
+static bool is_fleeting(uint64_t frame) {
+    static const char module[] = "<module>\n";
+    const struct cushim_python_line *line = cushim_python_line(frame);
+    return line && line->n_text >= sizeof module - 1 &&
+           memcmp(line->text, module, sizeof module - 1) == 0;
+}
+
 /* Look at a code object that was read.  False: it is none. */
-static bool see(const struct cushim_python *python, struct cushim_python_known *known,
-                const struct cushim_python_place *place, const uint8_t *object) {
+static bool see(const struct cushim_python *python, const struct cushim_python_cache *cache,
+                struct cushim_python_known *known, const struct cushim_python_place *place,
+                const uint8_t *object) {
     const struct cushim_python_layout *layout = python->layout;
-    bool is_known = known->place.code == place->code && known->place.at == place->at &&
-                    is_same(known, layout, object);
+    bool is_code = word_at(object, OBJECT_TYPE) == python->code_type;
+    uint64_t mark = is_code ? mark_of(cache, layout, object) : 0;
+    bool is_known = is_code && known->place.code == place->code && known->place.at == place->at &&
+                    known->mark == mark && is_same(known, layout, object) &&
+                    (cache->is_direct || !known->is_fleeting);
     known->place = *place;
     if (is_known)
         return true;
-    bool is_code = word_at(object, OBJECT_TYPE) == python->code_type;
+    known->mark = mark;
     known->function = word_at(object, layout->code_function);
     known->file = word_at(object, layout->code_file);
     known->lines = word_at(object, layout->code_lines);
     known->first_line = half_at(object, layout->code_first_line);
     known->line = is_code ? learn(python, object, place) : 0;
+    known->is_fleeting = is_fleeting(known->line);
     return is_code;
 }
 
@@ -460,9 +510,9 @@ static unsigned lines_of(const struct cushim_python *python, struct cushim_pytho
         lines[i] = known->line;
         if (cache->is_direct) {
             const void *object = (const void *)(uintptr_t)places[i].code;
-            see(python, known_of(cache, &places[i]), &places[i], object);
+            see(python, cache, known_of(cache, &places[i]), &places[i], object);
             lines[i] = known->line;
-        } else if (memcmp(&known->place, &places[i], sizeof *places) != 0) {
+        } else if (known->is_fleeting || memcmp(&known->place, &places[i], sizeof *places) != 0) {
             parts[n_parts] = (struct part){places[i].code, cache->objects[n_parts], CODE_BYTES};
             of[n_parts++] = i;
         }
@@ -472,7 +522,7 @@ static unsigned lines_of(const struct cushim_python *python, struct cushim_pytho
     *is_whole &= n_read == n_parts;
     for (unsigned k = 0; k < n_parts; k++) {
         struct cushim_python_known *known = known_of(cache, &places[of[k]]);
-        bool is_code = k < n_read && see(python, known, &places[of[k]], cache->objects[k]);
+        bool is_code = k < n_read && see(python, cache, known, &places[of[k]], cache->objects[k]);
         *is_whole &= is_code;
         lines[of[k]] = is_code ? known->line : 0;
     }

@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 KEEPER = os.path.abspath(sys.argv.pop(4))
 
@@ -19,8 +20,8 @@ from live_fixture import device, environment, run, stat  # noqa: E402
 
 
 class Keeper:
-    def __init__(self, kind, *options, mib=20):
-        self.process = subprocess.Popen([CUSHIM, "run", *options, "--", KEEPER, str(mib), kind], env=environment(CUSHIM_RESERVE="1G"), text=True,
+    def __init__(self, kind, *options, mib=20, reserve="1G"):
+        self.process = subprocess.Popen([CUSHIM, "run", *options, "--", KEEPER, str(mib), kind], env=environment(CUSHIM_RESERVE=reserve), text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.pid = self.process.pid
         assert self.process.stdout.readline() == "ready\n", self.process.stderr.read()
@@ -61,6 +62,15 @@ def a_process_with_the_thread_gives_back_while_it_makes_no_call():
 
 
 @tap.test
+def the_thread_gives_back_what_nothing_asks_for():
+    keeper, deadline = Keeper("freed", "--control", mib=100, reserve="0"), time.monotonic() + 60
+    while keeper.held():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    keeper.end()
+
+
+@tap.test
 def one_without_it_does_so_at_a_later_call_and_has_no_thread_of_ours():
     keeper = Keeper("freed")
     assert not any("cushim" in name for name in keeper.threads())
@@ -96,6 +106,19 @@ def a_refused_thread_is_one_line():
     if done.returncode == 95:
         tap.skip("no filter of calls here")
     assert done.returncode == 0 and done.stderr.count("\n") == 1 and "no thread, so requests wait for the next call" in done.stderr, done
+
+
+@tap.test
+def a_process_that_ends_meanwhile_is_told():
+    keeper = Keeper("freed", "--control")
+    keeper.process.send_signal(signal.SIGSTOP)
+    asking = subprocess.Popen([CUSHIM, "trim", str(keeper.pid)], env=environment(), text=True, stderr=subprocess.PIPE)
+    time.sleep(0.3)
+    keeper.process.kill()
+    said = asking.communicate(timeout=60)[1]
+    assert said in (f"cushim: process {keeper.pid} (keeper) has ended\n", f"cushim: no live page of {keeper.pid}\n"), said  # if it began too late
+    assert asking.returncode == 1
+    keeper.process.wait()
 
 
 @tap.test

@@ -50,6 +50,7 @@ OTHERS = {
     "meson setup": "tests/examples/install.py, tests/examples/quickstart.py",
     "meson install": "tests/examples/install.py",
     "cushim merge report": "the tests of ranks below",
+    "cushim limit": "tests/cli/limits.py",
     "srun": "by hand: tests/install/clusters",
     "docker": "by hand: tests/install/clusters",
     "apptainer": "nobody: Debian 12 has no package of it",

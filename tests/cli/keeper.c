@@ -4,7 +4,7 @@
  *
  *     keeper MIB [device | managed | ipc | untouched | freed | leaves | sealed | forks]
  *
- * `freed` frees it at once and then synchronises for a line, `forks` does so in a child, and
+ * `freed` frees it, in a loop, and then synchronises for a line, `forks` does so in a child, and
  * `leaves` ends its main thread; `sealed` may start no thread.
  */
 #include <errno.h>
@@ -70,6 +70,10 @@ int main(int argc, char **argv) {
     if (strcmp(kind, "ipc") == 0)
         TRY(cuIpcGetMemHandle(&handle, block));
     if (strcmp(kind, "freed") == 0) {
+        for (int i = 0; i < 4; i++) { /* the memory of a loop is kept for a while */
+            TRY(cuMemFree(block));
+            TRY(cuMemAlloc(&block, n_bytes));
+        }
         TRY(cuMemFree(block));
         n_bytes = 0;
     } else if (strcmp(kind, "device") == 0 || strcmp(kind, "managed") == 0 ||

@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 
 MEMBER, KILLS = pathlib.Path(sys.argv.pop(4)).resolve(), int(sys.argv.pop(4))
 
@@ -100,6 +101,76 @@ def an_idle_member_gives_back_when_another_is_refused():
         assert [idle.ask(line) for line in ("alloc 40", "alloc 80", "free")] == ["had", "had", "done"]
         assert wants.ask("alloc 250") == "refused"  # the idle one has made no call yet
         assert idle.ask("wait") == "done" and wants.ask("alloc 250") == "had"
+
+
+def limit(*words, **more):
+    return cushim("limit", *words, **more)
+
+
+@tap.test
+def a_limit_of_a_running_process_is_changed_in_both_directions():
+    for options in ((), ("--limit=100M",)):
+        with Member(*options) as member:
+            number = str(member.process.pid)
+            assert member.ask("alloc 60") == "had"
+            for word, size, there, refused, had in ((number, "50M", (0, 50), "alloc 2", None), ("member", "0", (964, 1024), None, "async 200"),
+                                                    (number, "50%", (252, 512), "async 260", "mapped 200"), (number, "0:400M,7:1G", (0, 400), "alloc 2", None)):
+                done = limit(word, size)
+                assert done.returncode == 0 and done.stderr == f"cushim: process {number} (member): {size} from its next request on\n", done
+                assert member.told() == there, (size, member.told())
+                assert not refused or member.ask(refused) == "refused", size
+                assert not had or member.ask(had) == "had", size
+
+
+@tap.test
+def a_limit_of_a_running_group_is_changed_for_all_its_processes():
+    file = scratch / "shared"
+    for group, of in (("team", "team"), (str(file), str(file))):
+        with limited(group=group) as first, limited(group=group) as second:
+            assert first.ask("alloc 60") == "had" and second.ask("alloc 60") == "refused"
+            done = limit(of, "200M")
+            assert done.returncode == 0 and done.stderr == f"cushim: group {of}: 200M from the next request of each process on\n", done
+            assert second.ask("alloc 60") == "had" and first.told() == second.told() == (80, 200)
+            assert limit(of, "10%").returncode == 0 and first.told() == second.told() == (0, 102)
+            assert first.ask("alloc 2") == "refused" and first.ask("free") == "done" and second.ask("alloc 40") == "had"
+            assert limit(of, "0").returncode == 0 and first.told()[1] == 1024 and first.ask("alloc 300") == "had"
+
+
+@tap.test
+def a_process_gives_back_what_is_idle_when_its_limit_is_changed():
+    with Member("--reserve=500M") as idle, Member() as wants:
+        assert [idle.ask(line) for line in ("alloc 100", "alloc 200", "free")] == ["had", "had", "done"]
+        assert wants.ask("alloc 800") == "refused"
+        assert limit(str(idle.process.pid), "600M").returncode == 0
+        assert idle.ask("wait") == "done" and wants.ask("alloc 800") == "had"
+
+
+@tap.test
+def what_cannot_be_changed_is_told_in_a_line():
+    with limited() as member:
+        number = str(member.process.pid)
+        for words, code, said in ((("nothing", "8G"), 1, "no process, program or group nothing runs with cushim"), (("0", "8G"), 1, "no process, program or group 0 runs"),
+                                  ((number, "8Q"), 2, "8Q is not a size such as 512M; try `cushim help limit`"), ((number, "0:1G,0:2G"), 2, "names a device twice"),
+                                  ((number,), 2, "limit needs a process, program or group, and a size"), ((number, "1G", "2G"), 2, "limit needs"),
+                                  (("team", "0:8G"), 2, "a group has one size for all devices"), (("/nowhere/group", "8G"), 1, "no group /nowhere/group: no process of it runs"),
+                                  ((number, "8G"), 1, f"process {number} (member) has the limit of its group: `cushim limit team 8G`")):
+            done = limit(*words)
+            assert done.returncode == code and said in done.stderr and done.stderr.count("\n") == 1, done
+        assert member.told() == (100, 100)
+    done = limit(number, "8G")
+    assert done.returncode == 1 and "no process, program or group" in done.stderr, done
+
+
+@tap.test
+def what_contexts_take_is_charged_if_that_is_asked_for():
+    for options, (free, total) in ((("--limit=200M",), (200, 200)), (("--limit=200M", "--limit-counts=all"), (136, 200)),
+                                   (("--limit=200M", "--limit-counts=all", "--limit-group=team"), (136, 200))):
+        with Member(*options, CUSHIM_SIM_INTERNAL="64M") as member:
+            assert member.ask("renew 100") == "done"  # its new context takes 64 MiB
+            time.sleep(1.1)  # NVML is asked once in a second
+            assert member.told() == (free, total), (options, member.told())
+            assert member.ask(f"alloc {free + 2}") == "refused" and member.ask(f"alloc {free}") == "had" and member.told() == (0, total), options
+            assert member.ask("free") == "done" and member.told() == (free, total), options
 
 
 @tap.test

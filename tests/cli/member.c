@@ -1,8 +1,8 @@
 /*
  * A program that does what its standard input says, a word and a number of MiB a line, and answers
- * each with a line: `alloc`, `async`, `managed` and `mapped` take memory, `free` gives the last one
- * back, `told` says what is free and what there is, `wait` synchronises, and `churn` takes and
- * gives back until the program is killed.
+ * each with a line.  `alloc`, `async`, `managed` and `mapped` take memory, `free` gives the last
+ * one back, `told` says what is free and what there is, and `wait` synchronises.  `renew` takes
+ * memory and resets the context.  `churn` takes and gives back until the program is killed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +49,13 @@ static void answer(const char *word, size_t n_mib) {
         printf("%zu of %zu\n", n_free / MIB, n_total / MIB);
     } else if (strcmp(word, "wait") == 0) {
         cuCtxSynchronize();
+        puts("done");
+    } else if (strcmp(word, "renew") == 0) {
+        CUcontext context;
+        cuMemAlloc(&blocks[0], n_mib * MIB);
+        cuDevicePrimaryCtxReset(0);
+        cuDevicePrimaryCtxRetain(&context, 0);
+        cuCtxSetCurrent(context);
         puts("done");
     } else if (strcmp(word, "churn") == 0) {
         puts("done");

@@ -181,6 +181,67 @@ def who_runs_no_python_has_native_stacks():
     assert any("main" in frame["function"] or "native" in frame["function"] for frame in site["stack"]), site
 
 
+RESTLESS = PROGRAM.split("if len(sys.argv)")[0] + '''
+import atexit, gc, os, signal
+
+class Late:
+    def __del__(self):
+        cuda.cuMemFree_v2(ask(777))
+
+late = [Late()]
+late.append(late)  # goes while the interpreter ends
+atexit.register(lambda: cuda.cuMemFree_v2(ask(778)))
+cuda.cuCtxSetCurrent(context)
+signal.signal(signal.SIGALRM, lambda *_: cuda.cuMemFree_v2(ask(779)))
+signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+
+
+def run_texts():
+    for i in range(30):  # each code goes before the next one comes, often to its place
+        exec(compile("\\n" * i + "cuda.cuMemFree_v2(ask(9000))", f"<text {i}>", "exec"), globals())
+
+
+def fork():
+    child = os.fork()
+    if not child:
+        cuda.cuInit(0), deep(5), os._exit(0)
+    os.waitpid(child, 0)
+
+
+def restless():
+    cuda.cuCtxSetCurrent(context)
+    for i in range(5):
+        run_texts(), work(), gc.collect()
+    fork()
+
+
+threads = [threading.Thread(target=restless) for _ in range(3)]
+for thread in threads:
+    thread.start()
+restless()
+for thread in threads:
+    thread.join()
+signal.setitimer(signal.ITIMER_REAL, 0), signal.signal(signal.SIGALRM, signal.SIG_IGN)
+'''
+
+
+@tap.test
+def a_program_that_forks_compiles_and_asks_at_its_end_is_read_all_the_same():
+    """In the main thread, which reads in place, and in others."""
+    restless = scratch / "restless.py"
+    restless.write_text(RESTLESS)
+    folder, _ = recorded("restless", restless)
+    one, *_ = sorted(json.loads(cushim("report", "--format=json", str(folder)).stdout), key=lambda one: -one["events"])
+    assert one["damaged"] == one["strange"] == one["lost"] == 0, one
+    found = {}
+    for site in one["memory"][0]["sites"]:
+        for frame in site["stack"]:
+            found.setdefault(site["requested_bytes"] // max(site["requests"], 1), set()).add((frame["module"], frame["offset"]))
+    texts = {(int(module[6:-1]), line) for module, line in found[9000] if module.startswith("<text ")}
+    assert len(texts) >= 30 and sum(line == i + 1 for i, line in texts) >= 30, texts
+    assert 777 in found and 778 in found, found.keys()
+
+
 @tap.test
 def threads_that_go_on_while_the_interpreter_ends_harm_nothing():
     """What they would read is freed under them."""

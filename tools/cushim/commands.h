@@ -7,6 +7,7 @@ int calibrate_main(int argc, char **argv);
 int compare_main(int argc, char **argv);
 int diff_main(int argc, char **argv);
 int doctor_main(int argc, char **argv);
+int limit_main(int argc, char **argv);
 int merge_main(int argc, char **argv);
 int metrics_main(int argc, char **argv);
 int record_main(int argc, char **argv);

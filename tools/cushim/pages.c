@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file_mode.h"
 #include "base/utf8.h"
 #include "tools/cushim/cache/calibration.h"
 #include "tools/cushim/symbols.h"
@@ -280,6 +282,24 @@ bool pages_can_be_made(char why[PAGES_WHY_BYTES]) {
         snprintf(why, PAGES_WHY_BYTES, "%.300s: %s", path, strerror(error));
     errno = error;
     return !error;
+}
+
+/* Its file bars writers, except while it is opened here. */
+struct cushim_page_head *pages_map_head(const struct page *page) {
+    const int flags = O_NOFOLLOW | O_CLOEXEC;
+    void *head = MAP_FAILED;
+    int bar = openat(page->folder, page->name, O_RDONLY | flags);
+    if (bar < 0)
+        return NULL;
+    cushim_file_let_write(bar);
+    int file = openat(page->folder, page->name, O_RDWR | flags);
+    cushim_file_bar_writers(bar);
+    close(bar);
+    if (file < 0)
+        return NULL;
+    head = mmap(NULL, sizeof(struct cushim_page_head), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    return head == MAP_FAILED ? NULL : head;
 }
 
 void pages_remove(const struct page *page) {

@@ -29,6 +29,10 @@ struct pages_found pages_each(pages_show_fn *show, void *context);
 /* Show one page, by the name of its file.  Returns false if it is gone. */
 bool pages_one(const char *name, pages_show_fn *show, void *context);
 
+/* The head of a page, mapped to be written to, because its process reads a word there (munmap).
+ * NULL and errno: it cannot be. */
+struct cushim_page_head *pages_map_head(const struct page *page);
+
 /* Remove the page's file. */
 void pages_remove(const struct page *page);
 

@@ -44,7 +44,7 @@ enum cushim_status cushim_arena_look(struct cushim_pin *pin, const char *what,
                                      struct cushim_arena *handle,
                                      struct cushim_arena_object **arena) {
     CUSHIM_TRY(look_at_any(pin, what, handle, arena));
-    if (!atomic_load_explicit(&(*arena)->is_ended, memory_order_relaxed))
+    if (!load_relaxed(&(*arena)->is_ended))
         return CUSHIM_OK;
     cushim_handle_unpin(pin);
     *arena = NULL;

@@ -12,22 +12,20 @@
 /* ---- from the regions ---- */
 
 /* Whether the regions serve requests of this device and kind. */
-static inline __attribute__((always_inline)) bool is_own(const struct cushim_arena_object *arena,
-                                                         int device, int kind) {
+ALWAYS_INLINE bool is_own(const struct cushim_arena_object *arena, int device, int kind) {
     return (device == -1 || device == arena->device) &&
            (kind == CUSHIM_MEMORY_DEVICE || (kind == CUSHIM_MEMORY_MANAGED && arena->is_managed));
 }
 
 /* The caller orders work, and no capture collects blocks. */
 static bool is_unordered(const struct cushim_arena_object *arena) {
-    return arena->flags & CUSHIM_ARENA_FLAG_UNFENCED &&
-           !atomic_load_explicit(&arena->order.n_collecting, memory_order_relaxed);
+    return arena->flags & CUSHIM_ARENA_FLAG_UNFENCED && !load_relaxed(&arena->order.n_collecting);
 }
 
 /* Whether a block from the top of the region needs no order in the epoch `now`. */
-static inline __attribute__((always_inline)) bool is_ready(const struct cushim_arena_object *arena,
-                                                           uint64_t now, struct cushim_stream *s) {
-    return !atomic_load_explicit(&arena->book.n_spans, memory_order_relaxed) &&
+ALWAYS_INLINE bool is_ready(const struct cushim_arena_object *arena, uint64_t now,
+                            struct cushim_stream *s) {
+    return !load_relaxed(&arena->book.n_spans) &&
            (cushim_arena_order_is_ready(&arena->order, now, s) || is_unordered(arena));
 }
 
@@ -180,9 +178,10 @@ static inline bool is_in_range(int dev, enum cushim_memory_kind kind, size_t byt
 }
 
 /* The slow path, from the start. */
-static __attribute__((noinline, cold)) enum cushim_status
-alloc_slowly(const char *what, struct cushim_arena *handle, int dev, enum cushim_memory_kind kind,
-             size_t bytes, struct cushim_stream *s, cushim_devptr *ptr, uint64_t *epoch) {
+static COLD enum cushim_status alloc_slowly(const char *what, struct cushim_arena *handle, int dev,
+                                            enum cushim_memory_kind kind, size_t bytes,
+                                            struct cushim_stream *s, cushim_devptr *ptr,
+                                            uint64_t *epoch) {
     /* 0 bytes take as much as 1 */
     struct cushim_arena_request request = {dev, kind, bytes, cushim_arena_grains(bytes ? bytes : 1),
                                            s};
@@ -199,8 +198,7 @@ alloc_slowly(const char *what, struct cushim_arena *handle, int dev, enum cushim
     cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_arena_enter(&scope, what, handle, &arena));
     /* a thread that resets the arena may own its top from now on */
-    atomic_store_explicit(&arena->book.owner.slot, cushim_slot_of((uintptr_t)handle),
-                          memory_order_relaxed);
+    store_relaxed(&arena->book.owner.slot, cushim_slot_of((uintptr_t)handle));
     cushim_pin_note_fast(&arena->n_fast, n_changes);
     if (request.stream == CUSHIM_STREAM_OWN)
         request.stream = arena->stream;
@@ -227,22 +225,18 @@ enum cushim_status cushim_arena_alloc(struct cushim_arena *handle, int dev,
                                       uint64_t *epoch) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_ARENA, (uintptr_t)handle);
-    if (__builtin_expect(thread && slot && ptr && bytes - 1 < PTRDIFF_MAX &&
-                             cushim_pin_has_fast_path() &&
-                             cushim_pin_fast(thread, CUSHIM_CELL_FAST, slot, handle),
-                         1)) {
+    if (likely(thread && slot && ptr && bytes - 1 < PTRDIFF_MAX && cushim_pin_has_fast_path() &&
+               cushim_pin_fast(thread, CUSHIM_CELL_FAST, slot, handle))) {
         struct cushim_arena_object *arena =
-            (struct cushim_arena_object *)atomic_load_explicit(&slot->object, memory_order_relaxed);
+            (struct cushim_arena_object *)load_relaxed(&slot->object);
         struct cushim_stream *stream = s == CUSHIM_STREAM_OWN ? arena->stream : s;
         uint64_t at, n_grains = cushim_arena_grains(bytes);
         uint64_t now = cushim_arena_book_epoch(&arena->book);
-        if (__builtin_expect(atomic_load_explicit(&arena->n_fast, memory_order_acquire) ==
-                                     cushim_changes_now() &&
-                                 is_own(arena, dev, kind) && is_ready(arena, now, stream) &&
-                                 (cushim_arena_owner_is(&arena->book.owner, thread)
-                                      ? cushim_arena_book_push(&arena->book, now, n_grains, &at)
-                                      : cushim_arena_book_bump(&arena->book, now, n_grains, &at)),
-                             1)) {
+        if (likely(load_acquire(&arena->n_fast) == cushim_changes_now() &&
+                   is_own(arena, dev, kind) && is_ready(arena, now, stream) &&
+                   (cushim_arena_owner_is(&arena->book.owner, thread)
+                        ? cushim_arena_book_push(&arena->book, now, n_grains, &at)
+                        : cushim_arena_book_bump(&arena->book, now, n_grains, &at)))) {
             *ptr = cushim_arena_address(arena, at);
             if (epoch)
                 *epoch = now;

@@ -28,10 +28,10 @@ void cushim_arena_order_finish(struct cushim_arena_order *order, bool is_dead) {
 }
 
 void cushim_arena_order_forget(struct cushim_arena_order *order) {
-    atomic_store_explicit(&order->clean_epoch, 0, memory_order_relaxed);
-    atomic_store_explicit(&order->ready_epoch, 0, memory_order_relaxed);
+    store_relaxed(&order->clean_epoch, 0);
+    store_relaxed(&order->ready_epoch, 0);
     for (unsigned i = 0; i < CUSHIM_ARENA_N_READY; i++)
-        atomic_store_explicit(&order->ready[i], CUSHIM_ARENA_NOBODY, memory_order_relaxed);
+        store_relaxed(&order->ready[i], CUSHIM_ARENA_NOBODY);
     order->next_ready = 0; /* so that the first stream of an epoch is found at once */
 }
 
@@ -61,12 +61,11 @@ static void note_ready(struct cushim_arena_object *arena, struct cushim_stream *
     if (order->n_collecting) /* then each request takes the slow path */
         return;
     if (!has_fence(fence_now(arena)))
-        atomic_store_explicit(&order->clean_epoch, epoch_of(arena), memory_order_release);
+        store_release(&order->clean_epoch, epoch_of(arena));
     if (stream == CUSHIM_STREAM_PER_THREAD || stream == CUSHIM_STREAM_ALL)
         return; /* the one is another stream in each thread, the other is no stream */
-    atomic_store_explicit(&order->ready[order->next_ready++ % CUSHIM_ARENA_N_READY], stream,
-                          memory_order_release);
-    atomic_store_explicit(&order->ready_epoch, epoch_of(arena), memory_order_release);
+    store_release(&order->ready[order->next_ready++ % CUSHIM_ARENA_N_READY], stream);
+    store_release(&order->ready_epoch, epoch_of(arena));
 }
 
 enum cushim_status cushim_arena_order_stream(struct cushim_scope *scope,

@@ -59,17 +59,15 @@ void cushim_arena_order_init(struct cushim_arena_order *order);
 void cushim_arena_order_finish(struct cushim_arena_order *order, bool is_dead);
 
 /* Whether the stream may get a block of this epoch without a wait.  Takes no lock. */
-static inline __attribute__((always_inline)) bool
-cushim_arena_order_is_ready(const struct cushim_arena_order *order, uint64_t epoch,
-                            struct cushim_stream *stream) {
-    bool has_ready = atomic_load_explicit(&order->ready_epoch, memory_order_acquire) == epoch;
+ALWAYS_INLINE bool cushim_arena_order_is_ready(const struct cushim_arena_order *order,
+                                               uint64_t epoch, struct cushim_stream *stream) {
+    bool has_ready = load_acquire(&order->ready_epoch) == epoch;
     for (unsigned i = 0; has_ready && i < CUSHIM_ARENA_N_READY; i++) {
-        if (__builtin_expect(atomic_load_explicit(&order->ready[i], memory_order_acquire) == stream,
-                             1))
+        if (likely(load_acquire(&order->ready[i]) == stream))
             return true;
     }
     return (uintptr_t)stream <= (uintptr_t)CUSHIM_STREAM_OWN &&
-           atomic_load_explicit(&order->clean_epoch, memory_order_acquire) == epoch;
+           load_acquire(&order->clean_epoch) == epoch;
 }
 
 /**

@@ -33,14 +33,14 @@ struct cushim_arena_owner {
 
 /* Whether the calling thread may change the word.  Ask after the word was read. */
 static inline bool cushim_arena_owner_allows(const struct cushim_arena_owner *owner) {
-    const struct cushim_thread *thread = atomic_load_explicit(&owner->thread, memory_order_acquire);
+    const struct cushim_thread *thread = load_acquire(&owner->thread);
     return !thread || thread == cushim_thread_mine;
 }
 
 /* In a fast path, with its pin. */
 static inline bool cushim_arena_owner_is(const struct cushim_arena_owner *owner,
                                          const struct cushim_thread *thread) {
-    return atomic_load_explicit(&owner->thread, memory_order_acquire) == thread;
+    return load_acquire(&owner->thread) == thread;
 }
 
 /* End the ownership, so that only the calling thread changes the word while it holds the lock. */

@@ -31,11 +31,11 @@ static bool is_of_epoch(uint64_t cell, uint64_t epoch) {
 }
 
 static uint64_t cell_at(const struct cushim_arena_book *book, uint64_t at) {
-    return atomic_load_explicit(&book->cells[at], memory_order_acquire);
+    return load_acquire(&book->cells[at]);
 }
 
 static void set_cell(struct cushim_arena_book *book, uint64_t at, uint64_t cell) {
-    atomic_store_explicit(&book->cells[at], cell, memory_order_release);
+    store_release(&book->cells[at], cell);
 }
 
 /* The same cell in another state. */
@@ -73,18 +73,16 @@ void cushim_arena_book_finish(struct cushim_arena_book *book) {
 
 /* If the count of the word is full, move it to the book. */
 static void fold_count(struct cushim_arena_book *book) {
-    uint64_t word = atomic_load_explicit(&book->word, memory_order_relaxed);
+    uint64_t word = load_relaxed(&book->word);
     if (count_of(word) != CUSHIM_ARENA_COUNT_MASK)
         return;
     /* a word with a full count changes only under the lock */
-    atomic_store_explicit(&book->word,
-                          word & ~(CUSHIM_ARENA_COUNT_MASK << CUSHIM_ARENA_OFFSET_BITS),
-                          memory_order_release);
+    store_release(&book->word, word & ~(CUSHIM_ARENA_COUNT_MASK << CUSHIM_ARENA_OFFSET_BITS));
     book->n_hits += CUSHIM_ARENA_COUNT_MASK;
 }
 
 static void note_spans(struct cushim_arena_book *book) {
-    atomic_store_explicit(&book->n_spans, book->spans.n, memory_order_relaxed);
+    store_relaxed(&book->n_spans, book->spans.n);
 }
 
 /* A span was cut: write the cells of the block and of the rest. */
@@ -235,13 +233,12 @@ void cushim_arena_book_close(struct cushim_arena_book *book) {
 
 /* The word, or its value before the close. */
 static uint64_t word_now(const struct cushim_arena_book *book) {
-    return book->is_closed ? book->closed_word
-                           : atomic_load_explicit(&book->word, memory_order_relaxed);
+    return book->is_closed ? book->closed_word : load_relaxed(&book->word);
 }
 
 static void open_at(struct cushim_arena_book *book, uint64_t word) {
     book->is_closed = false;
-    atomic_store_explicit(&book->word, word, memory_order_release);
+    store_release(&book->word, word);
 }
 
 void cushim_arena_book_reopen(struct cushim_arena_book *book) {
@@ -292,9 +289,8 @@ static void forget_old_cells(struct cushim_arena_book *book) {
 
 /* Its region is the next one in turn. */
 static void begin_epoch(struct cushim_arena_book *book, uint64_t epoch) {
-    atomic_store_explicit(&book->base, (epoch - 1) % book->n_regions * book->n_grains,
-                          memory_order_relaxed);
-    atomic_store_explicit(&book->epoch, epoch, memory_order_release);
+    store_relaxed(&book->base, (epoch - 1) % book->n_regions * book->n_grains);
+    store_release(&book->epoch, epoch);
 }
 
 void cushim_arena_book_next(struct cushim_arena_book *book) {

@@ -90,17 +90,16 @@ static inline uint64_t cushim_arena_pack(uint64_t n_grains, enum cushim_arena_st
 
 /* The first place of the region that serves now; under the lock. */
 static inline uint64_t cushim_arena_book_base(const struct cushim_arena_book *book) {
-    return atomic_load_explicit(&book->base, memory_order_relaxed);
+    return load_relaxed(&book->base);
 }
 
 static inline uint64_t cushim_arena_book_epoch(const struct cushim_arena_book *book) {
-    return atomic_load_explicit(&book->epoch, memory_order_acquire);
+    return load_acquire(&book->epoch);
 }
 
 /* The word after a block more; false: it does not fit, the epoch is over, or the count is full. */
-static inline __attribute__((always_inline)) bool
-cushim_arena_book_advance(const struct cushim_arena_book *book, uint64_t word, uint64_t epoch,
-                          uint64_t n_grains, uint64_t *next) {
+ALWAYS_INLINE bool cushim_arena_book_advance(const struct cushim_arena_book *book, uint64_t word,
+                                             uint64_t epoch, uint64_t n_grains, uint64_t *next) {
     uint64_t tag = (epoch & CUSHIM_ARENA_TAG_MASK) << CUSHIM_ARENA_COUNT_BITS;
     *next = word + n_grains + (UINT64_C(1) << CUSHIM_ARENA_OFFSET_BITS);
     /* A closed top is above all regions.  The word minus the tag is the count, or above all counts
@@ -122,9 +121,9 @@ static inline bool cushim_arena_is_later(uint64_t cell, uint64_t epoch) {
  * writes the cell: that one stays.
  * @param before  what the cell was ahead of the exchange of the word
  */
-static inline __attribute__((always_inline)) void
-cushim_arena_book_enter_late(struct cushim_arena_book *book, uint64_t at, uint64_t before,
-                             uint64_t epoch, uint64_t n_grains) {
+ALWAYS_INLINE void cushim_arena_book_enter_late(struct cushim_arena_book *book, uint64_t at,
+                                                uint64_t before, uint64_t epoch,
+                                                uint64_t n_grains) {
     uint64_t cell = cushim_arena_pack(n_grains, CUSHIM_ARENA_LIVE, epoch);
     while (!atomic_compare_exchange_strong_explicit(&book->cells[at], &before, cell,
                                                     memory_order_release, memory_order_relaxed) &&
@@ -140,18 +139,17 @@ cushim_arena_book_enter_late(struct cushim_arena_book *book, uint64_t at, uint64
  * owns the top
  * Threads  any, any number at once
  */
-static inline __attribute__((always_inline)) bool
-cushim_arena_book_bump(struct cushim_arena_book *book, uint64_t epoch, uint64_t n_grains,
-                       uint64_t *at) {
-    uint64_t base, next, before, word = atomic_load_explicit(&book->word, memory_order_acquire);
+ALWAYS_INLINE bool cushim_arena_book_bump(struct cushim_arena_book *book, uint64_t epoch,
+                                          uint64_t n_grains, uint64_t *at) {
+    uint64_t base, next, before, word = load_acquire(&book->word);
     do {
         /* the epoch's: written before its word is open, and not again before that is closed */
-        base = atomic_load_explicit(&book->base, memory_order_relaxed);
+        base = load_relaxed(&book->base);
         if (!cushim_arena_book_advance(book, word, epoch, n_grains, &next) ||
             !cushim_arena_owner_allows(&book->owner))
             return false;
         *at = base + (word & CUSHIM_ARENA_OFFSET_MASK);
-        before = atomic_load_explicit(&book->cells[*at], memory_order_relaxed);
+        before = load_relaxed(&book->cells[*at]);
     } while (!atomic_compare_exchange_weak_explicit(&book->word, &word, next, memory_order_acq_rel,
                                                     memory_order_acquire));
     /* after the exchange: until then the place is not ours */
@@ -160,17 +158,15 @@ cushim_arena_book_bump(struct cushim_arena_book *book, uint64_t epoch, uint64_t 
 }
 
 /* The same by the owner (book->owner), in a fast path. */
-static inline __attribute__((always_inline)) bool
-cushim_arena_book_push(struct cushim_arena_book *book, uint64_t epoch, uint64_t n_grains,
-                       uint64_t *at) {
-    uint64_t next, word = atomic_load_explicit(&book->word, memory_order_relaxed);
+ALWAYS_INLINE bool cushim_arena_book_push(struct cushim_arena_book *book, uint64_t epoch,
+                                          uint64_t n_grains, uint64_t *at) {
+    uint64_t next, word = load_relaxed(&book->word);
     if (!cushim_arena_book_advance(book, word, epoch, n_grains, &next))
         return false;
-    atomic_store_explicit(&book->word, next, memory_order_release);
+    store_release(&book->word, next);
     *at = cushim_arena_book_base(book) + (word & CUSHIM_ARENA_OFFSET_MASK);
     /* the thread owns the top, so no reset comes between */
-    atomic_store_explicit(&book->cells[*at], cushim_arena_pack(n_grains, CUSHIM_ARENA_LIVE, epoch),
-                          memory_order_release);
+    store_release(&book->cells[*at], cushim_arena_pack(n_grains, CUSHIM_ARENA_LIVE, epoch));
     return true;
 }
 

@@ -94,8 +94,7 @@ void cushim_graph_resources_give_back_now(void);
 void cushim_graph_resources_collect_now(void);
 
 static inline bool cushim_graph_resources_is_due(void) {
-    return __builtin_expect(
-        atomic_load_explicit(&cushim_graph_resources_n_over, memory_order_relaxed) != 0, 0);
+    return unlikely(load_relaxed(&cushim_graph_resources_n_over) != 0);
 }
 
 /* Give back the memory of what is over.  For calls on pools and arenas; no lock of theirs is held.
@@ -108,8 +107,7 @@ static inline void cushim_graph_resources_give_back(void) {
 /* The same, and run the attached functions.  For calls on graphs and waits, outside their scope: no
  * lock is held, nothing is pinned, no context is exchanged. */
 static inline void cushim_graph_resources_collect(void) {
-    if (cushim_graph_resources_is_due() ||
-        atomic_load_explicit(&cushim_graph_resources_n_uncalled, memory_order_relaxed) != 0)
+    if (cushim_graph_resources_is_due() || load_relaxed(&cushim_graph_resources_n_uncalled) != 0)
         cushim_graph_resources_collect_now();
 }
 

@@ -15,7 +15,7 @@ atomic_int cushim_capture_preload;
 static void look_for_preload(void) {
     void *address = dlsym(RTLD_DEFAULT, "cushim_preload_capturing");
     memcpy(&ask_preload, &address, sizeof address);
-    atomic_store_explicit(&cushim_capture_preload, address ? 1 : -1, memory_order_release);
+    store_release(&cushim_capture_preload, address ? 1 : -1);
 }
 
 void cushim_capture_begin(struct cushim_context_object *context) {

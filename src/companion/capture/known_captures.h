@@ -27,8 +27,7 @@ int cushim_capture_count_all(struct cushim_context_object *context);
 
 /* How many captures are known in the context. */
 static inline int cushim_capture_count(struct cushim_context_object *context) {
-    if (__builtin_expect(atomic_load_explicit(&cushim_capture_preload, memory_order_acquire) < 0,
-                         1))
+    if (likely(load_acquire(&cushim_capture_preload) < 0))
         return atomic_load(&context->n_captures) + atomic_load(&context->n_announced);
     return cushim_capture_count_all(context);
 }

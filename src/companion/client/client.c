@@ -160,29 +160,16 @@ enum cushim_status cushim_client_context(struct cushim_client *c, struct cushim_
     return status;
 }
 
-enum cushim_status cushim_client_compute(struct cushim_client *c, struct cushim_stream **s) {
-    CUSHIM_PIN pin = {0};
-    struct cushim_client_object *client;
-    CUSHIM_OUT(s);
-    CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
-    *s = client->compute;
-    return CUSHIM_OK;
-}
-
-enum cushim_status cushim_client_copy(struct cushim_client *c, struct cushim_stream **s) {
-    CUSHIM_PIN pin = {0};
-    struct cushim_client_object *client;
-    CUSHIM_OUT(s);
-    CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
-    *s = client->copy;
-    return CUSHIM_OK;
-}
-
-enum cushim_status cushim_client_pool(struct cushim_client *c, struct cushim_pool **p) {
-    CUSHIM_PIN pin = {0};
-    struct cushim_client_object *client;
-    CUSHIM_OUT(p);
-    CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
-    *p = client->pool;
-    return CUSHIM_OK;
-}
+/* A part of the client. */
+#define PART(name, type, out)                                                                      \
+    enum cushim_status cushim_client_##name(struct cushim_client *c, struct type **out) {          \
+        CUSHIM_PIN pin = {0};                                                                      \
+        struct cushim_client_object *client;                                                       \
+        CUSHIM_OUT(out);                                                                           \
+        CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));                                 \
+        *out = client->name;                                                                       \
+        return CUSHIM_OK;                                                                          \
+    }
+PART(compute, cushim_stream, s)
+PART(copy, cushim_stream, s)
+PART(pool, cushim_pool, p)

@@ -43,7 +43,7 @@ static enum cushim_status find_strided(strided_fn **fn) {
     static _Atomic(strided_fn *) found;
     struct cushim_library *library;
     void *address;
-    *fn = atomic_load_explicit(&found, memory_order_acquire);
+    *fn = load_acquire(&found);
     if (*fn)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_kernels_open(0, &library));
@@ -53,7 +53,7 @@ static enum cushim_status find_strided(strided_fn **fn) {
         return status;
     }
     memcpy(fn, &address, sizeof *fn);
-    atomic_store_explicit(&found, *fn, memory_order_release);
+    store_release(&found, *fn);
     return CUSHIM_OK;
 }
 

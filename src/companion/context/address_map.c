@@ -209,7 +209,7 @@ bool cushim_address_map_find(uint64_t address, struct cushim_address_map_row *ro
         keep(row);
     }
     pthread_mutex_unlock(&lock);
-    struct cushim_address_map_finder *finder = atomic_load_explicit(&finders, memory_order_acquire);
+    struct cushim_address_map_finder *finder = load_acquire(&finders);
     for (; !node && finder; finder = finder->next) {
         if (finder->find(address, row))
             return true;
@@ -236,13 +236,12 @@ void cushim_address_map_drop(struct cushim_address_map_row *row) {
 
 void cushim_address_map_add_finder(struct cushim_address_map_finder *finder) {
     CUSHIM_LOCKED(&lock);
-    struct cushim_address_map_finder *first = atomic_load_explicit(&finders, memory_order_relaxed),
-                                     *at;
+    struct cushim_address_map_finder *first = load_relaxed(&finders), *at;
     for (at = first; at && at != finder; at = at->next) {
     }
     if (!at) {
         finder->next = first;
-        atomic_store_explicit(&finders, finder, memory_order_release);
+        store_release(&finders, finder);
     }
 }
 

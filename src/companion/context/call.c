@@ -18,8 +18,7 @@ static inline void begin(struct cushim_scope *scope, const char *what,
 }
 
 /* Another context is current, or the driver could not say which is. */
-static __attribute__((noinline, cold)) enum cushim_status exchange(struct cushim_scope *scope,
-                                                                   CUresult result) {
+static COLD enum cushim_status exchange(struct cushim_scope *scope, CUresult result) {
     CUcontext handle = scope->context->handle;
     if (result != CUDA_SUCCESS)
         return cushim_scope_fail_cu(scope, "cuCtxGetCurrent", result, "%s", "");
@@ -39,14 +38,13 @@ static __attribute__((noinline, cold)) enum cushim_status exchange(struct cushim
 /* Make the scope's context current.  After a failure the caller drops the pin and the reference. */
 static inline enum cushim_status make_current(struct cushim_scope *scope) {
     CUresult result = CUSHIM_DRIVER(cuCtxGetCurrent)(&scope->before);
-    return __builtin_expect(result == CUDA_SUCCESS && scope->before == scope->context->handle, 1)
+    return likely(result == CUDA_SUCCESS && scope->before == scope->context->handle)
                ? CUSHIM_OK
                : exchange(scope, result);
 }
 
 /* After a failure: let go of all. */
-static __attribute__((noinline, cold)) enum cushim_status give_up(struct cushim_scope *scope,
-                                                                  enum cushim_status status) {
+static COLD enum cushim_status give_up(struct cushim_scope *scope, enum cushim_status status) {
     cushim_handle_unpin(&scope->pin);
     if (scope->is_kept)
         cushim_object_release(scope->context);
@@ -58,11 +56,11 @@ static inline enum cushim_status go_in(struct cushim_scope *scope) {
     if (!scope->context)
         return CUSHIM_OK;
     enum cushim_status status = cushim_driver_use(scope->what);
-    if (__builtin_expect(status == CUSHIM_OK && cushim_context_is_dead(scope->context), 0))
+    if (unlikely(status == CUSHIM_OK && cushim_context_is_dead(scope->context)))
         status = cushim_scope_fail(scope, CUSHIM_DEADCONTEXT, "device=%d", scope->context->device);
     if (status == CUSHIM_OK)
         status = make_current(scope);
-    return __builtin_expect(status == CUSHIM_OK, 1) ? status : give_up(scope, status);
+    return likely(status == CUSHIM_OK) ? status : give_up(scope, status);
 }
 
 /* A context is its own. */
@@ -72,8 +70,7 @@ static struct cushim_context_object *context_of(struct cushim_object *object) {
 }
 
 /* The reason why a value is not an open handle. */
-static __attribute__((noinline, cold)) enum cushim_status refuse(const char *what,
-                                                                 const void *handle) {
+static COLD enum cushim_status refuse(const char *what, const void *handle) {
     if (!handle)
         return cushim_fail(what, CUSHIM_INVALID, "handle=NULL");
     cushim_handle_sweep(); /* because a fast path that gave up did not look for closed handles */
@@ -90,7 +87,7 @@ enum cushim_status cushim_call_begin_object(struct cushim_scope *scope, const ch
     if (handle && !cushim_driver_is_ready())
         CUSHIM_TRY(cushim_driver_use_process(what));
     struct cushim_object *found = cushim_pin(&scope->pin, kind, handle);
-    if (__builtin_expect(!found, 0))
+    if (unlikely(!found))
         return refuse(what, handle);
     scope->context = context_of(found);
     CUSHIM_TRY(go_in(scope));
@@ -171,8 +168,7 @@ enum cushim_status cushim_call_destroy(const char *what, enum cushim_kind kind,
 
 bool cushim_call_begin_quietly(struct cushim_scope *scope, struct cushim_context_object *context) {
     begin(scope, "cushim_finish", context);
-    if (atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) !=
-            CUSHIM_DRIVER_READY ||
+    if (load_acquire(&cushim_driver_state_now) != CUSHIM_DRIVER_READY ||
         cushim_context_is_dead(context))
         return false;
     if (CUSHIM_DRIVER(cuCtxGetCurrent)(&scope->before) != CUDA_SUCCESS)
@@ -184,14 +180,14 @@ bool cushim_call_begin_quietly(struct cushim_scope *scope, struct cushim_context
 }
 
 /* The call itself may have destroyed the context that was current; then none is. */
-static __attribute__((noinline, cold)) void exchange_back(struct cushim_scope *scope) {
+static COLD void exchange_back(struct cushim_scope *scope) {
     scope->is_changed = false;
     if (CUSHIM_DRIVER(cuCtxSetCurrent)(scope->before) != CUDA_SUCCESS)
         CUSHIM_DRIVER(cuCtxSetCurrent)(NULL);
 }
 
 enum cushim_status cushim_call_end(struct cushim_scope *scope, enum cushim_status status) {
-    if (__builtin_expect(scope->is_changed, 0))
+    if (unlikely(scope->is_changed))
         exchange_back(scope);
     cushim_unpin(&scope->pin);
     if (scope->is_kept) {

@@ -113,7 +113,7 @@ cushim_scope_fail_cu(struct cushim_scope *scope, const char *entry, CUresult res
 /* The status of a driver's answer, with the device as the only detail. */
 static inline enum cushim_status cushim_scope_answer(struct cushim_scope *scope, const char *entry,
                                                      CUresult result) {
-    if (__builtin_expect(result == CUDA_SUCCESS, 1))
+    if (likely(result == CUDA_SUCCESS))
         return CUSHIM_OK;
     return scope->context
                ? cushim_scope_fail_cu(scope, entry, result, "device=%d", scope->context->device)

@@ -71,7 +71,7 @@ void cushim_context_forget(struct cushim_context_object *context) {
 }
 
 void cushim_context_bury(struct cushim_context_object *context) {
-    atomic_store_explicit(&context->is_dead, true, memory_order_release);
+    store_release(&context->is_dead, true);
     cushim_mem_fence_abandon(&context->fence);
     cushim_changes_note();
     cushim_context_forget(context);
@@ -288,5 +288,5 @@ void cushim_context_note(struct cushim_context_object *context, const char *entr
         !atomic_compare_exchange_strong(&context->first_claimed, &unclaimed, 1))
         return;
     snprintf(context->first_entry, sizeof context->first_entry, "%s", entry);
-    atomic_store_explicit(&context->first_result, (int)result, memory_order_release);
+    store_release(&context->first_result, (int)result);
 }

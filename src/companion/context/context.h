@@ -45,7 +45,7 @@ struct cushim_context_object {
 };
 
 static inline bool cushim_context_is_dead(const struct cushim_context_object *context) {
-    return atomic_load_explicit(&context->is_dead, memory_order_acquire);
+    return load_acquire(&context->is_dead);
 }
 
 /* The context that a fence is of. */

@@ -186,7 +186,7 @@ enum cushim_status cushim_context_cache_set(struct cushim_context *ctx, int valu
 enum cushim_status cushim_context_check(struct cushim_context *ctx) {
     CUSHIM_ENTER_CONTEXT(ctx);
     enum cushim_status status = CUSHIM_OK;
-    int first = atomic_load_explicit(&scope.context->first_result, memory_order_acquire);
+    int first = load_acquire(&scope.context->first_result);
     if (first)
         status = cushim_fail_cu(scope.context->first_entry, (CUresult)first,
                                 "device=%d seen before", scope.context->device);

@@ -11,8 +11,7 @@ struct cushim_frame {
 };
 
 static bool is_dead(const struct cushim_context_object *context) {
-    return cushim_context_is_dead(context) ||
-           atomic_load_explicit(&context->object.is_closed, memory_order_acquire);
+    return cushim_context_is_dead(context) || load_acquire(&context->object.is_closed);
 }
 
 static void drop_top(struct cushim_thread *thread) {

@@ -6,18 +6,18 @@ static _Atomic(struct cushim_pressure *) first;
 
 void cushim_pressure_add(struct cushim_pressure *pressure) {
     CUSHIM_LOCKED(&lock);
-    struct cushim_pressure *head = atomic_load_explicit(&first, memory_order_relaxed), *at = head;
+    struct cushim_pressure *head = load_relaxed(&first), *at = head;
     while (at && at != pressure)
         at = at->next;
     if (!at) {
         pressure->next = head;
-        atomic_store_explicit(&first, pressure, memory_order_release);
+        store_release(&first, pressure);
     }
 }
 
 size_t cushim_pressure_ask(struct cushim_context_object *context, size_t bytes) {
     size_t given_bytes = 0;
-    struct cushim_pressure *at = atomic_load_explicit(&first, memory_order_acquire);
+    struct cushim_pressure *at = load_acquire(&first);
     for (; at && given_bytes < bytes; at = at->next) {
         if (at->give)
             given_bytes += at->give(context, bytes - given_bytes);
@@ -27,7 +27,7 @@ size_t cushim_pressure_ask(struct cushim_context_object *context, size_t bytes) 
 
 struct cushim_pressure_held cushim_pressure_sum(struct cushim_context_object *context) {
     struct cushim_pressure_held held = {0};
-    struct cushim_pressure *at = atomic_load_explicit(&first, memory_order_acquire);
+    struct cushim_pressure *at = load_acquire(&first);
     for (; at; at = at->next) {
         if (at->count)
             at->count(context, &held);
@@ -37,7 +37,7 @@ struct cushim_pressure_held cushim_pressure_sum(struct cushim_context_object *co
 
 bool cushim_pressure_release(const char *what, uint64_t start, bool is_host,
                              enum cushim_status *status) {
-    struct cushim_pressure *at = atomic_load_explicit(&first, memory_order_acquire);
+    struct cushim_pressure *at = load_acquire(&first);
     for (; at; at = at->next) {
         if (at->release && at->release(what, start, is_host, status))
             return true;

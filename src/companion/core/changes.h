@@ -13,15 +13,16 @@
 #ifndef CUSHIM_COMPANION_CHANGES_H
 #define CUSHIM_COMPANION_CHANGES_H
 
-#include <stdatomic.h>
 #include <stdint.h>
+
+#include "base/atomics.h"
 
 /* Never 0: that is the number of a row that the fast path must not serve. */
 extern atomic_uint_fast64_t cushim_changes;
 
 /* Read it before you look at the conditions that it stands for. */
 static inline uint64_t cushim_changes_now(void) {
-    return atomic_load_explicit(&cushim_changes, memory_order_acquire);
+    return load_acquire(&cushim_changes);
 }
 
 void cushim_changes_note(void);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 
 #include "companion/core/changes.h"
 #include "companion/core/driver_slots.h"
@@ -46,7 +45,7 @@ static void in_child(void) {
 static void watch(void) {
     cushim_settings();
     pthread_atfork(NULL, NULL, in_child);
-    atomic_store_explicit(&watches_forks, true, memory_order_release);
+    store_release(&watches_forks, true);
 }
 
 static enum cushim_status refuse_forked(const char *what) {
@@ -56,7 +55,7 @@ static enum cushim_status refuse_forked(const char *what) {
 enum cushim_status cushim_driver_use_process(const char *what) {
     if (cushim_driver_is_forked())
         return refuse_forked(what);
-    if (!atomic_load_explicit(&watches_forks, memory_order_acquire))
+    if (!load_acquire(&watches_forks))
         pthread_once(&watch_once, watch);
     return CUSHIM_OK;
 }
@@ -65,7 +64,7 @@ enum cushim_status cushim_driver_use_process(const char *what) {
 
 /* The handle, or NULL with the reason in text. */
 static void *open_library(const char *path, char text[REASON_BYTES]) {
-    const char *given = getauxval(AT_SECURE) ? NULL : getenv("CUSHIM_LIBCUDA");
+    const char *given = secure_getenv("CUSHIM_LIBCUDA");
     void *found;
     if (!path && (found = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD))) {
         strcpy(loaded, "libcuda.so.1");
@@ -113,27 +112,16 @@ static void *find(const struct cushim_driver_symbol *row, const void *cookie) {
 
 /* The library cannot work without these. */
 static const char *first_missing(void) {
-#define NEED(entry)                                                                                \
-    if (!CUSHIM_DRIVER(entry))                                                                     \
-    return #entry
-    NEED(cuInit);
-    NEED(cuDriverGetVersion);
-    NEED(cuDeviceGetCount);
-    NEED(cuDeviceGetAttribute);
-    NEED(cuCtxGetCurrent);
-    NEED(cuCtxSetCurrent);
-    NEED(cuCtxPopCurrent_v2);
-    NEED(cuCtxSynchronize);
-    NEED(cuCtxDestroy_v2);
-    NEED(cuCtxGetDevice);
-    NEED(cuDevicePrimaryCtxRetain);
-    NEED(cuMemAlloc_v2);
-    NEED(cuMemFree_v2);
-    NEED(cuMemcpyHtoD_v2);
-    NEED(cuMemcpyDtoH_v2);
-    NEED(cuGetErrorName);
-    NEED(cuGetErrorString);
-#undef NEED
+    static const char *const needed[] = {
+        "cuInit",          "cuDriverGetVersion", "cuDeviceGetCount",         "cuDeviceGetAttribute",
+        "cuCtxGetCurrent", "cuCtxSetCurrent",    "cuCtxPopCurrent_v2",       "cuCtxSynchronize",
+        "cuCtxDestroy_v2", "cuCtxGetDevice",     "cuDevicePrimaryCtxRetain", "cuMemAlloc_v2",
+        "cuMemFree_v2",    "cuMemcpyHtoD_v2",    "cuMemcpyDtoH_v2",          "cuGetErrorName",
+        "cuGetErrorString"};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        if (!cushim_driver_slots_find(needed[i]))
+            return needed[i];
+    }
     return NULL;
 }
 
@@ -157,9 +145,8 @@ static void fail_load(enum cushim_status status, const char *text) {
         reasons = kept;
     }
     why_failed = status;
-    atomic_store_explicit(&reason, kept ? kept->text : "host memory exhausted",
-                          memory_order_release);
-    atomic_store_explicit(&cushim_driver_state_now, CUSHIM_DRIVER_FAILED, memory_order_release);
+    store_release(&reason, kept ? kept->text : "host memory exhausted");
+    store_release(&cushim_driver_state_now, CUSHIM_DRIVER_FAILED);
 }
 
 static void load(const char *path) {
@@ -186,9 +173,9 @@ static void load(const char *path) {
         return;
     }
     if (CUSHIM_DRIVER(cuDriverGetVersion)(&number) == CUDA_SUCCESS)
-        atomic_store_explicit(&version, number, memory_order_relaxed);
-    atomic_store_explicit(&reason, "", memory_order_release);
-    atomic_store_explicit(&cushim_driver_state_now, CUSHIM_DRIVER_READY, memory_order_release);
+        store_relaxed(&version, number);
+    store_release(&reason, "");
+    store_release(&cushim_driver_state_now, CUSHIM_DRIVER_READY);
 }
 
 /* Set the text of a failed load; an error of cuInit is the driver's. */
@@ -221,8 +208,8 @@ enum cushim_status cushim_driver_load(const char *what, const char *path) {
 void cushim_driver_unload(void) {
     CUSHIM_LOCKED(&lock);
     handle = NULL;
-    atomic_store_explicit(&version, 0, memory_order_relaxed);
-    atomic_store_explicit(&reason, "", memory_order_release);
+    store_relaxed(&version, 0);
+    store_release(&reason, "");
     atomic_store(&cushim_driver_state_now, CUSHIM_DRIVER_UNLOADED);
     cushim_changes_note();
 }
@@ -230,11 +217,11 @@ void cushim_driver_unload(void) {
 /* ---- questions ---- */
 
 int cushim_driver_number(void) {
-    return atomic_load_explicit(&version, memory_order_relaxed);
+    return load_relaxed(&version);
 }
 
 const char *cushim_driver_reason(void) {
-    const char *text = atomic_load_explicit(&reason, memory_order_acquire);
+    const char *text = load_acquire(&reason);
     return text ? text : "";
 }
 

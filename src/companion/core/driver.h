@@ -9,6 +9,7 @@
 #define CUSHIM_COMPANION_DRIVER_H
 
 #include "companion/shared.h"
+#include "base/atomics.h"
 
 /* The part that the memory engine needs. */
 extern struct cushim_cuda cushim_driver_cuda;
@@ -18,15 +19,12 @@ enum cushim_status cushim_driver_use_process(const char *what);
 
 /* Whether it is loaded and initialised, in a process that is no forked child. */
 static inline bool cushim_driver_is_ready(void) {
-    return __builtin_expect(atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) ==
-                                CUSHIM_DRIVER_READY,
-                            1);
+    return likely(load_acquire(&cushim_driver_state_now) == CUSHIM_DRIVER_READY);
 }
 
 /* Whether this is a child forked after the first use. */
 static inline bool cushim_driver_is_forked(void) {
-    return atomic_load_explicit(&cushim_driver_state_now, memory_order_relaxed) ==
-           CUSHIM_DRIVER_FORKED;
+    return load_relaxed(&cushim_driver_state_now) == CUSHIM_DRIVER_FORKED;
 }
 
 /* cuDriverGetVersion: 1000 * major + 10 * minor; 0 before it is loaded. */

@@ -61,8 +61,7 @@ void cushim_object_release(void *argument) {
 
 /* All threads of the process pass a full fence; false: a sandbox forbids it by now. */
 static bool fence_pins(void) {
-    return !atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed) ||
-           cushim_membarrier_pass();
+    return !load_relaxed(&cushim_pin_is_fenced) || cushim_membarrier_pass();
 }
 
 static bool make_chunk(void) {
@@ -80,7 +79,7 @@ static bool make_chunk(void) {
         chunk[i].next = unused;
         unused = &chunk[i];
     }
-    atomic_store_explicit(&cushim_slots[n_slots / CUSHIM_CHUNK_SLOTS], chunk, memory_order_release);
+    store_release(&cushim_slots[n_slots / CUSHIM_CHUNK_SLOTS], chunk);
     n_slots += CUSHIM_CHUNK_SLOTS;
     return true;
 }
@@ -108,12 +107,12 @@ static struct cushim_object *take_unpinned(void) {
             slot->next = unused;
             unused = slot;
         }
-        return atomic_load_explicit(&slot->object, memory_order_relaxed);
+        return load_relaxed(&slot->object);
     }
     return NULL;
 }
 
-__attribute__((noinline, cold)) void cushim_handle_sweep(void) {
+COLD void cushim_handle_sweep(void) {
     for (;;) {
         pthread_mutex_lock(&lock);
         struct cushim_object *object = take_unpinned();
@@ -129,8 +128,7 @@ void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot 
     if (!cushim_membarrier_pass())
         cushim_futex_nap(
             1000000); /* a sandbox forbids it by now; each store is visible after this time */
-    while (slot && atomic_load_explicit(cushim_cell_of_fast(thread, CUSHIM_CELL_FAST),
-                                        memory_order_acquire) == slot)
+    while (slot && load_acquire(cushim_cell_of_fast(thread, CUSHIM_CELL_FAST)) == slot)
         cushim_futex_back_off(&n_looks);
 }
 
@@ -149,8 +147,8 @@ static uintptr_t open_slot(struct cushim_object *object) {
     unused = slot->next;
     uintptr_t value = value_of(object->kind, ++slot->generation, slot->index);
     object->handle = (void *)value;
-    atomic_store_explicit(&slot->object, object, memory_order_relaxed);
-    atomic_store_explicit(&slot->handle, value, memory_order_release);
+    store_relaxed(&slot->object, object);
+    store_release(&slot->handle, value);
     atomic_fetch_add_explicit(&n_open, 1, memory_order_relaxed);
     return value;
 }
@@ -188,24 +186,19 @@ enum cushim_status cushim_handle_share(struct cushim_object *object, void *handl
 /* Take a reference, which is safe only under the lock. */
 static void *pin_counted(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t handle) {
     CUSHIM_LOCKED(&lock);
-    if (atomic_load_explicit(&slot->handle, memory_order_relaxed) == handle) {
+    if (load_relaxed(&slot->handle) == handle) {
         pin->cell = NULL;
         pin->slot = slot;
         pin->handle = handle;
-        pin->object = cushim_object_keep(atomic_load_explicit(&slot->object, memory_order_relaxed));
+        pin->object = cushim_object_keep(load_relaxed(&slot->object));
     }
     return pin->object;
 }
 
-__attribute__((noinline, cold)) void *
-cushim_pin_slowly(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t handle) {
+COLD void *cushim_pin_slowly(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t handle) {
     struct cushim_thread *thread = cushim_thread_get();
     return thread && thread->free_pins ? cushim_pin_by(thread, pin, slot, handle)
                                        : pin_counted(pin, slot, handle);
-}
-
-__attribute__((noinline, cold)) void cushim_unpin_counted(struct cushim_object *object) {
-    cushim_object_release(object);
 }
 
 void *cushim_handle_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *argument) {
@@ -224,8 +217,7 @@ bool cushim_handle_is_closed(enum cushim_kind kind, const void *argument) {
     if (!slot)
         return false;
     CUSHIM_LOCKED(&lock);
-    return generation && generation <= slot->generation &&
-           atomic_load_explicit(&slot->handle, memory_order_relaxed) != handle;
+    return generation && generation <= slot->generation && load_relaxed(&slot->handle) != handle;
 }
 
 void cushim_handle_unpin(struct cushim_pin *pin) {
@@ -234,10 +226,10 @@ void cushim_handle_unpin(struct cushim_pin *pin) {
 
 static bool close_slot(struct cushim_slot *slot, uintptr_t handle) {
     pthread_mutex_lock(&lock);
-    bool is_first = atomic_load_explicit(&slot->handle, memory_order_relaxed) == handle;
+    bool is_first = load_relaxed(&slot->handle) == handle;
     if (is_first) {
-        struct cushim_object *object = atomic_load_explicit(&slot->object, memory_order_relaxed);
-        atomic_store_explicit(&object->is_closed, true, memory_order_release);
+        struct cushim_object *object = load_relaxed(&slot->object);
+        store_release(&object->is_closed, true);
         atomic_exchange(&slot->handle, 0);
         /* Threads pass the fence before any thread scans the cells.  If the fence fails, the object
          * is never freed. */
@@ -263,5 +255,5 @@ bool cushim_object_close(struct cushim_object *object) {
 }
 
 size_t cushim_handle_count(void) {
-    return atomic_load_explicit(&n_open, memory_order_relaxed);
+    return load_relaxed(&n_open);
 }

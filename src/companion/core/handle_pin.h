@@ -34,16 +34,12 @@ extern _Atomic(struct cushim_slot *) cushim_slots[CUSHIM_N_CHUNKS];
 /* The slot of a handle; NULL: no handle with that number was made. */
 static inline struct cushim_slot *cushim_slot_of(uintptr_t handle) {
     uint32_t index = handle & ((1u << CUSHIM_SLOT_BITS) - 1);
-    struct cushim_slot *chunk =
-        atomic_load_explicit(&cushim_slots[index / CUSHIM_CHUNK_SLOTS], memory_order_acquire);
-    return __builtin_expect(chunk != NULL, 1) ? &chunk[index % CUSHIM_CHUNK_SLOTS] : NULL;
+    struct cushim_slot *chunk = load_acquire(&cushim_slots[index / CUSHIM_CHUNK_SLOTS]);
+    return likely(chunk != NULL) ? &chunk[index % CUSHIM_CHUNK_SLOTS] : NULL;
 }
 
 /* The thread has no record yet, or no cell to spare. */
 void *cushim_pin_slowly(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t handle);
-
-/* A pin without a cell. */
-void cushim_unpin_counted(struct cushim_object *object);
 
 /* Drop the references of all handles that are closed and no longer pinned. */
 void cushim_handle_sweep(void);
@@ -63,28 +59,28 @@ static inline void *cushim_pin_in(_Atomic(struct cushim_slot *) *cell, struct cu
      * exchange, or the point where the closer's fence meets this thread.  If that is before the
      * store, the look comes after the close; if after the look, the store comes before the scan.
      */
-    if (__builtin_expect(atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed), 1)) {
-        atomic_store_explicit(cell, slot, memory_order_relaxed);
+    if (likely(load_relaxed(&cushim_pin_is_fenced))) {
+        store_relaxed(cell, slot);
         atomic_signal_fence(memory_order_seq_cst);
     } else {
         atomic_exchange(cell, slot);
     }
-    if (__builtin_expect(atomic_load(&slot->handle) != handle, 0)) {
-        atomic_store_explicit(cell, NULL, memory_order_release);
+    if (unlikely(atomic_load(&slot->handle) != handle)) {
+        store_release(cell, NULL);
         return NULL;
     }
-    return atomic_load_explicit(&slot->object, memory_order_relaxed);
+    return load_relaxed(&slot->object);
 }
 
 /* Empty the cell. */
 static inline void cushim_unpin_in(_Atomic(struct cushim_slot *) *cell,
                                    const struct cushim_slot *slot) {
-    atomic_store_explicit(cell, NULL, memory_order_release);
+    store_release(cell, NULL);
     /*
      * Not a fence: a close at this very moment may miss the empty cell while this look misses the
      * close.  The object then waits for the next open, close, or unpin of a closed one.
      */
-    if (__builtin_expect(!atomic_load_explicit(&slot->handle, memory_order_relaxed), 0))
+    if (unlikely(!load_relaxed(&slot->handle)))
         cushim_handle_sweep();
 }
 
@@ -93,7 +89,7 @@ static inline void *cushim_pin_by(struct cushim_thread *thread, struct cushim_pi
                                   struct cushim_slot *slot, uintptr_t handle) {
     unsigned i = (unsigned)__builtin_ctz(thread->free_pins);
     struct cushim_object *object = cushim_pin_in(&thread->pins[i], slot, handle);
-    if (__builtin_expect(!object, 0))
+    if (unlikely(!object))
         return NULL;
     thread->free_pins &= ~(1u << i);
     pin->cell = &thread->pins[i];
@@ -104,9 +100,8 @@ static inline void *cushim_pin_by(struct cushim_thread *thread, struct cushim_pi
 
 /* The slot of a handle of this kind; NULL: it is no such handle. */
 static inline struct cushim_slot *cushim_slot_of_kind(enum cushim_kind kind, uintptr_t handle) {
-    if (__builtin_expect(handle >> (CUSHIM_SLOT_BITS + CUSHIM_GENERATION_BITS) != (uintptr_t)kind ||
-                             kind == CUSHIM_KIND_NONE,
-                         0))
+    if (unlikely(handle >> (CUSHIM_SLOT_BITS + CUSHIM_GENERATION_BITS) != (uintptr_t)kind ||
+                 kind == CUSHIM_KIND_NONE))
         return NULL;
     return cushim_slot_of(handle);
 }
@@ -117,10 +112,10 @@ static inline void *cushim_pin(struct cushim_pin *pin, enum cushim_kind kind,
     uintptr_t handle = (uintptr_t)argument;
     pin->object = NULL;
     struct cushim_slot *slot = cushim_slot_of_kind(kind, handle);
-    if (__builtin_expect(!slot, 0))
+    if (unlikely(!slot))
         return NULL;
     struct cushim_thread *thread = cushim_thread_mine;
-    if (__builtin_expect(!thread || !thread->free_pins, 0))
+    if (unlikely(!thread || !thread->free_pins))
         return cushim_pin_slowly(pin, slot, handle);
     return cushim_pin_by(thread, pin, slot, handle);
 }
@@ -131,8 +126,8 @@ static inline void cushim_unpin(struct cushim_pin *pin) {
     if (!object)
         return;
     pin->object = NULL;
-    if (__builtin_expect(!pin->cell, 0)) {
-        cushim_unpin_counted(object);
+    if (unlikely(!pin->cell)) {
+        cushim_object_release(object);
         return;
     }
     struct cushim_thread *thread = cushim_thread_mine; /* the cell is in its record */
@@ -154,19 +149,16 @@ static inline _Atomic(struct cushim_slot *) *cushim_cell_of_fast(struct cushim_t
  * @return false: the handle is closed, or the cell is in use (a signal's handler came between):
  * take the slow path; there is nothing to unpin
  */
-static inline __attribute__((always_inline)) bool cushim_pin_fast(struct cushim_thread *thread,
-                                                                  enum cushim_cell i,
-                                                                  struct cushim_slot *slot,
-                                                                  const void *argument) {
+ALWAYS_INLINE bool cushim_pin_fast(struct cushim_thread *thread, enum cushim_cell i,
+                                   struct cushim_slot *slot, const void *argument) {
     _Atomic(struct cushim_slot *) *cell = cushim_cell_of_fast(thread, i);
-    if (__builtin_expect(atomic_load_explicit(cell, memory_order_relaxed) != NULL, 0))
+    if (unlikely(load_relaxed(cell) != NULL))
         return false;
-    atomic_store_explicit(cell, slot, memory_order_relaxed);
+    store_relaxed(cell, slot);
     atomic_signal_fence(memory_order_seq_cst); /* as in cushim_pin_in */
-    if (__builtin_expect(
-            atomic_load_explicit(&slot->handle, memory_order_acquire) == (uintptr_t)argument, 1))
+    if (likely(load_acquire(&slot->handle) == (uintptr_t)argument))
         return true;
-    atomic_store_explicit(cell, NULL, memory_order_release);
+    store_release(cell, NULL);
     return false;
 }
 
@@ -179,14 +171,14 @@ void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot 
 
 /* Whether there are such fast paths; if not, every pin is an exchange. */
 static inline bool cushim_pin_has_fast_path(void) {
-    return atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed);
+    return load_relaxed(&cushim_pin_is_fenced);
 }
 
 /* The next call may take the fast path, because all conditions held at this number of changes
  * (changes.h), which the caller read before it checked them. */
 static inline void cushim_pin_note_fast(atomic_uint_fast64_t *n_fast, uint64_t n_changes) {
     if (cushim_pin_has_fast_path())
-        atomic_store_explicit(n_fast, n_changes, memory_order_release);
+        store_release(n_fast, n_changes);
 }
 
 /* Drop the objects that waited for the pin of a fast path.  Always CUSHIM_OK, so that a caller can
@@ -194,20 +186,16 @@ static inline void cushim_pin_note_fast(atomic_uint_fast64_t *n_fast, uint64_t n
 enum cushim_status cushim_handle_swept(void);
 
 /* End a fast path that has done everything: CUSHIM_OK. */
-static inline __attribute__((always_inline)) enum cushim_status
-cushim_unpin_fast(struct cushim_thread *thread, enum cushim_cell i,
-                  const struct cushim_slot *slot) {
-    atomic_store_explicit(cushim_cell_of_fast(thread, i), NULL, memory_order_release);
-    return __builtin_expect(atomic_load_explicit(&slot->handle, memory_order_relaxed) != 0, 1)
-               ? CUSHIM_OK
-               : cushim_handle_swept();
+ALWAYS_INLINE enum cushim_status cushim_unpin_fast(struct cushim_thread *thread, enum cushim_cell i,
+                                                   const struct cushim_slot *slot) {
+    store_release(cushim_cell_of_fast(thread, i), NULL);
+    return likely(load_relaxed(&slot->handle) != 0) ? CUSHIM_OK : cushim_handle_swept();
 }
 
 /* End a fast path that has done nothing.  The slow path follows; it finds out whether the handle
  * was closed, and sweeps. */
-static inline __attribute__((always_inline)) void cushim_unpin_undone(struct cushim_thread *thread,
-                                                                      enum cushim_cell i) {
-    atomic_store_explicit(cushim_cell_of_fast(thread, i), NULL, memory_order_release);
+ALWAYS_INLINE void cushim_unpin_undone(struct cushim_thread *thread, enum cushim_cell i) {
+    store_release(cushim_cell_of_fast(thread, i), NULL);
 }
 
 #endif

@@ -20,12 +20,12 @@ static void end(void *argument) {
     cushim_events.thread_ended(thread);
     for (unsigned i = 0; i < CUSHIM_THREAD_N_CELLS;
          i++) /* pins of a call that pthread_exit ended */
-        atomic_store_explicit(&thread->pins[i], NULL, memory_order_release);
+        store_release(&thread->pins[i], NULL);
     if (thread->text != thread->room)
         free(thread->text);
     free(thread->pool_memory);
     cushim_thread_mine = NULL;
-    atomic_store_explicit(&thread->is_used, false, memory_order_release);
+    store_release(&thread->is_used, false);
 }
 
 static void make_key(void) {
@@ -35,7 +35,7 @@ static void make_key(void) {
 static struct cushim_thread *find_unused(void) {
     for (struct cushim_thread *thread = cushim_thread_first(); thread; thread = thread->next) {
         bool expected = false;
-        if (!atomic_load_explicit(&thread->is_used, memory_order_relaxed) &&
+        if (!load_relaxed(&thread->is_used) &&
             atomic_compare_exchange_strong(&thread->is_used, &expected, true))
             return thread;
     }
@@ -50,7 +50,7 @@ static struct cushim_thread *make(void) {
         return NULL;
     memset(thread, 0, sizeof *thread);
     atomic_init(&thread->is_used, true);
-    thread->next = atomic_load_explicit(&first, memory_order_acquire);
+    thread->next = load_acquire(&first);
     while (!atomic_compare_exchange_weak(&first, &thread->next, thread)) {
     }
     return thread;
@@ -80,5 +80,5 @@ struct cushim_thread *cushim_thread_begin(void) {
 }
 
 struct cushim_thread *cushim_thread_first(void) {
-    return atomic_load_explicit(&first, memory_order_acquire);
+    return load_acquire(&first);
 }

@@ -9,10 +9,11 @@
 #ifndef CUSHIM_COMPANION_THREAD_H
 #define CUSHIM_COMPANION_THREAD_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/atomics.h"
 
 enum {
     CUSHIM_THREAD_N_PINS = 16, /* that free_pins counts, */
@@ -68,7 +69,7 @@ struct cushim_thread *cushim_thread_begin(void);
 /* The calling thread's record, made if there is none.  A load, because every call begins here. */
 static inline struct cushim_thread *cushim_thread_get(void) {
     struct cushim_thread *thread = cushim_thread_mine;
-    return __builtin_expect(thread != NULL, 1) ? thread : cushim_thread_begin();
+    return likely(thread != NULL) ? thread : cushim_thread_begin();
 }
 
 /* All records so far, linked by `next`; those without a thread hold no pins.  Takes no lock. */

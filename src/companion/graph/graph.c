@@ -7,8 +7,7 @@
 
 bool cushim_graph_is_gone(const struct cushim_context_object *context) {
     return cushim_context_is_dead(context) ||
-           atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) !=
-               CUSHIM_DRIVER_READY;
+           load_acquire(&cushim_driver_state_now) != CUSHIM_DRIVER_READY;
 }
 
 /*
@@ -143,12 +142,11 @@ static enum cushim_status unfreeze(struct cushim_scope *scope, struct cushim_poo
 
 enum cushim_status cushim_pool_unfreeze(struct cushim_pool *p, struct cushim_stream *s,
                                         struct cushim_graph **g) {
-    CUSHIM_POOL_CALL call = {0};
     CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
     if (g)
         *g = NULL;
-    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    CUSHIM_ENTER_POOL(p);
     CUSHIM_TRY(cushim_stream_enter(&scope, call.what, s, &use));
     return unfreeze(&scope, call.pool, use.handle, g);
 }

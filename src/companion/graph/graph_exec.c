@@ -125,9 +125,9 @@ enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *x) {
 /* ---- use ---- */
 
 /* The driver gives INVALID_VALUE if memory of the last launch is still allocated. */
-static __attribute__((noinline, cold)) enum cushim_status
-fail_launch(struct cushim_scope *scope, const struct cushim_graphexec_object *exec,
-            CUresult result) {
+static COLD enum cushim_status fail_launch(struct cushim_scope *scope,
+                                           const struct cushim_graphexec_object *exec,
+                                           CUresult result) {
     if (result == CUDA_ERROR_INVALID_VALUE && exec->has_node_memory &&
         !(exec->flags & CUSHIM_GRAPH_FLAG_AUTO_FREE))
         return cushim_scope_fail(scope, CUSHIM_STATE,
@@ -136,8 +136,8 @@ fail_launch(struct cushim_scope *scope, const struct cushim_graphexec_object *ex
 }
 
 /* Launches that leave memory are serialised, because the last one must be known. */
-static __attribute__((noinline, cold)) CUresult
-launch_leaving(struct cushim_graphexec_object *exec, const struct cushim_stream_use *use) {
+static COLD CUresult launch_leaving(struct cushim_graphexec_object *exec,
+                                    const struct cushim_stream_use *use) {
     CUSHIM_LOCKED(&exec->lock);
     CUresult result = CUSHIM_DRIVER(cuGraphLaunch)(exec->handle, use->handle);
     if (result == CUDA_SUCCESS)
@@ -148,15 +148,11 @@ launch_leaving(struct cushim_graphexec_object *exec, const struct cushim_stream_
 /* The first thread that launches counts without an atomic addition. */
 static inline void count_launch(struct cushim_graphexec_object *exec,
                                 struct cushim_thread *thread) {
-    struct cushim_thread *counter = atomic_load_explicit(&exec->counter, memory_order_relaxed);
-    if (__builtin_expect(!counter, 0) &&
-        atomic_compare_exchange_strong(&exec->counter, &counter, thread))
+    struct cushim_thread *counter = load_relaxed(&exec->counter);
+    if (unlikely(!counter) && atomic_compare_exchange_strong(&exec->counter, &counter, thread))
         counter = thread;
-    if (__builtin_expect(counter == thread, 1))
-        atomic_store_explicit(
-            &exec->n_launches_of_counter,
-            atomic_load_explicit(&exec->n_launches_of_counter, memory_order_relaxed) + 1,
-            memory_order_relaxed);
+    if (likely(counter == thread))
+        store_relaxed(&exec->n_launches_of_counter, load_relaxed(&exec->n_launches_of_counter) + 1);
     else
         atomic_fetch_add_explicit(&exec->n_launches, 1, memory_order_relaxed);
 }
@@ -175,8 +171,8 @@ static enum cushim_status launch(struct cushim_scope *scope, struct cushim_graph
 }
 
 /* From the start. */
-static __attribute__((noinline, cold)) enum cushim_status
-launch_slowly(const char *what, struct cushim_graphexec *x, struct cushim_stream *s) {
+static COLD enum cushim_status launch_slowly(const char *what, struct cushim_graphexec *x,
+                                             struct cushim_stream *s) {
     CUSHIM_SCOPE scope = {0};
     CUSHIM_STREAM_USE use = {0};
     struct cushim_graphexec_object *exec;
@@ -190,7 +186,7 @@ launch_slowly(const char *what, struct cushim_graphexec *x, struct cushim_stream
 }
 
 /* The error of a fast path, which has no scope. */
-static __attribute__((noinline, cold)) enum cushim_status
+static COLD enum cushim_status
 fail_fast(const char *what, const struct cushim_graphexec_object *exec, CUresult result) {
     struct cushim_scope scope = {.what = what, .context = exec->object.context};
     return fail_launch(&scope, exec, result);
@@ -199,30 +195,26 @@ fail_fast(const char *what, const struct cushim_graphexec_object *exec, CUresult
 enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cushim_stream *s) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_GRAPHEXEC, (uintptr_t)x);
-    if (__builtin_expect(cushim_launch_has_fast_path(thread, slot) &&
-                             cushim_pin_fast(thread, CUSHIM_CELL_LAUNCH, slot, x),
-                         1)) {
+    if (likely(cushim_launch_has_fast_path(thread, slot) &&
+               cushim_pin_fast(thread, CUSHIM_CELL_LAUNCH, slot, x))) {
         struct cushim_graphexec_object *exec =
-            (struct cushim_graphexec_object *)atomic_load_explicit(&slot->object,
-                                                                   memory_order_relaxed);
+            (struct cushim_graphexec_object *)load_relaxed(&slot->object);
         struct cushim_launch_stream use;
         enum cushim_status status = CUSHIM_OK;
         bool is_done = false;
-        if (__builtin_expect(atomic_load_explicit(&exec->n_fast, memory_order_acquire) ==
-                                     cushim_changes_now() &&
-                                 cushim_launch_stream_enter(thread, &exec->object,
-                                                            exec->must_be_current, s, &use),
-                             1)) {
+        if (likely(load_acquire(&exec->n_fast) == cushim_changes_now() &&
+                   cushim_launch_stream_enter(thread, &exec->object, exec->must_be_current, s,
+                                              &use))) {
             CUresult result = CUSHIM_DRIVER(cuGraphLaunch)(exec->handle, use.handle);
             is_done = cushim_launch_is_final(exec->must_be_current, result);
-            if (__builtin_expect(result == CUDA_SUCCESS, 1))
+            if (likely(result == CUDA_SUCCESS))
                 count_launch(exec, thread);
             else if (is_done)
                 status = fail_fast(__func__, exec, result);
             cushim_unpin_fast(thread, CUSHIM_CELL_STREAM, use.slot);
         }
         cushim_unpin_fast(thread, CUSHIM_CELL_LAUNCH, slot);
-        if (__builtin_expect(is_done, 1))
+        if (likely(is_done))
             return status;
     }
     return launch_slowly(__func__, x, s);

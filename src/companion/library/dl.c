@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -81,7 +80,7 @@ enum cushim_status cushim_kernels_open(int dropin, struct cushim_library **h) {
     char places[3][PATH_MAX + 32] = {"", "", ""}, own[PATH_MAX];
     /* By its soname, because the link without a number comes only with the headers. */
     const char *name = dropin ? "libkernels.so" : "libcushim-kernels.so.0";
-    const char *given = getauxval(AT_SECURE) ? NULL : getenv("CUSHIM_KERNELS");
+    const char *given = secure_getenv("CUSHIM_KERNELS");
     CUSHIM_OUT(h);
     if (dropin != 0 && dropin != 1)
         return CUSHIM_FAIL(CUSHIM_INVALID, "dropin=%d", dropin);

@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "companion/mapped/mapped.h"
 
@@ -111,14 +112,6 @@ static bool has_spare(const struct cushim_mapper_object *mapper, const struct cu
     return false;
 }
 
-/* Under the lock. */
-static void take_out(struct cushim_mapper_object *mapper, const struct cushim_slab *slab) {
-    struct cushim_slab **at = &mapper->slabs;
-    while (*at != slab)
-        at = &(*at)->next;
-    *at = slab->next;
-}
-
 void cushim_slab_give(struct cushim_mapped_object *mapped) {
     struct cushim_mapper_object *mapper = mapped->mapper;
     struct cushim_slab *slab = mapped->slab;
@@ -129,7 +122,7 @@ void cushim_slab_give(struct cushim_mapped_object *mapped) {
     bool is_over =
         slab->n_used == 0 && (cushim_context_is_dead(slab->context) || has_spare(mapper, slab));
     if (is_over)
-        take_out(mapper, slab);
+        LL_DELETE(mapper->slabs, slab);
     pthread_mutex_unlock(&mapper->lock);
     if (is_over)
         destroy(mapper, slab);

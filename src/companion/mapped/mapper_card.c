@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "companion/core/lock.h"
 
@@ -231,10 +232,7 @@ void cushim_card_release(struct cushim_card *card) {
         return;
     CUSHIM_LOCKED(&lock);
     if (--card->n_owners == 0) {
-        struct cushim_card **at = &cards;
-        while (*at != card)
-            at = &(*at)->next;
-        *at = card->next;
+        LL_DELETE(cards, card);
         close_card(card);
     }
 }

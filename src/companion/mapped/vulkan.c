@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 
 #include "companion/core/error.h"
 #include "base/vet.h"
@@ -21,7 +20,7 @@ static bool is_found;                /* under the lock */
 
 /* The library, or NULL with the reason in the text; `what` NULL: without a text. */
 static void *open_library(const char *what) {
-    const char *given = getauxval(AT_SECURE) ? NULL : getenv("CUSHIM_LIBVULKAN");
+    const char *given = secure_getenv("CUSHIM_LIBVULKAN");
     bool is_given = given && *given;
     const char *name = is_given ? given : "libvulkan.so.1";
     const char *wrong = is_given ? cushim_vet_library(name) : NULL;

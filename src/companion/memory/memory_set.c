@@ -126,54 +126,21 @@ static struct fill line(cushim_devptr p, uint32_t value, unsigned word_bytes, si
         .p = p, .value = value, .word_bytes = word_bytes, .width = count, .rows = 1};
 }
 
-static struct fill rows_of(cushim_devptr p, size_t pitch_bytes, uint32_t value, unsigned word_bytes,
-                           size_t width, size_t rows) {
-    return (struct fill){.p = p,
-                         .value = value,
-                         .word_bytes = word_bytes,
-                         .width = width,
-                         .rows = rows,
-                         .pitch_bytes = pitch_bytes};
-}
-
-enum cushim_status cushim_memory_set8(cushim_devptr p, uint8_t v, size_t count) {
-    return set(__func__, line(p, v, 1, count));
-}
-
-enum cushim_status cushim_memory_set16(cushim_devptr p, uint16_t v, size_t count) {
-    return set(__func__, line(p, v, 2, count));
-}
-
-enum cushim_status cushim_memory_set32(cushim_devptr p, uint32_t v, size_t count) {
-    return set(__func__, line(p, v, 4, count));
-}
-
-enum cushim_status cushim_memory_set8_async(cushim_devptr p, uint8_t v, size_t count,
-                                            struct cushim_stream *s) {
-    return set_async(__func__, line(p, v, 1, count), s);
-}
-
-enum cushim_status cushim_memory_set16_async(cushim_devptr p, uint16_t v, size_t count,
-                                             struct cushim_stream *s) {
-    return set_async(__func__, line(p, v, 2, count), s);
-}
-
-enum cushim_status cushim_memory_set32_async(cushim_devptr p, uint32_t v, size_t count,
-                                             struct cushim_stream *s) {
-    return set_async(__func__, line(p, v, 4, count), s);
-}
-
-enum cushim_status cushim_memory_set2d8(cushim_devptr p, size_t pitch_bytes, uint8_t v,
-                                        size_t width, size_t rows, struct cushim_stream *s) {
-    return set_rows(__func__, rows_of(p, pitch_bytes, v, 1, width, rows), s);
-}
-
-enum cushim_status cushim_memory_set2d16(cushim_devptr p, size_t pitch_bytes, uint16_t v,
-                                         size_t width, size_t rows, struct cushim_stream *s) {
-    return set_rows(__func__, rows_of(p, pitch_bytes, v, 2, width, rows), s);
-}
-
-enum cushim_status cushim_memory_set2d32(cushim_devptr p, size_t pitch_bytes, uint32_t v,
-                                         size_t width, size_t rows, struct cushim_stream *s) {
-    return set_rows(__func__, rows_of(p, pitch_bytes, v, 4, width, rows), s);
-}
+/* The calls for words of so many bits. */
+#define SET(bits)                                                                                  \
+    enum cushim_status cushim_memory_set##bits(cushim_devptr p, uint##bits##_t v, size_t count) {  \
+        return set(__func__, line(p, v, bits / 8, count));                                         \
+    }                                                                                              \
+    enum cushim_status cushim_memory_set##bits##_async(cushim_devptr p, uint##bits##_t v,          \
+                                                       size_t count, struct cushim_stream *s) {    \
+        return set_async(__func__, line(p, v, bits / 8, count), s);                                \
+    }                                                                                              \
+    enum cushim_status cushim_memory_set2d##bits(cushim_devptr p, size_t pitch_bytes,              \
+                                                 uint##bits##_t v, size_t width, size_t rows,      \
+                                                 struct cushim_stream *s) {                        \
+        const struct fill fill = {p, v, bits / 8, width, rows, pitch_bytes};                       \
+        return set_rows(__func__, fill, s);                                                        \
+    }
+SET(8)
+SET(16)
+SET(32)

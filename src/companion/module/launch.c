@@ -18,7 +18,7 @@ static inline enum cushim_status take(struct cushim_scope *scope, const struct c
     *out = given;
     if (!given)
         return cushim_scope_fail(scope, CUSHIM_INVALID, "launch=NULL");
-    if (__builtin_expect(given->struct_size != sizeof *given, 0)) {
+    if (unlikely(given->struct_size != sizeof *given)) {
         cushim_launch_default(copy);
         CUSHIM_TRY(cushim_struct_size_take(scope->what, copy, sizeof *copy, given));
         *out = given = copy;
@@ -60,9 +60,9 @@ static enum cushim_status note_capture(struct cushim_scope *scope,
     return cushim_module_keep(scope, function->module, stream);
 }
 
-static __attribute__((noinline, cold)) enum cushim_status
-tell(struct cushim_scope *scope, const struct cushim_function_object *function,
-     const struct cushim_launch *launch, CUresult result) {
+static COLD enum cushim_status tell(struct cushim_scope *scope,
+                                    const struct cushim_function_object *function,
+                                    const struct cushim_launch *launch, CUresult result) {
     return cushim_scope_fail_cu(
         scope, "cuLaunchKernel", result,
         "device=%d function=%s grid=%u,%u,%u block=%u,%u,%u shared_bytes=%u",
@@ -70,19 +70,18 @@ tell(struct cushim_scope *scope, const struct cushim_function_object *function,
         launch->block[0], launch->block[1], launch->block[2], launch->shared_bytes);
 }
 
-static inline __attribute__((always_inline)) enum cushim_status
-submit(struct cushim_scope *scope, struct cushim_function_object *function,
-       const struct cushim_launch *launch, CUstream stream, struct cushim_args args) {
-    if (__builtin_expect(cushim_launch_may_capture(scope->context), 0))
+ALWAYS_INLINE enum cushim_status submit(struct cushim_scope *scope,
+                                        struct cushim_function_object *function,
+                                        const struct cushim_launch *launch, CUstream stream,
+                                        struct cushim_args args) {
+    if (unlikely(cushim_launch_may_capture(scope->context)))
         CUSHIM_TRY(note_capture(scope, function, stream));
-    if (__builtin_expect(launch->cooperative, 0))
+    if (unlikely(launch->cooperative))
         return run_cooperative(scope, function->fast.handle, launch, stream, args);
-    if (__builtin_expect(
-            !atomic_load_explicit(&CUSHIM_DRIVER(cuLaunchKernel), memory_order_relaxed), 0))
+    if (unlikely(!load_relaxed(&CUSHIM_DRIVER(cuLaunchKernel))))
         return cushim_fail_nosym(scope->what, "cuLaunchKernel");
     CUresult result = cushim_launch_submit(function->fast.handle, launch, stream, args);
-    return __builtin_expect(result == CUDA_SUCCESS, 1) ? CUSHIM_OK
-                                                       : tell(scope, function, launch, result);
+    return likely(result == CUDA_SUCCESS) ? CUSHIM_OK : tell(scope, function, launch, result);
 }
 
 enum cushim_status cushim_function_run(struct cushim_scope *scope,
@@ -96,9 +95,9 @@ enum cushim_status cushim_function_run(struct cushim_scope *scope,
     return submit(scope, function, launch, use.handle, args);
 }
 
-__attribute__((noinline, cold)) enum cushim_status
-cushim_launch_tell(const char *what, const struct cushim_function_object *function,
-                   const struct cushim_launch *launch, CUresult result) {
+COLD enum cushim_status cushim_launch_tell(const char *what,
+                                           const struct cushim_function_object *function,
+                                           const struct cushim_launch *launch, CUresult result) {
     struct cushim_scope scope = {.what = what, .context = function->object.context};
     return tell(&scope, function, launch, result);
 }
@@ -122,9 +121,9 @@ static enum cushim_status check_count(struct cushim_scope *scope,
 }
 
 /* From the start. */
-static __attribute__((noinline, cold)) enum cushim_status
-launch_slowly(const char *what, struct cushim_function *f, const struct cushim_launch *launch,
-              const void *const *args, size_t n) {
+static COLD enum cushim_status launch_slowly(const char *what, struct cushim_function *f,
+                                             const struct cushim_launch *launch,
+                                             const void *const *args, size_t n) {
     CUSHIM_SCOPE scope = {0};
     struct cushim_function_object *function;
     uint64_t n_changes = cushim_changes_now(); /* read before the conditions are checked */
@@ -142,21 +141,19 @@ enum cushim_status cushim_function_launch(struct cushim_function *f,
                                           const void *const *args, size_t n) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_FUNCTION, (uintptr_t)f);
-    if (__builtin_expect(cushim_launch_has_fast_path(thread, slot) &&
-                             cushim_pin_fast(thread, CUSHIM_CELL_LAUNCH, slot, f),
-                         1)) {
+    if (likely(cushim_launch_has_fast_path(thread, slot) &&
+               cushim_pin_fast(thread, CUSHIM_CELL_LAUNCH, slot, f))) {
         const struct cushim_function_object *function =
-            (const struct cushim_function_object *)atomic_load_explicit(&slot->object,
-                                                                        memory_order_relaxed);
+            (const struct cushim_function_object *)load_relaxed(&slot->object);
         enum cushim_status status = CUSHIM_OK;
         CUresult result;
         bool is_done = is_of_layout(function, n) && cushim_args_count(args, n) == n &&
                        cushim_launch_fast(thread, &function->object, &function->fast, launch,
                                           n ? args : NULL, &result);
-        if (__builtin_expect(is_done && result != CUDA_SUCCESS, 0))
+        if (unlikely(is_done && result != CUDA_SUCCESS))
             status = cushim_launch_tell(__func__, function, launch, result);
         cushim_unpin_fast(thread, CUSHIM_CELL_LAUNCH, slot);
-        if (__builtin_expect(is_done, 1))
+        if (likely(is_done))
             return status;
     }
     return launch_slowly(__func__, f, launch, args, n);

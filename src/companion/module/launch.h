@@ -26,8 +26,7 @@ static inline bool cushim_launch_is_plain(const struct cushim_launch *launch) {
 /* A capture of the context is open or announced: what is launched may become a part of its graph.
  */
 static inline bool cushim_launch_may_capture(const struct cushim_context_object *context) {
-    return atomic_load_explicit(&context->n_captures, memory_order_relaxed) ||
-           atomic_load_explicit(&context->n_announced, memory_order_relaxed);
+    return load_relaxed(&context->n_captures) || load_relaxed(&context->n_announced);
 }
 
 static inline unsigned cushim_launch_blocks(unsigned n) {
@@ -35,11 +34,9 @@ static inline unsigned cushim_launch_blocks(unsigned n) {
 }
 
 /* cuLaunchKernel, which is there. */
-static inline __attribute__((always_inline)) CUresult
-cushim_launch_submit(CUfunction function, const struct cushim_launch *launch, CUstream stream,
-                     struct cushim_args args) {
-    __typeof__(&cuLaunchKernel) entry =
-        atomic_load_explicit(&CUSHIM_DRIVER(cuLaunchKernel), memory_order_relaxed);
+ALWAYS_INLINE CUresult cushim_launch_submit(CUfunction function, const struct cushim_launch *launch,
+                                            CUstream stream, struct cushim_args args) {
+    __typeof__(&cuLaunchKernel) entry = load_relaxed(&CUSHIM_DRIVER(cuLaunchKernel));
     return entry(function, cushim_launch_blocks(launch->grid[0]),
                  cushim_launch_blocks(launch->grid[1]), cushim_launch_blocks(launch->grid[2]),
                  launch->block[0], launch->block[1], launch->block[2], launch->shared_bytes, stream,
@@ -58,7 +55,7 @@ static inline bool cushim_launch_is_current(CUcontext context) {
 
 /* If we did not check the context, an error may mean that another one is current. */
 static inline bool cushim_launch_is_final(CUcontext must_be_current, CUresult result) {
-    return __builtin_expect(result == CUDA_SUCCESS, 1) || must_be_current;
+    return likely(result == CUDA_SUCCESS) || must_be_current;
 }
 
 /* The stream of a launch: pinned in CUSHIM_CELL_STREAM until cushim_unpin_fast. */
@@ -68,22 +65,21 @@ struct cushim_launch_stream {
 };
 
 /* A handle's, of the object's context, with `must_be_current` current; false: nothing is held. */
-static inline __attribute__((always_inline)) bool
-cushim_launch_stream_enter(struct cushim_thread *thread, const struct cushim_object *object,
-                           CUcontext must_be_current, const struct cushim_stream *s,
-                           struct cushim_launch_stream *out) {
+ALWAYS_INLINE bool cushim_launch_stream_enter(struct cushim_thread *thread,
+                                              const struct cushim_object *object,
+                                              CUcontext must_be_current,
+                                              const struct cushim_stream *s,
+                                              struct cushim_launch_stream *out) {
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_STREAM, (uintptr_t)s);
-    if (__builtin_expect(!slot || !cushim_pin_fast(thread, CUSHIM_CELL_STREAM, slot, s), 0))
+    if (unlikely(!slot || !cushim_pin_fast(thread, CUSHIM_CELL_STREAM, slot, s)))
         return false;
     const struct cushim_stream_object *stream =
-        (const struct cushim_stream_object *)atomic_load_explicit(&slot->object,
-                                                                  memory_order_relaxed);
+        (const struct cushim_stream_object *)load_relaxed(&slot->object);
     out->slot = slot;
     out->handle = stream->handle;
-    if (__builtin_expect(stream->object.context == object->context &&
-                             (must_be_current ? cushim_launch_is_current(must_be_current)
-                                              : !cushim_stream_follows_current(stream->handle)),
-                         1))
+    if (likely(stream->object.context == object->context &&
+               (must_be_current ? cushim_launch_is_current(must_be_current)
+                                : !cushim_stream_follows_current(stream->handle))))
         return true;
     cushim_unpin_fast(thread, CUSHIM_CELL_STREAM, slot);
     return false;
@@ -97,17 +93,16 @@ cushim_launch_stream_enter(struct cushim_thread *thread, const struct cushim_obj
  * @param result  the driver's answer
  * @return false: nothing was launched, and the slow path is to find out why
  */
-static inline __attribute__((always_inline)) bool
-cushim_launch_fast(struct cushim_thread *thread, const struct cushim_object *object,
-                   const struct cushim_fast_launch *fast, const struct cushim_launch *launch,
-                   const void *const *each, CUresult *result) {
+ALWAYS_INLINE bool cushim_launch_fast(struct cushim_thread *thread,
+                                      const struct cushim_object *object,
+                                      const struct cushim_fast_launch *fast,
+                                      const struct cushim_launch *launch, const void *const *each,
+                                      CUresult *result) {
     struct cushim_launch_stream use;
-    if (__builtin_expect(atomic_load_explicit(&fast->n_fast, memory_order_acquire) !=
-                                 cushim_changes_now() ||
-                             !cushim_launch_is_plain(launch) ||
-                             !cushim_launch_stream_enter(thread, object, fast->must_be_current,
-                                                         launch->stream, &use),
-                         0))
+    if (unlikely(load_acquire(&fast->n_fast) != cushim_changes_now() ||
+                 !cushim_launch_is_plain(launch) ||
+                 !cushim_launch_stream_enter(thread, object, fast->must_be_current, launch->stream,
+                                             &use)))
         return false;
     *result =
         cushim_launch_submit(fast->handle, launch, use.handle, (struct cushim_args){.each = each});

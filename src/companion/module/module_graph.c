@@ -20,14 +20,14 @@ static _Atomic(struct kept *) over;
 
 static void CUDA_CB graph_is_gone(void *argument) {
     struct kept *kept = argument;
-    kept->next = atomic_load_explicit(&over, memory_order_relaxed);
+    kept->next = load_relaxed(&over);
     while (!atomic_compare_exchange_weak_explicit(&over, &kept->next, kept, memory_order_release,
                                                   memory_order_relaxed))
         ;
 }
 
 void cushim_module_collect(void) {
-    if (__builtin_expect(!atomic_load_explicit(&over, memory_order_relaxed), 1))
+    if (likely(!load_relaxed(&over)))
         return;
     struct kept *kept = atomic_exchange_explicit(&over, NULL, memory_order_acquire);
     while (kept) {
@@ -48,14 +48,13 @@ enum cushim_status cushim_module_keep(struct cushim_scope *scope,
         return CUSHIM_OK; /* a driver before 11.3: the program must keep the module */
     CUSHIM_TRY(
         CUSHIM_CALL(scope, cuStreamGetCaptureInfo_v2, stream, &state, &id, &graph, NULL, NULL));
-    if (state != CU_STREAM_CAPTURE_STATUS_ACTIVE ||
-        atomic_load_explicit(&module->kept_by, memory_order_relaxed) == id)
+    if (state != CU_STREAM_CAPTURE_STATUS_ACTIVE || load_relaxed(&module->kept_by) == id)
         return CUSHIM_OK;
     struct kept *kept = malloc(sizeof *kept);
     if (!kept)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", sizeof *kept);
     kept->module = cushim_object_keep(module);
     CUSHIM_TRY(cushim_graph_resources_hang(scope, graph, graph_is_gone, kept));
-    atomic_store_explicit(&module->kept_by, id, memory_order_relaxed);
+    store_relaxed(&module->kept_by, id);
     return CUSHIM_OK;
 }

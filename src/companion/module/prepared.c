@@ -155,7 +155,7 @@ static enum cushim_status run_packed(struct cushim_scope *scope, const struct pr
 }
 
 static inline bool is_unloaded(const struct cushim_function_object *function) {
-    return atomic_load_explicit(&function->object.is_closed, memory_order_acquire);
+    return load_acquire(&function->object.is_closed);
 }
 
 static enum cushim_status run(struct cushim_scope *scope, const struct prepared *prepared,
@@ -174,9 +174,9 @@ static enum cushim_status run(struct cushim_scope *scope, const struct prepared 
 }
 
 /* From the start. */
-static __attribute__((noinline, cold)) enum cushim_status
-launch_slowly(const char *what, struct cushim_prepared *q, const struct cushim_launch *launch,
-              const void *const *args) {
+static COLD enum cushim_status launch_slowly(const char *what, struct cushim_prepared *q,
+                                             const struct cushim_launch *launch,
+                                             const void *const *args) {
     CUSHIM_SCOPE scope = {0};
     struct prepared *prepared;
     uint64_t n_changes = cushim_changes_now(); /* read before the conditions are checked */
@@ -192,21 +192,19 @@ enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
                                           const void *const *args) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_PREPARED, (uintptr_t)q);
-    if (__builtin_expect(cushim_launch_has_fast_path(thread, slot) &&
-                             cushim_pin_fast(thread, CUSHIM_CELL_LAUNCH, slot, q),
-                         1)) {
-        const struct prepared *prepared =
-            (const struct prepared *)atomic_load_explicit(&slot->object, memory_order_relaxed);
+    if (likely(cushim_launch_has_fast_path(thread, slot) &&
+               cushim_pin_fast(thread, CUSHIM_CELL_LAUNCH, slot, q))) {
+        const struct prepared *prepared = (const struct prepared *)load_relaxed(&slot->object);
         const void *const *each = prepared->n ? args : NULL;
         enum cushim_status status = CUSHIM_OK;
         CUresult result;
         bool is_done =
             cushim_args_count(each, prepared->n) == prepared->n &&
             cushim_launch_fast(thread, &prepared->object, &prepared->fast, launch, each, &result);
-        if (__builtin_expect(is_done && result != CUDA_SUCCESS, 0))
+        if (unlikely(is_done && result != CUDA_SUCCESS))
             status = cushim_launch_tell(__func__, prepared->function, launch, result);
         cushim_unpin_fast(thread, CUSHIM_CELL_LAUNCH, slot);
-        if (__builtin_expect(is_done, 1))
+        if (likely(is_done))
             return status;
     }
     return launch_slowly(__func__, q, launch, args);

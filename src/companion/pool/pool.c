@@ -99,7 +99,7 @@ enum cushim_status cushim_pool_find_cache(struct cushim_pool_call *call, struct 
             .target = cushim_pool_target(heap->context->device, (int)heap->kind)};
     }
     row->n_changes = is_calm(call->pool, row->cache) ? n_changes : 0;
-    row->has_preload = atomic_load_explicit(&cushim_capture_preload, memory_order_relaxed) >= 0;
+    row->has_preload = load_relaxed(&cushim_capture_preload) >= 0;
     call->cache = row->cache;
     call->life = row->life;
     return CUSHIM_OK;
@@ -112,7 +112,7 @@ static bool find(uint64_t address, struct cushim_address_map_row *row) {
     if (!block || !cushim_mem_stream_block_is_live(block))
         return false;
     uint64_t start = cushim_mem_stream_block_address(block);
-    size_t bytes = atomic_load_explicit(&block->asked_bytes, memory_order_relaxed);
+    size_t bytes = load_relaxed(&block->asked_bytes);
     if (address - start >= bytes)
         return false;
     struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
@@ -294,8 +294,7 @@ enum cushim_status cushim_pool_begin(struct cushim_pool_call *call, const char *
 }
 
 enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_pool_oom_fn *fn, void *cookie) {
-    CUSHIM_POOL_CALL call = {0};
-    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    CUSHIM_ENTER_POOL(p);
     CUSHIM_LOCKED(&call.pool->lock);
     call.pool->on_oom = fn;
     call.pool->oom_cookie = cookie;
@@ -303,11 +302,10 @@ enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_pool_oom_fn 
 }
 
 enum cushim_status cushim_pool_bucket(struct cushim_pool *p, size_t bytes, size_t *block_bytes) {
-    CUSHIM_POOL_CALL call = {0};
     CUSHIM_OUT(block_bytes);
     if (bytes > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "asked=%zu", bytes);
-    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    CUSHIM_ENTER_POOL(p);
     *block_bytes = cushim_pool_round(&call.pool->options, bytes);
     return CUSHIM_OK;
 }

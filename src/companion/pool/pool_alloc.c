@@ -2,15 +2,14 @@
  * from the free lists, or from the driver. */
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_call.h"
-#include "memory/stream_alloc.h"
 #include "memory/state/segments.h"
 
 /* Hand a block to the caller, LIVE and counted. */
 static void hand_out(struct cushim_pool_call *call) {
     struct cushim_mem_stream_block *block = call->block;
     struct cushim_mem_stream_cache *cache = call->cache;
-    atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
-    atomic_store_explicit(&block->asked_bytes, call->bytes, memory_order_relaxed);
+    store_relaxed(&block->cache, cache);
+    store_relaxed(&block->asked_bytes, call->bytes);
     if (cushim_thread_mine && cushim_thread_mine->pool_memory)
         cushim_thread_mine->pool_memory
             ->blocks[cushim_pool_memory_place(cushim_mem_stream_block_address(block))] = block;
@@ -120,8 +119,8 @@ static enum cushim_status alloc(struct cushim_pool_call *call, enum cushim_memor
 
 /* The bucket of a request, which becomes the recent one.  NULL: no bucket, or an unordered cache.
  */
-static inline __attribute__((always_inline)) struct cushim_mem_stream_bucket *
-turn_to(struct cushim_mem_stream_cache *cache, size_t bytes) {
+ALWAYS_INLINE struct cushim_mem_stream_bucket *turn_to(struct cushim_mem_stream_cache *cache,
+                                                       size_t bytes) {
     struct cushim_mem_stream_bucket *bucket = NULL;
     if (cache->is_ordered)
         bucket = cushim_mem_stream_cache_recent(
@@ -132,14 +131,14 @@ turn_to(struct cushim_mem_stream_cache *cache, size_t bytes) {
 
 /* Take and count the newest block for so many bytes; NULL: none.  The caller holds the cache's
  * lock. */
-static inline __attribute__((always_inline)) struct cushim_mem_stream_block *
-take_newest(struct cushim_mem_stream_cache *cache, size_t bytes) {
+ALWAYS_INLINE struct cushim_mem_stream_block *take_newest(struct cushim_mem_stream_cache *cache,
+                                                          size_t bytes) {
     struct cushim_mem_stream_bucket *bucket = cache->recent;
-    if (__builtin_expect(cache->recent_asked != bytes, 0))
+    if (unlikely(cache->recent_asked != bytes))
         bucket = turn_to(cache, bytes);
     struct cushim_mem_stream_block *block =
         bucket ? cushim_mem_stream_cache_pop_from(cache, bucket) : NULL;
-    if (__builtin_expect(block != NULL, 1)) {
+    if (likely(block != NULL)) {
         cache->counts.n_hits++;
         cushim_mem_stream_count_live(&cache->counts, 1, block, bytes);
     }
@@ -147,28 +146,25 @@ take_newest(struct cushim_mem_stream_cache *cache, size_t bytes) {
 }
 
 /* False: the fast path did nothing. */
-static inline __attribute__((always_inline)) bool alloc_fast(struct cushim_pool *p, int dev,
-                                                             enum cushim_memory_kind kind,
-                                                             size_t bytes, struct cushim_stream *s,
-                                                             cushim_devptr *ptr) {
+ALWAYS_INLINE bool alloc_fast(struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
+                              size_t bytes, struct cushim_stream *s, cushim_devptr *ptr) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
-    if (__builtin_expect(!memory || !ptr || bytes - 1 >= SIZE_MAX / 2, 0))
+    if (unlikely(!memory || !ptr || bytes - 1 >= SIZE_MAX / 2))
         return false;
     const struct cushim_pool_remembered *row = cushim_pool_row(memory, p, s, kind);
     struct cushim_mem_stream_cache *cache = row->cache;
-    if (__builtin_expect(!cushim_pool_row_is_fast(row, p, s) ||
-                             row->target != cushim_pool_target(dev, kind) ||
-                             !cushim_pool_row_enter(row, cache),
-                         0))
+    if (unlikely(!cushim_pool_row_is_fast(row, p, s) ||
+                 row->target != cushim_pool_target(dev, kind) ||
+                 !cushim_pool_row_enter(row, cache)))
         return false;
     struct cushim_mem_stream_block *block = take_newest(cache, bytes);
-    if (__builtin_expect(!block, 0)) {
+    if (unlikely(!block)) {
         cushim_futex_lock_leave(&cache->lock);
         return false;
     }
     uint64_t address = cushim_mem_stream_block_address(block);
-    atomic_store_explicit(&block->asked_bytes, bytes, memory_order_relaxed);
+    store_relaxed(&block->asked_bytes, bytes);
     memory->blocks[cushim_pool_memory_place(address)] = block;
     *ptr = address;
     cushim_mem_stream_block_set_live(block);
@@ -192,7 +188,7 @@ alloc_slowly(struct cushim_pool *p, int dev, enum cushim_memory_kind kind, size_
 
 enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
                                      size_t bytes, struct cushim_stream *s, cushim_devptr *ptr) {
-    if (__builtin_expect(alloc_fast(p, dev, kind, bytes, s, ptr), 1))
+    if (likely(alloc_fast(p, dev, kind, bytes, s, ptr)))
         return CUSHIM_OK;
     return alloc_slowly(p, dev, kind, bytes, s, ptr);
 }

@@ -42,6 +42,12 @@ static inline void cushim_pool_end(struct cushim_pool_call *call) {
 /* A call that ends with its block, if it began: CUSHIM_POOL_CALL call = {0}; */
 #define CUSHIM_POOL_CALL __attribute__((cleanup(cushim_pool_end))) struct cushim_pool_call
 
+/* Begin a public call that ends with its block: declare `call`, or return the status of a failure.
+ */
+#define CUSHIM_ENTER_POOL(p)                                                                       \
+    CUSHIM_POOL_CALL call = {0};                                                                   \
+    CUSHIM_TRY(cushim_pool_begin(&call, __func__, (p)))
+
 /* Resolve a stream argument.  In a free, a stream that was destroyed counts as ALL.  The pin is
  * empty before; the caller releases it. */
 enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
@@ -97,7 +103,7 @@ static inline struct cushim_mem_stream_block *
 cushim_pool_block_find(const struct cushim_pool_memory *memory, uint64_t address) {
     struct cushim_mem_stream_block *block =
         memory ? memory->blocks[cushim_pool_memory_place(address)] : NULL;
-    if (__builtin_expect(block && cushim_mem_stream_block_address(block) == address, 1))
+    if (likely(block && cushim_mem_stream_block_address(block) == address))
         return block;
     block = cushim_pool_block(address);
     return block && cushim_mem_stream_block_address(block) == address ? block : NULL;
@@ -122,23 +128,20 @@ static inline bool cushim_pool_row_is_of(const struct cushim_pool_remembered *ro
  * since the row was written.  Neither pool nor stream is pinned, because a cache is type-stable,
  * and the destroy of either ends the cache's life under its lock.
  */
-static inline __attribute__((always_inline)) bool
-cushim_pool_row_is_fast(const struct cushim_pool_remembered *row, const void *pool_handle,
-                        const void *stream) {
+ALWAYS_INLINE bool cushim_pool_row_is_fast(const struct cushim_pool_remembered *row,
+                                           const void *pool_handle, const void *stream) {
     return cushim_pool_row_is_of(row, pool_handle, stream) &&
            row->n_changes == cushim_changes_now();
 }
 
 /* Take the lock of a remembered cache.  False, and the lock is free again, if the cache is no
  * longer the stream's or the preload sees a capture. */
-static inline __attribute__((always_inline)) bool
-cushim_pool_row_enter(const struct cushim_pool_remembered *row,
-                      struct cushim_mem_stream_cache *cache) {
-    if (__builtin_expect(!cushim_futex_lock_take(&cache->lock), 0))
+ALWAYS_INLINE bool cushim_pool_row_enter(const struct cushim_pool_remembered *row,
+                                         struct cushim_mem_stream_cache *cache) {
+    if (unlikely(!cushim_futex_lock_take(&cache->lock)))
         cushim_futex_lock_enter(&cache->lock);
-    if (__builtin_expect(cushim_mem_stream_cache_is_of(cache, row->life), 1) &&
-        (__builtin_expect(!row->has_preload, 1) ||
-         !cushim_capture_count_all(cushim_pool_context_of(cache))))
+    if (likely(cushim_mem_stream_cache_is_of(cache, row->life)) &&
+        (likely(!row->has_preload) || !cushim_capture_count_all(cushim_pool_context_of(cache))))
         return true;
     cushim_futex_lock_leave(&cache->lock);
     return false;

@@ -66,8 +66,7 @@ static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) 
         cushim_mem_stream_block_give(block, row->life);
         return;
     }
-    struct cushim_mem_stream_cache *cache =
-        atomic_load_explicit(&block->cache, memory_order_relaxed);
+    struct cushim_mem_stream_cache *cache = load_relaxed(&block->cache);
     if (!life) { /* no free named a stream, so the block waits for all */
         cushim_futex_lock_enter(&cache->lock);
         cushim_mem_stream_count_live(&cache->counts, -1, block, atomic_load(&block->asked_bytes));
@@ -297,8 +296,7 @@ enum cushim_status cushim_pool_capture_free_node(const struct cushim_pool_call *
 static void fence_caches(struct cushim_pool_object *pool,
                          const struct cushim_context_object *context, CUstream stream) {
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(pool, heap));) {
-        for (struct cushim_mem_stream_cache *cache = NULL;
-             (cache = cushim_mem_streams_next(&heap->streams, cache));) {
+        CUSHIM_MEM_EACH_STREAM_CACHE(cache, &heap->streams) {
             if (cache->stream.fence == &context->fence &&
                 (cache->stream.handle == stream || cache == heap->streams.all))
                 cushim_mem_stream_cache_prove(cache, CUSHIM_MEM_RECORD);
@@ -358,20 +356,18 @@ enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *con
 
 enum cushim_status cushim_pool_freeze(struct cushim_pool *p, struct cushim_stream *s,
                                       enum cushim_graph_memory memory) {
-    CUSHIM_POOL_CALL call = {0};
     CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
     if ((unsigned)memory > CUSHIM_GRAPH_MEMORY_REFUSE)
         return CUSHIM_FAIL(CUSHIM_INVALID, "memory=%d", (int)memory);
-    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    CUSHIM_ENTER_POOL(p);
     CUSHIM_TRY(cushim_stream_enter(&scope, call.what, s, &use));
     return cushim_pool_freeze_stream(&scope, call.pool, use.handle, memory);
 }
 
 enum cushim_status cushim_pool_frozen(struct cushim_pool *p, int *n) {
-    CUSHIM_POOL_CALL call = {0};
     CUSHIM_OUT(n);
-    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    CUSHIM_ENTER_POOL(p);
     *n = atomic_load(&call.pool->n_freezes);
     return CUSHIM_OK;
 }

@@ -55,8 +55,8 @@ static void put(const struct cushim_pool_call *call, size_t asked_bytes) {
     struct cushim_mem_stream_cache *cache = call->cache;
     struct cushim_pool_graph *graph = NULL;
     size_t bucket_bytes = block->bucket_bytes;
-    bool is_looked_at = atomic_load_explicit(&pool->n_freezes, memory_order_acquire) ||
-                        cushim_capture_count(cushim_pool_context_of(cache));
+    bool is_looked_at =
+        load_acquire(&pool->n_freezes) || cushim_capture_count(cushim_pool_context_of(cache));
     bool is_captured = is_looked_at && cushim_pool_captured_by(pool, cache, &graph);
     if (pool->options.cap_live_bytes)
         atomic_fetch_sub(&pool->live_bytes, cushim_pool_heap_bucket(call->heap, asked_bytes));
@@ -88,7 +88,7 @@ static enum cushim_status run(const struct cushim_pool_call *call) {
                        call->address /* idle, or with another thread */
                    ? refuse(call, CUSHIM_DOUBLEFREE, "freed before")
                    : refuse_unknown(call);
-    size_t asked_bytes = atomic_load_explicit(&block->asked_bytes, memory_order_relaxed);
+    size_t asked_bytes = load_relaxed(&block->asked_bytes);
     enum cushim_status status = CUSHIM_OK;
     if (call->dev != -1 && call->dev != call->heap->context->device)
         status = CUSHIM_BADDEVICE;
@@ -129,53 +129,45 @@ static enum cushim_status free_node(const struct cushim_pool_call *call, struct 
  * that no graph holds is held by none until it is freed.
  */
 
-static inline __attribute__((always_inline)) bool
-is_as_said(const struct cushim_pool_remembered *row, const struct cushim_mem_stream_block *block,
-           int dev, size_t bytes) {
+ALWAYS_INLINE bool is_as_said(const struct cushim_pool_remembered *row,
+                              const struct cushim_mem_stream_block *block, int dev, size_t bytes) {
     return row->cache->streams == block->streams && (dev == -1 || dev == (int)(row->target >> 8)) &&
-           (bytes == atomic_load_explicit(&block->asked_bytes, memory_order_relaxed) || !bytes) &&
-           !atomic_load_explicit(&block->n_holds, memory_order_relaxed);
+           (bytes == load_relaxed(&block->asked_bytes) || !bytes) && !load_relaxed(&block->n_holds);
 }
 
 /* The caller holds the cache's lock.  False: nothing was done, because there is no room or another
  * thread frees the block. */
-static inline __attribute__((always_inline)) bool put_at_once(struct cushim_mem_stream_cache *cache,
-                                                              struct cushim_mem_stream_block *block,
-                                                              uint64_t address) {
+ALWAYS_INLINE bool put_at_once(struct cushim_mem_stream_cache *cache,
+                               struct cushim_mem_stream_block *block, uint64_t address) {
     struct cushim_mem_stream_bucket *bucket =
         cushim_mem_stream_cache_recent(cache, block->bucket_bytes);
-    if (__builtin_expect(!bucket || bucket->n >= bucket->n_most ||
-                             cache->open_blocks >= CUSHIM_MEM_STREAM_BATCH_BLOCKS - 1 ||
-                             cache->open_bytes + block->bucket_bytes >=
-                                 CUSHIM_MEM_STREAM_BATCH_BYTES ||
-                             !cushim_mem_stream_block_take(block, address),
-                         0))
+    if (unlikely(!bucket || bucket->n >= bucket->n_most ||
+                 cache->open_blocks >= CUSHIM_MEM_STREAM_BATCH_BLOCKS - 1 ||
+                 cache->open_bytes + block->bucket_bytes >= CUSHIM_MEM_STREAM_BATCH_BYTES ||
+                 !cushim_mem_stream_block_take(block, address)))
         return false;
-    count(cache, block, atomic_load_explicit(&block->asked_bytes, memory_order_relaxed));
+    count(cache, block, load_relaxed(&block->asked_bytes));
     cushim_mem_stream_cache_push_in(cache, bucket, block);
     return true;
 }
 
 /* False: the fast path did nothing. */
-static inline __attribute__((always_inline)) bool free_fast(struct cushim_pool *p, int dev,
-                                                            cushim_devptr ptr, size_t bytes,
-                                                            struct cushim_stream *s) {
+ALWAYS_INLINE bool free_fast(struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,
+                             struct cushim_stream *s) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
-    if (__builtin_expect(!memory || !ptr, 0))
+    if (unlikely(!memory || !ptr))
         return false;
     struct cushim_mem_stream_block *block = cushim_pool_block_find(memory, ptr);
-    if (__builtin_expect(!block, 0))
+    if (unlikely(!block))
         return false;
     const struct cushim_pool_remembered *row =
         cushim_pool_row(memory, p, s, (int)cushim_pool_heap_of(block->streams)->kind);
     struct cushim_mem_stream_cache *cache = row->cache;
-    if (__builtin_expect(!cushim_pool_row_is_fast(row, p, s) ||
-                             !is_as_said(row, block, dev, bytes) ||
-                             !cushim_pool_row_enter(row, cache),
-                         0))
+    if (unlikely(!cushim_pool_row_is_fast(row, p, s) || !is_as_said(row, block, dev, bytes) ||
+                 !cushim_pool_row_enter(row, cache)))
         return false;
-    if (__builtin_expect(!put_at_once(cache, block, ptr), 0)) {
+    if (unlikely(!put_at_once(cache, block, ptr))) {
         cushim_futex_lock_leave(&cache->lock);
         return false;
     }
@@ -202,7 +194,7 @@ static __attribute__((noinline)) enum cushim_status free_slowly(struct cushim_po
 
 enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,
                                     struct cushim_stream *s) {
-    if (__builtin_expect(free_fast(p, dev, ptr, bytes, s), 1))
+    if (likely(free_fast(p, dev, ptr, bytes, s)))
         return CUSHIM_OK;
     return free_slowly(p, dev, ptr, bytes, s);
 }

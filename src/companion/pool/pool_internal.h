@@ -14,10 +14,9 @@
 
 #include "memory/policy.h"
 #include "companion/pool/pool.h"
-#include "memory/stream_blocks.h"
+#include "memory/stream_alloc.h"
 #include "memory/stream_heap.h"
 #include "companion/pool/pool_round.h"
-#include "memory/stream_reclaim.h"
 
 enum { CUSHIM_POOL_N_KINDS = 3 };
 
@@ -98,7 +97,7 @@ static inline size_t cushim_pool_heap_most(const struct cushim_pool_heap *heap,
 /* The next heap of a pool; `heap` NULL: the first.  Takes no lock. */
 static inline struct cushim_pool_heap *cushim_pool_next_heap(struct cushim_pool_object *pool,
                                                              struct cushim_pool_heap *heap) {
-    return atomic_load_explicit(heap ? &heap->next : &pool->heaps, memory_order_acquire);
+    return load_acquire(heap ? &heap->next : &pool->heaps);
 }
 
 /* Keep a pool unless it is NULL or being finished.  The streams' lock guards heap->pool. */

@@ -7,7 +7,6 @@
 
 #include "companion/pool/pool_call.h"
 #include "memory/reclaim.h"
-#include "memory/stream_alloc.h"
 #include "companion/context/pressure.h"
 
 static void note(struct cushim_pool_call *call, const char *name) {

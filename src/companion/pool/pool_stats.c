@@ -35,8 +35,7 @@ static void add_cache(struct cushim_mem_stream_cache *cache, struct cushim_pool_
 
 static void add_heap(struct cushim_pool_heap *heap, struct cushim_pool_stats *stats,
                      struct cushim_mem_stream_counts *sums) {
-    for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(&heap->streams, cache));) {
+    CUSHIM_MEM_EACH_STREAM_CACHE(cache, &heap->streams) {
         cushim_mem_stream_cache_prove(cache, CUSHIM_MEM_ASK);
         add_cache(cache, stats, sums);
     }
@@ -71,13 +70,12 @@ static void add_all(struct cushim_pool_call *call, int dev, enum cushim_memory_k
 
 enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
                                      struct cushim_pool_stats *stats) {
-    CUSHIM_POOL_CALL call = {0};
     struct cushim_pool_stats ours = {.struct_size = sizeof ours};
     if (!stats || (kind != CUSHIM_MEMORY_ALL && (unsigned)kind >= CUSHIM_POOL_N_KINDS))
         return CUSHIM_FAIL(CUSHIM_INVALID, "stats=%p kind=%d", (void *)stats, kind);
     CUSHIM_TRY(cushim_struct_size_give(__func__, stats, &ours, sizeof ours));
     cushim_graph_resources_give_back();
-    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    CUSHIM_ENTER_POOL(p);
     if (dev != -1)
         CUSHIM_TRY(cushim_context_ordinal(call.what, dev, &dev));
     add_all(&call, dev, kind, &ours);
@@ -85,12 +83,10 @@ enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, enum cushim
 }
 
 enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
-    CUSHIM_POOL_CALL call = {0};
-    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    CUSHIM_ENTER_POOL(p);
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(call.pool, heap));) {
         atomic_store(&heap->streams.n_evicted, 0);
-        for (struct cushim_mem_stream_cache *cache = NULL;
-             (cache = cushim_mem_streams_next(&heap->streams, cache));) {
+        CUSHIM_MEM_EACH_STREAM_CACHE(cache, &heap->streams) {
             cushim_futex_lock_enter(&cache->lock);
             cache->counts.n_hits = cache->counts.n_misses = cache->counts.n_frees = 0;
             cushim_futex_lock_leave(&cache->lock);
@@ -106,9 +102,8 @@ enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
 /* ---- blocks ---- */
 
 enum cushim_status cushim_pool_owns(struct cushim_pool *p, cushim_devptr ptr, int *yes) {
-    CUSHIM_POOL_CALL call = {0};
     CUSHIM_OUT(yes);
-    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    CUSHIM_ENTER_POOL(p);
     const struct cushim_mem_stream_block *block = cushim_pool_block(ptr);
     *yes = block && cushim_mem_stream_block_address(block) == ptr &&
            cushim_mem_stream_block_is_live(block) &&
@@ -119,8 +114,7 @@ enum cushim_status cushim_pool_owns(struct cushim_pool *p, cushim_devptr ptr, in
 /* The caller holds the heap's lock. */
 static struct cushim_pool_view view_of(struct cushim_mem_stream_block *block) {
     const struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
-    struct cushim_mem_stream_cache *cache =
-        atomic_load_explicit(&block->cache, memory_order_relaxed);
+    struct cushim_mem_stream_cache *cache = load_relaxed(&block->cache);
     bool is_live = cushim_mem_stream_block_is_live(block);
     bool is_kept = atomic_load(&block->n_holds) != 0;
     bool is_over = true;
@@ -160,13 +154,12 @@ static bool add_views(struct cushim_pool_heap *heap, struct cushim_pool_view **r
 }
 
 enum cushim_status cushim_pool_walk(struct cushim_pool *p, cushim_pool_walk_fn *fn, void *cookie) {
-    CUSHIM_POOL_CALL call = {0};
     struct cushim_pool_view *rows = NULL;
     enum cushim_status status = CUSHIM_OK;
     size_t n = 0;
     if (!fn)
         return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
-    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    CUSHIM_ENTER_POOL(p);
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(call.pool, heap));) {
         if (status == CUSHIM_OK && !add_views(heap, &rows, &n))
             status = CUSHIM_FAIL(CUSHIM_NOMEM, "host=%zu", n * sizeof *rows);

@@ -23,7 +23,7 @@ static size_t idle_bytes_of(struct cushim_pool_object *pool, int ordinal) {
 void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_mem_stream_cache *cache,
                            size_t bucket_bytes) {
     struct cushim_mem_streams *streams = cache->streams;
-    bool is_holding = atomic_load_explicit(&pool->is_holding, memory_order_relaxed);
+    bool is_holding = load_relaxed(&pool->is_holding);
     size_t most_bytes = pool->options.cap_cached_bytes;
     size_t over_bytes = most_bytes ? cushim_less(idle_bytes_of(pool, -1), most_bytes) : 0;
     size_t excess = cushim_less(cushim_mem_streams_count_idle(streams, bucket_bytes),
@@ -80,25 +80,22 @@ static enum cushim_status trim(struct cushim_pool_call *call, int ordinal, size_
 }
 
 enum cushim_status cushim_pool_drain(struct cushim_pool *p) {
-    CUSHIM_POOL_CALL call = {0};
     cushim_graph_resources_give_back();
-    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    CUSHIM_ENTER_POOL(p);
     return trim(&call, -1, 0, true);
 }
 
 enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int on) {
-    CUSHIM_POOL_CALL call = {0};
-    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    CUSHIM_ENTER_POOL(p);
     atomic_store(&call.pool->is_holding, on != 0);
     cushim_changes_note();
     return on ? CUSHIM_OK : trim(&call, -1, 0, true);
 }
 
 enum cushim_status cushim_pool_trim(struct cushim_pool *p, int dev, size_t keep_bytes) {
-    CUSHIM_POOL_CALL call = {0};
     if (keep_bytes > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "keep=%zu", keep_bytes);
-    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    CUSHIM_ENTER_POOL(p);
     if (dev != -1)
         CUSHIM_TRY(cushim_context_ordinal(call.what, dev, &dev));
     return trim(&call, dev, keep_bytes, false);

@@ -91,8 +91,8 @@ enum cushim_status cushim_event_record_in(struct cushim_scope *scope,
         CUSHIM_TRY(cushim_capture_refuse(scope));
     unsigned long long id = cushim_stream_capture_id(stream);
     CUSHIM_TRY(CUSHIM_CALL(scope, cuEventRecord, event->handle, stream));
-    atomic_store_explicit(&event->capture_id, id, memory_order_relaxed);
-    atomic_store_explicit(&event->is_recorded, true, memory_order_release);
+    store_relaxed(&event->capture_id, id);
+    store_release(&event->is_recorded, true);
     return CUSHIM_OK;
 }
 
@@ -111,7 +111,7 @@ enum cushim_status cushim_event_refuse_mix(struct cushim_scope *scope,
                                            const struct cushim_event_object *event,
                                            CUstream stream) {
     bool is_legacy = !stream || stream == CU_STREAM_LEGACY;
-    unsigned long long id = atomic_load_explicit(&event->capture_id, memory_order_relaxed);
+    unsigned long long id = load_relaxed(&event->capture_id);
     if (is_legacy && id == 0)
         return cushim_capture_refuse(scope);
     unsigned long long stream_id = cushim_stream_capture_id(stream);
@@ -125,7 +125,7 @@ enum cushim_status cushim_event_refuse_mix(struct cushim_scope *scope,
 
 static enum cushim_status refuse_captured(struct cushim_scope *scope,
                                           const struct cushim_event_object *event) {
-    unsigned long long id = atomic_load_explicit(&event->capture_id, memory_order_relaxed);
+    unsigned long long id = load_relaxed(&event->capture_id);
     return id ? cushim_scope_fail(scope, CUSHIM_CAPTURE, "event=%p capture=%llu: recorded in it",
                                   event->object.handle ? (void *)event->object.handle : NULL, id)
               : CUSHIM_OK;

@@ -23,7 +23,7 @@ struct cushim_event_object {
 
 /* Ours, and never recorded: nothing to wait for. */
 static inline bool cushim_event_is_idle(const struct cushim_event_object *event) {
-    return !event->is_foreign && !atomic_load_explicit(&event->is_recorded, memory_order_acquire);
+    return !event->is_foreign && !load_acquire(&event->is_recorded);
 }
 
 /* For a stream that is to wait for it: CAPTURE if that would invalidate a capture. */

@@ -21,10 +21,10 @@ enum cushim_status cushim_stream_use_any(struct cushim_scope *scope, struct cush
         return CUSHIM_OK;
     }
     use->object = cushim_pin(&use->pin, CUSHIM_KIND_STREAM, s);
-    if (__builtin_expect(!use->object, 0))
+    if (unlikely(!use->object))
         return cushim_scope_fail(scope, CUSHIM_BADHANDLE, "stream=%p", (void *)s);
     use->handle = use->object->handle;
-    if (__builtin_expect(!cushim_context_is_dead(use->object->object.context), 1))
+    if (likely(!cushim_context_is_dead(use->object->object.context)))
         return CUSHIM_OK;
     cushim_stream_let_go(use);
     return cushim_scope_fail(scope, CUSHIM_DEADCONTEXT, "stream=%p", (void *)s);
@@ -33,7 +33,7 @@ enum cushim_status cushim_stream_use_any(struct cushim_scope *scope, struct cush
 enum cushim_status cushim_stream_use_in(struct cushim_scope *scope, struct cushim_stream *s,
                                         struct cushim_stream_use *out) {
     CUSHIM_TRY(cushim_stream_use_any(scope, s, out));
-    if (__builtin_expect(!out->object || out->object->object.context == scope->context, 1))
+    if (likely(!out->object || out->object->object.context == scope->context))
         return CUSHIM_OK;
     int device = out->object->object.context->device;
     cushim_stream_let_go(out);

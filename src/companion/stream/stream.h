@@ -53,9 +53,9 @@ enum cushim_status cushim_stream_use_any(struct cushim_scope *scope, struct cush
 static inline enum cushim_status cushim_stream_use_here(struct cushim_scope *scope,
                                                         struct cushim_stream *s,
                                                         struct cushim_stream_use *use) {
-    if (__builtin_expect(!cushim_stream_is_special(s), 1)) {
+    if (likely(!cushim_stream_is_special(s))) {
         use->object = cushim_pin(&use->pin, CUSHIM_KIND_STREAM, s);
-        if (__builtin_expect(use->object && use->object->object.context == scope->context, 1)) {
+        if (likely(use->object && use->object->object.context == scope->context)) {
             use->handle = use->object->handle;
             return CUSHIM_OK;
         }

@@ -104,15 +104,14 @@ static inline void cushim_mem_cache_leave(struct cushim_mem_cache *cache) {
 
 static inline bool cushim_mem_cache_is_of(const struct cushim_mem_cache *cache,
                                           const struct cushim_mem_heap *heap, uint64_t life) {
-    return atomic_load_explicit(&cache->heap, memory_order_relaxed) == heap &&
-           atomic_load_explicit(&cache->life, memory_order_relaxed) == life;
+    return load_relaxed(&cache->heap) == heap && load_relaxed(&cache->life) == life;
 }
 
 /* Take a cache of the calling thread that had this life at the last look. */
 static inline bool cushim_mem_cache_take_again(struct cushim_mem_cache *cache, uint64_t life) {
     if (!cushim_futex_lock_take(&cache->lock))
         return false;
-    if (atomic_load_explicit(&cache->life, memory_order_relaxed) == life)
+    if (load_relaxed(&cache->life) == life)
         return true;
     cushim_mem_cache_leave(cache); /* the context went meanwhile */
     return false;
@@ -121,8 +120,7 @@ static inline bool cushim_mem_cache_take_again(struct cushim_mem_cache *cache, u
 /* Take a cache of the calling thread, if it is that of the heap. */
 static inline bool cushim_mem_cache_take_of(struct cushim_mem_cache *cache,
                                             const struct cushim_mem_heap *heap, uint64_t life) {
-    return atomic_load_explicit(&cache->heap, memory_order_relaxed) == heap &&
-           cushim_mem_cache_take_again(cache, life);
+    return load_relaxed(&cache->heap) == heap && cushim_mem_cache_take_again(cache, life);
 }
 
 /*
@@ -257,8 +255,7 @@ void cushim_mem_cache_publish(struct cushim_mem_cache *cache);
 /* The store is a release, so that a reader which sees the count of a free then sees that of its
  * request (cushim_mem_cache_sum). */
 static inline void cushim_mem_cache_bump(atomic_uint_fast64_t *counter, uint64_t n) {
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
-                          memory_order_release);
+    store_release(counter, load_relaxed(counter) + n);
 }
 
 /* A block is handed out: a hit without a driver call, or a miss.  The bytes that the program asked
@@ -266,20 +263,18 @@ static inline void cushim_mem_cache_bump(atomic_uint_fast64_t *counter, uint64_t
 static inline void cushim_mem_cache_count_obtain(struct cushim_mem_cache *cache, size_t asked_bytes,
                                                  size_t block_bytes, bool is_hit) {
     struct cushim_mem_counts *counts = &cache->row.counts;
-    uint64_t now_bytes =
-        atomic_load_explicit(&counts->unpublished_bytes, memory_order_relaxed) + asked_bytes;
+    uint64_t now_bytes = load_relaxed(&counts->unpublished_bytes) + asked_bytes;
     if (!is_hit) { /* it made a driver call, so count it in the shared counters */
-        struct cushim_mem_stats *stats = atomic_load_explicit(&cache->stats, memory_order_relaxed);
+        struct cushim_mem_stats *stats = load_relaxed(&cache->stats);
         cushim_mem_stats_add(&stats->n_requests, 1);
         cushim_mem_stats_add(&stats->n_misses, 1);
     }
     cushim_mem_cache_bump(&counts->n_hits, is_hit);
     cushim_mem_cache_bump(&counts->obtained_bytes, asked_bytes);
     cushim_mem_cache_bump(&counts->block_bytes, block_bytes);
-    atomic_store_explicit(&counts->unpublished_bytes, now_bytes, memory_order_relaxed);
-    if ((int64_t)now_bytes >
-        (int64_t)atomic_load_explicit(&counts->most_bytes, memory_order_relaxed)) {
-        atomic_store_explicit(&counts->most_bytes, now_bytes, memory_order_relaxed);
+    store_relaxed(&counts->unpublished_bytes, now_bytes);
+    if ((int64_t)now_bytes > (int64_t)load_relaxed(&counts->most_bytes)) {
+        store_relaxed(&counts->most_bytes, now_bytes);
         if ((int64_t)now_bytes > CUSHIM_MEM_CACHE_PUBLISH_BYTES)
             cushim_mem_cache_publish(cache);
     }
@@ -288,11 +283,10 @@ static inline void cushim_mem_cache_count_obtain(struct cushim_mem_cache *cache,
 static inline void cushim_mem_cache_count_free(struct cushim_mem_cache *cache, size_t asked_bytes,
                                                size_t block_bytes) {
     struct cushim_mem_counts *counts = &cache->row.counts;
-    uint64_t now_bytes =
-        atomic_load_explicit(&counts->unpublished_bytes, memory_order_relaxed) - asked_bytes;
+    uint64_t now_bytes = load_relaxed(&counts->unpublished_bytes) - asked_bytes;
     cushim_mem_cache_bump(&counts->n_frees, 1);
     cushim_mem_cache_bump(&counts->block_bytes, -block_bytes);
-    atomic_store_explicit(&counts->unpublished_bytes, now_bytes, memory_order_relaxed);
+    store_relaxed(&counts->unpublished_bytes, now_bytes);
     if ((int64_t)now_bytes < -CUSHIM_MEM_CACHE_PUBLISH_BYTES)
         cushim_mem_cache_publish(cache);
 }

@@ -222,7 +222,7 @@ static struct cushim_mem_stream_cache *make(struct cushim_mem_streams *streams,
     *cache = (struct cushim_mem_stream_cache){.streams = streams,
                                               .next = cushim_mem_streams_next(streams, NULL)};
     reuse(cache, stream);
-    atomic_store_explicit(&streams->caches, cache, memory_order_release);
+    store_release(&streams->caches, cache);
     return cache;
 }
 
@@ -241,7 +241,7 @@ struct cushim_mem_stream_cache *cushim_mem_stream_cache_of(struct cushim_mem_str
     if (!cache)
         cache = make(streams, stream);
     if (cache)
-        *life = atomic_load_explicit(&cache->life, memory_order_relaxed);
+        *life = load_relaxed(&cache->life);
     pthread_mutex_unlock(&streams->lock);
     return cache;
 }
@@ -407,8 +407,7 @@ void cushim_mem_stream_caches_note(struct cushim_mem_streams *streams,
                                    struct cushim_mem_fence *fence, CUstream handle,
                                    uint64_t begun) {
     const struct cushim_mem_stream stream = {.fence = fence, .handle = handle};
-    for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(streams, cache));) {
+    CUSHIM_MEM_EACH_STREAM_CACHE(cache, streams) {
         pthread_mutex_lock(&streams->lock);
         uint32_t life = cache->life; /* no other stream gets the cache during the lock */
         bool is_it = is_of(cache, &stream);
@@ -445,8 +444,7 @@ bool cushim_mem_streams_begin(struct cushim_mem_streams *streams, struct cushim_
 }
 
 void cushim_mem_streams_end(struct cushim_mem_streams *streams) {
-    for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(streams, cache));) {
+    CUSHIM_MEM_EACH_STREAM_CACHE(cache, streams) {
         struct cushim_mem_fence *fence = cache->stream.fence;
         cache->stream.fence = NULL;
         cache->counts = (struct cushim_mem_stream_counts){0}; /* a late call may have counted */

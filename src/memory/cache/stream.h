@@ -80,16 +80,16 @@ _Static_assert(sizeof(struct cushim_mem_stream_block) == 128, "two lines");
 
 static inline uint64_t
 cushim_mem_stream_block_address(const struct cushim_mem_stream_block *block) {
-    return atomic_load_explicit(&block->address, memory_order_acquire);
+    return load_acquire(&block->address);
 }
 
 static inline bool cushim_mem_stream_block_is_live(const struct cushim_mem_stream_block *block) {
-    return atomic_load_explicit(&block->state, memory_order_acquire) == CUSHIM_MEM_LIVE;
+    return load_acquire(&block->state) == CUSHIM_MEM_LIVE;
 }
 
 /* The block is the caller's, which has written asked_bytes. */
 static inline void cushim_mem_stream_block_set_live(struct cushim_mem_stream_block *block) {
-    atomic_store_explicit(&block->state, CUSHIM_MEM_LIVE, memory_order_release);
+    store_release(&block->state, CUSHIM_MEM_LIVE);
 }
 
 /*
@@ -106,7 +106,7 @@ static inline bool cushim_mem_stream_block_take(struct cushim_mem_stream_block *
     uint32_t live = CUSHIM_MEM_LIVE;
     if (!atomic_compare_exchange_strong(&block->state, &live, CUSHIM_MEM_DEFERRED))
         return false;
-    if (__builtin_expect(cushim_mem_stream_block_address(block) == address, 1))
+    if (likely(cushim_mem_stream_block_address(block) == address))
         return true;
     cushim_mem_stream_block_set_live(block);
     return false;
@@ -219,18 +219,22 @@ struct cushim_mem_streams {
 static inline struct cushim_mem_stream_cache *
 cushim_mem_streams_next(const struct cushim_mem_streams *streams,
                         struct cushim_mem_stream_cache *cache) {
-    return cache ? cache->next : atomic_load_explicit(&streams->caches, memory_order_acquire);
+    return cache ? cache->next : load_acquire(&streams->caches);
 }
+
+#define CUSHIM_MEM_EACH_STREAM_CACHE(cache, streams)                                               \
+    for (struct cushim_mem_stream_cache *cache = NULL;                                             \
+         (cache = cushim_mem_streams_next((streams), cache));)
 
 /* Whether the cache still belongs to the stream of `life`.  The caller holds its lock. */
 static inline bool cushim_mem_stream_cache_is_of(const struct cushim_mem_stream_cache *cache,
                                                  uint32_t life) {
-    return atomic_load_explicit(&cache->life, memory_order_relaxed) == life;
+    return load_relaxed(&cache->life) == life;
 }
 
 /* Whether the cache's stream is gone, so that the cache has no order.  Needs no lock. */
 static inline bool cushim_mem_stream_cache_is_gone(const struct cushim_mem_stream_cache *cache) {
-    return !(atomic_load_explicit(&cache->life, memory_order_acquire) & 1);
+    return !(load_acquire(&cache->life) & 1);
 }
 
 /* A value for the calling thread that no other thread ever gets. */
@@ -268,7 +272,7 @@ void cushim_mem_stream_caches_end_thread(struct cushim_mem_streams *streams);
 static inline struct cushim_mem_stream_bucket *
 cushim_mem_stream_cache_recent(struct cushim_mem_stream_cache *cache, size_t bucket_bytes) {
     struct cushim_mem_stream_bucket *bucket = cache->recent;
-    if (__builtin_expect(!bucket || bucket->bucket_bytes != bucket_bytes, 0)) {
+    if (unlikely(!bucket || bucket->bucket_bytes != bucket_bytes)) {
         cache->recent = bucket = cushim_mem_stream_buckets_find(&cache->buckets, bucket_bytes);
         cache->recent_asked = 0;
     }
@@ -294,7 +298,7 @@ static inline void cushim_mem_stream_cache_unlink(struct cushim_mem_stream_cache
     DL_DELETE2(cache->earliest, block, earlier, later);
     bucket->n--;
     size_t idle_bytes = cache->idle_bytes - block->bucket_bytes;
-    atomic_store_explicit(&cache->idle_bytes, idle_bytes, memory_order_relaxed);
+    store_relaxed(&cache->idle_bytes, idle_bytes);
     if (idle_bytes < cache->least_idle_bytes)
         cache->least_idle_bytes = idle_bytes;
     if (block->epoch > cache->closed_epoch) {
@@ -322,10 +326,10 @@ static inline void cushim_mem_stream_cache_push_in(struct cushim_mem_stream_cach
     block->bucket = bucket;
     DL_PREPEND2(bucket->newest, block, newer, older);
     DL_APPEND2(cache->earliest, block, earlier, later);
-    atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
+    store_relaxed(&block->cache, cache);
     bucket->n++;
     size_t idle_bytes = cache->idle_bytes + bucket_bytes;
-    atomic_store_explicit(&cache->idle_bytes, idle_bytes, memory_order_relaxed);
+    store_relaxed(&cache->idle_bytes, idle_bytes);
     cache->open_blocks++;
     cache->open_bytes += bucket_bytes;
 }

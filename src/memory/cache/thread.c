@@ -177,7 +177,7 @@ static void look_around(struct cushim_mem_heap *heap) {
 }
 
 void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache) {
-    struct cushim_mem_heap *heap = atomic_load_explicit(&cache->heap, memory_order_relaxed);
+    struct cushim_mem_heap *heap = load_relaxed(&cache->heap);
     if (!cache->is_cut && cushim_clock_coarse_ns() - cache->refreshed_ns < REFRESH_NS)
         return;
     look_around(heap);
@@ -187,7 +187,7 @@ void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache) {
 }
 
 void cushim_mem_cache_give_done(struct cushim_mem_cache *cache, uint64_t done) {
-    struct cushim_mem_heap *heap = atomic_load_explicit(&cache->heap, memory_order_relaxed);
+    struct cushim_mem_heap *heap = load_relaxed(&cache->heap);
     take_share(cache, heap);
     for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
         const struct cushim_mem_cache_bucket *bucket = &cache->buckets[i];
@@ -209,7 +209,7 @@ static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_hea
 
 bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_index,
                                 uint64_t done) {
-    struct cushim_mem_heap *heap = atomic_load_explicit(&cache->heap, memory_order_relaxed);
+    struct cushim_mem_heap *heap = load_relaxed(&cache->heap);
     struct cushim_mem_cache_bucket *bucket = &cache->buckets[class_index];
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     look_around(heap);
@@ -229,7 +229,7 @@ bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_i
 /* ---- blocks into a cache ---- */
 
 void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_index) {
-    struct cushim_mem_heap *heap = atomic_load_explicit(&cache->heap, memory_order_relaxed);
+    struct cushim_mem_heap *heap = load_relaxed(&cache->heap);
     struct cushim_mem_cache_bucket *bucket = &cache->buckets[class_index];
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     struct cushim_mem_blockref ref;
@@ -247,26 +247,26 @@ void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_inde
 
 void cushim_mem_cache_publish(struct cushim_mem_cache *cache) {
     struct cushim_mem_counts *counts = &cache->row.counts;
-    struct cushim_mem_stats *stats = atomic_load_explicit(&cache->stats, memory_order_relaxed);
+    struct cushim_mem_stats *stats = load_relaxed(&cache->stats);
     uint64_t before = atomic_fetch_add_explicit(&stats->live_bytes,
                                                 cushim_mem_stats_read(&counts->unpublished_bytes),
                                                 memory_order_relaxed);
     cushim_mem_stats_raise_live(stats, before + cushim_mem_stats_read(&counts->most_bytes));
-    atomic_store_explicit(&counts->unpublished_bytes, 0, memory_order_relaxed);
-    atomic_store_explicit(&counts->most_bytes, 0, memory_order_relaxed);
+    store_relaxed(&counts->unpublished_bytes, 0);
+    store_relaxed(&counts->most_bytes, 0);
 }
 
 /* Add the counts to the shared ones.  The caller holds the registry's lock, and the cache is
  * taken. */
 static void fold(struct cushim_mem_cache *cache) {
-    struct cushim_mem_stats *stats = atomic_load_explicit(&cache->stats, memory_order_relaxed);
+    struct cushim_mem_stats *stats = load_relaxed(&cache->stats);
     struct cushim_mem_counts *counts = &cache->row.counts;
     cushim_mem_cache_publish(cache);
     cushim_mem_stats_add_counts(stats, counts);
     atomic_uint_fast64_t *const all[] = {&counts->n_hits, &counts->n_frees, &counts->obtained_bytes,
                                          &counts->block_bytes};
     for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
-        atomic_store_explicit(all[i], 0, memory_order_relaxed);
+        store_relaxed(all[i], 0);
 }
 
 /* Lock the registry for a report.  At exit the thread that holds it may never run again; then go on
@@ -285,9 +285,8 @@ static bool enter_registry(void) {
 /* The next cache of any heap that counts for `stats`; the first for NULL. */
 static struct cushim_mem_cache *next_of(const struct cushim_mem_stats *stats,
                                         const struct cushim_mem_cache *cache) {
-    struct cushim_mem_cache *next =
-        cache ? cache->next_of_all : atomic_load_explicit(&everyone, memory_order_acquire);
-    while (next && atomic_load_explicit(&next->stats, memory_order_relaxed) != stats)
+    struct cushim_mem_cache *next = cache ? cache->next_of_all : load_acquire(&everyone);
+    while (next && load_relaxed(&next->stats) != stats)
         next = next->next_of_all;
     return next;
 }
@@ -311,10 +310,10 @@ void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_me
         cushim_mem_stats_add_live_counts(sum, &cache->row.counts, gauge_bytes);
     if (has_entered)
         pthread_mutex_unlock(&registry);
-    atomic_store_explicit(&sum->n_frees, n_frees, memory_order_relaxed);
+    store_relaxed(&sum->n_frees, n_frees);
     /* other threads went on meanwhile, so it may be below 0 */
     if ((int64_t)cushim_mem_stats_read(&sum->live_bytes) < 0)
-        atomic_store_explicit(&sum->live_bytes, 0, memory_order_relaxed);
+        store_relaxed(&sum->live_bytes, 0);
 }
 
 void cushim_mem_cache_restart_peak(struct cushim_mem_stats *stats) {
@@ -324,10 +323,8 @@ void cushim_mem_cache_restart_peak(struct cushim_mem_stats *stats) {
         cushim_mem_cache_publish(cache);
         cushim_mem_cache_leave(cache);
     }
-    atomic_store_explicit(&stats->recent_peak_live_bytes, cushim_mem_stats_read(&stats->live_bytes),
-                          memory_order_relaxed);
-    atomic_store_explicit(&stats->recent_peak_held_bytes, cushim_mem_stats_read(&stats->held_bytes),
-                          memory_order_relaxed);
+    store_relaxed(&stats->recent_peak_live_bytes, cushim_mem_stats_read(&stats->live_bytes));
+    store_relaxed(&stats->recent_peak_held_bytes, cushim_mem_stats_read(&stats->held_bytes));
     pthread_mutex_unlock(&registry);
 }
 
@@ -342,8 +339,8 @@ static void put_spare(struct cushim_mem_cache *cache) {
 
 /* The caller holds the registry's lock. */
 static void set_stats(struct cushim_mem_cache *cache, struct cushim_mem_stats *stats) {
-    atomic_store_explicit(&cache->stats, stats, memory_order_relaxed);
-    atomic_store_explicit(&cache->row.stats, stats, memory_order_relaxed);
+    store_relaxed(&cache->stats, stats);
+    store_relaxed(&cache->row.stats, stats);
 }
 
 /* Unbind the cache from its heap.  The caller holds the registry's lock, and the cache is taken and
@@ -354,8 +351,8 @@ static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap)
     DL_DELETE2(heap->caches, cache, previous_of_heap, next_of_heap);
     atomic_fetch_sub_explicit(&heap->n_caches, 1, memory_order_relaxed);
     set_stats(cache, NULL);
-    atomic_store_explicit(&cache->heap, NULL, memory_order_relaxed);
-    atomic_store_explicit(&cache->life, 0, memory_order_relaxed);
+    store_relaxed(&cache->heap, NULL);
+    store_relaxed(&cache->life, 0);
     if (cache->is_orphan)
         put_spare(cache);
 }
@@ -366,8 +363,8 @@ static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap, u
     DL_PREPEND2(heap->caches, cache, previous_of_heap, next_of_heap);
     atomic_fetch_add_explicit(&heap->n_caches, 1, memory_order_relaxed);
     set_stats(cache, heap->stats);
-    atomic_store_explicit(&cache->heap, heap, memory_order_relaxed);
-    atomic_store_explicit(&cache->life, life, memory_order_relaxed);
+    store_relaxed(&cache->heap, heap);
+    store_relaxed(&cache->life, life);
     cache->unfenced = (struct cushim_mem_unfenced){0};
     cache->seen_ns = 0;
     pthread_mutex_lock(&heap->lock);
@@ -395,13 +392,13 @@ static void end_thread(void *unused) {
     (void)unused;
     is_ending = true; /* destructors that come later use the heap's lock */
     cushim_mem_cache_recent = &nobodys;
-    if (atomic_load_explicit(&is_left_to_parent, memory_order_relaxed))
+    if (load_relaxed(&is_left_to_parent))
         return;
     pthread_mutex_lock(&registry);
     while (mine) {
         struct cushim_mem_cache *cache = mine;
         mine = cache->next_of_thread;
-        struct cushim_mem_heap *heap = atomic_load_explicit(&cache->heap, memory_order_relaxed);
+        struct cushim_mem_heap *heap = load_relaxed(&cache->heap);
         cache->is_orphan = true;
         if (heap)
             drain(cache, heap);
@@ -426,7 +423,7 @@ static bool is_watched(void) {
 /* A cache on the thread's list that is bound to no heap.  The caller holds the registry's lock. */
 static struct cushim_mem_cache *obtain(void) {
     struct cushim_mem_cache *cache = mine;
-    while (cache && atomic_load_explicit(&cache->heap, memory_order_relaxed))
+    while (cache && load_relaxed(&cache->heap))
         cache = cache->next_of_thread;
     if (cache)
         return cache;
@@ -438,8 +435,8 @@ static struct cushim_mem_cache *obtain(void) {
             return NULL;
         if (cushim_mem_cache_made)
             cushim_mem_cache_made(cache);
-        cache->next_of_all = atomic_load_explicit(&everyone, memory_order_relaxed);
-        atomic_store_explicit(&everyone, cache, memory_order_release);
+        cache->next_of_all = load_relaxed(&everyone);
+        store_release(&everyone, cache);
     }
     cache->next_of_thread = mine;
     mine = cache;

@@ -183,7 +183,7 @@ uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer)
  * change.  A thread that is about to sleep and has not said so yet wakes by its time-out.  No
  * thread is woken twice, so one that has no core yet costs the next recorder nothing. */
 static void signal_all(struct cushim_mem_fence *fence) {
-    if (__builtin_expect(!atomic_load(&fence->has_sleepers), 1))
+    if (likely(!atomic_load(&fence->has_sleepers)))
         return;
     atomic_store(&fence->has_sleepers, false);
     atomic_fetch_add(&fence->signal, 1);
@@ -471,7 +471,7 @@ enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence, uint64
 enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
                                          struct cushim_mem_stats *stats, CUresult *answer) {
     uint64_t epoch = cushim_mem_fence_tag(fence);
-    if (__builtin_expect(fence->guard->is_open(), 0)) {
+    if (unlikely(fence->guard->is_open())) {
         /* the driver may refuse this thread's own wait, so another thread's wait must not serve
          * it */
         enum cushim_mem_pass pass = cushim_mem_capture_guard_ask(fence->guard);
@@ -479,7 +479,7 @@ enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
             return wait_natively(fence, pass == CUSHIM_MEM_PASS_RELAXED, answer);
     }
     enum outcome outcome = start(fence, answer);
-    if (__builtin_expect(outcome == DONE, 1)) /* the thread was alone, and the device was idle */
+    if (likely(outcome == DONE)) /* the thread was alone, and the device was idle */
         return CUSHIM_OK;
     return outcome == REFUSED ? cushim_status_from_cu(*answer)
                               : cushim_mem_fence_await(fence, epoch, 0, stats, answer);

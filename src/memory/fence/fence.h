@@ -159,7 +159,7 @@ static inline uint64_t cushim_mem_fence_tag(const struct cushim_mem_fence *fence
 
 /* A block tagged e may be reused once e <= done. */
 static inline uint64_t cushim_mem_fence_done(const struct cushim_mem_fence *fence) {
-    return atomic_load_explicit(&fence->done, memory_order_acquire);
+    return load_acquire(&fence->done);
 }
 
 /* Is the context gone? */
@@ -169,7 +169,7 @@ static inline bool cushim_mem_fence_is_gone(const struct cushim_mem_fence *fence
 
 /* Is an epoch in flight?  Only a hint, because other threads start and query meanwhile. */
 static inline bool cushim_mem_fence_is_in_flight(const struct cushim_mem_fence *fence) {
-    return atomic_load_explicit(&fence->n_rows, memory_order_relaxed) != 0;
+    return load_relaxed(&fence->n_rows) != 0;
 }
 
 /* The epoch that a relaxed free must wait for; 0: none. */

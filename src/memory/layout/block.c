@@ -8,7 +8,7 @@ enum { LOG2_NUMBER = CUSHIM_MEM_STATE_BITS + 3, MOST_NUMBERS = 1 << (32 - LOG2_N
 /* The same in a chunk of the arena; false if no block was ever cut there. */
 static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
                           struct cushim_mem_lookup *lookup) {
-    if (atomic_load_explicit(&extent->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_ARENA)
+    if (load_acquire(&extent->kind) != CUSHIM_MEM_EXTENT_ARENA)
         return false;
     const struct cushim_mem_chunk *chunk = extent->chunk;
     uint64_t start = cushim_mem_extent_address(extent);
@@ -20,8 +20,7 @@ static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
     lookup->meta = &chunk->cells[index];
     lookup->base = start + (uint64_t)index * CUSHIM_MEM_GRAIN_BYTES;
     lookup->block_bytes =
-        cushim_rounded(atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed),
-                       CUSHIM_MEM_GRAIN_BYTES);
+        cushim_rounded(load_relaxed(&lookup->meta->asked_bytes), CUSHIM_MEM_GRAIN_BYTES);
     return true;
 }
 
@@ -48,9 +47,8 @@ bool cushim_mem_blocks_find(struct cushim_mem_blocks *blocks, uint64_t address,
         return true;
     }
     lookup->base += segment->guard_bytes;
-    lookup->state =
-        cushim_mem_state_of(atomic_load_explicit(&lookup->meta->state, memory_order_acquire));
-    lookup->asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
+    lookup->state = cushim_mem_state_of(load_acquire(&lookup->meta->state));
+    lookup->asked_bytes = load_relaxed(&lookup->meta->asked_bytes);
     return true;
 }
 

@@ -70,9 +70,7 @@ struct cushim_mem_pagemap {
 static inline struct cushim_mem_table *cushim_mem_pagemap_table(struct cushim_mem_pagemap *map,
                                                                 uint64_t address) {
     uint64_t giant = address >> (CUSHIM_MEM_LOG2_SPOT + CUSHIM_MEM_LOG2_TABLE);
-    return giant < CUSHIM_MEM_TABLES
-               ? atomic_load_explicit(&map->tables[giant], memory_order_acquire)
-               : NULL;
+    return giant < CUSHIM_MEM_TABLES ? load_acquire(&map->tables[giant]) : NULL;
 }
 
 /* The number of an address's page in its table. */
@@ -87,10 +85,9 @@ static inline struct cushim_mem_segment *cushim_mem_pagemap_find(struct cushim_m
     uint64_t spot = (address >> CUSHIM_MEM_LOG2_SPOT) & (CUSHIM_MEM_TABLE_SPOTS - 1);
     if (!table)
         return NULL;
-    uintptr_t entry =
-        atomic_load_explicit(&table->larges[spot >> CUSHIM_MEM_LOG2_LARGE], memory_order_acquire);
+    uintptr_t entry = load_acquire(&table->larges[spot >> CUSHIM_MEM_LOG2_LARGE]);
     if (entry == CUSHIM_MEM_DIVIDED)
-        entry = atomic_load_explicit(&table->spots[spot], memory_order_acquire);
+        entry = load_acquire(&table->spots[spot]);
     return (struct cushim_mem_segment *)entry;
 }
 
@@ -98,13 +95,11 @@ static inline struct cushim_mem_segment *cushim_mem_pagemap_find(struct cushim_m
 static inline struct cushim_mem_extent *cushim_mem_pagemap_slab(struct cushim_mem_pagemap *map,
                                                                 uint64_t address) {
     struct cushim_mem_table *table = cushim_mem_pagemap_table(map, address);
-    return table ? atomic_load_explicit(&table->slabs[cushim_mem_pagemap_page(address)],
-                                        memory_order_acquire)
-                 : NULL;
+    return table ? load_acquire(&table->slabs[cushim_mem_pagemap_page(address)]) : NULL;
 }
 
 static inline bool cushim_mem_pagemap_has_vacated(struct cushim_mem_pagemap *map) {
-    return atomic_load_explicit(&map->has_vacated, memory_order_relaxed);
+    return load_relaxed(&map->has_vacated);
 }
 
 /* Is the address vacated? */
@@ -113,7 +108,7 @@ static inline bool cushim_mem_pagemap_is_vacated(struct cushim_mem_pagemap *map,
         cushim_mem_pagemap_has_vacated(map) ? cushim_mem_pagemap_table(map, address) : NULL;
     uint64_t page = cushim_mem_pagemap_page(address);
     uint64_t bit = (uint64_t)1 << page % 64;
-    return table && atomic_load_explicit(&table->vacated[page / 64], memory_order_relaxed) & bit;
+    return table && load_relaxed(&table->vacated[page / 64]) & bit;
 }
 
 /**
@@ -200,7 +195,7 @@ static inline bool cushim_mem_blocks_find_in_extent(const struct cushim_mem_segm
                                                     struct cushim_mem_extent *extent,
                                                     uint64_t address,
                                                     struct cushim_mem_lookup *lookup) {
-    int kind = atomic_load_explicit(&extent->kind, memory_order_acquire);
+    int kind = load_acquire(&extent->kind);
     return kind != CUSHIM_MEM_EXTENT_FREE && kind != CUSHIM_MEM_EXTENT_ARENA &&
            cushim_mem_blocks_find_in_slab(segment, extent, address, lookup);
 }
@@ -240,8 +235,8 @@ cushim_mem_blocks_judge(const struct cushim_mem_lookup *lookup, uint64_t address
  * The same, quickly.  NO_BLOCK here also means any case that is not plain, such as blocks of the
  * arena and blocks with guards; then the caller must look up and judge as above.
  */
-static inline __attribute__((always_inline)) enum cushim_mem_verdict
-cushim_mem_blocks_glance(struct cushim_mem_blocks *blocks, uint64_t address, size_t n_bytes) {
+ALWAYS_INLINE enum cushim_mem_verdict cushim_mem_blocks_glance(struct cushim_mem_blocks *blocks,
+                                                               uint64_t address, size_t n_bytes) {
     struct cushim_mem_lookup lookup;
     struct cushim_mem_extent *extent = cushim_mem_pagemap_slab(&blocks->map, address);
     const struct cushim_mem_segment *segment =
@@ -252,9 +247,8 @@ cushim_mem_blocks_glance(struct cushim_mem_blocks *blocks, uint64_t address, siz
         extent = cushim_mem_segment_extent(segment, address);
     if (!extent || !cushim_mem_blocks_find_in_extent(segment, extent, address, &lookup))
         return CUSHIM_MEM_NO_BLOCK;
-    lookup.state =
-        cushim_mem_state_of(atomic_load_explicit(&lookup.meta->state, memory_order_acquire));
-    lookup.asked_bytes = atomic_load_explicit(&lookup.meta->asked_bytes, memory_order_relaxed);
+    lookup.state = cushim_mem_state_of(load_acquire(&lookup.meta->state));
+    lookup.asked_bytes = load_relaxed(&lookup.meta->asked_bytes);
     return segment->guard_bytes ? CUSHIM_MEM_NO_BLOCK
                                 : cushim_mem_blocks_judge(&lookup, address, n_bytes);
 }
@@ -278,7 +272,7 @@ enum {
 void cushim_mem_block_watch(const struct cushim_mem_lookup *lookup);
 
 static inline bool cushim_mem_block_is_watched(const struct cushim_mem_lookup *lookup) {
-    uint32_t word = atomic_load_explicit(&lookup->meta->state, memory_order_relaxed);
+    uint32_t word = load_relaxed(&lookup->meta->state);
     return word & CUSHIM_MEM_BLOCK_WATCHED;
 }
 
@@ -290,12 +284,12 @@ static inline bool cushim_mem_block_is_watched(const struct cushim_mem_lookup *l
 void cushim_mem_block_show(const struct cushim_mem_lookup *lookup);
 
 static inline bool cushim_mem_block_is_shown(const struct cushim_mem_block_meta *meta) {
-    return atomic_load_explicit(&meta->state, memory_order_relaxed) & CUSHIM_MEM_BLOCK_SHOWN;
+    return load_relaxed(&meta->state) & CUSHIM_MEM_BLOCK_SHOWN;
 }
 
 /* Does the host wait for copies and sets of the block (SYNC_MEMOPS)? */
 static inline bool cushim_mem_block_is_synchronous(const struct cushim_mem_lookup *lookup) {
-    uint32_t word = atomic_load_explicit(&lookup->meta->state, memory_order_relaxed);
+    uint32_t word = load_relaxed(&lookup->meta->state);
     return word & CUSHIM_MEM_BLOCK_SYNCHRONOUS;
 }
 

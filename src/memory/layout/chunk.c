@@ -6,7 +6,7 @@
 static const uint64_t closed_top = (1 << 20) - 1;
 
 static struct cushim_mem_chunk_level read_level(const struct cushim_mem_chunk *chunk) {
-    return atomic_load_explicit(&chunk->level, memory_order_acquire);
+    return load_acquire(&chunk->level);
 }
 
 /* Change `now` into `then`; false if another thread was faster, and then `now` is read again. */
@@ -22,8 +22,7 @@ static bool is_closed(struct cushim_mem_chunk_level level) {
 
 /* May memory that was served before be served again? */
 static bool may_rewind(const struct cushim_mem_chunk *chunk, uint64_t done) {
-    return !atomic_load_explicit(&chunk->is_shown, memory_order_relaxed) &&
-           cushim_mem_chunk_is_over(chunk, done);
+    return !load_relaxed(&chunk->is_shown) && cushim_mem_chunk_is_over(chunk, done);
 }
 
 static struct cushim_mem_chunk_level rewound(struct cushim_mem_chunk_level level, uint64_t top) {
@@ -48,7 +47,7 @@ static void mark_start(struct cushim_mem_chunk *chunk, uint32_t index, uint32_t 
         atomic_uint_fast64_t *word = &chunk->starts[index / 64];
         uint32_t n = (uint32_t)cushim_least(n_grains, 64 - index % 64);
         uint64_t mask = bits_of(index % 64, n);
-        uint64_t seen = atomic_load_explicit(word, memory_order_relaxed) & mask;
+        uint64_t seen = load_relaxed(word) & mask;
         if (seen & ~start)
             atomic_fetch_and_explicit(word, ~(mask & ~start), memory_order_release);
         if (start & ~seen)
@@ -62,23 +61,20 @@ static void mark_start(struct cushim_mem_chunk *chunk, uint32_t index, uint32_t 
 /* The highest start at or below `grain`; false if there is none. */
 static bool start_below(const struct cushim_mem_chunk *chunk, uint32_t grain, uint32_t *index) {
     uint32_t at = grain / 64;
-    uint64_t bits = atomic_load_explicit(&chunk->starts[at], memory_order_acquire) &
-                    ~(uint64_t)0 >> (63 - grain % 64);
+    uint64_t bits = load_acquire(&chunk->starts[at]) & ~(uint64_t)0 >> (63 - grain % 64);
     while (!bits && at)
-        bits = atomic_load_explicit(&chunk->starts[--at], memory_order_acquire);
+        bits = load_acquire(&chunk->starts[--at]);
     if (bits)
         *index = at * 64 + 63 - (uint32_t)__builtin_clzll(bits);
     return bits != 0;
 }
 
 static uint32_t end_of(const struct cushim_mem_chunk *chunk, uint32_t index) {
-    return index + (uint32_t)cushim_mem_grains_of(atomic_load_explicit(
-                       &chunk->cells[index].asked_bytes, memory_order_relaxed));
+    return index + (uint32_t)cushim_mem_grains_of(load_relaxed(&chunk->cells[index].asked_bytes));
 }
 
 static bool is_free(const struct cushim_mem_chunk *chunk, uint32_t index) {
-    return atomic_load_explicit(&chunk->cells[index].state, memory_order_acquire) ==
-           CUSHIM_MEM_FREE;
+    return load_acquire(&chunk->cells[index].state) == CUSHIM_MEM_FREE;
 }
 
 bool cushim_mem_chunk_find(const struct cushim_mem_chunk *chunk, uint32_t grain, uint32_t *index) {
@@ -106,11 +102,11 @@ void cushim_mem_chunk_open(struct cushim_mem_chunk *chunk, struct cushim_mem_ext
     extent->chunk = chunk;
     extent->n_cells = chunk->n_grains;
     extent->block_bytes = CUSHIM_MEM_GRAIN_BYTES;
-    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_ARENA, memory_order_release);
-    atomic_store_explicit(&chunk->newest_tag, 0, memory_order_relaxed);
-    atomic_store_explicit(&chunk->is_passed, false, memory_order_relaxed);
-    atomic_store_explicit(&chunk->is_shown, false, memory_order_relaxed);
-    atomic_store_explicit(&chunk->level, rewound(read_level(chunk), 0), memory_order_release);
+    store_release(&extent->kind, CUSHIM_MEM_EXTENT_ARENA);
+    store_relaxed(&chunk->newest_tag, 0);
+    store_relaxed(&chunk->is_passed, false);
+    store_relaxed(&chunk->is_shown, false);
+    store_release(&chunk->level, rewound(read_level(chunk), 0));
 }
 
 /* The extent becomes a run of pages again; late look-ups find nothing in it. */
@@ -136,13 +132,13 @@ void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, struct cushim_mem_
     if (!chunk->extent)
         return;
     level.n_blocks = 0;
-    atomic_store_explicit(&chunk->level, level, memory_order_release);
+    store_release(&chunk->level, level);
     uint32_t index, below = chunk->n_grains;
     for (; below && start_below(chunk, below - 1, &index); below = index) {
         struct cushim_mem_block_meta *meta = &chunk->cells[index];
         uint32_t was =
             atomic_exchange_explicit(&meta->state, CUSHIM_MEM_FREE, memory_order_release);
-        size_t asked_bytes = atomic_load_explicit(&meta->asked_bytes, memory_order_relaxed);
+        size_t asked_bytes = load_relaxed(&meta->asked_bytes);
         if (cushim_mem_state_of(was) != CUSHIM_MEM_LIVE) /* a free counted it already */
             continue;
         cushim_mem_stats_subtract(&stats->live_bytes, asked_bytes);

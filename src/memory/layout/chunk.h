@@ -54,7 +54,7 @@ struct cushim_mem_extent *cushim_mem_chunk_close(struct cushim_mem_chunk *chunk,
 /* Serve on, but no memory a second time until the chunk is opened again, because another process
  * may read it. */
 static inline void cushim_mem_chunk_show(struct cushim_mem_chunk *chunk) {
-    atomic_store_explicit(&chunk->is_shown, true, memory_order_relaxed);
+    store_relaxed(&chunk->is_shown, true);
 }
 
 /* The memory is gone.  Close the chunk, whatever is in it.  Live blocks no longer count for
@@ -99,7 +99,7 @@ bool cushim_mem_chunk_is_used(const struct cushim_mem_chunk *chunk);
 
 /* Is the work on all given blocks over? */
 static inline bool cushim_mem_chunk_is_over(const struct cushim_mem_chunk *chunk, uint64_t done) {
-    return atomic_load_explicit(&chunk->newest_tag, memory_order_relaxed) <= done;
+    return load_relaxed(&chunk->newest_tag) <= done;
 }
 
 /* The first grain of the block that covers `grain`; false if no block ever did. */
@@ -117,8 +117,7 @@ struct cushim_mem_arena {
 
 /* Does this block belong to the arena? */
 static inline bool cushim_mem_arena_has(const struct cushim_mem_blockref *ref) {
-    return atomic_load_explicit(&ref->extent->kind, memory_order_relaxed) ==
-           CUSHIM_MEM_EXTENT_ARENA;
+    return load_relaxed(&ref->extent->kind) == CUSHIM_MEM_EXTENT_ARENA;
 }
 
 #endif

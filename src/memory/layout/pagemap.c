@@ -18,12 +18,12 @@ static pthread_mutex_t setting = PTHREAD_MUTEX_INITIALIZER;
  */
 static bool make_tables(struct cushim_mem_pagemap *map, uint64_t first, uint64_t last) {
     for (uint64_t giant = first; giant <= last; giant++) {
-        if (atomic_load_explicit(&map->tables[giant], memory_order_relaxed))
+        if (load_relaxed(&map->tables[giant]))
             continue;
         struct cushim_mem_table *fresh = cushim_mem_meta_map(sizeof *fresh);
         if (!fresh)
             return false;
-        atomic_store_explicit(&map->tables[giant], fresh, memory_order_release);
+        store_release(&map->tables[giant], fresh);
     }
     return true;
 }
@@ -59,15 +59,15 @@ static uint64_t page_behind(uint64_t address) {
  * were never touched. */
 static void forget_slabs(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end) {
     for (uint64_t page = first << LOG2_SPOT_PAGES; page < end << LOG2_SPOT_PAGES; page++) {
-        if (atomic_load_explicit(slab_of_page(map, page), memory_order_relaxed))
-            atomic_store_explicit(slab_of_page(map, page), NULL, memory_order_relaxed);
+        if (load_relaxed(slab_of_page(map, page)))
+            store_relaxed(slab_of_page(map, page), NULL);
     }
 }
 
 static void fill_spots(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end,
                        uintptr_t segment) {
     for (uint64_t spot = first; spot < end; spot++)
-        atomic_store_explicit(entry_of(map, spot), segment, memory_order_release);
+        store_release(entry_of(map, spot), segment);
 }
 
 /*
@@ -76,7 +76,7 @@ static void fill_spots(struct cushim_mem_pagemap *map, uint64_t first, uint64_t 
  */
 static void divide(struct cushim_mem_pagemap *map, uint64_t spot) {
     uint64_t first = spot & ~(uint64_t)(LARGE_SPOTS - 1);
-    uintptr_t seen = atomic_load_explicit(large_of(map, spot), memory_order_relaxed);
+    uintptr_t seen = load_relaxed(large_of(map, spot));
     while (seen != CUSHIM_MEM_DIVIDED) {
         fill_spots(map, first, first + LARGE_SPOTS, seen);
         if (atomic_compare_exchange_strong(large_of(map, spot), &seen, CUSHIM_MEM_DIVIDED))
@@ -88,9 +88,9 @@ static void divide(struct cushim_mem_pagemap *map, uint64_t spot) {
 static void fill(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end, uintptr_t segment) {
     for (uint64_t spot = first, next; spot < end; spot = next) {
         next = cushim_least((spot | (LARGE_SPOTS - 1)) + 1, end);
-        bool was_set = atomic_load_explicit(large_of(map, spot), memory_order_relaxed) != 0;
+        bool was_set = load_relaxed(large_of(map, spot)) != 0;
         if (next - spot == LARGE_SPOTS) {
-            atomic_store_explicit(large_of(map, spot), segment, memory_order_release);
+            store_release(large_of(map, spot), segment);
         } else {
             divide(map, spot);
             fill_spots(map, spot, next, segment);
@@ -112,8 +112,8 @@ static void mark(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end, b
         atomic_uint_fast64_t *word = &table->vacated[(page & (CUSHIM_MEM_TABLE_PAGES - 1)) / 64];
         if (is_vacated)
             atomic_fetch_or_explicit(word, bits, memory_order_relaxed);
-        else if (atomic_load_explicit(word, memory_order_relaxed) & bits) /* most were never
-                                                                           * touched */
+        else if (load_relaxed(word) & bits) /* most were never
+                                             * touched */
             atomic_fetch_and_explicit(word, ~bits, memory_order_relaxed);
     }
 }
@@ -128,7 +128,7 @@ void cushim_mem_pagemap_note_slab(struct cushim_mem_pagemap *map, struct cushim_
     for (uint64_t page = page_behind(base); page < end; page++) {
         struct cushim_mem_extent *seen = slab;
         if (is_there)
-            atomic_store_explicit(slab_of_page(map, page), slab, memory_order_release);
+            store_release(slab_of_page(map, page), slab);
         else
             atomic_compare_exchange_strong(slab_of_page(map, page), &seen, NULL);
     }
@@ -170,7 +170,7 @@ void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, siz
 
 void cushim_mem_pagemap_vacate(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes) {
     mark(map, base >> CUSHIM_MEM_LOG2_PAGE, spot_behind(base, n_bytes) << LOG2_SPOT_PAGES, true);
-    atomic_store_explicit(&map->has_vacated, true, memory_order_relaxed);
+    store_relaxed(&map->has_vacated, true);
 }
 
 void cushim_mem_pagemap_resettle(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes) {

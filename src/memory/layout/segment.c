@@ -87,15 +87,14 @@ void cushim_mem_segment_enter(struct cushim_mem_segment *segment, uint32_t first
                               size_t n_grains, struct cushim_mem_extent *extent) {
     struct cushim_mem_starts *starts = &segment->starts[first_grain / 64];
     uint64_t bit = (uint64_t)1 << first_grain % 64;
-    atomic_store_explicit(&segment->extent_at[first_grain / CUSHIM_MEM_LEAST_GRAINS], extent,
-                          memory_order_release);
+    store_release(&segment->extent_at[first_grain / CUSHIM_MEM_LEAST_GRAINS], extent);
     if (extent)
         atomic_fetch_or_explicit(&starts->bits, bit, memory_order_release);
     else
         atomic_fetch_and_explicit(&starts->bits, ~bit, memory_order_release);
     size_t end = segment->is_dedicated ? 0 : first_grain + n_grains;
     for (size_t grain = (first_grain | 63) + (size_t)1; grain < end; grain += 64)
-        atomic_store_explicit(&segment->starts[grain / 64].inside, extent, memory_order_release);
+        store_release(&segment->starts[grain / 64].inside, extent);
 }
 
 /* ---- extents ---- */
@@ -122,7 +121,7 @@ void cushim_mem_extent_make_block(struct cushim_mem_extent *extent, size_t block
     extent->n_cells = 1;
     extent->inverse = 0;
     extent->cells = &extent->single;
-    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK, memory_order_release);
+    store_release(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK);
 }
 
 /* Give the cells of an extent back, if it has any. */
@@ -235,14 +234,13 @@ void cushim_mem_segment_destroy(struct cushim_mem_meta *meta, struct cushim_mem_
 }
 
 static bool is_free(const struct cushim_mem_extent *extent) {
-    return extent &&
-           atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_FREE;
+    return extent && load_relaxed(&extent->kind) == CUSHIM_MEM_EXTENT_FREE;
 }
 
 struct cushim_mem_extent *cushim_mem_extents_give(struct cushim_mem_extents *extents,
                                                   struct cushim_mem_meta *meta,
                                                   struct cushim_mem_extent *extent) {
-    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_FREE, memory_order_release);
+    store_release(&extent->kind, CUSHIM_MEM_EXTENT_FREE);
     give_cells(meta, extent);
     if (is_free(extent->after)) {
         cushim_mem_extents_unlist(extents, extent->after);

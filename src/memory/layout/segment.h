@@ -20,8 +20,7 @@
 #ifndef CUSHIM_MEMORY_SEGMENT_H
 #define CUSHIM_MEMORY_SEGMENT_H
 
-#include <stdatomic.h>
-
+#include "base/atomics.h"
 #include "memory/layout/metadata.h"
 #include "memory/layout/sizeclass.h"
 
@@ -157,12 +156,11 @@ cushim_mem_segment_extent(const struct cushim_mem_segment *segment, uint64_t add
         return NULL;
     const struct cushim_mem_starts *starts = &segment->starts[grain / 64];
     uint64_t below = ~(uint64_t)0 >> (63 - grain % 64); /* bits 0 .. grain % 64 */
-    uint64_t bits = atomic_load_explicit(&starts->bits, memory_order_acquire) & below;
+    uint64_t bits = load_acquire(&starts->bits) & below;
     if (!bits)
-        return atomic_load_explicit(&starts->inside, memory_order_acquire);
+        return load_acquire(&starts->inside);
     uint64_t start = (grain | 63) - (uint64_t)__builtin_clzll(bits);
-    return atomic_load_explicit(&segment->extent_at[start / CUSHIM_MEM_LEAST_GRAINS],
-                                memory_order_acquire);
+    return load_acquire(&segment->extent_at[start / CUSHIM_MEM_LEAST_GRAINS]);
 }
 
 /* ---- extents ---- */
@@ -188,7 +186,7 @@ void cushim_mem_extent_make_block(struct cushim_mem_extent *extent, size_t block
  * none.
  */
 static inline bool cushim_mem_extent_is_cut(const struct cushim_mem_extent *extent) {
-    int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
+    int kind = load_relaxed(&extent->kind);
     return kind == CUSHIM_MEM_EXTENT_SLAB || kind == CUSHIM_MEM_EXTENT_RETIRED;
 }
 
@@ -201,7 +199,7 @@ static inline bool cushim_mem_extent_is_whole(const struct cushim_mem_extent *ex
  */
 static inline bool cushim_mem_segment_is_one_block(const struct cushim_mem_segment *segment) {
     const struct cushim_mem_extent *extent = &segment->first;
-    return atomic_load_explicit(&extent->kind, memory_order_acquire) == CUSHIM_MEM_EXTENT_BLOCK &&
+    return load_acquire(&extent->kind) == CUSHIM_MEM_EXTENT_BLOCK &&
            cushim_mem_extent_is_whole(extent);
 }
 

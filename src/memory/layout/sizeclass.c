@@ -98,7 +98,7 @@ enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
     extent->n_cells = extent->n_free_cells = n_cells;
     extent->first_free_cell = extent->n_retired_cells = 0;
     extent->cells = cells;
-    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_SLAB, memory_order_release);
+    store_release(&extent->kind, CUSHIM_MEM_EXTENT_SLAB);
     bucket->n_cells += n_cells;
     DL_PREPEND2(bucket->slabs, extent, previous, next);
     return CUSHIM_OK;

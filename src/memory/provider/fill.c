@@ -16,7 +16,7 @@ enum { CACHED_BYTES = 2 << 20 }; /* up to this size stores through the caches ar
 size_t cushim_mem_fill_due(struct cushim_mem_segment *segment, uint64_t address, size_t n_bytes,
                            size_t block_bytes) {
     size_t offset = address - segment->base;
-    size_t used = atomic_load_explicit(&segment->used_bytes, memory_order_relaxed);
+    size_t used = load_relaxed(&segment->used_bytes);
     size_t due = cushim_less(used, offset);
     while (used < offset + block_bytes &&
            !atomic_compare_exchange_weak_explicit(&segment->used_bytes, &used, offset + block_bytes,

@@ -75,8 +75,7 @@ static CUresult pinned_obtain(const struct cushim_mem_provider_client *client, s
     static atomic_bool is_unfit;
     struct cushim_cuda *cuda = client->cuda;
     void *address = NULL;
-    if (!cuda->cuMemHostAlloc || !cuda->cuMemFreeHost ||
-        atomic_load_explicit(&is_unfit, memory_order_relaxed))
+    if (!cuda->cuMemHostAlloc || !cuda->cuMemFreeHost || load_relaxed(&is_unfit))
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult answer = cuda->cuMemHostAlloc(&address, n_bytes, client->flags);
     *base = (uint64_t)(uintptr_t)address;
@@ -164,24 +163,24 @@ static bool judge(struct cushim_cuda *cuda, int device) {
         log_warn("pool", "device %d cannot map memory: CUSHIM_BACKEND is native there", device);
         return false;
     }
-    atomic_store_explicit(&n_visible, n, memory_order_relaxed);
+    store_relaxed(&n_visible, n);
     return is_reached_by_all(cuda, device, n);
 }
 
 bool cushim_mem_provider_vmm_fits(struct cushim_cuda *cuda, int device) {
     if (device < 0 || device >= MOST_DEVICES)
         return false;
-    int verdict = atomic_load_explicit(&verdicts[device], memory_order_relaxed);
+    int verdict = load_relaxed(&verdicts[device]);
     if (verdict == UNASKED) {
         verdict = judge(cuda, device) ? FITS : DOES_NOT;
-        atomic_store_explicit(&verdicts[device], verdict, memory_order_relaxed);
+        store_relaxed(&verdicts[device], verdict);
     }
     return verdict == FITS;
 }
 
 static CUresult let_all_in(struct cushim_cuda *cuda, CUdeviceptr address, size_t n_bytes) {
     CUmemAccessDesc access[MOST_DEVICES];
-    int n = atomic_load_explicit(&n_visible, memory_order_relaxed);
+    int n = load_relaxed(&n_visible);
     for (int device = 0; device < n; device++) {
         access[device] = (CUmemAccessDesc){
             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},

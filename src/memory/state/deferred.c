@@ -232,8 +232,8 @@ enum cushim_status cushim_mem_deferred_batch_fence(struct cushim_mem_heap *heap,
 static bool wait_for_the_others(struct cushim_mem_fence *fence, uint64_t tag) {
     bool was_asked = false;
     for (int i = 0; i < LOOKS && tag > cushim_mem_fence_done(fence); i++) {
-        bool is_asked = atomic_load_explicit(&fence->is_polling, memory_order_relaxed);
-        if (!is_asked && !atomic_load_explicit(&fence->is_recording, memory_order_relaxed))
+        bool is_asked = load_relaxed(&fence->is_polling);
+        if (!is_asked && !load_relaxed(&fence->is_recording))
             break;
         was_asked = is_asked;
         cushim_futex_pause();

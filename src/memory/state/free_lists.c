@@ -18,8 +18,7 @@ static const size_t most_bytes = (size_t)1 << 43;
 static bool was_whole(const struct cushim_mem_extent *extent) {
     return !extent->before &&
            (!extent->after || (!extent->after->after &&
-                               atomic_load_explicit(&extent->after->kind, memory_order_relaxed) ==
-                                   CUSHIM_MEM_EXTENT_FREE));
+                               load_relaxed(&extent->after->kind) == CUSHIM_MEM_EXTENT_FREE));
 }
 
 /* A block is served from a segment that was wholly free. */
@@ -121,8 +120,7 @@ static bool take_idle(struct cushim_mem_heap *heap, size_t n_bytes,
 bool cushim_mem_free_lists_is_dedicated(const struct cushim_mem_heap *heap, size_t n_bytes) {
     bool is_large = n_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES &&
                     (!cushim_mem_heap_packs(heap) || n_bytes >= LEAST_OWN_BYTES);
-    return is_large ||
-           n_bytes >= atomic_load_explicit(&heap->policy->dedicated_bytes, memory_order_relaxed);
+    return is_large || n_bytes >= load_relaxed(&heap->policy->dedicated_bytes);
 }
 
 static bool take(struct cushim_mem_heap *heap, size_t n_bytes, struct cushim_mem_blockref *ref) {
@@ -161,7 +159,7 @@ bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *heap, unsigned class
 
 /* Take the extent off its list; returns how many of its blocks must come back. */
 static uint32_t retire(struct cushim_mem_heap *heap, struct cushim_mem_extent *extent) {
-    int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
+    int kind = load_relaxed(&extent->kind);
     if (kind == CUSHIM_MEM_EXTENT_BLOCK)
         return 1;
     if (kind == CUSHIM_MEM_EXTENT_ARENA) { /* it comes back as one run of pages when it is closed */
@@ -174,19 +172,18 @@ static uint32_t retire(struct cushim_mem_heap *heap, struct cushim_mem_extent *e
         cushim_mem_extents_unlist(&heap->extents, extent);
         extent->n_free_cells = 0;
     }
-    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_RETIRED, memory_order_release);
+    store_release(&extent->kind, CUSHIM_MEM_EXTENT_RETIRED);
     return extent->n_cells - extent->n_free_cells - extent->n_retired_cells;
 }
 
 void cushim_mem_free_lists_retire(struct cushim_mem_heap *heap,
                                   struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = &segment->first;
-    bool is_late =
-        segment->is_dedicated && /* its block was freed meanwhile, and may be reused */
-        atomic_load_explicit(&extent->single.state, memory_order_relaxed) == CUSHIM_MEM_FREE;
+    bool is_late = segment->is_dedicated && /* its block was freed meanwhile, and may be reused */
+                   load_relaxed(&extent->single.state) == CUSHIM_MEM_FREE;
     if (segment->is_retired || is_late)
         return;
-    atomic_store_explicit(&segment->is_retired, true, memory_order_relaxed);
+    store_relaxed(&segment->is_retired, true);
     segment->n_not_back = 0;
     for (; extent; extent = extent->after)
         segment->n_not_back += retire(heap, extent);
@@ -195,7 +192,7 @@ void cushim_mem_free_lists_retire(struct cushim_mem_heap *heap,
 /* The last block is back, so the segment becomes one extent, on no list. */
 static void end_retired(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     for (struct cushim_mem_extent *extent = &segment->first; extent; extent = extent->after) {
-        atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_RETIRED, memory_order_release);
+        store_release(&extent->kind, CUSHIM_MEM_EXTENT_RETIRED);
         cushim_mem_pagemap_note_slab(&heap->blocks->map, extent, false);
     }
     cushim_mem_segment_join(&heap->meta, segment);
@@ -221,8 +218,7 @@ void cushim_mem_free_lists_show(struct cushim_mem_heap *heap, uint64_t address) 
     if (!cushim_mem_blocks_find(heap->blocks, address, &lookup) || lookup.segment->heap != heap ||
         lookup.state != CUSHIM_MEM_LIVE)
         return;
-    if (atomic_load_explicit(&lookup.ref.extent->kind, memory_order_relaxed) ==
-        CUSHIM_MEM_EXTENT_SLAB)
+    if (load_relaxed(&lookup.ref.extent->kind) == CUSHIM_MEM_EXTENT_SLAB)
         cushim_mem_block_show(&lookup);
     else
         cushim_mem_free_lists_retire(heap, lookup.segment);
@@ -230,7 +226,7 @@ void cushim_mem_free_lists_show(struct cushim_mem_heap *heap, uint64_t address) 
 
 /* Is nothing of the extent in use or in a cache? */
 static bool is_unused(const struct cushim_mem_extent *extent) {
-    int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
+    int kind = load_relaxed(&extent->kind);
     return kind == CUSHIM_MEM_EXTENT_FREE ||
            (kind == CUSHIM_MEM_EXTENT_SLAB &&
             extent->n_free_cells + extent->n_retired_cells == extent->n_cells);
@@ -266,8 +262,7 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *heap,
     cushim_mem_heap_count(heap, -(ptrdiff_t)extent->block_bytes, 0);
     struct cushim_mem_block_meta *meta = &extent->cells[ref->index];
     bool is_shown = cushim_mem_block_is_shown(meta);
-    atomic_store_explicit(&meta->state, CUSHIM_MEM_FREE | (is_shown ? CUSHIM_MEM_BLOCK_SHOWN : 0),
-                          memory_order_release);
+    store_release(&meta->state, CUSHIM_MEM_FREE | (is_shown ? CUSHIM_MEM_BLOCK_SHOWN : 0));
     if (segment->is_retired)
         give_retired(heap, segment, ref);
     else if (segment->is_dedicated)

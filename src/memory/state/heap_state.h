@@ -90,18 +90,18 @@ struct cushim_mem_heap {
 };
 
 static inline bool cushim_mem_heap_is_open(const struct cushim_mem_heap *heap) {
-    return atomic_load_explicit(&heap->generation, memory_order_acquire) & 1;
+    return load_acquire(&heap->generation) & 1;
 }
 
 /* The heap's life; 0 if it is closed, or its context damaged.  No cache that has a heap has life
  * 0. */
 static inline uint64_t cushim_mem_heap_life(const struct cushim_mem_heap *heap) {
-    return atomic_load_explicit(&heap->quick_life, memory_order_acquire);
+    return load_acquire(&heap->quick_life);
 }
 
 /* Did graphs let go of blocks that were not taken back yet? */
 static inline bool cushim_mem_heap_has_unheld(const struct cushim_mem_heap *heap) {
-    return atomic_load_explicit(&heap->unheld, memory_order_relaxed) != NULL;
+    return load_relaxed(&heap->unheld) != NULL;
 }
 
 /*
@@ -125,26 +125,24 @@ static inline void cushim_mem_heap_count(struct cushim_mem_heap *heap, ptrdiff_t
     size_t now_live = heap->live_bytes + (size_t)live_bytes;
     size_t now_held = heap->held_bytes + (size_t)held_bytes;
     bool has_slack = now_held > now_live + now_live / 16 + CUSHIM_MEM_HEAP_SLACK_BYTES;
-    atomic_store_explicit(&heap->live_bytes, now_live, memory_order_relaxed);
-    atomic_store_explicit(&heap->held_bytes, now_held, memory_order_relaxed);
-    if (has_slack != atomic_load_explicit(&heap->has_slack, memory_order_relaxed))
-        atomic_store_explicit(&heap->has_slack, has_slack, memory_order_relaxed);
+    store_relaxed(&heap->live_bytes, now_live);
+    store_relaxed(&heap->held_bytes, now_held);
+    if (has_slack != load_relaxed(&heap->has_slack))
+        store_relaxed(&heap->has_slack, has_slack);
 }
 
 /* A free that took no lock has not changed what is held.  But time has passed, so the heap may hold
  * more than it may, and then some of it must go. */
 static inline bool cushim_mem_heap_is_stale(const struct cushim_mem_heap *heap) {
     const uint64_t recent_ns = 1000000000;
-    return atomic_load_explicit(&heap->has_slack, memory_order_relaxed) &&
-           cushim_clock_coarse_ns() -
-                   atomic_load_explicit(&heap->recent_since_ns, memory_order_relaxed) >=
-               recent_ns;
+    return load_relaxed(&heap->has_slack) &&
+           cushim_clock_coarse_ns() - load_relaxed(&heap->recent_since_ns) >= recent_ns;
 }
 
 /* Take the lock, unless the context, and everything with it, went after `life` was read. */
 static inline bool cushim_mem_heap_lock_life(struct cushim_mem_heap *heap, uint64_t life) {
     pthread_mutex_lock(&heap->lock);
-    if (atomic_load_explicit(&heap->generation, memory_order_relaxed) == life)
+    if (load_relaxed(&heap->generation) == life)
         return true;
     pthread_mutex_unlock(&heap->lock);
     return false;

@@ -255,11 +255,9 @@ static void forget_blocks(struct cushim_mem_heap *heap, struct cushim_mem_extent
     cushim_mem_pagemap_note_slab(&heap->blocks->map, extent, false);
     for (uint32_t i = 0; i < extent->n_cells; i++) {
         const struct cushim_mem_block_meta *meta = &extent->cells[i];
-        if (cushim_mem_state_of(atomic_load_explicit(&meta->state, memory_order_relaxed)) !=
-            CUSHIM_MEM_LIVE)
+        if (cushim_mem_state_of(load_relaxed(&meta->state)) != CUSHIM_MEM_LIVE)
             continue;
-        cushim_mem_stats_subtract(&heap->stats->live_bytes,
-                                  atomic_load_explicit(&meta->asked_bytes, memory_order_relaxed));
+        cushim_mem_stats_subtract(&heap->stats->live_bytes, load_relaxed(&meta->asked_bytes));
         cushim_mem_stats_subtract(&heap->stats->block_bytes, extent->block_bytes);
     }
 }

@@ -241,6 +241,7 @@ TEST(threads_do_not_pass_it_together) {
     enum { N = 16 };
     struct fixture_thread threads[N];
     int n_served = 0;
+    setenv("CUSHIM_SIM_LATENCY_NS", "3000000", 1); /* all are inside the driver at once */
     CUcontext context = fixture_use_device(0);
     for (int i = 0; i < N; i++) {
         threads[i].context = context;

@@ -77,6 +77,19 @@ TEST(the_driver_is_asked_once_for_a_width_and_a_size_of_element) {
     ck_assert_uint_eq(sim_calls("cuMemAllocPitch_v2"), is_pooled() ? 1 : 9);
 }
 
+TEST(many_widths_have_their_own_pitch) {
+    CUdeviceptr address;
+    size_t pitch_bytes;
+    fixture_use_device(0);
+    for (size_t width_bytes = 1; width_bytes < 500000; width_bytes += 997) {
+        for (int turn = 0; turn < 2; turn++) {
+            OK(cuMemAllocPitch(&address, &pitch_bytes, width_bytes, HEIGHT, 4));
+            ck_assert_uint_eq(pitch_bytes, (width_bytes + 511) / 512 * 512);
+            OK(cuMemFree(address));
+        }
+    }
+}
+
 TEST(what_the_driver_refuses_is_refused) {
     CUdeviceptr address;
     size_t pitch_bytes;

@@ -204,9 +204,9 @@ TEST(limits_are_of_all_devices_or_of_those_that_are_named) {
         struct cushim_amount of[3]; /* the devices 0, 1 and 63 */
     } good[] = {{"0", {{0, false}, {0, false}, {0, false}}},
                 {"25%", {{25, true}, {25, true}, {25, true}}},
-                {"0:8K,1:50%", {{8192, false}, {50, true}, {0, false}}},
-                {"63:1K,0:2K", {{2048, false}, {0, false}, {1024, false}}},
-                {"1:0", {{0, false}, {0, false}, {0, false}}}};
+                {"0:8K,1:50%", {{8192, false}, {50, true}, {SIZE_MAX, false}}},
+                {"63:1K,0:2K", {{2048, false}, {SIZE_MAX, false}, {1024, false}}},
+                {"1:0", {{SIZE_MAX, false}, {0, false}, {SIZE_MAX, false}}}};
     static const int devices[] = {0, 1, 63};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         ck_assert_msg(!set("limit", good[i].text), "%s", good[i].text);

@@ -7,7 +7,7 @@
 static struct cushim_report report;
 static struct cushim_page_frame frames[2] = {{0x1234, "/usr/bin/train", "load_all"},
                                              {0x20, "/lib/libc.so.6", ""}},
-                                python = {CUSHIM_PAGE_PYTHON | 12, "/home/me/train.py", "step"};
+                                python = {CUSHIM_PAGE_PYTHON | 12, "/srv/train.py", "step"};
 static cushim_report_find_line_fn *find_line;
 
 static bool find(const struct cushim_page_frame *frame, char function[CUSHIM_REPORT_LINE_BYTES],

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -104,14 +105,14 @@ TEST(the_first_of_all_begins_anew_and_a_later_one_finds_the_limit) {
     ck_assert_uint_eq(atomic_load(&first.file->devices[0].limit_bytes), 0);
     ck_assert_uint_eq(cushim_group_others_bytes(&first, 0), 0);
     end();
-    ck_assert_int_eq(cushim_group_look(&looking, path), ENOENT);
+    ck_assert_int_eq(cushim_group_look(&looking, path), ESRCH);
 }
 
 TEST(a_name_is_a_file_in_the_folder_of_this_user) {
     struct cushim_group group;
     make_path();
     ck_assert_int_eq(setenv(CUSHIM_PAGE_FOLDER_VARIABLE, path, 1), 0);
-    ck_assert_int_eq(cushim_group_look(&group, "team"), ENOENT);
+    ck_assert_int_eq(cushim_group_look(&group, "team"), ESRCH);
     ck_assert_int_eq(cushim_group_join(&group, "team"), 0);
     cushim_group_leave(&group);
     strcat(path, "/team.group");
@@ -148,6 +149,33 @@ TEST(what_is_no_file_of_a_group_is_refused_and_left_as_it_is) {
     end();
 }
 
+/* ---- turns ---- */
+
+static void *charge_in_turn(void *unused) {
+    ck_assert(cushim_group_charge(&second, 0, 7));
+    return unused;
+}
+
+/* It waits for a member that has the turn, but not for ever. */
+TEST(a_member_waits_for_its_turn) {
+    pthread_t thread;
+    begin();
+    for (int i = 0; i < 2; i++) {
+        uint64_t start_ns = cushim_clock_ns();
+        atomic_store(&first.file->turn, (uint64_t)first.row + 1);
+        ck_assert_int_eq(pthread_create(&thread, NULL, charge_in_turn, NULL), 0);
+        cushim_futex_nap(30000000);
+        bool is_charged = cushim_group_others_bytes(&first, 0) == 7 * (uint64_t)(i + 1);
+        ck_assert(!is_charged || cushim_clock_ns() - start_ns >= 100000000);
+        if (i == 0)
+            atomic_store(&first.file->turn, 0);
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+        ck_assert_uint_eq(cushim_group_others_bytes(&first, 0), 7 * (uint64_t)(i + 1));
+        ck_assert_uint_eq(atomic_load(&first.file->turn), 0);
+    }
+    end();
+}
+
 /* ---- many at once ---- */
 
 static pid_t start(void (*work)(void)) {
@@ -157,6 +185,24 @@ static pid_t start(void (*work)(void)) {
         return child;
     work();
     _exit(0);
+}
+
+static void take_80(void) {
+    struct cushim_group group;
+    if (cushim_group_join(&group, path) == 0 && cushim_group_charge(&group, 0, 80))
+        kill(getpid(), SIGKILL);
+}
+
+TEST(a_member_that_is_killed_leaves_its_memory_to_the_others) {
+    int status;
+    begin();
+    pid_t child = start(take_80);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    ck_assert(cushim_group_charge(&first, 0, 30));
+    ck_assert(cushim_group_charge(&second, 0, 70));
+    ck_assert(!cushim_group_charge(&first, 0, 1));
+    end();
 }
 
 /* Charge 1, tell whether it was there to be had, and stay until the parent goes on. */

@@ -15,13 +15,13 @@ TEST(each_file_has_its_kind_and_the_name_that_users_know) {
         int kind;
         const char *name;
     } rows[] = {
-        {"/home/me/train", OWN, ""},
-        {"/home/me/train.py", OWN, ""},
+        {"/srv/train", OWN, ""},
+        {"/srv/train.py", OWN, ""},
         {"", OWN, ""},
-        {"/home/me/libmodel.so.3", OWN, "libmodel"},
-        {"/home/me/fast.cpython-311-x86_64-linux-gnu.so", OWN, "fast"},
-        {"/home/me/python_like", OWN, ""},
-        {"/home/me/python.d/train.py", OWN, ""},
+        {"/srv/libmodel.so.3", OWN, "libmodel"},
+        {"/srv/fast.cpython-311-x86_64-linux-gnu.so", OWN, "fast"},
+        {"/srv/python_like", OWN, ""},
+        {"/srv/python.d/train.py", OWN, ""},
         {"/v/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2", KNOWN, "NCCL"},
         {"/v/lib/python3.12/site-packages/nvidia/cublas/lib/libcublasLt.so.12", KNOWN, "cuBLAS"},
         {"/usr/lib/libcudnn_engines_precompiled.so.9", KNOWN, "cuDNN"},

@@ -44,13 +44,14 @@ static struct cushim_page_head *map_head(const struct page *page) {
 }
 
 /* Ask, and wait for the answer of a thread that waits for us.  Returns false if there was none. */
-static bool ask(struct cushim_page_control *control) {
+static bool ask(const struct page *page, struct cushim_page_control *control) {
     const struct timespec second = {.tv_sec = 1};
     uint64_t end_ns = cushim_clock_ns() + PATIENCE_SECONDS * 1000000000ull;
     atomic_store(&control->call, CUSHIM_PAGE_CALL_TRIM);
     unsigned n_asked = atomic_fetch_add(&control->n_asked, 1) + 1;
     syscall(SYS_futex, &control->n_asked, FUTEX_WAKE, 1, NULL, NULL, 0);
-    while (atomic_load(&control->has_thread) && cushim_clock_ns() < end_ns) {
+    while (atomic_load(&control->has_thread) && cushim_clock_ns() < end_ns &&
+           cushim_page_is_alive(page->folder, page->name)) {
         unsigned n_answered = atomic_load(&control->n_answered);
         if ((int)(n_answered - n_asked) >= 0)
             return true;
@@ -79,9 +80,12 @@ static void trim(const struct page *page, void *context) {
         request->n_failed++;
         return;
     }
-    if (ask(&head->control)) {
+    if (ask(page, &head->control)) {
         complain("process %s (%s) gave back %s", process, about->program,
                  text_of_bytes(cushim_mem_stats_read(&head->control.n_bytes)));
+    } else if (!cushim_page_is_alive(page->folder, page->name)) {
+        complain("process %s (%s) has ended", process, about->program);
+        request->n_failed++;
     } else if (!atomic_load(&head->control.has_thread)) {
         complain("process %s (%s) gives back its idle memory at its next synchronisation, "
                  "synchronous copy or query of free memory; with `cushim run --control` at once",

@@ -1,0 +1,331 @@
+#define HASH_NONFATAL_OOM 1 /* before uthash.h */
+#include "preload/entry/mapped.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <utlist.h>
+
+#include "base/cancel.h"
+#include "cuda/current_context.h"
+#include "memory/heap.h"
+#include "memory/state/heap_state.h"
+#include "preload/entry/device_limit.h"
+#include "preload/entry/entry.h"
+#include "preload/entry/memory_kinds.h"
+#include "preload/observe/check.h"
+#include "preload/state/captures.h"
+#include "preload/state/contexts.h"
+#include "preload/state/process_options.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t caught_up = PTHREAD_COND_INITIALIZER;
+static struct cushim_mapped_memory *memories;
+struct cushim_mapped_memory *cushim_mapped_unmapped;
+struct cushim_rows cushim_mapped_places, cushim_mapped_reservations;
+static _Atomic(struct cushim_mem_heap *)
+    accounts[CUSHIM_MAX_DEVICES]; /* what is held, and may be */
+static struct cushim_mem_policy policy;
+static bool is_pooled;
+
+/* A thread that was cancelled in here would keep the lock. */
+int cushim_mapped_enter(void) {
+    int cancel = cushim_cancel_hold();
+    pthread_mutex_lock(&lock);
+    return cancel;
+}
+
+void cushim_mapped_leave(int cancel) {
+    pthread_mutex_unlock(&lock);
+    cushim_cancel_let(cancel);
+}
+
+/* Under the lock: is the driver to catch up with this memory?  Then wait until it has, and look
+ * again. */
+static bool has_waited(const struct cushim_mapped_memory *memory) {
+    if (!memory || !memory->is_leaving)
+        return false;
+    pthread_cond_wait(&caught_up, &lock);
+    return true;
+}
+
+void cushim_mapped_configure(void) {
+    policy = cushim_process.policy;
+    policy.reserve = (struct cushim_amount){0}; /* which heaps hold */
+    is_pooled = cushim_process_options.mapped && cushim_process_options.pool &&
+                !cushim_check_is_on() &&
+                !cushim_memory_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE);
+}
+
+/* Not if other devices may read it behind the driver's back. */
+bool cushim_mapped_keeps(struct cushim_cuda *cuda) {
+    return is_pooled && cushim_entry_is_open(cuda) &&
+           !atomic_load_explicit(&cushim_process.policy.is_dedicated_uncached,
+                                 memory_order_relaxed);
+}
+
+/* ---- memory, under the lock ---- */
+
+struct cushim_mapped_memory *cushim_mapped_find(CUmemGenericAllocationHandle handle) {
+    struct cushim_mapped_memory *memory;
+    do
+        HASH_FIND(hh, memories, &handle, sizeof handle, memory);
+    while (has_waited(memory));
+    return memory;
+}
+
+struct cushim_mapped_memory *cushim_mapped_in(CUdeviceptr address, size_t n_bytes) {
+    struct cushim_mapped_memory *memory;
+    do {
+        memory = NULL;
+        for (size_t place = cushim_rows_place(&cushim_mapped_reservations, address);
+             !memory && cushim_rows_reach(&cushim_mapped_reservations, place, address, n_bytes);
+             place++)
+            memory = cushim_mapped_reservations.row[place].memory;
+    } while (has_waited(memory));
+    return memory;
+}
+
+struct cushim_mapped_memory *cushim_mapped_at(CUdeviceptr address, size_t n_bytes) {
+    struct cushim_mapped_memory *memory = cushim_mapped_in(address, n_bytes);
+    return memory && memory->address == address && memory->n_bytes == n_bytes ? memory : NULL;
+}
+
+static struct cushim_mem_heap *account_of(const struct cushim_mapped_memory *memory) {
+    return accounts[memory->properties.location.id];
+}
+
+/* Idle memory is held and charged, as that of a heap. */
+static void count_idle(const struct cushim_mapped_memory *memory, bool is_idle) {
+    struct cushim_mem_heap *account = account_of(memory);
+    size_t change = is_idle ? memory->n_bytes : -memory->n_bytes;
+    cushim_mem_stats_add(&account->stats->held_bytes, change);
+    cushim_mem_stats_add(&account->stats->free_segment_bytes, change);
+    account->free_segment_bytes += change;
+    cushim_device_limit_charge(account->device, memory->n_bytes, is_idle);
+}
+
+void cushim_mapped_take(struct cushim_mapped_memory *memory) {
+    count_idle(memory, false);
+    cushim_mem_watermark_count_taken(account_of(memory), memory->n_bytes);
+    memory->n_references = 1;
+}
+
+static void delete (struct cushim_mapped_memory *memory) {
+    if (!memory->is_forgotten)
+        HASH_DEL(memories, memory);
+    free(memory);
+}
+
+static void count_gone(const struct cushim_mapped_memory *memory) {
+    struct cushim_foreign foreign;
+    if (cushim_foreign_erase(memory->handle, &foreign))
+        cushim_foreign_count_free(&foreign);
+}
+
+void cushim_mapped_settle(struct cushim_mapped_memory *memory) {
+    ptrdiff_t n_bytes = (ptrdiff_t)memory->n_bytes;
+    if (memory->n_references || memory->n_mappings)
+        return;
+    if (!memory->is_forgotten)
+        count_gone(memory);
+    cushim_mem_heap_count(account_of(memory), -n_bytes, memory->address ? 0 : -n_bytes);
+    if (memory->address)
+        count_idle(memory, true);
+    else
+        delete (memory);
+}
+
+/* The first memory of a device opens its account. */
+static bool has_account(struct cushim_cuda *cuda, const struct cushim_foreign *foreign,
+                        int device) {
+    if (accounts[device])
+        return true;
+    struct cushim_mem_heap *account = calloc(1, sizeof *account);
+    if (account)
+        cushim_mem_heap_open(account,
+                             &(struct cushim_mem_heap_setup){.cuda = cuda,
+                                                             .device = device,
+                                                             .policy = &policy,
+                                                             .stats = foreign->stats,
+                                                             .guard = &cushim_capture_guard});
+    accounts[device] = account;
+    return account;
+}
+
+bool cushim_mapped_add(struct cushim_cuda *cuda, const struct cushim_foreign *foreign,
+                       const CUmemAllocationProp *properties) {
+    struct cushim_mapped_memory *memory = cushim_mapped_find(foreign->address);
+    if (memory) { /* another thread is about to see that it went, or it went unseen */
+        count_gone(memory);
+        HASH_DEL(memories, memory);
+        memory->is_forgotten = true;
+    }
+    memory = calloc(1, sizeof *memory);
+    if (!memory || !has_account(cuda, foreign, properties->location.id)) {
+        free(memory);
+        return false;
+    }
+    *memory = (struct cushim_mapped_memory){.handle = foreign->address,
+                                            .n_bytes = foreign->n_bytes,
+                                            .properties = *properties,
+                                            .n_references = 1};
+    HASH_ADD(hh, memories, handle, sizeof memory->handle, memory);
+    if (cushim_mapped_find(foreign->address) != memory) { /* uthash was out of memory */
+        free(memory);
+        return false;
+    }
+    struct cushim_mem_heap *account = account_of(memory);
+    cushim_mem_heap_count(account, 0, (ptrdiff_t)memory->n_bytes);
+    cushim_mem_watermark_note_fetched(account, memory->n_bytes);
+    cushim_mem_watermark_count_taken(account, memory->n_bytes);
+    return true;
+}
+
+/* ---- kept memory, under the lock ---- */
+
+/* The driver's calls, without the lock: what the program has not is given back. */
+static CUresult give_back(struct cushim_cuda *cuda, struct cushim_mapped_memory *memory) {
+    CUresult answer = CUDA_SUCCESS;
+    CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
+    if (!memory->n_mappings && !memory->is_unmapped)
+        answer = cuda->cuMemUnmap(memory->address, memory->n_bytes);
+    memory->is_unmapped = !memory->n_mappings && answer == CUDA_SUCCESS;
+    if (answer == CUDA_SUCCESS && !memory->n_references)
+        answer = cuda->cuMemRelease(memory->handle);
+    if (answer == CUDA_SUCCESS && !memory->has_address) /* one that stays reserved does no harm */
+        cuda->cuMemAddressFree(memory->address, memory->n_bytes);
+    cushim_mode_back(cuda, mode);
+    return answer;
+}
+
+/* It is kept no longer. */
+static void let_go(struct cushim_mapped_memory *memory) {
+    size_t place = cushim_rows_place(&cushim_mapped_reservations, memory->address);
+    /* the driver may have given its address anew, or is gone */
+    while (place < cushim_mapped_reservations.n &&
+           cushim_mapped_reservations.row[place].memory != memory)
+        place++;
+    if (place < cushim_mapped_reservations.n)
+        cushim_mapped_reservations.row[place].memory = NULL;
+    if (place < cushim_mapped_reservations.n && !memory->has_address)
+        cushim_rows_erase(&cushim_mapped_reservations, place);
+    memory->address = 0;
+    memory->is_unmapped = false;
+    if (memory->n_references || memory->n_mappings)
+        return;
+    count_idle(memory, false);
+    cushim_mem_heap_count(account_of(memory), 0, -(ptrdiff_t)memory->n_bytes);
+    cushim_mem_watermark_note_returned(account_of(memory), memory->n_bytes);
+    delete (memory);
+}
+
+CUresult cushim_mapped_catch_up(struct cushim_cuda *cuda, struct cushim_mapped_memory *memory) {
+    bool is_mapped = memory->n_mappings;
+    if (!is_mapped)
+        DL_DELETE(cushim_mapped_unmapped, memory);
+    memory->is_leaving = true;
+    pthread_mutex_unlock(&lock);
+    CUresult answer = give_back(cuda, memory);
+    pthread_mutex_lock(&lock);
+    memory->is_leaving = false;
+    pthread_cond_broadcast(&caught_up);
+    if (answer == CUDA_SUCCESS)
+        let_go(memory);
+    else if (!is_mapped)
+        DL_APPEND(cushim_mapped_unmapped, memory);
+    return answer;
+}
+
+CUresult cushim_mapped_catch_up_in(struct cushim_cuda *cuda, CUdeviceptr address, size_t n_bytes) {
+    struct cushim_mapped_memory *memory;
+    CUresult answer = CUDA_SUCCESS;
+    while (answer == CUDA_SUCCESS && (memory = cushim_mapped_in(address, n_bytes)))
+        answer = cushim_mapped_catch_up(cuda, memory);
+    return answer;
+}
+
+CUresult cushim_mapped_catch_up_of(struct cushim_cuda *cuda, CUmemGenericAllocationHandle handle) {
+    struct cushim_mapped_memory *memory = cushim_mapped_find(handle);
+    return memory && memory->address ? cushim_mapped_catch_up(cuda, memory) : CUDA_SUCCESS;
+}
+
+/* Memory that the program no longer has goes back, the longest idle first. */
+static size_t trim(struct cushim_cuda *cuda, struct cushim_mem_heap *account, size_t most_bytes) {
+    size_t n_bytes = 0;
+    struct cushim_mapped_memory *memory = cushim_mapped_unmapped;
+    while (memory && account->held_bytes > most_bytes) {
+        size_t size = memory->n_bytes;
+        if (memory->n_references || account_of(memory) != account) {
+            memory = memory->next;
+        } else if (cushim_mapped_catch_up(cuda, memory) == CUDA_SUCCESS) {
+            n_bytes += size;
+            memory = cushim_mapped_unmapped; /* others had the lock */
+        } else {
+            break;
+        }
+    }
+    return n_bytes;
+}
+
+/* How much may be idle is the rule of heaps.  What the driver has free is known to the heap of the
+ * current context. */
+void cushim_mapped_look(struct cushim_cuda *cuda, int device) {
+    struct cushim_mem_heap *account = accounts[device];
+    if (!atomic_load_explicit(&account->has_slack, memory_order_relaxed) &&
+        !account->policy->has_keep)
+        return;
+    struct cushim_mem_heap *heap = cushim_contexts_hold_current(cuda);
+    if (heap)
+        cushim_mem_watermark_ask(heap);
+    int cancel = cushim_mapped_enter();
+    if (heap && heap->device == account->device) {
+        account->watermark.device_bytes = heap->watermark.device_bytes;
+        account->watermark.device_free_bytes = heap->watermark.device_free_bytes;
+    }
+    trim(cuda, account, cushim_mem_watermark_now(account));
+    cushim_mapped_leave(cancel);
+    if (heap)
+        cushim_contexts_let(heap);
+}
+
+size_t cushim_mapped_give_back(int device) {
+    size_t n_bytes = 0;
+    struct cushim_cuda *cuda = cushim_driver();
+    if (!cuda || !cushim_process_is_on() || cushim_thread.host_function_depth)
+        return 0;
+    int cancel = cushim_mapped_enter();
+    for (int i = 0; i < CUSHIM_MAX_DEVICES; i++) {
+        if (accounts[i] && (device < 0 || device == i))
+            n_bytes += trim(cuda, accounts[i], 0);
+    }
+    cushim_mapped_leave(cancel);
+    return n_bytes;
+}
+
+void cushim_mapped_give_back_stale(void) {
+    if (!cushim_process_is_on() || cushim_thread.host_function_depth)
+        return;
+    for (int i = 0; i < CUSHIM_MAX_DEVICES; i++) {
+        if (accounts[i] && cushim_mem_heap_is_stale(accounts[i]))
+            cushim_mapped_look(cushim_driver(), i);
+    }
+}
+
+void cushim_mapped_drop_all(void) {
+    struct cushim_mapped_memory *memory, *next;
+    int cancel = cushim_mapped_enter();
+    HASH_ITER(hh, memories, memory, next) {
+        if (memory->is_leaving)
+            continue; /* its thread lets it go */
+        if (memory->address && !memory->n_references && !memory->n_mappings) {
+            let_go(memory);
+        } else {
+            memory->address = memory->n_references = memory->n_mappings = 0;
+            cushim_mapped_settle(memory);
+        }
+    }
+    cushim_mapped_reservations.n = cushim_mapped_places.n = 0;
+    cushim_mapped_unmapped = NULL;
+    cushim_mapped_leave(cancel);
+}

@@ -1,0 +1,92 @@
+/*
+ * The tables of mapped memory: what lives, by its handle, and what is kept of it, by its addresses
+ * (docs/internals/memory-engine.md, "Mapped memory").  mapped_memory.h has the calls.
+ *
+ * One lock guards them.  Functions are called under it unless they say otherwise.
+ */
+#ifndef CUSHIM_PRELOAD_MAPPED_H
+#define CUSHIM_PRELOAD_MAPPED_H
+
+#include <uthash.h>
+
+#include "preload/entry/foreign.h"
+#include "preload/entry/rows.h"
+
+/*
+ * What the program has of the memory; with neither a reference nor a mapping it is gone, or idle if
+ * it is kept.  Of kept memory the driver has one reference at least, the mapping and the address.
+ */
+struct cushim_mapped_memory {
+    CUmemGenericAllocationHandle handle;
+    size_t n_bytes;
+    CUmemAllocationProp properties;
+    uint64_t n_references, n_mappings;
+    bool has_address;    /* of kept memory, as are those from align_bytes to next */
+    bool is_shared;      /* something that we do not see may use it, so it is not kept */
+    bool is_forgotten;   /* the driver gave its handle anew */
+    CUdeviceptr address; /* 0: it is not kept */
+    size_t align_bytes;
+    uint64_t access;                          /* the devices that may read and write it */
+    const void *thread;                       /* that took or unmapped it last */
+    bool is_unmapped;                         /* by the driver, which then refused the release */
+    bool is_leaving;                          /* a thread makes the driver catch up */
+    struct cushim_mapped_memory *prev, *next; /* in `unmapped` */
+    UT_hash_handle hh;
+};
+
+/* Kept memory without a mapping of the program, the oldest first. */
+extern struct cushim_mapped_memory *cushim_mapped_unmapped;
+
+/* What the program mapped, and what it reserved without a hint. */
+extern struct cushim_rows cushim_mapped_places, cushim_mapped_reservations;
+
+/* Take the lock, and let it go. */
+int cushim_mapped_enter(void);
+void cushim_mapped_leave(int cancel);
+
+/* May memory be kept, and serve?  Needs no lock. */
+bool cushim_mapped_keeps(struct cushim_cuda *cuda);
+
+/* By its handle; the first that is kept in a range; that which is kept over exactly this range.
+ * NULL: none.  The lock is let go while the driver catches up with the one that was found. */
+struct cushim_mapped_memory *cushim_mapped_find(CUmemGenericAllocationHandle handle);
+struct cushim_mapped_memory *cushim_mapped_in(CUdeviceptr address, size_t n_bytes);
+struct cushim_mapped_memory *cushim_mapped_at(CUdeviceptr address, size_t n_bytes);
+
+/* The driver made it.  False: host memory is out, and nobody counts it. */
+bool cushim_mapped_add(struct cushim_cuda *cuda, const struct cushim_foreign *foreign,
+                       const CUmemAllocationProp *properties);
+
+/* Idle memory is the program's again. */
+void cushim_mapped_take(struct cushim_mapped_memory *memory);
+
+/* The program gave a reference or a mapping back: without any, the memory is gone, or idle. */
+void cushim_mapped_settle(struct cushim_mapped_memory *memory);
+
+/*
+ * Make the driver's state that which the program knows, of one; of all that is kept in a range; of
+ * that with a handle.  The lock is let go meanwhile, and the memory may be gone afterwards. If the
+ * driver refuses, the memory is as before.
+ */
+CUresult cushim_mapped_catch_up(struct cushim_cuda *cuda, struct cushim_mapped_memory *memory);
+CUresult cushim_mapped_catch_up_in(struct cushim_cuda *cuda, CUdeviceptr address, size_t n_bytes);
+CUresult cushim_mapped_catch_up_of(struct cushim_cuda *cuda, CUmemGenericAllocationHandle handle);
+
+/* Without the lock, after memory of a device became idle: give back what may not be. */
+void cushim_mapped_look(struct cushim_cuda *cuda, int device);
+
+/* ---- without the lock, for events.c ---- */
+
+/* The options were read. */
+void cushim_mapped_configure(void);
+
+/* Give back the idle memory of a device (-1: of all); returns the bytes. */
+size_t cushim_mapped_give_back(int device);
+
+/* The same for what may no longer be held, if nothing looked for a second. */
+void cushim_mapped_give_back_stale(void);
+
+/* The driver was unloaded, and all handles and mappings with it. */
+void cushim_mapped_drop_all(void);
+
+#endif

@@ -1,0 +1,24 @@
+/*
+ * NVML, as far as limits need it: the library that the program has loaded, or with
+ * CUSHIM_LIMIT_COUNTS=all the one that we load.
+ */
+#ifndef CUSHIM_PRELOAD_ENTRY_NVML_H
+#define CUSHIM_PRELOAD_ENTRY_NVML_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda/types.h"
+
+enum { CUSHIM_NVML_UUID_BYTES = 96 };
+
+/* Put the address of NVML's own function into the pointer at `function`; false: it has none. */
+bool cushim_nvml_find(const char *name, void *function);
+
+/* NVML's text for a UUID of CUDA's. */
+void cushim_nvml_write_uuid(char text[CUSHIM_NVML_UUID_BYTES], const CUuuid *uuid);
+
+/* What this process has of a device, all told; false: NVML does not say.  One thread at a time. */
+bool cushim_nvml_used_bytes(const CUuuid *uuid, uint64_t *n_bytes);
+
+#endif

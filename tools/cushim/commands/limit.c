@@ -1,0 +1,127 @@
+#include "tools/cushim/commands.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/options.h"
+#include "report/group.h"
+#include "tools/cushim/arguments.h"
+#include "tools/cushim/pages.h"
+#include "tools/cushim/usage.h"
+
+struct request {
+    const char *wanted, *size;
+    int n_found, n_failed;
+};
+
+/* ---- a group ---- */
+
+static void limit_group(struct cushim_group *group, const char *size) {
+    for (int i = 0; i < CUSHIM_GROUP_DEVICES; i++) {
+        struct cushim_group_device *device = &group->file->devices[i];
+        uint64_t total_bytes = atomic_load(&device->total_bytes);
+        uint64_t limit_bytes = cushim_amount_bytes(cushim_limits_of(size, i), total_bytes);
+        atomic_store(&device->limit_bytes, limit_bytes < total_bytes ? limit_bytes : 0);
+        if (total_bytes)
+            cushim_group_ask(group, i);
+    }
+}
+
+/* Returns EXIT_WELL, an exit code after a message, or -1: there is no such group. */
+static int try_group(const struct request *request) {
+    static struct cushim_group group; /* too large for a stack */
+    bool is_path = strchr(request->wanted, '/');
+    int error = cushim_group_look(&group, request->wanted);
+    if (error) {
+        if (!is_path && error == ESRCH)
+            return -1;
+        complain("no group %s: %s", request->wanted, cushim_group_fault(error));
+        return EXIT_WRONG;
+    }
+    int code = EXIT_WELL;
+    if (strchr(request->size, ':')) {
+        code = usage_error("limit", "a group has one size for all devices");
+    } else {
+        limit_group(&group, request->size);
+        complain("group %s: %s from the next request of each process on", request->wanted,
+                 request->size);
+    }
+    cushim_group_leave(&group);
+    return code;
+}
+
+/* ---- processes ---- */
+
+static const char *group_of(const struct cushim_page_head *head) {
+    static const char name[] = "limit-group=";
+    const char *at = head->options, *end = at + head->n_option_bytes;
+    for (; at < end; at += strlen(at) + 1) {
+        if (strncmp(at, name, sizeof name - 1) == 0)
+            return at + sizeof name - 1;
+    }
+    return NULL;
+}
+
+static void write_limits(struct cushim_page_head *head, const char *size) {
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        struct cushim_amount amount = cushim_limits_of(size, device);
+        if (!cushim_amount_is_auto(amount))
+            atomic_store(&head->limits[device], cushim_amount_pack(amount));
+    }
+    atomic_fetch_add(&head->n_limits, 1);
+}
+
+static void limit_process(const struct page *page, void *context) {
+    struct request *request = context;
+    const struct cushim_page_head *about = &page->report->page.head;
+    char process[24];
+    snprintf(process, sizeof process, "%ld", (long)about->process);
+    if (!page->is_alive ||
+        (strcmp(request->wanted, process) != 0 && strcmp(request->wanted, about->program) != 0))
+        return;
+    request->n_found++;
+    struct cushim_page_head *head = group_of(about) ? NULL : pages_map_head(page);
+    if (head) {
+        write_limits(head, request->size);
+        munmap(head, sizeof *head);
+        complain("process %s (%s): %s from its next request on", process, about->program,
+                 request->size);
+        return;
+    }
+    request->n_failed++;
+    if (group_of(about))
+        complain("process %s (%s) has the limit of its group: `cushim limit %s %s`", process,
+                 about->program, group_of(about), request->size);
+    else
+        complain("process %s (%s) cannot be asked: %s", process, about->program, strerror(errno));
+}
+
+int limit_main(int argc, char **argv) {
+    static struct cushim_options options; /* too large for a stack */
+    const struct argument rows[] = {{0}};
+    const struct arguments arguments = {
+        .topic = "limit",
+        .rows = rows,
+        .least_words = 2,
+        .most_words = 2,
+        .of_words = "a process, program or group, and a size"};
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    struct request request = {argv[0], argv[1], 0, 0};
+    cushim_options_default(&options);
+    const char *wrong = cushim_option_set(&options, cushim_option_find("limit", 5), argv[1]);
+    if (wrong)
+        return usage_error("limit", "%s %s", argv[1], wrong);
+    if (strspn(argv[0], "0123456789") != strlen(argv[0])) {
+        int code = try_group(&request);
+        if (code >= 0)
+            return code;
+    }
+    pages_each(limit_process, &request);
+    if (!request.n_found)
+        complain("no process, program or group %s runs with cushim", argv[0]);
+    return request.n_found && !request.n_failed ? EXIT_WELL : EXIT_WRONG;
+}
