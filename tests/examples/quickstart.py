@@ -75,7 +75,7 @@ def quickstart(folder, **environment):
 def without_numbers(line):
     """The text that two runs have in common: without numbers, their units, and the width of columns."""
     line = re.sub(r"checksum \w+", "checksum", line)
-    line = re.sub(r"[\d,.]*\d+( (ns|us|ms|s|B|KiB|MiB|GiB)\b)?", "N", line)
+    line = re.sub(r"[\d,.]*\d+( (ns|us|ms|s|B|[KMGTP]iB)\b)?", "N", line)
     return re.sub(r" +", " ", line).strip()
 
 

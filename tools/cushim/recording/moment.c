@@ -17,7 +17,8 @@
 
 enum { MOST_GROUPS = 20, MOST_ROWS = 8 };
 
-const char *const moment_groups[MOMENT_N_GROUPS + 1] = {"site", "size", "thread", "library", "context"};
+const char *const moment_groups[MOMENT_N_GROUPS + 1] = {"site", "size", "thread", "library",
+                                                        "context"};
 
 bool moment_take_time(struct moment_wish *wish, const char *text) {
     static const struct {
