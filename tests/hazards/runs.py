@@ -36,7 +36,7 @@ TORTURE = re.compile(r"torture: (\d+) of (\d+) seeds bad, (\d+) words wrong, (\d
 def arguments(about):
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="build folder")
-    parser.add_argument("--seeds", type=int, default=500, help="number of seeds (500)")
+    parser.add_argument("--seeds", type=int, default=250, help="number of seeds (250)")
     parser.add_argument("--in-front", default="", help="library that LD_PRELOAD needs before cushim's (a sanitizer's)")
     options = parser.parse_args()
     options.build = pathlib.Path(options.build).resolve()

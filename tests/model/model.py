@@ -27,7 +27,7 @@ class Result:
         if not shutil.which("spin"):
             tap.skip("no spin")
         with tempfile.TemporaryDirectory() as folder:
-            for command in (["spin", "-a", *options, model], [*CC, optimised, *SEARCH, "-o", "pan", "pan.c"]):
+            for command in (["spin", "-a", *options, model], [*CC, optimised, *SEARCH, "-c", "pan.c"], [*CC, "-o", "pan", "pan.o"]):
                 done = subprocess.run(command, cwd=folder, text=True, capture_output=True)
                 assert done.returncode == 0, done.stdout + done.stderr
             self.text = subprocess.run(["./pan", f"-m{MAX_DEPTH}"], cwd=folder, text=True, capture_output=True).stdout

@@ -145,12 +145,18 @@ def complaints(done):
     return number, dict(found)
 
 
-def check_failures(code, may_leave=False, how="--fail", finds_leaks=False, few=(1, 1), **settings):
+def in_turns(codes, first=0):
+    """Each call fails with one of the codes: (code, the first call that fails with it, and each which after)."""
+    return [(code, (1 + (first + i) % len(codes), len(codes))) for i, code in enumerate(codes)]
+
+
+def check_failures(code, may_leave=False, how="--fail", finds_leaks=False, calls=(1, 1), few=(1, 1), **settings):
     """A sanitizer looks for leaks if `finds_leaks`.  It does so at the end of each of hundreds of children, which takes longer
-    than the rest, and other settings fail in the same code.  `few`: the first call that it sees fail, and each which after."""
+    than the rest, and other settings fail in the same code.  `calls`, or `few` of them for a sanitizer: the first call that
+    fails, and each which after."""
     if not finds_leaks:
         settings["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
-    done = run(how, str(code), *map(str, few if OPTIONS.few else (1, 1)), stats=False, **settings)
+    done = run(how, str(code), *map(str, few if OPTIONS.few else calls), stats=False, **settings)
     assert done.code == 0, (done.code, done.out[-200:], done.err)
     n_runs, found = complaints(done)
     wrong = {number: lines for number, lines in found.items()
@@ -178,16 +184,17 @@ def out_of_memory_at_any_driver_call_leaves_nothing_behind():
 def a_call_that_the_driver_refuses_leaves_nothing_behind():
     if OPTIONS.few:
         fixture.tap.skip("the tests beside this one reach the same lines")
-    for code in REFUSALS:
-        assert check_failures(code) > 100
-        assert check_failures(code, CUSHIM_FREE="relaxed") > 100
+    for free, first in (("exact", 0), ("relaxed", 1)):
+        for code, calls in in_turns(REFUSALS, first):
+            assert check_failures(code, calls=calls, CUSHIM_FREE=free) > 100
 
 
 @fixture.tap.test
 def a_context_that_breaks_at_any_driver_call_breaks_nothing_of_ours():
-    for code in DAMAGE[:FEWER]:
-        assert check_failures(code, may_leave=True, finds_leaks=True, few=(1, 2)) > 100
-        assert check_failures(code, may_leave=True, few=(2, 2), CUSHIM_FREE="relaxed") > 100
+    for code, calls in in_turns(DAMAGE)[:FEWER]:
+        assert check_failures(code, may_leave=True, finds_leaks=True, calls=calls, few=(1, 2)) > 100
+    for code, calls in in_turns(DAMAGE, 1)[:FEWER]:
+        assert check_failures(code, may_leave=True, calls=calls, few=(2, 2), CUSHIM_FREE="relaxed") > 100
 
 
 @fixture.tap.test

@@ -28,8 +28,11 @@ def stage_for_aarch64():
     script = library.parent / "preload.map"
     subprocess.run([CC, "-E", "-P", "-x", "c", "-I", ROOT / "src", ROOT / "preload/preload.map.in", "-o", script],
                    check=True)
-    sources = [s for s in options.sources if s.endswith(".c")] + [ROOT / "preload/resolve/dlsym_aarch64.S"]
-    subprocess.run([CC, *FLAGS, "-shared", *sources, "-o", library, f"-Wl,--version-script={script}", "-Wl,-z,defs",
+    ccache, objects = ["ccache"] if shutil.which("ccache") else [], []
+    for source in [s for s in options.sources if s.endswith(".c")] + [ROOT / "preload/resolve/dlsym_aarch64.S"]:
+        objects.append(library.parent / f"{len(objects)}.o")
+        subprocess.run([*ccache, CC, *FLAGS, "-c", source, "-o", objects[-1]], check=True)
+    subprocess.run([CC, "-shared", *objects, "-o", library, f"-Wl,--version-script={script}", "-Wl,-z,defs",
                     "-Wl,--no-undefined-version", "-Wl,-Bsymbolic", "-Wl,-z,now", "-pthread"],
                    check=True)
     return library
