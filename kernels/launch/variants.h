@@ -13,7 +13,7 @@
 
 #include "cushim/status.h"
 #include "kernels/launch/walk.h"
-#include "kernels/quant/quant_parts.h"
+#include "kernels/shared/quant_parts.h"
 
 struct CUstream_st;
 

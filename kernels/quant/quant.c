@@ -8,7 +8,7 @@
 #include "kernels/launch/call.h"
 #include "kernels/launch/arguments.h"
 #include "kernels/launch/variants.h"
-#include "kernels/quant/quant_parts.h"
+#include "kernels/shared/quant_parts.h"
 
 enum kernel { DEQUANT_Q4K, DEQUANT_Q4K_WIDE, GEMV, DEQUANT = GEMV + QUANT_N_FORMATS };
 

@@ -11,7 +11,7 @@
 #include "kernels/device/device.cuh"
 #include "kernels/device/group.cuh"
 #include "kernels/device/math/half.cuh"
-#include "kernels/quant/quant_parts.h"
+#include "kernels/shared/quant_parts.h"
 
 namespace {
 

@@ -48,7 +48,7 @@ static unsigned long driver_calls(void) {
 }
 
 static struct cushim_preload_stats counted(void) {
-    struct cushim_preload_stats stats = {.struct_bytes = sizeof stats};
+    struct cushim_preload_stats stats = {.struct_size = sizeof stats};
     int (*ask)(int, int, struct cushim_preload_stats *);
     *(void **)&ask = dlsym(RTLD_DEFAULT, "cushim_preload_stats");
     ck_assert(ask && ask(-1, CUSHIM_PRELOAD_MAPPED, &stats) == 0);
