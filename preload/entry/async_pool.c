@@ -82,8 +82,8 @@ static bool is_auto(void) {
 
 static bool is_off(void) {
     const struct cushim_mem_policy *policy = &cushim_process.policy;
-    return !cushim_process_options.async_keep.number ||
-           (is_auto() && policy->has_keep && !policy->keep.number);
+    bool keeps_nothing = !cushim_process_options.pool || (policy->has_keep && !policy->keep.number);
+    return !cushim_process_options.async_keep.number || (is_auto() && keeps_nothing);
 }
 
 /* Idle memory stays below half of what would be free, as that of heaps does, and below --keep. */

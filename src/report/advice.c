@@ -111,7 +111,7 @@ static uint64_t mapped_bytes(const struct cushim_report *report) {
     uint64_t n_requests = cushim_report_sum(report, CUSHIM_KIND_MAPPED, n_requests);
     uint64_t n_hits = cushim_report_sum(report, CUSHIM_KIND_MAPPED, n_hits);
     uint64_t n_bytes = cushim_report_sum(report, CUSHIM_KIND_MAPPED, requested_bytes);
-    return n_hits ? n_bytes / n_requests * (n_requests - n_hits) : n_bytes;
+    return n_hits && n_hits <= n_requests ? n_bytes / n_requests * (n_requests - n_hits) : n_bytes;
 }
 
 static bool forwarded(const struct cushim_report *report, struct cushim_advice *advice) {

@@ -263,7 +263,7 @@ static void put_forwarded(struct cushim_writer *out, const struct cushim_report 
                      CUSHIM_BYTES(cushim_report_sum(report, rows[i].kind, requested_bytes)),
                      rows[i].how, some(calls, n, "call", "calls"));
         if (n_hits)
-            cushim_write(out, "%s %% made no driver call\n", share(calls, n_hits, n));
+            cushim_write(out, "%s %% pooled\n", share(calls, n_hits, n));
         else
             cushim_write(out, "forwarded\n");
     }

@@ -15,7 +15,7 @@ NATIVE = "libcuda.so.1"
 @tap.test
 def a_driver_function_is_ours_by_dlsym_if_it_has_a_row_and_the_drivers_if_not():
     names = ["cuMemAlloc_v2", "cuMemFree_v2", "cuInit", "cuGetProcAddress_v2", "cuMemAlloc", "cuMemGetAllocationGranularity",
-             "cuMemPoolCreate", "cuGetExportTable", "cuMemAlloc_v9"]
+             "cuMemPoolTrimTo", "cuGetExportTable", "cuMemAlloc_v9"]
     lines = probe(OPEN, *(f"dlsym:{name}" for name in names))
     assert lines == [f"{OURS if name in HOOKS else NATIVE} {name}" for name in names], lines
 
@@ -123,7 +123,7 @@ def a_look_up_inside_a_look_up_falls_through_to_the_real_one():
 def a_probe_without_libcuda_finds_nothing_but_our_exports():
     if run(BUILD / "probe", OPEN, fake=None, check=False).returncode == 0:
         tap.skip("this machine has a libcuda")
-    lines = probe("default", "dlsym:cuMemAlloc_v2", "dlsym:cuMemGetAllocationGranularity", "dlsym:cuMemPoolCreate",
+    lines = probe("default", "dlsym:cuMemAlloc_v2", "dlsym:cuMemGetAllocationGranularity", "dlsym:cuMemPoolTrimTo",
                   "proc4:cuInit:12000:0", "proc5:cuInit:12000:0", "proc5:cuMemGetAllocationGranularity:12000:0", fake=None)
     assert lines == [f"{OURS} cuMemAlloc_v2", "none", "none", "3 -1 none", "3 -1 none", "3 -1 none"], lines
 

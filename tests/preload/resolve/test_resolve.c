@@ -32,7 +32,7 @@ TEST(an_unhooked_memory_name_is_counted_once) {
     open_driver();
     for (int i = 0; i < 3; i++) {
         ask("cuMemGetAllocationGranularity", 12000);
-        dlsym(driver, "cuMemPoolCreate");
+        dlsym(driver, "cuMemPoolTrimTo");
         ask("cuMemAlloc", 12000);
         ask("cuCtxCreate", 12000);
     }
