@@ -259,13 +259,14 @@ static void put_forwarded(struct cushim_writer *out, const struct cushim_report 
         uint64_t n_hits = cushim_report_sum(report, rows[i].kind, n_hits);
         if (!n)
             continue;
-        cushim_write(out, "%s%s were asked for %s (%s): ", verdict_indent,
+        cushim_write(out, "%s%s were asked for %s (%s):", verdict_indent,
                      CUSHIM_BYTES(cushim_report_sum(report, rows[i].kind, requested_bytes)),
                      rows[i].how, some(calls, n, "call", "calls"));
         if (n_hits)
-            cushim_write(out, "%s %% pooled\n", share(calls, n_hits, n));
+            cushim_write(out, "\n%s%s %% of these made no driver call\n", verdict_indent,
+                         share(calls, n_hits, n));
         else
-            cushim_write(out, "forwarded\n");
+            cushim_write(out, " forwarded\n");
     }
 }
 
