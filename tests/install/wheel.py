@@ -326,7 +326,7 @@ def the_module_passes_mypy_strict():
 
 
 FIXTURE = """
-import ctypes
+import ctypes, pytest
 runtime = ctypes.CDLL("libcudart.so.13")
 
 def block(n_bytes):
@@ -334,7 +334,13 @@ def block(n_bytes):
     assert runtime.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(n_bytes)) == 0
     return address
 
-def test_within(cushim_memory):
+@pytest.fixture
+def held():
+    address = block(5000)
+    yield address
+    runtime.cudaFree(address)
+
+def test_within(cushim_memory, held):
     cushim_memory.peak_bytes = 1 << 20
     runtime.cudaFree(block(1 << 20))
 
@@ -348,7 +354,12 @@ def test_leak(cushim_memory):
 def test_allowed(cushim_memory):
     cushim_memory.left_bytes = 1 << 20
     block(1000)
+
+def test_own(cushim_memory):
+    block(1000)
+    assert False, "its own"
 """
+LEAK = FIXTURE[:FIXTURE.index("    block(1000)")].count("\n") + 1
 
 
 @tap.test
@@ -360,11 +371,14 @@ def the_pytest_fixture_limits_peak_and_leaks():
     (folder / "test_memory.py").write_text(FIXTURE)
     suite = [installed() / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rsE", folder]
     done = command(installed() / "cushim", "run", *suite, code=1, LD_LIBRARY_PATH=str(SIM))
-    assert re.search(r"^4 passed, 2 errors", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^3 failed, 2 passed", done.stdout, re.MULTILINE) and "pytest_plugin" not in done.stdout, done.stdout
     assert "the test had 4,194,304 bytes of CUDA memory; 1,048,576 are allowed" in done.stdout, done.stdout
-    assert re.search("the test leaves 1,\\d+ bytes of CUDA memory; 0 are allowed", done.stdout), done.stdout
+    leaves = re.findall(r"^\S*test_memory.py:(\d+): the test leaves 1,\d+ bytes of CUDA memory; 0 are allowed", done.stdout, re.MULTILINE)
+    assert leaves == [str(LEAK - 1)] and "cushim run --sites=1 -- pytest" in done.stdout and "its own" in done.stdout, done.stdout
+    done = command(installed() / "cushim", "run", "--sites=1", "--", *suite, code=1, LD_LIBRARY_PATH=str(SIM))
+    assert re.search(f"    1,\\d+ bytes: block test_memory.py:\\d+ < test_leak test_memory.py:{LEAK}$", done.stdout, re.MULTILINE), done.stdout
     done = command(*suite, LD_LIBRARY_PATH=str(SIM))
-    assert "4 skipped" in done.stdout and "start it with `cushim run pytest`" in done.stdout, done.stdout
+    assert "5 skipped" in done.stdout and "start it with `cushim run pytest`" in done.stdout, done.stdout
 
 
 @tap.test
