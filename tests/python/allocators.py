@@ -4,7 +4,7 @@ import sys
 import types
 from ctypes import CFUNCTYPE, c_int, c_size_t, c_ssize_t, c_void_p
 
-from expect import raises
+from expect import device, raises
 
 import cushim
 import tap
@@ -116,11 +116,15 @@ def statistics_have_the_names_of_pytorch():
 def a_graph_of_pytorch_has_a_pool_whose_segments_come_from_ours():
     first, second = allocators.torch_graph_pool(), allocators.torch_graph_pool()
     assert first is not second and first.allocator is second.allocator
-    stream = Stream()
+    stream, driver, graph = Stream(), device(), c_void_p()
+    allocators.pool().drain()  # so that the segment is the driver's
+    assert driver.cuStreamBeginCapture_v2(c_void_p(stream.handle), 0) == 0  # in the mode of torch.cuda.graph, which forbids much
     address = first.allocator.alloc(N_BYTES, 0, stream.handle)
+    assert driver.cuStreamEndCapture(c_void_p(stream.handle), ctypes.byref(graph)) == 0
     assert allocators.pool().owns(address)
     first.allocator.free(address, N_BYTES, 0, stream.handle)
     assert not allocators.pool().owns(address)
+    assert driver.cuGraphDestroy(graph) == 0
 
 
 @tap.test
