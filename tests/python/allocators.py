@@ -46,6 +46,13 @@ class MemPool:
         self.allocator = allocator
 
 
+class CUDAGraph:
+    """Of torch."""
+
+    def capture_begin(self, pool=None, capture_error_mode="global"):
+        raise NotImplementedError
+
+
 class CFunctionAllocator:
     """Of cupy: void *(void *, size_t, int) and void (void *, void *, int)."""
 
@@ -65,7 +72,7 @@ class CallbackMemoryResource:
 
 
 installed, current = [], types.SimpleNamespace(ptr=0)
-package("torch.cuda", MemPool=MemPool)
+package("torch.cuda", CUDAGraph=CUDAGraph, MemPool=MemPool)
 package("torch.cuda.memory", CUDAPluggableAllocator=CUDAPluggableAllocator, change_current_allocator=installed.append)
 package("cupy.cuda", CFunctionAllocator=CFunctionAllocator, get_current_stream=lambda: current)
 package("rmm.mr", CallbackMemoryResource=CallbackMemoryResource)
@@ -91,6 +98,8 @@ def one_call_makes_pytorch_use_the_pool():
     assert torch.alloc(TOO_MANY, 0, None) is None
     torch.empty_cache()
     assert allocators.pool().stats().held_bytes == 0
+    with raises(RuntimeError):  # replays would write memory that serves others
+        CUDAGraph().capture_begin(capture_error_mode="relaxed")
 
 
 @tap.test

@@ -48,10 +48,15 @@ def torch_allocator() -> Any:
     return made
 
 
+def _refuse(*_: Any, **__: Any) -> None:
+    raise RuntimeError("PyTorch does not tell this allocator which memory a graph keeps: use its own cache, and cushim.allocators.torch_graph_pool()")
+
+
 @functools.lru_cache(maxsize=None)
 def use_torch() -> None:
-    """Make it PyTorch's allocator, before CUDA memory is used; not for a process that captures graphs (see torch_graph_pool)."""
+    """Make it PyTorch's allocator, before CUDA memory is used.  A capture of a graph then raises RuntimeError: see torch_graph_pool."""
     importlib.import_module("torch.cuda.memory").change_current_allocator(torch_allocator())
+    importlib.import_module("torch.cuda").CUDAGraph.capture_begin = _refuse
 
 
 @functools.lru_cache(maxsize=None)
