@@ -46,7 +46,7 @@ OTHERS = {
     "python -m cushim": "tests/install",
     "python -m pip show": "tests/install",
     "python -c": "tests/install",
-    "cushim run pytest": "tests/install",
+    "cushim run --sites=1 -- pytest": "tests/install",
     "meson setup": "tests/examples/install.py, tests/examples/quickstart.py",
     "meson install": "tests/examples/install.py",
     "cushim merge report": "the tests of ranks below",

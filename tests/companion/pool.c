@@ -499,6 +499,35 @@ TEST(case_P9_a_trim_gives_idle_memory_back) {
     ck_assert_uint_ge(after_bytes, before_bytes + LARGE_BYTES);
 }
 
+TEST(case_P9_the_pool_of_the_process_knows_its_peaks_and_failures) {
+    enum { LARGE_BYTES = 32 << 20 };
+    struct cushim_pool *p;
+    ck_assert_int_eq(cushim_pool_process(NULL), CUSHIM_INVALID);
+    fixture_ok(cushim_pool_process(&p));
+    fixture_ok(cushim_pool_stats_reset(p));
+    struct cushim_pool_stats before = stats_of(p, 0);
+    ck_assert_uint_eq(before.peak_live_bytes, before.live_bytes);
+    ck_assert_uint_eq(before.peak_bytes, before.held_bytes);
+    void *a = cushim_pool_process_alloc_for(NULL, LARGE_BYTES, 0);
+    void *b = cushim_pool_process_alloc_ordered(LARGE_BYTES, 0, NULL);
+    ck_assert(a && b);
+    cushim_pool_process_free_for(NULL, a, 0);
+    cushim_pool_process_free_for(NULL, a, 0); /* refused, and not counted */
+    ck_assert_ptr_eq(cushim_pool_process_alloc_for(NULL, LARGE_BYTES, 0), a);
+    ck_assert_ptr_null(cushim_pool_process_alloc_for(NULL, (size_t)1 << 60, 0));
+    cushim_pool_process_free_for(NULL, a, 0);
+    struct cushim_pool_stats after = stats_of(p, 0);
+    ck_assert_uint_eq(after.peak_live_bytes, before.live_bytes + 2 * LARGE_BYTES);
+    ck_assert_uint_eq(after.live_bytes, before.live_bytes + LARGE_BYTES);
+    ck_assert_uint_ge(after.peak_bytes, 2 * LARGE_BYTES);
+    ck_assert_uint_eq(after.out_of_memory, 1);
+    fixture_ok(cushim_pool_stats_reset(p));
+    ck_assert_uint_eq(stats_of(p, 0).peak_live_bytes, before.live_bytes + LARGE_BYTES);
+    ck_assert_uint_eq(stats_of(p, 0).out_of_memory, 0);
+    cushim_pool_process_free(b, LARGE_BYTES, 0, NULL);
+    ck_assert_uint_eq(stats_of(p, 0).live_bytes, before.live_bytes);
+}
+
 TEST(case_P9_an_impossible_request_is_NULL_and_a_bad_free_changes_nothing) {
     ck_assert_ptr_null(cushim_pool_process_alloc(0, 0, NULL));
     ck_assert_ptr_null(cushim_pool_process_alloc(-1, 0, NULL));

@@ -298,76 +298,9 @@ def a_missing_driver_is_one_line():
     assert re.fullmatch(r"CUSHIM_NOCUDA .*no usable libcuda\.so\.1 in this process.*/nonexistent.*\n", said), said
 
 
-# Calls the allocator as frameworks do, without them, with the types of their calls.
-FRAMEWORKS = """
-import ctypes, sys, types
-import cushim
-
-def framework(name, **members):
-    for part in (name.split(".")[0], name):
-        sys.modules.setdefault(part, types.ModuleType(part))
-    sys.modules[name].__dict__.update(members)
-
-class CUDAPluggableAllocator:  # of torch: void *(ssize_t, int, cudaStream_t), void (void *, ssize_t, int, cudaStream_t)
-    def __init__(self, path, alloc, free):
-        loaded = ctypes.CDLL(path)
-        self.alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)((alloc, loaded))
-        self.free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)((free, loaded))
-    def allocator(self):
-        return self
-    def set_reset_fn(self, address):
-        self.empty_cache = ctypes.CFUNCTYPE(None)(address)
-    def set_record_stream_fn(self, address):
-        self.record_stream = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)
-
-class PythonFunctionAllocator:  # of cupy: (n_bytes, device) -> address; (address, device)
-    def __init__(self, malloc, free):
-        self.functions = malloc, free
-    def malloc(self, n_bytes):
-        return self.functions[0](n_bytes, 0)
-
-class CallbackMemoryResource:  # of rmm: (n_bytes, stream) -> address; (address, n_bytes, stream)
-    def __init__(self, allocate, deallocate):
-        self.allocate, self.deallocate = allocate, deallocate
-
-framework("torch.cuda.memory", CUDAPluggableAllocator=CUDAPluggableAllocator)
-framework("cupy.cuda", PythonFunctionAllocator=PythonFunctionAllocator)
-framework("rmm.mr", CallbackMemoryResource=CallbackMemoryResource)
-
-def takes_and_gives(alloc, free):
-    first = alloc(70000)
-    other = alloc(70000)
-    assert first and other and first != other
-    free(first)
-    assert alloc(70000) == first, "served again"
-    free(first)
-    free(other)
-
-torch = cushim.allocators.torch_allocator()
-takes_and_gives(lambda n: torch.alloc(n, 0, None), lambda address: torch.free(address, 70000, 0, None))
-assert torch.alloc(10**15, 0, None) is None
-recorded = torch.alloc(70000, 0, None)
-torch.record_stream(recorded, None)
-torch.free(recorded, 70000, 0, None)
-torch.empty_cache()
-malloc = cushim.allocators.cupy_allocator()
-takes_and_gives(malloc, lambda address: malloc.__self__.functions[1](address, 0))
-rmm = cushim.allocators.rmm_resource()
-takes_and_gives(lambda n: rmm.allocate(n, object()), lambda address: rmm.deallocate(address, 70000, object()))
-try:
-    malloc(10**15)
-except MemoryError as error:
-    print(error.args[0])
-try:
-    cushim.allocators.pool().allocate(1, device=99)
-except cushim.Error as error:
-    print(error.args[0])
-"""
-
-
 @tap.test
-def the_allocator_serves_the_calls_of_frameworks():
-    assert on_the_device(FRAMEWORKS) == "CUSHIM_NOMEM\nCUSHIM_BADDEVICE\n"
+def the_allocators_serve_the_calls_of_frameworks():
+    python(SOURCE / "tests/python/allocators.py", CUSHIM_LIBCUDA=str(SIM / "libcuda.so.1"), CUSHIM_SIM_DEVICES="2")
 
 
 @tap.test
@@ -393,7 +326,7 @@ def the_module_passes_mypy_strict():
 
 
 FIXTURE = """
-import ctypes
+import ctypes, pytest
 runtime = ctypes.CDLL("libcudart.so.13")
 
 def block(n_bytes):
@@ -401,7 +334,13 @@ def block(n_bytes):
     assert runtime.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(n_bytes)) == 0
     return address
 
-def test_within(cushim_memory):
+@pytest.fixture
+def held():
+    address = block(5000)
+    yield address
+    runtime.cudaFree(address)
+
+def test_within(cushim_memory, held):
     cushim_memory.peak_bytes = 1 << 20
     runtime.cudaFree(block(1 << 20))
 
@@ -415,7 +354,12 @@ def test_leak(cushim_memory):
 def test_allowed(cushim_memory):
     cushim_memory.left_bytes = 1 << 20
     block(1000)
+
+def test_own(cushim_memory):
+    block(1000)
+    assert False, "its own"
 """
+LEAK = FIXTURE[:FIXTURE.index("    block(1000)")].count("\n") + 1
 
 
 @tap.test
@@ -427,11 +371,14 @@ def the_pytest_fixture_limits_peak_and_leaks():
     (folder / "test_memory.py").write_text(FIXTURE)
     suite = [installed() / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rsE", folder]
     done = command(installed() / "cushim", "run", *suite, code=1, LD_LIBRARY_PATH=str(SIM))
-    assert re.search(r"^4 passed, 2 errors", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^3 failed, 2 passed", done.stdout, re.MULTILINE) and "pytest_plugin" not in done.stdout, done.stdout
     assert "the test had 4,194,304 bytes of CUDA memory; 1,048,576 are allowed" in done.stdout, done.stdout
-    assert re.search("the test leaves 1,\\d+ bytes of CUDA memory; 0 are allowed", done.stdout), done.stdout
+    leaves = re.findall(r"^\S*test_memory.py:(\d+): the test leaves 1,\d+ bytes of CUDA memory; 0 are allowed", done.stdout, re.MULTILINE)
+    assert leaves == [str(LEAK - 1)] and "cushim run --sites=1 -- pytest" in done.stdout and "its own" in done.stdout, done.stdout
+    done = command(installed() / "cushim", "run", "--sites=1", "--", *suite, code=1, LD_LIBRARY_PATH=str(SIM))
+    assert re.search(f"    1,\\d+ bytes: block test_memory.py:\\d+ < test_leak test_memory.py:{LEAK}$", done.stdout, re.MULTILINE), done.stdout
     done = command(*suite, LD_LIBRARY_PATH=str(SIM))
-    assert "4 skipped" in done.stdout and "start it with `cushim run pytest`" in done.stdout, done.stdout
+    assert "5 skipped" in done.stdout and "start it with `cushim run pytest`" in done.stdout, done.stdout
 
 
 @tap.test

@@ -100,7 +100,26 @@ static void release_spare_events(struct cushim_context_object *context) {
     cushim_call_end(&scope, CUSHIM_OK);
 }
 
-/* A primary context is released, never reset.  If other code reset it, nothing is to be done. */
+/* Whether other code has reset it; true if the driver has no function for it. */
+static bool is_primary_active(int device) {
+    unsigned flags;
+    int is_active = 1;
+    if (CUSHIM_DRIVER(cuDevicePrimaryCtxGetState))
+        CUSHIM_DRIVER(cuDevicePrimaryCtxGetState)(device, &flags, &is_active);
+    return is_active;
+}
+
+/* Release a primary context, never reset it.  If nobody else retains it, it must not stay current
+ * here, because each call without a context would then fail. */
+static void release_primary(const struct cushim_context_object *context) {
+    CUcontext current = NULL;
+    CUSHIM_DRIVER(cuDevicePrimaryCtxRelease_v2)(context->device);
+    if (!is_primary_active(context->device) &&
+        CUSHIM_DRIVER(cuCtxGetCurrent)(&current) == CUDA_SUCCESS && current == context->handle)
+        CUSHIM_DRIVER(cuCtxSetCurrent)(NULL);
+}
+
+/* If other code reset a primary context, nothing is to be done. */
 static void finish(struct cushim_object *object) {
     struct cushim_context_object *context = (struct cushim_context_object *)object;
     bool is_ready = atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY;
@@ -108,7 +127,7 @@ static void finish(struct cushim_object *object) {
     cushim_events.context_ended(context);
     if (is_ready && context->form == CUSHIM_CONTEXT_PRIMARY && !cushim_context_is_dead(context) &&
         CUSHIM_DRIVER(cuDevicePrimaryCtxRelease_v2))
-        CUSHIM_DRIVER(cuDevicePrimaryCtxRelease_v2)(context->device);
+        release_primary(context);
     free(context);
 }
 
@@ -173,15 +192,6 @@ static struct cushim_context_object *find_primary(int device) {
     while (context && !(context->form == CUSHIM_CONTEXT_PRIMARY && context->device == device))
         context = context->next;
     return cushim_object_keep(context);
-}
-
-/* Whether other code has reset it; true if the driver has no function for it. */
-static bool is_primary_active(int device) {
-    unsigned flags;
-    int is_active = 1;
-    if (CUSHIM_DRIVER(cuDevicePrimaryCtxGetState))
-        CUSHIM_DRIVER(cuDevicePrimaryCtxGetState)(device, &flags, &is_active);
-    return is_active;
 }
 
 enum cushim_status cushim_context_of_device(const char *what, int device,

@@ -106,6 +106,8 @@ static enum cushim_status alloc(struct cushim_pool_call *call, enum cushim_memor
     if (status == CUSHIM_STATE)
         status =
             cushim_fail(call->what, CUSHIM_DEADCONTEXT, "device=%d", call->heap->context->device);
+    if (status == CUSHIM_NOMEM)
+        atomic_fetch_add(&call->pool->n_out_of_memory, 1);
     cushim_futex_lock_enter(&call->cache->lock);
     call->cache->counts.n_misses++;
     cushim_futex_lock_leave(&call->cache->lock);

@@ -45,6 +45,7 @@ static const struct cushim_mem_streams_owner owner = {
 
 static void set_policy(struct cushim_pool_heap *heap, const struct cushim_pool_object *pool) {
     memset(&heap->stats, 0, sizeof heap->stats);
+    heap->process_bytes = heap->process_peak_bytes = 0;
     memset(&heap->policy, 0, sizeof heap->policy);
     atomic_init(&heap->policy.dedicated_bytes,
                 pool->options.dedicated ? DEDICATED_BYTES : never_shared_bytes);

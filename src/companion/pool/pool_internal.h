@@ -24,6 +24,7 @@ struct cushim_pool_heap {
     struct cushim_mem_streams
         streams; /* of the engine's heap; the first field, see cushim_pool_heap_of */
     struct cushim_mem_stats stats;
+    atomic_uint_fast64_t process_bytes, process_peak_bytes; /* live by the functions of pool_on.c */
     struct cushim_mem_policy policy;
     _Atomic(struct cushim_pool_object *) pool; /* NULL: it is gone; the streams' lock */
     /* constant while in use */
@@ -67,7 +68,7 @@ struct cushim_pool_object {
     atomic_bool has_lost; /* one of its contexts died, so an unknown address may be from there */
     bool is_checked;      /* CUSHIM_CHECK; constant */
     atomic_size_t live_bytes; /* only if there is a cap */
-    atomic_uint_fast64_t n_refused, n_waits, n_reclaim_steps, n_damaged;
+    atomic_uint_fast64_t n_refused, n_waits, n_reclaim_steps, n_damaged, n_out_of_memory;
     _Atomic(struct cushim_pool_heap *) heaps;
     atomic_int n_freezes;
     pthread_mutex_t lock; /* what follows, and the making of heaps */

@@ -56,6 +56,17 @@ static struct cushim_pool *pool_of_process(void) {
     return none;
 }
 
+enum cushim_status cushim_pool_process(struct cushim_pool **p) {
+    CUSHIM_OUT(p);
+    *p = pool_of_process();
+    return *p ? CUSHIM_OK : CUSHIM_NOMEM;
+}
+
+static struct cushim_mem_stream_block *block_at(const void *ptr) {
+    const struct cushim_thread *thread = cushim_thread_mine;
+    return cushim_pool_block_find(thread ? thread->pool_memory : NULL, (uintptr_t)ptr);
+}
+
 static void *alloc(const char *what, ssize_t bytes, int device, struct cushim_stream *s) {
     cushim_devptr ptr = 0;
     struct cushim_pool *p = pool_of_process();
@@ -63,13 +74,22 @@ static void *alloc(const char *what, ssize_t bytes, int device, struct cushim_st
         cushim_fail(what, CUSHIM_INVALID, "bytes=%zd", bytes);
     else if (p)
         cushim_pool_alloc(p, device, CUSHIM_MEMORY_DEVICE, (size_t)bytes, s, &ptr);
+    const struct cushim_mem_stream_block *block = ptr ? block_at((void *)(uintptr_t)ptr) : NULL;
+    if (block) {
+        struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
+        uint64_t before = atomic_fetch_add(&heap->process_bytes, block->bucket_bytes);
+        cushim_mem_stats_raise(&heap->process_peak_bytes, before + block->bucket_bytes);
+    }
     return (void *)(uintptr_t)ptr;
 }
 
 static void free_on(void *ptr, int device, struct cushim_stream *s) {
+    const struct cushim_mem_stream_block *block = block_at(ptr);
+    struct cushim_pool_heap *heap = block ? cushim_pool_heap_of(block->streams) : NULL;
+    uint64_t n_bytes = block ? block->bucket_bytes : 0;
     struct cushim_pool *p = pool_of_process();
-    if (p)
-        cushim_pool_free(p, device, (uintptr_t)ptr, 0, s);
+    if (p && cushim_pool_free(p, device, (uintptr_t)ptr, 0, s) == CUSHIM_OK && heap)
+        atomic_fetch_sub(&heap->process_bytes, n_bytes);
 }
 
 /* Allocates and frees for all streams, because frameworks name the stream that a block was
@@ -93,11 +113,6 @@ static struct cushim_stream *order_of(const struct CUstream_st *stream) {
     return stream ? CUSHIM_STREAM_ALL : NULL;
 }
 
-static struct cushim_mem_stream_block *block_at(const void *ptr) {
-    const struct cushim_thread *thread = cushim_thread_mine;
-    return cushim_pool_block_find(thread ? thread->pool_memory : NULL, (uintptr_t)ptr);
-}
-
 void *cushim_pool_process_alloc_ordered(ssize_t bytes, int device, struct CUstream_st *stream) {
     return alloc(__func__, bytes, device, order_of(stream));
 }
@@ -117,6 +132,14 @@ void cushim_pool_process_free_ordered(void *ptr, ssize_t bytes, int device,
     if (is_shared)
         block->is_shared = false;
     free_on(ptr, device, is_shared ? CUSHIM_STREAM_ALL : order_of(stream));
+}
+
+void *cushim_pool_process_alloc_for(struct CUstream_st *stream, size_t bytes, int device) {
+    return cushim_pool_process_alloc_ordered((ssize_t)bytes, device, stream);
+}
+
+void cushim_pool_process_free_for(struct CUstream_st *stream, void *ptr, int device) {
+    cushim_pool_process_free_ordered(ptr, 0, device, stream);
 }
 
 void cushim_pool_process_trim(void) {

@@ -43,6 +43,7 @@ static void add_heap(struct cushim_pool_heap *heap, struct cushim_pool_stats *st
     stats->graph_bytes += atomic_load(&heap->streams.held_bytes);
     stats->held_bytes += cushim_mem_stats_read(&heap->stats.held_bytes);
     stats->peak_bytes += cushim_mem_stats_read(&heap->stats.peak_held_bytes);
+    stats->peak_live_bytes += cushim_mem_stats_read(&heap->process_peak_bytes);
 }
 
 static uint64_t not_below_0(int64_t n) {
@@ -66,6 +67,7 @@ static void add_all(struct cushim_pool_call *call, int dev, enum cushim_memory_k
     stats->damaged = atomic_load(&pool->n_damaged);
     stats->waits = atomic_load(&pool->n_waits);
     stats->reclaim_steps = atomic_load(&pool->n_reclaim_steps);
+    stats->out_of_memory = atomic_load(&pool->n_out_of_memory);
 }
 
 enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
@@ -86,6 +88,8 @@ enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
     CUSHIM_ENTER_POOL(p);
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(call.pool, heap));) {
         atomic_store(&heap->streams.n_evicted, 0);
+        atomic_store(&heap->stats.peak_held_bytes, cushim_mem_stats_read(&heap->stats.held_bytes));
+        atomic_store(&heap->process_peak_bytes, cushim_mem_stats_read(&heap->process_bytes));
         CUSHIM_MEM_EACH_STREAM_CACHE(cache, &heap->streams) {
             cushim_futex_lock_enter(&cache->lock);
             cache->counts.n_hits = cache->counts.n_misses = cache->counts.n_frees = 0;
@@ -96,6 +100,7 @@ enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
     atomic_store(&call.pool->n_damaged, 0);
     atomic_store(&call.pool->n_waits, 0);
     atomic_store(&call.pool->n_reclaim_steps, 0);
+    atomic_store(&call.pool->n_out_of_memory, 0);
     return CUSHIM_OK;
 }
 

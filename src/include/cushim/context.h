@@ -128,7 +128,8 @@ CUSHIM_API enum cushim_status cushim_context_synchronize(struct cushim_context *
  *             reference is released once the objects in it are gone; it is never reset. Wrapped:
  *             only the handle goes.
  * @return CUSHIM_OK (also if it was dead) | BADHANDLE | the driver's; the handle is gone then, too
- * Threads  any; if our stack made it current in this thread, the next live entry becomes current
+ * Threads  any; if our stack made it current in this thread, the next live entry becomes current; a
+ *          primary context that ends with its last reference is not left current in this thread
  */
 CUSHIM_API enum cushim_status cushim_context_destroy(struct cushim_context *ctx);
 

@@ -76,7 +76,9 @@ struct cushim_pool_stats {
     uint64_t asked_bytes;               /* of live blocks, as asked */
     uint64_t held_bytes;                /* got from the driver */
     uint64_t peak_bytes;                /* the largest held_bytes so far */
-    uint64_t damaged; /* blocks written after their free; counted only with CUSHIM_CHECK */
+    uint64_t damaged;         /* blocks written after their free; counted only with CUSHIM_CHECK */
+    uint64_t peak_live_bytes; /* the largest live_bytes so far; 0 if not cushim_pool_process */
+    uint64_t out_of_memory;   /* requests that failed because memory was out */
 };
 
 /* What cushim_pool_walk shows of a block. */
@@ -318,7 +320,7 @@ CUSHIM_API enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev,
                                                 struct cushim_pool_stats *stats);
 
 /**
- * Set the counters to 0; gauges stay.
+ * Set the counters to 0, and begin the peaks again from what is held and live now.
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any
  */
@@ -361,6 +363,15 @@ CUSHIM_API enum cushim_status cushim_pool_set_default(struct cushim_pool *p);
 CUSHIM_API enum cushim_status cushim_pool_default(struct cushim_pool **p);
 
 /* --- a pool of the process, for frameworks that take an allocator as two functions --- */
+
+/**
+ * Get the pool of the functions below, for its statistics and for requests in the order of other
+ * streams. Do not destroy it.
+ * @param p  out; the first call of any of these functions makes it
+ * @return CUSHIM_OK | INVALID | NOMEM
+ * Threads  any
+ */
+CUSHIM_API enum cushim_status cushim_pool_process(struct cushim_pool **p);
 
 /**
  * Allocate device memory. PyTorch's CUDAPluggableAllocator can call this directly. The first call
@@ -415,6 +426,16 @@ CUSHIM_API void *cushim_pool_process_alloc_ordered(ssize_t bytes, int device,
  */
 CUSHIM_API void cushim_pool_process_free_ordered(void *ptr, ssize_t bytes, int device,
                                                  struct CUstream_st *stream);
+
+/**
+ * cushim_pool_process_alloc_ordered and cushim_pool_process_free_ordered for CuPy's
+ * CFunctionAllocator, whose param is the stream.
+ * Threads  any
+ * Stream   as those
+ */
+CUSHIM_API void *cushim_pool_process_alloc_for(struct CUstream_st *stream, size_t bytes,
+                                               int device);
+CUSHIM_API void cushim_pool_process_free_for(struct CUstream_st *stream, void *ptr, int device);
 
 /**
  * Say that memory is used on another stream than the one that it was allocated for, which PyTorch's

@@ -41,6 +41,8 @@ class PoolStats(NamedTuple):
     held_bytes: int
     peak_bytes: int
     damaged: int
+    peak_live_bytes: int
+    out_of_memory: int
 
 
 class PoolBlock(NamedTuple):
@@ -133,7 +135,7 @@ class Pool(Handle):
         return PoolStats(*(getattr(found, name) for name in PoolStats._fields))
 
     def reset_stats(self) -> None:
-        """Set the counters to 0; gauges stay."""
+        """Set the counters to 0, and begin the peaks again."""
         library().cushim_pool_stats_reset(self._handle)
 
     def drain(self) -> None:

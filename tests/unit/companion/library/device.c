@@ -2,6 +2,7 @@
 
 #include "cushim/context.h"
 #include "cushim/library.h"
+#include "cushim/memory.h"
 #include "cushim/pool.h"
 #include "tests/unit/companion/core/sim_fixture.h"
 #include "tests/unit/suite.h"
@@ -54,6 +55,30 @@ TEST(set_makes_the_primary_context_current_unless_the_stack_has_another) {
     ck_assert_int_eq(cushim_context_destroy(context), CUSHIM_OK);
     ck_assert_ptr_eq(sim_current(), primary);
     ck_assert_int_eq(cushim_device_set(0), CUSHIM_OK);
+}
+
+TEST(a_primary_context_that_ends_is_not_left_current) {
+    struct cushim_context *primary;
+    cushim_devptr ptr;
+    for (int round = 0; round < 2; round++) {
+        ck_assert_int_eq(cushim_device_set(0), CUSHIM_OK);
+        ck_assert_int_eq(cushim_context_primary(0, &primary), CUSHIM_OK);
+        ck_assert_int_eq(cushim_context_destroy(primary), CUSHIM_OK);
+        ck_assert_ptr_null(sim_current());
+        ck_assert_int_eq(cushim_memory_alloc(NULL, 1000, &ptr), CUSHIM_OK);
+        ck_assert_int_eq(cushim_memory_free(ptr), CUSHIM_OK);
+    }
+}
+
+TEST(a_primary_context_that_others_retain_stays_current) {
+    struct cushim_context *primary;
+    CUcontext handle;
+    ck_assert_int_eq(cushim_device_set(0), CUSHIM_OK);
+    ck_assert_int_eq(SIM(cuDevicePrimaryCtxRetain)(&handle, 0), CUDA_SUCCESS);
+    ck_assert_int_eq(cushim_context_primary(0, &primary), CUSHIM_OK);
+    ck_assert_int_eq(cushim_context_destroy(primary), CUSHIM_OK);
+    ck_assert_ptr_eq(sim_current(), handle);
+    ck_assert_int_eq(SIM(cuDevicePrimaryCtxRelease_v2)(0), CUDA_SUCCESS);
 }
 
 TEST(peers_are_queried_and_enabled_once_or_more) {
