@@ -60,6 +60,11 @@ static size_t memory_short(int device) {
     return cushim_async_give_back() + cushim_mapped_give_back(device);
 }
 
+static bool memory_looked_at(void) {
+    cushim_mapped_give_back_stale();
+    return cushim_device_limit_is_asked();
+}
+
 const struct cushim_events cushim_events = {
     .configured = configured,
     .forked = forked,
@@ -71,7 +76,6 @@ const struct cushim_events cushim_events = {
     .context_leaving = context_leaving,
     .context_gone = cushim_foreign_drop,
     .heap_gone = heap_gone,
-    .is_idle_wanted = cushim_device_limit_is_asked,
     .memory_short = memory_short,
-    .memory_looked_at = cushim_mapped_give_back_stale,
+    .memory_looked_at = memory_looked_at,
 };

@@ -47,15 +47,14 @@ struct cushim_events {
     /* A context was destroyed, and with it all blocks of a heap.  The lock of contexts is held. */
     void (*heap_gone)(const struct cushim_mem_heap *heap);
 
-    /* Has another process wanted idle memory since this was last asked? */
-    bool (*is_idle_wanted)(void);
 
     /* Memory of a device (-1: of any) is short: heaps are about to give back what is idle.  The
      * bytes that others gave back. */
     size_t (*memory_short)(int device);
 
-    /* A call was made in which memory goes back that is idle for long. */
-    void (*memory_looked_at)(void);
+    /* A call was made in which memory goes back that is idle for long.  Returns whether another
+     * process has asked for idle memory since the last such call. */
+    bool (*memory_looked_at)(void);
 };
 
 extern const struct cushim_events cushim_events __attribute__((visibility("hidden")));

@@ -26,6 +26,7 @@ struct cushim_rows cushim_mapped_places, cushim_mapped_reservations;
 static _Atomic(struct cushim_mem_heap *)
     accounts[CUSHIM_MAX_DEVICES]; /* what is held, and may be */
 static struct cushim_mem_policy policy;
+static atomic_int n_accounts; /* the last device that has one, and 1 */
 static bool is_pooled;
 static atomic_bool was_any_unmapped;
 
@@ -171,6 +172,8 @@ static bool has_account(struct cushim_cuda *cuda, const struct cushim_foreign *f
                                                              .stats = foreign->stats,
                                                              .guard = &cushim_capture_guard});
     accounts[device] = account;
+    if (atomic_load(&n_accounts) <= device)
+        atomic_store(&n_accounts, device + 1);
     return account;
 }
 
@@ -327,7 +330,7 @@ size_t cushim_mapped_give_back(int device) {
 void cushim_mapped_give_back_stale(void) {
     if (!cushim_process_is_on() || cushim_thread.host_function_depth)
         return;
-    for (int i = 0; i < CUSHIM_MAX_DEVICES; i++) {
+    for (int i = 0; i < atomic_load_explicit(&n_accounts, memory_order_acquire); i++) {
         if (accounts[i] && cushim_mem_heap_is_stale(accounts[i]))
             cushim_mapped_look(cushim_driver(), i);
     }

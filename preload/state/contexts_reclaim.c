@@ -43,10 +43,9 @@ size_t cushim_contexts_give_back_all(void) {
 }
 
 void cushim_contexts_give_back_stale(CUcontext synchronised) {
-    if (cushim_events.is_idle_wanted())
+    if (cushim_events.memory_looked_at())
         give_back(-1, false, cushim_clock_ns());
     cushim_control_look();
-    cushim_events.memory_looked_at();
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
         struct cushim_mem_heap *heap = &each->heap;
         if (!cushim_mem_heap_is_stale(heap) || !cushim_process_is_on() ||

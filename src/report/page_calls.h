@@ -14,7 +14,7 @@
 enum { CUSHIM_N_OWN_SHARDS = 256, CUSHIM_N_SHARED_SHARDS = 16 };
 
 /* Room for the rows of enum cushim_cuda_symbol; with the flag it fills whole cache lines. */
-enum { CUSHIM_PAGE_SYMBOLS = 239 };
+enum { CUSHIM_PAGE_SYMBOLS = 263 };
 
 struct cushim_shard {
     _Alignas(64) atomic_uint_fast64_t calls[CUSHIM_PAGE_SYMBOLS];
