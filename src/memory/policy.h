@@ -111,6 +111,8 @@ static inline bool cushim_mem_limit_charge(struct cushim_mem_limit *budget, size
     size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
     if (!budget)
         return true;
+    if (cost_bytes > PTRDIFF_MAX) /* no device has so much, and sums would overflow */
+        return false;
     if (budget->share && !budget->share(budget, (ptrdiff_t)cost_bytes, false))
         return false;
     size_t limit_bytes = load_relaxed(&budget->limit_bytes);
