@@ -106,22 +106,28 @@ static inline size_t cushim_mem_limit_cost(size_t n_bytes) {
     return (n_bytes + page_bytes - 1) / page_bytes * page_bytes;
 }
 
+/* Add to what a group has, or take back.  No group has more than its signed sums hold, so such a
+ * request, which the driver refuses, is left out. */
+static inline bool cushim_mem_limit_share(struct cushim_mem_limit *budget, size_t cost_bytes,
+                                          bool is_back, bool is_forced) {
+    ptrdiff_t n_bytes = (ptrdiff_t)cost_bytes;
+    return !budget->share || cost_bytes > PTRDIFF_MAX ||
+           budget->share(budget, is_back ? -n_bytes : n_bytes, is_forced);
+}
+
 /* Charge n_bytes.  False: that would pass the limit, and nothing is charged. */
 static inline bool cushim_mem_limit_charge(struct cushim_mem_limit *budget, size_t n_bytes) {
     size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
     if (!budget)
         return true;
-    if (cost_bytes > PTRDIFF_MAX) /* no device has so much, and sums would overflow */
-        return false;
-    if (budget->share && !budget->share(budget, (ptrdiff_t)cost_bytes, false))
+    if (!cushim_mem_limit_share(budget, cost_bytes, false, false))
         return false;
     size_t limit_bytes = load_relaxed(&budget->limit_bytes);
     size_t now_bytes = load_relaxed(&budget->charged_bytes);
     do {
         if (!limit_bytes || (now_bytes <= limit_bytes && cost_bytes <= limit_bytes - now_bytes))
             continue;
-        if (budget->share)
-            budget->share(budget, -(ptrdiff_t)cost_bytes, true);
+        cushim_mem_limit_share(budget, cost_bytes, true, true);
         return false;
     } while (!atomic_compare_exchange_weak_explicit(&budget->charged_bytes, &now_bytes,
                                                     now_bytes + cost_bytes, memory_order_relaxed,
@@ -133,8 +139,7 @@ static inline bool cushim_mem_limit_charge(struct cushim_mem_limit *budget, size
 static inline void cushim_mem_limit_force(struct cushim_mem_limit *budget, size_t n_bytes) {
     size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
     atomic_fetch_add_explicit(&budget->charged_bytes, cost_bytes, memory_order_relaxed);
-    if (budget->share)
-        budget->share(budget, (ptrdiff_t)cost_bytes, true);
+    cushim_mem_limit_share(budget, cost_bytes, false, true);
 }
 
 /* n_bytes as charged. */
@@ -143,8 +148,7 @@ static inline void cushim_mem_limit_refund(struct cushim_mem_limit *budget, size
     if (!budget)
         return;
     atomic_fetch_sub_explicit(&budget->charged_bytes, cost_bytes, memory_order_relaxed);
-    if (budget->share)
-        budget->share(budget, -(ptrdiff_t)cost_bytes, true);
+    cushim_mem_limit_share(budget, cost_bytes, true, true);
 }
 
 #endif
