@@ -236,50 +236,31 @@ enum cushim_status cushim_rms_norm_f32(const float *x, const float *w, float *y,
     return run_norm(__func__, RMS_F32, args, stream);
 }
 
-enum cushim_status cushim_add_rms_norm_f32(const float *x, const float *residual, const float *w,
-                                           float *y, float *sum, float eps, int64_t rows, int64_t d,
-                                           struct CUstream_st *stream) {
-    struct norm_args args = {.x = x,
-                             .w = w,
-                             .residual = residual,
-                             .y = y,
-                             .extra = sum,
-                             .eps = eps,
-                             .rows = rows,
-                             .d = d};
-    return run_norm(__func__, ADD_RMS_F32, args, stream);
-}
+/* The kinds that add, of floats and of bfloat16: the sum is an output of those that add before. */
+#define ADDING(type, element, add_rms, rms_add)                                                    \
+    enum cushim_status cushim_add_rms_norm_##type(                                                 \
+        const element *x, const element *residual, const element *w, element *y, element *sum,     \
+        float eps, int64_t rows, int64_t d, struct CUstream_st *stream) {                          \
+        struct norm_args args = {.x = x,                                                           \
+                                 .w = w,                                                           \
+                                 .residual = residual,                                             \
+                                 .y = y,                                                           \
+                                 .extra = sum,                                                     \
+                                 .eps = eps,                                                       \
+                                 .rows = rows,                                                     \
+                                 .d = d};                                                          \
+        return run_norm(__func__, add_rms, args, stream);                                          \
+    }                                                                                              \
+    enum cushim_status cushim_rms_norm_add_##type(                                                 \
+        const element *x, const element *w, const element *residual, element *y, float eps,        \
+        int64_t rows, int64_t d, struct CUstream_st *stream) {                                     \
+        struct norm_args args = {                                                                  \
+            .x = x, .w = w, .residual = residual, .y = y, .eps = eps, .rows = rows, .d = d};       \
+        return run_norm(__func__, rms_add, args, stream);                                          \
+    }
 
-enum cushim_status cushim_rms_norm_add_f32(const float *x, const float *w, const float *residual,
-                                           float *y, float eps, int64_t rows, int64_t d,
-                                           struct CUstream_st *stream) {
-    struct norm_args args = {
-        .x = x, .w = w, .residual = residual, .y = y, .eps = eps, .rows = rows, .d = d};
-    return run_norm(__func__, RMS_ADD_F32, args, stream);
-}
-
-enum cushim_status cushim_add_rms_norm_bf16(const uint16_t *x, const uint16_t *residual,
-                                            const uint16_t *w, uint16_t *y, uint16_t *sum,
-                                            float eps, int64_t rows, int64_t d,
-                                            struct CUstream_st *stream) {
-    struct norm_args args = {.x = x,
-                             .w = w,
-                             .residual = residual,
-                             .y = y,
-                             .extra = sum,
-                             .eps = eps,
-                             .rows = rows,
-                             .d = d};
-    return run_norm(__func__, ADD_RMS_BF16, args, stream);
-}
-
-enum cushim_status cushim_rms_norm_add_bf16(const uint16_t *x, const uint16_t *w,
-                                            const uint16_t *residual, uint16_t *y, float eps,
-                                            int64_t rows, int64_t d, struct CUstream_st *stream) {
-    struct norm_args args = {
-        .x = x, .w = w, .residual = residual, .y = y, .eps = eps, .rows = rows, .d = d};
-    return run_norm(__func__, RMS_ADD_BF16, args, stream);
-}
+ADDING(f32, float, ADD_RMS_F32, RMS_ADD_F32)
+ADDING(bf16, uint16_t, ADD_RMS_BF16, RMS_ADD_BF16)
 
 enum cushim_status cushim_rms_norm_f16(const uint16_t *x, const uint16_t *w, uint16_t *y, float eps,
                                        int64_t rows, int64_t d, struct CUstream_st *stream) {
