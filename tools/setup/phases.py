@@ -78,7 +78,7 @@ PHASES = [
     Phase("sanitize", "addresses, undefined behaviour, libFuzzer, and the warnings of another compiler", compiler="clang",
           # Clang takes four times as long to optimise what these two add.  A variable that nobody sets has a pattern, as what malloc
           # gives has: a test sees that it is read.
-          setup=("-Db_sanitize=address,undefined", "-Dwerror=true", "-Doptimization=0", LINES + ",-ftrivial-auto-var-init=pattern"),
+          setup=("-Db_sanitize=address,undefined", "-Dwerror=true", "-Doptimization=0", LINES + " -ftrivial-auto-var-init=pattern"),
           suites=("unit", "preload", "fuzz", "kernels"), without=("emulated", "reads"), slow=3, builds="c",
           needs=("clang",), library=f"libclang_rt.asan-{platform.machine()}.so",
           env={"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "TEST_STEPS_PCT": "30"}),
@@ -225,7 +225,9 @@ class Run:
             files = [os.path.relpath(file, self.folder) for file in self.targets()]
             done = self.command([*front, "ninja", "-C", self.folder, *files])
         if done.returncode:
-            self.fail("the build", done.stdout)
+            log = self.folder / "meson-logs" / "meson-log.txt"
+            is_set_up = (self.folder / "build.ninja").exists() or not log.exists()
+            self.fail("the build", done.stdout if is_set_up else log.read_text(errors="replace"))  # it has the compiler's words
             return False
         self.count.passed += 1
         return True
