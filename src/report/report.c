@@ -137,14 +137,6 @@ void cushim_report_put_folded(struct cushim_writer *out, const char *head, const
         rest = put_line(out, "", rest);
 }
 
-const char *cushim_report_day(char text[CUSHIM_REPORT_DAY_BYTES], uint64_t when) {
-    time_t seconds = (time_t)(when <= UINT32_MAX ? when : 0);
-    struct tm day;
-    if (!gmtime_r(&seconds, &day) || !strftime(text, CUSHIM_REPORT_DAY_BYTES, "%Y-%m-%d", &day))
-        *text = 0;
-    return text;
-}
-
 uint64_t cushim_report_since(const struct cushim_report *report, uint64_t ns) {
     uint64_t start_ns = report->page.head.start_ns;
     return ns > start_ns ? ns - start_ns : 0;

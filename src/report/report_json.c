@@ -185,16 +185,6 @@ static void put_head(struct cushim_writer *out, const struct cushim_report *repo
         cushim_write(out, "  \"is_software\": true,\n");
 }
 
-static void put_natively(struct cushim_writer *out, const struct cushim_report_natively *natively) {
-    char day[CUSHIM_REPORT_DAY_BYTES];
-    if (natively->when)
-        cushim_write(out,
-                     "  \"natively\": {\"least_ns\": %" PRIu64 ", \"most_ns\": %" PRIu64
-                     ", \"calibrated\": \"%s\", \"is_software\": %s},\n",
-                     natively->least_ns, natively->most_ns, cushim_report_day(day, natively->when),
-                     natively->is_software ? "true" : "false");
-}
-
 void cushim_report_json(struct cushim_writer *out, const struct cushim_report *report) {
     const struct cushim_page_head *head = &report->page.head;
     cushim_write(out, "{\n  \"schema\": \"%s\",\n  \"cushim\": ", CUSHIM_REPORT_SCHEMA);
@@ -222,7 +212,6 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
     cushim_site_json(out, report);
     put_marks(out, report);
     cushim_shortage_json(out, report);
-    put_natively(out, &report->natively);
     cushim_advice_json(out, report);
     if (report->put_json)
         report->put_json(out);

@@ -53,7 +53,6 @@ WRONG = [
     ("merge missing.json", 1, "No such file"), ("diff", 2, "diff needs two runs"), ("diff report.json", 2, "diff needs two runs"), ("diff a b c", 2, "not also `c`"), ("diff notes.txt report.json", 2, "not a report"),
     ("diff --fail-if=x a b", 2, "is not a condition"), ("diff --fail-if peak_hled>5 a b", 2, "no number `peak_hled`"), ("diff --fail-if peak_held>5% a b", 2, "a share needs a sign"),
     ("metrics x", 2, "takes no name"), ("metrics --every=0", 2, "from 1 to"), ("metrics --file=/nowhere/x.prom", 125, "cannot be written"), ("metrics --json", 2, "no option `--json`"),
-    ("calibrate x", 2, "takes no name"), ("calibrate --device=x", 2, "not a whole number"), ("calibrate --device=99", 2, "from 0 to"),
     ("compare", 2, "compare needs a program"), ("compare --runs=0 ./fails", 2, "from 1 to 1000"), ("compare --run=3 ./fails", 2, "no option --run"), ("compare ./missing", 127, "No such file"),
     ("compare ./leaky.c", 126, "it is source code"), ("sim", 2, "sim needs a program"), ("sim --devices=99 ./fails", 2, "0 to 16"), ("sim --devices", 2, "--devices needs a value"),
     ("sim --kernels=maybe ./fails", 2, "is not possible"), ("sim --device=2 ./fails", 2, "did you mean `devices`?"), ("sim --runtime=11 ./fails", 2, "12, 13 or"), ("sim ./leaky.c", 126, "it is source code"),

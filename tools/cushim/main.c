@@ -41,7 +41,6 @@ static const struct {
     {"resume", resume_main},
     {"trim", trim_main},
     {"limit", limit_main},
-    {"calibrate", calibrate_main},
     {"compare", compare_main},
     {"merge", merge_main},
     {"diff", diff_main},
