@@ -1,8 +1,8 @@
 """The ctypes layer of the Python module, written from the public headers: constants, enums, structs and prototypes.
 
-    bindings.py OUT HEADER...
+    bindings.py OUT CUDA_H HEADER...
 
-An opaque object is a number, as cushim/types.h says.  A struct or a function of which a part has no ctypes type is an error.
+CUDA_H gives the enums of attributes and limits.  An opaque object is a number, as cushim/types.h says.  A struct or a function of which a part has no ctypes type is an error.
 """
 import os
 import pathlib
@@ -15,6 +15,7 @@ COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 DIRECTIVE = re.compile(r"^\s*#.*?(?<!\\)$", re.MULTILINE | re.DOTALL)
 STREAM = re.compile(r"^#define (CUSHIM_STREAM_\w+)\s+\(\(struct cushim_stream \*\)(\d+)\)", re.MULTILINE)
 ENUM = re.compile(r"\benum (\w*) ?\{([^}]*)\}")
+CUDA_ENUM = re.compile(r"\benum CU(device_attribute|function_attribute|limit)_enum (\{[^}]*\})")
 STRUCT = re.compile(r"\bstruct (\w+) \{([^}]*)\}")
 CALLBACK = re.compile(r"\btypedef ([\w ]+?)\b(\w+)\(([^;]*)\);")
 FUNCTION = re.compile(r"CUSHIM_API ([\w\s*]*?)\b(cushim_\w+)\(([^;]*)\);")
@@ -109,4 +110,6 @@ from typing import Any, Dict, Tuple
 
 
 if __name__ == "__main__":
-    pathlib.Path(sys.argv[1]).write_text(written([pathlib.Path(path).read_text() for path in sys.argv[2:]]))
+    cuda, *headers = [pathlib.Path(path).read_text() for path in sys.argv[2:]]
+    enums = [f"enum cushim_{name} {body};" for name, body in CUDA_ENUM.findall(COMMENT.sub("", cuda))]
+    pathlib.Path(sys.argv[1]).write_text(written([*enums, *headers]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, Optional, Seq
 from . import _api
 from ._api import GraphMemory, GraphMode
 from ._context import DeviceLike, ordinal_of
-from ._library import Handle, ask, library, struct
+from ._library import Handle, ask, ask_two, library, struct
 from ._stream import Stream, stream_number
 
 if TYPE_CHECKING:
@@ -185,9 +185,7 @@ def _handles(things: Sequence[Handle]) -> Any:
 
 def graph_memory(device: DeviceLike = None) -> Tuple[int, int]:
     """Bytes behind the allocation nodes of all graphs on a device: used, and reserved by the driver."""
-    used, reserved = c_size_t(), c_size_t()
-    library().cushim_graph_memory(ordinal_of(device), ctypes.byref(used), ctypes.byref(reserved))
-    return used.value, reserved.value
+    return ask_two(c_size_t, c_size_t, "cushim_graph_memory", ordinal_of(device))
 
 
 def graph_memory_trim(device: DeviceLike = None) -> None:

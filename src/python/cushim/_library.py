@@ -3,7 +3,7 @@ import ctypes
 import functools
 import pathlib
 import weakref
-from typing import Any, ClassVar, Optional, Type, TypeVar
+from typing import Any, ClassVar, Optional, Tuple, Type, TypeVar
 
 from . import _api
 from ._api import Status
@@ -48,6 +48,13 @@ def ask(kind: Any, name: str, *arguments: Any) -> Any:
     out = kind()
     getattr(library(), name)(*arguments, ctypes.byref(out))
     return out.value
+
+
+def ask_two(first_kind: Any, second_kind: Any, name: str, *arguments: Any) -> Tuple[int, int]:
+    """What a function writes to its last two parameters."""
+    first, second = first_kind(), second_kind()
+    getattr(library(), name)(*arguments, ctypes.byref(first), ctypes.byref(second))
+    return first.value, second.value
 
 
 def struct(kind: Any, **fields: Any) -> Any:

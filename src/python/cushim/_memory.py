@@ -8,7 +8,7 @@ from . import _api, _exchange
 from ._api import AttachFlag, MemoryKind, MemoryOwner, Status
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
 from ._errors import refusal
-from ._library import ask, library, struct
+from ._library import ask, ask_two, library, struct
 from ._stream import IPC_BYTES, Stream, stream_number
 
 _Self = TypeVar("_Self", bound="Memory")
@@ -200,10 +200,9 @@ class PitchedMemory(_Owned):
     """Rows of device memory, each at a multiple of pitch_bytes.  element_bytes: 4, 8 or 16, the largest access of a kernel."""
 
     def __init__(self, width_bytes: int, rows: int, element_bytes: int = 4, context: Optional[Context] = None) -> None:
-        address, pitch = c_uint64(), c_size_t()
-        library().cushim_memory_alloc_pitch(number_of(context), width_bytes, rows, element_bytes, ctypes.byref(address), ctypes.byref(pitch))
-        self.width_bytes, self.rows, self.pitch_bytes = width_bytes, rows, pitch.value
-        super().__init__(address.value, pitch.value * rows, "cushim_memory_free", kept(context))
+        address, pitch = ask_two(c_uint64, c_size_t, "cushim_memory_alloc_pitch", number_of(context), width_bytes, rows, element_bytes)
+        self.width_bytes, self.rows, self.pitch_bytes = width_bytes, rows, pitch
+        super().__init__(address, pitch * rows, "cushim_memory_free", kept(context))
 
 
 class ManagedMemory(_Owned):
@@ -318,16 +317,12 @@ def memory_info(address: int) -> MemoryInfo:
 
 def address_range(address: int) -> Tuple[int, int]:
     """The driver's allocation that contains an address: its start, its bytes."""
-    base, n_bytes = c_uint64(), c_size_t()
-    library().cushim_memory_range(address, ctypes.byref(base), ctypes.byref(n_bytes))
-    return base.value, n_bytes.value
+    return ask_two(c_uint64, c_size_t, "cushim_memory_range", address)
 
 
 def mem_get_info(context: Optional[Context] = None) -> Tuple[int, int]:
     """Free and total bytes of the device, as the driver counts them."""
-    free, total = c_size_t(), c_size_t()
-    library().cushim_memory_info(number_of(context), ctypes.byref(free), ctypes.byref(total))
-    return free.value, total.value
+    return ask_two(c_size_t, c_size_t, "cushim_memory_info", number_of(context))
 
 
 def reusable_bytes(context: Optional[Context] = None) -> int:
