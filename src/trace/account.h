@@ -34,7 +34,8 @@ struct cushim_trace_site {
     uint64_t n_noted, noted_bytes;               /* cushim_trace_account_note */
     uint64_t oldest_ns;                          /* cushim_trace_account_date */
     uint64_t sample_bytes[CUSHIM_TRACE_SAMPLES]; /* live; cushim_trace_account_sample */
-    uint64_t hour_bytes;                         /* for a reader: by how much it grows in an hour */
+    bool grows;                                  /* for a reader: cushim_site_grows, */
+    uint64_t hour_bytes;                         /* and by how much in an hour */
 };
 
 /* A block, and the time of its request. */
