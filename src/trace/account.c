@@ -266,6 +266,7 @@ static void add_block(struct cushim_trace_account *account) {
     DL_APPEND(pool->blocks, live);
     if (!live->block.pool) /* the driver serves it, in no segment */
         hold(sums, live->block.n_bytes);
+    site->kind = live->block.kind;
     sums->n_live++;
     sums->live_bytes += live->block.n_bytes;
     site->n_live += is_sites;
