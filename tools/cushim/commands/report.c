@@ -33,7 +33,6 @@ static const struct format {
     {"folded", profile_folded, "", "", ""},
     {"pprof", profile_pprof, "", NULL, ""},
     {"torch", torch_put, "", NULL, ""},
-    {"rmm", events_rmm, "Thread,Time,Action,Pointer,Size,Stream\n", "", ""},
     {"trace-text", events_text, "", "", ""},
 };
 enum { TEXT, JSON, HTML, N_FORMATS = sizeof formats / sizeof *formats };
