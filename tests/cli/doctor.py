@@ -3,9 +3,7 @@ import ctypes
 import json
 import os
 import re
-import shutil
 import subprocess
-import sys
 
 from fixture import CC, CUSHIM, SIM, build, cushim, examined, rows, scratch, tap
 
@@ -213,46 +211,6 @@ def doctor_says_whether_the_kernel_grants_membarrier():
     except subprocess.SubprocessError:
         tap.skip("this kernel has no seccomp filters")
     assert refused[0] == "note" and "locked exchange" in refused[1], refused
-
-
-@tap.test
-def doctor_names_the_toolkit_that_find_cuda_would():
-    if not (bwrap := shutil.which("bwrap")):
-        tap.skip("no bwrap")
-    tree = scratch / "tree"
-    command = tree / "build/tools/cushim/cushim"
-    command.parent.mkdir(parents=True)
-    shutil.copy(CUSHIM, command)
-    (tree / "bin").mkdir()
-    (tree / "bin/python3").symlink_to(sys.executable)
-
-    def put(folder, version):
-        (tree / folder / "include").mkdir(parents=True)
-        (tree / folder / "include/cuda.h").write_text(f"#define CUDA_VERSION {version}\n")
-
-    def row(**environment):
-        env = {"PATH": f"{tree}/bin", "HOME": str(tree), "CUSHIM_LIVE_DIR": str(tree), **environment}
-        # a machine that has none in /usr/local
-        done = subprocess.run([bwrap, "--dev-bind", "/", "/", "--tmpfs", "/usr/local", command, "doctor", "--json"], env=env,
-                              text=True, capture_output=True)
-        return rows(done)["this machine", "toolkit"]
-
-    assert row() == ("note", "none found (needed to build programs, not to run them)")
-    put("old", 11080)
-    assert row(CUDA_HOME=f"{tree}/old") == ("note", f"CUDA 11.8, {tree}/old (to build cushim takes 13.0)")
-    put("lib/python3.9/site-packages/nvidia/cu13", 12080)
-    assert row() == ("note", f"CUDA 12.8, {tree}/lib/python3.9/site-packages/nvidia/cu13 (to build cushim takes 13.0)")
-    assert row(CUDA_HOME=f"{tree}/old")[1].startswith("CUDA 11.8, "), "the first of those that are too old"
-    put("build-cuda/toolkit", 13050)
-    assert row(CUDA_HOME=f"{tree}/old") == ("ok", f"CUDA 13.5, {tree}/build-cuda/toolkit")
-    put("lib/python3.11/site-packages/nvidia/cu13", 13020)
-    assert row() == ("ok", f"CUDA 13.2, {tree}/lib/python3.11/site-packages/nvidia/cu13")
-    put("new", 13010)
-    (tree / "new/bin").mkdir()
-    (tree / "new/bin/nvcc").write_text("#!/bin/sh\n")
-    (tree / "new/bin/nvcc").chmod(0o755)
-    (tree / "bin/nvcc").symlink_to(tree / "new/bin/nvcc")
-    assert row() == ("ok", f"CUDA 13.1, {tree}/new")
 
 
 # A program that lives until it was seen; with -DUSES it asks for memory of the software device.  Doctor sleeps behind each look, and

@@ -10,7 +10,6 @@
 #include "cuda/table.h"
 #include "tools/cushim/doctor/driver.h"
 #include "tools/cushim/doctor/findings.h"
-#include "tools/cushim/doctor/toolkit.h"
 
 static const double mib = 1024.0 * 1024;
 
@@ -57,18 +56,6 @@ static bool examine_driver(void) {
     return true;
 }
 
-static void examine_toolkit(void) {
-    struct toolkit toolkit;
-    if (!toolkit_find(&toolkit))
-        report_note("toolkit", "none found (needed to build programs, not to run them)");
-    else if (toolkit.version < TOOLKIT_LEAST)
-        report_note("toolkit", "CUDA " VERSION ", %s (to build cushim takes " VERSION ")",
-                    VERSION_PARTS(toolkit.version), toolkit.folder, VERSION_PARTS(TOOLKIT_LEAST));
-    else
-        report_ok("toolkit", "CUDA " VERSION ", %s", VERSION_PARTS(toolkit.version),
-                  toolkit.folder);
-}
-
 /* Report the runtimes that a program with a shared runtime would get. */
 static void examine_runtimes(void) {
     static const char *const names[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
@@ -108,7 +95,6 @@ bool machine_examine(void) {
     report_ok("glibc", "%s", gnu_get_libc_version());
     examine_membarrier();
     bool has_device = examine_driver();
-    examine_toolkit();
     examine_runtimes();
     return has_device;
 }

@@ -1,4 +1,4 @@
-/* Reports what this machine has: the driver, its devices, the toolkit, the runtimes. */
+/* Reports what this machine has: the driver, its devices, the runtimes. */
 #ifndef CUSHIM_TOOLS_MACHINE_H
 #define CUSHIM_TOOLS_MACHINE_H
 
