@@ -20,7 +20,7 @@ TEXTURE = 4 << 20
 PEAK = PAGE + N_WEIGHTS * PAGE + TEXTURE + OF_A_STEP + N_LEAKED * PAGE
 AT_END = (N_WEIGHTS - 1 + N_LEAKED) * PAGE
 N_REQUESTS = N_WEIGHTS + N_STEPS * N_ACTIVATIONS + N_LEAKED
-FORMATS = ("html", "perfetto", "folded", "pprof", "rmm", "torch", "trace-text")
+FORMATS = ("html", "perfetto", "folded", "pprof", "trace-text")
 
 
 def recorded():

@@ -37,10 +37,6 @@ void numbers_sort(uint64_t numbers[], size_t n) {
     qsort(numbers, n, sizeof *numbers, in_order);
 }
 
-uint64_t numbers_median(const uint64_t numbers[], size_t n) {
-    return n % 2 ? numbers[n / 2] : (numbers[n / 2 - 1] + numbers[n / 2]) / 2;
-}
-
 const char *numbers_share(char text[NUMBERS_SHARE_BYTES], uint64_t part, uint64_t all) {
     uint64_t per_1000 = all ? (uint64_t)((__uint128_t)part * 1000 / all) : 0;
     snprintf(text, NUMBERS_SHARE_BYTES, "%" PRIu64 ".%u %%", per_1000 / 10,

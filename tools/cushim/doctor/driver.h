@@ -18,7 +18,6 @@
     CALL(cuGetErrorName)                                                                           \
     CALL(cuGetProcAddress_v2)                                                                      \
     CALL(cuDeviceGetCount)                                                                         \
-    CALL(cuDeviceGetAttribute)                                                                     \
     CALL(cuDeviceGetName)                                                                          \
     CALL(cuDeviceTotalMem_v2)                                                                      \
     CALL(cuDevicePrimaryCtxRetain)                                                                 \

@@ -157,15 +157,6 @@ int recording_scopes(const char *path, struct recording_scope scopes[RECORDING_S
     return error ? -error : n;
 }
 
-const struct recording_scope *recording_most(const struct recording_scope *scopes, int n) {
-    const struct recording_scope *most = scopes;
-    for (int i = 1; i < n; i++) {
-        if (scopes[i].peak_bytes > most->peak_bytes && scopes[i].device >= 0)
-            most = &scopes[i];
-    }
-    return most;
-}
-
 const char *recording_scope_name(const struct recording_scope *scope, char text[32]) {
     if (scope->device < 0)
         snprintf(text, 32, "%s memory", scope->device == RECORDING_PINNED ? "pinned" : "imported");

@@ -49,9 +49,6 @@ struct recording {
 /* Find the scopes that have requests.  Returns their number, or minus an errno. */
 int recording_scopes(const char *path, struct recording_scope scopes[RECORDING_SCOPES]);
 
-/* The scope with the highest peak; n is not 0. */
-const struct recording_scope *recording_most(const struct recording_scope *scopes, int n);
-
 struct history;
 
 /* Read all of it.  Sites note what they have at the scope's peak, and whether they grow, at moments
