@@ -17,6 +17,7 @@ STREAM = re.compile(r"^#define (CUSHIM_STREAM_\w+)\s+\(\(struct cushim_stream \*
 ENUM = re.compile(r"\benum (\w*) ?\{([^}]*)\}")
 CUDA_ENUM = re.compile(r"\benum CU(device_attribute|function_attribute|limit)_enum (\{[^}]*\})")
 STRUCT = re.compile(r"\bstruct (\w+) \{([^}]*)\}")
+COUNTS = re.compile(r"_stats$|graph(exec)?_info$")  # structs of numbers, which the library fills: also tuples
 CALLBACK = re.compile(r"\btypedef ([\w ]+?)\b(\w+)\(([^;]*)\);")
 FUNCTION = re.compile(r"CUSHIM_API ([\w\s*]*?)\b(cushim_\w+)\(([^;]*)\);")
 DECLARED = re.compile(r"^(.*?)(\w+)(?:\[(\d+)\])?$", re.DOTALL)  # type, name, length
@@ -89,8 +90,10 @@ def written(texts):
     for name, members in headers.enums:
         lines += enum_lines(name, members)
     for name, body in headers.structs.items():
-        fields = "".join(f'        ("{field}", {kind}),\n' for field, kind in headers.fields_of(body))
-        lines += ["", "", f"class {name}(Structure):", f"    _fields_ = [\n{fields}    ]"]
+        fields = list(headers.fields_of(body))
+        lines += ["", "", f"class {name}(Structure):", "    _fields_ = [", *(f'        ("{field}", {kind}),' for field, kind in fields), "    ]"]
+        if COUNTS.search(name):
+            lines += ["", "", f"class {words(name)}(NamedTuple):", *(f"    {field}: int" for field, _ in fields[1:])]  # without its size
     lines += ["", ""]
     for name, (result, arguments) in headers.callbacks.items():
         lines.append(f"{name} = CFUNCTYPE({', '.join(map(str, [headers.type_of(result), *headers.types_of(arguments)]))})")
@@ -104,7 +107,7 @@ def written(texts):
 import enum
 from ctypes import CFUNCTYPE, POINTER, Structure
 from ctypes import {used}
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, NamedTuple, Tuple
 
 {text}'''
 

@@ -2,33 +2,20 @@
 import ctypes
 import weakref
 from ctypes import c_int, c_size_t, c_uint64, c_void_p
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, Optional
 
 from . import _api
 from ._api import ArenaManagedMode, MemoryKind, Status
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
 from ._errors import Error, refusal
-from ._library import Handle, ask, ask_two, library, struct
+from ._library import Handle, ask, ask_two, filled, library
 from ._memory import Memory
 from ._pool import Pool, ask_created
 from ._stream import Stream, stream_number
 
 
-class ArenaStats(NamedTuple):
+class ArenaStats(_api.ArenaStats):
     """Counters, and gauges of this moment, as struct cushim_arena_stats has them; sizes in bytes."""
-    hits: int
-    misses: int
-    frees: int
-    refused: int
-    stale: int
-    resets: int
-    reuses: int
-    used_bytes: int
-    peak_bytes: int
-    pinned_bytes: int
-    spans: int
-    fallback_blocks: int
-    fallback_bytes: int
 
 
 class ArenaMemory(Memory):
@@ -159,9 +146,7 @@ class Arena(Handle):
         return bool(ask(c_int, "cushim_arena_managed", self._handle))
 
     def stats(self) -> ArenaStats:
-        found = struct(_api.cushim_arena_stats)
-        library().cushim_arena_stats(self._handle, ctypes.byref(found))
-        return ArenaStats(*(getattr(found, name) for name in ArenaStats._fields))
+        return filled(ArenaStats, "cushim_arena_stats", self._handle)
 
     def drain(self) -> None:
         """Give the memory of the regions back, and drain the fallback.  LogicError with STATE where something is pinned."""

@@ -1,5 +1,6 @@
 """Memory of all kinds.  A block goes back with free(), with a `with` statement, or when Python drops it."""
 import ctypes
+import math
 import weakref
 from ctypes import c_size_t, c_uint64, c_void_p
 from typing import Any, Dict, NamedTuple, Optional, Tuple, TypeVar
@@ -35,7 +36,7 @@ class Memory:
     def __init__(self, address: int, n_bytes: int, give_back: Any = None, *arguments: Any, host: Optional[int] = None, on_host: bool = False,
                  stream: Optional[Stream] = None) -> None:
         self._address, self.n_bytes, self._host, self._on_host, self.stream = address, n_bytes, host, on_host, stream
-        self._finalizer = weakref.finalize(self, _in_silence, give_back or _nothing, *arguments)
+        self._finalizer = weakref.finalize(self, _in_silence, give_back or nothing, *arguments)
 
     def _check(self) -> None:
         """Raises where the block must not be used any more."""
@@ -166,8 +167,8 @@ class Memory:
         return buffer.raw
 
 
-def _nothing() -> None:
-    pass
+def nothing(*kept: Any) -> None:
+    """For memory that ends with these objects, which the finalizer keeps until now."""
 
 
 def _in_silence(give_back: Any, *arguments: Any) -> None:
@@ -273,18 +274,14 @@ class View(Memory):
     def __init__(self, memory: Memory, offset: int = 0, n_bytes: Optional[int] = None, shape: Optional[Tuple[int, ...]] = None, typestr: str = "|u1") -> None:
         item = int(typestr[2:])
         if shape is not None:
-            n_bytes = item
-            for extent in shape:
-                n_bytes *= extent
+            n_bytes = math.prod((item, *shape))
         elif n_bytes is None:
             n_bytes = memory.n_bytes - offset
         if offset < 0 or n_bytes < 0 or offset + n_bytes > memory.n_bytes:
             raise ValueError(f"{n_bytes} bytes at {offset} do not fit into {memory.n_bytes}")
         if shape is None and n_bytes % item:
             raise ValueError(f"{n_bytes} bytes are no whole number of {typestr}")
-        self.base, self._shape, self._typestr = memory, shape or (n_bytes // item,), typestr
-        if shape == ():
-            self._shape = ()
+        self.base, self._shape, self._typestr = memory, (n_bytes // item,) if shape is None else shape, typestr
         super().__init__(memory._address + offset, n_bytes, _no_owner, host=None if memory._host is None else memory._host + offset, on_host=memory._on_host,
                          stream=memory.stream)
 

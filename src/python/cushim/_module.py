@@ -11,7 +11,7 @@ from ._api import FunctionAttribute, LinkKind
 from ._context import Context, kept, number_of
 from ._exchange import address_of
 from ._library import Handle, ask, ask_two, library, struct
-from ._memory import AsyncMemory, Memory
+from ._memory import AsyncMemory, Memory, nothing
 from ._stream import Stream, stream_number
 
 Shape = Union[int, Sequence[int]]  # up to three extents; those that are missing are 1
@@ -77,11 +77,7 @@ class Module(Handle):
 
     def get_variable(self, name: str) -> Memory:
         """The same as Memory, which keeps the module alive."""
-        return Memory(*self.get_global(name), _stay, self)
-
-
-def _stay(module: Module) -> None:
-    """A variable ends with its module."""
+        return Memory(*self.get_global(name), nothing, self)
 
 
 def _options(max_registers: int, level: int, lines: bool, cache: int) -> Any:
