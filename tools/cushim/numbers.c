@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/cushim/hash.h"
+#include "base/hash.h"
 
 struct number {
     uint64_t key, number;

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/utf8.h"
 #include "base/writer.h"
 #include "report/report.h"
-#include "tools/cushim/hash.h"
 #include "tools/cushim/numbers.h"
 #include "tools/cushim/recording/history.h"
 #include "tools/cushim/recording/map.h"

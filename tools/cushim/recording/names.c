@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/utf8.h"
 #include "report/frame.h"
 #include "tools/cushim/file_image.h"
-#include "tools/cushim/hash.h"
 #include "tools/cushim/symbols.h"
 #include "trace/python.h"
 

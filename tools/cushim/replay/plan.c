@@ -8,13 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "memory/alloc.h"
 #include "memory/free.h"
 #include "memory/heap.h"
 #include "memory/state/heap_state.h"
 #include "memory/policy.h"
 #include "report/page.h"
-#include "tools/cushim/hash.h"
 #include "tools/cushim/replay/no_device.h"
 
 /* Of one recording.  A real one has a few pools for each context. */
