@@ -2,18 +2,12 @@
 import ctypes
 import json
 import os
-import pathlib
 import re
-import shutil
-import struct
 import subprocess
-import sys
 
-from fixture import CC, CUSHIM, ROOT, SIM, build, cushim, examined, moved, rows, scratch, tap
+from fixture import CC, CUSHIM, SIM, build, cushim, examined, rows, scratch, tap
 
 import refuse
-
-EMBED = ROOT / "kernels" / "embed.py"
 
 
 @tap.test
@@ -219,217 +213,6 @@ def doctor_says_whether_the_kernel_grants_membarrier():
     assert refused[0] == "note" and "locked exchange" in refused[1], refused
 
 
-FAKE_DRIVER = """
-    #include <stdlib.h>
-    #include <string.h>
-    enum { MAJOR = 75, MINOR = 76 };
-    int cuInit(unsigned flags) { (void)flags; return 0; }
-    int cuDriverGetVersion(int *version) { *version = atoi(getenv("FAKE_VERSION")); return 0; }
-    int cuGetErrorName(int error, const char **name) { (void)error; *name = "FAKE"; return 0; }
-    int cuDeviceGetCount(int *n) { *n = (int)strlen(getenv("FAKE_CAPABILITIES")) / 4 + 1; return 0; }
-    int cuDeviceGetName(char *name, int n, int device) { (void)device; strncpy(name, "fake", n); return 0; }
-    int cuDeviceTotalMem_v2(size_t *n, int device) { (void)device; *n = 1 << 30; return 0; }
-    int cuDeviceGetAttribute(int *value, int attribute, int device) {
-        char *end;
-        long major = strtol(getenv("FAKE_CAPABILITIES") + 5 * device, &end, 10);
-        *value = attribute == MAJOR ? (int)major : attribute == MINOR ? atoi(end + 1) : 0;
-        return 0;
-    }
-    int cuGetProcAddress_v2(void) { return 999; }
-    int cuDeviceGetUuid_v2(void) { return 999; }
-    int cuDevicePrimaryCtxRetain(void) { return 999; }
-    int cuCtxPushCurrent_v2(void) { return 999; }
-    int cuMemAlloc_v2(void) { return 999; }
-    int cuMemFree_v2(void) { return 999; }
-    int cuMemGetInfo_v2(void) { return 999; }
-"""
-PTX, CUBIN = 1, 2
-
-
-def fatbin(*codes):
-    """(kind, capability, variant) of each code, with a payload of no meaning."""
-    entries = b""
-    for number, (kind, capability, variant) in enumerate(codes):
-        payload = bytes(range(8 * (number + 1)))
-        flags = 0x11 | {"": 0, "a": 1 << 20, "f": 1 << 21}[variant]
-        entries += struct.pack("<HHIQ12xI8xQ16x", kind, 0x101, 64, len(payload), capability, flags) + payload
-    return struct.pack("<IHHQ", 0xba55ed50, 1, 16, len(entries)) + entries
-
-
-def with_kernels(name, *fatbins):
-    """A command beside which lies a kernel library with these fatbins, one a family."""
-    folder = scratch / name
-    command = moved(folder)
-    library = folder / "libcushim-kernels.so.0"
-    sources = []
-    for number, content in enumerate(fatbins):
-        (folder / f"{number}.fatbin").write_bytes(content)
-        sources.append(folder / f"{number}.S")
-        subprocess.run([sys.executable, EMBED, f"family{number}", folder / f"{number}.fatbin", sources[-1]], check=True)
-    subprocess.run([*CC, "-shared", "-nostdlib", "-o", library, *sources], check=True)
-    subprocess.run(["strip", library], check=False)  # as an installed one may be
-    return command
-
-
-def kernels(command, capabilities, version="13000", **environment):
-    """The rows of the section about kernels, on a driver that is good for nothing else."""
-    driver = scratch / "fake-driver" / "libcuda.so.1"
-    if not driver.exists():
-        driver.parent.mkdir()
-        build("fake-driver/libcuda.so.1", "-shared", "-fPIC", source=FAKE_DRIVER)
-    environment.setdefault("LD_LIBRARY_PATH", str(driver.parent))
-    result = cushim("doctor", "--json", command=command, FAKE_CAPABILITIES=capabilities, FAKE_VERSION=version,
-                    **environment)
-    return {name: value for (section, name), value in rows(result).items() if section.startswith("the kernels")}
-
-
-ORDINARY = [(CUBIN, 75, ""), (CUBIN, 80, ""), (CUBIN, 86, ""), (CUBIN, 90, "a"), (PTX, 90, "")]
-
-
-@tap.test
-def doctor_says_what_the_kernel_library_has_for_each_device():
-    command = with_kernels("ordinary", fatbin(*ORDINARY), fatbin(*ORDINARY))
-    found = kernels(command, " 7.0  7.5  8.6  8.9  9.0 12.1")
-    assert found["library"] == ("ok", str((command.parent / "libcushim-kernels.so.0").resolve())), found
-    for device, state, words in ((0, "note", ("of 7.0", "no code", "CUSHIM_NOTSUPPORTED", "CPU references")),
-                                 (1, "ok", ("of 7.5", "compiled for it", "sm_75")),
-                                 (2, "ok", ("of 8.6", "compiled for it", "sm_86")),
-                                 (3, "ok", ("of 8.9", "runs on it", "sm_86")),
-                                 (4, "ok", ("of 9.0", "compiled for it", "sm_90a")),
-                                 (5, "note", ("of 12.1", "PTX of compute_90", "driver compiles"))):
-        row = found[f"for device {device}"]
-        assert row[0] == state and all(word in row[1] for word in words), row
-        assert "families" not in row[1], row
-
-
-@tap.test
-def doctor_takes_code_of_one_device_for_no_other():
-    command = with_kernels("variants", fatbin((CUBIN, 90, "a"), (PTX, 90, "a"), (CUBIN, 100, "f"), (PTX, 100, "f")))
-    found = kernels(command, " 8.9  9.0 10.0 10.3 12.0")
-    for device, words in enumerate(("no code", "compiled for it, sm_90a", "compiled for it, sm_100f",
-                                    "runs on it, sm_100f", "no code")):
-        assert words in found[f"for device {device}"][1], found
-
-
-@tap.test
-def doctor_tells_the_worst_of_the_families():
-    command = with_kernels("uneven", fatbin((CUBIN, 80, ""), (CUBIN, 90, "")), fatbin((PTX, 80, "")),
-                           fatbin((CUBIN, 80, "")))
-    found = kernels(command, " 8.0  9.0")
-    assert "PTX of compute_80" in found["for device 0"][1] and "in 1 of 3 families" in found["for device 0"][1], found
-    assert "no code for it in 1 of 3 families" in found["for device 1"][1], found
-
-
-@tap.test
-def doctor_says_where_a_driver_is_too_old_for_the_kernels():
-    row = kernels(with_kernels("ordinary", fatbin(*ORDINARY)), " 9.0", version="12080")["for device 0"]
-    assert row[0] == "note" and "a driver of CUDA 12.8" in row[1] and "CUSHIM_NOTSUPPORTED" in row[1], row
-
-
-@tap.test
-def doctor_says_where_the_references_run_anyway():
-    command = with_kernels("ordinary", fatbin(*ORDINARY))
-    row = kernels(command, " 9.0", CUSHIM_KERNEL_ARCH="cpu")["for device 0"]
-    assert row[0] == "note" and "compiled for it, sm_90a" in row[1] and "the CPU references run" in row[1], row
-    assert kernels(command, " 9.0", CUSHIM_KERNEL_ARCH="80")["for device 0"][0] == "ok"
-    assert kernels(command, " 9.0", CUSHIM_KERNEL_ARCH="81")["setting"][0] == "wrong"
-    if not (SIM / "libcuda.so.1").exists():
-        tap.skip("the software device is not built")
-    row = kernels(command, "", LD_LIBRARY_PATH=str(SIM))["for device 0"]
-    assert row[0] == "note" and "sm_90a; but the CPU references run: it is a software device" in row[1], row
-
-
-@tap.test
-def doctor_looks_where_CUSHIM_KERNELS_points():
-    ordinary, other = with_kernels("ordinary", fatbin(*ORDINARY)), with_kernels("other", fatbin((PTX, 75, "")))
-    library = other.parent / "libcushim-kernels.so.0"
-    found = kernels(ordinary, " 9.0", CUSHIM_KERNELS=str(library))
-    assert found["library"] == ("ok", str(library)) and "PTX of compute_75" in found["for device 0"][1], found
-    found = kernels(ordinary, " 9.0", CUSHIM_KERNELS=library.name)
-    assert "ignored" in found["setting"][1] and "sm_90a" in found["for device 0"][1], found
-
-
-@tap.test
-def doctor_without_the_kernel_library_says_so():
-    assert kernels(moved(scratch / "bare"), " 9.0") == {
-        "library": ("note", "not built or not installed beside this command; with nvcc: meson configure "
-                            "<build> -Dkernels=enabled && ninja -C <build>")}
-
-
-@tap.test
-def doctor_reads_damaged_kernel_libraries_with_care():
-    command = with_kernels("damaged-kernels", fatbin(*ORDINARY), fatbin(*ORDINARY))
-    library = command.parent / "libcushim-kernels.so.0"
-    whole = library.read_bytes()
-    first = whole.index(struct.pack("<I", 0xba55ed50))
-    for n_bytes in (0, 1, 63, 64, first, first + 15, first + 20, len(whole) - 1):
-        library.write_bytes(whole[:n_bytes])
-        assert kernels(command, " 9.0")["library"][0] == "wrong", n_bytes
-    for place in (first, first + 6, first + 8, first + 20, first + 24):
-        library.write_bytes(whole[:place] + b"\xff" * 4 + whole[place + 4:])
-        assert kernels(command, " 9.0")["library"][0] == "wrong", place
-    header = struct.Struct("<40xQ")  # where the sections are
-    for wrong in (len(whole) - 8, 2**63, 2**64 - 64):
-        library.write_bytes(whole[:40] + struct.pack("<Q", wrong) + whole[header.size:])
-        assert kernels(command, " 9.0")["library"][0] == "wrong", wrong
-
-
-@tap.test
-def doctor_reads_what_the_toolkit_makes():
-    toolkit = subprocess.run([ROOT / "tools" / "find-cuda"], text=True, capture_output=True).stdout.strip()
-    nvcc = pathlib.Path(toolkit) / "bin" / "nvcc"
-    if not toolkit or not nvcc.exists():
-        tap.skip("there is no nvcc")
-    source, made = scratch / "kernel.cu", scratch / "made.fatbin"
-    source.write_text("__global__ void kernel(float *out) { *out = 1; }\n")
-    subprocess.run([nvcc, "-fatbin", "-o", made, "-gencode=arch=compute_80,code=sm_80",
-                    "-gencode=arch=compute_90a,code=sm_90a", "-gencode=arch=compute_90,code=compute_90", source],
-                   check=True, capture_output=True)
-    found = kernels(with_kernels("made", made.read_bytes()), " 7.5  8.6  9.0 10.0")
-    for device, words in enumerate(("no code", "runs on it, sm_80", "compiled for it, sm_90a", "PTX of compute_90,")):
-        assert words in found[f"for device {device}"][1], found
-
-
-@tap.test
-def doctor_names_the_toolkit_that_find_cuda_would():
-    if not (bwrap := shutil.which("bwrap")):
-        tap.skip("no bwrap")
-    tree = scratch / "tree"
-    command = tree / "build/tools/cushim/cushim"
-    command.parent.mkdir(parents=True)
-    shutil.copy(CUSHIM, command)
-    (tree / "bin").mkdir()
-    (tree / "bin/python3").symlink_to(sys.executable)
-
-    def put(folder, version):
-        (tree / folder / "include").mkdir(parents=True)
-        (tree / folder / "include/cuda.h").write_text(f"#define CUDA_VERSION {version}\n")
-
-    def row(**environment):
-        env = {"PATH": f"{tree}/bin", "HOME": str(tree), "CUSHIM_LIVE_DIR": str(tree), **environment}
-        # a machine that has none in /usr/local
-        done = subprocess.run([bwrap, "--dev-bind", "/", "/", "--tmpfs", "/usr/local", command, "doctor", "--json"], env=env,
-                              text=True, capture_output=True)
-        return rows(done)["this machine", "toolkit"]
-
-    assert row() == ("note", "none found (needed to build programs, not to run them)")
-    put("old", 11080)
-    assert row(CUDA_HOME=f"{tree}/old") == ("note", f"CUDA 11.8, {tree}/old (to build cushim takes 13.0)")
-    put("lib/python3.9/site-packages/nvidia/cu13", 12080)
-    assert row() == ("note", f"CUDA 12.8, {tree}/lib/python3.9/site-packages/nvidia/cu13 (to build cushim takes 13.0)")
-    assert row(CUDA_HOME=f"{tree}/old")[1].startswith("CUDA 11.8, "), "the first of those that are too old"
-    put("build-cuda/toolkit", 13050)
-    assert row(CUDA_HOME=f"{tree}/old") == ("ok", f"CUDA 13.5, {tree}/build-cuda/toolkit")
-    put("lib/python3.11/site-packages/nvidia/cu13", 13020)
-    assert row() == ("ok", f"CUDA 13.2, {tree}/lib/python3.11/site-packages/nvidia/cu13")
-    put("new", 13010)
-    (tree / "new/bin").mkdir()
-    (tree / "new/bin/nvcc").write_text("#!/bin/sh\n")
-    (tree / "new/bin/nvcc").chmod(0o755)
-    (tree / "bin/nvcc").symlink_to(tree / "new/bin/nvcc")
-    assert row() == ("ok", f"CUDA 13.1, {tree}/new")
-
-
 # A program that lives until it was seen; with -DUSES it asks for memory of the software device.  Doctor sleeps behind each look, and
 # the kernel counts that: when a process above called cushim has slept three more times, a look has begun and ended.
 LINGERS = r"""
@@ -521,6 +304,13 @@ def a_command_that_is_run_is_reached_and_pooled():
     assert any("libcudart.so.13" in text for _, text in found["CUDA runtime"]), found
     text = cushim("doctor", "--", str(program), LD_LIBRARY_PATH=str(SIM)).stdout
     assert "printed" in text and "the command\n" in text, text
+
+
+@tap.test
+def processes_of_one_program_have_one_row():
+    program = build("lingers", "-DUSES", f"-L{SIM}", "-l:libcudart.so.13", source=LINGERS)
+    found, _ = command_rows("sh", "-c", f"{program} & {program} & {program}; wait")
+    assert [text.split(" ", 1)[1] for _, text in found["reached"] if str(program) in text] == [f"{program}, and 2 more"], found
 
 
 @tap.test

@@ -37,7 +37,7 @@ static uint64_t refused(const struct cushim_trace_site *site) {
 }
 
 static uint64_t grown(const struct cushim_trace_site *site) {
-    return site->hour_bytes ? site->live_bytes : 0;
+    return site->grows ? site->live_bytes : 0;
 }
 
 /* ---- sites ---- */
@@ -172,8 +172,8 @@ static void refused_words(char *text, size_t n_bytes, const struct cushim_trace_
 }
 
 static void leak_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
-    snprintf(text, n_bytes,
-             "may leak, +%s/h, %s live at the end: ", text_of_bytes(site->hour_bytes),
+    snprintf(text, n_bytes, "may leak%s%s%s, %s live at the end: ", site->hour_bytes ? ", +" : "",
+             site->hour_bytes ? text_of_bytes(site->hour_bytes) : "", site->hour_bytes ? "/h" : "",
              text_of_bytes(site->live_bytes));
 }
 
@@ -303,7 +303,7 @@ static void put_json_site(struct json_output *json, const struct recording *reco
                                         site->n_noted, site->live_bytes, site->n_live,
                                         site->n_frees, site->life_ns, site->n_temporary,
                                         site->wait_ns, site->n_refused});
-    json_put_bool(json, "grows", site->hour_bytes != 0);
+    json_put_bool(json, "grows", site->grows);
     json_put_text(json, "library", names_library(recording->names, site));
     put_stack(json, recording, site);
     json_end(json, "}");
