@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the results of tests/gpu/run as Markdown, for docs/reference/compatibility.md and docs/results/device.md.
+"""Prints the results of tests/gpu/run as Markdown.
 
     table.py OUT        the folder that tests/gpu/run was given
 
