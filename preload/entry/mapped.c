@@ -14,6 +14,7 @@
 #include "preload/entry/entry.h"
 #include "preload/entry/memory_kinds.h"
 #include "preload/observe/check.h"
+#include "preload/observe/tracing.h"
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
@@ -97,13 +98,15 @@ static struct cushim_mem_heap *account_of(const struct cushim_mapped_memory *mem
     return accounts[memory->properties.location.id];
 }
 
-/* Idle memory is held and charged, as that of a heap. */
+/* Idle memory is held and charged, as that of a heap, and recorded as a segment. */
 static void count_idle(const struct cushim_mapped_memory *memory, bool is_idle) {
     struct cushim_mem_heap *account = account_of(memory);
     size_t change = is_idle ? memory->n_bytes : -memory->n_bytes;
     cushim_mem_stats_add(&account->stats->held_bytes, change);
     cushim_mem_stats_add(&account->stats->free_segment_bytes, change);
     account->free_segment_bytes += change;
+    if (cushim_process.is_watched)
+        cushim_tracing_segment(account->stats, account, memory->address, memory->n_bytes, is_idle);
     cushim_device_limit_charge(account->device, memory->n_bytes, is_idle);
 }
 
@@ -234,11 +237,13 @@ static void let_go(struct cushim_mapped_memory *memory) {
         cushim_mapped_reservations.row[place].memory = NULL;
     if (place < cushim_mapped_reservations.n && !memory->has_address)
         cushim_rows_erase(&cushim_mapped_reservations, place);
+    bool is_idle = !memory->n_references && !memory->n_mappings;
+    if (is_idle)
+        count_idle(memory, false);
     memory->address = 0;
     memory->is_unmapped = false;
-    if (memory->n_references || memory->n_mappings)
+    if (!is_idle)
         return;
-    count_idle(memory, false);
     cushim_mem_heap_count(account_of(memory), 0, -(ptrdiff_t)memory->n_bytes);
     cushim_mem_watermark_note_returned(account_of(memory), memory->n_bytes);
     delete (memory);

@@ -18,7 +18,7 @@
  */
 struct cushim_mapped_memory {
     CUmemGenericAllocationHandle handle;
-    size_t n_bytes;
+    size_t n_bytes; /* 0: another process made it, and no call tells its size */
     CUmemAllocationProp properties;
     uint64_t n_references, n_mappings;
     bool has_address;    /* of kept memory, as are those from align_bytes to next */

@@ -10,11 +10,9 @@
 
 static const uint64_t second_ns = 1000000000;
 
-#define EVIDENCE(advice, i, what, n)                                                               \
-    do {                                                                                           \
-        (advice)->evidence[i].name = (what);                                                       \
-        (advice)->evidence[i].value = (n);                                                         \
-    } while (0)
+#define EVIDENCE(advice, ...)                                                                      \
+    memcpy((advice)->evidence, ((struct cushim_evidence[CUSHIM_ADVICE_EVIDENCE]){__VA_ARGS__}),    \
+           sizeof(advice)->evidence)
 
 #define SAY(advice, ...) snprintf((advice)->text, sizeof(advice)->text, __VA_ARGS__)
 
@@ -28,7 +26,7 @@ static bool is_share(uint64_t n, uint64_t n_all, unsigned per_cent) {
 /* An allocation bypassed us, so the rest of the report does not cover the whole program. */
 static bool bypassed(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t n = cushim_mem_stats_read(&report->page.n_bypassed);
-    EVIDENCE(advice, 0, "bypassed", n);
+    EVIDENCE(advice, {"bypassed", n});
     SAY(advice, "memory of %s %s was allocated past cushim; `cushim doctor` names what cuts it off",
         CUSHIM_COUNT(n), n == 1 ? "free" : "frees");
     return n != 0;
@@ -40,7 +38,7 @@ static bool refused(const struct cushim_report *report, struct cushim_advice *ad
     struct cushim_page_finding finding;
     for (unsigned i = 0; i < CUSHIM_PAGE_FINDINGS; i++)
         n -= cushim_finding_get(&report->page, i, &finding) && finding.is_refusal == 2;
-    EVIDENCE(advice, 0, "findings", n);
+    EVIDENCE(advice, {"findings", n});
     SAY(advice, "--check also names who allocated and who freed the %s of %s refused %s",
         n == 1 ? "block" : "blocks", CUSHIM_COUNT(n), n == 1 ? "call" : "calls");
     return n && !cushim_report_option(report, "check");
@@ -49,9 +47,7 @@ static bool refused(const struct cushim_report *report, struct cushim_advice *ad
 static bool waits(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t n = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_waits);
     uint64_t ns = cushim_report_sum(report, CUSHIM_KIND_DEVICE, wait_ns);
-    EVIDENCE(advice, 0, "waits", n);
-    EVIDENCE(advice, 1, "wait_ns", ns);
-    EVIDENCE(advice, 2, "run_ns", report->run_ns);
+    EVIDENCE(advice, {"waits", n}, {"wait_ns", ns}, {"run_ns", report->run_ns});
     SAY(advice,
         "frees waited %s of %s for the GPU; --free=relaxed takes away at most that, for programs "
         "that do not lean on these waits",
@@ -70,9 +66,8 @@ static bool pageable(const struct cushim_report *report, struct cushim_advice *a
         for (int memory = 0; memory < CUSHIM_N_HOST_MEMORIES; memory++)
             all_bytes += cushim_mem_stats_read(&copies->n_bytes[directions[i]][memory]);
     }
-    EVIDENCE(advice, 0, "pageable_copies", n);
-    EVIDENCE(advice, 1, "pageable_bytes", n_bytes);
-    EVIDENCE(advice, 2, "copied_bytes", all_bytes);
+    EVIDENCE(advice, {"pageable_copies", n}, {"pageable_bytes", n_bytes},
+             {"copied_bytes", all_bytes});
     SAY(advice,
         "%s in %s %s came from pageable memory or went there; pinned memory needs no staging",
         CUSHIM_BYTES(n_bytes), CUSHIM_COUNT(n), n == 1 ? "copy" : "copies");
@@ -81,8 +76,7 @@ static bool pageable(const struct cushim_report *report, struct cushim_advice *a
 
 static bool staging(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t ns = cushim_large_copies_unstaged_ns(report);
-    EVIDENCE(advice, 0, "large_copies_ns", ns);
-    EVIDENCE(advice, 1, "run_ns", report->run_ns);
+    EVIDENCE(advice, {"large_copies_ns", ns}, {"run_ns", report->run_ns});
     SAY(advice,
         "large pageable copies took %s of %s; --copy-stage=on takes away at most that, where "
         "processors are idle",
@@ -95,9 +89,7 @@ static bool growth(const struct cushim_report *report, struct cushim_advice *adv
     uint64_t n_requests = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests);
     uint64_t n_misses = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_misses);
     uint64_t ns = cushim_report_sum(report, CUSHIM_KIND_DEVICE, native_alloc_ns);
-    EVIDENCE(advice, 0, "misses", n_misses);
-    EVIDENCE(advice, 1, "requests", n_requests);
-    EVIDENCE(advice, 2, "driver_ns", ns);
+    EVIDENCE(advice, {"misses", n_misses}, {"requests", n_requests}, {"driver_ns", ns});
     SAY(advice,
         "%s of %s requests took a driver call: their sizes did not come again, or memory went "
         "back in between, which a larger --reserve puts off",
@@ -121,8 +113,7 @@ static bool forwarded(const struct cushim_report *report, struct cushim_advice *
                          cushim_report_sum(report, CUSHIM_KIND_MAPPED, requested_bytes) +
                          cushim_report_sum(report, CUSHIM_KIND_DEVICE, requested_bytes);
     const char *keep = cushim_report_option(report, "async-keep");
-    EVIDENCE(advice, 0, "forwarded_bytes", past_bytes);
-    EVIDENCE(advice, 1, "requested_bytes", all_bytes);
+    EVIDENCE(advice, {"forwarded_bytes", past_bytes}, {"requested_bytes", all_bytes});
     SAY(advice, "%s of the %s that were asked for are served by the driver itself%s",
         CUSHIM_BYTES(past_bytes), CUSHIM_BYTES(all_bytes),
         async_bytes && keep && strcmp(keep, "0") == 0
@@ -133,8 +124,7 @@ static bool forwarded(const struct cushim_report *report, struct cushim_advice *
 
 static bool few(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t n = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests);
-    EVIDENCE(advice, 0, "requests", n);
-    EVIDENCE(advice, 1, "run_ns", report->run_ns);
+    EVIDENCE(advice, {"requests", n}, {"run_ns", report->run_ns});
     SAY(advice,
         "%s request%s in %s: the program keeps its memory, or has a cache of its own, and a pool "
         "has little to save",
@@ -151,8 +141,7 @@ static bool holes(const struct cushim_report *report, struct cushim_advice *advi
         spare_bytes += held.spare_bytes;
         held_bytes += held.held_bytes;
     }
-    EVIDENCE(advice, 0, "spare_bytes", spare_bytes);
-    EVIDENCE(advice, 1, "held_bytes", held_bytes);
+    EVIDENCE(advice, {"spare_bytes", spare_bytes}, {"held_bytes", held_bytes});
     SAY(advice,
         "%s of %s held are free beside live blocks, which keep them from going back; a recording "
         "shows which blocks",
@@ -168,8 +157,7 @@ static bool idle(const struct cushim_report *report, struct cushim_advice *advic
         uint64_t n_bytes = cushim_report_idle_bytes(report, device);
         most_bytes = n_bytes > most_bytes ? n_bytes : most_bytes;
     }
-    EVIDENCE(advice, 0, "idle_bytes", most_bytes);
-    EVIDENCE(advice, 1, "short_processes", report->n_short);
+    EVIDENCE(advice, {"idle_bytes", most_bytes}, {"short_processes", report->n_short});
     SAY(advice, "%s are idle here, and %s other %s found no memory on the device%s",
         CUSHIM_BYTES(most_bytes), CUSHIM_COUNT(report->n_short),
         report->n_short == 1 ? "process" : "processes",
@@ -183,7 +171,7 @@ static bool foreign(const struct cushim_report *report, struct cushim_advice *ad
                         cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_misses) !=
                     0;
     uint64_t n = cushim_mem_stats_read(&report->page.n_foreign_frees);
-    EVIDENCE(advice, 0, "foreign_frees", n);
+    EVIDENCE(advice, {"foreign_frees", n});
     SAY(advice,
         "%s %s of memory that cushim did not see allocated; `cushim doctor -- COMMAND` looks at "
         "what is loaded",
@@ -193,9 +181,8 @@ static bool foreign(const struct cushim_report *report, struct cushim_advice *ad
 
 static bool leak(const struct cushim_report *report, struct cushim_advice *advice) {
     struct cushim_site_growth growing = cushim_site_growth(report);
-    EVIDENCE(advice, 0, "places", growing.n_sites);
-    EVIDENCE(advice, 1, "live_blocks", growing.n_live);
-    EVIDENCE(advice, 2, "live_bytes", growing.live_bytes);
+    EVIDENCE(advice, {"places", growing.n_sites}, {"live_blocks", growing.n_live},
+             {"live_bytes", growing.live_bytes});
     SAY(advice, "%s of the program may leak%s%s%s: %s are live there; `alive` marks %s",
         growing.n_sites == 1 ? "a site" : strcat(CUSHIM_COUNT(growing.n_sites), " sites"),
         growing.hour_bytes ? ", +" : "", growing.hour_bytes ? CUSHIM_BYTES(growing.hour_bytes) : "",

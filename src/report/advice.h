@@ -9,7 +9,7 @@ enum { CUSHIM_ADVICE_MOST = 3, CUSHIM_ADVICE_EVIDENCE = 3 };
 struct cushim_advice {
     const char *id;
     char text[320];
-    struct {
+    struct cushim_evidence {
         const char *name; /* NULL: the end */
         uint64_t value;
     } evidence[CUSHIM_ADVICE_EVIDENCE];

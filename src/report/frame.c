@@ -176,8 +176,7 @@ void cushim_frame_json(struct cushim_writer *out, const struct cushim_page_frame
         cushim_write(out, ", \"offset\": %" PRIu64 ", \"function\": ", frame->offset);
         cushim_report_put_string(out, function);
         if (has_line) {
-            cushim_write(out, ", \"line\": ");
-            cushim_report_put_string(out, line);
+            cushim_report_put_text(out, ", \"line\": ", line);
         }
         cushim_write(out, "}");
     }

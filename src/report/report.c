@@ -4,8 +4,8 @@
 #include <string.h>
 
 const char *cushim_report_kind(enum cushim_kind kind) {
-    static const char *const names[CUSHIM_N_KINDS] = {"device", "managed", "pinned",
-                                                      "async",  "mapped",  "array"};
+    static const char *const names[CUSHIM_N_KINDS] = {
+        "device", "managed", "pinned", "async", "mapped", "array", "graph", "imported", "context"};
     return names[kind];
 }
 
@@ -81,7 +81,7 @@ uint64_t cushim_report_sum_device_at(const struct cushim_report *report, int dev
     for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
         const char *stats =
             (const char *)cushim_report_stats(report, device, (enum cushim_kind)kind);
-        if (kind != CUSHIM_KIND_PINNED)
+        if (cushim_kind_is_on_device(kind))
             sum += cushim_mem_stats_read((const atomic_uint_fast64_t *)(stats + counter));
     }
     return sum;
@@ -135,14 +135,6 @@ void cushim_report_put_folded(struct cushim_writer *out, const char *head, const
     const char *rest = put_line(out, head, text);
     while (*rest)
         rest = put_line(out, "", rest);
-}
-
-const char *cushim_report_day(char text[CUSHIM_REPORT_DAY_BYTES], uint64_t when) {
-    time_t seconds = (time_t)(when <= UINT32_MAX ? when : 0);
-    struct tm day;
-    if (!gmtime_r(&seconds, &day) || !strftime(text, CUSHIM_REPORT_DAY_BYTES, "%Y-%m-%d", &day))
-        *text = 0;
-    return text;
 }
 
 uint64_t cushim_report_since(const struct cushim_report *report, uint64_t ns) {

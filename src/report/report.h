@@ -18,15 +18,6 @@ typedef bool cushim_report_find_line_fn(const struct cushim_page_frame *frame,
                                         char function[CUSHIM_REPORT_LINE_BYTES],
                                         char line[CUSHIM_REPORT_LINE_BYTES]);
 
-/* How long the requests and frees of device memory take without cushim, as `cushim calibrate`
- * measured the device: a range, because only the sum of their sizes is known.  Waits of frees are
- * not included. */
-struct cushim_report_natively {
-    uint64_t least_ns, most_ns;
-    uint64_t when;    /* of the measurement, in seconds since 1970; 0: not measured */
-    bool is_software; /* on the software device, which says nothing about a GPU */
-};
-
 struct cushim_report {
     struct cushim_page page; /* a copy, whose rows include what the caches of threads counted */
     const struct cushim_page_sites *sites; /* NULL: not wanted; others may write them meanwhile */
@@ -35,7 +26,6 @@ struct cushim_report {
     bool is_of_page;   /* read from its file, and not by the process itself */
     const char *ended; /* how, in words; NULL: it runs, or writes the report itself */
     cushim_report_find_line_fn *find_line; /* NULL: frames stay names and offsets */
-    struct cushim_report_natively natively;
     uint64_t
         n_short; /* other processes that found no memory on a device with idle memory of this */
     void (*put_json)(struct cushim_writer *out); /* whole members, a comma after each; or NULL */
@@ -111,7 +101,7 @@ uint64_t cushim_report_sum_at(const struct cushim_report *report, enum cushim_ki
     cushim_report_sum_all_at(report, offsetof(struct cushim_mem_stats, field))
 uint64_t cushim_report_sum_all_at(const struct cushim_report *report, size_t counter);
 
-/* The sum of a counter over the kinds of memory that lie on a device: all but pinned. */
+/* The sum of a counter over the kinds of memory that this process has on a device. */
 #define cushim_report_sum_device(report, device, field)                                            \
     cushim_report_sum_device_at(report, device, offsetof(struct cushim_mem_stats, field))
 uint64_t cushim_report_sum_device_at(const struct cushim_report *report, int device,
@@ -130,14 +120,12 @@ const char *cushim_report_option(const struct cushim_report *report, const char 
 enum { CUSHIM_REPORT_UUID_BYTES = 41 };
 const char *cushim_report_uuid(char text[CUSHIM_REPORT_UUID_BYTES], const unsigned char uuid[16]);
 
-/* "2026-11-22", in UTC. */
-enum { CUSHIM_REPORT_DAY_BYTES = 16 };
-const char *cushim_report_day(char text[CUSHIM_REPORT_DAY_BYTES], uint64_t when);
-
 /* The time from the start of the process to a moment. */
 uint64_t cushim_report_since(const struct cushim_report *report, uint64_t ns);
 
-/* JSON texts: a string with its quotes, whatever bytes it contains. */
+/* JSON texts: a string with its quotes, whatever bytes it contains; the other writes a lead first.
+ */
 void cushim_report_put_string(struct cushim_writer *out, const char *text);
+void cushim_report_put_text(struct cushim_writer *out, const char *lead, const char *text);
 
 #endif

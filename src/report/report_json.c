@@ -36,6 +36,11 @@ void cushim_report_put_string(struct cushim_writer *out, const char *text) {
     cushim_write(out, "\"");
 }
 
+void cushim_report_put_text(struct cushim_writer *out, const char *lead, const char *text) {
+    cushim_write(out, "%s", lead);
+    cushim_report_put_string(out, text);
+}
+
 static void put_kind(struct cushim_writer *out, const struct cushim_report *report, int device,
                      enum cushim_kind kind) {
     const struct cushim_mem_stats *stats = cushim_report_stats(report, device, kind);
@@ -58,8 +63,7 @@ static void put_device(struct cushim_writer *out, const struct cushim_report *re
     if (*cushim_report_uuid(uuid, report->page.device_uuids[device]))
         cushim_write(out, ", \"uuid\": \"%s\"", uuid);
     if (*report->page.device_places[device]) {
-        cushim_write(out, ", \"pci\": ");
-        cushim_report_put_string(out, report->page.device_places[device]);
+        cushim_report_put_text(out, ", \"pci\": ", report->page.device_places[device]);
     }
     const struct cushim_mem_stats *mapped = cushim_report_stats(report, device, CUSHIM_KIND_MAPPED);
     cushim_write(out,
@@ -160,39 +164,25 @@ static void put_head(struct cushim_writer *out, const struct cushim_report *repo
     const struct cushim_page_head *head = &report->page.head;
     uint64_t version = cushim_mem_stats_read(&head->driver_version);
     const char *text = NULL, *comma = "";
-    cushim_write(out, "  \"host\": ");
-    cushim_report_put_string(out, head->host);
-    cushim_write(out, ",\n  \"boot\": ");
-    cushim_report_put_string(out, head->boot);
+    cushim_report_put_text(out, "  \"host\": ", head->host);
+    cushim_report_put_text(out, ",\n  \"boot\": ", head->boot);
     cushim_write(out, ",\n  \"start_ns\": %" PRIu64 ",\n  \"folder\": ", head->start_ns);
     cushim_report_put_string(out, head->folder);
     cushim_write(out, ",\n  \"arguments\": [");
     while ((text = cushim_report_next_text(head->arguments, head->n_argument_bytes, text))) {
-        cushim_write(out, "%s", comma);
-        cushim_report_put_string(out, text);
+        cushim_report_put_text(out, comma, text);
         comma = ", ";
     }
     cushim_write(out, "],\n  \"options\": [");
     for (comma = ""; (text = cushim_report_next_text(head->options, head->n_option_bytes, text));
          comma = ", ") {
-        cushim_write(out, "%s", comma);
-        cushim_report_put_string(out, text);
+        cushim_report_put_text(out, comma, text);
     }
     cushim_write(out, "],\n");
     if (version)
         cushim_write(out, "  \"driver_version\": %" PRIu64 ",\n", version);
     if (cushim_mem_stats_read(&head->is_software))
         cushim_write(out, "  \"is_software\": true,\n");
-}
-
-static void put_natively(struct cushim_writer *out, const struct cushim_report_natively *natively) {
-    char day[CUSHIM_REPORT_DAY_BYTES];
-    if (natively->when)
-        cushim_write(out,
-                     "  \"natively\": {\"least_ns\": %" PRIu64 ", \"most_ns\": %" PRIu64
-                     ", \"calibrated\": \"%s\", \"is_software\": %s},\n",
-                     natively->least_ns, natively->most_ns, cushim_report_day(day, natively->when),
-                     natively->is_software ? "true" : "false");
 }
 
 void cushim_report_json(struct cushim_writer *out, const struct cushim_report *report) {
@@ -211,8 +201,7 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
     put_head(out, report);
     cushim_write(out, "  \"source\": \"%s\",\n", report->is_of_page ? "live page" : "process");
     if (report->ended) {
-        cushim_write(out, "  \"ended\": ");
-        cushim_report_put_string(out, report->ended);
+        cushim_report_put_text(out, "  \"ended\": ", report->ended);
         cushim_write(out, ",\n");
     }
     put_devices(out, report);
@@ -222,7 +211,6 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
     cushim_site_json(out, report);
     put_marks(out, report);
     cushim_shortage_json(out, report);
-    put_natively(out, &report->natively);
     cushim_advice_json(out, report);
     if (report->put_json)
         report->put_json(out);

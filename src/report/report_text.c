@@ -270,16 +270,6 @@ static void put_forwarded(struct cushim_writer *out, const struct cushim_report 
     }
 }
 
-static void put_natively(struct cushim_writer *out, const struct cushim_report_natively *natively) {
-    char day[CUSHIM_REPORT_DAY_BYTES];
-    if (!natively->when || !natively->most_ns)
-        return;
-    cushim_write(out, "%snatively these and their frees take %s to %s, waits apart\n",
-                 verdict_indent, CUSHIM_TIME(natively->least_ns), CUSHIM_TIME(natively->most_ns));
-    cushim_write(out, "%s(calibrated %s%s; their mean size is known, not each)\n", verdict_indent,
-                 cushim_report_day(day, natively->when), natively->is_software ? ", no GPU" : "");
-}
-
 static void put_verdict(struct cushim_writer *out, const struct cushim_report *report) {
     uint64_t n_requests = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests);
     uint64_t n_hits = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_hits);
@@ -311,7 +301,6 @@ static void put_verdict(struct cushim_writer *out, const struct cushim_report *r
     put_measured(out, report, cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_native_frees),
                  cushim_report_sum(report, CUSHIM_KIND_DEVICE, native_free_ns), "driver free",
                  "driver frees");
-    put_natively(out, &report->natively);
     put_forwarded(out, report);
 }
 

@@ -286,11 +286,35 @@ static int by_live(const void *left, const void *right) {
     return strcmp(a->name, b->name);
 }
 
+static void put_library(struct cushim_writer *out, const char *name, uint64_t n_live,
+                        uint64_t live_bytes) {
+    if (live_bytes)
+        cushim_write(out, "  %21s %9s  %s\n", n_live ? CUSHIM_COUNT(n_live) : "",
+                     CUSHIM_BYTES(live_bytes), name);
+}
+
+/* What no place asked for, so that all rows add up to what the process has. */
+static void put_rest(struct cushim_writer *out, const struct cushim_report *report) {
+    uint64_t spare_bytes = 0;
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        for (unsigned kind = 0; kind < CUSHIM_KIND_IMPORTED; kind++) {
+            struct cushim_report_held held =
+                cushim_report_held(cushim_report_stats(report, device, (enum cushim_kind)kind));
+            spare_bytes += cushim_kind_is_on_device(kind) ? held.held_bytes - held.live_bytes : 0;
+        }
+    }
+    put_library(out, CUSHIM_LIBRARY_CONTEXTS, 0,
+                cushim_report_sum(report, CUSHIM_KIND_CONTEXT, live_bytes));
+    put_library(out, "held by cushim and not live", 0, spare_bytes);
+    put_library(out, "imported, and in the sum of what made it", 0,
+                cushim_report_sum(report, CUSHIM_KIND_IMPORTED, live_bytes));
+}
+
 void cushim_site_libraries(struct cushim_writer *out, const struct cushim_report *report) {
     enum { MOST = 32 };
     struct library libraries[MOST] = {{.n_live = 0}};
     struct cushim_site site;
-    char name[CUSHIM_LIBRARY_BYTES], text[2][CUSHIM_AMOUNT_BYTES];
+    char name[CUSHIM_LIBRARY_BYTES];
     unsigned n = 0;
     for (unsigned i = 0; i < CUSHIM_PAGE_SITES; i++) {
         unsigned k = 0;
@@ -308,12 +332,12 @@ void cushim_site_libraries(struct cushim_writer *out, const struct cushim_report
     }
     qsort(libraries, n, sizeof *libraries, by_live);
     cushim_write(out, "\n%-12s %10s %9s  (sampled each %s)\n", "alive", "blocks", CUSHIM_WORD(live),
-                 cushim_text_bytes(text[0], report->page.head.sample_bytes));
+                 CUSHIM_BYTES(report->page.head.sample_bytes));
     for (unsigned k = 0; k < n; k++)
-        cushim_write(out, "  %21s %9s  %s\n", cushim_text_count(text[0], libraries[k].n_live),
-                     cushim_text_bytes(text[1], libraries[k].live_bytes), libraries[k].name);
+        put_library(out, libraries[k].name, libraries[k].n_live, libraries[k].live_bytes);
     if (!n)
         cushim_write(out, "  nothing that was sampled\n");
+    put_rest(out, report);
 }
 
 static void put_json(struct cushim_writer *out, const struct cushim_report *report,

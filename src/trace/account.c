@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
+
+#include "base/hash.h"
 
 /* A larger request is impossible. */
 static const uint64_t MOST_BYTES = (uint64_t)1 << 50;
@@ -84,29 +84,15 @@ static struct pool *find_pool(const struct cushim_trace_account *account, uint64
 
 /* NULL if memory is out. */
 static struct pool *find_or_add_pool(struct cushim_trace_account *account, uint64_t number) {
-    struct pool *pool = find_pool(account, number);
-    if (pool)
-        return pool;
-    pool = calloc(1, sizeof *pool);
-    if (!pool)
-        return out_of_memory(account, NULL);
-    pool->number = number;
-    HASH_ADD(hh, account->tables->pools, number, sizeof pool->number, pool);
-    return find_pool(account, number) ? pool : out_of_memory(account, pool);
+    struct pool *pool;
+    HASH_GET(account->tables->pools, number, number, pool);
+    return pool ? pool : out_of_memory(account, NULL);
 }
 
 static struct thread *thread_of(struct cushim_trace_account *account) {
-    struct thread *thread, *found = NULL;
-    HASH_FIND(hh, account->tables->threads, &account->writer, sizeof account->writer, thread);
-    if (thread)
-        return thread;
-    thread = calloc(1, sizeof *thread);
-    if (!thread)
-        return out_of_memory(account, NULL);
-    thread->writer = account->writer;
-    HASH_ADD(hh, account->tables->threads, writer, sizeof thread->writer, thread);
-    HASH_FIND(hh, account->tables->threads, &account->writer, sizeof account->writer, found);
-    return found ? thread : out_of_memory(account, thread);
+    struct thread *thread;
+    HASH_GET(account->tables->threads, writer, account->writer, thread);
+    return thread ? thread : out_of_memory(account, NULL);
 }
 
 static struct cushim_trace_site *list_site(struct cushim_trace_account *account,
@@ -125,7 +111,7 @@ static struct cushim_trace_site *list_site(struct cushim_trace_account *account,
 
 static struct cushim_trace_site *site_of_frames(struct cushim_trace_account *account,
                                                 const uint64_t *frames, unsigned n_frames) {
-    struct site *site, *found = NULL;
+    struct site *site;
     HASH_FIND(hh, account->tables->sites, frames, n_frames * sizeof *frames, site);
     if (site)
         return &site->site;
@@ -135,48 +121,32 @@ static struct cushim_trace_site *site_of_frames(struct cushim_trace_account *acc
     memcpy(site->site.frames, frames, n_frames * sizeof *frames);
     site->site.n_frames = n_frames;
     HASH_ADD(hh, account->tables->sites, site.frames, n_frames * sizeof *frames, site);
-    HASH_FIND(hh, account->tables->sites, frames, n_frames * sizeof *frames, found);
-    if (!found)
+    if (!site->hh.tbl)
         return out_of_memory(account, site);
     if (!list_site(account, &site->site))
         return out_of_memory(account, NULL);
     return &site->site;
 }
 
-static struct stack *find_stack(const struct cushim_trace_account *account, uint64_t number) {
-    struct stack *stack, wanted = {.key = {account->writer, number}};
-    HASH_FIND(hh, account->tables->stacks, &wanted.key, sizeof wanted.key, stack);
-    return stack;
-}
-
 static void add_stack(struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
-    struct stack *stack = find_stack(account, event->number);
+    struct stack *stack, wanted = {.key = {account->writer, event->number}};
     struct cushim_trace_site *site = event->n_frames
                                          ? site_of_frames(account, event->frames, event->n_frames)
                                          : account->tables->nobody;
-    if (stack || !site) { /* told anew */
-        if (stack && site)
-            stack->site = site;
+    if (!site)
         return;
-    }
-    stack = calloc(1, sizeof *stack);
-    if (!stack) {
+    HASH_GET(account->tables->stacks, key, wanted.key, stack);
+    if (stack)
+        stack->site = site; /* it may be told anew */
+    else
         account->error = ENOMEM;
-        return;
-    }
-    stack->key.writer = account->writer;
-    stack->key.number = event->number;
-    stack->site = site;
-    HASH_ADD(hh, account->tables->stacks, key, sizeof stack->key, stack);
-    if (!find_stack(account, event->number))
-        out_of_memory(account, stack);
 }
 
 static struct cushim_trace_site *site_of(struct cushim_trace_account *account) {
-    uint64_t number = account->event.stack;
-    const struct stack *stack = number ? find_stack(account, number) : NULL;
-    return stack ? stack->site : account->tables->nobody;
+    struct stack *stack, wanted = {.key = {account->writer, account->event.stack}};
+    HASH_FIND(hh, account->tables->stacks, &wanted.key, sizeof wanted.key, stack);
+    return account->event.stack && stack ? stack->site : account->tables->nobody;
 }
 
 static void add_module(struct cushim_trace_account *account) {
@@ -266,6 +236,7 @@ static void add_block(struct cushim_trace_account *account) {
     DL_APPEND(pool->blocks, live);
     if (!live->block.pool) /* the driver serves it, in no segment */
         hold(sums, live->block.n_bytes);
+    site->kind = live->block.kind;
     sums->n_live++;
     sums->live_bytes += live->block.n_bytes;
     site->n_live += is_sites;
@@ -550,23 +521,14 @@ int cushim_trace_account_open(struct cushim_trace_account *account, const char *
     return 0;
 }
 
-#define FREE_ALL(type, table)                                                                      \
-    do {                                                                                           \
-        struct type *row, *next;                                                                   \
-        HASH_ITER(hh, table, row, next) {                                                          \
-            HASH_DEL(table, row);                                                                  \
-            free(row);                                                                             \
-        }                                                                                          \
-    } while (0)
-
 void cushim_trace_account_close(struct cushim_trace_account *account) {
     struct cushim_trace_tables *tables = account->tables;
     if (tables) {
-        FREE_ALL(live, tables->live);
-        FREE_ALL(stack, tables->stacks);
-        FREE_ALL(site, tables->sites);
-        FREE_ALL(thread, tables->threads);
-        FREE_ALL(pool, tables->pools);
+        HASH_FREE(tables->live);
+        HASH_FREE(tables->stacks);
+        HASH_FREE(tables->sites);
+        HASH_FREE(tables->threads);
+        HASH_FREE(tables->pools);
         cushim_trace_mapped_free(&tables->mapped);
         free(tables->going);
         free(tables->nobody);

@@ -15,7 +15,7 @@
 
 enum {
     CUSHIM_TRACE_DEVICES = 64,
-    CUSHIM_TRACE_KINDS = 8,
+    CUSHIM_TRACE_KINDS = 12,
     CUSHIM_TRACE_SAMPLES = 32,
     CUSHIM_TRACE_NAME_BYTES = 64
 };
@@ -24,6 +24,7 @@ enum {
 struct cushim_trace_site {
     uint64_t number;            /* from 1, in the order of appearance */
     unsigned n_frames, n_label; /* n_label: a reader's own */
+    unsigned kind;              /* of its last block */
     uint64_t frames[CUSHIM_TRACE_FRAMES];
     uint64_t n_requests, requested_bytes; /* of all requests */
     uint64_t n_live, live_bytes;

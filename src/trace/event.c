@@ -50,8 +50,22 @@ static uint64_t get_signed(struct source *source) {
 
 /* ---- fields ---- */
 
-static bool has_address(enum cushim_trace_code code) {
-    return code == CUSHIM_TRACE_ALLOC || code == CUSHIM_TRACE_FREE || code == CUSHIM_TRACE_SEGMENT;
+/* The fields of an event in their order: @ an address that is relative to the last one, t a text, f
+ * a number and frames; the others are numbers. */
+static const char *const fields[CUSHIM_TRACE_N_CODES] = {
+    [CUSHIM_TRACE_ALLOC] = "@bs",   [CUSHIM_TRACE_FREE] = "@",     [CUSHIM_TRACE_WAIT] = "wn",
+    [CUSHIM_TRACE_REFUSE] = "bs",   [CUSHIM_TRACE_SEGMENT] = "@b", [CUSHIM_TRACE_PLACE] = "dkph",
+    [CUSHIM_TRACE_GONE] = "n",      [CUSHIM_TRACE_MARK] = "t",     [CUSHIM_TRACE_STACK] = "f",
+    [CUSHIM_TRACE_MODULE] = "abnt", [CUSHIM_TRACE_COPY] = "bnt",   [CUSHIM_TRACE_DEVICE] = "bt"};
+
+static uint64_t *number_of(struct cushim_trace_event *event, char field) {
+    return field == 'a'   ? &event->address
+           : field == 'b' ? &event->n_bytes
+           : field == 'n' ? &event->number
+           : field == 's' ? &event->stack
+           : field == 'w' ? &event->n_waits
+           : field == 'p' ? &event->pool
+                          : &event->thread;
 }
 
 static unsigned shift_of(unsigned flags) {
@@ -121,9 +135,12 @@ static void get_frames(struct source *source, struct cushim_trace_event *event, 
 
 size_t cushim_trace_encode(uint8_t *to, struct cushim_trace_base *base,
                            const struct cushim_trace_event *event) {
+    const char *field = event->code < CUSHIM_TRACE_N_CODES ? fields[event->code] : NULL;
     uint8_t *start = to;
     unsigned flags = event->flags & (FLAGS & ~CUSHIM_TRACE_UNALIGNED);
-    if (has_address(event->code) && event->address & ((1u << ADDRESS_SHIFT) - 1))
+    if (!field)
+        return 0;
+    if (*field == '@' && event->address & ((1u << ADDRESS_SHIFT) - 1))
         flags |= CUSHIM_TRACE_UNALIGNED;
     *to++ = (uint8_t)((unsigned)event->code << CODE_SHIFT | flags);
     /* cut to whole steps; the rest goes to the next event */
@@ -131,114 +148,30 @@ size_t cushim_trace_encode(uint8_t *to, struct cushim_trace_base *base,
         event->time_ns > base->time_ns ? (event->time_ns - base->time_ns) >> CLOCK_SHIFT : 0;
     base->time_ns += ticks << CLOCK_SHIFT;
     to = put(to, ticks);
-    switch (event->code) {
-    case CUSHIM_TRACE_ALLOC:
-        to = put_address(to, base, event->address, flags);
-        to = put(put(to, event->n_bytes), event->stack);
-        break;
-    case CUSHIM_TRACE_FREE:
-        to = put_address(to, base, event->address, flags);
-        break;
-    case CUSHIM_TRACE_WAIT:
-        to = put(put(to, event->n_waits), event->number);
-        break;
-    case CUSHIM_TRACE_SEGMENT:
-        to = put_address(to, base, event->address, flags);
-        to = put(to, event->n_bytes);
-        break;
-    case CUSHIM_TRACE_GONE:
-        to = put(to, event->number);
-        break;
-    case CUSHIM_TRACE_DEVICE:
-        to = put(to, event->n_bytes);
-        to = put_text(to, event);
-        break;
-    case CUSHIM_TRACE_REFUSE:
-        to = put(put(to, event->n_bytes), event->stack);
-        break;
-    case CUSHIM_TRACE_PLACE:
-        to = put(put(to, event->device), event->kind);
-        to = put(put(to, event->pool), event->thread);
-        break;
-    case CUSHIM_TRACE_MARK:
-        to = put_text(to, event);
-        break;
-    case CUSHIM_TRACE_STACK:
-        to = put_frames(to, event);
-        break;
-    case CUSHIM_TRACE_MODULE:
-        to = put(put(put(to, event->address), event->n_bytes), event->number);
-        to = put_text(to, event);
-        break;
-    case CUSHIM_TRACE_COPY:
-        to = put(put(to, event->n_bytes), event->number);
-        to = put_text(to, event);
-        break;
-    case CUSHIM_TRACE_NONE:
-    case CUSHIM_TRACE_N_CODES:
-        return 0;
-    }
+    for (; *field; field++)
+        to = *field == '@'   ? put_address(to, base, event->address, flags)
+             : *field == 't' ? put_text(to, event)
+             : *field == 'f' ? put_frames(to, event)
+             : *field == 'd' ? put(to, event->device)
+             : *field == 'k' ? put(to, event->kind)
+                             : put(to, *number_of((struct cushim_trace_event *)event, *field));
     return (size_t)(to - start);
 }
 
-static void get_fields(struct source *source, struct cushim_trace_base *base,
-                       struct cushim_trace_event *event, uint64_t *frames) {
-    switch (event->code) {
-    case CUSHIM_TRACE_ALLOC:
+static void get_field(struct source *source, struct cushim_trace_base *base,
+                      struct cushim_trace_event *event, uint64_t *frames, char field) {
+    if (field == '@')
         event->address = get_address(source, base, event->flags);
-        event->n_bytes = get(source);
-        event->stack = get(source);
-        break;
-    case CUSHIM_TRACE_FREE:
-        event->address = get_address(source, base, event->flags);
-        break;
-    case CUSHIM_TRACE_WAIT:
-        event->n_waits = get(source);
-        event->number = get(source);
-        break;
-    case CUSHIM_TRACE_SEGMENT:
-        event->address = get_address(source, base, event->flags);
-        event->n_bytes = get(source);
-        break;
-    case CUSHIM_TRACE_GONE:
-        event->number = get(source);
-        break;
-    case CUSHIM_TRACE_DEVICE:
-        event->n_bytes = get(source);
+    else if (field == 't')
         get_text(source, event);
-        break;
-    case CUSHIM_TRACE_REFUSE:
-        event->n_bytes = get(source);
-        event->stack = get(source);
-        break;
-    case CUSHIM_TRACE_PLACE:
-        event->device = (unsigned)get(source);
-        event->kind = (unsigned)get(source);
-        event->pool = get(source);
-        event->thread = get(source);
-        break;
-    case CUSHIM_TRACE_MARK:
-        get_text(source, event);
-        break;
-    case CUSHIM_TRACE_STACK:
+    else if (field == 'f')
         get_frames(source, event, frames);
-        break;
-    case CUSHIM_TRACE_MODULE:
-        event->address = get(source);
-        event->n_bytes = get(source);
-        event->number = get(source);
-        get_text(source, event);
-        break;
-    case CUSHIM_TRACE_COPY:
-        event->n_bytes = get(source);
-        event->number = get(source);
-        get_text(source, event);
-        break;
-    case CUSHIM_TRACE_NONE:
-    case CUSHIM_TRACE_N_CODES:
-        source->is_short = true;
-        break;
-    }
+    else if (field == 'd')
+        event->device = (unsigned)get(source);
+    else if (field == 'k')
+        event->kind = (unsigned)get(source);
+    else
+        *number_of(event, field) = get(source);
 }
 
 size_t cushim_trace_decode(const uint8_t *from, size_t n_bytes, struct cushim_trace_base *base,
@@ -246,13 +179,14 @@ size_t cushim_trace_decode(const uint8_t *from, size_t n_bytes, struct cushim_tr
     struct source source = {from, from + n_bytes, false};
     struct cushim_trace_base next = *base;
     *event = (struct cushim_trace_event){0};
-    if (!n_bytes || *from >> CODE_SHIFT >= CUSHIM_TRACE_N_CODES)
+    if (!n_bytes || *from >> CODE_SHIFT >= CUSHIM_TRACE_N_CODES || !fields[*from >> CODE_SHIFT])
         return 0;
     event->code = (enum cushim_trace_code)(*from >> CODE_SHIFT);
     event->flags = *source.at++ & FLAGS;
     next.time_ns += get(&source) << CLOCK_SHIFT;
     event->time_ns = next.time_ns;
-    get_fields(&source, &next, event, frames);
+    for (const char *field = fields[event->code]; *field; field++)
+        get_field(&source, &next, event, frames, *field);
     if (source.is_short)
         return 0;
     *base = next;

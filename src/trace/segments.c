@@ -1,10 +1,8 @@
 #include "trace/segments.h"
 
-#include <stdlib.h>
-
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
+
+#include "base/hash.h"
 
 struct cushim_trace_segment_row {
     struct cushim_trace_segment segment;
@@ -32,32 +30,17 @@ static struct cushim_trace_segment_pool *find_pool(const struct cushim_trace_seg
     return pool;
 }
 
-/* NULL if memory is out. */
-static struct cushim_trace_segment_pool *find_or_add_pool(struct cushim_trace_segments *segments,
-                                                          uint64_t number) {
-    struct cushim_trace_segment_pool *pool = find_pool(segments, number);
-    if (pool || !(pool = calloc(1, sizeof *pool)))
-        return pool;
-    pool->number = number;
-    HASH_ADD(hh, segments->pools, number, sizeof pool->number, pool);
-    if (find_pool(segments, number))
-        return pool;
-    free(pool);
-    return NULL;
-}
-
 bool cushim_trace_segments_add(struct cushim_trace_segments *segments,
                                const struct cushim_trace_segment *segment) {
-    struct cushim_trace_segment_pool *pool = find_or_add_pool(segments, segment->pool);
-    struct cushim_trace_segment_row *row = pool ? calloc(1, sizeof *row) : NULL;
+    struct cushim_trace_segment_pool *pool;
+    struct cushim_trace_segment_row *row;
+    HASH_GET(segments->pools, number, segment->pool, pool);
+    if (!pool)
+        return false;
+    HASH_GET(segments->rows, segment.base, segment->base, row);
     if (!row)
         return false;
     row->segment = *segment;
-    HASH_ADD(hh, segments->rows, segment.base, sizeof row->segment.base, row);
-    if (find(segments, segment->base) != row) {
-        free(row);
-        return false;
-    }
     DL_APPEND(pool->rows, row);
     return true;
 }
@@ -92,14 +75,6 @@ void cushim_trace_segments_each(const struct cushim_trace_segments *segments,
 }
 
 void cushim_trace_segments_free(struct cushim_trace_segments *segments) {
-    struct cushim_trace_segment_row *row, *next;
-    struct cushim_trace_segment_pool *pool, *next_pool;
-    HASH_ITER(hh, segments->rows, row, next) {
-        HASH_DEL(segments->rows, row);
-        free(row);
-    }
-    HASH_ITER(hh, segments->pools, pool, next_pool) {
-        HASH_DEL(segments->pools, pool);
-        free(pool);
-    }
+    HASH_FREE(segments->rows);
+    HASH_FREE(segments->pools);
 }

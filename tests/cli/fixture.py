@@ -26,7 +26,6 @@ def cushim(*arguments, command=CUSHIM, **environment):
     """Run the command with a clean set of CUSHIM_ variables; None removes a variable."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k != "LD_PRELOAD"}
     env["CUSHIM_LIVE_DIR"] = str(scratch / "live-pages")
-    env["XDG_CACHE_HOME"] = str(scratch / "cache")  # what the user calibrated is not the test's
     for name, value in environment.items():
         env.pop(name, None)
         if value is not None:

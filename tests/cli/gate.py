@@ -215,53 +215,6 @@ def recordings_are_merged_into_the_table():
             assert result.returncode == code and result.stderr == f"cushim: {cut}: no recording of this version of cushim\n", (n_bytes, result)
 
 
-# ---- compare ----
-
-
-@tap.test
-def compare_runs_both_ways_in_turns_and_says_what_it_measured():
-    log = scratch / "turns"
-    script = f'case "$LD_PRELOAD" in *libcushim-preload.so*) echo cushim;; *) echo native;; esac >>{log}; echo printed'
-    for n in (1, 4):
-        log.unlink(missing_ok=True)
-        result = cushim("compare", f"--runs={n}", "--free=relaxed", "--", "sh", "-c", script, LD_LIBRARY_PATH="")
-        assert result.returncode == 0 and result.stderr == "", result
-        turns = log.read_text().split()
-        assert turns == (["native", "cushim", "cushim", "native"] * 2)[:2 * n], turns
-        lines = result.stdout.splitlines()
-        assert lines[0] == f"sh: wall time of {n} run{'s' if n > 1 else ''} each way, in turns" and len(lines) == 4, lines
-        for line, name in zip(lines[1:], ("without cushim", "cushim")):
-            assert re.fullmatch(rf"  {name:14} median +[\d.]+ [mu]?s, from [\d.]+ [mu]?s to [\d.]+ [mu]?s", line), line
-        assert ("too few runs" in lines[3]) == (n < 3), lines
-        assert n < 3 or re.fullmatch(r"  (cushim is (faster|slower) by [\d.]+ % .*|the ranges overlap: .*)", lines[3]), lines
-
-
-@tap.test
-def compare_says_who_is_faster_where_ranges_lie_apart():
-    slow = 'case "$LD_PRELOAD" in *cushim*) ;; *) sleep 1;; esac'
-    result = cushim("compare", "--runs=3", "sh", "-c", slow)
-    assert re.search(r"^  cushim is faster by \d+\.\d % \(medians; the ranges do not overlap\)$", result.stdout, re.MULTILINE), result
-
-
-@tap.test
-def compare_says_that_times_on_the_software_device_are_of_no_gpu():
-    for path, words in (("", ""), (str(SIM), " (no GPU)")):
-        result = cushim("compare", "--runs=1", "true", LD_LIBRARY_PATH=path)
-        assert result.stdout.splitlines()[0] == f"true: wall time of 1 run each way, in turns{words}", result
-
-
-@tap.test
-def compare_stops_where_runs_differ():
-    result = cushim("compare", "sh", "-c", 'case "$LD_PRELOAD" in *cushim*) exit 3;; esac')
-    assert result.returncode == 1 and "under cushim it ended with exit status 3, but the first run without cushim with exit status 0" in result.stderr, result
-    assert not result.stdout, result
-    result = cushim("compare", "sh", "-c", "kill -9 $$", "--runs=1")
-    assert result.returncode == 0, result  # the same both ways
-    for words, code in (([], 2), (["--runs=0", "true"], 2), (["--runs=x", "true"], 2), (["--nonsense", "true"], 2), (["/no/such"], 127)):
-        result = cushim("compare", *words)
-        assert result.returncode == code and result.stderr.count("\n") == 1 and not result.stdout, (words, result)
-
-
 # ---- metrics ----
 
 LABELS = r'\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*\}'

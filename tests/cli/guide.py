@@ -90,7 +90,6 @@ def run(command, folder, script=TRAIN):
     """Runs a command as a shell would, where ./app, python3, cushim and a program at work are there; returns what it did."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("CUSHIM")}
     env |= {"LD_LIBRARY_PATH": str(SIM), "PATH": f"{folder}:{env['PATH']}", "CUSHIM_LIVE_DIR": str(folder / "live"),
-            "XDG_CACHE_HOME": str(folder / "cache"),  # of `cushim calibrate`
             # as root, and on few processors
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
     for name, target in (("app", PAUSING if " stat" in command else PROGRAM), ("cushim", CUSHIM)):

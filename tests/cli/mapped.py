@@ -20,7 +20,7 @@ TEXTURE = 4 << 20
 PEAK = PAGE + N_WEIGHTS * PAGE + TEXTURE + OF_A_STEP + N_LEAKED * PAGE
 AT_END = (N_WEIGHTS - 1 + N_LEAKED) * PAGE
 N_REQUESTS = N_WEIGHTS + N_STEPS * N_ACTIVATIONS + N_LEAKED
-FORMATS = ("html", "perfetto", "folded", "pprof", "rmm", "torch", "trace-text")
+FORMATS = ("html", "perfetto", "folded", "pprof", "trace-text")
 
 
 def recorded():
@@ -48,6 +48,18 @@ def a_recording_has_each_byte_by_the_place_that_asked():
     assert (weights["bytes_at_peak"], weights["live_bytes"], weights["frees"]) == (N_WEIGHTS * PAGE, (N_WEIGHTS - 1) * PAGE, 1), weights
     assert (leak["bytes_at_peak"], leak["live_blocks"]) == (N_LEAKED * PAGE, N_LEAKED), leak
     assert (texture["bytes_at_peak"], texture["live_bytes"]) == (TEXTURE, 0), texture
+
+
+@tap.test
+def idle_memory_is_held_and_serves_without_a_call():
+    folder, out = scratch / "idle", scratch / "idle.json"
+    assert cushim("record", f"--stats={out}", "-o", str(folder), MAPPER, LD_LIBRARY_PATH=str(SIM)).returncode == 0
+    kinds = json.loads(out.read_text())["devices"][0]["kinds"]
+    assert kinds["mapped"]["idle_bytes"] >= 8 * PAGE, kinds
+    held, n = re.search(r"^held +([0-9.]+) MiB in (\d+) segments: live 0 B, idle \1 MiB$", cushim("report", "--at=end", str(folder)).stdout, re.MULTILINE).groups()
+    assert float(held) * (1 << 20) == kinds["mapped"]["idle_bytes"] + kinds["device"]["held_bytes"], (held, kinds)
+    one, = json.loads(cushim("report", "--format=json", str(folder)).stdout)
+    assert one["memory"][0]["no_call"] == kinds["mapped"]["no_call"] > 0, one["memory"][0]
 
 
 @tap.test

@@ -27,7 +27,7 @@ LINES = {what: next(i for i, text in enumerate(SOURCE, 1) if f"/* {what} */" in 
 # our names: those of the report of the process
 SAME = {"requests": "requests", "no_call": "no_call", "live_bytes": "live_bytes", "peak_live_bytes": "peak_live_bytes", "peak_held_bytes": "peak_held_bytes",
         "refused": "refused", "waits": "waits", "wait_ns": "wait_ns"}
-FORMATS = ("text", "json", "html", "perfetto", "folded", "pprof", "rmm", "torch", "trace-text")
+FORMATS = ("text", "json", "html", "perfetto", "folded", "pprof", "trace-text")
 
 
 def record(*words, **more):

@@ -152,33 +152,6 @@ def a_person_reads_it_in_80_columns():
 
 
 @tap.test
-def a_log_of_rmm_is_planned_as_the_recording_that_it_is_of():
-    folder = recorded("trainer", TRAINER)
-    log = scratch / "rmm.csv"
-    assert cushim("report", "--format=rmm", "-o", str(log), str(folder)).returncode == 0
-    settings = "native", "exact", "relaxed+keep=0"
-    whole, found = (planned(one, "--with=" + ",".join(settings)) for one in (folder, log))
-    for setting in settings:
-        assert list(found[setting]) == ["device 0"]
-        # a relaxed free asks once a tick of the clock whether the device is quiet, and a log has microseconds
-        counts = () if setting.startswith("relaxed") else ("driver_calls", "peak_held_bytes")
-        for name in ("requests", *counts, "peak_live_bytes", "live_bytes"):
-            assert found[setting]["device 0"].get(name) == whole[setting]["device 0"].get(name), (setting, name, found, whole)
-    text = cushim("replay", "--plan", str(log)).stdout
-    assert "as recorded" in text and all(len(line) <= 80 for line in text.splitlines()), text
-    lines = log.read_text().splitlines(keepends=True)
-    before_midnight = [re.sub(r",\d\d:\d\d:", ",23:59:", line) if i < 10 else re.sub(r",\d\d:\d\d:", ",00:00:", line) for i, line in enumerate(lines)]
-    log.write_text("".join([*before_midnight, "what\n", "1,2,3\n"]))
-    result = cushim("replay", "--plan", "--json", "--with=exact", str(log))
-    assert json.loads(result.stdout)[0]["settings"][1]["memory"] == [found["exact"]["device 0"]], result
-    assert result.stderr == f"cushim: {log}: 2 lines are no request and no free of RMM, and skipped\n", result
-    log.write_text("Thread,Time\n")
-    result = cushim("replay", "--plan", str(log))
-    assert result.returncode == 1 and result.stderr.count("\n") == 1, result
-    assert not [name for name in os.listdir("/tmp") if name.startswith("cushim-rmm-")]
-
-
-@tap.test
 def what_cannot_be_planned_is_said_in_one_line():
     folder = recorded("some", HOLDER)
     (scratch / "text").write_text("no recording")

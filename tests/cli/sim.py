@@ -97,7 +97,7 @@ def a_library_brings_functions_for_kernels_of_a_program_as_it_is():
 
 
 @tap.test
-def a_runtime_stands_in_for_a_copy_of_another_name():
+def a_link_to_the_runtime_stands_in_for_a_copy_of_another_name():
     copy = "libcudart-1a2b3c.so.13.9"
     folder = scratch / "wheel"
     folder.mkdir()
@@ -106,12 +106,11 @@ def a_runtime_stands_in_for_a_copy_of_another_name():
     user = build("user", str(folder / copy), f"-Wl,-rpath,{folder},--disable-new-dtags",
                  source='#include <stdio.h>\nint cudaRuntimeGetVersion(int *);\nint main(void) { int n = 0; cudaRuntimeGetVersion(&n); printf("%d\\n", n); }')
     assert cushim("sim", user, **EMPTY).stdout == "5\n"
-    for name in (copy, folder / copy):
-        done = cushim("sim", f"--runtime={name}", user, XDG_CACHE_HOME=str(scratch / "cache"), **EMPTY)
+    (folder / copy).unlink()
+    (folder / copy).symlink_to(SIM / "libcudart.so.13")
+    for more in ([], ["--runtime=13"]):
+        done = cushim("sim", *more, user, **EMPTY)
         assert done.stdout.startswith("13") and not done.stderr, done
-    assert cushim("sim", f"--runtime={copy}", user, XDG_CACHE_HOME=None, HOME=None, **EMPTY).returncode == 125
-    both = shown("--runtime=12", f"--runtime={copy}", XDG_CACHE_HOME=str(scratch / "cache"))["LD_PRELOAD"]
-    assert both == f"{SIM}/libcudart.so.12:{SIM}/libcudart.so.13:{scratch}/cache/cushim/sim/{copy}", both
 
 
 NVML = """
@@ -148,7 +147,7 @@ def nvml_is_there_natively_and_under_the_preload_and_sees_the_processes_of_one_d
 def wrong_words_start_nothing():
     for arguments, said in ((["--divices=2", SHOW], "did you mean `devices`"), (["--devices=17", SHOW], "--devices=17"),
                             (["--kernels=some", SHOW], "--kernels=some"), (["--memory=lots", SHOW], "--memory=lots"), (["--shared=here", SHOW], "--shared=here"),
-                            (["--runtime=11", SHOW], "12, 13 or"), (["--runtime=libcudart.so.11", SHOW], "12, 13 or"), (["--runtime=libcudart.so.130", SHOW], "12, 13 or"), (["-x", SHOW], "no option -x"), ([], "needs a program")):
+                            (["--runtime=11", SHOW], "is not one of 12, 13"), (["-x", SHOW], "no option -x"), ([], "needs a program")):
         done = cushim("sim", *arguments)
         assert done.returncode == 2 and said in done.stderr and not done.stdout, done
 

@@ -33,7 +33,8 @@ class Client:
     needs: list = dataclasses.field(default_factory=list)
     devices: int = 2
     memory: str = "4G"
-    runtimes: list = dataclasses.field(default_factory=lambda: ["13"])
+    runtime: str = "13"  # "": it finds the device's by itself
+    copies: list = dataclasses.field(default_factory=list)
     environment: dict = dataclasses.field(default_factory=dict)
     toolkit: list = dataclasses.field(default_factory=list)
     is_small: bool = False
@@ -132,7 +133,12 @@ def command_of(client, cache, cushim, mode):
     site = next((client.folder(cache) / "lib").glob("python3*")) / "site-packages"
     words = {"python": client.python(cache), "here": HERE, "site": site}
     device = [cushim, "sim", f"--devices={client.devices}", f"--memory={client.memory}", "--kernels=skip", "--quiet=1",
-              *(f"--runtime={name}" for name in client.runtimes), "--"]
+              *([f"--runtime={client.runtime}"] if client.runtime else []), "--"]
+    runtime = pathlib.Path(cushim).resolve().parent.parent / "sim/libcudart.so.13"
+    for copy in (path for name in client.copies for path in site.rglob(name) if path.resolve() != runtime.resolve()):
+        link = copy.with_name(f"link-{os.getpid()}-{mode}")
+        link.symlink_to(runtime)
+        link.replace(copy)
     preload = [] if MODES[mode] is None else [cushim, "run", "--stats=/dev/null", *MODES[mode], "--"]
     return [*preload, *device, *(word.format(**words) for word in client.command)]
 

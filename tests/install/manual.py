@@ -25,7 +25,7 @@ CASES = {"cushim ru": "run", "cushim help opt": "help options", "cushim run --fr
          "cushim run --copy-stage-m": "run --copy-stage-min=", "cushim run --buckets=f": "run --buckets=fine",
          "cushim doctor --js": "doctor --json", "cushim stat --cl": "stat --clean", "cushim record --free=re": "record --free=relaxed", "cushim report --fo": "report --format=",
          "cushim report --format=per": "report --format=perfetto", "cushim report --format pe": "report --format perfetto", "cushim report --by=th": "report --by=thread",
-         "cushim run --free re": "run --free relaxed", "cushim record --stacks=na": "record --stacks=native", "cushim compare --buck": "compare --buckets=",
+         "cushim run --free re": "run --free relaxed", "cushim record --stacks=na": "record --stacks=native", "cushim record --buck": "record --buckets=",
          "cushim sim --kernels=sk": "sim --kernels=skip", "cushim replay --lea": "replay --least-limit", "cushim doctor --no": "doctor --no-run"}
 
 

@@ -42,7 +42,8 @@ static int take_word(const char *topic, const struct argument *row, const char *
     return usage_error(topic, "%s=%s is not one of %s", row->name, value, known);
 }
 
-int arguments_take(const struct arguments *arguments, char **words, int *i) {
+/* Take the option words[*i] by a row of the table.  Returns an exit code. */
+static int take(const struct arguments *arguments, char **words, int *i) {
     const char *word = words[*i], *value = NULL;
     size_t n_bytes = strcspn(word, "=");
     const struct argument *row = arguments->rows;
@@ -82,7 +83,7 @@ int arguments_read(const struct arguments *arguments, int argc, char **argv) {
             usage_print(stdout, topic);
             exit(usage_end(EXIT_WELL));
         } else if (is_option) {
-            int code = arguments_take(arguments, argv, &i);
+            int code = take(arguments, argv, &i);
             if (code != EXIT_WELL)
                 return -code;
         } else if (arguments->program) {

@@ -41,8 +41,4 @@ struct arguments {
  */
 int arguments_read(const struct arguments *arguments, int argc, char **argv);
 
-/* Take the option words[*i] by a row of the table, as arguments_read does.  Returns an exit code.
- */
-int arguments_take(const struct arguments *arguments, char **words, int *i);
-
 #endif

@@ -3,8 +3,6 @@
 #ifndef CUSHIM_TOOLS_COMMANDS_H
 #define CUSHIM_TOOLS_COMMANDS_H
 
-int calibrate_main(int argc, char **argv);
-int compare_main(int argc, char **argv);
 int diff_main(int argc, char **argv);
 int doctor_main(int argc, char **argv);
 int limit_main(int argc, char **argv);

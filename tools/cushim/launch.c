@@ -15,7 +15,8 @@
 /* glibc splits LD_PRELOAD at these. */
 #define SEPARATORS " :"
 
-bool launch_find_here(char here[PATH_MAX]) {
+/* Write the folder of this command, without a slash at its end; false if it is unknown. */
+static bool find_here(char here[PATH_MAX]) {
     ssize_t n_bytes = readlink("/proc/self/exe", here, PATH_MAX - 1);
     if (n_bytes < 0)
         return false;
@@ -27,7 +28,7 @@ bool launch_find_here(char here[PATH_MAX]) {
 bool launch_find_library(const char *name, const char *build_folder, char path[PATH_MAX]) {
     const char *const places[] = {".", build_folder, CUSHIM_LIBRARY_FOLDER};
     char here[PATH_MAX];
-    if (!launch_find_here(here))
+    if (!find_here(here))
         return false;
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         char candidate[2 * PATH_MAX];
@@ -43,7 +44,7 @@ bool launch_find_library(const char *name, const char *build_folder, char path[P
 bool launch_find(char path[PATH_MAX], char wrong[LAUNCH_WRONG_BYTES]) {
     char here[PATH_MAX];
     if (!launch_find_library(LAUNCH_LIBRARY, "../../preload", path)) {
-        if (launch_find_here(here))
+        if (find_here(here))
             snprintf(wrong, LAUNCH_WRONG_BYTES,
                      "no %s: it is neither beside %s/cushim nor in its %s", LAUNCH_LIBRARY, here,
                      CUSHIM_LIBRARY_FOLDER);
@@ -71,7 +72,13 @@ static bool is_ours(const char *entry, size_t n) {
     return n == name_bytes || entry[n - name_bytes - 1] == '/';
 }
 
-char *launch_merge(const char *now, const char *library) {
+/*
+ * Make a value of LD_PRELOAD that has `library` once, and all else of `now` (may be NULL) in its
+ * order.  If `now` has a library of that file name, ours replaces it; otherwise ours comes last. If
+ * `library` is NULL, the value has none of that file name.  Returns memory for free(3), or NULL
+ * with errno.
+ */
+static char *merge(const char *now, const char *library) {
     if (!now)
         now = "";
     /* Every entry gets at most one colon; ours may replace a shorter one. */
@@ -104,14 +111,7 @@ char *launch_merge(const char *now, const char *library) {
 }
 
 bool launch_set(const char *library) {
-    char *merged = launch_merge(getenv("LD_PRELOAD"), library);
-    bool is_set = merged && setenv("LD_PRELOAD", merged, 1) == 0;
-    free(merged);
-    return is_set;
-}
-
-bool launch_unset(void) {
-    char *merged = launch_merge(getenv("LD_PRELOAD"), NULL);
+    char *merged = merge(getenv("LD_PRELOAD"), library);
     bool is_set =
         merged && (*merged ? setenv("LD_PRELOAD", merged, 1) : unsetenv("LD_PRELOAD")) == 0;
     free(merged);

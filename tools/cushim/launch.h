@@ -16,9 +16,6 @@
 /* The longest phrase of launch_find, with the final 0. */
 enum { LAUNCH_WRONG_BYTES = 2 * PATH_MAX };
 
-/* Write the folder of this command, without a slash at its end; false if it is unknown. */
-bool launch_find_here(char here[PATH_MAX]);
-
 /* Write the absolute path of a library; `build_folder` is its folder in the build tree, relative
  * to the command's.  Returns false if there is no such library. */
 bool launch_find_library(const char *name, const char *build_folder, char path[PATH_MAX]);
@@ -29,20 +26,9 @@ bool launch_find_library(const char *name, const char *build_folder, char path[P
  */
 bool launch_find(char path[PATH_MAX], char wrong[LAUNCH_WRONG_BYTES]);
 
-/*
- * Make a value of LD_PRELOAD that has `library` once, and all else of `now` (may be NULL) in its
- * order.  If `now` has a library of that file name, ours replaces it; otherwise ours comes last. If
- * `library` is NULL, the value has none of that file name.  Returns memory for free(3), or NULL
- * with errno.
- */
-char *launch_merge(const char *now, const char *library);
-
-/* Put `library` into this process's LD_PRELOAD, for the next program that it executes. Returns
- * false, with errno, if that fails. */
+/* Put `library` into this process's LD_PRELOAD, for the next program that it executes; NULL takes
+ * our library out of it.  Returns false, with errno, if that fails. */
 bool launch_set(const char *library);
-
-/* Take our library out of it. Returns false, with errno, if that fails. */
-bool launch_unset(void);
 
 /*
  * If a range of NVTX is to reset the arena (CUSHIM_ARENA_RESET), make NVTX find `library` as its

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/cushim/hash.h"
+#include "base/hash.h"
 
 struct number {
     uint64_t key, number;
@@ -35,10 +35,6 @@ static int in_order(const void *one, const void *other) {
 
 void numbers_sort(uint64_t numbers[], size_t n) {
     qsort(numbers, n, sizeof *numbers, in_order);
-}
-
-uint64_t numbers_median(const uint64_t numbers[], size_t n) {
-    return n % 2 ? numbers[n / 2] : (numbers[n / 2 - 1] + numbers[n / 2]) / 2;
 }
 
 const char *numbers_share(char text[NUMBERS_SHARE_BYTES], uint64_t part, uint64_t all) {

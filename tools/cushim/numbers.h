@@ -23,9 +23,6 @@ void numbers_free(struct numbers *numbers);
 
 void numbers_sort(uint64_t numbers[], size_t n);
 
-/* Of sorted numbers. */
-uint64_t numbers_median(const uint64_t numbers[], size_t n);
-
 /* Write "12.3 %" of all.  The number is cut rather than rounded, so that 100.0 means all.
  * Returns `text`. */
 enum { NUMBERS_SHARE_BYTES = 24 };

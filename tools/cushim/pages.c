@@ -15,7 +15,6 @@
 
 #include "base/file_mode.h"
 #include "base/utf8.h"
-#include "tools/cushim/cache/calibration.h"
 #include "tools/cushim/symbols.h"
 
 /* ---- the folders ---- */
@@ -176,7 +175,6 @@ static int show_one(const struct folder *of, const char *name, pages_show_fn *sh
         return error;
     report.n_short = n_short;
     report.find_line = symbols_find_line;
-    calibration_apply(&report);
     struct page page = {name, folder, of->user, cushim_page_is_alive(folder, name), &report};
     if (!page.is_alive)
         report.run_ns = cushim_page_known_ns(&report.page);

@@ -33,7 +33,6 @@ static void take_device(struct cushim_report *report, struct json_object *device
     struct json_object *kinds = json_member(device, "kinds");
     if (i >= CUSHIM_MAX_DEVICES)
         return;
-    take_text(report->page.device_names[i], device, "name");
     for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
         take_kind(&report->page.stats[i][kind],
                   json_member(kinds, cushim_report_kind((enum cushim_kind)kind)));
@@ -49,21 +48,6 @@ static void take_findings(struct cushim_page *page, struct json_object *findings
     CUSHIM_REPORT_FINDINGS(TAKE)
 #undef TAKE
     atomic_store(&page->n_foreign_frees, json_number(findings, "foreign_frees"));
-    atomic_store(&page->n_refused_handles, json_number(findings, "refused_ipc_handles"));
-    atomic_store(&page->n_stuck_blocks, json_number(findings, "stuck_blocks"));
-}
-
-static void take_copies(struct cushim_copy_counts *copies, struct json_object *json) {
-    static const char *const memories[CUSHIM_N_HOST_MEMORIES] = {"other", "pageable", "pinned"};
-    for (int direction = 0; direction < CUSHIM_N_DIRECTIONS; direction++) {
-        struct json_object *row =
-            json_member(json, cushim_report_direction((enum cushim_direction)direction));
-        for (int memory = 0; memory < CUSHIM_N_HOST_MEMORIES; memory++) {
-            struct json_object *cell = json_member(row, memories[memory]);
-            atomic_store(&copies->n_copies[direction][memory], json_number(cell, "count"));
-            atomic_store(&copies->n_bytes[direction][memory], json_number(cell, "bytes"));
-        }
-    }
 }
 
 static void take_report(struct cushim_report *report, struct json_object *json,
@@ -78,7 +62,6 @@ static void take_report(struct cushim_report *report, struct json_object *json,
     head->run = run ? strtoull(run, NULL, 16) : 0;
     atomic_store(&head->is_software, json_object_get_boolean(json_member(json, "is_software")));
     take_text(head->program, json, "program");
-    take_text(head->version, json, "cushim");
     report->run_ns = json_number(json, "run_ns");
     report->is_of_page = source && strcmp(source, "live page") == 0;
     take_text(ended, json, "ended");
@@ -86,7 +69,6 @@ static void take_report(struct cushim_report *report, struct json_object *json,
     for (size_t i = 0; i < json_length(devices); i++)
         take_device(report, json_object_array_get_idx(devices, i));
     take_findings(&report->page, json_member(json, "findings"));
-    take_copies(&report->page.copies, json_member(json, "copies"));
     atomic_store(&report->page.n_bypassed, json_number(json, "bypassed"));
 }
 

@@ -14,13 +14,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/utf8.h"
 #include "base/writer.h"
 #include "report/finding.h"
 #include "report/frame.h"
 #include "report/shortage.h"
 #include "report/site.h"
-#include "tools/cushim/hash.h"
 
 extern char **environ;
 

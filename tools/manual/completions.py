@@ -10,7 +10,7 @@ import pages
 CUSHIM, SHELL, FILE = sys.argv[1:4]
 COMMANDS, TOPICS, OPTIONS = pages.commands(CUSHIM), pages.topics(CUSHIM), pages.options(CUSHIM)
 RUN = {f"--{name}": (words, needs, sentence) for name, words, needs, _variable, _preset, sentence in OPTIONS}
-STARTERS = {"run", "record", "compare"}  # they take the options of `cushim run`, and a program
+STARTERS = {"run", "record"}  # they take the options of `cushim run`, and a program
 PROGRAMS = STARTERS | {"sim", "doctor"}
 READERS = {"report", "replay", "merge", "diff"}  # what they take is a file
 FILES = {"--stats", "--trace", "--file", "--shared"}  # whose value is the name of one

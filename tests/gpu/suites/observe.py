@@ -1,4 +1,4 @@
-"""The output for users: a recording of real programs, its page and its plan; calibrate; doctor; reports of ranks and
+"""The output for users: a recording of real programs, its page and its plan; doctor; reports of ranks and
 their merge."""
 import functools
 import json
@@ -86,12 +86,6 @@ def recorded(host, name, program, env):
     return ended(host, part)
 
 
-def calibrate(host):
-    part = new_part("calibrate")
-    part["said"] = ask(host, part, "calibrate")
-    return ended(host, part)
-
-
 def doctor(host):
     part = new_part("doctor")
     part["rows"] = json.loads(ask(host, part, "doctor", "--json") or "{}").get("rows", [])
@@ -124,7 +118,7 @@ def ranks(host):
 def run(host):
     if not command(host).exists():
         return [{"name": "observe", "status": "skip", "why": "the command was not built: json-c is not here"}]
-    works = {"calibrate": functools.partial(calibrate, host), "doctor": functools.partial(doctor, host),
+    works = {"doctor": functools.partial(doctor, host),
              "vecadd": functools.partial(recorded, host, "vecadd", [build.output(host, "vecadd", host.links[-1])], {})}
     if not host.sim:
         folder = build.ROOT / "tests" / "gpu" / "python"

@@ -640,14 +640,14 @@ static void run_order(unsigned long state, bool is_alone) {
 
 TEST(random_orders_have_the_answers_of_the_driver_alone) {
     fixture_use_device(0);
-    for (unsigned long order = 0; order < N_ORDERS; order++)
+    for (unsigned long order = 0; order < suite_steps(N_ORDERS); order++)
         run_order(order * 7919 + 1, true);
     if (fixture_is_preloaded())
         ck_assert_uint_eq(counted().live_bytes, 0);
 }
 
 static void run_orders(struct fixture_thread *thread) {
-    for (unsigned long order = 0; order < N_ORDERS / 8; order++)
+    for (unsigned long order = 0; order < suite_steps(N_ORDERS) / 4; order++)
         run_order(order * 104729 + thread->other + 1, false);
 }
 

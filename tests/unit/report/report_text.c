@@ -31,12 +31,10 @@ TEST(what_was_not_counted_has_no_line) {
 TEST(a_refused_request_was_a_request) {
     struct cushim_mem_stats *stats = &report.page.stats[0][CUSHIM_KIND_DEVICE];
     stats->n_refused = 2;
-    report.natively.when = 1; /* although there were no calls whose times to estimate */
     const char *text = full_page_written(cushim_report_text, &report);
     ck_assert_msg(strstr(text, "verdict: there was no memory for 2 requests of device memory, and "
                                "no other came\n") != NULL,
                   "%s", text);
-    ck_assert_ptr_null(strstr(text, "natively"));
 }
 
 TEST(parts_of_what_is_held_stand_in_one_row) {

@@ -5,121 +5,268 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/amount.h"
+#include "base/nearest.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/commands/diff_sites.h"
-#include "tools/cushim/commands/condition.h"
 #include "tools/cushim/recording/counters.h"
 #include "tools/cushim/usage.h"
 
 enum { BEFORE, AFTER, N_SIDES, MOST_CONDITIONS = 32, MOST_ROWS = 48 };
 
-struct request {
-    const char *sides[N_SIDES];
-    struct run_numbers *numbers[N_SIDES];
-    struct diff_sites *sites;
-    struct condition conditions[MOST_CONDITIONS];
-    int n_conditions;
-    struct cushim_writer out;
-    int n_held; /* conditions that hold */
+/* ---- numbers, by their names in the JSON of reports ---- */
+
+enum type { SUM, GAUGE, PEAK };
+enum unit { COUNT, BYTES, NS };
+
+/* The counters of all processes of a run, of a device and kind.  A peak is the largest of a
+ * process; the other numbers are sums. */
+struct amounts {
+    struct cushim_mem_stats stats;
+    struct cushim_report_held held;
 };
+
+struct number {
+    const char *name;
+    enum type type;
+    enum unit unit;
+    size_t at; /* in struct amounts */
+    enum cushim_kind kind;
+};
+
+static const struct number numbers[] = {
+#define COUNTER(name, field, type, unit, sentence)                                                 \
+    {#name, type, unit, offsetof(struct amounts, stats.field), CUSHIM_KIND_DEVICE},
+#include "report/report.def"
+#undef COUNTER
+#define FINDING(name, field, one, many)                                                            \
+    {#name, SUM, COUNT, offsetof(struct amounts, stats.field), CUSHIM_KIND_DEVICE},
+    CUSHIM_REPORT_FINDINGS(FINDING)
+#undef FINDING
+        {"rounding_bytes", GAUGE, BYTES, offsetof(struct amounts, held.rounding_bytes),
+         CUSHIM_KIND_DEVICE},
+    {"spare_bytes", GAUGE, BYTES, offsetof(struct amounts, held.spare_bytes), CUSHIM_KIND_DEVICE},
+    {"idle_bytes", GAUGE, BYTES, offsetof(struct amounts, held.idle_bytes), CUSHIM_KIND_DEVICE}};
+enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
+
+/* Find [KIND.]NAME, whose `_bytes` at the end may be left out.  Returns false if it is unknown;
+ * `near` is then a similar name, or NULL. */
+static bool find_number(struct number *found, const char *name, size_t n, const char **near) {
+    struct cushim_nearest search;
+    enum cushim_kind kind = CUSHIM_KIND_DEVICE;
+    const char *dot = memchr(name, '.', n);
+    for (int i = 0; dot && i < CUSHIM_N_KINDS; i++) {
+        const char *word = cushim_report_kind((enum cushim_kind)i);
+        if (strlen(word) != (size_t)(dot - name) || strncmp(name, word, strlen(word)) != 0)
+            continue;
+        kind = (enum cushim_kind)i;
+        n -= strlen(word) + 1;
+        name = dot + 1;
+        break;
+    }
+    cushim_nearest_begin(&search, name, n);
+    for (size_t i = 0; n && i < N_NUMBERS; i++) {
+        *found = numbers[i];
+        found->kind = kind;
+        if (strncmp(found->name, name, n) == 0 &&
+            (!found->name[n] || strcmp(found->name + n, "_bytes") == 0))
+            return true;
+        cushim_nearest_try(&search, found->name);
+    }
+    *near = search.best;
+    return false;
+}
+
+/* Does a recording have this number? */
+static bool is_recorded(const struct number *number) {
+    static const char recorded[] =
+        " requests no_call misses native refused frees requested_bytes live_bytes peak_live_bytes "
+        "held_bytes peak_held_bytes waits wait_ns ";
+    char word[64];
+    snprintf(word, sizeof word, " %s ", number->name);
+    return strstr(recorded, word);
+}
+
+static char *put_amount(char text[CUSHIM_AMOUNT_BYTES], enum unit unit, uint64_t value) {
+    return unit == BYTES ? cushim_text_bytes(text, value)
+           : unit == NS  ? cushim_text_time(text, value)
+                         : cushim_text_count(text, value);
+}
+
+/* ---- conditions: NUMBER(>|<|=)[+|-]AMOUNT[%|UNIT] ---- */
+
+struct condition {
+    struct number number;
+    char text[96];      /* as given */
+    char relation;      /* >, < or = */
+    char sign;          /* + or -: of the change between the two runs; 0: of the second run */
+    bool is_share;      /* in per cent of the first run */
+    long double amount; /* not negative */
+};
+
+/* Read "12.5%" or "60M".  Returns false if the text is no such amount. */
+static bool read_amount(struct condition *condition, const char *text) {
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    char *end;
+    size_t n = strspn(text, "0123456789."), n_bytes;
+    condition->amount = strtold(text, &end);
+    if (!n || end != text + n)
+        return false;
+    condition->is_share = strcmp(end, "%") == 0;
+    if (!condition->is_share && condition->number.unit == BYTES) {
+        if (cushim_size_read(&n_bytes, text))
+            return false;
+        condition->amount = (long double)n_bytes;
+        return n_bytes <= INT64_MAX;
+    }
+    bool is_known = condition->is_share || !*end;
+    uint64_t scale = 1;
+    for (size_t i = 0; !is_known && condition->number.unit == NS && i < 4; i++, scale *= 1000) {
+        if ((is_known = strcmp(end, units[i]) == 0))
+            break;
+    }
+    condition->amount *= (long double)scale;
+    return is_known && condition->amount <= INT64_MAX && (!condition->is_share || condition->sign);
+}
+
+/* Read a condition of n bytes.  Returns false if it is wrong; `wrong` then has the reason. */
+static bool read_condition(struct condition *condition, const char *text, size_t n,
+                           char wrong[160]) {
+    const char *near = NULL;
+    *condition = (struct condition){.relation = 0};
+    snprintf(condition->text, sizeof condition->text, "%.*s", (int)n, text);
+    size_t at = strcspn(condition->text, "<>=");
+    if (!at || !condition->text[at]) {
+        snprintf(wrong, 160, "`%s` is not a condition: NAME>NUMBER, as in peak_held>+5%%",
+                 condition->text);
+        return false;
+    }
+    if (!find_number(&condition->number, condition->text, at, &near)) {
+        snprintf(wrong, 160, "no number `%.*s`%s%s%s", (int)(at < 64 ? at : 64), condition->text,
+                 near ? " (did you mean `" : "", near ? near : "", near ? "`?)" : "");
+        return false;
+    }
+    condition->relation = condition->text[at++];
+    if (condition->text[at] == '+' || condition->text[at] == '-')
+        condition->sign = condition->text[at++];
+    if (read_amount(condition, condition->text + at))
+        return true;
+    snprintf(wrong, 160, "`%.60s`: after >, < or = comes [+|-]NUMBER[%s]%s", condition->text,
+             condition->number.unit == BYTES ? "%|K|M|G|T"
+             : condition->number.unit == NS  ? "%|ns|us|ms|s"
+                                             : "%",
+             condition->is_share ? ", and a share needs a sign" : "");
+    return false;
+}
+
+static bool holds(const struct condition *condition, uint64_t before, uint64_t after) {
+    long double amount = condition->sign == '-' ? -condition->amount : condition->amount;
+    long double value = (long double)after - (condition->sign ? (long double)before : 0);
+    if (condition->is_share) {
+        value *= 100;
+        amount *= (long double)before;
+    }
+    return condition->relation == '>'   ? value > amount
+           : condition->relation == '<' ? value < amount
+                                        : value == amount;
+}
 
 /* ---- the command line ---- */
 
+struct run {
+    const char *name;
+    struct amounts amounts[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
+    bool has_device[CUSHIM_MAX_DEVICES];
+    bool is_recorded; /* one process has a recording, which lacks some counters */
+    bool is_software; /* one process used the software device */
+    size_t n_processes;
+};
+
+static struct run runs[N_SIDES];
+static struct condition conditions[MOST_CONDITIONS];
+static int n_conditions, n_held; /* n_held: that hold */
+
 /* Read conditions with commas between them.  One that holds is enough. */
 static int take_conditions(void *context, const char *text) {
-    struct request *request = context;
     char wrong[160];
-    for (;;) {
-        size_t n = strcspn(text, ",");
-        const char *begin = text;
-        size_t n_bytes = n;
-        while (n_bytes && *begin == ' ')
-            begin++, n_bytes--;
-        while (n_bytes && begin[n_bytes - 1] == ' ')
-            n_bytes--;
-        if (request->n_conditions == MOST_CONDITIONS)
+    (void)context;
+    for (;; text++) {
+        text += strspn(text, " ");
+        size_t n = strcspn(text, ","), n_kept = n;
+        while (n_kept && text[n_kept - 1] == ' ')
+            n_kept--;
+        if (n_conditions == MOST_CONDITIONS)
             return usage_error("diff", "at most %d conditions", MOST_CONDITIONS);
-        if (!condition_read(&request->conditions[request->n_conditions++], begin, n_bytes, wrong))
+        if (!read_condition(&conditions[n_conditions++], text, n_kept, wrong))
             return usage_error("diff", "%s", wrong);
-        if (!text[n])
+        text += n;
+        if (!*text)
             return EXIT_WELL;
-        text += n + 1;
     }
-}
-
-static int take_arguments(struct request *request, int argc, char **argv) {
-    const struct argument rows[] = {{"--fail-if", .take = take_conditions}, {0}};
-    const struct arguments arguments = {.topic = "diff",
-                                        .rows = rows,
-                                        .context = request,
-                                        .least_words = N_SIDES,
-                                        .most_words = N_SIDES,
-                                        .of_words = "two runs, BEFORE and AFTER"};
-    int n = arguments_read(&arguments, argc, argv);
-    if (n < 0)
-        return -n;
-    memcpy(request->sides, argv, sizeof request->sides);
-    return EXIT_WELL;
 }
 
 /* ---- the runs ---- */
 
-struct side {
-    struct run_numbers *numbers;
-    struct diff_sites *sites;
-    int number;
-};
-
 static void take(const struct cushim_report *report, const struct report_origin *origin,
                  void *context) {
-    struct side *side = context;
-    run_numbers_add(side->numbers, report);
-    side->numbers->is_recorded |= origin->is_recording;
-    diff_sites_add(side->sites, side->number, report, origin);
+    struct run *run = context;
+    run->n_processes++;
+    run->is_software |= cushim_mem_stats_read(&report->page.head.is_software) != 0;
+    run->is_recorded |= origin->is_recording;
+    diff_sites_add((int)(run - runs), report, origin);
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        run->has_device[device] |= cushim_report_has_device(report, device);
+        for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+            struct amounts *to = &run->amounts[device][kind];
+            const struct cushim_mem_stats *from = &report->page.stats[device][kind];
+            for (size_t i = 0; i < N_NUMBERS; i++) {
+                size_t at = numbers[i].at;
+                if (at >= offsetof(struct amounts, held))
+                    continue;
+                uint64_t n =
+                    cushim_mem_stats_read((const atomic_uint_fast64_t *)((const char *)from + at));
+                (numbers[i].type == PEAK ? cushim_mem_stats_raise : cushim_mem_stats_add)(
+                    (atomic_uint_fast64_t *)((char *)to + at), n);
+            }
+            cushim_mem_stats_add(&to->stats.free_segment_bytes,
+                                 cushim_mem_stats_read(&from->free_segment_bytes));
+            to->held = cushim_report_held(&to->stats);
+        }
+    }
 }
 
 /* A run that cannot be read completely must not pass. */
-static bool read_side(struct request *request, int side) {
-    struct run_numbers *numbers = aligned_alloc(_Alignof(struct run_numbers), sizeof *numbers);
-    if (numbers) /* a page needs more alignment than malloc gives */
-        memset(numbers, 0, sizeof *numbers);
-    request->numbers[side] = numbers;
-    struct side context = {request->numbers[side], request->sites, side};
-    if (!context.numbers || !context.sites ||
-        !counters_reports_of(request->sides[side], take, &context))
+static bool read_run(struct run *run) {
+    if (!counters_reports_of(run->name, take, run))
         return false;
-    if (!request->numbers[side]->n_processes)
-        complain("%s has no report", request->sides[side]);
-    return request->numbers[side]->n_processes;
+    if (!run->n_processes)
+        complain("%s has no report", run->name);
+    return run->n_processes;
 }
 
-static bool has_device(const struct request *request, int device) {
-    return request->numbers[BEFORE]->has_device[device] ||
-           request->numbers[AFTER]->has_device[device];
+static bool has_device(int device) {
+    return runs[BEFORE].has_device[device] || runs[AFTER].has_device[device];
 }
 
 /* Do both sides have this number? */
-static bool is_known(const struct request *request, const struct condition_name *name) {
-    return condition_is_recorded(name) ||
-           (!request->numbers[BEFORE]->is_recorded && !request->numbers[AFTER]->is_recorded);
+static bool is_known(const struct number *number) {
+    return is_recorded(number) || (!runs[BEFORE].is_recorded && !runs[AFTER].is_recorded);
 }
 
-static bool are_comparable(const struct request *request) {
+static bool are_comparable(void) {
     bool has_any = false;
-    for (int i = 0; i < request->n_conditions; i++) {
-        if (is_known(request, &request->conditions[i].name))
+    for (int i = 0; i < n_conditions; i++) {
+        if (is_known(&conditions[i].number))
             continue;
-        complain("a recording has no %s: %s", request->conditions[i].name.name,
-                 request->conditions[i].text);
+        complain("a recording has no %s: %s", conditions[i].number.name, conditions[i].text);
         return false;
     }
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
-        has_any |= has_device(request, device);
+        has_any |= has_device(device);
         for (int side = 0; side < N_SIDES; side++) {
-            if (!request->n_conditions || !has_device(request, device) ||
-                request->numbers[side]->has_device[device])
+            if (!n_conditions || !has_device(device) || runs[side].has_device[device])
                 continue;
-            complain("%s has nothing of device %d", request->sides[side], device);
+            complain("%s has nothing of device %d", runs[side].name, device);
             return false;
         }
     }
@@ -130,97 +277,90 @@ static bool are_comparable(const struct request *request) {
 
 /* ---- the table ---- */
 
-static bool check(struct request *request, int device, const struct condition_name *name,
-                  uint64_t before, uint64_t after) {
-    bool holds = false;
-    for (int i = 0; i < request->n_conditions; i++) {
-        const struct condition *condition = &request->conditions[i];
+static uint64_t value_of(const struct run *run, int device, const struct number *number) {
+    uint64_t value;
+    memcpy(&value, (const char *)&run->amounts[device][number->kind] + number->at, sizeof value);
+    return value;
+}
+
+static bool check(int device, const struct number *number, uint64_t before, uint64_t after) {
+    int n_before = n_held;
+    for (int i = 0; i < n_conditions; i++) {
+        const struct condition *condition = &conditions[i];
         char text[2][CUSHIM_AMOUNT_BYTES];
-        if (condition->name.kind != name->kind || strcmp(condition->name.name, name->name) != 0 ||
-            !condition_holds(condition, before, after))
+        if (condition->number.kind != number->kind || condition->number.at != number->at ||
+            !holds(condition, before, after))
             continue;
-        holds = true;
-        request->n_held++;
-        complain("device %d: %s.%s is %s, was %s: %s", device, cushim_report_kind(name->kind),
-                 name->name, condition_put(text[0], name->unit, after),
-                 condition_put(text[1], name->unit, before), condition->text);
+        n_held++;
+        complain("device %d: %s.%s is %s, was %s: %s", device, cushim_report_kind(number->kind),
+                 number->name, put_amount(text[0], number->unit, after),
+                 put_amount(text[1], number->unit, before), condition->text);
     }
-    return holds;
+    return n_held > n_before;
 }
 
-/* Did a process of it use the software device? */
-static bool is_software(const struct run_numbers *numbers) {
-    return cushim_mem_stats_read(&numbers->sum.page.head.is_software);
-}
-
-static void put_row(struct request *request, int device, const struct condition_name *name) {
+static void put_row(struct cushim_writer *out, int device, const struct number *number) {
     char label[64], change[24], text[2][CUSHIM_AMOUNT_BYTES];
-    uint64_t before = condition_value(request->numbers[BEFORE], device, name);
-    uint64_t after = condition_value(request->numbers[AFTER], device, name);
-    bool is_no_gpu = name->unit == CONDITION_NS && (is_software(request->numbers[BEFORE]) ||
-                                                    is_software(request->numbers[AFTER]));
-    snprintf(label, sizeof label, "device %d %s.%s%s", device, cushim_report_kind(name->kind),
-             name->name, is_no_gpu ? " (no GPU)" : "");
+    uint64_t before = value_of(&runs[BEFORE], device, number);
+    uint64_t after = value_of(&runs[AFTER], device, number);
+    bool is_no_gpu = number->unit == NS && (runs[BEFORE].is_software || runs[AFTER].is_software);
+    snprintf(label, sizeof label, "device %d %s.%s%s", device, cushim_report_kind(number->kind),
+             number->name, is_no_gpu ? " (no GPU)" : "");
     diff_change_text(change, before, after);
-    bool fails = check(request, device, name, before, after);
-    cushim_write(&request->out, "  %-33s %11s %11s %11s%s\n", label,
-                 condition_put(text[0], name->unit, before),
-                 condition_put(text[1], name->unit, after), change, fails ? "  FAILS" : "");
+    bool fails = check(device, number, before, after);
+    cushim_write(out, "  %-33s %11s %11s %11s%s\n", label,
+                 put_amount(text[0], number->unit, before),
+                 put_amount(text[1], number->unit, after), change, fails ? "  FAILS" : "");
 }
 
-static void add_name(struct condition_name rows[MOST_ROWS], int *n_rows,
-                     const struct condition_name *name) {
+static void add_row(struct number rows[MOST_ROWS], int *n_rows, const struct number *number) {
     for (int i = 0; i < *n_rows; i++) {
-        if (rows[i].kind == name->kind && rows[i].name == name->name)
+        if (rows[i].kind == number->kind && rows[i].at == number->at)
             return;
     }
     if (*n_rows < MOST_ROWS)
-        rows[(*n_rows)++] = *name;
+        rows[(*n_rows)++] = *number;
 }
 
-/* Choose the rows that are always shown, and those of conditions. */
-static int choose_rows(const struct request *request, struct condition_name rows[MOST_ROWS]) {
+/* Write the rows that are always shown, and those of conditions. */
+static int put_all(void) {
     static const char *const always[] = {"requests",      "no_call",   "frees",
                                          "live",          "peak_live", "peak_held",
                                          "native_allocs", "waits",     "out_of_memory"};
-    struct condition_name name;
+    struct cushim_writer out = {.fd = STDOUT_FILENO};
+    struct number rows[MOST_ROWS], number;
     const char *near;
     int n_rows = 0;
     for (size_t i = 0; i < sizeof always / sizeof *always; i++) {
-        if (condition_find(&name, always[i], strlen(always[i]), &near))
-            add_name(rows, &n_rows, &name);
+        if (find_number(&number, always[i], strlen(always[i]), &near))
+            add_row(rows, &n_rows, &number);
     }
-    for (int i = 0; i < request->n_conditions; i++)
-        add_name(rows, &n_rows, &request->conditions[i].name);
-    return n_rows;
-}
-
-static int put_all(struct request *request) {
-    struct condition_name rows[MOST_ROWS];
-    int n_rows = choose_rows(request, rows);
-    cushim_write(&request->out, "  %-33s %11s %11s %11s\n", "", "before", "after", "change");
+    for (int i = 0; i < n_conditions; i++)
+        add_row(rows, &n_rows, &conditions[i].number);
+    cushim_write(&out, "  %-33s %11s %11s %11s\n", "", "before", "after", "change");
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
-        for (int i = 0; has_device(request, device) && i < n_rows; i++) {
-            if (is_known(request, &rows[i]))
-                put_row(request, device, &rows[i]);
+        for (int i = 0; has_device(device) && i < n_rows; i++) {
+            if (is_known(&rows[i]))
+                put_row(&out, device, &rows[i]);
         }
     }
-    diff_sites_put(&request->out, request->sites);
-    int code = usage_flush(&request->out);
-    return code == EXIT_WELL && request->n_held ? EXIT_WRONG : code;
+    diff_sites_put(&out);
+    int code = usage_flush(&out);
+    return code == EXIT_WELL && n_held ? EXIT_WRONG : code;
 }
 
 int diff_main(int argc, char **argv) {
-    static struct request request = {.out = {.fd = STDOUT_FILENO}};
-    int code = take_arguments(&request, argc, argv);
-    if (code != EXIT_WELL)
-        return code;
-    code = EXIT_USAGE;
-    request.sites = diff_sites_new();
-    if (read_side(&request, BEFORE) && read_side(&request, AFTER) && are_comparable(&request))
-        code = put_all(&request);
-    diff_sites_free(request.sites);
-    free(request.numbers[BEFORE]);
-    free(request.numbers[AFTER]);
-    return code;
+    const struct argument options[] = {{"--fail-if", .take = take_conditions}, {0}};
+    const struct arguments arguments = {.topic = "diff",
+                                        .rows = options,
+                                        .least_words = N_SIDES,
+                                        .most_words = N_SIDES,
+                                        .of_words = "two runs, BEFORE and AFTER"};
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    runs[BEFORE].name = argv[BEFORE];
+    runs[AFTER].name = argv[AFTER];
+    return read_run(&runs[BEFORE]) && read_run(&runs[AFTER]) && are_comparable() ? put_all()
+                                                                                 : EXIT_USAGE;
 }

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/utf8.h"
 #include "report/frame.h"
 #include "report/site.h"
-#include "tools/cushim/hash.h"
 #include "tools/cushim/json.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/symbols.h"
@@ -26,20 +26,8 @@ struct row {
     UT_hash_handle hh;
 };
 
-struct diff_sites {
-    struct row *rows;
-    bool is_sampled[N_SIDES], is_recorded[N_SIDES]; /* of each side: it has such a report */
-};
-
-struct diff_sites *diff_sites_new(void) {
-    return calloc(1, sizeof(struct diff_sites));
-}
-
-void diff_sites_free(struct diff_sites *sites) {
-    if (sites)
-        HASH_FREE(sites->rows);
-    free(sites);
-}
+static struct row *rows;
+static bool is_sampled[N_SIDES], is_recorded[N_SIDES]; /* of each side: it has such a report */
 
 /* ---- places ---- */
 
@@ -52,17 +40,16 @@ static void set_frame(struct name *frame, const char *function, const char *file
     cushim_utf8_clean(frame->line);
 }
 
-static void add_place(struct diff_sites *sites, int side, const struct place *place,
-                      uint64_t n_bytes) {
+static void add_place(int side, const struct place *place, uint64_t n_bytes) {
     struct row *row;
-    HASH_GET(sites->rows, place, *place, row);
+    HASH_GET(rows, place, *place, row);
     if (row)
         row->n_bytes[side] += n_bytes;
 }
 
 /* ---- of a page ---- */
 
-static void add_page(struct diff_sites *sites, int side, const struct cushim_report *report) {
+static void add_page(int side, const struct cushim_report *report) {
     struct cushim_site site;
     for (unsigned i = 0; report->sites && i < CUSHIM_PAGE_SITES; i++) {
         struct place place = {0};
@@ -73,7 +60,7 @@ static void add_page(struct diff_sites *sites, int side, const struct cushim_rep
             bool has_line = cushim_frame_line(&site.frames[k], report->find_line, function, line);
             set_frame(&place.frames[k], function, has_line ? line : site.frames[k].file);
         }
-        add_place(sites, side, &place, site.peak_live_bytes);
+        add_place(side, &place, site.peak_live_bytes);
     }
 }
 
@@ -85,7 +72,7 @@ static void set_frame_of_json(struct name *to, struct json_object *frame) {
     set_frame(to, function ? function : "", file ? file : "");
 }
 
-static bool add_json(struct diff_sites *sites, int side, struct json_object *json) {
+static bool add_json(int side, struct json_object *json) {
     struct json_object *list = json_list(json, "sites");
     for (size_t i = 0; i < json_length(list); i++) {
         struct json_object *site = json_object_array_get_idx(list, i);
@@ -93,21 +80,15 @@ static bool add_json(struct diff_sites *sites, int side, struct json_object *jso
         struct place place = {0};
         for (size_t k = 0; k < json_length(stack) && k < N_SHOWN; k++)
             set_frame_of_json(&place.frames[k], json_object_array_get_idx(stack, k));
-        add_place(sites, side, &place, json_number(site, "peak_live_bytes"));
+        add_place(side, &place, json_number(site, "peak_live_bytes"));
     }
     return list != NULL;
 }
 
 /* ---- of recordings ---- */
 
-struct aim {
-    struct diff_sites *sites;
-    int side;
-};
-
 static int add_scope(void *context, struct recording *recording,
                      const struct recording_scope *scope, int i_scope, int n_scopes) {
-    const struct aim *aim = context;
     (void)i_scope;
     for (size_t i = 0; n_scopes && scope->device >= 0 && i < recording->account.n_sites; i++) {
         const struct cushim_trace_site *site = recording->account.sites[i];
@@ -118,23 +99,21 @@ static int add_scope(void *context, struct recording *recording,
             set_frame(&place.frames[k - first], name->function,
                       *name->line ? name->line : name->module);
         }
-        add_place(aim->sites, aim->side, &place, site->noted_bytes);
+        add_place(*(int *)context, &place, site->noted_bytes);
     }
     return 0;
 }
 
-void diff_sites_add(struct diff_sites *sites, int side, const struct cushim_report *report,
+void diff_sites_add(int side, const struct cushim_report *report,
                     const struct report_origin *origin) {
-    struct aim aim = {sites, side};
     if (origin->is_recording) {
-        sites->is_recorded[side] |=
-            recording_each_scope(origin->name, NULL, 0, add_scope, &aim) == 0;
+        is_recorded[side] |= recording_each_scope(origin->name, NULL, 0, add_scope, &side) == 0;
     } else if (origin->json) {
-        sites->is_sampled[side] |= add_json(sites, side, (struct json_object *)origin->json);
+        is_sampled[side] |= add_json(side, (struct json_object *)origin->json);
     } else if (report->sites) {
-        symbols_learn((struct cushim_report *)report);
-        add_page(sites, side, report);
-        sites->is_sampled[side] = true;
+        symbols_learn(report);
+        add_page(side, report);
+        is_sampled[side] = true;
     }
 }
 
@@ -168,19 +147,18 @@ static bool is_named(const struct name *frame) {
     return *frame->function || *frame->line;
 }
 
-void diff_sites_put(struct cushim_writer *out, struct diff_sites *sites) {
-    bool is_recorded = sites->is_recorded[0] && sites->is_recorded[1];
-    bool is_sampled = sites->is_sampled[0] && sites->is_sampled[1];
+void diff_sites_put(struct cushim_writer *out) {
+    bool has_peaks = is_recorded[0] && is_recorded[1], has_samples = is_sampled[0] && is_sampled[1];
     static const struct name no_stack = {.function = "no stack"};
     unsigned n = 0, n_more = 0;
-    if (is_recorded == is_sampled || sites->is_recorded[0] != sites->is_recorded[1])
+    if (has_peaks == has_samples || is_recorded[0] != is_recorded[1])
         return;
-    HASH_SORT(sites->rows, by_distance);
-    for (struct row *row = sites->rows; row && distance(row); row = row->hh.next) {
+    HASH_SORT(rows, by_distance);
+    for (struct row *row = rows; row && distance(row); row = row->hh.next) {
         char change[24], lead[64];
         if (!n)
             cushim_write(out, "\n  %11s %11s %11s  %s\n", "before", "after", "change",
-                         is_recorded ? "at the peak, by site" : "peak live of a site, sampled");
+                         has_peaks ? "at the peak, by site" : "peak live of a site, sampled");
         if (n++ >= MOST_SITES) {
             n_more++;
             continue;

@@ -4,14 +4,8 @@
 
 #include "tools/cushim/reports.h"
 
-struct diff_sites;
-
-/* Returns NULL if there is no memory. */
-struct diff_sites *diff_sites_new(void);
-void diff_sites_free(struct diff_sites *sites);
-
 /* Add the places of a report, or of the recording that it comes from, to side 0 or 1. */
-void diff_sites_add(struct diff_sites *sites, int side, const struct cushim_report *report,
+void diff_sites_add(int side, const struct cushim_report *report,
                     const struct report_origin *origin);
 
 /*
@@ -20,7 +14,7 @@ void diff_sites_add(struct diff_sites *sites, int side, const struct cushim_repo
  * device.  Two places are the same if two functions and their files are the same.  Writes nothing
  * if a side has no places, or if one side is sampled and the other is recorded.
  */
-void diff_sites_put(struct cushim_writer *out, struct diff_sites *sites);
+void diff_sites_put(struct cushim_writer *out);
 
 /* Write the change from before to after: "+10.2 %", "new" and so on. */
 void diff_change_text(char text[24], uint64_t before, uint64_t after);

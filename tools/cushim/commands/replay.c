@@ -12,7 +12,6 @@
 #include "tools/cushim/json.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/replay/plan.h"
-#include "tools/cushim/replay/rmm_log.h"
 #include "tools/cushim/usage.h"
 #include "tools/cushim/numbers.h"
 
@@ -20,7 +19,6 @@ enum { MOST_SETTINGS = 16 };
 
 struct request {
     const char *path;
-    bool is_of_log; /* a log of RMM, which has no segments */
     bool is_json, wants_limit;
     struct setting settings[MOST_SETTINGS];
     size_t n_settings;
@@ -88,7 +86,9 @@ static void put_row(struct cushim_writer *out, const struct row *row,
 
 static const char *scope_name(int scope, char text[32]) {
     return recording_scope_name(
-        &(struct recording_scope){.device = scope == CUSHIM_TRACE_DEVICES ? -1 : scope}, text);
+        &(struct recording_scope){
+            .device = scope < CUSHIM_TRACE_DEVICES ? scope : CUSHIM_TRACE_DEVICES - 1 - scope},
+        text);
 }
 
 static void put_text(struct cushim_writer *out, const struct cushim_trace_head *head,
@@ -160,7 +160,7 @@ static int plan_all(const struct request *request, const char *path, struct cush
     static struct row rows[MOST_SETTINGS + 1]; /* too large for a stack */
     struct cushim_trace_reader reader;
     memset(rows, 0, sizeof rows);
-    rows[0] = (struct row){.name = "as recorded", .has_held = !request->is_of_log};
+    rows[0] = (struct row){.name = "as recorded", .has_held = true};
     int error = cushim_trace_reader_open(&reader, path);
     if (error)
         return error;
@@ -180,13 +180,13 @@ static int plan_all(const struct request *request, const char *path, struct cush
     return error;
 }
 
-/* Plan the recordings of a path.  Returns an exit code. */
-static int plan_path(const struct request *request, const char *path) {
+/* Returns an exit code. */
+static int plan_path(const struct request *request) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
     struct recording_files files;
-    int code = EXIT_WELL, error = recording_files(&files, path);
+    int code = EXIT_WELL, error = recording_files(&files, request->path);
     if (error || !files.n) {
-        complain("%s: %s", path, error ? strerror(error) : "no recording in it");
+        complain("%s: %s", request->path, error ? strerror(error) : "no recording in it");
         return EXIT_WRONG;
     }
     cushim_write(&out, "%s", request->is_json ? "[" : "");
@@ -206,27 +206,8 @@ static int plan_path(const struct request *request, const char *path) {
     return out.error ? usage_unwritten(NULL, out.error) : code;
 }
 
-/* Plan a log of RMM, by making a recording of it. */
-static int plan_log(struct request *request) {
-    static struct rmm_log log;
-    request->is_of_log = true;
-    int error = rmm_log_begin(&log, request->path);
-    if (error) {
-        complain("%s: %s", request->path, strerror(error));
-        return EXIT_WRONG;
-    }
-    if (log.n_wrong)
-        complain("%s: %" PRIu64 " line%s no request and no free of RMM, and skipped", request->path,
-                 log.n_wrong, log.n_wrong == 1 ? " is" : "s are");
-    int code = plan_path(request, log.path);
-    rmm_log_end(&log);
-    return code;
-}
-
 int replay_main(int argc, char **argv) {
     static struct request request; /* static, because options are large */
     int code = take_arguments(&request, argc, argv);
-    if (code != EXIT_WELL)
-        return code;
-    return rmm_log_is(request.path) ? plan_log(&request) : plan_path(&request, request.path);
+    return code == EXIT_WELL ? plan_path(&request) : code;
 }

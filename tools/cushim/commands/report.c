@@ -16,7 +16,6 @@
 #include "tools/cushim/recording/profile.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/recording/summary.h"
-#include "tools/cushim/recording/torch.h"
 #include "tools/cushim/usage.h"
 
 typedef int put_fn(struct cushim_writer *out, const char *path);
@@ -32,8 +31,6 @@ static const struct format {
     {"perfetto", events_perfetto, "{\"traceEvents\": [\n", ",\n", "]}\n"},
     {"folded", profile_folded, "", "", ""},
     {"pprof", profile_pprof, "", NULL, ""},
-    {"torch", torch_put, "", NULL, ""},
-    {"rmm", events_rmm, "Thread,Time,Action,Pointer,Size,Stream\n", "", ""},
     {"trace-text", events_text, "", "", ""},
 };
 enum { TEXT, JSON, HTML, N_FORMATS = sizeof formats / sizeof *formats };

@@ -91,10 +91,8 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
         return EXIT_OURS;
     }
     bool is_named, is_left_out = warn_where_out_of_reach(argv[first], &is_named);
-    bool is_set = is_left_out ? launch_unset() && launch_mark(false)
-                              : launch_set(library) && launch_inject(library) &&
-                                    launch_mark(settings_want_report());
-    if (!is_set) {
+    if (!launch_set(is_left_out ? NULL : library) || (!is_left_out && !launch_inject(library)) ||
+        !launch_mark(!is_left_out && settings_want_report())) {
         complain("the environment cannot be set: %s", strerror(errno));
         return EXIT_OURS;
     }

@@ -94,13 +94,6 @@ static void stop(void) {
     take_terminal();
 }
 
-void screen_size(int *columns, int *rows) {
-    struct winsize size = {0};
-    ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
-    *columns = size.ws_col ? size.ws_col : 80;
-    *rows = size.ws_row ? size.ws_row : 24;
-}
-
 /* ---- keys ---- */
 
 static struct {
@@ -166,8 +159,11 @@ size_t screen_cut(const char *text, int columns) {
 }
 
 void screen_draw(struct screen_picture *picture) {
-    *picture = (struct screen_picture){.out = {.fd = STDOUT_FILENO}};
-    screen_size(&picture->columns, &picture->rows);
+    struct winsize size = {0};
+    ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+    *picture = (struct screen_picture){.out = {.fd = STDOUT_FILENO},
+                                       .columns = size.ws_col ? size.ws_col : 80,
+                                       .rows = size.ws_row ? size.ws_row : 24};
     cushim_write(&picture->out, "\033[H");
 }
 

@@ -17,9 +17,6 @@ bool screen_is_there(void);
 bool screen_begin(void);
 void screen_end(void);
 
-/* The present number of columns and rows. */
-void screen_size(int *columns, int *rows);
-
 /* Wait for a key.  Returns the key, or what happened instead. */
 enum {
     SCREEN_NOTHING = 0, /* nothing, until the time was over */

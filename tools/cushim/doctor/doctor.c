@@ -8,7 +8,6 @@
 
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/doctor/command.h"
-#include "tools/cushim/doctor/kernels.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/doctor/machine.h"
 #include "tools/cushim/doctor/probe.h"
@@ -192,11 +191,9 @@ int doctor_main(int argc, char **argv) {
     if (first < 0)
         return -first;
     char **command = argv + first; /* *command is NULL if there is none */
-    struct machine machine;
     char library[PATH_MAX];
     bool has_library = examine_cushim(library);
-    bool has_device = machine_examine(&machine);
-    kernels_examine(&machine);
+    bool has_device = machine_examine();
     bool can_run = *command && examine_program(*command);
     if (has_library && has_device)
         examine_entries(library);

@@ -18,15 +18,12 @@
     CALL(cuGetErrorName)                                                                           \
     CALL(cuGetProcAddress_v2)                                                                      \
     CALL(cuDeviceGetCount)                                                                         \
-    CALL(cuDeviceGetAttribute)                                                                     \
     CALL(cuDeviceGetName)                                                                          \
     CALL(cuDeviceTotalMem_v2)                                                                      \
-    CALL(cuDeviceGetUuid_v2)                                                                       \
     CALL(cuDevicePrimaryCtxRetain)                                                                 \
     CALL(cuCtxPushCurrent_v2)                                                                      \
     CALL(cuMemAlloc_v2)                                                                            \
-    CALL(cuMemFree_v2)                                                                             \
-    CALL(cuMemGetInfo_v2)
+    CALL(cuMemFree_v2)
 
 struct driver {
     void *handle;

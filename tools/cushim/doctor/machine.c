@@ -8,10 +8,14 @@
 
 #include "base/membarrier.h"
 #include "cuda/table.h"
+#include "tools/cushim/doctor/driver.h"
 #include "tools/cushim/doctor/findings.h"
-#include "tools/cushim/doctor/toolkit.h"
 
 static const double mib = 1024.0 * 1024;
+
+/* Versions are numbers such as 13010: 13.1. */
+#define VERSION               "%d.%d"
+#define VERSION_PARTS(number) (number) / 1000, (number) % 1000 / 10
 
 static void add_device(const struct driver *driver, CUdevice device) {
     char name[128] = "", row[32];
@@ -24,47 +28,33 @@ static void add_device(const struct driver *driver, CUdevice device) {
                (double)total_bytes / mib, is_software ? " (no GPU: a stand-in for tests)" : "");
 }
 
-static bool examine_driver(struct machine *machine) {
-    struct driver *driver = &machine->driver;
+static bool examine_driver(void) {
+    static struct driver driver;
+    int version = 0, n_devices = 0;
     char wrong[512];
-    if (!driver_open(driver, wrong, sizeof wrong)) {
+    if (!driver_open(&driver, wrong, sizeof wrong)) {
         report_wrong("driver", "%s", wrong);
         report_remedy(
             "install the NVIDIA driver; without a GPU put `cushim sim` before the command");
         return false;
     }
     void *address;
-    memcpy(&address, &driver->cuDriverGetVersion, sizeof address);
-    driver->cuDriverGetVersion(&machine->driver_version);
-    report_ok("driver", "CUDA " MACHINE_VERSION ", %s",
-              MACHINE_VERSION_PARTS(machine->driver_version), driver_file_of(address));
-    CUresult error = driver->cuInit(0);
+    memcpy(&address, &driver.cuDriverGetVersion, sizeof address);
+    driver.cuDriverGetVersion(&version);
+    report_ok("driver", "CUDA " VERSION ", %s", VERSION_PARTS(version), driver_file_of(address));
+    CUresult error = driver.cuInit(0);
     if (error == CUDA_SUCCESS)
-        error = driver->cuDeviceGetCount(&machine->n_devices);
-    if (error != CUDA_SUCCESS || machine->n_devices == 0) {
+        error = driver.cuDeviceGetCount(&n_devices);
+    if (error != CUDA_SUCCESS || n_devices == 0) {
         report_wrong("device", "none answers: %s",
                      error == CUDA_SUCCESS ? "the driver counts 0"
-                                           : driver_error_name(driver, error));
+                                           : driver_error_name(&driver, error));
         report_remedy("see whether /dev/nvidia* exist and may be opened, and CUDA_VISIBLE_DEVICES");
         return false;
     }
-    for (int i = 0; i < machine->n_devices; i++)
-        add_device(driver, i);
+    for (int i = 0; i < n_devices; i++)
+        add_device(&driver, i);
     return true;
-}
-
-static void examine_toolkit(void) {
-    struct toolkit toolkit;
-    if (!toolkit_find(&toolkit))
-        report_note("toolkit", "none found (needed to build programs, not to run them)");
-    else if (toolkit.version < TOOLKIT_LEAST)
-        report_note("toolkit",
-                    "CUDA " MACHINE_VERSION ", %s (to build cushim takes " MACHINE_VERSION ")",
-                    MACHINE_VERSION_PARTS(toolkit.version), toolkit.folder,
-                    MACHINE_VERSION_PARTS(TOOLKIT_LEAST));
-    else
-        report_ok("toolkit", "CUDA " MACHINE_VERSION ", %s", MACHINE_VERSION_PARTS(toolkit.version),
-                  toolkit.folder);
 }
 
 /* Report the runtimes that a program with a shared runtime would get. */
@@ -83,7 +73,7 @@ static void examine_runtimes(void) {
         memcpy(&get_version, &address, sizeof get_version);
         if (address)
             get_version(&version);
-        report_ok("libcudart", "CUDA " MACHINE_VERSION ", %s", MACHINE_VERSION_PARTS(version),
+        report_ok("libcudart", "CUDA " VERSION ", %s", VERSION_PARTS(version),
                   dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : names[i]);
         dlclose(handle);
     }
@@ -101,13 +91,11 @@ static void examine_membarrier(void) {
                                   "locked exchange");
 }
 
-bool machine_examine(struct machine *machine) {
-    *machine = (struct machine){.n_devices = 0};
+bool machine_examine(void) {
     report_heading("this machine");
     report_ok("glibc", "%s", gnu_get_libc_version());
     examine_membarrier();
-    bool has_device = examine_driver(machine);
-    examine_toolkit();
+    bool has_device = examine_driver();
     examine_runtimes();
     return has_device;
 }

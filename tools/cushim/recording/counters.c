@@ -69,8 +69,6 @@ static int read_counters(struct cushim_report *report, const char *path) {
     to->run = head->run;
     atomic_store(&to->is_software, atomic_load(&head->is_software));
     take_text(to->program, head->program, sizeof head->program);
-    take_text(to->version, head->product, sizeof head->product);
-    take_text(to->host, head->host, sizeof head->host);
     if (atomic_load(&head->state) != CUSHIM_TRACE_ENDED || atomic_load(&head->next_status) > 1)
         report->ended = summary_end(head, end); /* the text is valid until the next one is read */
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {

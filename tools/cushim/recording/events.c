@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/writer.h"
 #include "report/page.h"
@@ -124,33 +123,6 @@ static void put_line(struct cushim_writer *out, const struct cushim_trace_accoun
 
 int events_text(struct cushim_writer *out, const char *path) {
     return each(out, path, NULL, put_line);
-}
-
-/* ---- RMM ---- */
-
-static void put_rmm(struct cushim_writer *out, const struct cushim_trace_account *account) {
-    const struct cushim_trace_event *event = &account->event;
-    const struct cushim_trace_head *head = &account->reader.head;
-    struct tm date;
-    const char *action = event->code == CUSHIM_TRACE_ALLOC                   ? "allocate"
-                         : event->code == CUSHIM_TRACE_REFUSE                ? "allocate failure"
-                         : event->code == CUSHIM_TRACE_FREE && account->site ? "free"
-                                                                             : NULL;
-    unsigned kind = event->code == CUSHIM_TRACE_REFUSE ? event->kind : account->block.kind;
-    if (!action || kind == CUSHIM_KIND_PINNED)
-        return;
-    uint64_t wall_ns = head->start_wall_ns + event->time_ns - head->start_ns;
-    time_t seconds = (time_t)(wall_ns / 1000000000);
-    if (!gmtime_r(&seconds, &date))
-        memset(&date, 0, sizeof date);
-    cushim_write(out, "%" PRIu64 ",%02d:%02d:%02d.%06" PRIu64 ",%s,0x%" PRIx64 ",%" PRIu64 ",0x0\n",
-                 event->thread, date.tm_hour, date.tm_min, date.tm_sec, wall_ns / 1000 % 1000000,
-                 action, event->address,
-                 event->code == CUSHIM_TRACE_FREE ? account->block.n_bytes : event->n_bytes);
-}
-
-int events_rmm(struct cushim_writer *out, const char *path) {
-    return each(out, path, NULL, put_rmm);
 }
 
 /* ---- Perfetto ---- */

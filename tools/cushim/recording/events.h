@@ -1,6 +1,6 @@
 /*
- * Writes a recording event by event, for other tools: as lines, as RMM's log, or in Chrome's trace
- * format, which Perfetto shows.
+ * Writes a recording event by event, for other tools: as lines, or in Chrome's trace format, which
+ * Perfetto shows.
  */
 #ifndef CUSHIM_TOOLS_EVENTS_H
 #define CUSHIM_TOOLS_EVENTS_H
@@ -9,10 +9,6 @@ struct cushim_writer;
 
 /* Each writes one recording.  Returns 0 or an errno. */
 int events_text(struct cushim_writer *out, const char *path);
-
-/* A line for each request and free of device and managed memory, behind a line with the names of
- * columns. */
-int events_rmm(struct cushim_writer *out, const char *path);
 
 /* Elements of the array `traceEvents`, at least one. */
 int events_perfetto(struct cushim_writer *out, const char *path);

@@ -3,12 +3,66 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "tools/cushim/recording/live.h"
+#include "tools/cushim/recording/recording.h"
 
-static int by_row_base(const void *left, const void *right) {
-    const struct map_row *a = left, *b = right;
-    return a->base < b->base ? -1 : a->base > b->base;
+/* ---- what is live, by address: blocks of pools, and the segments that contain them ---- */
+
+struct live {
+    const struct recording_scope *scope;
+    struct cushim_trace_block *blocks;
+    struct cushim_trace_segment *segments;
+    size_t n_blocks, n_segments;
+    int error;
+};
+
+static bool is_in(const struct recording_scope *scope, unsigned device, unsigned kind) {
+    return scope->devices >> device & scope->kinds >> kind & 1;
 }
+
+/* Make room for one more row.  The space is doubled if it is full. */
+static void *grow(struct live *lists, void *rows, size_t n, size_t row_bytes) {
+    if (n & (n - 1))
+        return rows;
+    void *more = reallocarray(rows, n ? 2 * n : 1, row_bytes);
+    if (!more)
+        lists->error = ENOMEM;
+    return more ? more : rows;
+}
+
+static void list_block(const struct cushim_trace_block *block, void *context) {
+    struct live *lists = context;
+    if (lists->error || !block->pool || !is_in(lists->scope, block->device, block->kind))
+        return;
+    lists->blocks = grow(lists, lists->blocks, lists->n_blocks, sizeof *lists->blocks);
+    if (!lists->error)
+        lists->blocks[lists->n_blocks++] = *block;
+}
+
+static void list_segment(const struct cushim_trace_segment *segment, void *context) {
+    struct live *lists = context;
+    if (lists->error || !is_in(lists->scope, segment->device, segment->kind))
+        return;
+    lists->segments = grow(lists, lists->segments, lists->n_segments, sizeof *lists->segments);
+    if (!lists->error)
+        lists->segments[lists->n_segments++] = *segment;
+}
+
+/* Blocks, segments and rows begin with their address. */
+static int by_address(const void *left, const void *right) {
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+static void list(struct live *lists, const struct cushim_trace_account *account) {
+    cushim_trace_account_each(account, list_block, lists);
+    cushim_trace_segments_each(&account->segments, list_segment, lists);
+    if (lists->n_blocks)
+        qsort(lists->blocks, lists->n_blocks, sizeof *lists->blocks, by_address);
+    if (lists->n_segments)
+        qsort(lists->segments, lists->n_segments, sizeof *lists->segments, by_address);
+}
+
+/* ---- rows ---- */
 
 /* Segments without a block come last, because they go back when memory is needed. */
 static int by_free(const void *left, const void *right) {
@@ -18,10 +72,8 @@ static int by_free(const void *left, const void *right) {
     uint64_t free_of_a = a->n_bytes - a->live_bytes, free_of_b = b->n_bytes - b->live_bytes;
     if (free_of_a != free_of_b)
         return free_of_a > free_of_b ? -1 : 1;
-    return by_row_base(left, right);
+    return by_address(left, right);
 }
-
-/* ---- rows ---- */
 
 /* The start of cell i, from the base. */
 static uint64_t cell_start(const struct map_row *row, unsigned i) {
@@ -106,19 +158,19 @@ static int make_rows(struct map *map, const struct live *lists, size_t most_rows
     if (map->n_rows > most_rows) {
         qsort(map->rows, map->n_rows, sizeof *map->rows, by_free);
         map->n_rows = most_rows;
-        qsort(map->rows, map->n_rows, sizeof *map->rows, by_row_base);
+        qsort(map->rows, map->n_rows, sizeof *map->rows, by_address);
     }
     return 0;
 }
 
 int map_make(struct map *map, const struct cushim_trace_account *account,
              const struct recording_scope *scope, size_t most_rows) {
-    struct live live;
+    struct live live = {.scope = scope};
     *map = (struct map){0};
-    int error = live_list(&live, account, scope, false);
-    if (!error)
-        error = make_rows(map, &live, most_rows);
-    live_free(&live);
+    list(&live, account);
+    int error = live.error ? live.error : make_rows(map, &live, most_rows);
+    free(live.blocks);
+    free(live.segments);
     if (error)
         map_free(map);
     return error;

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/utf8.h"
 #include "report/frame.h"
 #include "tools/cushim/file_image.h"
-#include "tools/cushim/hash.h"
 #include "tools/cushim/symbols.h"
 #include "trace/python.h"
 
@@ -184,6 +184,8 @@ unsigned names_first(const struct names *names, const struct cushim_trace_site *
 
 /* ---- labels ---- */
 
+enum { LABEL = 5 };
+
 /* Whether a function is of a library that is linked into the program: of C++, or CUDA's runtime. */
 static bool is_linked_in(const char *function) {
     return strncmp(function, "std::", 5) == 0 || strncmp(function, "libcudart_static", 16) == 0 ||
@@ -204,11 +206,13 @@ static bool is_start(const struct names *names, const struct cushim_trace_site *
            is_one_of(names_of(names, site->frames[i - 1])->module, library);
 }
 
+/* The label of a site: frames of the program's own code, without packages, allocators and runtimes;
+ * if it has none, those of packages; if it has none of these, all. */
 static unsigned choose_frames(const struct names *names, const struct cushim_trace_site *site,
-                              const struct name *label[NAMES_LABEL]) {
+                              const struct name *label[LABEL]) {
     unsigned first = names_first(names, site), n = 0;
     for (int distance = 0; !n && distance <= 2; distance++) {
-        for (unsigned i = first; i < site->n_frames && n < NAMES_LABEL; i++) {
+        for (unsigned i = first; i < site->n_frames && n < LABEL; i++) {
             label[n] = names_of(names, site->frames[i]);
             n += distance_of(label[n]) <= distance && !is_start(names, site, i);
         }
@@ -216,18 +220,10 @@ static unsigned choose_frames(const struct names *names, const struct cushim_tra
     return n;
 }
 
-unsigned names_label(const struct names *names, const struct cushim_trace_site *site,
-                     const struct name *label[NAMES_LABEL]) {
-    enum { FEWEST = 2 };
-    unsigned n = choose_frames(names, site, label),
-             n_wanted = site->n_label > FEWEST ? site->n_label : FEWEST;
-    return n < n_wanted ? n : n_wanted;
-}
-
 /* The order of two labels, and how many frames they have in common. */
 static int compare_labels(const struct names *names, const struct cushim_trace_site *a,
                           const struct cushim_trace_site *b, unsigned *n_same) {
-    const struct name *of_a[NAMES_LABEL], *of_b[NAMES_LABEL];
+    const struct name *of_a[LABEL], *of_b[LABEL];
     unsigned n_a = choose_frames(names, a, of_a), n_b = choose_frames(names, b, of_b);
     for (*n_same = 0; *n_same < n_a && *n_same < n_b; ++*n_same) {
         const struct name *one = of_a[*n_same], *other = of_b[*n_same];
@@ -257,6 +253,8 @@ void names_tell_apart(const struct names *names, const struct cushim_trace_accou
 }
 
 const char *names_library(const struct names *names, const struct cushim_trace_site *site) {
+    if (site->n_frames && site->kind == CUSHIM_KIND_CONTEXT)
+        return CUSHIM_LIBRARY_CONTEXTS;
     for (unsigned i = names_first(names, site); i < site->n_frames; i++) {
         const struct name *name = names_of(names, site->frames[i]);
         if (name->kind <= CUSHIM_LIBRARY_PACKAGE && *name->module)
@@ -281,7 +279,7 @@ static void put_frame(char text[PLACE_BYTES], const struct name *frame, size_t c
 
 void names_put_place(struct cushim_writer *out, const char *lead, const struct name *const frames[],
                      unsigned n_frames) {
-    char texts[NAMES_LABEL][PLACE_BYTES];
+    char texts[LABEL][PLACE_BYTES];
     size_t n_lead = strlen(lead), n_all = n_lead, column = n_lead;
     for (unsigned i = 0; i < n_frames; i++) {
         put_frame(texts[i], frames[i], COLUMNS - INDENT - (i ? strlen(caller_mark) : 0));
@@ -306,8 +304,11 @@ void names_put_site(struct cushim_writer *out, const char *lead, const struct na
                     const struct cushim_trace_site *site) {
     static const struct name in_ours = {.function = "in CUDA or cushim"},
                              none = {.function = "no stack was recorded"};
-    const struct name *label[NAMES_LABEL] = {site->n_frames ? &in_ours : &none};
-    unsigned n = names_label(names, site, label);
+    enum { FEWEST = 2 };
+    const struct name *label[LABEL] = {site->n_frames ? &in_ours : &none};
+    unsigned n = choose_frames(names, site, label),
+             n_wanted = site->n_label > FEWEST ? site->n_label : FEWEST;
+    n = n < n_wanted ? n : n_wanted;
     names_put_place(out, lead, label, n ? n : 1);
 }
 

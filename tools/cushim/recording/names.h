@@ -37,15 +37,6 @@ size_t names_newer(const struct names *names);
 /* The index of the first frame in the program's own code; n_frames if there is none. */
 unsigned names_first(const struct names *names, const struct cushim_trace_site *site);
 
-/*
- * The label of a site: frames of the program's own code, without packages, allocators and runtimes;
- * if it has none, those of packages; if it has none of these, all.  Returns how many of them tell
- * it apart from other sites, at least 2 if there are so many.
- */
-enum { NAMES_LABEL = 5 };
-unsigned names_label(const struct names *names, const struct cushim_trace_site *site,
-                     const struct name *label[NAMES_LABEL]);
-
 /* Find how many frames tell the labels of the sites apart. */
 void names_tell_apart(const struct names *names, const struct cushim_trace_account *account);
 

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/hash.h"
 #include "cuda/load.h"
-#include "tools/cushim/hash.h"
 
 /* Freed memory of one size, which is reused. */
 struct size {

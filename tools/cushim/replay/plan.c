@@ -8,13 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "memory/alloc.h"
 #include "memory/free.h"
 #include "memory/heap.h"
 #include "memory/state/heap_state.h"
 #include "memory/policy.h"
 #include "report/page.h"
-#include "tools/cushim/hash.h"
 #include "tools/cushim/replay/no_device.h"
 
 /* Of one recording.  A real one has a few pools for each context. */
@@ -64,7 +64,9 @@ static void leave(void) {
 static const struct cushim_mem_capture_guard guard = {no_capture, pass, leave};
 
 static unsigned scope_of(unsigned device, unsigned kind) {
-    return kind == CUSHIM_KIND_PINNED ? CUSHIM_TRACE_DEVICES : device;
+    return kind == CUSHIM_KIND_PINNED     ? CUSHIM_TRACE_DEVICES
+           : kind == CUSHIM_KIND_IMPORTED ? CUSHIM_TRACE_DEVICES + 1
+                                          : device;
 }
 
 static void count_call(struct cushim_mem_heap *heap, uint64_t base, size_t n_bytes, bool is_there) {
@@ -316,7 +318,7 @@ int plan_recorded(struct plan *plan, const char *path) {
         struct plan_sums *sums = &plan->sums[scope];
         if (event->code == CUSHIM_TRACE_SEGMENT) {
             const bool is_back = event->flags & CUSHIM_TRACE_GIVEN_BACK;
-            sums->n_calls++;
+            sums->n_calls += event->kind != CUSHIM_KIND_MAPPED; /* whose segments are idle memory */
             sums->held_bytes += is_back ? -event->n_bytes : event->n_bytes;
             lift(&sums->peak_held_bytes, sums->held_bytes);
         } else if (is_alloc && !(event->flags & CUSHIM_TRACE_RESTORED)) {

@@ -1,6 +1,5 @@
 #include "tools/cushim/commands.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,17 +7,9 @@
 #include <unistd.h>
 
 #include "tools/cushim/arguments.h"
-#include "tools/cushim/cache/cache.h"
-#include "tools/cushim/sim/sim_alias.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/usage.h"
 #include "tools/sim/driver/core/setting.h"
-
-/* The values of --runtime: 12, 13, or the file name of a wheel's runtime. */
-struct runtimes {
-    const char *names[8];
-    int n;
-};
 
 /* Find the folder of the device's libraries, without a slash at its end.  Returns false if it is
  * missing.  The driver is looked for with its folder, because a library folder may have NVIDIA's
@@ -43,19 +34,6 @@ static const struct sim_setting *find_setting(const char *name, size_t n_bytes) 
             return &sim_settings[i];
     }
     return NULL;
-}
-
-static int take_runtime(void *context, const char *text) {
-    struct runtimes *runtimes = context;
-    const char *name = basename(text);
-    bool is_version = strcmp(text, "12") == 0 || strcmp(text, "13") == 0;
-    if (!is_version && !sim_alias_version(name))
-        return usage_error("sim", "--runtime=%s: 12, 13 or a file name as libcudart-1a2b.so.13",
-                           text);
-    if (runtimes->n == sizeof runtimes->names / sizeof *runtimes->names)
-        return usage_error("sim", "--runtime=%s: too many runtimes", text);
-    runtimes->names[runtimes->n++] = name;
-    return EXIT_WELL;
 }
 
 static int take_setting(const char *topic, char **words, int *at) {
@@ -99,42 +77,19 @@ static bool set_list(const char *name, const char *word, bool is_first) {
     return is_set;
 }
 
-/* Put the runtime into LD_PRELOAD, behind the preload, which must answer first. */
-static int preload_runtime(const char *folder, int version) {
+/* The runtime comes behind the preload, which must answer first.  Returns EXIT_WELL or another exit
+ * code. */
+static int set_device(const char *folder, const char *runtime) {
     char library[PATH_MAX + 32];
-    snprintf(library, sizeof library, "%s/libcudart.so.%d", folder, version);
-    return set_list("LD_PRELOAD", library, false) ? 0 : errno;
+    snprintf(library, sizeof library, "%s/libcudart.so.%s", folder, runtime ? runtime : "");
+    if (set_list("LD_LIBRARY_PATH", folder, true) &&
+        (!runtime || set_list("LD_PRELOAD", library, false)))
+        return EXIT_WELL;
+    complain("%s", strerror(errno));
+    return EXIT_OURS;
 }
 
-/* Put the runtime into LD_PRELOAD, and a library of that name which needs it. */
-static int preload_alias(const char *folder, const char *name) {
-    char file[NAME_MAX + 1], path[PATH_MAX];
-    snprintf(file, sizeof file, "sim/%s", name);
-    if (!cache_path(file, path) || strpbrk(path, " :;$"))
-        return ENOENT;
-    cache_make_folders(path);
-    int error = sim_alias_write(path, name);
-    if (!error)
-        error = preload_runtime(folder, sim_alias_version(name));
-    return error ? error : set_list("LD_PRELOAD", path, false) ? 0 : errno;
-}
-
-/* Returns EXIT_WELL or another exit code. */
-static int set_device(const char *folder, const struct runtimes *runtimes) {
-    int error = set_list("LD_LIBRARY_PATH", folder, true) ? 0 : errno;
-    for (int i = 0; i < runtimes->n && !error; i++) {
-        const char *name = runtimes->names[i];
-        error = isdigit((unsigned char)*name) ? preload_runtime(folder, atoi(name))
-                                              : preload_alias(folder, name);
-        if (error)
-            complain("--runtime=%s cannot be set: %s (a file in XDG_CACHE_HOME or ~/.cache, whose "
-                     "path has no blank, colon or $)",
-                     name, strerror(error));
-    }
-    return error ? EXIT_OURS : EXIT_WELL;
-}
-
-static int run_there(int first, char **argv, const struct runtimes *runtimes) {
+static int run_there(int first, char **argv, const char *runtime) {
     char folder[PATH_MAX];
     if (!find_device(folder)) {
         complain(
@@ -147,7 +102,7 @@ static int run_there(int first, char **argv, const struct runtimes *runtimes) {
                  folder);
         return EXIT_OURS;
     }
-    int code = set_device(folder, runtimes);
+    int code = set_device(folder, runtime);
     if (code != EXIT_WELL)
         return code;
     execvp(argv[first], argv + first);
@@ -155,13 +110,11 @@ static int run_there(int first, char **argv, const struct runtimes *runtimes) {
 }
 
 int sim_main(int argc, char **argv) {
-    struct runtimes runtimes = {.n = 0};
-    const struct argument rows[] = {{"--runtime", .take = take_runtime}, {0}};
-    const struct arguments arguments = {.topic = "sim",
-                                        .rows = rows,
-                                        .context = &runtimes,
-                                        .take_other = take_setting,
-                                        .program = ARGUMENTS_PROGRAM};
+    static const char *const versions[] = {"12", "13", NULL};
+    int version = -1;
+    const struct argument rows[] = {{"--runtime", .word = &version, .words = versions}, {0}};
+    const struct arguments arguments = {
+        .topic = "sim", .rows = rows, .take_other = take_setting, .program = ARGUMENTS_PROGRAM};
     int first = arguments_read(&arguments, argc, argv);
-    return first < 0 ? -first : run_there(first, argv, &runtimes);
+    return first < 0 ? -first : run_there(first, argv, version < 0 ? NULL : versions[version]);
 }

@@ -1,7 +1,7 @@
 /* Tables of rows that are found by a member, as uthash has them.  HASH_GET makes a row if there
  * is none. */
-#ifndef CUSHIM_TOOLS_HASH_H
-#define CUSHIM_TOOLS_HASH_H
+#ifndef CUSHIM_BASE_HASH_H
+#define CUSHIM_BASE_HASH_H
 
 #include <stdlib.h>
 
