@@ -6,7 +6,6 @@
 
 #include "cushim/library.h"
 #include "cushim/pool.h"
-#include "companion/core/struct_size.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/stream/stream.h"
 

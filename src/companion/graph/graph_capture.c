@@ -1,10 +1,8 @@
 /* The public calls that capture (cushim/graph.h). */
 
-#include "companion/core/struct_size.h"
 #include "companion/capture/known_captures.h"
 #include "companion/graph/graph.h"
 #include "companion/graph/graph_recording.h"
-#include "companion/core/environment.h"
 
 void cushim_graph_options_default(struct cushim_graph_options *options) {
     if (options)

@@ -296,11 +296,4 @@ enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cu
     return status;
 }
 
-enum cushim_status cushim_graphexec_handle(struct cushim_graphexec *x, struct CUgraphExec_st **cu) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_graphexec_object *exec;
-    CUSHIM_OUT(cu);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
-    *cu = exec->handle;
-    return CUSHIM_OK;
-}
+CUSHIM_FACT(GRAPHEXEC, graphexec, handle, struct CUgraphExec_st *, cu, graphexec->handle)

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "companion/arena/arena.h"
-#include "companion/core/struct_size.h"
 #include "companion/pool/pool.h"
 
 /* ---- nodes ---- */

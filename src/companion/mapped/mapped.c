@@ -116,36 +116,11 @@ enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped) {
 
 /* ---- questions ---- */
 
-/* Each has one out parameter, that is 0 after a failure, and one answer. */
-#define ASK(mapped, out, answer)                                                                   \
-    do {                                                                                           \
-        struct cushim_scope scope_;                                                                \
-        struct cushim_mapped_object *b;                                                            \
-        CUSHIM_OUT(out);                                                                           \
-        CUSHIM_TRY(cushim_call_begin_object(&scope_, __func__, CUSHIM_KIND_MAPPED, (mapped), &b)); \
-        *(out) = (answer);                                                                         \
-        return cushim_call_end(&scope_, CUSHIM_OK);                                                \
-    } while (0)
-
-enum cushim_status cushim_mapped_host(struct cushim_mapped *mapped, void **p) {
-    ASK(mapped, p, (char *)b->span.memory.host + b->offset);
-}
-
-enum cushim_status cushim_mapped_device(struct cushim_mapped *mapped, cushim_devptr *p) {
-    ASK(mapped, p, start_of(b));
-}
-
-enum cushim_status cushim_mapped_size(struct cushim_mapped *mapped, size_t *bytes) {
-    ASK(mapped, bytes, b->bytes);
-}
-
-enum cushim_status cushim_mapped_coherent(struct cushim_mapped *mapped, int *yes) {
-    ASK(mapped, yes, b->mapper->type.is_coherent);
-}
-
-enum cushim_status cushim_mapped_atom(struct cushim_mapped *mapped, size_t *bytes) {
-    ASK(mapped, bytes, b->mapper->type.atom_bytes);
-}
+CUSHIM_FACT(MAPPED, mapped, host, void *, p, (char *)mapped->span.memory.host + mapped->offset)
+CUSHIM_FACT(MAPPED, mapped, device, cushim_devptr, p, start_of(mapped))
+CUSHIM_FACT(MAPPED, mapped, size, size_t, bytes, mapped->bytes)
+CUSHIM_FACT(MAPPED, mapped, coherent, int, yes, mapped->mapper->type.is_coherent)
+CUSHIM_FACT(MAPPED, mapped, atom, size_t, bytes, mapped->mapper->type.atom_bytes)
 
 /* ---- flush, invalidate, export ---- */
 

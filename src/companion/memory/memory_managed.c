@@ -13,6 +13,14 @@ static CUresult obtain_managed(struct cushim_memory_request *request, CUdevicept
 }
 
 /* Never give device memory instead, because the host cannot use its address. */
+void cushim_memory_managed(struct cushim_memory_request *request, size_t bytes, unsigned flags) {
+    cushim_memory_plain(request, bytes);
+    request->entry = "cuMemAllocManaged";
+    request->kind = CUSHIM_MEMORY_MANAGED;
+    request->flags = flags;
+    request->obtain = obtain_managed;
+}
+
 static enum cushim_status judge_device(struct cushim_scope *scope) {
     int has_managed = 0;
     CUSHIM_TRY(CUSHIM_CALL(scope, cuDeviceGetAttribute, &has_managed,
@@ -35,11 +43,7 @@ enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_
         return CUSHIM_OK;
     CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_NEED_ENTRY(__func__, cuMemAllocManaged);
-    cushim_memory_plain(&request, bytes);
-    request.entry = "cuMemAllocManaged";
-    request.kind = CUSHIM_MEMORY_MANAGED;
-    request.flags = flags;
-    request.obtain = obtain_managed;
+    cushim_memory_managed(&request, bytes, flags);
     CUSHIM_TRY(judge_device(&scope));
     return cushim_memory_obtain(&scope, &request, p);
 }

@@ -1,6 +1,5 @@
 /* Questions about an address and about the memory of a device. */
 
-#include "companion/core/struct_size.h"
 #include "companion/memory/memory.h"
 #include "companion/context/pressure.h"
 

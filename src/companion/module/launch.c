@@ -1,6 +1,5 @@
 /* Launches: a shape, a stream, arguments. */
 
-#include "companion/core/struct_size.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/event.h"
 #include "companion/module/launch.h"

@@ -1,5 +1,5 @@
 /*
- * The fast path of a launch.  One number stands for its conditions (companion/core/changes.h),
+ * The fast path of a launch.  One number stands for its conditions (cushim_changes),
  * except for the stream, which is pinned, and the context.
  *
  * The driver can launch on a stream while another context is current (driver 580.159; an error of
@@ -13,7 +13,6 @@
 #ifndef CUSHIM_COMPANION_LAUNCH_H
 #define CUSHIM_COMPANION_LAUNCH_H
 
-#include "companion/core/changes.h"
 #include "companion/module/function.h"
 #include "companion/stream/stream.h"
 

@@ -5,7 +5,6 @@
 
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
-#include "companion/core/changes.h"
 #include "companion/module/function.h"
 #include "memory/fence/stream_fence.h"
 
