@@ -176,8 +176,7 @@ static COLD enum cushim_status alloc_slowly(const char *what, struct cushim_aren
     enum cushim_arena_fit fit = CUSHIM_ARENA_FIT_NONE;
     enum cushim_status status = CUSHIM_OK;
     uint64_t at, n_changes = cushim_changes_now(); /* read before the conditions are checked */
-    if (epoch)
-        *epoch = 0;
+    CUSHIM_CLEAR(epoch);
     CUSHIM_TRY(cushim_check_out(what, "ptr", ptr, sizeof *ptr));
     if (!is_in_range(dev, kind, bytes))
         return cushim_fail(what, CUSHIM_INVALID, "bytes=%zu kind=%d device=%d", bytes, kind, dev);

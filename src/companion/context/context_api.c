@@ -103,8 +103,7 @@ enum cushim_status cushim_context_push(struct cushim_context *ctx) {
 
 enum cushim_status cushim_context_pop(struct cushim_context **ctx) {
     struct cushim_context_object *context;
-    if (ctx)
-        *ctx = NULL;
+    CUSHIM_CLEAR(ctx);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_stack_pop(__func__, &context));
     if (ctx)

@@ -55,6 +55,9 @@ enum cushim_status cushim_struct_size_give(const char *what, void *given, const 
 #define CUSHIM_NEED(argument) CUSHIM_TRY(cushim_check_given(__func__, #argument, argument))
 #define CUSHIM_OUT(out)       CUSHIM_TRY(cushim_check_out(__func__, #out, out, sizeof *(out)))
 
+/* An out parameter that may be NULL is 0 until the call succeeds. */
+#define CUSHIM_CLEAR(out) ((void)((out) && (*(out) = 0, 1)))
+
 /* Refuse with NOSYM if the driver lacks an entry. */
 #define CUSHIM_NEED_ENTRY(what, entry)                                                             \
     CUSHIM_TRY(CUSHIM_DRIVER(entry) ? CUSHIM_OK : cushim_fail_nosym(what, #entry))

@@ -117,9 +117,8 @@ enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned fla
 }
 
 enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *x) {
-    CUSHIM_TRY(cushim_call_destroy(__func__, CUSHIM_KIND_GRAPHEXEC, x));
-    cushim_graph_resources_collect();
-    return CUSHIM_OK;
+    return cushim_graph_resources_collected(
+        cushim_call_destroy(__func__, CUSHIM_KIND_GRAPHEXEC, x));
 }
 
 /* ---- use ---- */
@@ -286,8 +285,7 @@ static enum cushim_status update_from(const char *what, struct cushim_graphexec 
 enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cushim_graph *g,
                                            int *why) {
     int answer = 0;
-    if (why)
-        *why = 0;
+    CUSHIM_CLEAR(why);
     CUSHIM_NEED(g);
     enum cushim_status status = update_from(__func__, x, g, &answer);
     if (why)

@@ -16,6 +16,14 @@
  * no driver. */
 enum cushim_status cushim_memory_check_bytes(const char *what, const char *name, size_t bytes);
 
+/* The same in a public function that has nothing to do for 0 bytes. */
+#define CUSHIM_SOME_BYTES(what, bytes)                                                             \
+    do {                                                                                           \
+        CUSHIM_TRY(cushim_memory_check_bytes(what, "bytes", bytes));                               \
+        if (!(bytes))                                                                              \
+            return CUSHIM_OK;                                                                      \
+    } while (0)
+
 /* ---- getting it ---- */
 
 struct cushim_memory_request {

@@ -125,9 +125,7 @@ enum cushim_status cushim_memory_alloc_async(struct cushim_stream *s, size_t byt
                                              cushim_devptr *p) {
     CUSHIM_MEMORY_CALL call = {0};
     CUSHIM_OUT(p);
-    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
-    if (!bytes)
-        return CUSHIM_OK;
+    CUSHIM_SOME_BYTES(__func__, bytes);
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, s));
     CUSHIM_TRY(cushim_memory_may_queue(&call));
     return alloc(&call.scope, call.stream, bytes, p);

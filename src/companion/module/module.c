@@ -247,10 +247,8 @@ enum cushim_status cushim_module_global(struct cushim_module *m, const char *nam
                                         size_t *bytes) {
     CUdeviceptr start = 0;
     size_t n_bytes = 0;
-    if (bytes)
-        *bytes = 0;
-    if (p)
-        *p = 0;
+    CUSHIM_CLEAR(bytes);
+    CUSHIM_CLEAR(p);
     if (!p || !name)
         return CUSHIM_FAIL(CUSHIM_INVALID, "name=%s p=%p", name ? name : "NULL", (void *)p);
     CUSHIM_ENTER(MODULE, module, m);

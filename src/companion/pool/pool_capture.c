@@ -333,8 +333,7 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
 enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *context,
                                                struct cushim_pool_object *pool, CUstream stream,
                                                struct cushim_pool_graph **out) {
-    if (out)
-        *out = NULL;
+    CUSHIM_CLEAR(out);
     pthread_mutex_lock(&pool->lock);
     struct cushim_pool_graph *graph = find(pool, context, stream);
     if (graph) {
