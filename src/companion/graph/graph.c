@@ -73,7 +73,7 @@ enum cushim_status cushim_graph_attach(struct cushim_graph *g, cushim_graph_atta
 
 static void give_back(struct cushim_graph_resources *resources) {
     for (size_t i = 0; i < resources->n_pools; i++)
-        cushim_pool_graph_release(resources->pools[i]);
+        cushim_pool_graph_release(resources->pools[i], true);
     for (size_t i = 0; i < resources->n_arenas; i++)
         cushim_arena_graph_drop(resources->arenas[i]);
 }
@@ -134,7 +134,7 @@ static enum cushim_status unfreeze(struct cushim_scope *scope, struct cushim_poo
         return cushim_scope_fail(scope, CUSHIM_STATE, "not frozen for stream=%p", (void *)stream);
     enum cushim_status status = g ? open_held(scope, pool_graph, g) : CUSHIM_OK;
     if (status != CUSHIM_OK)
-        cushim_pool_graph_forget(pool_graph);
+        cushim_pool_graph_release(pool_graph, false);
     return status;
 }
 

@@ -1,4 +1,5 @@
 #include "companion/module/module.h"
+#include "companion/capture/graph_resources.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,7 @@ static enum cushim_status load_image(const char *what, struct cushim_context *ct
     CUSHIM_SCOPE scope = {0};
     struct cushim_jit jit;
     char *copy = NULL;
-    cushim_module_collect();
+    cushim_graph_resources_collect();
     CUSHIM_TRY(cushim_jit_init(&jit, what, opts));
     enum cushim_status status = cushim_image_take(what, image, bytes, &copy);
     if (status == CUSHIM_OK)
@@ -145,7 +146,7 @@ enum cushim_status cushim_module_unload(struct cushim_module *m) {
     if (!m)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
-    cushim_module_collect();
+    cushim_graph_resources_collect();
     /* an unload waits for the context, which no capture survives */
     CUSHIM_TRY(cushim_capture_refuse_handle(__func__, CUSHIM_KIND_MODULE, m));
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
