@@ -224,13 +224,6 @@ static enum cushim_status create(struct cushim_scope *scope, struct cushim_arena
     return status;
 }
 
-static enum cushim_status enter_device(struct cushim_scope *scope, const char *what,
-                                       const struct cushim_arena_options *options) {
-    return options->ctx || options->device == -1
-               ? cushim_call_begin_context(scope, what, options->ctx)
-               : cushim_call_begin_device(scope, what, options->device);
-}
-
 enum cushim_status cushim_arena_create(const struct cushim_arena_options *given,
                                        struct cushim_arena **out) {
     CUSHIM_SCOPE scope = {.what = __func__};
@@ -245,7 +238,9 @@ enum cushim_status cushim_arena_create(const struct cushim_arena_options *given,
         CUSHIM_TRY(cushim_driver_use_process(__func__));
         return create(&scope, &options, out);
     }
-    CUSHIM_TRY(enter_device(&scope, __func__, &options));
+    CUSHIM_TRY(options.ctx || options.device == -1
+                   ? cushim_call_begin_context(&scope, __func__, options.ctx)
+                   : cushim_call_begin_device(&scope, __func__, options.device));
     return create(&scope, &options, out);
 }
 

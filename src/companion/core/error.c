@@ -160,6 +160,15 @@ enum cushim_status cushim_struct_size_give(const char *what, void *given, const 
     return CUSHIM_OK;
 }
 
+enum cushim_status cushim_give_text(const char *what, char *buf, size_t cap_bytes,
+                                    const char *text) {
+    size_t need = strlen(text) + 1;
+    if (need > cap_bytes)
+        return cushim_fail(what, CUSHIM_INVALID, "cap=%zu need=%zu", cap_bytes, need);
+    memcpy(buf, text, need);
+    return CUSHIM_OK;
+}
+
 /* The length of the name without _v2, _ptsz and _ptds. */
 static size_t plain_length(const char *entry, size_t n) {
     for (;;) {

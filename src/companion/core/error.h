@@ -58,6 +58,10 @@ enum cushim_status cushim_struct_size_give(const char *what, void *given, const 
 /* An out parameter that may be NULL is 0 until the call succeeds. */
 #define CUSHIM_CLEAR(out) ((void)((out) && (*(out) = 0, 1)))
 
+/* Write a text into the caller's array; INVALID with how much it needs, if that is too short. */
+enum cushim_status cushim_give_text(const char *what, char *buf, size_t cap_bytes,
+                                    const char *text);
+
 /* Refuse with NOSYM if the driver lacks an entry. */
 #define CUSHIM_NEED_ENTRY(what, entry)                                                             \
     CUSHIM_TRY(CUSHIM_DRIVER(entry) ? CUSHIM_OK : cushim_fail_nosym(what, #entry))

@@ -101,17 +101,11 @@ enum cushim_status cushim_module_load_file(struct cushim_context *ctx, const cha
 }
 
 enum cushim_status cushim_module_log(struct cushim_module *m, char *buf, size_t cap) {
-    enum cushim_status status = CUSHIM_OK;
     if (!buf || cap == 0 || cap > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "buf=%p cap=%zu", (void *)buf, cap);
     buf[0] = '\0';
     CUSHIM_ENTER(MODULE, module, m);
-    size_t need = module->log ? strlen(module->log) + 1 : 1;
-    if (need > cap)
-        status = cushim_scope_fail(&scope, CUSHIM_INVALID, "cap=%zu need=%zu", cap, need);
-    else if (module->log)
-        memcpy(buf, module->log, need);
-    return status;
+    return cushim_give_text(__func__, buf, cap, module->log ? module->log : "");
 }
 
 /* ---- unloading ---- */
