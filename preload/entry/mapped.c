@@ -17,6 +17,7 @@
 #include "preload/observe/tracing.h"
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
+#include "preload/state/control.h"
 #include "preload/state/process_options.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -179,6 +180,7 @@ static bool has_account(struct cushim_cuda *cuda, const struct cushim_foreign *f
     accounts[device] = account;
     if (atomic_load(&n_accounts) <= device)
         atomic_store(&n_accounts, device + 1);
+    atomic_store(&cushim_control.has_mapped, true);
     return account;
 }
 
