@@ -169,11 +169,13 @@ static bool has_account(struct cushim_cuda *cuda, const struct cushim_foreign *f
     struct cushim_mem_heap *account = calloc(1, sizeof *account);
     if (account)
         cushim_mem_heap_open(account,
-                             &(struct cushim_mem_heap_setup){.cuda = cuda,
-                                                             .device = device,
-                                                             .policy = &policy,
-                                                             .stats = foreign->stats,
-                                                             .guard = &cushim_capture_guard});
+                             &(struct cushim_mem_heap_setup){
+                                 .cuda = cuda,
+                                 .device = device,
+                                 .policy = &policy,
+                                 .stats = foreign->stats,
+                                 .neighbour = &cushim_page.stats[device][CUSHIM_KIND_DEVICE],
+                                 .guard = &cushim_capture_guard});
     accounts[device] = account;
     if (atomic_load(&n_accounts) <= device)
         atomic_store(&n_accounts, device + 1);
@@ -279,22 +281,37 @@ CUresult cushim_mapped_catch_up_of(struct cushim_cuda *cuda, CUmemGenericAllocat
     return memory && memory->address ? cushim_mapped_catch_up(cuda, memory) : CUDA_SUCCESS;
 }
 
-/* Memory that the program no longer has goes back, the longest idle first. */
+/* What goes back first, as in heaps: the largest that the program no longer has, of these that
+ * which is idle longest. */
+static struct cushim_mapped_memory *largest_idle(const struct cushim_mem_heap *account) {
+    struct cushim_mapped_memory *memory, *largest = NULL;
+    DL_FOREACH(cushim_mapped_unmapped, memory) {
+        if (!memory->n_references && account_of(memory) == account &&
+            (!largest || memory->n_bytes > largest->n_bytes))
+            largest = memory;
+    }
+    return largest;
+}
+
 static size_t trim(struct cushim_cuda *cuda, struct cushim_mem_heap *account, size_t most_bytes) {
     size_t n_bytes = 0;
-    struct cushim_mapped_memory *memory = cushim_mapped_unmapped;
-    while (memory && account->held_bytes > most_bytes) {
+    struct cushim_mapped_memory *memory;
+    while (account->held_bytes > most_bytes && (memory = largest_idle(account))) {
         size_t size = memory->n_bytes;
-        if (memory->n_references || account_of(memory) != account) {
-            memory = memory->next;
-        } else if (cushim_mapped_catch_up(cuda, memory) == CUDA_SUCCESS) {
-            n_bytes += size;
-            memory = cushim_mapped_unmapped; /* others had the lock */
-        } else {
+        if (cushim_mapped_catch_up(cuda, memory) != CUDA_SUCCESS) /* others had the lock */
             break;
-        }
+        n_bytes += size;
     }
     return n_bytes;
+}
+
+void cushim_mapped_make_room(struct cushim_cuda *cuda, int device, size_t n_bytes) {
+    struct cushim_mem_heap *account = accounts[device];
+    if (!account)
+        return;
+    int cancel = cushim_mapped_enter();
+    trim(cuda, account, cushim_less(cushim_mem_watermark_with(account, n_bytes), n_bytes));
+    cushim_mapped_leave(cancel);
 }
 
 /* How much may be idle is the rule of heaps.  What the driver has free is known to the heap of the

@@ -78,6 +78,9 @@ CUresult cushim_mapped_catch_up_of(struct cushim_cuda *cuda, CUmemGenericAllocat
 /* Without the lock, after memory of a device became idle: give back what may not be. */
 void cushim_mapped_look(struct cushim_cuda *cuda, int device);
 
+/* The same before the driver makes more: what is then held may be idle in part, but no more. */
+void cushim_mapped_make_room(struct cushim_cuda *cuda, int device, size_t n_bytes);
+
 /* Without the lock: did the program unmap what is kept there?  One load until it did so first. */
 bool cushim_mapped_is_unmapped(CUdeviceptr address);
 

@@ -119,14 +119,16 @@ CUresult cushim_mapped_memory_create(struct cushim_cuda *cuda, CUmemGenericAlloc
         .n_bytes = n_bytes, .kind = CUSHIM_KIND_MAPPED, .stats = stats_of(properties)};
     if (!foreign.stats)
         return cuda->cuMemCreate(handle, n_bytes, properties, flags);
-    foreign.is_hit =
-        handle && !flags && cushim_mapped_keeps(cuda) && create_kept(handle, n_bytes, properties);
+    bool may_keep = handle && !flags && cushim_mapped_keeps(cuda);
+    foreign.is_hit = may_keep && create_kept(handle, n_bytes, properties);
     if (foreign.is_hit) {
         foreign.address = *handle;
         return cushim_entry_note_foreign(&foreign, CUDA_SUCCESS);
     }
     if (!cushim_device_limit_admits_on(cuda, properties->location.id, n_bytes))
         return cushim_entry_note_foreign(&foreign, CUDA_ERROR_OUT_OF_MEMORY);
+    if (may_keep)
+        cushim_mapped_make_room(cuda, properties->location.id, n_bytes);
     CUresult answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
     if (cushim_entry_should_retry(answer))
         answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);

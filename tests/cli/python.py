@@ -166,7 +166,7 @@ def other_formats_have_these_lines_too():
     folder, _ = recorded("formats", script)
     place = f"Layer.__init__ train.py:{LINES['weights']}"
     assert f";{place};ask train.py:{LINES['asked']} " in cushim("report", "--format=folded", str(folder)).stdout
-    for form in ("html", "torch", "pprof"):
+    for form in ("html", "pprof"):
         data = subprocess.run([CUSHIM, "report", f"--format={form}", str(folder)], capture_output=True, timeout=60).stdout
         assert b"Layer.__init__" in data and b"train.py" in data, form
 

@@ -269,7 +269,7 @@ def damaged_recordings_are_read_as_far_as_they_go():
         result = subprocess.run([CUSHIM, "report", form, str(file)], capture_output=True, timeout=120,
                                 env={"PATH": "/nowhere"})  # so that each need not be asked for lines
         assert result.returncode in (0, 1) and result.stderr.count(b"\n") <= 1, (seed, i, result)
-        assert b"\x1b" not in result.stdout or FORMATS[i % len(FORMATS)] in ("pprof", "torch"), (seed, i)  # there it may be a number
+        assert b"\x1b" not in result.stdout or FORMATS[i % len(FORMATS)] == "pprof", (seed, i)  # there it may be a number
 
 
 COUNTING = '''
@@ -341,7 +341,7 @@ def each_file_is_asked_for_its_lines_once():
     bin.mkdir(exist_ok=True)
     (bin / "addr2line").write_text(f'#!/bin/sh\necho "$4" >> {log}\nexec {shutil.which("addr2line")} "$@"\n')
     (bin / "addr2line").chmod(0o755)
-    for form in ("text", "html", "torch"):  # of two kinds of memory, each read by itself
+    for form in ("text", "html"):  # of two kinds of memory, each read by itself
         log.unlink(missing_ok=True)
         result = cushim("report", f"--format={form}", "-o", str(scratch / "asked.out"), str(folder), PATH=f"{bin}:{os.environ['PATH']}")
         asked = log.read_text().splitlines()
