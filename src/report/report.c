@@ -58,31 +58,16 @@ uint64_t cushim_report_idle_bytes(const struct cushim_report *report, int device
     return cushim_report_held(cushim_report_stats(report, device, CUSHIM_KIND_DEVICE)).idle_bytes;
 }
 
-uint64_t cushim_report_sum_at(const struct cushim_report *report, enum cushim_kind kind,
+uint64_t cushim_report_sum_of(const struct cushim_report *report, int device, unsigned kinds,
                               size_t counter) {
     uint64_t sum = 0;
-    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
-        const char *stats = (const char *)cushim_report_stats(report, device, kind);
-        sum += cushim_mem_stats_read((const atomic_uint_fast64_t *)(stats + counter));
-    }
-    return sum;
-}
-
-uint64_t cushim_report_sum_all_at(const struct cushim_report *report, size_t counter) {
-    uint64_t sum = 0;
-    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
-        sum += cushim_report_sum_at(report, (enum cushim_kind)kind, counter);
-    return sum;
-}
-
-uint64_t cushim_report_sum_device_at(const struct cushim_report *report, int device,
-                                     size_t counter) {
-    uint64_t sum = 0;
-    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
-        const char *stats =
-            (const char *)cushim_report_stats(report, device, (enum cushim_kind)kind);
-        if (cushim_kind_is_on_device(kind))
-            sum += cushim_mem_stats_read((const atomic_uint_fast64_t *)(stats + counter));
+    for (int i = 0; i < CUSHIM_MAX_DEVICES; i++) {
+        for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+            const char *stats =
+                (const char *)cushim_report_stats(report, i, (enum cushim_kind)kind);
+            if ((device < 0 || i == device) && kinds >> kind & 1)
+                sum += cushim_mem_stats_read((const atomic_uint_fast64_t *)(stats + counter));
+        }
     }
     return sum;
 }

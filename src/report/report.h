@@ -92,20 +92,17 @@ uint64_t cushim_report_idle_bytes(const struct cushim_report *report, int device
 /* By how much live blocks are larger than requested. */
 uint64_t cushim_report_rounding_bytes(const struct cushim_mem_stats *stats);
 
-/* The sum of a counter over all devices, for one kind or for all. */
+/* The sum of a counter over all devices for one kind or for all, or over the kinds of memory that
+ * this process has on a device. */
 #define cushim_report_sum(report, kind, field)                                                     \
-    cushim_report_sum_at(report, kind, offsetof(struct cushim_mem_stats, field))
-uint64_t cushim_report_sum_at(const struct cushim_report *report, enum cushim_kind kind,
-                              size_t counter);
+    cushim_report_sum_of(report, -1, 1u << (kind), offsetof(struct cushim_mem_stats, field))
 #define cushim_report_sum_all(report, field)                                                       \
-    cushim_report_sum_all_at(report, offsetof(struct cushim_mem_stats, field))
-uint64_t cushim_report_sum_all_at(const struct cushim_report *report, size_t counter);
-
-/* The sum of a counter over the kinds of memory that this process has on a device. */
+    cushim_report_sum_of(report, -1, ~0u, offsetof(struct cushim_mem_stats, field))
 #define cushim_report_sum_device(report, device, field)                                            \
-    cushim_report_sum_device_at(report, device, offsetof(struct cushim_mem_stats, field))
-uint64_t cushim_report_sum_device_at(const struct cushim_report *report, int device,
-                                     size_t counter);
+    cushim_report_sum_of(report, device, ~(1u << CUSHIM_KIND_PINNED | 1u << CUSHIM_KIND_IMPORTED), \
+                         offsetof(struct cushim_mem_stats, field))
+uint64_t cushim_report_sum_of(const struct cushim_report *report, int device, unsigned kinds,
+                              size_t counter);
 
 /* The first of several texts (page.h) and the one behind `text`; NULL: there is none. */
 const char *cushim_report_next_text(const char *texts, uint64_t n_bytes, const char *text);
