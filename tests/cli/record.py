@@ -341,7 +341,7 @@ def each_file_is_asked_for_its_lines_once():
     bin.mkdir(exist_ok=True)
     (bin / "addr2line").write_text(f'#!/bin/sh\necho "$4" >> {log}\nexec {shutil.which("addr2line")} "$@"\n')
     (bin / "addr2line").chmod(0o755)
-    for form in ("text", "html", "torch"):  # of two kinds of memory, each read by itself
+    for form in ("text", "html", "json"):  # of two kinds of memory, each read by itself
         log.unlink(missing_ok=True)
         result = cushim("report", f"--format={form}", "-o", str(scratch / "asked.out"), str(folder), PATH=f"{bin}:{os.environ['PATH']}")
         asked = log.read_text().splitlines()
