@@ -60,11 +60,6 @@ static size_t memory_short(int device) {
     return cushim_async_give_back() + cushim_mapped_give_back(device);
 }
 
-static bool memory_looked_at(void) {
-    cushim_mapped_give_back_stale();
-    return cushim_device_limit_is_asked();
-}
-
 const struct cushim_events cushim_events = {
     .configured = configured,
     .forked = forked,
@@ -77,5 +72,5 @@ const struct cushim_events cushim_events = {
     .context_gone = cushim_foreign_drop,
     .heap_gone = heap_gone,
     .memory_short = memory_short,
-    .memory_looked_at = memory_looked_at,
+    .mapped_looked_at = cushim_mapped_give_back_stale,
 };

@@ -1,6 +1,7 @@
 """Helpers for tests that build the tree again: with the same options as the current build and in a folder of the same
 depth, so that ccache has the objects."""
 import json
+import shlex
 import pathlib
 
 
@@ -15,4 +16,4 @@ def options(build):
     rows = json.loads(pathlib.Path(build, "meson-info/intro-buildoptions.json").read_text())
     values = {row["name"]: row["value"] for row in rows}
     return [f"-Doptimization={values['optimization']}", f"-Ddebug={str(values['debug']).lower()}", f"-Dwerror={str(values['werror']).lower()}",
-            f"-Dc_args={','.join(values['c_args'])}"]
+            f"-Dc_args={shlex.join(values['c_args'])}"]

@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/wheel"))
 import backend  # of the wheel of cushim
 
-OURS = re.compile(r"cushim/(lib/lib(cushim-)?kernels\.|include/cushim/kernels(\.h|_ref\.h|/))")
+OURS = re.compile(r"cushim/(lib/lib(cushim-)?kernels\.|include/cushim/(kernels(\.h|_ref\.h|/)|dropin/libkernels))")
 # Parts that the kernels do not need.
 WITHOUT = ["-Dkernels=enabled", "-Dpreload=false", "-Dcli=false"]
 METADATA = """Metadata-Version: 2.1

@@ -14,6 +14,7 @@
 #include "preload/entry/async_pool.h"
 #include "preload/entry/nvml.h"
 #include "preload/state/contexts.h"
+#include "preload/state/control.h"
 #include "preload/state/process_options.h"
 #include "report/group.h"
 
@@ -157,21 +158,13 @@ static size_t make_room(const struct cushim_mem_heap *heap, uint64_t until_ns) {
     return cushim_contexts_make_room(heap, until_ns) + ask_group(heap->device);
 }
 
-bool cushim_device_limit_is_asked(void) {
-    static atomic_uint_fast64_t n_seen;
-    uint64_t n_asked = group.file ? atomic_load(&group.file->rows[group.row].n_asked)
-                                  : atomic_load(&cushim_page.head.n_limits);
-    bool is_asked = atomic_load(&n_seen) != n_asked;
-    if (is_asked)
-        atomic_store(&n_seen, n_asked);
-    return is_asked;
-}
-
 static void join(void) {
     int error = cushim_group_join(&group, cushim_process_options.limit_group);
     if (error)
         log_error("limit", "no group %s: %s; the limit is this process's own",
                   cushim_process_options.limit_group, cushim_group_fault(error));
+    else
+        store_release(&cushim_control.group, &group.file->rows[group.row].n_asked);
 }
 
 /* The first member that names a limit sets it. */
@@ -212,6 +205,7 @@ void cushim_device_limit_in_child(bool is_fresh) {
     if (!group.file)
         return;
     group.file = NULL; /* it is not mapped here */
+    store_relaxed(&cushim_control.group, NULL);
     if (is_fresh)
         join();
 }

@@ -18,9 +18,6 @@ void cushim_device_limit_configure(void);
 /* In a forked child, which is a member of its own if it `is_fresh`. */
 void cushim_device_limit_in_child(bool is_fresh);
 
-/* Has another process wanted idle memory, or changed the limit, since this was last asked? */
-bool cushim_device_limit_is_asked(void);
-
 /* Has any device a limit? */
 bool cushim_device_limit_is_set(void);
 

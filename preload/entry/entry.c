@@ -5,6 +5,7 @@
 #include "cushim/preload.h"
 #include "preload/entry/async_pool.h"
 #include "preload/entry/device_limit.h"
+#include "preload/entry/graph_memory.h"
 #include "preload/observe/check.h"
 #include "preload/observe/shortage.h"
 #include "preload/entry/memory_kinds.h"
@@ -47,6 +48,21 @@ CUresult cushim_entry_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUre
     return cushim_entry_note_foreign(&foreign, answer);
 }
 
+void cushim_entry_note_imported(struct cushim_cuda *cuda, CUdeviceptr address) {
+    CUdeviceptr base;
+    size_t n_bytes;
+    if (cushim_process_is_on() && !cushim_foreign_bytes(address) && cuda->cuMemGetAddressRange_v2 &&
+        cuda->cuMemGetAddressRange_v2(&base, &n_bytes, address) == CUDA_SUCCESS)
+        cushim_entry_note(cuda, CUSHIM_KIND_IMPORTED, CUDA_SUCCESS, address, n_bytes);
+}
+
+static bool is_captured(struct cushim_cuda *cuda, CUstream stream) {
+    CUstreamCaptureStatus status;
+    return cushim_capture_is_open() && cuda->cuStreamIsCapturing &&
+           cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
 CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresult answer,
                               uint64_t address, size_t n_bytes) {
     struct cushim_async_owner owner;
@@ -54,6 +70,11 @@ CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresul
         return answer;
     if (!cushim_async_find_owner(cuda, stream, &owner))
         return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, answer, address, n_bytes);
+    if (answer == CUDA_SUCCESS && is_captured(cuda, stream)) {
+        cushim_graph_memory_note(owner.device, address);
+        cushim_device_limit_settle();
+        return answer;
+    }
     cushim_async_keep(cuda, owner.device);
     if (answer == CUDA_SUCCESS)
         log_debug("request", "%s of size %zu was forwarded",
@@ -74,7 +95,8 @@ bool cushim_entry_forget(uint64_t address, struct cushim_foreign *foreign) {
 
 CUresult cushim_entry_forgot(bool was_known, const struct cushim_foreign *foreign, uint64_t address,
                              CUresult answer) {
-    if (!cushim_process_is_on() || !address)
+    if (!cushim_process_is_on() || !address ||
+        (answer == CUDA_SUCCESS && !was_known && cushim_graph_memory_has(address)))
         return answer;
     if (was_known && answer == CUDA_SUCCESS) {
         cushim_foreign_count_free(foreign);

@@ -26,6 +26,9 @@ CUresult cushim_entry_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUre
 CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresult answer,
                               uint64_t address, size_t n_bytes);
 
+/* Memory that another process made was opened here, or is opened once more: count it once. */
+void cushim_entry_note_imported(struct cushim_cuda *cuda, CUdeviceptr address);
+
 /* The same for what the caller describes; without its context, and without its address, if `answer`
  * is a refusal. */
 CUresult cushim_entry_note_foreign(const struct cushim_foreign *foreign, CUresult answer);

@@ -62,11 +62,18 @@ static void spare(struct shard *shard, struct row *row) {
     shard->spares = row;
 }
 
-/* Pinned memory belongs to no device, and managed memory stays on none. */
+/* Pinned memory belongs to no device, managed memory stays on none, imported memory is charged to
+ * the process that made it, and nobody asked for what contexts take. */
 static void charge(const struct cushim_foreign *foreign, bool is_there) {
     size_t place = (size_t)(foreign->stats - &cushim_page.stats[0][0]);
-    if (foreign->kind != CUSHIM_KIND_PINNED && foreign->kind != CUSHIM_KIND_MANAGED)
+    if (cushim_kind_is_on_device(foreign->kind) && foreign->kind != CUSHIM_KIND_MANAGED &&
+        foreign->kind != CUSHIM_KIND_CONTEXT)
         cushim_device_limit_charge((int)(place / CUSHIM_N_KINDS), foreign->n_bytes, is_there);
+}
+
+/* Sites are places that ask for memory. */
+static bool has_site(const struct cushim_foreign *foreign) {
+    return foreign->kind < CUSHIM_KIND_IMPORTED;
 }
 
 static void count_gone(const struct cushim_foreign *foreign) {
@@ -77,7 +84,8 @@ static void count_gone(const struct cushim_foreign *foreign) {
     charge(foreign, false);
     if (cushim_process.is_watched) {
         cushim_tracing_free(foreign->stats, NULL, foreign->address);
-        cushim_sites_free(NULL, foreign->address);
+        if (has_site(foreign))
+            cushim_sites_free(NULL, foreign->address);
     }
 }
 
@@ -118,8 +126,16 @@ void cushim_foreign_record(const struct cushim_foreign *foreign) {
     if (cushim_process.is_watched) {
         cushim_tracing_alloc(foreign->stats, NULL, foreign->address, foreign->n_bytes,
                              foreign->is_hit);
-        cushim_sites_alloc(NULL, foreign->address, foreign->n_bytes);
+        if (has_site(foreign))
+            cushim_sites_alloc(NULL, foreign->address, foreign->n_bytes);
     }
+}
+
+size_t cushim_foreign_bytes(uint64_t address) {
+    struct shard *shard = shard_of(address);
+    CUSHIM_LOCKED(&shard->lock);
+    const struct row *row = find(shard, address);
+    return row ? row->foreign.n_bytes : 0;
 }
 
 void cushim_foreign_restore(const struct cushim_foreign *foreign) {

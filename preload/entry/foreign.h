@@ -23,6 +23,9 @@ struct cushim_foreign {
 /* Count an allocation by the driver and remember it. */
 void cushim_foreign_record(const struct cushim_foreign *foreign);
 
+/* How much is at an address; 0: it is unknown. */
+size_t cushim_foreign_bytes(uint64_t address);
+
 /* Forget an address that is about to be freed; false if it is unknown. */
 bool cushim_foreign_erase(uint64_t address, struct cushim_foreign *foreign);
 

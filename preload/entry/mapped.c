@@ -14,8 +14,10 @@
 #include "preload/entry/entry.h"
 #include "preload/entry/memory_kinds.h"
 #include "preload/observe/check.h"
+#include "preload/observe/tracing.h"
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
+#include "preload/state/control.h"
 #include "preload/state/process_options.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -97,13 +99,15 @@ static struct cushim_mem_heap *account_of(const struct cushim_mapped_memory *mem
     return accounts[memory->properties.location.id];
 }
 
-/* Idle memory is held and charged, as that of a heap. */
+/* Idle memory is held and charged, as that of a heap, and recorded as a segment. */
 static void count_idle(const struct cushim_mapped_memory *memory, bool is_idle) {
     struct cushim_mem_heap *account = account_of(memory);
     size_t change = is_idle ? memory->n_bytes : -memory->n_bytes;
     cushim_mem_stats_add(&account->stats->held_bytes, change);
     cushim_mem_stats_add(&account->stats->free_segment_bytes, change);
     account->free_segment_bytes += change;
+    if (cushim_process.is_watched)
+        cushim_tracing_segment(account->stats, account, memory->address, memory->n_bytes, is_idle);
     cushim_device_limit_charge(account->device, memory->n_bytes, is_idle);
 }
 
@@ -166,14 +170,17 @@ static bool has_account(struct cushim_cuda *cuda, const struct cushim_foreign *f
     struct cushim_mem_heap *account = calloc(1, sizeof *account);
     if (account)
         cushim_mem_heap_open(account,
-                             &(struct cushim_mem_heap_setup){.cuda = cuda,
-                                                             .device = device,
-                                                             .policy = &policy,
-                                                             .stats = foreign->stats,
-                                                             .guard = &cushim_capture_guard});
+                             &(struct cushim_mem_heap_setup){
+                                 .cuda = cuda,
+                                 .device = device,
+                                 .policy = &policy,
+                                 .stats = foreign->stats,
+                                 .neighbour = &cushim_page.stats[device][CUSHIM_KIND_DEVICE],
+                                 .guard = &cushim_capture_guard});
     accounts[device] = account;
     if (atomic_load(&n_accounts) <= device)
         atomic_store(&n_accounts, device + 1);
+    atomic_store(&cushim_control.has_mapped, true);
     return account;
 }
 
@@ -234,11 +241,13 @@ static void let_go(struct cushim_mapped_memory *memory) {
         cushim_mapped_reservations.row[place].memory = NULL;
     if (place < cushim_mapped_reservations.n && !memory->has_address)
         cushim_rows_erase(&cushim_mapped_reservations, place);
+    bool is_idle = !memory->n_references && !memory->n_mappings;
+    if (is_idle)
+        count_idle(memory, false);
     memory->address = 0;
     memory->is_unmapped = false;
-    if (memory->n_references || memory->n_mappings)
+    if (!is_idle)
         return;
-    count_idle(memory, false);
     cushim_mem_heap_count(account_of(memory), 0, -(ptrdiff_t)memory->n_bytes);
     cushim_mem_watermark_note_returned(account_of(memory), memory->n_bytes);
     delete (memory);
@@ -274,22 +283,37 @@ CUresult cushim_mapped_catch_up_of(struct cushim_cuda *cuda, CUmemGenericAllocat
     return memory && memory->address ? cushim_mapped_catch_up(cuda, memory) : CUDA_SUCCESS;
 }
 
-/* Memory that the program no longer has goes back, the longest idle first. */
+/* What goes back first, as in heaps: the largest that the program no longer has, of these that
+ * which is idle longest. */
+static struct cushim_mapped_memory *largest_idle(const struct cushim_mem_heap *account) {
+    struct cushim_mapped_memory *memory, *largest = NULL;
+    DL_FOREACH(cushim_mapped_unmapped, memory) {
+        if (!memory->n_references && account_of(memory) == account &&
+            (!largest || memory->n_bytes > largest->n_bytes))
+            largest = memory;
+    }
+    return largest;
+}
+
 static size_t trim(struct cushim_cuda *cuda, struct cushim_mem_heap *account, size_t most_bytes) {
     size_t n_bytes = 0;
-    struct cushim_mapped_memory *memory = cushim_mapped_unmapped;
-    while (memory && account->held_bytes > most_bytes) {
+    struct cushim_mapped_memory *memory;
+    while (account->held_bytes > most_bytes && (memory = largest_idle(account))) {
         size_t size = memory->n_bytes;
-        if (memory->n_references || account_of(memory) != account) {
-            memory = memory->next;
-        } else if (cushim_mapped_catch_up(cuda, memory) == CUDA_SUCCESS) {
-            n_bytes += size;
-            memory = cushim_mapped_unmapped; /* others had the lock */
-        } else {
+        if (cushim_mapped_catch_up(cuda, memory) != CUDA_SUCCESS) /* others had the lock */
             break;
-        }
+        n_bytes += size;
     }
     return n_bytes;
+}
+
+void cushim_mapped_make_room(struct cushim_cuda *cuda, int device, size_t n_bytes) {
+    struct cushim_mem_heap *account = accounts[device];
+    if (!account)
+        return;
+    int cancel = cushim_mapped_enter();
+    trim(cuda, account, cushim_less(cushim_mem_watermark_with(account, n_bytes), n_bytes));
+    cushim_mapped_leave(cancel);
 }
 
 /* How much may be idle is the rule of heaps.  What the driver has free is known to the heap of the

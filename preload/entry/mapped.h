@@ -18,7 +18,7 @@
  */
 struct cushim_mapped_memory {
     CUmemGenericAllocationHandle handle;
-    size_t n_bytes;
+    size_t n_bytes; /* 0: another process made it, and no call tells its size */
     CUmemAllocationProp properties;
     uint64_t n_references, n_mappings;
     bool has_address;    /* of kept memory, as are those from align_bytes to next */
@@ -77,6 +77,9 @@ CUresult cushim_mapped_catch_up_of(struct cushim_cuda *cuda, CUmemGenericAllocat
 
 /* Without the lock, after memory of a device became idle: give back what may not be. */
 void cushim_mapped_look(struct cushim_cuda *cuda, int device);
+
+/* The same before the driver makes more: what is then held may be idle in part, but no more. */
+void cushim_mapped_make_room(struct cushim_cuda *cuda, int device, size_t n_bytes);
 
 /* Without the lock: did the program unmap what is kept there?  One load until it did so first. */
 bool cushim_mapped_is_unmapped(CUdeviceptr address);

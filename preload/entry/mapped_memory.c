@@ -119,14 +119,16 @@ CUresult cushim_mapped_memory_create(struct cushim_cuda *cuda, CUmemGenericAlloc
         .n_bytes = n_bytes, .kind = CUSHIM_KIND_MAPPED, .stats = stats_of(properties)};
     if (!foreign.stats)
         return cuda->cuMemCreate(handle, n_bytes, properties, flags);
-    foreign.is_hit =
-        handle && !flags && cushim_mapped_keeps(cuda) && create_kept(handle, n_bytes, properties);
+    bool may_keep = handle && !flags && cushim_mapped_keeps(cuda);
+    foreign.is_hit = may_keep && create_kept(handle, n_bytes, properties);
     if (foreign.is_hit) {
         foreign.address = *handle;
         return cushim_entry_note_foreign(&foreign, CUDA_SUCCESS);
     }
     if (!cushim_device_limit_admits_on(cuda, properties->location.id, n_bytes))
         return cushim_entry_note_foreign(&foreign, CUDA_ERROR_OUT_OF_MEMORY);
+    if (may_keep)
+        cushim_mapped_make_room(cuda, properties->location.id, n_bytes);
     CUresult answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
     if (cushim_entry_should_retry(answer))
         answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
@@ -170,10 +172,11 @@ CUresult cushim_mapped_memory_release(struct cushim_cuda *cuda,
     return answer;
 }
 
-static void count_reference(CUmemGenericAllocationHandle handle) {
+static bool count_reference(CUmemGenericAllocationHandle handle) {
     struct cushim_mapped_memory *memory = cushim_mapped_find(handle);
     if (memory)
         memory->n_references++;
+    return memory;
 }
 
 /* If the program released all references of what it has mapped, the driver still has ours. */
@@ -201,10 +204,18 @@ CUresult cushim_mapped_memory_retain(struct cushim_cuda *cuda, CUmemGenericAlloc
 /* Of memory that this process made, a driver may give the handle that it has. */
 CUresult cushim_mapped_memory_import(struct cushim_cuda *cuda, CUmemGenericAllocationHandle *handle,
                                      void *shared, CUmemAllocationHandleType type) {
+    CUmemAllocationProp properties;
     CUresult answer = cuda->cuMemImportFromShareableHandle(handle, shared, type);
+    struct cushim_foreign foreign = {0};
+    if (answer == CUDA_SUCCESS && cuda->cuMemGetAllocationPropertiesFromHandle &&
+        cuda->cuMemGetAllocationPropertiesFromHandle(&properties, *handle) == CUDA_SUCCESS) {
+        foreign.address = *handle;
+        foreign.stats = stats_of(&properties);
+    }
     int cancel = cushim_mapped_enter();
-    if (answer == CUDA_SUCCESS)
-        count_reference(*handle);
+    if (answer == CUDA_SUCCESS && !count_reference(*handle) && foreign.stats &&
+        cushim_mapped_add(cuda, &foreign, &properties))
+        cushim_mapped_find(*handle)->is_shared = true;
     cushim_mapped_leave(cancel);
     return answer;
 }
@@ -258,6 +269,17 @@ CUresult cushim_mapped_memory_unreserve(struct cushim_cuda *cuda, CUdeviceptr ad
     return answer;
 }
 
+/* Its first mapping tells how large imported memory is, because programs map it as a whole. */
+static void count_imported(const struct cushim_mapped_memory *memory, size_t n_bytes) {
+    const struct cushim_foreign foreign = {
+        .address = memory->handle,
+        .n_bytes = n_bytes,
+        .kind = CUSHIM_KIND_IMPORTED,
+        .stats = &cushim_page.stats[memory->properties.location.id][CUSHIM_KIND_IMPORTED]};
+    if (!cushim_foreign_bytes(foreign.address))
+        cushim_foreign_record(&foreign);
+}
+
 /* After the driver's map.  Without memory of the host for its row, the mapping does not keep its
  * memory alive in the account. */
 static void mapped(CUdeviceptr address, size_t n_bytes, CUmemGenericAllocationHandle handle,
@@ -268,6 +290,8 @@ static void mapped(CUdeviceptr address, size_t n_bytes, CUmemGenericAllocationHa
                                        (struct cushim_row){address, n_bytes, 0, memory, NULL}))
         return;
     memory->n_mappings++;
+    if (!memory->n_bytes)
+        count_imported(memory, n_bytes);
     if (!is_whole || !reservation || reservation->memory || memory->n_bytes != n_bytes ||
         memory->n_mappings != 1 || !memory->n_references || memory->is_shared)
         return;

@@ -1,10 +1,12 @@
 #include "preload/entry/nvml.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "preload/resolve/elf.h"
 
 static const char file[] = "libnvidia-ml.so";
@@ -51,12 +53,14 @@ static bool start(void) {
 }
 
 bool cushim_nvml_used_bytes(const CUuuid *uuid, uint64_t *n_bytes) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static struct process processes[MOST_PROCESSES];
     char text[CUSHIM_NVML_UUID_BYTES];
     get_device_fn *get_device;
     get_processes_fn *get_processes;
     unsigned n = MOST_PROCESSES;
     void *device;
+    CUSHIM_LOCKED(&lock);
     cushim_nvml_write_uuid(text, uuid);
     if (!start() || !cushim_nvml_find("nvmlDeviceGetHandleByUUID", &get_device) ||
         (!cushim_nvml_find("nvmlDeviceGetComputeRunningProcesses_v3", &get_processes) &&

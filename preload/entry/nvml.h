@@ -1,6 +1,6 @@
 /*
- * NVML, as far as limits need it: the library that the program has loaded, or with
- * CUSHIM_LIMIT_COUNTS=all the one that we load.
+ * NVML, as far as limits and the measure of contexts need it: the library that the program has
+ * loaded, or with CUSHIM_LIMIT_COUNTS=all, sites or a recording the one that we load.
  */
 #ifndef CUSHIM_PRELOAD_ENTRY_NVML_H
 #define CUSHIM_PRELOAD_ENTRY_NVML_H
@@ -18,7 +18,7 @@ bool cushim_nvml_find(const char *name, void *function);
 /* NVML's text for a UUID of CUDA's. */
 void cushim_nvml_write_uuid(char text[CUSHIM_NVML_UUID_BYTES], const CUuuid *uuid);
 
-/* What this process has of a device, all told; false: NVML does not say.  One thread at a time. */
+/* What this process has of a device, all told; false: NVML does not say. */
 bool cushim_nvml_used_bytes(const CUuuid *uuid, uint64_t *n_bytes);
 
 #endif

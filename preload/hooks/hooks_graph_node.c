@@ -7,6 +7,7 @@
  */
 #include "cuda/table.h"
 #include "preload/entry/copy_check.h"
+#include "preload/entry/graph_memory.h"
 #include "preload/entry/host_function.h"
 #include "preload/entry/word.h"
 
@@ -154,6 +155,14 @@ static CUgraphNodeParams *wrap(CUgraphNodeParams *params, CUgraphNodeParams *our
     return ours;
 }
 
+/* After a node was made. */
+static CUresult note(const CUgraphNodeParams *params, CUresult answer) {
+    if (answer == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
+        cushim_process_is_on())
+        cushim_graph_memory_note(params->alloc.poolProps.location.id, params->alloc.dptr);
+    return answer;
+}
+
 CUSHIM_EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph,
                                       const CUgraphNode *dependencies, size_t n_dependencies,
                                       CUgraphNodeParams *params) {
@@ -161,7 +170,8 @@ CUSHIM_EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph,
     CUgraphNodeParams ours;
     if (!admits(params))
         return CUDA_ERROR_INVALID_VALUE;
-    return cuda->cuGraphAddNode(node, graph, dependencies, n_dependencies, wrap(params, &ours));
+    return note(params, cuda->cuGraphAddNode(node, graph, dependencies, n_dependencies,
+                                             wrap(params, &ours)));
 }
 
 CUSHIM_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph,
@@ -172,8 +182,8 @@ CUSHIM_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph,
     CUgraphNodeParams ours;
     if (!admits(params))
         return CUDA_ERROR_INVALID_VALUE;
-    return cuda->cuGraphAddNode_v2(node, graph, dependencies, edges, n_dependencies,
-                                   wrap(params, &ours));
+    return note(params, cuda->cuGraphAddNode_v2(node, graph, dependencies, edges, n_dependencies,
+                                                wrap(params, &ours)));
 }
 
 CUSHIM_EXPORT CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph,
@@ -184,8 +194,8 @@ CUSHIM_EXPORT CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph,
     CUgraphNodeParams ours;
     if (!admits(params))
         return CUDA_ERROR_INVALID_VALUE;
-    return cuda->cuGraphAddNode_v3(node, graph, dependencies, edges, n_dependencies,
-                                   wrap(params, &ours));
+    return note(params, cuda->cuGraphAddNode_v3(node, graph, dependencies, edges, n_dependencies,
+                                                wrap(params, &ours)));
 }
 
 CUSHIM_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params) {

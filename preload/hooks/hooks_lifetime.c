@@ -4,6 +4,7 @@
  */
 #include "cuda/table.h"
 #include "preload/entry/async_pool.h"
+#include "preload/entry/context_memory.h"
 #include "preload/observe/check.h"
 #include "preload/state/contexts.h"
 #include "preload/state/host_effect.h"
@@ -145,14 +146,46 @@ CUSHIM_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
     return reset_primary(cuda, cuda->cuDevicePrimaryCtxReset_v2, device);
 }
 
+/* ---- contexts that are made ---- */
+
+/* The context is there. */
+static CUresult made(struct cushim_context_memory *memory, struct cushim_cuda *cuda,
+                     CUresult answer, const CUcontext *context, CUdevice device) {
+    if (answer == CUDA_SUCCESS) {
+        cushim_check_context_made(cuda, device);
+        cushim_context_memory_taken(memory, *context);
+    }
+    return answer;
+}
+
 CUSHIM_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     CUSHIM_ENTER(cuDevicePrimaryCtxRetain)
+    struct cushim_context_memory memory = {0};
     if (!cushim_process_is_on())
         return cuda->cuDevicePrimaryCtxRetain(context, device);
-    CUresult answer = cushim_primary_retain(cuda->cuDevicePrimaryCtxRetain, context, device);
-    if (answer == CUDA_SUCCESS)
-        cushim_check_context_made(cuda, device);
-    return answer;
+    if (cushim_process.is_watched && !cushim_primary_of(cuda, device))
+        memory = cushim_context_memory_of_context(cuda, device);
+    return made(&memory, cuda,
+                cushim_primary_retain(cuda->cuDevicePrimaryCtxRetain, context, device), context,
+                device);
+}
+
+#define CREATE(call)                                                                               \
+    struct cushim_context_memory memory = cushim_context_memory_of_context(cuda, device);          \
+    return made(&memory, cuda, call, context, device);
+
+CUSHIM_EXPORT CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device){
+    CUSHIM_ENTER(cuCtxCreate_v2) CREATE(cuda->cuCtxCreate_v2(context, flags, device))}
+
+CUSHIM_EXPORT CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinities, int n,
+                                      unsigned flags, CUdevice device){
+    CUSHIM_ENTER(cuCtxCreate_v3)
+        CREATE(cuda->cuCtxCreate_v3(context, affinities, n, flags, device))}
+
+CUSHIM_EXPORT CUresult
+    cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned flags, CUdevice device) {
+    CUSHIM_ENTER(cuCtxCreate_v4)
+    CREATE(cuda->cuCtxCreate_v4(context, params, flags, device))
 }
 
 static CUresult release_primary(struct cushim_cuda *cuda,

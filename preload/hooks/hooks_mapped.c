@@ -4,6 +4,7 @@
  */
 #include "cuda/patchable.h"
 #include "cuda/table.h"
+#include "preload/entry/entry.h"
 #include "preload/entry/mapped_memory.h"
 #include "preload/state/process.h"
 
@@ -33,6 +34,24 @@ CUSHIM_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHand
     CUSHIM_ENTER(cuMemImportFromShareableHandle)
     return cushim_process_is_on() ? cushim_mapped_memory_import(cuda, handle, shared, type)
                                   : cuda->cuMemImportFromShareableHandle(handle, shared, type);
+}
+
+/* Another interface made it. */
+CUSHIM_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *memory,
+                                              const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle) {
+    CUSHIM_ENTER(cuImportExternalMemory)
+    CUresult answer = cuda->cuImportExternalMemory(memory, handle);
+    return answer == CUDA_SUCCESS ? cushim_entry_note(cuda, CUSHIM_KIND_IMPORTED, answer,
+                                                      (uintptr_t)*memory, handle->size)
+                                  : answer;
+}
+
+CUSHIM_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory memory) {
+    CUSHIM_ENTER(cuDestroyExternalMemory)
+    struct cushim_foreign foreign;
+    bool was_known = cushim_entry_forget((uintptr_t)memory, &foreign);
+    CUresult answer = cuda->cuDestroyExternalMemory(memory);
+    return was_known ? cushim_entry_forgot(true, &foreign, (uintptr_t)memory, answer) : answer;
 }
 
 CUSHIM_PATCHABLE(cuMemMap)

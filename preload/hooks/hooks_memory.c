@@ -5,7 +5,9 @@
 #include "cuda/patchable.h"
 #include "cuda/table.h"
 #include "preload/entry/async_pool.h"
+#include "preload/entry/context_memory.h"
 #include "preload/entry/device_limit.h"
+#include "preload/entry/graph_memory.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/free.h"
 #include "preload/entry/pitch.h"
@@ -21,37 +23,39 @@ CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_by
 
 /* ---- stream-ordered memory: the driver's own pools, passed through and counted ---- */
 
+/* `order` is the stream that 0 means. */
 static CUresult alloc_async(struct cushim_cuda *cuda, __typeof__(&cuMemAllocAsync) real,
-                            CUdeviceptr *address, size_t n_bytes, CUstream stream) {
+                            CUdeviceptr *address, size_t n_bytes, CUstream stream, CUstream order) {
     if (!cushim_device_limit_admits(cuda, n_bytes))
         return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, n_bytes);
     CUresult answer = real(address, n_bytes, stream);
     if (cushim_entry_should_retry(answer))
         answer = real(address, n_bytes, stream);
-    return cushim_entry_note_on(cuda, stream, answer, answer == CUDA_SUCCESS ? *address : 0,
+    return cushim_entry_note_on(cuda, order, answer, answer == CUDA_SUCCESS ? *address : 0,
                                 n_bytes);
 }
 
 CUSHIM_PATCHABLE(cuMemAllocAsync)
 CUSHIM_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t n_bytes, CUstream stream) {
     CUSHIM_ENTER(cuMemAllocAsync)
-    return alloc_async(cuda, cuda->cuMemAllocAsync, address, n_bytes, stream);
+    return alloc_async(cuda, cuda->cuMemAllocAsync, address, n_bytes, stream, stream);
 }
 
 CUSHIM_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t n_bytes, CUstream stream) {
     CUSHIM_ENTER(cuMemAllocAsync_ptsz)
-    return alloc_async(cuda, cuda->cuMemAllocAsync_ptsz, address, n_bytes, stream);
+    return alloc_async(cuda, cuda->cuMemAllocAsync_ptsz, address, n_bytes, stream,
+                       cushim_per_thread(stream));
 }
 
 static CUresult alloc_from_pool(struct cushim_cuda *cuda, __typeof__(&cuMemAllocFromPoolAsync) real,
                                 CUdeviceptr *address, size_t n_bytes, CUmemoryPool pool,
-                                CUstream stream) {
+                                CUstream stream, CUstream order) {
     if (!cushim_device_limit_admits(cuda, n_bytes))
         return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, n_bytes);
     CUresult answer = real(address, n_bytes, pool, stream);
     if (cushim_entry_should_retry(answer))
         answer = real(address, n_bytes, pool, stream);
-    return cushim_entry_note_on(cuda, stream, answer, answer == CUDA_SUCCESS ? *address : 0,
+    return cushim_entry_note_on(cuda, order, answer, answer == CUDA_SUCCESS ? *address : 0,
                                 n_bytes);
 }
 
@@ -59,14 +63,15 @@ CUSHIM_PATCHABLE(cuMemAllocFromPoolAsync)
 CUSHIM_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t n_bytes,
                                                CUmemoryPool pool, CUstream stream) {
     CUSHIM_ENTER(cuMemAllocFromPoolAsync)
-    return alloc_from_pool(cuda, cuda->cuMemAllocFromPoolAsync, address, n_bytes, pool, stream);
+    return alloc_from_pool(cuda, cuda->cuMemAllocFromPoolAsync, address, n_bytes, pool, stream,
+                           stream);
 }
 
 CUSHIM_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t n_bytes,
                                                     CUmemoryPool pool, CUstream stream) {
     CUSHIM_ENTER(cuMemAllocFromPoolAsync_ptsz)
-    return alloc_from_pool(cuda, cuda->cuMemAllocFromPoolAsync_ptsz, address, n_bytes, pool,
-                           stream);
+    return alloc_from_pool(cuda, cuda->cuMemAllocFromPoolAsync_ptsz, address, n_bytes, pool, stream,
+                           cushim_per_thread(stream));
 }
 
 /* Either free may get either kind of pointer.  `order` is the stream that orders a free of ours. */
@@ -117,6 +122,16 @@ CUSHIM_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attrib
                : cuda->cuMemPoolSetAttribute(pool, attribute, value);
 }
 
+/* The process that exported it has it in its sum. */
+CUSHIM_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool,
+                                              CUmemPoolPtrExportData *data) {
+    CUSHIM_ENTER(cuMemPoolImportPointer)
+    CUresult answer = cuda->cuMemPoolImportPointer(address, pool, data);
+    if (answer == CUDA_SUCCESS)
+        cushim_entry_note_imported(cuda, *address);
+    return answer;
+}
+
 CUSHIM_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
                                              void *value) {
     CUSHIM_ENTER(cuMemPoolGetAttribute)
@@ -127,34 +142,77 @@ CUSHIM_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attrib
     return answer;
 }
 
-/* ---- images of code: forwarded unchanged, retried once when memory is out ---- */
+/* ---- memory of graphs ---- */
 
-CUSHIM_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
-    CUSHIM_ENTER(cuModuleLoadData)
-    CUresult answer = cuda->cuModuleLoadData(module, image);
-    if (cushim_entry_should_retry(answer))
-        answer = cuda->cuModuleLoadData(module, image);
+CUSHIM_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph,
+                                              const CUgraphNode *dependencies,
+                                              size_t n_dependencies,
+                                              CUDA_MEM_ALLOC_NODE_PARAMS *params) {
+    CUSHIM_ENTER(cuGraphAddMemAllocNode)
+    CUresult answer =
+        cuda->cuGraphAddMemAllocNode(node, graph, dependencies, n_dependencies, params);
+    if (answer == CUDA_SUCCESS && cushim_process_is_on())
+        cushim_graph_memory_note(params->poolProps.location.id, params->dptr);
     return answer;
 }
+
+CUSHIM_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device) {
+    CUSHIM_ENTER(cuDeviceGraphMemTrim)
+    CUresult answer = cuda->cuDeviceGraphMemTrim(device);
+    if (atomic_load(&cushim_graph_memory_devices))
+        cushim_graph_memory_look(cuda);
+    return answer;
+}
+
+/* ---- images of code: forwarded unchanged, retried once when memory is out, and measured ---- */
+
+#define LOAD(handle, call)                                                                         \
+    struct cushim_context_memory memory = cushim_context_memory_of_module(cuda);                   \
+    CUresult answer = call;                                                                        \
+    if (cushim_entry_should_retry(answer))                                                         \
+        answer = call;                                                                             \
+    if (answer == CUDA_SUCCESS)                                                                    \
+        cushim_context_memory_taken(&memory, *(handle));                                           \
+    return answer;
+
+CUSHIM_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *file){
+    CUSHIM_ENTER(cuModuleLoad) LOAD(module, cuda->cuModuleLoad(module, file))}
+
+CUSHIM_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image){
+    CUSHIM_ENTER(cuModuleLoadData) LOAD(module, cuda->cuModuleLoadData(module, image))}
 
 CUSHIM_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n_options,
-                                          CUjit_option *options, void **values) {
+                                          CUjit_option *options, void **values){
     CUSHIM_ENTER(cuModuleLoadDataEx)
-    CUresult answer = cuda->cuModuleLoadDataEx(module, image, n_options, options, values);
-    if (cushim_entry_should_retry(answer))
-        answer = cuda->cuModuleLoadDataEx(module, image, n_options, options, values);
-    return answer;
+        LOAD(module, cuda->cuModuleLoadDataEx(module, image, n_options, options, values))}
+
+CUSHIM_EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image){
+    CUSHIM_ENTER(cuModuleLoadFatBinary) LOAD(module, cuda->cuModuleLoadFatBinary(module, image))}
+
+CUSHIM_EXPORT CUresult
+    cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit_options,
+                      void **jit_values, unsigned n_jit_options, CUlibraryOption *options,
+                      void **values, unsigned n_options){
+        CUSHIM_ENTER(cuLibraryLoadData)
+            LOAD(library, cuda->cuLibraryLoadData(library, code, jit_options, jit_values,
+                                                  n_jit_options, options, values, n_options))}
+
+CUSHIM_EXPORT CUresult
+    cuLibraryLoadFromFile(CUlibrary *library, const char *file, CUjit_option *jit_options,
+                          void **jit_values, unsigned n_jit_options, CUlibraryOption *options,
+                          void **values, unsigned n_options){
+        CUSHIM_ENTER(cuLibraryLoadFromFile)
+            LOAD(library, cuda->cuLibraryLoadFromFile(library, file, jit_options, jit_values,
+                                                      n_jit_options, options, values, n_options))}
+
+CUSHIM_EXPORT CUresult cuModuleUnload(CUmodule module) {
+    CUSHIM_ENTER(cuModuleUnload)
+    cushim_context_memory_unload(module);
+    return cuda->cuModuleUnload(module);
 }
 
-CUSHIM_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code,
-                                         CUjit_option *jit_options, void **jit_values,
-                                         unsigned n_jit_options, CUlibraryOption *options,
-                                         void **values, unsigned n_options) {
-    CUSHIM_ENTER(cuLibraryLoadData)
-    CUresult answer = cuda->cuLibraryLoadData(library, code, jit_options, jit_values, n_jit_options,
-                                              options, values, n_options);
-    if (cushim_entry_should_retry(answer))
-        answer = cuda->cuLibraryLoadData(library, code, jit_options, jit_values, n_jit_options,
-                                         options, values, n_options);
-    return answer;
+CUSHIM_EXPORT CUresult cuLibraryUnload(CUlibrary library) {
+    CUSHIM_ENTER(cuLibraryUnload)
+    cushim_context_memory_unload(library);
+    return cuda->cuLibraryUnload(library);
 }

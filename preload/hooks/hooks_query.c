@@ -13,6 +13,7 @@
 #include "preload/state/contexts.h"
 #include "preload/entry/async_pool.h"
 #include "preload/entry/device_limit.h"
+#include "preload/entry/entry.h"
 #include "preload/state/imports.h"
 #include "preload/state/dma_readers.h"
 #include "preload/entry/sight.h"
@@ -274,6 +275,19 @@ static bool has_room(struct cushim_cuda *cuda, CUdeviceptr base, uint32_t distan
            n_bytes % PAGE_BYTES == 0 && distance < n_bytes;
 }
 
+/* What the driver opened is counted once, however often it is open. */
+static CUresult opened(struct cushim_cuda *cuda, const CUdeviceptr *address, CUresult answer) {
+    if (answer == CUDA_SUCCESS && cushim_imports_enter(*address, *address))
+        cushim_entry_note_imported(cuda, *address);
+    return answer;
+}
+
+static void closed(CUdeviceptr address) {
+    struct cushim_foreign foreign;
+    if (!cushim_imports_has(address) && cushim_entry_forget(address, &foreign))
+        cushim_foreign_count_free(&foreign);
+}
+
 /*
  * The driver takes a distance, too, but opens no allocation at two of them at once.  So it is asked
  * for the segment itself, once for each block that is opened, and counts.
@@ -285,27 +299,33 @@ static CUresult open_by(struct cushim_cuda *cuda, open_fn open_handle, CUdevicep
     CUdeviceptr base;
     set_distance(&segment, 0);
     if (!address || !distance || open_handle(&base, segment, flags) != CUDA_SUCCESS)
-        return open_handle(address, handle, flags);
+        return opened(cuda, address, open_handle(address, handle, flags));
     if (!has_room(cuda, base, distance)) {
         cuda->cuIpcCloseMemHandle(base);
-        return open_handle(address, handle, flags);
+        return opened(cuda, address, open_handle(address, handle, flags));
     }
     if (!cushim_imports_enter(base + distance, base)) {
         cuda->cuIpcCloseMemHandle(base);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *address = base + distance;
-    return CUDA_SUCCESS;
+    return opened(cuda, &base, CUDA_SUCCESS);
 }
 
 static CUresult close_handle(struct cushim_cuda *cuda, CUdeviceptr address) {
     uint64_t base = cushim_imports_leave(address);
     /* a context that goes takes its open handles along, but leaves the row: another handle may be
      * there now */
-    if (base && cuda->cuIpcCloseMemHandle(base) == CUDA_SUCCESS)
-        return CUDA_SUCCESS;
-    return cuda->cuIpcCloseMemHandle(address);
+    CUresult answer = base ? cuda->cuIpcCloseMemHandle(base) : CUDA_ERROR_INVALID_VALUE;
+    if (answer == CUDA_SUCCESS && base != address)
+        cushim_imports_leave(base);
+    if (answer != CUDA_SUCCESS && base != address)
+        answer = cuda->cuIpcCloseMemHandle(address);
+    if (answer == CUDA_SUCCESS)
+        closed(base ? base : address);
+    return answer;
 }
+
 static CUresult refuse_handle(CUdeviceptr address) {
     cushim_mem_stats_add(&cushim_page.n_refused_handles, 1);
     log_error("ipc",

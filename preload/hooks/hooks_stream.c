@@ -7,6 +7,7 @@
 #include "cuda/table.h"
 #include "memory/fence/record.h"
 #include "preload/entry/async_pool.h"
+#include "preload/entry/graph_memory.h"
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
 #include "preload/state/host_effect.h"
@@ -99,23 +100,26 @@ CUSHIM_EXPORT CUresult cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallbac
 
 /* ---- graph launches: a graph may hold copies from and to any context ---- */
 
-static CUresult launch_graph(__typeof__(&cuGraphLaunch) real, CUgraphExec graph, CUstream stream) {
+static CUresult launch_graph(struct cushim_cuda *cuda, __typeof__(&cuGraphLaunch) real,
+                             CUgraphExec graph, CUstream stream) {
     CUresult answer = real(graph, stream);
     if (answer == CUDA_SUCCESS) {
         cushim_host_effect_note_all();
         cushim_mem_launches_note(); /* of its kernels */
+        if (atomic_load_explicit(&cushim_graph_memory_devices, memory_order_relaxed))
+            cushim_graph_memory_look(cuda);
     }
     return answer;
 }
 
 CUSHIM_EXPORT CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
     CUSHIM_ENTER(cuGraphLaunch)
-    return launch_graph(cuda->cuGraphLaunch, graph, stream);
+    return launch_graph(cuda, cuda->cuGraphLaunch, graph, stream);
 }
 
 CUSHIM_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec graph, CUstream stream) {
     CUSHIM_ENTER(cuGraphLaunch_ptsz)
-    return launch_graph(cuda->cuGraphLaunch_ptsz, graph, stream);
+    return launch_graph(cuda, cuda->cuGraphLaunch_ptsz, graph, stream);
 }
 
 /* ---- captures ---- */

@@ -208,7 +208,7 @@ void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_loo
 
 static size_t live_bytes_of(int device) {
     size_t n_bytes = 0;
-    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+    for (int kind = 0; kind < CUSHIM_KIND_IMPORTED; kind++) {
         struct cushim_mem_stats sum;
         cushim_mem_cache_sum(&cushim_page.stats[device][kind], &sum);
         n_bytes += cushim_report_held(&sum).live_bytes;
@@ -248,7 +248,7 @@ void cushim_check_context_made(struct cushim_cuda *cuda, int device) {
 
 static uint64_t n_requests_of(int device) {
     uint64_t n = 0;
-    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+    for (int kind = 0; kind < CUSHIM_KIND_IMPORTED; kind++) {
         struct cushim_mem_stats sum;
         cushim_mem_cache_sum(&cushim_page.stats[device][kind], &sum);
         n += cushim_mem_stats_read(&sum.n_requests);

@@ -76,6 +76,14 @@ static uint64_t async_bytes(struct cushim_cuda *cuda, const struct cushim_page_s
     return reserved_bytes > live_bytes ? reserved_bytes : live_bytes;
 }
 
+static uint64_t graph_bytes(struct cushim_cuda *cuda, const struct cushim_page_shortage *shortage) {
+    cuuint64_t reserved_bytes = bytes_of(shortage, CUSHIM_KIND_GRAPH);
+    if (reserved_bytes)
+        cuda->cuDeviceGetGraphMemAttribute((CUdevice)shortage->device,
+                                           CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved_bytes);
+    return reserved_bytes;
+}
+
 /* The device as it is now: what is free, and what this process has of it. */
 static void measure(struct cushim_page_shortage *shortage) {
     struct cushim_cuda *cuda = cushim_driver();
@@ -95,6 +103,8 @@ static void measure(struct cushim_page_shortage *shortage) {
     shortage->async_bytes = async_bytes(cuda, shortage);
     shortage->mapped_bytes = bytes_of(shortage, CUSHIM_KIND_MAPPED);
     shortage->array_bytes = bytes_of(shortage, CUSHIM_KIND_ARRAY);
+    shortage->graph_bytes = graph_bytes(cuda, shortage);
+    shortage->context_bytes = bytes_of(shortage, CUSHIM_KIND_CONTEXT);
 }
 
 /* `cushim run` writes the report, with all of it and with lines, where this would stand. */

@@ -222,9 +222,9 @@ void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *heap
     if (!slot)
         return;
     put_alloc(slot, now_ns, address, n_bytes,
-              !heap    ? CUSHIM_TRACE_NATIVELY
-              : is_hit ? CUSHIM_TRACE_NO_CALL
-                       : 0);
+              is_hit  ? CUSHIM_TRACE_NO_CALL
+              : !heap ? CUSHIM_TRACE_NATIVELY
+                      : 0);
     put_waits(slot, now_ns, CUSHIM_TRACE_IN_REQUEST);
 }
 

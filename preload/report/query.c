@@ -21,7 +21,8 @@ _Static_assert((int)CUSHIM_PRELOAD_DEVICE == CUSHIM_KIND_DEVICE &&
                    (int)CUSHIM_PRELOAD_PINNED == CUSHIM_KIND_PINNED &&
                    (int)CUSHIM_PRELOAD_ASYNC == CUSHIM_KIND_ASYNC &&
                    (int)CUSHIM_PRELOAD_MAPPED == CUSHIM_KIND_MAPPED &&
-                   (int)CUSHIM_PRELOAD_ARRAY == CUSHIM_KIND_ARRAY,
+                   (int)CUSHIM_PRELOAD_ARRAY == CUSHIM_KIND_ARRAY &&
+                   (int)CUSHIM_PRELOAD_CONTEXT == CUSHIM_KIND_CONTEXT,
                "kinds have the numbers of the public header");
 
 CUSHIM_EXPORT int cushim_preload_active(void) {
@@ -76,7 +77,7 @@ CUSHIM_EXPORT int cushim_preload_stats(int device, int kind, struct cushim_prelo
         return -1;
     for (int i = 0; i < CUSHIM_MAX_DEVICES; i++) {
         for (int k = 0; k < CUSHIM_N_KINDS; k++) {
-            if ((device < 0 || device == i) && (kind < 0 || kind == k))
+            if ((device < 0 || device == i) && (kind < 0 ? k != CUSHIM_KIND_IMPORTED : kind == k))
                 add_row(&sum, i, k);
         }
     }

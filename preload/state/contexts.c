@@ -111,6 +111,7 @@ static struct cushim_context_heap *open_heap(struct cushim_cuda *cuda, CUcontext
         .guard = &cushim_capture_guard,
         .policy = &cushim_process.policy,
         .stats = &cushim_page.stats[device][CUSHIM_KIND_DEVICE],
+        .neighbour = &cushim_page.stats[device][CUSHIM_KIND_MAPPED],
         .provider = source_of_device(cuda, device),
     });
     if (!row->heap)

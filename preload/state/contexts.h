@@ -73,11 +73,12 @@ void cushim_contexts_note_effects(void);
 
 /*
  * All heaps give their idle memory back to the driver.  Only the second function includes those of
- * pinned memory; it is for when host memory is out.  Both return the bytes.  Inside a host function
- * they do nothing, because it may not call the driver.
+ * pinned memory; it is for when host memory is out.  The third waits for nothing.  They return the
+ * bytes.  Inside a host function they do nothing, because it may not call the driver.
  */
 size_t cushim_contexts_give_back(void);
 size_t cushim_contexts_give_back_all(void);
+size_t cushim_contexts_give_back_at_once(void);
 
 /*
  * Heaps that held idle memory for a second while no free looked at it give back what they may no

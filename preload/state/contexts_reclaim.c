@@ -42,9 +42,13 @@ size_t cushim_contexts_give_back_all(void) {
     return give_back(-1, true, cushim_mem_reclaim_until()) + cushim_copy_rings_give_back();
 }
 
+size_t cushim_contexts_give_back_at_once(void) {
+    return give_back(-1, false, cushim_clock_ns());
+}
+
 void cushim_contexts_give_back_stale(CUcontext synchronised) {
-    if (cushim_events.memory_looked_at())
-        give_back(-1, false, cushim_clock_ns());
+    if (load_acquire(&cushim_control.has_mapped))
+        cushim_events.mapped_looked_at();
     cushim_control_look();
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
         struct cushim_mem_heap *heap = &each->heap;

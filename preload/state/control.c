@@ -16,19 +16,28 @@
 
 static struct cushim_page_control *const control = &cushim_page.head.control;
 
-/* By a thread of the program, or by ours; each request once. */
+struct cushim_control cushim_control;
+
+/* By a thread of the program, or by ours; each request once.  Whatever a limit or a group asks for,
+ * heaps give back what is idle, and wait for nothing. */
 void cushim_control_answer(void) {
     static atomic_flag is_busy = ATOMIC_FLAG_INIT;
+    static uint64_t n_given; /* how often a limit or a group had asked */
     if (!cushim_process_is_on() || cushim_thread.host_function_depth ||
         atomic_flag_test_and_set(&is_busy))
         return;
+    uint64_t n_now = cushim_control_n_asked();
     unsigned n_asked = atomic_load(&control->n_asked);
+    if (n_now - n_asked != n_given)
+        cushim_contexts_give_back_at_once();
+    n_given = n_now - n_asked;
     if (n_asked != atomic_load(&control->n_answered)) {
         if (atomic_load(&control->call) == CUSHIM_PAGE_CALL_TRIM)
             atomic_store(&control->n_bytes, cushim_contexts_give_back_all());
         atomic_store(&control->n_answered, n_asked);
         syscall(SYS_futex, &control->n_answered, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
+    atomic_store(&cushim_control.n_seen, n_now);
     atomic_flag_clear(&is_busy);
 }
 

@@ -1,5 +1,6 @@
 /*
- * Control: what another process asks of this one through the live page (`cushim trim`).
+ * Control: what another process asks of this one, through the live page (`cushim trim`) or as a
+ * member of its group: to give back idle memory.
  *
  * A call that looks for idle memory answers: a synchronisation, a synchronous copy, a query of free
  * memory.  No fast path looks.  With CUSHIM_CONTROL one thread of ours sleeps on a word of the
@@ -15,11 +16,22 @@ void cushim_control_begin(void);
 
 void cushim_control_answer(void);
 
+extern struct cushim_control {
+    _Atomic(const atomic_uint_fast64_t *) group; /* how often members of its group asked; NULL */
+    atomic_uint_fast64_t n_seen;                 /* of all requests: those that were answered */
+    atomic_bool has_mapped; /* mapped memory may lie idle (preload/entry/mapped.c) */
+} cushim_control __attribute__((visibility("hidden")));
+
+/* How often others have asked: `cushim trim` and `cushim limit` in the page, and its group. */
+static inline uint64_t cushim_control_n_asked(void) {
+    const atomic_uint_fast64_t *group = load_relaxed(&cushim_control.group);
+    return load_acquire(&cushim_page.head.control.n_asked) +
+           load_acquire(&cushim_page.head.n_limits) + (group ? load_acquire(group) : 0);
+}
+
 /* Answer if something was asked for. */
 static inline void cushim_control_look(void) {
-    const struct cushim_page_control *control = &cushim_page.head.control;
-    if (atomic_load_explicit(&control->n_asked, memory_order_acquire) !=
-        atomic_load_explicit(&control->n_answered, memory_order_relaxed))
+    if (unlikely(cushim_control_n_asked() != load_relaxed(&cushim_control.n_seen)))
         cushim_control_answer();
 }
 

@@ -38,6 +38,11 @@ bool cushim_imports_enter(uint64_t address, uint64_t base) {
     return import;
 }
 
+bool cushim_imports_has(uint64_t address) {
+    CUSHIM_LOCKED(&lock);
+    return find(address);
+}
+
 uint64_t cushim_imports_leave(uint64_t address) {
     uint64_t base = 0;
     CUSHIM_LOCKED(&lock);

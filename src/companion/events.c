@@ -2,7 +2,6 @@
 #include "companion/events.h"
 
 #include "companion/context/context_stack.h"
-#include "companion/memory/memory.h"
 #include "companion/stream/stream_host.h"
 #include "memory/stream_heap.h"
 
@@ -12,5 +11,4 @@ static void thread_ended(struct cushim_thread *thread) {
 }
 
 const struct cushim_events cushim_events = {.thread_ended = thread_ended,
-                                            .context_ended = cushim_memory_async_end,
                                             .fence_host = &cushim_stream_host};

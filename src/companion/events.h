@@ -5,16 +5,12 @@
 #ifndef CUSHIM_COMPANION_EVENTS_H
 #define CUSHIM_COMPANION_EVENTS_H
 
-struct cushim_context_object;
 struct cushim_mem_stream_host;
 struct cushim_thread;
 
 struct cushim_events {
     /* A thread that called the library ends.  The listeners make no driver call. */
     void (*thread_ended)(struct cushim_thread *thread);
-
-    /* A context object is about to be freed; its context is current, or dead. */
-    void (*context_ended)(struct cushim_context_object *context);
 
     /* No event: the functions by which the engine asks about the context of a fence. */
     const struct cushim_mem_stream_host *fence_host;

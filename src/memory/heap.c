@@ -22,6 +22,7 @@ void cushim_mem_heap_open(struct cushim_mem_heap *heap, const struct cushim_mem_
     heap->blocks = setup->blocks;
     heap->policy = setup->policy;
     heap->stats = setup->stats;
+    heap->neighbour = setup->neighbour;
     atomic_store(&heap->damage, CUDA_SUCCESS);
     heap->kind = setup->kind;
     heap->flags = setup->flags;

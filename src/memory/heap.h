@@ -27,7 +27,9 @@ struct cushim_mem_heap_setup {
     int device;
     struct cushim_mem_blocks *blocks;
     const struct cushim_mem_policy *policy;
-    struct cushim_mem_stats *stats; /* of the device and kind; shared by its contexts */
+    struct cushim_mem_stats *stats;           /* of the device and kind; shared by its contexts */
+    const struct cushim_mem_stats *neighbour; /* of another kind, whose idle memory is in the same
+                                               * sum; NULL: none */
     enum cushim_mem_kind kind;
     unsigned flags; /* 0 for device memory */
     const struct cushim_mem_provider *provider;

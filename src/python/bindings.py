@@ -1,8 +1,8 @@
 """The ctypes layer of the Python module, written from the public headers: constants, enums, structs and prototypes.
 
-    bindings.py OUT HEADER...
+    bindings.py OUT CUDA_H HEADER...
 
-An opaque object is a number, as cushim/types.h says.  A struct or a function of which a part has no ctypes type is an error.
+CUDA_H gives the enums of attributes and limits.  An opaque object is a number, as cushim/types.h says.  A struct or a function of which a part has no ctypes type is an error.
 """
 import os
 import pathlib
@@ -15,7 +15,9 @@ COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 DIRECTIVE = re.compile(r"^\s*#.*?(?<!\\)$", re.MULTILINE | re.DOTALL)
 STREAM = re.compile(r"^#define (CUSHIM_STREAM_\w+)\s+\(\(struct cushim_stream \*\)(\d+)\)", re.MULTILINE)
 ENUM = re.compile(r"\benum (\w*) ?\{([^}]*)\}")
+CUDA_ENUM = re.compile(r"\benum CU(device_attribute|function_attribute|limit)_enum (\{[^}]*\})")
 STRUCT = re.compile(r"\bstruct (\w+) \{([^}]*)\}")
+COUNTS = re.compile(r"_stats$|graph(exec)?_info$")  # structs of numbers, which the library fills: also tuples
 CALLBACK = re.compile(r"\btypedef ([\w ]+?)\b(\w+)\(([^;]*)\);")
 FUNCTION = re.compile(r"CUSHIM_API ([\w\s*]*?)\b(cushim_\w+)\(([^;]*)\);")
 DECLARED = re.compile(r"^(.*?)(\w+)(?:\[(\d+)\])?$", re.DOTALL)  # type, name, length
@@ -88,8 +90,10 @@ def written(texts):
     for name, members in headers.enums:
         lines += enum_lines(name, members)
     for name, body in headers.structs.items():
-        fields = "".join(f'        ("{field}", {kind}),\n' for field, kind in headers.fields_of(body))
-        lines += ["", "", f"class {name}(Structure):", f"    _fields_ = [\n{fields}    ]"]
+        fields = list(headers.fields_of(body))
+        lines += ["", "", f"class {name}(Structure):", "    _fields_ = [", *(f'        ("{field}", {kind}),' for field, kind in fields), "    ]"]
+        if COUNTS.search(name):
+            lines += ["", "", f"class {words(name)}(NamedTuple):", *(f"    {field}: int" for field, _ in fields[1:])]  # without its size
     lines += ["", ""]
     for name, (result, arguments) in headers.callbacks.items():
         lines.append(f"{name} = CFUNCTYPE({', '.join(map(str, [headers.type_of(result), *headers.types_of(arguments)]))})")
@@ -103,10 +107,12 @@ def written(texts):
 import enum
 from ctypes import CFUNCTYPE, POINTER, Structure
 from ctypes import {used}
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, NamedTuple, Tuple
 
 {text}'''
 
 
 if __name__ == "__main__":
-    pathlib.Path(sys.argv[1]).write_text(written([pathlib.Path(path).read_text() for path in sys.argv[2:]]))
+    cuda, *headers = [pathlib.Path(path).read_text() for path in sys.argv[2:]]
+    enums = [f"enum cushim_{name} {body};" for name, body in CUDA_ENUM.findall(COMMENT.sub("", cuda))]
+    pathlib.Path(sys.argv[1]).write_text(written([*enums, *headers]))

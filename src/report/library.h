@@ -5,6 +5,9 @@
 
 #include <stdbool.h>
 
+/* In place of a library: what contexts and modules take, whatever made or loaded them. */
+#define CUSHIM_LIBRARY_CONTEXTS "contexts and modules"
+
 enum { CUSHIM_LIBRARY_BYTES = 32 };
 
 enum cushim_library_kind {

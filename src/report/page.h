@@ -11,7 +11,8 @@
 #include "memory/policy.h"
 #include "memory/stats.h"
 
-/* The kinds of the allocator, and those that the driver alone serves. */
+/* The kinds of the allocator, and those that the driver alone serves.  The last two are no memory
+ * that the program asked for here. */
 enum cushim_kind {
     CUSHIM_KIND_DEVICE = CUSHIM_MEM_DEVICE,
     CUSHIM_KIND_MANAGED = CUSHIM_MEM_MANAGED,
@@ -19,8 +20,16 @@ enum cushim_kind {
     CUSHIM_KIND_ASYNC,
     CUSHIM_KIND_MAPPED, /* by cuMemCreate */
     CUSHIM_KIND_ARRAY,
+    CUSHIM_KIND_GRAPH,    /* of nodes that allocate */
+    CUSHIM_KIND_IMPORTED, /* another process or interface made it, and has it in its sum */
+    CUSHIM_KIND_CONTEXT,  /* what contexts and modules take, if it is measured */
     CUSHIM_N_KINDS
 };
+
+/* Does it count in the sum of what this process has of a device? */
+static inline bool cushim_kind_is_on_device(unsigned kind) {
+    return kind != CUSHIM_KIND_PINNED && kind != CUSHIM_KIND_IMPORTED;
+}
 
 enum cushim_direction {
     CUSHIM_HOST_TO_DEVICE,
@@ -121,6 +130,7 @@ struct cushim_page_shortage {
     /* by the driver's word at that moment, if it gave it (total_bytes is not 0), and what this
      * process has there of each kind */
     uint64_t total_bytes, free_bytes, plain_bytes, async_bytes, mapped_bytes, array_bytes;
+    uint64_t graph_bytes, context_bytes;
     struct {
         uint64_t n, n_bytes;
     } blocks[6]; /* live blocks by size, the sizes with most bytes first */

@@ -93,14 +93,13 @@ uint64_t cushim_report_idle_bytes(const struct cushim_report *report, int device
 uint64_t cushim_report_rounding_bytes(const struct cushim_mem_stats *stats);
 
 /* The sum of a counter over all devices for one kind or for all, or over the kinds of memory that
- * lie on a device: all but pinned. */
+ * this process has on a device. */
 #define cushim_report_sum(report, kind, field)                                                     \
     cushim_report_sum_of(report, -1, 1u << (kind), offsetof(struct cushim_mem_stats, field))
 #define cushim_report_sum_all(report, field)                                                       \
     cushim_report_sum_of(report, -1, ~0u, offsetof(struct cushim_mem_stats, field))
 #define cushim_report_sum_device(report, device, field)                                            \
-    cushim_report_sum_of(report, device, ~(1u << CUSHIM_KIND_PINNED),                              \
-                         offsetof(struct cushim_mem_stats, field))
+    cushim_report_sum_of(report, device, 0, offsetof(struct cushim_mem_stats, field))
 uint64_t cushim_report_sum_of(const struct cushim_report *report, int device, unsigned kinds,
                               size_t counter);
 

@@ -42,19 +42,23 @@ static uint64_t sum(uint64_t a, uint64_t b) {
     return a + b < a ? UINT64_MAX : a + b;
 }
 
+/* What the driver alone serves. */
+static uint64_t forwarded_bytes(const struct cushim_page_shortage *shortage) {
+    return sum(sum(shortage->async_bytes, shortage->mapped_bytes),
+               sum(shortage->array_bytes, shortage->graph_bytes));
+}
+
 /* What this process asked for on the device, and did not free. */
 static uint64_t own_bytes(const struct cushim_page_shortage *shortage) {
     uint64_t plain_bytes = shortage->kind == CUSHIM_KIND_MANAGED ? shortage->plain_bytes : 0;
-    return sum(sum(shortage->live_bytes, plain_bytes),
-               sum(sum(shortage->async_bytes, shortage->mapped_bytes), shortage->array_bytes));
+    return sum(sum(shortage->live_bytes, plain_bytes), forwarded_bytes(shortage));
 }
 
 /* What is in use of the device, and this process did not ask for: contexts and modules, managed
  * memory that lies there, and other processes. */
 static uint64_t rest_bytes(const struct cushim_page_shortage *shortage) {
     uint64_t known_bytes =
-        sum(sum(shortage->free_bytes, shortage->plain_bytes),
-            sum(sum(shortage->async_bytes, shortage->mapped_bytes), shortage->array_bytes));
+        sum(sum(shortage->free_bytes, shortage->plain_bytes), forwarded_bytes(shortage));
     return shortage->total_bytes > known_bytes ? shortage->total_bytes - known_bytes : 0;
 }
 
@@ -152,6 +156,8 @@ static void put_blocks(struct cushim_writer *out, const struct cushim_page_short
 
 /* "80.0 GiB = cudaMalloc 60.0 GiB + mapped 9.00 GiB + other 10.0 GiB + free 1.00 GiB". */
 static void put_split(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
+    uint64_t rest = rest_bytes(shortage);
+    uint64_t context_bytes = shortage->context_bytes < rest ? shortage->context_bytes : rest;
     const struct {
         const char *word;
         uint64_t n_bytes;
@@ -159,13 +165,14 @@ static void put_split(struct cushim_writer *out, const struct cushim_page_shorta
     } parts[] = {
         {"cudaMalloc", shortage->plain_bytes, true}, {"async", shortage->async_bytes, false},
         {"mapped", shortage->mapped_bytes, false},   {"array", shortage->array_bytes, false},
-        {"other", rest_bytes(shortage), true},       {"free", shortage->free_bytes, true}};
+        {"graph", shortage->graph_bytes, false},     {"context", context_bytes, false},
+        {"other", rest - context_bytes, true},       {"free", shortage->free_bytes, true}};
     unsigned n = 0;
     cushim_write(out, "  device     %s =", CUSHIM_BYTES(shortage->total_bytes));
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (!parts[i].n_bytes && !parts[i].is_always)
             continue;
-        cushim_write(out, "%s%s%s %s", n == 3 ? "\n             " : " ", n ? "+ " : "",
+        cushim_write(out, "%s%s%s %s", n && n % 3 == 0 ? "\n             " : " ", n ? "+ " : "",
                      parts[i].word, CUSHIM_BYTES(parts[i].n_bytes));
         n++;
     }
@@ -233,7 +240,9 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
     X(plain_bytes)                                                                                 \
     X(async_bytes)                                                                                 \
     X(mapped_bytes)                                                                                \
-    X(array_bytes)
+    X(array_bytes)                                                                                 \
+    X(graph_bytes)                                                                                 \
+    X(context_bytes)
 
 static void put_json(struct cushim_writer *out, uint64_t number,
                      const struct cushim_page_shortage *shortage,

@@ -95,16 +95,17 @@ static uint64_t root(__uint128_t n) {
     return result;
 }
 
-uint64_t cushim_site_hour_bytes(const uint64_t live_bytes[], const uint64_t moments_ns[],
-                                unsigned n, uint64_t slack_bytes, uint64_t peak_bytes) {
+bool cushim_site_grows(const uint64_t live_bytes[], const uint64_t moments_ns[], unsigned n,
+                       uint64_t slack_bytes, uint64_t peak_bytes, uint64_t *hour_bytes) {
     enum { QUARTERS = 4, FEWEST = 2 * QUARTERS };
-    const uint64_t hour_ns = 3600 * (uint64_t)1000000000;
+    const uint64_t minute_ns = 60 * (uint64_t)1000000000;
     unsigned first = 0, last = n - 1;
+    *hour_bytes = 0;
     while (first < n && !live_bytes[first])
         first++;
     if (n - first < FEWEST || live_bytes[last] <= live_bytes[first] ||
         live_bytes[last] - live_bytes[first] < peak_bytes / 100)
-        return 0;
+        return false;
     uint64_t before_bytes = 0;
     for (unsigned quarter = 0; quarter < QUARTERS; quarter++) {
         uint64_t least_bytes = UINT64_MAX, most_bytes = 0;
@@ -114,18 +115,19 @@ uint64_t cushim_site_hour_bytes(const uint64_t live_bytes[], const uint64_t mome
             most_bytes = cushim_most(most_bytes, live_bytes[i]);
         }
         if (quarter && cushim_less(least_bytes, before_bytes) <= slack_bytes)
-            return 0;
+            return false;
         before_bytes = most_bytes;
     }
     __uint128_t grown_bytes = live_bytes[last] - live_bytes[first];
     uint64_t ns = moments_ns[last] - moments_ns[first];
-    uint64_t hour_bytes = (uint64_t)(grown_bytes * hour_ns / (ns ? ns : 1));
-    return hour_bytes ? hour_bytes : 1;
+    if (ns >= minute_ns)
+        *hour_bytes = (uint64_t)(grown_bytes * 60 * minute_ns / ns);
+    return true;
 }
 
 /* With a slack for what sampling may explain. */
-static uint64_t hour_bytes_of(const struct cushim_page_site *row,
-                              const struct cushim_report *report, uint64_t error_bytes) {
+static bool grows(const struct cushim_page_site *row, const struct cushim_report *report,
+                  uint64_t error_bytes, uint64_t *hour_bytes) {
     enum { ERRORS = 4, QUARTERS_ON = 3 };
     struct cushim_page_site site = {0}; /* a copy that is brought up to date */
     uint64_t live_bytes[MOMENTS], moments_ns[MOMENTS];
@@ -139,9 +141,10 @@ static uint64_t hour_bytes_of(const struct cushim_page_site *row,
         live_bytes[i] = cushim_mem_stats_read(&site.moments[i]);
         moments_ns[i] = i << cushim_mem_stats_read(&site.log2_step);
     }
-    return cushim_site_hour_bytes(
-        live_bytes, moments_ns, (unsigned)cushim_mem_stats_read(&site.last) + 1,
-        ERRORS * error_bytes / QUARTERS_ON, cushim_report_sum_all(report, peak_live_bytes));
+    return cushim_site_grows(live_bytes, moments_ns,
+                             (unsigned)cushim_mem_stats_read(&site.last) + 1,
+                             ERRORS * error_bytes / QUARTERS_ON,
+                             cushim_report_sum_all(report, peak_live_bytes), hour_bytes);
 }
 
 bool cushim_site_get(const struct cushim_report *report, unsigned i, struct cushim_site *site) {
@@ -158,7 +161,7 @@ bool cushim_site_get(const struct cushim_report *report, unsigned i, struct cush
         .n_frames =
             row->n_frames < CUSHIM_PAGE_SITE_FRAMES ? row->n_frames : CUSHIM_PAGE_SITE_FRAMES,
     };
-    site->hour_bytes = hour_bytes_of(row, report, site->error_bytes);
+    site->grows = grows(row, report, site->error_bytes, &site->hour_bytes);
     for (unsigned k = 0; k < CUSHIM_PAGE_SITE_FRAMES; k++)
         site->frames[k] = row->frames[k];
     cushim_frame_clean(site->frames, CUSHIM_PAGE_SITE_FRAMES);
@@ -169,7 +172,7 @@ struct cushim_site_growth cushim_site_growth(const struct cushim_report *report)
     struct cushim_site_growth growth = {0};
     struct cushim_site site;
     for (unsigned i = 0; i < CUSHIM_PAGE_SITES; i++) {
-        if (!cushim_site_get(report, i, &site) || !site.hour_bytes)
+        if (!cushim_site_get(report, i, &site) || !site.grows)
             continue;
         growth.n_sites++;
         growth.n_live += site.n_live;
@@ -212,8 +215,10 @@ static void put_row(struct cushim_writer *out, const struct cushim_report *repor
                  CUSHIM_BYTES(site->live_bytes),
                  site->error_bytes ? CUSHIM_BYTES(site->error_bytes) : "counted",
                  CUSHIM_BYTES(site->peak_live_bytes));
+    if (site->grows)
+        cushim_write(out, "  may leak");
     if (site->hour_bytes)
-        cushim_write(out, "  may leak, +%s/h", CUSHIM_BYTES(site->hour_bytes));
+        cushim_write(out, ", +%s/h", CUSHIM_BYTES(site->hour_bytes));
     cushim_write(out, "\n");
     cushim_frame_text(out, "", site->frames, site->n_frames, report->find_line);
 }
@@ -281,11 +286,35 @@ static int by_live(const void *left, const void *right) {
     return strcmp(a->name, b->name);
 }
 
+static void put_library(struct cushim_writer *out, const char *name, uint64_t n_live,
+                        uint64_t live_bytes) {
+    if (live_bytes)
+        cushim_write(out, "  %21s %9s  %s\n", n_live ? CUSHIM_COUNT(n_live) : "",
+                     CUSHIM_BYTES(live_bytes), name);
+}
+
+/* What no place asked for, so that all rows add up to what the process has. */
+static void put_rest(struct cushim_writer *out, const struct cushim_report *report) {
+    uint64_t spare_bytes = 0;
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        for (unsigned kind = 0; kind < CUSHIM_KIND_IMPORTED; kind++) {
+            struct cushim_report_held held =
+                cushim_report_held(cushim_report_stats(report, device, (enum cushim_kind)kind));
+            spare_bytes += cushim_kind_is_on_device(kind) ? held.held_bytes - held.live_bytes : 0;
+        }
+    }
+    put_library(out, CUSHIM_LIBRARY_CONTEXTS, 0,
+                cushim_report_sum(report, CUSHIM_KIND_CONTEXT, live_bytes));
+    put_library(out, "held by cushim and not live", 0, spare_bytes);
+    put_library(out, "imported, and in the sum of what made it", 0,
+                cushim_report_sum(report, CUSHIM_KIND_IMPORTED, live_bytes));
+}
+
 void cushim_site_libraries(struct cushim_writer *out, const struct cushim_report *report) {
     enum { MOST = 32 };
     struct library libraries[MOST] = {{.n_live = 0}};
     struct cushim_site site;
-    char name[CUSHIM_LIBRARY_BYTES], text[2][CUSHIM_AMOUNT_BYTES];
+    char name[CUSHIM_LIBRARY_BYTES];
     unsigned n = 0;
     for (unsigned i = 0; i < CUSHIM_PAGE_SITES; i++) {
         unsigned k = 0;
@@ -303,12 +332,12 @@ void cushim_site_libraries(struct cushim_writer *out, const struct cushim_report
     }
     qsort(libraries, n, sizeof *libraries, by_live);
     cushim_write(out, "\n%-12s %10s %9s  (sampled each %s)\n", "alive", "blocks", CUSHIM_WORD(live),
-                 cushim_text_bytes(text[0], report->page.head.sample_bytes));
+                 CUSHIM_BYTES(report->page.head.sample_bytes));
     for (unsigned k = 0; k < n; k++)
-        cushim_write(out, "  %21s %9s  %s\n", cushim_text_count(text[0], libraries[k].n_live),
-                     cushim_text_bytes(text[1], libraries[k].live_bytes), libraries[k].name);
+        put_library(out, libraries[k].name, libraries[k].n_live, libraries[k].live_bytes);
     if (!n)
         cushim_write(out, "  nothing that was sampled\n");
+    put_rest(out, report);
 }
 
 static void put_json(struct cushim_writer *out, const struct cushim_report *report,
@@ -318,7 +347,7 @@ static void put_json(struct cushim_writer *out, const struct cushim_report *repo
                  ", \"error_bytes\": %" PRIu64 ", \"peak_live_bytes\": %" PRIu64
                  ", \"grows\": %s, \"stack\": ",
                  site->n_live, site->live_bytes, site->error_bytes, site->peak_live_bytes,
-                 site->hour_bytes ? "true" : "false");
+                 site->grows ? "true" : "false");
     cushim_frame_json(out, site->frames, site->n_frames, report->find_line);
     cushim_write(out, "}");
 }

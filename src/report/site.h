@@ -30,7 +30,8 @@ void cushim_site_subtract(struct cushim_page_site *site, uint64_t sample_bytes, 
 struct cushim_site {
     uint64_t n_live, live_bytes, peak_live_bytes;
     uint64_t error_bytes; /* the standard error of live_bytes; 0: it was counted, not sampled */
-    uint64_t hour_bytes;  /* it may leak: cushim_site_hour_bytes */
+    bool grows;           /* it may leak: cushim_site_grows */
+    uint64_t hour_bytes;  /* by how much, as cushim_site_grows says */
     uint64_t n_frames;
     struct cushim_page_frame frames[CUSHIM_PAGE_SITE_FRAMES];
 };
@@ -39,12 +40,13 @@ struct cushim_site {
 bool cushim_site_get(const struct cushim_report *report, unsigned i, struct cushim_site *site);
 
 /*
- * By how much live bytes grow in an hour; 0 if they do not.  They do if what was live at n moments,
- * from the first with any, makes four quarters, the least of each is above the most of the one
- * before by more than slack_bytes, and they grow by 1 % of peak_bytes or more.
+ * Whether live bytes grow.  They do if what was live at n moments, from the first with any, makes
+ * four quarters, the least of each is above the most of the one before by more than slack_bytes,
+ * and they grow by 1 % of peak_bytes or more.  *hour_bytes is then the growth in an hour, or 0 if
+ * these moments span less than a minute, because that says nothing of an hour.
  */
-uint64_t cushim_site_hour_bytes(const uint64_t live_bytes[], const uint64_t moments_ns[],
-                                unsigned n, uint64_t slack_bytes, uint64_t peak_bytes);
+bool cushim_site_grows(const uint64_t live_bytes[], const uint64_t moments_ns[], unsigned n,
+                       uint64_t slack_bytes, uint64_t peak_bytes, uint64_t *hour_bytes);
 
 /* What all sites that grow have, and their number. */
 struct cushim_site_growth {

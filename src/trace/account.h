@@ -15,7 +15,7 @@
 
 enum {
     CUSHIM_TRACE_DEVICES = 64,
-    CUSHIM_TRACE_KINDS = 8,
+    CUSHIM_TRACE_KINDS = 12,
     CUSHIM_TRACE_SAMPLES = 32,
     CUSHIM_TRACE_NAME_BYTES = 64
 };
@@ -24,6 +24,7 @@ enum {
 struct cushim_trace_site {
     uint64_t number;            /* from 1, in the order of appearance */
     unsigned n_frames, n_label; /* n_label: a reader's own */
+    unsigned kind;              /* of its last block */
     uint64_t frames[CUSHIM_TRACE_FRAMES];
     uint64_t n_requests, requested_bytes; /* of all requests */
     uint64_t n_live, live_bytes;
@@ -34,7 +35,8 @@ struct cushim_trace_site {
     uint64_t n_noted, noted_bytes;               /* cushim_trace_account_note */
     uint64_t oldest_ns;                          /* cushim_trace_account_date */
     uint64_t sample_bytes[CUSHIM_TRACE_SAMPLES]; /* live; cushim_trace_account_sample */
-    uint64_t hour_bytes;                         /* for a reader: by how much it grows in an hour */
+    bool grows;                                  /* for a reader: cushim_site_grows, */
+    uint64_t hour_bytes;                         /* and by how much in an hour */
 };
 
 /* A block, and the time of its request. */
@@ -50,7 +52,6 @@ struct cushim_trace_sums {
     uint64_t n_live, live_bytes, peak_live_bytes, peak_ns;
     uint64_t held_bytes, peak_held_bytes; /* of segments, and of blocks that the driver serves */
     uint64_t n_waits, wait_ns;
-    uint64_t n_calls; /* of the driver: for segments, and for blocks that it serves */
 };
 
 struct cushim_trace_account {

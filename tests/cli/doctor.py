@@ -307,6 +307,13 @@ def a_command_that_is_run_is_reached_and_pooled():
 
 
 @tap.test
+def processes_of_one_program_have_one_row():
+    program = build("lingers", "-DUSES", f"-L{SIM}", "-l:libcudart.so.13", source=LINGERS)
+    found, _ = command_rows("sh", "-c", f"{program} & {program} & {program}; wait")
+    assert [text.split(" ", 1)[1] for _, text in found["reached"] if str(program) in text] == [f"{program}, and 2 more"], found
+
+
+@tap.test
 def who_is_not_reached_is_named_with_the_reason():
     program, static = build("lingers", "-DUSES", f"-L{SIM}", "-l:libcudart.so.13", source=LINGERS), build("static-lingers", "-static", source=LINGERS)
     found, result = command_rows("env", "-u", "LD_PRELOAD", str(program))

@@ -235,4 +235,22 @@ def places_of_a_running_program_have_lines_and_libraries():
         assert wrong.returncode == 2 and said in wrong.stderr, wrong
 
 
+@tap.test
+def contexts_and_what_is_imported_have_rows_of_their_own():
+    """On a device whose contexts take memory, of which NVML tells."""
+    env = {**environment, "CUSHIM_SIM_CONTEXT": "64M"}
+    path = str(scratch / "contexts")
+    assert cushim("record", "--oom=off", "-o", path, sys.executable, str(script), made(), **env).returncode == 0
+    text = cushim("report", "--by=library", path).stdout
+    assert re.search(r" 64\.0 MiB +1 block +contexts and modules$", text, re.MULTILINE) and " 8.00 MiB         1 block   NCCL" in text, text
+    one, = json.loads(cushim("report", "--format=json", path).stdout)
+    assert {site["library"] for site in one["memory"][0]["sites"] if site["requested_bytes"] == 64 << 20} == {"contexts and modules"}, one
+    live = {**os.environ, **env, "CUSHIM_LIVE_DIR": str(scratch / "live-contexts")}
+    process = subprocess.Popen([CUSHIM, "run", "--sites=1", "--oom=off", sys.executable, str(script), str(scratch), "pause"], env=live, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == "ready\n"
+    text = cushim("stat", "--sites", "--by=library", "--all", CUSHIM_LIVE_DIR=live["CUSHIM_LIVE_DIR"]).stdout
+    process.communicate("", timeout=60)
+    assert re.search(r"^ +64\.0 MiB  contexts and modules$", text, re.MULTILINE), text
+
+
 tap.run()

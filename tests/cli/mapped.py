@@ -51,6 +51,18 @@ def a_recording_has_each_byte_by_the_place_that_asked():
 
 
 @tap.test
+def idle_memory_is_held_and_serves_without_a_call():
+    folder, out = scratch / "idle", scratch / "idle.json"
+    assert cushim("record", f"--stats={out}", "-o", str(folder), MAPPER, LD_LIBRARY_PATH=str(SIM)).returncode == 0
+    kinds = json.loads(out.read_text())["devices"][0]["kinds"]
+    assert kinds["mapped"]["idle_bytes"] >= 8 * PAGE, kinds
+    held, n = re.search(r"^held +([0-9.]+) MiB in (\d+) segments: live 0 B, idle \1 MiB$", cushim("report", "--at=end", str(folder)).stdout, re.MULTILINE).groups()
+    assert float(held) * (1 << 20) == kinds["mapped"]["idle_bytes"] + kinds["device"]["held_bytes"], (held, kinds)
+    one, = json.loads(cushim("report", "--format=json", str(folder)).stdout)
+    assert one["memory"][0]["no_call"] == kinds["mapped"]["no_call"] > 0, one["memory"][0]
+
+
+@tap.test
 def people_read_the_true_peak_first():
     text = cushim("report", recorded()).stdout
     assert re.search(r"^peak      92\.0 MiB live after .*; 92\.0 MiB held at most$", text, re.M) and PEAK == 92 << 20, text

@@ -176,7 +176,7 @@ def the_text_says_it_to_people():
                     rf"^churn     200 blocks freed before the next request:\s+churn holder\.c:{LINES['churned']} < main ",
                     r"^refused   1 request found no memory:\s+main holder\.c:",
                     r"^alive     204 blocks, 4\.19 MiB at the end, from 2 sites$",
-                    rf"^leak      may leak, \+[\d.]+ [KMGT]iB/h, 195 KiB live at the end:\s+leak_some holder\.c:{LINES['leaked']} < main ",
+                    rf"^leak      may leak, 195 KiB live at the end:\s+leak_some holder\.c:{LINES['leaked']} < main ",
                     r"^pinned memory$"):
         assert re.search(pattern, text, re.MULTILINE), (pattern, text)
 
@@ -269,7 +269,7 @@ def damaged_recordings_are_read_as_far_as_they_go():
         result = subprocess.run([CUSHIM, "report", form, str(file)], capture_output=True, timeout=120,
                                 env={"PATH": "/nowhere"})  # so that each need not be asked for lines
         assert result.returncode in (0, 1) and result.stderr.count(b"\n") <= 1, (seed, i, result)
-        assert b"\x1b" not in result.stdout or FORMATS[i % len(FORMATS)] in ("pprof", "torch"), (seed, i)  # there it may be a number
+        assert b"\x1b" not in result.stdout or FORMATS[i % len(FORMATS)] == "pprof", (seed, i)  # there it may be a number
 
 
 COUNTING = '''
@@ -341,7 +341,7 @@ def each_file_is_asked_for_its_lines_once():
     bin.mkdir(exist_ok=True)
     (bin / "addr2line").write_text(f'#!/bin/sh\necho "$4" >> {log}\nexec {shutil.which("addr2line")} "$@"\n')
     (bin / "addr2line").chmod(0o755)
-    for form in ("text", "html", "json"):  # of two kinds of memory, each read by itself
+    for form in ("text", "html"):  # of two kinds of memory, each read by itself
         log.unlink(missing_ok=True)
         result = cushim("report", f"--format={form}", "-o", str(scratch / "asked.out"), str(folder), PATH=f"{bin}:{os.environ['PATH']}")
         asked = log.read_text().splitlines()

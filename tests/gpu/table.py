@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the results of tests/gpu/run as Markdown, for docs/reference/compatibility.md and docs/results/device.md.
+"""Prints the results of tests/gpu/run as Markdown.
 
     table.py OUT        the folder that tests/gpu/run was given
 
@@ -20,11 +20,11 @@ def of(part, *path):
 def row(part):
     report = part.get("report") or {}
     requests = sum(of(report, kind, "requests") or 0 for kind in ("device", "managed", "pinned", "async"))
-    output = "identical"
+    output = ""
     if part.get("differs_because"):
-        output = "differs by design: " + part["differs_because"]
+        output = ", differs by design: " + part["differs_because"]
     if part["status"] != "pass":
-        output = part["status"] + ": " + str(part.get("why") or "; ".join(part.get("faults", [])))
+        output = f", {part['status']}: " + str(part.get("why") or "; ".join(part.get("faults", [])))
     without_call, asked = of(report, "device", "no_call") or 0, of(report, "device", "requests") or 0
     share = f"{100 * without_call / asked:.1f} %" if asked else "-"
     name, _, link = part["name"].rpartition("-")
@@ -32,16 +32,15 @@ def row(part):
         name, link = part["name"], "its own"
     if report.get("bypassed"):
         output += f"; {report['bypassed']} bypassed"
-    return f"| {name} | {link} | {output} | {requests:,} | {share} |"
+    return name, link, f"{output} | {requests:,} | {share} |"
 
 
 def joined(rows):
     """One row for both links of a program if nothing else differs."""
     links = {}
-    for row_ in rows:
-        name, link, rest = row_.removeprefix("| ").split(" | ", 2)
+    for name, link, rest in rows:
         links.setdefault((name, rest), []).append(link)
-    return [f"| {name} | {', '.join(of_name)} | {rest}" for (name, rest), of_name in links.items()]
+    return [f"| {name}{', ' + of_name[0] if of_name in (['static'], ['shared']) else ''}{rest}" for (name, rest), of_name in links.items()]
 
 
 def head(facts):
@@ -53,8 +52,8 @@ def print_gauntlet(out):
     results = [json.loads(file.read_text()) for file in files]
     if results:
         print(head(results[0]["host"]))
-        print("| program | CUDA runtime | output | allocations | of device memory, without a driver call |")
-        print("|---|---|---|---:|---:|")
+        print("| program | allocations | of device memory, without a driver call |")
+        print("|---|---:|---:|")
         print("\n".join(joined(row(part) for result in results for part in result["parts"])), end="\n\n")
     return bool(results)
 

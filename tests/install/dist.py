@@ -104,7 +104,7 @@ def python_m_build_makes_the_same_source_release():
 @tap.test
 def pip_installs_the_release():
     bin_folder = environment()
-    settings = [f"build-dir={FOLDER.parent / 'pip'}", *(f"setup-args={word}" for word in AS_IN_THE_CLONE)]
+    settings = [f"build-dir={FOLDER}", *(f"setup-args={word}" for word in AS_IN_THE_CLONE)]  # which was built before
     command(bin_folder / "pip", "install", "--quiet", *(word for text in settings for word in ("-C", text)), ".", cwd=unpacked())
     command(unpacked() / "tests/install/judge", bin_folder / "cushim", bin_folder / "python", SIM, PROGRAM)
     command(bin_folder / "pip", "uninstall", "--quiet", "--yes", "cushim")

@@ -292,6 +292,11 @@ except ValueError as error:
 
 
 @tap.test
+def the_module_of_vkgdr_finds_its_library():
+    assert " failed (" in on_the_device("import vkgdr\ntry:\n    vkgdr.Vkgdr(-1)\nexcept vkgdr.VkgdrError as error:\n    print(error)")
+
+
+@tap.test
 def a_missing_driver_is_one_line():
     script = "import cushim\ntry:\n    cushim.Pool().alloc(1)\nexcept cushim.Error as error:\n    print(*error.args)\n"
     said = python("-c", script, CUSHIM_LIBCUDA="/nonexistent").stdout
@@ -403,6 +408,8 @@ def the_kernels_have_their_own_wheel_that_finds_the_library_of_the_other():
     assert command(folder / "python", "-c", script, CUSHIM_LIBCUDA=str(SIM / "libcuda.so.1")).stdout == "0\n"
     script = script.replace("-kernels.so.0').cushim_kernels_load()", ".so.0').cushim_kernels_open(0, ctypes.byref(ctypes.c_void_p()))")
     assert command(folder / "python", "-c", script, CUSHIM_LIBCUDA=str(SIM / "libcuda.so.1")).stdout == "0\n"
+    headers = pathlib.Path(command(folder / "python", "-c", "import cushim; print(cushim.include_folder())").stdout.strip(), "cushim")
+    assert all((headers / name).is_file() for name in ("kernels.h", "kernels/gemv.h", "dropin/libkernels.h", "dropin/vkgdr.h"))
     command(*pip(folder), "check")
     command(*pip(folder), "uninstall", "--quiet", "--yes", "cushim-kernels")
     assert command(folder / "cushim", "--version").stdout, "the other is still there"

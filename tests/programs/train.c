@@ -17,12 +17,12 @@ static size_t activation_bytes(size_t i) {
     return (size_t)(2 + i % 3 * 2) * MIB;
 }
 
-static void load_weights(struct layer *layer) {
+static void load_model(struct layer *layer) {
     TRY(cudaMalloc(&layer->weights, 6 * MIB));
     TRY(cudaMemset(layer->weights, 1, 4096));
 }
 
-static void prepare_optimizer(struct layer *layer) {
+static void start_adam(struct layer *layer) {
     TRY(cudaMalloc(&layer->moments, 12 * MIB));
     TRY(cudaMemset(layer->moments, 0, 4096));
 }
@@ -75,9 +75,9 @@ int main(int argc, char **argv) {
     MUST(n_layers <= MOST_LAYERS && n_steps <= MOST_STEPS);
     double start = program_seconds();
     for (size_t i = 0; i < n_layers; i++)
-        load_weights(&layers[i]);
+        load_model(&layers[i]);
     for (size_t i = 0; i < n_layers; i++)
-        prepare_optimizer(&layers[i]);
+        start_adam(&layers[i]);
     for (size_t step = 0; step < n_steps; step++) {
         for (size_t i = 0; i < n_layers; i++)
             forward(&layers[i], i);

@@ -1,10 +1,11 @@
-"""The table in docs/internals/interposition.md has a decision for every entry point of cuda.h that takes or gives an
-address (C10).
+"""docs/internals/interposition.md has every function of the driver that is hooked, and says of every other entry point
+of cuda.h that takes or gives an address (C10) why it is not.
 
     addresses.py ROOT CUDA_INCLUDE CC...          the test
     addresses.py --list CUDA_INCLUDE CC...        the symbols of the header, one per line
 """
 import collections
+import fnmatch
 import pathlib
 import re
 import subprocess
@@ -19,9 +20,6 @@ VERSION = 13000  # the version of the toolkit to whose header the table applies
 
 # Types that hold an address; a type that has one of these as a member does, too.
 ADDRESSES = {"CUdeviceptr", "CUdeviceptr_v1", "CUdeviceptr_v2", "CUaccessPolicyWindow"}
-
-# The first word of a decision, and whether all names of its row are hooked; None: some may be.
-HOOKED = {"judged": True, "served": True, "answered": True, "native": False, "gives": None, "none": None}
 
 
 def preprocessed(include, cc):
@@ -74,15 +72,11 @@ def entry_points(include, cc):
     return found
 
 
-def table(text):
-    """{symbol: decision} of the table; symbols that are there twice are listed separately."""
-    section = re.search(r"^### Entry points with addresses\n(.*?)(?=^#|\Z)", text, re.M | re.S)
-    decisions, twice = {}, []
-    for names, decision in re.findall(r"^\| (cu.*?) \| \*\*(\w+)\*\*", section[1] if section else "", re.M):
-        for name in names.split(", "):
-            twice += [name] if name in decisions else []
-            decisions[name] = decision
-    return decisions, twice
+def names_of(text, heading):
+    """The names in the first column of the first table after a heading; a name may have a `*`."""
+    section = text.partition(f"{heading}\n")[2].partition("\n#")[0].partition("\n|---")[2].partition("\n\n")[0]
+    cells = re.findall(r"^\| (.*?) \|", section, re.M)
+    return [name for cell in cells for name in re.findall(r"\bcu[A-Z][\w*]*", re.sub(r"\(.*?\)", "", cell))]
 
 
 def roles(text):
@@ -96,21 +90,20 @@ def old(include):
     return {row.abi for row in rows if row.since < 3020 and row.symbol in newer}
 
 
-def faults(found, decisions, twice, role_of, old_names):
-    for name in twice:
-        yield f"{name} stands there twice"
-    for name in sorted(found.keys() - decisions.keys()):
-        yield f"{name} is not decided"
-    for name in sorted(decisions.keys() - found.keys()):
-        yield f"{name} is no such entry point"
-    for name in sorted(found.keys() & decisions.keys()):
-        if decisions[name] not in HOOKED:
-            yield f"{name}: {decisions[name]} is no decision"
-            continue
-        is_due = HOOKED[decisions[name]]
+def faults(found, hooked, others, role_of, old_names):
+    """found: entry points with addresses; hooked, others: the names of the page's two tables."""
+    is_hooked = {symbol_of(abi) for abi, role in role_of.items() if role == "HOOK"}
+    for names, due in ((hooked, is_hooked), (others, found.keys() - is_hooked)):
+        for name in sorted(due):
+            if not any(fnmatch.fnmatchcase(name, pattern) for pattern in names):
+                yield f"{name} is in no row"
+        for pattern in names:
+            if not fnmatch.filter(due, pattern):
+                yield f"{pattern} does not belong into its table"
+    for name in sorted(found.keys() & is_hooked):
         for abi in sorted(found[name] - old_names):
-            if is_due is not None and (role_of.get(abi) == "HOOK") != is_due:
-                yield f"{abi} is {'not ' if is_due else ''}hooked, but {decisions[name]}"
+            if role_of.get(abi) != "HOOK":
+                yield f"{abi} is not hooked"
 
 
 if sys.argv[1] == "--list":
@@ -122,11 +115,12 @@ ROOT, INCLUDE, CC = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 
 
 @tap.test
-def every_entry_point_with_an_address_has_a_decision_and_is_hooked_accordingly():
+def every_entry_point_that_is_hooked_or_has_an_address_is_on_the_page():
     if f"#define CUDA_VERSION {VERSION}" not in (pathlib.Path(INCLUDE) / "cuda.h").read_text():
         tap.skip(f"the toolkit is not {VERSION // 1000}.{VERSION % 1000 // 10}")
-    listed, twice = table((ROOT / "docs/internals/interposition.md").read_text())
-    wrong = list(faults(entry_points(INCLUDE, CC), listed, twice,
+    page = (ROOT / "docs/internals/interposition.md").read_text()
+    wrong = list(faults(entry_points(INCLUDE, CC), names_of(page, "## C. Symbols and their treatment"),
+                        names_of(page, "### Entry points with addresses"),
                         roles((ROOT / "src" / "cuda" / "symbols.def").read_text()), old(INCLUDE)))
     assert not wrong, "\n" + "\n".join(wrong)
 
@@ -139,12 +133,12 @@ def structs_in_structs_are_followed():
 
 
 @tap.test
-def a_table_that_lacks_invents_or_contradicts_is_found():
-    found = {"cuOne": {"cuOne", "cuOne_ptsz"}, "cuTwo": {"cuTwo", "cuTwo_v2"}, "cuThree": {"cuThree"}}
-    listed, twice = table("### Entry points with addresses\n| cuOne, cuTwo, cuTwo | **judged** |\n| cuFour | **native** x |\n")
-    wrong = set(faults(found, listed, twice, {"cuOne": "HOOK", "cuTwo_v2": "HOOK"}, {"cuTwo"}))
-    assert wrong == {"cuTwo stands there twice", "cuThree is not decided", "cuFour is no such entry point",
-                     "cuOne_ptsz is not hooked, but judged"}
+def a_table_that_lacks_or_invents_a_name_is_found():
+    found = {"cuOne": {"cuOne", "cuOne_ptsz"}, "cuTwo": {"cuTwo", "cuTwo_v2"}, "cuThree": {"cuThree"}, "cuSix": {"cuSix"}}
+    page = "## A\n| a | b |\n|---|---|\n| cuOne±, cuF* (cuTwo) | x cuNo |\n\ncuNo\n## B\n| a | b |\n|---|---|\n| cuS*, cuOne | y |\n"
+    roles_ = {"cuOne": "HOOK", "cuTwo_v2": "HOOK", "cuFour": "HOOK", "cuThree": "NATIVE"}
+    wrong = list(faults(found, names_of(page, "## A"), names_of(page, "## B"), roles_, {"cuTwo"}))
+    assert wrong == ["cuTwo is in no row", "cuThree is in no row", "cuOne does not belong into its table", "cuOne_ptsz is not hooked"], wrong
 
 
 tap.run()

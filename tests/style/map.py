@@ -54,9 +54,9 @@ WANTED = {
     "how a pool's request is served": {
         "src/companion/pool/pool_alloc.c": r"\bcushim_mem_stream_cache_serve\(",
         "src/memory/stream_alloc.c": r"^enum cushim_status cushim_mem_stream_cache_serve\("},
-    "what is told of a fork, or of the end of a context or a driver": {
+    "what is told of a fork, or of the end of a context, a driver or a thread": {
         "preload/events.c": r"\.forked = .*\n(?:.*\n)*.*\.driver_lost = .*\n(?:.*\n)*.*\.context_gone = ",
-        "src/companion/events.c": r"\.context_ended = "},
+        "src/companion/events.c": r"\.thread_ended = "},
     "a limit, and what a group of processes has of it": {"preload/entry/device_limit.c": r"^bool cushim_device_limit_admits\(",
                                                          "src/report/group.c": r"^bool cushim_group_charge\("},
     "stream captures": {

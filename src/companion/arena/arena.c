@@ -3,10 +3,11 @@
 
 #include <stdlib.h>
 
-#include "companion/core/struct_size.h"
-#include "companion/core/environment.h"
-#include "base/lock.h"
+#include "cushim/device.h"
+#include "companion/capture/known_captures.h"
+#include "companion/memory/memory.h"
 #include "companion/stream/stream.h"
+#include "base/lock.h"
 
 /* ---- entering ---- */
 
@@ -93,6 +94,59 @@ static enum cushim_status check_options(const char *what,
     return CUSHIM_OK;
 }
 
+/* ---- the memory behind the regions ---- */
+
+/* Get the memory behind the regions, device or managed: one allocation, one row of the address map.
+ */
+static enum cushim_status obtain_memory(struct cushim_scope *scope,
+                                        struct cushim_arena_object *arena, int mode, size_t bytes) {
+    int has_managed = 0, is_shared = 0, device = scope->context->device;
+    if (mode != CUSHIM_ARENA_MANAGED_NEVER) {
+        CUSHIM_TRY(cushim_device_managed(device, &has_managed));
+        CUSHIM_TRY(cushim_device_shared(device, &is_shared));
+    }
+    if (mode == CUSHIM_ARENA_MANAGED_ALWAYS && !has_managed)
+        return cushim_scope_fail(scope, CUSHIM_NOTSUPPORTED, "managed memory, device=%d", device);
+    if (mode == CUSHIM_ARENA_MANAGED_ALWAYS)
+        CUSHIM_NEED_ENTRY(scope->what, cuMemAllocManaged);
+    arena->is_managed = has_managed && CUSHIM_DRIVER(cuMemAllocManaged) &&
+                        (mode == CUSHIM_ARENA_MANAGED_ALWAYS || is_shared);
+    struct cushim_memory_request request;
+    if (arena->is_managed)
+        cushim_memory_managed(&request, bytes, CU_MEM_ATTACH_GLOBAL);
+    else
+        cushim_memory_plain(&request, bytes);
+    request.owner = &arena->object;
+    CUSHIM_TRY(cushim_memory_obtain(scope, &request, &arena->base));
+    arena->has_memory = arena->has_row = true;
+    return CUSHIM_OK;
+}
+
+/* Out of the address map only. */
+static void forget_row(struct cushim_arena_object *arena) {
+    struct cushim_address_map_row row;
+    if (arena->has_row && cushim_address_map_erase(arena->base, &row) == CUSHIM_OK)
+        cushim_address_map_drop(&row);
+    arena->has_row = false;
+}
+
+enum cushim_status cushim_arena_memory_release(struct cushim_scope *scope,
+                                               struct cushim_arena_object *arena) {
+    struct cushim_address_map_row row;
+    if (!arena->has_memory)
+        return CUSHIM_OK;
+    bool has_row = arena->has_row && cushim_address_map_erase(arena->base, &row) == CUSHIM_OK;
+    enum cushim_status status =
+        CUSHIM_RELAXED(CUSHIM_CALL(scope, cuMemFree_v2, (CUdeviceptr)arena->base));
+    arena->has_memory = status != CUSHIM_OK;
+    if (has_row && status != CUSHIM_OK)
+        cushim_address_map_restore(&row);
+    else if (has_row)
+        cushim_address_map_drop(&row);
+    arena->has_row = has_row && status != CUSHIM_OK;
+    return status;
+}
+
 /* ---- life ---- */
 
 static void finish(struct cushim_object *object) {
@@ -102,10 +156,10 @@ static void finish(struct cushim_object *object) {
     if (is_alive)
         cushim_arena_memory_release(&scope, arena);
     else
-        cushim_arena_memory_forget(arena);
+        forget_row(arena);
     cushim_arena_order_finish(&arena->order, !is_alive);
     cushim_call_end(&scope, CUSHIM_OK);
-    cushim_arena_fallback_finish(&arena->fallback);
+    free(arena->fallback.loans);
     cushim_arena_book_finish(&arena->book);
     pthread_mutex_destroy(&arena->lock);
     free(arena);
@@ -159,23 +213,15 @@ static enum cushim_status create(struct cushim_scope *scope, struct cushim_arena
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
     enum cushim_status status = CUSHIM_OK;
     if (arena->is_ours)
-        status = cushim_arena_memory_obtain(scope, arena, options->managed,
-                                            arena->book.n_grains * options->regions *
-                                                CUSHIM_ARENA_GRAIN_BYTES);
+        status = obtain_memory(scope, arena, options->managed,
+                               arena->book.n_grains * options->regions * CUSHIM_ARENA_GRAIN_BYTES);
     if (status == CUSHIM_OK)
         status = cushim_handle_open(&arena->object, out);
     if (status == CUSHIM_OK)
         return status;
-    cushim_arena_memory_forget(arena); /* because its row keeps the arena */
+    forget_row(arena); /* because its row keeps the arena */
     cushim_object_release(arena);
     return status;
-}
-
-static enum cushim_status enter_device(struct cushim_scope *scope, const char *what,
-                                       const struct cushim_arena_options *options) {
-    return options->ctx || options->device == -1
-               ? cushim_call_begin_context(scope, what, options->ctx)
-               : cushim_call_begin_device(scope, what, options->device);
 }
 
 enum cushim_status cushim_arena_create(const struct cushim_arena_options *given,
@@ -192,7 +238,9 @@ enum cushim_status cushim_arena_create(const struct cushim_arena_options *given,
         CUSHIM_TRY(cushim_driver_use_process(__func__));
         return create(&scope, &options, out);
     }
-    CUSHIM_TRY(enter_device(&scope, __func__, &options));
+    CUSHIM_TRY(options.ctx || options.device == -1
+                   ? cushim_call_begin_context(&scope, __func__, options.ctx)
+                   : cushim_call_begin_device(&scope, __func__, options.device));
     return create(&scope, &options, out);
 }
 
@@ -223,7 +271,7 @@ enum cushim_status cushim_arena_destroy(struct cushim_arena *handle) {
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_ARENA, handle, &arena));
     CUSHIM_LOCKED(&arena->order.lock);
-    cushim_arena_memory_forget(arena);
+    forget_row(arena);
     return CUSHIM_OK;
 }
 
@@ -256,7 +304,7 @@ enum cushim_status cushim_arena_pin(struct cushim_arena *handle, cushim_devptr p
 /* The last pin of a destroyed arena is gone, so free its memory. */
 static void end_unpinned(struct cushim_arena_object *arena) {
     pthread_mutex_lock(&arena->order.lock);
-    cushim_arena_memory_forget(arena);
+    forget_row(arena);
     pthread_mutex_unlock(&arena->order.lock);
     cushim_object_close(&arena->object);
 }

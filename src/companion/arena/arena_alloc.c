@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "cushim/pool.h"
 #include "companion/capture/known_captures.h"
-#include "companion/core/changes.h"
 #include "companion/capture/graph_resources.h"
 #include "base/lock.h"
 #include "companion/stream/stream.h"
@@ -70,37 +69,27 @@ static uint64_t poll_fence(struct cushim_scope *scope, struct cushim_arena_objec
     return cushim_arena_order_done(arena, request->stream, is_captured);
 }
 
-/* Take for a stream that was resolved.  order.lock. */
-static enum cushim_status take_for(struct cushim_scope *scope, struct cushim_arena_object *arena,
-                                   const struct cushim_arena_request *request, CUstream handle,
-                                   uint64_t *at, enum cushim_arena_fit *fit) {
-    bool is_fenced = !(arena->flags & CUSHIM_ARENA_FLAG_UNFENCED);
-    bool may_capture = atomic_load(&arena->order.n_collecting) ||
-                       (is_fenced && cushim_capture_count(scope->context));
-    uint64_t capture_id =
-        may_capture && handle && handle != CU_STREAM_LEGACY ? cushim_stream_capture_id(handle) : 0;
-    struct cushim_arena_graph *hold = hold_of(arena, request->stream, capture_id);
-    bool is_captured = capture_id || hold;
-    if (is_fenced)
-        CUSHIM_TRY(cushim_arena_order_stream(scope, arena, request->stream, handle, is_captured));
-    uint64_t done = is_fenced ? poll_fence(scope, arena, request, is_captured) : UINT64_MAX;
-    return take_locked(scope, arena, request->n_grains, done, hold, at, fit);
-}
-
-/* Order the stream, take a block, and note that the stream is ordered. */
-static enum cushim_status take_slow(struct cushim_scope *scope, struct cushim_arena_object *arena,
-                                    struct cushim_arena_request *request, uint64_t *at,
-                                    enum cushim_arena_fit *fit) {
+/* Order the stream, take a block, and note that the stream is ordered.  order.lock. */
+static enum cushim_status take(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                               struct cushim_arena_request *request, uint64_t *at,
+                               enum cushim_arena_fit *fit) {
     CUSHIM_STREAM_USE use = {0};
-    bool has_stream = request->stream != CUSHIM_STREAM_ALL;
-    if (arena->flags & CUSHIM_ARENA_FLAG_UNFENCED) /* the stream matters only for a capture */
-        has_stream = has_stream && atomic_load(&arena->order.n_collecting);
-    if (has_stream)
+    bool is_fenced = !(arena->flags & CUSHIM_ARENA_FLAG_UNFENCED);
+    bool is_collecting = atomic_load(&arena->order.n_collecting);
+    if (request->stream != CUSHIM_STREAM_ALL && (is_fenced || is_collecting))
         CUSHIM_TRY(scope->context ? cushim_stream_use_in(scope, request->stream, &use)
                                   : cushim_stream_use_any(scope, request->stream, &use));
     if (use.handle == CU_STREAM_PER_THREAD) /* its handle means another stream in each thread */
         request->stream = CUSHIM_STREAM_PER_THREAD;
-    return take_for(scope, arena, request, use.handle, at, fit);
+    bool may_capture = is_collecting || (is_fenced && cushim_capture_count(scope->context));
+    uint64_t capture_id = may_capture ? cushim_stream_capture_id(use.handle) : 0;
+    struct cushim_arena_graph *hold = hold_of(arena, request->stream, capture_id);
+    bool is_captured = capture_id || hold;
+    if (is_fenced)
+        CUSHIM_TRY(
+            cushim_arena_order_stream(scope, arena, request->stream, use.handle, is_captured));
+    uint64_t done = is_fenced ? poll_fence(scope, arena, request, is_captured) : UINT64_MAX;
+    return take_locked(scope, arena, request->n_grains, done, hold, at, fit);
 }
 
 /* ---- from the fallback ---- */
@@ -136,10 +125,7 @@ static enum cushim_status borrow(struct cushim_scope *scope, struct cushim_arena
     };
     CUSHIM_TRY(cushim_pool_alloc(pool, loan.device, request->kind, loan.bytes, loan.stream,
                                  &loan.address));
-    pthread_mutex_lock(&arena->lock);
-    bool is_noted = cushim_arena_fallback_add(&arena->fallback, &loan);
-    pthread_mutex_unlock(&arena->lock);
-    if (!is_noted) {
+    if (!cushim_arena_lend(arena, &loan)) {
         cushim_pool_free(pool, -1, loan.address, 0, loan.stream);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
     }
@@ -190,8 +176,7 @@ static COLD enum cushim_status alloc_slowly(const char *what, struct cushim_aren
     enum cushim_arena_fit fit = CUSHIM_ARENA_FIT_NONE;
     enum cushim_status status = CUSHIM_OK;
     uint64_t at, n_changes = cushim_changes_now(); /* read before the conditions are checked */
-    if (epoch)
-        *epoch = 0;
+    CUSHIM_CLEAR(epoch);
     CUSHIM_TRY(cushim_check_out(what, "ptr", ptr, sizeof *ptr));
     if (!is_in_range(dev, kind, bytes))
         return cushim_fail(what, CUSHIM_INVALID, "bytes=%zu kind=%d device=%d", bytes, kind, dev);
@@ -204,7 +189,7 @@ static COLD enum cushim_status alloc_slowly(const char *what, struct cushim_aren
         request.stream = arena->stream;
     if (is_own(arena, dev, kind)) {
         pthread_mutex_lock(&arena->order.lock);
-        status = take_slow(&scope, arena, &request, &at, &fit);
+        status = take(&scope, arena, &request, &at, &fit);
         if (fit == CUSHIM_ARENA_FIT_TAKEN) {
             *ptr = cushim_arena_address(arena, at);
             if (epoch)

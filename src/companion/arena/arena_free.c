@@ -4,9 +4,34 @@
 #include "cushim/memory.h"
 #include "cushim/pool.h"
 #include "companion/context/address_map.h"
+#include "companion/core/rows.h"
 #include "base/lock.h"
 
 /* ---- the fallback's ---- */
+
+bool cushim_arena_lend(struct cushim_arena_object *arena, const struct cushim_arena_loan *loan) {
+    struct cushim_arena_fallback *fallback = &arena->fallback;
+    CUSHIM_LOCKED(&arena->lock);
+    bool is_noted =
+        cushim_rows_insert(&fallback->loans, &fallback->n, &fallback->cap, sizeof *loan, loan);
+    fallback->bytes += is_noted ? loan->bytes : 0;
+    return is_noted;
+}
+
+/* The functions below take `arena->lock`, or are called under it. */
+static struct cushim_arena_loan *find_loan(const struct cushim_arena_object *arena,
+                                           uint64_t address) {
+    const struct cushim_arena_fallback *fallback = &arena->fallback;
+    return cushim_rows_find(fallback->loans, fallback->n, sizeof *fallback->loans, address);
+}
+
+static struct cushim_arena_loan take_loan(struct cushim_arena_object *arena,
+                                          struct cushim_arena_loan *loan) {
+    struct cushim_arena_loan taken = *loan;
+    arena->fallback.bytes -= taken.bytes;
+    cushim_rows_remove(arena->fallback.loans, &arena->fallback.n, sizeof *loan, loan);
+    return taken;
+}
 
 /* The stream of the last use: that of the options if the block was allocated on it, else ALL. */
 static struct cushim_stream *last_stream(const struct cushim_arena_object *arena,
@@ -42,35 +67,35 @@ static bool free_loan(struct cushim_arena_object *arena, int dev, uint64_t addre
                       enum cushim_status *status) {
     struct cushim_arena_loan loan;
     pthread_mutex_lock(&arena->lock);
-    const struct cushim_arena_loan *found = cushim_arena_fallback_find(&arena->fallback, address);
+    struct cushim_arena_loan *found = find_loan(arena, address);
     *status = found ? judge_loan(found, dev, bytes) : CUSHIM_UNKNOWNPTR;
-    if (found && *status == CUSHIM_OK) {
-        loan = *found;
-        cushim_arena_fallback_remove(&arena->fallback, found);
-    }
+    if (found && *status == CUSHIM_OK)
+        loan = take_loan(arena, found);
     pthread_mutex_unlock(&arena->lock);
     if (!found || *status != CUSHIM_OK)
         return found != NULL;
     *status = pay_back(arena, &loan, last_stream(arena, &loan));
-    if (*status == CUSHIM_OK)
-        return true;
-    pthread_mutex_lock(&arena->lock); /* it cannot fail, because its room is still there */
-    cushim_arena_fallback_add(&arena->fallback, &loan);
-    pthread_mutex_unlock(&arena->lock);
+    if (*status != CUSHIM_OK)
+        cushim_arena_lend(arena, &loan); /* it cannot fail, because its room is still there */
     return true;
 }
 
 void cushim_arena_pay_back_all(struct cushim_arena_object *arena, uint64_t epoch,
                                struct cushim_stream *stream) {
     struct cushim_arena_loan loan;
-    for (;;) {
+    bool is_there = true;
+    while (is_there) {
         pthread_mutex_lock(&arena->lock);
-        bool is_there = cushim_arena_fallback_pop(&arena->fallback, epoch, &loan);
+        size_t i = arena->fallback.n;
+        while (i > 0 && arena->fallback.loans[i - 1].epoch > epoch)
+            i--;
+        is_there = i > 0;
+        if (is_there)
+            loan = take_loan(arena, &arena->fallback.loans[i - 1]);
         pthread_mutex_unlock(&arena->lock);
-        if (!is_there)
-            return;
         /* ALL, because the stream of the reset may not be ordered behind its own stream */
-        pay_back(arena, &loan, loan.stream == stream ? stream : CUSHIM_STREAM_ALL);
+        if (is_there)
+            pay_back(arena, &loan, loan.stream == stream ? stream : CUSHIM_STREAM_ALL);
     }
 }
 
@@ -108,7 +133,7 @@ static enum cushim_status free_any(struct cushim_arena_object *arena, int dev, u
     if (!cushim_arena_place(arena, address, &at))
         return free_other(arena, dev, address, bytes, epoch);
     pthread_mutex_lock(&arena->lock);
-    if (arena->fallback.n && cushim_arena_fallback_find(&arena->fallback, address)) {
+    if (find_loan(arena, address)) {
         pthread_mutex_unlock(&arena->lock);
         return free_other(arena, dev, address, bytes, epoch);
     }

@@ -11,10 +11,25 @@
 #define CUSHIM_COMPANION_ARENA_INTERNAL_H
 
 #include "cushim/arena.h"
-#include "companion/arena/arena_fallback.h"
 #include "companion/arena/arena_order.h"
 
 enum { CUSHIM_ARENA_GRAIN_BYTES = 256 };
+
+/* A block that the fallback pool gave, with the values that its free must pass to the pool. */
+struct cushim_arena_loan {
+    uint64_t address;
+    size_t bytes; /* as asked; never 0 */
+    int device;
+    uint64_t epoch;
+    struct cushim_stream *stream; /* of the request */
+};
+
+/* The fallback pool and its loans, which outlive resets.  The pool is called without `lock`. */
+struct cushim_arena_fallback {
+    struct cushim_pool *pool;        /* NULL: none; constant */
+    struct cushim_arena_loan *loans; /* in order of address */
+    size_t n, cap, bytes;
+};
 
 struct cushim_arena_object {
     struct cushim_object object;   /* its context is NULL with UNFENCED */
@@ -72,17 +87,15 @@ static inline bool cushim_arena_place(const struct cushim_arena_object *arena, u
            *at < arena->book.n_grains * arena->book.n_regions;
 }
 
-/* Get the memory behind the regions (arena_memory.c), and give it back: with an answer, or quietly.
- * order.lock, or not shared yet. */
-enum cushim_status cushim_arena_memory_obtain(struct cushim_scope *scope,
-                                              struct cushim_arena_object *arena, int mode,
-                                              size_t bytes);
+/* Give the memory behind the regions back; order.lock, or not shared any more. */
 enum cushim_status cushim_arena_memory_release(struct cushim_scope *scope,
                                                struct cushim_arena_object *arena);
-void cushim_arena_memory_forget(struct cushim_arena_object *arena); /* out of the ledger only */
+
+/* Note a loan; false if host memory is out. */
+bool cushim_arena_lend(struct cushim_arena_object *arena, const struct cushim_arena_loan *loan);
 
 /* RESET_FALLBACK: give the pool its blocks of epochs up to this back, behind the stream that the
- * reset names (arena_free.c). */
+ * reset names. */
 void cushim_arena_pay_back_all(struct cushim_arena_object *arena, uint64_t epoch,
                                struct cushim_stream *stream);
 

@@ -1,6 +1,10 @@
 #include "companion/arena/arena_region.h"
 
+#include <stdlib.h>
 #include <sys/mman.h>
+
+#include "companion/core/handle_pin.h"
+#include "companion/core/rows.h"
 
 /* ---- words and cells ---- */
 
@@ -65,8 +69,112 @@ bool cushim_arena_book_init(struct cushim_arena_book *book, uint64_t n_grains, u
 
 void cushim_arena_book_finish(struct cushim_arena_book *book) {
     cushim_arena_spans_finish(&book->spans);
-    cushim_arena_pins_finish(&book->pins);
+    free(book->pins.rows);
     munmap(book->cells, book->n_regions * book->n_grains * sizeof *book->cells);
+}
+
+/* ---- pins ---- */
+
+static struct cushim_arena_pin *find_pin(const struct cushim_arena_pins *pins, uint64_t at) {
+    return cushim_rows_find(pins->rows, pins->n, sizeof *pins->rows, at);
+}
+
+static bool add_pin(struct cushim_arena_pins *pins, uint64_t at, uint64_t n_grains) {
+    struct cushim_arena_pin *row = find_pin(pins, at);
+    if (row) {
+        row->n_pins++;
+        return true;
+    }
+    const struct cushim_arena_pin pin = {at, n_grains, 1, false};
+    if (!cushim_rows_insert(&pins->rows, &pins->n, &pins->cap, sizeof pin, &pin))
+        return false;
+    pins->n_grains += n_grains;
+    return true;
+}
+
+static void remove_pin(struct cushim_arena_pins *pins, struct cushim_arena_pin *row,
+                       struct cushim_arena_pin *was) {
+    row->n_pins--;
+    *was = *row;
+    if (row->n_pins)
+        return;
+    pins->n_grains -= was->n_grains;
+    cushim_rows_remove(pins->rows, &pins->n, sizeof *row, row);
+}
+
+static uint64_t end_of_pins(const struct cushim_arena_pins *pins, uint64_t low, uint64_t high) {
+    uint64_t end = low;
+    size_t i = cushim_rows_place(
+        pins->rows, pins->n, sizeof *pins->rows,
+        high); /* the last one before it ends highest, because blocks do not overlap */
+    if (i > 0 && pins->rows[i - 1].at >= low)
+        end = pins->rows[i - 1].at + pins->rows[i - 1].n_grains;
+    for (const struct cushim_arena_graph *hold = pins->holds; hold; hold = hold->next) {
+        for (size_t j = 0; j < hold->n; j++) {
+            const struct cushim_arena_range *range = &hold->ranges[j];
+            uint64_t range_end = range->at + range->n_grains; /* perhaps in the next region */
+            if (range->at < high && range_end > end)
+                end = range_end < high ? range_end : high;
+        }
+    }
+    return end;
+}
+
+static bool is_held(const struct cushim_arena_pins *pins, uint64_t at) {
+    for (const struct cushim_arena_graph *hold = pins->holds; hold; hold = hold->next) {
+        for (size_t j = 0; j < hold->n; j++) {
+            if (at >= hold->ranges[j].at && at - hold->ranges[j].at < hold->ranges[j].n_grains)
+                return true;
+        }
+    }
+    return false;
+}
+
+uint64_t cushim_arena_pins_grains(const struct cushim_arena_pins *pins) {
+    uint64_t n_grains = pins->n_grains;
+    for (const struct cushim_arena_graph *hold = pins->holds; hold; hold = hold->next)
+        n_grains += hold->n_grains;
+    return n_grains;
+}
+
+bool cushim_arena_graph_reserve(struct cushim_arena_graph *hold) {
+    return cushim_rows_reserve(&hold->ranges, hold->n, &hold->cap, sizeof *hold->ranges);
+}
+
+void cushim_arena_graph_add(struct cushim_arena_graph *hold, uint64_t at, uint64_t n_grains) {
+    hold->n_grains += n_grains;
+    struct cushim_arena_range *last = hold->n ? &hold->ranges[hold->n - 1] : NULL;
+    if (last && last->at + last->n_grains == at)
+        last->n_grains += n_grains;
+    else
+        hold->ranges[hold->n++] = (struct cushim_arena_range){at, n_grains};
+}
+
+/* ---- its owner ---- */
+
+/* End the ownership, so that only the calling thread changes the word while it holds the lock. */
+static void end_ownership(struct cushim_arena_owner *owner) {
+    struct cushim_thread *thread = load_relaxed(&owner->thread);
+    if (!thread || thread == cushim_thread_mine)
+        return;
+    /* no thread may exchange the word until the owner has left its fast path */
+    atomic_store(&owner->thread, CUSHIM_ARENA_OWNER_LEAVING);
+    cushim_pin_wait_out(thread, load_relaxed(&owner->slot));
+    store_release(&owner->thread, NULL);
+    owner->n_in_a_row = 0;
+    if (owner->log2_ended < CUSHIM_ARENA_OWNER_MOST_LOG2)
+        owner->log2_ended++;
+}
+
+/* The calling thread resets the arena and may become its owner.  The word is closed. */
+static void turn_owner(struct cushim_arena_owner *owner) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    bool is_again = thread && owner->last == thread;
+    owner->last = thread;
+    owner->n_in_a_row = is_again ? owner->n_in_a_row + 1 : 0;
+    if (is_again && owner->n_in_a_row >> owner->log2_ended && load_relaxed(&owner->slot) &&
+        cushim_pin_has_fast_path())
+        store_release(&owner->thread, thread);
 }
 
 /* ---- taking ---- */
@@ -113,7 +221,7 @@ enum cushim_arena_fit cushim_arena_book_take(struct cushim_arena_book *book, uin
         book->n_reuses++;
         return fit;
     }
-    cushim_arena_owner_end(&book->owner);
+    end_ownership(&book->owner);
     fold_count(book);
     return cushim_arena_book_bump(book, cushim_arena_book_epoch(book), n_grains, at)
                ? CUSHIM_ARENA_FIT_TAKEN
@@ -187,11 +295,10 @@ enum cushim_status cushim_arena_book_free(struct cushim_arena_book *book, uint64
     uint64_t cell = cell_at(book, at);
     set_cell(book, at, with_state(cell, CUSHIM_ARENA_FREED));
     book->n_frees++;
-    struct cushim_arena_pin *pin = cushim_arena_pins_find(&book->pins, at);
+    struct cushim_arena_pin *pin = find_pin(&book->pins, at);
     if (pin)
         pin->is_freed = true;
-    else if (!cushim_arena_pins_is_held(&book->pins,
-                                        at)) /* a graph's block goes with a later reset */
+    else if (!is_held(&book->pins, at)) /* a graph's block goes with a later reset */
         reclaim(book, at, length_of(cell), stamp);
     return CUSHIM_OK;
 }
@@ -200,12 +307,12 @@ enum cushim_status cushim_arena_book_pin(struct cushim_arena_book *book, uint64_
     uint64_t cell = cell_at(book, at);
     if (!cell || !is_block(book, at) || state_of(cell) != CUSHIM_ARENA_LIVE)
         return CUSHIM_UNKNOWNPTR;
-    return cushim_arena_pins_add(&book->pins, at, length_of(cell)) ? CUSHIM_OK : CUSHIM_NOMEM;
+    return add_pin(&book->pins, at, length_of(cell)) ? CUSHIM_OK : CUSHIM_NOMEM;
 }
 
 enum cushim_status cushim_arena_book_unpin(struct cushim_arena_book *book, uint64_t at,
                                            uint64_t stamp) {
-    struct cushim_arena_pin *pin = cushim_arena_pins_find(&book->pins, at), was;
+    struct cushim_arena_pin *pin = find_pin(&book->pins, at), was;
     if (!pin) {
         uint64_t cell = cell_at(book, at);
         bool is_ours =
@@ -213,8 +320,8 @@ enum cushim_status cushim_arena_book_unpin(struct cushim_arena_book *book, uint6
             (state_of(cell) == CUSHIM_ARENA_LIVE || state_of(cell) == CUSHIM_ARENA_FREED);
         return is_ours ? CUSHIM_STATE : CUSHIM_UNKNOWNPTR;
     }
-    cushim_arena_pins_remove(&book->pins, pin, &was);
-    if (!was.n_pins && was.is_freed && !cushim_arena_pins_is_held(&book->pins, at))
+    remove_pin(&book->pins, pin, &was);
+    if (!was.n_pins && was.is_freed && !is_held(&book->pins, at))
         reclaim(book, at, was.n_grains, stamp);
     return CUSHIM_OK;
 }
@@ -224,7 +331,7 @@ enum cushim_status cushim_arena_book_unpin(struct cushim_arena_book *book, uint6
 void cushim_arena_book_close(struct cushim_arena_book *book) {
     if (book->is_drained) /* closed for good */
         return;
-    cushim_arena_owner_end(&book->owner);
+    end_ownership(&book->owner);
     book->closed_word = atomic_exchange_explicit(
         &book->word, word_of(CUSHIM_ARENA_CLOSED, cushim_arena_book_epoch(book)),
         memory_order_acq_rel);
@@ -256,7 +363,7 @@ static struct cushim_arena_region *region_now(const struct cushim_arena_book *bo
 static uint64_t kept_of(const struct cushim_arena_book *book) {
     uint64_t base;
     const struct cushim_arena_region *region = region_now(book, &base);
-    uint64_t end = cushim_arena_pins_end(&book->pins, base, base + book->n_grains) - base;
+    uint64_t end = end_of_pins(&book->pins, base, base + book->n_grains) - base;
     return end > region->floor ? end : region->floor;
 }
 
@@ -314,7 +421,7 @@ void cushim_arena_book_next(struct cushim_arena_book *book) {
     if (!(epoch & CUSHIM_ARENA_STAMP_MASK))
         forget_old_cells(book);
     begin_epoch(book, epoch);
-    cushim_arena_owner_turn(&book->owner);
+    turn_owner(&book->owner);
     region = region_now(book, &base);
     open_at(book, word_of(region->kept, epoch));
 }

@@ -5,7 +5,7 @@
  * A place is the number of a grain, counted through all regions.  One word has the top of the
  * current region, the number of blocks taken in the epoch, and the low bits of the epoch.  Taking a
  * block is a compare and exchange of the word, which fails if a reset came between, and one of the
- * block's cell; or two stores by the thread that owns the top (companion/arena/arena_owner.h).
+ * block's cell; or two stores by the thread that owns the top (struct cushim_arena_owner).
  *
  * `cells` has an entry for each grain.  The first cell of a block has the block's length, its
  * state, and the low bits of its epoch, so a reset need not clear cells.  Invariant: from the start
@@ -20,10 +20,11 @@
 #ifndef CUSHIM_COMPANION_ARENA_REGION_H
 #define CUSHIM_COMPANION_ARENA_REGION_H
 
+#include <pthread.h>
+
 #include "cushim/status.h"
-#include "companion/arena/arena_owner.h"
-#include "companion/arena/arena_pin.h"
 #include "companion/arena/arena_span.h"
+#include "companion/core/thread.h"
 
 enum {
     CUSHIM_ARENA_N_REGIONS = 4,
@@ -55,6 +56,91 @@ struct cushim_arena_region {
     uint64_t kept;  /* grains that survived; the region serves from here on */
     uint64_t floor; /* grains, as set */
 };
+
+/*
+ * The owner of an arena's top: a thread that has made several resets in a row, and that alone takes
+ * blocks from the top.
+ *
+ * Without an owner every thread takes blocks by compare and exchange.  An owner takes them by plain
+ * stores.  The other threads take the arena's lock, and end the ownership under it.
+ *
+ * Ownership begins while the word is closed, so a thread that read an open word and then saw no
+ * owner fails to exchange that word.  The owner pins the arena around each take.  The thread that
+ * ends the ownership issues a process-wide fence and waits until the pin is gone.  Each end doubles
+ * the number of resets in a row that the next ownership needs, because ends are expensive if many
+ * threads use the arena.
+ */
+enum { CUSHIM_ARENA_OWNER_MOST_LOG2 = 16 };
+
+/* No thread: the ownership ends, and we wait for the former owner. */
+#define CUSHIM_ARENA_OWNER_LEAVING ((struct cushim_thread *)1)
+
+/* All zero: no owner. */
+struct cushim_arena_owner {
+    _Atomic(struct cushim_thread *)
+        thread;                         /* NULL: no owner; all fields are written under the lock */
+    _Atomic(struct cushim_slot *) slot; /* of the arena; NULL: not known, so there is no owner */
+    const struct cushim_thread *last;   /* to reset it */
+    uint32_t n_in_a_row;                /* by `last` */
+    uint32_t log2_ended;                /* how often it ended, at most 16 */
+};
+
+/* Whether the calling thread may change the word.  Ask after the word was read. */
+static inline bool cushim_arena_owner_allows(const struct cushim_arena_owner *owner) {
+    const struct cushim_thread *thread = load_acquire(&owner->thread);
+    return !thread || thread == cushim_thread_mine;
+}
+
+/* In a fast path, with its pin. */
+static inline bool cushim_arena_owner_is(const struct cushim_arena_owner *owner,
+                                         const struct cushim_thread *thread) {
+    return load_acquire(&owner->thread) == thread;
+}
+
+/*
+ * Pins of an arena: a count for each block that a reset must not reach, and the blocks of a
+ * capture, which are pinned together.  Pins are sorted by place.  A block freed while pinned
+ * becomes free when its last pin goes.
+ */
+struct cushim_arena_object;
+
+struct cushim_arena_pin {
+    uint64_t at, n_grains;
+    uint64_t n_pins; /* at least 1 */
+    bool is_freed;   /* by the user, meanwhile */
+};
+
+struct cushim_arena_range {
+    uint64_t at, n_grains;
+};
+
+/* The blocks of one capture; neighbours taken in a row are one range. */
+struct cushim_arena_graph {
+    struct cushim_arena_object *arena; /* kept by the hold */
+    struct cushim_arena_graph *next;   /* in the arena's list, from start to drop */
+    uint64_t capture_id;
+    pthread_t thread; /* which began the capture */
+    bool is_listed, is_collecting;
+    struct cushim_arena_range *ranges;
+    size_t n, cap;
+    uint64_t n_grains; /* of all ranges */
+};
+
+/* All zero is empty. */
+struct cushim_arena_pins {
+    struct cushim_arena_pin *rows;
+    size_t n, cap;
+    uint64_t n_grains; /* of all rows */
+    struct cushim_arena_graph *holds;
+};
+
+/* All grains pinned or held; a block that is both counts twice. */
+uint64_t cushim_arena_pins_grains(const struct cushim_arena_pins *pins);
+
+/* Make room in a hold for one more block, so that adding it cannot fail; false: host memory is out.
+ */
+bool cushim_arena_graph_reserve(struct cushim_arena_graph *hold);
+void cushim_arena_graph_add(struct cushim_arena_graph *hold, uint64_t at, uint64_t n_grains);
 
 struct cushim_arena_book {
     _Alignas(64) atomic_uint_fast64_t word;

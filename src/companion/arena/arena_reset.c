@@ -35,15 +35,6 @@ static void end_book(struct cushim_arena_object *arena, enum cushim_status statu
         cushim_arena_book_reopen(&arena->book);
 }
 
-/* order.lock */
-static enum cushim_status end_epoch(struct cushim_scope *scope, struct cushim_arena_object *arena,
-                                    struct cushim_stream *stream) {
-    close_book(arena);
-    enum cushim_status status = fence(scope, arena, stream);
-    end_book(arena, status, cushim_arena_book_next);
-    return status;
-}
-
 enum cushim_status cushim_arena_reset(struct cushim_arena *handle, struct cushim_stream *s) {
     CUSHIM_SCOPE scope = {0};
     struct cushim_arena_object *arena;
@@ -53,7 +44,9 @@ enum cushim_status cushim_arena_reset(struct cushim_arena *handle, struct cushim
         s = arena->stream;
     pthread_mutex_lock(&arena->order.lock);
     uint64_t ended = cushim_arena_book_epoch(&arena->book);
-    enum cushim_status status = end_epoch(&scope, arena, s);
+    close_book(arena);
+    enum cushim_status status = fence(&scope, arena, s);
+    end_book(arena, status, cushim_arena_book_next);
     pthread_mutex_unlock(&arena->order.lock);
     if (status == CUSHIM_OK && arena->flags & CUSHIM_ARENA_FLAG_RESET_FALLBACK)
         cushim_arena_pay_back_all(arena, ended, s);

@@ -4,8 +4,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "companion/core/rows.h"
+
 /* MOST_LOOKS: how many rows of a list a request looks at. */
-enum { FIRST_CAP = 32, MOST_LOOKS = 16 };
+enum { MOST_LOOKS = 16 };
 
 bool cushim_arena_spans_init(struct cushim_arena_spans *spans, size_t n_places) {
     *spans = (struct cushim_arena_spans){.n_rows = 1, .n_places = n_places};
@@ -72,20 +74,12 @@ static unsigned next_class(const struct cushim_arena_spans *spans, unsigned clas
 /* 0: host memory is out. */
 static uint32_t obtain_row(struct cushim_arena_spans *spans) {
     uint32_t i = spans->spare;
-    if (i) {
+    if (i)
         spans->spare = spans->rows[i].next;
-        return i;
-    }
-    if (spans->n_rows >= spans->cap) {
-        size_t cap = spans->cap ? 2 * spans->cap : FIRST_CAP;
-        struct cushim_arena_span *rows =
-            cap <= UINT32_MAX ? realloc(spans->rows, cap * sizeof *rows) : NULL;
-        if (!rows)
-            return 0;
-        spans->rows = rows;
-        spans->cap = cap;
-    }
-    return (uint32_t)spans->n_rows++;
+    else if (spans->n_rows <= UINT32_MAX &&
+             cushim_rows_reserve(&spans->rows, spans->n_rows, &spans->cap, sizeof *spans->rows))
+        i = (uint32_t)spans->n_rows++;
+    return i;
 }
 
 static void add(struct cushim_arena_spans *spans, uint32_t i, struct cushim_arena_span span) {
@@ -104,18 +98,14 @@ static struct cushim_arena_span remove_row(struct cushim_arena_spans *spans, uin
     return span;
 }
 
-/* The row of the span that ends before a place, or begins there; 0: none does. */
-static uint32_t row_before(const struct cushim_arena_spans *spans, uint64_t at) {
-    uint32_t i = at ? spans->row_at[at - 1] : 0;
-    bool is_one = i && i < spans->n_rows && spans->rows[i].n_grains &&
-                  spans->rows[i].at + spans->rows[i].n_grains == at;
-    return is_one ? i : 0;
-}
-
-static uint32_t row_from(const struct cushim_arena_spans *spans, uint64_t at) {
-    uint32_t i = at < spans->n_places ? spans->row_at[at] : 0;
-    bool is_one = i && i < spans->n_rows && spans->rows[i].n_grains && spans->rows[i].at == at;
-    return is_one ? i : 0;
+/* The row of the span that ends before `at` or begins behind it, at a place beside; 0: none does.
+ */
+static uint32_t neighbour(const struct cushim_arena_spans *spans, uint64_t place, uint64_t at) {
+    uint32_t i = place < spans->n_places ? spans->row_at[place] : 0;
+    if (!i || i >= spans->n_rows || !spans->rows[i].n_grains)
+        return 0;
+    const struct cushim_arena_span *row = &spans->rows[i];
+    return (place < at ? row->at + row->n_grains == at : row->at == place) ? i : 0;
 }
 
 /* ---- giving and taking ---- */
@@ -134,7 +124,7 @@ static void merge(struct cushim_arena_spans *spans, struct cushim_arena_span *in
 bool cushim_arena_spans_give(struct cushim_arena_spans *spans, uint64_t at, uint64_t n_grains,
                              uint64_t stamp) {
     struct cushim_arena_span span = {.at = at, .n_grains = n_grains, .stamp = stamp};
-    uint32_t low = row_before(spans, at), high = row_from(spans, at + n_grains);
+    uint32_t low = neighbour(spans, at - 1, at), high = neighbour(spans, at + n_grains, at);
     merge(spans, &span, low);
     merge(spans, &span, high);
     uint32_t i = obtain_row(spans);

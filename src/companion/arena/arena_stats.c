@@ -1,7 +1,6 @@
 /* The numbers of an arena, and its floor. */
 #include "companion/arena/arena_internal.h"
 
-#include "companion/core/struct_size.h"
 #include "base/lock.h"
 
 static size_t bytes_of(uint64_t n_grains) {

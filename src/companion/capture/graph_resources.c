@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "companion/capture/known_captures.h"
-#include "companion/core/changes.h"
 #include "base/lock.h"
 
 struct cushim_graph_resources_attached {

@@ -111,4 +111,10 @@ static inline void cushim_graph_resources_collect(void) {
         cushim_graph_resources_collect_now();
 }
 
+/* At the end of a call that may collect. */
+static inline enum cushim_status cushim_graph_resources_collected(enum cushim_status status) {
+    cushim_graph_resources_collect();
+    return status;
+}
+
 #endif

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/futex.h"
-#include "companion/core/changes.h"
 
 typedef int preload_fn(struct CUctx_st *context);
 

@@ -4,7 +4,6 @@
 
 #include "cushim/pool.h"
 #include "cushim/stream.h"
-#include "companion/core/struct_size.h"
 
 void cushim_client_options_default(struct cushim_client_options *options) {
     if (options)

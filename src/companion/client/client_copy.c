@@ -218,8 +218,7 @@ enum cushim_status cushim_client_d2h_start(struct cushim_client *c, void *dst, c
                                            struct cushim_event **done) {
     struct copy copy = {.dst = (uintptr_t)dst, .src = src, .bytes = bytes, .done = done};
     CUSHIM_PIN pin = {0};
-    if (done)
-        *done = NULL;
+    CUSHIM_CLEAR(done);
     CUSHIM_TRY(consume(&pin, __func__, e, &copy));
     CUSHIM_NEED(done);
     return run(&copy, __func__, c, CUSHIM_MEMORY_AT_HOST, CUSHIM_MEMORY_AT_DEVICE, start);

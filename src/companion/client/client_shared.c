@@ -6,6 +6,9 @@
  * clients are made without it, and the first one in is everybody's.
  */
 #include "companion/client/client.h"
+
+#include <utlist.h>
+
 #include "base/lock.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -34,11 +37,10 @@ static struct cushim_client_object *use(const struct cushim_context_object *cont
 }
 
 static void drop_all(struct cushim_client_object *gone) {
-    while (gone) {
-        struct cushim_client_object *next = gone->next_shared;
-        cushim_object_close(&gone->object);
-        cushim_object_release(gone);
-        gone = next;
+    struct cushim_client_object *client, *next;
+    LL_FOREACH_SAFE2(gone, client, next, next_shared) {
+        cushim_object_close(&client->object);
+        cushim_object_release(client);
     }
 }
 
@@ -55,33 +57,22 @@ bool cushim_client_is_used(struct cushim_client_object *client) {
     return is_used;
 }
 
-/* The handle of the client in the list; NULL: there is none. */
-static struct cushim_client *find(const struct cushim_context_object *context) {
+/* The handle of the client in the list, which `made` becomes if there is none.  NULL: no client. */
+static struct cushim_client *find(const struct cushim_context_object *context,
+                                  struct cushim_client_object *made) {
     struct cushim_client_object *gone = NULL;
     pthread_mutex_lock(&lock);
     struct cushim_client_object *client = use(context, &gone);
-    struct cushim_client *handle = client ? client->object.handle : NULL;
-    pthread_mutex_unlock(&lock);
-    drop_all(gone);
-    return handle;
-}
-
-/* Put a new one in, unless another thread was first. */
-static struct cushim_client *offer(struct cushim_client_object *made) {
-    struct cushim_client_object *gone = NULL;
-    pthread_mutex_lock(&lock);
-    struct cushim_client_object *client = use(made->object.context, &gone);
-    bool is_first = !client;
+    bool is_first = !client && made;
     if (is_first) {
         client = cushim_object_keep(made);
         client->n_users = 1;
-        client->next_shared = shared;
-        shared = client;
+        LL_PREPEND2(shared, client, next_shared);
     }
-    struct cushim_client *handle = client->object.handle;
+    struct cushim_client *handle = client ? client->object.handle : NULL;
     pthread_mutex_unlock(&lock);
     drop_all(gone);
-    if (!is_first)
+    if (made && !is_first)
         cushim_object_close(&made->object);
     return handle;
 }
@@ -95,7 +86,7 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_client 
     cushim_object_keep(client);
     enum cushim_status status = cushim_object_open(&client->object, &handle);
     if (status == CUSHIM_OK)
-        *c = offer(client);
+        *c = find(scope->context, client);
     cushim_object_release(client);
     return status;
 }
@@ -104,6 +95,6 @@ enum cushim_status cushim_client_get(int dev, struct cushim_client **c) {
     CUSHIM_SCOPE scope = {0};
     CUSHIM_OUT(c);
     CUSHIM_TRY(cushim_call_begin_device(&scope, __func__, dev));
-    *c = find(scope.context);
+    *c = find(scope.context, NULL);
     return *c ? CUSHIM_OK : make(&scope, c);
 }

@@ -6,7 +6,6 @@
 
 #include "cushim/library.h"
 #include "cushim/pool.h"
-#include "companion/core/struct_size.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/stream/stream.h"
 
@@ -89,12 +88,9 @@ enum cushim_status cushim_client_capture(struct cushim_client *c,
     struct cushim_client_object *client;
     struct cushim_graph_options ours;
     struct cushim_pool *pools[CUSHIM_GRAPH_RESOURCES_MOST];
-    if (fn_result)
-        *fn_result = 0;
-    if (g)
-        *g = NULL;
-    if (x)
-        *x = NULL;
+    CUSHIM_CLEAR(fn_result);
+    CUSHIM_CLEAR(g);
+    CUSHIM_CLEAR(x);
     cushim_graph_options_default(&ours);
     CUSHIM_TRY(cushim_struct_size_take(__func__, &ours, sizeof ours, options));
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
@@ -124,7 +120,5 @@ static enum cushim_status synchronize(const char *what, struct cushim_client *c)
 }
 
 enum cushim_status cushim_client_synchronize(struct cushim_client *c) {
-    enum cushim_status status = synchronize(__func__, c);
-    cushim_graph_resources_collect();
-    return status;
+    return cushim_graph_resources_collected(synchronize(__func__, c));
 }

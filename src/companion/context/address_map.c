@@ -1,4 +1,5 @@
 #include "companion/context/address_map.h"
+#include "companion/context/pressure.h"
 #include "base/lock.h"
 
 #include <stdlib.h>
@@ -15,7 +16,6 @@ static struct cushim_address_map_node *root;
 static size_t n_rows;
 static uint64_t freed[CUSHIM_ADDRESS_N_FREED]; /* a ring; 0 is no address */
 static size_t n_freed;                         /* ever put in */
-static _Atomic(struct cushim_address_map_finder *) finders;
 
 /* ---- the tree, under the lock ---- */
 
@@ -209,12 +209,7 @@ bool cushim_address_map_find(uint64_t address, struct cushim_address_map_row *ro
         keep(row);
     }
     pthread_mutex_unlock(&lock);
-    struct cushim_address_map_finder *finder = load_acquire(&finders);
-    for (; !node && finder; finder = finder->next) {
-        if (finder->find(address, row))
-            return true;
-    }
-    return node != NULL;
+    return node || cushim_pressure_find(address, row);
 }
 
 bool cushim_address_map_was_freed(uint64_t start) {
@@ -232,17 +227,6 @@ void cushim_address_map_drop(struct cushim_address_map_row *row) {
     cushim_object_release(row->owner);
     cushim_object_release(row->context);
     *row = (struct cushim_address_map_row){0};
-}
-
-void cushim_address_map_add_finder(struct cushim_address_map_finder *finder) {
-    CUSHIM_LOCKED(&lock);
-    struct cushim_address_map_finder *first = load_relaxed(&finders), *at;
-    for (at = first; at && at != finder; at = at->next) {
-    }
-    if (!at) {
-        finder->next = first;
-        store_release(&finders, finder);
-    }
 }
 
 size_t cushim_address_map_count(void) {

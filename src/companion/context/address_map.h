@@ -1,11 +1,11 @@
 /*
  * The address map: what this library handed out, device and host, by address.
  *
- * Rows do not overlap.  Blocks of pools and arenas are not rows: their module registers a finder,
- * which is called if no row covers the address.  The last 4096 freed addresses are kept, so that a
- * double free can be told from an address that was never ours.
+ * Rows do not overlap.  Blocks of pools are not rows: their module registers a function
+ * (companion/context/pressure.h), which is called if no row covers the address.  The last 4096
+ * freed addresses are kept, so that a double free can be told from an address that was never ours.
  *
- * Lock: one mutex, held over no driver call and no finder.
+ * Lock: one mutex, held over no driver call and no such function.
  */
 #ifndef CUSHIM_COMPANION_ADDRESS_MAP_H
 #define CUSHIM_COMPANION_ADDRESS_MAP_H
@@ -52,7 +52,7 @@ void cushim_address_map_restore(struct cushim_address_map_row *row);
 /**
  * Find the row that covers an address.
  * @param row  a copy whose context and owner are kept: cushim_address_map_drop
- * @return true | false: no row or finder knows it
+ * @return true | false: no row and no module knows it
  */
 bool cushim_address_map_find(uint64_t address, struct cushim_address_map_row *row);
 
@@ -64,15 +64,6 @@ void cushim_address_map_note_freed(uint64_t start);
 
 /* Release the references of a row got from erase or find. */
 void cushim_address_map_drop(struct cushim_address_map_row *row);
-
-/* For modules whose blocks are not rows: fill `row` (context and owner kept), or return false. */
-struct cushim_address_map_finder {
-    bool (*find)(uint64_t address, struct cushim_address_map_row *row);
-    struct cushim_address_map_finder *next;
-};
-
-/* Add one, for good: a static struct, once (a second time does nothing).  Threads  any. */
-void cushim_address_map_add_finder(struct cushim_address_map_finder *finder);
 
 /* The number of rows.  Those of a dead context stay until they are freed, which is CUSHIM_OK. */
 size_t cushim_address_map_count(void);

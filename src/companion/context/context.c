@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "companion/context/call.h"
-#include "companion/core/changes.h"
 #include "companion/core/thread.h"
 #include "base/lock.h"
 #include "companion/events.h"
@@ -123,8 +122,11 @@ static void release_primary(const struct cushim_context_object *context) {
 static void finish(struct cushim_object *object) {
     struct cushim_context_object *context = (struct cushim_context_object *)object;
     bool is_ready = atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY;
+    CUmemoryPool pool = atomic_load(&context->async_pool);
     release_spare_events(context);
-    cushim_events.context_ended(context);
+    /* A pool belongs to the device and outlives the context.  Its allocations stay valid. */
+    if (is_ready && pool)
+        CUSHIM_DRIVER(cuMemPoolDestroy)(pool);
     if (is_ready && context->form == CUSHIM_CONTEXT_PRIMARY && !cushim_context_is_dead(context) &&
         CUSHIM_DRIVER(cuDevicePrimaryCtxRelease_v2))
         release_primary(context);

@@ -39,7 +39,8 @@ struct cushim_context_object {
     atomic_int first_result;  /* the first sticky CUresult, 0: none; set after the entry */
     char first_entry[CUSHIM_CONTEXT_ENTRY_BYTES]; /* the call that saw it */
 
-    struct cushim_mem_fence fence; /* its epochs and events (companion/stream/stream_host.h) */
+    _Atomic(CUmemoryPool) async_pool; /* of memory_async.c; NULL: none yet */
+    struct cushim_mem_fence fence;    /* its epochs and events (companion/stream/stream_host.h) */
 
     struct cushim_context_object *next; /* in the registry; its lock */
 };

@@ -2,7 +2,6 @@
 #include "cushim/context.h"
 
 #include "cuda/translate.h"
-#include "companion/core/changes.h"
 #include "companion/context/call.h"
 #include "companion/context/context_stack.h"
 
@@ -104,8 +103,7 @@ enum cushim_status cushim_context_push(struct cushim_context *ctx) {
 
 enum cushim_status cushim_context_pop(struct cushim_context **ctx) {
     struct cushim_context_object *context;
-    if (ctx)
-        *ctx = NULL;
+    CUSHIM_CLEAR(ctx);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_stack_pop(__func__, &context));
     if (ctx)
@@ -135,19 +133,8 @@ enum cushim_status cushim_context_current(struct cushim_context **ctx) {
 
 /* ---- questions and settings ---- */
 
-enum cushim_status cushim_context_handle(struct cushim_context *ctx, struct CUctx_st **cu) {
-    CUSHIM_OUT(cu);
-    CUSHIM_ENTER(CONTEXT, context, ctx);
-    *cu = context->handle;
-    return CUSHIM_OK;
-}
-
-enum cushim_status cushim_context_id(struct cushim_context *ctx, uint64_t *id) {
-    CUSHIM_OUT(id);
-    CUSHIM_ENTER(CONTEXT, context, ctx);
-    *id = context->id;
-    return CUSHIM_OK;
-}
+CUSHIM_FACT(CONTEXT, context, handle, struct CUctx_st *, cu, context->handle)
+CUSHIM_FACT(CONTEXT, context, id, uint64_t, id, context->id)
 
 enum cushim_status cushim_context_device(struct cushim_context *ctx, int *dev) {
     CUSHIM_OUT(dev);

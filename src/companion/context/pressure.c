@@ -38,9 +38,14 @@ struct cushim_pressure_held cushim_pressure_sum(struct cushim_context_object *co
 bool cushim_pressure_release(const char *what, uint64_t start, bool is_host,
                              enum cushim_status *status) {
     struct cushim_pressure *at = load_acquire(&first);
-    for (; at; at = at->next) {
-        if (at->release && at->release(what, start, is_host, status))
-            return true;
-    }
-    return false;
+    while (at && !(at->release && at->release(what, start, is_host, status)))
+        at = at->next;
+    return at != NULL;
+}
+
+bool cushim_pressure_find(uint64_t address, struct cushim_address_map_row *row) {
+    struct cushim_pressure *at = load_acquire(&first);
+    while (at && !(at->find && at->find(address, row)))
+        at = at->next;
+    return at != NULL;
 }

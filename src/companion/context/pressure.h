@@ -12,6 +12,8 @@
 
 #include "companion/context/context.h"
 
+struct cushim_address_map_row;
+
 /* What is held in one context, in bytes. */
 struct cushim_pressure_held {
     size_t cached_bytes;   /* idle: could serve a request of the pool */
@@ -37,6 +39,9 @@ struct cushim_pressure {
      */
     bool (*release)(const char *what, uint64_t start, bool is_host, enum cushim_status *status);
 
+    /* Fill the row of a live block that has none, context and owner kept.  False: not mine. */
+    bool (*find)(uint64_t address, struct cushim_address_map_row *row);
+
     struct cushim_pressure *next;
 };
 
@@ -52,5 +57,8 @@ struct cushim_pressure_held cushim_pressure_sum(struct cushim_context_object *co
 /* Whether a module had a plain block at `start` and freed it; *status is its answer. */
 bool cushim_pressure_release(const char *what, uint64_t start, bool is_host,
                              enum cushim_status *status);
+
+/* Whether a module has a live block that covers the address, and its row. */
+bool cushim_pressure_find(uint64_t address, struct cushim_address_map_row *row);
 
 #endif

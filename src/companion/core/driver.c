@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "companion/core/changes.h"
 #include "companion/core/driver_slots.h"
 #include "companion/core/error.h"
-#include "companion/core/environment.h"
+#include "companion/core/handle.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "base/vet.h"
 
 enum { REASON_BYTES = 1024 };
@@ -36,6 +36,21 @@ static atomic_bool watches_forks;
 static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
 
 /* ---- forks ---- */
+
+static struct cushim_options settings;
+static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
+
+static void read_settings(void) {
+    cushim_options_load_at(&settings, CUSHIM_LOG_OFF);
+    /* without a log the check would not show what it finds */
+    if (settings.check && !getenv("CUSHIM_LOG"))
+        cushim_log_set_level(CUSHIM_LOG_ERROR);
+}
+
+const struct cushim_options *cushim_settings(void) {
+    pthread_once(&settings_once, read_settings);
+    return &settings;
+}
 
 static void in_child(void) {
     atomic_store(&cushim_driver_state_now, CUSHIM_DRIVER_FORKED);

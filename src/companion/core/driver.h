@@ -9,7 +9,14 @@
 #define CUSHIM_COMPANION_DRIVER_H
 
 #include "companion/shared.h"
+#include "base/options.h"
 #include "base/atomics.h"
+
+/*
+ * The options of the environment: defaults only, and silent unless CUSHIM_LOG says otherwise.  Read
+ * once, at the first use of the library; the log's level is set by it.  Threads  any.
+ */
+const struct cushim_options *cushim_settings(void);
 
 /* The part that the memory engine needs. */
 extern struct cushim_cuda cushim_driver_cuda;

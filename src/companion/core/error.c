@@ -127,6 +127,48 @@ enum cushim_status cushim_check_out(const char *what, const char *name, void *ou
     return cushim_check_given(what, name, out);
 }
 
+static enum cushim_status read_size(const char *what, const void *given, size_t *bytes) {
+    memcpy(bytes, given, sizeof *bytes);
+    if (*bytes < sizeof *bytes)
+        return cushim_fail(what, CUSHIM_ABI, "struct_size=%zu", *bytes);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_struct_size_take(const char *what, void *ours, size_t our_bytes,
+                                           const void *given) {
+    const unsigned char *tail = given;
+    size_t bytes;
+    if (!given)
+        return CUSHIM_OK;
+    CUSHIM_TRY(read_size(what, given, &bytes));
+    for (size_t i = our_bytes; i < bytes; i++) {
+        if (tail[i])
+            return cushim_fail(what, CUSHIM_ABI, "struct_size=%zu known=%zu byte=%zu", bytes,
+                               our_bytes, i);
+    }
+    memcpy(ours, given, bytes < our_bytes ? bytes : our_bytes);
+    memcpy(ours, &our_bytes, sizeof our_bytes);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_struct_size_give(const char *what, void *given, const void *ours,
+                                           size_t our_bytes) {
+    size_t bytes;
+    CUSHIM_TRY(read_size(what, given, &bytes));
+    size_t n = bytes < our_bytes ? bytes : our_bytes;
+    memcpy((char *)given + sizeof bytes, (const char *)ours + sizeof bytes, n - sizeof bytes);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_give_text(const char *what, char *buf, size_t cap_bytes,
+                                    const char *text) {
+    size_t need = strlen(text) + 1;
+    if (need > cap_bytes)
+        return cushim_fail(what, CUSHIM_INVALID, "cap=%zu need=%zu", cap_bytes, need);
+    memcpy(buf, text, need);
+    return CUSHIM_OK;
+}
+
 /* The length of the name without _v2, _ptsz and _ptds. */
 static size_t plain_length(const char *entry, size_t n) {
     for (;;) {

@@ -26,9 +26,41 @@ enum cushim_status cushim_check_given(const char *what, const char *name, const 
 /* The same for an out parameter, which then is all zero until the call succeeds. */
 enum cushim_status cushim_check_out(const char *what, const char *name, void *out, size_t bytes);
 
-/* Both inside a public function. */
+/*
+ * Structs of the public headers that may grow: each begins with size_t struct_size.  An older
+ * program's is shorter than ours, a newer one's longer.
+ */
+
+/**
+ * Read options.
+ * @param ours       filled with the defaults; what `given` has is put over them
+ * @param our_bytes  its size
+ * @param given      the caller's; NULL: the defaults stay
+ * @return CUSHIM_OK | CUSHIM_ABI: struct_size is less than itself, or a byte behind our last field
+ * is not zero; the error text is set
+ */
+enum cushim_status cushim_struct_size_take(const char *what, void *ours, size_t our_bytes,
+                                           const void *given);
+
+/**
+ * Fill a struct of statistics.
+ * @param given  the caller's: as many bytes as its struct_size says and ours has are written, but
+ * for struct_size itself; bytes behind ours are left alone
+ * @return CUSHIM_OK | CUSHIM_ABI, as above
+ */
+enum cushim_status cushim_struct_size_give(const char *what, void *given, const void *ours,
+                                           size_t our_bytes);
+
+/* Both checks of arguments inside a public function. */
 #define CUSHIM_NEED(argument) CUSHIM_TRY(cushim_check_given(__func__, #argument, argument))
 #define CUSHIM_OUT(out)       CUSHIM_TRY(cushim_check_out(__func__, #out, out, sizeof *(out)))
+
+/* An out parameter that may be NULL is 0 until the call succeeds. */
+#define CUSHIM_CLEAR(out) ((void)((out) && (*(out) = 0, 1)))
+
+/* Write a text into the caller's array; INVALID with how much it needs, if that is too short. */
+enum cushim_status cushim_give_text(const char *what, char *buf, size_t cap_bytes,
+                                    const char *text);
 
 /* Refuse with NOSYM if the driver lacks an entry. */
 #define CUSHIM_NEED_ENTRY(what, entry)                                                             \

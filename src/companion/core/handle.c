@@ -12,6 +12,9 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic(struct cushim_slot *) cushim_slots[CUSHIM_N_CHUNKS];
 atomic_bool cushim_pin_is_fenced;
+/* All threads read it and few write it, so it has a cache line to itself. */
+_Alignas(64) atomic_uint_fast64_t cushim_changes = 1;
+
 static uint32_t n_slots;            /* made so far */
 static struct cushim_slot *unused;  /* a list */
 static struct cushim_slot *waiting; /* closed, and pinned when last looked at */
@@ -23,6 +26,10 @@ static uintptr_t value_of(enum cushim_kind kind, uint32_t generation, uint32_t i
 }
 
 /* ---- objects ---- */
+
+void cushim_changes_note(void) {
+    atomic_fetch_add(&cushim_changes, 1);
+}
 
 void *cushim_object_alloc(size_t bytes) {
     bytes = (bytes + 63) & ~(size_t)63;

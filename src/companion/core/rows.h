@@ -1,5 +1,5 @@
 /*
- * Rows in an array that grows: room for one more, and its place in a sorted array.
+ * Rows in an array that grows.  Those of a sorted array begin with their key, of 64 bits.
  */
 #ifndef CUSHIM_COMPANION_ROWS_H
 #define CUSHIM_COMPANION_ROWS_H
@@ -25,8 +25,7 @@ static inline bool cushim_rows_reserve(void *rows, size_t n, size_t *cap, size_t
     return true;
 }
 
-/* The first of n rows whose key is not below `key`; n: none.  They begin with a key of 64 bits, in
- * rising order. */
+/* The place of the first of n sorted rows whose key is not below `key`; n: none. */
 static inline size_t cushim_rows_place(const void *rows, size_t n, size_t row_bytes, uint64_t key) {
     size_t low = 0;
     uint64_t at;
@@ -39,6 +38,33 @@ static inline size_t cushim_rows_place(const void *rows, size_t n, size_t row_by
             n = middle;
     }
     return low;
+}
+
+/* The row with this key; NULL: none. */
+static inline void *cushim_rows_find(void *rows, size_t n, size_t row_bytes, uint64_t key) {
+    size_t i = cushim_rows_place(rows, n, row_bytes, key);
+    char *row = (char *)rows + i * row_bytes;
+    return i < n && memcmp(row, &key, sizeof key) == 0 ? row : NULL;
+}
+
+/* Insert a row by its key; false if host memory is out.  `rows` points to the pointer. */
+static inline bool cushim_rows_insert(void *rows, size_t *n, size_t *cap, size_t row_bytes,
+                                      const void *row) {
+    uint64_t key;
+    char *first;
+    if (!cushim_rows_reserve(rows, *n, cap, row_bytes))
+        return false;
+    memcpy(&key, row, sizeof key);
+    memcpy(&first, rows, sizeof first);
+    size_t i = cushim_rows_place(first, *n, row_bytes, key);
+    memmove(first + (i + 1) * row_bytes, first + i * row_bytes, ((*n)++ - i) * row_bytes);
+    memcpy(first + i * row_bytes, row, row_bytes);
+    return true;
+}
+
+static inline void cushim_rows_remove(void *rows, size_t *n, size_t row_bytes, void *row) {
+    char *next = (char *)row + row_bytes;
+    memmove(row, next, (size_t)((char *)rows + (*n)-- * row_bytes - next));
 }
 
 #endif

@@ -56,9 +56,7 @@ enum cushim_status cushim_graph_check_handle(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_graph_destroy(struct cushim_graph *g) {
-    CUSHIM_TRY(cushim_call_destroy(__func__, CUSHIM_KIND_GRAPH, g));
-    cushim_graph_resources_collect();
-    return CUSHIM_OK;
+    return cushim_graph_resources_collected(cushim_call_destroy(__func__, CUSHIM_KIND_GRAPH, g));
 }
 
 enum cushim_status cushim_graph_attach(struct cushim_graph *g, cushim_graph_attach_fn *fn,
@@ -75,7 +73,7 @@ enum cushim_status cushim_graph_attach(struct cushim_graph *g, cushim_graph_atta
 
 static void give_back(struct cushim_graph_resources *resources) {
     for (size_t i = 0; i < resources->n_pools; i++)
-        cushim_pool_graph_release(resources->pools[i]);
+        cushim_pool_graph_release(resources->pools[i], true);
     for (size_t i = 0; i < resources->n_arenas; i++)
         cushim_arena_graph_drop(resources->arenas[i]);
 }
@@ -136,7 +134,7 @@ static enum cushim_status unfreeze(struct cushim_scope *scope, struct cushim_poo
         return cushim_scope_fail(scope, CUSHIM_STATE, "not frozen for stream=%p", (void *)stream);
     enum cushim_status status = g ? open_held(scope, pool_graph, g) : CUSHIM_OK;
     if (status != CUSHIM_OK)
-        cushim_pool_graph_forget(pool_graph);
+        cushim_pool_graph_release(pool_graph, false);
     return status;
 }
 
@@ -144,8 +142,7 @@ enum cushim_status cushim_pool_unfreeze(struct cushim_pool *p, struct cushim_str
                                         struct cushim_graph **g) {
     CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
-    if (g)
-        *g = NULL;
+    CUSHIM_CLEAR(g);
     CUSHIM_ENTER_POOL(p);
     CUSHIM_TRY(cushim_stream_enter(&scope, call.what, s, &use));
     return unfreeze(&scope, call.pool, use.handle, g);

@@ -59,6 +59,10 @@ bool cushim_graph_is_gone(const struct cushim_context_object *context);
 
 /* Count the nodes of each CUgraphNodeType; unknown types count as the last. */
 enum { CUSHIM_GRAPH_N_TYPES = 16 };
+/* All nodes, in an array to be freed, even after a failure. */
+enum cushim_status cushim_graph_nodes(struct cushim_scope *scope, CUgraph graph,
+                                      CUgraphNode **nodes, size_t *n);
+
 enum cushim_status cushim_graph_count(struct cushim_scope *scope, CUgraph graph,
                                       size_t counts[CUSHIM_GRAPH_N_TYPES]);
 

@@ -1,10 +1,8 @@
 /* The public calls that capture (cushim/graph.h). */
 
-#include "companion/core/struct_size.h"
 #include "companion/capture/known_captures.h"
 #include "companion/graph/graph.h"
 #include "companion/graph/graph_recording.h"
-#include "companion/core/environment.h"
 
 void cushim_graph_options_default(struct cushim_graph_options *options) {
     if (options)
@@ -105,15 +103,11 @@ enum cushim_status cushim_graph_begin(struct cushim_stream *s,
 
 enum cushim_status cushim_graph_end(struct cushim_stream *s, struct cushim_graph **g) {
     CUSHIM_OUT(g);
-    enum cushim_status status = end(__func__, s, g);
-    cushim_graph_resources_collect();
-    return status;
+    return cushim_graph_resources_collected(end(__func__, s, g));
 }
 
 enum cushim_status cushim_graph_abort(struct cushim_stream *s) {
-    enum cushim_status status = drop(__func__, s);
-    cushim_graph_resources_collect();
-    return status;
+    return cushim_graph_resources_collected(drop(__func__, s));
 }
 
 /* ---- with a callback ---- */
@@ -137,12 +131,9 @@ enum cushim_status cushim_graph_capture(struct cushim_stream *s,
     struct cushim_graph_options taken;
     struct cushim_graph *graph = NULL;
     int result = 0;
-    if (fn_result)
-        *fn_result = 0;
-    if (g)
-        *g = NULL;
-    if (x)
-        *x = NULL;
+    CUSHIM_CLEAR(fn_result);
+    CUSHIM_CLEAR(g);
+    CUSHIM_CLEAR(x);
     if (!fn || (!g && !x))
         return CUSHIM_FAIL(CUSHIM_INVALID, fn ? "g=NULL x=NULL" : "fn=NULL");
     CUSHIM_TRY(take_options(__func__, options, &taken));

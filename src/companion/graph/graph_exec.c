@@ -117,9 +117,8 @@ enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned fla
 }
 
 enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *x) {
-    CUSHIM_TRY(cushim_call_destroy(__func__, CUSHIM_KIND_GRAPHEXEC, x));
-    cushim_graph_resources_collect();
-    return CUSHIM_OK;
+    return cushim_graph_resources_collected(
+        cushim_call_destroy(__func__, CUSHIM_KIND_GRAPHEXEC, x));
 }
 
 /* ---- use ---- */
@@ -286,8 +285,7 @@ static enum cushim_status update_from(const char *what, struct cushim_graphexec 
 enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cushim_graph *g,
                                            int *why) {
     int answer = 0;
-    if (why)
-        *why = 0;
+    CUSHIM_CLEAR(why);
     CUSHIM_NEED(g);
     enum cushim_status status = update_from(__func__, x, g, &answer);
     if (why)
@@ -296,11 +294,4 @@ enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cu
     return status;
 }
 
-enum cushim_status cushim_graphexec_handle(struct cushim_graphexec *x, struct CUgraphExec_st **cu) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_graphexec_object *exec;
-    CUSHIM_OUT(cu);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
-    *cu = exec->handle;
-    return CUSHIM_OK;
-}
+CUSHIM_FACT(GRAPHEXEC, graphexec, handle, struct CUgraphExec_st *, cu, graphexec->handle)

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "companion/arena/arena.h"
-#include "companion/core/struct_size.h"
 #include "companion/pool/pool.h"
 
 /* ---- nodes ---- */
@@ -23,17 +22,24 @@ static enum cushim_status count_types(struct cushim_scope *scope, const CUgraphN
     return CUSHIM_OK;
 }
 
+enum cushim_status cushim_graph_nodes(struct cushim_scope *scope, CUgraph graph,
+                                      CUgraphNode **nodes, size_t *n) {
+    *nodes = NULL;
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphGetNodes, graph, NULL, n));
+    if (*n == 0)
+        return CUSHIM_OK;
+    *nodes = malloc(*n * sizeof **nodes);
+    if (!*nodes)
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "nodes=%zu", *n);
+    return CUSHIM_CALL(scope, cuGraphGetNodes, graph, *nodes, n);
+}
+
 enum cushim_status cushim_graph_count(struct cushim_scope *scope, CUgraph graph,
                                       size_t counts[CUSHIM_GRAPH_N_TYPES]) {
+    CUgraphNode *nodes;
     size_t n = 0;
     memset(counts, 0, CUSHIM_GRAPH_N_TYPES * sizeof *counts);
-    CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphGetNodes, graph, NULL, &n));
-    if (n == 0)
-        return CUSHIM_OK;
-    CUgraphNode *nodes = malloc(n * sizeof *nodes);
-    if (!nodes)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "nodes=%zu", n);
-    enum cushim_status status = CUSHIM_CALL(scope, cuGraphGetNodes, graph, nodes, &n);
+    enum cushim_status status = cushim_graph_nodes(scope, graph, &nodes, &n);
     if (status == CUSHIM_OK)
         status = count_types(scope, nodes, n, counts);
     free(nodes);

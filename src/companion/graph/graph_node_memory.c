@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "companion/capture/known_captures.h"
+#include "companion/graph/graph.h"
 
 /* ---- finding ---- */
 
@@ -32,30 +33,19 @@ static enum cushim_status look_at(struct cushim_scope *scope, CUgraphNode node,
     return CUSHIM_OK;
 }
 
-static enum cushim_status look_at_all(struct cushim_scope *scope, const CUgraphNode *nodes,
-                                      size_t n, struct cushim_graph_node_memory *left) {
-    for (size_t i = 0; i < n; i++)
-        CUSHIM_TRY(look_at(scope, nodes[i], CU_GRAPH_NODE_TYPE_MEM_ALLOC, left));
-    for (size_t i = 0; i < n; i++)
-        CUSHIM_TRY(look_at(scope, nodes[i], CU_GRAPH_NODE_TYPE_MEM_FREE, left));
-    return CUSHIM_OK;
-}
-
 enum cushim_status cushim_graph_node_memory_find(struct cushim_scope *scope, CUgraph graph,
                                                  struct cushim_graph_node_memory *left) {
+    CUgraphNode *nodes;
     size_t n = 0;
     if (!CUSHIM_DRIVER(cuGraphMemAllocNodeGetParams) || !CUSHIM_DRIVER(cuGraphMemFreeNodeGetParams))
         return CUSHIM_OK;
-    CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphGetNodes, graph, NULL, &n));
-    CUgraphNode *nodes = malloc((n + 1) * sizeof *nodes);
+    enum cushim_status status = cushim_graph_nodes(scope, graph, &nodes, &n);
     left->addresses = malloc((n + 1) * sizeof *left->addresses);
-    enum cushim_status status;
-    if (nodes && left->addresses)
-        status = CUSHIM_CALL(scope, cuGraphGetNodes, graph, nodes, &n);
-    else
+    if (status == CUSHIM_OK && !left->addresses)
         status = cushim_scope_fail(scope, CUSHIM_NOMEM, "nodes=%zu", n);
-    if (status == CUSHIM_OK)
-        status = look_at_all(scope, nodes, n, left);
+    for (size_t i = 0; i < 2 * n && status == CUSHIM_OK; i++)
+        status = look_at(scope, nodes[i % n],
+                         i < n ? CU_GRAPH_NODE_TYPE_MEM_ALLOC : CU_GRAPH_NODE_TYPE_MEM_FREE, left);
     free(nodes);
     if (status != CUSHIM_OK)
         cushim_graph_node_memory_finish(left);

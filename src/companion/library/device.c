@@ -92,28 +92,16 @@ static enum cushim_status begin_text(const char *what, int *dev, char *buf, size
     return begin(what, dev);
 }
 
-static enum cushim_status put_text(const char *what, char *buf, size_t cap_bytes,
-                                   const char *text) {
-    size_t need = strlen(text) + 1;
-    if (need > cap_bytes)
-        return cushim_fail(what, CUSHIM_INVALID, "cap=%zu need=%zu", cap_bytes, need);
-    memcpy(buf, text, need);
-    return CUSHIM_OK;
-}
+#define TEXT(name, entry, n)                                                                       \
+    enum cushim_status cushim_device_##name(int dev, char *buf, size_t cap_bytes) {                \
+        char text[n] = "";                                                                         \
+        CUSHIM_TRY(begin_text(__func__, &dev, buf, cap_bytes));                                    \
+        CUSHIM_TRY(CALL(dev, entry, text, (int)sizeof text, dev));                                 \
+        return cushim_give_text(__func__, buf, cap_bytes, text);                                   \
+    }
 
-enum cushim_status cushim_device_pci(int dev, char *buf, size_t cap_bytes) {
-    char text[64] = "";
-    CUSHIM_TRY(begin_text(__func__, &dev, buf, cap_bytes));
-    CUSHIM_TRY(CALL(dev, cuDeviceGetPCIBusId, text, (int)sizeof text, dev));
-    return put_text(__func__, buf, cap_bytes, text);
-}
-
-enum cushim_status cushim_device_name(int dev, char *buf, size_t cap_bytes) {
-    char text[256] = "";
-    CUSHIM_TRY(begin_text(__func__, &dev, buf, cap_bytes));
-    CUSHIM_TRY(CALL(dev, cuDeviceGetName, text, (int)sizeof text, dev));
-    return put_text(__func__, buf, cap_bytes, text);
-}
+TEXT(pci, cuDeviceGetPCIBusId, 64)
+TEXT(name, cuDeviceGetName, 256)
 
 enum cushim_status cushim_device_uuid(int dev, unsigned char *id16) {
     CUuuid uuid = {{0}};

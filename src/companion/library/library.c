@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "companion/context/address_map.h"
 #include "companion/mapped/mapper.h"
-#include "companion/core/environment.h"
 
 int cushim_available(void) {
     int n = 0;

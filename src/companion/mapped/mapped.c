@@ -66,28 +66,16 @@ static enum cushim_status alloc_in(struct cushim_scope *scope, struct cushim_map
     enum cushim_status status = take(scope, mapped, flags);
     if (status == CUSHIM_OK)
         status = record(scope, mapped);
-    if (status == CUSHIM_OK) {
-        status = cushim_handle_open(&mapped->object, out);
-        if (status != CUSHIM_OK)
-            erase(mapped);
-    }
+    if (status == CUSHIM_OK && (status = cushim_handle_open(&mapped->object, out)) != CUSHIM_OK)
+        erase(mapped);
     if (status != CUSHIM_OK)
         cushim_object_release(mapped);
     return status;
 }
 
-/* The mapper is of a device: use its primary context, which may be a new one. */
-static enum cushim_status alloc_in_primary(const char *what, struct cushim_mapper_object *mapper,
-                                           size_t bytes, unsigned flags,
-                                           struct cushim_mapped **out) {
-    CUSHIM_SCOPE scope = {0};
-    CUSHIM_TRY(cushim_call_begin_device(&scope, what, mapper->device));
-    return alloc_in(&scope, mapper, bytes, flags, out);
-}
-
 enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, size_t bytes, unsigned flags,
                                        struct cushim_mapped **mapped) {
-    CUSHIM_SCOPE scope = {0};
+    CUSHIM_SCOPE scope = {0}, of_device = {0};
     struct cushim_mapper_object *m;
     CUSHIM_OUT(mapped);
     if (bytes == 0 || bytes > INT64_MAX)
@@ -95,8 +83,9 @@ enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, size_t byte
     if (flags & ~(unsigned)FLAGS)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
-    return scope.context ? alloc_in(&scope, m, bytes, flags, mapped)
-                         : alloc_in_primary(__func__, m, bytes, flags, mapped);
+    if (!scope.context) /* it is of a device: use its primary context, which may be a new one */
+        CUSHIM_TRY(cushim_call_begin_device(&of_device, __func__, m->device));
+    return alloc_in(scope.context ? &scope : &of_device, m, bytes, flags, mapped);
 }
 
 /* ---- free ---- */
@@ -116,36 +105,11 @@ enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped) {
 
 /* ---- questions ---- */
 
-/* Each has one out parameter, that is 0 after a failure, and one answer. */
-#define ASK(mapped, out, answer)                                                                   \
-    do {                                                                                           \
-        struct cushim_scope scope_;                                                                \
-        struct cushim_mapped_object *b;                                                            \
-        CUSHIM_OUT(out);                                                                           \
-        CUSHIM_TRY(cushim_call_begin_object(&scope_, __func__, CUSHIM_KIND_MAPPED, (mapped), &b)); \
-        *(out) = (answer);                                                                         \
-        return cushim_call_end(&scope_, CUSHIM_OK);                                                \
-    } while (0)
-
-enum cushim_status cushim_mapped_host(struct cushim_mapped *mapped, void **p) {
-    ASK(mapped, p, (char *)b->span.memory.host + b->offset);
-}
-
-enum cushim_status cushim_mapped_device(struct cushim_mapped *mapped, cushim_devptr *p) {
-    ASK(mapped, p, start_of(b));
-}
-
-enum cushim_status cushim_mapped_size(struct cushim_mapped *mapped, size_t *bytes) {
-    ASK(mapped, bytes, b->bytes);
-}
-
-enum cushim_status cushim_mapped_coherent(struct cushim_mapped *mapped, int *yes) {
-    ASK(mapped, yes, b->mapper->type.is_coherent);
-}
-
-enum cushim_status cushim_mapped_atom(struct cushim_mapped *mapped, size_t *bytes) {
-    ASK(mapped, bytes, b->mapper->type.atom_bytes);
-}
+CUSHIM_FACT(MAPPED, mapped, host, void *, p, (char *)mapped->span.memory.host + mapped->offset)
+CUSHIM_FACT(MAPPED, mapped, device, cushim_devptr, p, start_of(mapped))
+CUSHIM_FACT(MAPPED, mapped, size, size_t, bytes, mapped->bytes)
+CUSHIM_FACT(MAPPED, mapped, coherent, int, yes, mapped->mapper->type.is_coherent)
+CUSHIM_FACT(MAPPED, mapped, atom, size_t, bytes, mapped->mapper->type.atom_bytes)
 
 /* ---- flush, invalidate, export ---- */
 

@@ -109,10 +109,8 @@ enum cushim_status cushim_mapper_budget(struct cushim_mapper *mapper, size_t *fr
                                         size_t *total_bytes) {
     CUSHIM_SCOPE scope = {0};
     struct cushim_mapper_object *m;
-    if (free_bytes)
-        *free_bytes = 0;
-    if (total_bytes)
-        *total_bytes = 0;
+    CUSHIM_CLEAR(free_bytes);
+    CUSHIM_CLEAR(total_bytes);
     if (!free_bytes || !total_bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", free_bytes ? "total_bytes" : "free_bytes");
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));

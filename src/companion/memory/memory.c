@@ -86,9 +86,7 @@ void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes) {
 enum cushim_status cushim_memory_alloc(struct cushim_context *ctx, size_t bytes, cushim_devptr *p) {
     struct cushim_memory_request request;
     CUSHIM_OUT(p);
-    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
-    if (!bytes)
-        return CUSHIM_OK;
+    CUSHIM_SOME_BYTES(__func__, bytes);
     CUSHIM_ENTER_CONTEXT(ctx);
     cushim_memory_plain(&request, bytes);
     return cushim_memory_obtain(&scope, &request, p);
@@ -108,10 +106,8 @@ enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t 
                                              size_t *pitch_bytes) {
     struct cushim_memory_request request;
     size_t bytes;
-    if (p)
-        *p = 0;
-    if (pitch_bytes)
-        *pitch_bytes = 0;
+    CUSHIM_CLEAR(p);
+    CUSHIM_CLEAR(pitch_bytes);
     if (!p || !pitch_bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", p ? "pitch_bytes" : "p");
     CUSHIM_TRY(cushim_driver_use(__func__));
@@ -265,9 +261,7 @@ static enum cushim_status judge_foreign(struct cushim_scope *scope, CUdeviceptr 
 }
 
 enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr p, size_t bytes) {
-    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
-    if (!bytes)
-        return CUSHIM_OK;
+    CUSHIM_SOME_BYTES(__func__, bytes);
     if (!p)
         return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
     CUSHIM_ENTER_CONTEXT(ctx);

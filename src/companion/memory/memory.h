@@ -16,6 +16,14 @@
  * no driver. */
 enum cushim_status cushim_memory_check_bytes(const char *what, const char *name, size_t bytes);
 
+/* The same in a public function that has nothing to do for 0 bytes. */
+#define CUSHIM_SOME_BYTES(what, bytes)                                                             \
+    do {                                                                                           \
+        CUSHIM_TRY(cushim_memory_check_bytes(what, "bytes", bytes));                               \
+        if (!(bytes))                                                                              \
+            return CUSHIM_OK;                                                                      \
+    } while (0)
+
 /* ---- getting it ---- */
 
 struct cushim_memory_request {
@@ -43,6 +51,9 @@ enum cushim_status cushim_memory_obtain(struct cushim_scope *scope,
 
 /* cuMemAlloc as a request. */
 void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes);
+
+/* The same of managed memory; flags: the driver's. */
+void cushim_memory_managed(struct cushim_memory_request *request, size_t bytes, unsigned flags);
 
 /* Fail for want of memory: the text has asked, free and total, and what our pools hold. */
 enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const char *entry,
@@ -156,8 +167,5 @@ enum cushim_status cushim_memory_enter_stream(struct cushim_scope *scope, const 
                                               struct cushim_context *ctx, CUstream *handle);
 
 /* ---- the driver pool of a context (memory_async.c) ---- */
-
-/* The context object ends: its pool goes.  Its context is current, or dead. */
-void cushim_memory_async_end(struct cushim_context_object *context);
 
 #endif

@@ -2,65 +2,15 @@
  * Stream-ordered device memory.  Each context has a driver pool of its own, because other libraries
  * share the device's default pool, which we never touch.
  *
- * The pool is made at the first use and ends with its context's object.  Lock: one mutex for the
- * list, held over no driver call.
+ * The pool is made at the first use and ends with its context's object.
  */
-
-#include <stdlib.h>
 
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 #include "companion/context/pressure.h"
-#include "base/lock.h"
 
 /* What the pool keeps when idle, until cushim_memory_async_threshold. */
 static const cuuint64_t KEPT_BYTES = 512ull << 20;
-
-struct async_pool {
-    struct cushim_context_object *context; /* not kept, because its end removes the pool */
-    CUmemoryPool handle;
-    struct async_pool *next;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct async_pool *pools;
-
-/* ---- the list ---- */
-
-/* Under the lock: the link to the pool of a context, or the end of the list. */
-static struct async_pool **place_of(const struct cushim_context_object *context) {
-    struct async_pool **at = &pools;
-    while (*at && (*at)->context != context)
-        at = &(*at)->next;
-    return at;
-}
-
-static CUmemoryPool find(const struct cushim_context_object *context) {
-    CUSHIM_LOCKED(&lock);
-    const struct async_pool *pool = *place_of(context);
-    return pool ? pool->handle : NULL;
-}
-
-/* Put it into the list, unless another thread was first; returns the one in the list. */
-static CUmemoryPool put_in(struct async_pool *made) {
-    CUSHIM_LOCKED(&lock);
-    struct async_pool **at = place_of(made->context);
-    if (!*at)
-        *at = made;
-    return (*at)->handle;
-}
-
-void cushim_memory_async_end(struct cushim_context_object *context) {
-    pthread_mutex_lock(&lock);
-    struct async_pool **at = place_of(context), *pool = *at;
-    if (pool)
-        *at = pool->next;
-    pthread_mutex_unlock(&lock);
-    /* A pool belongs to the device and outlives the context.  Its allocations stay valid. */
-    if (pool && atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY)
-        CUSHIM_DRIVER(cuMemPoolDestroy)(pool->handle);
-    free(pool);
-}
 
 /* ---- pressure ---- */
 
@@ -75,7 +25,7 @@ static bool measure(CUmemoryPool handle, cuuint64_t *reserved_bytes, cuuint64_t 
 /* Give all idle memory, because a part of the driver's one heap might be too little. */
 static size_t give(struct cushim_context_object *context, size_t bytes) {
     cuuint64_t before_bytes = 0, after_bytes = 0, used_bytes;
-    CUmemoryPool handle = find(context);
+    CUmemoryPool handle = atomic_load(&context->async_pool);
     (void)bytes;
     if (!handle || !CUSHIM_DRIVER(cuMemPoolTrimTo) ||
         !measure(handle, &before_bytes, &used_bytes) ||
@@ -87,7 +37,7 @@ static size_t give(struct cushim_context_object *context, size_t bytes) {
 
 static void count(struct cushim_context_object *context, struct cushim_pressure_held *held) {
     cuuint64_t reserved_bytes = 0, used_bytes = 0;
-    CUmemoryPool handle = find(context);
+    CUmemoryPool handle = atomic_load(&context->async_pool);
     if (!handle || !measure(handle, &reserved_bytes, &used_bytes))
         return;
     size_t idle_bytes = reserved_bytes > used_bytes ? reserved_bytes - used_bytes : 0;
@@ -117,30 +67,23 @@ static enum cushim_status make_pool(struct cushim_scope *scope, CUmemoryPool *ou
         .handleTypes = CU_MEM_HANDLE_TYPE_NONE,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = scope->context->device}};
     cuuint64_t kept_bytes = KEPT_BYTES;
-    struct async_pool *made = calloc(1, sizeof *made);
-    if (!made)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *made);
-    enum cushim_status status = CUSHIM_CALL(scope, cuMemPoolCreate, &made->handle, &props);
-    if (status != CUSHIM_OK) {
-        free(made);
-        return status;
-    }
-    status = CUSHIM_CALL(scope, cuMemPoolSetAttribute, made->handle,
-                         CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept_bytes);
-    CUmemoryPool mine = made->handle;
-    made->context = scope->context;
-    *out = status == CUSHIM_OK ? put_in(made) : NULL;
-    if (*out != mine) {
-        CUSHIM_DRIVER(cuMemPoolDestroy)(mine);
-        free(made);
-    }
+    CUmemoryPool made;
+    *out = NULL;
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuMemPoolCreate, &made, &props));
+    enum cushim_status status = CUSHIM_CALL(scope, cuMemPoolSetAttribute, made,
+                                            CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept_bytes);
+    if (status == CUSHIM_OK &&
+        atomic_compare_exchange_strong(&scope->context->async_pool, out, made))
+        *out = made;
+    else
+        CUSHIM_DRIVER(cuMemPoolDestroy)(made);
     return status;
 }
 
 /* The pool of the scope's context, made at the first use; NULL if the device has none. */
 static enum cushim_status pool_of(struct cushim_scope *scope, CUmemoryPool *out) {
     int has_pools;
-    *out = find(scope->context);
+    *out = atomic_load(&scope->context->async_pool);
     if (*out)
         return CUSHIM_OK;
     CUSHIM_TRY(ask_support(scope, &has_pools));
@@ -182,9 +125,7 @@ enum cushim_status cushim_memory_alloc_async(struct cushim_stream *s, size_t byt
                                              cushim_devptr *p) {
     CUSHIM_MEMORY_CALL call = {0};
     CUSHIM_OUT(p);
-    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
-    if (!bytes)
-        return CUSHIM_OK;
+    CUSHIM_SOME_BYTES(__func__, bytes);
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, s));
     CUSHIM_TRY(cushim_memory_may_queue(&call));
     return alloc(&call.scope, call.stream, bytes, p);
@@ -284,6 +225,6 @@ enum cushim_status cushim_memory_async_threshold(struct cushim_context *ctx, siz
 enum cushim_status cushim_memory_async_trim(struct cushim_context *ctx, size_t keep_bytes) {
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "keep_bytes", keep_bytes));
     CUSHIM_ENTER_CONTEXT(ctx);
-    CUmemoryPool pool = find(scope.context);
+    CUmemoryPool pool = atomic_load(&scope.context->async_pool);
     return pool ? CUSHIM_CALL(&scope, cuMemPoolTrimTo, pool, keep_bytes) : CUSHIM_OK;
 }

@@ -39,19 +39,14 @@ static const void *host(uint64_t address) {
 
 /* ---- that wait ---- */
 
-static enum cushim_status copy_now(struct cushim_scope *scope, uint64_t dst, uint64_t src,
-                                   size_t bytes, enum cushim_copy_kind kind) {
-    switch (kind) {
-    case CUSHIM_COPY_H2D:
-        return CUSHIM_CALL(scope, cuMemcpyHtoD_v2, dst, host(src), bytes);
-    case CUSHIM_COPY_D2H:
-        return CUSHIM_CALL(scope, cuMemcpyDtoH_v2, (void *)(uintptr_t)dst, src, bytes);
-    case CUSHIM_COPY_D2D:
-        return CUSHIM_CALL(scope, cuMemcpyDtoD_v2, dst, src, bytes);
-    default:
-        return CUSHIM_CALL(scope, cuMemcpy, dst, src, bytes);
-    }
-}
+/* The driver's entry for the kind, with what is behind its name. */
+#define BY_KIND(scope, kind, behind, plain, dst, src, ...)                                         \
+    ((kind) == CUSHIM_COPY_H2D                                                                     \
+         ? CUSHIM_CALL(scope, cuMemcpyHtoD##behind, dst, host(src), __VA_ARGS__)                   \
+     : (kind) == CUSHIM_COPY_D2H                                                                   \
+         ? CUSHIM_CALL(scope, cuMemcpyDtoH##behind, (void *)(uintptr_t)(dst), src, __VA_ARGS__)    \
+     : (kind) == CUSHIM_COPY_D2D ? CUSHIM_CALL(scope, cuMemcpyDtoD##behind, dst, src, __VA_ARGS__) \
+                                 : CUSHIM_CALL(scope, plain, dst, src, __VA_ARGS__))
 
 /*
  * The driver returns from a copy inside the device before it ends, and from one of pageable memory
@@ -74,7 +69,7 @@ static enum cushim_status copy(const char *what, uint64_t dst, uint64_t src, siz
         return CUSHIM_OK;
     CUSHIM_TRY(enter(&call, what, dst, src, bytes, kind, CUSHIM_STREAM_LEGACY));
     CUSHIM_TRY(cushim_capture_refuse(&call.scope));
-    CUSHIM_TRY(copy_now(&call.scope, dst, src, bytes, kind));
+    CUSHIM_TRY(BY_KIND(&call.scope, kind, _v2, cuMemcpy, dst, src, bytes));
     return ends_later(&call, kind) ? cushim_memory_wait(&call) : CUSHIM_OK;
 }
 
@@ -97,22 +92,6 @@ enum cushim_status cushim_memory_d2d(cushim_devptr dst, cushim_devptr src, size_
 
 /* ---- in the order of a stream ---- */
 
-static enum cushim_status queue(struct cushim_memory_call *call, uint64_t dst, uint64_t src,
-                                size_t bytes, enum cushim_copy_kind kind) {
-    struct cushim_scope *scope = &call->scope;
-    switch (kind) {
-    case CUSHIM_COPY_H2D:
-        return CUSHIM_CALL(scope, cuMemcpyHtoDAsync_v2, dst, host(src), bytes, call->stream);
-    case CUSHIM_COPY_D2H:
-        return CUSHIM_CALL(scope, cuMemcpyDtoHAsync_v2, (void *)(uintptr_t)dst, src, bytes,
-                           call->stream);
-    case CUSHIM_COPY_D2D:
-        return CUSHIM_CALL(scope, cuMemcpyDtoDAsync_v2, dst, src, bytes, call->stream);
-    default:
-        return CUSHIM_CALL(scope, cuMemcpyAsync, dst, src, bytes, call->stream);
-    }
-}
-
 static enum cushim_status copy_async(const char *what, uint64_t dst, uint64_t src, size_t bytes,
                                      enum cushim_copy_kind kind, struct cushim_stream *s) {
     CUSHIM_MEMORY_CALL call = {0};
@@ -121,7 +100,7 @@ static enum cushim_status copy_async(const char *what, uint64_t dst, uint64_t sr
         return CUSHIM_OK;
     CUSHIM_TRY(enter(&call, what, dst, src, bytes, kind, s));
     CUSHIM_TRY(cushim_memory_may_queue(&call));
-    return queue(&call, dst, src, bytes, kind);
+    return BY_KIND(&call.scope, kind, Async_v2, cuMemcpyAsync, dst, src, bytes, call.stream);
 }
 
 enum cushim_status cushim_memory_copy_async(cushim_devptr dst, cushim_devptr src, size_t bytes,

@@ -36,9 +36,7 @@ enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size_t bytes, u
     CUSHIM_TRY(cushim_driver_use(__func__));
     if (flags & ~known)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
-    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
-    if (!bytes)
-        return CUSHIM_OK;
+    CUSHIM_SOME_BYTES(__func__, bytes);
     CUSHIM_ENTER_CONTEXT(ctx);
     if (!CUSHIM_DRIVER(cuMemHostAlloc) || !CUSHIM_DRIVER(cuMemFreeHost))
         return cushim_fail_nosym(__func__, "cuMemHostAlloc");
@@ -89,9 +87,7 @@ enum cushim_status cushim_host_register(struct cushim_context *ctx, void *p, siz
     CUSHIM_TRY(cushim_driver_use(__func__));
     if (flags & ~known)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
-    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
-    if (!bytes)
-        return CUSHIM_OK;
+    CUSHIM_SOME_BYTES(__func__, bytes);
     CUSHIM_NEED(p);
     if ((uintptr_t)p > UINTPTR_MAX - (bytes - 1))
         return CUSHIM_FAIL(CUSHIM_INVALID, "p=%p bytes=%zu", p, bytes);

@@ -13,6 +13,14 @@ static CUresult obtain_managed(struct cushim_memory_request *request, CUdevicept
 }
 
 /* Never give device memory instead, because the host cannot use its address. */
+void cushim_memory_managed(struct cushim_memory_request *request, size_t bytes, unsigned flags) {
+    cushim_memory_plain(request, bytes);
+    request->entry = "cuMemAllocManaged";
+    request->kind = CUSHIM_MEMORY_MANAGED;
+    request->flags = flags;
+    request->obtain = obtain_managed;
+}
+
 static enum cushim_status judge_device(struct cushim_scope *scope) {
     int has_managed = 0;
     CUSHIM_TRY(CUSHIM_CALL(scope, cuDeviceGetAttribute, &has_managed,
@@ -30,16 +38,10 @@ enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_
     CUSHIM_TRY(cushim_driver_use(__func__));
     if (flags != CUSHIM_ATTACH_FLAG_GLOBAL && flags != CUSHIM_ATTACH_FLAG_HOST)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
-    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
-    if (!bytes)
-        return CUSHIM_OK;
+    CUSHIM_SOME_BYTES(__func__, bytes);
     CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_NEED_ENTRY(__func__, cuMemAllocManaged);
-    cushim_memory_plain(&request, bytes);
-    request.entry = "cuMemAllocManaged";
-    request.kind = CUSHIM_MEMORY_MANAGED;
-    request.flags = flags;
-    request.obtain = obtain_managed;
+    cushim_memory_managed(&request, bytes, flags);
     CUSHIM_TRY(judge_device(&scope));
     return cushim_memory_obtain(&scope, &request, p);
 }
@@ -66,9 +68,7 @@ enum cushim_status cushim_memory_attach(cushim_devptr p, size_t bytes, unsigned 
     if (flags != CUSHIM_ATTACH_FLAG_GLOBAL && flags != CUSHIM_ATTACH_FLAG_HOST &&
         flags != CUSHIM_ATTACH_FLAG_SINGLE)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
-    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
-    if (!bytes)
-        return CUSHIM_OK;
+    CUSHIM_SOME_BYTES(__func__, bytes);
     CUSHIM_TRY(enter_managed(&call, __func__, p, bytes, s));
     return CUSHIM_CALL(&call.scope, cuStreamAttachMemAsync, call.stream, p, bytes, flags);
 }
@@ -88,9 +88,7 @@ enum cushim_status cushim_memory_prefetch(cushim_devptr p, size_t bytes, int dev
                                           struct cushim_stream *s) {
     CUSHIM_MEMORY_CALL call = {0};
     int n_devices = 0;
-    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
-    if (!bytes)
-        return CUSHIM_OK;
+    CUSHIM_SOME_BYTES(__func__, bytes);
     CUSHIM_TRY(enter_managed(&call, __func__, p, bytes, s));
     CUSHIM_TRY(CUSHIM_CALL(&call.scope, cuDeviceGetCount, &n_devices));
     if (dev < -1 || dev >= n_devices)

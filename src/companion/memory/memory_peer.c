@@ -99,9 +99,7 @@ enum cushim_status cushim_memory_copy_peer(cushim_devptr dst, struct cushim_cont
                                            cushim_devptr src, struct cushim_context *sctx,
                                            size_t bytes) {
     CUSHIM_MEMORY_CALL call = {0};
-    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
-    if (!bytes)
-        return CUSHIM_OK;
+    CUSHIM_SOME_BYTES(__func__, bytes);
     CUSHIM_TRY(enter(&call, __func__, dst, dctx, src, sctx, bytes, CUSHIM_STREAM_LEGACY));
     return copy_now(__func__, call.ends, dst, src, bytes);
 }
@@ -112,9 +110,7 @@ enum cushim_status cushim_memory_copy_peer_async(cushim_devptr dst, struct cushi
                                                  cushim_devptr src, struct cushim_context *sctx,
                                                  size_t bytes, struct cushim_stream *s) {
     CUSHIM_MEMORY_CALL call = {0};
-    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
-    if (!bytes)
-        return CUSHIM_OK;
+    CUSHIM_SOME_BYTES(__func__, bytes);
     CUSHIM_TRY(enter(&call, __func__, dst, dctx, src, sctx, bytes, s));
     CUSHIM_TRY(cushim_memory_judge_stream(&call));
     CUSHIM_TRY(cushim_memory_may_queue(&call));

@@ -1,6 +1,5 @@
 /* Questions about an address and about the memory of a device. */
 
-#include "companion/core/struct_size.h"
 #include "companion/memory/memory.h"
 #include "companion/context/pressure.h"
 
@@ -39,23 +38,15 @@ enum cushim_status cushim_memory_range(cushim_devptr p, cushim_devptr *base, siz
 /* ---- all of it ---- */
 
 enum cushim_memory_owner cushim_memory_owner_of(const struct cushim_address_map_row *row) {
-    if (row->owner) {
-        switch (row->owner->kind) {
-        case CUSHIM_KIND_POOL:
-            return CUSHIM_OWNER_POOL;
-        case CUSHIM_KIND_ARENA:
-            return CUSHIM_OWNER_ARENA;
-        case CUSHIM_KIND_GRAPH:
-        case CUSHIM_KIND_GRAPHEXEC:
-            return CUSHIM_OWNER_GRAPH;
-        case CUSHIM_KIND_MODULE:
-            return CUSHIM_OWNER_MODULE;
-        default:
-            return CUSHIM_OWNER_MAPPER;
-        }
-    }
+    static const enum cushim_memory_owner owners[CUSHIM_N_KINDS] = {
+        [CUSHIM_KIND_POOL] = CUSHIM_OWNER_POOL,     [CUSHIM_KIND_ARENA] = CUSHIM_OWNER_ARENA,
+        [CUSHIM_KIND_GRAPH] = CUSHIM_OWNER_GRAPH,   [CUSHIM_KIND_GRAPHEXEC] = CUSHIM_OWNER_GRAPH,
+        [CUSHIM_KIND_MODULE] = CUSHIM_OWNER_MODULE, [CUSHIM_KIND_MAPPED] = CUSHIM_OWNER_MAPPER,
+    };
+    if (row->owner)
+        return owners[row->owner->kind];
     if (row->kind == CUSHIM_MEMORY_GRAPH)
-        return CUSHIM_OWNER_GRAPH; /* of a capture that other code began or that is still open */
+        return CUSHIM_OWNER_GRAPH;
     return row->kind == CUSHIM_MEMORY_ADOPTED || row->kind == CUSHIM_MEMORY_REGISTERED
                ? CUSHIM_OWNER_NONE
                : CUSHIM_OWNER_CALLER;

@@ -46,17 +46,15 @@ static enum cushim_status enter(struct cushim_memory_call *call, const char *wha
 
 /* ---- lines ---- */
 
-static enum cushim_status fill_line(struct cushim_scope *scope, const struct fill *fill) {
-    switch (fill->word_bytes) {
-    case 1:
-        return CUSHIM_CALL(scope, cuMemsetD8_v2, fill->p, (unsigned char)fill->value, fill->width);
-    case 2:
-        return CUSHIM_CALL(scope, cuMemsetD16_v2, fill->p, (unsigned short)fill->value,
-                           fill->width);
-    default:
-        return CUSHIM_CALL(scope, cuMemsetD32_v2, fill->p, fill->value, fill->width);
-    }
-}
+/* The driver's entry for the width of the words: its name is `before`, the width and `behind`. */
+#define BY_WIDTH(scope, fill, before, behind, at, ...)                                             \
+    ((fill)->word_bytes == 1 ? CUSHIM_CALL(scope, before##8##behind, UNPACK at,                    \
+                                           (unsigned char)(fill)->value, __VA_ARGS__)              \
+     : (fill)->word_bytes == 2                                                                     \
+         ? CUSHIM_CALL(scope, before##16##behind, UNPACK at, (unsigned short)(fill)->value,        \
+                       __VA_ARGS__)                                                                \
+         : CUSHIM_CALL(scope, before##32##behind, UNPACK at, (fill)->value, __VA_ARGS__))
+#define UNPACK(...) __VA_ARGS__
 
 static enum cushim_status set(const char *what, struct fill fill) {
     CUSHIM_MEMORY_CALL call = {0};
@@ -67,35 +65,7 @@ static enum cushim_status set(const char *what, struct fill fill) {
         return CUSHIM_OK;
     CUSHIM_TRY(enter(&call, what, &fill, bytes, CUSHIM_STREAM_LEGACY));
     CUSHIM_TRY(cushim_capture_refuse(&call.scope));
-    return fill_line(&call.scope, &fill);
-}
-
-static enum cushim_status queue_line(struct cushim_memory_call *call, const struct fill *fill) {
-    switch (fill->word_bytes) {
-    case 1:
-        return CUSHIM_CALL(&call->scope, cuMemsetD8Async, fill->p, (unsigned char)fill->value,
-                           fill->width, call->stream);
-    case 2:
-        return CUSHIM_CALL(&call->scope, cuMemsetD16Async, fill->p, (unsigned short)fill->value,
-                           fill->width, call->stream);
-    default:
-        return CUSHIM_CALL(&call->scope, cuMemsetD32Async, fill->p, fill->value, fill->width,
-                           call->stream);
-    }
-}
-
-static enum cushim_status queue_rows(struct cushim_memory_call *call, const struct fill *fill) {
-    switch (fill->word_bytes) {
-    case 1:
-        return CUSHIM_CALL(&call->scope, cuMemsetD2D8Async, fill->p, fill->pitch_bytes,
-                           (unsigned char)fill->value, fill->width, fill->rows, call->stream);
-    case 2:
-        return CUSHIM_CALL(&call->scope, cuMemsetD2D16Async, fill->p, fill->pitch_bytes,
-                           (unsigned short)fill->value, fill->width, fill->rows, call->stream);
-    default:
-        return CUSHIM_CALL(&call->scope, cuMemsetD2D32Async, fill->p, fill->pitch_bytes,
-                           fill->value, fill->width, fill->rows, call->stream);
-    }
+    return BY_WIDTH(&call.scope, &fill, cuMemsetD, _v2, (fill.p), fill.width);
 }
 
 static enum cushim_status set_async(const char *what, struct fill fill, struct cushim_stream *s) {
@@ -107,7 +77,10 @@ static enum cushim_status set_async(const char *what, struct fill fill, struct c
         return CUSHIM_OK;
     CUSHIM_TRY(enter(&call, what, &fill, bytes, s));
     CUSHIM_TRY(cushim_memory_may_queue(&call));
-    return fill.pitch_bytes ? queue_rows(&call, &fill) : queue_line(&call, &fill);
+    if (!fill.pitch_bytes)
+        return BY_WIDTH(&call.scope, &fill, cuMemsetD, Async, (fill.p), fill.width, call.stream);
+    return BY_WIDTH(&call.scope, &fill, cuMemsetD2D, Async, (fill.p, fill.pitch_bytes), fill.width,
+                    fill.rows, call.stream);
 }
 
 /* A row longer than the pitch would run into the next row. */

@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "companion/core/struct_size.h"
 #include "companion/memory/memory.h"
 #include "companion/stream/stream.h"
 

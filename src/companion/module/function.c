@@ -40,6 +40,7 @@ static enum cushim_status ask_layout(struct cushim_scope *scope,
                                                             function->n_params, &offset, &bytes);
         if (result == CUDA_ERROR_INVALID_VALUE) {
             function->has_layout = true;
+            function->fast.n = function->n_params;
             return CUSHIM_OK;
         }
         CUSHIM_TRY(cushim_scope_answer(scope, "cuFuncGetParamInfo", result));
@@ -69,6 +70,8 @@ enum cushim_status cushim_function_make(struct cushim_scope *scope,
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "name=%s", name);
     }
     function->module = cushim_object_keep(module);
+    function->fast.function = function;
+    function->fast.n = SIZE_MAX;
     function->fast.must_be_current = cushim_launch_context(scope->context);
     cushim_object_init(&function->object, CUSHIM_KIND_FUNCTION, scope->context, finish);
     /* the first look may load the code */

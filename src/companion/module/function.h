@@ -22,9 +22,18 @@ struct cushim_param {
  * to (the object before it is 40 bytes).
  */
 struct cushim_fast_launch {
-    atomic_uint_fast64_t n_fast; /* the number of changes at which it was allowed (changes.h) */
-    CUfunction handle;           /* constant, as is the next */
-    CUcontext must_be_current;   /* NULL: whichever is (companion/module/launch.h) */
+    atomic_uint_fast64_t
+        n_fast;                /* the number of changes at which it was allowed (cushim_changes) */
+    CUfunction handle;         /* constant, as is the next */
+    CUcontext must_be_current; /* NULL: whichever is (companion/module/launch.h) */
+    size_t n;                  /* of parameters; SIZE_MAX: only the caller knows */
+    struct cushim_function_object *function;
+};
+
+/* How functions and prepared launches begin. */
+struct cushim_launched {
+    struct cushim_object object;
+    struct cushim_fast_launch fast;
 };
 
 struct cushim_function_object {

@@ -1,6 +1,5 @@
 /* Launches: a shape, a stream, arguments. */
 
-#include "companion/core/struct_size.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/event.h"
 #include "companion/module/launch.h"
@@ -104,14 +103,10 @@ COLD enum cushim_status cushim_launch_tell(const char *what,
 
 /* ---- the public ones ---- */
 
-static inline bool is_of_layout(const struct cushim_function_object *function, size_t n) {
-    return !function->has_layout || n == function->n_params;
-}
-
 static enum cushim_status check_count(struct cushim_scope *scope,
                                       const struct cushim_function_object *function,
                                       const void *const *args, size_t n) {
-    if (!is_of_layout(function, n))
+    if (function->has_layout && n != function->n_params)
         return cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s n=%zu parameters=%zu",
                                  function->name, n, function->n_params);
     size_t n_there = cushim_args_count(args, n); /* n is checked by now */
@@ -139,23 +134,9 @@ static COLD enum cushim_status launch_slowly(const char *what, struct cushim_fun
 enum cushim_status cushim_function_launch(struct cushim_function *f,
                                           const struct cushim_launch *launch,
                                           const void *const *args, size_t n) {
-    struct cushim_thread *thread = cushim_thread_mine;
-    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_FUNCTION, (uintptr_t)f);
-    if (likely(cushim_launch_has_fast_path(thread, slot) &&
-               cushim_pin_fast(thread, CUSHIM_CELL_LAUNCH, slot, f))) {
-        const struct cushim_function_object *function =
-            (const struct cushim_function_object *)load_relaxed(&slot->object);
-        enum cushim_status status = CUSHIM_OK;
-        CUresult result;
-        bool is_done = is_of_layout(function, n) && cushim_args_count(args, n) == n &&
-                       cushim_launch_fast(thread, &function->object, &function->fast, launch,
-                                          n ? args : NULL, &result);
-        if (unlikely(is_done && result != CUDA_SUCCESS))
-            status = cushim_launch_tell(__func__, function, launch, result);
-        cushim_unpin_fast(thread, CUSHIM_CELL_LAUNCH, slot);
-        if (likely(is_done))
-            return status;
-    }
+    enum cushim_status status = CUSHIM_OK;
+    if (likely(cushim_launch_fast(__func__, CUSHIM_KIND_FUNCTION, f, launch, args, n, &status)))
+        return status;
     return launch_slowly(__func__, f, launch, args, n);
 }
 
@@ -199,26 +180,20 @@ static enum cushim_status run_between(struct cushim_scope *scope,
     return cushim_event_elapsed_in(scope, events->start, events->end, ms);
 }
 
-static enum cushim_status run_timed(struct cushim_scope *scope,
-                                    struct cushim_function_object *function,
-                                    const struct cushim_launch *launch, const void *const *args,
-                                    float *ms) {
-    struct cushim_launch copy;
-    CUSHIM_STREAM_USE use = {0};
-    struct timed events = {NULL, NULL};
-    CUSHIM_TRY(take(scope, launch, &copy, &launch));
-    CUSHIM_TRY(cushim_stream_use_in(scope, launch->stream, &use));
-    enum cushim_status status = run_between(scope, function, launch, use.handle, args, &events, ms);
-    cushim_object_release(events.start);
-    cushim_object_release(events.end);
-    return status;
-}
-
 enum cushim_status cushim_function_launch_timed(struct cushim_function *f,
                                                 const struct cushim_launch *launch,
                                                 const void *const *args, size_t n, float *ms) {
+    struct cushim_launch copy;
+    struct timed events = {NULL, NULL};
+    CUSHIM_STREAM_USE use = {0};
     CUSHIM_OUT(ms);
     CUSHIM_ENTER(FUNCTION, function, f);
     CUSHIM_TRY(check_count(&scope, function, args, n));
-    return run_timed(&scope, function, launch, n ? args : NULL, ms);
+    CUSHIM_TRY(take(&scope, launch, &copy, &launch));
+    CUSHIM_TRY(cushim_stream_use_in(&scope, launch->stream, &use));
+    enum cushim_status status =
+        run_between(&scope, function, launch, use.handle, n ? args : NULL, &events, ms);
+    cushim_object_release(events.start);
+    cushim_object_release(events.end);
+    return status;
 }

@@ -1,5 +1,5 @@
 /*
- * The fast path of a launch.  One number stands for its conditions (companion/core/changes.h),
+ * The fast path of a launch.  One number stands for its conditions (cushim_changes),
  * except for the stream, which is pinned, and the context.
  *
  * The driver can launch on a stream while another context is current (driver 580.159; an error of
@@ -13,7 +13,6 @@
 #ifndef CUSHIM_COMPANION_LAUNCH_H
 #define CUSHIM_COMPANION_LAUNCH_H
 
-#include "companion/core/changes.h"
 #include "companion/module/function.h"
 #include "companion/stream/stream.h"
 
@@ -85,31 +84,6 @@ ALWAYS_INLINE bool cushim_launch_stream_enter(struct cushim_thread *thread,
     return false;
 }
 
-/**
- * Launch a function, on a handle's stream.
- * @param thread  of the caller, which keeps the function; pins are fenced
- * @param object  whose `fast` it is
- * @param each    checked
- * @param result  the driver's answer
- * @return false: nothing was launched, and the slow path is to find out why
- */
-ALWAYS_INLINE bool cushim_launch_fast(struct cushim_thread *thread,
-                                      const struct cushim_object *object,
-                                      const struct cushim_fast_launch *fast,
-                                      const struct cushim_launch *launch, const void *const *each,
-                                      CUresult *result) {
-    struct cushim_launch_stream use;
-    if (unlikely(load_acquire(&fast->n_fast) != cushim_changes_now() ||
-                 !cushim_launch_is_plain(launch) ||
-                 !cushim_launch_stream_enter(thread, object, fast->must_be_current, launch->stream,
-                                             &use)))
-        return false;
-    *result =
-        cushim_launch_submit(fast->handle, launch, use.handle, (struct cushim_args){.each = each});
-    cushim_unpin_fast(thread, CUSHIM_CELL_STREAM, use.slot);
-    return cushim_launch_is_final(fast->must_be_current, *result);
-}
-
 /* Whether the fast path may be tried at all, for a pin in CUSHIM_CELL_LAUNCH. */
 static inline bool cushim_launch_has_fast_path(const struct cushim_thread *thread,
                                                const struct cushim_slot *slot) {
@@ -120,5 +94,41 @@ static inline bool cushim_launch_has_fast_path(const struct cushim_thread *threa
 enum cushim_status cushim_launch_tell(const char *what,
                                       const struct cushim_function_object *function,
                                       const struct cushim_launch *launch, CUresult result);
+
+/**
+ * Launch a function, or a prepared launch with as many arguments as it has.
+ * @param status  the answer, if the launch was done
+ * @return false: it was not, and the slow path must launch
+ */
+ALWAYS_INLINE bool cushim_launch_fast(const char *what, enum cushim_kind kind, const void *handle,
+                                      const struct cushim_launch *launch, const void *const *args,
+                                      size_t n, enum cushim_status *status) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_slot *slot = cushim_slot_of_kind(kind, (uintptr_t)handle);
+    struct cushim_launch_stream use;
+    bool is_done = false;
+    if (unlikely(!cushim_launch_has_fast_path(thread, slot) ||
+                 !cushim_pin_fast(thread, CUSHIM_CELL_LAUNCH, slot, handle)))
+        return false;
+    const struct cushim_launched *launched =
+        (const struct cushim_launched *)load_relaxed(&slot->object);
+    const struct cushim_fast_launch *fast = &launched->fast;
+    if (kind == CUSHIM_KIND_PREPARED)
+        n = fast->n;
+    if (likely((fast->n == n || fast->n == SIZE_MAX) && cushim_args_count(args, n) == n &&
+               load_acquire(&fast->n_fast) == cushim_changes_now() &&
+               cushim_launch_is_plain(launch) &&
+               cushim_launch_stream_enter(thread, &launched->object, fast->must_be_current,
+                                          launch->stream, &use))) {
+        CUresult result = cushim_launch_submit(fast->handle, launch, use.handle,
+                                               (struct cushim_args){.each = n ? args : NULL});
+        cushim_unpin_fast(thread, CUSHIM_CELL_STREAM, use.slot);
+        is_done = cushim_launch_is_final(fast->must_be_current, result);
+        if (unlikely(is_done && result != CUDA_SUCCESS))
+            *status = cushim_launch_tell(what, fast->function, launch, result);
+    }
+    cushim_unpin_fast(thread, CUSHIM_CELL_LAUNCH, slot);
+    return is_done;
+}
 
 #endif

@@ -1,11 +1,11 @@
 #include "companion/module/module.h"
+#include "companion/capture/graph_resources.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
-#include "companion/core/changes.h"
 #include "companion/module/function.h"
 #include "memory/fence/stream_fence.h"
 
@@ -65,7 +65,7 @@ static enum cushim_status load_image(const char *what, struct cushim_context *ct
     CUSHIM_SCOPE scope = {0};
     struct cushim_jit jit;
     char *copy = NULL;
-    cushim_module_collect();
+    cushim_graph_resources_collect();
     CUSHIM_TRY(cushim_jit_init(&jit, what, opts));
     enum cushim_status status = cushim_image_take(what, image, bytes, &copy);
     if (status == CUSHIM_OK)
@@ -101,17 +101,11 @@ enum cushim_status cushim_module_load_file(struct cushim_context *ctx, const cha
 }
 
 enum cushim_status cushim_module_log(struct cushim_module *m, char *buf, size_t cap) {
-    enum cushim_status status = CUSHIM_OK;
     if (!buf || cap == 0 || cap > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "buf=%p cap=%zu", (void *)buf, cap);
     buf[0] = '\0';
     CUSHIM_ENTER(MODULE, module, m);
-    size_t need = module->log ? strlen(module->log) + 1 : 1;
-    if (need > cap)
-        status = cushim_scope_fail(&scope, CUSHIM_INVALID, "cap=%zu need=%zu", cap, need);
-    else if (module->log)
-        memcpy(buf, module->log, need);
-    return status;
+    return cushim_give_text(__func__, buf, cap, module->log ? module->log : "");
 }
 
 /* ---- unloading ---- */
@@ -146,7 +140,7 @@ enum cushim_status cushim_module_unload(struct cushim_module *m) {
     if (!m)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
-    cushim_module_collect();
+    cushim_graph_resources_collect();
     /* an unload waits for the context, which no capture survives */
     CUSHIM_TRY(cushim_capture_refuse_handle(__func__, CUSHIM_KIND_MODULE, m));
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
@@ -248,10 +242,8 @@ enum cushim_status cushim_module_global(struct cushim_module *m, const char *nam
                                         size_t *bytes) {
     CUdeviceptr start = 0;
     size_t n_bytes = 0;
-    if (bytes)
-        *bytes = 0;
-    if (p)
-        *p = 0;
+    CUSHIM_CLEAR(bytes);
+    CUSHIM_CLEAR(p);
     if (!p || !name)
         return CUSHIM_FAIL(CUSHIM_INVALID, "name=%s p=%p", name ? name : "NULL", (void *)p);
     CUSHIM_ENTER(MODULE, module, m);

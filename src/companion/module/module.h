@@ -75,7 +75,4 @@ enum cushim_status cushim_module_open(struct cushim_scope *scope, const void *im
 enum cushim_status cushim_module_keep(struct cushim_scope *scope,
                                       struct cushim_module_object *module, CUstream stream);
 
-/* Drop the references of graphs that are gone; the driver's modules may be unloaded here. */
-void cushim_module_collect(void);
-
 #endif

@@ -1,41 +1,19 @@
 /*
- * Modules of graphs: a user object on the graph that is being captured holds a reference.
- *
- * The driver calls its destructor when the graph and all its copies are gone, and no CUDA function
- * may be called there; so the reference is queued for the next call on modules.  Launches of one
- * module in a row into one capture make one user object.
+ * Modules of graphs: a user object on the graph that is being captured holds a reference, which is
+ * released by the next call that collects after the graph and all its copies are gone.  Launches of
+ * one module in a row into one capture make one user object.
  */
 #include "companion/module/module.h"
 
-#include <stdlib.h>
-
 #include "companion/capture/graph_resources.h"
 
-struct kept {
-    struct cushim_module_object *module; /* a reference */
-    struct kept *next;
-};
-
-static _Atomic(struct kept *) over;
-
-static void CUDA_CB graph_is_gone(void *argument) {
-    struct kept *kept = argument;
-    kept->next = load_relaxed(&over);
-    while (!atomic_compare_exchange_weak_explicit(&over, &kept->next, kept, memory_order_release,
-                                                  memory_order_relaxed))
-        ;
+static void release_module(void *module) {
+    cushim_object_release(module);
 }
 
-void cushim_module_collect(void) {
-    if (likely(!load_relaxed(&over)))
-        return;
-    struct kept *kept = atomic_exchange_explicit(&over, NULL, memory_order_acquire);
-    while (kept) {
-        struct kept *next = kept->next;
-        cushim_object_release(kept->module);
-        free(kept);
-        kept = next;
-    }
+/* No memory of pools and arenas. */
+static void give_back(struct cushim_graph_resources *resources) {
+    (void)resources;
 }
 
 enum cushim_status cushim_module_keep(struct cushim_scope *scope,
@@ -50,11 +28,16 @@ enum cushim_status cushim_module_keep(struct cushim_scope *scope,
         CUSHIM_CALL(scope, cuStreamGetCaptureInfo_v2, stream, &state, &id, &graph, NULL, NULL));
     if (state != CU_STREAM_CAPTURE_STATUS_ACTIVE || load_relaxed(&module->kept_by) == id)
         return CUSHIM_OK;
-    struct kept *kept = malloc(sizeof *kept);
-    if (!kept)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", sizeof *kept);
-    kept->module = cushim_object_keep(module);
-    CUSHIM_TRY(cushim_graph_resources_hang(scope, graph, graph_is_gone, kept));
-    store_relaxed(&module->kept_by, id);
-    return CUSHIM_OK;
+    struct cushim_graph_resources *resources = cushim_graph_resources_create(give_back);
+    enum cushim_status status = CUSHIM_OK;
+    if (!resources || !cushim_graph_resources_attach(resources, release_module, module))
+        status = cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", sizeof *resources);
+    else
+        cushim_object_keep(module);
+    if (status == CUSHIM_OK)
+        status = cushim_graph_resources_bind(scope, resources, graph);
+    cushim_graph_resources_disown(resources, false);
+    if (status == CUSHIM_OK)
+        store_relaxed(&module->kept_by, id);
+    return status;
 }

@@ -8,8 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "companion/core/struct_size.h"
-
 enum { LEVEL_MOST = 4, CACHE_MOST = 2 };
 
 void cushim_module_options_default(struct cushim_module_options *o) {

@@ -6,6 +6,7 @@
 
 #include "companion/capture/known_captures.h"
 #include "companion/module/module.h"
+#include "companion/capture/graph_resources.h"
 
 static enum cushim_status check(const char *what, const struct cushim_link_input *inputs,
                                 size_t n) {
@@ -90,7 +91,7 @@ enum cushim_status cushim_module_link(struct cushim_context *ctx,
     struct cushim_jit jit;
     CUSHIM_OUT(m);
     CUSHIM_TRY(check(__func__, inputs, n));
-    cushim_module_collect();
+    cushim_graph_resources_collect();
     CUSHIM_TRY(cushim_jit_init(&jit, __func__, opts));
     enum cushim_status status = cushim_call_begin_context(&scope, __func__, ctx);
     if (status == CUSHIM_OK)

@@ -21,15 +21,14 @@ enum {
 
 struct prepared {
     struct cushim_object object;
-    struct cushim_fast_launch fast;
-    struct cushim_function_object *function; /* kept */
-    size_t n, n_bytes;
+    struct cushim_fast_launch fast; /* its function is kept */
+    size_t n_bytes;
     struct cushim_param params[];
 };
 
 static void finish(struct cushim_object *object) {
     struct prepared *prepared = (struct prepared *)object;
-    cushim_object_release(prepared->function);
+    cushim_object_release(prepared->fast.function);
     free(prepared);
 }
 
@@ -85,10 +84,10 @@ static bool fits(const struct cushim_function_object *function, size_t i,
 /* Fill params and sizes; the index of the argument that is wrong is in the text. */
 static enum cushim_status read_format(struct cushim_scope *scope, struct prepared *prepared,
                                       const char *format) {
-    const struct cushim_function_object *function = prepared->function;
+    const struct cushim_function_object *function = prepared->fast.function;
     struct type type;
     while (*format) {
-        size_t i = prepared->n;
+        size_t i = prepared->fast.n;
         const char *at = format;
         if (!read_type(&format, &type))
             return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu format=%s: not a type", i,
@@ -97,7 +96,7 @@ static enum cushim_status read_format(struct cushim_scope *scope, struct prepare
         param->offset = (prepared->n_bytes + type.align - 1) / type.align * type.align;
         param->bytes = type.bytes;
         prepared->n_bytes = param->offset + type.bytes;
-        prepared->n++;
+        prepared->fast.n++;
         if (!fits(function, i, param))
             return cushim_scope_fail(scope, CUSHIM_INVALID,
                                      "index=%zu function=%s parameters=%zu: offset=%zu bytes=%zu "
@@ -105,11 +104,11 @@ static enum cushim_status read_format(struct cushim_scope *scope, struct prepare
                                      i, function->name, function->n_params, param->offset,
                                      param->bytes);
     }
-    if (function->has_layout && prepared->n != function->n_params)
+    if (function->has_layout && prepared->fast.n != function->n_params)
         return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu function=%s parameters=%zu",
-                                 prepared->n, function->name, function->n_params);
+                                 prepared->fast.n, function->name, function->n_params);
     if (!function->has_layout && prepared->n_bytes > MOST_BYTES)
-        return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu bytes=%zu", prepared->n,
+        return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu bytes=%zu", prepared->fast.n,
                                  prepared->n_bytes);
     return CUSHIM_OK;
 }
@@ -121,7 +120,7 @@ static enum cushim_status prepare(struct cushim_scope *scope,
     struct prepared *prepared = cushim_object_alloc(bytes);
     if (!prepared)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", bytes);
-    prepared->function = cushim_object_keep(function);
+    prepared->fast.function = cushim_object_keep(function);
     prepared->fast.handle = function->fast.handle;
     prepared->fast.must_be_current = function->fast.must_be_current;
     cushim_object_init(&prepared->object, CUSHIM_KIND_PREPARED, scope->context, finish);
@@ -148,9 +147,9 @@ static enum cushim_status run_packed(struct cushim_scope *scope, const struct pr
     size_t bytes = prepared->n_bytes;
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                      CU_LAUNCH_PARAM_END};
-    for (size_t i = 0; i < prepared->n; i++)
+    for (size_t i = 0; i < prepared->fast.n; i++)
         memcpy(buffer + prepared->params[i].offset, args[i], prepared->params[i].bytes);
-    return cushim_function_run(scope, prepared->function, launch,
+    return cushim_function_run(scope, prepared->fast.function, launch,
                                (struct cushim_args){.packed = bytes ? extra : NULL});
 }
 
@@ -160,13 +159,13 @@ static inline bool is_unloaded(const struct cushim_function_object *function) {
 
 static enum cushim_status run(struct cushim_scope *scope, const struct prepared *prepared,
                               const struct cushim_launch *launch, const void *const *args) {
-    struct cushim_function_object *function = prepared->function;
-    const void *const *each = prepared->n ? args : NULL;
-    size_t n = cushim_args_count(each, prepared->n);
+    struct cushim_function_object *function = prepared->fast.function;
+    const void *const *each = prepared->fast.n ? args : NULL;
+    size_t n = cushim_args_count(each, prepared->fast.n);
     if (is_unloaded(function))
         return cushim_scope_fail(scope, CUSHIM_BADHANDLE, "function=%s: its module is unloaded",
                                  function->name);
-    if (n < prepared->n)
+    if (n < prepared->fast.n)
         return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu: NULL", n);
     if (!function->has_layout)
         return run_packed(scope, prepared, launch, args);
@@ -182,7 +181,7 @@ static COLD enum cushim_status launch_slowly(const char *what, struct cushim_pre
     uint64_t n_changes = cushim_changes_now(); /* read before the conditions are checked */
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_PREPARED, q, &prepared));
     CUSHIM_TRY(run(&scope, prepared, launch, args));
-    if (prepared->function->has_layout && !cushim_launch_may_capture(scope.context))
+    if (prepared->fast.function->has_layout && !cushim_launch_may_capture(scope.context))
         cushim_pin_note_fast(&prepared->fast.n_fast, n_changes);
     return CUSHIM_OK;
 }
@@ -190,23 +189,9 @@ static COLD enum cushim_status launch_slowly(const char *what, struct cushim_pre
 enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
                                           const struct cushim_launch *launch,
                                           const void *const *args) {
-    struct cushim_thread *thread = cushim_thread_mine;
-    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_PREPARED, (uintptr_t)q);
-    if (likely(cushim_launch_has_fast_path(thread, slot) &&
-               cushim_pin_fast(thread, CUSHIM_CELL_LAUNCH, slot, q))) {
-        const struct prepared *prepared = (const struct prepared *)load_relaxed(&slot->object);
-        const void *const *each = prepared->n ? args : NULL;
-        enum cushim_status status = CUSHIM_OK;
-        CUresult result;
-        bool is_done =
-            cushim_args_count(each, prepared->n) == prepared->n &&
-            cushim_launch_fast(thread, &prepared->object, &prepared->fast, launch, each, &result);
-        if (unlikely(is_done && result != CUDA_SUCCESS))
-            status = cushim_launch_tell(__func__, prepared->function, launch, result);
-        cushim_unpin_fast(thread, CUSHIM_CELL_LAUNCH, slot);
-        if (likely(is_done))
-            return status;
-    }
+    enum cushim_status status = CUSHIM_OK;
+    if (likely(cushim_launch_fast(__func__, CUSHIM_KIND_PREPARED, q, launch, args, 0, &status)))
+        return status;
     return launch_slowly(__func__, q, launch, args);
 }
 

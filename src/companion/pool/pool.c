@@ -7,12 +7,10 @@
 #include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "base/lock.h"
-#include "companion/core/struct_size.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_call.h"
 #include "companion/context/pressure.h"
-#include "companion/core/environment.h"
 #include "companion/stream/stream.h"
 
 enum { KEEP_BYTES = 32 << 20 };
@@ -174,15 +172,14 @@ static bool release(const char *what, uint64_t start, bool is_host, enum cushim_
     return true;
 }
 
-static struct cushim_address_map_finder finder = {.find = find};
-static struct cushim_pressure pressure = {.give = give, .count = count, .release = release};
+static struct cushim_pressure pressure = {
+    .give = give, .count = count, .release = release, .find = find};
 
 /* ---- pools ---- */
 
 /* Slots have exactly the size asked for, because the pool rounds requests to its own buckets. */
 static void begin_all(void) {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_EXACT);
-    cushim_address_map_add_finder(&finder);
     cushim_pressure_add(&pressure);
 }
 

@@ -53,13 +53,10 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *graph);
 
 /*
  * Release a list once the graph, its executables and their last launch are over.  The blocks serve
- * again, even those that their caller did not free.  NULL is fine.  Makes no blocking driver call
- * unless the pool is gone.
+ * again, even those that their caller did not free; but if no graph was made from it, live blocks
+ * stay their callers'.  NULL is fine.  Makes no blocking driver call unless the pool is gone.
  * Threads  any
  */
-void cushim_pool_graph_release(struct cushim_pool_graph *graph);
-
-/* Drop a list from which no graph was made.  Live blocks stay their callers'.  NULL is fine. */
-void cushim_pool_graph_forget(struct cushim_pool_graph *graph);
+void cushim_pool_graph_release(struct cushim_pool_graph *graph, bool was_made);
 
 #endif

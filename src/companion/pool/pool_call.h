@@ -6,7 +6,6 @@
 #define CUSHIM_COMPANION_POOL_CALL_H
 
 #include "companion/capture/known_captures.h"
-#include "companion/core/changes.h"
 #include "companion/core/handle_pin.h"
 #include "companion/pool/pool_internal.h"
 

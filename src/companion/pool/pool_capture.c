@@ -78,27 +78,19 @@ static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) 
 }
 
 /* Free a list.  Its live blocks go back if is_graph_gone; otherwise they stay their callers'. */
-static void drop(struct cushim_pool_graph *graph, bool is_graph_gone) {
+void cushim_pool_graph_release(struct cushim_pool_graph *graph, bool was_made) {
     struct cushim_pool_graph_row *row, *next;
     struct cushim_address_map_row node;
+    if (!graph)
+        return;
     LL_FOREACH_SAFE(graph->rows, row, next) {
         if (row->block)
-            let_go(row, is_graph_gone);
+            let_go(row, was_made);
         else if (cushim_address_map_erase(row->address, &node) == CUSHIM_OK)
             cushim_address_map_drop(&node);
         free(row);
     }
     free(graph);
-}
-
-void cushim_pool_graph_release(struct cushim_pool_graph *graph) {
-    if (graph)
-        drop(graph, true);
-}
-
-void cushim_pool_graph_forget(struct cushim_pool_graph *graph) {
-    if (graph)
-        drop(graph, false);
 }
 
 /* ---- which capture ---- */
@@ -333,8 +325,7 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
 enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *context,
                                                struct cushim_pool_object *pool, CUstream stream,
                                                struct cushim_pool_graph **out) {
-    if (out)
-        *out = NULL;
+    CUSHIM_CLEAR(out);
     pthread_mutex_lock(&pool->lock);
     struct cushim_pool_graph *graph = find(pool, context, stream);
     if (graph) {
@@ -346,7 +337,7 @@ enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *con
         return CUSHIM_STATE;
     cushim_object_release(graph->context);
     if (!out || !graph->rows)
-        drop(graph, false);
+        cushim_pool_graph_release(graph, false);
     else
         *out = graph;
     return CUSHIM_OK;

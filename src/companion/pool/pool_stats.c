@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "base/lock.h"
-#include "companion/core/struct_size.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_call.h"
 

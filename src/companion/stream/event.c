@@ -76,12 +76,7 @@ enum cushim_status cushim_event_destroy(struct cushim_event *e) {
     return cushim_call_destroy(__func__, CUSHIM_KIND_EVENT, e);
 }
 
-enum cushim_status cushim_event_handle(struct cushim_event *e, struct CUevent_st **cu) {
-    CUSHIM_OUT(cu);
-    CUSHIM_ENTER(EVENT, event, e);
-    *cu = event->handle;
-    return CUSHIM_OK;
-}
+CUSHIM_FACT(EVENT, event, handle, struct CUevent_st *, cu, event->handle)
 
 /* ---- recording ---- */
 

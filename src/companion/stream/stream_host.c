@@ -4,7 +4,6 @@
 
 #include "cuda/translate.h"
 #include "companion/capture/known_captures.h"
-#include "companion/core/changes.h"
 #include "memory/stream_heap.h"
 
 /* ---- what the engine asks ---- */

@@ -22,9 +22,12 @@ enum cushim_preload_kind {
     CUSHIM_PRELOAD_DEVICE,
     CUSHIM_PRELOAD_MANAGED,
     CUSHIM_PRELOAD_PINNED,
-    CUSHIM_PRELOAD_ASYNC,  /* cudaMallocAsync and the like, which the driver serves */
-    CUSHIM_PRELOAD_MAPPED, /* cuMemCreate, while a handle or a mapping of it is left */
-    CUSHIM_PRELOAD_ARRAY   /* cudaMallocArray and the like */
+    CUSHIM_PRELOAD_ASYNC,    /* cudaMallocAsync and the like, which the driver serves */
+    CUSHIM_PRELOAD_MAPPED,   /* cuMemCreate, while a handle or a mapping of it is left */
+    CUSHIM_PRELOAD_ARRAY,    /* cudaMallocArray and the like */
+    CUSHIM_PRELOAD_GRAPH,    /* what the driver has for nodes that allocate */
+    CUSHIM_PRELOAD_IMPORTED, /* made by another process or interface; in no sum */
+    CUSHIM_PRELOAD_CONTEXT /* what contexts and modules take; measured with sites or a recording */
 };
 
 /* The counters, in the words of the report; later versions add fields at the end. */
@@ -51,7 +54,7 @@ int cushim_preload_active(void);
  * Read the counters. Fields that are newer than the preload are set to 0. For several devices or
  * kinds all fields are sums; the peaks that are added may be of different times.
  * @param device  its ordinal; -1 means all
- * @param kind    an enum cushim_preload_kind
+ * @param kind    an enum cushim_preload_kind; all are the sum of all but what is imported
  * @param stats   struct_size is set to sizeof *stats
  * @return 0 | -1: the preload is not active, there is no such device or kind, or struct_size is
  *         too small

@@ -41,22 +41,16 @@ static enum cushim_status record_all(struct cushim_mem_fence *fence, const char 
     return CUSHIM_OK;
 }
 
-static enum cushim_status record_stream(struct cushim_mem_fence *fence, const char *what,
-                                        const CUstream *stream, struct cushim_mem_record *record,
-                                        CUresult *answer) {
-    CUSHIM_TRY(fence->host->refuse(fence, what, stream));
-    *answer = cushim_mem_record_make(record, fence, stream);
-    return CUSHIM_OK;
-}
-
 enum cushim_status cushim_mem_stream_fence_record(struct cushim_mem_fence *fence, const char *what,
                                                   const CUstream *stream,
                                                   struct cushim_mem_stream_fence *out) {
     struct cushim_mem_record record = {0};
     CUresult answer = CUDA_SUCCESS;
     *out = (struct cushim_mem_stream_fence){0};
-    CUSHIM_TRY(stream ? record_stream(fence, what, stream, &record, &answer)
+    CUSHIM_TRY(stream ? fence->host->refuse(fence, what, stream)
                       : record_all(fence, what, &record, &answer));
+    if (stream)
+        answer = cushim_mem_record_make(&record, fence, stream);
     CUSHIM_TRY(
         fence->host->answer(fence, stream ? "cuEventRecord" : "cuCtxRecordEvent", answer, false));
     record.fence = fence;

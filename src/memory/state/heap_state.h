@@ -54,6 +54,7 @@ struct cushim_mem_heap {
                                              * served */
     _Atomic(struct cushim_mem_held *) unheld; /* without the lock; blocks that nothing holds any
                                                * more */
+    const struct cushim_mem_stats *neighbour; /* NULL, or of another kind: idle in the same sum */
     struct cushim_mem_streams *owner; /* never changes: the stream caches that hand its blocks out
                                        * and write their word `user`; NULL: thread caches do */
 

@@ -166,7 +166,7 @@ static size_t with_margin(const struct cushim_mem_heap *heap, size_t n_bytes) {
 
 /*
  * The neighbours' watermark: what other users of the device leave us.  We share it with the wholly
- * free segments of our other contexts on the device.
+ * free segments of our other contexts on the device, and with those of the other kind there.
  */
 static size_t shared_watermark(const struct cushim_mem_heap *heap) {
     const struct cushim_mem_watermark *watermark = &heap->watermark;
@@ -174,6 +174,8 @@ static size_t shared_watermark(const struct cushim_mem_heap *heap) {
     size_t n_used = used_bytes(heap);
     size_t others_bytes = cushim_less(cushim_mem_stats_read(&heap->stats->free_segment_bytes),
                                       heap->free_segment_bytes);
+    if (heap->neighbour)
+        others_bytes += cushim_mem_stats_read(&heap->neighbour->free_segment_bytes);
     if (!device_bytes)
         return SIZE_MAX;
     /* held - used + others <= (free + given back) / 2, and given back = held now - held */

@@ -4,10 +4,10 @@ ctypes alone: nothing is compiled, and NumPy is taken where it is.  The library 
 MemoryError and RuntimeError are here by name, and `from cushim import *` leaves Python's own alone.
 """
 from . import allocators
-from ._api import (ArenaFlag, ArenaManagedMode, AttachFlag, ContextFlag, EventFlag, Feature, GraphFlag, GraphMemory, GraphMode, HostFlag, LinkKind,
-                   MappedFlag, MapperFlag, MemoryKind, MemoryOwner, PoolPolicy, PoolState, RegisterFlag, Status, StreamFlag)
+from ._api import (ArenaFlag, ArenaManagedMode, AttachFlag, ContextFlag, DeviceAttribute, EventFlag, Feature, FunctionAttribute, GraphFlag, GraphMemory,
+                   GraphMode, HostFlag, Limit, LinkKind, MappedFlag, MapperFlag, MemoryKind, MemoryOwner, PoolPolicy, PoolState, RegisterFlag, Status, StreamFlag)
 from ._arena import Arena, ArenaMemory, ArenaStats
-from ._context import CacheConfig, Context, Device, DeviceAttribute, Limit, synchronize
+from ._context import CacheConfig, Context, Device, synchronize
 from ._copies import Place, copy, copy_2d, copy_3d, copy_peer, fill, fill_2d
 from ._driver import available, driver_version, has, init, start_profiler, stop_profiler
 from ._errors import CompileError, Error, LaunchError, LogicError, OutOfMemory
@@ -19,7 +19,7 @@ from ._graph import Capture, Graph, GraphExec, GraphExecInfo, GraphInfo, graph_m
 from ._mapped import MappedMemory, Mapper
 from ._memory import (AsyncMemory, DeviceMemory, IpcMemory, ManagedMemory, Memory, MemoryInfo, PinnedMemory, PitchedMemory, RegisteredMemory, View,
                       address_range, adopt, async_threshold, async_trim, mem_get_info, memory_info, reusable_bytes)
-from ._module import Function, FunctionAttribute, In, InOut, LinkInput, Module, Out, PreparedFunction
+from ._module import Function, In, InOut, LinkInput, Module, Out, PreparedFunction
 from ._pool import Pool, PoolBlock, PoolMemory, PoolStats
 from ._preload import Stats, active, arena_reset, mark, report, reset_peak, stats, trim
 from ._pycuda import (CudaError, DeviceAllocation, HostAllocation, ctx_flags, event_flags, host_alloc_flags, mem_alloc, mem_host_alloc, memcpy_dtod,

@@ -2,33 +2,20 @@
 import ctypes
 import weakref
 from ctypes import c_int, c_size_t, c_uint64, c_void_p
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, Optional
 
 from . import _api
 from ._api import ArenaManagedMode, MemoryKind, Status
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
 from ._errors import Error, refusal
-from ._library import Handle, ask, library, struct
+from ._library import Handle, ask, ask_two, filled, library
 from ._memory import Memory
 from ._pool import Pool, ask_created
 from ._stream import Stream, stream_number
 
 
-class ArenaStats(NamedTuple):
+class ArenaStats(_api.ArenaStats):
     """Counters, and gauges of this moment, as struct cushim_arena_stats has them; sizes in bytes."""
-    hits: int
-    misses: int
-    frees: int
-    refused: int
-    stale: int
-    resets: int
-    reuses: int
-    used_bytes: int
-    peak_bytes: int
-    pinned_bytes: int
-    spans: int
-    fallback_blocks: int
-    fallback_bytes: int
 
 
 class ArenaMemory(Memory):
@@ -99,10 +86,9 @@ class Arena(Handle):
 
     def alloc(self, n_bytes: int, stream: Optional[Stream] = None, *, kind: int = MemoryKind.DEVICE, device: DeviceLike = None) -> ArenaMemory:
         """A block that is valid until the next reset, for first use on a stream; None: the legacy one.  MemoryError where it is full."""
-        address, epoch = c_uint64(), c_uint64()
-        library().cushim_arena_alloc(self._handle, ordinal_of(device), kind, n_bytes, stream_number(stream), ctypes.byref(address), ctypes.byref(epoch))
-        host = address.value if kind != MemoryKind.DEVICE or self.managed else None
-        block = ArenaMemory(self, address.value, n_bytes, epoch.value, host, kind == MemoryKind.PINNED, stream)
+        address, epoch = ask_two(c_uint64, c_uint64, "cushim_arena_alloc", self._handle, ordinal_of(device), kind, n_bytes, stream_number(stream))
+        host = address if kind != MemoryKind.DEVICE or self.managed else None
+        block = ArenaMemory(self, address, n_bytes, epoch, host, kind == MemoryKind.PINNED, stream)
         _blocks.setdefault(self._handle, weakref.WeakSet()).add(block)
         return block
 
@@ -160,9 +146,7 @@ class Arena(Handle):
         return bool(ask(c_int, "cushim_arena_managed", self._handle))
 
     def stats(self) -> ArenaStats:
-        found = struct(_api.cushim_arena_stats)
-        library().cushim_arena_stats(self._handle, ctypes.byref(found))
-        return ArenaStats(*(getattr(found, name) for name in ArenaStats._fields))
+        return filled(ArenaStats, "cushim_arena_stats", self._handle)
 
     def drain(self) -> None:
         """Give the memory of the regions back, and drain the fallback.  LogicError with STATE where something is pinned."""

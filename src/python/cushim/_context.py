@@ -8,46 +8,7 @@ from typing import Any, Iterator, List, Optional, Tuple, Union
 from contextlib import contextmanager
 
 from ._api import ContextFlag
-from ._library import Handle, ask, library
-
-
-class DeviceAttribute(enum.IntEnum):
-    """Some numbers of CUdevice_attribute; Device.get_attribute() takes the others as they are."""
-    MAX_THREADS_PER_BLOCK = 1
-    MAX_BLOCK_DIM_X = 2
-    MAX_BLOCK_DIM_Y = 3
-    MAX_BLOCK_DIM_Z = 4
-    MAX_GRID_DIM_X = 5
-    MAX_GRID_DIM_Y = 6
-    MAX_GRID_DIM_Z = 7
-    MAX_SHARED_MEMORY_PER_BLOCK = 8
-    TOTAL_CONSTANT_MEMORY = 9
-    WARP_SIZE = 10
-    MAX_REGISTERS_PER_BLOCK = 12
-    CLOCK_RATE = 13
-    MULTIPROCESSOR_COUNT = 16
-    INTEGRATED = 18
-    CAN_MAP_HOST_MEMORY = 19
-    CONCURRENT_KERNELS = 31
-    ECC_ENABLED = 32
-    MEMORY_CLOCK_RATE = 36
-    GLOBAL_MEMORY_BUS_WIDTH = 37
-    L2_CACHE_SIZE = 38
-    MAX_THREADS_PER_MULTIPROCESSOR = 39
-    ASYNC_ENGINE_COUNT = 40
-    UNIFIED_ADDRESSING = 41
-    COMPUTE_CAPABILITY_MAJOR = 75
-    COMPUTE_CAPABILITY_MINOR = 76
-    MANAGED_MEMORY = 83
-
-
-class Limit(enum.IntEnum):
-    """CUlimit: of a context, in bytes where it is a size."""
-    STACK_SIZE = 0
-    PRINTF_FIFO_SIZE = 1
-    MALLOC_HEAP_SIZE = 2
-    DEV_RUNTIME_SYNC_DEPTH = 3
-    DEV_RUNTIME_PENDING_LAUNCH_COUNT = 4
+from ._library import Handle, ask, ask_two, library
 
 
 class CacheConfig(enum.IntEnum):
@@ -96,9 +57,7 @@ class Device:
         return buffer.raw
 
     def compute_capability(self) -> Tuple[int, int]:
-        major, minor = c_int(), c_int()
-        library().cushim_device_capability(self.ordinal, ctypes.byref(major), ctypes.byref(minor))
-        return major.value, minor.value
+        return ask_two(c_int, c_int, "cushim_device_capability", self.ordinal)
 
     def total_memory(self) -> int:
         """In bytes."""

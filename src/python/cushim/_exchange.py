@@ -1,5 +1,6 @@
 """Memory of other packages, and ours for them: the CUDA array interface, and DLPack both ways."""
 import ctypes
+import math
 from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
@@ -72,9 +73,7 @@ def address_of(thing: Any) -> Tuple[int, int]:
     """Address and bytes of an object with the CUDA array interface.  ValueError where it has gaps."""
     shown = thing.__cuda_array_interface__
     item = int(shown["typestr"][2:])
-    n_bytes = item
-    for extent in reversed(shown["shape"]):
-        n_bytes *= extent
+    n_bytes = math.prod((item, *shown["shape"]))
     if shown.get("strides") and n_bytes and tuple(shown["strides"]) != _row_order(shown["shape"], item):
         raise ValueError("an array with gaps, or not in row order")
     return shown["data"][0] or 0, n_bytes
@@ -93,13 +92,13 @@ def asmemory(thing: Any) -> "View":
 
     Its work is ordered before that of the legacy stream.  TypeError for what has neither; ValueError for gaps or another kind of device.
     """
-    from ._memory import Memory, View
+    from ._memory import Memory, View, nothing
     if hasattr(thing, "__cuda_array_interface__"):
         shown = thing.__cuda_array_interface__
         address, n_bytes = address_of(thing)
         if shown.get("stream"):
             order(Stream.PER_THREAD if shown["stream"] == 2 else Stream.LEGACY if shown["stream"] == 1 else Stream.wrap(shown["stream"]), Stream.LEGACY)
-        return View(Memory(address, n_bytes, _release, thing), 0, n_bytes, tuple(shown["shape"]), shown["typestr"])
+        return View(Memory(address, n_bytes, nothing, thing), 0, n_bytes, tuple(shown["shape"]), shown["typestr"])
     if not hasattr(thing, "__dlpack__"):
         raise TypeError(f"{type(thing).__name__} has neither the CUDA array interface nor DLPack")
     if thing.__dlpack_device__()[0] not in (DLPACK_CUDA, DLPACK_CUDA_HOST, DLPACK_MANAGED):
@@ -115,18 +114,12 @@ def asmemory(thing: Any) -> "View":
     if tensor.strides and [tensor.strides[i] for i in range(tensor.ndim) if shape[i] > 1] != [
             stride for stride, extent in zip(_row_order(shape, 1), shape) if extent > 1]:
         raise ValueError("an array with gaps, or not in row order")
-    n_bytes = tensor.bits // 8
-    for extent in shape:
-        n_bytes *= extent
+    n_bytes = math.prod((tensor.bits // 8, *shape))
     ctypes.pythonapi.PyCapsule_SetName(ctypes.py_object(capsule), _USED)
     return View(Memory((tensor.data or 0) + tensor.byte_offset, n_bytes, _delete, tensor_address, tensor.deleter), 0, n_bytes, shape, typestr)
 
 
 _USED = c_char_p(b"used_dltensor")  # a capsule keeps the address of its name
-
-
-def _release(thing: Any) -> None:
-    """The finalizer has kept it until now."""
 
 
 def _delete(tensor_address: int, deleter: Optional[int]) -> None:

@@ -3,12 +3,12 @@ import ctypes
 import itertools
 import os
 from ctypes import c_size_t, c_void_p
-from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
 from . import _api
 from ._api import GraphMemory, GraphMode
 from ._context import DeviceLike, ordinal_of
-from ._library import Handle, ask, library, struct
+from ._library import Handle, ask, ask_two, filled, library
 from ._stream import Stream, stream_number
 
 if TYPE_CHECKING:
@@ -16,34 +16,12 @@ if TYPE_CHECKING:
     from ._pool import Pool
 
 
-class GraphInfo(NamedTuple):
+class GraphInfo(_api.GraphInfo):
     """Nodes by kind, and bytes that the graph keeps, as struct cushim_graph_info has them."""
-    nodes: int
-    kernels: int
-    copies: int
-    sets: int
-    hosts: int
-    children: int
-    allocs: int
-    frees: int
-    others: int
-    pool_bytes: int
-    arena_bytes: int
-    host_bytes: int
-    attached: int
-    executables: int
 
 
-class GraphExecInfo(NamedTuple):
+class GraphExecInfo(_api.GraphexecInfo):
     """What an executable graph keeps, in bytes, and how often it was launched and updated."""
-    flags: int
-    has_node_memory: int
-    pool_bytes: int
-    arena_bytes: int
-    host_bytes: int
-    attached: int
-    launches: int
-    updates: int
 
 
 _attached: Dict[int, Any] = {}  # functions that graphs will call, by their cookie
@@ -84,9 +62,7 @@ class Graph(Handle):
         return GraphExec._made(ask(c_void_p, "cushim_graph_instantiate", self._handle, flags))
 
     def info(self) -> GraphInfo:
-        found = struct(_api.cushim_graph_info)
-        library().cushim_graph_info(self._handle, ctypes.byref(found))
-        return GraphInfo(*(getattr(found, name) for name in GraphInfo._fields))
+        return filled(GraphInfo, "cushim_graph_info", self._handle)
 
     def attach(self, function: Callable[[], Any]) -> None:
         """Call a function when all that the graph keeps goes back: in a later call on graphs, or a wait."""
@@ -132,9 +108,7 @@ class GraphExec(Handle):
         library().cushim_graphexec_update(self._handle, graph._handle, None)
 
     def info(self) -> GraphExecInfo:
-        found = struct(_api.cushim_graphexec_info)
-        library().cushim_graphexec_info(self._handle, ctypes.byref(found))
-        return GraphExecInfo(*(getattr(found, name) for name in GraphExecInfo._fields))
+        return filled(GraphExecInfo, "cushim_graphexec_info", self._handle)
 
 
 class Capture:
@@ -185,9 +159,7 @@ def _handles(things: Sequence[Handle]) -> Any:
 
 def graph_memory(device: DeviceLike = None) -> Tuple[int, int]:
     """Bytes behind the allocation nodes of all graphs on a device: used, and reserved by the driver."""
-    used, reserved = c_size_t(), c_size_t()
-    library().cushim_graph_memory(ordinal_of(device), ctypes.byref(used), ctypes.byref(reserved))
-    return used.value, reserved.value
+    return ask_two(c_size_t, c_size_t, "cushim_graph_memory", ordinal_of(device))
 
 
 def graph_memory_trim(device: DeviceLike = None) -> None:

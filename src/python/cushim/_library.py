@@ -3,7 +3,7 @@ import ctypes
 import functools
 import pathlib
 import weakref
-from typing import Any, ClassVar, Optional, Type, TypeVar
+from typing import Any, Callable, ClassVar, Optional, Tuple, Type, TypeVar
 
 from . import _api
 from ._api import Status
@@ -11,6 +11,7 @@ from ._errors import kind_of
 from ._files import library_folder
 
 _Self = TypeVar("_Self", bound="Handle")
+_Tuple = TypeVar("_Tuple")
 
 
 def library_path() -> str:
@@ -50,9 +51,23 @@ def ask(kind: Any, name: str, *arguments: Any) -> Any:
     return out.value
 
 
+def ask_two(first_kind: Any, second_kind: Any, name: str, *arguments: Any) -> Tuple[int, int]:
+    """What a function writes to its last two parameters."""
+    first, second = first_kind(), second_kind()
+    getattr(library(), name)(*arguments, ctypes.byref(first), ctypes.byref(second))
+    return first.value, second.value
+
+
 def struct(kind: Any, **fields: Any) -> Any:
     """A struct of the library that says its size."""
     return kind(struct_size=ctypes.sizeof(kind), **fields)
+
+
+def filled(kind: Callable[..., _Tuple], name: str, *arguments: Any) -> _Tuple:
+    """The tuple of what a function writes to its last parameter, a struct of the same name."""
+    found = struct(getattr(_api, name))
+    getattr(library(), name)(*arguments, ctypes.byref(found))
+    return kind(*(getattr(found, field) for field, _ in found._fields_[1:]))
 
 
 def quietly(name: str, *arguments: Any) -> None:

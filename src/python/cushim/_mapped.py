@@ -1,9 +1,9 @@
 """Device memory that the host writes and reads through a mapping."""
-from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
+from ctypes import c_int, c_size_t, c_uint64, c_void_p
 from typing import Optional, Tuple
 
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
-from ._library import Handle, ask, library
+from ._library import Handle, ask, ask_two, library
 from ._memory import Memory
 
 
@@ -24,9 +24,7 @@ class Mapper(Handle):
 
     def budget(self) -> Tuple[int, int]:
         """Free and total bytes that can be mapped."""
-        free, total = c_size_t(), c_size_t()
-        library().cushim_mapper_budget(self._handle, byref(free), byref(total))
-        return free.value, total.value
+        return ask_two(c_size_t, c_size_t, "cushim_mapper_budget", self._handle)
 
     def alloc(self, n_bytes: int, flags: int = 0) -> "MappedMemory":
         return MappedMemory(self, n_bytes, flags)

@@ -1,5 +1,6 @@
 """Memory of all kinds.  A block goes back with free(), with a `with` statement, or when Python drops it."""
 import ctypes
+import math
 import weakref
 from ctypes import c_size_t, c_uint64, c_void_p
 from typing import Any, Dict, NamedTuple, Optional, Tuple, TypeVar
@@ -8,7 +9,7 @@ from . import _api, _exchange
 from ._api import AttachFlag, MemoryKind, MemoryOwner, Status
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
 from ._errors import refusal
-from ._library import ask, library, struct
+from ._library import ask, ask_two, library, struct
 from ._stream import IPC_BYTES, Stream, stream_number
 
 _Self = TypeVar("_Self", bound="Memory")
@@ -35,7 +36,7 @@ class Memory:
     def __init__(self, address: int, n_bytes: int, give_back: Any = None, *arguments: Any, host: Optional[int] = None, on_host: bool = False,
                  stream: Optional[Stream] = None) -> None:
         self._address, self.n_bytes, self._host, self._on_host, self.stream = address, n_bytes, host, on_host, stream
-        self._finalizer = weakref.finalize(self, _in_silence, give_back or _nothing, *arguments)
+        self._finalizer = weakref.finalize(self, _in_silence, give_back or nothing, *arguments)
 
     def _check(self) -> None:
         """Raises where the block must not be used any more."""
@@ -166,8 +167,8 @@ class Memory:
         return buffer.raw
 
 
-def _nothing() -> None:
-    pass
+def nothing(*kept: Any) -> None:
+    """For memory that ends with these objects, which the finalizer keeps until now."""
 
 
 def _in_silence(give_back: Any, *arguments: Any) -> None:
@@ -200,10 +201,9 @@ class PitchedMemory(_Owned):
     """Rows of device memory, each at a multiple of pitch_bytes.  element_bytes: 4, 8 or 16, the largest access of a kernel."""
 
     def __init__(self, width_bytes: int, rows: int, element_bytes: int = 4, context: Optional[Context] = None) -> None:
-        address, pitch = c_uint64(), c_size_t()
-        library().cushim_memory_alloc_pitch(number_of(context), width_bytes, rows, element_bytes, ctypes.byref(address), ctypes.byref(pitch))
-        self.width_bytes, self.rows, self.pitch_bytes = width_bytes, rows, pitch.value
-        super().__init__(address.value, pitch.value * rows, "cushim_memory_free", kept(context))
+        address, pitch = ask_two(c_uint64, c_size_t, "cushim_memory_alloc_pitch", number_of(context), width_bytes, rows, element_bytes)
+        self.width_bytes, self.rows, self.pitch_bytes = width_bytes, rows, pitch
+        super().__init__(address, pitch * rows, "cushim_memory_free", kept(context))
 
 
 class ManagedMemory(_Owned):
@@ -274,18 +274,14 @@ class View(Memory):
     def __init__(self, memory: Memory, offset: int = 0, n_bytes: Optional[int] = None, shape: Optional[Tuple[int, ...]] = None, typestr: str = "|u1") -> None:
         item = int(typestr[2:])
         if shape is not None:
-            n_bytes = item
-            for extent in shape:
-                n_bytes *= extent
+            n_bytes = math.prod((item, *shape))
         elif n_bytes is None:
             n_bytes = memory.n_bytes - offset
         if offset < 0 or n_bytes < 0 or offset + n_bytes > memory.n_bytes:
             raise ValueError(f"{n_bytes} bytes at {offset} do not fit into {memory.n_bytes}")
         if shape is None and n_bytes % item:
             raise ValueError(f"{n_bytes} bytes are no whole number of {typestr}")
-        self.base, self._shape, self._typestr = memory, shape or (n_bytes // item,), typestr
-        if shape == ():
-            self._shape = ()
+        self.base, self._shape, self._typestr = memory, (n_bytes // item,) if shape is None else shape, typestr
         super().__init__(memory._address + offset, n_bytes, _no_owner, host=None if memory._host is None else memory._host + offset, on_host=memory._on_host,
                          stream=memory.stream)
 
@@ -318,16 +314,12 @@ def memory_info(address: int) -> MemoryInfo:
 
 def address_range(address: int) -> Tuple[int, int]:
     """The driver's allocation that contains an address: its start, its bytes."""
-    base, n_bytes = c_uint64(), c_size_t()
-    library().cushim_memory_range(address, ctypes.byref(base), ctypes.byref(n_bytes))
-    return base.value, n_bytes.value
+    return ask_two(c_uint64, c_size_t, "cushim_memory_range", address)
 
 
 def mem_get_info(context: Optional[Context] = None) -> Tuple[int, int]:
     """Free and total bytes of the device, as the driver counts them."""
-    free, total = c_size_t(), c_size_t()
-    library().cushim_memory_info(number_of(context), ctypes.byref(free), ctypes.byref(total))
-    return free.value, total.value
+    return ask_two(c_size_t, c_size_t, "cushim_memory_info", number_of(context))
 
 
 def reusable_bytes(context: Optional[Context] = None) -> int:

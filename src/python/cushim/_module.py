@@ -1,6 +1,5 @@
 """Modules, functions, and launches."""
 import ctypes
-import enum
 import os
 import re
 import struct as packing
@@ -8,28 +7,14 @@ from ctypes import c_float, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _api
-from ._api import LinkKind
+from ._api import FunctionAttribute, LinkKind
 from ._context import Context, kept, number_of
 from ._exchange import address_of
-from ._library import Handle, ask, library, struct
-from ._memory import AsyncMemory, Memory
+from ._library import Handle, ask, ask_two, library, struct
+from ._memory import AsyncMemory, Memory, nothing
 from ._stream import Stream, stream_number
 
 Shape = Union[int, Sequence[int]]  # up to three extents; those that are missing are 1
-
-
-class FunctionAttribute(enum.IntEnum):
-    """CUfunction_attribute; sizes in bytes."""
-    MAX_THREADS_PER_BLOCK = 0
-    SHARED_SIZE_BYTES = 1
-    CONST_SIZE_BYTES = 2
-    LOCAL_SIZE_BYTES = 3
-    NUM_REGS = 4
-    PTX_VERSION = 5
-    BINARY_VERSION = 6
-    CACHE_MODE_CA = 7
-    MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
-    PREFERRED_SHARED_MEMORY_CARVEOUT = 9
 
 
 class LinkInput(NamedTuple):
@@ -88,17 +73,11 @@ class Module(Handle):
 
     def get_global(self, name: str) -> Tuple[int, int]:
         """Address and bytes of a variable, which lives as long as the module.  LogicError with NOTFOUND where there is none."""
-        address, n_bytes = c_uint64(), c_size_t()
-        library().cushim_module_global(self._handle, name.encode(), ctypes.byref(address), ctypes.byref(n_bytes))
-        return address.value, n_bytes.value
+        return ask_two(c_uint64, c_size_t, "cushim_module_global", self._handle, name.encode())
 
     def get_variable(self, name: str) -> Memory:
         """The same as Memory, which keeps the module alive."""
-        return Memory(*self.get_global(name), _stay, self)
-
-
-def _stay(module: Module) -> None:
-    """A variable ends with its module."""
+        return Memory(*self.get_global(name), nothing, self)
 
 
 def _options(max_registers: int, level: int, lines: bool, cache: int) -> Any:
@@ -244,9 +223,7 @@ class Function:
 
     def suggest(self, shared: int = 0, limit: int = 0) -> Tuple[int, int]:
         """Blocks, and threads of each (at most `limit`; 0: any), that fill the device."""
-        grid, block = c_int(), c_int()
-        library().cushim_function_suggest(self._handle, shared, limit, ctypes.byref(grid), ctypes.byref(block))
-        return grid.value, block.value
+        return ask_two(c_int, c_int, "cushim_function_suggest", self._handle, shared, limit)
 
     @property
     def num_regs(self) -> int:

@@ -8,7 +8,7 @@ from . import _api
 from ._api import GraphMemory, MemoryKind, PoolPolicy, PoolState
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
 from ._graph import Graph
-from ._library import Handle, ask, library, struct
+from ._library import Handle, ask, filled, library
 from ._memory import Memory
 from ._stream import Stream, stream_number
 
@@ -16,33 +16,12 @@ _NO_CALLBACK = _api.cushim_pool_oom_fn()
 _called_when_out: Dict[int, Any] = {}  # by pool: the library calls it as long as the pool lives
 
 
-class PoolStats(NamedTuple):
+class PoolStats(_api.PoolStats):
     """Counters, and gauges of this moment, as struct cushim_pool_stats has them; sizes in bytes.
 
     held_blocks of PyCUDA are cached_blocks, active_blocks are live_blocks, managed_bytes are cached_bytes + live_bytes, and active_bytes
     are asked_bytes.
     """
-    hits: int
-    misses: int
-    frees: int
-    refused: int
-    evicted: int
-    waits: int
-    reclaim_steps: int
-    cached_blocks: int
-    cached_bytes: int
-    pending_blocks: int
-    pending_bytes: int
-    live_blocks: int
-    live_bytes: int
-    graph_blocks: int
-    graph_bytes: int
-    asked_bytes: int
-    held_bytes: int
-    peak_bytes: int
-    damaged: int
-    peak_live_bytes: int
-    out_of_memory: int
 
 
 class PoolBlock(NamedTuple):
@@ -130,9 +109,7 @@ class Pool(Handle):
 
     def stats(self, device: DeviceLike = None, kind: int = MemoryKind.ALL) -> PoolStats:
         """Of a device, or of all; of a kind, or of all."""
-        found = struct(_api.cushim_pool_stats)
-        library().cushim_pool_stats(self._handle, ordinal_of(device), kind, ctypes.byref(found))
-        return PoolStats(*(getattr(found, name) for name in PoolStats._fields))
+        return filled(PoolStats, "cushim_pool_stats", self._handle, ordinal_of(device), kind)
 
     def reset_stats(self) -> None:
         """Set the counters to 0, and begin the peaks again."""

@@ -3,35 +3,16 @@ import ctypes
 import json
 import os
 import tempfile
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, Optional
+
+from . import _api
+from ._library import struct
 
 KINDS = ("device", "managed", "pinned", "async", "mapped", "array")
 
 
-class Stats(NamedTuple):
+class Stats(_api.PreloadStats):
     """The counters, with the names that the report uses."""
-    live_bytes: int
-    rounding_bytes: int
-    spare_bytes: int
-    idle_bytes: int
-    held_bytes: int
-    peak_live_bytes: int
-    peak_held_bytes: int
-    recent_peak_live_bytes: int
-    recent_peak_held_bytes: int
-    n_requests: int
-    n_no_call: int
-    n_frees: int
-    n_driver_calls: int
-    driver_ns: int
-    n_waits: int
-    wait_ns: int
-    n_out_of_memory: int
-    n_findings: int
-
-
-class _Stats(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t)] + [(name, ctypes.c_uint64) for name in Stats._fields]
 
 
 def _function(name: str) -> Optional[Any]:
@@ -62,7 +43,7 @@ def stats(device: Optional[int] = None, kind: Optional[str] = None) -> Stats:
     """The counters of a device or of all, for one of KINDS or for all.  RuntimeError without a preload."""
     if kind is not None and kind not in KINDS:
         raise ValueError(f"{kind!r} is no kind of memory; there are {', '.join(KINDS)}")
-    read = _Stats(struct_size=ctypes.sizeof(_Stats))
+    read = struct(_api.cushim_preload_stats)
     ask = _needed("cushim_preload_stats")
     if ask(_device(device), -1 if kind is None else KINDS.index(kind), ctypes.byref(read)):
         raise RuntimeError("the preload does not answer")

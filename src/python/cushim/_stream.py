@@ -6,7 +6,7 @@ from typing import ClassVar, Optional, Tuple
 from . import _api
 from ._api import StreamFlag
 from ._context import Context, kept, number_of
-from ._library import Handle, ask, library
+from ._library import Handle, ask, ask_two, library
 
 IPC_BYTES = _api.CUSHIM_IPC_BYTES
 
@@ -42,9 +42,7 @@ class Stream(Handle):
     @staticmethod
     def priority_range(context: Optional[Context] = None) -> Tuple[int, int]:
         """The least and the most urgent priority."""
-        least, greatest = c_int(), c_int()
-        library().cushim_stream_priority_range(number_of(context), ctypes.byref(least), ctypes.byref(greatest))
-        return least.value, greatest.value
+        return ask_two(c_int, c_int, "cushim_stream_priority_range", number_of(context))
 
     @property
     def handle(self) -> int:

@@ -102,7 +102,7 @@ static CUDA_MEMSET_NODE_PARAMS shape_set(CUdeviceptr at, size_t n) {
 }
 
 static CUstreamBatchMemOpParams written(CUdeviceptr at) {
-    CUstreamBatchMemOpParams word = {0};
+    CUstreamBatchMemOpParams word = {.pad = {0}}; /* all of the union */
     word.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
     word.writeValue.address = at;
     word.writeValue.value64 = 1;
@@ -110,7 +110,7 @@ static CUstreamBatchMemOpParams written(CUdeviceptr at) {
 }
 
 static CUstreamBatchMemOpParams awaited(CUdeviceptr at) {
-    CUstreamBatchMemOpParams word = {0};
+    CUstreamBatchMemOpParams word = {.pad = {0}}; /* all of the union */
     word.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
     word.waitValue.address = at;
     word.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;

@@ -640,14 +640,14 @@ static void run_order(unsigned long state, bool is_alone) {
 
 TEST(random_orders_have_the_answers_of_the_driver_alone) {
     fixture_use_device(0);
-    for (unsigned long order = 0; order < N_ORDERS; order++)
+    for (unsigned long order = 0; order < suite_steps(N_ORDERS); order++)
         run_order(order * 7919 + 1, true);
     if (fixture_is_preloaded())
         ck_assert_uint_eq(counted().live_bytes, 0);
 }
 
 static void run_orders(struct fixture_thread *thread) {
-    for (unsigned long order = 0; order < N_ORDERS / 8; order++)
+    for (unsigned long order = 0; order < suite_steps(N_ORDERS) / 4; order++)
         run_order(order * 104729 + thread->other + 1, false);
 }
 
@@ -667,6 +667,56 @@ TEST(random_orders_of_threads_have_the_answers_of_the_driver_alone) {
 /* ---- a call that waits ---- */
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+/* Live blocks of random sizes, each step the same ones, that are given back in random order. */
+static void live_through_a_step(void) {
+    enum { N = 120, MOST_LIVE = 12 };
+    struct whole live[MOST_LIVE];
+    unsigned long state = 2;
+    unsigned n = 0;
+    for (unsigned i = 0; i < N; i++) {
+        while (n == MOST_LIVE || (n && draw(&state, 3) == 0)) {
+            unsigned k = draw(&state, n);
+            give(&live[k]);
+            live[k] = live[--n];
+        }
+        live[n++] = take(PAGE * (1 + (size_t)draw(&state, 12)));
+    }
+    while (n)
+        give(&live[--n]);
+}
+
+TEST_IF(fixture_pools_mapped_memory(), no_request_makes_more_held_than_may_be) {
+    fixture_use_device(0);
+    for (int step = 0; step < 5; step++)
+        live_through_a_step();
+    struct cushim_preload_stats stats = counted();
+    uint64_t live_bytes = stats.peak_live_bytes, margin_bytes = live_bytes / 16 + 32 * MIB;
+    ck_assert_uint_gt(stats.n_no_call, stats.n_requests / 2);
+    if (margin_bytes < live_bytes / 16 * 5)
+        margin_bytes = live_bytes / 16 * 5;
+    ck_assert_uint_le(stats.peak_held_bytes, live_bytes + margin_bytes);
+}
+
+TEST_IF(fixture_pools_mapped_memory() && !getenv("CUSHIM_LIMIT"),
+        idle_memory_of_both_kinds_shares_what_is_free) {
+    const size_t n_bytes = 300 * MIB, slack_bytes = 32 * MIB;
+    size_t left_bytes, total_bytes;
+    __typeof__(&cuMemGetInfo) ask;
+    fixture_use_device(0);
+    fixture_alloc(slack_bytes + 8 * MIB);
+    take(slack_bytes + 8 * MIB);
+    for (int i = 0; i < 4; i++) {
+        OK(cuMemFree(fixture_alloc(n_bytes)));
+        struct whole whole = take(200 * (size_t)MIB);
+        give(&whole);
+    }
+    *(void **)&ask = fixture_entry_of_driver("cuMemGetInfo_v2");
+    OK(ask(&left_bytes, &total_bytes));
+    size_t idle_bytes = free_bytes() - left_bytes;
+    ck_assert_uint_gt(idle_bytes, slack_bytes);
+    ck_assert_uint_le(idle_bytes, left_bytes / 2 + 2 * slack_bytes);
+}
+
 static atomic_int is_inside, may_go;
 
 static CUresult wait_inside(CUdeviceptr address, size_t n_bytes) {

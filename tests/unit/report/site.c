@@ -88,51 +88,65 @@ TEST(a_sum_is_within_four_of_its_errors) {
     ck_assert_uint_le(n_off, SEEDS / 1000);
 }
 
-/* What grows by 2 of 1,000,000 bytes at each moment, with noise around it, after a late start. */
-static uint64_t growth(unsigned n_late, uint64_t noise_bytes, uint64_t slack_bytes,
-                       uint64_t peak_bytes) {
+static uint64_t hour_bytes; /* as the last call of grows() said */
+
+/* Adds 2 to 1,000,000 bytes every step_ns, with noise around it, after a late start. */
+static bool grows(unsigned n_late, uint64_t noise_bytes, uint64_t slack_bytes, uint64_t peak_bytes,
+                  uint64_t step_ns) {
     enum { N = 32 };
     uint64_t live_bytes[N], moments_ns[N];
     for (unsigned i = 0; i < N; i++) {
         live_bytes[i] = i < n_late ? 0 : 1000000 + 2 * i + i % 2 * noise_bytes;
-        moments_ns[i] = i * (uint64_t)SECOND;
+        moments_ns[i] = i * step_ns;
     }
-    return cushim_site_hour_bytes(live_bytes, moments_ns, N, slack_bytes, peak_bytes);
+    return cushim_site_grows(live_bytes, moments_ns, N, slack_bytes, peak_bytes, &hour_bytes);
 }
 
 TEST(growth_is_more_than_noise_and_a_part_of_the_peak) {
-    ck_assert_uint_eq(growth(0, 0, 0, 1), 7200);
-    ck_assert_uint_eq(growth(24, 0, 0, 1), 7200);
-    ck_assert_uint_eq(growth(25, 0, 0, 1), 0); /* two moments a quarter are the fewest */
-    ck_assert_uint_gt(growth(0, 1, 0, 1), 0);
-    ck_assert_uint_eq(growth(0, 3, 0, 1), 0);
-    ck_assert_uint_gt(growth(0, 0, 1, 1), 0);
-    ck_assert_uint_eq(growth(0, 0, 2, 1), 0);
-    ck_assert_uint_gt(growth(0, 0, 0, 6200), 0);
-    ck_assert_uint_eq(growth(0, 0, 0, 6300), 0); /* 62 bytes are less than 1 % */
+    ck_assert(grows(0, 0, 0, 1, SECOND));
+    ck_assert(grows(24, 0, 0, 1, SECOND));
+    ck_assert(!grows(25, 0, 0, 1, SECOND)); /* two moments a quarter are the fewest */
+    ck_assert(grows(0, 1, 0, 1, SECOND));
+    ck_assert(!grows(0, 3, 0, 1, SECOND));
+    ck_assert(grows(0, 0, 1, 1, SECOND));
+    ck_assert(!grows(0, 0, 2, 1, SECOND));
+    ck_assert(grows(0, 0, 0, 6200, SECOND));
+    ck_assert(!grows(0, 0, 0, 6300, SECOND)); /* 62 bytes are less than 1 % */
+}
+
+TEST(less_than_a_minute_has_no_growth_in_an_hour) {
+    ck_assert(grows(0, 0, 0, 1, (uint64_t)2 * SECOND));
+    ck_assert_uint_eq(hour_bytes, 3600);
+    ck_assert(grows(24, 0, 0, 1, (uint64_t)2 * SECOND)); /* it grew for 14 of 62 seconds */
+    ck_assert_uint_eq(hour_bytes, 0);
+    ck_assert(grows(0, 0, 0, 1, 0));
+    ck_assert_uint_eq(hour_bytes, 0);
+    ck_assert(!grows(0, 3, 0, 1, (uint64_t)2 * SECOND));
+    ck_assert_uint_eq(hour_bytes, 0);
 }
 
 TEST(who_has_more_in_each_quarter_grows) {
     struct cushim_page_site *site = site_of(1);
     for (uint64_t second = 1; second <= 100; second++)
         cushim_site_add(site, MEAN, MEAN, second * SECOND);
-    ck_assert(told((uint64_t)101 * SECOND).hour_bytes);
+    ck_assert(told((uint64_t)101 * SECOND).grows);
+    ck_assert_ptr_nonnull(strstr(full_page_written(cushim_site_text, &report), "may leak, +"));
     ck_assert_uint_eq(cushim_site_growth(&report).n_sites, 1);
     ck_assert_uint_eq(cushim_site_growth(&report).live_bytes, (uint64_t)100 * MEAN);
     /* the last quarter had none */
-    ck_assert(!told((uint64_t)200 * SECOND).hour_bytes);
+    ck_assert(!told((uint64_t)200 * SECOND).grows);
 }
 
 TEST(who_gives_back_or_came_at_once_does_not_grow) {
     struct cushim_page_site *site = site_of(1);
     for (unsigned i = 0; i < 100; i++)
         cushim_site_add(site, MEAN, MEAN, SECOND);
-    ck_assert(!told((uint64_t)100 * SECOND).hour_bytes);
+    ck_assert(!told((uint64_t)100 * SECOND).grows);
     for (uint64_t second = 2; second <= 100; second++) {
         cushim_site_add(site, MEAN, MEAN, second * SECOND);
         cushim_site_subtract(site, MEAN, MEAN, second * SECOND);
     }
-    ck_assert(!told((uint64_t)101 * SECOND).hour_bytes);
+    ck_assert(!told((uint64_t)101 * SECOND).grows);
 }
 
 TEST(a_full_table_has_no_row_for_another) {

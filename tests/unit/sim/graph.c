@@ -89,8 +89,8 @@ TEST(copies_sets_host_functions_and_children_are_nodes) {
 }
 
 static CUstreamBatchMemOpParams word_op(CUstreamBatchMemOpType type, CUdeviceptr at, int value) {
-    CUstreamBatchMemOpParams op = {0};
-    op.writeValue.operation = type; /* a wait has its parameters in the same fields */
+    CUstreamBatchMemOpParams op = {.pad = {0}}; /* all of the union */
+    op.writeValue.operation = type;             /* a wait has its parameters in the same fields */
     op.writeValue.address = at;
     op.writeValue.value = (cuuint32_t)value;
     return op;

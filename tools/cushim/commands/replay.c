@@ -86,7 +86,9 @@ static void put_row(struct cushim_writer *out, const struct row *row,
 
 static const char *scope_name(int scope, char text[32]) {
     return recording_scope_name(
-        &(struct recording_scope){.device = scope == CUSHIM_TRACE_DEVICES ? -1 : scope}, text);
+        &(struct recording_scope){
+            .device = scope < CUSHIM_TRACE_DEVICES ? scope : CUSHIM_TRACE_DEVICES - 1 - scope},
+        text);
 }
 
 static void put_text(struct cushim_writer *out, const struct cushim_trace_head *head,

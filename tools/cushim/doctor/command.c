@@ -201,16 +201,32 @@ static void add(const struct cushim_report *report, const struct report_origin *
         totals->run_ns = report->run_ns;
 }
 
-static void tell_of_process(struct seen *seen) {
+/* One row for all reached processes of a program, because a script may start hundreds. */
+static void tell_of_reached(const struct look *look, const struct seen *seen) {
+    size_t n_more = 0;
+    for (const struct seen *other = look->seen; other < look->seen + look->n_seen; other++) {
+        if (other == seen || !other->is_reached || strcmp(other->path, seen->path) != 0)
+            continue;
+        if (other < seen) /* it has the row */
+            return;
+        n_more++;
+    }
+    if (n_more)
+        report_ok("reached", "%ld %s, and %zu more", (long)seen->process, seen->path, n_more);
+    else
+        report_ok("reached", "%ld %s", (long)seen->process, seen->path);
+}
+
+static void tell_of_process(const struct look *look, struct seen *seen) {
     struct program program;
     const char *why = "its parent left LD_PRELOAD out";
     if (!seen->is_reached && !seen->is_loaded) /* it ended too early to tell */
         return;
-    cushim_utf8_clean(seen->path);
     if (seen->is_reached) {
-        report_ok("reached", "%ld %s", (long)seen->process, seen->path);
+        tell_of_reached(look, seen);
         return;
     }
+    cushim_utf8_clean(seen->path);
     if (program_inspect(&program, seen->path) == 0 && program_obstacle(&program))
         why = program_obstacle(&program);
     report_add(seen->has_driver ? REPORT_WRONG : REPORT_NOTE, "not reached", "%ld %s: %s%s",
@@ -288,7 +304,7 @@ static void tell(struct look *look, const struct totals *totals, int status, uin
     for (size_t i = 0; i < look->n_seen; i++) {
         is_reached |= look->seen[i].is_reached;
         is_missed |= look->seen[i].is_loaded && !look->seen[i].is_reached;
-        tell_of_process(&look->seen[i]);
+        tell_of_process(look, &look->seen[i]);
     }
     if (look->is_cut)
         report_note("processes", "there were more than %d", (int)MOST_SEEN);

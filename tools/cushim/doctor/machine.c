@@ -34,7 +34,8 @@ static bool examine_driver(void) {
     char wrong[512];
     if (!driver_open(&driver, wrong, sizeof wrong)) {
         report_wrong("driver", "%s", wrong);
-        report_remedy("install the NVIDIA driver, or put a software device on LD_LIBRARY_PATH");
+        report_remedy(
+            "install the NVIDIA driver; without a GPU put `cushim sim` before the command");
         return false;
     }
     void *address;

@@ -97,7 +97,7 @@ static void put_sites(struct page *page) {
     for (size_t i = 0; i < account->n_sites; i++) {
         const struct cushim_trace_site *site = account->sites[i];
         const uint64_t oldest_ns = site->oldest_ns ? site->oldest_ns - account->first_ns : 0;
-        const uint64_t grows = site->hour_bytes != 0;
+        const uint64_t grows = site->grows;
         const uint64_t numbers[N_COLUMNS] = {
             site->number,          site->noted_bytes, site->n_noted, site->n_requests,
             site->requested_bytes, site->n_frees,     site->life_ns, site->n_temporary,

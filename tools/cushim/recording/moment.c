@@ -263,7 +263,7 @@ static int put_scope(struct cushim_writer *out, const char *path,
 }
 
 int moment_text(struct cushim_writer *out, const char *path, const struct moment_wish *wish) {
-    struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1];
+    struct recording_scope scopes[RECORDING_SCOPES];
     struct history *history = calloc(1, sizeof *history);
     int n = recording_scopes(path, scopes), error = n < 0 ? -n : history ? 0 : ENOMEM;
     if (!error && !n)

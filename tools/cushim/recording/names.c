@@ -253,6 +253,8 @@ void names_tell_apart(const struct names *names, const struct cushim_trace_accou
 }
 
 const char *names_library(const struct names *names, const struct cushim_trace_site *site) {
+    if (site->n_frames && site->kind == CUSHIM_KIND_CONTEXT)
+        return CUSHIM_LIBRARY_CONTEXTS;
     for (unsigned i = names_first(names, site); i < site->n_frames; i++) {
         const struct name *name = names_of(names, site->frames[i]);
         if (name->kind <= CUSHIM_LIBRARY_PACKAGE && *name->module)

@@ -12,7 +12,7 @@
 #include "tools/cushim/recording/history.h"
 #include "tools/cushim/usage.h"
 
-static const uint64_t ON_DEVICE = ~((uint64_t)1 << CUSHIM_KIND_PINNED);
+#define BIT(kind) ((uint64_t)1 << CUSHIM_KIND_##kind)
 
 /* ---- files ---- */
 
@@ -105,14 +105,18 @@ static void take_sums(struct recording_scope *scope, const struct cushim_trace_a
         scope->n_waits += sums->n_waits;
         scope->wait_ns += sums->wait_ns;
         scope->n_refused += sums->n_refused;
-        scope->n_calls += sums->n_calls;
     }
 }
 
 static struct recording_scope all_scopes(int i) {
     if (i == CUSHIM_TRACE_DEVICES)
-        return (struct recording_scope){.device = -1, .devices = UINT64_MAX, .kinds = ~ON_DEVICE};
-    return (struct recording_scope){.device = i, .devices = (uint64_t)1 << i, .kinds = ON_DEVICE};
+        return (struct recording_scope){
+            .device = RECORDING_PINNED, .devices = UINT64_MAX, .kinds = BIT(PINNED)};
+    if (i > CUSHIM_TRACE_DEVICES)
+        return (struct recording_scope){
+            .device = RECORDING_IMPORTED, .devices = UINT64_MAX, .kinds = BIT(IMPORTED)};
+    return (struct recording_scope){
+        .device = i, .devices = (uint64_t)1 << i, .kinds = ~(BIT(PINNED) | BIT(IMPORTED))};
 }
 
 /* Only the scope of the event can have changed. */
@@ -121,7 +125,9 @@ static void take_peak(struct recording_scope *scopes, const struct cushim_trace_
     if (event->code != CUSHIM_TRACE_ALLOC && event->code != CUSHIM_TRACE_SEGMENT)
         return;
     struct recording_scope *scope =
-        &scopes[event->kind == CUSHIM_KIND_PINNED ? CUSHIM_TRACE_DEVICES : (int)event->device];
+        &scopes[event->kind == CUSHIM_KIND_PINNED     ? CUSHIM_TRACE_DEVICES
+                : event->kind == CUSHIM_KIND_IMPORTED ? CUSHIM_TRACE_DEVICES + 1
+                                                      : (int)event->device];
     uint64_t live = recording_live_bytes(account, scope),
              held = recording_held_bytes(account, scope);
     if (live > scope->peak_bytes) {
@@ -132,17 +138,17 @@ static void take_peak(struct recording_scope *scopes, const struct cushim_trace_
         scope->peak_held_bytes = held;
 }
 
-int recording_scopes(const char *path, struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1]) {
+int recording_scopes(const char *path, struct recording_scope scopes[RECORDING_SCOPES]) {
     static struct cushim_trace_account account; /* too large for a stack */
     int n = 0, error = cushim_trace_account_open(&account, path);
     if (error)
         return -error;
-    for (int i = 0; i <= CUSHIM_TRACE_DEVICES; i++)
+    for (int i = 0; i < RECORDING_SCOPES; i++)
         scopes[i] = all_scopes(i);
     while (cushim_trace_account_next(&account))
         take_peak(scopes, &account);
     error = account.error;
-    for (int i = 0; i <= CUSHIM_TRACE_DEVICES; i++) {
+    for (int i = 0; i < RECORDING_SCOPES; i++) {
         take_sums(&scopes[i], &account);
         if (scopes[i].n_requests || scopes[i].n_refused)
             scopes[n++] = scopes[i];
@@ -153,7 +159,7 @@ int recording_scopes(const char *path, struct recording_scope scopes[CUSHIM_TRAC
 
 const char *recording_scope_name(const struct recording_scope *scope, char text[32]) {
     if (scope->device < 0)
-        snprintf(text, 32, "pinned memory");
+        snprintf(text, 32, "%s memory", scope->device == RECORDING_PINNED ? "pinned" : "imported");
     else
         snprintf(text, 32, "device %d", scope->device);
     return text;
@@ -264,9 +270,9 @@ int recording_read(struct recording *recording, const char *path,
     if (!error)
         error = join_sites(recording);
     for (size_t i = 0; !error && i < account->n_sites; i++)
-        account->sites[i]->hour_bytes =
-            cushim_site_hour_bytes(account->sites[i]->sample_bytes, account->sample_ns,
-                                   CUSHIM_TRACE_SAMPLES, 0, scope->peak_bytes);
+        account->sites[i]->grows = cushim_site_grows(
+            account->sites[i]->sample_bytes, account->sample_ns, CUSHIM_TRACE_SAMPLES, 0,
+            scope->peak_bytes, &account->sites[i]->hour_bytes);
     if (error)
         recording_close(recording);
     return error;
@@ -275,7 +281,7 @@ int recording_read(struct recording *recording, const char *path,
 int recording_each_scope(const char *path, struct history *history, unsigned most_moments,
                          recording_see_fn *see, void *context) {
     static struct recording recording; /* too large for a stack, as the next */
-    static struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1];
+    static struct recording_scope scopes[RECORDING_SCOPES];
     int n = recording_scopes(path, scopes), error = n < 0 ? -n : 0, n_readings = n ? n : 1;
     for (int i = 0; !error && i < n_readings; i++) {
         if (history)

@@ -22,15 +22,22 @@ void recording_files_free(struct recording_files *files);
 /* An errno of a recording that cannot be read, in words. */
 const char *recording_error(int error);
 
-/* Memory whose blocks are reported together: of one device, or pinned memory of all. */
+/* Memory whose blocks are reported together: of one device, pinned memory of all, or what others
+ * made and have in their sums. */
+enum {
+    RECORDING_PINNED = -1,
+    RECORDING_IMPORTED = -2,
+    RECORDING_SCOPES = CUSHIM_TRACE_DEVICES + 2
+};
+
 struct recording_scope {
-    int device; /* -1 for pinned memory */
+    int device;
     uint64_t devices, kinds;
     uint64_t n_events, run_ns; /* of the recording */
     uint64_t until_ns;         /* reading stops behind this time; 0 to read all */
     uint64_t n_requests, n_hits, n_live, live_bytes, peak_bytes, peak_held_bytes, peak_ns, wait_ns,
         n_waits;
-    uint64_t n_refused, n_calls; /* calls of the driver for memory */
+    uint64_t n_refused;
 };
 
 /* A recording that was read to its end.  Its sites have what is in the scope. */
@@ -40,7 +47,7 @@ struct recording {
 };
 
 /* Find the scopes that have requests.  Returns their number, or minus an errno. */
-int recording_scopes(const char *path, struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1]);
+int recording_scopes(const char *path, struct recording_scope scopes[RECORDING_SCOPES]);
 
 struct history;
 
@@ -67,7 +74,7 @@ uint64_t recording_live_bytes(const struct cushim_trace_account *account,
 uint64_t recording_held_bytes(const struct cushim_trace_account *account,
                               const struct recording_scope *scope);
 
-/* "device 0", "pinned memory". */
+/* "device 0", "pinned memory", "imported memory". */
 const char *recording_scope_name(const struct recording_scope *scope, char text[32]);
 
 #endif

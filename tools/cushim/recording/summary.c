@@ -19,8 +19,8 @@ enum { MOST_SITES = 10, MOST_FEW = 5, LEAD_BYTES = 80 };
 #define BY(member) offsetof(struct cushim_trace_site, member)
 
 static uint64_t measure_of(const struct cushim_trace_site *site, size_t measure) {
-    if (measure == BY(hour_bytes))
-        return site->hour_bytes ? site->live_bytes : 0;
+    if (measure == BY(grows))
+        return site->grows ? site->live_bytes : 0;
     return *(const uint64_t *)((const char *)site + measure);
 }
 
@@ -157,8 +157,8 @@ static void refused_words(char *text, size_t n_bytes, const struct cushim_trace_
 }
 
 static void leak_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
-    snprintf(text, n_bytes,
-             "may leak, +%s/h, %s live at the end: ", text_of_bytes(site->hour_bytes),
+    snprintf(text, n_bytes, "may leak%s%s%s, %s live at the end: ", site->hour_bytes ? ", +" : "",
+             site->hour_bytes ? text_of_bytes(site->hour_bytes) : "", site->hour_bytes ? "/h" : "",
              text_of_bytes(site->live_bytes));
 }
 
@@ -189,7 +189,7 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
                  text_of_some(scope->n_live, "block"), text_of_bytes(scope->live_bytes),
                  text_of_some(n_alive, "site"));
     put_sites(out, recording, BY(live_bytes), false);
-    put_few(out, recording, BY(hour_bytes), "leak", leak_words);
+    put_few(out, recording, BY(grows), "leak", leak_words);
 }
 
 /* Write what the numbers above do not include. */
@@ -288,7 +288,7 @@ static void put_json_site(struct json_output *json, const struct recording *reco
                                         site->n_noted, site->live_bytes, site->n_live,
                                         site->n_frees, site->life_ns, site->n_temporary,
                                         site->wait_ns, site->n_refused});
-    json_put_bool(json, "grows", site->hour_bytes != 0);
+    json_put_bool(json, "grows", site->grows);
     json_put_text(json, "library", names_library(recording->names, site));
     put_stack(json, recording, site);
     json_end(json, "}");

@@ -11,7 +11,7 @@
 #include "trace/account.h"
 
 /* Device memory of each device, then pinned memory. */
-enum { PLAN_SCOPES = CUSHIM_TRACE_DEVICES + 1 };
+enum { PLAN_SCOPES = CUSHIM_TRACE_DEVICES + 2 }; /* as those of a recording */
 
 struct plan_sums {
     uint64_t n_requests;

@@ -1,4 +1,5 @@
 #include "companion/context/address_map.h"
+#include "companion/context/pressure.h"
 
 #include "tests/unit/suite.h"
 
@@ -136,10 +137,10 @@ static bool find_block(uint64_t address, struct cushim_address_map_row *row) {
     return true;
 }
 
-TEST(a_finder_is_asked_if_there_is_no_row) {
-    static struct cushim_address_map_finder finder = {.find = find_block};
-    cushim_address_map_add_finder(&finder);
-    cushim_address_map_add_finder(&finder);
+TEST(modules_are_asked_if_there_is_no_row) {
+    static struct cushim_pressure pressure = {.find = find_block};
+    cushim_pressure_add(&pressure);
+    cushim_pressure_add(&pressure);
     ck_assert_uint_eq(find(0x777), 0x777);
     ck_assert_uint_eq(find(0x778), 0);
     ck_assert_int_eq(erase(0x777), CUSHIM_UNKNOWNPTR);

@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 #include "cushim/library.h"
-#include "companion/core/struct_size.h"
 #include "companion/core/error.h"
 #include "tests/unit/suite.h"
 

@@ -87,7 +87,7 @@ TEST(held_blocks_do_not_serve_until_the_graph_is_gone) {
         ck_assert_uint_ne(other, b);
     }
     ck_assert_int_eq(cushim_pool_free(p, 0, b, 0, s), CUSHIM_DOUBLEFREE);
-    cushim_pool_graph_release(held);
+    cushim_pool_graph_release(held, true);
     ck_assert_uint_eq(stats().graph_blocks, 0);
     ck_assert_uint_eq(stats().cached_blocks, 2); /* a too, although it was never freed */
     ck_assert_uint_eq(stats().live_blocks, 100);
@@ -105,7 +105,7 @@ TEST(an_older_block_that_is_freed_in_a_capture_waits_for_the_graph) {
     struct cushim_pool_graph *held = unfreeze(true);
     ck_assert_uint_ne(take(5000, s), a);
     ck_assert_uint_ne(take(5000, t), a);
-    cushim_pool_graph_release(held);
+    cushim_pool_graph_release(held, true);
     ck_assert_uint_eq(take(5000, s), a);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
@@ -118,7 +118,7 @@ TEST(a_block_that_is_freed_after_its_capture_waits_for_the_graph) {
     give(a, s);
     ck_assert_uint_ne(take(5000, s), a);
     ck_assert_uint_ne(take(5000, t), a);
-    cushim_pool_graph_release(held);
+    cushim_pool_graph_release(held, true);
     ck_assert_uint_eq(take(5000, s), a);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
@@ -131,9 +131,9 @@ TEST(a_block_of_two_graphs_waits_for_both) {
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     give(a, s);
     struct cushim_pool_graph *second = unfreeze(true);
-    cushim_pool_graph_release(first);
+    cushim_pool_graph_release(first, true);
     ck_assert_uint_ne(take(5000, s), a);
-    cushim_pool_graph_release(second);
+    cushim_pool_graph_release(second, true);
     ck_assert_uint_eq(take(5000, s), a);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
@@ -171,7 +171,7 @@ TEST(stream_order_alone_is_not_enough_for_a_capture) {
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     ck_assert_uint_ne(take(5000, s), a);
     SIM(sim_release_hold)();
-    cushim_pool_graph_release(unfreeze(true));
+    cushim_pool_graph_release(unfreeze(true), true);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
@@ -195,7 +195,7 @@ TEST(node_memory_never_enters_a_cache) {
     ck_assert_int_eq(cushim_pool_free(p, 0, a, 0, s), CUSHIM_STATE);
     ck_assert_uint_ne(take(128, s), a);
     ck_assert_uint_eq(stats().cached_blocks, 0);
-    cushim_pool_graph_release(held);
+    cushim_pool_graph_release(held, true);
     ck_assert_int_ne(cushim_pool_free(p, 0, a, 0, s), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
@@ -228,7 +228,7 @@ TEST(a_graph_keeps_its_blocks_when_the_pool_ends) {
     struct cushim_pool_graph *held = unfreeze(true);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
     ck_assert_uint_gt(SIM(sim_live_bytes)(), 0);
-    cushim_pool_graph_release(held);
+    cushim_pool_graph_release(held, true);
     ck_assert_uint_eq(SIM(sim_live_bytes)(), 0);
 }
 

@@ -6,6 +6,7 @@
 #include "tools/sim/driver/core/calls.h"
 #include "tools/sim/driver/core/handle.h"
 #include "tools/sim/driver/core/internal.h"
+#include "tools/sim/driver/core/options.h"
 #include "tools/sim/driver/core/print.h"
 #include "sim.h"
 #include "tools/sim/driver/stream/stream.h"
@@ -45,6 +46,12 @@ static void set_limits(struct sim_context *context) {
     context->limits[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = 0;
 }
 
+static void take_memory(struct sim_context *context) {
+    size_t n_pages = sim_options()->context / SIM_PAGE_BYTES;
+    context->n_taken = sim_device_charge(context->device, n_pages) ? n_pages : 0;
+    sim_internal_take(context);
+}
+
 struct sim_context *sim_context_create(struct sim_device *device, struct sim_context *root,
                                        unsigned flags) {
     struct sim_context *context = calloc(1, sizeof *context);
@@ -64,7 +71,7 @@ struct sim_context *sim_context_create(struct sim_device *device, struct sim_con
     list(context);
     if (!root) {
         sim_share_context(device->number, 1);
-        sim_internal_take(context);
+        take_memory(context);
     }
     return context;
 
@@ -83,7 +90,7 @@ void sim_context_revive(struct sim_context *context) {
     context->id = ++last_id;
     set_limits(context);
     sim_share_context(context->device->number, 1);
-    sim_internal_take(context);
+    take_memory(context);
 }
 
 /* Green contexts die with their root. */
@@ -113,6 +120,8 @@ void sim_context_end(struct sim_context *context) {
     context->fence = NULL;
     sim_blocks_end_context(context);
     sim_pools_empty(context->device);
+    sim_device_refund(context->device, context->n_taken);
+    context->n_taken = 0;
     sim_share_context(context->device->number, -1);
     if (!context->is_alive && !context->streams)
         unlist(context);

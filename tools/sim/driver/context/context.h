@@ -38,6 +38,7 @@ struct sim_context {
                                         is in no list */
     struct sim_step *fence;          /* later work comes after it; a reference, or NULL */
     struct sim_slab *slabs;          /* the pages of small allocations */
+    size_t n_taken;                  /* pages, by the option `context` */
 };
 
 /* Make a living one; NULL: no memory.  root: NULL for a root. */
