@@ -65,8 +65,7 @@ uint64_t cushim_report_sum_of(const struct cushim_report *report, int device, un
         for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
             const char *stats =
                 (const char *)cushim_report_stats(report, i, (enum cushim_kind)kind);
-            if (device < 0 ? kinds >> kind & 1
-                           : i == device && cushim_kind_is_on_device((unsigned)kind))
+            if ((device < 0 || i == device) && kinds >> kind & 1)
                 sum += cushim_mem_stats_read((const atomic_uint_fast64_t *)(stats + counter));
         }
     }

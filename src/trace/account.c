@@ -224,6 +224,7 @@ static void add_block(struct cushim_trace_account *account) {
         sums->n_requests++;
         sums->n_hits += (event->flags & CUSHIM_TRACE_NO_CALL) != 0;
         sums->n_native += (event->flags & CUSHIM_TRACE_NATIVELY) != 0;
+        sums->n_calls += (event->flags & CUSHIM_TRACE_NATIVELY) != 0;
         sums->requested_bytes += event->n_bytes;
         site->n_requests += is_sites;
         site->requested_bytes += is_sites * event->n_bytes;
@@ -263,6 +264,7 @@ static bool remove_block(struct cushim_trace_account *account) {
     sums->n_live--;
     sums->live_bytes -= block->n_bytes;
     sums->held_bytes -= block->pool ? 0 : block->n_bytes;
+    sums->n_calls += !block->pool;
     bool is_sites = is_counted(account, block->device, block->kind);
     site->n_live -= is_sites;
     site->live_bytes -= is_sites * block->n_bytes;
@@ -303,6 +305,7 @@ static void leave_segment(const struct cushim_trace_segment *segment, void *cont
 static void move_segment(struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
     struct cushim_trace_sums *sums = sums_here(account);
+    sums->n_moves++;
     cushim_trace_segments_remove(&account->segments, event->address, leave_segment, account);
     if (event->flags & CUSHIM_TRACE_GIVEN_BACK)
         return;

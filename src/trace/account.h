@@ -52,6 +52,8 @@ struct cushim_trace_sums {
     uint64_t n_live, live_bytes, peak_live_bytes, peak_ns;
     uint64_t held_bytes, peak_held_bytes; /* of segments, and of blocks that the driver serves */
     uint64_t n_waits, wait_ns;
+    uint64_t n_calls; /* of the driver, for blocks that it serves */
+    uint64_t n_moves; /* of segments, to and from the driver */
 };
 
 struct cushim_trace_account {

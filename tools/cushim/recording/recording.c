@@ -105,6 +105,8 @@ static void take_sums(struct recording_scope *scope, const struct cushim_trace_a
         scope->n_waits += sums->n_waits;
         scope->wait_ns += sums->wait_ns;
         scope->n_refused += sums->n_refused;
+        /* segments of mapped memory are what is idle */
+        scope->n_calls += sums->n_calls + (kind == CUSHIM_KIND_MAPPED ? 0 : sums->n_moves);
     }
 }
 

@@ -37,7 +37,7 @@ struct recording_scope {
     uint64_t until_ns;         /* reading stops behind this time; 0 to read all */
     uint64_t n_requests, n_hits, n_live, live_bytes, peak_bytes, peak_held_bytes, peak_ns, wait_ns,
         n_waits;
-    uint64_t n_refused;
+    uint64_t n_refused, n_calls; /* calls of the driver for memory */
 };
 
 /* A recording that was read to its end.  Its sites have what is in the scope. */

@@ -15,6 +15,7 @@
 #include "memory/state/heap_state.h"
 #include "memory/policy.h"
 #include "report/page.h"
+#include "tools/cushim/recording/recording.h"
 #include "tools/cushim/replay/no_device.h"
 
 /* Of one recording.  A real one has a few pools for each context. */
@@ -304,41 +305,20 @@ static int replay(const char *path, const struct setting *setting, struct plan *
 /* ---- the run as it was ---- */
 
 int plan_recorded(struct plan *plan, const char *path) {
-    static struct cushim_trace_account account; /* too large for a stack */
-    int error = cushim_trace_account_open(&account, path);
+    struct recording_scope scopes[RECORDING_SCOPES];
+    int n = recording_scopes(path, scopes);
     memset(plan, 0, sizeof *plan);
-    if (error)
-        return error;
-    while (cushim_trace_account_next(&account)) {
-        const struct cushim_trace_event *event = &account.event;
-        const bool is_alloc = event->code == CUSHIM_TRACE_ALLOC;
-        const unsigned scope = is_alloc || event->code == CUSHIM_TRACE_FREE
-                                   ? scope_of(account.block.device, account.block.kind)
-                                   : scope_of(event->device, event->kind);
-        struct plan_sums *sums = &plan->sums[scope];
-        if (event->code == CUSHIM_TRACE_SEGMENT) {
-            const bool is_back = event->flags & CUSHIM_TRACE_GIVEN_BACK;
-            sums->n_calls += event->kind != CUSHIM_KIND_MAPPED; /* whose segments are idle memory */
-            sums->held_bytes += is_back ? -event->n_bytes : event->n_bytes;
-            lift(&sums->peak_held_bytes, sums->held_bytes);
-        } else if (is_alloc && !(event->flags & CUSHIM_TRACE_RESTORED)) {
-            sums->n_requests++;
-            sums->n_calls += (event->flags & CUSHIM_TRACE_NATIVELY) != 0;
-            sums->live_bytes += account.block.n_bytes;
-            sums->held_bytes += account.block.pool ? 0 : account.block.n_bytes;
-            lift(&sums->peak_live_bytes, sums->live_bytes);
-            lift(&sums->peak_held_bytes, sums->held_bytes);
-        } else if (event->code == CUSHIM_TRACE_FREE && account.site) {
-            sums->n_calls += !account.block.pool;
-            sums->live_bytes -= account.block.n_bytes;
-            sums->held_bytes -= account.block.pool ? 0 : account.block.n_bytes;
-        } else if (event->code == CUSHIM_TRACE_REFUSE) {
-            sums->n_refused++;
-        }
+    for (int i = 0; i < n; i++) {
+        if (scopes[i].device == RECORDING_IMPORTED)
+            continue;
+        plan->sums[scopes[i].device < 0 ? CUSHIM_TRACE_DEVICES : scopes[i].device] =
+            (struct plan_sums){.n_requests = scopes[i].n_requests,
+                               .n_refused = scopes[i].n_refused,
+                               .n_calls = scopes[i].n_calls,
+                               .peak_live_bytes = scopes[i].peak_bytes,
+                               .peak_held_bytes = scopes[i].peak_held_bytes};
     }
-    error = account.error;
-    cushim_trace_account_close(&account);
-    return error;
+    return n < 0 ? -n : 0;
 }
 
 /* ---- children ---- */
