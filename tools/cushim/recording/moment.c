@@ -15,7 +15,7 @@
 #include "tools/cushim/recording/map.h"
 #include "tools/cushim/recording/recording.h"
 
-enum { MOST_GROUPS = 20, MOST_ROWS = 8 };
+enum { MOST_GROUPS = 20, MOST_ROWS = 8, LABEL_BYTES = 80 };
 
 const char *const moment_groups[MOMENT_N_GROUPS + 1] = {"site", "size", "thread", "library",
                                                         "context"};
@@ -46,6 +46,7 @@ bool moment_take_time(struct moment_wish *wish, const char *text) {
 struct group {
     uint64_t key;
     const struct cushim_trace_site *site; /* by site */
+    char label[LABEL_BYTES];
     uint64_t n_blocks, n_bytes;
     UT_hash_handle hh;
 };
@@ -78,30 +79,38 @@ static bool is_in_range(const struct groups *groups, uint64_t time_ns) {
     return false;
 }
 
-/* A library's name as a number. */
-static uint64_t key_of_library(const struct names *names, const struct cushim_trace_site *site) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (const char *at = names_library(names, site); *at; at++)
-        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
-    return hash;
-}
-
-static uint64_t key_of(const struct names *names, const struct cushim_trace_block *block,
-                       enum moment_group group) {
-    switch (group) {
+/* The group of a block, and its label; a group by site has none. */
+static uint64_t key_of(const struct groups *groups, const struct cushim_trace_block *block,
+                       char label[LABEL_BYTES]) {
+    uint64_t key = block->pool;
+    const char *library;
+    switch (groups->wish->group) {
     case MOMENT_SITE:
         return block->site->number;
     case MOMENT_SIZE:
-        return block->n_bytes > 1 ? 64 - (uint64_t)__builtin_clzll(block->n_bytes - 1) : 0;
+        key = block->n_bytes > 1 ? 64 - (uint64_t)__builtin_clzll(block->n_bytes - 1) : 0;
+        snprintf(label, LABEL_BYTES, "up to %s each",
+                 text_of_bytes((uint64_t)1 << (key < 63 ? key : 63)));
+        break;
     case MOMENT_THREAD:
-        return block->thread;
+        key = block->thread;
+        snprintf(label, LABEL_BYTES, "thread %" PRIu64, key);
+        break;
     case MOMENT_LIBRARY:
-        return key_of_library(names, block->site);
+        library = names_library(groups->names, block->site);
+        key = 0xcbf29ce484222325u; /* a hash of the name */
+        for (const char *at = library; *at; at++)
+            key = (key ^ (unsigned char)*at) * 0x100000001b3u;
+        snprintf(label, LABEL_BYTES, "%s",
+                 *library ? library : "no frame of a library or the program");
+        break;
     case MOMENT_CONTEXT:
     case MOMENT_N_GROUPS:
-        break;
+        snprintf(label, LABEL_BYTES, "pool 0x%" PRIx64, key);
+        if (!key)
+            strcpy(label, "the driver's own");
     }
-    return block->pool;
+    return key;
 }
 
 static void add_block(const struct cushim_trace_block *block, void *context) {
@@ -110,13 +119,15 @@ static void add_block(const struct cushim_trace_block *block, void *context) {
     if (groups->error || !(groups->scope->devices >> block->device & 1) ||
         !(groups->scope->kinds >> block->kind & 1) || !is_in_range(groups, block->time_ns))
         return;
-    uint64_t key = key_of(groups->names, block, groups->wish->group);
+    char label[LABEL_BYTES] = "";
+    uint64_t key = key_of(groups, block, label);
     HASH_GET(groups->rows, key, key, group);
     if (!group) {
         groups->error = ENOMEM;
         return;
     }
     group->site = block->site;
+    memcpy(group->label, label, sizeof label);
     group->n_blocks++;
     group->n_bytes += block->n_bytes;
     groups->n_blocks++;
@@ -147,36 +158,14 @@ static void find_spans(struct groups *groups, const struct history *history) {
 
 static void put_group(struct cushim_writer *out, const struct groups *groups,
                       const struct group *group) {
-    char lead[80], label[80] = "";
-    switch (groups->wish->group) {
-    case MOMENT_SITE:
-        break;
-    case MOMENT_SIZE:
-        snprintf(label, sizeof label, "up to %s each",
-                 text_of_bytes((uint64_t)1 << (group->key < 63 ? group->key : 63)));
-        break;
-    case MOMENT_THREAD:
-        snprintf(label, sizeof label, "thread %" PRIu64, group->key);
-        break;
-    case MOMENT_LIBRARY:
-        snprintf(label, sizeof label, "%s", names_library(groups->names, group->site));
-        if (!*label)
-            snprintf(label, sizeof label, "no frame of a library or the program");
-        break;
-    case MOMENT_CONTEXT:
-    case MOMENT_N_GROUPS:
-        if (group->key)
-            snprintf(label, sizeof label, "pool 0x%" PRIx64, group->key);
-        else
-            snprintf(label, sizeof label, "the driver's own");
-    }
+    char lead[80];
     snprintf(lead, sizeof lead, "  %9s %10s %9s %-6s  ",
              text_of_share(group->n_bytes, groups->n_bytes), text_of_bytes(group->n_bytes),
              text_of_count(group->n_blocks), group->n_blocks == 1 ? "block" : "blocks");
     if (groups->wish->group == MOMENT_SITE)
         names_put_site(out, lead, groups->names, group->site);
     else
-        cushim_write(out, "%s%s\n", lead, label);
+        cushim_write(out, "%s%s\n", lead, group->label);
 }
 
 static void put_groups(struct cushim_writer *out, struct groups *groups) {

@@ -2,6 +2,7 @@
 #include "tools/cushim/recording/summary.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -14,64 +15,48 @@
 
 enum { MOST_SITES = 10, MOST_FEW = 5, LEAD_BYTES = 80 };
 
-typedef uint64_t measure_fn(const struct cushim_trace_site *site);
+/* A measure of sites: a number of each, by its offset.  Of a site that grows it is what is live. */
+#define BY(member) offsetof(struct cushim_trace_site, member)
 
-static uint64_t noted(const struct cushim_trace_site *site) {
-    return site->noted_bytes;
-}
-
-static uint64_t alive(const struct cushim_trace_site *site) {
-    return site->live_bytes;
-}
-
-static uint64_t temporary(const struct cushim_trace_site *site) {
-    return site->n_temporary;
-}
-
-static uint64_t waited(const struct cushim_trace_site *site) {
-    return site->wait_ns;
-}
-
-static uint64_t refused(const struct cushim_trace_site *site) {
-    return site->n_refused;
-}
-
-static uint64_t grown(const struct cushim_trace_site *site) {
-    return site->grows ? site->live_bytes : 0;
+static uint64_t measure_of(const struct cushim_trace_site *site, size_t measure) {
+    if (measure == BY(grows))
+        return site->grows ? site->live_bytes : 0;
+    return *(const uint64_t *)((const char *)site + measure);
 }
 
 /* ---- sites ---- */
 
 static int by_measure(const void *left, const void *right, void *context) {
-    measure_fn *measure = *(measure_fn **)context;
+    const size_t measure = *(const size_t *)context;
     const struct cushim_trace_site *a = *(struct cushim_trace_site *const *)left;
     const struct cushim_trace_site *b = *(struct cushim_trace_site *const *)right;
-    uint64_t of_a = measure(a), of_b = measure(b);
+    uint64_t of_a = measure_of(a, measure), of_b = measure_of(b, measure);
     if (of_a != of_b)
         return of_a > of_b ? -1 : 1;
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
 /* Sort the sites by a measure, the largest first.  Returns how many have any of it. */
-static size_t sort(struct cushim_trace_account *account, measure_fn *measure) {
+static size_t sort(struct cushim_trace_account *account, size_t measure) {
     size_t n = 0;
     qsort_r(account->sites, account->n_sites, sizeof *account->sites, by_measure, &measure);
-    while (n < account->n_sites && measure(account->sites[n]))
+    while (n < account->n_sites && measure_of(account->sites[n], measure))
         n++;
     return n;
 }
 
 /* Write a row for each of the largest sites, and one for the others. */
-static void put_sites(struct cushim_writer *out, struct recording *recording, measure_fn *measure,
+static void put_sites(struct cushim_writer *out, struct recording *recording, size_t measure,
                       bool is_noted) {
     char lead[LEAD_BYTES];
     uint64_t rest = 0, all = 0;
     size_t n = sort(&recording->account, measure);
     for (size_t i = 0; i < n; i++)
-        all += measure(recording->account.sites[i]);
+        all += measure_of(recording->account.sites[i], measure);
     for (size_t i = 0; i < n; i++) {
         const struct cushim_trace_site *site = recording->account.sites[i];
-        uint64_t n_bytes = measure(site), n_blocks = is_noted ? site->n_noted : site->n_live;
+        uint64_t n_bytes = measure_of(site, measure),
+                 n_blocks = is_noted ? site->n_noted : site->n_live;
         if (i >= MOST_SITES) {
             rest += n_bytes;
             continue;
@@ -144,7 +129,7 @@ typedef void words_fn(char *text, size_t n_bytes, const struct cushim_trace_site
 
 /* Write a row for each of the few largest sites.  The first row begins with a word.  Writes
  * nothing if there are no sites. */
-static void put_few(struct cushim_writer *out, struct recording *recording, measure_fn *measure,
+static void put_few(struct cushim_writer *out, struct recording *recording, size_t measure,
                     const char *word, words_fn *words) {
     enum { WORD = 10 };
     char lead[LEAD_BYTES];
@@ -159,7 +144,7 @@ static void put_few(struct cushim_writer *out, struct recording *recording, meas
 
 static void churn_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
     snprintf(text, n_bytes,
-             "%s freed before the next request: ", text_of_some(temporary(site), "block"));
+             "%s freed before the next request: ", text_of_some(site->n_temporary, "block"));
 }
 
 static void wait_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
@@ -168,7 +153,7 @@ static void wait_words(char *text, size_t n_bytes, const struct cushim_trace_sit
 }
 
 static void refused_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
-    snprintf(text, n_bytes, "%s found no memory: ", text_of_some(refused(site), "request"));
+    snprintf(text, n_bytes, "%s found no memory: ", text_of_some(site->n_refused, "request"));
 }
 
 static void leak_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
@@ -183,7 +168,7 @@ static void put_waits(struct cushim_writer *out, struct recording *recording,
         return;
     cushim_write(out, "waits     %s in %s\n", text_of_time(scope->wait_ns),
                  text_of_some(scope->n_waits, "free"));
-    put_few(out, recording, waited, "", wait_words);
+    put_few(out, recording, BY(wait_ns), "", wait_words);
 }
 
 static void put_scope(struct cushim_writer *out, struct recording *recording,
@@ -195,16 +180,16 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
     if (scope->peak_held_bytes)
         cushim_write(out, "; %s held at most", text_of_bytes(scope->peak_held_bytes));
     cushim_write(out, "\n");
-    put_sites(out, recording, noted, true);
-    put_few(out, recording, temporary, "churn", churn_words);
+    put_sites(out, recording, BY(noted_bytes), true);
+    put_few(out, recording, BY(n_temporary), "churn", churn_words);
     put_waits(out, recording, scope);
-    put_few(out, recording, refused, "refused", refused_words);
-    size_t n_alive = sort(&recording->account, alive);
+    put_few(out, recording, BY(n_refused), "refused", refused_words);
+    size_t n_alive = sort(&recording->account, BY(live_bytes));
     cushim_write(out, "alive     %s, %s at the end, from %s\n",
                  text_of_some(scope->n_live, "block"), text_of_bytes(scope->live_bytes),
                  text_of_some(n_alive, "site"));
-    put_sites(out, recording, alive, false);
-    put_few(out, recording, grown, "leak", leak_words);
+    put_sites(out, recording, BY(live_bytes), false);
+    put_few(out, recording, BY(grows), "leak", leak_words);
 }
 
 /* Write what the numbers above do not include. */
@@ -319,7 +304,7 @@ static void put_json_scope(struct json_output *json, struct recording *recording
                       "requests no_call peak_live_bytes peak_ns peak_held_bytes live_bytes "
                       "live_blocks waits wait_ns refused");
     json_begin(json, "sites", "[");
-    sort(account, noted);
+    sort(account, BY(noted_bytes));
     for (size_t i = 0; i < account->n_sites; i++) {
         if (account->sites[i]->n_requests || account->sites[i]->n_refused)
             put_json_site(json, recording, account->sites[i]);
