@@ -25,63 +25,62 @@ static uint64_t held_bytes_of(int device) {
     return n_bytes;
 }
 
-/* What this process has, to NVML; before its first context that is nothing, and NVML does not know
- * it.  Or what is used of the device, for a module. */
-static bool find_used(const struct cushim_context_memory *memory, uint64_t *n_bytes) {
+/* False: what is in use is not known. */
+static bool look(struct cushim_context_memory *memory) {
     CUuuid uuid;
     size_t free_bytes, total_bytes;
+    bool is_known;
     int cancel = cushim_cancel_hold();
-    bool is_found =
-        memory->is_context
-            ? memory->cuda->cuDeviceGetUuid_v2 &&
-                  memory->cuda->cuDeviceGetUuid_v2(&uuid, memory->device) == CUDA_SUCCESS &&
-                  cushim_nvml_used_bytes(&uuid, n_bytes)
-            : memory->cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS;
+    memory->held_bytes = held_bytes_of(memory->device);
+    memory->own_bytes = 0;
+    if (memory->is_context) {
+        is_known = memory->cuda->cuDeviceGetUuid_v2 &&
+                   memory->cuda->cuDeviceGetUuid_v2(&uuid, memory->device) == CUDA_SUCCESS &&
+                   cushim_nvml_device_bytes(&uuid, &memory->used_bytes);
+        if (is_known && !cushim_nvml_used_bytes(&uuid, &memory->own_bytes))
+            memory->own_bytes = 0;
+    } else {
+        is_known = memory->cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS;
+        memory->used_bytes = is_known ? total_bytes - free_bytes : 0;
+    }
     cushim_cancel_let(cancel);
-    if (is_found && !memory->is_context)
-        *n_bytes = total_bytes - free_bytes;
-    return is_found;
+    return is_known;
 }
 
-struct cushim_context_memory cushim_context_memory_of_context(struct cushim_cuda *cuda,
-                                                              int device) {
-    struct cushim_context_memory memory = {.device = device, .is_context = true};
-    if (!is_wanted(cuda) || device < 0 || device >= CUSHIM_MAX_DEVICES)
-        return memory;
-    memory.cuda = cuda;
-    memory.held_bytes = held_bytes_of(device);
-    if (!find_used(&memory, &memory.used_bytes))
-        memory.used_bytes = 0;
-    return memory;
-}
-
-struct cushim_context_memory cushim_context_memory_of_module(struct cushim_cuda *cuda) {
-    struct cushim_context_memory memory = {0};
-    if (!is_wanted(cuda) || cuda->cuCtxGetDevice(&memory.device) != CUDA_SUCCESS ||
-        memory.device < 0 || memory.device >= CUSHIM_MAX_DEVICES)
-        return memory;
-    memory.cuda = cuda;
-    memory.held_bytes = held_bytes_of(memory.device);
-    if (!find_used(&memory, &memory.used_bytes))
+static struct cushim_context_memory begin(struct cushim_cuda *cuda, int device, bool is_context) {
+    struct cushim_context_memory memory = {cuda, .device = device, .is_context = is_context};
+    if (device < 0 || device >= CUSHIM_MAX_DEVICES || !look(&memory))
         memory.cuda = NULL;
     return memory;
 }
 
-void cushim_context_memory_taken(struct cushim_context_memory *before, const void *handle) {
-    uint64_t used_bytes;
-    if (!before->cuda || !find_used(before, &used_bytes) || used_bytes <= before->used_bytes ||
-        held_bytes_of(before->device) != before->held_bytes)
+struct cushim_context_memory cushim_context_memory_of_context(struct cushim_cuda *cuda,
+                                                              int device) {
+    return is_wanted(cuda) ? begin(cuda, device, true) : (struct cushim_context_memory){0};
+}
+
+struct cushim_context_memory cushim_context_memory_of_module(struct cushim_cuda *cuda) {
+    CUdevice device;
+    return is_wanted(cuda) && cuda->cuCtxGetDevice(&device) == CUDA_SUCCESS
+               ? begin(cuda, device, false)
+               : (struct cushim_context_memory){0};
+}
+
+void cushim_context_memory_taken(const struct cushim_context_memory *before, const void *handle) {
+    struct cushim_context_memory now = *before;
+    struct cushim_foreign foreign = {.address = (uintptr_t)handle, .kind = CUSHIM_KIND_CONTEXT};
+    if (!before->cuda || !look(&now) || now.held_bytes != before->held_bytes)
         return;
-    struct cushim_mem_stats *of_device = cushim_page.stats[before->device];
-    struct cushim_foreign foreign = {.address = (uintptr_t)handle,
-                                     .n_bytes = used_bytes - before->used_bytes,
-                                     .kind = CUSHIM_KIND_CONTEXT,
-                                     .stats = &of_device[CUSHIM_KIND_CONTEXT]};
-    if (before->is_context)
+    foreign.n_bytes = now.own_bytes ? cushim_less(now.own_bytes, before->own_bytes)
+                                    : cushim_less(now.used_bytes, before->used_bytes);
+    if (!foreign.n_bytes)
+        return;
+    foreign.stats = &cushim_page.stats[now.device][CUSHIM_KIND_CONTEXT];
+    if (now.is_context)
         memcpy(&foreign.context, &handle, sizeof foreign.context);
     else
-        before->cuda->cuCtxGetCurrent(&foreign.context);
-    cushim_live_show(of_device, sizeof cushim_page.stats[0]);
+        now.cuda->cuCtxGetCurrent(&foreign.context);
+    cushim_live_show(cushim_page.stats[now.device], sizeof cushim_page.stats[0]);
     cushim_foreign_record(&foreign);
 }
 

@@ -2,9 +2,10 @@
  * What contexts and modules take of a device: foreign allocations by their handles (foreign.h).
  *
  * The driver does not tell, so it is measured, if sites or a recording are wanted: a context by
- * what NVML says that this process has before and after it was made, a module by what is free
- * before and after it was loaded.  If the process got or gave back other memory meanwhile, or NVML
- * does not see it, nothing is counted.  Code that is loaded at its first launch is not seen.
+ * what NVML says that this process has before and after it was made, or where NVML does not see
+ * the process, as in some containers, by what is in use of the device; a module by what is free
+ * before and after it was loaded.  If the process got or gave back other memory meanwhile, nothing
+ * is counted.  Code that is loaded at its first launch is not seen.
  */
 #ifndef CUSHIM_PRELOAD_CONTEXT_MEMORY_H
 #define CUSHIM_PRELOAD_CONTEXT_MEMORY_H
@@ -17,7 +18,9 @@
 struct cushim_context_memory {
     struct cushim_cuda *cuda; /* NULL: nothing is measured */
     int device;
-    uint64_t used_bytes, held_bytes; /* by the driver's word, and by ours */
+    uint64_t held_bytes; /* by our own account */
+    /* In use of the device; and, for a context, by this process, 0 if NVML does not know it. */
+    uint64_t used_bytes, own_bytes;
     bool is_context;
 };
 
@@ -28,7 +31,7 @@ struct cushim_context_memory cushim_context_memory_of_context(struct cushim_cuda
 /* The same for a call that loads code. */
 struct cushim_context_memory cushim_context_memory_of_module(struct cushim_cuda *cuda);
 
-void cushim_context_memory_taken(struct cushim_context_memory *before, const void *handle);
+void cushim_context_memory_taken(const struct cushim_context_memory *before, const void *handle);
 
 /* The code is about to be unloaded. */
 void cushim_context_memory_unload(const void *handle);

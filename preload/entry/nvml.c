@@ -8,6 +8,7 @@
 
 #include "base/lock.h"
 #include "preload/resolve/elf.h"
+#include "preload/resolve/nvml.h"
 
 static const char file[] = "libnvidia-ml.so";
 
@@ -52,20 +53,26 @@ static bool start(void) {
     return is_started;
 }
 
-bool cushim_nvml_used_bytes(const CUuuid *uuid, uint64_t *n_bytes) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct process processes[MOST_PROCESSES];
+static bool find_device(const CUuuid *uuid, void **device) {
     char text[CUSHIM_NVML_UUID_BYTES];
     get_device_fn *get_device;
+    cushim_nvml_write_uuid(text, uuid);
+    return start() && cushim_nvml_find("nvmlDeviceGetHandleByUUID", &get_device) &&
+           get_device(text, device) == 0;
+}
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+bool cushim_nvml_used_bytes(const CUuuid *uuid, uint64_t *n_bytes) {
+    static struct process processes[MOST_PROCESSES];
     get_processes_fn *get_processes;
     unsigned n = MOST_PROCESSES;
     void *device;
     CUSHIM_LOCKED(&lock);
-    cushim_nvml_write_uuid(text, uuid);
-    if (!start() || !cushim_nvml_find("nvmlDeviceGetHandleByUUID", &get_device) ||
+    if (!find_device(uuid, &device) ||
         (!cushim_nvml_find("nvmlDeviceGetComputeRunningProcesses_v3", &get_processes) &&
          !cushim_nvml_find("nvmlDeviceGetComputeRunningProcesses_v2", &get_processes)) ||
-        get_device(text, &device) != 0 || get_processes(device, &n, processes) != 0)
+        get_processes(device, &n, processes) != 0)
         return false;
     for (unsigned i = 0; i < n && i < MOST_PROCESSES; i++) {
         *n_bytes = processes[i].used_bytes;
@@ -73,4 +80,16 @@ bool cushim_nvml_used_bytes(const CUuuid *uuid, uint64_t *n_bytes) {
             return true;
     }
     return false;
+}
+
+bool cushim_nvml_device_bytes(const CUuuid *uuid, uint64_t *n_bytes) {
+    int (*get)(void *device, struct nvml_memory *memory);
+    struct nvml_memory memory;
+    void *device;
+    CUSHIM_LOCKED(&lock);
+    if (!find_device(uuid, &device) || !cushim_nvml_find("nvmlDeviceGetMemoryInfo", &get) ||
+        get(device, &memory) != 0)
+        return false;
+    *n_bytes = memory.used;
+    return true;
 }

@@ -21,4 +21,7 @@ void cushim_nvml_write_uuid(char text[CUSHIM_NVML_UUID_BYTES], const CUuuid *uui
 /* What this process has of a device, all told; false: NVML does not say. */
 bool cushim_nvml_used_bytes(const CUuuid *uuid, uint64_t *n_bytes);
 
+/* What is in use of a device, by all. */
+bool cushim_nvml_device_bytes(const CUuuid *uuid, uint64_t *n_bytes);
+
 #endif

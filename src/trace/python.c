@@ -1,6 +1,7 @@
 #include "trace/python.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -62,62 +63,94 @@ static uint64_t page_of(uint64_t address) {
     return address & -(uint64_t)CUSHIM_PYTHON_PAGE_BYTES;
 }
 
-/* The pages that end at an address, the last one first. */
+/* The page of an address and those before it, n in all, as one part, because the kernel looks each
+ * part up.  Its address is 0 if there are not so many. */
 enum { PAGES = CUSHIM_PYTHON_PAGES, PAGE = CUSHIM_PYTHON_PAGE_BYTES };
-static size_t list_pages(struct cushim_python_cache *cache, uint64_t end,
-                         struct part parts[PAGES]) {
-    uint64_t page = end ? page_of(end - 1) : 0;
-    size_t n = 0;
-    for (; n < PAGES && page && page < end; n++, page -= PAGE)
-        parts[n] =
-            (struct part){page, cache->pages + (PAGES - 1 - n) * PAGE, n ? PAGE : end - page};
-    return n;
+static struct part pages_to(struct cushim_python_cache *cache, uint64_t address, unsigned n) {
+    uint64_t page = page_of(address), before = (n - 1) * (uint64_t)PAGE;
+    return (struct part){page > before ? page - before : 0, cache->pages + (PAGES - n) * PAGE,
+                         n * (size_t)PAGE};
 }
 
-static void have_pages(struct cushim_python_cache *cache, const struct part parts[], size_t n) {
-    cache->until = n ? parts[0].at + parts[0].n_bytes : 0;
-    cache->from = n ? parts[n - 1].at : 0;
+static void have_pages(struct cushim_python_cache *cache, const struct part *part) {
+    cache->from = part->at;
+    cache->until = part->at + part->n_bytes;
 }
 
-/* Copy memory of the interpreter: directly, or by way of pages that are read together, because the
- * callers' frames mostly lie below a frame. */
+static void find_stack(struct cushim_python_cache *cache) {
+    pthread_attr_t attributes;
+    void *start;
+    size_t n_bytes;
+    cache->stack = cache->stack_end = 0;
+    if (cache->is_first || pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return;
+    pthread_attr_getstack(&attributes, &start, &n_bytes);
+    pthread_attr_destroy(&attributes);
+    cache->stack = (uintptr_t)start;
+    cache->stack_end = cache->stack + n_bytes;
+}
+
+/* Memory of the callers' on the thread's stack stays while it is here; a fiber has another stack.
+ */
+static bool is_on_stack(const struct cushim_python_cache *cache, uint64_t at) {
+    uint64_t here = (uintptr_t)__builtin_frame_address(0);
+    return here >= cache->stack && at > here && at < cache->stack_end;
+}
+
+/* Copy memory of the interpreter: directly, or by way of its page, because frames lie
+ * together.  From 3.12 on a frame that stands for C code lies on the stack. */
 static bool copy(struct cushim_python_cache *cache, uint64_t at, void *to, size_t n_bytes) {
-    struct part parts[PAGES] = {{0}};
     uint64_t end = at + n_bytes;
-    if (cache->is_direct) {
+    if (cache->is_direct || is_on_stack(cache, at)) {
         memcpy(to, (const void *)(uintptr_t)at, n_bytes);
         return true;
     }
-    if (at < cache->from || end > cache->until || end < at)
-        have_pages(cache, parts, cushim_python_read(parts, list_pages(cache, end, parts)));
-    if (at < cache->from || end > cache->until || end < at)
+    if (end < at)
         return false;
-    memcpy(to, cache->pages + PAGES * PAGE - (page_of(cache->until - 1) + PAGE - at), n_bytes);
+    if (at < cache->from || end > cache->until) {
+        struct part part =
+            pages_to(cache, end - 1, 1 + (unsigned)((page_of(end - 1) - page_of(at)) / PAGE));
+        if (!cushim_python_read(&part, 1))
+            return false;
+        have_pages(cache, &part);
+    }
+    memcpy(to, cache->pages + PAGES * PAGE - (cache->until - at), n_bytes);
     return true;
 }
 
 /* The innermost frame.  With it comes the memory that had the frames the last time. */
 static bool find_frame(const struct cushim_python_layout *layout, struct cushim_python_cache *cache,
                        uint64_t *frame) {
-    enum { FRAME, CFRAME, FIRST_PAGE };
-    struct part parts[FIRST_PAGE + PAGES] = {{0}};
+    struct part parts[3];
     uint64_t word = 0, by_cframe = 0;
+    size_t n = 0;
     if (cache->is_direct)
         return copy(cache, cache->thread + layout->thread_frame, frame, sizeof *frame) &&
                (!layout->has_cframe ||
                 copy(cache, *frame + layout->cframe_frame, frame, sizeof *frame));
-    parts[FRAME] = (struct part){cache->thread + layout->thread_frame, &word, sizeof word};
-    parts[CFRAME] = layout->has_cframe ? (struct part){cache->cframe + layout->cframe_frame,
-                                                       &by_cframe, sizeof by_cframe}
-                                       : parts[FRAME];
-    size_t n = FIRST_PAGE + list_pages(cache, cache->top, parts + FIRST_PAGE);
+    parts[n++] = (struct part){cache->thread + layout->thread_frame, &word, sizeof word};
+    if (cache->cframe && !is_on_stack(cache, cache->cframe))
+        parts[n++] =
+            (struct part){cache->cframe + layout->cframe_frame, &by_cframe, sizeof by_cframe};
+    size_t n_words = n;
+    if (cache->n_pages)
+        parts[n++] = pages_to(cache, cache->top - 1, cache->n_pages);
     size_t n_read = cushim_python_read(parts, n);
-    have_pages(cache, parts + FIRST_PAGE, n_read > FIRST_PAGE ? n_read - FIRST_PAGE : 0);
-    *frame = layout->has_cframe ? by_cframe : word;
-    if (!layout->has_cframe || (n_read >= FIRST_PAGE && word == cache->cframe))
-        return n_read != 0;
+    cache->from = cache->until = 0;
+    if (n_read > n_words)
+        have_pages(cache, &parts[n_words]);
+    *frame = word;
+    if (!n_read || !layout->has_cframe)
+        return n_read;
+    bool is_again = word == cache->cframe;
     cache->cframe = word;
-    return n_read && read_at(word + layout->cframe_frame, frame, sizeof *frame);
+    if (is_on_stack(cache, word))
+        memcpy(frame, (const char *)(uintptr_t)word + layout->cframe_frame, sizeof *frame);
+    else if (is_again && n_words > 1 && n_read >= n_words)
+        *frame = by_cframe;
+    else
+        return read_at(word + layout->cframe_frame, frame, sizeof *frame);
+    return true;
 }
 
 /* The places in code where the frames are, the innermost first; `is_whole` if nothing was amiss. */
@@ -130,6 +163,7 @@ static unsigned walk(const struct cushim_python *python, struct cushim_python_ca
     unsigned n = 0;
     *is_whole = find_frame(layout, cache, &at);
     cache->top = at + layout->frame_bytes;
+    cache->n_pages = *is_whole && at != 0;
     for (unsigned i = 0; *is_whole && at && i < LOOKED_AT * most && n < most; i++) {
         *is_whole = copy(cache, at, frame, layout->frame_bytes);
         if (!*is_whole)
@@ -142,16 +176,30 @@ static unsigned walk(const struct cushim_python *python, struct cushim_python_ca
                                              layout->code_start ? word_at(frame, layout->frame_at)
                                                                 : half_at(frame, layout->frame_at),
                                              at};
+        uint64_t n_below = (page_of(cache->top - 1) - page_of(at)) / PAGE;
+        if (n_below >= cache->n_pages && n_below < PAGES)
+            cache->n_pages = (unsigned)n_below + 1;
         at = word_at(frame, layout->frame_previous);
     }
     return n;
 }
 
+static bool is_of(const struct cushim_python_cache *cache, const struct cushim_python_known *known,
+                  const struct cushim_python_place *place) {
+    return known->place.code == place->code && known->place.at == place->at &&
+           (cache->is_direct || known->place.frame == place->frame);
+}
+
+/* Where a place is known, or may be: in one of two rows, because two places of one stack that
+ * shared a row would be read again each time. */
 static struct cushim_python_known *known_of(struct cushim_python_cache *cache,
                                             const struct cushim_python_place *place) {
     uint64_t frame = cache->is_direct ? 0 : place->frame; /* each call of a recursion */
     uint64_t hash = (place->code ^ place->at << 7 ^ frame << 13) * 0x9e3779b97f4a7c15u;
-    return &cache->known[hash >> 32 & (CUSHIM_PYTHON_KNOWN - 1)];
+    struct cushim_python_known *first = &cache->known[hash >> 32 & (CUSHIM_PYTHON_KNOWN - 2)];
+    if (is_of(cache, first, place) || is_of(cache, first + 1, place))
+        return first + !is_of(cache, first, place);
+    return first + (first->place.code && (!first[1].place.code || hash >> 63));
 }
 
 static uint64_t mix(uint64_t hash, uint64_t word) {
@@ -289,6 +337,8 @@ unsigned cushim_python_lines(const struct cushim_python *python, struct cushim_p
         cache->thread = thread;
         cache->is_first = is_first(thread);
         cache->is_direct = false;
+        cache->cframe = 0;
+        find_stack(cache);
     }
     unsigned n = walk(python, cache, places, CUSHIM_PYTHON_LINES, &is_whole);
     n = lines_of(python, cache, places, n, lines, &is_whole);

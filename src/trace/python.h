@@ -7,10 +7,13 @@
  *
  * An interpreter that ends frees memory of threads that still run.  So other threads than the one
  * that ends it read by a system call, for which a bad pointer is an error and no fault: one for
- * the frames, which mostly lie together, and one for the code of those that changed.  The thread
- * that started the interpreter also ends it, so nothing goes while it is here, and it reads
- * directly.  Its first stack is read by system calls all the same, and it goes on so until one
- * has shown that each frame and each code object is where this version has it.
+ * the frames, which mostly lie together, and one for the code of those that changed.  The kernel
+ * looks up each part and each page, so these are as few as the last stack had.  What lies on the
+ * thread's own stack it reads directly.
+ *
+ * The thread that started the interpreter also ends it, so nothing goes while it is here, and it
+ * reads directly.  Its first stack is read by system calls all the same, and it goes on so until
+ * one has shown that each frame and each code object is where this version has it.
  *
  * The layout depends on the version: 3.10 to 3.14, with the lock.
  */
@@ -63,7 +66,9 @@ enum {
 struct cushim_python_cache {
     uint64_t thread;
     bool is_first, is_direct;
+    uint64_t stack, stack_end;
     uint64_t cframe, top; /* where the last stack began */
+    unsigned n_pages;     /* that had it, the one of `top` and those before it */
     uint64_t from, until; /* the memory that `pages` has, up to its end */
     uint8_t pages[CUSHIM_PYTHON_PAGES * CUSHIM_PYTHON_PAGE_BYTES];
     uint8_t objects[CUSHIM_PYTHON_LINES][CUSHIM_PYTHON_CODE_BYTES];

@@ -383,6 +383,9 @@ def a_context_that_nothing_uses_is_told_with_who_made_it():
     two = {"CUSHIM_SIM_DEVICES": "2"}
     _, harms = harms_of("look_at_another_device", "made a context on device 0, which nothing else uses", **two)
     assert harms == {"stray context": ("cuDevicePrimaryCtxRetain", 0, 0, True)}, harms
+    _, harms = harms_of("make_a_context_on_another_device", "made a context on device 0, which nothing else uses", **two)
+    (call, *rest), = harms.values()
+    assert call.startswith("cuCtxCreate") and rest == [0, 0, True], harms
     assert run("copies", **two).report["harms"] == [], "one device is used"
 
 

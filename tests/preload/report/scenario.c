@@ -208,6 +208,15 @@ static void look_at_another_device(void) {
     TRY(cudaFree(alloc(1000)));
 }
 
+static void make_a_context_on_another_device(void) {
+    CUcontext context;
+    __typeof__(&cuCtxCreate_v4) make;
+    *(void **)&make = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxCreate_v4");
+    TRY(cudaSetDevice(1));
+    TRY(cudaFree(alloc(1000)));
+    TRY((cudaError_t)make(&context, NULL, 0, 0));
+}
+
 /* Children that no fork handler sees. */
 static void forks_rawly(void) {
     int status;
@@ -455,6 +464,7 @@ static const struct {
     {"call_in_child", call_in_child},
     {"reset_with_memory", reset_with_memory},
     {"look_at_another_device", look_at_another_device},
+    {"make_a_context_on_another_device", make_a_context_on_another_device},
     {"forks_rawly", forks_rawly},
     {"free_at_exit", free_at_exit},
     {"free_statically", free_statically},

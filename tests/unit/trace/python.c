@@ -4,6 +4,9 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "tests/unit/suite.h"
 
@@ -233,6 +236,40 @@ static void *look_up_3_10(const char *name) {
     return strcmp(name, "Py_Version") == 0      ? NULL
            : strcmp(name, "Py_GetVersion") == 0 ? function
                                                 : look_up(name);
+}
+
+/* The C library's, with what is asked of it counted. */
+static unsigned n_reads, n_parts;
+ssize_t process_vm_readv(pid_t process, const struct iovec *ours, unsigned long n_ours,
+                         const struct iovec *theirs, unsigned long n_theirs, unsigned long flags) {
+    n_reads++;
+    n_parts += (unsigned)n_theirs;
+    return syscall(SYS_process_vm_readv, process, ours, n_ours, theirs, n_theirs, flags);
+}
+
+/* As 3.12 has it, whose frame for C code that entered Python lies on the stack. */
+static void *take_with_c_code(void *unused) {
+    struct object cframe = {{0}}, entry = {{0}};
+    set(&world.thread, 56, address(&cframe));
+    set(&cframe, 0, address(&world.frames[0]));
+    set(&world.frames[1], 8, address(&entry));
+    set(&entry, 0, address(&world.code));
+    set(&entry, 8, address(&world.frames[2]));
+    set(&entry, 64, (uint64_t)3 << 48);
+    ck_assert_uint_eq(take(), 10);
+    n_reads = n_parts = 0;
+    ck_assert_uint_eq(take_again(), 10);
+    ck_assert(!cache.is_direct);
+    return unused;
+}
+
+TEST(another_thread_asks_the_kernel_once_for_what_it_knows) {
+    pthread_t thread;
+    make_world(10, 0, TABLE, sizeof TABLE);
+    pthread_create(&thread, NULL, take_with_c_code, NULL);
+    pthread_join(thread, NULL);
+    ck_assert_uint_eq(n_reads, 1);
+    ck_assert_uint_eq(n_parts, 2); /* the thread's word, and the frames */
 }
 
 TEST(the_frames_of_3_10_are_objects) {
