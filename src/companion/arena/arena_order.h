@@ -89,15 +89,6 @@ uint64_t cushim_arena_order_done(const struct cushim_arena_object *arena,
 /* Poll the batches, and record a fence for frees that have none yet. */
 void cushim_arena_order_ripen(struct cushim_scope *scope, struct cushim_arena_object *arena);
 
-/**
- * End the epoch, whose region is closed: poison what it reclaims if the options say so, and leave a
- * fence.
- * @return CUSHIM_OK | CUSHIM_CAPTURE | what the driver said: nothing has changed
- */
-enum cushim_status cushim_arena_order_end(struct cushim_scope *scope,
-                                          struct cushim_arena_object *arena,
-                                          struct cushim_stream *stream, CUstream handle);
-
 /* Let the host wait for all fences. */
 enum cushim_status cushim_arena_order_wait(struct cushim_scope *scope,
                                            struct cushim_arena_object *arena);

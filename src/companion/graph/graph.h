@@ -7,13 +7,13 @@
  * driver has destroyed the handle.
  *
  * An executable's resources are exchanged under its mutex, which is held over the driver's update;
- * a launch takes it only if it leaves node memory behind (graph_node_memory.h).
+ * a launch takes it only if it leaves node memory behind (struct cushim_graph_node_memory).
  */
 #ifndef CUSHIM_COMPANION_GRAPH_H
 #define CUSHIM_COMPANION_GRAPH_H
 
-#include "companion/graph/graph_node_memory.h"
 #include "companion/capture/graph_resources.h"
+#include "companion/stream/stream.h"
 
 struct cushim_thread; /* companion/core/thread.h */
 
@@ -22,6 +22,24 @@ struct cushim_graph_object {
     CUgraph handle;
     bool is_wrapped;
     struct cushim_graph_resources *resources; /* owned */
+};
+
+/*
+ * Node memory: memory of allocation nodes that no node of the graph frees.
+ *
+ * The driver keeps it longer than the executable.  So we free it before we destroy the executable,
+ * in the order of the stream of the last launch, while the executable still reserves the addresses.
+ * If the program has freed it, the driver's error is ignored.
+ *
+ * Lock: the executable's.  It is held over such launches, because the last one must be known.
+ */
+struct cushim_graph_node_memory {
+    CUdeviceptr *addresses; /* [n], owned */
+    size_t n;
+    bool is_launched;
+    struct cushim_stream_object *stream; /* of the last launch; kept; NULL: a special one */
+    CUstream handle;
+    pthread_t thread; /* that launched: the per-thread stream is its own */
 };
 
 struct cushim_graphexec_object {
