@@ -1,4 +1,3 @@
-#include "companion/arena/arena_order.h"
 
 #include "base/log.h"
 #include "companion/arena/arena_internal.h"
