@@ -1,4 +1,3 @@
-#include "memory/stream_alloc.h"
 
 #include "base/lock.h"
 #include "memory/reclaim.h"

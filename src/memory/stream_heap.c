@@ -10,7 +10,6 @@
 #include "memory/reclaim.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
-#include "memory/stream_alloc.h"
 
 static _Atomic(struct cushim_mem_streams *) everyone; /* grows at its head only */
 

@@ -1,4 +1,4 @@
-#include "companion/arena/arena_span.h"
+#include "companion/arena/arena_region.h"
 
 #include <stdlib.h>
 #include <string.h>

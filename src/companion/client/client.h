@@ -29,17 +29,6 @@ struct cushim_client_object {
     size_t n_spare;                       /* lock */
 };
 
-/* Make one; the caller has the only reference, and it has no handle yet. */
-enum cushim_status cushim_client_make(struct cushim_scope *scope,
-                                      const struct cushim_client_options *options,
-                                      struct cushim_client_object **out);
-
-/**
- * Remove a user of the process-wide client.
- * @return true: others use it, its handle stays
- */
-bool cushim_client_is_used(struct cushim_client_object *client);
-
 /* Pin a client by its handle, without a driver call and without a scope. */
 enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
                                      const struct cushim_client *handle,

@@ -7,7 +7,7 @@
 #include "companion/capture/known_captures.h"
 #include "companion/stream/stream_host.h"
 #include "companion/memory/memory.h"
-#include "companion/graph/graph_recording.h"
+#include "companion/graph/graph.h"
 #include "companion/stream/stream.h"
 
 struct copy {

@@ -175,7 +175,7 @@ static inline bool cushim_pin_has_fast_path(void) {
 }
 
 /* The next call may take the fast path, because all conditions held at this number of changes
- * (changes.h), which the caller read before it checked them. */
+ * (cushim_changes), which the caller read before it checked them. */
 static inline void cushim_pin_note_fast(atomic_uint_fast64_t *n_fast, uint64_t n_changes) {
     if (cushim_pin_has_fast_path())
         store_release(n_fast, n_changes);

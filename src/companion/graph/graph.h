@@ -7,13 +7,13 @@
  * driver has destroyed the handle.
  *
  * An executable's resources are exchanged under its mutex, which is held over the driver's update;
- * a launch takes it only if it leaves node memory behind (graph_node_memory.h).
+ * a launch takes it only if it leaves node memory behind (struct cushim_graph_node_memory).
  */
 #ifndef CUSHIM_COMPANION_GRAPH_H
 #define CUSHIM_COMPANION_GRAPH_H
 
-#include "companion/graph/graph_node_memory.h"
 #include "companion/capture/graph_resources.h"
+#include "companion/stream/stream.h"
 
 struct cushim_thread; /* companion/core/thread.h */
 
@@ -22,6 +22,24 @@ struct cushim_graph_object {
     CUgraph handle;
     bool is_wrapped;
     struct cushim_graph_resources *resources; /* owned */
+};
+
+/*
+ * Node memory: memory of allocation nodes that no node of the graph frees.
+ *
+ * The driver keeps it longer than the executable.  So we free it before we destroy the executable,
+ * in the order of the stream of the last launch, while the executable still reserves the addresses.
+ * If the program has freed it, the driver's error is ignored.
+ *
+ * Lock: the executable's.  It is held over such launches, because the last one must be known.
+ */
+struct cushim_graph_node_memory {
+    CUdeviceptr *addresses; /* [n], owned */
+    size_t n;
+    bool is_launched;
+    struct cushim_stream_object *stream; /* of the last launch; kept; NULL: a special one */
+    CUstream handle;
+    pthread_t thread; /* that launched: the per-thread stream is its own */
 };
 
 struct cushim_graphexec_object {
@@ -69,5 +87,52 @@ enum cushim_status cushim_graph_count(struct cushim_scope *scope, CUgraph graph,
 /* Refuse a graph without a handle: cushim_pool_unfreeze made it. */
 enum cushim_status cushim_graph_check_handle(struct cushim_scope *scope,
                                              const struct cushim_graph_object *graph);
+
+/*
+ * Recordings: captures that were begun through this library and are open.
+ *
+ * A recording has the stream it began on, the pools and arenas attached to it, and the resources
+ * that the graph will own.  It is counted with its context (companion/capture/known_captures.h)
+ * from before the driver begins until after the driver ended.  The thread that ends it takes it off
+ * the list first, so only one thread does.  Each end detaches the pools and stops the arenas.
+ *
+ * Lock: one mutex for the list, held over no driver call.
+ */
+struct cushim_graph_recording;
+
+/**
+ * Begin to capture.
+ * @param scope    its context is the stream's, and current
+ * @param handle   the public argument: a way to find the recording when the context died
+ * @param stream   not the legacy stream
+ * @param options  checked by the caller: numbers in range
+ * @param mode     the driver's
+ * @return CUSHIM_OK | CUSHIM_CAPTURE (the stream captures) | what attaching or the driver said:
+ * nothing is left
+ */
+enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
+                                                const struct cushim_stream *handle, CUstream stream,
+                                                const struct cushim_graph_options *options,
+                                                CUstreamCaptureMode mode);
+
+/**
+ * End it.
+ * @param graph  out: the driver's, the caller's from here on; NULL after a failure
+ * @param resources  out: what it keeps, the caller being the owner; NULL after a failure
+ * @return CUSHIM_OK | CUSHIM_STATE (none was begun here) | CUSHIM_EMPTYGRAPH | CUSHIM_CAPTURE (it
+ * was invalidated and is over, or it is another thread's to end and goes on) | the driver's
+ */
+enum cushim_status cushim_graph_recording_end(struct cushim_scope *scope, CUstream stream,
+                                              CUgraph *graph,
+                                              struct cushim_graph_resources **resources);
+
+/* End it and destroy its graph.  CUSHIM_OK even if it was invalidated. */
+enum cushim_status cushim_graph_recording_abort(struct cushim_scope *scope, CUstream stream);
+
+/* The context cannot be entered (is_dead: it is gone), so the capture of this handle is over. */
+void cushim_graph_recording_lose(const struct cushim_stream *handle, bool is_dead);
+
+/* Bytes were kept with the graph of this capture, if it is one of ours. */
+void cushim_graph_recording_note_bytes(uint64_t capture_id, size_t bytes);
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "companion/capture/known_captures.h"
 #include "companion/graph/graph.h"
-#include "companion/graph/graph_recording.h"
 
 void cushim_graph_options_default(struct cushim_graph_options *options) {
     if (options)

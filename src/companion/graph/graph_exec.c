@@ -12,11 +12,108 @@ enum {
             CUSHIM_GRAPH_FLAG_DEVICE_LAUNCH | CUSHIM_GRAPH_FLAG_NODE_PRIORITY
 };
 
+/* ---- memory of nodes ---- */
+
+/* Let go of host memory. */
+static void finish_left(struct cushim_graph_node_memory *left) {
+    free(left->addresses);
+    cushim_object_release(left->stream);
+    *left = (struct cushim_graph_node_memory){.n = 0};
+}
+
+static void forget(struct cushim_graph_node_memory *left, CUdeviceptr address) {
+    for (size_t i = 0; i < left->n; i++) {
+        if (left->addresses[i] == address)
+            left->addresses[i--] = left->addresses[--left->n];
+    }
+}
+
+/* Add the memory of allocation nodes, then remove that of free nodes. */
+static enum cushim_status look_at(struct cushim_scope *scope, CUgraphNode node,
+                                  CUgraphNodeType wanted, struct cushim_graph_node_memory *left) {
+    CUgraphNodeType type;
+    CUDA_MEM_ALLOC_NODE_PARAMS params;
+    CUdeviceptr freed;
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphNodeGetType, node, &type));
+    if (type != wanted)
+        return CUSHIM_OK;
+    if (wanted == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphMemAllocNodeGetParams, node, &params));
+        left->addresses[left->n++] = params.dptr;
+        return CUSHIM_OK;
+    }
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphMemFreeNodeGetParams, node, &freed));
+    forget(left, freed);
+    return CUSHIM_OK;
+}
+
+/* The memory that launches of a graph would leave; none if the driver cannot say. */
+static enum cushim_status find_left(struct cushim_scope *scope, CUgraph graph,
+                                    struct cushim_graph_node_memory *left) {
+    CUgraphNode *nodes;
+    size_t n = 0;
+    if (!CUSHIM_DRIVER(cuGraphMemAllocNodeGetParams) || !CUSHIM_DRIVER(cuGraphMemFreeNodeGetParams))
+        return CUSHIM_OK;
+    enum cushim_status status = cushim_graph_nodes(scope, graph, &nodes, &n);
+    left->addresses = malloc((n + 1) * sizeof *left->addresses);
+    if (status == CUSHIM_OK && !left->addresses)
+        status = cushim_scope_fail(scope, CUSHIM_NOMEM, "nodes=%zu", n);
+    for (size_t i = 0; i < 2 * n && status == CUSHIM_OK; i++)
+        status = look_at(scope, nodes[i % n],
+                         i < n ? CU_GRAPH_NODE_TYPE_MEM_ALLOC : CU_GRAPH_NODE_TYPE_MEM_FREE, left);
+    free(nodes);
+    if (status != CUSHIM_OK)
+        finish_left(left);
+    return status;
+}
+
+/* ---- launches ---- */
+
+/* A launch was made. */
+static void note_left(struct cushim_graph_node_memory *left, const struct cushim_stream_use *use) {
+    struct cushim_stream_object *before = left->stream;
+    left->is_launched = true;
+    left->handle = use->handle;
+    left->thread = pthread_self();
+    if (before == use->object)
+        return;
+    left->stream = cushim_object_keep(use->object);
+    cushim_object_release(before);
+}
+
+/* Whether work can be queued on the stream of the last launch.  Our own streams are kept.  A
+ * wrapped stream may end at any time once its wrapper is gone. */
+static bool can_follow(const struct cushim_graph_node_memory *left) {
+    if (left->handle == CU_STREAM_PER_THREAD && !pthread_equal(left->thread, pthread_self()))
+        return false;
+    if (left->stream && left->stream->is_wrapped && atomic_load(&left->stream->object.is_closed))
+        return false;
+    return CUSHIM_DRIVER(cuMemFreeAsync) && !cushim_stream_capture_id(left->handle);
+}
+
+/* Free it in the driver: the executable is alive, and its context current.  If nothing can be
+ * queued behind the last launch, wait for the context; if a capture is known there, the memory
+ * stays. */
+static void free_left(struct cushim_scope *scope, struct cushim_graph_node_memory *left) {
+    if (!left->is_launched || !left->n)
+        return;
+    bool follows = can_follow(left);
+    if (!follows &&
+        (cushim_capture_count(scope->context) || CUSHIM_DRIVER(cuCtxSynchronize)() != CUDA_SUCCESS))
+        return;
+    for (size_t i = 0; i < left->n; i++) {
+        if (follows)
+            CUSHIM_DRIVER(cuMemFreeAsync)(left->addresses[i], left->handle);
+        else
+            CUSHIM_DRIVER(cuMemFree_v2)(left->addresses[i]);
+    }
+}
+
 /* ---- making ---- */
 
 /* Like the destroy of graphs.  The context is current, unless it could not be entered. */
 static bool destroy(struct cushim_scope *scope, struct cushim_graphexec_object *exec) {
-    cushim_graph_node_memory_free(scope, &exec->left);
+    free_left(scope, &exec->left);
     return CUSHIM_DRIVER(cuGraphExecDestroy)(exec->handle) == CUDA_SUCCESS;
 }
 
@@ -30,7 +127,7 @@ static void finish(struct cushim_object *object) {
     cushim_call_end(&scope, CUSHIM_OK);
     atomic_fetch_sub(&exec->resources->n_executables, 1);
     cushim_graph_resources_disown(exec->resources, is_lost);
-    cushim_graph_node_memory_finish(&exec->left);
+    finish_left(&exec->left);
     pthread_mutex_destroy(&exec->lock);
     free(exec);
 }
@@ -49,7 +146,7 @@ static enum cushim_status open(struct cushim_scope *scope, CUgraphExec handle, u
     struct cushim_graphexec_object *exec = cushim_object_alloc(sizeof *exec);
     if (!exec) {
         struct cushim_graph_node_memory left = memory->left;
-        cushim_graph_node_memory_finish(&left);
+        finish_left(&left);
         CUSHIM_DRIVER(cuGraphExecDestroy)(handle);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
     }
@@ -95,8 +192,7 @@ static enum cushim_status judge_memory(struct cushim_scope *scope,
     if (memory->has_nodes && atomic_load(&graph->resources->n_executables))
         return cushim_scope_fail(scope, CUSHIM_STATE,
                                  "its nodes allocate, and an executable of it is alive");
-    return memory->has_nodes ? cushim_graph_node_memory_find(scope, graph->handle, &memory->left)
-                             : CUSHIM_OK;
+    return memory->has_nodes ? find_left(scope, graph->handle, &memory->left) : CUSHIM_OK;
 }
 
 enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned flags,
@@ -112,7 +208,7 @@ enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned fla
     enum cushim_status status = CUSHIM_RELAXED(instantiate(&scope, graph->handle, flags, &handle));
     if (status == CUSHIM_OK)
         return open(&scope, handle, flags, &memory, graph->resources, x);
-    cushim_graph_node_memory_finish(&memory.left);
+    finish_left(&memory.left);
     return status;
 }
 
@@ -140,7 +236,7 @@ static COLD CUresult launch_leaving(struct cushim_graphexec_object *exec,
     CUSHIM_LOCKED(&exec->lock);
     CUresult result = CUSHIM_DRIVER(cuGraphLaunch)(exec->handle, use->handle);
     if (result == CUDA_SUCCESS)
-        cushim_graph_node_memory_note(&exec->left, use);
+        note_left(&exec->left, use);
     return result;
 }
 

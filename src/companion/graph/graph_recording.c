@@ -1,4 +1,3 @@
-#include "companion/graph/graph_recording.h"
 
 #include <stdlib.h>
 

@@ -61,10 +61,11 @@ struct cushim_pool_remembered {
     _Alignas(64) const void *pool;         /* handle; no other pool gets it later */
     const void *stream;                    /* handle, as above */
     struct cushim_mem_stream_cache *cache; /* type-stable, like its heap */
-    uint64_t n_changes; /* the fast path was allowed at this count (changes.h); 0: it was not */
-    uint32_t life;      /* of the cache */
-    uint32_t target;    /* cushim_pool_target */
-    bool has_preload;   /* the preload is loaded: its captures note no change */
+    uint64_t
+        n_changes;    /* the fast path was allowed at this count (cushim_changes); 0: it was not */
+    uint32_t life;    /* of the cache */
+    uint32_t target;  /* cushim_pool_target */
+    bool has_preload; /* the preload is loaded: its captures note no change */
 };
 
 /* The device and kind of blocks in one word. */

@@ -6,7 +6,6 @@
 #include "cuda/table.h"
 #include "memory/heap.h"
 #include "memory/reclaim.h"
-#include "memory/stream_alloc.h"
 #include "memory/state/heap_state.h"
 #include "tests/unit/fake/fake_cuda.h"
 #include "tests/unit/memory/stream_host.h"

@@ -1,7 +1,7 @@
 /* Free spans of an arena against a model, and how many of them a request inspects. */
 #include <string.h>
 
-#include "companion/arena/arena_span.h"
+#include "companion/arena/arena_region.h"
 #include "tests/unit/suite.h"
 
 /* So few places that no list has more spans than a request inspects. */
