@@ -79,6 +79,9 @@ void cushim_contexts_note_effects(void);
 size_t cushim_contexts_give_back(void);
 size_t cushim_contexts_give_back_all(void);
 
+/* Call a function for each heap, which is held meanwhile. */
+void cushim_contexts_each(void (*visit)(struct cushim_mem_heap *heap));
+
 /*
  * Heaps that held idle memory for a second while no free looked at it give back what they may no
  * longer hold.  Those of `synchronised`, a context that was just synchronised (NULL: none was), may

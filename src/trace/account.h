@@ -39,7 +39,8 @@ struct cushim_trace_site {
 
 /* A block, and the time of its request. */
 struct cushim_trace_block {
-    uint64_t address, n_bytes, time_ns, pool, thread, request; /* of its thread, from 1 */
+    uint64_t address, n_bytes, time_ns, pool, thread;
+    uint64_t request; /* of its thread, from 1; 0: it lived before the recording */
     unsigned device, kind;
     struct cushim_trace_site *site;
 };
@@ -50,6 +51,7 @@ struct cushim_trace_sums {
     uint64_t n_live, live_bytes, peak_live_bytes, peak_ns;
     uint64_t held_bytes, peak_held_bytes; /* of segments, and of blocks that the driver serves */
     uint64_t n_waits, wait_ns;
+    uint64_t n_before, before_bytes; /* that lived before the recording */
 };
 
 struct cushim_trace_account {
@@ -76,6 +78,7 @@ struct cushim_trace_account {
     uint64_t device_bytes[CUSHIM_TRACE_DEVICES]; /* 0: unknown */
     char device_names[CUSHIM_TRACE_DEVICES][CUSHIM_TRACE_NAME_BYTES];
     uint64_t first_ns, last_ns, n_events;
+    uint64_t n_start; /* events of the time of the first, as those that tell what lived before */
     uint64_t sample_ns[CUSHIM_TRACE_SAMPLES];
     uint64_t n_foreign;               /* frees of blocks whose request was not recorded */
     uint64_t n_disorder;              /* addresses that were allocated while they were live */

@@ -95,6 +95,7 @@ uint64_t recording_held_bytes(const struct cushim_trace_account *account,
 
 static void take_sums(struct recording_scope *scope, const struct cushim_trace_account *account) {
     scope->n_events = account->n_events;
+    scope->n_start = account->n_start;
     scope->run_ns = account->last_ns - account->first_ns;
     EACH_PLACE(scope, device, kind) {
         const struct cushim_trace_sums *sums = &account->sums[device][kind];
@@ -105,6 +106,8 @@ static void take_sums(struct recording_scope *scope, const struct cushim_trace_a
         scope->n_waits += sums->n_waits;
         scope->wait_ns += sums->wait_ns;
         scope->n_refused += sums->n_refused;
+        scope->n_before += sums->n_before;
+        scope->before_bytes += sums->before_bytes;
     }
 }
 
@@ -143,7 +146,7 @@ int recording_scopes(const char *path, struct recording_scope scopes[CUSHIM_TRAC
     error = account.error;
     for (int i = 0; i <= CUSHIM_TRACE_DEVICES; i++) {
         take_sums(&scopes[i], &account);
-        if (scopes[i].n_requests || scopes[i].n_refused)
+        if (scopes[i].n_requests || scopes[i].n_refused || scopes[i].n_before)
             scopes[n++] = scopes[i];
     }
     cushim_trace_account_close(&account);
@@ -258,7 +261,8 @@ int recording_read(struct recording *recording, const char *path,
             is_noted = true;
         }
         while (n_samples < CUSHIM_TRACE_SAMPLES - 1 &&
-               account->n_events * CUSHIM_TRACE_SAMPLES >= scope->n_events * (n_samples + 1))
+               (account->n_events - account->n_start) * CUSHIM_TRACE_SAMPLES >=
+                   (scope->n_events - scope->n_start) * (n_samples + 1))
             cushim_trace_account_sample(account, n_samples++);
     }
     while (n_samples < CUSHIM_TRACE_SAMPLES)

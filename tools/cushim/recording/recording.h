@@ -26,12 +26,17 @@ const char *recording_error(int error);
 struct recording_scope {
     int device; /* -1 for pinned memory */
     uint64_t devices, kinds;
-    uint64_t n_events, run_ns; /* of the recording */
-    uint64_t until_ns;         /* reading stops behind this time; 0 to read all */
+    uint64_t n_events, n_start, run_ns; /* of the recording; n_start: of the time of the first */
+    uint64_t until_ns;                  /* reading stops behind this time; 0 to read all */
     uint64_t n_requests, n_hits, n_live, live_bytes, peak_bytes, peak_held_bytes, peak_ns, wait_ns,
         n_waits;
-    uint64_t n_refused;
+    uint64_t n_refused, n_before, before_bytes; /* the last two: lived before it began */
 };
+
+/* Does the site have anything of the scope? */
+static inline bool recording_has_site(const struct cushim_trace_site *site) {
+    return site->n_requests || site->n_noted || site->n_live;
+}
 
 /* A recording that was read to its end.  Its sites have what is in the scope. */
 struct recording {
@@ -39,7 +44,7 @@ struct recording {
     struct names *names;
 };
 
-/* Find the scopes that have requests.  Returns their number, or minus an errno. */
+/* Find the scopes that have requests or blocks.  Returns their number, or minus an errno. */
 int recording_scopes(const char *path, struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1]);
 
 /* The scope with the highest peak; n is not 0. */

@@ -220,7 +220,7 @@ static bool replay_alloc(const struct cushim_trace_account *account) {
     struct cushim_mem_block block;
     uint64_t number = account->event.flags & CUSHIM_TRACE_NATIVELY ? 0 : of->pool;
     enum served served = serve(number, of->device, of->kind, of->n_bytes, &block);
-    sums->n_requests++;
+    sums->n_requests += !(account->event.flags & CUSHIM_TRACE_RESTORED);
     if (served == BY_DRIVER && !charge(of, sums))
         served = REFUSED;
     sums->n_refused += served == REFUSED;
@@ -319,9 +319,10 @@ int plan_recorded(struct plan *plan, const char *path) {
             sums->n_calls++;
             sums->held_bytes += is_back ? -event->n_bytes : event->n_bytes;
             lift(&sums->peak_held_bytes, sums->held_bytes);
-        } else if (is_alloc && !(event->flags & CUSHIM_TRACE_RESTORED)) {
-            sums->n_requests++;
-            sums->n_calls += (event->flags & CUSHIM_TRACE_NATIVELY) != 0;
+        } else if (is_alloc) {
+            const bool is_request = !(event->flags & CUSHIM_TRACE_RESTORED);
+            sums->n_requests += is_request;
+            sums->n_calls += is_request && event->flags & CUSHIM_TRACE_NATIVELY;
             sums->live_bytes += account.block.n_bytes;
             sums->held_bytes += account.block.pool ? 0 : account.block.n_bytes;
             lift(&sums->peak_live_bytes, sums->live_bytes);
