@@ -64,10 +64,8 @@ static int recording_wanted(const char *folder) {
         cushim_watch_stop();
     cushim_process_set_plain(cushim_entry_is_plain());
     if (folder && !error) {
-        cushim_tracing_tell_start(true);
         cushim_watch_tell_start();
         cushim_foreign_tell_start();
-        cushim_tracing_tell_start(false);
     }
     return error;
 }

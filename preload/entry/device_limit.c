@@ -53,9 +53,15 @@ size_t cushim_device_limit_bytes(int device, size_t total_bytes) {
     return limit_bytes ? cushim_least(limit_bytes, total_bytes) : total_bytes;
 }
 
+/* From now on it holds, and others see it; 0: there is none. */
+static void set_limit(int device, size_t limit_bytes) {
+    atomic_store(&budgets[device].limit_bytes, limit_bytes);
+    atomic_store(&cushim_page.head.limit_bytes[device], limit_bytes);
+}
+
 static void renew(int device, size_t total_bytes) {
     size_t limit_bytes = cushim_device_limit_bytes(device, total_bytes);
-    atomic_store(&budgets[device].limit_bytes, limit_bytes < total_bytes ? limit_bytes : 0);
+    set_limit(device, limit_bytes < total_bytes ? limit_bytes : 0);
 }
 
 /* Has `cushim limit` been here? */
@@ -80,8 +86,7 @@ static int place_of(int device) {
 
 /* Note what the group has now. */
 static void refresh(int device, int place) {
-    atomic_store(&budgets[device].limit_bytes,
-                 atomic_load(&group.file->devices[place].limit_bytes));
+    set_limit(device, atomic_load(&group.file->devices[place].limit_bytes));
     atomic_store(&budgets[device].others_bytes, cushim_group_others_bytes(&group, place));
 }
 
@@ -162,9 +167,15 @@ bool cushim_device_limit_is_asked(void) {
     uint64_t n_asked = group.file ? atomic_load(&group.file->rows[group.row].n_asked)
                                   : atomic_load(&cushim_page.head.n_limits);
     bool is_asked = atomic_load(&n_seen) != n_asked;
-    if (is_asked)
-        atomic_store(&n_seen, n_asked);
-    return is_asked;
+    if (!is_asked)
+        return false;
+    atomic_store(&n_seen, n_asked);
+    look();
+    for (int device = 0; group.file && device < CUSHIM_MAX_DEVICES; device++) {
+        if (place_of(device) >= 0)
+            refresh(device, place_of(device));
+    }
+    return true;
 }
 
 static void join(void) {

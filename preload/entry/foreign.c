@@ -15,6 +15,7 @@
 #include <uthash.h>
 
 #include "base/backtrace.h"
+#include "base/clock.h"
 #include "base/lock.h"
 #include "preload/entry/device_limit.h"
 #include "preload/observe/sites.h"
@@ -129,7 +130,8 @@ void cushim_foreign_record(const struct cushim_foreign *foreign) {
 
 void cushim_foreign_restore(const struct cushim_foreign *foreign) {
     if (enter(foreign))
-        cushim_tracing_lives(foreign->stats, NULL, foreign->address, foreign->n_bytes, NULL);
+        cushim_tracing_lives(foreign->stats, NULL, foreign->address, foreign->n_bytes, NULL,
+                             cushim_clock_ns());
 }
 
 bool cushim_foreign_erase(uint64_t address, struct cushim_foreign *foreign) {
@@ -185,7 +187,8 @@ void cushim_foreign_tell_start(void) {
                 continue;
             foreign->recording = recording;
             cushim_tracing_lives(foreign->stats, NULL, foreign->address, foreign->n_bytes,
-                                 cushim_sites_stack(foreign->address, &stack) ? &stack : NULL);
+                                 cushim_sites_stack(foreign->address, &stack) ? &stack : NULL,
+                                 cushim_clock_ns());
         }
     }
 }

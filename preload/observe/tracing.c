@@ -25,11 +25,8 @@ enum { MOST_WRITERS = 512 };
 
 static struct cushim_trace trace;
 static struct cushim_tracing_wish wish;
-static atomic_uint recording; /* its number; 0: none is on */
+atomic_uint cushim_tracing_now;
 static unsigned n_recordings;
-
-/* The thread tells what lives when a recording begins, at the time of its start. */
-static _Thread_local bool is_of_start __attribute__((tls_model("initial-exec")));
 
 /* A thread has one at a time and hands it on when it ends. */
 static struct slot {
@@ -45,10 +42,6 @@ static atomic_bool is_device_told[CUSHIM_MAX_DEVICES];
 static _Thread_local struct slot *slot_of_thread __attribute__((tls_model("initial-exec")));
 static pthread_key_t thread_end;
 static bool has_thread_end;
-
-unsigned cushim_tracing_number(void) {
-    return atomic_load_explicit(&recording, memory_order_acquire);
-}
 
 /* ---- the file ---- */
 
@@ -97,7 +90,7 @@ static int open_file(const char *folder) {
 /* The caller has the slot, or nobody has. */
 static void renew(struct slot *slot) {
     cushim_trace_writer_renew(&slot->writer);
-    slot->recording = atomic_load(&recording);
+    slot->recording = cushim_tracing_number();
     slot->told = cushim_mem_waits_of_thread;
 }
 
@@ -117,7 +110,7 @@ static int begin(void) {
     cushim_trace_modules_forget();
     int error = *wish.folder == '/' ? open_file(wish.folder) : EINVAL;
     if (!error)
-        atomic_store(&recording, ++n_recordings);
+        atomic_store(&cushim_tracing_now, ++n_recordings);
     else if (error == EINVAL)
         log_error("trace", "no recording: %s is no absolute path", wish.folder);
     else
@@ -141,7 +134,7 @@ void cushim_tracing_in_child(bool is_fresh) {
     cushim_trace_leave_to_parent(&trace, slot_of_thread ? &slot_of_thread->writer : NULL);
     slot_of_thread = NULL;
     memset(slots, 0, sizeof slots);
-    atomic_store(&recording, 0);
+    atomic_store(&cushim_tracing_now, 0);
     if (is_fresh && !wish.is_late)
         begin();
 }
@@ -154,7 +147,7 @@ void cushim_tracing_end(void) {
 void cushim_tracing_stop(void) {
     atomic_uint_fast64_t *state = &trace.head->state;
     uint_fast64_t ended = CUSHIM_TRACE_ENDED;
-    atomic_store(&recording, 0);
+    atomic_store(&cushim_tracing_now, 0);
     cushim_trace_close(&trace);
     atomic_compare_exchange_strong(state, &ended, CUSHIM_TRACE_STOPPED);
     for (unsigned i = 0; i < MOST_WRITERS; i++) {
@@ -165,10 +158,6 @@ void cushim_tracing_stop(void) {
         if (!is_own)
             atomic_store_explicit(&slots[i].is_taken, false, memory_order_release);
     }
-}
-
-void cushim_tracing_tell_start(bool is_begun) {
-    is_of_start = is_begun;
 }
 
 /* ---- events ---- */
@@ -216,25 +205,20 @@ static struct slot *at(uint64_t now_ns, const struct cushim_mem_stats *stats, co
     return slot;
 }
 
-static uint64_t now(void) {
-    return is_of_start ? trace.head->start_ns : cushim_clock_ns();
-}
-
-/* Write a stack, which may be empty; 0: there is none. */
+/* 0: there is none. */
 static uint64_t put_stack(struct slot *slot, uint64_t now_ns,
                           const struct cushim_backtrace *stack) {
     uint64_t frames[CUSHIM_BACKTRACE_FRAMES];
-    if (!wish.has_stacks)
-        return 0;
     for (int i = 0; i < stack->n_frames; i++)
         frames[i] = (uint64_t)(uintptr_t)stack->frames[i];
     return cushim_trace_stack(&trace, &slot->writer, frames, (unsigned)stack->n_frames, now_ns);
 }
 
 static uint64_t stack_of(struct slot *slot, uint64_t now_ns) {
-    struct cushim_backtrace stack = {0};
-    if (wish.has_stacks)
-        cushim_backtrace_take(&stack);
+    struct cushim_backtrace stack;
+    if (!wish.has_stacks)
+        return 0;
+    cushim_backtrace_take(&stack);
     return put_stack(slot, now_ns, &stack);
 }
 
@@ -272,7 +256,7 @@ static void put_alloc(struct slot *slot, uint64_t now_ns, uint64_t address, size
 
 void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *heap, uint64_t address,
                           size_t n_bytes, bool is_hit) {
-    uint64_t now_ns = now();
+    uint64_t now_ns = cushim_clock_ns();
     struct slot *slot = at(now_ns, stats, heap);
     if (!slot)
         return;
@@ -285,7 +269,7 @@ void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *heap
 }
 
 void cushim_tracing_free(const struct cushim_mem_stats *stats, const void *heap, uint64_t address) {
-    uint64_t now_ns = now();
+    uint64_t now_ns = cushim_clock_ns();
     struct slot *slot = at(now_ns, stats, heap);
     if (!slot)
         return;
@@ -294,27 +278,26 @@ void cushim_tracing_free(const struct cushim_mem_stats *stats, const void *heap,
 }
 
 void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *heap) {
-    uint64_t now_ns = now();
+    uint64_t now_ns = cushim_clock_ns();
     struct slot *slot = at(now_ns, stats, heap);
     if (slot)
         put_waits(slot, now_ns, 0);
 }
 
 void cushim_tracing_lives(const struct cushim_mem_stats *stats, const void *heap, uint64_t address,
-                          size_t n_bytes, const struct cushim_backtrace *stack) {
-    uint64_t now_ns = now();
+                          size_t n_bytes, const struct cushim_backtrace *stack, uint64_t now_ns) {
     struct slot *slot = at(now_ns, stats, heap);
     if (!slot)
         return;
     put_waits(slot, now_ns, 0);
     put_alloc(slot, now_ns, address, n_bytes,
               CUSHIM_TRACE_RESTORED | (heap ? 0 : CUSHIM_TRACE_NATIVELY),
-              stack ? put_stack(slot, now_ns, stack) : 0);
+              stack && wish.has_stacks ? put_stack(slot, now_ns, stack) : 0);
 }
 
 void cushim_tracing_refused(const struct cushim_mem_stats *stats, const void *heap,
                             size_t n_bytes) {
-    uint64_t now_ns = now();
+    uint64_t now_ns = cushim_clock_ns();
     struct slot *slot = at(now_ns, stats, heap);
     if (!slot)
         return;
@@ -327,7 +310,7 @@ void cushim_tracing_refused(const struct cushim_mem_stats *stats, const void *he
 }
 
 void cushim_tracing_device(const struct cushim_mem_stats *stats, size_t n_bytes, const char *name) {
-    uint64_t now_ns = now();
+    uint64_t now_ns = cushim_clock_ns();
     atomic_bool *is_told = &is_device_told[(stats - wish.stats) / CUSHIM_N_KINDS];
     struct slot *slot = n_bytes && !atomic_load(is_told) ? at(now_ns, stats, NULL) : NULL;
     if (!slot || atomic_exchange(is_told, true))
@@ -342,7 +325,7 @@ void cushim_tracing_device(const struct cushim_mem_stats *stats, size_t n_bytes,
 
 void cushim_tracing_segment(const struct cushim_mem_stats *stats, const void *heap, uint64_t base,
                             size_t n_bytes, bool is_there) {
-    uint64_t now_ns = now();
+    uint64_t now_ns = cushim_clock_ns();
     struct slot *slot = at(now_ns, stats, heap);
     if (slot)
         cushim_trace_put(
@@ -355,7 +338,7 @@ void cushim_tracing_segment(const struct cushim_mem_stats *stats, const void *he
 }
 
 void cushim_tracing_mark(const char *name) {
-    uint64_t now_ns = now();
+    uint64_t now_ns = cushim_clock_ns();
     struct slot *slot = at(now_ns, wish.stats, NULL);
     if (slot)
         cushim_trace_put(&trace, &slot->writer,
@@ -366,7 +349,7 @@ void cushim_tracing_mark(const char *name) {
 }
 
 void cushim_tracing_gone(const struct cushim_mem_stats *stats, const void *heap) {
-    uint64_t now_ns = now();
+    uint64_t now_ns = cushim_clock_ns();
     struct slot *slot = at(now_ns, stats, heap);
     if (slot)
         put(slot, CUSHIM_TRACE_GONE, now_ns, 0, (uint64_t)(uintptr_t)heap);
@@ -374,7 +357,7 @@ void cushim_tracing_gone(const struct cushim_mem_stats *stats, const void *heap)
 
 void cushim_tracing_copy(const struct cushim_mem_stats *stats,
                          const struct cushim_traced_copy *copy) {
-    uint64_t now_ns = now();
+    uint64_t now_ns = cushim_clock_ns();
     struct slot *slot = at(now_ns, stats, NULL);
     const char *text = copy->left_for ? copy->left_for : "";
     if (!slot)

@@ -7,8 +7,8 @@
  * taken, and a free before its block is given back, so that no address is live twice in a
  * recording.
  *
- * A recording may begin and end while the process runs (observe/watch.h).  Its first events, all of
- * the time of its start, say what lives then.
+ * A recording may begin and end while the process runs (observe/watch.h).  Then it also has what
+ * lived before.
  */
 #ifndef CUSHIM_PRELOAD_TRACING_H
 #define CUSHIM_PRELOAD_TRACING_H
@@ -37,9 +37,6 @@ int cushim_tracing_begin(const struct cushim_tracing_wish *wished);
 /* The process runs on without it. */
 void cushim_tracing_stop(void);
 
-/* From now on this thread tells what lives at the start, or no longer. */
-void cushim_tracing_tell_start(bool is_begun);
-
 /* In a forked child: the file belongs to the parent; a child that `is_fresh` opens its own, unless
  * the recording began late. */
 void cushim_tracing_in_child(bool is_fresh);
@@ -51,7 +48,10 @@ void cushim_tracing_note_driver(void);
 void cushim_tracing_end(void);
 
 /* The number of the recording; 0: none is on. */
-unsigned cushim_tracing_number(void);
+extern atomic_uint cushim_tracing_now __attribute__((visibility("hidden")));
+static inline unsigned cushim_tracing_number(void) {
+    return atomic_load_explicit(&cushim_tracing_now, memory_order_acquire);
+}
 
 static inline bool cushim_tracing_is_on(void) {
     return cushim_tracing_number();
@@ -66,10 +66,10 @@ void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *heap
 void cushim_tracing_free(const struct cushim_mem_stats *stats, const void *heap, uint64_t address);
 void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *heap);
 
-/* A block lives although no request is recorded: its free was refused, or it lived before.  `stack`
- * is NULL if it is not known. */
+/* A block lives at this time although no request is recorded: its free was refused, or it lived
+ * before.  `stack` is NULL if it is not known. */
 void cushim_tracing_lives(const struct cushim_mem_stats *stats, const void *heap, uint64_t address,
-                          size_t n_bytes, const struct cushim_backtrace *stack);
+                          size_t n_bytes, const struct cushim_backtrace *stack, uint64_t now_ns);
 
 /* A large copy was made. */
 struct cushim_traced_copy {

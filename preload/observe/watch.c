@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "memory/cache/cache.h"
 #include "memory/reclaim.h"
 #include "preload/observe/check.h"
@@ -28,7 +29,8 @@ static void tell_block(const struct cushim_mem_heap *heap, const struct cushim_m
     if (is_freed)
         cushim_tracing_free(heap->stats, heap, lookup->base);
     else
-        cushim_tracing_lives(heap->stats, heap, lookup->base, lookup->asked_bytes, NULL);
+        cushim_tracing_lives(heap->stats, heap, lookup->base, lookup->asked_bytes, NULL,
+                             cushim_clock_ns());
 }
 
 void cushim_watch_alloc(const struct cushim_mem_heap *heap, const struct cushim_mem_block *block,
@@ -36,7 +38,7 @@ void cushim_watch_alloc(const struct cushim_mem_heap *heap, const struct cushim_
     struct cushim_mem_lookup lookup;
     if (cushim_tracing_is_on() &&
         cushim_mem_blocks_find(&cushim_process.blocks, block->address, &lookup) &&
-        cushim_mem_block_set_recorded(lookup.meta, true))
+        cushim_mem_block_record(&lookup))
         cushim_tracing_alloc(heap->stats, heap, block->address, n_bytes, block->is_hit);
     cushim_sites_alloc(heap, block->address, n_bytes);
 }
@@ -90,6 +92,7 @@ static void see(const struct cushim_mem_segment *segment, struct cushim_mem_bloc
                 uint64_t base, void *unused) {
     const struct cushim_mem_heap *heap = segment->heap;
     struct cushim_backtrace stack;
+    uint64_t now_ns = cushim_clock_ns(); /* before other threads see the bit */
     (void)unused;
     if (!meta) {
         cushim_tracing_device(heap->stats, heap->watermark.device_bytes,
@@ -97,7 +100,7 @@ static void see(const struct cushim_mem_segment *segment, struct cushim_mem_bloc
         cushim_tracing_segment(heap->stats, heap, base, segment->n_bytes, true);
     } else if (cushim_mem_block_set_recorded(meta, true)) {
         cushim_tracing_lives(heap->stats, heap, base, atomic_load(&meta->asked_bytes),
-                             cushim_sites_stack(base, &stack) ? &stack : NULL);
+                             cushim_sites_stack(base, &stack) ? &stack : NULL, now_ns);
     }
 }
 

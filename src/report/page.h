@@ -216,6 +216,7 @@ struct cushim_page_head {
     struct cushim_page_control control;
     /* `cushim limit` writes the row (cushim_amount_pack; 0: it did not), then raises n_limits. */
     atomic_uint_fast64_t n_limits, limits[CUSHIM_MAX_DEVICES];
+    atomic_uint_fast64_t limit_bytes[CUSHIM_MAX_DEVICES]; /* that it obeys now; 0: none */
 };
 
 struct cushim_page {

@@ -243,6 +243,7 @@ static void add_block(struct cushim_trace_account *account) {
     } else if (!is_restored) {
         live->block.request = ++thread->n_requests;
     } else {
+        account->n_start = account->n_events;
         sums->n_before++;
         sums->before_bytes += event->n_bytes;
     }
@@ -482,7 +483,6 @@ bool cushim_trace_account_next(struct cushim_trace_account *account) {
         account->n_events++;
         if (!account->first_ns)
             account->first_ns = account->event.time_ns;
-        account->n_start += account->event.time_ns == account->first_ns;
         account->last_ns = account->event.time_ns;
         if (account->foresee)
             account->foresee(account, account->foresee_context);

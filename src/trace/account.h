@@ -78,7 +78,7 @@ struct cushim_trace_account {
     uint64_t device_bytes[CUSHIM_TRACE_DEVICES]; /* 0: unknown */
     char device_names[CUSHIM_TRACE_DEVICES][CUSHIM_TRACE_NAME_BYTES];
     uint64_t first_ns, last_ns, n_events;
-    uint64_t n_start; /* events of the time of the first, as those that tell what lived before */
+    uint64_t n_start; /* of these, up to the last that says what lived before */
     uint64_t sample_ns[CUSHIM_TRACE_SAMPLES];
     uint64_t n_foreign;               /* frees of blocks whose request was not recorded */
     uint64_t n_disorder;              /* addresses that were allocated while they were live */

@@ -4,9 +4,11 @@
 
 MEMBER is member.c, KILLS how many members of a group are killed at a random moment.
 """
+import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import time
 
 MEMBER, KILLS = pathlib.Path(sys.argv.pop(4)).resolve(), int(sys.argv.pop(4))
 
-from fixture import CUSHIM, SIM, cushim, scratch, tap  # noqa: E402
+from fixture import CUSHIM, SIM, cushim, scratch, tap, valid  # noqa: E402
 
 DEVICE = scratch / "device"  # all processes share it
 
@@ -147,6 +149,18 @@ def limit(*words, **more):
     return cushim("limit", *words, **more)
 
 
+def shown(process):
+    """The limit that the process is shown with, in MiB."""
+    (device,) = valid(json.loads(cushim("stat", "--json", str(process), CUSHIM_LIVE_DIR=str(scratch / "live-pages")).stdout))["devices"]
+    n_bytes = device.get("limit_bytes", 0)
+    metrics = cushim("metrics", CUSHIM_LIVE_DIR=str(scratch / "live-pages")).stdout
+    assert re.search(rf'cushim_limit_bytes{{pid="{process}",.*kind="device",.*}} {n_bytes}\n', metrics), (n_bytes, metrics)
+    if n_bytes:
+        stat = cushim("stat", str(process), CUSHIM_LIVE_DIR=str(scratch / "live-pages")).stdout
+        assert re.search(rf"\n  limit +{n_bytes >> 20}(\.0)? MiB of the device\n", stat), stat
+    return n_bytes >> 20 or None
+
+
 @tap.test
 def a_limit_of_a_running_process_is_changed_in_both_directions():
     for options in ((), ("--limit=100M",)):
@@ -158,6 +172,7 @@ def a_limit_of_a_running_process_is_changed_in_both_directions():
                 done = limit(word, size)
                 assert done.returncode == 0 and done.stderr == f"cushim: process {number} (member): {size} from its next request on\n", done
                 assert member.told() == there, (size, member.told())
+                assert shown(number) == (None if there[1] == 1024 else there[1])
                 assert not refused or member.ask(refused) == "refused", size
                 assert not had or member.ask(had) == "had", size
 
@@ -171,6 +186,7 @@ def a_limit_of_a_running_group_is_changed_for_all_its_processes():
             done = limit(of, "200M")
             assert done.returncode == 0 and done.stderr == f"cushim: group {of}: 200M from the next request of each process on\n", done
             assert second.ask("alloc 60") == "had" and first.told() == second.told() == (80, 200)
+            assert shown(first.process.pid) == shown(second.process.pid) == 200
             assert limit(of, "10%").returncode == 0 and first.told() == second.told() == (0, 102)
             assert first.ask("alloc 2") == "refused" and first.ask("free") == "done" and second.ask("alloc 40") == "had"
             assert limit(of, "0").returncode == 0 and first.told()[1] == 1024 and first.ask("alloc 300") == "had"

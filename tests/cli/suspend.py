@@ -4,6 +4,7 @@
 
 KEEPER is keeper.c, KILLS how many times something is killed at a random moment.
 """
+import json
 import os
 import random
 import re
@@ -79,6 +80,10 @@ def memory_goes_and_comes_back_with_cushim_and_without():
         assert max(map(len, said.splitlines())) <= 80, said
         said = call("stat", one.pid)
         assert said.returncode == 0 and "100 MiB" in said.stdout, said
+        told = json.loads(call("stat", "--json", other.pid).stdout)["suspended"]
+        assert told["bytes"] == 60 << 20 and told["ns"] > 0, told
+        said = call("metrics").stdout
+        assert re.search(rf'cushim_suspended_bytes{{pid="{other.pid}",.*}} {60 << 20}\n', said), said
         assert re.search(rf"{other.pid}  keeper .*suspended for", call("top", "--once", COLUMNS="200").stdout.replace("suspen\n", "suspended for"))
         assert "is suspended already" in line(call("suspend", one.pid), 1)
         with Keeper(200) as third:  # it has room now
@@ -89,6 +94,7 @@ def memory_goes_and_comes_back_with_cushim_and_without():
         assert said.returncode == 0 and re.search(rf"process {one.pid} \(keeper\) goes on: 100 MiB came back in", said.stderr), said
         assert one.process.stdout.readline() == "well\n" and other.is_well() and one.is_well()
         assert "is not suspended" in line(call("resume", one.pid), 1)
+        assert "suspended" not in json.loads(call("stat", "--json", other.pid).stdout)
     assert not notes()
 
 

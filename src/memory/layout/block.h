@@ -280,8 +280,12 @@ static inline bool cushim_mem_block_is_watched(const struct cushim_mem_lookup *l
 /*
  * A recording has this life of the block, or no longer.  The thread whose free claims the block
  * sees the bit, and calls the policy's block_moved.  False: nothing changed, because it was so
- * already, or the block is not LIVE.
+ * already, or the block is not LIVE.  The caller of the first just got the block.
  */
+static inline bool cushim_mem_block_record(const struct cushim_mem_lookup *lookup) {
+    uint32_t word = atomic_fetch_or(&lookup->meta->state, CUSHIM_MEM_BLOCK_RECORDED);
+    return !(word & CUSHIM_MEM_BLOCK_RECORDED);
+}
 bool cushim_mem_block_set_recorded(struct cushim_mem_block_meta *meta, bool is_recorded);
 
 /*

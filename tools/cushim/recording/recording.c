@@ -260,8 +260,8 @@ int recording_read(struct recording *recording, const char *path,
             cushim_trace_account_note(account);
             is_noted = true;
         }
-        while (n_samples < CUSHIM_TRACE_SAMPLES - 1 &&
-               (account->n_events - account->n_start) * CUSHIM_TRACE_SAMPLES >=
+        while (n_samples < CUSHIM_TRACE_SAMPLES - 1 && account->n_events > scope->n_start &&
+               (account->n_events - scope->n_start) * CUSHIM_TRACE_SAMPLES >=
                    (scope->n_events - scope->n_start) * (n_samples + 1))
             cushim_trace_account_sample(account, n_samples++);
     }

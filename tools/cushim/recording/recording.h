@@ -26,7 +26,7 @@ const char *recording_error(int error);
 struct recording_scope {
     int device; /* -1 for pinned memory */
     uint64_t devices, kinds;
-    uint64_t n_events, n_start, run_ns; /* of the recording; n_start: of the time of the first */
+    uint64_t n_events, n_start, run_ns; /* of the recording; n_start: see account.h */
     uint64_t until_ns;                  /* reading stops behind this time; 0 to read all */
     uint64_t n_requests, n_hits, n_live, live_bytes, peak_bytes, peak_held_bytes, peak_ns, wait_ns,
         n_waits;
