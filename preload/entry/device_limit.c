@@ -84,10 +84,14 @@ static int place_of(int device) {
     return group.file && !atomic_load(&group.is_cut) ? atomic_load(&places[device]) - 1 : -1;
 }
 
-/* Note what the group has now. */
+/* Note what the group has now; the last limit stays if the file was cut. */
 static void refresh(int device, int place) {
-    set_limit(device, atomic_load(&group.file->devices[place].limit_bytes));
-    atomic_store(&budgets[device].others_bytes, cushim_group_others_bytes(&group, place));
+    uint64_t limit_bytes = atomic_load(&group.file->devices[place].limit_bytes);
+    uint64_t others_bytes = cushim_group_others_bytes(&group, place);
+    bool is_cut = atomic_load(&group.is_cut);
+    if (!is_cut)
+        set_limit(device, limit_bytes);
+    atomic_store(&budgets[device].others_bytes, is_cut ? 0 : others_bytes);
 }
 
 /* Managed memory is not told apart from contexts, so nothing is asked while there is any. */

@@ -9,6 +9,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -238,6 +239,23 @@ def what_is_no_group_is_told_in_a_line_and_the_limit_is_the_process_own():
         said = alone.process.stderr.readline()
     assert "no group" in said and "not a group's" in said, said
     assert file.read_text() == "a text"
+
+
+@tap.test
+def members_go_on_when_the_file_of_their_group_is_cut():
+    file = scratch / "cut"
+    file.write_text("")
+    os.chmod(file, 0o666)
+    os.chmod(scratch, 0o755)
+    user = (["setpriv", "--reuid=65534", "--clear-groups"],) if os.geteuid() == 0 and shutil.which("setpriv") else ()
+    for prefix in ([], *user):
+        os.truncate(file, 0)
+        with Member("--limit=100M", f"--limit-group={file}", prefix=prefix, CUSHIM_SIM_SHARED="") as member:
+            if prefix and member.process.poll() is not None:
+                tap.skip("another user cannot run what was built")
+            assert member.ask("alloc 60") == "had" and member.ask("alloc 60") == "refused"
+            os.truncate(file, 0)
+            assert member.ask("alloc 30") == "had" and member.ask("free") == "done" and member.ask("alloc 50") == "refused", prefix
 
 
 @tap.test
