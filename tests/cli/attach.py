@@ -2,7 +2,7 @@
 
     attach.py CUSHIM PRELOAD SIM_FOLDER MEMBER KILLS CC...
 
-MEMBER is member.c, KILLS how many commands are killed at a random moment; CUSHIM_TEST_KILLS has another number.
+MEMBER is member.c, KILLS how many commands are killed at a random moment, or TEST_KILLS of the environment.
 """
 import json
 import os
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-MEMBER, KILLS = pathlib.Path(sys.argv.pop(4)).resolve(), int(os.environ.get("CUSHIM_TEST_KILLS", sys.argv.pop(4)))
+MEMBER, KILLS = pathlib.Path(sys.argv.pop(4)).resolve(), int(os.environ.get("TEST_KILLS", sys.argv.pop(4)))
 
 from fixture import CUSHIM, scratch, tap, valid  # noqa: E402
 from live_fixture import environment  # noqa: E402

@@ -2,7 +2,8 @@
 
     limits.py CUSHIM PRELOAD SIM_FOLDER MEMBER KILLS CC...
 
-MEMBER is member.c, KILLS how many members of a group are killed at a random moment.
+MEMBER is member.c, KILLS how many members of a group, and commands that change its limit, are killed at a
+random moment, or TEST_KILLS of the environment.
 """
 import json
 import os
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 
-MEMBER, KILLS = pathlib.Path(sys.argv.pop(4)).resolve(), int(sys.argv.pop(4))
+MEMBER, KILLS = pathlib.Path(sys.argv.pop(4)).resolve(), int(os.environ.get("TEST_KILLS", sys.argv.pop(4)))
 
 from fixture import CUSHIM, SIM, cushim, scratch, tap, valid  # noqa: E402
 
@@ -25,10 +26,11 @@ DEVICE = scratch / "device"  # all processes share it
 class Member:
     """A process that takes and gives back as it is told; a context that ends it."""
 
+    env = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k != "LD_PRELOAD"}
+    env |= {"CUSHIM_LIVE_DIR": str(scratch / "live-pages"), "CUSHIM_SIM_SHARED": str(DEVICE), "CUSHIM_SIM_MEMORY": "1G", "LD_LIBRARY_PATH": str(SIM)}
+
     def __init__(self, *options, prefix=(), program=(MEMBER,), **more):
-        env = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k != "LD_PRELOAD"}
-        env |= {"CUSHIM_LIVE_DIR": str(scratch / "live-pages"), "CUSHIM_SIM_SHARED": str(DEVICE), "CUSHIM_SIM_MEMORY": "1G", "LD_LIBRARY_PATH": str(SIM)}
-        self.process = subprocess.Popen([*prefix, CUSHIM, "run", *options, *program], env=env | more, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([*prefix, CUSHIM, "run", *options, *program], env=self.env | more, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE)
 
     def __enter__(self):
@@ -272,8 +274,13 @@ def kills_at_random_moments_leave_no_account_wrong():
                 members[-1].process.stdin.flush()
                 if draw.random() < 0.2:
                     members[-1].process.stdout.readline()
+                tool = subprocess.Popen([CUSHIM, "limit", "team", f"{60 + i % 80}M"], env=Member.env, stderr=subprocess.DEVNULL)
+                time.sleep(draw.random() * 0.01)
+                tool.kill()
+                tool.wait()
             for member in members:
                 member.kill()
+            assert limit("team", "100M").returncode == 0
             assert survivor.told() == (70, 100) and survivor.ask("alloc 71") == "refused" and survivor.ask("alloc 70") == "had"
     finally:
         for member in members:

@@ -2,7 +2,8 @@
 
     suspend.py CUSHIM PRELOAD SIM_FOLDER KEEPER KILLS CC...
 
-KEEPER is keeper.c, KILLS how many times something is killed at a random moment.
+KEEPER is keeper.c, KILLS how many times something is killed at a random moment, or TEST_KILLS of
+the environment.
 """
 import json
 import os
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import time
 
-KEEPER, KILLS = os.path.abspath(sys.argv.pop(4)), int(sys.argv.pop(4))
+KEEPER, KILLS = os.path.abspath(sys.argv.pop(4)), int(os.environ.get("TEST_KILLS", sys.argv.pop(4)))
 
 from fixture import CUSHIM, SIM, build, scratch, tap  # noqa: E402
 import live_fixture  # noqa: E402
