@@ -208,17 +208,18 @@ def kills_at_any_moment_leave_no_process_stuck_and_lose_nothing():
         for i in range(KILLS):
             tool = subprocess.Popen([CUSHIM, *chance.choice((["suspend", str(keeper.pid)], ["resume", str(keeper.pid)],
                                                              ["run", f"--suspend={keeper.pid}", "--", "true"]))],
-                                    env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                    env=environment(), text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             time.sleep(chance.random() * 0.06)
             if chance.random() < 0.1:
                 keeper.process.kill()
-                tool.wait(60)
+                for said in tool.communicate(timeout=60)[1].splitlines():
+                    assert re.search(r"has ended|no process|is suspended: |is not suspended$|goes on: ", said), said
                 keeper.process.communicate()
                 assert "no process" in line(call("resume", keeper.pid), 1)
                 keeper, n_targets = Keeper(20), n_targets + 1
                 continue
             tool.kill()
-            tool.wait()
+            tool.communicate()
             keeper.asks()
             while "another command" in (said := call("resume", keeper.pid)).stderr:
                 time.sleep(0.01)  # the child that watches over a run

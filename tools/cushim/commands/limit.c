@@ -79,18 +79,22 @@ static void limit_process(const struct page *page, void *context) {
         return;
     request->n_found++;
     struct cushim_page_head *head = group ? NULL : pages_map_head(page);
+    const char *why = strerror(errno);
     if (head) {
         write_limits(head, request->size);
         munmap(head, sizeof *head);
-        complain("%s: %s from its next request on", control_name(page), request->size);
-        return;
     }
-    request->n_failed++;
-    if (group)
+    bool is_alive = cushim_page_is_alive(page->folder, page->name);
+    request->n_failed += !head || !is_alive;
+    if (!is_alive)
+        complain("%s has ended", control_name(page));
+    else if (head)
+        complain("%s: %s from its next request on", control_name(page), request->size);
+    else if (group)
         complain("%s has the limit of its group: `cushim limit %s %s`", control_name(page), group,
                  request->size);
     else
-        complain("%s cannot be asked: %s", control_name(page), strerror(errno));
+        complain("%s cannot be asked: %s", control_name(page), why);
 }
 
 int limit_main(int argc, char **argv) {
