@@ -27,6 +27,7 @@ static void configured(void) {
 static void forked(bool is_fresh) {
     cushim_device_limit_in_child(is_fresh);
     cushim_watch_in_child(is_fresh);
+    cushim_process_set_plain(cushim_entry_is_plain());
 }
 
 static void driver_lost(void) {
@@ -55,6 +56,20 @@ static void heap_gone(const struct cushim_mem_heap *heap) {
     cushim_watch_gone(heap);
 }
 
+static int recording_wanted(const char *folder) {
+    int error = 0;
+    if (folder)
+        error = cushim_watch_record(folder);
+    else
+        cushim_watch_stop();
+    cushim_process_set_plain(cushim_entry_is_plain());
+    if (folder && !error) {
+        cushim_watch_tell_start();
+        cushim_foreign_tell_start();
+    }
+    return error;
+}
+
 static size_t memory_short(int device) {
     cushim_check_give_back();
     return cushim_async_give_back() + cushim_mapped_give_back(device);
@@ -71,6 +86,8 @@ const struct cushim_events cushim_events = {
     .context_leaving = context_leaving,
     .context_gone = cushim_foreign_drop,
     .heap_gone = heap_gone,
+    .recording_wanted = recording_wanted,
+    .limit_asked = cushim_device_limit_look,
     .memory_short = memory_short,
     .mapped_looked_at = cushim_mapped_give_back_stale,
 };

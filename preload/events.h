@@ -47,6 +47,13 @@ struct cushim_events {
     /* A context was destroyed, and with it all blocks of a heap.  The lock of contexts is held. */
     void (*heap_gone)(const struct cushim_mem_heap *heap);
 
+    /* Another process wants a recording in this folder to begin, or (NULL) the one that began so to
+     * end.  0 or an errno. */
+    int (*recording_wanted)(const char *folder);
+
+    /* A limit was changed, or a member of the group wants memory. */
+    void (*limit_asked)(void);
+
     /* Memory of a device (-1: of any) is short: heaps are about to give back what is idle.  The
      * bytes that others gave back. */
     size_t (*memory_short)(int device);

@@ -54,9 +54,15 @@ size_t cushim_device_limit_bytes(int device, size_t total_bytes) {
     return limit_bytes ? cushim_least(limit_bytes, total_bytes) : total_bytes;
 }
 
+/* From now on it holds, and others see it; 0: there is none. */
+static void set_limit(int device, size_t limit_bytes) {
+    atomic_store(&budgets[device].limit_bytes, limit_bytes);
+    atomic_store(&cushim_page.head.limit_bytes[device], limit_bytes);
+}
+
 static void renew(int device, size_t total_bytes) {
     size_t limit_bytes = cushim_device_limit_bytes(device, total_bytes);
-    atomic_store(&budgets[device].limit_bytes, limit_bytes < total_bytes ? limit_bytes : 0);
+    set_limit(device, limit_bytes < total_bytes ? limit_bytes : 0);
 }
 
 /* Has `cushim limit` been here? */
@@ -79,11 +85,14 @@ static int place_of(int device) {
     return group.file && !atomic_load(&group.is_cut) ? atomic_load(&places[device]) - 1 : -1;
 }
 
-/* Note what the group has now. */
+/* Note what the group has now; the last limit stays if the file was cut. */
 static void refresh(int device, int place) {
-    atomic_store(&budgets[device].limit_bytes,
-                 atomic_load(&group.file->devices[place].limit_bytes));
-    atomic_store(&budgets[device].others_bytes, cushim_group_others_bytes(&group, place));
+    uint64_t limit_bytes = atomic_load(&group.file->devices[place].limit_bytes);
+    uint64_t others_bytes = cushim_group_others_bytes(&group, place);
+    bool is_cut = atomic_load(&group.is_cut);
+    if (!is_cut)
+        set_limit(device, limit_bytes);
+    atomic_store(&budgets[device].others_bytes, is_cut ? 0 : others_bytes);
 }
 
 /* Managed memory is not told apart from contexts, so nothing is asked while there is any. */
@@ -156,6 +165,14 @@ static size_t ask_group(int device) {
 
 static size_t make_room(const struct cushim_mem_heap *heap, uint64_t until_ns) {
     return cushim_contexts_make_room(heap, until_ns) + ask_group(heap->device);
+}
+
+void cushim_device_limit_look(void) {
+    look();
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        if (place_of(device) >= 0)
+            refresh(device, place_of(device));
+    }
 }
 
 static void join(void) {

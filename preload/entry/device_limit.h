@@ -18,6 +18,9 @@ void cushim_device_limit_configure(void);
 /* In a forked child, which is a member of its own if it `is_fresh`. */
 void cushim_device_limit_in_child(bool is_fresh);
 
+/* Another process may have changed the limit, or wants memory of the group: take what holds now. */
+void cushim_device_limit_look(void);
+
 /* Has any device a limit? */
 bool cushim_device_limit_is_set(void);
 

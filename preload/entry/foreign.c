@@ -14,6 +14,8 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "base/backtrace.h"
+#include "base/clock.h"
 #include "base/lock.h"
 #include "preload/entry/device_limit.h"
 #include "preload/observe/sites.h"
@@ -83,13 +85,15 @@ static void count_gone(const struct cushim_foreign *foreign) {
     cushim_mem_stats_subtract(&stats->held_bytes, foreign->n_bytes);
     charge(foreign, false);
     if (cushim_process.is_watched) {
-        cushim_tracing_free(foreign->stats, NULL, foreign->address);
+        if (foreign->recording == cushim_tracing_number())
+            cushim_tracing_free(foreign->stats, NULL, foreign->address);
         if (has_site(foreign))
             cushim_sites_free(NULL, foreign->address);
     }
 }
 
-static void enter(const struct cushim_foreign *foreign) {
+/* Returns the recording that will have it. */
+static unsigned enter(const struct cushim_foreign *foreign) {
     struct shard *shard = shard_of(foreign->address);
     pthread_mutex_lock(&shard->lock);
     struct row *row = find(shard, foreign->address);
@@ -100,8 +104,10 @@ static void enter(const struct cushim_foreign *foreign) {
         row = take_spare(shard);
     }
     bool is_entered = false;
+    unsigned recording = 0;
     if (row) {
         row->foreign = *foreign;
+        row->foreign.recording = recording = cushim_tracing_number();
         HASH_ADD(hh, shard->rows, foreign.address, sizeof row->foreign.address, row);
         is_entered = row->hh.tbl; /* NULL if uthash was out of memory */
         if (!is_entered)
@@ -109,11 +115,12 @@ static void enter(const struct cushim_foreign *foreign) {
     }
     pthread_mutex_unlock(&shard->lock);
     if (!is_entered)
-        return;
+        return 0;
     cushim_mem_stats_grow_held(foreign->stats, foreign->n_bytes);
     cushim_mem_stats_add(&foreign->stats->block_bytes, foreign->n_bytes);
     cushim_mem_stats_grow_live(foreign->stats, foreign->n_bytes);
     charge(foreign, true);
+    return recording;
 }
 
 void cushim_foreign_record(const struct cushim_foreign *foreign) {
@@ -122,13 +129,11 @@ void cushim_foreign_record(const struct cushim_foreign *foreign) {
                          1);
     cushim_mem_stats_add(&foreign->stats->requested_bytes, foreign->n_bytes);
     cushim_process_note_use();
-    enter(foreign);
-    if (cushim_process.is_watched) {
+    if (enter(foreign))
         cushim_tracing_alloc(foreign->stats, NULL, foreign->address, foreign->n_bytes,
                              foreign->is_hit);
-        if (has_site(foreign))
-            cushim_sites_alloc(NULL, foreign->address, foreign->n_bytes);
-    }
+    if (cushim_process.is_watched && has_site(foreign))
+        cushim_sites_alloc(NULL, foreign->address, foreign->n_bytes);
 }
 
 size_t cushim_foreign_bytes(uint64_t address) {
@@ -139,9 +144,9 @@ size_t cushim_foreign_bytes(uint64_t address) {
 }
 
 void cushim_foreign_restore(const struct cushim_foreign *foreign) {
-    enter(foreign);
-    if (cushim_process.is_watched)
-        cushim_tracing_restored(foreign->stats, foreign->address, foreign->n_bytes);
+    if (enter(foreign))
+        cushim_tracing_lives(foreign->stats, NULL, foreign->address, foreign->n_bytes, NULL,
+                             cushim_clock_ns());
 }
 
 bool cushim_foreign_erase(uint64_t address, struct cushim_foreign *foreign) {
@@ -183,6 +188,24 @@ static void drop(CUcontext context, bool is_all) {
 void cushim_foreign_drop(CUcontext context) {
     if (context)
         drop(context, false);
+}
+
+void cushim_foreign_tell_start(void) {
+    unsigned recording = cushim_tracing_number();
+    for (unsigned i = 0; i < SHARDS; i++) {
+        struct row *row, *next;
+        CUSHIM_LOCKED(&shards[i].lock);
+        HASH_ITER(hh, shards[i].rows, row, next) {
+            struct cushim_foreign *foreign = &row->foreign;
+            struct cushim_backtrace stack;
+            if (foreign->recording == recording)
+                continue;
+            foreign->recording = recording;
+            cushim_tracing_lives(foreign->stats, NULL, foreign->address, foreign->n_bytes,
+                                 cushim_sites_stack(foreign->address, &stack) ? &stack : NULL,
+                                 cushim_clock_ns());
+        }
+    }
 }
 
 void cushim_foreign_drop_all(void) {

@@ -17,7 +17,8 @@ struct cushim_foreign {
     enum cushim_kind kind;
     CUcontext context; /* NULL for pinned, managed and mapped memory, which belongs to all */
     struct cushim_mem_stats *stats;
-    bool is_hit; /* no driver call was made: it is memory that the program gave back */
+    unsigned recording; /* that has it (observe/tracing.h); 0: none */
+    bool is_hit;        /* no driver call was made: it is memory that the program gave back */
 };
 
 /* Count an allocation by the driver and remember it. */
@@ -37,6 +38,9 @@ void cushim_foreign_count_free(const struct cushim_foreign *foreign);
 
 /* A context was destroyed, with all that was allocated in it. */
 void cushim_foreign_drop(CUcontext context);
+
+/* A recording begins: tell what lives. */
+void cushim_foreign_tell_start(void);
 
 /* The driver was unloaded, and all memory that it served is gone. */
 void cushim_foreign_drop_all(void);

@@ -98,7 +98,7 @@ static enum cushim_status release_watched(const struct cushim_mem_lookup *lookup
     struct cushim_watched_free freed = cushim_watch_free(lookup);
     if (!hold(lookup, &status) && !cushim_check_release(lookup, &status, answer))
         status = cushim_mem_free(freed.heap, lookup, answer);
-    cushim_watch_freed(&freed, lookup, status == CUSHIM_OK);
+    cushim_watch_freed(&freed, status == CUSHIM_OK);
     return status;
 }
 
@@ -213,7 +213,7 @@ static CUresult free_ours_on(struct cushim_cuda *cuda, const struct cushim_mem_l
         freed = cushim_watch_free(lookup);
     status = cushim_mem_free_on(freed.heap, lookup, stream, &answer);
     if (cushim_process.is_watched)
-        cushim_watch_freed(&freed, lookup, status == CUSHIM_OK);
+        cushim_watch_freed(&freed, status == CUSHIM_OK);
     return answer_of(status, lookup, address, answer);
 }
 

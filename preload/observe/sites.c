@@ -8,6 +8,7 @@
 
 #include "base/backtrace.h"
 #include "base/clock.h"
+#include "base/lock.h"
 #include "memory/layout/block.h"
 #include "preload/state/live.h"
 #include "preload/observe/stack.h"
@@ -29,6 +30,9 @@ static struct {
     pthread_mutex_t lock;      /* guards what is below, and the sites of the page */
     struct row *rows, *spares; /* the second a list by hh.next */
 } sites = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The stack of each row of the page, for a recording that begins late; under the lock. */
+static struct cushim_backtrace stacks[CUSHIM_PAGE_SITES];
 
 void cushim_sites_begin(const struct cushim_page_head *head, struct cushim_mem_blocks *blocks) {
     sites.head = head;
@@ -78,6 +82,7 @@ static struct cushim_page_site *site_of(uint64_t key, const struct cushim_backtr
     if (!site) {
         cushim_mem_stats_add(&cushim_page_sites.n_lost, 1);
     } else if (stack && !cushim_mem_stats_read(&site->key)) {
+        stacks[site - cushim_page_sites.rows] = *stack;
         site->n_frames = cushim_stack_describe(stack, site->frames, CUSHIM_PAGE_SITE_FRAMES);
         atomic_store_explicit(&site->key, key, memory_order_release);
     }
@@ -128,6 +133,16 @@ static void enter(const struct cushim_sites_free *block, const struct cushim_bac
         cushim_site_add(site, sites.mean_bytes, block->n_bytes, run_ns());
     else
         spare(row);
+}
+
+bool cushim_sites_stack(uint64_t address, struct cushim_backtrace *stack) {
+    CUSHIM_LOCKED(&sites.lock);
+    const struct row *row = cushim_sites_are_on() ? find(address) : NULL;
+    const struct cushim_page_site *site =
+        row ? cushim_site_find(&cushim_page_sites, row->key) : NULL;
+    if (site)
+        *stack = stacks[site - cushim_page_sites.rows];
+    return site;
 }
 
 /* ---- events ---- */

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct cushim_backtrace;
 struct cushim_mem_blocks;
 struct cushim_mem_lookup;
 struct cushim_page_head;
@@ -41,6 +42,9 @@ struct cushim_sites_free {
 struct cushim_sites_free cushim_sites_free(const struct cushim_mem_lookup *lookup,
                                            uint64_t address);
 void cushim_sites_restore(const struct cushim_sites_free *freed);
+
+/* The stack that asked for a live block; false: it was not sampled. */
+bool cushim_sites_stack(uint64_t address, struct cushim_backtrace *stack);
 
 /* A context was destroyed, and with it all blocks of a heap. */
 void cushim_sites_gone(const void *heap);

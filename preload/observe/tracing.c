@@ -16,6 +16,7 @@
 #include "memory/fence/fence.h"
 #include "memory/stats.h"
 #include "preload/resolve/resolve.h"
+#include "preload/state/control.h"
 #include "report/page.h"
 #include "trace/modules.h"
 #include "trace/writer.h"
@@ -24,11 +25,14 @@ enum { MOST_WRITERS = 512 };
 
 static struct cushim_trace trace;
 static struct cushim_tracing_wish wish;
+atomic_uint cushim_tracing_now;
+static unsigned n_recordings;
 
 /* A thread has one at a time and hands it on when it ends. */
 static struct slot {
     struct cushim_trace_writer writer;
     uint64_t thread;
+    unsigned recording;           /* that it writes to */
     struct cushim_mem_waits told; /* of the thread's */
     atomic_bool is_taken;
 } slots[MOST_WRITERS];
@@ -38,10 +42,6 @@ static atomic_bool is_device_told[CUSHIM_MAX_DEVICES];
 static _Thread_local struct slot *slot_of_thread __attribute__((tls_model("initial-exec")));
 static pthread_key_t thread_end;
 static bool has_thread_end;
-
-bool cushim_tracing_is_on(void) {
-    return trace.head != NULL;
-}
 
 /* ---- the file ---- */
 
@@ -87,24 +87,40 @@ static int open_file(const char *folder) {
     return cushim_trace_open(&trace, path, &head, wish.max_bytes);
 }
 
-static void end_thread(void *slot) {
-    slot_of_thread = NULL;
-    atomic_store_explicit(&((struct slot *)slot)->is_taken, false, memory_order_release);
+/* The caller has the slot, or nobody has. */
+static void renew(struct slot *slot) {
+    cushim_trace_writer_renew(&slot->writer);
+    slot->recording = cushim_tracing_number();
+    slot->told = cushim_mem_waits_of_thread;
 }
 
-static void begin(void) {
+static void end_thread(void *of_thread) {
+    struct slot *slot = of_thread;
+    slot_of_thread = NULL;
+    if (!cushim_tracing_is_on())
+        renew(slot);
+    atomic_store_explicit(&slot->is_taken, false, memory_order_release);
+}
+
+static int begin(void) {
     if (!has_thread_end)
         has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
+    for (int i = 0; i < CUSHIM_MAX_DEVICES; i++)
+        atomic_store(&is_device_told[i], false);
+    cushim_trace_modules_forget();
     int error = *wish.folder == '/' ? open_file(wish.folder) : EINVAL;
-    if (error == EINVAL)
+    if (!error)
+        atomic_store(&cushim_tracing_now, ++n_recordings);
+    else if (error == EINVAL)
         log_error("trace", "no recording: %s is no absolute path", wish.folder);
-    else if (error)
+    else
         log_error("trace", "no recording in %s: %s", wish.folder, strerror(error));
+    return error;
 }
 
-void cushim_tracing_begin(const struct cushim_tracing_wish *wished) {
+int cushim_tracing_begin(const struct cushim_tracing_wish *wished) {
     wish = *wished;
-    begin();
+    return begin();
 }
 
 void cushim_tracing_note_driver(void) {
@@ -118,15 +134,30 @@ void cushim_tracing_in_child(bool is_fresh) {
     cushim_trace_leave_to_parent(&trace, slot_of_thread ? &slot_of_thread->writer : NULL);
     slot_of_thread = NULL;
     memset(slots, 0, sizeof slots);
-    memset(is_device_told, 0, sizeof is_device_told);
-    cushim_trace_modules_forget();
-    if (is_fresh)
+    atomic_store(&cushim_tracing_now, 0);
+    if (is_fresh && !wish.is_late)
         begin();
 }
 
 void cushim_tracing_end(void) {
     if (cushim_tracing_is_on() && trace.head->process == (uint64_t)getpid())
         cushim_trace_close(&trace);
+}
+
+void cushim_tracing_stop(void) {
+    atomic_uint_fast64_t *state = &trace.head->state;
+    uint_fast64_t ended = CUSHIM_TRACE_ENDED;
+    atomic_store(&cushim_tracing_now, 0);
+    cushim_trace_close(&trace);
+    atomic_compare_exchange_strong(state, &ended, CUSHIM_TRACE_STOPPED);
+    for (unsigned i = 0; i < MOST_WRITERS; i++) {
+        bool is_own = &slots[i] == slot_of_thread && !slots[i].writer.is_busy;
+        if (!is_own && atomic_exchange_explicit(&slots[i].is_taken, true, memory_order_acquire))
+            continue; /* its thread renews it */
+        renew(&slots[i]);
+        if (!is_own)
+            atomic_store_explicit(&slots[i].is_taken, false, memory_order_release);
+    }
 }
 
 /* ---- events ---- */
@@ -153,9 +184,12 @@ static struct slot *take_slot(void) {
 /* The thread's slot, after the place of the event was written; NULL: the event is lost, which is
  * counted. */
 static struct slot *at(uint64_t now_ns, const struct cushim_mem_stats *stats, const void *heap) {
-    if (!cushim_tracing_is_on())
+    unsigned number = cushim_tracing_number();
+    if (!number || now_ns < trace.head->start_ns || (wish.is_late && cushim_control_is_over()))
         return NULL;
     struct slot *slot = slot_of_thread ? slot_of_thread : take_slot();
+    if (slot && slot->recording != number && !slot->writer.is_busy)
+        renew(slot);
     if (!slot) {
         atomic_fetch_add_explicit(&trace.head->n_lost, 1, memory_order_relaxed);
         return NULL;
@@ -172,15 +206,20 @@ static struct slot *at(uint64_t now_ns, const struct cushim_mem_stats *stats, co
 }
 
 /* 0: there is none. */
+static uint64_t put_stack(struct slot *slot, uint64_t now_ns,
+                          const struct cushim_backtrace *stack) {
+    uint64_t frames[CUSHIM_BACKTRACE_FRAMES];
+    for (int i = 0; i < stack->n_frames; i++)
+        frames[i] = (uint64_t)(uintptr_t)stack->frames[i];
+    return cushim_trace_stack(&trace, &slot->writer, frames, (unsigned)stack->n_frames, now_ns);
+}
+
 static uint64_t stack_of(struct slot *slot, uint64_t now_ns) {
     struct cushim_backtrace stack;
-    uint64_t frames[CUSHIM_BACKTRACE_FRAMES];
     if (!wish.has_stacks)
         return 0;
     cushim_backtrace_take(&stack);
-    for (int i = 0; i < stack.n_frames; i++)
-        frames[i] = (uint64_t)(uintptr_t)stack.frames[i];
-    return cushim_trace_stack(&trace, &slot->writer, frames, (unsigned)stack.n_frames, now_ns);
+    return put_stack(slot, now_ns, &stack);
 }
 
 static void put(struct slot *slot, enum cushim_trace_code code, uint64_t now_ns, uint64_t address,
@@ -205,14 +244,14 @@ static void put_waits(struct slot *slot, uint64_t now_ns, unsigned flags) {
 }
 
 static void put_alloc(struct slot *slot, uint64_t now_ns, uint64_t address, size_t n_bytes,
-                      unsigned flags) {
+                      unsigned flags, uint64_t stack) {
     cushim_trace_put(&trace, &slot->writer,
                      &(struct cushim_trace_event){.code = CUSHIM_TRACE_ALLOC,
                                                   .flags = flags,
                                                   .time_ns = now_ns,
                                                   .address = address,
                                                   .n_bytes = n_bytes,
-                                                  .stack = stack_of(slot, now_ns)});
+                                                  .stack = stack});
 }
 
 void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *heap, uint64_t address,
@@ -224,7 +263,8 @@ void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *heap
     put_alloc(slot, now_ns, address, n_bytes,
               is_hit  ? CUSHIM_TRACE_NO_CALL
               : !heap ? CUSHIM_TRACE_NATIVELY
-                      : 0);
+                      : 0,
+              stack_of(slot, now_ns));
     put_waits(slot, now_ns, CUSHIM_TRACE_IN_REQUEST);
 }
 
@@ -237,23 +277,22 @@ void cushim_tracing_free(const struct cushim_mem_stats *stats, const void *heap,
     put(slot, CUSHIM_TRACE_FREE, now_ns, address, 0);
 }
 
-void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *heap, uint64_t address,
-                          size_t n_bytes, bool is_done) {
+void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *heap) {
     uint64_t now_ns = cushim_clock_ns();
+    struct slot *slot = at(now_ns, stats, heap);
+    if (slot)
+        put_waits(slot, now_ns, 0);
+}
+
+void cushim_tracing_lives(const struct cushim_mem_stats *stats, const void *heap, uint64_t address,
+                          size_t n_bytes, const struct cushim_backtrace *stack, uint64_t now_ns) {
     struct slot *slot = at(now_ns, stats, heap);
     if (!slot)
         return;
     put_waits(slot, now_ns, 0);
-    if (!is_done)
-        put_alloc(slot, now_ns, address, n_bytes, CUSHIM_TRACE_RESTORED);
-}
-
-void cushim_tracing_restored(const struct cushim_mem_stats *stats, uint64_t address,
-                             size_t n_bytes) {
-    uint64_t now_ns = cushim_clock_ns();
-    struct slot *slot = at(now_ns, stats, NULL);
-    if (slot)
-        put_alloc(slot, now_ns, address, n_bytes, CUSHIM_TRACE_NATIVELY | CUSHIM_TRACE_RESTORED);
+    put_alloc(slot, now_ns, address, n_bytes,
+              CUSHIM_TRACE_RESTORED | (heap ? 0 : CUSHIM_TRACE_NATIVELY),
+              stack && wish.has_stacks ? put_stack(slot, now_ns, stack) : 0);
 }
 
 void cushim_tracing_refused(const struct cushim_mem_stats *stats, const void *heap,

@@ -6,14 +6,19 @@
  * with the check on (cushim_process.is_watched).  An allocation is written after its block was
  * taken, and a free before its block is given back, so that no address is live twice in a
  * recording.
+ *
+ * A recording may begin and end while the process runs (observe/watch.h).  Then it also has what
+ * lived before.
  */
 #ifndef CUSHIM_PRELOAD_TRACING_H
 #define CUSHIM_PRELOAD_TRACING_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+struct cushim_backtrace;
 struct cushim_mem_stats;
 
 /* What to record.  The text of the folder's name must stay valid. */
@@ -23,12 +28,17 @@ struct cushim_tracing_wish {
     bool has_stacks;
     bool is_relaxed;
     const struct cushim_mem_stats *stats; /* a row for each device, a struct for each kind */
+    bool is_late;                         /* another process asked for it (state/control.h) */
 };
 
-/* The options were read, and one asks for a recording: open its file. */
-void cushim_tracing_begin(const struct cushim_tracing_wish *wished);
+/* Open the file of a recording; none is on.  0 or an errno. */
+int cushim_tracing_begin(const struct cushim_tracing_wish *wished);
 
-/* In a forked child: the file belongs to the parent; a child that `is_fresh` opens its own. */
+/* The process runs on without it. */
+void cushim_tracing_stop(void);
+
+/* In a forked child: the file belongs to the parent; a child that `is_fresh` opens its own, unless
+ * the recording began late. */
 void cushim_tracing_in_child(bool is_fresh);
 
 /* The driver is known: the recording says if it is the software device's. */
@@ -37,21 +47,29 @@ void cushim_tracing_note_driver(void);
 /* A normal end. */
 void cushim_tracing_end(void);
 
-bool cushim_tracing_is_on(void);
+/* The number of the recording; 0: none is on. */
+extern atomic_uint cushim_tracing_now __attribute__((visibility("hidden")));
+static inline unsigned cushim_tracing_number(void) {
+    return atomic_load_explicit(&cushim_tracing_now, memory_order_acquire);
+}
+
+static inline bool cushim_tracing_is_on(void) {
+    return cushim_tracing_number();
+}
 
 /* A heap served a request, or the driver if `heap` is NULL.  `stats` are the counters of the device
  * and kind. */
 void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *heap, uint64_t address,
                           size_t n_bytes, bool is_hit);
 
-/* A live block is about to be given back, now or after an event; the second says how that went. */
+/* A live block is about to be given back, now or after an event; and the call that did it ends. */
 void cushim_tracing_free(const struct cushim_mem_stats *stats, const void *heap, uint64_t address);
-void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *heap, uint64_t address,
-                          size_t n_bytes, bool is_done);
+void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *heap);
 
-/* The driver refused a free. */
-void cushim_tracing_restored(const struct cushim_mem_stats *stats, uint64_t address,
-                             size_t n_bytes);
+/* A block lives at this time although no request is recorded: its free was refused, or it lived
+ * before.  `stack` is NULL if it is not known. */
+void cushim_tracing_lives(const struct cushim_mem_stats *stats, const void *heap, uint64_t address,
+                          size_t n_bytes, const struct cushim_backtrace *stack, uint64_t now_ns);
 
 /* A large copy was made. */
 struct cushim_traced_copy {

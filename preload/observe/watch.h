@@ -11,11 +11,8 @@
 #include "preload/observe/tracing.h"
 
 /* A heap served a request. */
-static inline void cushim_watch_alloc(const struct cushim_mem_heap *heap,
-                                      const struct cushim_mem_block *block, size_t n_bytes) {
-    cushim_tracing_alloc(heap->stats, heap, block->address, n_bytes, block->is_hit);
-    cushim_sites_alloc(heap, block->address, n_bytes);
-}
+void cushim_watch_alloc(const struct cushim_mem_heap *heap, const struct cushim_mem_block *block,
+                        size_t n_bytes);
 
 /* A block of a heap is about to be given back; the second call says how that went. */
 struct cushim_watched_free {
@@ -24,15 +21,12 @@ struct cushim_watched_free {
 };
 
 static inline struct cushim_watched_free cushim_watch_free(const struct cushim_mem_lookup *lookup) {
-    struct cushim_mem_heap *heap = lookup->segment->heap;
-    cushim_tracing_free(heap->stats, heap, lookup->base);
-    return (struct cushim_watched_free){heap, cushim_sites_free(lookup, lookup->base)};
+    return (struct cushim_watched_free){lookup->segment->heap,
+                                        cushim_sites_free(lookup, lookup->base)};
 }
 
-static inline void cushim_watch_freed(const struct cushim_watched_free *freed,
-                                      const struct cushim_mem_lookup *lookup, bool is_done) {
-    cushim_tracing_freed(freed->heap->stats, freed->heap, lookup->base, lookup->asked_bytes,
-                         is_done);
+static inline void cushim_watch_freed(const struct cushim_watched_free *freed, bool is_done) {
+    cushim_tracing_freed(freed->heap->stats, freed->heap);
     if (!is_done)
         cushim_sites_restore(&freed->site);
 }
@@ -42,6 +36,16 @@ void cushim_watch_begin(void);
 
 /* In a forked child: it is no longer watched, or from its start if it `is_fresh`. */
 void cushim_watch_in_child(bool is_fresh);
+
+/*
+ * Begin a recording of a process that is not recorded, or end it; events come in between.  A block
+ * is RECORDED if its request was recorded, or if it lived at the start and was told.  The free that
+ * claims a RECORDED block is recorded, and no other one.  So it does not matter when a thread
+ * notices.  0 or an errno: EBUSY if it is recorded from its start on.
+ */
+int cushim_watch_record(const char *folder);
+void cushim_watch_tell_start(void);
+void cushim_watch_stop(void);
 
 /* A context was destroyed, and with it all blocks of a heap. */
 void cushim_watch_gone(const struct cushim_mem_heap *heap);

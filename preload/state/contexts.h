@@ -80,6 +80,9 @@ size_t cushim_contexts_give_back(void);
 size_t cushim_contexts_give_back_all(void);
 size_t cushim_contexts_give_back_at_once(void);
 
+/* Call a function for each heap, which is held meanwhile. */
+void cushim_contexts_each(void (*visit)(struct cushim_mem_heap *heap));
+
 /*
  * Heaps that held idle memory for a second while no free looked at it give back what they may no
  * longer hold.  Those of `synchronised`, a context that was just synchronised (NULL: none was), may

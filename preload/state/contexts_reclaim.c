@@ -12,6 +12,15 @@ void cushim_contexts_note_effects(void) {
         cushim_mem_fence_note_effect(each->heap.fence);
 }
 
+void cushim_contexts_each(void (*visit)(struct cushim_mem_heap *heap)) {
+    for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
+        if (!cushim_contexts_hold(&each->heap))
+            continue;
+        visit(&each->heap);
+        cushim_contexts_let(&each->heap);
+    }
+}
+
 /* The heaps of all devices (-1) or of one give back idle memory. */
 static size_t give_back(int device, bool is_pinned_too, uint64_t until_ns) {
     size_t n_bytes = 0;

@@ -11,12 +11,34 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "preload/events.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
 
+struct cushim_control cushim_control;
 static struct cushim_page_control *const control = &cushim_page.head.control;
 
-struct cushim_control cushim_control;
+static void stop(void) {
+    cushim_events.recording_wanted(NULL);
+    atomic_store(&control->claim, 0);
+}
+
+/* A command that was killed no longer moves the end on. */
+static void record(bool is_snapshot) {
+    char folder[sizeof control->folder];
+    unsigned n_claims = atomic_load(&control->n_claims);
+    memcpy(folder, control->folder, sizeof folder);
+    folder[sizeof folder - 1] = 0;
+    if (atomic_load(&control->claim))
+        stop();
+    if (cushim_clock_ns() > atomic_load(&control->record_until_ns))
+        return;
+    int error = cushim_events.recording_wanted(folder);
+    atomic_store(&control->record_error, (unsigned)error);
+    atomic_store(&control->claim, error ? 0 : n_claims);
+    if (!error && is_snapshot)
+        stop();
+}
 
 /* By a thread of the program, or by ours; each request once.  Whatever a limit or a group asks for,
  * heaps give back what is idle, and wait for nothing. */
@@ -28,15 +50,22 @@ void cushim_control_answer(void) {
         return;
     uint64_t n_now = cushim_control_n_asked();
     unsigned n_asked = atomic_load(&control->n_asked);
-    if (n_now - n_asked != n_given)
+    if (n_now - n_asked != n_given) {
+        cushim_events.limit_asked();
         cushim_contexts_give_back_at_once();
+    }
     n_given = n_now - n_asked;
     if (n_asked != atomic_load(&control->n_answered)) {
-        if (atomic_load(&control->call) == CUSHIM_PAGE_CALL_TRIM)
+        unsigned calls = atomic_exchange(&control->calls, 0);
+        if (calls & CUSHIM_PAGE_CALL_TRIM)
             atomic_store(&control->n_bytes, cushim_contexts_give_back_all());
+        if (calls & ~(unsigned)CUSHIM_PAGE_CALL_TRIM)
+            record(calls & CUSHIM_PAGE_CALL_SNAPSHOT);
         atomic_store(&control->n_answered, n_asked);
         syscall(SYS_futex, &control->n_answered, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
+    if (cushim_control_is_over())
+        stop();
     atomic_store(&cushim_control.n_seen, n_now);
     atomic_flag_clear(&is_busy);
 }

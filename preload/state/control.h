@@ -1,6 +1,6 @@
 /*
- * Control: what another process asks of this one, through the live page (`cushim trim`) or as a
- * member of its group: to give back idle memory.
+ * Control: what another process asks of this one, through the live page (`cushim trim`, `cushim
+ * record --pid`) or as a member of its group: to give back idle memory.
  *
  * A call that looks for idle memory answers: a synchronisation, a synchronous copy, a query of free
  * memory.  No fast path looks.  With CUSHIM_CONTROL one thread of ours sleeps on a word of the
@@ -9,6 +9,7 @@
 #ifndef CUSHIM_PRELOAD_CONTROL_H
 #define CUSHIM_PRELOAD_CONTROL_H
 
+#include "base/clock.h"
 #include "preload/state/process.h"
 
 /* A context gets its heap: start the thread if it is wanted, once in each process. */
@@ -29,9 +30,18 @@ static inline uint64_t cushim_control_n_asked(void) {
            load_acquire(&cushim_page.head.n_limits) + (group ? load_acquire(group) : 0);
 }
 
+/* Is the time of a recording over that another process asked for? */
+static inline bool cushim_control_is_over(void) {
+    const struct cushim_page_control *control = &cushim_page.head.control;
+    unsigned claim = atomic_load_explicit(&control->claim, memory_order_relaxed);
+    return claim && (claim != atomic_load(&control->n_claims) ||
+                     cushim_clock_ns() > atomic_load(&control->record_until_ns));
+}
+
 /* Answer if something was asked for. */
 static inline void cushim_control_look(void) {
-    if (unlikely(cushim_control_n_asked() != load_relaxed(&cushim_control.n_seen)))
+    if (unlikely(cushim_control_n_asked() != load_relaxed(&cushim_control.n_seen)) ||
+        unlikely(cushim_control_is_over()))
         cushim_control_answer();
 }
 

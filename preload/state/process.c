@@ -154,6 +154,11 @@ static void say_state(bool is_on) {
     cushim_environment_each(say_option, NULL);
 }
 
+void cushim_process_set_plain(bool is_plain) {
+    atomic_store(&cushim_process.is_plain, is_plain);
+    set_fast(is_plain && atomic_load(&cushim_process_state) == CUSHIM_PROCESS_ON);
+}
+
 static int judge(void) {
     if (!cushim_process_options.cushim)
         return CUSHIM_PROCESS_OFF;
@@ -184,7 +189,7 @@ bool cushim_process_start(void) {
         atomic_store(&cushim_page.head.is_software, cushim_driver_is_software());
         cushim_events.driver_judged();
         atomic_store(&cushim_process_state, state);
-        set_fast(state == CUSHIM_PROCESS_ON && cushim_process.is_plain);
+        cushim_process_set_plain(cushim_process.is_plain);
         if (state == CUSHIM_PROCESS_ON && cushim_driver_missing()) { /* a driver came meanwhile */
             cushim_process_judge_anew();
             state = CUSHIM_PROCESS_UNFIT;

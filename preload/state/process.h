@@ -34,9 +34,9 @@ struct cushim_process {
                                  * report */
     int exit_status;            /* that exit was called with; 0 until then */
     atomic_bool is_driver_used; /* it was initialised, so no child can use it */
-    bool is_watched;            /* the check, a recording or sites must see each block */
+    atomic_bool is_watched;     /* the check, a recording or sites must see each block */
     bool is_orphan;             /* a forked child that may not use CUDA */
-    bool is_plain;              /* no option is set that the fast path would ignore */
+    atomic_bool is_plain;       /* nothing is asked for that the fast path would ignore */
     size_t large_copy_bytes; /* copies of this size and more are staged, or counted as not staged */
     /* Copies of fewer bytes are only judged, because nobody counts them and the report knows that
      * there was a copy; 0: all are counted.  The second is for copies that may return early. */
@@ -99,6 +99,9 @@ extern struct cushim_page cushim_page __attribute__((visibility("hidden")));
 
 /* Read the options if that was not done, and judge the driver; true if cushim is on. */
 bool cushim_process_start(void);
+
+/* is_plain changes. */
+void cushim_process_set_plain(bool is_plain);
 
 /* A driver came or went, so judge at the next need what there is now.  Only stores atomics. */
 void cushim_process_judge_anew(void);

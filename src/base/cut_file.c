@@ -18,6 +18,7 @@ static struct mapping {
 } mappings[MOST_MAPPINGS];
 
 static atomic_size_t page_bytes;
+static atomic_bool is_shared; /* one of them, now or before */
 
 static bool replace_page(uintptr_t address) {
     size_t n = atomic_load(&page_bytes);
@@ -58,7 +59,8 @@ static bool is_ours(const struct sigaction *action) {
 
 static void install(void) {
     struct sigaction now;
-    if (geteuid() != 0 || sigaction(SIGBUS, NULL, &now) != 0 || !is_default(&now))
+    if ((geteuid() != 0 && !atomic_load(&is_shared)) || sigaction(SIGBUS, NULL, &now) != 0 ||
+        !is_default(&now))
         return;
     atomic_store(&page_bytes, (size_t)sysconf(_SC_PAGESIZE));
     now = (struct sigaction){.sa_sigaction = survive, .sa_flags = SA_SIGINFO | SA_ONSTACK};
@@ -81,6 +83,11 @@ void cushim_cut_file_watch(const void *start, size_t n_bytes, atomic_bool *is_cu
         install();
         return;
     }
+}
+
+void cushim_cut_file_watch_shared(const void *start, size_t n_bytes, atomic_bool *is_cut) {
+    atomic_store(&is_shared, true);
+    cushim_cut_file_watch(start, n_bytes, is_cut);
 }
 
 void cushim_cut_file_forget(const void *start) {

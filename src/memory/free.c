@@ -191,6 +191,8 @@ static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap 
             return CUSHIM_DOUBLEFREE;
     }
     freeing->asked_bytes = load_relaxed(&lookup->meta->asked_bytes);
+    if (freeing->live & CUSHIM_MEM_BLOCK_RECORDED)
+        heap->policy->block_moved(heap, lookup, true);
     return CUSHIM_OK;
 }
 
@@ -229,6 +231,8 @@ static enum cushim_status end_refused(const struct freeing *freeing) {
     if (!cushim_mem_heap_lock_life(freeing->heap, freeing->life))
         return end_gone(freeing);
     cushim_mem_heap_note_damage(freeing->heap, *freeing->answer);
+    if (freeing->live & CUSHIM_MEM_BLOCK_RECORDED)
+        freeing->heap->policy->block_moved(freeing->heap, freeing->lookup, false);
     store_release(&freeing->lookup->meta->state, freeing->live);
     pthread_mutex_unlock(&freeing->heap->lock);
     return cushim_status_from_cu(*freeing->answer);

@@ -28,6 +28,7 @@ enum cushim_mem_free_entry {
 struct cushim_mem_heap;
 struct cushim_mem_reclaim;
 struct cushim_mem_census;
+struct cushim_mem_lookup;
 
 /* All zero is a budget without a limit; what is charged is counted even so. */
 struct cushim_mem_limit {
@@ -64,6 +65,10 @@ struct cushim_mem_policy {
      * may be NULL. */
     void (*segment_moved)(struct cushim_mem_heap *heap, uint64_t base, size_t n_bytes,
                           bool is_there);
+    /* A free claimed a RECORDED block (layout/block.h), or (not is_freed) failed, so the block
+     * lives on. */
+    void (*block_moved)(const struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
+                        bool is_freed);
     void (*look_around)(void); /* called now and then before memory is fetched; may be NULL */
     bool is_relaxed;           /* frees do not wait */
     bool has_guards;           /* around each block of device memory */

@@ -14,7 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct cushim_mem_block_meta;
 struct cushim_mem_heap;
+struct cushim_mem_segment;
 
 /**
  * Call it in a free, without the lock: give back what the heap may no longer hold.  If that is
@@ -112,6 +114,12 @@ struct cushim_mem_census {
         size_t block_bytes, n;
     } sizes[CUSHIM_MEM_CENSUS_SIZES];
 };
+
+/* Visit each segment of a heap, with `meta` NULL, and then each of its LIVE blocks, whose program
+ * knows it by `base`.  The heap's lock is held meanwhile. */
+typedef void cushim_mem_see_fn(const struct cushim_mem_segment *segment,
+                               struct cushim_mem_block_meta *meta, uint64_t base, void *context);
+void cushim_mem_census_each(struct cushim_mem_heap *heap, cushim_mem_see_fn *see, void *context);
 
 void cushim_mem_census_take(struct cushim_mem_heap *heap, struct cushim_mem_census *census);
 

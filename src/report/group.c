@@ -111,7 +111,7 @@ static int map(int file, struct cushim_group *group) {
         return errno;
     madvise(memory, sizeof *group->file, MADV_DONTFORK); /* a child would keep the lock */
     group->file = memory;
-    cushim_cut_file_watch(memory, sizeof *group->file, &group->is_cut);
+    cushim_cut_file_watch_shared(memory, sizeof *group->file, &group->is_cut);
     return 0;
 }
 

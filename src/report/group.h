@@ -45,7 +45,7 @@ struct cushim_group {
     char path[PATH_MAX];
     dev_t device; /* and inode of the file */
     ino_t inode;
-    atomic_bool is_cut; /* by root: the account is lost */
+    atomic_bool is_cut; /* the account is lost */
 };
 
 /*

@@ -177,15 +177,24 @@ enum cushim_page_state { CUSHIM_PAGE_RUNNING = 1, CUSHIM_PAGE_REPORTED, CUSHIM_P
 
 #define CUSHIM_PAGE_MAGIC "CUSHIMLV"
 
-/* What another process asks for (preload/state/control.h): it writes `call`, and then raises
- * n_asked. */
-enum cushim_page_call { CUSHIM_PAGE_CALL_TRIM = 1 };
+/* What another process asks for (preload/state/control.h): it adds a bit to `calls`, and then
+ * raises n_asked. */
+enum cushim_page_call {
+    CUSHIM_PAGE_CALL_TRIM = 1,
+    CUSHIM_PAGE_CALL_RECORD = 2,  /* in `folder` until record_until_ns, which a command moves on */
+    CUSHIM_PAGE_CALL_SNAPSHOT = 4 /* only what lives now */
+};
+enum { CUSHIM_PAGE_RECORDING_BYTES = 512 };
 
 struct cushim_page_control {
     atomic_uint n_asked, n_answered;
-    atomic_uint call;             /* enum cushim_page_call */
+    atomic_uint calls;            /* enum cushim_page_call */
     atomic_uint has_thread;       /* one waits for n_asked to rise; if not, a later call answers */
-    atomic_uint_fast64_t n_bytes; /* the answer */
+    atomic_uint_fast64_t n_bytes; /* the answer of a trim */
+    atomic_uint_fast64_t record_until_ns; /* of cushim_clock_ns */
+    atomic_uint n_claims, claim; /* how many commands wanted to record; of which there is one on */
+    atomic_uint record_error;    /* an errno: why it could not begin */
+    char folder[CUSHIM_PAGE_RECORDING_BYTES];
 };
 
 struct cushim_page_head {
@@ -217,6 +226,7 @@ struct cushim_page_head {
     struct cushim_page_control control;
     /* `cushim limit` writes the row (cushim_amount_pack; 0: it did not), then raises n_limits. */
     atomic_uint_fast64_t n_limits, limits[CUSHIM_MAX_DEVICES];
+    atomic_uint_fast64_t limit_bytes[CUSHIM_MAX_DEVICES]; /* that it obeys now; 0: none */
 };
 
 struct cushim_page {

@@ -18,7 +18,8 @@ const char *cushim_report_direction(enum cushim_direction direction) {
 
 bool cushim_report_has(const struct cushim_report *report, int device, enum cushim_kind kind) {
     const struct cushim_mem_stats *stats = cushim_report_stats(report, device, kind);
-    return cushim_mem_stats_read(&stats->n_requests) || cushim_mem_stats_read(&stats->n_refused);
+    return cushim_mem_stats_read(&stats->n_requests) || cushim_mem_stats_read(&stats->n_refused) ||
+           cushim_mem_stats_read(&stats->peak_live_bytes); /* of a snapshot */
 }
 
 bool cushim_report_has_device(const struct cushim_report *report, int device) {

@@ -65,6 +65,9 @@ static void put_device(struct cushim_writer *out, const struct cushim_report *re
     if (*report->page.device_places[device]) {
         cushim_report_put_text(out, ", \"pci\": ", report->page.device_places[device]);
     }
+    uint64_t limit_bytes = cushim_mem_stats_read(&report->page.head.limit_bytes[device]);
+    if (limit_bytes)
+        cushim_write(out, ", \"limit_bytes\": %" PRIu64, limit_bytes);
     const struct cushim_mem_stats *mapped = cushim_report_stats(report, device, CUSHIM_KIND_MAPPED);
     cushim_write(out,
                  ", \"virtual\": {\"requests\": %" PRIu64 ", \"requested_bytes\": %" PRIu64
@@ -204,6 +207,9 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
         cushim_report_put_text(out, "  \"ended\": ", report->ended);
         cushim_write(out, ",\n");
     }
+    if (report->suspended_ns)
+        cushim_write(out, "  \"suspended\": {\"ns\": %" PRIu64 ", \"bytes\": %" PRIu64 "},\n",
+                     report->suspended_ns, report->suspended_bytes);
     put_devices(out, report);
     put_findings(out, report);
     put_copies(out, report);

@@ -124,6 +124,9 @@ static void put_device(struct cushim_writer *out, const struct cushim_report *re
             put_kind(out, report, device, (enum cushim_kind)kind);
     }
     put_held(out, report, device);
+    uint64_t limit_bytes = cushim_mem_stats_read(&report->page.head.limit_bytes[device]);
+    if (limit_bytes)
+        cushim_write(out, "  %-8s %10s of the device\n", "limit", CUSHIM_BYTES(limit_bytes));
     if (cushim_report_has(report, device, CUSHIM_KIND_DEVICE))
         put_driver(out, report, device);
     put_memory_out(out, cushim_report_stats(report, device, CUSHIM_KIND_DEVICE));

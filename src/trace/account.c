@@ -172,7 +172,7 @@ static bool is_counted(const struct cushim_trace_account *account, unsigned devi
 static void count_freed(const struct cushim_trace_account *account, const struct thread *thread,
                         uint64_t n) {
     struct cushim_trace_site *site = thread->freed.site;
-    if (!is_counted(account, thread->freed.device, thread->freed.kind))
+    if (!is_counted(account, thread->freed.device, thread->freed.kind) || !thread->freed.request)
         return;
     site->n_frees += n;
     site->life_ns += n * thread->freed_life_ns;
@@ -212,6 +212,10 @@ static void add_block(struct cushim_trace_account *account) {
         thread->freed.site = NULL;
     } else if (!is_restored) {
         live->block.request = ++thread->n_requests;
+    } else {
+        account->n_start = account->n_events;
+        sums->n_before++;
+        sums->before_bytes += event->n_bytes;
     }
     struct pool *pool = find_or_add_pool(account, live->block.pool);
     if (!pool) {

@@ -41,7 +41,8 @@ struct cushim_trace_site {
 
 /* A block, and the time of its request. */
 struct cushim_trace_block {
-    uint64_t address, n_bytes, time_ns, pool, thread, request; /* of its thread, from 1 */
+    uint64_t address, n_bytes, time_ns, pool, thread;
+    uint64_t request; /* of its thread, from 1; 0: it lived before the recording */
     unsigned device, kind;
     struct cushim_trace_site *site;
 };
@@ -52,8 +53,9 @@ struct cushim_trace_sums {
     uint64_t n_live, live_bytes, peak_live_bytes, peak_ns;
     uint64_t held_bytes, peak_held_bytes; /* of segments, and of blocks that the driver serves */
     uint64_t n_waits, wait_ns;
-    uint64_t n_calls; /* of the driver, for blocks that it serves */
-    uint64_t n_moves; /* of segments, to and from the driver */
+    uint64_t n_calls;                /* of the driver, for blocks that it serves */
+    uint64_t n_moves;                /* of segments, to and from the driver */
+    uint64_t n_before, before_bytes; /* that lived before the recording */
 };
 
 struct cushim_trace_account {
@@ -80,6 +82,7 @@ struct cushim_trace_account {
     uint64_t device_bytes[CUSHIM_TRACE_DEVICES]; /* 0: unknown */
     char device_names[CUSHIM_TRACE_DEVICES][CUSHIM_TRACE_NAME_BYTES];
     uint64_t first_ns, last_ns, n_events;
+    uint64_t n_start; /* of these, up to the last that says what lived before */
     uint64_t sample_ns[CUSHIM_TRACE_SAMPLES];
     uint64_t n_foreign;               /* frees of blocks whose request was not recorded */
     uint64_t n_disorder;              /* addresses that were allocated while they were live */

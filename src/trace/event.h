@@ -33,7 +33,8 @@ enum cushim_trace_state {
     CUSHIM_TRACE_RUNNING = 1, /* or it ended without a word */
     CUSHIM_TRACE_ENDED,       /* normally */
     CUSHIM_TRACE_FAILED,      /* the file could not grow, or was cut: `error` has the reason */
-    CUSHIM_TRACE_FULL         /* the file reached its largest size */
+    CUSHIM_TRACE_FULL,        /* the file reached its largest size */
+    CUSHIM_TRACE_STOPPED      /* the process ran on (`cushim record --pid`) */
 };
 
 /* Written once before the first event, except for the atomic fields. */
@@ -93,7 +94,7 @@ enum cushim_trace_code {
 /* Of ALLOC. */
 #define CUSHIM_TRACE_NO_CALL  1u
 #define CUSHIM_TRACE_NATIVELY 2u
-#define CUSHIM_TRACE_RESTORED 4u /* its free was refused: it lives on */
+#define CUSHIM_TRACE_RESTORED 4u /* no request: its free was refused, or it lived before */
 /* For WAIT: not in a free, but before a request was served. */
 #define CUSHIM_TRACE_IN_REQUEST 1u
 /* For SEGMENT: the driver has it again. */

@@ -61,11 +61,15 @@ static int map_head(struct cushim_trace *trace, int file) {
         return errno;
     trace->device = status.st_dev;
     trace->inode = status.st_ino;
-    void *head = mmap(NULL, CUSHIM_TRACE_HEAD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    /* a thread may still count an event as lost in the head of the one before */
+    void *head = mmap(trace->head, CUSHIM_TRACE_HEAD_BYTES, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | (trace->head ? MAP_FIXED : 0), file, 0);
     if (head == MAP_FAILED)
         return errno;
+    if (!trace->head)
+        cushim_cut_file_watch(head, CUSHIM_TRACE_HEAD_BYTES, &trace->is_cut);
+    atomic_store(&trace->is_cut, false);
     trace->head = head;
-    cushim_cut_file_watch(head, CUSHIM_TRACE_HEAD_BYTES, &trace->is_cut);
     return 0;
 }
 
@@ -141,8 +145,11 @@ void cushim_trace_leave_to_parent(struct cushim_trace *trace, struct cushim_trac
     trace->opening = (struct cushim_futex_lock){0};
     unmap(trace->head, CUSHIM_TRACE_HEAD_BYTES);
     trace->head = NULL;
-    if (!writer)
-        return;
+    if (writer)
+        cushim_trace_writer_renew(writer);
+}
+
+void cushim_trace_writer_renew(struct cushim_trace_writer *writer) {
     unmap(writer->chunk, writer->chunk_bytes);
     if (writer->stacks)
         munmap(writer->stacks, CUSHIM_TRACE_STACKS * sizeof *writer->stacks);
@@ -251,6 +258,11 @@ static bool write_event(struct cushim_trace *trace, struct cushim_trace_writer *
     return true;
 }
 
+static bool is_closed(const struct cushim_trace_head *head) {
+    uint64_t state = atomic_load(&head->state);
+    return state == CUSHIM_TRACE_ENDED || state == CUSHIM_TRACE_STOPPED;
+}
+
 void cushim_trace_put(struct cushim_trace *trace, struct cushim_trace_writer *writer,
                       const struct cushim_trace_event *event) {
     bool is_written = false;
@@ -263,7 +275,7 @@ void cushim_trace_put(struct cushim_trace *trace, struct cushim_trace_writer *wr
         atomic_signal_fence(memory_order_seq_cst);
         writer->is_busy = false;
     }
-    if (!is_written)
+    if (!is_written && !is_closed(trace->head))
         atomic_fetch_add_explicit(&trace->head->n_lost, 1, memory_order_relaxed);
 }
 

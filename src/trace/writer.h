@@ -43,12 +43,15 @@ struct cushim_trace_writer {
 };
 
 /* Make the file, which must not exist, with the given text fields in its head.  0 or an errno; then
- * nothing is left. */
+ * nothing is left.  Its head takes the place of that of a recording that was closed before. */
 int cushim_trace_open(struct cushim_trace *trace, const char *path,
                       const struct cushim_trace_head *head, uint64_t max_bytes);
 
 /* Close it; later events are lost, and not counted. */
 void cushim_trace_close(struct cushim_trace *trace);
+
+/* Forget the file that it wrote, which may be over; the caller is its thread, or it has none. */
+void cushim_trace_writer_renew(struct cushim_trace_writer *writer);
 
 /* In a forked child: leave the file to the parent.  The writer is the calling thread's; may be
  * NULL. */

@@ -2,19 +2,23 @@
 
     limits.py CUSHIM PRELOAD SIM_FOLDER MEMBER KILLS CC...
 
-MEMBER is member.c, KILLS how many members of a group are killed at a random moment.
+MEMBER is member.c, KILLS how many members of a group, and commands that change its limit, are killed at a
+random moment, or TEST_KILLS of the environment.
 """
+import json
 import os
 import pathlib
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
-MEMBER, KILLS = pathlib.Path(sys.argv.pop(4)).resolve(), int(sys.argv.pop(4))
+MEMBER, KILLS = pathlib.Path(sys.argv.pop(4)).resolve(), int(os.environ.get("TEST_KILLS", sys.argv.pop(4)))
 
-from fixture import CUSHIM, SIM, cushim, scratch, tap  # noqa: E402
+from fixture import CUSHIM, SIM, cushim, scratch, tap, valid  # noqa: E402
 
 DEVICE = scratch / "device"  # all processes share it
 
@@ -22,10 +26,11 @@ DEVICE = scratch / "device"  # all processes share it
 class Member:
     """A process that takes and gives back as it is told; a context that ends it."""
 
+    env = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k != "LD_PRELOAD"}
+    env |= {"CUSHIM_LIVE_DIR": str(scratch / "live-pages"), "CUSHIM_SIM_SHARED": str(DEVICE), "CUSHIM_SIM_MEMORY": "1G", "LD_LIBRARY_PATH": str(SIM)}
+
     def __init__(self, *options, prefix=(), program=(MEMBER,), **more):
-        env = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k != "LD_PRELOAD"}
-        env |= {"CUSHIM_LIVE_DIR": str(scratch / "live-pages"), "CUSHIM_SIM_SHARED": str(DEVICE), "CUSHIM_SIM_MEMORY": "1G", "LD_LIBRARY_PATH": str(SIM)}
-        self.process = subprocess.Popen([*prefix, CUSHIM, "run", *options, *program], env=env | more, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([*prefix, CUSHIM, "run", *options, *program], env=self.env | more, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE)
 
     def __enter__(self):
@@ -147,6 +152,18 @@ def limit(*words, **more):
     return cushim("limit", *words, **more)
 
 
+def shown(process):
+    """The limit that the process is shown with, in MiB."""
+    (device,) = valid(json.loads(cushim("stat", "--json", str(process), CUSHIM_LIVE_DIR=str(scratch / "live-pages")).stdout))["devices"]
+    n_bytes = device.get("limit_bytes", 0)
+    metrics = cushim("metrics", CUSHIM_LIVE_DIR=str(scratch / "live-pages")).stdout
+    assert re.search(rf'cushim_limit_bytes{{pid="{process}",.*kind="device",.*}} {n_bytes}\n', metrics), (n_bytes, metrics)
+    if n_bytes:
+        stat = cushim("stat", str(process), CUSHIM_LIVE_DIR=str(scratch / "live-pages")).stdout
+        assert re.search(rf"\n  limit +{n_bytes >> 20}(\.0)? MiB of the device\n", stat), stat
+    return n_bytes >> 20 or None
+
+
 @tap.test
 def a_limit_of_a_running_process_is_changed_in_both_directions():
     for options in ((), ("--limit=100M",)):
@@ -158,6 +175,7 @@ def a_limit_of_a_running_process_is_changed_in_both_directions():
                 done = limit(word, size)
                 assert done.returncode == 0 and done.stderr == f"cushim: process {number} (member): {size} from its next request on\n", done
                 assert member.told() == there, (size, member.told())
+                assert shown(number) == (None if there[1] == 1024 else there[1])
                 assert not refused or member.ask(refused) == "refused", size
                 assert not had or member.ask(had) == "had", size
 
@@ -171,6 +189,7 @@ def a_limit_of_a_running_group_is_changed_for_all_its_processes():
             done = limit(of, "200M")
             assert done.returncode == 0 and done.stderr == f"cushim: group {of}: 200M from the next request of each process on\n", done
             assert second.ask("alloc 60") == "had" and first.told() == second.told() == (80, 200)
+            assert shown(first.process.pid) == shown(second.process.pid) == 200
             assert limit(of, "10%").returncode == 0 and first.told() == second.told() == (0, 102)
             assert first.ask("alloc 2") == "refused" and first.ask("free") == "done" and second.ask("alloc 40") == "had"
             assert limit(of, "0").returncode == 0 and first.told()[1] == 1024 and first.ask("alloc 300") == "had"
@@ -225,6 +244,23 @@ def what_is_no_group_is_told_in_a_line_and_the_limit_is_the_process_own():
 
 
 @tap.test
+def members_go_on_when_the_file_of_their_group_is_cut():
+    file = scratch / "cut"
+    file.write_text("")
+    os.chmod(file, 0o666)
+    os.chmod(scratch, 0o755)
+    user = (["setpriv", "--reuid=65534", "--clear-groups"],) if os.geteuid() == 0 and shutil.which("setpriv") else ()
+    for prefix in ([], *user):
+        os.truncate(file, 0)
+        with Member("--limit=100M", f"--limit-group={file}", prefix=prefix, CUSHIM_SIM_SHARED="") as member:
+            if prefix and member.process.poll() is not None:
+                tap.skip("another user cannot run what was built")
+            assert member.ask("alloc 60") == "had" and member.ask("alloc 60") == "refused"
+            os.truncate(file, 0)
+            assert member.ask("alloc 30") == "had" and member.ask("free") == "done" and member.ask("alloc 50") == "refused", prefix
+
+
+@tap.test
 def kills_at_random_moments_leave_no_account_wrong():
     draw, members = random.Random(1), []
     try:
@@ -238,8 +274,13 @@ def kills_at_random_moments_leave_no_account_wrong():
                 members[-1].process.stdin.flush()
                 if draw.random() < 0.2:
                     members[-1].process.stdout.readline()
+                tool = subprocess.Popen([CUSHIM, "limit", "team", f"{60 + i % 80}M"], env=Member.env, stderr=subprocess.DEVNULL)
+                time.sleep(draw.random() * 0.01)
+                tool.kill()
+                tool.wait()
             for member in members:
                 member.kill()
+            assert limit("team", "100M").returncode == 0
             assert survivor.told() == (70, 100) and survivor.ask("alloc 71") == "refused" and survivor.ask("alloc 70") == "had"
     finally:
         for member in members:

@@ -2,8 +2,12 @@
  * A program that does what its standard input says, a word and a number of MiB a line, and answers
  * each with a line.  `alloc`, `async`, `managed` and `mapped` take memory, `free` gives the last
  * one back, `told` says what is free and what there is, and `wait` synchronises.  `renew` takes
- * memory and resets the context.  `churn` takes and gives back until the program is killed.
+ * memory and resets the context.  `churn` takes and gives back until the program is killed, and
+ * `crowd` does so in threads, each with a few blocks, until the next line.
  */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +43,45 @@ static void churn(size_t n_bytes) {
     }
 }
 
+enum { THREADS = 4, KEPT = 16 };
+static atomic_bool is_crowd_over;
+static pthread_t threads[THREADS];
+static int n_threads;
+
+static void *crowd(void *context) {
+    CUdeviceptr kept[KEPT] = {0};
+    unsigned random = 1 + (unsigned)n_threads;
+    cuCtxSetCurrent(context);
+    while (!atomic_load(&is_crowd_over)) {
+        random = random * 1103515245u + 12345u;
+        CUdeviceptr *block = &kept[random >> 16 & (KEPT - 1)];
+        unsigned shift = random >> 20 & 15, is_large = (random >> 24) % 64 == 0;
+        if (*block)
+            cuMemFree(*block);
+        if (cuMemAlloc(block, is_large ? 3 * MIB : 1u << shift) != CUDA_SUCCESS)
+            *block = 0;
+    }
+    for (int i = 0; i < KEPT; i++) {
+        if (kept[i])
+            cuMemFree(kept[i]);
+    }
+    return NULL;
+}
+
+static void begin_crowd(void) {
+    CUcontext context;
+    cuCtxGetCurrent(&context);
+    atomic_store(&is_crowd_over, false);
+    while (n_threads < THREADS && !pthread_create(&threads[n_threads], NULL, crowd, context))
+        n_threads++;
+}
+
+static void end_crowd(void) {
+    atomic_store(&is_crowd_over, true);
+    while (n_threads)
+        pthread_join(threads[--n_threads], NULL);
+}
+
 static void answer(const char *word, size_t n_mib) {
     size_t n_free, n_total;
     if (strcmp(word, "free") == 0) {
@@ -56,6 +99,9 @@ static void answer(const char *word, size_t n_mib) {
         cuDevicePrimaryCtxReset(0);
         cuDevicePrimaryCtxRetain(&context, 0);
         cuCtxSetCurrent(context);
+        puts("done");
+    } else if (strcmp(word, "crowd") == 0) {
+        begin_crowd();
         puts("done");
     } else if (strcmp(word, "churn") == 0) {
         puts("done");
@@ -81,8 +127,10 @@ int main(void) {
         unsigned long n_mib = 0;
         if (sscanf(line, "%15s %lu", word, &n_mib) < 1 || n_blocks == MOST)
             return 91;
+        end_crowd();
         answer(word, n_mib);
         fflush(stdout);
     }
+    end_crowd();
     return 0;
 }

@@ -2,8 +2,10 @@
 
     suspend.py CUSHIM PRELOAD SIM_FOLDER KEEPER KILLS CC...
 
-KEEPER is keeper.c, KILLS how many times something is killed at a random moment.
+KEEPER is keeper.c, KILLS how many times something is killed at a random moment, or TEST_KILLS of
+the environment.
 """
+import json
 import os
 import random
 import re
@@ -13,7 +15,7 @@ import subprocess
 import sys
 import time
 
-KEEPER, KILLS = os.path.abspath(sys.argv.pop(4)), int(sys.argv.pop(4))
+KEEPER, KILLS = os.path.abspath(sys.argv.pop(4)), int(os.environ.get("TEST_KILLS", sys.argv.pop(4)))
 
 from fixture import CUSHIM, SIM, build, scratch, tap  # noqa: E402
 import live_fixture  # noqa: E402
@@ -79,6 +81,10 @@ def memory_goes_and_comes_back_with_cushim_and_without():
         assert max(map(len, said.splitlines())) <= 80, said
         said = call("stat", one.pid)
         assert said.returncode == 0 and "100 MiB" in said.stdout, said
+        told = json.loads(call("stat", "--json", other.pid).stdout)["suspended"]
+        assert told["bytes"] == 60 << 20 and told["ns"] > 0, told
+        said = call("metrics").stdout
+        assert re.search(rf'cushim_suspended_bytes{{pid="{other.pid}",.*}} {60 << 20}\n', said), said
         assert re.search(rf"{other.pid}  keeper .*suspended for", call("top", "--once", COLUMNS="200").stdout.replace("suspen\n", "suspended for"))
         assert "is suspended already" in line(call("suspend", one.pid), 1)
         with Keeper(200) as third:  # it has room now
@@ -89,6 +95,7 @@ def memory_goes_and_comes_back_with_cushim_and_without():
         assert said.returncode == 0 and re.search(rf"process {one.pid} \(keeper\) goes on: 100 MiB came back in", said.stderr), said
         assert one.process.stdout.readline() == "well\n" and other.is_well() and one.is_well()
         assert "is not suspended" in line(call("resume", one.pid), 1)
+        assert "suspended" not in json.loads(call("stat", "--json", other.pid).stdout)
     assert not notes()
 
 
@@ -201,17 +208,18 @@ def kills_at_any_moment_leave_no_process_stuck_and_lose_nothing():
         for i in range(KILLS):
             tool = subprocess.Popen([CUSHIM, *chance.choice((["suspend", str(keeper.pid)], ["resume", str(keeper.pid)],
                                                              ["run", f"--suspend={keeper.pid}", "--", "true"]))],
-                                    env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                    env=environment(), text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             time.sleep(chance.random() * 0.06)
             if chance.random() < 0.1:
                 keeper.process.kill()
-                tool.wait(60)
+                for said in tool.communicate(timeout=60)[1].splitlines():
+                    assert re.search(r"has ended|no process|is suspended: |is not suspended$|goes on: ", said), said
                 keeper.process.communicate()
                 assert "no process" in line(call("resume", keeper.pid), 1)
                 keeper, n_targets = Keeper(20), n_targets + 1
                 continue
             tool.kill()
-            tool.wait()
+            tool.communicate()
             keeper.asks()
             while "another command" in (said := call("resume", keeper.pid)).stderr:
                 time.sleep(0.01)  # the child that watches over a run

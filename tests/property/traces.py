@@ -234,7 +234,7 @@ def judge_pair(build, n_bytes, mode):
 
 CALLGRIND_PAIRS = (2000, 10000)  # pairs of the two runs whose difference is counted
 INSTRUCTIONS = {"exact": 575, "relaxed": 330, "pool": 300}  # instructions of cushim's code that a pair of 4 KiB may take
-WATCHED_INSTRUCTIONS = {"sites": 670, "recorded": 1800}  # the limit for a relaxed pair that is sampled, or for two events without a stack
+WATCHED_INSTRUCTIONS = {"sites": 670, "recorded": 2050}  # the limit for a relaxed pair that is sampled, or for two events without a stack
 TRACE_HEAD_BYTES, TRACE_CHUNK = 4096, b"CUSHIMCH"
 EVENT_BYTES = 10  # bytes that an event may take in a recording
 COPY_INSTRUCTIONS = 200  # for a copy from the host to a block of 4 KiB; it looks for memory that is idle for long, and for what other processes ask

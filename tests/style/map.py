@@ -57,6 +57,9 @@ WANTED = {
     "what is told of a fork, or of the end of a context, a driver or a thread": {
         "preload/events.c": r"\.forked = .*\n(?:.*\n)*.*\.driver_lost = .*\n(?:.*\n)*.*\.context_gone = ",
         "src/companion/events.c": r"\.thread_ended = "},
+    "what another process asks of this one": {
+        "preload/state/control.c": r"^void cushim_control_answer\(",
+        "preload/observe/watch.c": r"^int cushim_watch_record\("},
     "a limit, and what a group of processes has of it": {"preload/entry/device_limit.c": r"^bool cushim_device_limit_admits\(",
                                                          "src/report/group.c": r"^bool cushim_group_charge\("},
     "stream captures": {

@@ -13,6 +13,7 @@ int replay_main(int argc, char **argv);
 int report_main(int argc, char **argv);
 int resume_main(int argc, char **argv);
 int run_main(int argc, char **argv);
+int snapshot_main(int argc, char **argv);
 int sim_main(int argc, char **argv);
 int stat_main(int argc, char **argv);
 int suspend_main(int argc, char **argv);

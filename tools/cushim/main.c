@@ -31,13 +31,13 @@ static const struct {
     const char *name;
     int (*main)(int argc, char **argv);
 } commands[] = {
-    {"run", run_main},           {"stat", stat_main},       {"record", record_main},
-    {"report", report_main},     {"replay", replay_main},   {"top", top_main},
-    {"suspend", suspend_main},   {"resume", resume_main},   {"trim", trim_main},
-    {"limit", limit_main},       {"merge", merge_main},     {"diff", diff_main},
-    {"metrics", metrics_main},   {"sim", sim_main},         {"doctor", doctor_main},
-    {"help", help_main},         {"--help", help_main},     {"-h", help_main},
-    {"--version", version_main}, {"version", version_main},
+    {"run", run_main},           {"stat", stat_main},         {"record", record_main},
+    {"snapshot", snapshot_main}, {"report", report_main},     {"replay", replay_main},
+    {"top", top_main},           {"suspend", suspend_main},   {"resume", resume_main},
+    {"trim", trim_main},         {"limit", limit_main},       {"merge", merge_main},
+    {"diff", diff_main},         {"metrics", metrics_main},   {"sim", sim_main},
+    {"doctor", doctor_main},     {"help", help_main},         {"--help", help_main},
+    {"-h", help_main},           {"--version", version_main}, {"version", version_main},
 };
 
 /* It may be a mistyped command, or a program without `run` before it. */

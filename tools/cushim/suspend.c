@@ -64,6 +64,13 @@ static const char *name_of(CUresult error) {
 
 /* ---- the process ---- */
 
+/* It may be a zombie. */
+static bool has_ended(int64_t process) {
+    struct suspended now;
+    char state;
+    return !suspended_look_up(process, &now, &state);
+}
+
 /* The checks that both directions have.  A line says what is wrong. */
 static bool is_within_reach(int64_t process, struct suspended *out, CUprocessState *now) {
     char state;
@@ -81,7 +88,9 @@ static bool is_within_reach(int64_t process, struct suspended *out, CUprocessSta
         if (result == CUDA_SUCCESS)
             return true;
         complain("process %" PRId64 " (%s): %s", process, out->program,
-                 result == CUDA_ERROR_NOT_INITIALIZED ? "it does not use CUDA" : name_of(result));
+                 has_ended(process)                     ? "it has ended"
+                 : result == CUDA_ERROR_NOT_INITIALIZED ? "it does not use CUDA"
+                                                        : name_of(result));
     }
     return false;
 }
@@ -236,7 +245,7 @@ static bool suspend(int held, int64_t process) {
     if (why) {
         suspended_write(held, NULL);
         complain("process %" PRId64 " (%s) is not suspended: %s%s", process, note.program, why,
-                 kill((pid_t)process, 0) == 0 ? "; it goes on" : "; it has ended");
+                 has_ended(process) ? "; it has ended" : "; it goes on");
         return false;
     }
     uint64_t ns = cushim_clock_ns() - note.since_ns;
@@ -308,8 +317,10 @@ static bool resume(int held, int64_t process) {
         result = driver.restore((int)process, NULL);
     result = result ? result : driver.unlock((int)process, NULL);
     if (result != CUDA_SUCCESS) {
-        complain("process %" PRId64 " (%s) stays suspended: %s", process, now.program,
-                 kill((pid_t)process, 0) != 0         ? "it has ended"
+        bool is_gone = has_ended(process);
+        complain("process %" PRId64 " (%s) %s%s", process, now.program,
+                 is_gone ? "has ended" : "stays suspended: ",
+                 is_gone                              ? ""
                  : result == CUDA_ERROR_OUT_OF_MEMORY ? "the driver found too little GPU memory"
                                                       : name_of(result));
         return false;

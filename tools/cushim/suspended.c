@@ -144,11 +144,21 @@ uint64_t suspended_bytes(const struct suspended *suspended) {
     return n_bytes;
 }
 
-const char *suspended_text(char text[SUSPENDED_TEXT_BYTES], const struct suspended *suspended) {
+static uint64_t since(const struct suspended *suspended) {
     uint64_t now_ns = cushim_clock_ns();
+    return now_ns > suspended->since_ns ? now_ns - suspended->since_ns : 1;
+}
+
+void suspended_note(struct cushim_report *report) {
+    struct suspended suspended;
+    bool is_suspended = suspended_find(report->page.head.process, &suspended);
+    report->suspended_ns = is_suspended ? since(&suspended) : 0;
+    report->suspended_bytes = is_suspended ? suspended_bytes(&suspended) : 0;
+}
+
+const char *suspended_text(char text[SUSPENDED_TEXT_BYTES], const struct suspended *suspended) {
     snprintf(text, SUSPENDED_TEXT_BYTES, "%s for %s, %s",
-             suspended->is_whole ? "suspended" : "half suspended",
-             text_of_time(now_ns > suspended->since_ns ? now_ns - suspended->since_ns : 0),
+             suspended->is_whole ? "suspended" : "half suspended", text_of_time(since(suspended)),
              text_of_bytes(suspended_bytes(suspended)));
     return text;
 }

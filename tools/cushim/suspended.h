@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "report/page.h"
+#include "report/report.h"
 
 struct suspended {
     char magic[8];
@@ -22,6 +22,9 @@ struct suspended {
 };
 
 uint64_t suspended_bytes(const struct suspended *suspended);
+
+/* Note in the report of a process for how long it is suspended. */
+void suspended_note(struct cushim_report *report);
 
 /* Find the note of a process that lives; false: there is none. */
 bool suspended_find(int64_t process, struct suspended *suspended);

@@ -3,7 +3,7 @@
 #include "base/bits.h"
 #include "memory/layout/chunk.h"
 
-enum { LOG2_NUMBER = CUSHIM_MEM_STATE_BITS + 3, MOST_NUMBERS = 1 << (32 - LOG2_NUMBER) };
+enum { LOG2_NUMBER = CUSHIM_MEM_STATE_BITS + 4, MOST_NUMBERS = 1 << (32 - LOG2_NUMBER) };
 
 /* The same in a chunk of the arena; false if no block was ever cut there. */
 static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
@@ -75,30 +75,29 @@ void cushim_mem_block_watch(const struct cushim_mem_lookup *lookup) {
     atomic_fetch_or_explicit(&lookup->meta->state, CUSHIM_MEM_BLOCK_WATCHED, memory_order_relaxed);
 }
 
-void cushim_mem_block_show(const struct cushim_mem_lookup *lookup) {
-    uint32_t word = atomic_load(&lookup->meta->state);
-    while (
-        cushim_mem_state_of(word) == CUSHIM_MEM_LIVE &&
-        !atomic_compare_exchange_weak(&lookup->meta->state, &word, word | CUSHIM_MEM_BLOCK_SHOWN)) {
-    }
-}
-
-static bool exchange(const struct cushim_mem_lookup *lookup, bool is_synchronous) {
-    uint32_t word = atomic_load(&lookup->meta->state);
-    while (cushim_mem_state_of(word) == CUSHIM_MEM_LIVE &&
-           !(word & CUSHIM_MEM_BLOCK_SYNCHRONOUS) == is_synchronous) {
-        if (atomic_compare_exchange_weak(&lookup->meta->state, &word,
-                                         word ^ CUSHIM_MEM_BLOCK_SYNCHRONOUS))
+/* Set a bit of a LIVE block, or clear it; false: nothing changed. */
+static bool exchange(struct cushim_mem_block_meta *meta, uint32_t bit, bool is_set) {
+    uint32_t word = atomic_load(&meta->state);
+    while (cushim_mem_state_of(word) == CUSHIM_MEM_LIVE && !(word & bit) == is_set) {
+        if (atomic_compare_exchange_weak(&meta->state, &word, word ^ bit))
             return true;
     }
     return false;
+}
+
+void cushim_mem_block_show(const struct cushim_mem_lookup *lookup) {
+    exchange(lookup->meta, CUSHIM_MEM_BLOCK_SHOWN, true);
+}
+
+bool cushim_mem_block_set_recorded(struct cushim_mem_block_meta *meta, bool is_recorded) {
+    return exchange(meta, CUSHIM_MEM_BLOCK_RECORDED, is_recorded);
 }
 
 bool cushim_mem_block_set_synchronous(const struct cushim_mem_lookup *lookup, bool is_synchronous) {
     atomic_uint *n_synchronous = &lookup->segment->n_synchronous;
     if (is_synchronous)
         atomic_fetch_add(n_synchronous, 1);
-    bool is_done = exchange(lookup, is_synchronous);
+    bool is_done = exchange(lookup->meta, CUSHIM_MEM_BLOCK_SYNCHRONOUS, is_synchronous);
     if (is_done != is_synchronous)
         atomic_fetch_sub(n_synchronous, 1);
     return is_done;

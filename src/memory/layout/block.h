@@ -257,14 +257,15 @@ ALWAYS_INLINE enum cushim_mem_verdict cushim_mem_blocks_glance(struct cushim_mem
 
 /*
  * The number of this life of a block, which it gets at the first call; 0: it is no longer LIVE.  No
- * other block gets this number before 2^27 were given.
+ * other block gets this number before 2^26 were given.
  */
 uint32_t cushim_mem_block_number(const struct cushim_mem_lookup *lookup);
 
 enum {
     CUSHIM_MEM_BLOCK_SYNCHRONOUS = 1 << CUSHIM_MEM_STATE_BITS,
     CUSHIM_MEM_BLOCK_WATCHED = 2 << CUSHIM_MEM_STATE_BITS,
-    CUSHIM_MEM_BLOCK_SHOWN = 4 << CUSHIM_MEM_STATE_BITS
+    CUSHIM_MEM_BLOCK_SHOWN = 4 << CUSHIM_MEM_STATE_BITS,
+    CUSHIM_MEM_BLOCK_RECORDED = 8 << CUSHIM_MEM_STATE_BITS
 };
 
 /* From now on the free of this life of a block must be reported.  The caller just got the block,
@@ -275,6 +276,17 @@ static inline bool cushim_mem_block_is_watched(const struct cushim_mem_lookup *l
     uint32_t word = load_relaxed(&lookup->meta->state);
     return word & CUSHIM_MEM_BLOCK_WATCHED;
 }
+
+/*
+ * A recording has this life of the block, or no longer.  The thread whose free claims the block
+ * sees the bit, and calls the policy's block_moved.  False: nothing changed, because it was so
+ * already, or the block is not LIVE.  The caller of the first just got the block.
+ */
+static inline bool cushim_mem_block_record(const struct cushim_mem_lookup *lookup) {
+    uint32_t word = atomic_fetch_or(&lookup->meta->state, CUSHIM_MEM_BLOCK_RECORDED);
+    return !(word & CUSHIM_MEM_BLOCK_RECORDED);
+}
+bool cushim_mem_block_set_recorded(struct cushim_mem_block_meta *meta, bool is_recorded);
 
 /*
  * Another process was told about the block, and may read it until it closes its handle, even after

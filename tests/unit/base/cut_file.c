@@ -133,6 +133,19 @@ TEST_IF(may_survive_a_cut(), a_user_has_no_handler) {
     ck_assert_int_eq(signal_of(cut_as_user), 0);
 }
 
+static void cut_shared_as_user(void) {
+    if (setuid(65534) != 0)
+        _exit(9);
+    cushim_cut_file_watch_shared((char *)memory, N_PAGES * page_bytes, &is_cut);
+    cut_and_touch();
+    _exit(is_cut ? 3 : 4);
+}
+
+TEST_IF(may_survive_a_cut(), a_user_survives_the_cut_of_a_file_that_others_may_write) {
+    map();
+    ck_assert_int_eq(signal_of(cut_shared_as_user), -3);
+}
+
 TEST(mappings_without_room_are_not_watched) {
     map();
     for (size_t i = 0; i < 2000; i++)

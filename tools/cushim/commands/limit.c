@@ -1,14 +1,13 @@
 #include "tools/cushim/commands.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/options.h"
 #include "report/group.h"
 #include "tools/cushim/arguments.h"
-#include "tools/cushim/pages.h"
+#include "tools/cushim/control.h"
 #include "tools/cushim/usage.h"
 
 struct request {
@@ -75,27 +74,27 @@ static void write_limits(struct cushim_page_head *head, const char *size) {
 
 static void limit_process(const struct page *page, void *context) {
     struct request *request = context;
-    const struct cushim_page_head *about = &page->report->page.head;
-    char process[24];
-    snprintf(process, sizeof process, "%ld", (long)about->process);
-    if (!page->is_alive ||
-        (strcmp(request->wanted, process) != 0 && strcmp(request->wanted, about->program) != 0))
+    const char *group = group_of(&page->report->page.head);
+    if (!control_is_wanted(page, request->wanted))
         return;
     request->n_found++;
-    struct cushim_page_head *head = group_of(about) ? NULL : pages_map_head(page);
+    struct cushim_page_head *head = group ? NULL : pages_map_head(page);
+    const char *why = strerror(errno);
     if (head) {
         write_limits(head, request->size);
         munmap(head, sizeof *head);
-        complain("process %s (%s): %s from its next request on", process, about->program,
-                 request->size);
-        return;
     }
-    request->n_failed++;
-    if (group_of(about))
-        complain("process %s (%s) has the limit of its group: `cushim limit %s %s`", process,
-                 about->program, group_of(about), request->size);
+    bool is_alive = cushim_page_is_alive(page->folder, page->name);
+    request->n_failed += !head || !is_alive;
+    if (!is_alive)
+        complain("%s has ended", control_name(page));
+    else if (head)
+        complain("%s: %s from its next request on", control_name(page), request->size);
+    else if (group)
+        complain("%s has the limit of its group: `cushim limit %s %s`", control_name(page), group,
+                 request->size);
     else
-        complain("process %s (%s) cannot be asked: %s", process, about->program, strerror(errno));
+        complain("%s cannot be asked: %s", control_name(page), why);
 }
 
 int limit_main(int argc, char **argv) {

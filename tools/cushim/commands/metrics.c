@@ -10,6 +10,7 @@
 #include "base/draft.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/pages.h"
+#include "tools/cushim/suspended.h"
 #include "tools/cushim/usage.h"
 
 /* ---- the samples: all are read first, because those of a name must be together ---- */
@@ -22,7 +23,8 @@ struct row {
     bool is_process;
     struct cushim_mem_stats stats;
     struct cushim_report_held held;
-    uint64_t n_foreign_frees, n_shortages, n_findings;
+    uint64_t n_foreign_frees, n_shortages, n_findings, suspended_bytes;
+    uint64_t limit_bytes; /* of device memory; 0: none */
     uint64_t n_copied_bytes[CUSHIM_N_DIRECTIONS][CUSHIM_N_HOST_MEMORIES];
 };
 
@@ -104,6 +106,8 @@ static void take(const struct page *page, void *context) {
     row->n_foreign_frees = cushim_mem_stats_read(&counters->n_foreign_frees);
     row->n_shortages = cushim_mem_stats_read(&counters->n_shortages);
     row->n_findings = cushim_mem_stats_read(&counters->n_findings);
+    suspended_note(page->report);
+    row->suspended_bytes = page->report->suspended_bytes;
     for (int direction = 0; direction < CUSHIM_N_DIRECTIONS; direction++) {
         for (int memory = 0; memory < CUSHIM_N_HOST_MEMORIES; memory++)
             row->n_copied_bytes[direction][memory] =
@@ -116,6 +120,7 @@ static void take(const struct page *page, void *context) {
                 continue;
             cushim_mem_stats_copy(&row->stats, &counters->stats[device][kind]);
             row->held = cushim_report_held(&row->stats);
+            row->limit_bytes = cushim_mem_stats_read(&counters->head.limit_bytes[device]);
         }
     }
 }
@@ -199,6 +204,10 @@ static void put_all(struct cushim_writer *out, const struct rows *rows) {
     PART(foreign_frees, SUM, COUNT, "frees of memory that was not seen being allocated",
          n_foreign_frees, true);
     PART(shortages, SUM, COUNT, "requests that found no memory, with a record", n_shortages, true);
+    PART(limit_bytes, GAUGE, BYTES, "what the process may have of the device; 0: all of it",
+         limit_bytes, false);
+    PART(suspended_bytes, GAUGE, BYTES, "what a suspended process has in host memory",
+         suspended_bytes, true);
     PART(findings, SUM, COUNT, "refused calls, and what the check found", n_findings, true);
 #undef PART
     put_copies(out, rows);

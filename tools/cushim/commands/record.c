@@ -3,18 +3,23 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file_mode.h"
 #include "base/path.h"
 #include "base/writer.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/commands/run.h"
+#include "tools/cushim/control.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/usage.h"
 #include "tools/cushim/numbers.h"
@@ -23,28 +28,77 @@ struct request {
     char folder[PATH_MAX]; /* absolute */
     const char *pattern;   /* as given, or NULL */
     char name[PATH_MAX];   /* with its places filled in */
+    /* of a process that runs already; NULL: a program is started */
+    const char *wanted;
+    uint64_t for_ns; /* 0: until it is stopped */
+    bool is_snapshot, is_found;
+    int code;
 };
+
+/* "30s", "5m", "1h"; without a letter it is in seconds. */
+static int take_time(void *context, const char *value) {
+    struct request *request = context;
+    char *end;
+    uint64_t n = strtoul(value, &end, 10), seconds = *end == 'm' ? 60 : *end == 'h' ? 3600 : 1;
+    if (*value < '0' || *value > '9' || !n || n > 1000000 || (*end && !strchr("smh", *end)) ||
+        (*end && end[1]))
+        return usage_error("record", "--for=%s is not a time such as 30s, 5m or 1h", value);
+    request->for_ns = n * seconds * 1000000000u;
+    return EXIT_WELL;
+}
+
+static const char *other_option; /* one that is for a program */
+
+static int take_other(const char *topic, char **words, int *i) {
+    other_option = words[*i];
+    return run_take_option(topic, words, i);
+}
 
 /* Returns the index of the program's name in argv, or minus an exit code after a message. */
 static int take_arguments(struct request *request, int argc, char **argv) {
-    const struct argument rows[] = {{"-o", .text = &request->pattern}, {0}};
+    const struct argument rows[] = {{"-o", .text = &request->pattern},
+                                    {"--pid", .text = &request->wanted},
+                                    {"--for", .take = take_time},
+                                    {0}};
     const struct arguments arguments = {.topic = "record",
                                         .rows = rows,
-                                        .take_other = run_take_option,
-                                        .program = ARGUMENTS_PROGRAM};
-    return arguments_read(&arguments, argc, argv);
+                                        .context = request,
+                                        .take_other = take_other,
+                                        .program = ARGUMENTS_MAY_HAVE_PROGRAM};
+    int first = arguments_read(&arguments, argc, argv);
+    if (first < 0)
+        return first;
+    if (!request->wanted && first == argc)
+        return -usage_error("record", "record needs a program");
+    if (!request->wanted && request->for_ns)
+        return -usage_error("record", "--for goes with --pid");
+    if (request->wanted && first < argc)
+        return -usage_error("record", "record takes --pid or a program, and not also `%s`",
+                            argv[first]);
+    if (request->wanted && other_option)
+        return -usage_error("record", "%s goes with a program, and not with --pid", other_option);
+    return first;
 }
 
 /*
  * Fill in the places of the name.  All ranks of a job have the same command line, so a name without
  * a place for the rank gets it before its ending.  Returns false if the name is too long.
  */
-static bool choose_name(struct request *request, const char *program) {
-    const struct cushim_path_places places = {.process = getpid(), .rank = cushim_path_rank()};
+static bool choose_name(struct request *request, const char *program, long process) {
+    const struct cushim_path_places places = {.process = process, .rank = cushim_path_rank()};
     char pattern[PATH_MAX], apart[PATH_MAX];
-    if (!request->pattern)
-        return snprintf(request->name, sizeof request->name, "%.40s.%ld.cushim", basename(program),
-                        places.process) > 0;
+    struct stat status;
+    if (!request->pattern) {
+        char again[16] = "";
+        for (int i = 2; i < 10000; i++) {
+            snprintf(request->name, sizeof request->name, "%.40s.%ld%s.cushim", basename(program),
+                     process, again);
+            if (!request->wanted || stat(request->name, &status) != 0)
+                break;
+            snprintf(again, sizeof again, "-%d", i);
+        }
+        return true;
+    }
     size_t n = strlen(request->pattern);
     if (n >= sizeof pattern)
         return false;
@@ -59,9 +113,9 @@ static bool choose_name(struct request *request, const char *program) {
 }
 
 /* Make a folder for this recording alone.  Returns false, after a message, if that fails. */
-static bool make_folder(struct request *request, const char *program) {
+static bool make_folder(struct request *request, const char *program, long process) {
     struct recording_files files;
-    if (!choose_name(request, program)) {
+    if (!choose_name(request, program, process)) {
         complain("%s: %s", request->pattern, strerror(ENAMETOOLONG));
         return false;
     }
@@ -142,6 +196,7 @@ static void note_end(const struct recording_files *files, pid_t process, int sta
     close(file);
 }
 
+/* `process` is 0 if nothing waited for its end. */
 static void tell(pid_t process, int status, void *context) {
     const struct request *request = context;
     struct recording_files files;
@@ -151,7 +206,8 @@ static void tell(pid_t process, int status, void *context) {
         complain("%s: %s", request->name, strerror(error));
         return;
     }
-    note_end(&files, process, status);
+    if (process)
+        note_end(&files, process, status);
     for (size_t i = 0; i < files.n; i++) {
         struct stat file;
         n_events += count_events(files.paths[i]);
@@ -161,11 +217,141 @@ static void tell(pid_t process, int status, void *context) {
         complain("%s: %s, %s, %s; `cushim report %s` reads it", request->name,
                  text_of_some(files.n, "process"), text_of_some(n_events, "event"),
                  text_of_bytes(n_bytes), request->name);
-    else
+    else if (process)
         complain("no recording: no process used CUDA memory that cushim can see");
     if (!files.n)
         rmdir(request->folder);
     recording_files_free(&files);
+}
+
+/* ---- of a process that runs already ---- */
+
+/* A command that is killed moves the end no further, so the recording ends soon. */
+static const uint64_t lease_ns = 10000000000;
+
+static volatile sig_atomic_t is_stopped;
+
+static void note_stop(int signal) {
+    (void)signal;
+    is_stopped = 1;
+}
+
+/* Does it go on?  False: a signal came, or the process has ended. */
+static bool goes_on(const struct page *page, struct cushim_page_control *control) {
+    atomic_store(&control->record_until_ns, cushim_clock_ns() + lease_ns);
+    return !is_stopped && cushim_page_is_alive(page->folder, page->name);
+}
+
+/* False: there is no recording, and why was said. */
+static bool begin(struct request *request, const struct page *page,
+                  struct cushim_page_control *control) {
+    const char *later = request->is_snapshot ? "tells what it has" : "is recorded from then on,";
+    unsigned n_asked = control_ask(control, request->is_snapshot ? CUSHIM_PAGE_CALL_SNAPSHOT
+                                                                 : CUSHIM_PAGE_CALL_RECORD);
+    bool is_well = atomic_load(&control->has_thread) ? control_wait_long(page, control, n_asked)
+                                                     : control_wait(control, n_asked);
+    if (!is_well && control_complain(page, control, later) != EXIT_WELL)
+        return false;
+    while (!is_well && goes_on(page, control))
+        is_well = control_wait(control, n_asked);
+    int error = is_well ? (int)atomic_load(&control->record_error) : 0;
+    if (error == EBUSY)
+        complain("%s is recorded already, from its start on", control_name(page));
+    else if (error)
+        complain("%s cannot write to %s: %s", control_name(page), request->folder, strerror(error));
+    else if (!is_well && !is_stopped)
+        complain("%s has ended", control_name(page));
+    return is_well && !error;
+}
+
+static void record(struct request *request, const struct page *page,
+                   struct cushim_page_control *control) {
+    if (!begin(request, page, control))
+        return;
+    request->code = EXIT_WELL;
+    if (request->is_snapshot)
+        return;
+    uint64_t end_ns = request->for_ns ? cushim_clock_ns() + request->for_ns : UINT64_MAX;
+    complain("%s is recorded into %s%s", control_name(page), request->name,
+             request->for_ns ? "" : "; Ctrl-C ends it");
+    while (goes_on(page, control) && cushim_clock_ns() < end_ns) {
+        uint64_t rest_ns = end_ns - cushim_clock_ns();
+        const struct timespec nap = {.tv_sec = rest_ns >= 1000000000,
+                                     .tv_nsec = rest_ns < 1000000000 ? (long)rest_ns : 0};
+        nanosleep(&nap, NULL);
+    }
+    if (!cushim_page_is_alive(page->folder, page->name))
+        complain("%s has ended", control_name(page));
+    atomic_store(&control->record_until_ns, 0);
+    control_wait_long(page, control, control_ask(control, CUSHIM_PAGE_CALL_RECORD));
+}
+
+/* Only one command at a time records a process. */
+static bool claim(struct cushim_page_control *control) {
+    uint64_t now_ns = cushim_clock_ns(), until_ns = atomic_load(&control->record_until_ns);
+    bool is_first =
+        until_ns < now_ns &&
+        atomic_compare_exchange_strong(&control->record_until_ns, &until_ns, now_ns + lease_ns);
+    atomic_fetch_add(&control->n_claims, is_first);
+    return is_first;
+}
+
+static void attach(const struct page *page, void *context) {
+    struct request *request = context;
+    const struct cushim_page_head *about = &page->report->page.head;
+    struct cushim_page_head *head;
+    if (request->is_found || !control_is_wanted(page, request->wanted))
+        return;
+    request->is_found = true;
+    if (!(head = pages_map_head(page))) {
+        complain("%s cannot be asked: %s", control_name(page), strerror(errno));
+        return;
+    }
+    struct cushim_page_control *control = &head->control;
+    bool is_claimed = claim(control);
+    if (!is_claimed) {
+        complain("%s is being recorded by another command", control_name(page));
+    } else if (make_folder(request, about->program, (long)about->process)) {
+        if (page->user != geteuid() && chown(request->folder, page->user, (gid_t)-1) != 0)
+            complain("%s: %s", request->name, strerror(errno));
+        int n = snprintf(control->folder, sizeof control->folder, "%s", request->folder);
+        if (n < (int)sizeof control->folder)
+            record(request, page, control);
+        else
+            complain("%s: %s", request->folder, strerror(ENAMETOOLONG));
+        tell(0, 0, request);
+    }
+    if (is_claimed)
+        atomic_store(&control->record_until_ns, 0);
+    munmap(head, sizeof *head);
+}
+
+/* Record the process; returns an exit code. */
+static int attach_to(struct request *request) {
+    const struct sigaction action = {.sa_handler = note_stop};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    request->code = EXIT_WRONG;
+    pages_each(attach, request);
+    if (!request->is_found)
+        complain("no live page of %s", request->wanted);
+    return request->code;
+}
+
+int snapshot_main(int argc, char **argv) {
+    static struct request request = {.is_snapshot = true};
+    const struct argument rows[] = {{"-o", .text = &request.pattern}, {0}};
+    const struct arguments arguments = {.topic = "snapshot",
+                                        .rows = rows,
+                                        .least_words = 1,
+                                        .most_words = 1,
+                                        .of_words = "a process or a program"};
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    request.wanted = argv[0];
+    return attach_to(&request);
 }
 
 int record_main(int argc, char **argv) {
@@ -173,7 +359,9 @@ int record_main(int argc, char **argv) {
     int first = take_arguments(&request, argc, argv);
     if (first < 0)
         return -first;
-    if (!make_folder(&request, argv[first]))
+    if (request.wanted)
+        return attach_to(&request);
+    if (!make_folder(&request, argv[first], getpid()))
         return EXIT_OURS;
     if (setenv("CUSHIM_TRACE", request.folder, 1) != 0)
         return EXIT_OURS;

@@ -139,6 +139,8 @@ static void show(const struct page *page, void *context) {
     } else if (request->is_json) {
         request->n_shown++;
         symbols_learn(page->report);
+        if (page->is_alive)
+            suspended_note(page->report);
         cushim_report_json(&request->out, page->report);
     } else if (request->part || request->wanted || request->is_of_all) {
         cushim_write(&request->out, "%s", request->n_shown++ ? "\n" : "");

@@ -34,7 +34,7 @@ struct row {
     char program[CUSHIM_NAME_BYTES];
     int device;
     bool is_seen, is_alive;
-    uint64_t live_bytes, held_bytes, spare_bytes;
+    uint64_t live_bytes, held_bytes, spare_bytes, limit_bytes;
     uint64_t n_requests, wait_ns, at_ns; /* counters of this look, and of the one before */
     uint64_t n_requests_before, wait_ns_before, before_ns;
     uint64_t past_bytes[N_PAST]; /* what was held, the last look last */
@@ -53,7 +53,7 @@ struct top {
     size_t chosen;                                 /* the index of a row */
     enum detail { TABLE, REPORT, TROUBLE } detail; /* what is shown of the chosen row */
     bool is_paused, is_utf8, has_devices;
-    bool is_once, is_batch, has_users;
+    bool is_once, is_batch, has_users, has_limits;
 };
 
 static const char *const sort_names[N_SORTS] = {"held", "live", "requests/s", "process"};
@@ -93,6 +93,8 @@ static void take_device(struct top *top, const struct page *page, int device) {
     row->live_bytes = cushim_report_sum_device(page->report, device, live_bytes);
     row->held_bytes = cushim_report_sum_device(page->report, device, held_bytes);
     row->spare_bytes = held.spare_bytes;
+    row->limit_bytes = cushim_mem_stats_read(&page->report->page.head.limit_bytes[device]);
+    top->has_limits |= row->limit_bytes != 0;
     if (row->n_past == N_PAST)
         memmove(row->past_bytes, row->past_bytes + 1, --row->n_past * sizeof *row->past_bytes);
     row->past_bytes[row->n_past++] = row->held_bytes;
@@ -156,6 +158,7 @@ static void look(struct top *top) {
     for (size_t i = 0; i < top->n; i++)
         top->rows[i].is_seen = false;
     top->devices.n = 0;
+    top->has_limits = false;
     pages_each(take, top);
     devices_settle(&top->devices);
     for (size_t i = 0; i < top->n; i++) {
@@ -191,14 +194,20 @@ static bool has_peak(int columns) {
     return columns >= 100;
 }
 
+static bool has_limit(const struct top *top, int columns) {
+    return top->has_limits && columns >= 110;
+}
+
 static void put_row(const struct top *top, const struct row *row, int columns,
                     char line[LINE_BYTES]) {
     struct suspended suspended;
     char past[4 * N_PAST + 1], waits[16];
     char peak[CUSHIM_AMOUNT_BYTES + 2] = "", most[CUSHIM_AMOUNT_BYTES];
+    char limit[CUSHIM_AMOUNT_BYTES + 2] = "";
     char cell[CUSHIM_CELL_BYTES], user[CUSHIM_CELL_BYTES] = "";
     enum { PEAK = 10, USER = 9, BEFORE_PAST = 74 };
-    int before = BEFORE_PAST + (has_peak(columns) ? PEAK : 0) + (top->has_users ? USER : 0);
+    int before = BEFORE_PAST + (has_peak(columns) ? PEAK : 0) +
+                 (has_limit(top, columns) ? PEAK : 0) + (top->has_users ? USER : 0);
     uint64_t wait = per_second(row, row->wait_ns, row->wait_ns_before) / 1000000; /* per 1000 */
     snprintf(waits, sizeof waits, "%u.%u", (unsigned)(wait / 10), (unsigned)(wait % 10));
     put_past(row, top->is_utf8, columns > before ? (unsigned)(columns - before) : 0, past,
@@ -209,22 +218,26 @@ static void put_row(const struct top *top, const struct row *row, int columns,
         suspended_text(past, &suspended);
     if (has_peak(columns))
         snprintf(peak, sizeof peak, " %9s", cushim_text_bytes(most, row->most_bytes));
+    if (has_limit(top, columns))
+        snprintf(limit, sizeof limit, " %9s",
+                 row->limit_bytes ? cushim_text_bytes(most, row->limit_bytes) : "-");
     cushim_utf8_cell(cell, row->program, 14);
     if (top->has_users)
         cushim_utf8_cell(user, pages_user(row->user), USER - 1);
-    snprintf(line, LINE_BYTES, "%8" PRId64 "  %s%s%s %3d %9s %9s %9s %7s %5s%s  %s", row->process,
+    snprintf(line, LINE_BYTES, "%8" PRId64 "  %s%s%s %3d %9s %9s %9s %7s %5s%s%s  %s", row->process,
              user, top->has_users ? " " : "", cell, row->device, text_of_bytes(row->live_bytes),
              text_of_bytes(row->held_bytes), text_of_bytes(row->spare_bytes),
-             text_of_count(requests_per_second(row)), waits, peak, past);
+             text_of_count(requests_per_second(row)), waits, peak, limit, past);
 }
 
 static void put_heads(const struct top *top, int columns, char line[LINE_BYTES]) {
     char peak[16] = "";
     if (has_peak(columns))
         snprintf(peak, sizeof peak, " %9s", CUSHIM_WORD(peak_held));
-    snprintf(line, LINE_BYTES, "%8s  %s%-14s %3s %9s %9s %9s %7s %5s%s  past", "process",
+    snprintf(line, LINE_BYTES, "%8s  %s%-14s %3s %9s %9s %9s %7s %5s%s%s  past", "process",
              top->has_users ? "user     " : "", "program", "dev", CUSHIM_WORD(live),
-             CUSHIM_WORD(held), CUSHIM_WORD(spare), "req/s", "wait%", peak);
+             CUSHIM_WORD(held), CUSHIM_WORD(spare), "req/s", "wait%", peak,
+             has_limit(top, columns) ? "     limit" : "");
 }
 
 static void put_title(const struct top *top, char line[LINE_BYTES]) {

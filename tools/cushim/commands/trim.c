@@ -2,79 +2,42 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "tools/cushim/arguments.h"
+#include "tools/cushim/control.h"
 #include "tools/cushim/numbers.h"
-#include "tools/cushim/pages.h"
 #include "tools/cushim/suspended.h"
 #include "tools/cushim/usage.h"
-
-enum { PATIENCE_SECONDS = 10 };
 
 struct request {
     const char *wanted;
     int n_found, n_failed;
 };
 
-/* Ask, and wait for the answer of a thread that waits for us.  Returns false if there was none. */
-static bool ask(const struct page *page, struct cushim_page_control *control) {
-    const struct timespec second = {.tv_sec = 1};
-    uint64_t end_ns = cushim_clock_ns() + PATIENCE_SECONDS * 1000000000ull;
-    atomic_store(&control->call, CUSHIM_PAGE_CALL_TRIM);
-    unsigned n_asked = atomic_fetch_add(&control->n_asked, 1) + 1;
-    syscall(SYS_futex, &control->n_asked, FUTEX_WAKE, 1, NULL, NULL, 0);
-    while (atomic_load(&control->has_thread) && cushim_clock_ns() < end_ns &&
-           cushim_page_is_alive(page->folder, page->name)) {
-        unsigned n_answered = atomic_load(&control->n_answered);
-        if ((int)(n_answered - n_asked) >= 0)
-            return true;
-        syscall(SYS_futex, &control->n_answered, FUTEX_WAIT, n_answered, &second, NULL, 0);
-    }
-    return false;
-}
-
 static void trim(const struct page *page, void *context) {
     struct request *request = context;
-    const struct cushim_page_head *about = &page->report->page.head;
     struct suspended suspended;
-    char process[24];
-    snprintf(process, sizeof process, "%ld", (long)about->process);
-    if (!page->is_alive ||
-        (strcmp(request->wanted, process) != 0 && strcmp(request->wanted, about->program) != 0))
+    if (!control_is_wanted(page, request->wanted))
         return;
     request->n_found++;
-    if (suspended_find(about->process, &suspended)) {
-        complain("process %s (%s) is suspended, and holds no GPU memory", process, about->program);
+    if (suspended_find(page->report->page.head.process, &suspended)) {
+        complain("%s is suspended, and holds no GPU memory", control_name(page));
         return;
     }
     struct cushim_page_head *head = pages_map_head(page);
     if (!head) {
-        complain("process %s (%s) cannot be asked: %s", process, about->program, strerror(errno));
+        complain("%s cannot be asked: %s", control_name(page), strerror(errno));
         request->n_failed++;
         return;
     }
-    if (ask(page, &head->control)) {
-        complain("process %s (%s) gave back %s", process, about->program,
-                 text_of_bytes(cushim_mem_stats_read(&head->control.n_bytes)));
-    } else if (!cushim_page_is_alive(page->folder, page->name)) {
-        complain("process %s (%s) has ended", process, about->program);
-        request->n_failed++;
-    } else if (!atomic_load(&head->control.has_thread)) {
-        complain("process %s (%s) gives back its idle memory at its next synchronisation, "
-                 "synchronous copy or query of free memory; with `cushim run --control` at once",
-                 process, about->program);
-    } else {
-        complain("process %s (%s) did not answer within %d s; it does when the driver lets it",
-                 process, about->program, PATIENCE_SECONDS);
-        request->n_failed++;
-    }
+    struct cushim_page_control *control = &head->control;
+    if (control_wait_long(page, control, control_ask(control, CUSHIM_PAGE_CALL_TRIM)))
+        complain("%s gave back %s", control_name(page),
+                 text_of_bytes(cushim_mem_stats_read(&control->n_bytes)));
+    else
+        request->n_failed += control_complain(page, control, "gives back its idle memory");
     munmap(head, sizeof *head);
 }
 

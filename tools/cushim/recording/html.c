@@ -75,7 +75,7 @@ static void choose_sites(struct page *page) {
     struct cushim_trace_account *account = &page->recording->account;
     size_t n = 0, most = MOST_SITES / page->n_files;
     for (size_t i = 0; i < account->n_sites; i++) {
-        if (account->sites[i]->n_requests || account->sites[i]->n_refused)
+        if (recording_has_site(account->sites[i]) || account->sites[i]->n_refused)
             account->sites[n++] = account->sites[i];
     }
     qsort(account->sites, n, sizeof *account->sites, by_importance);

@@ -226,7 +226,7 @@ static int put_scope(void *context, struct recording *recording,
     recording_scope_name(scope, name);
     uint64_t memory = put_string(profile, name, strlen(name));
     for (size_t i = 0; !error && i < recording->account.n_sites; i++) {
-        if (recording->account.sites[i]->n_requests)
+        if (recording_has_site(recording->account.sites[i]))
             error = put_site(profile, recording, recording->account.sites[i], memory);
     }
     return error;

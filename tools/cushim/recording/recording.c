@@ -95,6 +95,7 @@ uint64_t recording_held_bytes(const struct cushim_trace_account *account,
 
 static void take_sums(struct recording_scope *scope, const struct cushim_trace_account *account) {
     scope->n_events = account->n_events;
+    scope->n_start = account->n_start;
     scope->run_ns = account->last_ns - account->first_ns;
     EACH_PLACE(scope, device, kind) {
         const struct cushim_trace_sums *sums = &account->sums[device][kind];
@@ -107,6 +108,8 @@ static void take_sums(struct recording_scope *scope, const struct cushim_trace_a
         scope->n_refused += sums->n_refused;
         /* segments of mapped memory are what is idle */
         scope->n_calls += sums->n_calls + (kind == CUSHIM_KIND_MAPPED ? 0 : sums->n_moves);
+        scope->n_before += sums->n_before;
+        scope->before_bytes += sums->before_bytes;
     }
 }
 
@@ -152,7 +155,7 @@ int recording_scopes(const char *path, struct recording_scope scopes[RECORDING_S
     error = account.error;
     for (int i = 0; i < RECORDING_SCOPES; i++) {
         take_sums(&scopes[i], &account);
-        if (scopes[i].n_requests || scopes[i].n_refused)
+        if (scopes[i].n_requests || scopes[i].n_refused || scopes[i].n_before)
             scopes[n++] = scopes[i];
     }
     cushim_trace_account_close(&account);
@@ -257,8 +260,9 @@ int recording_read(struct recording *recording, const char *path,
             cushim_trace_account_note(account);
             is_noted = true;
         }
-        while (n_samples < CUSHIM_TRACE_SAMPLES - 1 &&
-               account->n_events * CUSHIM_TRACE_SAMPLES >= scope->n_events * (n_samples + 1))
+        while (n_samples < CUSHIM_TRACE_SAMPLES - 1 && account->n_events > scope->n_start &&
+               (account->n_events - scope->n_start) * CUSHIM_TRACE_SAMPLES >=
+                   (scope->n_events - scope->n_start) * (n_samples + 1))
             cushim_trace_account_sample(account, n_samples++);
     }
     while (n_samples < CUSHIM_TRACE_SAMPLES)

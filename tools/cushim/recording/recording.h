@@ -33,12 +33,18 @@ enum {
 struct recording_scope {
     int device;
     uint64_t devices, kinds;
-    uint64_t n_events, run_ns; /* of the recording */
-    uint64_t until_ns;         /* reading stops behind this time; 0 to read all */
+    uint64_t n_events, n_start, run_ns; /* of the recording; n_start: see account.h */
+    uint64_t until_ns;                  /* reading stops behind this time; 0 to read all */
     uint64_t n_requests, n_hits, n_live, live_bytes, peak_bytes, peak_held_bytes, peak_ns, wait_ns,
         n_waits;
-    uint64_t n_refused, n_calls; /* calls of the driver for memory */
+    uint64_t n_refused, n_calls;     /* calls of the driver for memory */
+    uint64_t n_before, before_bytes; /* lived before it began */
 };
+
+/* Does the site have anything of the scope? */
+static inline bool recording_has_site(const struct cushim_trace_site *site) {
+    return site->n_requests || site->n_noted || site->n_live;
+}
 
 /* A recording that was read to its end.  Its sites have what is in the scope. */
 struct recording {
@@ -46,8 +52,11 @@ struct recording {
     struct names *names;
 };
 
-/* Find the scopes that have requests.  Returns their number, or minus an errno. */
+/* Find the scopes that have requests or blocks.  Returns their number, or minus an errno. */
 int recording_scopes(const char *path, struct recording_scope scopes[RECORDING_SCOPES]);
+
+/* The scope with the highest peak; n is not 0. */
+const struct recording_scope *recording_most(const struct recording_scope *scopes, int n);
 
 struct history;
 

@@ -78,6 +78,7 @@ static const char *const ends[] = {
     [CUSHIM_TRACE_ENDED] = "it called exit",
     [CUSHIM_TRACE_FAILED] = "the recording ended early: its file could not be written",
     [CUSHIM_TRACE_FULL] = "the recording ended early: its file was full",
+    [CUSHIM_TRACE_STOPPED] = "the process ran on",
 };
 
 const char *summary_end(const struct cushim_trace_head *head, char text[static 64]) {
@@ -180,6 +181,9 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
     if (scope->peak_held_bytes)
         cushim_write(out, "; %s held at most", text_of_bytes(scope->peak_held_bytes));
     cushim_write(out, "\n");
+    if (scope->n_before)
+        cushim_write(out, "before    %s, %s lived when the recording began\n",
+                     text_of_some(scope->n_before, "block"), text_of_bytes(scope->before_bytes));
     put_sites(out, recording, BY(noted_bytes), true);
     put_few(out, recording, BY(n_temporary), "churn", churn_words);
     put_waits(out, recording, scope);
@@ -303,10 +307,13 @@ static void put_json_scope(struct json_output *json, struct recording *recording
     summary_put_scope(json, scope,
                       "requests no_call peak_live_bytes peak_ns peak_held_bytes live_bytes "
                       "live_blocks waits wait_ns refused");
+    if (scope->n_before)
+        json_put_numbers(json, "blocks_before bytes_before",
+                         (const uint64_t[]){scope->n_before, scope->before_bytes});
     json_begin(json, "sites", "[");
     sort(account, BY(noted_bytes));
     for (size_t i = 0; i < account->n_sites; i++) {
-        if (account->sites[i]->n_requests || account->sites[i]->n_refused)
+        if (recording_has_site(account->sites[i]) || account->sites[i]->n_refused)
             put_json_site(json, recording, account->sites[i]);
     }
     json_end(json, "]}");

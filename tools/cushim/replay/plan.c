@@ -223,7 +223,7 @@ static bool replay_alloc(const struct cushim_trace_account *account) {
     struct cushim_mem_block block;
     uint64_t number = account->event.flags & CUSHIM_TRACE_NATIVELY ? 0 : of->pool;
     enum served served = serve(number, of->device, of->kind, of->n_bytes, &block);
-    sums->n_requests++;
+    sums->n_requests += !(account->event.flags & CUSHIM_TRACE_RESTORED);
     if (served == BY_DRIVER && !charge(of, sums))
         served = REFUSED;
     sums->n_refused += served == REFUSED;
