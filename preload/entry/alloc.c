@@ -12,6 +12,7 @@
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
+#include "preload/observe/shortage.h"
 #include "preload/observe/watch.h"
 
 /* May the heap serve this thread's device memory now? */
@@ -69,6 +70,7 @@ CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size
     struct cushim_mem_heap *heap = cushim_contexts_hold_current(cuda);
     if (!heap)
         return alloc_by_driver(cuda, address, n_bytes);
+    const struct cushim_mem_stats *stats = heap->stats;
     enum cushim_status status = CUSHIM_OK;
     if (!alloc_at_once(heap, n_bytes, &block))
         status = cushim_mem_alloc_after(heap, n_bytes, cushim_thread.missed, &block);
@@ -81,6 +83,7 @@ CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size
     if (!is_ready)
         return alloc_by_driver(cuda, address, n_bytes);
     *address = block.address;
+    cushim_shortage_served(stats, n_bytes);
     return CUDA_SUCCESS;
 }
 

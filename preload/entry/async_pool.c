@@ -149,10 +149,21 @@ static void keep(struct cushim_cuda *cuda, CUmemoryPool pool, int device) {
     pthread_mutex_unlock(&pools.lock);
 }
 
+/* What pools keep is held, and idle, from one look to the next. */
+static void count_idle(int device, uint64_t idle_bytes) {
+    struct cushim_mem_stats *stats = &cushim_page.stats[device][CUSHIM_KIND_ASYNC];
+    uint64_t change = idle_bytes - cushim_mem_stats_read(&stats->free_segment_bytes);
+    if (!change)
+        return;
+    cushim_mem_stats_add(&stats->free_segment_bytes, change);
+    cushim_mem_stats_grow_held(stats, change);
+}
+
 /* Each pool gives back what it has idle beyond a part of what is free then.  Returns the bytes. */
 static size_t give_back(bool is_all) {
     struct cushim_cuda *cuda = cushim_driver();
     size_t n_bytes = 0, free_bytes, total_bytes;
+    uint64_t left_bytes[CUSHIM_MAX_DEVICES] = {0};
     if (!atomic_load_explicit(&pools.is_any, memory_order_relaxed) || !is_open(cuda))
         return 0;
     if (!is_all && cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
@@ -160,13 +171,19 @@ static size_t give_back(bool is_all) {
     pthread_mutex_lock(&pools.lock);
     for (unsigned i = 0; i < pools.n; i++) {
         CUmemoryPool pool = pools.rows[i].pool;
-        uint64_t idle_bytes = pools.rows[i].device == PROGRAMS ? 0 : idle_bytes_of(cuda, pool);
+        if (pools.rows[i].device == PROGRAMS)
+            continue;
+        uint64_t idle_bytes = idle_bytes_of(cuda, pool);
         uint64_t kept_bytes = is_all ? 0 : most_idle_bytes(idle_bytes, free_bytes, total_bytes);
         if (idle_bytes > kept_bytes)
             cuda->cuMemPoolTrimTo(pool, attribute(cuda, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) +
                                             kept_bytes);
-        n_bytes += idle_bytes > kept_bytes ? cushim_less(idle_bytes, idle_bytes_of(cuda, pool)) : 0;
+        uint64_t now_bytes = idle_bytes > kept_bytes ? idle_bytes_of(cuda, pool) : idle_bytes;
+        n_bytes += cushim_less(idle_bytes, now_bytes);
+        left_bytes[pools.rows[i].device] += now_bytes;
     }
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
+        count_idle(device, left_bytes[device]);
     pthread_mutex_unlock(&pools.lock);
     return n_bytes;
 }
@@ -229,8 +246,10 @@ void cushim_async_forget(bool is_driver_there) {
     }
     pools.n = n;
     atomic_store(&pools.is_any, false);
-    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         atomic_store(&pools.is_seen[device], false);
+        count_idle(device, 0);
+    }
     pthread_mutex_unlock(&pools.lock);
 }
 

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "preload/entry/device_limit.h"
+#include "preload/observe/shortage.h"
 #include "preload/observe/sites.h"
 #include "preload/observe/tracing.h"
 
@@ -129,6 +130,7 @@ void cushim_foreign_record(const struct cushim_foreign *foreign) {
                          1);
     cushim_mem_stats_add(&foreign->stats->requested_bytes, foreign->n_bytes);
     cushim_process_note_use();
+    cushim_shortage_served(foreign->stats, foreign->n_bytes);
     if (enter(foreign))
         cushim_tracing_alloc(foreign->stats, NULL, foreign->address, foreign->n_bytes,
                              foreign->is_hit);

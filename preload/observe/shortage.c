@@ -138,6 +138,22 @@ static _Thread_local struct {
     size_t n_bytes;
 } told __attribute__((tls_model("initial-exec")));
 
+_Thread_local struct cushim_refused cushim_refused;
+
+void cushim_shortage_note_served(const struct cushim_mem_stats *stats, size_t n_bytes) {
+    enum { PARTS = 2 }; /* a probe asks for at least this part of what was refused */
+    static const uint64_t soon_ns = 1000000000;
+    struct cushim_refused refused = cushim_refused;
+    atomic_uint_fast64_t *row = cushim_page.shortages[(refused.number - 1) % CUSHIM_PAGE_SHORTAGES];
+    if (refused.stats != stats)
+        return;
+    cushim_refused.stats = NULL;
+    if (n_bytes >= refused.n_bytes / PARTS && cushim_clock_ns() - refused.ns < soon_ns &&
+        atomic_load(&row[0]) == refused.number)
+        atomic_store(&row[1 + offsetof(struct cushim_page_shortage, served_bytes) / sizeof *row],
+                     n_bytes);
+}
+
 static void note(struct cushim_page_shortage *shortage, const struct cushim_mem_stats *stats,
                  const struct cushim_mem_heap *heap) {
     const struct cushim_mem_limit *budgets = cushim_process.policy.budgets;
@@ -151,8 +167,11 @@ static void note(struct cushim_page_shortage *shortage, const struct cushim_mem_
     describe_stack(shortage);
     cushim_process_note_use();
     cushim_live_show(cushim_page.shortages, sizeof cushim_page.shortages);
-    cushim_page_ring_put(CUSHIM_PAGE_RING(cushim_page.shortages), &cushim_page.n_shortages,
-                         shortage);
+    cushim_refused =
+        (struct cushim_refused){stats, shortage->asked_bytes,
+                                cushim_page_ring_put(CUSHIM_PAGE_RING(cushim_page.shortages),
+                                                     &cushim_page.n_shortages, shortage),
+                                shortage->ns};
     cushim_tracing_refused(stats, heap, shortage->asked_bytes);
     tell(shortage);
 }

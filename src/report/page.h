@@ -131,6 +131,7 @@ struct cushim_page_shortage {
      * process has there of each kind */
     uint64_t total_bytes, free_bytes, plain_bytes, async_bytes, mapped_bytes, array_bytes;
     uint64_t graph_bytes, context_bytes;
+    uint64_t served_bytes; /* by the thread's next request of the kind, within a second */
     struct {
         uint64_t n, n_bytes;
     } blocks[6]; /* live blocks by size, the sizes with most bytes first */

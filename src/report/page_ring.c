@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-void cushim_page_ring_put(struct cushim_page_ring ring, atomic_uint_fast64_t *n_records,
-                          const void *record) {
+uint64_t cushim_page_ring_put(struct cushim_page_ring ring, atomic_uint_fast64_t *n_records,
+                              const void *record) {
     uint64_t n = atomic_fetch_add_explicit(n_records, 1, memory_order_relaxed) + 1;
     atomic_uint_fast64_t *row = ring.rows + (n - 1) % ring.n_rows * ring.n_words;
     atomic_store_explicit(&row[ring.n_words - 1], n, memory_order_relaxed);
@@ -14,6 +14,7 @@ void cushim_page_ring_put(struct cushim_page_ring ring, atomic_uint_fast64_t *n_
         atomic_store_explicit(&row[i], word, memory_order_relaxed);
     }
     atomic_store_explicit(&row[0], n, memory_order_release);
+    return n;
 }
 
 bool cushim_page_ring_get(struct cushim_page_ring ring, uint64_t n_records, unsigned i,

@@ -20,9 +20,9 @@ struct cushim_page_ring {
         &(rows)[0][0], sizeof(rows) / sizeof((rows)[0]), sizeof((rows)[0]) / sizeof((rows)[0][0])  \
     }
 
-/* Add a record. */
-void cushim_page_ring_put(struct cushim_page_ring ring, atomic_uint_fast64_t *n_records,
-                          const void *record);
+/* Add a record.  Returns its number. */
+uint64_t cushim_page_ring_put(struct cushim_page_ring ring, atomic_uint_fast64_t *n_records,
+                              const void *record);
 
 /* The i-th of those that are kept, the oldest first; false if there is none, or it is being
  * written. */

@@ -212,7 +212,11 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
         put_tried(out, shortage);
     put_blocks(out, shortage);
     cushim_frame_text(out, "asked at", shortage->frames, shortage->n_frames, find_line);
-    put_advice(out, shortage);
+    if (shortage->served_bytes)
+        cushim_write(out, "  a probe    %s were served right after: the program got over it\n",
+                     CUSHIM_BYTES(shortage->served_bytes));
+    else
+        put_advice(out, shortage);
 }
 
 /* ---- for programs ---- */
@@ -242,7 +246,8 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
     X(mapped_bytes)                                                                                \
     X(array_bytes)                                                                                 \
     X(graph_bytes)                                                                                 \
-    X(context_bytes)
+    X(context_bytes)                                                                               \
+    X(served_bytes)
 
 static void put_json(struct cushim_writer *out, uint64_t number,
                      const struct cushim_page_shortage *shortage,

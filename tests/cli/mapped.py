@@ -139,8 +139,18 @@ def out_of_memory_is_told_once_of_each_kind_with_the_device_as_it_was():
         assert "  device     64.0 MiB = cudaMalloc 2.00 MiB + async 6.00 MiB + mapped 8.00 MiB\n" in text, text
         assert "             + array 4.00 MiB + other 0 B + free 44.0 MiB\n" in text, text
         assert "20.0 MiB are live, so it cannot fit" in text, text
+        assert not told["served_bytes"], told
         assert any(frame["function"].startswith("ask_") for frame in told["asked_at"]), told
         assert sum(kinds["refused"] for kinds in report["devices"][0]["kinds"].values()) == 1, report
+
+
+@tap.test
+def a_probe_that_the_program_got_over_is_told_as_one():
+    for how in KINDS:
+        text, _, told = refused(how, "probe")
+        assert told["served_bytes"] == 32 * MIB, (how, told)
+        shown = cushim("run", "--stats", "--oom=off", MAPPER, how, "probe", LD_LIBRARY_PATH=str(SIM), CUSHIM_SIM_MEMORY="64M").stderr
+        assert "  a probe    32.0 MiB were served right after: the program got over it\n" in shown and "  advice" not in shown, shown
 
 
 @tap.test

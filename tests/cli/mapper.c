@@ -115,18 +115,24 @@ static const struct {
              {"array", ask_array},     {"levels", ask_levels}, {"pitch", ask_pitch},
              {"managed", ask_managed}, {"plain", ask_plain}};
 
-/* Some memory of each kind, and then a request for more than is left; or that request alone. */
-static int run_out(const char *name, int is_alone) {
+/* Some memory of each kind, and then a request for more than is left; or that request alone; or
+ * after both one for less. */
+static int run_out(const char *name, const char *how) {
     CUdeviceptr address;
-    if (!is_alone) {
+    if (strcmp(how, "alone") != 0) {
         must(cuMemAlloc(&address, PAGE));
         must(cuMemAllocAsync(&address, 3 * PAGE, NULL));
         step_takes(4 * PAGE);
         texture_takes();
     }
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (strcmp(kinds[i].name, name) == 0)
-            return kinds[i].ask((size_t)48 << 20) == CUDA_ERROR_OUT_OF_MEMORY ? 3 : 4;
+        if (strcmp(kinds[i].name, name) != 0)
+            continue;
+        if (kinds[i].ask((size_t)48 << 20) != CUDA_ERROR_OUT_OF_MEMORY)
+            return 4;
+        if (strcmp(how, "probe") == 0)
+            must(kinds[i].ask((size_t)32 << 20));
+        return 3;
     }
     return 5;
 }
@@ -139,7 +145,7 @@ int main(int n_arguments, char **arguments) {
     must(cuDevicePrimaryCtxRetain(&context, 0));
     must(cuCtxSetCurrent(context));
     if (n_arguments > 1)
-        return run_out(arguments[1], n_arguments > 2);
+        return run_out(arguments[1], n_arguments > 2 ? arguments[2] : "");
     must(cuMemAlloc(&workspace, PAGE));
     must(cuMemAddressReserve(&weights, N_WEIGHTS * (size_t)PAGE, 0, 0, 0));
     for (size_t i = 0; i < N_WEIGHTS; i++)

@@ -3,6 +3,7 @@
  * for that.  Either free takes either kind of pointer, from any thread, context and kind of stream
  * (interposition.md C).
  */
+#include "cushim/preload.h"
 #include "tests/preload/fixture/fixture.h"
 
 #include <dlfcn.h>
@@ -118,6 +119,26 @@ TEST(a_pool_keeps_what_is_freed_and_its_program_sees_none_of_that, .n = 2) {
     if (_i)
         OK(cuMemPoolDestroy(pool));
     OK(cuCtxSynchronize());
+}
+
+TEST_IF(keeps_idle_memory(), what_a_pool_keeps_is_held_and_idle) {
+    struct cushim_preload_stats stats = {.struct_size = sizeof stats};
+    int (*ask)(int, int, struct cushim_preload_stats *);
+    *(void **)&ask = dlsym(RTLD_DEFAULT, "cushim_preload_stats");
+    fixture_use_device(0);
+    CUmemoryPool pool = pool_of(0);
+    /* it is counted at looks that are a tenth of a second apart, and goes after a second */
+    for (int i = 0; i < 50 && !stats.idle_bytes; i++) {
+        use_pool(pool, 20 * MIB);
+        usleep(120000);
+        use_pool(pool, 1000);
+        ck_assert_int_eq(ask(0, CUSHIM_PRELOAD_ASYNC, &stats), 0);
+    }
+    ck_assert_uint_ge(stats.idle_bytes, 18 * MIB);
+    ck_assert_uint_eq(stats.held_bytes, stats.live_bytes + stats.idle_bytes);
+    OK(cuDevicePrimaryCtxReset(0));
+    ck_assert_int_eq(ask(0, CUSHIM_PRELOAD_ASYNC, &stats), 0);
+    ck_assert_uint_eq(stats.held_bytes, 0);
 }
 
 TEST(a_pool_outlives_the_reset_of_its_device) {
