@@ -37,6 +37,10 @@ struct recording_scope {
 struct recording {
     struct cushim_trace_account account;
     struct names *names;
+    struct {
+        uint64_t n_bytes; /* 0: unknown */
+        char name[64];
+    } devices[CUSHIM_TRACE_DEVICES];
 };
 
 /* Find the scopes that have requests.  Returns their number, or minus an errno. */
