@@ -1,7 +1,6 @@
 #include "trace/account.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -419,10 +418,6 @@ static void take_in(struct cushim_trace_account *account) {
                                           account);
         break;
     case CUSHIM_TRACE_DEVICE:
-        account->device_bytes[account->event.device] = account->event.n_bytes;
-        snprintf(account->device_names[account->event.device], CUSHIM_TRACE_NAME_BYTES, "%.*s",
-                 (int)account->event.text_bytes, account->event.text);
-        break;
     case CUSHIM_TRACE_NONE:
     case CUSHIM_TRACE_PLACE:
     case CUSHIM_TRACE_MARK:

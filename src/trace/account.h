@@ -13,12 +13,7 @@
 #include "trace/reader.h"
 #include "trace/segments.h"
 
-enum {
-    CUSHIM_TRACE_DEVICES = 64,
-    CUSHIM_TRACE_KINDS = 12,
-    CUSHIM_TRACE_SAMPLES = 32,
-    CUSHIM_TRACE_NAME_BYTES = 64
-};
+enum { CUSHIM_TRACE_DEVICES = 64, CUSHIM_TRACE_KINDS = 12, CUSHIM_TRACE_SAMPLES = 32 };
 
 /* A site: one call stack that asked for memory.  Number 0 is for requests without a stack. */
 struct cushim_trace_site {
@@ -79,8 +74,6 @@ struct cushim_trace_account {
 
     struct cushim_trace_sums sums[CUSHIM_TRACE_DEVICES][CUSHIM_TRACE_KINDS];
     struct cushim_trace_segments segments;
-    uint64_t device_bytes[CUSHIM_TRACE_DEVICES]; /* 0: unknown */
-    char device_names[CUSHIM_TRACE_DEVICES][CUSHIM_TRACE_NAME_BYTES];
     uint64_t first_ns, last_ns, n_events;
     uint64_t n_start; /* of these, up to the last that says what lived before */
     uint64_t sample_ns[CUSHIM_TRACE_SAMPLES];

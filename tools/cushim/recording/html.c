@@ -215,8 +215,8 @@ static void put_scope(struct page *page, const struct recording_scope *scope) {
     json_begin(json, NULL, "\n{");
     json_put_text(json, "name", recording_scope_name(scope, name));
     if (scope->device >= 0) {
-        json_put_text(json, "device", page->recording->account.device_names[scope->device]);
-        json_put_number(json, "device_bytes", page->recording->account.device_bytes[scope->device]);
+        json_put_text(json, "device", page->recording->devices[scope->device].name);
+        json_put_number(json, "device_bytes", page->recording->devices[scope->device].n_bytes);
     }
     summary_put_scope(json, scope,
                       "requests no_call peak_bytes peak_ns held_bytes live_bytes live_blocks waits "

@@ -236,12 +236,21 @@ static int join_sites(struct recording *recording) {
     return 0;
 }
 
+static void note_device(struct recording *recording, const struct cushim_trace_event *event) {
+    if (event->code != CUSHIM_TRACE_DEVICE)
+        return;
+    recording->devices[event->device].n_bytes = event->n_bytes;
+    snprintf(recording->devices[event->device].name, sizeof recording->devices->name, "%.*s",
+             (int)event->text_bytes, event->text);
+}
+
 int recording_read(struct recording *recording, const char *path,
                    const struct recording_scope *scope, struct history *history) {
     struct cushim_trace_account *account = &recording->account;
     unsigned n_samples = 0;
     bool is_noted = false;
     recording->names = NULL;
+    memset(recording->devices, 0, sizeof recording->devices);
     int error = cushim_trace_account_open(account, path);
     if (error)
         return error;
@@ -253,6 +262,7 @@ int recording_read(struct recording *recording, const char *path,
         account->foresee_context = history;
     }
     while (cushim_trace_account_next(account)) {
+        note_device(recording, &account->event);
         if (history)
             history_see(history, account);
         if (!is_noted && account->event.code == CUSHIM_TRACE_ALLOC &&

@@ -50,6 +50,10 @@ static inline bool recording_has_site(const struct cushim_trace_site *site) {
 struct recording {
     struct cushim_trace_account account;
     struct names *names;
+    struct {
+        uint64_t n_bytes; /* 0: unknown */
+        char name[64];
+    } devices[CUSHIM_TRACE_DEVICES];
 };
 
 /* Find the scopes that have requests or blocks.  Returns their number, or minus an errno. */
