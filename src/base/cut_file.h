@@ -4,8 +4,9 @@
  * A store behind the end of a mapped file raises SIGBUS, which ends the program.  The mode of our
  * files (base/file_mode.h) bars all users but root from cutting them, and in a container every user
  * is often root.  A group's file may be cut by each user that shares it.  So if the process runs as
- * root, or maps such a file, and the program has no handler for SIGBUS, we install one.  It puts a page of zeros in the place of the page that faulted, and the program goes
- * on; what is written there from then on is lost.  Every other fault has its default effect.
+ * root, or maps such a file, and the program has no handler for SIGBUS, we install one.  It puts a
+ * page of zeros in the place of the page that faulted, and the program goes on; what is written
+ * there from then on is lost.  Every other fault has its default effect.
  *
  * Because the zeros can come at any time, nobody may depend on what lies in such a file.
  */
