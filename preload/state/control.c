@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/log.h"
 #include "preload/events.h"
 #include "preload/state/contexts.h"
@@ -17,21 +18,22 @@
 
 struct cushim_control cushim_control;
 static struct cushim_page_control *const control = &cushim_page.head.control;
+static atomic_flag is_busy = ATOMIC_FLAG_INIT; /* a thread answers */
 
 static void stop(void) {
     cushim_events.recording_wanted(NULL);
     atomic_store(&control->claim, 0);
 }
 
-/* A command that was killed no longer moves the end on. */
+/* A command asks again to end what it began; one that was killed no longer moves the end on. */
 static void record(bool is_snapshot) {
     char folder[sizeof control->folder];
-    unsigned n_claims = atomic_load(&control->n_claims);
+    unsigned n_claims = atomic_load(&control->n_claims), claim = atomic_load(&control->claim);
     memcpy(folder, control->folder, sizeof folder);
     folder[sizeof folder - 1] = 0;
-    if (atomic_load(&control->claim))
+    if (claim)
         stop();
-    if (cushim_clock_ns() > atomic_load(&control->record_until_ns))
+    if (claim == n_claims || cushim_clock_ns() > atomic_load(&control->record_until_ns))
         return;
     int error = cushim_events.recording_wanted(folder);
     atomic_store(&control->record_error, (unsigned)error);
@@ -43,11 +45,11 @@ static void record(bool is_snapshot) {
 /* By a thread of the program, or by ours; each request once.  Whatever a limit or a group asks for,
  * heaps give back what is idle, and wait for nothing. */
 void cushim_control_answer(void) {
-    static atomic_flag is_busy = ATOMIC_FLAG_INIT;
     static uint64_t n_given; /* how often a limit or a group had asked */
     if (!cushim_process_is_on() || cushim_thread.host_function_depth ||
         atomic_flag_test_and_set(&is_busy))
         return;
+    int saved_errno = errno, cancel = cushim_cancel_hold();
     uint64_t n_now = cushim_control_n_asked();
     unsigned n_asked = atomic_load(&control->n_asked);
     if (n_now - n_asked != n_given) {
@@ -68,6 +70,8 @@ void cushim_control_answer(void) {
         stop();
     atomic_store(&cushim_control.n_seen, n_now);
     atomic_flag_clear(&is_busy);
+    cushim_cancel_let(cancel);
+    errno = saved_errno;
 }
 
 /* Has the main thread ended, and every other one too?  Then the process ends with ours. */
@@ -102,10 +106,12 @@ void cushim_control_begin(void) {
     sigset_t all, before;
     pthread_attr_t attributes;
     pthread_t thread;
-    if (!cushim_process_options.control || !cushim_process_options.live ||
-        begun_in == cushim_process.process)
+    if (begun_in == cushim_process.process)
         return;
     begun_in = cushim_process.process;
+    atomic_flag_clear(&is_busy); /* the parent's thread may have had it */
+    if (!cushim_process_options.control || !cushim_process_options.live)
+        return;
     sigfillset(&all);
     sigdelset(&all, SIGSEGV); /* a fault of its own, as of a page that was cut, is handled in it */
     sigdelset(&all, SIGBUS);

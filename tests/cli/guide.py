@@ -54,6 +54,8 @@ OTHERS = {
     "cushim resume": "tests/cli/suspend.py",
     "cushim run --suspend": "tests/cli/suspend.py",
     "cushim trim": "tests/cli/control.py",
+    "cushim record --pid": "tests/cli/attach.py",
+    "cushim snapshot": "tests/cli/attach.py",
     "srun": "by hand: tests/install/clusters",
     "docker": "by hand: tests/install/clusters",
     "apptainer": "nobody: Debian 12 has no package of it",

@@ -38,6 +38,38 @@ TEST(live_blocks_are_counted_by_size) {
     fixture_check(fixture);
 }
 
+static unsigned n_segments, n_blocks;
+
+static void see(const struct cushim_mem_segment *segment, struct cushim_mem_block_meta *meta,
+                uint64_t base, void *unused) {
+    struct cushim_mem_lookup lookup;
+    (void)unused;
+    n_segments += !meta;
+    n_blocks += meta != NULL;
+    if (!meta)
+        return;
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, base, &lookup));
+    ck_assert(lookup.meta == meta && lookup.base == base && lookup.segment == segment);
+    ck_assert(cushim_mem_block_set_recorded(meta, true));
+}
+
+TEST(each_live_block_is_seen_once_at_its_address) {
+    for (int has_arena = 0; has_arena < 2; has_arena++) {
+        fixture = fixture_create(NULL);
+        fixture->policy.arena_bytes = has_arena ? 64 * MIB : 0;
+        fixture->policy.arena_most_bytes = 2000;
+        n_segments = n_blocks = 0;
+        for (int i = 0; i < 5; i++)
+            fixture_take(fixture, 1000);
+        fixture_take(fixture, 3000);
+        fixture_take(fixture, 40 * MIB);
+        fixture_give(fixture, fixture_take(fixture, 5000));
+        cushim_mem_census_each(&fixture->heaps[0], see, NULL);
+        ck_assert_uint_eq(n_blocks, 7);
+        ck_assert_uint_eq(n_segments, cushim_mem_stats_read(&fixture_stats(fixture)->n_segments));
+    }
+}
+
 TEST(a_block_that_the_program_queried_is_live) {
     struct cushim_mem_lookup lookup;
     fixture = fixture_create(NULL);

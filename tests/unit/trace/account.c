@@ -61,6 +61,21 @@ static const struct cushim_trace_site *site_at(uint64_t frame) {
     return NULL;
 }
 
+TEST(what_lived_before_is_no_request) {
+    recording_open(&recording, MUCH);
+    at(0, 0, 9);
+    put(CUSHIM_TRACE_ALLOC, CUSHIM_TRACE_RESTORED, 1, 100);
+    put(CUSHIM_TRACE_FREE, 0, 1, 0);
+    put(CUSHIM_TRACE_ALLOC, 0, 2, 50);
+    put(CUSHIM_TRACE_FREE, 0, 2, 0);
+    ck_assert_uint_eq(take_all(), 0);
+    const struct cushim_trace_sums *sums = &account.sums[0][0];
+    ck_assert(sums->n_before == 1 && sums->before_bytes == 100 && sums->n_requests == 1);
+    ck_assert(sums->n_frees == 2 && !sums->live_bytes && account.n_start == 2);
+    ck_assert(account.sites[0]->n_frees == 1 && account.sites[0]->n_temporary == 1);
+    finish();
+}
+
 TEST(sites_and_places_have_what_is_theirs) {
     recording_open(&recording, MUCH);
     at(1, 2, 5);

@@ -282,7 +282,6 @@ static void record(struct request *request, const struct page *page,
     }
     if (!cushim_page_is_alive(page->folder, page->name))
         complain("%s has ended", control_name(page));
-    atomic_store(&control->record_until_ns, 0);
     control_wait_long(page, control, control_ask(control, CUSHIM_PAGE_CALL_RECORD));
 }
 

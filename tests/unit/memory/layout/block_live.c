@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include "memory/free.h"
 #include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
@@ -67,6 +68,42 @@ TEST(a_refused_free_keeps_the_marks) {
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_assert_int_ne(fixture_release(fixture, block, &answer), CUSHIM_OK);
     ck_assert_uint_eq(number_of(block), number);
+}
+
+static unsigned n_claimed, n_back;
+
+static void note_moved(const struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
+                       bool is_freed) {
+    ck_assert_ptr_eq(heap, lookup->segment->heap);
+    n_claimed += is_freed;
+    n_back += !is_freed;
+}
+
+TEST(the_free_that_claims_a_recorded_block_says_so) {
+    fixture = fixture_create(NULL);
+    fixture->policy.block_moved = note_moved;
+    for (int i = 0; i < 2; i++) {
+        uint64_t block = fixture_take(fixture, sizes[i]);
+        struct cushim_mem_lookup lookup = find(block);
+        n_claimed = n_back = 0;
+        ck_assert(cushim_mem_block_record(&lookup) && !cushim_mem_block_record(&lookup));
+        ck_assert(cushim_mem_block_set_recorded(lookup.meta, false));
+        ck_assert(!cushim_mem_block_set_recorded(lookup.meta, false));
+        ck_assert(cushim_mem_block_set_recorded(lookup.meta, true));
+        ck_assert_int_eq(cushim_mem_free_fast(&fixture->blocks, block, CUSHIM_MEM_FREE_ENTRY_ANY),
+                         false);
+        fixture_give(fixture, block);
+        ck_assert(n_claimed == 1 && !n_back && !cushim_mem_block_set_recorded(lookup.meta, true));
+        fixture_give(fixture, fixture_take(fixture, sizes[i])); /* another life */
+        ck_assert_uint_eq(n_claimed, 1);
+    }
+    CUresult answer;
+    uint64_t block = fixture_take(fixture, 1000);
+    struct cushim_mem_lookup lookup = find(block);
+    ck_assert(cushim_mem_block_record(&lookup));
+    fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_ILLEGAL_ADDRESS);
+    ck_assert_int_ne(fixture_release(fixture, block, &answer), CUSHIM_OK);
+    ck_assert(n_claimed == 2 && n_back == 1 && !cushim_mem_block_record(&lookup));
 }
 
 TEST(a_segment_counts_its_synchronous_blocks) {
