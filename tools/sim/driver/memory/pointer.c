@@ -29,7 +29,8 @@ static CUresult answer_bool(void *data, bool value) {
 }
 
 static bool is_pinned(const struct sim_block *block) {
-    return block->kind == SIM_BLOCK_HOST || block->kind == SIM_BLOCK_REGISTERED;
+    return block->kind == SIM_BLOCK_HOST || block->kind == SIM_BLOCK_REGISTERED ||
+           block->is_on_host;
 }
 
 static CUresult get(void *data, CUpointer_attribute attribute, CUdeviceptr address,
@@ -53,8 +54,10 @@ static CUresult get(void *data, CUpointer_attribute attribute, CUdeviceptr addre
         return answer(data, &block->buffer_id, sizeof block->buffer_id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         return answer_bool(data, block->kind == SIM_BLOCK_MANAGED);
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        return answer(data, &block->device->ordinal, sizeof block->device->ordinal);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: {
+        int ordinal = block->is_on_host ? CU_DEVICE_CPU : block->device->ordinal;
+        return answer(data, &ordinal, sizeof ordinal);
+    }
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         return answer_bool(data, block->kind == SIM_BLOCK_DEVICE);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
