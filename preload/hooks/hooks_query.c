@@ -134,9 +134,45 @@ static void tell_bool(void *data, bool value) {
     *(unsigned char *)data = value;
 }
 
+static bool is_spilled(const struct cushim_mem_lookup *lookup) {
+    return lookup->segment->heap->provider == &cushim_mem_provider_spill;
+}
+
+/* Device memory that the driver served has these. */
+static void tell_spilled(const struct cushim_mem_heap *heap, CUpointer_attribute attribute,
+                         void *data) {
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data = heap->context;
+        break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data = CU_MEMORYTYPE_DEVICE;
+        break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = heap->device;
+        break;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *(void **)data = NULL;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        tell_bool(data, false);
+        break;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(uint64_t *)data = 0;
+        break;
+    default:
+        break;
+    }
+}
+
 /* The driver has answered for the segment; correct what differs for the block. */
 static void tell(const struct cushim_mem_lookup *lookup, CUpointer_attribute attribute,
                  void *data) {
+    const struct cushim_mem_heap *heap = lookup->segment->heap;
+    if (is_spilled(lookup))
+        tell_spilled(heap, attribute, data);
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
@@ -306,11 +342,10 @@ static CUresult close_handle(struct cushim_cuda *cuda, CUdeviceptr address) {
         return CUDA_SUCCESS;
     return cuda->cuIpcCloseMemHandle(address);
 }
-static CUresult refuse_handle(CUdeviceptr address) {
+
+static CUresult refuse_handle(CUdeviceptr address, const char *why) {
     cushim_mem_stats_add(&cushim_page.n_refused_handles, 1);
-    log_error("ipc",
-              "no handle for 0x%lx, whose block shares a segment of more than 2 MiB, or has guards",
-              (unsigned long)address);
+    log_error("ipc", "no handle for 0x%lx, whose block %s", (unsigned long)address, why);
     return CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -323,7 +358,11 @@ CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr add
     /* the driver has no handles for other kinds of memory */
     if (sight == CUSHIM_SIGHT_FOREIGN || !handle || lookup.segment->heap->kind != CUSHIM_MEM_DEVICE)
         return cuda->cuIpcGetMemHandle(handle, address);
-    return may_show(&lookup) ? get_handle(cuda, &lookup, handle) : refuse_handle(address);
+    if (is_spilled(&lookup))
+        return refuse_handle(address, "lies in host memory (CUSHIM_SPILL)");
+    return may_show(&lookup)
+               ? get_handle(cuda, &lookup, handle)
+               : refuse_handle(address, "shares a segment of more than 2 MiB, or has guards");
 }
 
 CUSHIM_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle,

@@ -53,7 +53,8 @@ static inline bool cushim_contexts_is_settled(void) {
 }
 
 /*
- * The heap of the current context for pinned or managed memory with these flags, made if there is
+ * The heap of the current context for pinned or managed memory with these flags, or for what is
+ * spilled (CUSHIM_MEM_DEVICE, 0), made if there is
  * none, and held.  NULL as above, or if managed memory of the device cannot be reused.
  */
 struct cushim_mem_heap *cushim_contexts_hold_kind(struct cushim_cuda *cuda,

@@ -1,4 +1,5 @@
 /* All heaps at once: they note effects that the host sees, and give back their idle memory. */
+#include "base/bits.h"
 #include "base/clock.h"
 #include "copy/ring.h"
 #include "memory/heap.h"
@@ -42,13 +43,20 @@ size_t cushim_contexts_give_back_all(void) {
     return give_back(-1, true, cushim_mem_reclaim_until()) + cushim_copy_rings_give_back();
 }
 
+/* What is spilled and free goes at once. */
+static bool is_leaving_host(const struct cushim_mem_heap *heap) {
+    return heap->provider == &cushim_mem_provider_spill &&
+           load_relaxed(&heap->held_bytes) >
+               cushim_less(load_relaxed(&heap->live_bytes), load_relaxed(&heap->deferred.n_bytes));
+}
+
 void cushim_contexts_give_back_stale(CUcontext synchronised) {
     if (cushim_events.memory_looked_at())
         give_back(-1, false, cushim_clock_ns());
     cushim_control_look();
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
         struct cushim_mem_heap *heap = &each->heap;
-        if (!cushim_mem_heap_is_stale(heap) || !cushim_process_is_on() ||
+        if (!(is_leaving_host(heap) || cushim_mem_heap_is_stale(heap)) || !cushim_process_is_on() ||
             cushim_thread.host_function_depth || !cushim_contexts_hold(heap))
             continue;
         uint64_t life = cushim_mem_heap_life(heap);
@@ -63,7 +71,8 @@ void cushim_contexts_give_back_stale(CUcontext synchronised) {
 size_t cushim_contexts_reusable_bytes(int device) {
     size_t n_bytes = 0;
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
-        if (each->heap.kind == CUSHIM_MEM_DEVICE && each->heap.device == device)
+        if (each->heap.kind == CUSHIM_MEM_DEVICE && each->heap.device == device &&
+            each->heap.provider != &cushim_mem_provider_spill)
             n_bytes += cushim_mem_reclaim_reusable_bytes(&each->heap);
     }
     return n_bytes;

@@ -19,6 +19,7 @@ enum cushim_kind {
     CUSHIM_KIND_ASYNC,
     CUSHIM_KIND_MAPPED, /* by cuMemCreate */
     CUSHIM_KIND_ARRAY,
+    CUSHIM_KIND_SPILLED, /* device memory to the program, but it lies on the host (CUSHIM_SPILL) */
     CUSHIM_N_KINDS
 };
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 const char *cushim_report_kind(enum cushim_kind kind) {
-    static const char *const names[CUSHIM_N_KINDS] = {"device", "managed", "pinned",
-                                                      "async",  "mapped",  "array"};
+    static const char *const names[CUSHIM_N_KINDS] = {"device", "managed", "pinned", "async",
+                                                      "mapped", "array",   "spilled"};
     return names[kind];
 }
 

@@ -24,7 +24,8 @@ enum cushim_preload_kind {
     CUSHIM_PRELOAD_PINNED,
     CUSHIM_PRELOAD_ASYNC,  /* cudaMallocAsync and the like, which the driver serves */
     CUSHIM_PRELOAD_MAPPED, /* cuMemCreate, while a handle or a mapping of it is left */
-    CUSHIM_PRELOAD_ARRAY   /* cudaMallocArray and the like */
+    CUSHIM_PRELOAD_ARRAY,  /* cudaMallocArray and the like */
+    CUSHIM_PRELOAD_SPILLED /* in host memory, in place of the device's (CUSHIM_SPILL) */
 };
 
 /* The counters, in the words of the report; later versions add fields at the end. */

@@ -5,7 +5,7 @@ import os
 import tempfile
 from typing import Any, Dict, NamedTuple, Optional
 
-KINDS = ("device", "managed", "pinned", "async", "mapped", "array")
+KINDS = ("device", "managed", "pinned", "async", "mapped", "array", "spilled")
 
 
 class Stats(NamedTuple):
