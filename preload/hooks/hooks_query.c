@@ -134,10 +134,6 @@ static void tell_bool(void *data, bool value) {
     *(unsigned char *)data = value;
 }
 
-static bool is_spilled(const struct cushim_mem_lookup *lookup) {
-    return lookup->segment->heap->provider == &cushim_mem_provider_spill;
-}
-
 /* Device memory that the driver served has these. */
 static void tell_spilled(const struct cushim_mem_heap *heap, CUpointer_attribute attribute,
                          void *data) {
@@ -171,7 +167,7 @@ static void tell_spilled(const struct cushim_mem_heap *heap, CUpointer_attribute
 static void tell(const struct cushim_mem_lookup *lookup, CUpointer_attribute attribute,
                  void *data) {
     const struct cushim_mem_heap *heap = lookup->segment->heap;
-    if (is_spilled(lookup))
+    if (cushim_mem_heap_is_spilled(heap))
         tell_spilled(heap, attribute, data);
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -358,7 +354,7 @@ CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr add
     /* the driver has no handles for other kinds of memory */
     if (sight == CUSHIM_SIGHT_FOREIGN || !handle || lookup.segment->heap->kind != CUSHIM_MEM_DEVICE)
         return cuda->cuIpcGetMemHandle(handle, address);
-    if (is_spilled(&lookup))
+    if (cushim_mem_heap_is_spilled(lookup.segment->heap))
         return refuse_handle(address, "lies in host memory (CUSHIM_SPILL)");
     return may_show(&lookup)
                ? get_handle(cuda, &lookup, handle)

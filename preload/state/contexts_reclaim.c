@@ -45,7 +45,7 @@ size_t cushim_contexts_give_back_all(void) {
 
 /* What is spilled and free goes at once. */
 static bool is_leaving_host(const struct cushim_mem_heap *heap) {
-    return heap->provider == &cushim_mem_provider_spill &&
+    return cushim_mem_heap_is_spilled(heap) &&
            load_relaxed(&heap->held_bytes) >
                cushim_less(load_relaxed(&heap->live_bytes), load_relaxed(&heap->deferred.n_bytes));
 }
@@ -72,7 +72,7 @@ size_t cushim_contexts_reusable_bytes(int device) {
     size_t n_bytes = 0;
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
         if (each->heap.kind == CUSHIM_MEM_DEVICE && each->heap.device == device &&
-            each->heap.provider != &cushim_mem_provider_spill)
+            !cushim_mem_heap_is_spilled(&each->heap))
             n_bytes += cushim_mem_reclaim_reusable_bytes(&each->heap);
     }
     return n_bytes;

@@ -143,6 +143,9 @@ struct cushim_page_finding {
 
 enum { CUSHIM_PAGE_SITES = 1024, CUSHIM_PAGE_SITE_FRAMES = 6, CUSHIM_PAGE_SITE_MOMENTS = 16 };
 
+/* In the key of a site: its blocks are spilled. */
+#define CUSHIM_PAGE_SITE_SPILLED UINT64_C(1)
+
 /* A place in the program that asked for memory: one call stack. */
 struct cushim_page_site {
     atomic_uint_fast64_t key;       /* of the stack, written last; 0: the row is free */

@@ -81,7 +81,7 @@ uint64_t cushim_report_sum_device_at(const struct cushim_report *report, int dev
     for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
         const char *stats =
             (const char *)cushim_report_stats(report, device, (enum cushim_kind)kind);
-        if (kind != CUSHIM_KIND_PINNED)
+        if (kind != CUSHIM_KIND_PINNED && kind != CUSHIM_KIND_SPILLED)
             sum += cushim_mem_stats_read((const atomic_uint_fast64_t *)(stats + counter));
     }
     return sum;

@@ -111,7 +111,8 @@ uint64_t cushim_report_sum_at(const struct cushim_report *report, enum cushim_ki
     cushim_report_sum_all_at(report, offsetof(struct cushim_mem_stats, field))
 uint64_t cushim_report_sum_all_at(const struct cushim_report *report, size_t counter);
 
-/* The sum of a counter over the kinds of memory that lie on a device: all but pinned. */
+/* The sum of a counter over the kinds of memory that lie on a device: all but pinned and spilled.
+ */
 #define cushim_report_sum_device(report, device, field)                                            \
     cushim_report_sum_device_at(report, device, offsetof(struct cushim_mem_stats, field))
 uint64_t cushim_report_sum_device_at(const struct cushim_report *report, int device,

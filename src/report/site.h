@@ -31,6 +31,7 @@ struct cushim_site {
     uint64_t n_live, live_bytes, peak_live_bytes;
     uint64_t error_bytes; /* the standard error of live_bytes; 0: it was counted, not sampled */
     uint64_t hour_bytes;  /* it may leak: cushim_site_hour_bytes */
+    bool is_spilled;      /* its blocks lie on the host */
     uint64_t n_frames;
     struct cushim_page_frame frames[CUSHIM_PAGE_SITE_FRAMES];
 };
