@@ -134,41 +134,42 @@ static void tell_bool(void *data, bool value) {
     *(unsigned char *)data = value;
 }
 
-/* Device memory that the driver served has these. */
-static void tell_spilled(const struct cushim_mem_heap *heap, CUpointer_attribute attribute,
-                         void *data) {
+/* If the block is spilled, what a driver answers for device memory.  False: it says what is right,
+ * also of host memory. */
+static bool is_told_spilled(const struct cushim_mem_lookup *lookup, CUpointer_attribute attribute,
+                            void *data) {
+    const struct cushim_mem_heap *heap = lookup->segment->heap;
+    if (!cushim_mem_heap_is_spilled(heap))
+        return false;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         *(CUcontext *)data = heap->context;
-        break;
+        return true;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = CU_MEMORYTYPE_DEVICE;
-        break;
+        return true;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *(int *)data = heap->device;
-        break;
+        return true;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         *(void **)data = NULL;
-        break;
+        return true;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         tell_bool(data, false);
-        break;
+        return true;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(uint64_t *)data = 0;
-        break;
+        return true;
     default:
-        break;
+        return false;
     }
 }
 
 /* The driver has answered for the segment; correct what differs for the block. */
 static void tell(const struct cushim_mem_lookup *lookup, CUpointer_attribute attribute,
                  void *data) {
-    const struct cushim_mem_heap *heap = lookup->segment->heap;
-    if (cushim_mem_heap_is_spilled(heap))
-        tell_spilled(heap, attribute, data);
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
@@ -203,6 +204,9 @@ CUSHIM_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute att
     enum cushim_sight sight = cushim_sight(address, 1, &lookup);
     CUresult answer = cuda->cuPointerGetAttribute(
         data, attribute, sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
+    if (data && sight == CUSHIM_SIGHT_BLOCK && is_told_spilled(&lookup, attribute, data))
+        return attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ? CUDA_ERROR_INVALID_VALUE
+                                                              : CUDA_SUCCESS;
     if (answer == CUDA_SUCCESS && data && sight == CUSHIM_SIGHT_BLOCK)
         tell(&lookup, attribute, data);
     return answer;
@@ -224,7 +228,7 @@ CUSHIM_EXPORT CUresult cuPointerGetAttributes(unsigned n_attributes,
     if (answer != CUDA_SUCCESS || !attributes || !data || sight != CUSHIM_SIGHT_BLOCK)
         return answer;
     for (unsigned i = 0; i < n_attributes; i++) {
-        if (data[i])
+        if (data[i] && !is_told_spilled(&lookup, attributes[i], data[i]))
             tell(&lookup, attributes[i], data[i]);
     }
     return answer;

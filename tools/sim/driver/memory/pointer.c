@@ -39,13 +39,15 @@ static CUresult get(void *data, CUpointer_attribute attribute, CUdeviceptr addre
     size_t n_bytes = block->n_bytes;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
+        if (block->is_on_host)
+            return CUDA_ERROR_INVALID_VALUE;
         return answer_pointer(data, block->context);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         return answer_unsigned(data, is_pinned(block) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         return answer(data, &address, sizeof address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (!is_host)
+        if (!is_host && !block->is_on_host)
             return CUDA_ERROR_INVALID_VALUE;
         return answer(data, &address, sizeof address);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
