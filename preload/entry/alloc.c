@@ -109,6 +109,9 @@ CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size
         status = cushim_mem_alloc_after(heap, n_bytes, cushim_thread.missed, &block);
     bool is_ready = status == CUSHIM_OK && make_ready(heap, &block, n_bytes);
     cushim_contexts_let(heap);
+    /* now, because the driver's own call would break the captures of other threads */
+    if (status == CUSHIM_NOMEM && cushim_entry_spill(cuda, address, n_bytes))
+        return CUDA_SUCCESS;
     if (!is_ready)
         return alloc_by_driver(cuda, address, n_bytes);
     *address = block.address;

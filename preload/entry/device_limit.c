@@ -286,8 +286,8 @@ void cushim_device_limit_tell(struct cushim_cuda *cuda, int device, size_t *free
     size_t limit_bytes = atomic_load(&budget->limit_bytes);
     /* without cushim our free memory would be free */
     const struct cushim_mem_stats *mapped = &cushim_page.stats[device][CUSHIM_KIND_MAPPED];
-    size_t held_bytes =
-        cushim_contexts_reusable_bytes(device) + cushim_mem_stats_read(&mapped->free_segment_bytes);
+    size_t held_bytes = cushim_contexts_reusable_bytes(device, false) +
+                        cushim_mem_stats_read(&mapped->free_segment_bytes);
     *free_bytes += cushim_least(held_bytes + cushim_async_idle_bytes(cuda, device),
                                 cushim_less(*total_bytes, *free_bytes));
     if (limit_bytes) {
@@ -297,7 +297,8 @@ void cushim_device_limit_tell(struct cushim_cuda *cuda, int device, size_t *free
         *total_bytes = cushim_least(*total_bytes, limit_bytes);
     }
     if (cushim_spill_bytes()) {
-        *free_bytes += cushim_spill_free_bytes(device);
+        *free_bytes +=
+            cushim_spill_free_bytes(device) + cushim_contexts_reusable_bytes(device, true);
         *total_bytes += cushim_spill_bytes();
     }
 }

@@ -11,6 +11,7 @@
 #include "preload/entry/free.h"
 #include "preload/entry/pitch.h"
 #include "preload/entry/stale_address.h"
+#include "preload/state/captures.h"
 
 CUSHIM_PATCHABLE(cuMemAllocPitch_v2)
 CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_bytes,
@@ -26,7 +27,7 @@ CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_by
 static CUresult alloced_async(struct cushim_cuda *cuda, CUresult answer, CUdeviceptr *address,
                               size_t n_bytes, CUstream stream) {
     if (answer == CUDA_ERROR_OUT_OF_MEMORY && address && n_bytes &&
-        cushim_entry_spill(cuda, address, n_bytes)) {
+        !cushim_capture_is_captured(cuda, stream) && cushim_entry_spill(cuda, address, n_bytes)) {
         cushim_device_limit_settle();
         return CUDA_SUCCESS;
     }

@@ -83,6 +83,7 @@ TEST(small_blocks_share_pages_on_the_host) {
         ck_assert(fixture_is_filled(blocks[i], (unsigned char)i, BYTES));
         OK(cuMemFree(blocks[i]));
     }
+    ck_assert_uint_eq(free_bytes(), SUM - DEVICE);
 }
 
 TEST(what_is_told_to_be_free_is_had_page_by_page_and_no_more) {
@@ -315,6 +316,67 @@ TEST(its_free_waits_for_work_that_uses_it) {
     OK(thread.answer);
     OK(cuCtxSynchronize());
     expect_spilled(0);
+}
+
+TEST(its_free_waits_for_copies_of_other_devices, .n = 2) {
+    CUcontext first = fixture_use_device(0), second;
+    struct fixture_thread thread = {.context = first};
+    size_t n_bytes = _i ? BLOCK : 4096;
+    fixture_alloc(DEVICE - 2 * MIB);
+    fixture_alloc(MIB + 1);
+    thread.address = fixture_alloc(n_bytes);
+    expect_spilled(_i ? BLOCK : 2 * MIB);
+    second = fixture_use_device(1);
+    CUdeviceptr there = fixture_alloc(n_bytes);
+    CUstream stream = fixture_stream();
+    sim_hold();
+    OK(cuMemcpyPeerAsync(there, second, thread.address, first, n_bytes, stream));
+    /* ours asks again and again, because it would not wait for a kernel that never ends */
+    const char *call = fixture_is_preloaded() ? "cuEventQuery" : fixture_wait_of_free();
+    unsigned long n = sim_calls(call);
+    fixture_start(&thread, fixture_free_it);
+    ck_assert(fixture_is_asleep(&thread, call, n));
+    sim_release_hold();
+    fixture_join(&thread);
+    OK(thread.answer);
+    ck_assert_uint_eq(sim_pending(), 0);
+    OK(cuCtxSynchronize());
+}
+
+TEST(what_graphs_allocate_is_not_spilled) {
+    CUgraph graph;
+    CUdeviceptr address;
+    fixture_use_device(0);
+    fill_device();
+    CUstream stream = fixture_stream();
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    if (cuMemAllocAsync(&address, BLOCK, stream) == CUDA_SUCCESS)
+        OK(cuMemFreeAsync(address, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    expect_spilled(0);
+}
+
+/* Then each request is the driver's own call, which captures of other threads forbid. */
+static bool is_pool_off(void) {
+    const char *pool = getenv("CUSHIM_POOL");
+    return pool && *pool == '0';
+}
+
+static void alloc_block(struct fixture_thread *thread) {
+    thread->answer = cuMemAlloc(&thread->address, BLOCK);
+}
+
+TEST_IF(fixture_is_preloaded() && !is_pool_off(), captures_of_other_threads_stay_valid) {
+    CUgraph graph;
+    struct fixture_thread thread = {.context = fixture_use_device(0)};
+    fill_device();
+    CUstream stream = fixture_stream();
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    fixture_start(&thread, alloc_block);
+    fixture_join(&thread);
+    OK(thread.answer);
+    expect_spilled(BLOCK);
+    OK(cuStreamEndCapture(stream, &graph));
 }
 
 TEST(a_context_takes_its_blocks_with_it) {
