@@ -57,6 +57,8 @@ WANTED = {
     "what is told of a fork, or of the end of a context or a driver": {
         "preload/events.c": r"\.forked = .*\n(?:.*\n)*.*\.driver_lost = .*\n(?:.*\n)*.*\.context_gone = ",
         "src/companion/events.c": r"\.context_ended = "},
+    "what is served from host memory when a device is full": {"preload/entry/alloc.c": r"^bool cushim_entry_spill\(",
+                                                              "preload/state/spill.c": r"^size_t cushim_spill_free_bytes\("},
     "a limit, and what a group of processes has of it": {"preload/entry/device_limit.c": r"^bool cushim_device_limit_admits\(",
                                                          "src/report/group.c": r"^bool cushim_group_charge\("},
     "stream captures": {
