@@ -13,6 +13,7 @@
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
 #include "preload/observe/shortage.h"
+#include "preload/state/spill.h"
 #include "preload/observe/watch.h"
 
 /* May the heap serve this thread's device memory now? */
@@ -34,13 +35,47 @@ static const char *why_not_served(struct cushim_cuda *cuda) {
     return "the pool had nothing for it";
 }
 
+/* What the program gets of a block that a heap served; false: nothing, and the block went back. */
+static bool make_ready(struct cushim_mem_heap *heap, struct cushim_mem_block *block,
+                       size_t n_bytes) {
+    if (cushim_process.is_watched && cushim_check_obtained(heap, block, n_bytes) != CUSHIM_OK)
+        return false;
+    if (!cushim_memory_kinds_make_zero(heap, block, n_bytes))
+        return false;
+    if (cushim_process.is_watched)
+        cushim_watch_alloc(heap, block, n_bytes);
+    return true;
+}
+
+bool cushim_entry_spill(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
+    struct cushim_mem_block block;
+    if (!cushim_spill_bytes() || !cushim_entry_is_open(cuda))
+        return false;
+    struct cushim_mem_heap *heap = cushim_contexts_hold_kind(cuda, CUSHIM_MEM_DEVICE, 0);
+    if (!heap)
+        return false;
+    bool is_ready =
+        cushim_mem_alloc(heap, n_bytes, &block) == CUSHIM_OK && make_ready(heap, &block, n_bytes);
+    cushim_contexts_let(heap);
+    if (is_ready)
+        *address = block.address;
+    return is_ready;
+}
+
 static CUresult alloc_by_driver(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
     if (!cushim_process_is_on())
         return cuda->cuMemAlloc_v2(address, n_bytes);
-    if (address && n_bytes && !cushim_device_limit_admits(cuda, n_bytes))
-        return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, n_bytes);
+    bool is_asking = address && n_bytes;
     uint64_t start_ns = cushim_clock_ns();
-    CUresult answer = cuda->cuMemAlloc_v2(address, n_bytes);
+    bool may_ask = !is_asking || cushim_device_limit_admits(cuda, n_bytes);
+    CUresult answer = may_ask ? cuda->cuMemAlloc_v2(address, n_bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (answer == CUDA_ERROR_OUT_OF_MEMORY && is_asking &&
+        cushim_entry_spill(cuda, address, n_bytes)) {
+        cushim_device_limit_settle();
+        return CUDA_SUCCESS;
+    }
+    if (!may_ask)
+        return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, answer, 0, n_bytes);
     log_debug("request", "%s of size %zu went to the driver: %s",
               cushim_cuda_symbol_name(cushim_thread.symbol), n_bytes, why_not_served(cuda));
     if (answer == CUDA_SUCCESS) {
@@ -74,12 +109,11 @@ CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size
     enum cushim_status status = CUSHIM_OK;
     if (!alloc_at_once(heap, n_bytes, &block))
         status = cushim_mem_alloc_after(heap, n_bytes, cushim_thread.missed, &block);
-    if (status == CUSHIM_OK && cushim_process.is_watched)
-        status = cushim_check_obtained(heap, &block, n_bytes);
-    bool is_ready = status == CUSHIM_OK && cushim_memory_kinds_make_zero(heap, &block, n_bytes);
-    if (is_ready && cushim_process.is_watched)
-        cushim_watch_alloc(heap, &block, n_bytes);
+    bool is_ready = status == CUSHIM_OK && make_ready(heap, &block, n_bytes);
     cushim_contexts_let(heap);
+    /* now, because the driver's own call would break the captures of other threads */
+    if (status == CUSHIM_NOMEM && cushim_entry_spill(cuda, address, n_bytes))
+        return CUDA_SUCCESS;
     if (!is_ready)
         return alloc_by_driver(cuda, address, n_bytes);
     *address = block.address;

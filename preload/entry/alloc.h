@@ -19,6 +19,12 @@ struct cushim_mem_request;
 /* cuMemAlloc_v2, whatever serves it. */
 CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes);
 
+/*
+ * The driver, or a limit, has no memory for a request of device memory: serve it from host memory.
+ * False: CUSHIM_SPILL is not set, or that is out, too.
+ */
+bool cushim_entry_spill(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes);
+
 /* The same, if it needs no driver call.  False: nothing was done, so call cushim_entry_alloc.  Then
  * `request` has what was asked for (cushim_thread.missed); its life must be 0 before. */
 bool cushim_entry_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes,

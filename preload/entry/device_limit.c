@@ -16,6 +16,7 @@
 #include "preload/state/contexts.h"
 #include "preload/state/control.h"
 #include "preload/state/process_options.h"
+#include "preload/state/spill.h"
 #include "report/group.h"
 
 /* With CUSHIM_LIMIT_COUNTS=all, how often NVML is asked. */
@@ -40,8 +41,9 @@ static _Thread_local struct {
 } promise __attribute__((tls_model("initial-exec")));
 
 bool cushim_device_limit_is_set(void) {
-    return cushim_process_is_on() && (group.file || atomic_load(&cushim_page.head.n_limits) ||
-                                      strcmp(cushim_process_options.limit, "0") != 0);
+    return cushim_process_is_on() &&
+           (cushim_process_options.spill || group.file || atomic_load(&cushim_page.head.n_limits) ||
+            strcmp(cushim_process_options.limit, "0") != 0);
 }
 
 /* ---- this process's own limit ---- */
@@ -295,14 +297,19 @@ void cushim_device_limit_tell(struct cushim_cuda *cuda, int device, size_t *free
     size_t limit_bytes = atomic_load(&budget->limit_bytes);
     /* without cushim our free memory would be free */
     const struct cushim_mem_stats *mapped = &cushim_page.stats[device][CUSHIM_KIND_MAPPED];
-    size_t held_bytes =
-        cushim_contexts_reusable_bytes(device) + cushim_mem_stats_read(&mapped->free_segment_bytes);
+    size_t held_bytes = cushim_contexts_reusable_bytes(device, false) +
+                        cushim_mem_stats_read(&mapped->free_segment_bytes);
     *free_bytes += cushim_least(held_bytes + cushim_async_idle_bytes(cuda, device),
                                 cushim_less(*total_bytes, *free_bytes));
-    if (!limit_bytes)
-        return;
-    size_t used_bytes = cushim_less(atomic_load(&budget->charged_bytes), held_bytes) +
-                        atomic_load(&budget->others_bytes);
-    *free_bytes = cushim_least(*free_bytes, cushim_less(limit_bytes, used_bytes));
-    *total_bytes = cushim_least(*total_bytes, limit_bytes);
+    if (limit_bytes) {
+        size_t used_bytes = cushim_less(atomic_load(&budget->charged_bytes), held_bytes) +
+                            atomic_load(&budget->others_bytes);
+        *free_bytes = cushim_least(*free_bytes, cushim_less(limit_bytes, used_bytes));
+        *total_bytes = cushim_least(*total_bytes, limit_bytes);
+    }
+    if (cushim_spill_bytes()) {
+        *free_bytes +=
+            cushim_spill_free_bytes(device) + cushim_contexts_reusable_bytes(device, true);
+        *total_bytes += cushim_spill_bytes();
+    }
 }

@@ -21,7 +21,7 @@ void cushim_device_limit_in_child(bool is_fresh);
 /* Another process may have changed the limit, or wants memory of the group: take what holds now. */
 void cushim_device_limit_look(void);
 
-/* Has any device a limit? */
+/* Does the process see any device in another size, because of a limit or of what may be spilled? */
 bool cushim_device_limit_is_set(void);
 
 /* What the options leave of a device of `total_bytes`. */
@@ -45,7 +45,8 @@ void cushim_device_limit_settle(void);
 /* A device got memory that no heap charges, or (is_there false) lost it. */
 void cushim_device_limit_charge(int device, size_t n_bytes, bool is_there);
 
-/* Correct what a driver says of a device: by the limit, and by what our heaps could give back. */
+/* Correct what a driver says of a device: by the limit, by what our heaps could give back, and by
+ * what may be spilled. */
 void cushim_device_limit_tell(struct cushim_cuda *cuda, int device, size_t *free_bytes,
                               size_t *total_bytes);
 

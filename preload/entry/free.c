@@ -96,7 +96,10 @@ static enum cushim_status release_watched(const struct cushim_mem_lookup *lookup
                                           CUresult *answer) {
     enum cushim_status status;
     struct cushim_watched_free freed = cushim_watch_free(lookup);
-    if (!hold(lookup, &status) && !cushim_check_release(lookup, &status, answer))
+    bool is_held = hold(lookup, &status);
+    if (!is_held)
+        cushim_contexts_await_others(freed.heap);
+    if (!is_held && !cushim_check_release(lookup, &status, answer))
         status = cushim_mem_free(freed.heap, lookup, answer);
     cushim_watch_freed(&freed, status == CUSHIM_OK);
     return status;
@@ -110,6 +113,7 @@ static enum cushim_status release(const struct cushim_mem_lookup *lookup, CUresu
         return release_watched(lookup, answer);
     if (hold(lookup, &status))
         return status;
+    cushim_contexts_await_others(lookup->segment->heap);
     return cushim_mem_free(lookup->segment->heap, lookup, answer);
 }
 
@@ -195,15 +199,13 @@ static CUresult free_ours_on(struct cushim_cuda *cuda, const struct cushim_mem_l
                              CUdeviceptr address, CUstream stream) {
     enum cushim_status status;
     CUresult answer;
-    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-    bool is_known_capture = cushim_capture_is_open() && cuda->cuStreamIsCapturing &&
-                            cuda->cuStreamIsCapturing(stream, &capturing) == CUDA_SUCCESS;
+    bool is_captured = cushim_capture_is_captured(cuda, stream);
     if (lookup->segment->heap->kind != CUSHIM_MEM_DEVICE) /* the driver's answers (measured) */
         return lookup->segment->heap->kind == CUSHIM_MEM_MANAGED ? CUDA_ERROR_NOT_SUPPORTED
                                                                  : CUDA_ERROR_INVALID_VALUE;
     if (is_live_start(lookup, address) && hold(lookup, &status))
         return answer_of(status, lookup, address, CUDA_SUCCESS);
-    if (is_known_capture && capturing != CU_STREAM_CAPTURE_STATUS_NONE)
+    if (is_captured)
         return CUDA_ERROR_INVALID_VALUE; /* a graph frees what a graph allocated, nothing else */
     if (!is_live_start(lookup, address))
         return refuse_free(lookup, address);

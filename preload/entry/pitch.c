@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/bits.h"
 #include "cuda/table.h"
 #include "preload/entry/alloc.h"
 #include "preload/entry/device_limit.h"
@@ -10,7 +11,7 @@
 #include "preload/state/process_options.h"
 
 /* The newest of each place stays. */
-enum { N_KNOWN = 256 };
+enum { N_KNOWN = 256, PITCH_GRAIN_BYTES = 512 };
 
 struct pitch {
     CUdevice device;
@@ -52,18 +53,36 @@ static void remember(struct cushim_cuda *cuda, struct pitch *pitch) {
     pthread_mutex_unlock(&lock);
 }
 
+/* With the pitch that the driver gives (measured). */
+static bool spill(struct cushim_cuda *cuda, CUdeviceptr *address, size_t *pitch_bytes,
+                  size_t width_bytes, size_t height) {
+    size_t row_bytes, n_bytes;
+    if (!cushim_round_up(width_bytes, PITCH_GRAIN_BYTES, &row_bytes) ||
+        __builtin_mul_overflow(row_bytes, height, &n_bytes) || !n_bytes ||
+        !cushim_entry_spill(cuda, address, n_bytes))
+        return false;
+    *pitch_bytes = row_bytes;
+    return true;
+}
+
 static CUresult alloc_by_driver(struct cushim_cuda *cuda, CUdeviceptr *address, size_t *pitch_bytes,
                                 size_t width_bytes, size_t height, unsigned element_bytes) {
     size_t least_bytes;
+    bool is_admitted = true;
     if (__builtin_mul_overflow(width_bytes, height, &least_bytes))
         least_bytes = SIZE_MAX;
-    else if (!cushim_device_limit_admits(cuda, least_bytes))
-        return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0,
-                                 least_bytes);
-    CUresult answer =
-        cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
-    if (cushim_entry_should_retry(answer))
+    else
+        is_admitted = cushim_device_limit_admits(cuda, least_bytes);
+    CUresult answer = CUDA_ERROR_OUT_OF_MEMORY;
+    if (is_admitted)
         answer = cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
+    if (is_admitted && cushim_entry_should_retry(answer))
+        answer = cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
+    if (answer == CUDA_ERROR_OUT_OF_MEMORY && address && pitch_bytes &&
+        spill(cuda, address, pitch_bytes, width_bytes, height)) {
+        cushim_device_limit_settle();
+        return CUDA_SUCCESS;
+    }
     bool is_there = answer == CUDA_SUCCESS;
     return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, answer, is_there ? *address : 0,
                              is_there ? *pitch_bytes * height : least_bytes);

@@ -4,6 +4,7 @@
  */
 #include "cuda/patchable.h"
 #include "cuda/table.h"
+#include "preload/entry/alloc.h"
 #include "preload/entry/async_pool.h"
 #include "preload/entry/context_memory.h"
 #include "preload/entry/device_limit.h"
@@ -12,6 +13,7 @@
 #include "preload/entry/free.h"
 #include "preload/entry/pitch.h"
 #include "preload/entry/stale_address.h"
+#include "preload/state/captures.h"
 
 CUSHIM_PATCHABLE(cuMemAllocPitch_v2)
 CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_bytes,
@@ -23,16 +25,26 @@ CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_by
 
 /* ---- stream-ordered memory: the driver's own pools, passed through and counted ---- */
 
-/* `order` is the stream that 0 means. */
-static CUresult alloc_async(struct cushim_cuda *cuda, __typeof__(&cuMemAllocAsync) real,
-                            CUdeviceptr *address, size_t n_bytes, CUstream stream, CUstream order) {
-    if (!cushim_device_limit_admits(cuda, n_bytes))
-        return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, n_bytes);
-    CUresult answer = real(address, n_bytes, stream);
-    if (cushim_entry_should_retry(answer))
-        answer = real(address, n_bytes, stream);
+/* The driver, or a limit, has answered.  What is spilled may be used at once, by all streams.
+ * `order` is the stream that 0 means. */
+static CUresult alloced_async(struct cushim_cuda *cuda, CUresult answer, CUdeviceptr *address,
+                              size_t n_bytes, CUstream order) {
+    if (answer == CUDA_ERROR_OUT_OF_MEMORY && address && n_bytes &&
+        !cushim_capture_is_captured(cuda, order) && cushim_entry_spill(cuda, address, n_bytes)) {
+        cushim_device_limit_settle();
+        return CUDA_SUCCESS;
+    }
     return cushim_entry_note_on(cuda, order, answer, answer == CUDA_SUCCESS ? *address : 0,
                                 n_bytes);
+}
+
+static CUresult alloc_async(struct cushim_cuda *cuda, __typeof__(&cuMemAllocAsync) real,
+                            CUdeviceptr *address, size_t n_bytes, CUstream stream, CUstream order) {
+    bool is_admitted = cushim_device_limit_admits(cuda, n_bytes);
+    CUresult answer = is_admitted ? real(address, n_bytes, stream) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (is_admitted && cushim_entry_should_retry(answer))
+        answer = real(address, n_bytes, stream);
+    return alloced_async(cuda, answer, address, n_bytes, order);
 }
 
 CUSHIM_PATCHABLE(cuMemAllocAsync)
@@ -50,13 +62,11 @@ CUSHIM_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t n_bytes
 static CUresult alloc_from_pool(struct cushim_cuda *cuda, __typeof__(&cuMemAllocFromPoolAsync) real,
                                 CUdeviceptr *address, size_t n_bytes, CUmemoryPool pool,
                                 CUstream stream, CUstream order) {
-    if (!cushim_device_limit_admits(cuda, n_bytes))
-        return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, n_bytes);
-    CUresult answer = real(address, n_bytes, pool, stream);
-    if (cushim_entry_should_retry(answer))
+    bool is_admitted = cushim_device_limit_admits(cuda, n_bytes);
+    CUresult answer = is_admitted ? real(address, n_bytes, pool, stream) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (is_admitted && cushim_entry_should_retry(answer))
         answer = real(address, n_bytes, pool, stream);
-    return cushim_entry_note_on(cuda, order, answer, answer == CUDA_SUCCESS ? *address : 0,
-                                n_bytes);
+    return alloced_async(cuda, answer, address, n_bytes, order);
 }
 
 CUSHIM_PATCHABLE(cuMemAllocFromPoolAsync)

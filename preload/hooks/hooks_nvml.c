@@ -9,6 +9,7 @@
 #include "preload/entry/device_limit.h"
 #include "preload/entry/nvml.h"
 #include "preload/resolve/nvml.h"
+#include "preload/state/spill.h"
 
 enum { FUNCTION_NOT_FOUND = 13 };
 
@@ -49,7 +50,8 @@ static void tell(void *device, unsigned long long *total, unsigned long long *fr
             cushim_device_limit_tell(cuda, number, &free_bytes, &total_bytes);
     } else if (cushim_nvml_find("nvmlDeviceGetIndex", &get_index) &&
                get_index(device, &number) == 0) {
-        total_bytes = cushim_device_limit_bytes(number, total_bytes);
+        total_bytes = cushim_device_limit_bytes(number, total_bytes) + cushim_spill_bytes();
+        free_bytes += cushim_spill_bytes();
     }
     *total = total_bytes;
     *free = cushim_least(free_bytes, total_bytes);

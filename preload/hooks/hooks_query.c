@@ -135,6 +135,39 @@ static void tell_bool(void *data, bool value) {
     *(unsigned char *)data = value;
 }
 
+/* If the block is spilled, what a driver answers for device memory.  False: it says what is right,
+ * also of host memory. */
+static bool is_told_spilled(const struct cushim_mem_lookup *lookup, CUpointer_attribute attribute,
+                            void *data) {
+    const struct cushim_mem_heap *heap = lookup->segment->heap;
+    if (!cushim_mem_heap_is_spilled(heap))
+        return false;
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data = heap->context;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data = CU_MEMORYTYPE_DEVICE;
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = heap->device;
+        return true;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *(void **)data = NULL;
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        tell_bool(data, false);
+        return true;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(uint64_t *)data = 0;
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* The driver has answered for the segment; correct what differs for the block. */
 static void tell(const struct cushim_mem_lookup *lookup, CUpointer_attribute attribute,
                  void *data) {
@@ -172,6 +205,9 @@ CUSHIM_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute att
     enum cushim_sight sight = cushim_sight(address, 1, &lookup);
     CUresult answer = cuda->cuPointerGetAttribute(
         data, attribute, sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
+    if (data && sight == CUSHIM_SIGHT_BLOCK && is_told_spilled(&lookup, attribute, data))
+        return attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ? CUDA_ERROR_INVALID_VALUE
+                                                              : CUDA_SUCCESS;
     if (answer == CUDA_SUCCESS && data && sight == CUSHIM_SIGHT_BLOCK)
         tell(&lookup, attribute, data);
     return answer;
@@ -193,7 +229,7 @@ CUSHIM_EXPORT CUresult cuPointerGetAttributes(unsigned n_attributes,
     if (answer != CUDA_SUCCESS || !attributes || !data || sight != CUSHIM_SIGHT_BLOCK)
         return answer;
     for (unsigned i = 0; i < n_attributes; i++) {
-        if (data[i])
+        if (data[i] && !is_told_spilled(&lookup, attributes[i], data[i]))
             tell(&lookup, attributes[i], data[i]);
     }
     return answer;
@@ -326,11 +362,9 @@ static CUresult close_handle(struct cushim_cuda *cuda, CUdeviceptr address) {
     return answer;
 }
 
-static CUresult refuse_handle(CUdeviceptr address) {
+static CUresult refuse_handle(CUdeviceptr address, const char *why) {
     cushim_mem_stats_add(&cushim_page.n_refused_handles, 1);
-    log_error("ipc",
-              "no handle for 0x%lx, whose block shares a segment of more than 2 MiB, or has guards",
-              (unsigned long)address);
+    log_error("ipc", "no handle for 0x%lx, whose block %s", (unsigned long)address, why);
     return CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -343,7 +377,11 @@ CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr add
     /* the driver has no handles for other kinds of memory */
     if (sight == CUSHIM_SIGHT_FOREIGN || !handle || lookup.segment->heap->kind != CUSHIM_MEM_DEVICE)
         return cuda->cuIpcGetMemHandle(handle, address);
-    return may_show(&lookup) ? get_handle(cuda, &lookup, handle) : refuse_handle(address);
+    if (cushim_mem_heap_is_spilled(lookup.segment->heap))
+        return refuse_handle(address, "lies in host memory (CUSHIM_SPILL)");
+    return may_show(&lookup)
+               ? get_handle(cuda, &lookup, handle)
+               : refuse_handle(address, "shares a segment of more than 2 MiB, or has guards");
 }
 
 CUSHIM_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle,

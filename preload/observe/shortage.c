@@ -12,6 +12,7 @@
 #include "preload/state/live.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
+#include "preload/state/spill.h"
 #include "preload/observe/stack.h"
 #include "preload/observe/tracing.h"
 #include "report/page_ring.h"
@@ -179,6 +180,10 @@ static void note(struct cushim_page_shortage *shortage, const struct cushim_mem_
 void cushim_shortage_note(struct cushim_mem_heap *heap, const struct cushim_mem_reclaim *tried,
                           const struct cushim_mem_census *census, size_t n_bytes) {
     int saved_errno = errno;
+    if (heap->kind == CUSHIM_MEM_DEVICE && cushim_spill_may_serve(heap->device, n_bytes)) {
+        cushim_mem_stats_subtract(&heap->stats->n_out_of_memory, 1);
+        return; /* if it is refused after all, the driver's answer is noted */
+    }
     struct cushim_page_shortage shortage = {.device = (uint64_t)heap->device,
                                             .kind = (uint64_t)heap->kind,
                                             .asked_bytes = n_bytes,

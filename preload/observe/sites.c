@@ -9,7 +9,7 @@
 #include "base/backtrace.h"
 #include "base/clock.h"
 #include "base/lock.h"
-#include "memory/layout/block.h"
+#include "memory/state/heap_state.h"
 #include "preload/state/live.h"
 #include "preload/observe/stack.h"
 #include "report/site.h"
@@ -63,15 +63,17 @@ static uint64_t draw(void) {
 
 /* ---- whose they are ---- */
 
-/* A hash of the innermost frames, which two requests of one place have in common. */
-static uint64_t key_of(const struct cushim_backtrace *stack) {
+/* A hash of the innermost frames, which two requests of one place have in common if both are on the
+ * device, or both spilled (CUSHIM_PAGE_SITE_SPILLED). */
+static uint64_t key_of(const struct cushim_backtrace *stack, bool is_spilled) {
     enum { DEPTH = 12 };
     uint64_t key = 1;
     for (int i = 0; i < stack->n_frames && i < DEPTH; i++) {
         key = (key ^ (uint64_t)stack->frames[i]) * 0x9e3779b97f4a7c15u;
         key ^= key >> 29;
     }
-    return key ? key : 1;
+    key = (key & ~CUSHIM_PAGE_SITE_SPILLED) | (is_spilled ? CUSHIM_PAGE_SITE_SPILLED : 0);
+    return key ? key : 2;
 }
 
 /* The site of a stack, which is described if it is new; NULL: no row is left.  The caller holds the
@@ -152,11 +154,12 @@ void cushim_sites_alloc(const void *heap, uint64_t address, size_t n_bytes) {
     struct cushim_mem_lookup lookup;
     if (!cushim_sites_are_on() || draw() >= n_bytes)
         return;
+    bool is_spilled = heap && cushim_mem_heap_is_spilled(heap);
     cushim_backtrace_take(&stack);
     if (heap && cushim_mem_blocks_find(sites.blocks, address, &lookup))
         cushim_mem_block_watch(&lookup);
     pthread_mutex_lock(&sites.lock);
-    enter(&(struct cushim_sites_free){address, heap, n_bytes, key_of(&stack)}, &stack);
+    enter(&(struct cushim_sites_free){address, heap, n_bytes, key_of(&stack, is_spilled)}, &stack);
     pthread_mutex_unlock(&sites.lock);
 }
 

@@ -22,7 +22,8 @@ _Static_assert((int)CUSHIM_PRELOAD_DEVICE == CUSHIM_KIND_DEVICE &&
                    (int)CUSHIM_PRELOAD_ASYNC == CUSHIM_KIND_ASYNC &&
                    (int)CUSHIM_PRELOAD_MAPPED == CUSHIM_KIND_MAPPED &&
                    (int)CUSHIM_PRELOAD_ARRAY == CUSHIM_KIND_ARRAY &&
-                   (int)CUSHIM_PRELOAD_CONTEXT == CUSHIM_KIND_CONTEXT,
+                   (int)CUSHIM_PRELOAD_CONTEXT == CUSHIM_KIND_CONTEXT &&
+                   (int)CUSHIM_PRELOAD_SPILLED == CUSHIM_KIND_SPILLED,
                "kinds have the numbers of the public header");
 
 CUSHIM_EXPORT int cushim_preload_active(void) {

@@ -61,7 +61,7 @@ CUSHIM_EARLY static bool is_name(const char *name, const char *wanted) {
     return *name == *wanted;
 }
 
-/* The size of a device, which a limit changes. */
+/* The size of a device, which a limit changes, and what may be spilled. */
 CUSHIM_EARLY static void *nvml_hook(const char *name) {
     if (is_name(name, "nvmlDeviceGetMemoryInfo"))
         return (void *)(uintptr_t)nvmlDeviceGetMemoryInfo;
@@ -102,7 +102,8 @@ static void *substitute(void *real, const char *name, const void *caller) {
     bool of_runtime = false;
     void *hook = nvml_hook(name), *given = real;
     if (hook) /* the options may not have been read yet */
-        return cushim_environment("CUSHIM_LIMIT") || cushim_environment("CUSHIM_LIMIT_GROUP")
+        return cushim_environment("CUSHIM_LIMIT") || cushim_environment("CUSHIM_LIMIT_GROUP") ||
+                       cushim_environment("CUSHIM_SPILL")
                    ? hook
                    : real;
     hook = cushim_route_by_abi_name(name, &of_runtime);

@@ -54,6 +54,13 @@ static void remove_stream(CUstream stream) {
         remove_at(i);
 }
 
+bool cushim_capture_is_captured(struct cushim_cuda *cuda, CUstream stream) {
+    CUstreamCaptureStatus status;
+    return cushim_capture_is_open() && cuda->cuStreamIsCapturing &&
+           cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 bool cushim_capture_is_own(struct cushim_cuda *cuda) {
     bool is_own = false;
     if (cushim_process_options.capture == CAPTURE_SERVE)

@@ -35,6 +35,9 @@ static inline bool cushim_capture_is_open(void) {
  */
 bool cushim_capture_is_own(struct cushim_cuda *cuda);
 
+/* Is the stream being captured? */
+bool cushim_capture_is_captured(struct cushim_cuda *cuda, CUstream stream);
+
 /**
  * With CUSHIM_CAPTURE=serve: free a LIVE block of ours inside the caller's own captures.
  * @param status  as cushim_mem_graph_resources_free has it; out of memory counts as success

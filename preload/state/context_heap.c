@@ -10,6 +10,7 @@
 #include "cuda/table.h"
 #include "memory/provider/provider.h"
 #include "preload/events.h"
+#include "preload/state/spill.h"
 
 /* Guards the spares, the lists of kinds, and which heaps serve.  It is taken inside the lock of
  * contexts. */
@@ -120,9 +121,10 @@ void cushim_context_heap_wait(const struct cushim_context_heap *owner) {
 /* ---- kinds ---- */
 
 void cushim_contexts_set_policies(void) {
-    for (int kind = CUSHIM_MEM_MANAGED; kind <= CUSHIM_MEM_PINNED; kind++)
+    for (int kind = CUSHIM_MEM_DEVICE; kind <= CUSHIM_MEM_PINNED; kind++)
         cushim_mem_policy_of_kind(&kind_policies[kind], &cushim_process.policy,
                                   (enum cushim_mem_kind)kind);
+    cushim_spill_set_policy(&kind_policies[CUSHIM_MEM_DEVICE]);
 }
 
 /*
@@ -154,6 +156,12 @@ static struct cushim_mem_heap *find_kind(const struct cushim_context_heap *owner
  * not for other devices' kernels or copies (measured, docs/results/driver.md).  The caller holds
  * the lock.
  */
+static const struct cushim_mem_provider *const providers[] = {
+    [CUSHIM_MEM_DEVICE] = &cushim_mem_provider_spill,
+    [CUSHIM_MEM_MANAGED] = &cushim_mem_provider_managed,
+    [CUSHIM_MEM_PINNED] = &cushim_mem_provider_pinned,
+};
+
 static struct cushim_mem_heap *open_kind(struct cushim_context_heap *owner,
                                          enum cushim_mem_kind kind, unsigned flags) {
     const struct cushim_mem_heap *base = &owner->heap;
@@ -163,11 +171,10 @@ static struct cushim_mem_heap *open_kind(struct cushim_context_heap *owner,
         .device = base->device,
         .blocks = base->blocks,
         .policy = &kind_policies[kind],
-        .stats = &cushim_page.stats[base->device][kind],
+        .stats = &cushim_page.stats[base->device][kind ? (int)kind : CUSHIM_KIND_SPILLED],
         .kind = kind,
         .flags = flags,
-        .provider =
-            kind == CUSHIM_MEM_PINNED ? &cushim_mem_provider_pinned : &cushim_mem_provider_managed,
+        .provider = providers[kind],
         .fence = base->fence,
     });
     if (!heap)

@@ -1,5 +1,6 @@
 /*
  * The heaps of a context: one of device memory, and one for each kind and flags of other memory.
+ * Among these CUSHIM_MEM_DEVICE is what is spilled (spill.h).
  * Only contexts*.c includes this.
  *
  * A heap is never freed; when its context is gone, it waits for another one.  So the list of all

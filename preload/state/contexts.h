@@ -53,7 +53,8 @@ static inline bool cushim_contexts_is_settled(void) {
 }
 
 /*
- * The heap of the current context for pinned or managed memory with these flags, made if there is
+ * The heap of the current context for pinned or managed memory with these flags, or for what is
+ * spilled (CUSHIM_MEM_DEVICE, 0), made if there is
  * none, and held.  NULL as above, or if managed memory of the device cannot be reused.
  */
 struct cushim_mem_heap *cushim_contexts_hold_kind(struct cushim_cuda *cuda,
@@ -93,8 +94,13 @@ void cushim_contexts_give_back_stale(CUcontext synchronised);
 /* The same for the heaps of one heap's device; waits until `until_ns` (cushim_clock_ns) at most. */
 size_t cushim_contexts_make_room(const struct cushim_mem_heap *heap, uint64_t until_ns);
 
-/* How many bytes of a device's memory its heaps could give back. */
-size_t cushim_contexts_reusable_bytes(int device);
+/* How many bytes of a device's memory its heaps could give back, or of what is spilled for it. */
+size_t cushim_contexts_reusable_bytes(int device, bool is_spilled);
+
+/* Before a block of this heap is freed: if it is spilled, wait for the work of other contexts,
+ * which may be a copy of it, but not for a kernel that never ends.  The driver makes the free of
+ * device memory wait for copies of other contexts. */
+void cushim_contexts_await_others(const struct cushim_mem_heap *heap);
 
 /* The owner of what is allocated under `context`: its primary context if it is a green one, else
  * itself. */

@@ -1,11 +1,15 @@
 /* All heaps at once: they note effects that the host sees, and give back their idle memory. */
+#include "base/bits.h"
 #include "base/clock.h"
 #include "copy/ring.h"
+#include "cuda/current_context.h"
+#include "cuda/table.h"
 #include "memory/heap.h"
 #include "memory/reclaim.h"
 #include "preload/events.h"
 #include "preload/state/context_heap.h"
 #include "preload/state/control.h"
+#include "preload/state/primary.h"
 
 void cushim_contexts_note_effects(void) {
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));)
@@ -55,13 +59,20 @@ size_t cushim_contexts_give_back_at_once(void) {
     return give_back(-1, false, cushim_clock_ns());
 }
 
+/* What is spilled and free goes at once. */
+static bool is_leaving_host(const struct cushim_mem_heap *heap) {
+    return cushim_mem_heap_is_spilled(heap) &&
+           load_relaxed(&heap->held_bytes) >
+               cushim_less(load_relaxed(&heap->live_bytes), load_relaxed(&heap->deferred.n_bytes));
+}
+
 void cushim_contexts_give_back_stale(CUcontext synchronised) {
     if (load_acquire(&cushim_control.has_mapped))
         cushim_events.mapped_looked_at();
     cushim_control_look();
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
         struct cushim_mem_heap *heap = &each->heap;
-        if (!cushim_mem_heap_is_stale(heap) || !cushim_process_is_on() ||
+        if (!(is_leaving_host(heap) || cushim_mem_heap_is_stale(heap)) || !cushim_process_is_on() ||
             cushim_thread.host_function_depth || !cushim_contexts_hold(heap))
             continue;
         uint64_t life = cushim_mem_heap_life(heap);
@@ -73,10 +84,47 @@ void cushim_contexts_give_back_stale(CUcontext synchronised) {
     }
 }
 
-size_t cushim_contexts_reusable_bytes(int device) {
+/* The primary contexts have heaps from now on, though they may have asked for no memory. */
+static void open_primary(struct cushim_cuda *cuda) {
+    CUresult answer;
+    int n = 0;
+    if (!cuda->cuDeviceGetCount || cuda->cuDeviceGetCount(&n) != CUDA_SUCCESS)
+        return;
+    for (int device = 0; device < n; device++) {
+        CUcontext primary = cushim_primary_of(cuda, device);
+        if (!primary || cushim_contexts_find(primary))
+            continue;
+        bool has_entered = cushim_current_context_enter(cuda, primary, &answer);
+        if (answer == CUDA_SUCCESS)
+            cushim_contexts_current(cuda);
+        if (has_entered)
+            cushim_current_context_leave(cuda);
+    }
+}
+
+void cushim_contexts_await_others(const struct cushim_mem_heap *heap) {
+    CUresult answer;
+    if (!cushim_mem_heap_is_spilled(heap))
+        return;
+    open_primary(heap->cuda);
+    uint64_t until_ns = cushim_mem_reclaim_until();
+    atomic_thread_fence(memory_order_seq_cst); /* after what was submitted */
+    for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
+        struct cushim_mem_heap *other = &each->heap;
+        if (other->fence != &other->own_fence || other->context == heap->context ||
+            !cushim_contexts_hold(other))
+            continue;
+        cushim_mem_fence_await(other->fence, cushim_mem_fence_tag(other->fence), until_ns,
+                               other->stats, &answer);
+        cushim_contexts_let(other);
+    }
+}
+
+size_t cushim_contexts_reusable_bytes(int device, bool is_spilled) {
     size_t n_bytes = 0;
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
-        if (each->heap.kind == CUSHIM_MEM_DEVICE && each->heap.device == device)
+        if (each->heap.kind == CUSHIM_MEM_DEVICE && each->heap.device == device &&
+            cushim_mem_heap_is_spilled(&each->heap) == is_spilled)
             n_bytes += cushim_mem_reclaim_reusable_bytes(&each->heap);
     }
     return n_bytes;

@@ -34,7 +34,8 @@ void cushim_mem_heap_open(struct cushim_mem_heap *heap, const struct cushim_mem_
     heap->quick_bytes = cushim_mem_heap_is_plain(heap) && !setup->policy->is_sampled
                             ? CUSHIM_MEM_SLAB_LIMIT_BYTES
                             : 0;
-    heap->quick_entry = heap->guard_bytes                  ? CUSHIM_MEM_FREE_ENTRY_NONE
+    heap->quick_entry = heap->guard_bytes || cushim_mem_heap_is_spilled(heap)
+                            ? CUSHIM_MEM_FREE_ENTRY_NONE
                         : setup->kind == CUSHIM_MEM_PINNED ? CUSHIM_MEM_FREE_ENTRY_PINNED
                                                            : CUSHIM_MEM_FREE_ENTRY_ANY;
     heap->fence = setup->fence ? setup->fence : &heap->own_fence;

@@ -21,14 +21,20 @@ enum cushim_kind {
     CUSHIM_KIND_MAPPED, /* by cuMemCreate */
     CUSHIM_KIND_ARRAY,
     CUSHIM_KIND_GRAPH,    /* of nodes that allocate */
+    CUSHIM_KIND_SPILLED,  /* device memory to the program, but it lies on the host (CUSHIM_SPILL) */
     CUSHIM_KIND_IMPORTED, /* another process or interface made it, and has it in its sum */
     CUSHIM_KIND_CONTEXT,  /* what contexts and modules take, if it is measured */
     CUSHIM_N_KINDS
 };
 
-/* Does it count in the sum of what this process has of a device? */
+/* Those that count in the sum of what this process has of a device. */
+enum {
+    CUSHIM_KINDS_ON_DEVICE =
+        ~(1 << CUSHIM_KIND_PINNED | 1 << CUSHIM_KIND_SPILLED | 1 << CUSHIM_KIND_IMPORTED)
+};
+
 static inline bool cushim_kind_is_on_device(unsigned kind) {
-    return kind != CUSHIM_KIND_PINNED && kind != CUSHIM_KIND_IMPORTED;
+    return CUSHIM_KINDS_ON_DEVICE >> kind & 1;
 }
 
 enum cushim_direction {
@@ -152,6 +158,9 @@ struct cushim_page_finding {
 /* ---- sites (site.h): if the user asked for them, they follow the caches' rows in the file ---- */
 
 enum { CUSHIM_PAGE_SITES = 1024, CUSHIM_PAGE_SITE_FRAMES = 6, CUSHIM_PAGE_SITE_MOMENTS = 16 };
+
+/* In the key of a site: its blocks are spilled. */
+#define CUSHIM_PAGE_SITE_SPILLED UINT64_C(1)
 
 /* A place in the program that asked for memory: one call stack. */
 struct cushim_page_site {

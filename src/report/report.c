@@ -4,8 +4,9 @@
 #include <string.h>
 
 const char *cushim_report_kind(enum cushim_kind kind) {
-    static const char *const names[CUSHIM_N_KINDS] = {
-        "device", "managed", "pinned", "async", "mapped", "array", "graph", "imported", "context"};
+    static const char *const names[CUSHIM_N_KINDS] = {"device",   "managed", "pinned", "async",
+                                                      "mapped",   "array",   "graph",  "spilled",
+                                                      "imported", "context"};
     return names[kind];
 }
 

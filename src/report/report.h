@@ -100,7 +100,7 @@ uint64_t cushim_report_rounding_bytes(const struct cushim_mem_stats *stats);
 #define cushim_report_sum_all(report, field)                                                       \
     cushim_report_sum_of(report, -1, ~0u, offsetof(struct cushim_mem_stats, field))
 #define cushim_report_sum_device(report, device, field)                                            \
-    cushim_report_sum_of(report, device, ~(1u << CUSHIM_KIND_PINNED | 1u << CUSHIM_KIND_IMPORTED), \
+    cushim_report_sum_of(report, device, CUSHIM_KINDS_ON_DEVICE,                                   \
                          offsetof(struct cushim_mem_stats, field))
 uint64_t cushim_report_sum_of(const struct cushim_report *report, int device, unsigned kinds,
                               size_t counter);

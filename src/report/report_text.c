@@ -190,8 +190,22 @@ bool cushim_report_put_finding(struct cushim_writer *out, uint64_t n, const char
     return n != 0;
 }
 
+/* How much lies on the host in place of the device, or did. */
+static bool put_spilled(struct cushim_writer *out, const struct cushim_report *report) {
+    uint64_t n_bytes = cushim_report_sum(report, CUSHIM_KIND_SPILLED, held_bytes);
+    uint64_t peak_bytes = cushim_report_sum(report, CUSHIM_KIND_SPILLED, peak_held_bytes);
+    if (n_bytes)
+        cushim_write(out, "finding: %s lie in host memory: kernels reach them at PCIe speed\n",
+                     CUSHIM_BYTES(n_bytes));
+    else if (peak_bytes)
+        cushim_write(out, "finding: %s lay in host memory: kernels reached them at PCIe speed\n",
+                     CUSHIM_BYTES(peak_bytes));
+    return peak_bytes != 0;
+}
+
 bool cushim_report_findings_text(struct cushim_writer *out, const struct cushim_report *report) {
     bool has_any = cushim_mem_stats_read(&report->page.n_findings) != 0;
+    has_any |= put_spilled(out, report);
 #define PUT(name, field, one, many)                                                                \
     has_any |= cushim_report_put_finding(out, cushim_report_sum_all(report, field), one, many);
     CUSHIM_REPORT_FINDINGS(PUT)
@@ -201,8 +215,8 @@ bool cushim_report_findings_text(struct cushim_writer *out, const struct cushim_
                                          "frees of memory that was not seen being allocated");
     has_any |=
         cushim_report_put_finding(out, cushim_mem_stats_read(&report->page.n_refused_handles),
-                                  "IPC handle refused: its block shares more than 2 MiB",
-                                  "IPC handles refused: their blocks share more than 2 MiB");
+                                  "IPC handle refused: its block shares 2 MiB, or is spilled",
+                                  "IPC handles refused: blocks share 2 MiB, or are spilled");
     has_any |=
         cushim_report_put_finding(out, cushim_mem_stats_read(&report->page.n_stuck_blocks),
                                   "block freed in a capture is never reused (no user objects)",

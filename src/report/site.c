@@ -155,6 +155,7 @@ bool cushim_site_get(const struct cushim_report *report, unsigned i, struct cush
     uint64_t gap_bytes = cushim_mem_stats_read(&row->gap_bytes);
     *site = (struct cushim_site){
         .n_live = (n_live + CUSHIM_SITE_WHOLE / 2) / CUSHIM_SITE_WHOLE,
+        .is_spilled = cushim_mem_stats_read(&row->key) & CUSHIM_PAGE_SITE_SPILLED,
         .live_bytes = cushim_mem_stats_read(&row->live_bytes),
         .peak_live_bytes = cushim_mem_stats_read(&row->peak_live_bytes),
         .error_bytes = root((__uint128_t)report->page.head.sample_bytes * gap_bytes),
@@ -215,6 +216,8 @@ static void put_row(struct cushim_writer *out, const struct cushim_report *repor
                  CUSHIM_BYTES(site->live_bytes),
                  site->error_bytes ? CUSHIM_BYTES(site->error_bytes) : "counted",
                  CUSHIM_BYTES(site->peak_live_bytes));
+    if (site->is_spilled)
+        cushim_write(out, "  in host memory");
     if (site->grows)
         cushim_write(out, "  may leak");
     if (site->hour_bytes)
@@ -345,9 +348,9 @@ static void put_json(struct cushim_writer *out, const struct cushim_report *repo
     cushim_write(out,
                  "\n    {\"live_blocks\": %" PRIu64 ", \"live_bytes\": %" PRIu64
                  ", \"error_bytes\": %" PRIu64 ", \"peak_live_bytes\": %" PRIu64
-                 ", \"grows\": %s, \"stack\": ",
+                 ", \"grows\": %s%s, \"stack\": ",
                  site->n_live, site->live_bytes, site->error_bytes, site->peak_live_bytes,
-                 site->grows ? "true" : "false");
+                 site->grows ? "true" : "false", site->is_spilled ? ", \"spilled\": true" : "");
     cushim_frame_json(out, site->frames, site->n_frames, report->find_line);
     cushim_write(out, "}");
 }

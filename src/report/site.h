@@ -32,6 +32,7 @@ struct cushim_site {
     uint64_t error_bytes; /* the standard error of live_bytes; 0: it was counted, not sampled */
     bool grows;           /* it may leak: cushim_site_grows */
     uint64_t hour_bytes;  /* by how much, as cushim_site_grows says */
+    bool is_spilled;      /* its blocks lie on the host */
     uint64_t n_frames;
     struct cushim_page_frame frames[CUSHIM_PAGE_SITE_FRAMES];
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/host_memory.h"
 #include "cuda/symbol.h"
 #include "cuda/types.h"
 #include "tools/cushim/devices.h"
@@ -134,34 +135,6 @@ static void note_used(struct suspended *suspended) {
     }
 }
 
-static void at_most(uint64_t *most, uint64_t n) {
-    *most = n < *most ? n : *most;
-}
-
-/* How much more host memory the process may take: of the machine, and of each group (version 2)
- * that it is in, because the driver charges the copy to it. */
-static uint64_t host_bytes_for(int64_t process) {
-    char path[1024], text[4096], group[512] = "", *at;
-    uint64_t most = UINT64_MAX, kib, max, now;
-    if (suspended_read_text("/proc/meminfo", text, sizeof text) &&
-        (at = strstr(text, "MemAvailable:")) && sscanf(at, "MemAvailable: %" SCNu64, &kib) == 1)
-        at_most(&most, kib << 10);
-    snprintf(path, sizeof path, "/proc/%" PRId64 "/cgroup", process);
-    if (suspended_read_text(path, text, sizeof text) && (at = strstr(text, "0::/")))
-        sscanf(at, "0::%511[^\n]", group);
-    while (*group) {
-        snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", group);
-        bool has_max =
-            suspended_read_text(path, text, sizeof text) && sscanf(text, "%" SCNu64, &max) == 1;
-        snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.current", group);
-        if (has_max && suspended_read_text(path, text, sizeof text) &&
-            sscanf(text, "%" SCNu64, &now) == 1)
-            at_most(&most, max > now ? max - now : 0);
-        *strrchr(group, '/') = 0;
-    }
-    return most;
-}
-
 /* ---- suspend ---- */
 
 /* The driver would refuse it, or not bring it back.  A line says why. */
@@ -169,7 +142,7 @@ static bool is_fit(struct suspended *note) {
     struct known known = {.process = note->process};
     pages_each(note_known, &known);
     note_used(note);
-    uint64_t n_bytes = suspended_bytes(note), most = host_bytes_for(note->process);
+    uint64_t n_bytes = suspended_bytes(note), most = cushim_host_memory_bytes(note->process);
     n_bytes = n_bytes > known.held_bytes ? n_bytes : known.held_bytes;
     const char *why = NULL;
     if (known.managed_bytes)

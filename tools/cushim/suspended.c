@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/host_memory.h"
 #include "base/utf8.h"
 #include "report/page_file.h"
 #include "tools/cushim/numbers.h"
@@ -19,20 +20,11 @@
 
 /* ---- the process ---- */
 
-bool suspended_read_text(const char *path, char *text, size_t n_bytes) {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = file < 0 ? -1 : read(file, text, n_bytes - 1);
-    if (file >= 0)
-        close(file);
-    text[n > 0 ? n : 0] = 0;
-    return n > 0;
-}
-
 bool suspended_look_up(int64_t process, struct suspended *out, char *state) {
     char path[64], text[1024], *end;
     snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", process);
     *out = (struct suspended){.magic = "CUSHIMSU", .process = process};
-    if (!suspended_read_text(path, text, sizeof text) || !(end = strrchr(text, ')')) ||
+    if (!cushim_read_text(path, text, sizeof text) || !(end = strrchr(text, ')')) ||
         !strchr(text, '('))
         return false;
     *end = 0;

@@ -47,7 +47,4 @@ void suspended_release(int note, int64_t process);
  * process has ended. */
 bool suspended_look_up(int64_t process, struct suspended *out, char *state);
 
-/* Read a small file of /proc or the like. */
-bool suspended_read_text(const char *path, char *text, size_t n_bytes);
-
 #endif

@@ -165,8 +165,10 @@ SIM_EXPORT size_t sim_live_allocations(void);
 /* Contexts that the calls of others look at: those that live, or have work left. */
 SIM_EXPORT size_t sim_listed_contexts(void);
 
-/* How much of a device is taken, in whole pages: its total minus what cuMemGetInfo reports. */
+/* How much of a device is taken, in whole pages: its total minus what cuMemGetInfo reports.  The
+ * second is in place of a device: the host memory that cuMemCreate made, of all processes. */
 SIM_EXPORT size_t sim_used_bytes(int device);
+enum { SIM_OF_HOST = 16 };
 
 /*
  * What the driver gives back as one: the whole pages of the allocation or mapping that contains an

@@ -26,6 +26,7 @@ enum cushim_preload_kind {
     CUSHIM_PRELOAD_MAPPED,   /* cuMemCreate, while a handle or a mapping of it is left */
     CUSHIM_PRELOAD_ARRAY,    /* cudaMallocArray and the like */
     CUSHIM_PRELOAD_GRAPH,    /* what the driver has for nodes that allocate */
+    CUSHIM_PRELOAD_SPILLED,  /* in host memory, in place of the device's (CUSHIM_SPILL) */
     CUSHIM_PRELOAD_IMPORTED, /* made by another process or interface; in no sum */
     CUSHIM_PRELOAD_CONTEXT /* what contexts and modules take; measured with sites or a recording */
 };

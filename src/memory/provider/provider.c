@@ -119,10 +119,20 @@ static CUmemAllocationProp properties_of(int device) {
                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
 }
 
-static bool can_map(struct cushim_cuda *cuda, int device) {
+/* Of host memory near the device. */
+static CUmemAllocationProp host_properties_of(struct cushim_cuda *cuda, int device) {
+    CUmemAllocationProp prop = properties_of(device);
+    int node;
+    bool is_told =
+        cuda->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device) == CUDA_SUCCESS;
+    prop.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    prop.location.id = is_told && node > 0 ? node : 0;
+    return prop;
+}
+
+static bool can_map(struct cushim_cuda *cuda, int device, const CUmemAllocationProp *prop) {
     int is_supported = 0;
     size_t grain_bytes = 0;
-    CUmemAllocationProp prop = properties_of(device);
     return cuda->cuMemAddressReserve && cuda->cuMemAddressFree && cuda->cuMemCreate &&
            cuda->cuMemRelease && cuda->cuMemMap && cuda->cuMemUnmap && cuda->cuMemSetAccess &&
            cuda->cuMemGetAllocationGranularity && cuda->cuDeviceGetAttribute &&
@@ -130,7 +140,7 @@ static bool can_map(struct cushim_cuda *cuda, int device) {
                                       CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
                                       device) == CUDA_SUCCESS &&
            is_supported &&
-           cuda->cuMemGetAllocationGranularity(&grain_bytes, &prop,
+           cuda->cuMemGetAllocationGranularity(&grain_bytes, prop,
                                                CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS &&
            grain_bytes <= GRAIN_BYTES;
 }
@@ -156,15 +166,21 @@ static bool is_reached_by_all(struct cushim_cuda *cuda, int device, int n) {
     return true;
 }
 
-static bool judge(struct cushim_cuda *cuda, int device) {
+static bool count_visible(struct cushim_cuda *cuda) {
     int n = 0;
-    if (!can_map(cuda, device) || !cuda->cuDeviceGetCount ||
-        cuda->cuDeviceGetCount(&n) != CUDA_SUCCESS || n > MOST_DEVICES) {
+    if (!cuda->cuDeviceGetCount || cuda->cuDeviceGetCount(&n) != CUDA_SUCCESS || n > MOST_DEVICES)
+        return false;
+    store_relaxed(&n_visible, n);
+    return true;
+}
+
+static bool judge(struct cushim_cuda *cuda, int device) {
+    CUmemAllocationProp prop = properties_of(device);
+    if (!can_map(cuda, device, &prop) || !count_visible(cuda)) {
         log_warn("pool", "device %d cannot map memory: CUSHIM_BACKEND is native there", device);
         return false;
     }
-    store_relaxed(&n_visible, n);
-    return is_reached_by_all(cuda, device, n);
+    return is_reached_by_all(cuda, device, load_relaxed(&n_visible));
 }
 
 bool cushim_mem_provider_vmm_fits(struct cushim_cuda *cuda, int device) {
@@ -191,10 +207,10 @@ static CUresult let_all_in(struct cushim_cuda *cuda, CUdeviceptr address, size_t
 }
 
 /* Map physical memory at a reserved address; only the mapping keeps it. */
-static CUresult back(struct cushim_cuda *cuda, int device, CUdeviceptr address, size_t n_bytes) {
+static CUresult back(struct cushim_cuda *cuda, const CUmemAllocationProp *prop, CUdeviceptr address,
+                     size_t n_bytes) {
     CUmemGenericAllocationHandle handle;
-    CUmemAllocationProp prop = properties_of(device);
-    CUresult answer = cuda->cuMemCreate(&handle, n_bytes, &prop, 0);
+    CUresult answer = cuda->cuMemCreate(&handle, n_bytes, prop, 0);
     if (answer != CUDA_SUCCESS)
         return answer;
     answer = cuda->cuMemMap(address, n_bytes, 0, handle, 0);
@@ -207,19 +223,24 @@ static CUresult back(struct cushim_cuda *cuda, int device, CUdeviceptr address, 
     return answer;
 }
 
-static CUresult vmm_obtain(const struct cushim_mem_provider_client *client, size_t n_bytes,
-                           uint64_t *base) {
-    struct cushim_cuda *cuda = client->cuda;
+static CUresult obtain_of(struct cushim_cuda *cuda, const CUmemAllocationProp *prop, size_t n_bytes,
+                          uint64_t *base) {
     CUdeviceptr address = 0;
     n_bytes = cushim_rounded(n_bytes, GRAIN_BYTES);
     CUresult answer = cuda->cuMemAddressReserve(&address, n_bytes, GRAIN_BYTES, 0, 0);
     if (answer != CUDA_SUCCESS)
         return answer;
-    answer = back(cuda, client->device, address, n_bytes);
+    answer = back(cuda, prop, address, n_bytes);
     if (answer != CUDA_SUCCESS)
         cuda->cuMemAddressFree(address, n_bytes);
     *base = address;
     return answer;
+}
+
+static CUresult vmm_obtain(const struct cushim_mem_provider_client *client, size_t n_bytes,
+                           uint64_t *base) {
+    CUmemAllocationProp prop = properties_of(client->device);
+    return obtain_of(client->cuda, &prop, n_bytes, base);
 }
 
 static CUresult vmm_release(const struct cushim_mem_provider_client *client, uint64_t base,
@@ -234,6 +255,34 @@ static CUresult vmm_release(const struct cushim_mem_provider_client *client, uin
 const struct cushim_mem_provider cushim_mem_provider_vmm = {
     .name = "vmm",
     .obtain = vmm_obtain,
+    .release = vmm_release,
+    .is_prompt = true,
+    .outlives_context = true,
+    .grain_bytes = GRAIN_BYTES,
+};
+
+/* ---- memory of the host in place of the device's ---- */
+
+static CUresult spill_obtain(const struct cushim_mem_provider_client *client, size_t n_bytes,
+                             uint64_t *base) {
+    struct cushim_cuda *cuda = client->cuda;
+    static atomic_bool is_said;
+    CUmemAllocationProp prop = {0};
+    bool may_ask = cuda->cuDeviceGetAttribute;
+    if (may_ask)
+        prop = host_properties_of(cuda, client->device);
+    if (!may_ask || !can_map(cuda, client->device, &prop) || !count_visible(cuda)) {
+        if (!atomic_exchange(&is_said, true))
+            log_error("spill", "device %d cannot map host memory: nothing is spilled",
+                      client->device);
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return obtain_of(cuda, &prop, n_bytes, base);
+}
+
+const struct cushim_mem_provider cushim_mem_provider_spill = {
+    .name = "spill",
+    .obtain = spill_obtain,
     .release = vmm_release,
     .is_prompt = true,
     .outlives_context = true,

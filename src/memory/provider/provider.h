@@ -74,6 +74,13 @@ extern const struct cushim_mem_provider cushim_mem_provider_managed;
 extern const struct cushim_mem_provider cushim_mem_provider_vmm;
 
 /*
+ * Host memory that kernels of all devices read and write over the bus, mapped in the same way.  The
+ * program takes it for memory of its device.  A driver that has no such memory refuses each
+ * request.
+ */
+extern const struct cushim_mem_provider cushim_mem_provider_spill;
+
+/*
  * Can the driver map memory on this device, and all other visible ones reach it?  The driver is
  * asked once for each device, and a line of the log has the reason if not.  Without cushim a copy
  * reaches the memory of each device from every context, so if that would not hold, the device

@@ -114,6 +114,11 @@ static inline bool cushim_mem_heap_packs(const struct cushim_mem_heap *heap) {
     return heap->kind != CUSHIM_MEM_DEVICE || heap->guard_bytes;
 }
 
+/* Does its memory lie on the host, in place of the device? */
+static inline bool cushim_mem_heap_is_spilled(const struct cushim_mem_heap *heap) {
+    return heap->provider == &cushim_mem_provider_spill;
+}
+
 /* Is a small block plain: without guards, and not of an arena? */
 static inline bool cushim_mem_heap_is_plain(const struct cushim_mem_heap *heap) {
     return !heap->guard_bytes && !heap->policy->arena_bytes;

@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 from . import _api
 from ._library import struct
 
-KINDS = ("device", "managed", "pinned", "async", "mapped", "array")
+KINDS = ("device", "managed", "pinned", "async", "mapped", "array", "graph", "spilled", "imported", "context")
 
 
 class Stats(_api.PreloadStats):

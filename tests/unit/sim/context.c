@@ -128,6 +128,41 @@ TEST(mapped_memory_is_accessible_once_access_is_set) {
     ck_assert_uint_eq(n_before, n_free);
 }
 
+TEST(mapped_memory_of_the_host_is_the_hosts_until_it_runs_out) {
+    enum { PAGE = 2 << 20 };
+    CUmemGenericAllocationHandle handle, more;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = 0}};
+    CUdeviceptr a;
+    unsigned type;
+    size_t n_free, n_total, n_before;
+    setenv("CUSHIM_SIM_HOST_MEMORY", "6M", 1);
+    setenv("CUSHIM_SIM_UNREACHABLE", "3", 1); /* which is about devices */
+    fixture_context();
+    ck_cuda(cuMemGetInfo(&n_before, &n_total));
+    ck_cuda(cuMemCreate(&handle, 2 * PAGE, &prop, 0));
+    ck_cuda_is(cuMemCreate(&more, 2 * PAGE, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    ck_assert_uint_eq(sim_used_bytes(SIM_OF_HOST), 2 * PAGE);
+    ck_cuda(cuMemGetInfo(&n_free, &n_total));
+    ck_assert_uint_eq(n_before, n_free);
+    ck_cuda(cuMemAddressReserve(&a, 2 * PAGE, 0, 0, 0));
+    ck_cuda(cuMemMap(a, 2 * PAGE, 0, handle, 0));
+    ck_cuda_is(cuMemsetD8(a, 5, PAGE), CUDA_ERROR_INVALID_VALUE);
+    for (int device = 0; device < 2; device++) {
+        CUmemAccessDesc access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
+                                  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        ck_cuda(cuMemSetAccess(a, 2 * PAGE, &access, 1));
+    }
+    ck_cuda(cuMemsetD8(a, 5, PAGE));
+    ck_cuda(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, a));
+    ck_assert_uint_eq(type, CU_MEMORYTYPE_HOST);
+    ck_cuda(cuMemUnmap(a, 2 * PAGE));
+    ck_cuda(cuMemRelease(handle));
+    ck_assert_uint_eq(sim_used_bytes(SIM_OF_HOST), 0);
+    prop.location.id = 1;
+    ck_cuda_is(cuMemCreate(&handle, PAGE, &prop, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
 TEST(reservations_take_the_lowest_gap_that_fits) {
     enum { N = 100 }; /* more than the initial capacity of their list */
     CUdeviceptr at[N], again, wide, wrong;

@@ -40,6 +40,12 @@ static void put_name(struct request *request, const struct page *page) {
                      cushim_utf8_cell(program, head->program, 16));
 }
 
+static void put_spilled(struct cushim_writer *out, const struct cushim_mem_stats *stats) {
+    uint64_t n_bytes = cushim_mem_stats_read(&stats->held_bytes);
+    if (n_bytes)
+        cushim_write(out, "%51s  lie in host memory\n", text_of_bytes(n_bytes));
+}
+
 static void put_row(struct request *request, const struct page *page, int device) {
     const struct cushim_report *report = page->report;
     struct suspended suspended;
@@ -61,6 +67,7 @@ static void put_row(struct request *request, const struct page *page, int device
                  !page->is_alive                                         ? "ended"
                  : suspended_find(report->page.head.process, &suspended) ? "susp."
                                                                          : "runs");
+    put_spilled(&request->out, cushim_report_stats(report, device, CUSHIM_KIND_SPILLED));
 }
 
 static void show_row(struct request *request, const struct page *page) {

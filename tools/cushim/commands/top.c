@@ -34,7 +34,7 @@ struct row {
     char program[CUSHIM_NAME_BYTES];
     int device;
     bool is_seen, is_alive;
-    uint64_t live_bytes, held_bytes, spare_bytes, limit_bytes;
+    uint64_t live_bytes, held_bytes, spare_bytes, spilled_bytes, limit_bytes;
     uint64_t n_requests, wait_ns, at_ns; /* counters of this look, and of the one before */
     uint64_t n_requests_before, wait_ns_before, before_ns;
     uint64_t past_bytes[N_PAST]; /* what was held, the last look last */
@@ -95,6 +95,8 @@ static void take_device(struct top *top, const struct page *page, int device) {
     row->spare_bytes = held.spare_bytes;
     row->limit_bytes = cushim_mem_stats_read(&page->report->page.head.limit_bytes[device]);
     top->has_limits |= row->limit_bytes != 0;
+    row->spilled_bytes = cushim_mem_stats_read(
+        &cushim_report_stats(page->report, device, CUSHIM_KIND_SPILLED)->held_bytes);
     if (row->n_past == N_PAST)
         memmove(row->past_bytes, row->past_bytes + 1, --row->n_past * sizeof *row->past_bytes);
     row->past_bytes[row->n_past++] = row->held_bytes;
@@ -252,6 +254,20 @@ static void put_title(const struct top *top, char line[LINE_BYTES]) {
              top->every_ms % 1000 / 100, clock, top->is_paused ? "  paused" : "");
 }
 
+/* What the rows from first to last leave out. */
+static void put_rest(const struct top *top, size_t first, size_t last, char line[LINE_BYTES]) {
+    uint64_t spilled_bytes = 0;
+    int n = 0;
+    for (size_t i = 0; i < top->n; i++)
+        spilled_bytes += top->rows[i].spilled_bytes;
+    *line = 0;
+    if (last - first < top->n)
+        n = snprintf(line, LINE_BYTES, "  rows %zu to %zu of %zu", first + 1, last, top->n);
+    if (spilled_bytes)
+        snprintf(line + n, LINE_BYTES - (size_t)n, "  %s lie in host memory",
+                 text_of_bytes(spilled_bytes));
+}
+
 /* ---- the screen ---- */
 
 static void draw_table(struct top *top, struct screen_picture *picture) {
@@ -280,9 +296,7 @@ static void draw_table(struct top *top, struct screen_picture *picture) {
     if (!top->n)
         screen_line(picture, "  no process has a live page; `cushim run` starts one that has",
                     false);
-    *line = 0;
-    if (last - first < top->n)
-        snprintf(line, sizeof line, "  rows %zu to %zu of %zu", first + 1, last, top->n);
+    put_rest(top, first, last, line);
     screen_line(picture, line, false);
     screen_line(picture, "s sort  enter report  f findings  d devices  p pause  r peaks  q quit",
                 false);
@@ -417,6 +431,9 @@ static void put_plain(struct top *top, bool has_heads) {
         put_row(top, &top->rows[i], 80, line);
         printf("%.*s\n", (int)screen_cut(line, 80), line);
     }
+    put_rest(top, 0, top->n, line);
+    if (*line)
+        puts(line);
     fflush(stdout);
 }
 

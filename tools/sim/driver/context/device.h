@@ -19,6 +19,9 @@ struct sim_pool;
 
 enum { SIM_MAX_DEVICES = 16 };
 
+/* In place of a device's number: the host memory that cuMemCreate makes. */
+enum { SIM_HOST = SIM_MAX_DEVICES, SIM_PLACES };
+
 struct sim_device {
     CUdevice ordinal;
     int number;     /* among all devices, visible or not: NVML's index */

@@ -16,7 +16,7 @@
 
 /* Written by its process, and by a process that empties it or asks at the desk. */
 struct slot {
-    _Atomic uint64_t n_pages[SIM_MAX_DEVICES];
+    _Atomic uint64_t n_pages[SIM_PLACES];
     _Atomic uint64_t n_laid_down[SIM_MAX_DEVICES];
     struct sim_share_desk desk;
     _Atomic uint32_t n_contexts[SIM_MAX_DEVICES];
@@ -106,6 +106,7 @@ static void empty(struct slot *slot) {
         atomic_store(&slot->n_pages[i], 0);
         atomic_store(&slot->n_contexts[i], 0);
     }
+    atomic_store(&slot->n_pages[SIM_HOST], 0);
 }
 
 /* Empty the slots of processes that are gone. */

@@ -310,7 +310,7 @@ size_t sim_live_bytes(void) {
 
 size_t sim_used_bytes(int ordinal) {
     pthread_mutex_lock(&sim_lock);
-    size_t n_pages = ordinal < 0 || ordinal >= SIM_MAX_DEVICES ? 0 : sim_share_used(ordinal);
+    size_t n_pages = ordinal < 0 || ordinal >= SIM_PLACES ? 0 : sim_share_used(ordinal);
     pthread_mutex_unlock(&sim_lock);
     return n_pages * SIM_PAGE_BYTES;
 }

@@ -39,6 +39,7 @@ struct sim_block {
     struct sim_device *device;
     unsigned flags;
     unsigned char access[SIM_MAX_DEVICES]; /* MAPPED: CUmemAccess_flags by device */
+    bool is_on_host;                       /* MAPPED: of memory of the host */
     unsigned long long buffer_id;
     bool has_sync_memops;
     bool is_freed;     /* ASYNC: freed in stream order; the stream has not reached the free */

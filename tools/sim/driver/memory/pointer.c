@@ -29,7 +29,8 @@ static CUresult answer_bool(void *data, bool value) {
 }
 
 static bool is_pinned(const struct sim_block *block) {
-    return block->kind == SIM_BLOCK_HOST || block->kind == SIM_BLOCK_REGISTERED;
+    return block->kind == SIM_BLOCK_HOST || block->kind == SIM_BLOCK_REGISTERED ||
+           block->is_on_host;
 }
 
 static CUresult get(void *data, CUpointer_attribute attribute, CUdeviceptr address,
@@ -38,13 +39,15 @@ static CUresult get(void *data, CUpointer_attribute attribute, CUdeviceptr addre
     size_t n_bytes = block->n_bytes;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
+        if (block->is_on_host)
+            return CUDA_ERROR_INVALID_VALUE;
         return answer_pointer(data, block->context);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         return answer_unsigned(data, is_pinned(block) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         return answer(data, &address, sizeof address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (!is_host)
+        if (!is_host && !block->is_on_host)
             return CUDA_ERROR_INVALID_VALUE;
         return answer(data, &address, sizeof address);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -53,8 +56,10 @@ static CUresult get(void *data, CUpointer_attribute attribute, CUdeviceptr addre
         return answer(data, &block->buffer_id, sizeof block->buffer_id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         return answer_bool(data, block->kind == SIM_BLOCK_MANAGED);
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        return answer(data, &block->device->ordinal, sizeof block->device->ordinal);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: {
+        int ordinal = block->is_on_host ? CU_DEVICE_CPU : block->device->ordinal;
+        return answer(data, &ordinal, sizeof ordinal);
+    }
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         return answer_bool(data, block->kind == SIM_BLOCK_DEVICE);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:

@@ -1,8 +1,9 @@
 /*
  * Memory in two halves: addresses that are reserved, and physical memory that is mapped there.
  *
- * Physical memory is a file of its own, charged to its device, and may be passed to another process
- * as a descriptor.  Devices with access can reach a mapping; unmapping waits for nothing.
+ * Physical memory is a file of its own, charged to its device or to the host, and may be passed to
+ * another process as a descriptor.  Devices with access can reach a mapping; unmapping waits for
+ * nothing.
  */
 #include "tools/sim/driver/core/abi.h"
 #include "cuda/patchable.h"
@@ -10,6 +11,7 @@
 #include "tools/sim/driver/core/calls.h"
 #include "tools/sim/driver/context/context.h"
 #include "tools/sim/driver/context/device.h"
+#include "tools/sim/driver/context/share.h"
 #include "tools/sim/driver/core/handle.h"
 #include "tools/sim/driver/core/options.h"
 
@@ -127,6 +129,8 @@ static bool is_reserved(const char *address, size_t n_bytes) {
 static CUresult judge_prop(const CUmemAllocationProp *prop) {
     if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
+    if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) /* there is one node */
+        return prop->location.id ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
@@ -134,19 +138,36 @@ static CUresult judge_prop(const CUmemAllocationProp *prop) {
     return sim_device_at(prop->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
+static bool is_host(const CUmemLocation *location) {
+    return location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+}
+
+static bool charge(const CUmemLocation *location, size_t n_pages) {
+    return is_host(location)
+               ? sim_share_charge(SIM_HOST, n_pages, sim_options()->host_memory / SIM_PAGE_BYTES)
+               : sim_device_charge(sim_device_at(location->id), n_pages);
+}
+
+static void refund(const CUmemLocation *location, size_t n_pages) {
+    if (is_host(location))
+        sim_share_refund(SIM_HOST, n_pages);
+    else
+        sim_device_refund(sim_device_at(location->id), n_pages);
+}
+
 static void unref(struct physical *physical) {
     if (--physical->n_refs != 0)
         return;
     sim_handle_remove(physical);
     if (physical->is_charged)
-        sim_device_refund(physical->device, physical->n_bytes / SIM_PAGE_BYTES);
+        refund(&physical->prop.location, physical->n_bytes / SIM_PAGE_BYTES);
     if (physical->fd >= 0)
         close(physical->fd);
     free(physical);
 }
 
 /* Takes the descriptor. */
-static CUresult adopt(CUmemGenericAllocationHandle *out, struct sim_device *device, size_t n_bytes,
+static CUresult adopt(CUmemGenericAllocationHandle *out, CUmemLocation location, size_t n_bytes,
                       int fd, bool is_charged) {
     struct physical *physical = calloc(1, sizeof *physical);
     if (!physical || !sim_handle_add(physical, SIM_HANDLE_PHYSICAL)) {
@@ -155,15 +176,16 @@ static CUresult adopt(CUmemGenericAllocationHandle *out, struct sim_device *devi
             close(fd);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    physical->device = device;
+    /* no block is without a device */
+    physical->device = sim_device_at(is_host(&location) ? 0 : location.id);
     physical->n_bytes = n_bytes;
     physical->n_refs = physical->n_handles = 1;
     physical->fd = fd;
     physical->is_charged = is_charged;
-    physical->prop = (CUmemAllocationProp){
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal}};
+    physical->prop =
+        (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                              .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                              .location = location};
     *out = (CUmemGenericAllocationHandle)(uintptr_t)physical;
     return CUDA_SUCCESS;
 }
@@ -173,21 +195,20 @@ static CUresult create(CUmemGenericAllocationHandle *out, size_t n_bytes,
     SIM_TRY(judge_prop(prop));
     if (!out || flags || !is_page_multiple(n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_device *device = sim_device_at(prop->location.id);
     size_t n_pages = n_bytes / SIM_PAGE_BYTES;
-    if (!sim_device_charge(device, n_pages))
+    if (!charge(&prop->location, n_pages))
         return CUDA_ERROR_OUT_OF_MEMORY;
     bool is_unbacked = sim_options()->unbacked;
     int fd = is_unbacked ? -1 : memfd_create("cushim software device memory", MFD_CLOEXEC);
     CUresult result = CUDA_ERROR_OPERATING_SYSTEM;
     if (is_unbacked)
-        result = adopt(out, device, n_bytes, -1, true);
+        result = adopt(out, prop->location, n_bytes, -1, true);
     else if (fd >= 0 && ftruncate(fd, (off_t)n_bytes) == 0)
-        result = adopt(out, device, n_bytes, fd, true);
+        result = adopt(out, prop->location, n_bytes, fd, true);
     else if (fd >= 0)
         close(fd);
     if (result != CUDA_SUCCESS)
-        sim_device_refund(device, n_pages);
+        refund(&prop->location, n_pages);
     return result;
 }
 
@@ -270,6 +291,7 @@ static CUresult map(CUdeviceptr at, size_t n_bytes, size_t offset,
         return CUDA_ERROR_MAP_FAILED;
     }
     block->owner_data = physical;
+    block->is_on_host = is_host(&physical->prop.location);
     physical->n_refs++;
     return CUDA_SUCCESS;
 }
@@ -323,11 +345,12 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
     return sim_leave(unmap(ptr, size));
 }
 
-static CUresult judge_access(const struct sim_device *owner, const CUmemAccessDesc *desc) {
+static CUresult judge_access(const struct sim_block *block, const CUmemAccessDesc *desc) {
     const struct sim_device *device = sim_device_at(desc->location.id);
     if (desc->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_NOT_SUPPORTED;
-    return device && (device == owner || sim_device_reaches(device, owner))
+    return device && (block->is_on_host || device == block->device ||
+                      sim_device_reaches(device, block->device))
                ? CUDA_SUCCESS
                : CUDA_ERROR_INVALID_DEVICE;
 }
@@ -336,7 +359,7 @@ static CUresult judge_access(const struct sim_device *owner, const CUmemAccessDe
 static CUresult let_in(struct sim_block *block, const CUmemAccessDesc *descs, size_t n) {
     unsigned char all = CU_MEM_ACCESS_FLAGS_PROT_NONE;
     for (size_t i = 0; i < n; i++)
-        SIM_TRY(judge_access(block->device, &descs[i]));
+        SIM_TRY(judge_access(block, &descs[i]));
     for (size_t i = 0; i < n; i++)
         block->access[descs[i].location.id] = (unsigned char)descs[i].flags;
     for (int device = 0; device < SIM_MAX_DEVICES; device++)
@@ -413,7 +436,8 @@ static CUresult import(CUmemGenericAllocationHandle *out, void *os_handle,
         close(fd);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return adopt(out, sim_device_at(0), (size_t)file.st_size, fd, false);
+    const CUmemLocation first = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    return adopt(out, first, (size_t)file.st_size, fd, false);
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
