@@ -139,7 +139,7 @@ static _Thread_local struct {
     size_t n_bytes;
 } told __attribute__((tls_model("initial-exec")));
 
-_Thread_local struct cushim_refused cushim_refused;
+_Thread_local struct cushim_refused cushim_refused __attribute__((tls_model("initial-exec")));
 
 void cushim_shortage_note_served(const struct cushim_mem_stats *stats, size_t n_bytes) {
     enum { PARTS = 2 }; /* a probe asks for at least this part of what was refused */
