@@ -1,4 +1,5 @@
 /* Products of matrices with one or a few columns, and of quantised ones with any number. */
+#include "kernels/device/product_tile.cuh"
 #include "kernels/gemv/gemv_blocks.cuh"
 #include "kernels/gemv/gemv_direct.cuh"
 #include "kernels/gemv/gemv_f32.cuh"
@@ -8,7 +9,6 @@
 #include "kernels/gemv/gemv_small.cuh"
 #include "kernels/gemv/gemv_stream.cuh"
 #include "kernels/gemv/wgmma/gemv_terms.cuh"
-#include "kernels/gemv/gemv_tile.cuh"
 #include "kernels/gemv/wgmma/gemv_wgmma.cuh"
 
 /* Blocks have 256 threads; one or two of them on a multiprocessor leave 255 or 128 registers. */
@@ -102,7 +102,7 @@ KERNEL_OF(GEMV_TERMS_THREADS, 4, gemv_terms)
     KERNEL_OF(256, 2, gemv_##name##_tile)                                                          \
     (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
      int64_t n) {                                                                                  \
-        run_tile<Format>({scales, values}, b, c, m, k, n);                                         \
+        run_tile<Format>(Weights{scales, values}, b, c, m, k, n);                                  \
     }
 
 TILED(q4_0, Q4_0)
