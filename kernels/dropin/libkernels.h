@@ -156,10 +156,17 @@ int launch_transpose_nd_bf16(const unsigned short *input, unsigned short *output
 int gemm_q4_f32(const void *A_q4, const float *B, float *C, int M, int K, int N, int data_offset,
                 cudaStream_t stream);
 int gemv_q4k_f32(const void *W_q4k, const float *x, float *y, int M, int K, cudaStream_t stream);
+int gemv_q4k_dp4a_f32(const void *W_q4k, const float *x, float *y, int M, int K,
+                      cudaStream_t stream);
+int gemv_q4k_sm121_f32(const void *W_q4k, const float *x, float *y, int M, int K,
+                       cudaStream_t stream);
+int gemv_q4k_check_sm121(void); /* whether to call the one above: 0 */
 int dequant_q4k_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream);
 int gemm_q8_f32(const void *A_q8, const float *B, float *C, int M, int K, int N,
                 cudaStream_t stream);
 int launch_sgemv_m1(float *y, const float *A, const float *x, int M, int N, cudaStream_t stream);
+int launch_gemv_warp_f32(float *y, const float *A, const float *x, int M, int N,
+                         cudaStream_t stream);
 int tiny_batched_gemm_f32(const float *A, const float *B, float *C, int m, int n, int k,
                           long long strideA, long long strideB, long long strideC, int batch,
                           cudaStream_t stream);
