@@ -137,6 +137,8 @@ int launch_gather(const float *table, const long long *indices, float *output, i
                   cudaStream_t stream);
 int launch_gather_i32(const float *table, const int *indices, float *output, int N, int D, int V,
                       cudaStream_t stream);
+int launch_gather_q8_f32(const uint8_t *q8_table, const int *indices, float *output, int N, int D,
+                         int V, cudaStream_t stream);
 int launch_repeat(const float *src, float *dst, int outerSize, int axisDim, int innerSize, int reps,
                   cudaStream_t stream);
 int launch_repeat_interleave_f32(const float *input, float *output, int B, int numKV, int S, int D,
@@ -175,6 +177,8 @@ int gemv_q5_0_f32(const void *W_q5_0, const float *x, float *y, int M, int K, in
                   int qsOffset, cudaStream_t stream);
 int gemv_q5k_f32(const void *W_q5k, const float *x, float *y, int M, int K, cudaStream_t stream);
 int gemv_q6k_f32(const void *W_q6k, const float *x, float *y, int M, int K, cudaStream_t stream);
+int ternary_gemv_f32(const void *W_ternary, const float *x, float *y, int M, int K,
+                     cudaStream_t stream);
 int dequant_q5_0_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream);
 int dequant_q5k_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream);
 int dequant_q6k_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream);

@@ -16,7 +16,8 @@ enum kernel {
     DEQUANT_Q4K_WIDE,
     GEMM,
     GEMV = GEMM + QUANT_N_FORMATS,
-    DEQUANT = GEMV + QUANT_Q4K
+    DEQUANT = GEMV + QUANT_Q4K,
+    TERNARY = DEQUANT + QUANT_Q4K
 };
 
 static const struct cushim_kernel kernels[] = {
@@ -32,6 +33,7 @@ static const struct cushim_kernel kernels[] = {
     [DEQUANT + QUANT_Q5_0] = {.name = "quant_dequant_q5_0_f32"},
     [DEQUANT + QUANT_Q5K] = {.name = "quant_dequant_q5k_f32"},
     [DEQUANT + QUANT_Q6K] = {.name = "quant_dequant_q6k_f32"},
+    [TERNARY] = {.name = "quant_gemv_ternary_f32"},
 };
 CUSHIM_KERNEL_FAMILY(quant, kernels);
 
@@ -226,3 +228,43 @@ MANY_COLUMNS(q4k, QUANT_Q4K)
 FORMAT(q5_0, QUANT_Q5_0)
 FORMAT(q5k, QUANT_Q5K)
 FORMAT(q6k, QUANT_Q6K)
+
+/* ---- two bits ---- */
+
+struct ternary {
+    const void *w;
+    const float *x;
+    float *y;
+    int64_t m, k;
+};
+
+static void ternary_reference(const void *args) {
+    const struct ternary *ternary = args;
+    cushim_gemv_ternary_f32_ref(ternary->w, ternary->x, ternary->y, ternary->m, ternary->k);
+}
+
+enum cushim_status cushim_gemv_ternary_f32(const void *w, const float *x, float *y, int64_t m,
+                                           int64_t k, struct CUstream_st *stream) {
+    const char *what = __func__;
+    struct cushim_kernel_call call;
+    int64_t n;
+    CUSHIM_TRY(cushim_check_size(what, "m", m));
+    CUSHIM_TRY(cushim_check_size(what, "k", k));
+    CUSHIM_TRY(cushim_check_count(what, "w", (int64_t[]){m, k}, 2, sizeof(float), &n));
+    if (m == 0)
+        return CUSHIM_OK;
+    if (k > 0) {
+        CUSHIM_TRY(cushim_check_pointer(what, "w", w, 1));
+        CUSHIM_TRY(cushim_check_pointer(what, "x", x, sizeof(float)));
+    }
+    CUSHIM_TRY(cushim_check_pointer(what, "y", y, sizeof(float)));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_quant, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_reference(
+            &call, ternary_reference, &(struct ternary){w, x, y, m, k}, sizeof(struct ternary));
+    struct cushim_kernel_shape shape = {.grid = {cushim_n_blocks(m, BLOCK_THREADS / 32, INT32_MAX)},
+                                        .block = {BLOCK_THREADS},
+                                        .is_dependent = true};
+    void *params[] = {&w, &x, &y, &m, &k};
+    return cushim_kernel_call_launch(&call, TERNARY, &shape, params);
+}

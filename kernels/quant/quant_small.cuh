@@ -136,6 +136,30 @@ DEVICE void gemv(const struct quant_parts &parts, const float *x, float *y, int6
         y[row] = result;
 }
 
+/* The same for values of two bits, less 1; 3 is 0.  A lane has a byte of each 32. */
+DEVICE void gemv_ternary(const uint8_t *w, const float *x, float *y, int64_t m, int64_t k) {
+    int64_t row = thread_of_grid() / WARP_LANES, n_bytes = (k + 3) / 4;
+    int lane = (int)threadIdx.x % WARP_LANES;
+    double total = 0;
+    wait_for_earlier();
+    let_next_start();
+    if (row >= m)
+        return;
+    for (int64_t at = lane; at < n_bytes; at += WARP_LANES) {
+        int byte = w[row * n_bytes + at], n = (int)(k - 4 * at < 4 ? k - 4 * at : 4);
+        float sum = 0;
+        for (int i = 0; i < n; i++) {
+            int q = byte >> 2 * i & 3;
+            if (q % 2 == 0)
+                sum += q ? x[4 * at + i] : -x[4 * at + i];
+        }
+        total += sum;
+    }
+    float result = sum_of_lanes<WARP_LANES>((float)total);
+    if (lane == 0)
+        y[row] = result;
+}
+
 template <class Format> DEVICE void dequant(const struct quant_parts &parts, float *y, int64_t n) {
     int64_t at = thread_of_grid() * AT_ONCE;
     wait_for_earlier();
@@ -166,6 +190,11 @@ template <class Format> DEVICE void dequant(const struct quant_parts &parts, flo
         dequant<Format>(parts, y, n);                                                              \
     }                                                                                              \
     TILED(name, Format)
+
+KERNEL(quant_gemv_ternary_f32)
+(const uint8_t *w, const float *x, float *y, int64_t m, int64_t k) {
+    gemv_ternary(w, x, y, m, k);
+}
 
 FORMAT(q5_0, Q5_0)
 FORMAT(q5k, Q5K)

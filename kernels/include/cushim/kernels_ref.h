@@ -117,6 +117,8 @@ CUSHIM_API void cushim_gather_f32_i64_ref(const float *table, const int64_t *idx
                                           int64_t n, int64_t d, int64_t v);
 CUSHIM_API void cushim_gather_f32_i32_ref(const float *table, const int32_t *idx, float *out,
                                           int64_t n, int64_t d, int64_t v);
+CUSHIM_API void cushim_gather_q8f_f32_i32_ref(const void *table, const int32_t *idx, float *out,
+                                              int64_t n, int64_t d, int64_t v);
 
 /* ---- layout ---- */
 
@@ -210,6 +212,8 @@ CUSHIM_API void cushim_gemv_q5k_f32_ref(const void *w, const float *x, float *y,
                                         int64_t k);
 CUSHIM_API void cushim_gemv_q6k_f32_ref(const void *w, const float *x, float *y, int64_t m,
                                         int64_t k);
+CUSHIM_API void cushim_gemv_ternary_f32_ref(const void *w, const float *x, float *y, int64_t m,
+                                            int64_t k);
 CUSHIM_API void cushim_gemm_q4k_f32_ref(const void *w, const float *b, float *c, int64_t m,
                                         int64_t k, int64_t n);
 CUSHIM_API void cushim_gemm_q5_0_f32_ref(const void *w, const float *b, float *c, int64_t m,

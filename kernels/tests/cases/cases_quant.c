@@ -181,6 +181,56 @@ FORMAT(q5_0, 32, 22)
 FORMAT(q5k, 256, 176)
 FORMAT(q6k, 256, 210)
 
+/* ---- two bits ---- */
+
+static void lay_out_ternary(struct kernel_case *c) {
+    size_t m = (size_t)c->sizes[SIZE_ROWS], k = (size_t)c->sizes[SIZE_K];
+    case_operand(c, "w", TYPE_U8, ROLE_IN, m * ((k + 3) / 4))->make = make_bits_u8;
+    case_operand(c, "x", TYPE_F32, ROLE_IN, k)->make = make_outliers_f32;
+    case_operand(c, "y", TYPE_F32, ROLE_OUT, m);
+}
+
+static enum cushim_status run_ternary(const struct kernel_case *c, struct CUstream_st *stream) {
+    return cushim_gemv_ternary_f32(c->device[W], c->device[OF_X], c->device[OF_Y],
+                                   c->sizes[SIZE_ROWS], c->sizes[SIZE_K], stream);
+}
+
+static void ref_ternary(const struct kernel_case *c) {
+    cushim_gemv_ternary_f32_ref(c->host[W], c->host[OF_X], c->host[OF_Y], c->sizes[SIZE_ROWS],
+                                c->sizes[SIZE_K]);
+}
+
+static double bound_ternary(const struct kernel_case *c, int operand, size_t i) {
+    int64_t k = c->sizes[SIZE_K];
+    const uint8_t *row = (const uint8_t *)c->host[W] + i * (size_t)((k + 3) / 4);
+    double terms = 0;
+    (void)operand;
+    for (int64_t j = 0; j < k; j++) {
+        if ((row[j / 4] >> 2 * (j % 4)) % 2 == 0)
+            terms += fabs((double)((const float *)c->host[OF_X])[j]);
+    }
+    return 0x1p-20 * terms;
+}
+
+static const struct kernel_subject gemv_ternary = {.name = "gemv_ternary_f32",
+                                                   .n_sizes = 2,
+                                                   .lay_out = lay_out_ternary,
+                                                   .run = run_ternary,
+                                                   .ref = ref_ternary,
+                                                   .tolerance = {.bound = bound_ternary}};
+
+static void add_ternary(struct kernel_table *table) {
+    static const int64_t sizes[][2] = {{0, 5},   {3, 0},     {1, 1},   {2, 3},
+                                       {7, 4},   {9, 127},   {8, 128}, {17, 129},
+                                       {3, 515}, {2, 14336}, {300, 66}};
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        table_add(table, &gemv_ternary, NULL, sizes[i], NULL);
+    table_add(table, &gemv_ternary, "not finite", sizes[9], NULL)->operands[OF_X].make =
+        make_seldom_finite;
+    table_add(table, &gemv_ternary, "odd address", sizes[8], NULL)->operands[W].offset = 1;
+    table_add(table, &gemv_ternary, "x off 16", sizes[8], NULL)->operands[OF_X].offset = 4;
+}
+
 void cases_quant(struct kernel_table *table) {
     static const int64_t sizes[][2] = {{0, 256},  {1, 0},    {1, 256},  {1, 512},  {3, 256},
                                        {1, 4096}, {17, 768}, {31, 256}, {33, 512}, {3, 28672}};
@@ -198,6 +248,7 @@ void cases_quant(struct kernel_table *table) {
     c->operands[W].offset = 2;
     c->operands[Y].offset = 4;
     add_many_columns_q4k(table);
+    add_ternary(table);
     add_q5_0(table);
     add_q5k(table);
     add_q6k(table);

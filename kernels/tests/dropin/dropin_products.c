@@ -92,6 +92,16 @@ TEST(a_plain_matrix_is_multiplied_by_a_vector) {
     fixture_assert_floats("launch_gemv_warp_f32", &again);
 }
 
+TEST(two_bits_are_multiplied) {
+    enum { N = 77 };
+    fixture_open();
+    struct buffer w = random_bytes(M * ((N + 3) / 4)), x = fixture_floats(N, -1, 1);
+    struct buffer y = fixture_room(M * sizeof(float));
+    ck_done(ternary_gemv_f32(w.device, x.device, y.device, M, N, fixture_stream));
+    cushim_gemv_ternary_f32_ref(w.host, x.host, y.host, M, N);
+    fixture_assert_floats("ternary_gemv_f32", &y);
+}
+
 TEST(small_products_come_in_batches) {
     enum { m = 3, n = 5, k = 7, BATCH = 4, SA = 25, SB = 0, SC = 17 };
     fixture_open();

@@ -150,6 +150,12 @@ TEST(gathered_rows_match_their_references) {
         launch_gather_i32(table.device, idx32.device, out.device, ROWS, D, TABLE, fixture_stream));
     cushim_gather_f32_i32_ref(table.host, idx32.host, out.host, ROWS, D, TABLE);
     fixture_assert_bytes("launch_gather_i32", &out);
+    struct buffer blocks = fixture_floats(TABLE * 2 * 9, -1, 1); /* any bytes behind a scale */
+    struct buffer values = fixture_room(ROWS * 64 * sizeof(float));
+    ck_done(launch_gather_q8_f32(blocks.device, idx32.device, values.device, ROWS, 64, TABLE,
+                                 fixture_stream));
+    cushim_gather_q8f_f32_i32_ref(blocks.host, idx32.host, values.host, ROWS, 64, TABLE);
+    fixture_assert_bytes("launch_gather_q8_f32", &values);
 }
 
 static void assert_argmax(int n, int where, size_t scratch_offset) {

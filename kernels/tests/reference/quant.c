@@ -185,6 +185,21 @@ TEST(a_product_has_a_column_for_each_of_b) {
         ck_assert(c[i] == -6.5f * (float)(i + 1) && c[3 + i] == 0);
 }
 
+TEST(two_bits_are_minus_one_zero_and_one) {
+    const uint8_t w[] = {0x00 | 1 << 2 | 2 << 4 | 3 << 6, 2, 0,
+                         0xFF}; /* rows -1 0 1 0 1, -1 -1 -1 -1 0 */
+    const float x[] = {1, 10, 100, 1000, 10000};
+    float y[2];
+    cushim_gemv_ternary_f32_ref(w, x, y, 2, 5);
+    ck_assert(y[0] == 10099 && y[1] == -1111);
+    assert_error(cushim_gemv_ternary_f32(w, x, y, -1, 5, NULL), "m=-1 is negative");
+    assert_error(cushim_gemv_ternary_f32(w, x, y, 1, -5, NULL), "k=-5 is negative");
+    assert_error(cushim_gemv_ternary_f32(NULL, x, y, 1, 5, NULL), "w=NULL");
+    assert_error(cushim_gemv_ternary_f32(w, NULL, y, 1, 5, NULL), "x=NULL");
+    assert_error(cushim_gemv_ternary_f32(w, x, NULL, 1, 5, NULL), "y=NULL");
+    ck_assert_int_eq(cushim_gemv_ternary_f32(NULL, NULL, NULL, 0, 5, NULL), CUSHIM_OK);
+}
+
 TEST(wrong_products_are_refused) {
     void *w = (void *)0x10001;
     float *b = (float *)0x20000, *c = (float *)0x30000, *odd = (float *)0x30002;
