@@ -96,6 +96,9 @@ int launch_softmax(const float *input, float *output, int outer, int inner, int 
                    cudaStream_t stream);
 int scaled_softmax_f32(const float *input, float *output, int outer, int inner, int axis,
                        uint32_t scale_bits, cudaStream_t stream);
+int launch_fused_softmax_vmul_f32(const float *scores, const float *V, float *output,
+                                  uint32_t scale_bits, int BH, int seqKV, int D,
+                                  cudaStream_t stream); /* [BH, seqKV, D] of V */
 int launch_scaled_softmax_fp16(const void *input, void *output, int outer, int inner, int axis,
                                uint32_t scale_bits, cudaStream_t stream);
 

@@ -173,6 +173,8 @@ CUSHIM_API void cushim_softmax_f32_ref(const float *x, float *y, int64_t outer, 
                                        int64_t inner);
 CUSHIM_API void cushim_scaled_softmax_f32_ref(const float *x, float *y, float scale, int64_t outer,
                                               int64_t axis, int64_t inner);
+CUSHIM_API void cushim_softmax_mul_f32_ref(const float *scores, const float *v, float *y,
+                                           float scale, int64_t rows, int64_t n, int64_t d);
 CUSHIM_API void cushim_scaled_softmax_f16_ref(const uint16_t *x, uint16_t *y, float scale,
                                               int64_t outer, int64_t axis, int64_t inner);
 

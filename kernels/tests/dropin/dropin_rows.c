@@ -19,6 +19,11 @@ TEST(softmax_is_over_the_middle_axis) {
         scaled_softmax_f32(x.device, y.device, OUTER, INNER, AXIS, bits_of(-1.5f), fixture_stream));
     cushim_scaled_softmax_f32_ref(x.host, y.host, -1.5f, OUTER, AXIS, INNER);
     fixture_assert_floats("scaled_softmax_f32", &y);
+    struct buffer means = fixture_room(OUTER * INNER * sizeof(float));
+    ck_done(launch_fused_softmax_vmul_f32(y.device, x.device, means.device, bits_of(-1.5f), OUTER,
+                                          AXIS, INNER, fixture_stream));
+    cushim_softmax_mul_f32_ref(y.host, x.host, means.host, -1.5f, OUTER, AXIS, INNER);
+    fixture_assert_floats("launch_fused_softmax_vmul_f32", &means);
 }
 
 TEST(softmax_of_halves_is_over_the_middle_axis) {
