@@ -47,6 +47,10 @@ int launch_gemv_warp_f32(float *y, const float *A, const float *x, int M, int N,
     return launch_sgemv_m1(y, A, x, M, N, stream);
 }
 
+int launch_gemv_warp_f16(void *y, const void *A, const void *x, int M, int N, cudaStream_t stream) {
+    FORWARD(stream, cushim_gemv_f16(A, x, y, M, N, stream));
+}
+
 enum { MOST_TINY = 64 };
 
 static bool is_tiny(int size) {

@@ -170,6 +170,7 @@ int dequant_q4k_f32(const void *src, float *dst, int rows, int K, cudaStream_t s
 int gemm_q8_f32(const void *A_q8, const float *B, float *C, int M, int K, int N,
                 cudaStream_t stream);
 int launch_sgemv_m1(float *y, const float *A, const float *x, int M, int N, cudaStream_t stream);
+int launch_gemv_warp_f16(void *y, const void *A, const void *x, int M, int N, cudaStream_t stream);
 int launch_gemv_warp_f32(float *y, const float *A, const float *x, int M, int N,
                          cudaStream_t stream);
 int tiny_batched_gemm_f32(const float *A, const float *B, float *C, int m, int n, int k,

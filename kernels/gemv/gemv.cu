@@ -186,6 +186,15 @@ ROWS_OF_F32(f32_r1, OneFloat, 1, 8)
 ROWS_OF_F32(f32_r1_wide, FourFloats, 1, 8)
 ROWS_OF_F32(f32_r4_wide, FourFloats, 4, 2)
 
+#define ROWS_OF_F16(name, N)                                                                       \
+    KERNEL_OF(256, 4, gemv_##name)                                                                 \
+    (const uint16_t *a, const uint16_t *x, uint16_t *y, int64_t m, int64_t n) {                    \
+        gemv_f16<N>(a, x, y, m, n);                                                                \
+    }
+
+ROWS_OF_F16(f16, 1)
+ROWS_OF_F16(f16_wide, 8)
+
 #define SPLIT_F32(name, Access)                                                                    \
     KERNEL_OF(256, 1, gemv_##name)(const float *a, const float *x, float *y, int64_t n) {          \
         FROM_90(DYNAMIC_SHARED(float, shared); gemv_f32_split<Access, 8>(a, x, y, n, shared));     \

@@ -247,6 +247,8 @@ CUSHIM_API void cushim_gemv_qkv_q4k_f32_ref(const void *w, const float *x, const
                                             int64_t max_len, int64_t position_stride,
                                             int64_t head_stride);
 CUSHIM_API void cushim_gemv_f32_ref(const float *a, const float *x, float *y, int64_t m, int64_t n);
+CUSHIM_API void cushim_gemv_f16_ref(const uint16_t *a, const uint16_t *x, uint16_t *y, int64_t m,
+                                    int64_t n);
 CUSHIM_API void cushim_gemm_batched_small_f32_ref(const float *a, const float *b, float *c,
                                                   int64_t m, int64_t n, int64_t k, int64_t stride_a,
                                                   int64_t stride_b, int64_t stride_c,

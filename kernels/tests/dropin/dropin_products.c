@@ -90,6 +90,11 @@ TEST(a_plain_matrix_is_multiplied_by_a_vector) {
     memcpy(again.host, y.host, y.n_bytes);
     ck_done(launch_gemv_warp_f32(again.device, a.device, x.device, M, N, fixture_stream));
     fixture_assert_floats("launch_gemv_warp_f32", &again);
+    struct buffer halves = fixture_halves(M * N), column = fixture_halves(N);
+    struct buffer small = fixture_room(M * sizeof(uint16_t));
+    ck_done(launch_gemv_warp_f16(small.device, halves.device, column.device, M, N, fixture_stream));
+    cushim_gemv_f16_ref(halves.host, column.host, small.host, M, N);
+    fixture_assert_halves("launch_gemv_warp_f16", &small);
 }
 
 TEST(two_bits_are_multiplied) {
