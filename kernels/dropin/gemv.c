@@ -17,6 +17,21 @@ int gemv_q4k_f32(const void *W_q4k, const float *x, float *y, int M, int K, cuda
     FORWARD(stream, cushim_gemv_q4k_f32(W_q4k, x, y, M, K, stream));
 }
 
+/* cushim_gemv_q4k_f32 chooses what is best on a device. */
+int gemv_q4k_dp4a_f32(const void *W_q4k, const float *x, float *y, int M, int K,
+                      cudaStream_t stream) {
+    return gemv_q4k_f32(W_q4k, x, y, M, K, stream);
+}
+
+int gemv_q4k_sm121_f32(const void *W_q4k, const float *x, float *y, int M, int K,
+                       cudaStream_t stream) {
+    return gemv_q4k_f32(W_q4k, x, y, M, K, stream);
+}
+
+int gemv_q4k_check_sm121(void) {
+    return 0;
+}
+
 /* Blocks of 36 bytes with a float scale, never ggml's of 34. */
 int gemm_q8_f32(const void *A_q8, const float *B, float *C, int M, int K, int N,
                 cudaStream_t stream) {
@@ -25,6 +40,15 @@ int gemm_q8_f32(const void *A_q8, const float *B, float *C, int M, int K, int N,
 
 int launch_sgemv_m1(float *y, const float *A, const float *x, int M, int N, cudaStream_t stream) {
     FORWARD(stream, cushim_gemv_f32(A, x, y, M, N, stream));
+}
+
+int launch_gemv_warp_f32(float *y, const float *A, const float *x, int M, int N,
+                         cudaStream_t stream) {
+    return launch_sgemv_m1(y, A, x, M, N, stream);
+}
+
+int launch_gemv_warp_f16(void *y, const void *A, const void *x, int M, int N, cudaStream_t stream) {
+    FORWARD(stream, cushim_gemv_f16(A, x, y, M, N, stream));
 }
 
 enum { MOST_TINY = 64 };

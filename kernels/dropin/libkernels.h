@@ -96,6 +96,9 @@ int launch_softmax(const float *input, float *output, int outer, int inner, int 
                    cudaStream_t stream);
 int scaled_softmax_f32(const float *input, float *output, int outer, int inner, int axis,
                        uint32_t scale_bits, cudaStream_t stream);
+int launch_fused_softmax_vmul_f32(const float *scores, const float *V, float *output,
+                                  uint32_t scale_bits, int BH, int seqKV, int D,
+                                  cudaStream_t stream); /* [BH, seqKV, D] of V */
 int launch_scaled_softmax_fp16(const void *input, void *output, int outer, int inner, int axis,
                                uint32_t scale_bits, cudaStream_t stream);
 
@@ -137,6 +140,8 @@ int launch_gather(const float *table, const long long *indices, float *output, i
                   cudaStream_t stream);
 int launch_gather_i32(const float *table, const int *indices, float *output, int N, int D, int V,
                       cudaStream_t stream);
+int launch_gather_q8_f32(const uint8_t *q8_table, const int *indices, float *output, int N, int D,
+                         int V, cudaStream_t stream);
 int launch_repeat(const float *src, float *dst, int outerSize, int axisDim, int innerSize, int reps,
                   cudaStream_t stream);
 int launch_repeat_interleave_f32(const float *input, float *output, int B, int numKV, int S, int D,
@@ -156,10 +161,18 @@ int launch_transpose_nd_bf16(const unsigned short *input, unsigned short *output
 int gemm_q4_f32(const void *A_q4, const float *B, float *C, int M, int K, int N, int data_offset,
                 cudaStream_t stream);
 int gemv_q4k_f32(const void *W_q4k, const float *x, float *y, int M, int K, cudaStream_t stream);
+int gemv_q4k_dp4a_f32(const void *W_q4k, const float *x, float *y, int M, int K,
+                      cudaStream_t stream);
+int gemv_q4k_sm121_f32(const void *W_q4k, const float *x, float *y, int M, int K,
+                       cudaStream_t stream);
+int gemv_q4k_check_sm121(void); /* whether to call the one above: 0 */
 int dequant_q4k_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream);
 int gemm_q8_f32(const void *A_q8, const float *B, float *C, int M, int K, int N,
                 cudaStream_t stream);
 int launch_sgemv_m1(float *y, const float *A, const float *x, int M, int N, cudaStream_t stream);
+int launch_gemv_warp_f16(void *y, const void *A, const void *x, int M, int N, cudaStream_t stream);
+int launch_gemv_warp_f32(float *y, const float *A, const float *x, int M, int N,
+                         cudaStream_t stream);
 int tiny_batched_gemm_f32(const float *A, const float *B, float *C, int m, int n, int k,
                           long long strideA, long long strideB, long long strideC, int batch,
                           cudaStream_t stream);
@@ -168,6 +181,8 @@ int gemv_q5_0_f32(const void *W_q5_0, const float *x, float *y, int M, int K, in
                   int qsOffset, cudaStream_t stream);
 int gemv_q5k_f32(const void *W_q5k, const float *x, float *y, int M, int K, cudaStream_t stream);
 int gemv_q6k_f32(const void *W_q6k, const float *x, float *y, int M, int K, cudaStream_t stream);
+int ternary_gemv_f32(const void *W_ternary, const float *x, float *y, int M, int K,
+                     cudaStream_t stream);
 int dequant_q5_0_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream);
 int dequant_q5k_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream);
 int dequant_q6k_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream);

@@ -46,3 +46,8 @@ int dequant_q5k_f32(const void *src, float *dst, int rows, int K, cudaStream_t s
 int dequant_q6k_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream) {
     FORWARD(stream, cushim_dequant_q6k_f32(src, dst, rows, K, stream));
 }
+
+int ternary_gemv_f32(const void *W_ternary, const float *x, float *y, int M, int K,
+                     cudaStream_t stream) {
+    FORWARD(stream, cushim_gemv_ternary_f32(W_ternary, x, y, M, K, stream));
+}

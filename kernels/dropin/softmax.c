@@ -25,3 +25,10 @@ int launch_scaled_softmax_bf16(const void *input, void *output, int outer, int i
     FORWARD(stream, cushim_scaled_softmax_bf16(input, output, float_of(scale_bits), outer, axis,
                                                inner, stream));
 }
+
+int launch_fused_softmax_vmul_f32(const float *scores, const float *V, float *output,
+                                  uint32_t scale_bits, int BH, int seqKV, int D,
+                                  cudaStream_t stream) {
+    FORWARD(stream,
+            cushim_softmax_mul_f32(scores, V, output, float_of(scale_bits), BH, seqKV, D, stream));
+}

@@ -93,3 +93,16 @@ GATHER(i64, uint32_t, int64_t)
 GATHER(i64_wide, uint4, int64_t)
 GATHER(i32, uint32_t, int32_t)
 GATHER(i32_wide, uint4, int32_t)
+
+/* A thread has a value; blocks of 36 bytes have a float scale and 32 bytes. */
+KERNEL(gather_q8f)
+(const uint8_t *table, const int32_t *idx, float *out, int64_t n, int64_t d, int64_t v) {
+    enum { VALUES = 32, BYTES = 36 };
+    for (int64_t to = thread_of_grid(); to < n; to += threads_of_grid()) {
+        int64_t row = to / d, at = to - row * d;
+        const uint8_t *block =
+            table + (clamp(__ldg(idx + row), v) * (d / VALUES) + at / VALUES) * BYTES;
+        int8_t q = (int8_t)block[4 + at % VALUES];
+        out[to] = __fmul_rn(*reinterpret_cast<const float *>(block), (float)q);
+    }
+}

@@ -81,6 +81,8 @@ static const struct cushim_kernel kernels[] = {
     [GEMV_SMALL_F32] = {.name = "gemv_small_f32"},
     [GEMV_LARGE_F32] = {.name = "gemv_large_f32"},
     [GEMV_LARGE_F32_WIDE] = {.name = "gemv_large_f32_wide"},
+    [GEMV_F16] = {.name = "gemv_f16"},
+    [GEMV_F16_WIDE] = {.name = "gemv_f16_wide"},
 };
 CUSHIM_KERNEL_FAMILY(gemv, kernels);
 

@@ -1,4 +1,5 @@
 /* Products of matrices with one or a few columns, and of quantised ones with any number. */
+#include "kernels/device/product_tile.cuh"
 #include "kernels/gemv/gemv_blocks.cuh"
 #include "kernels/gemv/gemv_direct.cuh"
 #include "kernels/gemv/gemv_f32.cuh"
@@ -8,7 +9,6 @@
 #include "kernels/gemv/gemv_small.cuh"
 #include "kernels/gemv/gemv_stream.cuh"
 #include "kernels/gemv/wgmma/gemv_terms.cuh"
-#include "kernels/gemv/gemv_tile.cuh"
 #include "kernels/gemv/wgmma/gemv_wgmma.cuh"
 
 /* Blocks have 256 threads; one or two of them on a multiprocessor leave 255 or 128 registers. */
@@ -102,7 +102,7 @@ KERNEL_OF(GEMV_TERMS_THREADS, 4, gemv_terms)
     KERNEL_OF(256, 2, gemv_##name##_tile)                                                          \
     (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
      int64_t n) {                                                                                  \
-        run_tile<Format>({scales, values}, b, c, m, k, n);                                         \
+        run_tile<Format>(Weights{scales, values}, b, c, m, k, n);                                  \
     }
 
 TILED(q4_0, Q4_0)
@@ -185,6 +185,15 @@ STREAM(q8f, Q8f)
 ROWS_OF_F32(f32_r1, OneFloat, 1, 8)
 ROWS_OF_F32(f32_r1_wide, FourFloats, 1, 8)
 ROWS_OF_F32(f32_r4_wide, FourFloats, 4, 2)
+
+#define ROWS_OF_F16(name, N)                                                                       \
+    KERNEL_OF(256, 4, gemv_##name)                                                                 \
+    (const uint16_t *a, const uint16_t *x, uint16_t *y, int64_t m, int64_t n) {                    \
+        gemv_f16<N>(a, x, y, m, n);                                                                \
+    }
+
+ROWS_OF_F16(f16, 1)
+ROWS_OF_F16(f16_wide, 8)
 
 #define SPLIT_F32(name, Access)                                                                    \
     KERNEL_OF(256, 1, gemv_##name)(const float *a, const float *x, float *y, int64_t n) {          \

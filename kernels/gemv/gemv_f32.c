@@ -94,6 +94,46 @@ enum cushim_status cushim_gemv_f32(const float *a, const float *x, float *y, int
     return launch_gemv(&call, &args);
 }
 
+struct gemv_f16 {
+    const uint16_t *a, *x;
+    uint16_t *y;
+    int64_t m, n;
+};
+
+static void gemv_f16_reference(const void *args) {
+    const struct gemv_f16 *gemv = args;
+    cushim_gemv_f16_ref(gemv->a, gemv->x, gemv->y, gemv->m, gemv->n);
+}
+
+enum cushim_status cushim_gemv_f16(const uint16_t *a, const uint16_t *x, uint16_t *y, int64_t m,
+                                   int64_t n, struct CUstream_st *stream) {
+    const char *what = __func__;
+    struct cushim_kernel_call call;
+    int64_t n_of_a, n_of_x, n_of_y;
+    CUSHIM_TRY(cushim_check_size(what, "m", m));
+    CUSHIM_TRY(cushim_check_size(what, "n", n));
+    CUSHIM_TRY(cushim_check_count(what, "a", (int64_t[]){m, n}, 2, sizeof *a, &n_of_a));
+    CUSHIM_TRY(cushim_check_count(what, "x", &n, 1, sizeof *x, &n_of_x));
+    CUSHIM_TRY(cushim_check_count(what, "y", &m, 1, sizeof *y, &n_of_y));
+    if (m == 0)
+        return CUSHIM_OK;
+    if (n) {
+        CUSHIM_TRY(cushim_check_pointer(what, "a", a, sizeof *a));
+        CUSHIM_TRY(cushim_check_pointer(what, "x", x, sizeof *x));
+    }
+    CUSHIM_TRY(cushim_check_pointer(what, "y", y, sizeof *y));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_gemv, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_reference(
+            &call, gemv_f16_reference, &(struct gemv_f16){a, x, y, m, n}, sizeof(struct gemv_f16));
+    bool is_wide = cushim_is_aligned(16, a, x, NULL, NULL) && n % 8 == 0;
+    struct cushim_kernel_shape shape = {.grid = {cushim_n_blocks(m, BLOCK_WARPS, INT32_MAX)},
+                                        .block = {BLOCK_THREADS},
+                                        .is_dependent = true};
+    void *params[] = {&a, &x, &y, &m, &n};
+    return cushim_kernel_call_launch(&call, is_wide ? GEMV_F16_WIDE : GEMV_F16, &shape, params);
+}
+
 /* ---- many small ones ---- */
 
 struct batch {

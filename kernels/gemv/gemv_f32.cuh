@@ -1,5 +1,6 @@
 /*
- * Rows of floats times one column.  Moves 4 bytes per weight; x is small, and stays in the caches.
+ * Rows of floats, or of halves, times one column.  Moves 4 bytes per weight; x is small, and stays
+ * in the caches.
  *
  * A step is UNROLL loads per lane of each of ROWS rows, fewer in the last step, all asked for
  * before the first is used.  The sum of a step is formed separately before it joins the total.  The
@@ -95,6 +96,39 @@ DEVICE void gemv_f32(const float *a, const float *x, float *y, const RowsShape &
                                            shape.warps_per_row * 32);
         store_rows<ROWS, 1>(sums, y, shape, row0, part);
     }
+}
+
+/* Halves: a warp per row, N of 1 or 8 neighbours at a time. */
+template <int N>
+DEVICE void gemv_f16(const uint16_t *a, const uint16_t *x, uint16_t *y, int64_t m, int64_t n) {
+    int64_t row = thread_of_grid() / 32;
+    int lane = (int)threadIdx.x % 32;
+    float sum = 0;
+    wait_for_earlier();
+    let_next_start();
+    if (row >= m)
+        return;
+    const uint16_t *from = a + row * n;
+    for (int64_t i = (int64_t)lane * N; i < n; i += 32 * N) {
+        if (N == 1) {
+            sum = fmaf(f32_of_f16(from[i]), f32_of_f16(x[i]), sum);
+            continue;
+        }
+        uint4 of_a = load_streamed(reinterpret_cast<const uint4 *>(from + i));
+        uint4 of_x = __ldg(reinterpret_cast<const uint4 *>(x + i));
+        const uint32_t as[4] = {of_a.x, of_a.y, of_a.z, of_a.w};
+        const uint32_t xs[4] = {of_x.x, of_x.y, of_x.z, of_x.w};
+        float part = 0;
+#pragma unroll
+        for (int word = 0; word < 4; word++) {
+            float2 left = f32x2_of_f16x2(as[word]), right = f32x2_of_f16x2(xs[word]);
+            part = fmaf(left.y, right.y, fmaf(left.x, right.x, part));
+        }
+        sum += part;
+    }
+    sum = sum_of_warp(sum);
+    if (lane == 0)
+        y[row] = f16_of_f32(sum);
 }
 
 /* One cluster per row. */

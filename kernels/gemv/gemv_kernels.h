@@ -189,7 +189,9 @@ enum gemv_kernel {
     GEMV_F32_SPLIT_WIDE,
     GEMV_SMALL_F32,
     GEMV_LARGE_F32,
-    GEMV_LARGE_F32_WIDE
+    GEMV_LARGE_F32_WIDE,
+    GEMV_F16,
+    GEMV_F16_WIDE
 };
 
 #endif

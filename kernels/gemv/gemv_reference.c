@@ -152,3 +152,12 @@ void cushim_gemm_batched_small_f32_ref(const float *a, const float *b, float *c,
         }
     }
 }
+
+void cushim_gemv_f16_ref(const uint16_t *a, const uint16_t *x, uint16_t *y, int64_t m, int64_t n) {
+    for (int64_t row = 0; row < m; row++) {
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++)
+            sum += (double)cushim_f32_of_f16(a[row * n + i]) * cushim_f32_of_f16(x[i]);
+        y[row] = cushim_f16_of(sum);
+    }
+}

@@ -64,8 +64,8 @@ enum cushim_status cushim_variant_gemv(const char *what, const struct quant_part
 enum cushim_status cushim_variant_dequant(const char *what, const struct quant_parts *parts,
                                           enum quant_format format, float *y, int64_t rows,
                                           int64_t k, struct CUstream_st *stream);
-void cushim_variant_gemv_ref(const struct quant_parts *parts, enum quant_format format,
-                             const float *x, float *y, int64_t m, int64_t k);
+void cushim_variant_gemm_ref(const struct quant_parts *parts, enum quant_format format,
+                             const float *b, float *c, int64_t m, int64_t k, int64_t n);
 void cushim_variant_dequant_ref(const struct quant_parts *parts, enum quant_format format, float *y,
                                 int64_t rows, int64_t k);
 

@@ -16,7 +16,7 @@ void cushim_dequant_q4k_f32_ref(const void *w, float *y, int64_t rows, int64_t k
     }
 }
 
-/* ---- five and six bits; a value is scale * q - minimum ---- */
+/* ---- a value is scale * q - minimum ---- */
 
 struct value {
     float scale, minimum;
@@ -33,16 +33,22 @@ static struct value q5_0_at(const struct quant_parts *parts, int64_t n) {
                           q - 16};
 }
 
-/* Scales, minima and nibbles are those of a q4k block. */
-static struct value q5k_at(const struct quant_parts *parts, int64_t n) {
+/* The parts of a q4k block. */
+static struct value q4k_at(const struct quant_parts *parts, int64_t n) {
     int64_t block = n / Q4K_VALUES;
-    int i = (int)(n % Q4K_VALUES);
     uint8_t as_q4k[Q4K_BYTES];
     memcpy(as_q4k, parts->head + block * parts->head_step, 16);
     memcpy(as_q4k + 16, parts->low + block * parts->low_step, 128);
-    struct q4k_value value = q4k_value_at(as_q4k, i);
-    int high = parts->high[block * parts->high_step + i % 32] >> i / 32 & 1;
-    return (struct value){(float)value.scale, (float)value.minimum, value.nibble + 16 * high};
+    struct q4k_value value = q4k_value_at(as_q4k, (int)(n % Q4K_VALUES));
+    return (struct value){(float)value.scale, (float)value.minimum, value.nibble};
+}
+
+static struct value q5k_at(const struct quant_parts *parts, int64_t n) {
+    int64_t block = n / Q4K_VALUES;
+    int i = (int)(n % Q4K_VALUES);
+    struct value value = q4k_at(parts, n);
+    value.q += 16 * (parts->high[block * parts->high_step + i % 32] >> i / 32 & 1);
+    return value;
 }
 
 static struct value q6k_at(const struct quant_parts *parts, int64_t n) {
@@ -59,6 +65,7 @@ static struct value q6k_at(const struct quant_parts *parts, int64_t n) {
 static struct value value_at(const struct quant_parts *parts, enum quant_format format, int64_t n) {
     return format == QUANT_Q5_0  ? q5_0_at(parts, n)
            : format == QUANT_Q5K ? q5k_at(parts, n)
+           : format == QUANT_Q4K ? q4k_at(parts, n)
                                  : q6k_at(parts, n);
 }
 
@@ -71,13 +78,27 @@ void cushim_variant_dequant_ref(const struct quant_parts *parts, enum quant_form
     }
 }
 
-void cushim_variant_gemv_ref(const struct quant_parts *parts, enum quant_format format,
-                             const float *x, float *y, int64_t m, int64_t k) {
-    for (int64_t row = 0; row < m; row++) {
+void cushim_variant_gemm_ref(const struct quant_parts *parts, enum quant_format format,
+                             const float *b, float *c, int64_t m, int64_t k, int64_t n) {
+    for (int64_t at = 0; at < m * n; at++) {
+        int64_t row = at / n, col = at % n;
         double sum = 0;
         for (int64_t i = 0; i < k; i++) {
             struct value value = value_at(parts, format, row * k + i);
-            sum += ((double)value.scale * value.q - value.minimum) * x[i];
+            sum += ((double)value.scale * value.q - value.minimum) * b[i * n + col];
+        }
+        c[at] = (float)sum;
+    }
+}
+
+/* Values of two bits, less 1; 3 is 0. */
+void cushim_gemv_ternary_f32_ref(const void *w, const float *x, float *y, int64_t m, int64_t k) {
+    for (int64_t row = 0; row < m; row++) {
+        const uint8_t *bytes = (const uint8_t *)w + row * ((k + 3) / 4);
+        double sum = 0;
+        for (int64_t i = 0; i < k; i++) {
+            int q = bytes[i / 4] >> 2 * (i % 4) & 3;
+            sum += q == 0 ? -(double)x[i] : q == 2 ? (double)x[i] : 0;
         }
         y[row] = (float)sum;
     }

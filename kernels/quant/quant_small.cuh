@@ -1,8 +1,8 @@
 /*
- * q5_0, q5k, q6k: products with a column, and dequantising.
+ * q5_0, q5k, q6k: products, and dequantising; q4k: products with many columns.
  *
  * A lane has eight neighbouring values of each 256, so a warp reads what belongs to 256 values at
- * a time.  A product has a warp per row.
+ * a time.  A product with a column has a warp per row; with more it goes through tiles of fp32.
  */
 #ifndef CUSHIM_KERNELS_QUANT_SMALL_CUH
 #define CUSHIM_KERNELS_QUANT_SMALL_CUH
@@ -11,6 +11,7 @@
 #include "kernels/device/device.cuh"
 #include "kernels/device/group.cuh"
 #include "kernels/device/math/half.cuh"
+#include "kernels/device/product_tile.cuh"
 #include "kernels/shared/quant_parts.h"
 
 namespace {
@@ -47,11 +48,11 @@ struct Q5_0 {
     }
 };
 
-struct Q5K {
+template <bool HAS_HIGH> struct Q4KOr5K {
     enum { BLOCK = 256 };
     DEVICE Values read(const struct quant_parts &parts, int64_t block, int at) {
         const uint8_t *head = parts.head + block * parts.head_step, *s = head + 4;
-        const uint8_t *high = parts.high + block * parts.high_step + at % 32;
+        const uint8_t *high = parts.high + block * parts.high_step + at % 32; /* of q5k */
         int q[AT_ONCE], j = at / 32;
         int scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | s[j - 4] >> 6 << 4;
         int minimum = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4;
@@ -61,10 +62,12 @@ struct Q5K {
         read_nibbles(parts.low + block * parts.low_step + 32 * (at / 64) + at % 32, j & 1, q);
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++)
-            values.q[i] = (float)(q[i] | (high[i] >> j & 1) << 4);
+            values.q[i] = (float)(q[i] | (HAS_HIGH ? (high[i] >> j & 1) << 4 : 0));
         return values;
     }
 };
+typedef Q4KOr5K<false> Q4K;
+typedef Q4KOr5K<true> Q5K;
 
 struct Q6K {
     enum { BLOCK = 256 };
@@ -80,6 +83,31 @@ struct Q6K {
         for (int i = 0; i < AT_ONCE; i++)
             values.q[i] = (float)((q[i] | (high[i] >> 2 * quarter & 3) << 4) - 32);
         return values;
+    }
+};
+
+/* A block of the tile: 32 values with their scales, which are those of 16 or 32 of them. */
+template <class Format> struct Dequantised {
+    struct Block {
+        float values[TILE_DEPTH], scale;
+    };
+    template <bool IS_WIDE> DEVICE Block load(const struct quant_parts &parts, int64_t i) {
+        int64_t first = i * TILE_DEPTH;
+        Block block;
+        block.scale = 1;
+#pragma unroll
+        for (int at = 0; at < TILE_DEPTH; at += AT_ONCE) {
+            Values values =
+                Format::read(parts, first / Format::BLOCK, (int)(first % Format::BLOCK) + at);
+#pragma unroll
+            for (int j = 0; j < AT_ONCE; j++)
+                block.values[at + j] = fmaf(values.scale, values.q[j], -values.minimum);
+        }
+        return block;
+    }
+    DEVICE float4 four(const Block &block, int i) {
+        return make_float4(block.values[4 * i], block.values[4 * i + 1], block.values[4 * i + 2],
+                           block.values[4 * i + 3]);
     }
 };
 
@@ -108,6 +136,30 @@ DEVICE void gemv(const struct quant_parts &parts, const float *x, float *y, int6
         y[row] = result;
 }
 
+/* The same for values of two bits, less 1; 3 is 0.  A lane has a byte of each 32. */
+DEVICE void gemv_ternary(const uint8_t *w, const float *x, float *y, int64_t m, int64_t k) {
+    int64_t row = thread_of_grid() / WARP_LANES, n_bytes = (k + 3) / 4;
+    int lane = (int)threadIdx.x % WARP_LANES;
+    double total = 0;
+    wait_for_earlier();
+    let_next_start();
+    if (row >= m)
+        return;
+    for (int64_t at = lane; at < n_bytes; at += WARP_LANES) {
+        int byte = w[row * n_bytes + at], n = (int)(k - 4 * at < 4 ? k - 4 * at : 4);
+        float sum = 0;
+        for (int i = 0; i < n; i++) {
+            int q = byte >> 2 * i & 3;
+            if (q % 2 == 0)
+                sum += q ? x[4 * at + i] : -x[4 * at + i];
+        }
+        total += sum;
+    }
+    float result = sum_of_lanes<WARP_LANES>((float)total);
+    if (lane == 0)
+        y[row] = result;
+}
+
 template <class Format> DEVICE void dequant(const struct quant_parts &parts, float *y, int64_t n) {
     int64_t at = thread_of_grid() * AT_ONCE;
     wait_for_earlier();
@@ -122,6 +174,12 @@ template <class Format> DEVICE void dequant(const struct quant_parts &parts, flo
 
 } // namespace
 
+#define TILED(name, Format)                                                                        \
+    KERNEL_OF(256, 2, quant_gemm_##name##_f32)                                                     \
+    (const struct quant_parts parts, const float *b, float *c, int64_t m, int64_t k, int64_t n) {  \
+        run_tile<Dequantised<Format>>(parts, b, c, m, k, n);                                       \
+    }
+
 #define FORMAT(name, Format)                                                                       \
     KERNEL(quant_gemv_##name##_f32)                                                                \
     (const struct quant_parts parts, const float *x, float *y, int64_t m, int64_t k) {             \
@@ -130,10 +188,17 @@ template <class Format> DEVICE void dequant(const struct quant_parts &parts, flo
     KERNEL(quant_dequant_##name##_f32)                                                             \
     (const struct quant_parts parts, float *y, int64_t n) {                                        \
         dequant<Format>(parts, y, n);                                                              \
-    }
+    }                                                                                              \
+    TILED(name, Format)
+
+KERNEL(quant_gemv_ternary_f32)
+(const uint8_t *w, const float *x, float *y, int64_t m, int64_t k) {
+    gemv_ternary(w, x, y, m, k);
+}
 
 FORMAT(q5_0, Q5_0)
 FORMAT(q5k, Q5K)
 FORMAT(q6k, Q6K)
+TILED(q4k, Q4K)
 
 #endif

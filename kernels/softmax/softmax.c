@@ -38,6 +38,10 @@ enum {
     ALONE("softmax_" word "_tile_16")                                                              \
     ALONE("softmax_" word "_columns")
 
+/* bfloat16 has those for rows of any length, then the one for columns. */
+enum { BF16_KERNELS = 2 * N_KERNELS - STREAM, BF16_COLUMNS = TILES };
+enum { SOFTMAX_MUL = BF16_KERNELS + BF16_COLUMNS + 1 };
+
 /* clang-format off */
 static const struct cushim_kernel kernels[] = {
 #define ONE_SHAPE(T, E, when) ALONE("softmax_f32_one_row_" #T "_" #E)
@@ -60,14 +64,11 @@ static const struct cushim_kernel kernels[] = {
     REST("f16")
     STREAMS("bf16")
     ALONE("softmax_bf16_columns")
+    ALONE("softmax_mul_f32")
 };
 /* clang-format on */
-_Static_assert(sizeof kernels / sizeof *kernels == 2 * N_KERNELS + TILES - STREAM + 1,
-               "the order of the kernels");
+_Static_assert(sizeof kernels / sizeof *kernels == SOFTMAX_MUL + 1, "the order of the kernels");
 CUSHIM_KERNEL_FAMILY(softmax, kernels);
-
-/* bfloat16 has those for rows of any length, then the one for columns. */
-enum { BF16_KERNELS = 2 * N_KERNELS - STREAM, BF16_COLUMNS = TILES };
 
 enum {
     BLOCKS_PER_SM = 32,
@@ -250,4 +251,51 @@ enum cushim_status cushim_scaled_softmax_bf16(const uint16_t *x, uint16_t *y, fl
         .is_bf16 = true,
         .kernels = BF16_KERNELS};
     return run_softmax(__func__, softmax, bf16_reference, stream);
+}
+
+/* ---- its product ---- */
+
+struct softmax_mul {
+    const float *scores, *v;
+    float *y, scale;
+    int64_t rows, n, d;
+};
+
+static void mul_reference(const void *arguments) {
+    const struct softmax_mul *m = arguments;
+    cushim_softmax_mul_f32_ref(m->scores, m->v, m->y, m->scale, m->rows, m->n, m->d);
+}
+
+enum cushim_status cushim_softmax_mul_f32(const float *scores, const float *v, float *y,
+                                          float scale, int64_t rows, int64_t n, int64_t d,
+                                          struct CUstream_st *stream) {
+    enum { THREADS = 256, LEAST_WIDTH = 32 };
+    const char *what = __func__;
+    struct softmax_mul args = {scores, v, y, scale, rows, n, d};
+    struct cushim_kernel_call call;
+    int64_t n_scores, n_values, n_outputs;
+    CUSHIM_TRY(cushim_check_size(what, "rows", rows));
+    CUSHIM_TRY(cushim_check_size(what, "n", n));
+    CUSHIM_TRY(cushim_check_size(what, "d", d));
+    CUSHIM_TRY(
+        cushim_check_count(what, "scores", (int64_t[]){rows, n}, 2, sizeof *scores, &n_scores));
+    CUSHIM_TRY(cushim_check_count(what, "v", (int64_t[]){rows, n, d}, 3, sizeof *v, &n_values));
+    CUSHIM_TRY(cushim_check_count(what, "y", (int64_t[]){rows, d}, 2, sizeof *y, &n_outputs));
+    if (n_outputs == 0)
+        return CUSHIM_OK;
+    if (n_values) {
+        CUSHIM_TRY(cushim_check_pointer(what, "scores", scores, sizeof *scores));
+        CUSHIM_TRY(cushim_check_pointer(what, "v", v, sizeof *v));
+    }
+    CUSHIM_TRY(cushim_check_pointer(what, "y", y, sizeof *y));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_softmax, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_reference(&call, mul_reference, &args, sizeof args);
+    int width = LEAST_WIDTH;
+    while (width < THREADS && width < d)
+        width *= 2;
+    struct cushim_kernel_shape shape = {.grid = {cushim_n_blocks(rows, 1, INT32_MAX)},
+                                        .block = {THREADS}};
+    void *params[] = {&scores, &v, &y, &scale, &rows, &n, &d, &width};
+    return cushim_kernel_call_launch(&call, SOFTMAX_MUL, &shape, params);
 }

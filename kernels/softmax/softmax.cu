@@ -1,11 +1,12 @@
 /*
- * Softmax of float, binary16 and bfloat16 over an axis.  There are kernels of every shape with wide
- * accesses; with accesses of one element there is one shape, and one for rows of any length.  That
- * is all that bfloat16 has.
+ * Softmax of float, binary16 and bfloat16 over an axis, and its product.  There are kernels of
+ * every shape with wide accesses; with accesses of one element there is one shape, and one for rows
+ * of any length.  That is all that bfloat16 has.
  */
 #include "kernels/device/device.cuh"
 
 #include "kernels/softmax/softmax_columns.cuh"
+#include "kernels/softmax/softmax_mul.cuh"
 #include "kernels/softmax/softmax_rows.cuh"
 
 /* After its name: type, threads and elements per thread; `one` if accesses are of one element. */

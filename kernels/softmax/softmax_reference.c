@@ -47,3 +47,19 @@ void cushim_softmax_f32_ref(const float *x, float *y, int64_t outer, int64_t axi
 
 SMALL(f16)
 SMALL(bf16)
+
+void cushim_softmax_mul_f32_ref(const float *scores, const float *v, float *y, float scale,
+                                int64_t rows, int64_t n, int64_t d) {
+    for (int64_t i = 0; i < rows * d; i++) {
+        const float *of_row = scores + i / d * n, *from = v + i / d * n * d + i % d;
+        double top = -INFINITY, sum = 0, total = 0;
+        for (int64_t k = 0; k < n; k++)
+            top = fmax(top, (double)of_row[k] * scale);
+        for (int64_t k = 0; k < n; k++) {
+            double weight = exp((double)of_row[k] * scale - top);
+            sum += weight;
+            total += weight * from[k * d];
+        }
+        y[i] = n ? (float)(total / sum) : 0;
+    }
+}

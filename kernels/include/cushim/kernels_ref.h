@@ -117,6 +117,8 @@ CUSHIM_API void cushim_gather_f32_i64_ref(const float *table, const int64_t *idx
                                           int64_t n, int64_t d, int64_t v);
 CUSHIM_API void cushim_gather_f32_i32_ref(const float *table, const int32_t *idx, float *out,
                                           int64_t n, int64_t d, int64_t v);
+CUSHIM_API void cushim_gather_q8f_f32_i32_ref(const void *table, const int32_t *idx, float *out,
+                                              int64_t n, int64_t d, int64_t v);
 
 /* ---- layout ---- */
 
@@ -171,6 +173,8 @@ CUSHIM_API void cushim_softmax_f32_ref(const float *x, float *y, int64_t outer, 
                                        int64_t inner);
 CUSHIM_API void cushim_scaled_softmax_f32_ref(const float *x, float *y, float scale, int64_t outer,
                                               int64_t axis, int64_t inner);
+CUSHIM_API void cushim_softmax_mul_f32_ref(const float *scores, const float *v, float *y,
+                                           float scale, int64_t rows, int64_t n, int64_t d);
 CUSHIM_API void cushim_scaled_softmax_f16_ref(const uint16_t *x, uint16_t *y, float scale,
                                               int64_t outer, int64_t axis, int64_t inner);
 
@@ -210,6 +214,16 @@ CUSHIM_API void cushim_gemv_q5k_f32_ref(const void *w, const float *x, float *y,
                                         int64_t k);
 CUSHIM_API void cushim_gemv_q6k_f32_ref(const void *w, const float *x, float *y, int64_t m,
                                         int64_t k);
+CUSHIM_API void cushim_gemv_ternary_f32_ref(const void *w, const float *x, float *y, int64_t m,
+                                            int64_t k);
+CUSHIM_API void cushim_gemm_q4k_f32_ref(const void *w, const float *b, float *c, int64_t m,
+                                        int64_t k, int64_t n);
+CUSHIM_API void cushim_gemm_q5_0_f32_ref(const void *w, const float *b, float *c, int64_t m,
+                                         int64_t k, int64_t n);
+CUSHIM_API void cushim_gemm_q5k_f32_ref(const void *w, const float *b, float *c, int64_t m,
+                                        int64_t k, int64_t n);
+CUSHIM_API void cushim_gemm_q6k_f32_ref(const void *w, const float *b, float *c, int64_t m,
+                                        int64_t k, int64_t n);
 
 /* ---- gemv ---- */
 
@@ -233,6 +247,8 @@ CUSHIM_API void cushim_gemv_qkv_q4k_f32_ref(const void *w, const float *x, const
                                             int64_t max_len, int64_t position_stride,
                                             int64_t head_stride);
 CUSHIM_API void cushim_gemv_f32_ref(const float *a, const float *x, float *y, int64_t m, int64_t n);
+CUSHIM_API void cushim_gemv_f16_ref(const uint16_t *a, const uint16_t *x, uint16_t *y, int64_t m,
+                                    int64_t n);
 CUSHIM_API void cushim_gemm_batched_small_f32_ref(const float *a, const float *b, float *c,
                                                   int64_t m, int64_t n, int64_t k, int64_t stride_a,
                                                   int64_t stride_b, int64_t stride_c,

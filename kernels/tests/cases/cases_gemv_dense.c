@@ -201,7 +201,55 @@ static void add_batched(struct kernel_table *table) {
     add_small(table, "infinity", 37, 38, 7, 0, 3)->operands[SMALL_B].make = make_late_infinity;
 }
 
+/* ---- halves ---- */
+
+static void lay_out_f16(struct kernel_case *c) {
+    size_t m = (size_t)c->sizes[SIZE_M], n = (size_t)c->sizes[SIZE_N];
+    case_operand(c, "a", TYPE_F16, ROLE_IN, m * n)->make = make_gauss_f16;
+    case_operand(c, "x", TYPE_F16, ROLE_IN, n)->make = make_gauss_f16;
+    case_operand(c, "y", TYPE_F16, ROLE_OUT, m);
+}
+
+static enum cushim_status run_f16(const struct kernel_case *c, struct CUstream_st *stream) {
+    return cushim_gemv_f16(c->device[A], c->device[X], c->device[Y], c->sizes[SIZE_M],
+                           c->sizes[SIZE_N], stream);
+}
+
+static void ref_f16(const struct kernel_case *c) {
+    cushim_gemv_f16_ref(c->host[A], c->host[X], c->host[Y], c->sizes[SIZE_M], c->sizes[SIZE_N]);
+}
+
+/* Of the sum, and a step of the result, whose least is 2^-24. */
+static double bound_f16(const struct kernel_case *c, int operand, size_t i) {
+    size_t n = (size_t)c->sizes[SIZE_N];
+    double sum = 0, result = fabs(value_of(TYPE_F16, c->host[operand], i));
+    for (size_t at = 0; at < n; at++)
+        sum +=
+            fabs(value_of(TYPE_F16, c->host[A], i * n + at) * value_of(TYPE_F16, c->host[X], at));
+    return sum * 0x1p-20 + fmax(result * 0x1p-10, 0x1p-24);
+}
+
+static const struct kernel_subject gemv_f16 = {.name = "gemv_f16",
+                                               .n_sizes = 2,
+                                               .lay_out = lay_out_f16,
+                                               .run = run_f16,
+                                               .ref = ref_f16,
+                                               .tolerance = {.bound = bound_f16},
+                                               .flops = flops_gemv};
+
+static void add_f16(struct kernel_table *table) {
+    static const int64_t sizes[][2] = {{0, 7},    {3, 0},    {1, 1},    {2, 7},
+                                       {3, 8},    {9, 31},   {8, 256},  {17, 264},
+                                       {5, 4096}, {2, 4097}, {2, 8192}, {300, 40}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        table_add(table, &gemv_f16, NULL, sizes[i], NULL);
+    table_add_offsets(table, table_add(table, &gemv_f16, NULL, sizes[7], NULL));
+    table_add(table, &gemv_f16, "special values", sizes[7], NULL)->operands[A].make =
+        make_special_f16;
+}
+
 void add_dense(struct kernel_table *table) {
+    add_f16(table);
     add_gemv(table);
     add_batched(table);
 }

@@ -1,12 +1,16 @@
-/* Dequantisation: real blocks and blocks at every edge, compared bit by bit. */
+/*
+ * Dequantisation: real blocks and blocks at every edge, compared bit by bit.  Products of the same
+ * formats.
+ */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/tests/frame/case.h"
+#include "kernels/tests/cases/cases_gemv.h"
 #include "kernels/tests/cases/cases_q4k.h"
 
 enum { W, Y };
-enum { SIZE_ROWS, SIZE_K };
+enum { SIZE_ROWS, SIZE_K, SIZE_N };
 
 static void lay_out(struct kernel_case *c) {
     size_t n = (size_t)(c->sizes[SIZE_ROWS] * c->sizes[SIZE_K]);
@@ -60,8 +64,65 @@ static void make_q6k(struct kernel_draw *draw, void *values, size_t n) {
 
 enum { OF_X = 1, OF_Y };
 
-/* The subjects of a format: dequant_<name>, gemv_<name>. */
+/* The subject gemm_<name>; the bound is also that of gemv_<name>, which has one column. */
+#define MANY_COLUMNS(name_, values, bytes)                                                         \
+    static void lay_out_gemm_##name_(struct kernel_case *c) {                                      \
+        size_t m = (size_t)c->sizes[SIZE_ROWS], k = (size_t)c->sizes[SIZE_K];                      \
+        size_t n = (size_t)c->sizes[SIZE_N];                                                       \
+        case_operand(c, "w", TYPE_U8, ROLE_IN, m *k / (values) * (bytes))->make = make_##name_;    \
+        case_operand(c, "b", TYPE_F32, ROLE_IN, k *n)->make = make_gauss_f32;                      \
+        case_operand(c, "c", TYPE_F32, ROLE_OUT, m *n);                                            \
+    }                                                                                              \
+    static enum cushim_status run_gemm_##name_(const struct kernel_case *c,                        \
+                                               struct CUstream_st *stream) {                       \
+        return cushim_gemm_##name_##_f32(c->device[W], c->device[OF_X], c->device[OF_Y],           \
+                                         c->sizes[SIZE_ROWS], c->sizes[SIZE_K], c->sizes[SIZE_N],  \
+                                         stream);                                                  \
+    }                                                                                              \
+    static void ref_gemm_##name_(const struct kernel_case *c) {                                    \
+        cushim_gemm_##name_##_f32_ref(c->host[W], c->host[OF_X], c->host[OF_Y],                    \
+                                      c->sizes[SIZE_ROWS], c->sizes[SIZE_K], c->sizes[SIZE_N]);    \
+    }                                                                                              \
+    static double bound_##name_(const struct kernel_case *c, int operand, size_t i) {              \
+        int64_t k = c->sizes[SIZE_K];                                                              \
+        size_t n = c->subject->n_sizes > SIZE_N ? (size_t)c->sizes[SIZE_N] : 1;                    \
+        const uint8_t *w = (const uint8_t *)c->host[W] + i / n * (size_t)k / (values) * (bytes);   \
+        const float *b = (const float *)c->host[OF_X] + i % n;                                     \
+        double terms = 0;                                                                          \
+        float value[values];                                                                       \
+        (void)operand;                                                                             \
+        for (int64_t j = 0; j < k; j++) {                                                          \
+            if (j % (values) == 0)                                                                 \
+                cushim_dequant_##name_##_f32_ref(w + j / (values) * (bytes), value, 1, values);    \
+            terms += fabs((double)value[j % (values)] * b[(size_t)j * n]);                         \
+        }                                                                                          \
+        return 0x1p-20 * terms;                                                                    \
+    }                                                                                              \
+    static const struct kernel_subject gemm_##name_ = {.name = "gemm_" #name_ "_f32",              \
+                                                       .n_sizes = 3,                               \
+                                                       .lay_out = lay_out_gemm_##name_,            \
+                                                       .run = run_gemm_##name_,                    \
+                                                       .ref = ref_gemm_##name_,                    \
+                                                       .tolerance = {.bound = bound_##name_}};     \
+    static void add_many_columns_##name_(struct kernel_table *table) {                             \
+        static const int64_t sizes[][3] = {                                                        \
+            {0, 256, 3},  {3, 256, 0},   {2, 0, 3},     {5, 256, 1},  {1, 256, 2},                 \
+            {63, 512, 9}, {65, 256, 64}, {64, 768, 65}, {3, 4096, 2}, {70, 256, 130}};             \
+        for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)                                \
+            table_add(table, &gemm_##name_, NULL, sizes[i], NULL);                                 \
+        table_add(table, &gemm_##name_, "one block", (int64_t[]){5, values, 4}, NULL);             \
+        table_add(table, &gemm_##name_, "2,048 columns", (int64_t[]){2, 256, 2048}, NULL);         \
+        table_add(table, &gemm_##name_, "not finite", sizes[5], NULL)->operands[OF_X].make =       \
+            make_seldom_finite;                                                                    \
+        table_add(table, &gemm_##name_, "w off 16", sizes[5], NULL)->operands[W].offset = 2;       \
+    }
+
+/* The subjects of a format: dequant_<name>, gemv_<name>, gemm_<name>. */
 #define FORMAT(name_, values, bytes)                                                               \
+    MANY_COLUMNS(name_, values, bytes)                                                             \
+    FEW_COLUMNS(name_, values, bytes)
+
+#define FEW_COLUMNS(name_, values, bytes)                                                          \
     static void lay_out_##name_(struct kernel_case *c) {                                           \
         size_t n = (size_t)(c->sizes[SIZE_ROWS] * c->sizes[SIZE_K]);                               \
         case_operand(c, "w", TYPE_U8, ROLE_IN, n / (values) * (bytes))->make = make_##name_;       \
@@ -96,19 +157,6 @@ enum { OF_X = 1, OF_Y };
         cushim_gemv_##name_##_f32_ref(c->host[W], c->host[OF_X], c->host[OF_Y],                    \
                                       c->sizes[SIZE_ROWS], c->sizes[SIZE_K]);                      \
     }                                                                                              \
-    static double bound_##name_(const struct kernel_case *c, int operand, size_t i) {              \
-        int64_t k = c->sizes[SIZE_K];                                                              \
-        const uint8_t *w = (const uint8_t *)c->host[W] + i * (size_t)k / (values) * (bytes);       \
-        double terms = 0;                                                                          \
-        float value[values];                                                                       \
-        (void)operand;                                                                             \
-        for (int64_t j = 0; j < k; j++) {                                                          \
-            if (j % (values) == 0)                                                                 \
-                cushim_dequant_##name_##_f32_ref(w + j / (values) * (bytes), value, 1, values);    \
-            terms += fabs((double)value[j % (values)] * ((const float *)c->host[OF_X])[j]);        \
-        }                                                                                          \
-        return 0x1p-20 * terms;                                                                    \
-    }                                                                                              \
     static const struct kernel_subject gemv_##name_ = {.name = "gemv_" #name_ "_f32",              \
                                                        .n_sizes = 2,                               \
                                                        .lay_out = lay_out_gemv_##name_,            \
@@ -125,11 +173,63 @@ enum { OF_X = 1, OF_Y };
         table_add(table, &gemv_##name_, "one block", (int64_t[]){5, values}, NULL);                \
         table_add(table, &dequant_##name_, "odd address", sizes[3], NULL)->operands[W].offset = 1; \
         table_add(table, &gemv_##name_, "odd address", sizes[3], NULL)->operands[W].offset = 1;    \
+        add_many_columns_##name_(table);                                                           \
     }
 
+MANY_COLUMNS(q4k, 256, 144)
 FORMAT(q5_0, 32, 22)
 FORMAT(q5k, 256, 176)
 FORMAT(q6k, 256, 210)
+
+/* ---- two bits ---- */
+
+static void lay_out_ternary(struct kernel_case *c) {
+    size_t m = (size_t)c->sizes[SIZE_ROWS], k = (size_t)c->sizes[SIZE_K];
+    case_operand(c, "w", TYPE_U8, ROLE_IN, m * ((k + 3) / 4))->make = make_bits_u8;
+    case_operand(c, "x", TYPE_F32, ROLE_IN, k)->make = make_outliers_f32;
+    case_operand(c, "y", TYPE_F32, ROLE_OUT, m);
+}
+
+static enum cushim_status run_ternary(const struct kernel_case *c, struct CUstream_st *stream) {
+    return cushim_gemv_ternary_f32(c->device[W], c->device[OF_X], c->device[OF_Y],
+                                   c->sizes[SIZE_ROWS], c->sizes[SIZE_K], stream);
+}
+
+static void ref_ternary(const struct kernel_case *c) {
+    cushim_gemv_ternary_f32_ref(c->host[W], c->host[OF_X], c->host[OF_Y], c->sizes[SIZE_ROWS],
+                                c->sizes[SIZE_K]);
+}
+
+static double bound_ternary(const struct kernel_case *c, int operand, size_t i) {
+    int64_t k = c->sizes[SIZE_K];
+    const uint8_t *row = (const uint8_t *)c->host[W] + i * (size_t)((k + 3) / 4);
+    double terms = 0;
+    (void)operand;
+    for (int64_t j = 0; j < k; j++) {
+        if ((row[j / 4] >> 2 * (j % 4)) % 2 == 0)
+            terms += fabs((double)((const float *)c->host[OF_X])[j]);
+    }
+    return 0x1p-20 * terms;
+}
+
+static const struct kernel_subject gemv_ternary = {.name = "gemv_ternary_f32",
+                                                   .n_sizes = 2,
+                                                   .lay_out = lay_out_ternary,
+                                                   .run = run_ternary,
+                                                   .ref = ref_ternary,
+                                                   .tolerance = {.bound = bound_ternary}};
+
+static void add_ternary(struct kernel_table *table) {
+    static const int64_t sizes[][2] = {{0, 5},   {3, 0},     {1, 1},   {2, 3},
+                                       {7, 4},   {9, 127},   {8, 128}, {17, 129},
+                                       {3, 515}, {2, 14336}, {300, 66}};
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        table_add(table, &gemv_ternary, NULL, sizes[i], NULL);
+    table_add(table, &gemv_ternary, "not finite", sizes[9], NULL)->operands[OF_X].make =
+        make_seldom_finite;
+    table_add(table, &gemv_ternary, "odd address", sizes[8], NULL)->operands[W].offset = 1;
+    table_add(table, &gemv_ternary, "x off 16", sizes[8], NULL)->operands[OF_X].offset = 4;
+}
 
 void cases_quant(struct kernel_table *table) {
     static const int64_t sizes[][2] = {{0, 256},  {1, 0},    {1, 256},  {1, 512},  {3, 256},
@@ -147,6 +247,8 @@ void cases_quant(struct kernel_table *table) {
     struct kernel_case *c = add(table, "both off 16", 2, 512, make_q4k);
     c->operands[W].offset = 2;
     c->operands[Y].offset = 4;
+    add_many_columns_q4k(table);
+    add_ternary(table);
     add_q5_0(table);
     add_q5k(table);
     add_q6k(table);

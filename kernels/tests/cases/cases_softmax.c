@@ -248,6 +248,84 @@ static void add_values(struct kernel_table *table, unsigned subject) {
     }
 }
 
+/* ---- its product ---- */
+
+enum { SCORES, V, MEANS };
+enum { MUL_ROWS, MUL_N, MUL_D };
+
+static void lay_out_mul(struct kernel_case *c) {
+    size_t rows = (size_t)c->sizes[MUL_ROWS], n = (size_t)c->sizes[MUL_N],
+           d = (size_t)c->sizes[MUL_D];
+    case_operand(c, "scores", TYPE_F32, ROLE_IN, rows * n)->make = make_outliers_f32;
+    case_operand(c, "v", TYPE_F32, ROLE_IN, rows * n * d)->make = make_gauss_f32;
+    case_operand(c, "y", TYPE_F32, ROLE_OUT, rows * d);
+}
+
+static enum cushim_status run_mul(const struct kernel_case *c, struct CUstream_st *stream) {
+    return cushim_softmax_mul_f32(c->device[SCORES], c->device[V], c->device[MEANS],
+                                  (float)c->scalars[0], c->sizes[MUL_ROWS], c->sizes[MUL_N],
+                                  c->sizes[MUL_D], stream);
+}
+
+static void ref_mul(const struct kernel_case *c) {
+    cushim_softmax_mul_f32_ref(c->host[SCORES], c->host[V], c->host[MEANS], (float)c->scalars[0],
+                               c->sizes[MUL_ROWS], c->sizes[MUL_N], c->sizes[MUL_D]);
+}
+
+static double bound_mul(const struct kernel_case *c, int operand, size_t i) {
+    int64_t n = c->sizes[MUL_N], d = c->sizes[MUL_D], row = (int64_t)i / d;
+    const float *scores = (const float *)c->host[SCORES] + row * n;
+    const float *v = (const float *)c->host[V] + row * n * d + (int64_t)i % d;
+    double top = -INFINITY, sum = 0, total = 0;
+    (void)operand;
+    for (int64_t k = 0; k < n; k++)
+        top = fmax(top, scores[k] * c->scalars[0]);
+    for (int64_t k = 0; k < n; k++) {
+        double weight = exp(scores[k] * c->scalars[0] - top);
+        sum += weight;
+        total += weight * fabs((double)v[k * d]);
+    }
+    return n ? 0x1p-17 * total / sum : 0;
+}
+
+static const struct kernel_subject softmax_mul = {.name = "softmax_mul_f32",
+                                                  .n_sizes = 3,
+                                                  .n_scalars = 1,
+                                                  .lay_out = lay_out_mul,
+                                                  .run = run_mul,
+                                                  .ref = ref_mul,
+                                                  .tolerance = {.bound = bound_mul}};
+
+/* The first row is whole; of the others one has a NaN, one +Inf, one only -Inf, one some -Inf. */
+static void make_strange_scores(struct kernel_draw *draw, void *values, size_t n) {
+    float *scores = values;
+    size_t per_row = n / 5;
+    make_outliers_f32(draw, values, n);
+    scores[per_row + 3] = NAN;
+    scores[2 * per_row] = INFINITY;
+    for (size_t i = 0; i < per_row; i++) {
+        scores[3 * per_row + i] = -INFINITY;
+        if (i % 3)
+            scores[4 * per_row + i] = -INFINITY;
+    }
+}
+
+static void add_mul(struct kernel_table *table) {
+    static const int64_t sizes[][3] = {{0, 3, 4},      {3, 0, 4},     {3, 4, 0},    {1, 1, 1},
+                                       {2, 3, 5},      {5, 31, 32},   {4, 256, 64}, {3, 257, 33},
+                                       {2, 1000, 128}, {2, 300, 257}, {1, 70, 600}, {700, 5, 8}};
+    static const double scales[] = {0.125, -3, 0};
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        table_add(table, &softmax_mul, NULL, sizes[i], &scales[i % 3]);
+    table_add(table, &softmax_mul, "one above all", (int64_t[]){3, 600, 40}, (double[]){40});
+    for (int i = 0; i < 2; i++)
+        table_add(table, &softmax_mul, "special values", (int64_t[]){5, 300, 40},
+                  &scales[i ? 2 : 0])
+            ->operands[SCORES]
+            .make = make_strange_scores;
+    table_add_offsets(table, table_add(table, &softmax_mul, NULL, sizes[7], scales));
+}
+
 void cases_softmax(struct kernel_table *table) {
     for (unsigned s = 0; s < N_SUBJECTS; s++) {
         add(table, s, "empty", 0, 5, 1);
@@ -270,4 +348,5 @@ void cases_softmax(struct kernel_table *table) {
     for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++)
         add(table, 0, "gaps", 1, lengths[i], 1)->operands[X].make = make_gaps_f32;
     cases_bf16_softmax(table);
+    add_mul(table);
 }

@@ -63,9 +63,16 @@ TEST(q4k_is_multiplied_and_decoded) {
     }
     struct buffer w = fixture_put(draft.host, draft.n_bytes), x = fixture_floats(K, -0.1, 0.1);
     struct buffer y = fixture_room(M * sizeof(float)), all = fixture_room(M * K * sizeof(float));
-    ck_done(gemv_q4k_f32(w.device, x.device, y.device, M, K, fixture_stream));
+    int (*const functions[])(const void *, const float *, float *, int, int,
+                             cudaStream_t) = {gemv_q4k_f32, gemv_q4k_dp4a_f32, gemv_q4k_sm121_f32};
     cushim_gemv_q4k_f32_ref(w.host, x.host, y.host, M, K);
-    fixture_assert_floats("gemv_q4k_f32", &y);
+    for (int i = 0; i < 3; i++) {
+        struct buffer own = fixture_room(y.n_bytes);
+        memcpy(own.host, y.host, y.n_bytes);
+        ck_done(functions[i](w.device, x.device, own.device, M, K, fixture_stream));
+        fixture_assert_floats("gemv_q4k_f32 and its counterparts", &own);
+    }
+    ck_assert_int_eq(gemv_q4k_check_sm121(), 0);
     ck_done(dequant_q4k_f32(w.device, all.device, M, K, fixture_stream));
     cushim_dequant_q4k_f32_ref(w.host, all.host, M, K);
     fixture_assert_bytes("dequant_q4k_f32", &all);
@@ -79,6 +86,25 @@ TEST(a_plain_matrix_is_multiplied_by_a_vector) {
     ck_done(launch_sgemv_m1(y.device, a.device, x.device, M, N, fixture_stream));
     cushim_gemv_f32_ref(a.host, x.host, y.host, M, N);
     fixture_assert_floats("launch_sgemv_m1", &y);
+    struct buffer again = fixture_room(y.n_bytes);
+    memcpy(again.host, y.host, y.n_bytes);
+    ck_done(launch_gemv_warp_f32(again.device, a.device, x.device, M, N, fixture_stream));
+    fixture_assert_floats("launch_gemv_warp_f32", &again);
+    struct buffer halves = fixture_halves(M * N), column = fixture_halves(N);
+    struct buffer small = fixture_room(M * sizeof(uint16_t));
+    ck_done(launch_gemv_warp_f16(small.device, halves.device, column.device, M, N, fixture_stream));
+    cushim_gemv_f16_ref(halves.host, column.host, small.host, M, N);
+    fixture_assert_halves("launch_gemv_warp_f16", &small);
+}
+
+TEST(two_bits_are_multiplied) {
+    enum { N = 77 };
+    fixture_open();
+    struct buffer w = random_bytes(M * ((N + 3) / 4)), x = fixture_floats(N, -1, 1);
+    struct buffer y = fixture_room(M * sizeof(float));
+    ck_done(ternary_gemv_f32(w.device, x.device, y.device, M, N, fixture_stream));
+    cushim_gemv_ternary_f32_ref(w.host, x.host, y.host, M, N);
+    fixture_assert_floats("ternary_gemv_f32", &y);
 }
 
 TEST(small_products_come_in_batches) {

@@ -19,6 +19,11 @@ TEST(softmax_is_over_the_middle_axis) {
         scaled_softmax_f32(x.device, y.device, OUTER, INNER, AXIS, bits_of(-1.5f), fixture_stream));
     cushim_scaled_softmax_f32_ref(x.host, y.host, -1.5f, OUTER, AXIS, INNER);
     fixture_assert_floats("scaled_softmax_f32", &y);
+    struct buffer means = fixture_room(OUTER * INNER * sizeof(float));
+    ck_done(launch_fused_softmax_vmul_f32(y.device, x.device, means.device, bits_of(-1.5f), OUTER,
+                                          AXIS, INNER, fixture_stream));
+    cushim_softmax_mul_f32_ref(y.host, x.host, means.host, -1.5f, OUTER, AXIS, INNER);
+    fixture_assert_floats("launch_fused_softmax_vmul_f32", &means);
 }
 
 TEST(softmax_of_halves_is_over_the_middle_axis) {
@@ -150,6 +155,12 @@ TEST(gathered_rows_match_their_references) {
         launch_gather_i32(table.device, idx32.device, out.device, ROWS, D, TABLE, fixture_stream));
     cushim_gather_f32_i32_ref(table.host, idx32.host, out.host, ROWS, D, TABLE);
     fixture_assert_bytes("launch_gather_i32", &out);
+    struct buffer blocks = fixture_floats(TABLE * 2 * 9, -1, 1); /* any bytes behind a scale */
+    struct buffer values = fixture_room(ROWS * 64 * sizeof(float));
+    ck_done(launch_gather_q8_f32(blocks.device, idx32.device, values.device, ROWS, 64, TABLE,
+                                 fixture_stream));
+    cushim_gather_q8f_f32_i32_ref(blocks.host, idx32.host, values.host, ROWS, 64, TABLE);
+    fixture_assert_bytes("launch_gather_q8_f32", &values);
 }
 
 static void assert_argmax(int n, int where, size_t scratch_offset) {

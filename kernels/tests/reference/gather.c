@@ -50,6 +50,21 @@ TEST(an_index_is_clamped_in_its_own_width) {
     }
 }
 
+TEST(rows_of_bytes_are_multiplied_by_their_scales) {
+    uint8_t blocks[3 * 36] = {0};
+    const int32_t idx[] = {5, -1};
+    const float scales[] = {2, 3, 0.5f};
+    float out[2 * 32];
+    for (int row = 0; row < 3; row++) {
+        memcpy(blocks + 36 * row, &scales[row], sizeof *scales);
+        blocks[36 * row + 4] = 0xFE;
+        blocks[36 * row + 35] = 7;
+    }
+    cushim_gather_q8f_f32_i32_ref(blocks, idx, out, 2, 32, 3);
+    ck_assert(out[0] == -1 && out[1] == 0 && out[31] == 3.5f);
+    ck_assert(out[32] == -4 && out[63] == 14);
+}
+
 /* ---- arguments ---- */
 
 static void assert_error(enum cushim_status status, const char *function, const char *text) {
@@ -80,6 +95,16 @@ static float *const f = (float *)0x10000, *const odd_f = (float *)0x10002;
 TEST(a_wrong_gather_is_refused) {
     ASSERT_ERRORS(cushim_gather_f32_i64, (int64_t *)0x20000, (int64_t *)0x20004);
     ASSERT_ERRORS(cushim_gather_f32_i32, (int32_t *)0x20000, (int32_t *)0x20002);
+}
+
+TEST(a_wrong_gather_of_bytes_is_refused) {
+    const char *name = "cushim_gather_q8f_f32_i32";
+    int32_t *idx = (int32_t *)0x20000;
+    assert_error(cushim_gather_q8f_f32_i32(f, idx, f, 1, 33, 1, NULL), name, "d=33");
+    assert_error(cushim_gather_q8f_f32_i32(f, idx, f, 1, 32, 0, NULL), name, "v=0");
+    assert_error(cushim_gather_q8f_f32_i32(odd_f, idx, f, 1, 32, 1, NULL), name, "table=0x10002");
+    assert_error(cushim_gather_q8f_f32_i32(f, NULL, f, 1, 32, 1, NULL), name, "idx=NULL");
+    ck_assert_int_eq(cushim_gather_q8f_f32_i32(NULL, NULL, NULL, 0, 32, 0, NULL), CUSHIM_OK);
 }
 
 SUITE() {

@@ -279,6 +279,22 @@ static enum cushim_status small(int64_t m, int64_t n, int64_t k, int64_t stride_
                                          NULL);
 }
 
+TEST(halves_are_multiplied) {
+    const uint16_t a[] = {0x3C00, 0x4000, 0xBC00, 0x7BFF}, x[] = {0x4200, 0x3800}; /* 3, 0.5 */
+    uint16_t *off = (uint16_t *)0x10001, y[2];
+    cushim_gemv_f16_ref(a, x, y, 2, 2);
+    ck_assert_uint_eq(y[0], 0x4400); /* 3 + 1 */
+    ck_assert_uint_eq(y[1], 0x77FF); /* -3 + 32752 is rounded to a multiple of 16 */
+    cushim_gemv_f16_ref(NULL, NULL, y, 2, 0);
+    ck_assert_uint_eq(y[0] | y[1], 0);
+    assert_error(cushim_gemv_f16(h, h, h, -1, 3, NULL), "m=-1 is negative");
+    assert_error(cushim_gemv_f16(h, h, h, 3, -1, NULL), "n=-1 is negative");
+    assert_error(cushim_gemv_f16(NULL, h, h, 1, 1, NULL), "a=NULL");
+    assert_error(cushim_gemv_f16(h, off, h, 1, 1, NULL), "x=0x10001 is not a multiple of 2");
+    assert_error(cushim_gemv_f16(h, h, NULL, 1, 1, NULL), "y=NULL");
+    ck_assert_int_eq(cushim_gemv_f16(NULL, NULL, NULL, 0, 3, NULL), CUSHIM_OK);
+}
+
 TEST(wrong_arguments_of_small_matrices_are_refused) {
     assert_error(small(65, 1, 1, 65, 1, 65, 2), "cushim_gemm_batched_small_f32 failed");
     assert_error(small(65, 1, 1, 65, 1, 65, 2), "m=65 is above 64");

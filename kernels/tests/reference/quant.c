@@ -171,3 +171,48 @@ TEST(q6k_has_signed_scales_of_16_values) {
     ck_assert(y[208] == 0.5f * -2 * (9 - 32));
     ck_assert(y[16] == 0);
 }
+
+/* ---- many columns ---- */
+
+TEST(a_product_has_a_column_for_each_of_b) {
+    uint8_t w[2 * 22] = {0x00, 0x38}; /* d = 0.5, then 0 */
+    float b[32 * 3], c[2 * 3];
+    for (int i = 0; i < 32 * 3; i++)
+        b[i] = i / 3 == 0 ? (float)(i + 1) : 0; /* row 0 is 1, 2, 3 */
+    w[6] = 0x03;                                /* value 0 is 0.5 (3 - 16) */
+    cushim_gemm_q5_0_f32_ref(w, b, c, 2, 32, 3);
+    for (int i = 0; i < 3; i++)
+        ck_assert(c[i] == -6.5f * (float)(i + 1) && c[3 + i] == 0);
+}
+
+TEST(two_bits_are_minus_one_zero_and_one) {
+    const uint8_t w[] = {0x00 | 1 << 2 | 2 << 4 | 3 << 6, 2, 0,
+                         0xFF}; /* rows -1 0 1 0 1, -1 -1 -1 -1 0 */
+    const float x[] = {1, 10, 100, 1000, 10000};
+    float y[2];
+    cushim_gemv_ternary_f32_ref(w, x, y, 2, 5);
+    ck_assert(y[0] == 10099 && y[1] == -1111);
+    assert_error(cushim_gemv_ternary_f32(w, x, y, -1, 5, NULL), "m=-1 is negative");
+    assert_error(cushim_gemv_ternary_f32(w, x, y, 1, -5, NULL), "k=-5 is negative");
+    assert_error(cushim_gemv_ternary_f32(NULL, x, y, 1, 5, NULL), "w=NULL");
+    assert_error(cushim_gemv_ternary_f32(w, NULL, y, 1, 5, NULL), "x=NULL");
+    assert_error(cushim_gemv_ternary_f32(w, x, NULL, 1, 5, NULL), "y=NULL");
+    ck_assert_int_eq(cushim_gemv_ternary_f32(NULL, NULL, NULL, 0, 5, NULL), CUSHIM_OK);
+}
+
+TEST(wrong_products_are_refused) {
+    void *w = (void *)0x10001;
+    float *b = (float *)0x20000, *c = (float *)0x30000, *odd = (float *)0x30002;
+    int64_t much = (int64_t)1 << 31;
+    assert_error(cushim_gemm_q6k_f32(w, b, c, -1, 256, 2, NULL), "m=-1 is negative");
+    assert_error(cushim_gemm_q6k_f32(w, b, c, 1, 256, -2, NULL), "n=-2 is negative");
+    assert_error(cushim_gemm_q6k_f32(w, b, c, 1, 32, 2, NULL), "k=32 is not a multiple of 256");
+    assert_error(cushim_gemm_q6k_f32(w, b, c, 0, 32, 2, NULL), "k=32 is not a multiple of 256");
+    assert_error(cushim_gemm_q6k_f32(w, b, c, much, 0, much, NULL), "c=");
+    assert_error(cushim_gemm_q6k_f32(NULL, b, c, 1, 256, 2, NULL), "w=NULL");
+    assert_error(cushim_gemm_q4k_f32(w, b, c, 1, 256, 2, NULL), "w=0x10001 is not a multiple of 2");
+    assert_error(cushim_gemm_q5_0_f32(w, NULL, c, 1, 32, 2, NULL), "b=NULL");
+    assert_error(cushim_gemm_q5k_f32(w, b, odd, 1, 256, 2, NULL), "c=0x30002 is not a multiple");
+    ck_assert_int_eq(cushim_gemm_q6k_f32(NULL, NULL, NULL, 0, 256, 2, NULL), CUSHIM_OK);
+    ck_assert_int_eq(cushim_gemm_q6k_f32(NULL, NULL, NULL, 3, 256, 0, NULL), CUSHIM_OK);
+}

@@ -134,6 +134,28 @@ TEST(wrong_arguments_are_refused) {
     ASSERT_ERRORS(HALVES, "cushim_scaled_softmax_f16", h, odd_h, "0x10001 is not a multiple of 2");
 }
 
+TEST(a_product_has_the_weights_of_a_softmax) {
+    const float scores[] = {0, (float)log(3), 7}, v[] = {4, 10, 8, 20, 5, 6};
+    float y[2] = {9, 9};
+    cushim_softmax_mul_f32_ref(scores, v, y, 1, 1, 2, 2);
+    ck_assert(fabsf(y[0] - 7) < 1e-6f && fabsf(y[1] - 17.5f) < 1e-5f); /* a quarter and the rest */
+    cushim_softmax_mul_f32_ref(scores, v, y, 0, 1, 2, 2);
+    ck_assert(y[0] == 6 && y[1] == 15);
+    cushim_softmax_mul_f32_ref(NULL, NULL, y, 1, 1, 0, 2);
+    ck_assert(y[0] == 0 && y[1] == 0);
+}
+
+TEST(a_wrong_product_is_refused) {
+    const char *name = "cushim_softmax_mul_f32";
+    assert_error(cushim_softmax_mul_f32(f, f, f, 1, -1, 1, 1, NULL), name, "rows=-1 is negative");
+    assert_error(cushim_softmax_mul_f32(f, f, f, 1, 1, -1, 1, NULL), name, "n=-1 is negative");
+    assert_error(cushim_softmax_mul_f32(f, f, f, 1, 1, 1, -1, NULL), name, "d=-1 is negative");
+    assert_error(cushim_softmax_mul_f32(NULL, f, f, 1, 1, 1, 1, NULL), name, "scores=NULL");
+    assert_error(cushim_softmax_mul_f32(f, odd_f, f, 1, 1, 1, 1, NULL), name, "v=0x10002");
+    assert_error(cushim_softmax_mul_f32(f, f, NULL, 1, 1, 1, 1, NULL), name, "y=NULL");
+    ck_assert_int_eq(cushim_softmax_mul_f32(NULL, NULL, NULL, 1, 0, 1, 1, NULL), CUSHIM_OK);
+}
+
 SUITE() {
     return tests_run("reference_softmax");
 }

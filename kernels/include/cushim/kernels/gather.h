@@ -38,6 +38,26 @@ CUSHIM_API enum cushim_status cushim_gather_f32_i32(const float *table, const in
                                                     float *out, int64_t n, int64_t d, int64_t v,
                                                     struct CUstream_st *stream);
 
+/**
+ * The same from a table of bytes: out[i, :] is the values of row min(max(idx[i], 0), v - 1).
+ * @param table   [v][d / 32] blocks of q8f, as of cushim_gemm_q8f_f32, on the device; a multiple of
+ *                4 bytes
+ * @param idx     [n] on the device; a multiple of 4 bytes; any value
+ * @param out     [n][d] on the device, out; a multiple of 4 bytes
+ * @param d       >= 0, a multiple of 32
+ * @param v       >= 0, and not 0 if there is a row to write
+ * @param stream  NULL means the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, d not a multiple of 32, v = 0, more elements
+ *         than can be counted, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK,
+ *         nothing was queued
+ * Accuracy  exact to the bit: scale * byte, rounded once
+ * Threads   any
+ * Stream    queued on `stream`; the buffers must live until that work ends
+ */
+CUSHIM_API enum cushim_status cushim_gather_q8f_f32_i32(const void *table, const int32_t *idx,
+                                                        float *out, int64_t n, int64_t d, int64_t v,
+                                                        struct CUstream_st *stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -234,6 +234,23 @@ CUSHIM_API enum cushim_status cushim_gemv_f32(const float *a, const float *x, fl
                                               int64_t n, struct CUstream_st *stream);
 
 /**
+ * Multiply a matrix of halves with a column of halves: y[m] = a[m][n] * x[n].
+ * @param a       [m][n] on the device; a multiple of 2 bytes, faster at 16 if n % 8 = 0
+ * @param x       [n] on the device; a multiple of 2 bytes, faster at 16
+ * @param y       [m] on the device, out; a multiple of 2 bytes; must not overlap an input
+ * @param m       >= 0; if 0, nothing is done and the pointers may be NULL
+ * @param n       >= 0; if 0, y is zeros and a and x may be NULL
+ * @param stream  NULL means the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more bytes than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
+ * Accuracy  |error| <= 2^-20 sum|terms| and one step of a half, because sums are floats
+ * Threads   any
+ * Stream    queued on `stream`; the buffers must live until that work ends
+ */
+CUSHIM_API enum cushim_status cushim_gemv_f16(const uint16_t *a, const uint16_t *x, uint16_t *y,
+                                              int64_t m, int64_t n, struct CUstream_st *stream);
+
+/**
  * Multiply many small matrices: c_i[m][n] = a_i[m][k] * b_i[k][n] for i < batch; a_i is a + i *
  * stride_a, and so on.
  * @param a, b      on the device; multiples of 4 bytes; the matrices of one operand may overlap

@@ -1,5 +1,5 @@
 /*
- * Dequantisation: blocks of small integers with shared scales, as floats.
+ * Dequantisation: blocks of small integers with shared scales, as floats.  Products with them.
  *
  * What holds for every function is at the top of cushim/kernels.h.
  */
@@ -94,6 +94,60 @@ CUSHIM_API enum cushim_status cushim_gemv_q5k_f32(const void *w, const float *x,
                                                   int64_t m, int64_t k, struct CUstream_st *stream);
 CUSHIM_API enum cushim_status cushim_gemv_q6k_f32(const void *w, const float *x, float *y,
                                                   int64_t m, int64_t k, struct CUstream_st *stream);
+
+/**
+ * Multiply a matrix of -1, 0 and 1 with a column: y[m] = w[m][k] * x[k].
+ *
+ * A row has k values of two bits, the first of a byte in its lowest; rows begin with a byte.  0 is
+ * -1, 1 and 3 are 0, 2 is 1.
+ * @param w       [m][(k + 3) / 4] bytes on the device, at any address
+ * @param x       [k] on the device; a multiple of 4 bytes
+ * @param y       [m] on the device, out; a multiple of 4 bytes; must not overlap an input
+ * @param m       >= 0; if 0, nothing is done and the pointers may be NULL
+ * @param k       >= 0; if 0, y is zeros and w and x may be NULL
+ * @param stream  NULL means the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
+ * Accuracy  |error| <= 2^-20 sum|terms|; an x whose weight is 0 does not count, whatever it is
+ * Threads   any
+ * Stream    queued on `stream`; the buffers must live until that work ends
+ */
+CUSHIM_API enum cushim_status cushim_gemv_ternary_f32(const void *w, const float *x, float *y,
+                                                      int64_t m, int64_t k,
+                                                      struct CUstream_st *stream);
+
+/**
+ * Multiply a q4k, q5_0, q5k or q6k matrix with columns: c[m][n] = w[m][k] * b[k][n].
+ * @param w       [m][k / 32 or 256] blocks on the device, at any address; q4k: a multiple of 2
+ *                bytes
+ * @param b       [k][n] on the device; a multiple of 4 bytes
+ * @param c       [m][n] on the device, out; a multiple of 4 bytes; must not overlap an input
+ * @param m       >= 0
+ * @param k       >= 0, a multiple of the block's values; if 0, c is zeros and w and b may be NULL
+ * @param n       >= 0; if m or n is 0, nothing is done and the pointers may be NULL; if it is 1
+ *                the call is that of the product with a column
+ * @param stream  NULL means the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not such a multiple, more elements than
+ * can be counted, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was
+ *         queued
+ * Accuracy  |error| <= 2^-20 sum|terms|; scale * q and the minimum count as two terms; an infinity
+ *           or NaN in b stays in its column
+ * Threads   any
+ * Stream    queued on `stream`; the buffers must live until that work ends
+ * Source    ggml's Q4_K, Q5_0, Q5_K and Q6_K
+ */
+CUSHIM_API enum cushim_status cushim_gemm_q4k_f32(const void *w, const float *b, float *c,
+                                                  int64_t m, int64_t k, int64_t n,
+                                                  struct CUstream_st *stream);
+CUSHIM_API enum cushim_status cushim_gemm_q5_0_f32(const void *w, const float *b, float *c,
+                                                   int64_t m, int64_t k, int64_t n,
+                                                   struct CUstream_st *stream);
+CUSHIM_API enum cushim_status cushim_gemm_q5k_f32(const void *w, const float *b, float *c,
+                                                  int64_t m, int64_t k, int64_t n,
+                                                  struct CUstream_st *stream);
+CUSHIM_API enum cushim_status cushim_gemm_q6k_f32(const void *w, const float *b, float *c,
+                                                  int64_t m, int64_t k, int64_t n,
+                                                  struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

@@ -55,6 +55,26 @@ CUSHIM_API enum cushim_status cushim_scaled_softmax_f16(const uint16_t *x, uint1
                                                         int64_t outer, int64_t axis, int64_t inner,
                                                         struct CUstream_st *stream);
 
+/**
+ * Means of rows of v with the weights of a softmax: y[i] = softmax(scores[i] * scale) * v[i].
+ * @param scores  [rows][n] on the device; a multiple of 4 bytes
+ * @param v       [rows][n][d] on the device; a multiple of 4 bytes
+ * @param y       [rows][d] on the device, out; a multiple of 4 bytes; must not overlap an input
+ * @param scale   any float; scores * scale has the range of float
+ * @param rows, d  >= 0; if one is 0, nothing is done and the pointers may be NULL
+ * @param n       >= 0; if 0, y is zeros and scores and v may be NULL
+ * @param stream  NULL means the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
+ * Accuracy  |error| <= 2^-17 of the weighted mean of |v|.  If scores * scale of a row has NaN or
+ *           +Inf, or only -Inf, its results are NaN; so is a weight of 0 times an infinity
+ * Threads   any
+ * Stream    queued on `stream`; the buffers must live until that work ends
+ */
+CUSHIM_API enum cushim_status cushim_softmax_mul_f32(const float *scores, const float *v, float *y,
+                                                     float scale, int64_t rows, int64_t n,
+                                                     int64_t d, struct CUstream_st *stream);
+
 #ifdef __cplusplus
 }
 #endif
