@@ -127,12 +127,12 @@ static void *many(const struct file *file, uint64_t n, uint64_t least, size_t si
     return all;
 }
 
-static double number_of(const struct file *file, const char *key, double otherwise) {
+static const struct entry *entry_of(const struct file *file, const char *key) {
     for (uint64_t i = 0; i < file->n_entries; i++) {
         if (is_text(file->entries[i].key, key))
-            return file->entries[i].number;
+            return &file->entries[i];
     }
-    return otherwise;
+    return NULL;
 }
 
 static void parse(struct file *file) {
@@ -160,7 +160,8 @@ static void parse(struct file *file) {
         tensor->type = (uint32_t)take_number(file, 4);
         tensor->offset = take_number(file, 8);
     }
-    uint64_t alignment = (uint64_t)number_of(file, "general.alignment", 32);
+    const struct entry *aligned = entry_of(file, "general.alignment");
+    uint64_t alignment = aligned ? (uint64_t)aligned->number : 32;
     if (alignment == 0)
         refuse("the alignment is 0");
     take(file, -(uint64_t)(file->at - file->data) % alignment);
@@ -280,7 +281,8 @@ static double number(const struct file *file, const char *architecture, const ch
                      double least, double otherwise) {
     char key[128];
     snprintf(key, sizeof key, "%s.%s", architecture, name);
-    double value = number_of(file, key, otherwise);
+    const struct entry *entry = entry_of(file, key);
+    double value = entry ? entry->number : otherwise;
     if (!(value >= least && value < 1e9))
         refuse("%s is missing or wrong", key);
     return value;
@@ -345,13 +347,11 @@ static void make_angles(struct model *m, double base) {
 
 static struct model load_model(const struct file *file, int64_t positions,
                                struct CUstream_st *stream) {
-    const char *architecture = NULL;
-    for (uint64_t i = 0; i < file->n_entries; i++) {
-        if (is_text(file->entries[i].key, "general.architecture"))
-            architecture = is_text(file->entries[i].text, "llama")   ? "llama"
-                           : is_text(file->entries[i].text, "qwen2") ? "qwen2"
-                                                                     : NULL;
-    }
+    const struct entry *name = entry_of(file, "general.architecture");
+    const char *architecture = !name                          ? NULL
+                               : is_text(name->text, "llama") ? "llama"
+                               : is_text(name->text, "qwen2") ? "qwen2"
+                                                              : NULL;
     if (!architecture)
         refuse("the architecture is neither llama nor qwen2");
 #define SIZE(name, otherwise) (int64_t) number(file, architecture, name, 1, (double)(otherwise))
@@ -366,7 +366,10 @@ static struct model load_model(const struct file *file, int64_t positions,
     if (m.head_dim % 2 || m.q_heads % m.kv_heads ||
         SIZE("rope.dimension_count", m.head_dim) != m.head_dim)
         refuse("its heads are not taken");
-    if (tensor_of(file, "rope_freqs.weight"))
+    char key[64];
+    snprintf(key, sizeof key, "%s.rope.scaling.type", architecture);
+    const struct entry *scaling = entry_of(file, key);
+    if (tensor_of(file, "rope_freqs.weight") || (scaling && !is_text(scaling->text, "none")))
         refuse("scaled angles are not taken");
     const struct tensor *embedding = tensor_of(file, "token_embd.weight");
     if (!embedding || embedding->rows > INT32_MAX)

@@ -118,13 +118,13 @@ class Model:
 
     # ---- the file ----
 
-    def file(self):
+    def file(self, *more):
         a = self.architecture
         entries = [text("general.architecture") + struct.pack("<I", 8) + text(a),
                    text("tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, 3) + text("a") + text("bc") + text("d"),
                    text("general.alignment") + struct.pack("<II", 4, ALIGNMENT),
                    text(f"{a}.attention.layer_norm_rms_epsilon") + struct.pack("<If", 6, EPS),
-                   text(f"{a}.rope.freq_base") + struct.pack("<If", 6, 10000)]
+                   text(f"{a}.rope.freq_base") + struct.pack("<If", 6, 10000), *more]
         for name, value in (("block_count", self.n_layers), ("embedding_length", HIDDEN), ("feed_forward_length", FF),
                             ("attention.head_count", Q_HEADS), ("attention.head_count_kv", KV_HEADS)):
             entries.append(text(f"{a}.{name}") + struct.pack("<II", 4, value))
@@ -243,6 +243,8 @@ def what_is_no_model_gets_one_line():
                           (data[:1000], "the file ends too early"), (data[:-100], "is beyond the end of the file"),
                           (data[:8] + b"\xff" * 8 + data[16:], "the file ends too early"),
                           (data.replace(b"llama", b"mamba"), "the architecture is neither llama nor qwen2"),
+                          (llama().file(text("llama.rope.scaling.type") + struct.pack("<I", 8) + text("linear")),
+                           "scaled angles are not taken"),
                           (data.replace(b"blk.1.ffn_up", b"blk.1.ffn_UP"), "blk.1.ffn_up.weight is missing")):
         done = run(wrong)
         assert done.returncode == 1 and done.stdout == "", (reason, done)
