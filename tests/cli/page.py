@@ -21,7 +21,7 @@ import zlib
 HOLDER, TRAINER = (os.path.abspath(sys.argv.pop(4)) for _ in range(2))
 
 from browser import Hands, browse, need_browser  # noqa: E402
-from fixture import SIM, build_named, cushim, scratch, tap, valid  # noqa: E402
+from fixture import CUSHIM, SIM, build_named, cushim, scratch, tap, valid  # noqa: E402
 
 MIB = 1 << 20
 MOST_BYTES = 3 * MIB
@@ -221,6 +221,22 @@ def the_page_shows_each_part():
     assert dom.count('<line class="mark"') == 3 and dom.count('<line class="refused"') == 1 and ">64.0 TiB refused</text>" in dom, dom
     assert "No event is known to be missing." in text_of(dom, r'id="gaps">(.*?)</p>')
     assert re.search(r"recorded [\d.]+ \w+ \(no GPU\) ", text_of(dom, r'class="facts">(.*?)</p>')), dom
+
+
+@tap.test
+def the_head_says_what_lived_when_the_recording_began():
+    folder = scratch / "late.cushim"
+    env = {**os.environ, "CUSHIM_LIVE_DIR": str(scratch / "live-pages"), "LD_LIBRARY_PATH": str(SIM)}
+    with subprocess.Popen([CUSHIM, "run", "--control", HOLDER, "pause"], env=env, text=True, stdout=subprocess.PIPE) as holder:
+        try:
+            assert holder.stdout.readline() == "ready\n" and cushim("snapshot", "-o", str(folder), "holder").returncode == 0
+        finally:
+            holder.kill()
+    assert [scope["blocks_before"] for scope in data_of(page_of(folder))["recordings"][0]["scopes"]] == [204, 1]
+    for where, before in ("", "204 blocks, 4.19 MiB"), ("#s=1", "1 block, 64.0 KiB"):
+        facts = text_of(drawn(page_of(folder), where=where), r'class="facts">(.*?)</p>')
+        assert f" \u00b7 {before} lived when the recording began \u00b7 " in facts, facts
+    assert "began" not in drawn(page_of(recorded(HOLDER)))
 
 
 @tap.test
