@@ -226,7 +226,7 @@ def the_page_shows_each_part():
 @tap.test
 def the_head_says_what_lived_when_the_recording_began():
     folder = scratch / "late.cushim"
-    env = {**os.environ, "CUSHIM_LIVE_DIR": str(scratch / "live-pages"), "LD_LIBRARY_PATH": str(SIM)}
+    env = {**os.environ, "CUSHIM_LIVE_DIR": str(scratch / "live-pages"), "LD_LIBRARY_PATH": str(SIM), "RANK": "3"}
     with subprocess.Popen([CUSHIM, "run", "--control", HOLDER, "pause"], env=env, text=True, stdout=subprocess.PIPE) as holder:
         try:
             assert holder.stdout.readline() == "ready\n" and cushim("snapshot", "-o", str(folder), "holder").returncode == 0
@@ -235,7 +235,7 @@ def the_head_says_what_lived_when_the_recording_began():
     assert [scope["blocks_before"] for scope in data_of(page_of(folder))["recordings"][0]["scopes"]] == [204, 1]
     for where, before in ("", "204 blocks, 4.19 MiB"), ("#s=1", "1 block, 64.0 KiB"):
         facts = text_of(drawn(page_of(folder), where=where), r'class="facts">(.*?)</p>')
-        assert f" \u00b7 {before} lived when the recording began \u00b7 " in facts, facts
+        assert f" \u00b7 {before} lived when the recording began \u00b7 " in facts and ", rank 3 \u00b7 " in facts, facts
     assert "began" not in drawn(page_of(recorded(HOLDER)))
 
 
