@@ -1,8 +1,8 @@
 """The page that `cushim report` writes, as a browser shows it.
 
-    page.py CUSHIM PRELOAD SIM_FOLDER HOLDER TRAINER CC...
+    page.py CUSHIM PRELOAD SIM_FOLDER HOLDER MAPPER TRAINER CC...
 
-HOLDER is holder.c, TRAINER trainer.cpp.
+HOLDER is holder.c, MAPPER mapper.c, TRAINER trainer.cpp.
 """
 import base64
 import functools
@@ -18,10 +18,10 @@ import sys
 import urllib.parse
 import zlib
 
-HOLDER, TRAINER = (os.path.abspath(sys.argv.pop(4)) for _ in range(2))
+HOLDER, MAPPER, TRAINER = (os.path.abspath(sys.argv.pop(4)) for _ in range(3))
 
 from browser import Hands, browse, need_browser  # noqa: E402
-from fixture import SIM, build_named, cushim, scratch, tap, valid  # noqa: E402
+from fixture import CUSHIM, SIM, build_named, cushim, scratch, tap, valid  # noqa: E402
 
 MIB = 1 << 20
 MOST_BYTES = 3 * MIB
@@ -221,6 +221,39 @@ def the_page_shows_each_part():
     assert dom.count('<line class="mark"') == 3 and dom.count('<line class="refused"') == 1 and ">64.0 TiB refused</text>" in dom, dom
     assert "No event is known to be missing." in text_of(dom, r'id="gaps">(.*?)</p>')
     assert re.search(r"recorded [\d.]+ \w+ \(no GPU\) ", text_of(dom, r'class="facts">(.*?)</p>')), dom
+
+
+@tap.test
+def the_head_says_what_lived_when_the_recording_began():
+    folder = scratch / "late.cushim"
+    env = {**os.environ, "CUSHIM_LIVE_DIR": str(scratch / "live-pages"), "LD_LIBRARY_PATH": str(SIM), "RANK": "3"}
+    with subprocess.Popen([CUSHIM, "run", "--control", HOLDER, "pause"], env=env, text=True, stdout=subprocess.PIPE) as holder:
+        try:
+            assert holder.stdout.readline() == "ready\n" and cushim("snapshot", "-o", str(folder), "holder").returncode == 0
+        finally:
+            holder.kill()
+    assert [scope["blocks_before"] for scope in data_of(page_of(folder))["recordings"][0]["scopes"]] == [204, 1]
+    for where, before in ("", "204 blocks, 4.19 MiB"), ("#s=1", "1 block, 64.0 KiB"):
+        facts = text_of(drawn(page_of(folder), where=where), r'class="facts">(.*?)</p>')
+        assert f" \u00b7 {before} lived when the recording began \u00b7 " in facts and ", rank 3 \u00b7 " in facts, facts
+    assert "began" not in drawn(page_of(recorded(HOLDER)))
+
+
+@tap.test
+def the_curve_has_a_band_for_each_kind():
+    page = page_of(recorded(MAPPER))
+    device, = data_of(page)["recordings"][0]["scopes"]
+    assert device["kinds"] == ["device", "mapped", "array"] and device["peak"][3:] == [2 * MIB, 86 * MIB, 4 * MIB], device
+    assert all(sum(kinds) == least for least, _, _, *kinds in device["buckets"])
+    dom = drawn(page)
+    for kind in device["kinds"]:
+        assert dom.count(f'<path class="band {kind}"') == dom.count(f'"key band {kind}"></span>{kind}<') == 1, (kind, dom)
+    assert "live 92.0 MiB (device 2.00 MiB, mapped 86.0 MiB, array 4.00 MiB), held " in text_of(dom, r'id="now">(.*?)</span>'), dom
+    assert re.search(r"live 12\.0 MiB \(mapped 12\.0 MiB\)(?: to |, held )", text_of(drawn(page, where="#t=1e18"), r'id="now">(.*?)</span>')), dom
+    tops = list(zip(*([float(y) for y in re.findall(r"[V ]([\d.]+)", re.search(rf'class="band {kind}" d="([^"]*)"', dom).group(1))] for kind in device["kinds"])))
+    assert all(low >= middle >= high for low, middle, high in tops) and any(low > middle > high for low, middle, high in tops), tops[::50]
+    one = drawn(page_of(recorded(HOLDER)))
+    assert one.count('<path class="band ') == one.count('<path class="band live"') == 1 and "MiB (" not in text_of(one, r'id="now">(.*?)</span>'), one
 
 
 @tap.test

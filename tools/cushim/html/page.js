@@ -131,6 +131,7 @@ const head = () => {
   const date = recording.start_wall_ns ? new Date(recording.start_wall_ns / 1e6).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "";
   const device = scope && scope.device && scope.device + (scope.device_bytes ? ", " + bytes(scope.device_bytes) + " to use" : "");
   const facts = [device, "process " + recording.pid + rankOf(recording), recording.host && "on " + recording.host, date, "recorded " + time(recording.run_ns) + (recording.is_software ? " (no GPU)" : ""),
+    scope && scope.blocks_before && some(scope.blocks_before, "block") + ", " + bytes(scope.bytes_before) + " lived when the recording began",
     some(recording.events, "event"), el("b", { class: /status 0$/.test(recording.end) ? null : "bad" }, recording.end), "frees: " + recording.free, "cushim " + recording.cushim].filter(Boolean);
   return [el("h1", {}, title), el("p", { class: "facts" }, facts.flatMap((fact, i) => (i ? [" \u00b7 ", fact] : [fact]))), tabs()];
 };
@@ -159,16 +160,15 @@ const cards = () => el("div", { class: "cards" },
 
 /* ---- 2: the timeline ---- */
 
-/* The range of live bytes, and the highest held bytes, of a range of buckets. */
+/* The range of live bytes, the lowest of them by kind, and the highest held bytes, of a range of buckets. */
 const fold = (from, to) => {
-  let least = Infinity, most = 0, held = 0;
-  for (let i = from; i < to; i++) {
-    const [low, high, had] = scope.buckets[i];
-    least = Math.min(least, low);
-    most = Math.max(most, high);
-    held = Math.max(held, had);
+  let low = scope.buckets[from], most = 0, held = 0;
+  for (const one of scope.buckets.slice(from, to)) {
+    if (one[0] < low[0]) low = one;
+    most = Math.max(most, one[1]);
+    held = Math.max(held, one[2]);
   }
-  return { least, most, held };
+  return { least: low[0], kinds: low.slice(3), most, held };
 };
 const columnsOf = (n) => {
   const first = state.a * scope.buckets.length, span = (state.b - state.a) * scope.buckets.length;
@@ -191,18 +191,24 @@ const timeSteps = (from, to, n) => {
 };
 const bucketAt = (t) => scope.buckets[Math.min(Math.floor((t / (recording.run_ns || 1)) * (scope.buckets.length - 1)), scope.buckets.length - 1)];
 
+/* " (device 2.00 MiB, mapped 86.0 MiB)", if there are several kinds. */
+const kindsText = (bucket) => {
+  const parts = scope.kinds.map((name, i) => bucket[3 + i] && name + " " + bytes(bucket[3 + i])).filter(Boolean);
+  return parts.length ? " (" + parts.join(", ") + ")" : "";
+};
 const nowText = () => {
   const t = state.t === null ? scope.peak_ns : state.t;
   const bucket = bucketAt(t);
-  if (state.t === null) return "at the peak, after " + time(t) + ": live " + bytes(scope.peak_bytes) + ", held " + bytes(bucket[2]);
+  if (state.t === null) return "at the peak, after " + time(t) + ": live " + bytes(scope.peak_bytes) + kindsText(scope.peak) + ", held " + bytes(bucket[2]);
   return textAt(t);
 };
 const textAt = (t) => {
   const bucket = bucketAt(t), [low, high] = [bytes(bucket[0]), bytes(bucket[1])];
-  return "after " + time(t) + ": live " + (low === high ? "" : low + " to ") + high + ", held " + bytes(bucket[2]);
+  return "after " + time(t) + ": live " + low + kindsText(bucket) + (low === high ? "" : " to " + high) + ", held " + bytes(bucket[2]);
 };
 
 const timeline = () => {
+  const bands = scope.kinds.length ? scope.kinds : ["live"];
   const box = el("div", { id: "timeline" });
   const svg = shape("svg", { tabindex: "0", role: "slider", "aria-label": "the moment that is looked at", "aria-valuemin": 0, "aria-valuemax": recording.run_ns,
     "aria-valuenow": state.t === null ? scope.peak_ns : state.t, "aria-valuetext": nowText() });
@@ -226,7 +232,9 @@ const timeline = () => {
     }
     const path = (pick) => columns.map((one, i) => (i ? "H" + x(i).toFixed(1) + "V" : "M" + left + " ") + y(pick(one)).toFixed(1)).join("") + "H" + (width - right);
     const close = "V" + y(0).toFixed(1) + "H" + left + "Z";
-    svg.append(shape("path", { class: "spikes", d: path((one) => one.most) + close }), shape("path", { class: "area", d: path((one) => one.least) + close }));
+    const under = (one, i) => one.kinds.slice(i + 1).reduce((rest, above) => rest - above, one.least);
+    svg.append(shape("path", { class: "spikes", d: path((one) => one.most) + close }),
+      ...bands.map((name, i) => shape("path", { class: "band " + name, d: path((one) => under(one, i)) + close })).reverse());
     if (scope.held_bytes) svg.append(shape("path", { class: "held", d: path((one) => one.held) }));
     for (const { one, twin } of twins) {
       const points = twin.buckets.map(([, high], i) => [(i / twin.buckets.length) * one.run_ns, high]).filter(([t]) => t >= state.a * recording.run_ns && t <= state.b * recording.run_ns);
@@ -310,7 +318,7 @@ const timeline = () => {
   });
   painters.push(paint);
   return [el("h2", {}, "Memory over time"),
-    el("p", { class: "soft" }, key("live", "live"), key("spike", "live, at times"), scope.held_bytes ? key("line", "held") : null,
+    el("p", { class: "soft" }, bands.map((name) => key("band " + name, name)), key("spike", "live, at times"), scope.held_bytes ? key("line", "held") : null,
       data.recordings.some(twinOf) ? key("other", "live in the other recordings, from their start") : null),
     box,
     el("div", { class: "tools" }, el("span", { id: "now" }, nowText()),

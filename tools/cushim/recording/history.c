@@ -65,22 +65,28 @@ static unsigned bucket_at(const struct history *history, uint64_t ns) {
 static struct history_bucket *bucket_of(struct history *history, uint64_t ns) {
     unsigned i = bucket_at(history, ns);
     while (history->n_buckets <= i && history->n_buckets < HISTORY_BUCKETS)
-        history->buckets[history->n_buckets++] =
-            (struct history_bucket){history->live_bytes, history->live_bytes, history->held_bytes};
+        history->buckets[history->n_buckets++] = history->now;
     return &history->buckets[history->n_buckets - 1]; /* because time never goes back by much */
 }
 
 static void take_level(struct history *history, const struct cushim_trace_account *account,
                        uint64_t ns) {
-    struct history_bucket *bucket = bucket_of(history, ns);
-    history->live_bytes = recording_live_bytes(account, history->scope);
-    history->held_bytes = recording_held_bytes(account, history->scope);
-    if (history->live_bytes < bucket->least)
-        bucket->least = history->live_bytes;
-    if (history->live_bytes > bucket->most)
-        bucket->most = history->live_bytes;
-    if (history->held_bytes > bucket->held)
-        bucket->held = history->held_bytes;
+    struct history_bucket *bucket = bucket_of(history, ns), *now = &history->now;
+    now->least = now->most = recording_live_bytes(account, history->scope);
+    now->held = recording_held_bytes(account, history->scope);
+    for (int i = 0; history->scope->device >= 0 && i < CUSHIM_N_KINDS; i++) {
+        if (history->scope->kinds >> i & 1)
+            now->of_kinds[i] = account->sums[history->scope->device][i].live_bytes;
+        history->kinds |= (uint64_t)(now->of_kinds[i] != 0) << i;
+    }
+    if (now->least < bucket->least) {
+        bucket->least = now->least;
+        memcpy(bucket->of_kinds, now->of_kinds, sizeof now->of_kinds);
+    }
+    if (now->most > bucket->most)
+        bucket->most = now->most;
+    if (now->held > bucket->held)
+        bucket->held = now->held;
 }
 
 /* ---- marks and copies ---- */
@@ -175,8 +181,9 @@ void history_see(struct history *history, const struct cushim_trace_account *acc
     history->is_changed = true;
     history->changed_ns = ns;
     if (!history->has_peak && event->code == CUSHIM_TRACE_ALLOC &&
-        history->live_bytes == history->scope->peak_bytes) {
+        history->now.most == history->scope->peak_bytes) {
         add_moment(history, account, ns, true, true);
+        history->peak = history->now;
         history->has_peak = true;
     }
 }
@@ -184,6 +191,8 @@ void history_see(struct history *history, const struct cushim_trace_account *acc
 void history_end(struct history *history, const struct cushim_trace_account *account) {
     bucket_of(history, history->scope->run_ns);
     add_moment(history, account, history->scope->run_ns, false, true);
+    if (!(history->kinds & (history->kinds - 1)))
+        history->kinds = 0;
 }
 
 void history_free(struct history *history) {

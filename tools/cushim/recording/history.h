@@ -5,6 +5,7 @@
 #ifndef CUSHIM_TOOLS_HISTORY_H
 #define CUSHIM_TOOLS_HISTORY_H
 
+#include "report/page.h"
 #include "tools/cushim/recording/map.h"
 
 enum {
@@ -19,9 +20,10 @@ enum {
     HISTORY_TEXT_BYTES = 64
 };
 
-/* Live bytes were between `least` and `most`; `held` is the highest value. */
+/* Live bytes were between `least`, which is also there by kind, and `most`; `held` is the highest
+ * value. */
 struct history_bucket {
-    uint64_t least, most, held;
+    uint64_t least, most, held, of_kinds[CUSHIM_N_KINDS];
 };
 
 /* The bytes of a site.  If sites are joined later, `number` identifies the joined one. */
@@ -59,7 +61,8 @@ struct history {
     unsigned most_moments;
     struct history_bucket buckets[HISTORY_BUCKETS];
     unsigned n_buckets;
-    uint64_t live_bytes, held_bytes; /* now */
+    struct history_bucket now, peak; /* at a moment */
+    uint64_t kinds; /* bits: those of a device that were live, if there were several */
     bool has_peak;
     uint64_t changed_ns, next_ns; /* live bytes have not changed since changed_ns; the next moment
                                      is due at next_ns */

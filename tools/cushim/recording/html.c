@@ -7,6 +7,7 @@
 
 #include "base/writer.h"
 #include "html_parts.h"
+#include "report/report.h"
 #include "tools/cushim/json.h"
 #include "tools/cushim/recording/history.h"
 #include "tools/cushim/numbers.h"
@@ -125,13 +126,30 @@ static void put_sites(struct page *page) {
 
 /* ---- history ---- */
 
-static void put_buckets(struct json_output *json, const struct history *history) {
-    json_begin(json, "buckets", "[");
-    for (unsigned i = 0; i < history->n_buckets; i++) {
-        const struct history_bucket *bucket = &history->buckets[i];
-        json_put(json, NULL, "[%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", bucket->least, bucket->most,
-                 bucket->held);
+static void put_bucket(struct json_output *json, const char *name, uint64_t kinds,
+                       const struct history_bucket *bucket) {
+    json_begin(json, name, "[");
+    json_put_number(json, NULL, bucket->least);
+    json_put_number(json, NULL, bucket->most);
+    json_put_number(json, NULL, bucket->held);
+    for (int i = 0; i < CUSHIM_N_KINDS; i++) {
+        if (kinds >> i & 1)
+            json_put_number(json, NULL, bucket->of_kinds[i]);
     }
+    json_end(json, "]");
+}
+
+static void put_buckets(struct json_output *json, const struct history *history) {
+    json_begin(json, "kinds", "[");
+    for (int i = 0; i < CUSHIM_N_KINDS; i++) {
+        if (history->kinds >> i & 1)
+            json_put_text(json, NULL, cushim_report_kind((enum cushim_kind)i));
+    }
+    json_end(json, "]");
+    put_bucket(json, "peak", history->kinds, &history->peak);
+    json_begin(json, "buckets", "[");
+    for (unsigned i = 0; i < history->n_buckets; i++)
+        put_bucket(json, NULL, history->kinds, &history->buckets[i]);
     json_end(json, "]");
 }
 

@@ -265,6 +265,9 @@ void summary_put_scope(struct json_output *json, const struct recording_scope *s
                                         scope->peak_ns, scope->peak_held_bytes, scope->live_bytes,
                                         scope->n_live, scope->n_waits, scope->wait_ns,
                                         scope->n_refused});
+    if (scope->n_before)
+        json_put_numbers(json, "blocks_before bytes_before",
+                         (const uint64_t[]){scope->n_before, scope->before_bytes});
 }
 
 static void put_stack(struct json_output *json, const struct recording *recording,
@@ -307,9 +310,6 @@ static void put_json_scope(struct json_output *json, struct recording *recording
     summary_put_scope(json, scope,
                       "requests no_call peak_live_bytes peak_ns peak_held_bytes live_bytes "
                       "live_blocks waits wait_ns refused");
-    if (scope->n_before)
-        json_put_numbers(json, "blocks_before bytes_before",
-                         (const uint64_t[]){scope->n_before, scope->before_bytes});
     json_begin(json, "sites", "[");
     sort(account, BY(noted_bytes));
     for (size_t i = 0; i < account->n_sites; i++) {
