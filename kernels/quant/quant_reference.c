@@ -94,10 +94,10 @@ void cushim_variant_gemm_ref(const struct quant_parts *parts, enum quant_format 
 /* Values of two bits, less 1; 3 is 0. */
 void cushim_gemv_ternary_f32_ref(const void *w, const float *x, float *y, int64_t m, int64_t k) {
     for (int64_t row = 0; row < m; row++) {
-        const uint8_t *bytes = (const uint8_t *)w + row * ((k + 3) / 4);
+        const uint8_t *bytes = w; /* NULL without columns */
         double sum = 0;
         for (int64_t i = 0; i < k; i++) {
-            int q = bytes[i / 4] >> 2 * (i % 4) & 3;
+            int q = bytes[row * ((k + 3) / 4) + i / 4] >> 2 * (i % 4) & 3;
             sum += q == 0 ? -(double)x[i] : q == 2 ? (double)x[i] : 0;
         }
         y[row] = (float)sum;

@@ -51,14 +51,14 @@ SMALL(bf16)
 void cushim_softmax_mul_f32_ref(const float *scores, const float *v, float *y, float scale,
                                 int64_t rows, int64_t n, int64_t d) {
     for (int64_t i = 0; i < rows * d; i++) {
-        const float *of_row = scores + i / d * n, *from = v + i / d * n * d + i % d;
+        int64_t first = i / d * n; /* of the row's scores */
         double top = -INFINITY, sum = 0, total = 0;
         for (int64_t k = 0; k < n; k++)
-            top = fmax(top, (double)of_row[k] * scale);
+            top = fmax(top, (double)scores[first + k] * scale);
         for (int64_t k = 0; k < n; k++) {
-            double weight = exp((double)of_row[k] * scale - top);
+            double weight = exp((double)scores[first + k] * scale - top);
             sum += weight;
-            total += weight * from[k * d];
+            total += weight * v[(first + k) * d + i % d];
         }
         y[i] = n ? (float)(total / sum) : 0;
     }

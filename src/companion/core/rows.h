@@ -43,8 +43,8 @@ static inline size_t cushim_rows_place(const void *rows, size_t n, size_t row_by
 /* The row with this key; NULL: none. */
 static inline void *cushim_rows_find(void *rows, size_t n, size_t row_bytes, uint64_t key) {
     size_t i = cushim_rows_place(rows, n, row_bytes, key);
-    char *row = (char *)rows + i * row_bytes;
-    return i < n && memcmp(row, &key, sizeof key) == 0 ? row : NULL;
+    char *row = i < n ? (char *)rows + i * row_bytes : NULL;
+    return row && memcmp(row, &key, sizeof key) == 0 ? row : NULL;
 }
 
 /* Insert a row by its key; false if host memory is out.  `rows` points to the pointer. */

@@ -67,6 +67,7 @@ TEST(each_live_block_is_seen_once_at_its_address) {
         cushim_mem_census_each(&fixture->heaps[0], see, NULL);
         ck_assert_uint_eq(n_blocks, 7);
         ck_assert_uint_eq(n_segments, cushim_mem_stats_read(&fixture_stats(fixture)->n_segments));
+        fixture_destroy(fixture);
     }
 }
 

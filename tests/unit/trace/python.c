@@ -15,7 +15,10 @@ struct object {
     uint64_t words[32];
 };
 
-static struct { struct object thread, cframe, frames[40], code, function, file, lines; } world;
+/* From the start of a page on: how many pages a stack has decides what is read. */
+static _Alignas(4096) struct {
+    struct object thread, cframe, frames[40], code, function, file, lines;
+} world;
 
 static uint64_t type_of_code;
 static unsigned long version = 0x030c01f0;
