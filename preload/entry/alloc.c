@@ -57,9 +57,11 @@ bool cushim_entry_spill(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n
     bool is_ready =
         cushim_mem_alloc(heap, n_bytes, &block) == CUSHIM_OK && make_ready(heap, &block, n_bytes);
     cushim_contexts_let(heap);
-    if (is_ready)
-        *address = block.address;
-    return is_ready;
+    if (!is_ready)
+        return false;
+    cushim_device_limit_settle();
+    *address = block.address;
+    return true;
 }
 
 static CUresult alloc_by_driver(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
@@ -70,10 +72,8 @@ static CUresult alloc_by_driver(struct cushim_cuda *cuda, CUdeviceptr *address, 
     bool may_ask = !is_asking || cushim_device_limit_admits(cuda, n_bytes);
     CUresult answer = may_ask ? cuda->cuMemAlloc_v2(address, n_bytes) : CUDA_ERROR_OUT_OF_MEMORY;
     if (answer == CUDA_ERROR_OUT_OF_MEMORY && is_asking &&
-        cushim_entry_spill(cuda, address, n_bytes)) {
-        cushim_device_limit_settle();
+        cushim_entry_spill(cuda, address, n_bytes))
         return CUDA_SUCCESS;
-    }
     if (!may_ask)
         return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, answer, 0, n_bytes);
     log_debug("request", "%s of size %zu went to the driver: %s",

@@ -20,7 +20,8 @@ struct cushim_mem_request;
 CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes);
 
 /*
- * The driver, or a limit, has no memory for a request of device memory: serve it from host memory.
+ * The driver, or a limit, has no memory for a request of device memory: serve it from host memory,
+ * and charge the device for it no longer.
  * False: CUSHIM_SPILL is not set, or that is out, too.
  */
 bool cushim_entry_spill(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes);

@@ -79,10 +79,8 @@ static CUresult alloc_by_driver(struct cushim_cuda *cuda, CUdeviceptr *address, 
     if (is_admitted && cushim_entry_should_retry(answer))
         answer = cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
     if (answer == CUDA_ERROR_OUT_OF_MEMORY && address && pitch_bytes &&
-        spill(cuda, address, pitch_bytes, width_bytes, height)) {
-        cushim_device_limit_settle();
+        spill(cuda, address, pitch_bytes, width_bytes, height))
         return CUDA_SUCCESS;
-    }
     bool is_there = answer == CUDA_SUCCESS;
     return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, answer, is_there ? *address : 0,
                              is_there ? *pitch_bytes * height : least_bytes);

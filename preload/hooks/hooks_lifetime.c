@@ -172,20 +172,22 @@ CUSHIM_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice dev
 
 #define CREATE(call)                                                                               \
     struct cushim_context_memory memory = cushim_context_memory_of_context(cuda, device);          \
-    return made(&memory, cuda, call, context, device);
+    return made(&memory, cuda, call, context, device)
 
-CUSHIM_EXPORT CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device){
-    CUSHIM_ENTER(cuCtxCreate_v2) CREATE(cuda->cuCtxCreate_v2(context, flags, device))}
+CUSHIM_EXPORT CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device) {
+    CUSHIM_ENTER(cuCtxCreate_v2) CREATE(cuda->cuCtxCreate_v2(context, flags, device));
+}
 
 CUSHIM_EXPORT CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinities, int n,
-                                      unsigned flags, CUdevice device){
+                                      unsigned flags, CUdevice device) {
     CUSHIM_ENTER(cuCtxCreate_v3)
-        CREATE(cuda->cuCtxCreate_v3(context, affinities, n, flags, device))}
+    CREATE(cuda->cuCtxCreate_v3(context, affinities, n, flags, device));
+}
 
-CUSHIM_EXPORT CUresult
-    cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned flags, CUdevice device) {
+CUSHIM_EXPORT CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned flags,
+                                      CUdevice device) {
     CUSHIM_ENTER(cuCtxCreate_v4)
-    CREATE(cuda->cuCtxCreate_v4(context, params, flags, device))
+    CREATE(cuda->cuCtxCreate_v4(context, params, flags, device));
 }
 
 static CUresult release_primary(struct cushim_cuda *cuda,

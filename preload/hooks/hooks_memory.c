@@ -30,10 +30,8 @@ CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_by
 static CUresult alloced_async(struct cushim_cuda *cuda, CUresult answer, CUdeviceptr *address,
                               size_t n_bytes, CUstream order) {
     if (answer == CUDA_ERROR_OUT_OF_MEMORY && address && n_bytes &&
-        !cushim_capture_is_captured(cuda, order) && cushim_entry_spill(cuda, address, n_bytes)) {
-        cushim_device_limit_settle();
+        !cushim_capture_is_captured(cuda, order) && cushim_entry_spill(cuda, address, n_bytes))
         return CUDA_SUCCESS;
-    }
     return cushim_entry_note_on(cuda, order, answer, answer == CUDA_SUCCESS ? *address : 0,
                                 n_bytes);
 }
@@ -183,37 +181,43 @@ CUSHIM_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device) {
         answer = call;                                                                             \
     if (answer == CUDA_SUCCESS)                                                                    \
         cushim_context_memory_taken(&memory, *(handle));                                           \
-    return answer;
+    return answer
 
-CUSHIM_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *file){
-    CUSHIM_ENTER(cuModuleLoad) LOAD(module, cuda->cuModuleLoad(module, file))}
+CUSHIM_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *file) {
+    CUSHIM_ENTER(cuModuleLoad) LOAD(module, cuda->cuModuleLoad(module, file));
+}
 
-CUSHIM_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image){
-    CUSHIM_ENTER(cuModuleLoadData) LOAD(module, cuda->cuModuleLoadData(module, image))}
+CUSHIM_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+    CUSHIM_ENTER(cuModuleLoadData) LOAD(module, cuda->cuModuleLoadData(module, image));
+}
 
 CUSHIM_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n_options,
-                                          CUjit_option *options, void **values){
+                                          CUjit_option *options, void **values) {
     CUSHIM_ENTER(cuModuleLoadDataEx)
-        LOAD(module, cuda->cuModuleLoadDataEx(module, image, n_options, options, values))}
+    LOAD(module, cuda->cuModuleLoadDataEx(module, image, n_options, options, values));
+}
 
-CUSHIM_EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image){
-    CUSHIM_ENTER(cuModuleLoadFatBinary) LOAD(module, cuda->cuModuleLoadFatBinary(module, image))}
+CUSHIM_EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image) {
+    CUSHIM_ENTER(cuModuleLoadFatBinary) LOAD(module, cuda->cuModuleLoadFatBinary(module, image));
+}
 
-CUSHIM_EXPORT CUresult
-    cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit_options,
-                      void **jit_values, unsigned n_jit_options, CUlibraryOption *options,
-                      void **values, unsigned n_options){
-        CUSHIM_ENTER(cuLibraryLoadData)
-            LOAD(library, cuda->cuLibraryLoadData(library, code, jit_options, jit_values,
-                                                  n_jit_options, options, values, n_options))}
+CUSHIM_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code,
+                                         CUjit_option *jit_options, void **jit_values,
+                                         unsigned n_jit_options, CUlibraryOption *options,
+                                         void **values, unsigned n_options) {
+    CUSHIM_ENTER(cuLibraryLoadData)
+    LOAD(library, cuda->cuLibraryLoadData(library, code, jit_options, jit_values, n_jit_options,
+                                          options, values, n_options));
+}
 
-CUSHIM_EXPORT CUresult
-    cuLibraryLoadFromFile(CUlibrary *library, const char *file, CUjit_option *jit_options,
-                          void **jit_values, unsigned n_jit_options, CUlibraryOption *options,
-                          void **values, unsigned n_options){
-        CUSHIM_ENTER(cuLibraryLoadFromFile)
-            LOAD(library, cuda->cuLibraryLoadFromFile(library, file, jit_options, jit_values,
-                                                      n_jit_options, options, values, n_options))}
+CUSHIM_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file,
+                                             CUjit_option *jit_options, void **jit_values,
+                                             unsigned n_jit_options, CUlibraryOption *options,
+                                             void **values, unsigned n_options) {
+    CUSHIM_ENTER(cuLibraryLoadFromFile)
+    LOAD(library, cuda->cuLibraryLoadFromFile(library, file, jit_options, jit_values, n_jit_options,
+                                              options, values, n_options));
+}
 
 CUSHIM_EXPORT CUresult cuModuleUnload(CUmodule module) {
     CUSHIM_ENTER(cuModuleUnload)
