@@ -107,25 +107,9 @@ static void give(const struct whole *whole) {
     unreserve(whole);
 }
 
-/* The first and the last KiB of each page; no more, because memory is mapped by pages. */
-static void fill(CUdeviceptr address, unsigned char value, size_t n_bytes) {
-    for (size_t at = 0; at < n_bytes; at += PAGE) {
-        fixture_fill(address + at, value, KIB);
-        fixture_fill(address + at + PAGE - KIB, value, KIB);
-    }
-}
-
-static bool is_filled(CUdeviceptr address, unsigned char value, size_t n_bytes) {
-    bool is_so = true;
-    for (size_t at = 0; at < n_bytes && is_so; at += PAGE)
-        is_so = fixture_is_filled(address + at, value, KIB) &&
-                fixture_is_filled(address + at + PAGE - KIB, value, KIB);
-    return is_so;
-}
-
 static void use(const struct whole *whole, unsigned char value) {
-    fill(whole->address, value, whole->n_bytes);
-    ck_assert(is_filled(whole->address, value, whole->n_bytes));
+    fixture_fill_pages(whole->address, value, whole->n_bytes);
+    ck_assert(fixture_pages_are_filled(whole->address, value, whole->n_bytes));
 }
 
 /* A whole mapping that the program had and gave back. */
@@ -149,10 +133,11 @@ TEST(a_step_of_jax_asks_the_driver_for_nothing_after_its_first_turns) {
             sim_calls_reset();
         for (size_t i = 0; i < N_ARRAYS; i++) {
             arrays[i] = take(PAGE << i % 2);
-            fill(arrays[i].address, (unsigned char)i, arrays[i].n_bytes);
+            fixture_fill_pages(arrays[i].address, (unsigned char)i, arrays[i].n_bytes);
         }
         for (size_t i = 0; i < N_ARRAYS; i++) {
-            ck_assert(is_filled(arrays[i].address, (unsigned char)i, arrays[i].n_bytes));
+            ck_assert(
+                fixture_pages_are_filled(arrays[i].address, (unsigned char)i, arrays[i].n_bytes));
             give(&arrays[i]);
         }
     }
@@ -234,7 +219,7 @@ TEST(a_thread_gets_the_parts_of_one_mapping_while_another_is_half_way) {
     map(&other);
     use(&mine, 1);
     use(&other, 2);
-    ck_assert(is_filled(mine.address, 1, PAGE));
+    ck_assert(fixture_pages_are_filled(mine.address, 1, PAGE));
     if (fixture_pools_mapped_memory())
         ck_assert_uint_eq(driver_calls(), 0);
 }
@@ -303,8 +288,8 @@ TEST(another_handle_is_mapped_at_an_address_that_is_asleep) {
     struct whole elsewhere = whole; /* the handle has its contents */
     ask_address(&elsewhere);
     map(&elsewhere);
-    ck_assert(is_filled(elsewhere.address, 0x44, 4 * PAGE));
-    ck_assert(is_filled(other.address, 0x55, PAGE));
+    ck_assert(fixture_pages_are_filled(elsewhere.address, 0x44, 4 * PAGE));
+    ck_assert(fixture_pages_are_filled(other.address, 0x55, PAGE));
     ANSWERS(cuMemAddressFree(whole.address, whole.n_bytes), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemUnmap(whole.address, whole.n_bytes));
     release(&other);
@@ -333,7 +318,7 @@ TEST(memory_that_another_has_a_handle_of_does_not_serve_again) {
     struct whole theirs = {.n_bytes = PAGE, .handle = imported};
     ask_address(&theirs);
     map(&theirs);
-    ck_assert(is_filled(theirs.address, 0x66, PAGE));
+    ck_assert(fixture_pages_are_filled(theirs.address, 0x66, PAGE));
     close(shared);
 }
 
