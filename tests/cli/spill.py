@@ -75,6 +75,17 @@ def the_sites_of_a_report_tell_whose_it_is():
 
 
 @tap.test
+def what_the_program_maps_is_counted_as_spilled():
+    report, (text,), answers = told_of(["alloc 60", "mapped 40", "mapped 50", "told"], "--spill=128M", "--sites=1",
+                                       look=screens(["stat", "--sites", "member"]))
+    assert answers == ["had", "had", "had", "42 of 192"], answers
+    kinds = report["devices"][0]["kinds"]
+    assert (kinds["spilled"]["requests"], kinds["spilled"]["held_bytes"], "mapped" in kinds) == (2, 90 * MIB, False), kinds
+    assert sorted((site["live_bytes"], site.get("spilled", False)) for site in report["sites"]) == [(60 * MIB, False), (90 * MIB, True)], report["sites"]
+    assert [row.endswith("  in host memory") for row in text.splitlines() if row.startswith("  site ")] == [True, False], text
+
+
+@tap.test
 def a_limit_and_a_spill_together_are_the_size_of_the_device():
     _, _, answers = told_of(["told", "alloc 30", "alloc 30", "alloc 30", "told"], "--limit=32M", "--spill=64M")
     assert answers == ["96 of 96", "had", "had", "had", "6 of 96"], answers
