@@ -54,8 +54,8 @@ class Member:
         self.process.communicate()
 
 
-def limited(limit="100M", group="team"):
-    return Member(f"--limit={limit}", f"--limit-group={group}")
+def limited(limit="100M", group="team", **more):
+    return Member(f"--limit={limit}", f"--limit-group={group}", **more)
 
 
 @tap.test
@@ -276,13 +276,14 @@ def members_go_on_when_the_file_of_their_group_is_cut():
 @tap.test
 def kills_at_random_moments_leave_no_account_wrong():
     draw, members = random.Random(1), []
+    host = {"CUSHIM_SIM_HOST_MEMORY": "120M"}
     try:
-        with limited() as survivor:
+        with limited(**host) as survivor, Member("--limit=1", "--spill=120M", **host) as spiller:
             assert survivor.ask("alloc 30") == "had"
             for i in range(KILLS):
                 if len(members) == 6:
                     members.pop(draw.randrange(6)).kill()
-                members.append(limited())
+                members.append(Member("--limit=100M", "--limit-group=team", f"--spill={i % 2 * 20}M", **host))
                 members[-1].process.stdin.write("alloc 3\nchurn 40\n")
                 members[-1].process.stdin.flush()
                 if draw.random() < 0.2:
@@ -295,6 +296,7 @@ def kills_at_random_moments_leave_no_account_wrong():
                 member.kill()
             assert limit("team", "100M").returncode == 0
             assert survivor.told() == (70, 100) and survivor.ask("alloc 71") == "refused" and survivor.ask("alloc 70") == "had"
+            assert spiller.ask("mapped 60") == "had" and spiller.ask("alloc 60") == "had"  # all that the host has for devices
     finally:
         for member in members:
             member.kill()

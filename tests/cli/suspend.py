@@ -100,6 +100,16 @@ def memory_goes_and_comes_back_with_cushim_and_without():
 
 
 @tap.test
+def what_is_spilled_stays_on_the_host():
+    with Keeper(100, before=[CUSHIM, "run", "--limit=64M", "--spill=200M"]) as keeper:
+        assert "is suspended" in line(call("suspend", keeper.pid), 0)
+        with Keeper(256) as all_of_it:  # the device is free
+            assert all_of_it.is_well()
+        assert "goes on" in line(call("resume", keeper.pid), 0) and keeper.is_well()
+    assert not notes()
+
+
+@tap.test
 def what_cannot_be_suspended_goes_on_and_one_line_says_why():
     for words, before, why in ((["managed"], [CUSHIM, "run"], "it holds managed memory"), (["managed"], [], "managed memory, or memory of two"),
                                (["ipc"], [CUSHIM, "run"], "IPC is in use"), (["ipc"], [], r"\(IPC\); it goes on")):
