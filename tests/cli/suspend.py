@@ -135,6 +135,22 @@ def what_cannot_be_suspended_goes_on_and_one_line_says_why():
 
 
 @tap.test
+def a_process_of_another_user_is_left_alone():
+    other = ["setpriv", "--reuid=65534", "--clear-groups"]
+    if os.geteuid() or not shutil.which("setpriv") or subprocess.run([*other, CUSHIM, "--version"], capture_output=True).returncode:
+        tap.skip("no other user can run what was built")
+    own = scratch / "others-pages"
+    own.mkdir(mode=0o700)
+    os.chown(own, 65534, -1)
+    os.chmod(scratch, 0o755)
+    with Keeper(10) as keeper:
+        for command in "suspend", "resume":
+            said = line(call(command, keeper.pid, before=other, CUSHIM_LIVE_DIR=str(own)), 1)
+            assert "not permitted, because it is another user's" in said, said
+        assert keeper.is_well() and not notes()
+
+
+@tap.test
 def host_memory_is_looked_at_before():
     huge = {"CUSHIM_SIM_SHARED": str(scratch / "huge"), "CUSHIM_SIM_MEMORY": "1T", "CUSHIM_SIM_UNBACKED": "1"}
     keeper = subprocess.Popen([KEEPER, "900000", "untouched"], env={**environment(), **huge}, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
