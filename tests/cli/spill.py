@@ -7,6 +7,7 @@ MEMBER is member.c.
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -83,6 +84,17 @@ def what_the_program_maps_is_counted_as_spilled():
     assert (kinds["spilled"]["requests"], kinds["spilled"]["held_bytes"], "mapped" in kinds) == (2, 90 * MIB, False), kinds
     assert sorted((site["live_bytes"], site.get("spilled", False)) for site in report["sites"]) == [(60 * MIB, False), (90 * MIB, True)], report["sites"]
     assert [row.endswith("  in host memory") for row in text.splitlines() if row.startswith("  site ")] == [True, False], text
+
+
+@tap.test
+def the_page_of_a_recording_has_a_band_of_it():
+    env = SIM_DEVICE | {"CUSHIM_LIVE_DIR": str(scratch / "live-pages")}
+    subprocess.run([CUSHIM, "record", "--spill=128M", "-o", scratch / "spilled.cushim", MEMBER], env=os.environ | env, text=True, capture_output=True, check=True,
+                   input="alloc 60\nalloc 40\nmapped 50\n")
+    subprocess.run([CUSHIM, "report", "-o", scratch / "spilled.html", scratch / "spilled.cushim"], capture_output=True, check=True)
+    data = re.search(r'id="data">(.*?)</script>', (scratch / "spilled.html").read_text(), re.DOTALL)[1]
+    (scope,) = json.loads(data)["recordings"][0]["scopes"]
+    assert scope["kinds"] == ["device", "spilled"] and scope["peak"][3:] == [60 * MIB, 90 * MIB], scope
 
 
 @tap.test
