@@ -104,6 +104,14 @@ def a_limit_and_a_spill_together_are_the_size_of_the_device():
 
 
 @tap.test
+def a_refused_export_is_one_line():
+    env = SIM_DEVICE | {"CUSHIM_LIVE_DIR": str(scratch / "live-pages")}
+    done = subprocess.run([CUSHIM, "run", "--spill=64M", MEMBER], env=os.environ | env, text=True, capture_output=True, input="alloc 60\nmapped 40\nexport\n")
+    assert done.stdout.split() == ["had", "had", "refused"], done
+    assert done.stderr.count("\n") == 1 and "whose block lies in host memory (CUSHIM_SPILL)" in done.stderr, done
+
+
+@tap.test
 def a_request_beyond_it_is_out_of_memory_once():
     env = SIM_DEVICE | {"CUSHIM_LIVE_DIR": str(scratch / "live-pages")}
     done = subprocess.run([CUSHIM, "run", "--spill=64M", "--oom=line", MEMBER], env=os.environ | env, text=True, capture_output=True,
