@@ -126,14 +126,13 @@ static CUresult create_on_device(struct cushim_cuda *cuda, CUmemGenericAllocatio
     return answer;
 }
 
-/* Host memory has nothing of what these properties may ask for besides. */
+/* A handle type and GPUDirect RDMA are used by later calls alone, which are refused, and PyTorch
+ * asks for both whatever it does.  Host memory has no compression and no tiles of arrays. */
 static bool create_on_host(struct cushim_cuda *cuda, CUmemGenericAllocationHandle *handle,
                            size_t n_bytes, const CUmemAllocationProp *properties,
                            unsigned long long flags) {
-    static const __typeof__(properties->allocFlags) none;
     return handle && n_bytes && !flags && properties->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
-           properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE &&
-           memcmp(&properties->allocFlags, &none, sizeof none) == 0 &&
+           !properties->allocFlags.compressionType && !properties->allocFlags.usage &&
            cushim_device_limit_admits_spilled(properties->location.id, n_bytes) &&
            cushim_mem_provider_spill_create(cuda, properties->location.id, n_bytes, handle) ==
                CUDA_SUCCESS;
