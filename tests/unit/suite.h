@@ -119,8 +119,9 @@ static inline unsigned suite_steps(unsigned n) {
     return suite_share(n, "TEST_STEPS_PCT");
 }
 
-/* The turns that each thread of a race takes: TEST_TURNS_PCT percent of n.  Memcheck sets it,
- * because it runs one thread at a time and no race happens. */
+/* The turns that each thread of a race takes: TEST_TURNS_PCT percent of n.  Memcheck runs one
+ * thread at a time, so that no race happens, and TSan finds a race by what orders two accesses, not
+ * by chance, so that it needs fewer turns. */
 static inline unsigned suite_turns(unsigned n) {
     return suite_share(n, "TEST_TURNS_PCT");
 }

@@ -84,7 +84,7 @@ PHASES = [
           env={"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "TEST_STEPS_PCT": "30"}),
     Phase("tsan", "data races", setup=("-Db_sanitize=thread", "-Doptimization=1", LINES), suites=("unit", "preload"), without=("single", "reads"), slow=5,
           builds="tests", env={"TSAN_OPTIONS": f"halt_on_error=1:second_deadlock_stack=1:atexit_sleep_ms=50:suppressions={SUPPRESSED}",
-                                 "TEST_STEPS_PCT": "10"}),
+                                 "TEST_STEPS_PCT": "10", "TEST_TURNS_PCT": "30"}),
     Phase("valgrind", "memory of ours, and leaks of the companion and the preload, under memcheck", folder="plain", suites=("together", "memcheck"), slow=20, needs=("valgrind",),
           # fair: else who spins for another thread is given the turn again and again
           # nobody attaches a debugger; a trace does without functions that were inlined, whose table is a fifth of the time

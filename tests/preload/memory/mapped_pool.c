@@ -108,8 +108,8 @@ static void give(const struct whole *whole) {
 }
 
 static void use(const struct whole *whole, unsigned char value) {
-    fixture_fill(whole->address, value, whole->n_bytes);
-    ck_assert(fixture_is_filled(whole->address, value, whole->n_bytes));
+    fixture_fill_pages(whole->address, value, whole->n_bytes);
+    ck_assert(fixture_pages_are_filled(whole->address, value, whole->n_bytes));
 }
 
 /* A whole mapping that the program had and gave back. */
@@ -133,10 +133,11 @@ TEST(a_step_of_jax_asks_the_driver_for_nothing_after_its_first_turns) {
             sim_calls_reset();
         for (size_t i = 0; i < N_ARRAYS; i++) {
             arrays[i] = take(PAGE << i % 2);
-            fixture_fill(arrays[i].address, (unsigned char)i, arrays[i].n_bytes);
+            fixture_fill_pages(arrays[i].address, (unsigned char)i, arrays[i].n_bytes);
         }
         for (size_t i = 0; i < N_ARRAYS; i++) {
-            ck_assert(fixture_is_filled(arrays[i].address, (unsigned char)i, arrays[i].n_bytes));
+            ck_assert(
+                fixture_pages_are_filled(arrays[i].address, (unsigned char)i, arrays[i].n_bytes));
             give(&arrays[i]);
         }
     }
@@ -218,7 +219,7 @@ TEST(a_thread_gets_the_parts_of_one_mapping_while_another_is_half_way) {
     map(&other);
     use(&mine, 1);
     use(&other, 2);
-    ck_assert(fixture_is_filled(mine.address, 1, PAGE));
+    ck_assert(fixture_pages_are_filled(mine.address, 1, PAGE));
     if (fixture_pools_mapped_memory())
         ck_assert_uint_eq(driver_calls(), 0);
 }
@@ -287,8 +288,8 @@ TEST(another_handle_is_mapped_at_an_address_that_is_asleep) {
     struct whole elsewhere = whole; /* the handle has its contents */
     ask_address(&elsewhere);
     map(&elsewhere);
-    ck_assert(fixture_is_filled(elsewhere.address, 0x44, 4 * PAGE));
-    ck_assert(fixture_is_filled(other.address, 0x55, PAGE));
+    ck_assert(fixture_pages_are_filled(elsewhere.address, 0x44, 4 * PAGE));
+    ck_assert(fixture_pages_are_filled(other.address, 0x55, PAGE));
     ANSWERS(cuMemAddressFree(whole.address, whole.n_bytes), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemUnmap(whole.address, whole.n_bytes));
     release(&other);
@@ -317,7 +318,7 @@ TEST(memory_that_another_has_a_handle_of_does_not_serve_again) {
     struct whole theirs = {.n_bytes = PAGE, .handle = imported};
     ask_address(&theirs);
     map(&theirs);
-    ck_assert(fixture_is_filled(theirs.address, 0x66, PAGE));
+    ck_assert(fixture_pages_are_filled(theirs.address, 0x66, PAGE));
     close(shared);
 }
 

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cuda_runtime_api.h>
@@ -134,8 +135,8 @@ TEST(all_ways_to_ask_by_size_are_served, .n = sizeof ways / sizeof *ways) {
     for (int i = 0; i < 2; i++) { /* it is freed in order of the program, or of a stream */
         OK(ways[_i](&address));
         expect_spilled(BLOCK);
-        fixture_fill(address, 7, BLOCK);
-        ck_assert(fixture_is_filled(address, 7, BLOCK));
+        fixture_fill_pages(address, 7, BLOCK);
+        ck_assert(fixture_pages_are_filled(address, 7, BLOCK));
         OK(i ? cuMemFreeAsync(address, NULL) : cuMemFree(address));
         OK(cuCtxSynchronize());
         expect_spilled(0);
@@ -370,12 +371,13 @@ TEST_IF(fixture_is_preloaded(), what_host_memory_cannot_do_is_out_of_memory, .n 
 /* ---- contents ---- */
 
 TEST(copies_sets_and_kernels_reach_it) {
+    enum { STRIDE = 997 }; /* bytes that are looked at */
     static unsigned char host[BLOCK];
     fixture_use_device(0);
     CUdeviceptr there = fixture_alloc(30 * MIB), address = fixture_alloc(BLOCK);
     CUdeviceptr other = fixture_alloc(BLOCK);
     expect_spilled(2 * BLOCK);
-    for (int i = 0; i < BLOCK; i++)
+    for (int i = 0; i < BLOCK; i += STRIDE)
         host[i] = (unsigned char)(i * 7);
     OK(cuMemcpyHtoD(address, host, BLOCK));
     OK(cuMemcpyDtoD(there, address + 1000, 30 * MIB - 1000));
@@ -383,7 +385,7 @@ TEST(copies_sets_and_kernels_reach_it) {
     OK(cuMemcpyDtoD(other + 1000, there, 30 * MIB - 1000));
     memset(host, 0, BLOCK);
     OK(cuMemcpyDtoH(host, other, BLOCK));
-    for (int i = 0; i < BLOCK; i++)
+    for (int i = 0; i < BLOCK; i += STRIDE)
         ck_assert_uint_eq(host[i], (unsigned char)(i * 7));
     OK(cuMemsetD32(address, 17, BLOCK / 4));
     ck_assert_uint_eq(fixture_read(address + BLOCK - 4), 17);
@@ -425,14 +427,16 @@ TEST(graphs_reach_it) {
 TEST(other_devices_of_the_process_reach_it) {
     fixture_use_device(0);
     CUdeviceptr address = spilled(BLOCK);
-    OK(cuMemsetD8(address, 1, BLOCK));
+    fixture_fill_pages(address, 1, BLOCK);
+    OK(cuCtxSynchronize());
     fixture_use_device(1);
     CUdeviceptr there = fixture_alloc(BLOCK);
     OK(cuMemcpy(there, address, BLOCK));
-    ck_assert(fixture_is_filled(there, 1, BLOCK));
-    OK(cuMemsetD8(there, 2, BLOCK));
+    ck_assert(fixture_pages_are_filled(there, 1, BLOCK));
+    fixture_fill_pages(there, 2, BLOCK);
+    OK(cuCtxSynchronize());
     OK(cuMemcpy(address, there, BLOCK));
-    ck_assert(fixture_is_filled(address, 2, BLOCK));
+    ck_assert(fixture_pages_are_filled(address, 2, BLOCK));
 }
 
 /* ---- frees ---- */
@@ -461,6 +465,15 @@ static const char *call_of_wait(void) {
     return fixture_is_preloaded() ? "cuEventQuery" : fixture_wait_of_free();
 }
 
+/* So long a free waits for other contexts, whose kernel may never end. */
+enum { PATIENCE_S = 2 };
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
 static void release_when_it_waits(struct fixture_thread *thread) {
     (void)thread;
     while (!atomic_load(&is_freed) && sim_calls(call_of_wait()) <= atomic_load(&n_before))
@@ -484,11 +497,13 @@ TEST(its_free_waits_for_copies_of_other_devices, .n = 2) {
     OK(cuMemcpyPeerAsync(there, second, address, first, n_bytes, stream));
     atomic_store(&n_before, sim_calls(call_of_wait()));
     fixture_start(&thread, release_when_it_waits);
+    double began_s = seconds();
     OK(cuMemFree(address));
+    bool has_given_up = seconds() - began_s > PATIENCE_S - 0.1;
     unsigned n_pending = sim_pending();
     atomic_store(&is_freed, true);
     fixture_join(&thread);
-    ck_assert_uint_eq(n_pending, 0);
+    ck_assert(n_pending == 0 || has_given_up); /* if the other thread did not run for so long */
 }
 
 TEST(what_graphs_allocate_is_not_spilled) {

@@ -580,7 +580,6 @@ def two_hundred_processes_start_without_waiting_on_each_other():
 
 
 if OPTIONS.threads:  # of the program's own, or of copies
-    fixture.tap.keep(("a_thousand_threads_are_counted_to_the_last_call", "what_is_held_is_the_sum_of_its_parts",
-                      "a_sandbox_that_kills_who_asks_for_a_barrier_changes_no_exit_code",
+    fixture.tap.keep(("a_thousand_threads_are_counted_to_the_last_call", "a_sandbox_that_kills_who_asks_for_a_barrier_changes_no_exit_code",
                       "staged_copies_are_counted_with_their_bytes_and_time", "a_batch_is_staged_as_a_whole_or_not_at_all"))
 fixture.tap.run()

@@ -103,7 +103,7 @@ def add_tests(program):
         check_device_memory(program, done)
 
     def same_in_any_order():
-        for seed in ("2", "7", "1000003"):
+        for seed in ("2",) if OPTIONS.few or OPTIONS.threads else ("2", "7", "1000003"):  # an order of the device is nothing to a sanitizer
             done = compare(program, CUSHIM_SIM_SEED=seed)
             assert done.code == 0, done.err
             check_device_memory(program, done)
