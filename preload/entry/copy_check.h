@@ -100,6 +100,12 @@ static inline CUresult cushim_copy_end_synchronous(CUresult answer) {
 /* Count it if it was queued or done; returns `answer`. */
 CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy, CUresult answer);
 
+/* The rest of a hook that has described a copy: `call`, which is the driver's or ours, makes it. */
+#define CUSHIM_COPY(copy, call)                                                                    \
+    if (!cushim_copy_begin(copy))                                                                  \
+        return CUDA_ERROR_INVALID_VALUE;                                                           \
+    return cushim_copy_end(cuda, copy, call)
+
 /*
  * The span of `height` x `depth` rows of width_bytes, row_bytes and slice_bytes apart; SIZE_MAX if
  * it does not fit a size, so that it is refused if it touches memory of ours.
