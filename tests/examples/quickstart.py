@@ -90,7 +90,9 @@ def sample():
         if line.startswith("        for "):
             shown.append("        no GPU answers: building a device in software; its times are not those of a GPU")
         elif not re.match(r"vecadd: [\d.]+ s,", line):
-            line = line.replace("vecadd --time", "vecadd").replace(" (measured)", " (no GPU)").replace("        cushim ", "        cushim sim cushim ")
+            line = line.replace("vecadd --time", "vecadd").replace(" (measured)", " (no GPU)")
+            if line.startswith("        cushim doctor "):
+                shown.append("        cushim sim bash                 # a shell in which the device in software answers")
             shown.append(re.sub(r"^(  recorded [\d.]+ ms)(?! \(no GPU)", r"\1 (no GPU)", line))
     return shown
 
