@@ -116,9 +116,9 @@ enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
 void cushim_mem_check_drop(struct cushim_mem_check *check, uint64_t address);
 
 /*
- * Check the guards of live blocks of a heap; a damaged one is told once.  It checks all of them; or
- * in turn CUSHIM_MEM_CHECK_LOOK_BLOCKS, and one more for each block that came since the last look.
- * Then the cost grows with the calls of the program, not with calls times blocks.
+ * Check the guards of live blocks of a heap; a damaged one is reported once.  It checks all of
+ * them, or in turn CUSHIM_MEM_CHECK_LOOK_BLOCKS, and one more for each block that came since the
+ * last look. Then the cost grows with the calls of the program, not with calls times blocks.
  */
 void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_heap *heap,
                            bool is_all);

@@ -173,7 +173,7 @@ size_t cushim_mem_streams_count_idle(const struct cushim_mem_streams *streams, s
  * nothing if a capture is known. */
 void cushim_mem_streams_settle(struct cushim_mem_streams *streams);
 
-/* Tell the heap how much its caches keep, and that live memory fell by so many bytes meanwhile
+/* Tell the heap how much its caches keep, and how much live memory fell meanwhile
  * (cushim_mem_stream_cache_fallen). */
 void cushim_mem_streams_look(struct cushim_mem_streams *streams, size_t fallen_bytes);
 

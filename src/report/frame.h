@@ -7,7 +7,7 @@
 /* Make their texts end, whatever is in them, and make them readable text. */
 void cushim_frame_clean(struct cushim_page_frame frames[], size_t n_frames);
 
-/* Shorten a name to so many columns, with "..." for what is left out: first the parameters, then
+/* Shorten a name to `columns`, with "..." for what is left out: first the parameters, then
  * its type, arguments of templates, and its beginning.  The function's own name stays. */
 void cushim_frame_shorten(char *name, size_t columns);
 

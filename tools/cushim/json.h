@@ -10,7 +10,7 @@
 
 /* ---- read, from anywhere: a member that is missing, or has another type, is NULL or 0 ---- */
 
-/* Read a regular file of at most so many bytes.  Returns NULL with errno, which is 0 if it is no
+/* Read a regular file of at most most_bytes.  Returns NULL with errno, which is 0 if it is no
  * JSON. */
 struct json_object *json_read(const char *path, size_t most_bytes);
 

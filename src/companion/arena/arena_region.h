@@ -212,11 +212,11 @@ void cushim_arena_graph_add(struct cushim_arena_graph *hold, uint64_t at, uint64
 struct cushim_arena_book {
     _Alignas(64) atomic_uint_fast64_t word;
     struct cushim_arena_owner owner; /* of the word */
-    _Alignas(64) uint64_t n_grains;  /* of a region; constant, as are the next two */
+    _Alignas(64) uint64_t n_grains;  /* of a region; this and the next two are constant */
     unsigned n_regions;
     atomic_uint_fast64_t *cells; /* [n_regions * n_grains] */
-    atomic_uint_fast64_t epoch;  /* from 1; written under the lock, */
-    atomic_uint_fast64_t base;   /* as is the first place of its region */
+    atomic_uint_fast64_t epoch;  /* from 1; written under the lock */
+    atomic_uint_fast64_t base;   /* the first place of its region; written under the lock */
     atomic_size_t n_spans;       /* of `spans`; written under the lock */
     bool is_reusing;             /* freed blocks become spans */
     bool is_drained;             /* for good; is_closed too */

@@ -166,6 +166,4 @@ enum cushim_status cushim_memory_enter_stream(struct cushim_scope *scope, const 
                                               struct cushim_context_object *context,
                                               struct cushim_context *ctx, CUstream *handle);
 
-/* ---- the driver pool of a context (memory_async.c) ---- */
-
 #endif

@@ -24,7 +24,7 @@ struct cushim_param {
 struct cushim_fast_launch {
     atomic_uint_fast64_t
         n_fast;                /* the number of changes at which it was allowed (cushim_changes) */
-    CUfunction handle;         /* constant, as is the next */
+    CUfunction handle;         /* this and the next are constant */
     CUcontext must_be_current; /* NULL: whichever is (companion/module/launch.h) */
     size_t n;                  /* of parameters; SIZE_MAX: only the caller knows */
     struct cushim_function_object *function;

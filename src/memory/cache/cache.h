@@ -37,7 +37,7 @@ enum {
     CUSHIM_MEM_CACHE_BYTES = 4 << 20,         /* of all */
     CUSHIM_MEM_CACHE_BATCH_DEPTH = 256,       /* DEPTH if blocks wait for fences */
     CUSHIM_MEM_CACHE_PUBLISH_BYTES = 1 << 20, /* the thread's count of live bytes is published when
-                                               * it has changed by so much */
+                                               * it has changed by this much */
     CUSHIM_MEM_CACHE_ROW_BYTES = 4096
 };
 
@@ -71,7 +71,7 @@ struct cushim_mem_cache {
     /* these change under the registry's lock */
     uint64_t n_uses, seen_ns; /* hits and frees at the last look, and the time of the look that
                                * found them changed */
-    _Atomic(struct cushim_mem_stats *) stats; /* where the counts belong; NULL: they are all zero */
+    _Atomic(struct cushim_mem_stats *) stats; /* the counts go here; NULL: they are all zero */
     struct cushim_mem_cache *next_of_heap, *previous_of_heap;
     struct cushim_mem_cache *next_of_thread; /* or among the spares */
     struct cushim_mem_cache *next_of_all;    /* constant */

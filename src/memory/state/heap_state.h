@@ -20,7 +20,7 @@
 enum {
     CUSHIM_MEM_HEAP_SLACK_BYTES = 32 << 20,    /* may be held beyond what is used, however much that
                                                 * is */
-    CUSHIM_MEM_HEAP_DEFERRED_BYTES = 64 << 20, /* at least so much may be deferred before a malloc
+    CUSHIM_MEM_HEAP_DEFERRED_BYTES = 64 << 20, /* at least this much may be deferred before a malloc
                                                 * waits */
     CUSHIM_MEM_HEAP_PATIENCE_NS = 1000000000   /* how long a malloc waits */
 };

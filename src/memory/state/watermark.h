@@ -42,7 +42,7 @@ void cushim_mem_watermark_ask(struct cushim_mem_heap *heap);
 /* Count a block that is taken for any use. */
 void cushim_mem_watermark_count_taken(struct cushim_mem_heap *heap, size_t block_bytes);
 
-/* Note how many bytes lie in stream caches, and that the used bytes fell by so many meanwhile. */
+/* Note how many bytes lie in stream caches, and by how much the used bytes fell meanwhile. */
 void cushim_mem_watermark_see_cached(struct cushim_mem_heap *heap, size_t cached_bytes,
                                      size_t fallen_bytes);
 
@@ -59,7 +59,7 @@ void cushim_mem_watermark_note_fetched(struct cushim_mem_heap *heap, size_t n_by
  */
 size_t cushim_mem_watermark_now(struct cushim_mem_heap *heap);
 
-/* The same for a request that will use so many bytes more. */
+/* The same for a request that will use more_bytes. */
 size_t cushim_mem_watermark_with(struct cushim_mem_heap *heap, size_t more_bytes);
 
 /* Does the heap hold 3/16 more than the recent peak?  Then sizes that repeat have segments of their

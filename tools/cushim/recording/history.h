@@ -77,7 +77,7 @@ struct history {
     int error;
 };
 
-/* Begin the history of a scope, with at most so many moments, and no fewer than
+/* Begin the history of a scope, with at most this many moments, and no fewer than
  * HISTORY_LEAST_MOMENTS. */
 void history_begin(struct history *history, const struct recording_scope *scope,
                    unsigned most_moments);

@@ -3,7 +3,7 @@
  *
  * On a GPU, a context that was made after another one ended was seen to have such memory where
  * blocks of that one had been: no query knows the address, and yet sets succeed.  With the option
- * `internal` a context takes so many bytes from where large blocks of ended contexts were (small
+ * `internal` a context takes this many bytes from where large blocks of ended contexts were (small
  * ones, in shared pages, were elsewhere).  Sets and copies are accepted and do nothing, because
  * nothing may look there.
  */

@@ -67,8 +67,8 @@ CUresult sim_image_of_file(const char *path, struct sim_part *content);
 CUresult sim_image_judge(struct sim_part image);
 
 /*
- * Read an image that was accepted, of at most so many bytes.  If a GPU's cannot be read, every name
- * is a kernel of it. CUDA_ERROR_INVALID_PTX: the log has the place.
+ * Read an image that was accepted; it has at most the bytes of `text`.  If a GPU's cannot be read,
+ * every name is a kernel of it. CUDA_ERROR_INVALID_PTX: the log has the place.
  */
 CUresult sim_image_read(struct sim_image *image, struct sim_part text, struct sim_image_log *log);
 
