@@ -173,4 +173,9 @@ static inline CUstream cushim_per_thread(CUstream stream) {
     if (!cuda || !cuda->abi)                                                                       \
         return CUDA_ERROR_NOT_INITIALIZED;
 
+/* A hook returns here if the driver would refuse what the call names. */
+#define CUSHIM_REFUSE_UNLESS(is_admitted)                                                          \
+    if (!(is_admitted))                                                                            \
+        return CUDA_ERROR_INVALID_VALUE;
+
 #endif
