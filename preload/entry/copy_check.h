@@ -7,8 +7,7 @@
  * follows.  If a segment of ours lay at an end before, the driver is asked first
  * (preload/entry/stale_address.h).
  */
-#ifndef CUSHIM_PRELOAD_COPY_CHECK_H
-#define CUSHIM_PRELOAD_COPY_CHECK_H
+#pragma once
 
 #include "preload/state/contexts.h"
 
@@ -116,5 +115,3 @@ size_t cushim_copy_span(size_t width_bytes, size_t height, size_t depth, size_t 
 /* Describe a box; false if there is no shape to read, which the driver judges. */
 bool cushim_copy_describe_3d(const CUDA_MEMCPY3D *shape, CUstream stream, bool is_async,
                              struct cushim_copy *copy);
-
-#endif

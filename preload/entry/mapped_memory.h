@@ -13,8 +13,7 @@
  *
  * No driver call is made under the lock of the tables (mapped.h), because an unmap may wait.
  */
-#ifndef CUSHIM_PRELOAD_MAPPED_MEMORY_H
-#define CUSHIM_PRELOAD_MAPPED_MEMORY_H
+#pragma once
 
 #include "cuda/types.h"
 
@@ -49,5 +48,3 @@ CUresult cushim_mapped_memory_share_at(struct cushim_cuda *cuda, CUdeviceptr add
 
 /* The same before a question about an address.  Memory that is mapped there stays as it is. */
 CUresult cushim_mapped_memory_ask_at(struct cushim_cuda *cuda, CUdeviceptr address);
-
-#endif

@@ -1,7 +1,6 @@
 /* Text of others, which may contain any bytes, as UTF-8 without control characters, so that a
  * terminal shows it and executes nothing. */
-#ifndef CUSHIM_BASE_UTF8_H
-#define CUSHIM_BASE_UTF8_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ char *cushim_utf8_fit(char *text, size_t columns);
  * cell. */
 enum { CUSHIM_CELL_COLUMNS = 40, CUSHIM_CELL_BYTES = 4 * CUSHIM_CELL_COLUMNS + 1 };
 char *cushim_utf8_cell(char cell[CUSHIM_CELL_BYTES], const char *text, size_t columns);
-
-#endif

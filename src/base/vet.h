@@ -1,6 +1,5 @@
 /* May a library that the environment names be loaded?  Only if no other user may write it. */
-#ifndef CUSHIM_BASE_VET_H
-#define CUSHIM_BASE_VET_H
+#pragma once
 
 /**
  * Check the path of a library.
@@ -9,5 +8,3 @@
  * Threads  any
  */
 const char *cushim_vet_library(const char *path);
-
-#endif

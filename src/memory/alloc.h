@@ -5,8 +5,7 @@
  * The fast path asks the cache of the calling thread.  It takes no lock and makes no driver call.
  * It does the whole operation or nothing; then the slow path does it, which covers all cases.
  */
-#ifndef CUSHIM_MEMORY_ALLOC_H
-#define CUSHIM_MEMORY_ALLOC_H
+#pragma once
 
 #include "memory/layout/segment.h"
 
@@ -97,5 +96,3 @@ enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *heap, uint64_t l
 /* The same, and takes the block that it is for off the lists. */
 enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
                                         struct cushim_mem_blockref *ref);
-
-#endif

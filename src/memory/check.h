@@ -13,8 +13,7 @@
  *
  * Lock: `lock` guards rows, quarantine and findings; no driver call is made under it.
  */
-#ifndef CUSHIM_MEMORY_CHECK_H
-#define CUSHIM_MEMORY_CHECK_H
+#pragma once
 
 #include <pthread.h>
 
@@ -134,5 +133,3 @@ void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim
  * that started there last, if one is known.
  */
 void cushim_mem_check_refused(struct cushim_mem_check *check, struct cushim_mem_finding *finding);
-
-#endif

@@ -9,8 +9,7 @@
  * driver's call and is refunded if the call fails, so that threads which allocate at the same time
  * do not pass the limit together.
  */
-#ifndef CUSHIM_MEMORY_POLICY_H
-#define CUSHIM_MEMORY_POLICY_H
+#pragma once
 
 #include "base/atomics.h"
 #include "base/amount.h"
@@ -156,5 +155,3 @@ static inline void cushim_mem_limit_refund(struct cushim_mem_limit *budget, size
     atomic_fetch_sub_explicit(&budget->charged_bytes, cost_bytes, memory_order_relaxed);
     cushim_mem_limit_share(budget, cost_bytes, true, true);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Frames of a page, as text: a function and its line, or a name and an offset. */
-#ifndef CUSHIM_REPORT_FRAME_H
-#define CUSHIM_REPORT_FRAME_H
+#pragma once
 
 #include "report/report.h"
 
@@ -27,5 +26,3 @@ void cushim_frame_json(struct cushim_writer *out, const struct cushim_page_frame
 /* For programs: each frame as one string. */
 void cushim_frame_json_texts(struct cushim_writer *out, const struct cushim_page_frame frames[],
                              uint64_t n_frames, cushim_report_find_line_fn *find_line);
-
-#endif

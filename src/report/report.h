@@ -4,8 +4,7 @@
  * It reads nothing of the process but its page.  A function adds to the JSON what only the process
  * itself knows.
  */
-#ifndef CUSHIM_REPORT_REPORT_H
-#define CUSHIM_REPORT_REPORT_H
+#pragma once
 
 #include "base/writer.h"
 #include "report/page.h"
@@ -125,5 +124,3 @@ uint64_t cushim_report_since(const struct cushim_report *report, uint64_t ns);
  */
 void cushim_report_put_string(struct cushim_writer *out, const char *text);
 void cushim_report_put_text(struct cushim_writer *out, const char *lead, const char *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* Reads JSON from a file, and writes JSON piece by piece. */
-#ifndef CUSHIM_TOOLS_JSON_H
-#define CUSHIM_TOOLS_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ void json_put_bool(struct json_output *json, const char *name, bool is_true);
 /* Write a value that is JSON already. */
 __attribute__((format(printf, 3, 4))) void json_put(struct json_output *json, const char *name,
                                                     const char *format, ...);
-
-#endif

@@ -17,8 +17,7 @@
  *
  * Lock: bump and push take none; all else is called under the arena's.
  */
-#ifndef CUSHIM_COMPANION_ARENA_REGION_H
-#define CUSHIM_COMPANION_ARENA_REGION_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -372,5 +371,3 @@ uint64_t cushim_arena_book_floor(const struct cushim_arena_book *book);
 /* Grains between the start of the current region and its top. */
 uint64_t cushim_arena_book_used(const struct cushim_arena_book *book);
 uint64_t cushim_arena_book_hits(const struct cushim_arena_book *book);
-
-#endif

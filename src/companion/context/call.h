@@ -10,8 +10,7 @@
  * Each begin that succeeded has an end, which is that of the block (CUSHIM_SCOPE).  If it failed
  * the error text is set and nothing is held.
  */
-#ifndef CUSHIM_COMPANION_CALL_H
-#define CUSHIM_COMPANION_CALL_H
+#pragma once
 
 #include "companion/context/context.h"
 #include "companion/core/driver.h"
@@ -140,5 +139,3 @@ static inline enum cushim_status cushim_scope_answer(struct cushim_scope *scope,
     (CUSHIM_DRIVER(entry)                                                                          \
          ? cushim_scope_answer((scope), #entry, CUSHIM_DRIVER(entry)(__VA_ARGS__))                 \
          : cushim_fail_nosym((scope)->what, #entry))
-
-#endif

@@ -18,8 +18,7 @@
  * ends.  If a heap is abandoned, the cache stays with its thread, empty, for the thread's next
  * heap.
  */
-#ifndef CUSHIM_MEMORY_CACHE_H
-#define CUSHIM_MEMORY_CACHE_H
+#pragma once
 
 #include <utlist.h>
 
@@ -294,5 +293,3 @@ static inline void cushim_mem_cache_count_free(struct cushim_mem_cache *cache, s
 /* All counters of `stats`, with those of its caches, for reports.  There are never more frees than
  * requests, even while other threads go on. */
 void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_mem_stats *sum);
-
-#endif

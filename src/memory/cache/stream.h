@@ -23,8 +23,7 @@
  * lock, it only tries to take the role.  Streams, caches and blocks are type-stable: no thread
  * frees them, because a lookup without a lock may still read one.
  */
-#ifndef CUSHIM_MEMORY_STREAM_H
-#define CUSHIM_MEMORY_STREAM_H
+#pragma once
 
 #include <utlist.h>
 
@@ -417,5 +416,3 @@ enum cushim_status cushim_mem_stream_cache_order(struct cushim_mem_stream_cache 
  * epoch are over if the cache still belongs to the stream of `life`. */
 void cushim_mem_stream_cache_waited(struct cushim_mem_stream_cache *cache, uint32_t life,
                                     uint64_t begun);
-
-#endif

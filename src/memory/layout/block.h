@@ -25,8 +25,7 @@
  * mapping and no large allocation ends inside one.  Until a context with a heap ends, nothing is
  * vacated, and one load says so.
  */
-#ifndef CUSHIM_MEMORY_BLOCK_H
-#define CUSHIM_MEMORY_BLOCK_H
+#pragma once
 
 #include "memory/layout/segment.h"
 
@@ -312,5 +311,3 @@ static inline bool cushim_mem_block_is_synchronous(const struct cushim_mem_looku
  * is no longer LIVE.
  */
 bool cushim_mem_block_set_synchronous(const struct cushim_mem_lookup *lookup, bool is_synchronous);
-
-#endif

@@ -17,8 +17,7 @@
  * while the block lives, because no extent starts between the block's start and the address,
  * whatever happens to its neighbours.
  */
-#ifndef CUSHIM_MEMORY_SEGMENT_H
-#define CUSHIM_MEMORY_SEGMENT_H
+#pragma once
 
 #include "base/atomics.h"
 #include "memory/layout/metadata.h"
@@ -229,5 +228,3 @@ struct cushim_mem_extent *cushim_mem_extents_largest(const struct cushim_mem_ext
 struct cushim_mem_extent *cushim_mem_extents_give(struct cushim_mem_extents *extents,
                                                   struct cushim_mem_meta *meta,
                                                   struct cushim_mem_extent *extent);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Lock: `lock` guards all fields after it.  No driver call that can block is made under it.
  */
-#ifndef CUSHIM_MEMORY_HEAP_STATE_H
-#define CUSHIM_MEMORY_HEAP_STATE_H
+#pragma once
 
 #include "memory/state/watermark.h"
 #include "memory/fence/fence.h"
@@ -153,5 +152,3 @@ static inline bool cushim_mem_heap_lock_life(struct cushim_mem_heap *heap, uint6
     pthread_mutex_unlock(&heap->lock);
     return false;
 }
-
-#endif

@@ -11,8 +11,7 @@
  * The heap's lock guards all fields; atomic fields are also read without it.  The caller holds it
  * in all calls but cushim_mem_watermark_ask and cushim_mem_watermark_seems_far.
  */
-#ifndef CUSHIM_MEMORY_WATERMARK_H
-#define CUSHIM_MEMORY_WATERMARK_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -98,5 +97,3 @@ void cushim_mem_watermark_note_tried(struct cushim_mem_heap *heap);
 
 /* Whether it was far by the watermark that the last free found.  Needs no lock. */
 bool cushim_mem_watermark_seems_far(const struct cushim_mem_heap *heap);
-
-#endif
