@@ -1,6 +1,4 @@
-/*
- * Ranges of addresses in order, for what has a place among them.  The caller has a lock.
- */
+/* Tables of address ranges in order: of mappings, or of reservations.  The caller holds a lock. */
 #pragma once
 
 #include <stdbool.h>

@@ -51,11 +51,11 @@ struct cushim_mem_request {
     uint64_t life;  /* of the heap; 0: not all of its lists were asked */
     size_t n_bytes; /* with guards */
     bool is_small, is_relaxed;
-    bool should_grow;      /* rather than make one more fence for a few blocks */
-    bool has_others;       /* there are enough deferred blocks of other sizes for a fence */
-    bool has_lines;        /* blocks that were freed in stream order may be over */
-    bool is_over;          /* they are over; if none serves, their limit begins anew */
-    bool has_rotated;      /* enough of the class is deferred, so make a fence before taking more */
+    bool should_grow; /* rather than make one more fence for a few blocks */
+    bool has_others;  /* there are enough deferred blocks of other sizes for a fence */
+    bool has_lines;   /* blocks that were freed in stream order may be over */
+    bool is_over;     /* all deferred blocks are over; if none serves, their limit begins anew */
+    bool has_rotated; /* enough of the class is deferred, so make a fence before taking more */
     uint64_t deferred_tag; /* of the deferred block that is over first; 0: there is none */
     struct cushim_mem_block *block;
 };

@@ -26,8 +26,7 @@ struct cushim_report {
     uint64_t suspended_ns, suspended_bytes; /* for how long, and what is in host memory; 0: not */
     const char *ended; /* how, in words; NULL: it runs, or writes the report itself */
     cushim_report_find_line_fn *find_line; /* NULL: frames stay names and offsets */
-    uint64_t
-        n_short; /* other processes that found no memory on a device with idle memory of this */
+    uint64_t n_short; /* other processes that found no memory where this one has some idle */
     void (*put_json)(struct cushim_writer *out); /* whole members, a comma after each; or NULL */
 };
 

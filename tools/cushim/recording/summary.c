@@ -128,10 +128,10 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
 
 typedef void words_fn(char *text, size_t n_bytes, const struct cushim_trace_site *site);
 
-/* Write a row for each of the few largest sites, of which the first begins with a word.  Returns how
- * many sites there are. */
+/* Write a row for each of the few largest sites, of which the first begins with a word.  Returns
+ * how many sites there are. */
 static size_t put_few(struct cushim_writer *out, struct recording *recording, size_t measure,
-                    const char *word, words_fn *words) {
+                      const char *word, words_fn *words) {
     enum { WORD = 10 };
     char lead[LEAD_BYTES];
     size_t n = sort(&recording->account, measure);
@@ -195,7 +195,8 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
                  text_of_some(n_alive, "site"));
     put_sites(out, recording, BY(live_bytes), false);
     if (put_few(out, recording, BY(grows), "leak", leak_words))
-        cushim_write(out, "advice    free it after its last use, or drop what still refers to it\n");
+        cushim_write(out,
+                     "advice    free it after its last use, or drop what still refers to it\n");
 }
 
 /* Write what the numbers above do not include. */
