@@ -4,8 +4,7 @@
  * One constant table holds every listener (events.c), in the order in which they are told.  Events
  * are rare: no fast path raises one.
  */
-#ifndef CUSHIM_PRELOAD_EVENTS_H
-#define CUSHIM_PRELOAD_EVENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ struct cushim_events {
 };
 
 extern const struct cushim_events cushim_events __attribute__((visibility("hidden")));
-
-#endif

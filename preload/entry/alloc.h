@@ -5,8 +5,7 @@
  * If the heap cannot or must not serve a request, the driver gets it unchanged.  It is counted, and
  * behaves as without cushim.
  */
-#ifndef CUSHIM_PRELOAD_ALLOC_H
-#define CUSHIM_PRELOAD_ALLOC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ bool cushim_entry_spill(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n
  * `request` has what was asked for (cushim_thread.missed); its life must be 0 before. */
 bool cushim_entry_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes,
                             struct cushim_mem_request *request);
-
-#endif

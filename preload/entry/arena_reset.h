@@ -4,8 +4,7 @@
  * The arena of the current context is reset when the program asks for it
  * (cushim_preload_arena_reset), or when an NVTX range ends (preload/entry/nvtx.c).
  */
-#ifndef CUSHIM_PRELOAD_ARENA_RESET_H
-#define CUSHIM_PRELOAD_ARENA_RESET_H
+#pragma once
 
 #include "preload/resolve/export.h"
 
@@ -14,5 +13,3 @@ void cushim_arena_configure(void);
 
 /* The name of the NVTX range that a value of CUSHIM_ARENA_RESET means; NULL: none. */
 const char *cushim_arena_range_of(const char *text);
-
-#endif

@@ -10,8 +10,7 @@
  * the first call after a second without a request or free, and when more is idle than half of what
  * would be free.
  */
-#ifndef CUSHIM_PRELOAD_ASYNC_POOL_H
-#define CUSHIM_PRELOAD_ASYNC_POOL_H
+#pragma once
 
 #include "preload/state/process.h"
 
@@ -58,5 +57,3 @@ bool cushim_async_find_owner(struct cushim_cuda *cuda, CUstream stream,
 
 /* A stream was destroyed.  Forget what was found, because another stream may get its handle. */
 void cushim_async_forget_streams(void);
-
-#endif

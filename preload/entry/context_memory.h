@@ -7,8 +7,7 @@
  * before and after it was loaded.  If the process got or gave back other memory meanwhile, nothing
  * is counted.  Code that is loaded at its first launch is not seen.
  */
-#ifndef CUSHIM_PRELOAD_CONTEXT_MEMORY_H
-#define CUSHIM_PRELOAD_CONTEXT_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ void cushim_context_memory_taken(const struct cushim_context_memory *before, con
 
 /* The code is about to be unloaded. */
 void cushim_context_memory_unload(const void *handle);
-
-#endif

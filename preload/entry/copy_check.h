@@ -7,8 +7,7 @@
  * follows.  If a segment of ours lay at an end before, the driver is asked first
  * (preload/entry/stale_address.h).
  */
-#ifndef CUSHIM_PRELOAD_COPY_CHECK_H
-#define CUSHIM_PRELOAD_COPY_CHECK_H
+#pragma once
 
 #include "preload/state/contexts.h"
 
@@ -100,6 +99,12 @@ static inline CUresult cushim_copy_end_synchronous(CUresult answer) {
 /* Count it if it was queued or done; returns `answer`. */
 CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy, CUresult answer);
 
+/* The rest of a hook that has described a copy: `call`, which is the driver's or ours, makes it. */
+#define CUSHIM_COPY(copy, call)                                                                    \
+    if (!cushim_copy_begin(copy))                                                                  \
+        return CUDA_ERROR_INVALID_VALUE;                                                           \
+    return cushim_copy_end(cuda, copy, call)
+
 /*
  * The span of `height` x `depth` rows of width_bytes, row_bytes and slice_bytes apart; SIZE_MAX if
  * it does not fit a size, so that it is refused if it touches memory of ours.
@@ -110,5 +115,3 @@ size_t cushim_copy_span(size_t width_bytes, size_t height, size_t depth, size_t 
 /* Describe a box; false if there is no shape to read, which the driver judges. */
 bool cushim_copy_describe_3d(const CUDA_MEMCPY3D *shape, CUstream stream, bool is_async,
                              struct cushim_copy *copy);
-
-#endif

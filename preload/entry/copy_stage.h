@@ -6,8 +6,7 @@
  * move the bytes through ours; the call returns when all have arrived.  If a copy does not fit, or
  * a step fails, the driver's own call makes the whole copy and answers.
  */
-#ifndef CUSHIM_PRELOAD_COPY_STAGE_H
-#define CUSHIM_PRELOAD_COPY_STAGE_H
+#pragma once
 
 #include "preload/entry/copy_check.h"
 
@@ -43,5 +42,3 @@ bool cushim_copy_stage_batch(struct cushim_cuda *cuda, struct cushim_copy_batch 
 /* As cushim_copy_end, for each of them. */
 CUresult cushim_copy_end_batch(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
                                CUresult answer);
-
-#endif

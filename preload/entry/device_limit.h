@@ -7,8 +7,7 @@
  * memory is not, because the driver moves it out when others need the room; nor are modules and
  * what the driver itself needs.
  */
-#ifndef CUSHIM_PRELOAD_DEVICE_LIMIT_H
-#define CUSHIM_PRELOAD_DEVICE_LIMIT_H
+#pragma once
 
 #include "preload/state/process.h"
 
@@ -53,5 +52,3 @@ void cushim_device_limit_charge(int device, bool is_spilled, size_t n_bytes, boo
  * what may be spilled. */
 void cushim_device_limit_tell(struct cushim_cuda *cuda, int device, size_t *free_bytes,
                               size_t *total_bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * What the entry points share: whether our heaps may serve now, and the count of what the driver
  * serves.  Requests and frees are in alloc.h and free.h.
  */
-#ifndef CUSHIM_PRELOAD_ENTRY_H
-#define CUSHIM_PRELOAD_ENTRY_H
+#pragma once
 
 #include "preload/state/process.h"
 #include "preload/entry/foreign.h"
@@ -44,5 +43,3 @@ bool cushim_entry_should_retry(CUresult answer);
 
 /* The same for host memory. */
 bool cushim_entry_should_retry_host(CUresult answer);
-
-#endif

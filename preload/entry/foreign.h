@@ -6,8 +6,7 @@
  * allocates, and erased before the call that frees (interposition.md D8).  If host memory is out,
  * an allocation works but is not counted.
  */
-#ifndef CUSHIM_PRELOAD_FOREIGN_H
-#define CUSHIM_PRELOAD_FOREIGN_H
+#pragma once
 
 #include "preload/state/process.h"
 
@@ -44,5 +43,3 @@ void cushim_foreign_tell_start(void);
 
 /* The driver was unloaded, and all memory that it served is gone. */
 void cushim_foreign_drop_all(void);
-
-#endif

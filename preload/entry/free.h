@@ -2,8 +2,7 @@
  * The program's frees of memory of any kind, from the entry points of driver and runtime, like the
  * requests of alloc.h.
  */
-#ifndef CUSHIM_PRELOAD_FREE_H
-#define CUSHIM_PRELOAD_FREE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,5 +34,3 @@ static inline CUresult cushim_entry_freed(CUresult answer) {
 /* cuMemFreeAsync for addresses of ours; false: foreign, nothing was done. */
 bool cushim_entry_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream stream,
                           CUresult *answer);
-
-#endif

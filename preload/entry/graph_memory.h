@@ -5,8 +5,7 @@
  * launch in a process that has such nodes, and after a trim.  All of a device is one foreign
  * allocation (foreign.h), which the last change asked for.
  */
-#ifndef CUSHIM_PRELOAD_GRAPH_MEMORY_H
-#define CUSHIM_PRELOAD_GRAPH_MEMORY_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -27,5 +26,3 @@ bool cushim_graph_memory_has(CUdeviceptr address);
 
 /* Count what there is now. */
 void cushim_graph_memory_look(struct cushim_cuda *cuda);
-
-#endif

@@ -7,8 +7,7 @@
  * unseen.  The program sees nodes with its own function.  A process has 256 thunks; functions
  * beyond that go to the driver as they are, and run unflagged.
  */
-#ifndef CUSHIM_PRELOAD_HOST_FUNCTION_H
-#define CUSHIM_PRELOAD_HOST_FUNCTION_H
+#pragma once
 
 #include "cuda/types.h"
 
@@ -17,5 +16,3 @@ CUhostFn cushim_host_function_wrap(CUhostFn function);
 
 /* The program's function for one that the driver answered; if it is no thunk, it stays as it is. */
 CUhostFn cushim_host_function_unwrap(CUhostFn function);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * One lock guards them.  Functions are called under it unless they say otherwise.
  */
-#ifndef CUSHIM_PRELOAD_MAPPED_H
-#define CUSHIM_PRELOAD_MAPPED_H
+#pragma once
 
 #include <uthash.h>
 
@@ -103,5 +102,3 @@ void cushim_mapped_give_back_stale(void);
 
 /* The driver was unloaded, and all handles and mappings with it. */
 void cushim_mapped_drop_all(void);
-
-#endif

@@ -16,8 +16,7 @@
  *
  * No driver call is made under the lock of the tables (mapped.h), because an unmap may wait.
  */
-#ifndef CUSHIM_PRELOAD_MAPPED_MEMORY_H
-#define CUSHIM_PRELOAD_MAPPED_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -59,5 +58,3 @@ CUresult cushim_mapped_memory_ask_at(struct cushim_cuda *cuda, CUdeviceptr addre
  * for. */
 bool cushim_mapped_memory_is_spilled(CUmemGenericAllocationHandle handle,
                                      CUmemAllocationProp *properties);
-
-#endif

@@ -3,8 +3,7 @@
  * "Managed and pinned memory"), and the clearing of blocks of any kind that serve again
  * (CUSHIM_ZERO).
  */
-#ifndef CUSHIM_PRELOAD_MEMORY_KINDS_H
-#define CUSHIM_PRELOAD_MEMORY_KINDS_H
+#pragma once
 
 #include "preload/state/process.h"
 
@@ -43,5 +42,3 @@ bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *heap,
  * and the driver refuses the call.
  */
 bool cushim_memory_kinds_note_hint(uint64_t address, size_t n_bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * NVML, as far as limits and the measure of contexts need it: the library that the program has
  * loaded, or with CUSHIM_LIMIT_COUNTS=all, sites or a recording the one that we load.
  */
-#ifndef CUSHIM_PRELOAD_ENTRY_NVML_H
-#define CUSHIM_PRELOAD_ENTRY_NVML_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ bool cushim_nvml_used_bytes(const CUuuid *uuid, uint64_t *n_bytes);
 
 /* What is in use of a device, by all. */
 bool cushim_nvml_device_bytes(const CUuuid *uuid, uint64_t *n_bytes);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Only what is used here is declared.  The names are ours, the numbers and layouts are NVTX's.
  */
-#ifndef CUSHIM_PRELOAD_NVTX_H
-#define CUSHIM_PRELOAD_NVTX_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -74,5 +73,3 @@ typedef const void *cushim_nvtx_tables_fn(uint32_t table);
  * @return 1 always, because 0 would be an error to the caller
  */
 int InitializeInjectionNvtx2(cushim_nvtx_tables_fn *tables);
-
-#endif

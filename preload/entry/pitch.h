@@ -5,8 +5,7 @@
  * The distance depends on the device, the width and the size of an element.  The driver serves the
  * first request of these, and its answer is remembered for the next.
  */
-#ifndef CUSHIM_PRELOAD_PITCH_H
-#define CUSHIM_PRELOAD_PITCH_H
+#pragma once
 
 #include <stddef.h>
 
@@ -17,5 +16,3 @@ struct cushim_cuda;
 /* cuMemAllocPitch_v2, whatever serves it. */
 CUresult cushim_pitch_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t *pitch_bytes,
                             size_t width_bytes, size_t height, unsigned element_bytes);
-
-#endif

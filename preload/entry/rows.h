@@ -1,8 +1,5 @@
-/*
- * Ranges of addresses in order, for what has a place among them.  The caller has a lock.
- */
-#ifndef CUSHIM_PRELOAD_ROWS_H
-#define CUSHIM_PRELOAD_ROWS_H
+/* Tables of address ranges in order: of mappings, or of reservations.  The caller holds a lock. */
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,5 +72,3 @@ static inline struct cushim_row *cushim_rows_at(struct cushim_rows *rows, CUdevi
     struct cushim_row *row = place < rows->n ? &rows->row[place] : NULL;
     return row && row->address == address && row->n_bytes == n_bytes ? row : NULL;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * The driver knows our segments, but the program knows its blocks.  So an answer is about the
  * block, and if none is live, it is the driver's answer for unknown memory.
  */
-#ifndef CUSHIM_PRELOAD_SIGHT_H
-#define CUSHIM_PRELOAD_SIGHT_H
+#pragma once
 
 #include "memory/layout/block.h"
 #include "preload/state/process.h"
@@ -50,5 +49,3 @@ static inline void cushim_sight_end(const struct cushim_mem_lookup *lookup) {
     if (cushim_mem_block_is_synchronous(lookup))
         cushim_sight_reset(lookup);
 }
-
-#endif

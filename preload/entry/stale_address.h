@@ -9,8 +9,7 @@
  * The page map remembers these places as vacated.  Only the driver and the system know whether such
  * an address is in use by now.  So both are asked, and an address that neither knows is refused.
  */
-#ifndef CUSHIM_PRELOAD_STALE_ADDRESS_H
-#define CUSHIM_PRELOAD_STALE_ADDRESS_H
+#pragma once
 
 #include "cuda/types.h"
 #include "preload/state/process.h"
@@ -42,5 +41,3 @@ bool cushim_stale_address_is(uint64_t address);
  * no known owner.  True: do not forward the free, whose answer is `answer`.
  */
 bool cushim_stale_address_is_freed(struct cushim_cuda *cuda, uint64_t address, CUresult *answer);
-
-#endif

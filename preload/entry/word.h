@@ -1,12 +1,9 @@
 /* Words that a stream or a graph writes, or waits for.  Each is judged like a set (interposition.md
  * C10). */
-#ifndef CUSHIM_PRELOAD_WORD_H
-#define CUSHIM_PRELOAD_WORD_H
+#pragma once
 
 #include "preload/entry/copy_check.h"
 
 /* The word of one operation of a batch; false: it has none. */
 bool cushim_word_describe(const CUstreamBatchMemOpParams *operation, CUstream stream,
                           struct cushim_copy *word);
-
-#endif

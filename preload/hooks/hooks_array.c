@@ -62,6 +62,15 @@ static CUresult note(struct cushim_cuda *cuda, CUresult answer, void *const *arr
                              answer == CUDA_SUCCESS ? (uintptr_t)*array : 0, n_bytes);
 }
 
+/* The rest of a hook that makes an array of these bytes; `call` is the driver's. */
+#define CREATE(bytes, call)                                                                        \
+    size_t n_bytes = bytes;                                                                        \
+    bool has_room = is_admitted(cuda, n_bytes);                                                    \
+    CUresult answer = has_room ? call : CUDA_ERROR_OUT_OF_MEMORY;                                  \
+    if (has_room && cushim_entry_should_retry(answer))                                             \
+        answer = call;                                                                             \
+    return note(cuda, answer, (void *const *)array, n_bytes)
+
 CUSHIM_EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *descriptor) {
     CUSHIM_ENTER(cuArrayCreate_v2)
     CUDA_ARRAY3D_DESCRIPTOR shape = {0};
@@ -70,41 +79,21 @@ CUSHIM_EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIP
                                           .Height = descriptor->Height,
                                           .Format = descriptor->Format,
                                           .NumChannels = descriptor->NumChannels};
-    size_t n_bytes = bytes_of(&shape, 1);
-    CUresult answer = CUDA_ERROR_OUT_OF_MEMORY;
-    if (is_admitted(cuda, n_bytes)) {
-        answer = cuda->cuArrayCreate_v2(array, descriptor);
-        if (cushim_entry_should_retry(answer))
-            answer = cuda->cuArrayCreate_v2(array, descriptor);
-    }
-    return note(cuda, answer, (void *const *)array, n_bytes);
+    CREATE(bytes_of(&shape, 1), cuda->cuArrayCreate_v2(array, descriptor));
 }
 
 CUSHIM_EXPORT CUresult cuArray3DCreate_v2(CUarray *array,
                                           const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
     CUSHIM_ENTER(cuArray3DCreate_v2)
-    size_t n_bytes = bytes_of(descriptor, 1);
-    CUresult answer = CUDA_ERROR_OUT_OF_MEMORY;
-    if (is_admitted(cuda, n_bytes)) {
-        answer = cuda->cuArray3DCreate_v2(array, descriptor);
-        if (cushim_entry_should_retry(answer))
-            answer = cuda->cuArray3DCreate_v2(array, descriptor);
-    }
-    return note(cuda, answer, (void *const *)array, n_bytes);
+    CREATE(bytes_of(descriptor, 1), cuda->cuArray3DCreate_v2(array, descriptor));
 }
 
 CUSHIM_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *array,
                                               const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
                                               unsigned n_levels) {
     CUSHIM_ENTER(cuMipmappedArrayCreate)
-    size_t n_bytes = bytes_of(descriptor, n_levels);
-    CUresult answer = CUDA_ERROR_OUT_OF_MEMORY;
-    if (is_admitted(cuda, n_bytes)) {
-        answer = cuda->cuMipmappedArrayCreate(array, descriptor, n_levels);
-        if (cushim_entry_should_retry(answer))
-            answer = cuda->cuMipmappedArrayCreate(array, descriptor, n_levels);
-    }
-    return note(cuda, answer, (void *const *)array, n_bytes);
+    CREATE(bytes_of(descriptor, n_levels),
+           cuda->cuMipmappedArrayCreate(array, descriptor, n_levels));
 }
 
 /* An array that was not counted, or that another interface made, is the driver's alone. */

@@ -12,10 +12,7 @@
         return is_async ? cuda->abi arguments : cushim_copy_end_synchronous(cuda->abi arguments);  \
     struct cushim_copy copy;                                                                       \
     cushim_copy_line(&copy, direction, to, from, n_bytes, stream, is_async);                       \
-    if (!cushim_copy_begin(&copy))                                                                 \
-        return CUDA_ERROR_INVALID_VALUE;                                                           \
-    return cushim_copy_end(cuda, &copy,                                                            \
-                           cushim_copy_stage(cuda, &copy) ? CUDA_SUCCESS : cuda->abi arguments)
+    CUSHIM_COPY(&copy, cushim_copy_stage(cuda, &copy) ? CUDA_SUCCESS : cuda->abi arguments)
 
 CUSHIM_EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t n) {
     CUSHIM_ENTER(cuMemcpy)

@@ -8,9 +8,7 @@
 CUSHIM_EXPORT CUresult cuMemcpyDtoA_v2(CUarray to, size_t to_offset, CUdeviceptr from, size_t n) {
     CUSHIM_ENTER(cuMemcpyDtoA_v2)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .from = {from, n}, .n_bytes = n};
-    if (!cushim_copy_begin(&copy))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyDtoA_v2(to, to_offset, from, n));
+    CUSHIM_COPY(&copy, cuda->cuMemcpyDtoA_v2(to, to_offset, from, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyDtoA_v2_ptds(CUarray to, size_t to_offset, CUdeviceptr from,
@@ -18,17 +16,13 @@ CUSHIM_EXPORT CUresult cuMemcpyDtoA_v2_ptds(CUarray to, size_t to_offset, CUdevi
     CUSHIM_ENTER(cuMemcpyDtoA_v2_ptds)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .from = {from, n}, .n_bytes = n,
                                .stream = CU_STREAM_PER_THREAD};
-    if (!cushim_copy_begin(&copy))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyDtoA_v2_ptds(to, to_offset, from, n));
+    CUSHIM_COPY(&copy, cuda->cuMemcpyDtoA_v2_ptds(to, to_offset, from, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t from_offset, size_t n) {
     CUSHIM_ENTER(cuMemcpyAtoD_v2)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .to = {to, n}, .n_bytes = n};
-    if (!cushim_copy_begin(&copy))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAtoD_v2(to, from, from_offset, n));
+    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoD_v2(to, from, from_offset, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr to, CUarray from, size_t from_offset,
@@ -36,18 +30,14 @@ CUSHIM_EXPORT CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr to, CUarray from, size_t
     CUSHIM_ENTER(cuMemcpyAtoD_v2_ptds)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .to = {to, n}, .n_bytes = n,
                                .stream = CU_STREAM_PER_THREAD};
-    if (!cushim_copy_begin(&copy))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAtoD_v2_ptds(to, from, from_offset, n));
+    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoD_v2_ptds(to, from, from_offset, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyHtoA_v2(CUarray to, size_t to_offset, const void *from, size_t n) {
     CUSHIM_ENTER(cuMemcpyHtoA_v2)
     struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
                                .n_bytes = n};
-    if (!cushim_copy_begin(&copy))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyHtoA_v2(to, to_offset, from, n));
+    CUSHIM_COPY(&copy, cuda->cuMemcpyHtoA_v2(to, to_offset, from, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyHtoA_v2_ptds(CUarray to, size_t to_offset, const void *from,
@@ -55,36 +45,28 @@ CUSHIM_EXPORT CUresult cuMemcpyHtoA_v2_ptds(CUarray to, size_t to_offset, const 
     CUSHIM_ENTER(cuMemcpyHtoA_v2_ptds)
     struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
                                .n_bytes = n, .stream = CU_STREAM_PER_THREAD};
-    if (!cushim_copy_begin(&copy))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyHtoA_v2_ptds(to, to_offset, from, n));
+    CUSHIM_COPY(&copy, cuda->cuMemcpyHtoA_v2_ptds(to, to_offset, from, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyAtoH_v2(void *to, CUarray from, size_t from_offset, size_t n) {
     CUSHIM_ENTER(cuMemcpyAtoH_v2)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
                                .n_bytes = n};
-    if (!cushim_copy_begin(&copy))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAtoH_v2(to, from, from_offset, n));
+    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoH_v2(to, from, from_offset, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyAtoH_v2_ptds(void *to, CUarray from, size_t from_offset, size_t n) {
     CUSHIM_ENTER(cuMemcpyAtoH_v2_ptds)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
                                .n_bytes = n, .stream = CU_STREAM_PER_THREAD};
-    if (!cushim_copy_begin(&copy))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAtoH_v2_ptds(to, from, from_offset, n));
+    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoH_v2_ptds(to, from, from_offset, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from,
                                        size_t from_offset, size_t n) {
     CUSHIM_ENTER(cuMemcpyAtoA_v2)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .n_bytes = n};
-    if (!cushim_copy_begin(&copy))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAtoA_v2(to, to_offset, from, from_offset, n));
+    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoA_v2(to, to_offset, from, from_offset, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyAtoA_v2_ptds(CUarray to, size_t to_offset, CUarray from,
@@ -92,10 +74,7 @@ CUSHIM_EXPORT CUresult cuMemcpyAtoA_v2_ptds(CUarray to, size_t to_offset, CUarra
     CUSHIM_ENTER(cuMemcpyAtoA_v2_ptds)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .n_bytes = n,
                                .stream = CU_STREAM_PER_THREAD};
-    if (!cushim_copy_begin(&copy))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy,
-                           cuda->cuMemcpyAtoA_v2_ptds(to, to_offset, from, from_offset, n));
+    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoA_v2_ptds(to, to_offset, from, from_offset, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyHtoAAsync_v2(CUarray to, size_t to_offset, const void *from,
@@ -103,9 +82,7 @@ CUSHIM_EXPORT CUresult cuMemcpyHtoAAsync_v2(CUarray to, size_t to_offset, const 
     CUSHIM_ENTER(cuMemcpyHtoAAsync_v2)
     struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
                                .n_bytes = n, .stream = stream, .is_async = true};
-    if (!cushim_copy_begin(&copy))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyHtoAAsync_v2(to, to_offset, from, n, stream));
+    CUSHIM_COPY(&copy, cuda->cuMemcpyHtoAAsync_v2(to, to_offset, from, n, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray to, size_t to_offset, const void *from,
@@ -113,10 +90,7 @@ CUSHIM_EXPORT CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray to, size_t to_offset, c
     CUSHIM_ENTER(cuMemcpyHtoAAsync_v2_ptsz)
     struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
                                .n_bytes = n, .stream = cushim_per_thread(stream), .is_async = true};
-    if (!cushim_copy_begin(&copy))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy,
-                           cuda->cuMemcpyHtoAAsync_v2_ptsz(to, to_offset, from, n, stream));
+    CUSHIM_COPY(&copy, cuda->cuMemcpyHtoAAsync_v2_ptsz(to, to_offset, from, n, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyAtoHAsync_v2(void *to, CUarray from, size_t from_offset, size_t n,
@@ -124,10 +98,7 @@ CUSHIM_EXPORT CUresult cuMemcpyAtoHAsync_v2(void *to, CUarray from, size_t from_
     CUSHIM_ENTER(cuMemcpyAtoHAsync_v2)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
                                .n_bytes = n, .stream = stream, .is_async = true};
-    if (!cushim_copy_begin(&copy))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy,
-                           cuda->cuMemcpyAtoHAsync_v2(to, from, from_offset, n, stream));
+    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoHAsync_v2(to, from, from_offset, n, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyAtoHAsync_v2_ptsz(void *to, CUarray from, size_t from_offset,
@@ -135,8 +106,5 @@ CUSHIM_EXPORT CUresult cuMemcpyAtoHAsync_v2_ptsz(void *to, CUarray from, size_t 
     CUSHIM_ENTER(cuMemcpyAtoHAsync_v2_ptsz)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
                                .n_bytes = n, .stream = cushim_per_thread(stream), .is_async = true};
-    if (!cushim_copy_begin(&copy))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy,
-                           cuda->cuMemcpyAtoHAsync_v2_ptsz(to, from, from_offset, n, stream));
+    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoHAsync_v2_ptsz(to, from, from_offset, n, stream));
 }

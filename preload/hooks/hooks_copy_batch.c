@@ -58,28 +58,25 @@ static struct cushim_copy_batch batch_of(const struct lines *lines, size_t n,
                                           has_plain_attributes(attributes, indices, n_attributes)};
 }
 
-static CUresult copy_batch_v1(struct cushim_cuda *cuda, __typeof__(&cuMemcpyBatchAsync) real,
-                              CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t n,
-                              CUmemcpyAttributes *attributes, size_t *indices, size_t n_attributes,
-                              size_t *fail_index, CUstream stream, CUstream order) {
-    struct lines lines = {to, from, sizes};
-    struct cushim_copy_batch batch = batch_of(&lines, n, attributes, indices, n_attributes, order);
-    if (!begin(&batch))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult answer =
-        cushim_copy_stage_batch(cuda, &batch)
-            ? CUDA_SUCCESS
-            : real(to, from, sizes, n, attributes, indices, n_attributes, fail_index, stream);
-    return cushim_copy_end_batch(cuda, &batch, answer);
-}
+/* The rest of a hook of a batch, which `end` settles; `call` is the driver's. */
+#define COPY(batch, end, call)                                                                     \
+    if (!begin(batch))                                                                             \
+        return CUDA_ERROR_INVALID_VALUE;                                                           \
+    return end(cuda, batch, cushim_copy_stage_batch(cuda, batch) ? CUDA_SUCCESS : call)
+
+#define COPY_LINES(order, call)                                                                    \
+    struct lines lines = {to, from, sizes};                                                        \
+    struct cushim_copy_batch batch =                                                               \
+        batch_of(&lines, n, attributes, indices, n_attributes, order);                             \
+    COPY(&batch, cushim_copy_end_batch, call)
 
 CUSHIM_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
                                           size_t n, CUmemcpyAttributes *attributes, size_t *indices,
                                           size_t n_attributes, size_t *fail_index,
                                           CUstream stream) {
     CUSHIM_ENTER(cuMemcpyBatchAsync)
-    return copy_batch_v1(cuda, cuda->cuMemcpyBatchAsync, to, from, sizes, n, attributes, indices,
-                         n_attributes, fail_index, stream, stream);
+    COPY_LINES(stream, cuda->cuMemcpyBatchAsync(to, from, sizes, n, attributes, indices,
+                                                n_attributes, fail_index, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
@@ -87,22 +84,9 @@ CUSHIM_EXPORT CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *to, CUdeviceptr *fro
                                                size_t *indices, size_t n_attributes,
                                                size_t *fail_index, CUstream stream) {
     CUSHIM_ENTER(cuMemcpyBatchAsync_ptsz)
-    return copy_batch_v1(cuda, cuda->cuMemcpyBatchAsync_ptsz, to, from, sizes, n, attributes,
-                         indices, n_attributes, fail_index, stream, cushim_per_thread(stream));
-}
-
-static CUresult copy_batch(struct cushim_cuda *cuda, __typeof__(&cuMemcpyBatchAsync_v2) real,
-                           CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t n,
-                           CUmemcpyAttributes *attributes, size_t *indices, size_t n_attributes,
-                           CUstream stream, CUstream order) {
-    struct lines lines = {to, from, sizes};
-    struct cushim_copy_batch batch = batch_of(&lines, n, attributes, indices, n_attributes, order);
-    if (!begin(&batch))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult answer = cushim_copy_stage_batch(cuda, &batch)
-                          ? CUDA_SUCCESS
-                          : real(to, from, sizes, n, attributes, indices, n_attributes, stream);
-    return cushim_copy_end_batch(cuda, &batch, answer);
+    COPY_LINES(cushim_per_thread(stream),
+               cuda->cuMemcpyBatchAsync_ptsz(to, from, sizes, n, attributes, indices, n_attributes,
+                                             fail_index, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
@@ -110,8 +94,8 @@ CUSHIM_EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from,
                                              size_t *indices, size_t n_attributes,
                                              CUstream stream) {
     CUSHIM_ENTER(cuMemcpyBatchAsync_v2)
-    return copy_batch(cuda, cuda->cuMemcpyBatchAsync_v2, to, from, sizes, n, attributes, indices,
-                      n_attributes, stream, stream);
+    COPY_LINES(stream, cuda->cuMemcpyBatchAsync_v2(to, from, sizes, n, attributes, indices,
+                                                   n_attributes, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
@@ -119,8 +103,9 @@ CUSHIM_EXPORT CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *to, CUdeviceptr *
                                                   size_t *indices, size_t n_attributes,
                                                   CUstream stream) {
     CUSHIM_ENTER(cuMemcpyBatchAsync_v2_ptsz)
-    return copy_batch(cuda, cuda->cuMemcpyBatchAsync_v2_ptsz, to, from, sizes, n, attributes,
-                      indices, n_attributes, stream, cushim_per_thread(stream));
+    COPY_LINES(cushim_per_thread(stream),
+               cuda->cuMemcpyBatchAsync_v2_ptsz(to, from, sizes, n, attributes, indices,
+                                                n_attributes, stream));
 }
 
 /* ---- boxes ---- */
@@ -179,54 +164,34 @@ static CUresult end_boxes(struct cushim_cuda *cuda, const struct cushim_copy_bat
     return cushim_copy_end_batch(cuda, batch, answer);
 }
 
-static CUresult copy_boxes_v1(struct cushim_cuda *cuda, __typeof__(&cuMemcpy3DBatchAsync) real,
-                              size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *fail_index,
-                              unsigned long long flags, CUstream stream, CUstream order) {
-    struct cushim_copy_batch batch = batch_of_boxes(ops, n_ops, flags, order);
-    if (!begin(&batch))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult answer = cushim_copy_stage_batch(cuda, &batch)
-                          ? CUDA_SUCCESS
-                          : real(n_ops, ops, fail_index, flags, stream);
-    return end_boxes(cuda, &batch, answer);
-}
+#define COPY_BOXES(order, call)                                                                    \
+    struct cushim_copy_batch batch = batch_of_boxes(ops, n_ops, flags, order);                     \
+    COPY(&batch, end_boxes, call)
 
 CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops,
                                             size_t *fail_index, unsigned long long flags,
                                             CUstream stream) {
     CUSHIM_ENTER(cuMemcpy3DBatchAsync)
-    return copy_boxes_v1(cuda, cuda->cuMemcpy3DBatchAsync, n_ops, ops, fail_index, flags, stream,
-                         stream);
+    COPY_BOXES(stream, cuda->cuMemcpy3DBatchAsync(n_ops, ops, fail_index, flags, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync_ptsz(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops,
                                                  size_t *fail_index, unsigned long long flags,
                                                  CUstream stream) {
     CUSHIM_ENTER(cuMemcpy3DBatchAsync_ptsz)
-    return copy_boxes_v1(cuda, cuda->cuMemcpy3DBatchAsync_ptsz, n_ops, ops, fail_index, flags,
-                         stream, cushim_per_thread(stream));
-}
-
-static CUresult copy_boxes(struct cushim_cuda *cuda, __typeof__(&cuMemcpy3DBatchAsync_v2) real,
-                           size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops, unsigned long long flags,
-                           CUstream stream, CUstream order) {
-    struct cushim_copy_batch batch = batch_of_boxes(ops, n_ops, flags, order);
-    if (!begin(&batch))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult answer =
-        cushim_copy_stage_batch(cuda, &batch) ? CUDA_SUCCESS : real(n_ops, ops, flags, stream);
-    return end_boxes(cuda, &batch, answer);
+    COPY_BOXES(cushim_per_thread(stream),
+               cuda->cuMemcpy3DBatchAsync_ptsz(n_ops, ops, fail_index, flags, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync_v2(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops,
                                                unsigned long long flags, CUstream stream) {
     CUSHIM_ENTER(cuMemcpy3DBatchAsync_v2)
-    return copy_boxes(cuda, cuda->cuMemcpy3DBatchAsync_v2, n_ops, ops, flags, stream, stream);
+    COPY_BOXES(stream, cuda->cuMemcpy3DBatchAsync_v2(n_ops, ops, flags, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops,
                                                     unsigned long long flags, CUstream stream) {
     CUSHIM_ENTER(cuMemcpy3DBatchAsync_v2_ptsz)
-    return copy_boxes(cuda, cuda->cuMemcpy3DBatchAsync_v2_ptsz, n_ops, ops, flags, stream,
-                      cushim_per_thread(stream));
+    COPY_BOXES(cushim_per_thread(stream),
+               cuda->cuMemcpy3DBatchAsync_v2_ptsz(n_ops, ops, flags, stream));
 }

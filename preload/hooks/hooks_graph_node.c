@@ -67,15 +67,13 @@ CUSHIM_EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph,
                                             const CUgraphNode *dependencies, size_t n_dependencies,
                                             const CUDA_MEMCPY3D *shape, CUcontext context) {
     CUSHIM_ENTER(cuGraphAddMemcpyNode)
-    if (!admits_copy(shape))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_copy(shape))
     return cuda->cuGraphAddMemcpyNode(node, graph, dependencies, n_dependencies, shape, context);
 }
 
 CUSHIM_EXPORT CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *shape) {
     CUSHIM_ENTER(cuGraphMemcpyNodeSetParams)
-    if (!admits_copy(shape))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_copy(shape))
     return cuda->cuGraphMemcpyNodeSetParams(node, shape);
 }
 
@@ -83,8 +81,7 @@ CUSHIM_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphN
                                                       const CUDA_MEMCPY3D *shape,
                                                       CUcontext context) {
     CUSHIM_ENTER(cuGraphExecMemcpyNodeSetParams)
-    if (!admits_copy(shape))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_copy(shape))
     return cuda->cuGraphExecMemcpyNodeSetParams(exec, node, shape, context);
 }
 
@@ -94,16 +91,14 @@ CUSHIM_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph,
                                             const CUgraphNode *dependencies, size_t n_dependencies,
                                             const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context) {
     CUSHIM_ENTER(cuGraphAddMemsetNode)
-    if (!admits_old_set(set))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_old_set(set))
     return cuda->cuGraphAddMemsetNode(node, graph, dependencies, n_dependencies, set, context);
 }
 
 CUSHIM_EXPORT CUresult cuGraphMemsetNodeSetParams(CUgraphNode node,
                                                   const CUDA_MEMSET_NODE_PARAMS *set) {
     CUSHIM_ENTER(cuGraphMemsetNodeSetParams)
-    if (!admits_old_set(set))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_old_set(set))
     return cuda->cuGraphMemsetNodeSetParams(node, set);
 }
 
@@ -111,8 +106,7 @@ CUSHIM_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphN
                                                       const CUDA_MEMSET_NODE_PARAMS *set,
                                                       CUcontext context) {
     CUSHIM_ENTER(cuGraphExecMemsetNodeSetParams)
-    if (!admits_old_set(set))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_old_set(set))
     return cuda->cuGraphExecMemsetNodeSetParams(exec, node, set, context);
 }
 
@@ -123,24 +117,21 @@ CUSHIM_EXPORT CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph
                                                 size_t n_dependencies,
                                                 const CUDA_BATCH_MEM_OP_NODE_PARAMS *batch) {
     CUSHIM_ENTER(cuGraphAddBatchMemOpNode)
-    if (!admits_batch(batch))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_batch(batch))
     return cuda->cuGraphAddBatchMemOpNode(node, graph, dependencies, n_dependencies, batch);
 }
 
 CUSHIM_EXPORT CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode node,
                                                       const CUDA_BATCH_MEM_OP_NODE_PARAMS *batch) {
     CUSHIM_ENTER(cuGraphBatchMemOpNodeSetParams)
-    if (!admits_batch(batch))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_batch(batch))
     return cuda->cuGraphBatchMemOpNodeSetParams(node, batch);
 }
 
 CUSHIM_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(
     CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *batch) {
     CUSHIM_ENTER(cuGraphExecBatchMemOpNodeSetParams)
-    if (!admits_batch(batch))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_batch(batch))
     return cuda->cuGraphExecBatchMemOpNodeSetParams(exec, node, batch);
 }
 
@@ -168,8 +159,7 @@ CUSHIM_EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph,
                                       CUgraphNodeParams *params) {
     CUSHIM_ENTER(cuGraphAddNode)
     CUgraphNodeParams ours;
-    if (!admits(params))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits(params))
     return note(params, cuda->cuGraphAddNode(node, graph, dependencies, n_dependencies,
                                              wrap(params, &ours)));
 }
@@ -180,8 +170,7 @@ CUSHIM_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph,
                                          CUgraphNodeParams *params) {
     CUSHIM_ENTER(cuGraphAddNode_v2)
     CUgraphNodeParams ours;
-    if (!admits(params))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits(params))
     return note(params, cuda->cuGraphAddNode_v2(node, graph, dependencies, edges, n_dependencies,
                                                 wrap(params, &ours)));
 }
@@ -192,8 +181,7 @@ CUSHIM_EXPORT CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph,
                                          CUgraphNodeParams *params) {
     CUSHIM_ENTER(cuGraphAddNode_v3)
     CUgraphNodeParams ours;
-    if (!admits(params))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits(params))
     return note(params, cuda->cuGraphAddNode_v3(node, graph, dependencies, edges, n_dependencies,
                                                 wrap(params, &ours)));
 }
@@ -201,16 +189,14 @@ CUSHIM_EXPORT CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph,
 CUSHIM_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params) {
     CUSHIM_ENTER(cuGraphNodeSetParams)
     CUgraphNodeParams ours;
-    if (!admits(params))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits(params))
     return cuda->cuGraphNodeSetParams(node, wrap(params, &ours));
 }
 
 CUSHIM_EXPORT CUresult cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams *params) {
     CUSHIM_ENTER(cuGraphNodeSetParams_v2)
     CUgraphNodeParams ours;
-    if (!admits(params))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits(params))
     return cuda->cuGraphNodeSetParams_v2(node, wrap(params, &ours));
 }
 
@@ -218,7 +204,6 @@ CUSHIM_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode no
                                                 CUgraphNodeParams *params) {
     CUSHIM_ENTER(cuGraphExecNodeSetParams)
     CUgraphNodeParams ours;
-    if (!admits(params))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits(params))
     return cuda->cuGraphExecNodeSetParams(exec, node, wrap(params, &ours));
 }

@@ -95,32 +95,28 @@ static bool note_hints(const CUdeviceptr *addresses, const size_t *sizes, size_t
 CUSHIM_EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t n_bytes, CUmem_advise advice,
                                    CUdevice device) {
     CUSHIM_ENTER(cuMemAdvise)
-    if (!cushim_memory_kinds_note_hint(address, n_bytes))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, n_bytes))
     return cuda->cuMemAdvise(address, n_bytes, advice, device);
 }
 
 CUSHIM_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, size_t n_bytes, CUmem_advise advice,
                                       CUmemLocation location) {
     CUSHIM_ENTER(cuMemAdvise_v2)
-    if (!cushim_memory_kinds_note_hint(address, n_bytes))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, n_bytes))
     return cuda->cuMemAdvise_v2(address, n_bytes, advice, location);
 }
 
 CUSHIM_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t n_bytes, CUdevice device,
                                           CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchAsync)
-    if (!cushim_memory_kinds_note_hint(address, n_bytes))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, n_bytes))
     return cuda->cuMemPrefetchAsync(address, n_bytes, device, stream);
 }
 
 CUSHIM_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t n_bytes, CUdevice device,
                                                CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchAsync_ptsz)
-    if (!cushim_memory_kinds_note_hint(address, n_bytes))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, n_bytes))
     return cuda->cuMemPrefetchAsync_ptsz(address, n_bytes, device, stream);
 }
 
@@ -128,8 +124,7 @@ CUSHIM_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t n_bytes
                                              CUmemLocation location, unsigned flags,
                                              CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchAsync_v2)
-    if (!cushim_memory_kinds_note_hint(address, n_bytes))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, n_bytes))
     return cuda->cuMemPrefetchAsync_v2(address, n_bytes, location, flags, stream);
 }
 
@@ -137,8 +132,7 @@ CUSHIM_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t n_
                                                   CUmemLocation location, unsigned flags,
                                                   CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchAsync_v2_ptsz)
-    if (!cushim_memory_kinds_note_hint(address, n_bytes))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, n_bytes))
     return cuda->cuMemPrefetchAsync_v2_ptsz(address, n_bytes, location, flags, stream);
 }
 
@@ -147,8 +141,7 @@ CUSHIM_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *addresses, size_t *s
                                                size_t n_locations, unsigned long long flags,
                                                CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchBatchAsync)
-    if (!note_hints(addresses, sizes, n))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(note_hints(addresses, sizes, n))
     return cuda->cuMemPrefetchBatchAsync(addresses, sizes, n, locations, location_indices,
                                          n_locations, flags, stream);
 }
@@ -158,8 +151,7 @@ CUSHIM_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *addresses, size
                                                     size_t *location_indices, size_t n_locations,
                                                     unsigned long long flags, CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchBatchAsync_ptsz)
-    if (!note_hints(addresses, sizes, n))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(note_hints(addresses, sizes, n))
     return cuda->cuMemPrefetchBatchAsync_ptsz(addresses, sizes, n, locations, location_indices,
                                               n_locations, flags, stream);
 }
@@ -167,16 +159,14 @@ CUSHIM_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *addresses, size
 CUSHIM_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *addresses, size_t *sizes, size_t n,
                                               unsigned long long flags, CUstream stream) {
     CUSHIM_ENTER(cuMemDiscardBatchAsync)
-    if (!note_hints(addresses, sizes, n))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(note_hints(addresses, sizes, n))
     return cuda->cuMemDiscardBatchAsync(addresses, sizes, n, flags, stream);
 }
 
 CUSHIM_EXPORT CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *addresses, size_t *sizes, size_t n,
                                                    unsigned long long flags, CUstream stream) {
     CUSHIM_ENTER(cuMemDiscardBatchAsync_ptsz)
-    if (!note_hints(addresses, sizes, n))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(note_hints(addresses, sizes, n))
     return cuda->cuMemDiscardBatchAsync_ptsz(addresses, sizes, n, flags, stream);
 }
 
@@ -184,8 +174,7 @@ CUSHIM_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(
     CUdeviceptr *addresses, size_t *sizes, size_t n, CUmemLocation *locations,
     size_t *location_indices, size_t n_locations, unsigned long long flags, CUstream stream) {
     CUSHIM_ENTER(cuMemDiscardAndPrefetchBatchAsync)
-    if (!note_hints(addresses, sizes, n))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(note_hints(addresses, sizes, n))
     return cuda->cuMemDiscardAndPrefetchBatchAsync(addresses, sizes, n, locations, location_indices,
                                                    n_locations, flags, stream);
 }
@@ -194,8 +183,7 @@ CUSHIM_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(
     CUdeviceptr *addresses, size_t *sizes, size_t n, CUmemLocation *locations,
     size_t *location_indices, size_t n_locations, unsigned long long flags, CUstream stream) {
     CUSHIM_ENTER(cuMemDiscardAndPrefetchBatchAsync_ptsz)
-    if (!note_hints(addresses, sizes, n))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(note_hints(addresses, sizes, n))
     return cuda->cuMemDiscardAndPrefetchBatchAsync_ptsz(
         addresses, sizes, n, locations, location_indices, n_locations, flags, stream);
 }
@@ -212,16 +200,14 @@ static size_t attached_bytes(CUdeviceptr address, size_t n_bytes) {
 CUSHIM_EXPORT CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t n_bytes,
                                               unsigned flags) {
     CUSHIM_ENTER(cuStreamAttachMemAsync)
-    if (!cushim_memory_kinds_note_hint(address, 1))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, 1))
     return cuda->cuStreamAttachMemAsync(stream, address, attached_bytes(address, n_bytes), flags);
 }
 
 CUSHIM_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr address,
                                                    size_t n_bytes, unsigned flags) {
     CUSHIM_ENTER(cuStreamAttachMemAsync_ptsz)
-    if (!cushim_memory_kinds_note_hint(address, 1))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, 1))
     return cuda->cuStreamAttachMemAsync_ptsz(stream, address, attached_bytes(address, n_bytes),
                                              flags);
 }

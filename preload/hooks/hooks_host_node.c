@@ -6,11 +6,13 @@
 #include "preload/state/process.h"
 #include "preload/entry/host_function.h"
 
-/* The parameters for the driver. */
-static CUDA_HOST_NODE_PARAMS wrap(const CUDA_HOST_NODE_PARAMS *params) {
-    CUDA_HOST_NODE_PARAMS ours = *params;
-    if (cushim_process_is_on())
-        ours.fn = cushim_host_function_wrap(params->fn);
+/* The parameters for the driver: `ours`, or the program's if there is nothing to wrap. */
+static const CUDA_HOST_NODE_PARAMS *wrap(const CUDA_HOST_NODE_PARAMS *params,
+                                         CUDA_HOST_NODE_PARAMS *ours) {
+    if (!params || !cushim_process_is_on())
+        return params;
+    *ours = *params;
+    ours->fn = cushim_host_function_wrap(params->fn);
     return ours;
 }
 
@@ -18,10 +20,8 @@ CUSHIM_EXPORT CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph,
                                           const CUgraphNode *dependencies, size_t n_dependencies,
                                           const CUDA_HOST_NODE_PARAMS *params) {
     CUSHIM_ENTER(cuGraphAddHostNode)
-    if (!params)
-        return cuda->cuGraphAddHostNode(node, graph, dependencies, n_dependencies, params);
-    CUDA_HOST_NODE_PARAMS ours = wrap(params);
-    return cuda->cuGraphAddHostNode(node, graph, dependencies, n_dependencies, &ours);
+    CUDA_HOST_NODE_PARAMS ours;
+    return cuda->cuGraphAddHostNode(node, graph, dependencies, n_dependencies, wrap(params, &ours));
 }
 
 CUSHIM_EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS *params) {
@@ -35,17 +35,13 @@ CUSHIM_EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE
 CUSHIM_EXPORT CUresult cuGraphHostNodeSetParams(CUgraphNode node,
                                                 const CUDA_HOST_NODE_PARAMS *params) {
     CUSHIM_ENTER(cuGraphHostNodeSetParams)
-    if (!params)
-        return cuda->cuGraphHostNodeSetParams(node, params);
-    CUDA_HOST_NODE_PARAMS ours = wrap(params);
-    return cuda->cuGraphHostNodeSetParams(node, &ours);
+    CUDA_HOST_NODE_PARAMS ours;
+    return cuda->cuGraphHostNodeSetParams(node, wrap(params, &ours));
 }
 
 CUSHIM_EXPORT CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                                     const CUDA_HOST_NODE_PARAMS *params) {
     CUSHIM_ENTER(cuGraphExecHostNodeSetParams)
-    if (!params)
-        return cuda->cuGraphExecHostNodeSetParams(exec, node, params);
-    CUDA_HOST_NODE_PARAMS ours = wrap(params);
-    return cuda->cuGraphExecHostNodeSetParams(exec, node, &ours);
+    CUDA_HOST_NODE_PARAMS ours;
+    return cuda->cuGraphExecHostNodeSetParams(exec, node, wrap(params, &ours));
 }

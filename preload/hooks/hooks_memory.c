@@ -36,50 +36,37 @@ static CUresult alloced_async(struct cushim_cuda *cuda, CUresult answer, CUdevic
                                 n_bytes);
 }
 
-static CUresult alloc_async(struct cushim_cuda *cuda, __typeof__(&cuMemAllocAsync) real,
-                            CUdeviceptr *address, size_t n_bytes, CUstream stream, CUstream order) {
-    bool is_admitted = cushim_device_limit_admits(cuda, n_bytes);
-    CUresult answer = is_admitted ? real(address, n_bytes, stream) : CUDA_ERROR_OUT_OF_MEMORY;
-    if (is_admitted && cushim_entry_should_retry(answer))
-        answer = real(address, n_bytes, stream);
-    return alloced_async(cuda, answer, address, n_bytes, order);
-}
+/* The rest of a hook that allocates in stream order; `call` is the driver's. */
+#define ALLOC_ASYNC(order, call)                                                                   \
+    bool is_admitted = cushim_device_limit_admits(cuda, n_bytes);                                  \
+    CUresult answer = is_admitted ? call : CUDA_ERROR_OUT_OF_MEMORY;                               \
+    if (is_admitted && cushim_entry_should_retry(answer))                                          \
+        answer = call;                                                                             \
+    return alloced_async(cuda, answer, address, n_bytes, order)
 
 CUSHIM_PATCHABLE(cuMemAllocAsync)
 CUSHIM_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t n_bytes, CUstream stream) {
     CUSHIM_ENTER(cuMemAllocAsync)
-    return alloc_async(cuda, cuda->cuMemAllocAsync, address, n_bytes, stream, stream);
+    ALLOC_ASYNC(stream, cuda->cuMemAllocAsync(address, n_bytes, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t n_bytes, CUstream stream) {
     CUSHIM_ENTER(cuMemAllocAsync_ptsz)
-    return alloc_async(cuda, cuda->cuMemAllocAsync_ptsz, address, n_bytes, stream,
-                       cushim_per_thread(stream));
-}
-
-static CUresult alloc_from_pool(struct cushim_cuda *cuda, __typeof__(&cuMemAllocFromPoolAsync) real,
-                                CUdeviceptr *address, size_t n_bytes, CUmemoryPool pool,
-                                CUstream stream, CUstream order) {
-    bool is_admitted = cushim_device_limit_admits(cuda, n_bytes);
-    CUresult answer = is_admitted ? real(address, n_bytes, pool, stream) : CUDA_ERROR_OUT_OF_MEMORY;
-    if (is_admitted && cushim_entry_should_retry(answer))
-        answer = real(address, n_bytes, pool, stream);
-    return alloced_async(cuda, answer, address, n_bytes, order);
+    ALLOC_ASYNC(cushim_per_thread(stream), cuda->cuMemAllocAsync_ptsz(address, n_bytes, stream));
 }
 
 CUSHIM_PATCHABLE(cuMemAllocFromPoolAsync)
 CUSHIM_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t n_bytes,
                                                CUmemoryPool pool, CUstream stream) {
     CUSHIM_ENTER(cuMemAllocFromPoolAsync)
-    return alloc_from_pool(cuda, cuda->cuMemAllocFromPoolAsync, address, n_bytes, pool, stream,
-                           stream);
+    ALLOC_ASYNC(stream, cuda->cuMemAllocFromPoolAsync(address, n_bytes, pool, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t n_bytes,
                                                     CUmemoryPool pool, CUstream stream) {
     CUSHIM_ENTER(cuMemAllocFromPoolAsync_ptsz)
-    return alloc_from_pool(cuda, cuda->cuMemAllocFromPoolAsync_ptsz, address, n_bytes, pool, stream,
-                           cushim_per_thread(stream));
+    ALLOC_ASYNC(cushim_per_thread(stream),
+                cuda->cuMemAllocFromPoolAsync_ptsz(address, n_bytes, pool, stream));
 }
 
 /* Either free may get either kind of pointer.  `order` is the stream that orders a free of ours. */

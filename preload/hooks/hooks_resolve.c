@@ -91,52 +91,40 @@ static cuuint64_t per_thread_flags(unsigned long long flags) {
     return flags == cudaEnableDefault ? (cuuint64_t)cudaEnablePerThreadDefaultStream : flags;
 }
 
+/* The rest of a hook; the last argument, in parentheses, has the runtime's arguments. */
+#define ENTRY_POINT(abi, version, flags, arguments)                                                \
+    struct cushim_cudart *cudart = cushim_runtime(__builtin_return_address(0));                    \
+    if (!cudart || !cudart->abi)                                                                   \
+        return cudaErrorInitializationError;                                                       \
+    cudaError_t result = cudart->abi arguments;                                                    \
+    if (result == cudaSuccess)                                                                     \
+        route_entry_point(symbol, funcPtr, version, flags);                                        \
+    return result
+
 CUSHIM_EXPORT cudaError_t
 cudaGetDriverEntryPoint(const char *symbol, void **funcPtr, unsigned long long flags,
                         enum cudaDriverEntryPointQueryResult *driverStatus) {
-    struct cushim_cudart *cudart = cushim_runtime(__builtin_return_address(0));
-    if (!cudart || !cudart->cudaGetDriverEntryPoint)
-        return cudaErrorInitializationError;
-    cudaError_t result = cudart->cudaGetDriverEntryPoint(symbol, funcPtr, flags, driverStatus);
-    if (result == cudaSuccess)
-        route_entry_point(symbol, funcPtr, version_of(cudart), flags);
-    return result;
+    ENTRY_POINT(cudaGetDriverEntryPoint, version_of(cudart), flags,
+                (symbol, funcPtr, flags, driverStatus));
 }
 
 CUSHIM_EXPORT cudaError_t
 cudaGetDriverEntryPoint_ptsz(const char *symbol, void **funcPtr, unsigned long long flags,
                              enum cudaDriverEntryPointQueryResult *driverStatus) {
-    struct cushim_cudart *cudart = cushim_runtime(__builtin_return_address(0));
-    if (!cudart || !cudart->cudaGetDriverEntryPoint_ptsz)
-        return cudaErrorInitializationError;
-    cudaError_t result = cudart->cudaGetDriverEntryPoint_ptsz(symbol, funcPtr, flags, driverStatus);
-    if (result == cudaSuccess)
-        route_entry_point(symbol, funcPtr, version_of(cudart), per_thread_flags(flags));
-    return result;
+    ENTRY_POINT(cudaGetDriverEntryPoint_ptsz, version_of(cudart), per_thread_flags(flags),
+                (symbol, funcPtr, flags, driverStatus));
 }
 
 CUSHIM_EXPORT cudaError_t cudaGetDriverEntryPointByVersion(
     const char *symbol, void **funcPtr, unsigned int cudaVersion, unsigned long long flags,
     enum cudaDriverEntryPointQueryResult *driverStatus) {
-    struct cushim_cudart *cudart = cushim_runtime(__builtin_return_address(0));
-    if (!cudart || !cudart->cudaGetDriverEntryPointByVersion)
-        return cudaErrorInitializationError;
-    cudaError_t result =
-        cudart->cudaGetDriverEntryPointByVersion(symbol, funcPtr, cudaVersion, flags, driverStatus);
-    if (result == cudaSuccess)
-        route_entry_point(symbol, funcPtr, (int)cudaVersion, flags);
-    return result;
+    ENTRY_POINT(cudaGetDriverEntryPointByVersion, (int)cudaVersion, flags,
+                (symbol, funcPtr, cudaVersion, flags, driverStatus));
 }
 
 CUSHIM_EXPORT cudaError_t cudaGetDriverEntryPointByVersion_ptsz(
     const char *symbol, void **funcPtr, unsigned int cudaVersion, unsigned long long flags,
     enum cudaDriverEntryPointQueryResult *driverStatus) {
-    struct cushim_cudart *cudart = cushim_runtime(__builtin_return_address(0));
-    if (!cudart || !cudart->cudaGetDriverEntryPointByVersion_ptsz)
-        return cudaErrorInitializationError;
-    cudaError_t result = cudart->cudaGetDriverEntryPointByVersion_ptsz(symbol, funcPtr, cudaVersion,
-                                                                       flags, driverStatus);
-    if (result == cudaSuccess)
-        route_entry_point(symbol, funcPtr, (int)cudaVersion, per_thread_flags(flags));
-    return result;
+    ENTRY_POINT(cudaGetDriverEntryPointByVersion_ptsz, (int)cudaVersion, per_thread_flags(flags),
+                (symbol, funcPtr, cudaVersion, flags, driverStatus));
 }

@@ -30,9 +30,12 @@ static struct cushim_copy describe_rows(CUdeviceptr to, size_t pitch_bytes, size
     if (cushim_copy_is_plain(to, to, n_bytes, true))                                               \
         return cuda->abi arguments;                                                                \
     struct cushim_copy set = describe(to, n_bytes, n_bytes, stream);                               \
-    if (!cushim_copy_begin(&set))                                                                  \
-        return CUDA_ERROR_INVALID_VALUE;                                                           \
-    return cushim_copy_end(cuda, &set, cuda->abi arguments)
+    CUSHIM_COPY(&set, cuda->abi arguments)
+
+/* The same for rows. */
+#define ROWS(abi, element_bytes, stream, arguments)                                                \
+    struct cushim_copy set = describe_rows(to, pitch_bytes, element_bytes, width, height, stream); \
+    CUSHIM_COPY(&set, cuda->abi arguments)
 
 CUSHIM_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t n) {
     CUSHIM_ENTER(cuMemsetD8_v2)
@@ -102,124 +105,76 @@ CUSHIM_EXPORT CUresult cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, siz
 CUSHIM_EXPORT CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch_bytes, unsigned char value,
                                        size_t width, size_t height) {
     CUSHIM_ENTER(cuMemsetD2D8_v2)
-    struct cushim_copy set = describe_rows(to, pitch_bytes, 1, width, height, NULL);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set,
-                           cuda->cuMemsetD2D8_v2(to, pitch_bytes, value, width, height));
+    ROWS(cuMemsetD2D8_v2, 1, NULL, (to, pitch_bytes, value, width, height));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr to, size_t pitch_bytes, unsigned char value,
                                             size_t width, size_t height) {
     CUSHIM_ENTER(cuMemsetD2D8_v2_ptds)
-    struct cushim_copy set = describe_rows(to, pitch_bytes, 1, width, height, CU_STREAM_PER_THREAD);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set,
-                           cuda->cuMemsetD2D8_v2_ptds(to, pitch_bytes, value, width, height));
+    ROWS(cuMemsetD2D8_v2_ptds, 1, CU_STREAM_PER_THREAD, (to, pitch_bytes, value, width, height));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch_bytes, unsigned char value,
                                          size_t width, size_t height, CUstream stream) {
     CUSHIM_ENTER(cuMemsetD2D8Async)
-    struct cushim_copy set = describe_rows(to, pitch_bytes, 1, width, height, stream);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set,
-                           cuda->cuMemsetD2D8Async(to, pitch_bytes, value, width, height, stream));
+    ROWS(cuMemsetD2D8Async, 1, stream, (to, pitch_bytes, value, width, height, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr to, size_t pitch_bytes,
                                               unsigned char value, size_t width, size_t height,
                                               CUstream stream) {
     CUSHIM_ENTER(cuMemsetD2D8Async_ptsz)
-    struct cushim_copy set =
-        describe_rows(to, pitch_bytes, 1, width, height, cushim_per_thread(stream));
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(
-        cuda, &set, cuda->cuMemsetD2D8Async_ptsz(to, pitch_bytes, value, width, height, stream));
+    ROWS(cuMemsetD2D8Async_ptsz, 1, cushim_per_thread(stream),
+         (to, pitch_bytes, value, width, height, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch_bytes, unsigned short value,
                                         size_t width, size_t height) {
     CUSHIM_ENTER(cuMemsetD2D16_v2)
-    struct cushim_copy set = describe_rows(to, pitch_bytes, 2, width, height, NULL);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set,
-                           cuda->cuMemsetD2D16_v2(to, pitch_bytes, value, width, height));
+    ROWS(cuMemsetD2D16_v2, 2, NULL, (to, pitch_bytes, value, width, height));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr to, size_t pitch_bytes,
                                              unsigned short value, size_t width, size_t height) {
     CUSHIM_ENTER(cuMemsetD2D16_v2_ptds)
-    struct cushim_copy set = describe_rows(to, pitch_bytes, 2, width, height, CU_STREAM_PER_THREAD);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set,
-                           cuda->cuMemsetD2D16_v2_ptds(to, pitch_bytes, value, width, height));
+    ROWS(cuMemsetD2D16_v2_ptds, 2, CU_STREAM_PER_THREAD, (to, pitch_bytes, value, width, height));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch_bytes, unsigned short value,
                                           size_t width, size_t height, CUstream stream) {
     CUSHIM_ENTER(cuMemsetD2D16Async)
-    struct cushim_copy set = describe_rows(to, pitch_bytes, 2, width, height, stream);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set,
-                           cuda->cuMemsetD2D16Async(to, pitch_bytes, value, width, height, stream));
+    ROWS(cuMemsetD2D16Async, 2, stream, (to, pitch_bytes, value, width, height, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr to, size_t pitch_bytes,
                                                unsigned short value, size_t width, size_t height,
                                                CUstream stream) {
     CUSHIM_ENTER(cuMemsetD2D16Async_ptsz)
-    struct cushim_copy set =
-        describe_rows(to, pitch_bytes, 2, width, height, cushim_per_thread(stream));
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(
-        cuda, &set, cuda->cuMemsetD2D16Async_ptsz(to, pitch_bytes, value, width, height, stream));
+    ROWS(cuMemsetD2D16Async_ptsz, 2, cushim_per_thread(stream),
+         (to, pitch_bytes, value, width, height, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch_bytes, unsigned value,
                                         size_t width, size_t height) {
     CUSHIM_ENTER(cuMemsetD2D32_v2)
-    struct cushim_copy set = describe_rows(to, pitch_bytes, 4, width, height, NULL);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set,
-                           cuda->cuMemsetD2D32_v2(to, pitch_bytes, value, width, height));
+    ROWS(cuMemsetD2D32_v2, 4, NULL, (to, pitch_bytes, value, width, height));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr to, size_t pitch_bytes, unsigned value,
                                              size_t width, size_t height) {
     CUSHIM_ENTER(cuMemsetD2D32_v2_ptds)
-    struct cushim_copy set = describe_rows(to, pitch_bytes, 4, width, height, CU_STREAM_PER_THREAD);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set,
-                           cuda->cuMemsetD2D32_v2_ptds(to, pitch_bytes, value, width, height));
+    ROWS(cuMemsetD2D32_v2_ptds, 4, CU_STREAM_PER_THREAD, (to, pitch_bytes, value, width, height));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch_bytes, unsigned value,
                                           size_t width, size_t height, CUstream stream) {
     CUSHIM_ENTER(cuMemsetD2D32Async)
-    struct cushim_copy set = describe_rows(to, pitch_bytes, 4, width, height, stream);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set,
-                           cuda->cuMemsetD2D32Async(to, pitch_bytes, value, width, height, stream));
+    ROWS(cuMemsetD2D32Async, 4, stream, (to, pitch_bytes, value, width, height, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr to, size_t pitch_bytes, unsigned value,
                                                size_t width, size_t height, CUstream stream) {
     CUSHIM_ENTER(cuMemsetD2D32Async_ptsz)
-    struct cushim_copy set =
-        describe_rows(to, pitch_bytes, 4, width, height, cushim_per_thread(stream));
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(
-        cuda, &set, cuda->cuMemsetD2D32Async_ptsz(to, pitch_bytes, value, width, height, stream));
+    ROWS(cuMemsetD2D32Async_ptsz, 4, cushim_per_thread(stream),
+         (to, pitch_bytes, value, width, height, stream));
 }

@@ -124,68 +124,37 @@ CUSHIM_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec graph, CUstream stream) {
 
 /* ---- captures ---- */
 
-static CUresult begin_capture_v1(struct cushim_cuda *cuda, __typeof__(&cuStreamBeginCapture) real,
-                                 CUstream stream, CUstream key) {
-    if (!cushim_process_is_on())
-        return real(stream);
-    CUcontext context = cushim_contexts_of_stream(cuda, stream);
-    struct cushim_capture capture = {key, context, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL};
-    if (!cushim_capture_begin_enter())
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult answer = real(stream);
-    cushim_capture_begin_leave(&capture, answer);
-    return answer;
-}
+/* The rest of a hook that begins a capture on the stream that `key` stands for. */
+#define BEGIN(stream, key, mode, graph, call)                                                      \
+    if (!cushim_process_is_on())                                                                   \
+        return call;                                                                               \
+    struct cushim_capture capture = {key, cushim_contexts_of_stream(cuda, stream), mode, graph};   \
+    if (!cushim_capture_begin_enter())                                                             \
+        return CUDA_ERROR_OUT_OF_MEMORY;                                                           \
+    CUresult answer = call;                                                                        \
+    cushim_capture_begin_leave(&capture, answer);                                                  \
+    return answer
 
 CUSHIM_EXPORT CUresult cuStreamBeginCapture(CUstream stream) {
     CUSHIM_ENTER(cuStreamBeginCapture)
-    return begin_capture_v1(cuda, cuda->cuStreamBeginCapture, stream, stream);
+    BEGIN(stream, stream, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL, cuda->cuStreamBeginCapture(stream));
 }
 
 CUSHIM_EXPORT CUresult cuStreamBeginCapture_ptsz(CUstream stream) {
     CUSHIM_ENTER(cuStreamBeginCapture_ptsz)
-    return begin_capture_v1(cuda, cuda->cuStreamBeginCapture_ptsz, stream,
-                            cushim_per_thread(stream));
-}
-
-static CUresult begin_capture(struct cushim_cuda *cuda, __typeof__(&cuStreamBeginCapture_v2) real,
-                              CUstream stream, CUstream key, CUstreamCaptureMode mode) {
-    if (!cushim_process_is_on())
-        return real(stream, mode);
-    CUcontext context = cushim_contexts_of_stream(cuda, stream);
-    struct cushim_capture capture = {key, context, mode, NULL};
-    if (!cushim_capture_begin_enter())
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult answer = real(stream, mode);
-    cushim_capture_begin_leave(&capture, answer);
-    return answer;
+    BEGIN(stream, cushim_per_thread(stream), CU_STREAM_CAPTURE_MODE_GLOBAL, NULL,
+          cuda->cuStreamBeginCapture_ptsz(stream));
 }
 
 CUSHIM_EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
     CUSHIM_ENTER(cuStreamBeginCapture_v2)
-    return begin_capture(cuda, cuda->cuStreamBeginCapture_v2, stream, stream, mode);
+    BEGIN(stream, stream, mode, NULL, cuda->cuStreamBeginCapture_v2(stream, mode));
 }
 
 CUSHIM_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) {
     CUSHIM_ENTER(cuStreamBeginCapture_v2_ptsz)
-    return begin_capture(cuda, cuda->cuStreamBeginCapture_v2_ptsz, stream,
-                         cushim_per_thread(stream), mode);
-}
-
-static CUresult begin_to_graph(struct cushim_cuda *cuda,
-                               __typeof__(&cuStreamBeginCaptureToGraph) real, CUstream stream,
-                               CUstream key, CUgraph graph, const CUgraphNode *dependencies,
-                               const CUgraphEdgeData *edges, size_t n_dependencies,
-                               CUstreamCaptureMode mode) {
-    if (!cushim_process_is_on())
-        return real(stream, graph, dependencies, edges, n_dependencies, mode);
-    CUcontext context = cushim_contexts_of_stream(cuda, stream);
-    struct cushim_capture capture = {key, context, mode, graph};
-    if (!cushim_capture_begin_enter())
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult answer = real(stream, graph, dependencies, edges, n_dependencies, mode);
-    cushim_capture_begin_leave(&capture, answer);
-    return answer;
+    BEGIN(stream, cushim_per_thread(stream), mode, NULL,
+          cuda->cuStreamBeginCapture_v2_ptsz(stream, mode));
 }
 
 CUSHIM_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
@@ -194,8 +163,9 @@ CUSHIM_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph grap
                                                    size_t n_dependencies,
                                                    CUstreamCaptureMode mode) {
     CUSHIM_ENTER(cuStreamBeginCaptureToGraph)
-    return begin_to_graph(cuda, cuda->cuStreamBeginCaptureToGraph, stream, stream, graph,
-                          dependencies, edges, n_dependencies, mode);
+    BEGIN(stream, stream, mode, graph,
+          cuda->cuStreamBeginCaptureToGraph(stream, graph, dependencies, edges, n_dependencies,
+                                            mode));
 }
 
 CUSHIM_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
@@ -204,9 +174,9 @@ CUSHIM_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph
                                                         size_t n_dependencies,
                                                         CUstreamCaptureMode mode) {
     CUSHIM_ENTER(cuStreamBeginCaptureToGraph_ptsz)
-    return begin_to_graph(cuda, cuda->cuStreamBeginCaptureToGraph_ptsz, stream,
-                          cushim_per_thread(stream), graph, dependencies, edges, n_dependencies,
-                          mode);
+    BEGIN(stream, cushim_per_thread(stream), mode, graph,
+          cuda->cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, edges, n_dependencies,
+                                                 mode));
 }
 
 static CUresult end_capture(struct cushim_cuda *cuda, __typeof__(&cuStreamEndCapture) real,

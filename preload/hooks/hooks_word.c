@@ -14,74 +14,56 @@ CUSHIM_EXPORT CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr to, cuu
                                             unsigned flags) {
     CUSHIM_ENTER(cuStreamWriteValue32)
     struct cushim_copy set = describe(to, 4, stream);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuStreamWriteValue32(stream, to, value, flags));
+    CUSHIM_COPY(&set, cuda->cuStreamWriteValue32(stream, to, value, flags));
 }
 
 CUSHIM_EXPORT CUresult cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr to, cuuint32_t value,
                                                  unsigned flags) {
     CUSHIM_ENTER(cuStreamWriteValue32_ptsz)
     struct cushim_copy set = describe(to, 4, cushim_per_thread(stream));
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuStreamWriteValue32_ptsz(stream, to, value, flags));
+    CUSHIM_COPY(&set, cuda->cuStreamWriteValue32_ptsz(stream, to, value, flags));
 }
 
 CUSHIM_EXPORT CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr to, cuuint32_t value,
                                                unsigned flags) {
     CUSHIM_ENTER(cuStreamWriteValue32_v2)
     struct cushim_copy set = describe(to, 4, stream);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuStreamWriteValue32_v2(stream, to, value, flags));
+    CUSHIM_COPY(&set, cuda->cuStreamWriteValue32_v2(stream, to, value, flags));
 }
 
 CUSHIM_EXPORT CUresult cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr to,
                                                     cuuint32_t value, unsigned flags) {
     CUSHIM_ENTER(cuStreamWriteValue32_v2_ptsz)
     struct cushim_copy set = describe(to, 4, cushim_per_thread(stream));
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set,
-                           cuda->cuStreamWriteValue32_v2_ptsz(stream, to, value, flags));
+    CUSHIM_COPY(&set, cuda->cuStreamWriteValue32_v2_ptsz(stream, to, value, flags));
 }
 
 CUSHIM_EXPORT CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr to, cuuint64_t value,
                                             unsigned flags) {
     CUSHIM_ENTER(cuStreamWriteValue64)
     struct cushim_copy set = describe(to, 8, stream);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuStreamWriteValue64(stream, to, value, flags));
+    CUSHIM_COPY(&set, cuda->cuStreamWriteValue64(stream, to, value, flags));
 }
 
 CUSHIM_EXPORT CUresult cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr to, cuuint64_t value,
                                                  unsigned flags) {
     CUSHIM_ENTER(cuStreamWriteValue64_ptsz)
     struct cushim_copy set = describe(to, 8, cushim_per_thread(stream));
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuStreamWriteValue64_ptsz(stream, to, value, flags));
+    CUSHIM_COPY(&set, cuda->cuStreamWriteValue64_ptsz(stream, to, value, flags));
 }
 
 CUSHIM_EXPORT CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr to, cuuint64_t value,
                                                unsigned flags) {
     CUSHIM_ENTER(cuStreamWriteValue64_v2)
     struct cushim_copy set = describe(to, 8, stream);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuStreamWriteValue64_v2(stream, to, value, flags));
+    CUSHIM_COPY(&set, cuda->cuStreamWriteValue64_v2(stream, to, value, flags));
 }
 
 CUSHIM_EXPORT CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr to,
                                                     cuuint64_t value, unsigned flags) {
     CUSHIM_ENTER(cuStreamWriteValue64_v2_ptsz)
     struct cushim_copy set = describe(to, 8, cushim_per_thread(stream));
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set,
-                           cuda->cuStreamWriteValue64_v2_ptsz(stream, to, value, flags));
+    CUSHIM_COPY(&set, cuda->cuStreamWriteValue64_v2_ptsz(stream, to, value, flags));
 }
 
 /* ---- waits ---- */
@@ -98,64 +80,56 @@ static bool admits_wait(CUdeviceptr from, size_t n_bytes) {
 CUSHIM_EXPORT CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr from, cuuint32_t value,
                                            unsigned flags) {
     CUSHIM_ENTER(cuStreamWaitValue32)
-    if (!admits_wait(from, 4))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_wait(from, 4))
     return cuda->cuStreamWaitValue32(stream, from, value, flags);
 }
 
 CUSHIM_EXPORT CUresult cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr from, cuuint32_t value,
                                                 unsigned flags) {
     CUSHIM_ENTER(cuStreamWaitValue32_ptsz)
-    if (!admits_wait(from, 4))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_wait(from, 4))
     return cuda->cuStreamWaitValue32_ptsz(stream, from, value, flags);
 }
 
 CUSHIM_EXPORT CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr from, cuuint32_t value,
                                               unsigned flags) {
     CUSHIM_ENTER(cuStreamWaitValue32_v2)
-    if (!admits_wait(from, 4))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_wait(from, 4))
     return cuda->cuStreamWaitValue32_v2(stream, from, value, flags);
 }
 
 CUSHIM_EXPORT CUresult cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr from,
                                                    cuuint32_t value, unsigned flags) {
     CUSHIM_ENTER(cuStreamWaitValue32_v2_ptsz)
-    if (!admits_wait(from, 4))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_wait(from, 4))
     return cuda->cuStreamWaitValue32_v2_ptsz(stream, from, value, flags);
 }
 
 CUSHIM_EXPORT CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr from, cuuint64_t value,
                                            unsigned flags) {
     CUSHIM_ENTER(cuStreamWaitValue64)
-    if (!admits_wait(from, 8))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_wait(from, 8))
     return cuda->cuStreamWaitValue64(stream, from, value, flags);
 }
 
 CUSHIM_EXPORT CUresult cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr from, cuuint64_t value,
                                                 unsigned flags) {
     CUSHIM_ENTER(cuStreamWaitValue64_ptsz)
-    if (!admits_wait(from, 8))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_wait(from, 8))
     return cuda->cuStreamWaitValue64_ptsz(stream, from, value, flags);
 }
 
 CUSHIM_EXPORT CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr from, cuuint64_t value,
                                               unsigned flags) {
     CUSHIM_ENTER(cuStreamWaitValue64_v2)
-    if (!admits_wait(from, 8))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_wait(from, 8))
     return cuda->cuStreamWaitValue64_v2(stream, from, value, flags);
 }
 
 CUSHIM_EXPORT CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr from,
                                                    cuuint64_t value, unsigned flags) {
     CUSHIM_ENTER(cuStreamWaitValue64_v2_ptsz)
-    if (!admits_wait(from, 8))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUSHIM_REFUSE_UNLESS(admits_wait(from, 8))
     return cuda->cuStreamWaitValue64_v2_ptsz(stream, from, value, flags);
 }
 

@@ -3,8 +3,7 @@
  *
  * It checks only device memory.  While a capture is open it checks nothing, and counts that.
  */
-#ifndef CUSHIM_PRELOAD_CHECK_H
-#define CUSHIM_PRELOAD_CHECK_H
+#pragma once
 
 #include "memory/check.h"
 #include "preload/state/process.h"
@@ -77,5 +76,3 @@ const char *cushim_check_place(enum cushim_mem_harm harm);
 enum { CUSHIM_CHECK_TEXT_BYTES = 256 };
 void cushim_check_text(const struct cushim_mem_finding *finding,
                        char text[CUSHIM_CHECK_TEXT_BYTES]);
-
-#endif

@@ -2,8 +2,7 @@
  * A request that found no memory.  It is noted in the page for the report, and printed on standard
  * error if CUSHIM_OOM asks for that.
  */
-#ifndef CUSHIM_PRELOAD_SHORTAGE_H
-#define CUSHIM_PRELOAD_SHORTAGE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ static inline void cushim_shortage_served(const struct cushim_mem_stats *stats, 
     if (cushim_refused.stats)
         cushim_shortage_note_served(stats, n_bytes);
 }
-
-#endif

@@ -6,8 +6,7 @@
  * lock.  A sampled block of a heap is WATCHED (memory/layout/block.h), so the fast path of a free
  * leaves it to the slow path, which asks here.  All other blocks are freed as without sites.
  */
-#ifndef CUSHIM_PRELOAD_SITES_H
-#define CUSHIM_PRELOAD_SITES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ bool cushim_sites_stack(uint64_t address, struct cushim_backtrace *stack);
 
 /* A context was destroyed, and with it all blocks of a heap. */
 void cushim_sites_gone(const void *heap);
-
-#endif

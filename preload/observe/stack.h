@@ -7,8 +7,7 @@
  * stack, and a frame's own by that of the frame before.  So the unwinder, which takes 150 ns a
  * frame and more, is asked for new stacks alone.
  */
-#ifndef CUSHIM_PRELOAD_STACK_H
-#define CUSHIM_PRELOAD_STACK_H
+#pragma once
 
 #include "base/backtrace.h"
 #include "report/page.h"
@@ -29,5 +28,3 @@ unsigned cushim_stack_describe(const struct cushim_backtrace *stack,
  * cushim_backtrace_text. */
 void cushim_stack_text(const struct cushim_backtrace *stack, int i,
                        char text[CUSHIM_BACKTRACE_FRAME_BYTES]);
-
-#endif

@@ -10,8 +10,7 @@
  * A recording may begin and end while the process runs (observe/watch.h).  Then it also has what
  * lived before.
  */
-#ifndef CUSHIM_PRELOAD_TRACING_H
-#define CUSHIM_PRELOAD_TRACING_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -96,5 +95,3 @@ void cushim_tracing_segment(const struct cushim_mem_stats *stats, const void *he
 
 /* A context was destroyed, and with it all blocks of a heap. */
 void cushim_tracing_gone(const struct cushim_mem_stats *stats, const void *heap);
-
-#endif

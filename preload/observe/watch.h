@@ -2,8 +2,7 @@
  * Observers of each block of a process: the recording (tracing.h) and the sites (sites.h).  They
  * are called only if cushim_process.is_watched.
  */
-#ifndef CUSHIM_PRELOAD_WATCH_H
-#define CUSHIM_PRELOAD_WATCH_H
+#pragma once
 
 #include "memory/alloc.h"
 #include "memory/state/heap_state.h"
@@ -49,5 +48,3 @@ void cushim_watch_stop(void);
 
 /* A context was destroyed, and with it all blocks of a heap. */
 void cushim_watch_gone(const struct cushim_mem_heap *heap);
-
-#endif

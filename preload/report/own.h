@@ -2,8 +2,7 @@
  * The report of this process: its page, and what only it knows (interposition.md D6: no CUDA call,
  * nothing torn down).
  */
-#ifndef CUSHIM_PRELOAD_OWN_H
-#define CUSHIM_PRELOAD_OWN_H
+#pragma once
 
 #include "report/report.h"
 
@@ -18,5 +17,3 @@ void cushim_own_tell(void);
 
 /* What a page does not have: all findings of the check, the calls by name and the look-ups. */
 void cushim_own_json(struct cushim_writer *out);
-
-#endif

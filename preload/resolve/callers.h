@@ -6,8 +6,7 @@
  * A note is valid until a library goes: it carries the *age* in which it was made, and is void in
  * the next.  There is no lock; notes are words.
  */
-#ifndef CUSHIM_PRELOAD_CALLERS_H
-#define CUSHIM_PRELOAD_CALLERS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -77,5 +76,3 @@ void cushim_callers_note(const void *caller, uint64_t age, unsigned facts);
 
 /* A new age: a library is gone. */
 void cushim_callers_forget(void);
-
-#endif

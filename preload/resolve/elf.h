@@ -8,8 +8,7 @@
  *
  * A `struct cushim_object` is a copy of three words and stays right while the object is loaded.
  */
-#ifndef CUSHIM_PRELOAD_ELF_H
-#define CUSHIM_PRELOAD_ELF_H
+#pragma once
 
 #include <dlfcn.h>
 #include <link.h>
@@ -103,5 +102,3 @@ void cushim_object_pass_by(const char *name);
 
 /* Is the object at an address ahead of this one in load order, so that we are its next one? */
 bool cushim_object_is_ahead(const void *address);
-
-#endif

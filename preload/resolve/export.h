@@ -6,8 +6,7 @@
  * a look-up, because sanitizers look names up while they start, before code that they instrumented
  * may run.
  */
-#ifndef CUSHIM_PRELOAD_EXPORT_H
-#define CUSHIM_PRELOAD_EXPORT_H
+#pragma once
 
 #define CUSHIM_EXPORT __attribute__((visibility("default")))
 
@@ -27,6 +26,4 @@
 #define CUSHIM_IS_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
 #else
 #define CUSHIM_IS_SANITIZED 0
-#endif
-
 #endif

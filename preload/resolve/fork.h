@@ -7,8 +7,7 @@
  * Any number of threads hold forks off at once, and one thread may do so again inside; a fork waits
  * until nobody does.  What is done meanwhile is short and waits for nothing.
  */
-#ifndef CUSHIM_PRELOAD_FORK_H
-#define CUSHIM_PRELOAD_FORK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +22,3 @@ bool cushim_fork_hold_off(void);
 
 /* Forks may go on.  Takes what cushim_fork_hold_off returned. */
 void cushim_fork_let_go(bool is_held_off);
-
-#endif

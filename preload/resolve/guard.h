@@ -9,8 +9,7 @@
  * A thread stores the upper bits with the heap that it remembers.  While the guard is what it was,
  * the fast path needs no other check.
  */
-#ifndef CUSHIM_PRELOAD_GUARD_H
-#define CUSHIM_PRELOAD_GUARD_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ static inline uint64_t cushim_guard_now(void) {
 static inline uint64_t cushim_guard_epoch(uint64_t guard) {
     return guard & -CUSHIM_GUARD_EPOCH;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * resolver for; *ABI name* the name of an export.  (symbol, version, flags) names a function, a
  * symbol does not (interposition.md A2).  So answers are routed by their address.
  */
-#ifndef CUSHIM_PRELOAD_LOOKUP_H
-#define CUSHIM_PRELOAD_LOOKUP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -64,5 +63,3 @@ void *cushim_route_answer(void *real, const char *symbol, int version, uint64_t 
 
 /* Count a cuMem* name that goes out unhooked, once per name (B16); other names are ignored. */
 void cushim_route_count_unhooked(const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* The two functions of NVML that tell the size of a device, as NVIDIA's documentation declares
  * them. */
-#ifndef CUSHIM_PRELOAD_NVML_H
-#define CUSHIM_PRELOAD_NVML_H
+#pragma once
 
 #include "preload/resolve/elf.h"
 #include "preload/resolve/export.h"
@@ -17,5 +16,3 @@ struct nvml_memory_v2 {
 
 CUSHIM_EXPORT int nvmlDeviceGetMemoryInfo(void *device, struct nvml_memory *memory);
 CUSHIM_EXPORT int nvmlDeviceGetMemoryInfo_v2(void *device, struct nvml_memory_v2 *memory);
-
-#endif

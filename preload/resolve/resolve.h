@@ -7,8 +7,7 @@
  * we have a hook for it.  Nothing here logs or starts anything (B5).  Tables are filled under a
  * lock and published by one atomic store; a table goes with its library (preload/resolve/unload.h).
  */
-#ifndef CUSHIM_PRELOAD_RESOLVE_H
-#define CUSHIM_PRELOAD_RESOLVE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -56,5 +55,3 @@ struct cushim_cudart *cushim_runtime(const void *caller);
 /* The resolver's counts of look-ups, and how often each hook was called.  With a live page they are
  * in its file (preload/state/live.h). */
 extern struct cushim_page_calls cushim_page_calls __attribute__((visibility("hidden")));
-
-#endif

@@ -7,8 +7,7 @@
  * runtimes' tables, and which code means which runtime.  While a dlclose is under way, a thread
  * that needs a table asks the loader, and no entry point takes its fast path.
  */
-#ifndef CUSHIM_PRELOAD_UNLOAD_H
-#define CUSHIM_PRELOAD_UNLOAD_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -21,5 +20,3 @@ static inline bool cushim_unload_is_under_way(void) {
 
 /* If anything was unloaded since the last time, forget what went with it. */
 void cushim_unload_settle(void);
-
-#endif

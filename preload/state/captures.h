@@ -16,8 +16,7 @@
  * they never meet.  It is held over the record and over the begin, and neither can block.  Locks of
  * contexts and heaps are taken inside it, never around it.
  */
-#ifndef CUSHIM_PRELOAD_CAPTURES_H
-#define CUSHIM_PRELOAD_CAPTURES_H
+#pragma once
 
 #include "memory/fence/fence.h"
 #include "preload/state/process.h"
@@ -70,5 +69,3 @@ void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answ
 void cushim_capture_drop_stream(CUstream stream);
 void cushim_capture_drop_context(CUcontext context);
 void cushim_capture_drop_all(void);
-
-#endif

@@ -6,8 +6,7 @@
  * A heap is never freed; when its context is gone, it waits for another one.  So the list of all
  * heaps only grows and is read without a lock.
  */
-#ifndef CUSHIM_PRELOAD_CONTEXT_HEAP_H
-#define CUSHIM_PRELOAD_CONTEXT_HEAP_H
+#pragma once
 
 #include "memory/heap.h"
 #include "memory/state/heap_state.h"
@@ -42,5 +41,3 @@ void cushim_context_heap_abandon(struct cushim_context_heap *owner);
 
 /* The next of all heaps that serve, or the first for NULL; NULL after the last. */
 struct cushim_context_heap *cushim_context_heap_next(const struct cushim_context_heap *heap);
-
-#endif

@@ -11,8 +11,7 @@
  * rises with every context that is destroyed, and what a thread remembers of the old context is not
  * used for the new one.
  */
-#ifndef CUSHIM_PRELOAD_CONTEXTS_H
-#define CUSHIM_PRELOAD_CONTEXTS_H
+#pragma once
 
 #include "preload/state/process.h"
 
@@ -125,5 +124,3 @@ void cushim_contexts_stay(CUcontext context);
 
 /* The driver was unloaded, and every context with it. */
 void cushim_contexts_gone_all(void);
-
-#endif

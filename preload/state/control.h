@@ -6,8 +6,7 @@
  * memory.  No fast path looks.  With CUSHIM_CONTROL one thread of ours sleeps on a word of the
  * page, and looks as such a call does, when it is woken and each second.
  */
-#ifndef CUSHIM_PRELOAD_CONTROL_H
-#define CUSHIM_PRELOAD_CONTROL_H
+#pragma once
 
 #include "base/clock.h"
 #include "preload/state/process.h"
@@ -44,5 +43,3 @@ static inline void cushim_control_look(void) {
         unlikely(cushim_control_is_over()))
         cushim_control_answer();
 }
-
-#endif

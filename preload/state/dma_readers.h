@@ -6,8 +6,7 @@
  * once one may be at work, each new request of 2 MiB and more gets a driver allocation of its own,
  * which the driver frees.
  */
-#ifndef CUSHIM_PRELOAD_DMA_READERS_H
-#define CUSHIM_PRELOAD_DMA_READERS_H
+#pragma once
 
 /* Such a reader is at work, or about to be. */
 void cushim_dma_readers_expect(void);
@@ -19,5 +18,3 @@ void cushim_dma_readers_expect(void);
  * rarely.
  */
 void cushim_dma_readers_look(void);
-
-#endif

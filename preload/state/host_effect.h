@@ -7,8 +7,7 @@
  * driver has accepted it.  A context without a heap needs no note, because the first free into a
  * heap always waits.  In `exact` mode it costs one load to see that nothing is to be noted.
  */
-#ifndef CUSHIM_PRELOAD_HOST_EFFECT_H
-#define CUSHIM_PRELOAD_HOST_EFFECT_H
+#pragma once
 
 #include "preload/state/contexts.h"
 
@@ -43,5 +42,3 @@ struct cushim_synchronise cushim_host_effect_synchronise(struct cushim_cuda *cud
 /* After the call, which answered `answer`.  Returns that. */
 CUresult cushim_host_effect_synchronised(const struct cushim_synchronise *synchronise,
                                          CUresult answer);
-
-#endif

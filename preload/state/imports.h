@@ -3,8 +3,7 @@
  * that does not lie at the start of its segment the driver opened the segment, and needs the start
  * of the segment when the block is closed.  What the driver opened has a row, too.
  */
-#ifndef CUSHIM_PRELOAD_IMPORTS_H
-#define CUSHIM_PRELOAD_IMPORTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,5 +15,3 @@ bool cushim_imports_enter(uint64_t address, uint64_t base);
 uint64_t cushim_imports_leave(uint64_t address);
 
 bool cushim_imports_has(uint64_t address);
-
-#endif

@@ -6,8 +6,7 @@
  * stores.  The page of a thread's cache that has its counters gets a page of the file beneath it,
  * too.  No descriptor stays open.  However the process ends, the file has what was counted.
  */
-#ifndef CUSHIM_PRELOAD_LIVE_H
-#define CUSHIM_PRELOAD_LIVE_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -42,5 +41,3 @@ void cushim_live_end(void);
 /* Call it before the first store to a part of the page, its calls or its sites; others see the part
  * from then on.  It is cheap if the part is shown already. */
 void cushim_live_show(const void *part, size_t n_bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * The primary context of a device, from the driver.  We do not retain it, so it may end a moment
  * after the answer.
  */
-#ifndef CUSHIM_PRELOAD_PRIMARY_H
-#define CUSHIM_PRELOAD_PRIMARY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ CUresult cushim_primary_release(struct cushim_cuda *cuda,
                                 __typeof__(&cuDevicePrimaryCtxRelease_v2) real, CUdevice device);
 CUresult cushim_primary_reset(struct cushim_cuda *cuda,
                               __typeof__(&cuDevicePrimaryCtxReset_v2) real, CUdevice device);
-
-#endif

@@ -6,8 +6,7 @@
  * the driver unchanged, and no lock is taken (interposition.md E).  With an unfit driver it is off
  * until that driver goes.  All state is static and is never torn down (D6).
  */
-#ifndef CUSHIM_PRELOAD_PROCESS_H
-#define CUSHIM_PRELOAD_PROCESS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -173,4 +172,7 @@ static inline CUstream cushim_per_thread(CUstream stream) {
     if (!cuda || !cuda->abi)                                                                       \
         return CUDA_ERROR_NOT_INITIALIZED;
 
-#endif
+/* A hook returns here if the driver would refuse what the call names. */
+#define CUSHIM_REFUSE_UNLESS(is_admitted)                                                          \
+    if (!(is_admitted))                                                                            \
+        return CUDA_ERROR_INVALID_VALUE;

@@ -7,8 +7,7 @@
  * goes to the device whenever that has room.  A large block goes back to the host as soon as it is
  * free.
  */
-#ifndef CUSHIM_PRELOAD_SPILL_H
-#define CUSHIM_PRELOAD_SPILL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ size_t cushim_spill_free_bytes(int device);
 
 /* Is a request of a device that has no memory likely to be spilled? */
 bool cushim_spill_may_serve(int device, size_t n_bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * An amount as an option gives it: bytes, a share of something that only its user knows, or auto,
  * if the user has a rule for that.
  */
-#ifndef CUSHIM_BASE_AMOUNT_H
-#define CUSHIM_BASE_AMOUNT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,5 +74,3 @@ static inline const char *cushim_size_read(size_t *bytes, const char *text) {
     *bytes = whole;
     return NULL;
 }
-
-#endif

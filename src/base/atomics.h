@@ -1,7 +1,6 @@
 /* What fast paths say to the compiler: how atomic loads and stores are ordered, and what is likely.
  */
-#ifndef CUSHIM_BASE_ATOMICS_H
-#define CUSHIM_BASE_ATOMICS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ static inline void cushim_raise_to(atomic_uint_fast64_t *counter, uint64_t to) {
     while (now < to && !atomic_compare_exchange_weak(counter, &now, to)) {
     }
 }
-
-#endif

@@ -4,8 +4,7 @@
  * The addresses are taken at that moment and named only when they are printed.  The innermost
  * frames belong to the object that contains this code, and are left out.
  */
-#ifndef CUSHIM_BASE_BACKTRACE_H
-#define CUSHIM_BASE_BACKTRACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ int cushim_backtrace_first(const struct cushim_backtrace *stack);
 /* One frame as text: "file(function+0x12) [0x1234]".  Cut if it is too long. */
 void cushim_backtrace_text(const struct cushim_backtrace *stack, int frame,
                            char text[CUSHIM_BACKTRACE_FRAME_BYTES]);
-
-#endif

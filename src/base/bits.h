@@ -1,6 +1,5 @@
 /* Whole-number helpers: rounding, powers of two, a hash.  None of them overflows silently. */
-#ifndef CUSHIM_BASE_BITS_H
-#define CUSHIM_BASE_BITS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,6 +16,12 @@ static inline size_t cushim_most(size_t a, size_t b) {
 /* a - b, or 0 if that is negative. */
 static inline size_t cushim_less(size_t a, size_t b) {
     return a > b ? a - b : 0;
+}
+
+/* For qsort: by the number with which each element begins. */
+static inline int cushim_by_number(const void *one, const void *other) {
+    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+    return a < b ? -1 : a > b;
 }
 
 /* The largest k with 2^k <= x; x > 0. */
@@ -48,5 +53,3 @@ static inline bool cushim_is_aligned(uint64_t x, uint64_t step) {
 static inline size_t cushim_hash(uint64_t x, unsigned log2_n) {
     return (size_t)(x * 0x9e3779b97f4a7c15u >> (64 - log2_n));
 }
-
-#endif

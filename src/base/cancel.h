@@ -3,8 +3,7 @@
  * the like), because no call of CUDA is one, and a thread that ended inside ours would leave a lock
  * or a flag behind.
  */
-#ifndef CUSHIM_BASE_CANCEL_H
-#define CUSHIM_BASE_CANCEL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -19,5 +18,3 @@ static inline int cushim_cancel_hold(void) {
 static inline void cushim_cancel_let(int before) {
     pthread_setcancelstate(before, NULL);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The clock: nanoseconds since some point in the past, never going back. */
-#ifndef CUSHIM_BASE_CLOCK_H
-#define CUSHIM_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -18,5 +17,3 @@ static inline uint64_t cushim_clock_coarse_ns(void) {
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
-
-#endif

@@ -10,8 +10,7 @@
  *
  * Because the zeros can come at any time, nobody may depend on what lies in such a file.
  */
-#ifndef CUSHIM_BASE_CUT_FILE_H
-#define CUSHIM_BASE_CUT_FILE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -27,5 +26,3 @@ void cushim_cut_file_watch_shared(const void *start, size_t n_bytes, atomic_bool
 /* Call it before the mapping goes.  After the last one our handler goes, too, unless the program
  * has installed another one. */
 void cushim_cut_file_forget(const void *start);
-
-#endif

@@ -5,8 +5,7 @@
  * several writers use one name, one complete file remains, and a full disk leaves the earlier file.
  * Something that is no regular file (a pipe, a device) is written in place.
  */
-#ifndef CUSHIM_BASE_DRAFT_H
-#define CUSHIM_BASE_DRAFT_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -29,5 +28,3 @@ int cushim_draft_begin(struct cushim_draft *draft, const char *path);
  * Returns `error`, or an errno if the end itself fails.
  */
 int cushim_draft_end(struct cushim_draft *draft, int error);
-
-#endif

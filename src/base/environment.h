@@ -9,8 +9,7 @@
  * Nothing else is kept, because a program may clear its environment to remove secrets.  In a
  * set-user-id program there is no variable at all.
  */
-#ifndef CUSHIM_BASE_ENVIRONMENT_H
-#define CUSHIM_BASE_ENVIRONMENT_H
+#pragma once
 
 /* Note the variables that we read.  One thread, once; without a variable of ours it does nothing.
  */
@@ -22,5 +21,3 @@ const char *cushim_environment(const char *name);
 /* For each entry ("NAME=VALUE") of the environment, then for the noted ones that it no longer has.
  */
 void cushim_environment_each(void (*visit)(const char *entry, void *context), void *context);
-
-#endif

@@ -3,8 +3,7 @@
  * store into it ends the process by SIGBUS.  So only root may open one for writing after us: `: >
  * file` is refused then.  Removing the file does no harm.
  */
-#ifndef CUSHIM_BASE_FILE_MODE_H
-#define CUSHIM_BASE_FILE_MODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -24,5 +23,3 @@ static inline void cushim_file_bar_writers(int file) {
 static inline void cushim_file_let_write(int file) {
     cushim_file_set_writable(file, true);
 }
-
-#endif

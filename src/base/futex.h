@@ -8,8 +8,7 @@
  * Invariant: nothing depends on a wake-up.  A missed one costs a time-out at most, so the waking
  * side needs no fence.  No call here is a cancellation point, and errno is preserved.
  */
-#ifndef CUSHIM_BASE_FUTEX_H
-#define CUSHIM_BASE_FUTEX_H
+#pragma once
 
 #include <errno.h>
 #include <limits.h>
@@ -126,5 +125,3 @@ static inline void cushim_futex_lock_leave(struct cushim_futex_lock *lock) {
 
 /* Take it, after the thread that is inside.  Leave it by cushim_futex_lock_leave. */
 void cushim_futex_lock_enter(struct cushim_futex_lock *lock);
-
-#endif

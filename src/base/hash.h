@@ -1,7 +1,6 @@
 /* Tables of rows that are found by a member, as uthash has them.  HASH_GET makes a row if there
  * is none. */
-#ifndef CUSHIM_BASE_HASH_H
-#define CUSHIM_BASE_HASH_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -31,5 +30,3 @@
             free(row);                                                                             \
         }                                                                                          \
     } while (0)
-
-#endif

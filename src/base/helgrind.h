@@ -6,8 +6,7 @@
  * program's own memory as usual.  The request is valgrind's client request: instructions without
  * effect elsewhere.
  */
-#ifndef CUSHIM_BASE_HELGRIND_H
-#define CUSHIM_BASE_HELGRIND_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ static inline void cushim_helgrind_ignore(const void *memory, size_t n_bytes) {
 #endif
     (void)request;
 }
-
-#endif

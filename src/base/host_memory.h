@@ -1,6 +1,5 @@
 /* The memory of the host, as the kernel tells it. */
-#ifndef CUSHIM_BASE_HOST_MEMORY_H
-#define CUSHIM_BASE_HOST_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,5 +11,3 @@ bool cushim_read_text(const char *path, char *text, size_t n_bytes);
 /* How much more the process may take: of the machine, and of each group (version 2) that it is in,
  * because the driver charges such memory to it.  UINT64_MAX: the kernel does not tell. */
 uint64_t cushim_host_memory_bytes(int64_t process);
-
-#endif

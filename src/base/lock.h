@@ -1,6 +1,5 @@
 /* A mutex that is held until the end of the block. */
-#ifndef CUSHIM_BASE_LOCK_H
-#define CUSHIM_BASE_LOCK_H
+#pragma once
 
 #include <pthread.h>
 
@@ -17,5 +16,3 @@ static inline void cushim_mutex_let_go(pthread_mutex_t **mutex) {
 #define CUSHIM_LOCKED(mutex)                                                                       \
     __attribute__((cleanup(cushim_mutex_let_go), unused)) pthread_mutex_t *held_mutex_ =           \
         cushim_mutex_hold(mutex)
-
-#endif

@@ -4,8 +4,7 @@
  * No stdio, no allocation, no lock; never standard output.  A line that is off costs one load.  The
  * form is `cushim[pid] level noun: text`.  Lines are formatted on the stack and cut at 512 bytes.
  */
-#ifndef CUSHIM_BASE_LOG_H
-#define CUSHIM_BASE_LOG_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -49,5 +48,3 @@ __attribute__((format(printf, 3, 4))) void cushim_log(enum cushim_log_level leve
 #define log_warn(...)  CUSHIM_LOG_AT(CUSHIM_LOG_WARN, __VA_ARGS__)
 #define log_info(...)  CUSHIM_LOG_AT(CUSHIM_LOG_INFO, __VA_ARGS__)
 #define log_debug(...) CUSHIM_LOG_AT(CUSHIM_LOG_DEBUG, __VA_ARGS__)
-
-#endif

@@ -1,6 +1,5 @@
 /* The mapping at an address, from /proc/self/maps.  It is slow: for rare questions. */
-#ifndef CUSHIM_BASE_MAPPING_H
-#define CUSHIM_BASE_MAPPING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ enum cushim_status cushim_mapping_find(uint64_t address, struct cushim_mapping *
 
 /* Is it mapped from a file whose name begins like this? */
 bool cushim_mapping_is_of(const struct cushim_mapping *mapping, const char *file);
-
-#endif

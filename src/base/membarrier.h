@@ -4,8 +4,7 @@
  * In a protocol with a frequent and a rare side, the frequent side then needs no fence of its own.
  * The kernel is asked once whether it supports this.
  */
-#ifndef CUSHIM_BASE_MEMBARRIER_H
-#define CUSHIM_BASE_MEMBARRIER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ bool cushim_membarrier_pass(void);
 /* Did this thread come under a seccomp filter since the kernel was asked?  Such a filter may kill a
  * thread that calls membarrier(2), so a guest must not call it. */
 bool cushim_membarrier_is_judged(void);
-
-#endif

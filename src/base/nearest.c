@@ -4,14 +4,12 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/bits.h"
+
 static bool is_same(char a, char b) {
     char x = a == '-' ? '_' : (char)tolower((unsigned char)a);
     char y = b == '-' ? '_' : (char)tolower((unsigned char)b);
     return x == y;
-}
-
-static size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
 }
 
 /* The table of distances between beginnings, row by row; a swap needs the row before the last. */
@@ -23,10 +21,10 @@ static size_t distance_of(const char *a, size_t n_a, const char *b, size_t n_b) 
     for (size_t i = 1; i <= n_a; i++) {
         now[0] = i;
         for (size_t j = 1; j <= n_b; j++) {
-            now[j] = least(least(last[j], now[j - 1]) + 1,
-                           last[j - 1] + (is_same(a[i - 1], b[j - 1]) ? 0 : 1));
+            now[j] = cushim_least(cushim_least(last[j], now[j - 1]) + 1,
+                                  last[j - 1] + (is_same(a[i - 1], b[j - 1]) ? 0 : 1));
             if (i > 1 && j > 1 && is_same(a[i - 1], b[j - 2]) && is_same(a[i - 2], b[j - 1]))
-                now[j] = least(now[j], before[j - 2] + 1);
+                now[j] = cushim_least(now[j], before[j - 2] + 1);
         }
         size_t *spare = before;
         before = last;

@@ -5,8 +5,7 @@
  * their neighbour.  Case does not count, and neither does the difference between - and _.  A word
  * is near if the distance is at most a third of its letters, but at least one.
  */
-#ifndef CUSHIM_BASE_NEAREST_H
-#define CUSHIM_BASE_NEAREST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -23,5 +22,3 @@ struct cushim_nearest {
 
 void cushim_nearest_begin(struct cushim_nearest *search, const char *word, size_t n_bytes);
 void cushim_nearest_try(struct cushim_nearest *search, const char *candidate);
-
-#endif

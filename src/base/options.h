@@ -5,8 +5,7 @@
  * that is no option is named once.  Some names are left alone: those in CUSHIM_SIM_ belong to the
  * software device, a few to the companion and the kernels, one to `cushim run`.
  */
-#ifndef CUSHIM_BASE_OPTIONS_H
-#define CUSHIM_BASE_OPTIONS_H
+#pragma once
 
 #include "base/amount.h"
 
@@ -111,5 +110,3 @@ void cushim_options_load(struct cushim_options *options);
 
 /* The same with another default of the log's level, because the companion is silent until asked. */
 void cushim_options_load_at(struct cushim_options *options, int log_level);
-
-#endif

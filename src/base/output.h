@@ -7,8 +7,7 @@
  * A program may close a standard descriptor and open a file of its own under that number.  So the
  * descriptors are noted at the start of the process, and nothing is written to one that changed.
  */
-#ifndef CUSHIM_BASE_OUTPUT_H
-#define CUSHIM_BASE_OUTPUT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -30,5 +29,3 @@ int cushim_output_aside(int fd);
  *         variable errno does not change.
  */
 int cushim_output_write(int fd, const void *bytes, size_t n_bytes);
-
-#endif

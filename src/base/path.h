@@ -2,8 +2,7 @@
  * File names with places in them: %p process, %h host, %r rank (or the process, if no known
  * launcher gave one), %n a number, %q{NAME} a variable of the environment, %%.
  */
-#ifndef CUSHIM_BASE_PATH_H
-#define CUSHIM_BASE_PATH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ bool cushim_path_tell_apart(char *out, size_t cap, const char *name, const char 
 
 /* Does a pattern have one of these places ("pr": process or rank)?  %% is none. */
 bool cushim_path_has(const char *pattern, const char *places);
-
-#endif

@@ -1,6 +1,5 @@
 /* Early return: a status that is not CUSHIM_OK goes to the caller at once. */
-#ifndef CUSHIM_BASE_TRY_H
-#define CUSHIM_BASE_TRY_H
+#pragma once
 
 #include "cushim/status.h"
 
@@ -10,5 +9,3 @@
         if (try_status_ != CUSHIM_OK)                                                              \
             return try_status_;                                                                    \
     } while (0)
-
-#endif

@@ -3,7 +3,7 @@
 #include <string.h>
 
 uint32_t cushim_utf8_next(const char **at) {
-    /* the least code point that needs so many bytes; smaller ones have shorter forms */
+    /* the least code point that needs this many bytes; smaller ones have shorter forms */
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *byte = (const unsigned char *)(*at)++;
     if (*byte < 0x80)

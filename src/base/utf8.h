@@ -1,7 +1,6 @@
 /* Text of others, which may contain any bytes, as UTF-8 without control characters, so that a
  * terminal shows it and executes nothing. */
-#ifndef CUSHIM_BASE_UTF8_H
-#define CUSHIM_BASE_UTF8_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,12 +20,10 @@ void cushim_utf8_end(char *text, size_t n_bytes);
 /* The columns of a clean text, one for each character; characters that are wider are not known. */
 size_t cushim_utf8_columns(const char *text);
 
-/* Cut a clean text to at most so many columns; "..." replaces what is left out.  Returns it. */
+/* Cut a clean text to at most `columns`; "..." replaces what is left out.  Returns it. */
 char *cushim_utf8_fit(char *text, size_t columns);
 
-/* A clean text as a cell of a table: cut to so many columns, and padded with blanks.  Returns the
+/* A clean text as a cell of a table: cut to `columns`, and padded with blanks.  Returns the
  * cell. */
 enum { CUSHIM_CELL_COLUMNS = 40, CUSHIM_CELL_BYTES = 4 * CUSHIM_CELL_COLUMNS + 1 };
 char *cushim_utf8_cell(char cell[CUSHIM_CELL_BYTES], const char *text, size_t columns);
-
-#endif

@@ -3,8 +3,7 @@
  * which belong to the program.  The first write that fails ends the text: the disk is full, or the
  * pipe is closed.
  */
-#ifndef CUSHIM_BASE_WRITER_H
-#define CUSHIM_BASE_WRITER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ char *cushim_text_time(char text[CUSHIM_AMOUNT_BYTES], uint64_t ns);
 #define CUSHIM_COUNT(n)       cushim_text_count((char[CUSHIM_AMOUNT_BYTES]){0}, (n))
 #define CUSHIM_BYTES(n_bytes) cushim_text_bytes((char[CUSHIM_AMOUNT_BYTES]){0}, (n_bytes))
 #define CUSHIM_TIME(ns)       cushim_text_time((char[CUSHIM_AMOUNT_BYTES]){0}, (ns))
-
-#endif

@@ -2,8 +2,7 @@
  * Events that core/ and context/ raise for the folders above them.  One constant table has the
  * listeners (events.c); no fast path raises an event.
  */
-#ifndef CUSHIM_COMPANION_EVENTS_H
-#define CUSHIM_COMPANION_EVENTS_H
+#pragma once
 
 struct cushim_mem_stream_host;
 struct cushim_thread;
@@ -17,5 +16,3 @@ struct cushim_events {
 };
 
 extern const struct cushim_events cushim_events;
-
-#endif

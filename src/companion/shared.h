@@ -2,8 +2,7 @@
  * What libcushim shares with cushim's own libraries, of the same build: exported with the version
  * CUSHIM_PRIVATE, no part of the ABI.  Those libraries include nothing else of this folder.
  */
-#ifndef CUSHIM_COMPANION_SHARED_H
-#define CUSHIM_COMPANION_SHARED_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -138,5 +137,3 @@ static inline bool cushim_capture_has(CUstream stream) {
            CUSHIM_DRIVER(cuStreamIsCapturing)(stream, &state) == CUDA_SUCCESS &&
            state != CU_STREAM_CAPTURE_STATUS_NONE;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * both sides are first joined to one longer row.  A piece is some rows of one slice, or a part of
  * one row; in a buffer its rows have no gaps.
  */
-#ifndef CUSHIM_COPY_BOX_H
-#define CUSHIM_COPY_BOX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ struct cushim_copy_cut cushim_copy_cut(const struct cushim_copy_box *box, size_t
 
 /* Piece i, below n_pieces: each byte of the box is in one of them. */
 struct cushim_copy_piece cushim_copy_piece(const struct cushim_copy_cut *cut, size_t i);
-
-#endif

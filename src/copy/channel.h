@@ -5,8 +5,7 @@
  * empties one, the device works on the other.  A job is one copy, whose pieces may go through any
  * channel.
  */
-#ifndef CUSHIM_COPY_CHANNEL_H
-#define CUSHIM_COPY_CHANNEL_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -60,5 +59,3 @@ void cushim_copy_job_fail(struct cushim_copy_job *job, enum cushim_copy_outcome 
  */
 void cushim_copy_channel_turn(struct cushim_cuda *cuda, struct cushim_copy_channel *channel,
                               struct cushim_copy_job *job, const atomic_uint *n_waiting);
-
-#endif

@@ -6,8 +6,7 @@
  * would fault in anyway, and refuses all others without a signal.  If a thread unmaps memory during
  * its copy, our copy faults, where the driver's would fault without cushim.
  */
-#ifndef CUSHIM_COPY_HOST_H
-#define CUSHIM_COPY_HOST_H
+#pragma once
 
 #include "copy/box.h"
 
@@ -23,5 +22,3 @@ void cushim_copy_host_read(const struct cushim_copy_cut *cut, const struct cushi
                            char *buffer);
 void cushim_copy_host_write(const struct cushim_copy_cut *cut,
                             const struct cushim_copy_piece *piece, const char *buffer);
-
-#endif

@@ -2,8 +2,7 @@
  * Nodes of the host's memory (NUMA).  A ring is on the node of its device, because from another one
  * every byte crosses the link between the processors as well.  libnuma is not linked.
  */
-#ifndef CUSHIM_COPY_NODE_H
-#define CUSHIM_COPY_NODE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ bool cushim_copy_node_prefer(int node);
 
 /* From any node again. */
 void cushim_copy_node_leave(void);
-
-#endif

@@ -28,7 +28,7 @@ struct waiter {
 
 struct cushim_copy_ring {
     struct cushim_copy_ring_setup setup;
-    struct cushim_copy_ring *following; /* under the lock of the list, as is n_users */
+    struct cushim_copy_ring *following; /* this and n_users: under the lock of the list */
     unsigned n_users;                   /* copies, and the thread that gives it back */
     pthread_mutex_t lock;               /* of all that follows */
     bool is_made;

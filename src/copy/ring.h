@@ -14,8 +14,7 @@
  * Locks: one for the list of rings, and one for each ring; the former is never taken inside the
  * latter.
  */
-#ifndef CUSHIM_COPY_RING_H
-#define CUSHIM_COPY_RING_H
+#pragma once
 
 #include "copy/channel.h"
 
@@ -60,5 +59,3 @@ void cushim_copy_rings_forget(void);
 
 /* The host's memory is short: give back the rings that no copy uses; returns the bytes. */
 size_t cushim_copy_rings_give_back(void);
-
-#endif

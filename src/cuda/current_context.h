@@ -1,8 +1,7 @@
 /*
  * The calling thread's CUDA state, borrowed and put back: current context and capture mode.
  */
-#ifndef CUSHIM_CUDA_CURRENT_CONTEXT_H
-#define CUSHIM_CUDA_CURRENT_CONTEXT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -39,5 +38,3 @@ static inline void cushim_mode_back(struct cushim_cuda *cuda, CUstreamCaptureMod
     if (cuda->cuThreadExchangeStreamCaptureMode)
         cuda->cuThreadExchangeStreamCaptureMode(&mode);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * The driver's functions: every exported name is declared, with old revisions and per-thread
  * variants, and none is an alias.
  */
-#ifndef CUSHIM_CUDA_DRIVER_H
-#define CUSHIM_CUDA_DRIVER_H
+#pragma once
 
 #define __CUDA_API_VERSION_INTERNAL
 #ifndef CUDA_ENABLE_DEPRECATED
@@ -23,5 +22,3 @@ CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph, const CUgraphNode *
                            const CUgraphEdgeData *edges, size_t n_dependencies,
                            CUgraphNodeParams *params);
 CUresult cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams *params);
-
-#endif

@@ -6,8 +6,7 @@
  * gives fakes.  Filling twice is harmless.  A name that is not found leaves NULL in its slot,
  * whatever an earlier library had there.
  */
-#ifndef CUSHIM_CUDA_LOAD_H
-#define CUSHIM_CUDA_LOAD_H
+#pragma once
 
 #include "cuda/types.h"
 #include "cushim/status.h"
@@ -36,5 +35,3 @@ enum cushim_status cushim_cudart_load(struct cushim_cudart *cudart, cushim_cuda_
 
 /* The first REQUIRED name of the driver that is not found, static; NULL if all are. */
 const char *cushim_cuda_missing(cushim_cuda_find_fn *find, void *cookie);
-
-#endif

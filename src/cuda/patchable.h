@@ -9,8 +9,7 @@
  * So each function begins with moves to a register that is free there, and its body is elsewhere.
  * If jump targets are guarded (BTI) a landing pad has to be first, which UCX cannot copy.
  */
-#ifndef CUSHIM_CUDA_PATCHABLE_H
-#define CUSHIM_CUDA_PATCHABLE_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -55,5 +54,3 @@
  * patched. */
 #define CUSHIM_PATCHABLE_ELSEWHERE(abi)                                                            \
     extern const atomic_uint cushim_first_##abi __attribute__((visibility("hidden")));
-
-#endif

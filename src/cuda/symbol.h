@@ -1,6 +1,5 @@
 /* Numbers for the HOOK rows of symbols.def, driver and runtime: the index of a call counter. */
-#ifndef CUSHIM_CUDA_SYMBOL_H
-#define CUSHIM_CUDA_SYMBOL_H
+#pragma once
 
 #include "cuda/symbol_name.h"
 
@@ -18,5 +17,3 @@ enum cushim_cuda_symbol {
 #undef CUSHIM_SYMBOL_HOOK
 #undef CUSHIM_SYMBOL_CALL
 #undef CUSHIM_SYMBOL_NATIVE
-
-#endif

@@ -7,8 +7,7 @@
  * lock is needed.  All code calls `cuda->cuMemAlloc_v2(...)`, never the bare name, which in the
  * preloaded object is our own hook.
  */
-#ifndef CUSHIM_CUDA_TABLE_H
-#define CUSHIM_CUDA_TABLE_H
+#pragma once
 
 #include "cuda/types.h"
 
@@ -48,5 +47,3 @@ struct cushim_cudart {
 #undef CUSHIM_SLOT_RT_CALL
 
 #undef CUSHIM_SLOT
-
-#endif

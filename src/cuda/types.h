@@ -3,8 +3,7 @@
  * table includes this.  A source that calls through one includes cuda/table.h, and is compiled
  * again when symbols.def changes.
  */
-#ifndef CUSHIM_CUDA_TYPES_H
-#define CUSHIM_CUDA_TYPES_H
+#pragma once
 
 #include "cuda/driver.h"
 
@@ -12,5 +11,3 @@
 
 struct cushim_cuda;   /* the driver's functions that the preload and src/memory call */
 struct cushim_cudart; /* the functions of the runtime that the preload calls */
-
-#endif

@@ -5,8 +5,7 @@
  * The fast path asks the cache of the calling thread.  It takes no lock and makes no driver call.
  * It does the whole operation or nothing; then the slow path does it, which covers all cases.
  */
-#ifndef CUSHIM_MEMORY_ALLOC_H
-#define CUSHIM_MEMORY_ALLOC_H
+#pragma once
 
 #include "memory/layout/segment.h"
 
@@ -52,11 +51,11 @@ struct cushim_mem_request {
     uint64_t life;  /* of the heap; 0: not all of its lists were asked */
     size_t n_bytes; /* with guards */
     bool is_small, is_relaxed;
-    bool should_grow;      /* rather than make one more fence for a few blocks */
-    bool has_others;       /* there are enough deferred blocks of other sizes for a fence */
-    bool has_lines;        /* blocks that were freed in stream order may be over */
-    bool is_over;          /* they are over; if none serves, their limit begins anew */
-    bool has_rotated;      /* enough of the class is deferred, so make a fence before taking more */
+    bool should_grow; /* rather than make one more fence for a few blocks */
+    bool has_others;  /* there are enough deferred blocks of other sizes for a fence */
+    bool has_lines;   /* blocks that were freed in stream order may be over */
+    bool is_over;     /* all deferred blocks are over; if none serves, their limit begins anew */
+    bool has_rotated; /* enough of the class is deferred, so make a fence before taking more */
     uint64_t deferred_tag; /* of the deferred block that is over first; 0: there is none */
     struct cushim_mem_block *block;
 };
@@ -97,5 +96,3 @@ enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *heap, uint64_t l
 /* The same, and takes the block that it is for off the lists. */
 enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
                                         struct cushim_mem_blockref *ref);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Take, give and reset take no lock; chunks are opened and closed under the heap's.
  */
-#ifndef CUSHIM_MEMORY_ARENA_H
-#define CUSHIM_MEMORY_ARENA_H
+#pragma once
 
 #include "memory/layout/chunk.h"
 
@@ -59,5 +58,3 @@ void cushim_mem_arena_abandon(struct cushim_mem_heap *heap);
 /* Does this block belong to the arena, and may it be given without the lock, because its chunk was
  * not shown to another process? */
 bool cushim_mem_arena_serves(const struct cushim_mem_blockref *ref);
-
-#endif

@@ -119,7 +119,7 @@ void cushim_mem_check_refused(struct cushim_mem_check *check, struct cushim_mem_
     tell(check, finding);
 }
 
-/* Is this still the live block that was looked at?  If so, it is told once. */
+/* Is this still the live block that was looked at?  If so, it will not be reported again. */
 static bool confirm(struct cushim_mem_check *check, uint64_t address, uint64_t serial,
                     struct cushim_backtrace *obtained) {
     CUSHIM_LOCKED(&check->lock);

@@ -13,8 +13,7 @@
  *
  * Lock: `lock` guards rows, quarantine and findings; no driver call is made under it.
  */
-#ifndef CUSHIM_MEMORY_CHECK_H
-#define CUSHIM_MEMORY_CHECK_H
+#pragma once
 
 #include <pthread.h>
 
@@ -116,9 +115,9 @@ enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
 void cushim_mem_check_drop(struct cushim_mem_check *check, uint64_t address);
 
 /*
- * Check the guards of live blocks of a heap; a damaged one is told once.  It checks all of them; or
- * in turn CUSHIM_MEM_CHECK_LOOK_BLOCKS, and one more for each block that came since the last look.
- * Then the cost grows with the calls of the program, not with calls times blocks.
+ * Check the guards of live blocks of a heap; a damaged one is reported once.  It checks all of
+ * them, or in turn CUSHIM_MEM_CHECK_LOOK_BLOCKS, and one more for each block that came since the
+ * last look. Then the cost grows with the calls of the program, not with calls times blocks.
  */
 void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_heap *heap,
                            bool is_all);
@@ -134,5 +133,3 @@ void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim
  * that started there last, if one is known.
  */
 void cushim_mem_check_refused(struct cushim_mem_check *check, struct cushim_mem_finding *finding);
-
-#endif

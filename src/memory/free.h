@@ -5,8 +5,7 @@
  * lock and makes no driver call but the wait of an exact free.  It does the whole operation or
  * nothing; then the slow path does it, which covers all cases.
  */
-#ifndef CUSHIM_MEMORY_FREE_H
-#define CUSHIM_MEMORY_FREE_H
+#pragma once
 
 #include "cuda/types.h"
 #include "memory/layout/block.h"
@@ -61,5 +60,3 @@ enum cushim_status cushim_mem_free_on(struct cushim_mem_heap *heap,
  * heap is not open, or its context is damaged). */
 enum cushim_status cushim_mem_free_claim(struct cushim_mem_heap *heap,
                                          const struct cushim_mem_lookup *lookup);
-
-#endif

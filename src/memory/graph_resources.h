@@ -10,8 +10,7 @@
  * driver call, so that a destructor which the driver runs may do it.  A heap that is abandoned
  * forgets its held blocks.
  */
-#ifndef CUSHIM_MEMORY_GRAPH_RESOURCES_H
-#define CUSHIM_MEMORY_GRAPH_RESOURCES_H
+#pragma once
 
 #include "memory/layout/block.h"
 
@@ -51,5 +50,3 @@ void cushim_mem_graph_resources_let_go(struct cushim_mem_graph_resources_slot *f
 
 /* Blocks that were let go become deferred.  A heap's operations call this first. */
 void cushim_mem_graph_resources_take_back(struct cushim_mem_heap *heap);
-
-#endif

@@ -10,8 +10,7 @@
  * The struct is never freed.  `generation` tells the lives apart.  Its fields are in
  * memory/state/heap_state.h.
  */
-#ifndef CUSHIM_MEMORY_HEAP_H
-#define CUSHIM_MEMORY_HEAP_H
+#pragma once
 
 #include "memory/layout/block.h"
 #include "memory/policy.h"
@@ -78,5 +77,3 @@ void cushim_mem_heap_show(struct cushim_mem_heap *heap, uint64_t address);
 /* Does a block's segment go back to the driver with it? */
 bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *heap,
                                  const struct cushim_mem_segment *segment);
-
-#endif

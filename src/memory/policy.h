@@ -9,8 +9,7 @@
  * driver's call and is refunded if the call fails, so that threads which allocate at the same time
  * do not pass the limit together.
  */
-#ifndef CUSHIM_MEMORY_POLICY_H
-#define CUSHIM_MEMORY_POLICY_H
+#pragma once
 
 #include "base/atomics.h"
 #include "base/amount.h"
@@ -49,7 +48,7 @@ struct cushim_mem_policy {
     struct cushim_amount keep;    /* the most that may be idle; with has_keep */
     struct cushim_amount reserve; /* the least that may be held */
     bool has_keep;
-    size_t least_idle_bytes;          /* so much may be idle in any case */
+    size_t least_idle_bytes;          /* this much may be idle in any case */
     struct cushim_mem_limit *budgets; /* [devices]; NULL: nothing is charged */
     /* Other heaps of the device give back what they can, and wait until until_ns at most; returns
      * the bytes.  NULL: there are no other heaps. */
@@ -96,7 +95,8 @@ static inline void cushim_mem_policy_of_kind(struct cushim_mem_policy *policy,
                  kind == CUSHIM_MEM_MANAGED ? 1 : CUSHIM_MEM_DEDICATED_PINNED_BYTES);
     if (kind == CUSHIM_MEM_PINNED) {
         policy->is_sparing = true;
-        policy->has_keep = false; /* it is about device memory, and so is this: */
+        /* both limits are about device memory */
+        policy->has_keep = false;
         policy->reserve = (struct cushim_amount){0};
     }
 }
@@ -155,5 +155,3 @@ static inline void cushim_mem_limit_refund(struct cushim_mem_limit *budget, size
     atomic_fetch_sub_explicit(&budget->charged_bytes, cost_bytes, memory_order_relaxed);
     cushim_mem_limit_share(budget, cost_bytes, true, true);
 }
-
-#endif

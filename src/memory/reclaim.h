@@ -7,8 +7,7 @@
  * tries its request again.  A kernel that never ends does not block it: the wait has a deadline,
  * and memory that only a longer wait could free is kept.
  */
-#ifndef CUSHIM_MEMORY_RECLAIM_H
-#define CUSHIM_MEMORY_RECLAIM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -122,5 +121,3 @@ typedef void cushim_mem_see_fn(const struct cushim_mem_segment *segment,
 void cushim_mem_census_each(struct cushim_mem_heap *heap, cushim_mem_see_fn *see, void *context);
 
 void cushim_mem_census_take(struct cushim_mem_heap *heap, struct cushim_mem_census *census);
-
-#endif

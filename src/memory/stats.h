@@ -6,8 +6,7 @@
  * in the thread's cache, and only a part of them is here; cushim_mem_cache_sum adds all up for
  * reports.  Bytes are what the program asked for unless the name says otherwise.
  */
-#ifndef CUSHIM_MEMORY_STATS_H
-#define CUSHIM_MEMORY_STATS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -152,5 +151,3 @@ static inline void cushim_mem_stats_add_live_counts(struct cushim_mem_stats *sum
     cushim_mem_stats_add(&sum->live_bytes, cushim_mem_stats_read(&counts->unpublished_bytes));
     cushim_mem_stats_add_counts(sum, counts);
 }
-
-#endif

@@ -9,8 +9,7 @@
  * The blocks of such a heap go from its free lists into a table, and back once they are idle and
  * over.  While a block is out, the word `user` of its metadata is its index in the table.
  */
-#ifndef CUSHIM_MEMORY_STREAM_HEAP_H
-#define CUSHIM_MEMORY_STREAM_HEAP_H
+#pragma once
 
 #include "memory/cache/stream.h"
 
@@ -173,8 +172,6 @@ size_t cushim_mem_streams_count_idle(const struct cushim_mem_streams *streams, s
  * nothing if a capture is known. */
 void cushim_mem_streams_settle(struct cushim_mem_streams *streams);
 
-/* Tell the heap how much its caches keep, and that live memory fell by so many bytes meanwhile
+/* Tell the heap how much its caches keep, and how much live memory fell meanwhile
  * (cushim_mem_stream_cache_fallen). */
 void cushim_mem_streams_look(struct cushim_mem_streams *streams, size_t fallen_bytes);
-
-#endif

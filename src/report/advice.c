@@ -16,7 +16,7 @@ static const uint64_t second_ns = 1000000000;
 
 #define SAY(advice, ...) snprintf((advice)->text, sizeof(advice)->text, __VA_ARGS__)
 
-/* Is n at least so many per cent of all? */
+/* Is n at least this many per cent of all? */
 static bool is_share(uint64_t n, uint64_t n_all, unsigned per_cent) {
     return n_all && (__uint128_t)n * 100 >= (__uint128_t)n_all * per_cent;
 }

@@ -1,6 +1,5 @@
 /* Advice: what may be worth a try, each with the counters that it follows from. */
-#ifndef CUSHIM_REPORT_ADVICE_H
-#define CUSHIM_REPORT_ADVICE_H
+#pragma once
 
 #include "report/report.h"
 
@@ -22,5 +21,3 @@ unsigned cushim_advice_give(const struct cushim_report *report,
 /* For people: lines of at most 80 columns.  For programs: a member. */
 void cushim_advice_text(struct cushim_writer *out, const struct cushim_report *report);
 void cushim_advice_json(struct cushim_writer *out, const struct cushim_report *report);
-
-#endif

@@ -1,6 +1,5 @@
 /* Findings of the check, as a page keeps them: the last ones, with their stacks. */
-#ifndef CUSHIM_REPORT_FINDING_H
-#define CUSHIM_REPORT_FINDING_H
+#pragma once
 
 #include "report/report.h"
 
@@ -12,5 +11,3 @@ bool cushim_finding_get(const struct cushim_page *page, unsigned i,
 /* For people: a section; for programs: the members `harms`, `n_harms` and `unchecked`. */
 void cushim_finding_text(struct cushim_writer *out, const struct cushim_report *report);
 void cushim_finding_json(struct cushim_writer *out, const struct cushim_report *report);
-
-#endif

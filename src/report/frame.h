@@ -1,13 +1,12 @@
 /* Frames of a page, as text: a function and its line, or a name and an offset. */
-#ifndef CUSHIM_REPORT_FRAME_H
-#define CUSHIM_REPORT_FRAME_H
+#pragma once
 
 #include "report/report.h"
 
 /* Make their texts end, whatever is in them, and make them readable text. */
 void cushim_frame_clean(struct cushim_page_frame frames[], size_t n_frames);
 
-/* Shorten a name to so many columns, with "..." for what is left out: first the parameters, then
+/* Shorten a name to `columns`, with "..." for what is left out: first the parameters, then
  * its type, arguments of templates, and its beginning.  The function's own name stays. */
 void cushim_frame_shorten(char *name, size_t columns);
 
@@ -27,5 +26,3 @@ void cushim_frame_json(struct cushim_writer *out, const struct cushim_page_frame
 /* For programs: each frame as one string. */
 void cushim_frame_json_texts(struct cushim_writer *out, const struct cushim_page_frame frames[],
                              uint64_t n_frames, cushim_report_find_line_fn *find_line);
-
-#endif

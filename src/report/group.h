@@ -13,8 +13,7 @@
  *
  * Who may write the file may write anything: members trust each other.
  */
-#ifndef CUSHIM_REPORT_GROUP_H
-#define CUSHIM_REPORT_GROUP_H
+#pragma once
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -86,5 +85,3 @@ void cushim_group_sweep(struct cushim_group *group);
 
 /* Ask the others that have memory there to give back what is idle; false: there are none. */
 bool cushim_group_ask(struct cushim_group *group, int device);
-
-#endif

@@ -1,6 +1,5 @@
 /* Large pageable copies in a report: what moved them, how fast, and what staging might gain. */
-#ifndef CUSHIM_REPORT_LARGE_COPIES_H
-#define CUSHIM_REPORT_LARGE_COPIES_H
+#pragma once
 
 #include "report/report.h"
 
@@ -13,5 +12,3 @@ void cushim_large_copies_text(struct cushim_writer *out, const struct cushim_rep
 
 /* The members "large_copies" and "staged", each followed by a comma. */
 void cushim_large_copies_json(struct cushim_writer *out, const struct cushim_report *report);
-
-#endif

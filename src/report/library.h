@@ -1,7 +1,6 @@
 /* Whose code a frame is, by the path of its file: the program's, a library's by the name that users
  * know, or code that others call to get memory. */
-#ifndef CUSHIM_REPORT_LIBRARY_H
-#define CUSHIM_REPORT_LIBRARY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ enum cushim_library_kind {
 
 /* The name is "" for allocators, runtimes and the program itself. */
 enum cushim_library_kind cushim_library_of(const char *path, char name[CUSHIM_LIBRARY_BYTES]);
-
-#endif

@@ -5,8 +5,7 @@
  * has ended.  The thread that counts writes the counters with relaxed atomics; the thread that
  * reads the options writes the head once.
  */
-#ifndef CUSHIM_REPORT_PAGE_H
-#define CUSHIM_REPORT_PAGE_H
+#pragma once
 
 #include "memory/policy.h"
 #include "memory/stats.h"
@@ -266,5 +265,3 @@ static inline void cushim_page_copy(struct cushim_page *to, const struct cushim_
     for (size_t i = 0; i < sizeof *to / sizeof *words; i++)
         atomic_store_explicit(&words[i], cushim_mem_stats_read(&sources[i]), memory_order_relaxed);
 }
-
-#endif

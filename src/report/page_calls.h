@@ -5,8 +5,7 @@
  * Call counters are split into shards.  A thread has one of its own while there are some left, and
  * counts there by load and store; the next thread goes on in it.  The others share a few.
  */
-#ifndef CUSHIM_REPORT_PAGE_CALLS_H
-#define CUSHIM_REPORT_PAGE_CALLS_H
+#pragma once
 
 #include "report/page.h"
 
@@ -46,5 +45,3 @@ static inline uint64_t cushim_page_calls_of(const struct cushim_page_calls *call
         sum += cushim_mem_stats_read(&calls->shards[i].calls[row]);
     return sum;
 }
-
-#endif

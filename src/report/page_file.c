@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/environment.h"
+#include "base/file_read.h"
 #include "base/output.h"
 #include "base/utf8.h"
 #include "cuda/symbol.h"
@@ -160,21 +161,6 @@ int cushim_page_file_make(int folder, const char *name, const struct cushim_page
 
 /* ---- reading ---- */
 
-static int read_all(int file, void *bytes, size_t n_bytes, size_t at) {
-    char *to = bytes;
-    while (n_bytes) {
-        ssize_t n = pread(file, to, n_bytes, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? errno : ENOEXEC;
-        to += n;
-        at += (size_t)n;
-        n_bytes -= (size_t)n;
-    }
-    return 0;
-}
-
 /* The counters of a row, found by their place in its process; NULL: of none. */
 static struct cushim_mem_stats *stats_of(struct cushim_page *page, const void *row) {
     uint64_t address;
@@ -192,7 +178,7 @@ static int add_caches(int file, struct cushim_page *page) {
     uint64_t n_caches = cushim_mem_stats_read(&page->head.n_caches);
     memcpy(as_read, page->stats, sizeof as_read);
     for (uint64_t i = 0; i < n_caches && i < CUSHIM_PAGE_CACHES; i++) {
-        int error = read_all(file, row, sizeof row, sizeof *page + i * sizeof row);
+        int error = cushim_file_read(file, row, sizeof row, sizeof *page + i * sizeof row);
         if (error)
             return error;
         struct cushim_mem_stats *stats = stats_of(page, row);
@@ -207,7 +193,7 @@ static int add_caches(int file, struct cushim_page *page) {
 }
 
 static int read_counts(int file, struct cushim_page *page) {
-    int error = read_all(file, page, sizeof *page, 0);
+    int error = cushim_file_read(file, page, sizeof *page, 0);
     return error ? error : add_caches(file, page);
 }
 
@@ -258,12 +244,12 @@ static void settle(struct cushim_page *page) {
 static int read_rest(int file, struct cushim_report *report) {
     static struct cushim_page_calls calls;
     static struct cushim_page_sites sites;
-    int error = read_all(file, &calls, sizeof calls, CUSHIM_PAGE_CALLS_AT);
+    int error = cushim_file_read(file, &calls, sizeof calls, CUSHIM_PAGE_CALLS_AT);
     report->calls = &calls;
     if (error || !report->page.head.sample_bytes)
         return error;
     report->sites = &sites;
-    return read_all(file, &sites, sizeof sites, CUSHIM_PAGE_SITES_AT);
+    return cushim_file_read(file, &sites, sizeof sites, CUSHIM_PAGE_SITES_AT);
 }
 
 static int read_page(int folder, int file, struct cushim_report *report) {
@@ -275,7 +261,7 @@ static int read_page(int folder, int file, struct cushim_report *report) {
         return ENOEXEC;
     if (status.st_uid != around.st_uid)
         return EPERM;
-    int error = read_all(file, page, sizeof *page, 0);
+    int error = cushim_file_read(file, page, sizeof *page, 0);
     if (error)
         return error;
     page->head.version[CUSHIM_NAME_BYTES - 1] = 0;
@@ -349,7 +335,7 @@ bool cushim_page_is_alive(int folder, const char *name) {
         return errno != ENOENT && errno != ELOOP;
     fstat(file, &status);
     bool is_locked = cushim_page_file_is_locked(file) || is_just_made(&status);
-    bool is_known = S_ISREG(status.st_mode) && !read_all(file, &head, sizeof head, 0) &&
+    bool is_known = S_ISREG(status.st_mode) && !cushim_file_read(file, &head, sizeof head, 0) &&
                     !memcmp(head.magic, CUSHIM_PAGE_MAGIC, sizeof head.magic) &&
                     head.layout == cushim_page_layout();
     close(file);

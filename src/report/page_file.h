@@ -9,8 +9,7 @@
  * its PID, user or mount namespace is, and it ends with the process.  Only a process that may write
  * the file can hold that lock.
  */
-#ifndef CUSHIM_REPORT_PAGE_FILE_H
-#define CUSHIM_REPORT_PAGE_FILE_H
+#pragma once
 
 #include <limits.h>
 #include <sys/types.h>
@@ -94,5 +93,3 @@ uint64_t cushim_page_namespace(void);
 /* Does the process of a page live?  Its lock tells; on a file system without locks, whether it has
  * the file mapped.  True if that cannot be known. */
 bool cushim_page_is_alive(int folder, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* Marks: moments that the program named, in its page.  Any number of threads may write. */
-#ifndef CUSHIM_REPORT_PAGE_MARK_H
-#define CUSHIM_REPORT_PAGE_MARK_H
+#pragma once
 
 #include "report/page.h"
 
@@ -10,5 +9,3 @@ void cushim_page_mark_put(struct cushim_page *page, const struct cushim_page_mar
  * of one line.  False if there is none, or it is being written. */
 bool cushim_page_mark_get(const struct cushim_page *page, unsigned i,
                           struct cushim_page_mark *mark);
-
-#endif

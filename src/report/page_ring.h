@@ -4,8 +4,7 @@
  * A record has its number, from 1 on, at its start and at its end.  A writer stores the one at the
  * end first and the one at the start last; if a reader finds both the same, the record is complete.
  */
-#ifndef CUSHIM_REPORT_PAGE_RING_H
-#define CUSHIM_REPORT_PAGE_RING_H
+#pragma once
 
 #include "report/page.h"
 
@@ -28,5 +27,3 @@ uint64_t cushim_page_ring_put(struct cushim_page_ring ring, atomic_uint_fast64_t
  * written. */
 bool cushim_page_ring_get(struct cushim_page_ring ring, uint64_t n_records, unsigned i,
                           void *record);
-
-#endif

@@ -4,8 +4,7 @@
  * It reads nothing of the process but its page.  A function adds to the JSON what only the process
  * itself knows.
  */
-#ifndef CUSHIM_REPORT_REPORT_H
-#define CUSHIM_REPORT_REPORT_H
+#pragma once
 
 #include "base/writer.h"
 #include "report/page.h"
@@ -27,8 +26,7 @@ struct cushim_report {
     uint64_t suspended_ns, suspended_bytes; /* for how long, and what is in host memory; 0: not */
     const char *ended; /* how, in words; NULL: it runs, or writes the report itself */
     cushim_report_find_line_fn *find_line; /* NULL: frames stay names and offsets */
-    uint64_t
-        n_short; /* other processes that found no memory on a device with idle memory of this */
+    uint64_t n_short; /* other processes that found no memory where this one has some idle */
     void (*put_json)(struct cushim_writer *out); /* whole members, a comma after each; or NULL */
 };
 
@@ -125,5 +123,3 @@ uint64_t cushim_report_since(const struct cushim_report *report, uint64_t ns);
  */
 void cushim_report_put_string(struct cushim_writer *out, const char *text);
 void cushim_report_put_text(struct cushim_writer *out, const char *lead, const char *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* The destination of a report: the values of CUSHIM_STATS. */
-#ifndef CUSHIM_REPORT_REPORT_FILE_H
-#define CUSHIM_REPORT_REPORT_FILE_H
+#pragma once
 
 #include <limits.h>
 
@@ -31,5 +30,3 @@ bool cushim_report_is_json(const char *path);
  */
 int cushim_report_write(const char *where, const char *folder, bool is_apart,
                         const struct cushim_report *report, char path[PATH_MAX]);
-
-#endif

@@ -2,8 +2,7 @@
  * A shortage: a request that found no memory, with the state at that moment, its stack, and what
  * may help.
  */
-#ifndef CUSHIM_REPORT_SHORTAGE_H
-#define CUSHIM_REPORT_SHORTAGE_H
+#pragma once
 
 #include "report/report.h"
 
@@ -21,5 +20,3 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
 
 /* For programs: all that the page of a report keeps, as a member. */
 void cushim_shortage_json(struct cushim_writer *out, const struct cushim_report *report);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Written by one thread at a time, by relaxed stores; read by any.
  */
-#ifndef CUSHIM_REPORT_SITE_H
-#define CUSHIM_REPORT_SITE_H
+#pragma once
 
 #include "report/report.h"
 
@@ -62,5 +61,3 @@ void cushim_site_json(struct cushim_writer *out, const struct cushim_report *rep
 
 /* For people: what is live by the library that asked (library.h), of all sites. */
 void cushim_site_libraries(struct cushim_writer *out, const struct cushim_report *report);
-
-#endif

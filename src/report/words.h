@@ -1,6 +1,5 @@
 /* The words of the report as they are printed (words.def). */
-#ifndef CUSHIM_REPORT_WORDS_H
-#define CUSHIM_REPORT_WORDS_H
+#pragma once
 
 struct cushim_report_word {
     const char *text, *sentence;
@@ -17,5 +16,3 @@ extern const struct cushim_report_word cushim_report_words[CUSHIM_N_WORDS];
 
 /* The word itself: CUSHIM_WORD(peak_live) is "peak live". */
 #define CUSHIM_WORD(name) cushim_report_words[CUSHIM_WORD_##name].text
-
-#endif

@@ -6,8 +6,7 @@
  * has none: when the context of its heap ended, or when its address is allocated again.  So the
  * reader of an account can pair allocations and frees without a table of its own.
  */
-#ifndef CUSHIM_TRACE_ACCOUNT_H
-#define CUSHIM_TRACE_ACCOUNT_H
+#pragma once
 
 #include "trace/mapped.h"
 #include "trace/reader.h"
@@ -109,5 +108,3 @@ cushim_trace_account_module(const struct cushim_trace_account *account, uint64_t
                             uint64_t *offset);
 
 void cushim_trace_account_close(struct cushim_trace_account *account);
-
-#endif

@@ -6,8 +6,7 @@
  * as numbers of variable length; docs/internals/trace-format.md has the bytes.  Writer and reader
  * share this file.
  */
-#ifndef CUSHIM_TRACE_EVENT_H
-#define CUSHIM_TRACE_EVENT_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -132,5 +131,3 @@ size_t cushim_trace_encode(uint8_t *to, struct cushim_trace_base *base,
  */
 size_t cushim_trace_decode(const uint8_t *from, size_t n_bytes, struct cushim_trace_base *base,
                            struct cushim_trace_event *event, uint64_t *frames);
-
-#endif

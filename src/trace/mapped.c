@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
+
 enum { MOST_MODULES = 1 << 16 };
 
 bool cushim_trace_mapped_add(struct cushim_trace_mapped *mapped,
@@ -28,11 +30,6 @@ bool cushim_trace_mapped_add(struct cushim_trace_mapped *mapped,
 static uint64_t end_of(const struct cushim_trace_module *module) {
     uint64_t end = module->start + module->n_bytes;
     return end < module->start ? UINT64_MAX : end;
-}
-
-static int by_value(const void *one, const void *other) {
-    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
-    return a < b ? -1 : a > b;
 }
 
 /* The number of bounds up to an address. */
@@ -96,7 +93,7 @@ static void make_map(struct cushim_trace_mapped *mapped) {
         mapped->bounds[2 * i] = mapped->modules[i].start;
         mapped->bounds[2 * i + 1] = end_of(&mapped->modules[i]);
     }
-    qsort(mapped->bounds, n_most, sizeof *mapped->bounds, by_value);
+    qsort(mapped->bounds, n_most, sizeof *mapped->bounds, cushim_by_number);
     for (size_t i = 0; i < n_most; i++) {
         if (!n || mapped->bounds[i] != mapped->bounds[n - 1])
             mapped->bounds[n++] = mapped->bounds[i];

@@ -1,6 +1,5 @@
 /* Code of a recorded process: which file was mapped where. */
-#ifndef CUSHIM_TRACE_MAPPED_H
-#define CUSHIM_TRACE_MAPPED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ const struct cushim_trace_module *cushim_trace_mapped_find(struct cushim_trace_m
                                                            uint64_t frame);
 
 void cushim_trace_mapped_free(struct cushim_trace_mapped *mapped);
-
-#endif

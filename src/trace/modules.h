@@ -4,8 +4,7 @@
  * Read from /proc/self/maps when a stack has a frame in no known module.  That takes no lock of the
  * loader's, which a thread that allocates may hold.
  */
-#ifndef CUSHIM_TRACE_MODULES_H
-#define CUSHIM_TRACE_MODULES_H
+#pragma once
 
 #include "trace/writer.h"
 
@@ -15,5 +14,3 @@ void cushim_trace_modules_tell(struct cushim_trace *trace, struct cushim_trace_w
 
 /* Forget them: for a new recording, or that of a forked child. */
 void cushim_trace_modules_forget(void);
-
-#endif

@@ -64,7 +64,7 @@ static uint64_t page_of(uint64_t address) {
 }
 
 /* The page of an address and those before it, n in all, as one part, because the kernel looks each
- * part up.  Its address is 0 if there are not so many. */
+ * part up.  Its address is 0 if fewer than n pages lie below. */
 enum { PAGES = CUSHIM_PYTHON_PAGES, PAGE = CUSHIM_PYTHON_PAGE_BYTES };
 static struct part pages_to(struct cushim_python_cache *cache, uint64_t address, unsigned n) {
     uint64_t page = page_of(address), before = (n - 1) * (uint64_t)PAGE;
@@ -153,7 +153,7 @@ static bool find_frame(const struct cushim_python_layout *layout, struct cushim_
     return true;
 }
 
-/* The places in code where the frames are, the innermost first; `is_whole` if nothing was amiss. */
+/* The place of each frame in its code, the innermost first; `is_whole` if every frame was read. */
 static unsigned walk(const struct cushim_python *python, struct cushim_python_cache *cache,
                      struct cushim_python_place places[], unsigned most, bool *is_whole) {
     enum { LOOKED_AT = 4, FRAME_BYTES = 104 };
@@ -190,8 +190,8 @@ static bool is_of(const struct cushim_python_cache *cache, const struct cushim_p
            (cache->is_direct || known->place.frame == place->frame);
 }
 
-/* Where a place is known, or may be: in one of two rows, because two places of one stack that
- * shared a row would be read again each time. */
+/* The row of a place, or a row for it.  Each place may lie in two rows, because two places of one
+ * stack that had only one row would push each other out, and be read again each time. */
 static struct cushim_python_known *known_of(struct cushim_python_cache *cache,
                                             const struct cushim_python_place *place) {
     uint64_t frame = cache->is_direct ? 0 : place->frame; /* each call of a recursion */

@@ -17,8 +17,7 @@
  *
  * The layout depends on the version: 3.10 to 3.14, with the lock.
  */
-#ifndef CUSHIM_TRACE_PYTHON_H
-#define CUSHIM_TRACE_PYTHON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -91,5 +90,3 @@ unsigned cushim_python_lines(const struct cushim_python *python, struct cushim_p
 
 /* A line by its frame; NULL: unknown, or there was no memory for it. */
 const struct cushim_python_line *cushim_python_line(uint64_t frame);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Inside trace/python: memory of the interpreter, and the line of a place in its code.
  */
-#ifndef CUSHIM_TRACE_PYTHON_LINE_H
-#define CUSHIM_TRACE_PYTHON_LINE_H
+#pragma once
 
 #include <string.h>
 
@@ -43,5 +42,3 @@ static inline uint32_t half_at(const uint8_t *object, size_t offset) {
  * program. */
 uint64_t cushim_python_learn(const struct cushim_python_layout *layout, const uint8_t *object,
                              const struct cushim_python_place *place);
-
-#endif

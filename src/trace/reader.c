@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_read.h"
+
 struct cushim_trace_place {
     uint64_t at, n_bytes, writer, sequence;
 };
@@ -29,21 +31,6 @@ struct cushim_trace_cursor {
     uint64_t frames[CUSHIM_TRACE_FRAMES];
     uint8_t window[WINDOW_BYTES];
 };
-
-static int read_all(int file, void *bytes, size_t n_bytes, uint64_t at) {
-    char *to = bytes;
-    while (n_bytes) {
-        ssize_t n = pread(file, to, n_bytes, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? errno : ENOEXEC;
-        to += n;
-        at += (uint64_t)n;
-        n_bytes -= (size_t)n;
-    }
-    return 0;
-}
 
 /* ---- opening ---- */
 
@@ -85,7 +72,7 @@ static int find_chunks(struct cushim_trace_reader *reader) {
     int error = 0;
     while (!error && at + CUSHIM_TRACE_CHUNK_HEAD_BYTES <= reader->file_bytes) {
         struct cushim_trace_chunk chunk;
-        error = read_all(reader->file, &chunk, sizeof chunk, at);
+        error = cushim_file_read(reader->file, &chunk, sizeof chunk, at);
         bool is_one = !error && is_chunk(&chunk);
         if (is_one)
             error = add_chunk(reader, at, &chunk);
@@ -129,7 +116,7 @@ static int read_head(struct cushim_trace_reader *reader) {
     if (!S_ISREG(status.st_mode))
         return ENOEXEC;
     reader->file_bytes = (uint64_t)status.st_size;
-    int error = read_all(reader->file, head, sizeof *head, 0);
+    int error = cushim_file_read(reader->file, head, sizeof *head, 0);
     if (error)
         return error;
     if (memcmp(head->magic, CUSHIM_TRACE_MAGIC, sizeof head->magic) != 0 ||
@@ -148,7 +135,7 @@ static bool turn(struct cushim_trace_reader *reader, struct cushim_trace_cursor 
     while (cursor->next_chunk < cursor->end_chunk) {
         const struct cushim_trace_place *place = &reader->chunks[cursor->next_chunk++];
         struct cushim_trace_chunk head;
-        if (read_all(reader->file, &head, sizeof head, place->at) != 0) {
+        if (cushim_file_read(reader->file, &head, sizeof head, place->at) != 0) {
             reader->n_damaged++;
             continue;
         }
@@ -174,8 +161,8 @@ static bool look_ahead(const struct cushim_trace_reader *reader,
     size_t rest_bytes = cursor->used_bytes - cursor->at;
     cursor->window_at = cursor->at;
     cursor->window_bytes = rest_bytes < WINDOW_BYTES ? rest_bytes : WINDOW_BYTES;
-    return read_all(reader->file, cursor->window, cursor->window_bytes,
-                    cursor->events_at + cursor->at) == 0;
+    return cushim_file_read(reader->file, cursor->window, cursor->window_bytes,
+                            cursor->events_at + cursor->at) == 0;
 }
 
 static void take_place(struct cushim_trace_cursor *cursor) {

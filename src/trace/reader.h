@@ -5,8 +5,7 @@
  * Bytes that are no event end a chunk; bytes that are no chunk are skipped.  Memory and time are
  * bounded by the data that is there, whatever the file claims.
  */
-#ifndef CUSHIM_TRACE_READER_H
-#define CUSHIM_TRACE_READER_H
+#pragma once
 
 #include "trace/event.h"
 
@@ -33,5 +32,3 @@ bool cushim_trace_reader_next(struct cushim_trace_reader *reader, struct cushim_
                               uint64_t *writer);
 
 void cushim_trace_reader_close(struct cushim_trace_reader *reader);
-
-#endif

@@ -1,6 +1,5 @@
 /* Segments: the memory that a recorded process has from the driver, by address. */
-#ifndef CUSHIM_TRACE_SEGMENTS_H
-#define CUSHIM_TRACE_SEGMENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ void cushim_trace_segments_each(const struct cushim_trace_segments *segments,
                                 cushim_trace_segment_fn *tell, void *context);
 
 void cushim_trace_segments_free(struct cushim_trace_segments *segments);
-
-#endif

@@ -7,8 +7,7 @@
  * opened again for each chunk and closed, so that the program finds no descriptor. In between only
  * root may open it for writing (base/file_mode.h).
  */
-#ifndef CUSHIM_TRACE_WRITER_H
-#define CUSHIM_TRACE_WRITER_H
+#pragma once
 
 #include <limits.h>
 
@@ -70,5 +69,3 @@ void cushim_trace_at(struct cushim_trace *trace, struct cushim_trace_writer *wri
  * module of one byte whose place in the file is the line's number.  0: it has none. */
 uint64_t cushim_trace_stack(struct cushim_trace *trace, struct cushim_trace_writer *writer,
                             const uint64_t *frames, unsigned n_frames, uint64_t time_ns);
-
-#endif

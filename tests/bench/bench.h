@@ -4,8 +4,7 @@
  * A line has only the case and its nanoseconds. rounds.py runs the programs alternately with and
  * without cushim and adds device, driver, clocks and commit.
  */
-#ifndef CUSHIM_TESTS_BENCH_H
-#define CUSHIM_TESTS_BENCH_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -175,5 +174,3 @@ static inline void bench_skip(const char *name, const char *why) {
     printf("{\"case\": \"%s\", \"skipped\": \"%s\"}\n", name, why);
     fflush(stdout);
 }
-
-#endif

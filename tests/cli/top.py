@@ -52,7 +52,7 @@ sys.stdin.readline()
 
 
 class Terminal:
-    """A shell in a terminal of its own, of so many columns and rows."""
+    """A shell in a terminal of its own, with this many columns and rows."""
 
     n = 0  # each has a server of its own: one that was told to go may answer the next once more
 

@@ -9,8 +9,7 @@
  *
  * The fixture launches through the driver, not through the code under test.
  */
-#ifndef CUSHIM_COMPANION_FIXTURE_H
-#define CUSHIM_COMPANION_FIXTURE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ void fixture_verdict(enum cushim_status got, enum cushim_status wanted, const ch
 /* The text of the last failure contains this. */
 #define fixture_said(part)                                                                         \
     ck_assert_msg(strstr(cushim_last_error(), (part)) != NULL, "text: %s", cushim_last_error())
-
-#endif

@@ -2,8 +2,7 @@
  * Raw driver calls that bypass the library, for cases with foreign code: FIXTURE_CU(cuGraphDestroy,
  * graph) must succeed. The names of <cuda.h> mean the newest revisions.
  */
-#ifndef CUSHIM_COMPANION_FIXTURE_CUDA_H
-#define CUSHIM_COMPANION_FIXTURE_CUDA_H
+#pragma once
 
 #include <cuda.h>
 #include <string.h>
@@ -40,5 +39,3 @@ static inline CUgraph fixture_capture_end(struct cushim_stream *s) {
     ck_assert_ptr_nonnull(graph);
     return graph;
 }
-
-#endif

@@ -5,8 +5,7 @@
  *
  * %ri is the number of the thread in a one-dimensional grid, and a kernel with n leaves above it.
  */
-#ifndef CUSHIM_COMPANION_KERNELS_PTX_H
-#define CUSHIM_COMPANION_KERNELS_PTX_H
+#pragma once
 
 #define FIXTURE_PTX_HEAD ".version 6.4\n.target sm_75\n.address_size 64\n"
 
@@ -152,5 +151,3 @@ static const char fixture_ptx_callee[] =
 static const char fixture_ptx_wrong[] = FIXTURE_PTX_HEAD ".visible .entry wrong() {\n"
                                                          "mov.u23 %r0, 1;\n"
                                                          "ret; }\n";
-
-#endif

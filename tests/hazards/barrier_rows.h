@@ -2,8 +2,7 @@
  * The rows of barrier.c: each holds work back, frees memory, checks, and returns the result. The
  * gate is still closed when a try returns, unless the free waited for it.
  */
-#ifndef CUSHIM_HAZARDS_BARRIER_ROWS_H
-#define CUSHIM_HAZARDS_BARRIER_ROWS_H
+#pragma once
 
 #include "barrier_world.h"
 
@@ -433,5 +432,3 @@ static enum answer try_pair(struct world *w, int from, int to, unsigned tag) {
     settle();
     return wrong_if(reader.is_wrong);
 }
-
-#endif

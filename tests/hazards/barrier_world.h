@@ -2,8 +2,7 @@
  * The objects that the rows of barrier.c use: streams and memory of every kind, a second thread, a
  * second process. Only the main thread writes this.
  */
-#ifndef CUSHIM_HAZARDS_BARRIER_WORLD_H
-#define CUSHIM_HAZARDS_BARRIER_WORLD_H
+#pragma once
 
 #include "gatekeeper.h"
 
@@ -184,5 +183,3 @@ static void settle(void) {
     TRY(cudaFree(allocate(1000)));
     TRY(cudaGetLastError());
 }
-
-#endif

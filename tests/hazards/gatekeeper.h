@@ -4,8 +4,7 @@
  * A separate thread opens the gate when it is released or when `patience` is over. A thread that
  * waits for held work, as in the driver's free, sleeps at most that long.
  */
-#ifndef CUSHIM_HAZARDS_GATEKEEPER_H
-#define CUSHIM_HAZARDS_GATEKEEPER_H
+#pragma once
 
 #include "work.h"
 
@@ -82,5 +81,3 @@ static void release_gate(void) {
     pthread_cond_broadcast(&gatekeeper.changed);
     pthread_mutex_unlock(&gatekeeper.lock);
 }
-
-#endif

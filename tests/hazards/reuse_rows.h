@@ -2,8 +2,7 @@
  * The rows of barrier.c about reused memory: the work of its first owner is held, that of the
  * second owner is not, and the two must not overlap.
  */
-#ifndef CUSHIM_HAZARDS_REUSE_ROWS_H
-#define CUSHIM_HAZARDS_REUSE_ROWS_H
+#pragma once
 
 #include "barrier_rows.h"
 
@@ -196,5 +195,3 @@ static enum answer fault_is_reported(struct world *w) {
     MUST(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
     return wrong_if(error != cudaErrorIllegalAddress);
 }
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Launched as LAUNCH(name, n_blocks, n_threads, stream, ...).
  */
-#ifndef CUSHIM_HAZARDS_WORK_H
-#define CUSHIM_HAZARDS_WORK_H
+#pragma once
 
 #include "tests/programs/kernel.h"
 #include "tests/programs/program.h"
@@ -134,5 +133,3 @@ static inline cudaStream_t stream_create(int kind) {
         TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     return stream;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * byte, and are checked against the measured results of CUDA if these are known
  * (docs/results/driver.md).
  */
-#ifndef CUSHIM_PROGRAMS_ANSWER_H
-#define CUSHIM_PROGRAMS_ANSWER_H
+#pragma once
 
 #include "program.h"
 
@@ -28,5 +27,3 @@ static inline const char *answer_type(const void *pointer) {
     TRY(cudaPointerGetAttributes(&attributes, pointer));
     return names[attributes.type];
 }
-
-#endif

@@ -12,8 +12,7 @@
  * runs; programs of gcc register it with the runtime as nvcc's start-up code does. A kernel has up
  * to 6 parameters.
  */
-#ifndef CUSHIM_PROGRAMS_KERNEL_H
-#define CUSHIM_PROGRAMS_KERNEL_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <stddef.h>
@@ -140,7 +139,5 @@ static inline cudaError_t kernel_launch(const char *stub, unsigned n_blocks, uns
         void *args_[] = {KERNEL_LIST addresses};                                                   \
         return kernel_launch(name##_stub, n_blocks_, n_threads_, stream_, args_);                  \
     }
-
-#endif
 
 #endif

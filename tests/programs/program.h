@@ -5,8 +5,7 @@
  * depends only on its options, so that two runs can be compared byte by byte; with --time it prints
  * one more line. The code is both C and C++, because nvcc compiles C++.
  */
-#ifndef CUSHIM_PROGRAMS_PROGRAM_H
-#define CUSHIM_PROGRAMS_PROGRAM_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -96,5 +95,3 @@ static inline void *program_allocate(size_t n_bytes) {
     MUST(memory != NULL);
     return memory;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The generators that are not in generate.c. */
-#ifndef CUSHIM_PROPERTY_GENERATORS_H
-#define CUSHIM_PROPERTY_GENERATORS_H
+#pragma once
 
 #include "maker.h"
 
@@ -9,5 +8,3 @@ void make_brim(struct maker *maker);
 void make_crowd(struct maker *maker);
 void make_islands(struct maker *maker);
 void make_tangle(struct maker *maker);
-
-#endif

@@ -2,8 +2,7 @@
  * A maker plays a trace on the driver alone while it makes it, so that a generator can read the
  * free memory before a request, and it notes every step with its result.
  */
-#ifndef CUSHIM_PROPERTY_MAKER_H
-#define CUSHIM_PROPERTY_MAKER_H
+#pragma once
 
 #include "trace.h"
 
@@ -55,5 +54,3 @@ void maker_forget_dead(struct maker *maker);
 /* Blocks of random sizes come and go near a level of use; sometimes a request exceeds the free
  * memory. */
 void maker_churn(struct maker *maker, size_t n_steps, size_t low, size_t high);
-
-#endif

@@ -1,6 +1,5 @@
 /* The shim's counts of calls from libcushim*.so. */
-#ifndef CUSHIM_PROPERTY_SHIM_H
-#define CUSHIM_PROPERTY_SHIM_H
+#pragma once
 
 struct shim_counts {
     unsigned long n_mutexes, n_rwlocks, n_yields;
@@ -9,5 +8,3 @@ struct shim_counts {
 /* Weak in a program: NULL if the shim is not preloaded. */
 void shim_begin(void) __attribute__((weak));
 void shim_end(struct shim_counts *counts) __attribute__((weak));
-
-#endif

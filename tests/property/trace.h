@@ -7,8 +7,7 @@
  * (world.c). Memory is never touched, so the device may be unbacked and of any size. `Native` means
  * a run without cushim here.
  */
-#ifndef CUSHIM_PROPERTY_TRACE_H
-#define CUSHIM_PROPERTY_TRACE_H
+#pragma once
 
 #include "cushim/pool.h"
 
@@ -113,5 +112,3 @@ const char *trace_generator(unsigned i);
  * a line per step precedes it: step, native's pages, held, pinned, idle, live, in bytes.
  */
 void trace_judge(const struct trace_head *head, const struct step *steps, bool is_by_step);
-
-#endif

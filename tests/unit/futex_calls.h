@@ -2,8 +2,7 @@
  * The futex calls of a program linked with -Wl,--wrap=syscall: sleeps and wakes are counted, and a
  * test may turn time-outs off, so that only a wake ends a sleep.
  */
-#ifndef CUSHIM_UNIT_FUTEX_CALLS_H
-#define CUSHIM_UNIT_FUTEX_CALLS_H
+#pragma once
 
 #include <linux/futex.h>
 #include <stdarg.h>
@@ -37,5 +36,3 @@ long __wrap_syscall(long number, ...) {
     }
     return __real_syscall(number, word, operation, value, end, other_word, bits);
 }
-
-#endif

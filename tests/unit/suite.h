@@ -13,8 +13,7 @@
  * that are named.  A suite that is its own program has `int main(void)` instead of SUITE().  The
  * output is TAP if CK_TAP_LOG_FILE_NAME is set.
  */
-#ifndef CUSHIM_TESTS_UNIT_SUITE_H
-#define CUSHIM_TESTS_UNIT_SUITE_H
+#pragma once
 
 #include <check.h>
 #include <stdbool.h>
@@ -133,5 +132,3 @@ static inline uint64_t suite_random(uint64_t *state) {
     *state ^= *state << 17;
     return *state;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Reads the command line of a command by a table of its options. */
-#ifndef CUSHIM_TOOLS_ARGUMENTS_H
-#define CUSHIM_TOOLS_ARGUMENTS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -40,5 +39,3 @@ struct arguments {
  * and returns minus an exit code.  If help is asked for, it prints the page and ends the process.
  */
 int arguments_read(const struct arguments *arguments, int argc, char **argv);
-
-#endif

@@ -1,7 +1,6 @@
 /* The main function of each command: argv[0] is the command's name, and the result is an exit
  * code. */
-#ifndef CUSHIM_TOOLS_COMMANDS_H
-#define CUSHIM_TOOLS_COMMANDS_H
+#pragma once
 
 int diff_main(int argc, char **argv);
 int doctor_main(int argc, char **argv);
@@ -19,5 +18,3 @@ int stat_main(int argc, char **argv);
 int suspend_main(int argc, char **argv);
 int top_main(int argc, char **argv);
 int trim_main(int argc, char **argv);
-
-#endif

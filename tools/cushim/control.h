@@ -1,6 +1,5 @@
 /* Asks a process with a live page for something (preload/state/control.h). */
-#ifndef CUSHIM_TOOLS_CONTROL_H
-#define CUSHIM_TOOLS_CONTROL_H
+#pragma once
 
 #include "tools/cushim/pages.h"
 
@@ -23,5 +22,3 @@ bool control_wait_long(const struct page *page, struct cushim_page_control *cont
 /* Say why there was no answer.  Returns the exit code. */
 int control_complain(const struct page *page, const struct cushim_page_control *control,
                      const char *later);
-
-#endif

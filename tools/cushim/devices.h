@@ -1,8 +1,7 @@
 /*
  * Devices as live pages see them, and NVML if it is installed.
  */
-#ifndef CUSHIM_TOOLS_DEVICES_H
-#define CUSHIM_TOOLS_DEVICES_H
+#pragma once
 
 #include "report/report.h"
 
@@ -42,5 +41,3 @@ unsigned devices_processes(unsigned number,
 
 /* A line of at most 80 columns. */
 void devices_text(const struct device *device, char *text, size_t n_bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * A file mapped for reading.  Offsets and sizes in it are checked before use, because the file may
  * be damaged, or not be what its name says.
  */
-#ifndef CUSHIM_TOOLS_IMAGE_H
-#define CUSHIM_TOOLS_IMAGE_H
+#pragma once
 
 #include <elf.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ const Elf64_Phdr *image_segments(const struct image *image, size_t *n_segments);
 
 /* The string at `offset`, or "" if it does not end inside the image. */
 const char *image_string(const struct image *image, size_t offset);
-
-#endif

@@ -2,8 +2,7 @@
  * `cushim run --suspend`: a child of ours suspends processes before the program starts, and resumes
  * them after its end, however it and the command itself end.
  */
-#ifndef CUSHIM_TOOLS_GUARD_H
-#define CUSHIM_TOOLS_GUARD_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -17,5 +16,3 @@ void guard_note(pid_t program);
 
 /* Resume them now.  Nothing happens without a guard, or the second time. */
 void guard_end(void);
-
-#endif

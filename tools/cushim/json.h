@@ -1,6 +1,5 @@
 /* Reads JSON from a file, and writes JSON piece by piece. */
-#ifndef CUSHIM_TOOLS_JSON_H
-#define CUSHIM_TOOLS_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,7 +9,7 @@
 
 /* ---- read, from anywhere: a member that is missing, or has another type, is NULL or 0 ---- */
 
-/* Read a regular file of at most so many bytes.  Returns NULL with errno, which is 0 if it is no
+/* Read a regular file of at most most_bytes.  Returns NULL with errno, which is 0 if it is no
  * JSON. */
 struct json_object *json_read(const char *path, size_t most_bytes);
 
@@ -52,5 +51,3 @@ void json_put_bool(struct json_output *json, const char *name, bool is_true);
 /* Write a value that is JSON already. */
 __attribute__((format(printf, 3, 4))) void json_put(struct json_output *json, const char *name,
                                                     const char *format, ...);
-
-#endif

@@ -5,8 +5,7 @@
  * the command was installed, in this order.  All places are relative to the command itself, so a
  * tree can be moved.
  */
-#ifndef CUSHIM_TOOLS_LAUNCH_H
-#define CUSHIM_TOOLS_LAUNCH_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -49,5 +48,3 @@ void launch_run(const char *option, char **argv);
 /* Say why argv[first] could not be executed, and what may have been meant.  Returns an exit
  * code. */
 int launch_refused(int first, char **argv, int error);
-
-#endif

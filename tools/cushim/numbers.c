@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/hash.h"
 
 struct number {
@@ -28,13 +29,8 @@ void numbers_free(struct numbers *numbers) {
     *numbers = (struct numbers){NULL, 0};
 }
 
-static int in_order(const void *one, const void *other) {
-    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
-    return a < b ? -1 : a > b;
-}
-
 void numbers_sort(uint64_t numbers[], size_t n) {
-    qsort(numbers, n, sizeof *numbers, in_order);
+    qsort(numbers, n, sizeof *numbers, cushim_by_number);
 }
 
 const char *numbers_share(char text[NUMBERS_SHARE_BYTES], uint64_t part, uint64_t all) {

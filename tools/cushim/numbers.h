@@ -1,6 +1,5 @@
 /* Numbers for keys, sorted numbers, and numbers as texts for people. */
-#ifndef CUSHIM_TOOLS_NUMBERS_H
-#define CUSHIM_TOOLS_NUMBERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ const char *numbers_some(char text[NUMBERS_SOME_BYTES], uint64_t n, const char *
 #define text_of_count(n)         cushim_text_count((char[CUSHIM_AMOUNT_BYTES]){0}, n)
 #define text_of_share(part, all) numbers_share((char[NUMBERS_SHARE_BYTES]){0}, part, all)
 #define text_of_some(n, one)     numbers_some((char[NUMBERS_SOME_BYTES]){0}, n, one)
-
-#endif

@@ -2,8 +2,7 @@
  * The options table for people: it reads arguments of `cushim run`, sets variables, and prints help
  * and docs/reference/options.md.
  */
-#ifndef CUSHIM_TOOLS_SETTINGS_H
-#define CUSHIM_TOOLS_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ void settings_print_sim(FILE *out);
 /* Print both as rows of markdown tables. */
 void settings_print_table(FILE *out);
 void settings_print_sim_table(FILE *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shows the live pages of this user's processes, or of all users', one after the other. */
-#ifndef CUSHIM_TOOLS_PAGES_H
-#define CUSHIM_TOOLS_PAGES_H
+#pragma once
 
 #include "report/page_file.h"
 
@@ -55,5 +54,3 @@ const char *pages_user(uid_t user);
 
 /* Did the process request any memory? */
 bool pages_has_memory(const struct cushim_report *report);
-
-#endif

@@ -1,6 +1,5 @@
 /* Writes a table of processes: a line for each, the sums, and outliers. */
-#ifndef CUSHIM_TOOLS_PROCESSES_H
-#define CUSHIM_TOOLS_PROCESSES_H
+#pragma once
 
 #include "report/report.h"
 
@@ -34,5 +33,3 @@ void processes_put(struct cushim_writer *out, const struct processes *processes)
 void processes_put_outliers(struct cushim_writer *out, const struct processes *processes);
 
 void processes_free(struct processes *processes);
-
-#endif

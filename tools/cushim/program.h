@@ -5,8 +5,7 @@
  * Only the file is read; nothing is run.  A script stands for the interpreter that its first line
  * names.
  */
-#ifndef CUSHIM_TOOLS_PROGRAM_H
-#define CUSHIM_TOOLS_PROGRAM_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -52,5 +51,3 @@ bool program_is_whole_library(const char *path);
 /* Why a preload cannot reach it, or why ours does not fit, as a phrase ("is fully static").
  * Returns NULL if it can. */
 const char *program_obstacle(const struct program *program);
-
-#endif

@@ -2,8 +2,7 @@
  * Reads reports of processes from a file of JSON with one or several, from a folder of such files,
  * or from a live page.  From a file only the counters are read, not its sites, records and calls.
  */
-#ifndef CUSHIM_TOOLS_REPORTS_H
-#define CUSHIM_TOOLS_REPORTS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ bool reports_of(const char *what, reports_show_fn *show, void *context);
 
 /* The same for the files of a folder that are reports; others are skipped. */
 bool reports_of_folder(const char *folder, reports_show_fn *show, void *context);
-
-#endif

@@ -6,8 +6,7 @@
  * that was started, then a section for each other process, then a table.  Processes leave their
  * pages for that.  In a folder each process has its own file, and run.json lists them.
  */
-#ifndef CUSHIM_TOOLS_RUN_REPORTS_H
-#define CUSHIM_TOOLS_RUN_REPORTS_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -45,5 +44,3 @@ bool run_reports_end(struct run_reports *run);
 
 /* "SIGKILL", or the number of a signal without a name.  Returns `text`. */
 const char *run_reports_signal(int number, char text[32]);
-
-#endif

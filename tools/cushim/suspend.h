@@ -3,8 +3,7 @@
  * goes to host memory, and its CUDA calls wait until it comes back.  The process may be any of this
  * user's, with or without cushim in it.
  */
-#ifndef CUSHIM_TOOLS_SUSPEND_H
-#define CUSHIM_TOOLS_SUSPEND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,5 +12,3 @@
  * is returned. */
 bool suspend_process(int64_t process);
 bool resume_process(int64_t process);
-
-#endif

@@ -1,7 +1,6 @@
 /* The processes that are to be suspended or resumed, by number, by name, or because they are idle.
  */
-#ifndef CUSHIM_TOOLS_SUSPEND_LIST_H
-#define CUSHIM_TOOLS_SUSPEND_LIST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,5 +17,3 @@ bool suspend_list_add(struct suspend_list *list, const char *word);
 /* Add those with a live page whose last request of memory is a minute old, and that make no call in
  * the second that this takes. */
 void suspend_list_add_idle(struct suspend_list *list);
-
-#endif

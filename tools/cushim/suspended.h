@@ -2,8 +2,7 @@
  * The notes of suspended processes: a file for each, beside the live pages, so that another command
  * can tell of it and resume it, and knows how much memory it needs.
  */
-#ifndef CUSHIM_TOOLS_SUSPENDED_H
-#define CUSHIM_TOOLS_SUSPENDED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ void suspended_release(int note, int64_t process);
 /* Begin a note: the name and the start of a process.  *state is the letter of proc(5).  False: the
  * process has ended. */
 bool suspended_look_up(int64_t process, struct suspended *out, char *state);
-
-#endif

@@ -1,7 +1,6 @@
 /* Finds the function and the source line of an address by addr2line.  They are unknown if
  * addr2line is missing, or the file has no debugging information. */
-#ifndef CUSHIM_CLI_SYMBOLS_H
-#define CUSHIM_CLI_SYMBOLS_H
+#pragma once
 
 #include "report/report.h"
 
@@ -21,5 +20,3 @@ void symbols_ask(void);
 void symbols_learn(const struct cushim_report *report);
 
 cushim_report_find_line_fn symbols_find_line;
-
-#endif

@@ -1,6 +1,5 @@
 /* Prints help, and one line for a mistake. */
-#ifndef CUSHIM_TOOLS_USAGE_H
-#define CUSHIM_TOOLS_USAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -57,5 +56,3 @@ int usage_flush(struct cushim_writer *out);
 
 /* The same for what stdio holds.  Returns `code`, unless that is EXIT_WELL and it fails. */
 int usage_end(int code);
-
-#endif

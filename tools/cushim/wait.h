@@ -2,8 +2,7 @@
  * Starts a program as a child, as `cushim run` does if a report is asked for, and writes the report
  * of each process of the run that ended without one.
  */
-#ifndef CUSHIM_TOOLS_WAIT_H
-#define CUSHIM_TOOLS_WAIT_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -20,5 +19,3 @@ typedef void wait_end_fn(pid_t process, int status, void *context);
  * errno, only if nothing could be started.
  */
 void wait_for(char **argv, const char *where, const char *none, wait_end_fn *at_end, void *context);
-
-#endif

@@ -6,8 +6,7 @@
  * what was called.  Every function below may be called from any thread and before cuInit; none
  * counts as a call.
  */
-#ifndef CUSHIM_TOOLS_SIM_H
-#define CUSHIM_TOOLS_SIM_H
+#pragma once
 
 #include <cuda.h>
 #include <stddef.h>
@@ -203,6 +202,4 @@ SIM_EXPORT unsigned sim_device_processes(int device, struct sim_process *process
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -6,8 +6,7 @@
  * below the highest of its blocks.  The arena's memory is kept until the drop, so its handle may be
  * destroyed first.
  */
-#ifndef CUSHIM_COMPANION_ARENA_H
-#define CUSHIM_COMPANION_ARENA_H
+#pragma once
 
 #include "companion/context/context.h"
 
@@ -44,5 +43,3 @@ size_t cushim_arena_graph_bytes(struct cushim_arena_graph *hold);
 /* The graph, its executables and their last launches are gone: the next reset may take the blocks.
  * NULL is fine. */
 void cushim_arena_graph_drop(struct cushim_arena_graph *hold);
-
-#endif

@@ -7,8 +7,7 @@
  * driver call, so that a free never waits for the device.  order.lock comes first.  A block from
  * the top is taken without either.
  */
-#ifndef CUSHIM_COMPANION_ARENA_INTERNAL_H
-#define CUSHIM_COMPANION_ARENA_INTERNAL_H
+#pragma once
 
 #include "cushim/arena.h"
 #include "companion/arena/arena_region.h"
@@ -189,5 +188,3 @@ bool cushim_arena_lend(struct cushim_arena_object *arena, const struct cushim_ar
  * reset names. */
 void cushim_arena_pay_back_all(struct cushim_arena_object *arena, uint64_t epoch,
                                struct cushim_stream *stream);
-
-#endif

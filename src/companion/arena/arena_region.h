@@ -17,8 +17,7 @@
  *
  * Lock: bump and push take none; all else is called under the arena's.
  */
-#ifndef CUSHIM_COMPANION_ARENA_REGION_H
-#define CUSHIM_COMPANION_ARENA_REGION_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -212,11 +211,11 @@ void cushim_arena_graph_add(struct cushim_arena_graph *hold, uint64_t at, uint64
 struct cushim_arena_book {
     _Alignas(64) atomic_uint_fast64_t word;
     struct cushim_arena_owner owner; /* of the word */
-    _Alignas(64) uint64_t n_grains;  /* of a region; constant, as are the next two */
+    _Alignas(64) uint64_t n_grains;  /* of a region; this and the next two are constant */
     unsigned n_regions;
     atomic_uint_fast64_t *cells; /* [n_regions * n_grains] */
-    atomic_uint_fast64_t epoch;  /* from 1; written under the lock, */
-    atomic_uint_fast64_t base;   /* as is the first place of its region */
+    atomic_uint_fast64_t epoch;  /* from 1; written under the lock */
+    atomic_uint_fast64_t base;   /* the first place of its region; written under the lock */
     atomic_size_t n_spans;       /* of `spans`; written under the lock */
     bool is_reusing;             /* freed blocks become spans */
     bool is_drained;             /* for good; is_closed too */
@@ -372,5 +371,3 @@ uint64_t cushim_arena_book_floor(const struct cushim_arena_book *book);
 /* Grains between the start of the current region and its top. */
 uint64_t cushim_arena_book_used(const struct cushim_arena_book *book);
 uint64_t cushim_arena_book_hits(const struct cushim_arena_book *book);
-
-#endif

@@ -15,8 +15,7 @@
  * If the context died, the memory does not wait for the driver's destructor; the struct stays in
  * case it runs.  Lock: one mutex for all, held over no driver call and no callback.
  */
-#ifndef CUSHIM_COMPANION_GRAPH_RESOURCES_H
-#define CUSHIM_COMPANION_GRAPH_RESOURCES_H
+#pragma once
 
 #include "cushim/graph.h"
 #include "companion/context/call.h"
@@ -116,5 +115,3 @@ static inline enum cushim_status cushim_graph_resources_collected(enum cushim_st
     cushim_graph_resources_collect();
     return status;
 }
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Counters of the context object, atomic, no lock: an answer may be old a moment later.
  */
-#ifndef CUSHIM_COMPANION_KNOWN_CAPTURES_H
-#define CUSHIM_COMPANION_KNOWN_CAPTURES_H
+#pragma once
 
 #include "companion/context/call.h"
 
@@ -61,5 +60,3 @@ enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream
 
 /* The same for a stream: CAPTURE with its text if it takes part in a capture, else OK. */
 enum cushim_status cushim_capture_refuse_stream(struct cushim_scope *scope, CUstream stream);
-
-#endif

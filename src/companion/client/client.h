@@ -7,8 +7,7 @@
  * it is finished.
  * Lock: one mutex a client for the spares, held over no driver call.
  */
-#ifndef CUSHIM_COMPANION_CLIENT_H
-#define CUSHIM_COMPANION_CLIENT_H
+#pragma once
 
 #include "cushim/client.h"
 #include "companion/stream/event.h"
@@ -38,5 +37,3 @@ enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
 enum cushim_status cushim_client_make_event(struct cushim_scope *scope,
                                             struct cushim_client_object *client,
                                             struct cushim_event_object **out);
-
-#endif

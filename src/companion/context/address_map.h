@@ -7,8 +7,7 @@
  *
  * Lock: one mutex, held over no driver call and no such function.
  */
-#ifndef CUSHIM_COMPANION_ADDRESS_MAP_H
-#define CUSHIM_COMPANION_ADDRESS_MAP_H
+#pragma once
 
 #include "companion/context/context.h"
 
@@ -67,5 +66,3 @@ void cushim_address_map_drop(struct cushim_address_map_row *row);
 
 /* The number of rows.  Those of a dead context stay until they are freed, which is CUSHIM_OK. */
 size_t cushim_address_map_count(void);
-
-#endif

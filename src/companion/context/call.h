@@ -10,8 +10,7 @@
  * Each begin that succeeded has an end, which is that of the block (CUSHIM_SCOPE).  If it failed
  * the error text is set and nothing is held.
  */
-#ifndef CUSHIM_COMPANION_CALL_H
-#define CUSHIM_COMPANION_CALL_H
+#pragma once
 
 #include "companion/context/context.h"
 #include "companion/core/driver.h"
@@ -93,7 +92,6 @@ static inline void cushim_scope_close(struct cushim_scope *scope) {
     struct cushim_##name##_object *name;                                                           \
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_##KIND, (handle), &name))
 
-/* The same in a context. */
 /* A whole public function that asks an object for one fact, 0 after a failure. */
 #define CUSHIM_FACT(KIND, noun, fact, type, out, value)                                            \
     enum cushim_status cushim_##noun##_##fact(struct cushim_##noun *handle, type *out) {           \
@@ -103,6 +101,7 @@ static inline void cushim_scope_close(struct cushim_scope *scope) {
         return CUSHIM_OK;                                                                          \
     }
 
+/* Begin a public call in a context, as CUSHIM_ENTER does on an object. */
 #define CUSHIM_ENTER_CONTEXT(ctx)                                                                  \
     CUSHIM_SCOPE scope = {0};                                                                      \
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, (ctx)))
@@ -140,5 +139,3 @@ static inline enum cushim_status cushim_scope_answer(struct cushim_scope *scope,
     (CUSHIM_DRIVER(entry)                                                                          \
          ? cushim_scope_answer((scope), #entry, CUSHIM_DRIVER(entry)(__VA_ARGS__))                 \
          : cushim_fail_nosym((scope)->what, #entry))
-
-#endif

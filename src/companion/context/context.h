@@ -7,8 +7,7 @@
  * object then leaves the registry, calls on what belongs to it give CUSHIM_DEADCONTEXT, and its
  * destroy gives CUSHIM_OK.
  */
-#ifndef CUSHIM_COMPANION_CONTEXT_H
-#define CUSHIM_COMPANION_CONTEXT_H
+#pragma once
 
 #include "companion/shared.h"
 #include "companion/core/handle.h"
@@ -102,5 +101,3 @@ void cushim_context_bury(struct cushim_context_object *context);
 /* Note a driver's failure: a sticky one is kept for cushim_context_check, a destroyed context is
  * buried. */
 void cushim_context_note(struct cushim_context_object *context, const char *entry, CUresult result);
-
-#endif

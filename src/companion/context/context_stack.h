@@ -5,8 +5,7 @@
  * CUDA's own stack is exchanged.  An entry whose context died, or whose handle was destroyed, is
  * dead and is skipped.  Owner: the thread's record; no lock.
  */
-#ifndef CUSHIM_COMPANION_CONTEXT_STACK_H
-#define CUSHIM_COMPANION_CONTEXT_STACK_H
+#pragma once
 
 #include "companion/context/context.h"
 #include "companion/core/thread.h"
@@ -26,5 +25,3 @@ void cushim_stack_settle(void);
 
 /* The thread ends: give back its stack, without a driver call. */
 void cushim_stack_thread_ended(struct cushim_thread *thread);
-
-#endif

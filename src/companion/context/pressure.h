@@ -7,8 +7,7 @@
  *
  * The list only grows and is read without a lock; none is held over the functions.
  */
-#ifndef CUSHIM_COMPANION_PRESSURE_H
-#define CUSHIM_COMPANION_PRESSURE_H
+#pragma once
 
 #include "companion/context/context.h"
 
@@ -60,5 +59,3 @@ bool cushim_pressure_release(const char *what, uint64_t start, bool is_host,
 
 /* Whether a module has a live block that covers the address, and its row. */
 bool cushim_pressure_find(uint64_t address, struct cushim_address_map_row *row);
-
-#endif

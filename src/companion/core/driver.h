@@ -5,8 +5,7 @@
  * after the first use is FORKED for good: nothing of the driver or of our locks survives a fork.
  * Lock: one mutex for loading and unloading; a call that finds READY takes none.
  */
-#ifndef CUSHIM_COMPANION_DRIVER_H
-#define CUSHIM_COMPANION_DRIVER_H
+#pragma once
 
 #include "companion/shared.h"
 #include "base/options.h"
@@ -43,5 +42,3 @@ void cushim_driver_unload(void);
 
 /* Names tried and the loader's words; "" if nothing failed.  The text stays valid. */
 const char *cushim_driver_reason(void);
-
-#endif

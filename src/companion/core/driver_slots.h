@@ -1,6 +1,5 @@
 /* The slots of CUSHIM_DRIVER (driver.h), made from cuda/symbols.def: for driver.c alone. */
-#ifndef CUSHIM_COMPANION_DRIVER_SLOTS_H
-#define CUSHIM_COMPANION_DRIVER_SLOTS_H
+#pragma once
 
 /* What we ask the driver's own resolver for. */
 struct cushim_driver_symbol {
@@ -16,5 +15,3 @@ void cushim_driver_slots_fill(cushim_driver_find_fn *find, const void *cookie);
 
 /* What the slot of an exported name has, or NULL. */
 void *cushim_driver_slots_find(const char *name);
-
-#endif

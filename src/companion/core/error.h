@@ -8,8 +8,7 @@
  * Each thread has its own text, and a success does not change it.  Details are written as
  * key=value; an empty format leaves the parentheses out.
  */
-#ifndef CUSHIM_COMPANION_ERROR_H
-#define CUSHIM_COMPANION_ERROR_H
+#pragma once
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,5 +70,3 @@ bool cushim_error_is_sticky(CUresult result);
 
 /* The driver's text of a result, or our own if the driver has none; never NULL, static. */
 const char *cushim_error_cu_text(CUresult result);
-
-#endif

@@ -20,8 +20,7 @@
  * Lock: one mutex for open, close and the list.  Pin and unpin take none, except the 17th pin that
  * a thread holds at once, which is a reference taken under the mutex.  Never held over a finish.
  */
-#ifndef CUSHIM_COMPANION_HANDLE_H
-#define CUSHIM_COMPANION_HANDLE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -173,5 +172,3 @@ enum cushim_status cushim_handle_share(struct cushim_object *object, void *handl
 
 /* Objects with an open handle, of all kinds: cushim_unload asks. */
 size_t cushim_handle_count(void);
-
-#endif

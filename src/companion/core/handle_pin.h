@@ -4,8 +4,7 @@
  * cushim_handle_unpin, which are these.  What is rare is out of line and cold, so that the fast
  * path needs no frame.
  */
-#ifndef CUSHIM_COMPANION_HANDLE_PIN_H
-#define CUSHIM_COMPANION_HANDLE_PIN_H
+#pragma once
 
 #include "companion/core/thread.h"
 #include "companion/core/handle.h"
@@ -197,5 +196,3 @@ ALWAYS_INLINE enum cushim_status cushim_unpin_fast(struct cushim_thread *thread,
 ALWAYS_INLINE void cushim_unpin_undone(struct cushim_thread *thread, enum cushim_cell i) {
     store_release(cushim_cell_of_fast(thread, i), NULL);
 }
-
-#endif

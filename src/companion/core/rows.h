@@ -1,8 +1,7 @@
 /*
  * Rows in an array that grows.  Those of a sorted array begin with their key, of 64 bits.
  */
-#ifndef CUSHIM_COMPANION_ROWS_H
-#define CUSHIM_COMPANION_ROWS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ static inline void cushim_rows_remove(void *rows, size_t *n, size_t row_bytes, v
     char *next = (char *)row + row_bytes;
     memmove(row, next, (size_t)((char *)rows + (*n)-- * row_bytes - next));
 }
-
-#endif

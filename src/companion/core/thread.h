@@ -6,8 +6,7 @@
  * never freed, so that a scan over all records needs no lock.  At the end of the process nothing
  * is done.  All fields are the thread's own but the pins, which closers of handles read.
  */
-#ifndef CUSHIM_COMPANION_THREAD_H
-#define CUSHIM_COMPANION_THREAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,5 +73,3 @@ static inline struct cushim_thread *cushim_thread_get(void) {
 
 /* All records so far, linked by `next`; those without a thread hold no pins.  Takes no lock. */
 struct cushim_thread *cushim_thread_first(void);
-
-#endif

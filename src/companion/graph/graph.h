@@ -9,8 +9,7 @@
  * An executable's resources are exchanged under its mutex, which is held over the driver's update;
  * a launch takes it only if it leaves node memory behind (struct cushim_graph_node_memory).
  */
-#ifndef CUSHIM_COMPANION_GRAPH_H
-#define CUSHIM_COMPANION_GRAPH_H
+#pragma once
 
 #include "companion/capture/graph_resources.h"
 #include "companion/stream/stream.h"
@@ -134,5 +133,3 @@ void cushim_graph_recording_lose(const struct cushim_stream *handle, bool is_dea
 
 /* Bytes were kept with the graph of this capture, if it is one of ours. */
 void cushim_graph_recording_note_bytes(uint64_t capture_id, size_t bytes);
-
-#endif

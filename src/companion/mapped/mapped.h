@@ -7,8 +7,7 @@
  *
  * Lock: the mapper's, for slabs and their bitmaps; held over no call of CUDA or Vulkan.
  */
-#ifndef CUSHIM_COMPANION_MAPPED_H
-#define CUSHIM_COMPANION_MAPPED_H
+#pragma once
 
 #include "companion/mapped/mapper.h"
 
@@ -60,5 +59,3 @@ void cushim_slabs_end(struct cushim_mapper_object *mapper);
 
 /* Order all earlier stores of this thread, non-temporal ones too, before its later operations. */
 void cushim_mapped_fence(void);
-
-#endif

@@ -9,8 +9,7 @@
  * A mapper of a device (not of a context) has object.context NULL: the primary context is retained
  * by its first allocation.  Blocks keep their mapper, so a closed one lives until its last block.
  */
-#ifndef CUSHIM_COMPANION_MAPPER_H
-#define CUSHIM_COMPANION_MAPPER_H
+#pragma once
 
 #include "cushim/mapped.h"
 #include "companion/context/call.h"
@@ -93,5 +92,3 @@ struct cushim_mapper_object {
     pthread_mutex_t lock;      /* of the slabs; held over no call of CUDA or Vulkan */
     struct cushim_slab *slabs; /* those with memory, in no order */
 };
-
-#endif

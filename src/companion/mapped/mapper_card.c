@@ -7,6 +7,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "base/bits.h"
 #include "base/lock.h"
 
 struct cushim_card {
@@ -296,10 +297,6 @@ enum cushim_status cushim_card_choose(const char *what, struct cushim_card *card
 
 /* ---- how much ---- */
 
-static size_t rest(size_t whole, size_t part) {
-    return whole > part ? whole - part : 0;
-}
-
 static void read_budget(struct cushim_card *card, unsigned heap, size_t *free_bytes,
                         size_t *total_bytes) {
     VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
@@ -308,11 +305,11 @@ static void read_budget(struct cushim_card *card, unsigned heap, size_t *free_by
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = &budget};
     *total_bytes = (size_t)card->memory.memoryHeaps[heap].size;
     if (!card->has_budget) { /* then we cannot know what other processes hold */
-        *free_bytes = rest(*total_bytes, atomic_load(&card->used_bytes[heap]));
+        *free_bytes = cushim_less(*total_bytes, atomic_load(&card->used_bytes[heap]));
         return;
     }
     card->instance.vkGetPhysicalDeviceMemoryProperties2(card->physical, &memory);
-    *free_bytes = rest((size_t)budget.heapBudget[heap], (size_t)budget.heapUsage[heap]);
+    *free_bytes = cushim_less((size_t)budget.heapBudget[heap], (size_t)budget.heapUsage[heap]);
 }
 
 void cushim_card_budget(struct cushim_card *card, const struct cushim_card_type *type,

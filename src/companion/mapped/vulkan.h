@@ -5,8 +5,7 @@
  * never closed: drivers that it brought along may have threads.  A search that failed is made again
  * by the next use.  Lock: one mutex, for the search.
  */
-#ifndef CUSHIM_COMPANION_VULKAN_H
-#define CUSHIM_COMPANION_VULKAN_H
+#pragma once
 
 #define VK_NO_PROTOTYPES
 #include <vulkan/vulkan_core.h>
@@ -61,5 +60,3 @@ enum cushim_status cushim_vulkan_fill_device(const char *what,
  */
 __attribute__((format(printf, 3, 4))) enum cushim_status
 cushim_vulkan_fail(const char *entry, VkResult result, const char *format, ...);
-
-#endif

@@ -5,8 +5,7 @@
  * takes it back.  A call on ranges looks each up first, then chooses its context: the stream's,
  * else that of a range, else as every call does; it keeps the rows it found until it ends.
  */
-#ifndef CUSHIM_COMPANION_MEMORY_H
-#define CUSHIM_COMPANION_MEMORY_H
+#pragma once
 
 #include "cushim/memory.h"
 #include "companion/context/address_map.h"
@@ -165,7 +164,3 @@ enum cushim_status cushim_memory_enter_stream(struct cushim_scope *scope, const 
                                               struct cushim_stream *stream,
                                               struct cushim_context_object *context,
                                               struct cushim_context *ctx, CUstream *handle);
-
-/* ---- the driver pool of a context (memory_async.c) ---- */
-
-#endif

@@ -99,7 +99,7 @@ static struct fill line(cushim_devptr p, uint32_t value, unsigned word_bytes, si
         .p = p, .value = value, .word_bytes = word_bytes, .width = count, .rows = 1};
 }
 
-/* The calls for words of so many bits. */
+/* The calls for words of one width. */
 #define SET(bits)                                                                                  \
     enum cushim_status cushim_memory_set##bits(cushim_devptr p, uint##bits##_t v, size_t count) {  \
         return set(__func__, line(p, v, bits / 8, count));                                         \

@@ -4,8 +4,7 @@
  * A function keeps its module; its handle is closed when the module is unloaded.  Its layout never
  * changes after it was made.  A launch takes no lock and allocates nothing.
  */
-#ifndef CUSHIM_COMPANION_FUNCTION_H
-#define CUSHIM_COMPANION_FUNCTION_H
+#pragma once
 
 #include "cushim/function.h"
 #include "companion/module/module.h"
@@ -24,7 +23,7 @@ struct cushim_param {
 struct cushim_fast_launch {
     atomic_uint_fast64_t
         n_fast;                /* the number of changes at which it was allowed (cushim_changes) */
-    CUfunction handle;         /* constant, as is the next */
+    CUfunction handle;         /* this and the next are constant */
     CUcontext must_be_current; /* NULL: whichever is (companion/module/launch.h) */
     size_t n;                  /* of parameters; SIZE_MAX: only the caller knows */
     struct cushim_function_object *function;
@@ -79,5 +78,3 @@ static inline size_t cushim_args_count(const void *const *each, size_t n) {
 enum cushim_status cushim_function_run(struct cushim_scope *scope,
                                        struct cushim_function_object *function,
                                        const struct cushim_launch *launch, struct cushim_args args);
-
-#endif

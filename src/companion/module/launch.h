@@ -10,8 +10,7 @@
  * A primary context that we retain cannot be destroyed.  After a reset by other code the launch
  * gives CUDA_ERROR_CONTEXT_IS_DESTROYED, so we need not ask.
  */
-#ifndef CUSHIM_COMPANION_LAUNCH_H
-#define CUSHIM_COMPANION_LAUNCH_H
+#pragma once
 
 #include "companion/module/function.h"
 #include "companion/stream/stream.h"
@@ -130,5 +129,3 @@ ALWAYS_INLINE bool cushim_launch_fast(const char *what, enum cushim_kind kind, c
     cushim_unpin_fast(thread, CUSHIM_CELL_LAUNCH, slot);
     return is_done;
 }
-
-#endif

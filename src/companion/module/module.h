@@ -5,8 +5,7 @@
  * functions.  The driver's module is unloaded with the last reference: the handle's, those of
  * functions in use, of prepared launches, and of graphs that were captured with a kernel of it.
  */
-#ifndef CUSHIM_COMPANION_MODULE_H
-#define CUSHIM_COMPANION_MODULE_H
+#pragma once
 
 #include "cushim/module.h"
 #include "companion/context/call.h"
@@ -74,5 +73,3 @@ enum cushim_status cushim_module_open(struct cushim_scope *scope, const void *im
 /* A kernel of it goes into the capture of this stream, if there is one: the graph keeps it. */
 enum cushim_status cushim_module_keep(struct cushim_scope *scope,
                                       struct cushim_module_object *module, CUstream stream);
-
-#endif

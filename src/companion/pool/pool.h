@@ -12,8 +12,7 @@
  * Pools show their live blocks to the address map (companion/context/address_map.h), with the pool
  * as owner, and register with companion/context/pressure.h.
  */
-#ifndef CUSHIM_COMPANION_POOL_H
-#define CUSHIM_COMPANION_POOL_H
+#pragma once
 
 #include "cushim/graph.h"
 #include "cushim/pool.h"
@@ -58,5 +57,3 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *graph);
  * Threads  any
  */
 void cushim_pool_graph_release(struct cushim_pool_graph *graph, bool was_made);
-
-#endif

@@ -131,8 +131,8 @@ ALWAYS_INLINE struct cushim_mem_stream_bucket *turn_to(struct cushim_mem_stream_
     return bucket;
 }
 
-/* Take and count the newest block for so many bytes; NULL: none.  The caller holds the cache's
- * lock. */
+/* Take and count the newest block for a request of this size; NULL: none.  The caller holds the
+ * cache's lock. */
 ALWAYS_INLINE struct cushim_mem_stream_block *take_newest(struct cushim_mem_stream_cache *cache,
                                                           size_t bytes) {
     struct cushim_mem_stream_bucket *bucket = cache->recent;

@@ -2,8 +2,7 @@
  * One call on a pool, and what the pool's files offer each other for it.  The parts of a pool are
  * in pool_internal.h.
  */
-#ifndef CUSHIM_COMPANION_POOL_CALL_H
-#define CUSHIM_COMPANION_POOL_CALL_H
+#pragma once
 
 #include "companion/capture/known_captures.h"
 #include "companion/core/handle_pin.h"
@@ -211,5 +210,3 @@ void cushim_pool_check_poison(const char *what, struct cushim_mem_stream_cache *
 /* Check the pattern of the block that is about to serve a request.  Waits for the stream.  Does
  * nothing if the request is captured. */
 void cushim_pool_check_look(struct cushim_pool_call *call);
-
-#endif

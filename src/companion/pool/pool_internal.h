@@ -9,8 +9,7 @@
  * callback or over a driver call that may wait.  Heaps are type-stable: no thread frees them,
  * because a lookup without a lock may still read one.
  */
-#ifndef CUSHIM_COMPANION_POOL_INTERNAL_H
-#define CUSHIM_COMPANION_POOL_INTERNAL_H
+#pragma once
 
 #include "memory/policy.h"
 #include "companion/pool/pool.h"
@@ -169,5 +168,3 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
 
 /* The provider of the segments of each kind. */
 extern const struct cushim_mem_provider *const cushim_pool_providers[CUSHIM_POOL_N_KINDS];
-
-#endif

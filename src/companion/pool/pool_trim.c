@@ -3,7 +3,7 @@
 #include "companion/pool/pool_call.h"
 #include "memory/reclaim.h"
 
-/* While fences are pending, only one in so many frees beyond a cap asks for them. */
+/* While fences are pending, only one of this many frees beyond a cap asks for them. */
 enum { ASK_EVERY = 16 };
 
 /* ---- after a free ---- */

@@ -5,8 +5,7 @@
  * wait that would mix captures, is refused before the driver sees it.  We know nothing of
  * events that other code records; the driver judges those.
  */
-#ifndef CUSHIM_COMPANION_EVENT_H
-#define CUSHIM_COMPANION_EVENT_H
+#pragma once
 
 #include "cushim/event.h"
 #include "companion/context/call.h"
@@ -52,5 +51,3 @@ enum cushim_status cushim_event_wait_in(struct cushim_scope *scope,
 enum cushim_status cushim_event_elapsed_in(struct cushim_scope *scope,
                                            struct cushim_event_object *start,
                                            struct cushim_event_object *end, float *ms);
-
-#endif

@@ -5,8 +5,7 @@
  * with its CUstream until then.  The handle of an owned stream ends in finish; that of a wrapped
  * one is never touched.
  */
-#ifndef CUSHIM_COMPANION_STREAM_H
-#define CUSHIM_COMPANION_STREAM_H
+#pragma once
 
 #include "cushim/stream.h"
 #include "companion/context/call.h"
@@ -98,5 +97,3 @@ enum cushim_status cushim_stream_wait(struct cushim_scope *scope, CUstream strea
 
 /* The number of the capture that it takes part in, 0: none (or the driver cannot say). */
 unsigned long long cushim_stream_capture_id(CUstream stream);
-
-#endif

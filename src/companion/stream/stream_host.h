@@ -2,8 +2,7 @@
  * The host of stream fences (memory/fence/stream_fence.h): what the engine asks about contexts and
  * captures, and what it learns of streams.
  */
-#ifndef CUSHIM_COMPANION_STREAM_HOST_H
-#define CUSHIM_COMPANION_STREAM_HOST_H
+#pragma once
 
 #include "companion/context/call.h"
 #include "memory/fence/stream_fence.h"
@@ -17,5 +16,3 @@ void cushim_stream_host_goes(struct cushim_scope *scope, CUstream stream);
 /* A wait for a stream is over: `begun` is the epoch that was closed before it
  * (cushim_mem_fence_close). */
 void cushim_stream_host_done(struct cushim_scope *scope, CUstream stream, uint64_t begun);
-
-#endif

@@ -18,8 +18,7 @@
  * ends.  If a heap is abandoned, the cache stays with its thread, empty, for the thread's next
  * heap.
  */
-#ifndef CUSHIM_MEMORY_CACHE_H
-#define CUSHIM_MEMORY_CACHE_H
+#pragma once
 
 #include <utlist.h>
 
@@ -37,7 +36,7 @@ enum {
     CUSHIM_MEM_CACHE_BYTES = 4 << 20,         /* of all */
     CUSHIM_MEM_CACHE_BATCH_DEPTH = 256,       /* DEPTH if blocks wait for fences */
     CUSHIM_MEM_CACHE_PUBLISH_BYTES = 1 << 20, /* the thread's count of live bytes is published when
-                                               * it has changed by so much */
+                                               * it has changed by this much */
     CUSHIM_MEM_CACHE_ROW_BYTES = 4096
 };
 
@@ -71,7 +70,7 @@ struct cushim_mem_cache {
     /* these change under the registry's lock */
     uint64_t n_uses, seen_ns; /* hits and frees at the last look, and the time of the look that
                                * found them changed */
-    _Atomic(struct cushim_mem_stats *) stats; /* where the counts belong; NULL: they are all zero */
+    _Atomic(struct cushim_mem_stats *) stats; /* the counts go here; NULL: they are all zero */
     struct cushim_mem_cache *next_of_heap, *previous_of_heap;
     struct cushim_mem_cache *next_of_thread; /* or among the spares */
     struct cushim_mem_cache *next_of_all;    /* constant */
@@ -294,5 +293,3 @@ static inline void cushim_mem_cache_count_free(struct cushim_mem_cache *cache, s
 /* All counters of `stats`, with those of its caches, for reports.  There are never more frees than
  * requests, even while other threads go on. */
 void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_mem_stats *sum);
-
-#endif

@@ -23,8 +23,7 @@
  * lock, it only tries to take the role.  Streams, caches and blocks are type-stable: no thread
  * frees them, because a lookup without a lock may still read one.
  */
-#ifndef CUSHIM_MEMORY_STREAM_H
-#define CUSHIM_MEMORY_STREAM_H
+#pragma once
 
 #include <utlist.h>
 
@@ -35,7 +34,7 @@
 #include "memory/cache/stream_buckets.h"
 
 enum {
-    CUSHIM_MEM_STREAM_BATCH_BLOCKS = 64, /* a cache records a fence after so many frees */
+    CUSHIM_MEM_STREAM_BATCH_BLOCKS = 64, /* a cache records a fence after this many frees */
     CUSHIM_MEM_STREAM_BATCH_BYTES = 64 << 20,
     CUSHIM_MEM_STREAM_BATCHES = 32,   /* most pending fences of a cache */
     CUSHIM_MEM_STREAM_LOG2_CHUNK = 9, /* blocks of a table's chunk */
@@ -62,7 +61,7 @@ struct cushim_mem_stream_block {
     struct cushim_mem_stream_block *newer, *older;   /* in a bucket; older: also among spares */
     struct cushim_mem_stream_block *earlier, *later; /* idle in the cache, in the order of frees */
     uint64_t epoch;                                  /* of its free */
-    struct cushim_mem_stream_bucket *bucket;         /* where it is idle */
+    struct cushim_mem_stream_bucket *bucket;         /* while it is idle */
     /* Live: the cache of the stream that allocated it.  Idle: the cache that has it.  Held by a
      * graph: the cache of the stream that freed it. */
     _Atomic(struct cushim_mem_stream_cache *) cache;
@@ -153,7 +152,7 @@ struct cushim_mem_stream_cache {
     atomic_uint life;
     bool is_ordered;                         /* blocks serve its own stream before they are over */
     struct cushim_mem_stream_bucket *recent; /* the bucket of the last hit or free, or NULL */
-    size_t recent_asked; /* a request of so many bytes is of `recent`, in order; 0: unknown */
+    size_t recent_asked; /* a request for this many bytes is served by `recent`; 0: unknown */
     struct cushim_mem_stream stream; /* constant while in use; its context is kept */
     uint64_t closed_epoch;           /* later frees are in the open batch */
     struct cushim_mem_stream_counts counts;
@@ -417,5 +416,3 @@ enum cushim_status cushim_mem_stream_cache_order(struct cushim_mem_stream_cache 
  * epoch are over if the cache still belongs to the stream of `life`. */
 void cushim_mem_stream_cache_waited(struct cushim_mem_stream_cache *cache, uint32_t life,
                                     uint64_t begun);
-
-#endif

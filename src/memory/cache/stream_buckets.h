@@ -1,8 +1,7 @@
 /*
  * The buckets of a stream cache: its idle blocks by size.  The caller holds the cache's lock.
  */
-#ifndef CUSHIM_MEMORY_STREAM_BUCKETS_H
-#define CUSHIM_MEMORY_STREAM_BUCKETS_H
+#pragma once
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -55,5 +54,3 @@ cushim_mem_stream_buckets_next(struct cushim_mem_stream_buckets *buckets,
 
 /* Drop all buckets, even those with blocks. */
 void cushim_mem_stream_buckets_clear(struct cushim_mem_stream_buckets *buckets);
-
-#endif

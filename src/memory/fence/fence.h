@@ -37,8 +37,7 @@
  * Lock: `lock` guards the rows and the spare events, and is not held over a driver call.  The
  * counters are atomic.  One thread at a time has each of the two roles.
  */
-#ifndef CUSHIM_MEMORY_FENCE_H
-#define CUSHIM_MEMORY_FENCE_H
+#pragma once
 
 #include <pthread.h>
 
@@ -245,5 +244,3 @@ void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch);
  * always complete, before driver 12.5, because what a synchronise covers there was not measured
  */
 uint64_t cushim_mem_fence_synchronise(struct cushim_mem_fence *fence);
-
-#endif

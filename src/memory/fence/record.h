@@ -15,8 +15,7 @@
  * Lock: the spare events of a fence are under its lock; no driver call is made under it.  A record
  * that is over may be made again; then its event is reused, and no lock is taken.
  */
-#ifndef CUSHIM_MEMORY_RECORD_H
-#define CUSHIM_MEMORY_RECORD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -80,5 +79,3 @@ extern struct cushim_mem_launches cushim_mem_launches __attribute__((visibility(
 static inline void cushim_mem_launches_note(void) {
     cushim_raise_to(&cushim_mem_launches.latest, atomic_load(&cushim_mem_launches.round));
 }
-
-#endif

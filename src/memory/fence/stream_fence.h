@@ -16,8 +16,7 @@
  * Once a context is gone, its fence is abandoned, and all its stream fences are complete.  The
  * owner of a stream fence keeps the context, and lets one thread at a time use the fence.
  */
-#ifndef CUSHIM_MEMORY_STREAM_FENCE_H
-#define CUSHIM_MEMORY_STREAM_FENCE_H
+#pragma once
 
 #include "memory/fence/fence.h"
 
@@ -121,5 +120,3 @@ enum cushim_status cushim_mem_stream_fence_wait_all(struct cushim_mem_fence *fen
 
 /* Destroy its spare events, because the context ends or no object keeps it.  It is current. */
 void cushim_mem_stream_fence_end(struct cushim_mem_fence *fence);
-
-#endif

@@ -25,8 +25,7 @@
  * mapping and no large allocation ends inside one.  Until a context with a heap ends, nothing is
  * vacated, and one load says so.
  */
-#ifndef CUSHIM_MEMORY_BLOCK_H
-#define CUSHIM_MEMORY_BLOCK_H
+#pragma once
 
 #include "memory/layout/segment.h"
 
@@ -54,8 +53,8 @@ struct cushim_mem_table {
     cushim_mem_entry larges[CUSHIM_MEM_TABLE_LARGES];
     cushim_mem_entry spots[CUSHIM_MEM_TABLE_SPOTS];
     _Atomic(struct cushim_mem_extent *)
-        slabs[CUSHIM_MEM_TABLE_PAGES]; /* written by the free lists; memory of both is touched only
-                                        * where something is set */
+        slabs[CUSHIM_MEM_TABLE_PAGES]; /* written by the free lists */
+    /* pages of both stay without memory until something in them is set */
     atomic_uint_fast64_t vacated[CUSHIM_MEM_TABLE_PAGES / 64];
 };
 
@@ -190,7 +189,8 @@ static inline bool cushim_mem_blocks_find_in_slab(const struct cushim_mem_segmen
     return true;
 }
 
-/* The same in any extent but a chunk of the arena; also false if no block was ever cut. */
+/* The same in any extent that is not a chunk of the arena.  Also false if the extent was never cut
+ * into blocks. */
 static inline bool cushim_mem_blocks_find_in_extent(const struct cushim_mem_segment *segment,
                                                     struct cushim_mem_extent *extent,
                                                     uint64_t address,
@@ -311,5 +311,3 @@ static inline bool cushim_mem_block_is_synchronous(const struct cushim_mem_looku
  * is no longer LIVE.
  */
 bool cushim_mem_block_set_synchronous(const struct cushim_mem_lookup *lookup, bool is_synchronous);
-
-#endif

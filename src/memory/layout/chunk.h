@@ -14,8 +14,7 @@
  *
  * Take, give and find take no lock; open and close need the heap's.
  */
-#ifndef CUSHIM_MEMORY_CHUNK_H
-#define CUSHIM_MEMORY_CHUNK_H
+#pragma once
 
 #include "memory/layout/segment.h"
 #include "memory/stats.h"
@@ -119,5 +118,3 @@ struct cushim_mem_arena {
 static inline bool cushim_mem_arena_has(const struct cushim_mem_blockref *ref) {
     return load_relaxed(&ref->extent->kind) == CUSHIM_MEM_EXTENT_ARENA;
 }
-
-#endif

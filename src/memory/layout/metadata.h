@@ -7,8 +7,7 @@
  *
  * Sizes are rounded to powers of two, one free list each.  The caller holds the lock of the owner.
  */
-#ifndef CUSHIM_MEMORY_METADATA_H
-#define CUSHIM_MEMORY_METADATA_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -52,5 +51,3 @@ void *cushim_mem_meta_obtain_as(struct cushim_mem_meta *meta, enum cushim_mem_me
                                 size_t n_bytes, size_t link_at);
 void cushim_mem_meta_release_as(struct cushim_mem_meta *meta, enum cushim_mem_meta_type type,
                                 void *piece, size_t n_bytes, size_t link_at);
-
-#endif

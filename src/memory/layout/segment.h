@@ -17,8 +17,7 @@
  * while the block lives, because no extent starts between the block's start and the address,
  * whatever happens to its neighbours.
  */
-#ifndef CUSHIM_MEMORY_SEGMENT_H
-#define CUSHIM_MEMORY_SEGMENT_H
+#pragma once
 
 #include "base/atomics.h"
 #include "memory/layout/metadata.h"
@@ -33,7 +32,7 @@ enum {
     CUSHIM_MEM_LEAST_GRAINS = CUSHIM_MEM_PAGE_BYTES / CUSHIM_MEM_GRAIN_BYTES /* of an extent */
 };
 
-/* For 64 grains: at which of them an extent starts, and the extent that contains the first. */
+/* Of 64 grains: a bit for each at which an extent starts, and the extent of the first grain. */
 struct cushim_mem_starts {
     atomic_uint_fast64_t bits;
     _Atomic(struct cushim_mem_extent *) inside;
@@ -143,7 +142,7 @@ void cushim_mem_segment_join(struct cushim_mem_meta *meta, struct cushim_mem_seg
 /* The same, and give the descriptor back. */
 void cushim_mem_segment_destroy(struct cushim_mem_meta *meta, struct cushim_mem_segment *segment);
 
-/* Enter an extent of so many grains, or take it out (extent NULL). */
+/* Enter an extent of n grains, or take it out (extent NULL). */
 void cushim_mem_segment_enter(struct cushim_mem_segment *segment, uint32_t first_grain,
                               size_t n_grains, struct cushim_mem_extent *extent);
 
@@ -229,5 +228,3 @@ struct cushim_mem_extent *cushim_mem_extents_largest(const struct cushim_mem_ext
 struct cushim_mem_extent *cushim_mem_extents_give(struct cushim_mem_extents *extents,
                                                   struct cushim_mem_meta *meta,
                                                   struct cushim_mem_extent *extent);
-
-#endif

@@ -12,8 +12,7 @@
  * its free blocks form a list by index, and the one freed last is handed out first.  Lock: the
  * heap's.
  */
-#ifndef CUSHIM_MEMORY_SIZECLASS_H
-#define CUSHIM_MEMORY_SIZECLASS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -99,5 +98,3 @@ struct cushim_mem_extent *cushim_mem_bucket_give(struct cushim_mem_bucket *bucke
 
 /* Take out a slab that is wholly free; NULL if there is none. */
 struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *bucket);
-
-#endif

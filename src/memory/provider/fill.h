@@ -9,8 +9,7 @@
  *
  * No lock.  The stream is made at first use, by compare and exchange, and goes with its context.
  */
-#ifndef CUSHIM_MEMORY_FILL_H
-#define CUSHIM_MEMORY_FILL_H
+#pragma once
 
 #include "cuda/types.h"
 #include "memory/layout/segment.h"
@@ -58,5 +57,3 @@ size_t cushim_mem_fill_due(struct cushim_mem_segment *segment, uint64_t address,
 
 /* Clear host memory past the caches, because it is not read soon. address is a multiple of 64. */
 void cushim_mem_fill_host(void *address, size_t n_bytes);
-
-#endif

@@ -36,7 +36,7 @@ const struct cushim_mem_provider cushim_mem_provider_device = {
  * nothing, and memory comes with the first touch.
  */
 
-/* The number of segments beyond which the driver serves small ones, because it packs them. */
+/* With more segments than this the driver serves small blocks itself, because it packs them. */
 enum { MOST_SMALL = 4096 };
 
 static CUresult managed_obtain(const struct cushim_mem_provider_client *client, size_t n_bytes,

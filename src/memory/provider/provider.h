@@ -5,8 +5,7 @@
  * While a provider is called the heap's context is current, and the thread's capture mode RELAXED
  * unless the call stands for the program's own.  No lock of ours is held.
  */
-#ifndef CUSHIM_MEMORY_PROVIDER_H
-#define CUSHIM_MEMORY_PROVIDER_H
+#pragma once
 
 #include "base/bits.h"
 #include "cuda/types.h"
@@ -91,5 +90,3 @@ CUresult cushim_mem_provider_spill_create(struct cushim_cuda *cuda, int device, 
  * provider serves.
  */
 bool cushim_mem_provider_vmm_fits(struct cushim_cuda *cuda, int device);
-
-#endif

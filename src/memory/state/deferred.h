@@ -23,8 +23,7 @@
  *
  * Lock: the heap's.  Each list has its oldest block first.
  */
-#ifndef CUSHIM_MEMORY_DEFERRED_H
-#define CUSHIM_MEMORY_DEFERRED_H
+#pragma once
 
 #include "cuda/types.h"
 #include "memory/layout/segment.h"
@@ -127,5 +126,3 @@ enum cushim_status cushim_mem_deferred_batch_fence(struct cushim_mem_heap *heap,
  * one could not be over before it.
  */
 bool cushim_mem_deferred_batch_prove(struct cushim_mem_heap *heap, uint64_t tag, CUresult *answer);
-
-#endif

@@ -5,8 +5,7 @@
  * larger ones from an extent, and dedicated sizes from a free segment of about that size.  There is
  * no driver call, and the caller holds the heap's lock.
  */
-#ifndef CUSHIM_MEMORY_FREE_LISTS_H
-#define CUSHIM_MEMORY_FREE_LISTS_H
+#pragma once
 
 #include "memory/layout/segment.h"
 
@@ -55,5 +54,3 @@ void cushim_mem_free_lists_remove(struct cushim_mem_heap *heap, struct cushim_me
 /* Put a wholly free segment into the lists: it is the last that goes back to the driver. */
 void cushim_mem_free_lists_put_back(struct cushim_mem_heap *heap,
                                     struct cushim_mem_segment *segment);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Lock: `lock` guards all fields after it.  No driver call that can block is made under it.
  */
-#ifndef CUSHIM_MEMORY_HEAP_STATE_H
-#define CUSHIM_MEMORY_HEAP_STATE_H
+#pragma once
 
 #include "memory/state/watermark.h"
 #include "memory/fence/fence.h"
@@ -20,7 +19,7 @@
 enum {
     CUSHIM_MEM_HEAP_SLACK_BYTES = 32 << 20,    /* may be held beyond what is used, however much that
                                                 * is */
-    CUSHIM_MEM_HEAP_DEFERRED_BYTES = 64 << 20, /* at least so much may be deferred before a malloc
+    CUSHIM_MEM_HEAP_DEFERRED_BYTES = 64 << 20, /* at least this much may be deferred before a malloc
                                                 * waits */
     CUSHIM_MEM_HEAP_PATIENCE_NS = 1000000000   /* how long a malloc waits */
 };
@@ -153,5 +152,3 @@ static inline bool cushim_mem_heap_lock_life(struct cushim_mem_heap *heap, uint6
     pthread_mutex_unlock(&heap->lock);
     return false;
 }
-
-#endif

@@ -4,8 +4,7 @@
  * Invariant: a segment is entered into the page map after it was obtained, and removed before it is
  * released, because the driver may give its addresses to another thread at once.
  */
-#ifndef CUSHIM_MEMORY_SEGMENTS_H
-#define CUSHIM_MEMORY_SEGMENTS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -80,5 +79,3 @@ struct cushim_mem_transits {
     atomic_uint_fast64_t n_begun, n_ended;
 };
 extern struct cushim_mem_transits cushim_mem_transits;
-
-#endif

@@ -9,15 +9,15 @@ enum {
     IDLE_DEVICE_SHARE = 8, /* such a heap may hold this part of the device */
     MARGIN = 16,           /* this part of what is used may be held beside it */
     ROOMY_SHARE = 8,       /* plenty is free: at least this part of the device */
-    ROOMY_MARGINS = 5,     /* so many margins if plenty of the device is free */
-    OWN_MARGINS = 3,       /* below so many margins, each size gets its own segments */
+    ROOMY_MARGINS = 5,     /* this many margins if plenty of the device is free */
+    OWN_MARGINS = 3,       /* below this many margins, each size gets its own segments */
     /* this part of the recent peak is worth a wait, or this part of the device if that is less */
     STEP_SHARE = 8,
     STEP_DEVICE_SHARE = 64,
-    MOST_WASTE = 31,         /* a block may waste so many times its request, */
-    WASTE_DEVICE_SHARE = 64, /* live blocks together this part of the device, */
-    WASTE_MARGINS = 7,       /* and so many margins, */
-    CACHED_WASTE_MARGINS = 8 /* or so many if stream caches keep them */
+    MOST_WASTE = 31,         /* a block may waste this many times its request; */
+    WASTE_DEVICE_SHARE = 64, /* all live blocks together, this part of the device */
+    WASTE_MARGINS = 7,       /* and this many margins; */
+    CACHED_WASTE_MARGINS = 8 /* or this many if stream caches keep them */
 };
 static const uint64_t recent_ns = 1000000000;
 static const uint64_t ask_again_ns = 100000000;
@@ -241,7 +241,7 @@ size_t cushim_mem_watermark_now(struct cushim_mem_heap *heap) {
                                          : now_bytes;
 }
 
-/* The recent peak after a request of so many bytes. */
+/* The recent peak after a request of n_bytes. */
 static size_t peak_with(const struct cushim_mem_heap *heap, size_t n_bytes) {
     return cushim_most(recent_peak_bytes(heap), used_bytes(heap) + n_bytes);
 }

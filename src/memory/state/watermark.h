@@ -11,8 +11,7 @@
  * The heap's lock guards all fields; atomic fields are also read without it.  The caller holds it
  * in all calls but cushim_mem_watermark_ask and cushim_mem_watermark_seems_far.
  */
-#ifndef CUSHIM_MEMORY_WATERMARK_H
-#define CUSHIM_MEMORY_WATERMARK_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -42,7 +41,7 @@ void cushim_mem_watermark_ask(struct cushim_mem_heap *heap);
 /* Count a block that is taken for any use. */
 void cushim_mem_watermark_count_taken(struct cushim_mem_heap *heap, size_t block_bytes);
 
-/* Note how many bytes lie in stream caches, and that the used bytes fell by so many meanwhile. */
+/* Note how many bytes lie in stream caches, and by how much the used bytes fell meanwhile. */
 void cushim_mem_watermark_see_cached(struct cushim_mem_heap *heap, size_t cached_bytes,
                                      size_t fallen_bytes);
 
@@ -59,7 +58,7 @@ void cushim_mem_watermark_note_fetched(struct cushim_mem_heap *heap, size_t n_by
  */
 size_t cushim_mem_watermark_now(struct cushim_mem_heap *heap);
 
-/* The same for a request that will use so many bytes more. */
+/* The same for a request that will use more_bytes. */
 size_t cushim_mem_watermark_with(struct cushim_mem_heap *heap, size_t more_bytes);
 
 /* Does the heap hold 3/16 more than the recent peak?  Then sizes that repeat have segments of their
@@ -98,5 +97,3 @@ void cushim_mem_watermark_note_tried(struct cushim_mem_heap *heap);
 
 /* Whether it was far by the watermark that the last free found.  Needs no lock. */
 bool cushim_mem_watermark_seems_far(const struct cushim_mem_heap *heap);
-
-#endif

@@ -1,6 +1,6 @@
 """cushim from Python: CUDA's driver by libcushim.so, with pools, arenas and graphs; and its preload, if that is in this process.
 
-ctypes alone: nothing is compiled, and NumPy is taken where it is.  The library is loaded at the first call that needs it.
+ctypes alone: nothing is compiled, and NumPy is used if it is there.  The library is loaded at the first call that needs it.
 MemoryError and RuntimeError are here by name, and `from cushim import *` leaves Python's own alone.
 """
 from . import allocators

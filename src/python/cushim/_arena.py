@@ -41,7 +41,7 @@ class ArenaMemory(Memory):
         library().cushim_arena_pin(self.arena._handle, self.address)
 
     def unpin(self) -> None:
-        """LogicError with STATE where it has no pin."""
+        """LogicError with STATE if it has no pin."""
         library().cushim_arena_unpin(self.arena._handle, self.address)
 
 
@@ -85,7 +85,7 @@ class Arena(Handle):
         weakref.finalize(self, _blocks.pop, self._handle, None)
 
     def alloc(self, n_bytes: int, stream: Optional[Stream] = None, *, kind: int = MemoryKind.DEVICE, device: DeviceLike = None) -> ArenaMemory:
-        """A block that is valid until the next reset, for first use on a stream; None: the legacy one.  MemoryError where it is full."""
+        """A block that is valid until the next reset, for first use on a stream; None: the legacy one.  MemoryError if it is full."""
         address, epoch = ask_two(c_uint64, c_uint64, "cushim_arena_alloc", self._handle, ordinal_of(device), kind, n_bytes, stream_number(stream))
         host = address if kind != MemoryKind.DEVICE or self.managed else None
         block = ArenaMemory(self, address, n_bytes, epoch, host, kind == MemoryKind.PINNED, stream)
@@ -149,7 +149,7 @@ class Arena(Handle):
         return filled(ArenaStats, "cushim_arena_stats", self._handle)
 
     def drain(self) -> None:
-        """Give the memory of the regions back, and drain the fallback.  LogicError with STATE where something is pinned."""
+        """Give the memory of the regions back, and drain the fallback.  LogicError with STATE if something is pinned."""
         library().cushim_arena_drain(self._handle)
 
     def set_default(self) -> None:

@@ -22,7 +22,7 @@ class CacheConfig(enum.IntEnum):
 class Device:
     """A device: an ordinal, or its place on the bus as text, "0000:01:00.0"; None: the calling thread's.
 
-    LogicError with BADDEVICE where there is none.
+    LogicError with BADDEVICE if there is none.
     """
 
     def __init__(self, device: Union[int, str, None] = None) -> None:
@@ -36,7 +36,7 @@ class Device:
 
     @staticmethod
     def count() -> int:
-        """How many devices the process sees.  RuntimeError with NODEVICE or NOCUDA where it is none."""
+        """How many devices the process sees.  RuntimeError with NODEVICE or NOCUDA if there is none."""
         return int(ask(c_int, "cushim_device_count"))
 
     def name(self) -> str:
@@ -79,7 +79,7 @@ class Device:
         return bool(ask(c_int, "cushim_device_peer", self.ordinal, ordinal_of(peer)))
 
     def enable_peer_access(self, peer: "DeviceLike") -> None:
-        """Let the primary context use the memory of the peer's.  LogicError with NOTSUPPORTED where the devices cannot."""
+        """Let the primary context use the memory of the peer's.  LogicError with NOTSUPPORTED if the devices cannot."""
         library().cushim_device_peer_enable(self.ordinal, ordinal_of(peer))
 
     def set(self) -> None:
@@ -143,7 +143,7 @@ class Context(Handle):
 
     @classmethod
     def current(cls) -> "Optional[Context]":
-        """What a call without a context would use; None where there is none."""
+        """What a call without a context would use; None if there is none."""
         handle = ask(c_void_p, "cushim_context_current")
         return cls._adopted(handle, owned=False) if handle else None
 
@@ -161,7 +161,7 @@ class Context(Handle):
 
     @staticmethod
     def pop() -> "Context":
-        """Take the top off the thread's stack, and return it.  LogicError with NOCONTEXT where the stack is empty."""
+        """Take the top off the thread's stack, and return it.  LogicError with NOCONTEXT if the stack is empty."""
         handle = ask(c_void_p, "cushim_context_pop")
         taken = Context._adopted(handle, owned=False)
         stack = _stack()

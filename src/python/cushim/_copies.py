@@ -67,7 +67,7 @@ def _is_pinned(address: int, n_bytes: int) -> bool:
 
 
 def _length(dst: _Side, src: _Side, dst_offset: int, src_offset: int, n_bytes: Optional[int]) -> int:
-    """How much is copied: what is asked for, else what the source has.  ValueError where a side is too short."""
+    """How much is copied: what is asked for, else what the source has.  ValueError if a side is too short."""
     rooms = [None if side.n_bytes is None else side.n_bytes - offset for side, offset in ((src, src_offset), (dst, dst_offset))]
     if n_bytes is None:
         n_bytes = rooms[1] if dst.is_buffer or rooms[0] is None else rooms[0]

@@ -10,7 +10,7 @@ _MEMORY, _LOGIC, _LAUNCH, _RUNTIME, _COMPILE = 1, 2, 4, 8, 16  # enum cushim_cla
 class Error(Exception):
     """A call that failed.
 
-    status: its number, of Status where it is known.  call: the function that failed.  text: what happened, in words.
+    status: its number, of Status if it is known.  call: the function that failed.  text: what happened, in words.
     args: (name of the status, text).
     """
 

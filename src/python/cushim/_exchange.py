@@ -70,7 +70,7 @@ def order(first: Optional[Stream], then: Stream) -> None:
 
 
 def address_of(thing: Any) -> Tuple[int, int]:
-    """Address and bytes of an object with the CUDA array interface.  ValueError where it has gaps."""
+    """Address and bytes of an object with the CUDA array interface.  ValueError if it has gaps."""
     shown = thing.__cuda_array_interface__
     item = int(shown["typestr"][2:])
     n_bytes = math.prod((item, *shown["shape"]))

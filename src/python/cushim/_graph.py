@@ -58,7 +58,7 @@ class Graph(Handle):
         return int(ask(c_void_p, "cushim_graph_handle", self._handle))
 
     def instantiate(self, flags: int = 0) -> "GraphExec":
-        """Make it executable.  flags: bits of GraphFlag.  LogicError with STATE where it has nodes that allocate, and an executable is alive."""
+        """Make it executable.  flags: bits of GraphFlag.  LogicError with STATE if it has nodes that allocate, and an executable is alive."""
         return GraphExec._made(ask(c_void_p, "cushim_graph_instantiate", self._handle, flags))
 
     def info(self) -> GraphInfo:
@@ -79,7 +79,7 @@ class Graph(Handle):
         self.attach(lambda: things and None)
 
     def dot(self, path: "Union[str, os.PathLike[str]]", flags: int = 1) -> None:
-        """Write it as DOT text.  RuntimeError with NOFILE where that cannot be written."""
+        """Write it as DOT text.  RuntimeError with NOFILE if that cannot be written."""
         library().cushim_graph_dot(self._handle, os.fsencode(path), flags)
 
 
@@ -94,7 +94,7 @@ class GraphExec(Handle):
         return int(ask(c_void_p, "cushim_graphexec_handle", self._handle))
 
     def launch(self, stream: Optional[Stream] = None) -> None:
-        """Queue it.  LogicError with STATE where node memory of the last launch was not freed, without GraphFlag.AUTO_FREE."""
+        """Queue it.  LogicError with STATE if node memory of the last launch was not freed, without GraphFlag.AUTO_FREE."""
         library().cushim_graphexec_launch(self._handle, stream_number(stream))
 
     __call__ = launch
@@ -104,7 +104,7 @@ class GraphExec(Handle):
         library().cushim_graphexec_upload(self._handle, stream_number(stream))
 
     def update(self, graph: Graph) -> None:
-        """Take the parameters of another graph of the same shape.  LogicError with UPDATE where shapes differ: it is as before."""
+        """Take the parameters of another graph of the same shape.  LogicError with UPDATE if the shapes differ; then it is as before."""
         library().cushim_graphexec_update(self._handle, graph._handle, None)
 
     def info(self) -> GraphExecInfo:

@@ -34,7 +34,7 @@ def failure(status: int, call: str) -> Exception:
 
 @functools.lru_cache(maxsize=None)
 def library() -> Any:
-    """The library, loaded at first use.  A function that returns a status raises Error where that is no success."""
+    """The library, loaded at first use.  A function that returns a status raises Error if that is a failure."""
     loaded = ctypes.CDLL(library_path())
     for name, (result, arguments, is_status) in _api.FUNCTIONS.items():
         function = getattr(loaded, name)

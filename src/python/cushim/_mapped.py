@@ -10,7 +10,7 @@ from ._memory import Memory
 class Mapper(Handle):
     """Vulkan's memory for a context, or for the primary context of a device.  flags: bits of MapperFlag; 0 prefers coherent memory.
 
-    LogicError with NOTSUPPORTED where there is no Vulkan loader, driver, device or such memory: the text names it.
+    LogicError with NOTSUPPORTED if there is no Vulkan loader, driver, device or such memory: the text names it.
     """
 
     _ends_by = "cushim_mapper_close"

@@ -39,7 +39,7 @@ class Memory:
         self._finalizer = weakref.finalize(self, _in_silence, give_back or nothing, *arguments)
 
     def _check(self) -> None:
-        """Raises where the block must not be used any more."""
+        """Raises if the block must not be used any more."""
         if not self._finalizer.alive:
             raise refusal(Status.STATE, type(self).__name__, "this memory was freed")
 
@@ -61,7 +61,7 @@ class Memory:
         return f"<{type(self).__name__} {self._address:#x}, {self.n_bytes} bytes>"
 
     def free(self) -> None:
-        """Give it back now.  LogicError with DOUBLEFREE where that was done before; after another failure it is still allocated."""
+        """Give it back now.  LogicError with DOUBLEFREE if that was done before; after another failure it is still allocated."""
         found = self._finalizer.peek()
         if found is None:
             raise refusal(Status.DOUBLEFREE, "free", "this memory was freed before")
@@ -100,12 +100,12 @@ class Memory:
     def write(self, data: Any, offset: int = 0, stream: Optional[Stream] = None) -> None:
         """Copy a buffer, or other device memory, to the byte at `offset`.
 
-        Returns when it is there; with a stream, queued: then host memory has to be pinned.  ValueError where it does not fit.
+        Returns when it is there; with a stream, queued: then host memory has to be pinned.  ValueError if it does not fit.
         """
         copy(self, data, dst_offset=offset, stream=stream)
 
     def read(self, n_bytes: Optional[int] = None, offset: int = 0) -> bytes:
-        """A copy of the bytes from `offset` on, all or so many, behind work that was issued to the legacy stream before."""
+        """A copy of the bytes from `offset` on: n_bytes, or all, behind work that was issued to the legacy stream before."""
         data = bytearray(self.n_bytes - offset if n_bytes is None else n_bytes)
         copy(data, self, src_offset=offset)
         return bytes(data)
@@ -144,7 +144,7 @@ class Memory:
     def __dlpack__(self, *, stream: Optional[int] = None, copy: Optional[bool] = None, **more: Any) -> Any:
         """As torch.from_dlpack and its like take it; work that is queued on the block's stream is ordered before the taker's.
 
-        BufferError where a copy is asked for.
+        BufferError if the taker wants a copy.
         """
         if copy:
             raise BufferError("memory is lent as it is, never copied")
@@ -191,7 +191,7 @@ class _Owned(Memory):
 
 
 class DeviceMemory(_Owned):
-    """Device memory, aligned to 256 bytes at least.  MemoryError where there is none left."""
+    """Device memory, aligned to 256 bytes at least.  MemoryError if there is none left."""
 
     def __init__(self, n_bytes: int, context: Optional[Context] = None) -> None:
         super().__init__(ask(c_uint64, "cushim_memory_alloc", number_of(context), n_bytes), n_bytes, "cushim_memory_free", kept(context))
@@ -223,7 +223,7 @@ class ManagedMemory(_Owned):
 
 
 class PinnedMemory(_Owned):
-    """Page-locked host memory; `buffer` has its bytes.  flags: bits of HostFlag; `address` is the device's where it can be."""
+    """Page-locked host memory; `buffer` has its bytes.  flags: bits of HostFlag; `address` is the device's if there is one."""
 
     def __init__(self, n_bytes: int, flags: int = 0, context: Optional[Context] = None) -> None:
         host = ask(c_void_p, "cushim_host_alloc", number_of(context), n_bytes, flags) or 0
@@ -306,7 +306,7 @@ def _no_owner() -> None:
 
 
 def memory_info(address: int) -> MemoryInfo:
-    """All that is known about an address, of others too.  LogicError with UNKNOWNPTR where neither we nor the driver know it."""
+    """All that is known about an address, of others too.  LogicError with UNKNOWNPTR if neither we nor the driver know it."""
     found = struct(_api.cushim_memory_info)
     library().cushim_memory_query(address, ctypes.byref(found))
     return MemoryInfo(found.start, found.bytes, MemoryKind(found.kind), found.device, MemoryOwner(found.owner), found.flags, found.context_id)

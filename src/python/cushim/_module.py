@@ -42,7 +42,7 @@ class Module(Handle):
     @classmethod
     def from_file(cls, path: "Union[str, os.PathLike[str]]", context: Optional[Context] = None, *, max_registers: int = 0, level: int = 4, lines: bool = False,
                   cache: int = 0) -> "Module":
-        """The image in a file.  RuntimeError with NOFILE and the reason where it cannot be read."""
+        """The image in a file.  RuntimeError with NOFILE and the reason if it cannot be read."""
         options = _options(max_registers, level, lines, cache)
         return cls._made(ask(c_void_p, "cushim_module_load_file", number_of(context), os.fsencode(path), ctypes.byref(options)), kept(context))
 
@@ -68,11 +68,11 @@ class Module(Handle):
         self.close()
 
     def get_function(self, name: str) -> "Function":
-        """A kernel by its name, as in the image.  LogicError with NOTFOUND where there is none."""
+        """A kernel by its name, as in the image.  LogicError with NOTFOUND if there is none."""
         return Function(self, name, ask(c_void_p, "cushim_module_function", self._handle, name.encode()))
 
     def get_global(self, name: str) -> Tuple[int, int]:
-        """Address and bytes of a variable, which lives as long as the module.  LogicError with NOTFOUND where there is none."""
+        """Address and bytes of a variable, which lives as long as the module.  LogicError with NOTFOUND if there is none."""
         return ask_two(c_uint64, c_size_t, "cushim_module_global", self._handle, name.encode())
 
     def get_variable(self, name: str) -> Memory:
@@ -201,7 +201,7 @@ class Function:
     def prepare(self, arguments: str) -> "PreparedFunction":
         """Say the types of the arguments once: a letter each as in Python's struct module, P for an address; {bytes,align} for a struct.
 
-        LogicError with INVALID where that is not the kernel's layout.
+        LogicError with INVALID if that is not the kernel's layout.
         """
         return PreparedFunction(self, arguments)
 
@@ -218,7 +218,7 @@ class Function:
         library().cushim_function_cache(self._handle, config)
 
     def occupancy(self, threads: int, shared: int = 0) -> int:
-        """How many blocks of so many threads a multiprocessor holds at once."""
+        """How many blocks of this many threads a multiprocessor holds at once."""
         return int(ask(c_int, "cushim_function_occupancy", self._handle, threads, shared))
 
     def suggest(self, shared: int = 0, limit: int = 0) -> Tuple[int, int]:

@@ -104,7 +104,7 @@ class Pool(Handle):
         library().cushim_pool_free(self._handle, -1, address, 0, stream_number(stream))
 
     def bucket(self, n_bytes: int) -> int:
-        """The bytes of the block that serves so many."""
+        """The bytes of the block that serves a request of n_bytes."""
         return int(ask(c_size_t, "cushim_pool_bucket", self._handle, n_bytes))
 
     def stats(self, device: DeviceLike = None, kind: int = MemoryKind.ALL) -> PoolStats:

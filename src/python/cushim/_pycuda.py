@@ -41,7 +41,7 @@ class stream_flags(enum.IntFlag):
 
 
 def mem_alloc(n_bytes: int, context: Optional[Context] = None) -> DeviceMemory:
-    """Device memory.  MemoryError where there is none left."""
+    """Device memory.  MemoryError if there is none left."""
     return DeviceMemory(n_bytes, context)
 
 

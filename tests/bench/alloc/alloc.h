@@ -4,8 +4,7 @@
  * Each process runs one allocator, so that no other holds memory at the same time.  `cushim` is not
  * an allocator here but `malloc` under the preload, which rounds.py alternates with the others.
  */
-#ifndef CUSHIM_TESTS_BENCH_ALLOC_H
-#define CUSHIM_TESTS_BENCH_ALLOC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ size_t held_bytes(void);
 void run_pair(const struct settings *settings);
 void run_larson(const struct settings *settings);
 void run_deep(const struct settings *settings);
-
-#endif

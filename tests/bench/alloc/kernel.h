@@ -1,6 +1,5 @@
 /* A kernel in PTX, which the driver compiles, so that the benches are host C and need no nvcc. */
-#ifndef CUSHIM_TESTS_BENCH_KERNEL_H
-#define CUSHIM_TESTS_BENCH_KERNEL_H
+#pragma once
 
 #include <cuda_runtime.h>
 #include <stdbool.h>
@@ -21,5 +20,3 @@ static inline cudaKernel_t kernel_load(const char *ptx, const char *name) {
     }
     return kernel;
 }
-
-#endif

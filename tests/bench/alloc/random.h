@@ -1,6 +1,5 @@
 /* Random numbers for the benchmarks: the same in every run and for every allocator. */
-#ifndef CUSHIM_TESTS_BENCH_RANDOM_H
-#define CUSHIM_TESTS_BENCH_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ static inline uint64_t random_below(uint64_t *state, uint64_t n) {
 static inline double random_share(uint64_t *state) {
     return (double)(random_next(state) >> 11) / 9007199254740992.0;
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef CUSHIM_TESTS_BENCH_REPLAY_H
-#define CUSHIM_TESTS_BENCH_REPLAY_H
+#pragma once
 
 #include "alloc.h"
 #include "trace.h"
@@ -13,5 +12,3 @@
  */
 void replay(const char *name, const struct trace *trace, const struct settings *settings,
             size_t before_bytes);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Blocks that are never freed live until the end.
  */
-#ifndef CUSHIM_TESTS_BENCH_TRACE_H
-#define CUSHIM_TESTS_BENCH_TRACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ bool trace_generate(struct trace *trace, const char *name, bool is_tiny);
 void trace_read(struct trace *trace, const char *path);
 void trace_write(const struct trace *trace, const char *path);
 void trace_destroy(struct trace *trace);
-
-#endif

@@ -6,8 +6,7 @@
  * that drift of the machine affects all of them.  Each way has its own line under its variant; if
  * the first one is "native", the lines of the others say what they add to it.
  */
-#ifndef CUSHIM_TESTS_BENCH_COMPANION_H
-#define CUSHIM_TESTS_BENCH_COMPANION_H
+#pragma once
 
 #include <cuda.h>
 #include <stdbool.h>
@@ -114,5 +113,3 @@ size_t companion_batch(void (*run)(void *cookie, size_t n), void *cookie);
 /* Sort and print a way's samples; `more` is "" or further fields. */
 void companion_print(const char *name, const char *variant, struct bench_samples *samples,
                      const char *more);
-
-#endif

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 static int is_over;
-static _Atomic int n_points; /* that ours called while cancellation was off */
+static _Atomic int n_points; /* cancellation points that cushim called while cancellation was off */
 
 static int is_ours(const void *caller) {
     Dl_info info;

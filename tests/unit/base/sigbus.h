@@ -1,6 +1,5 @@
 /* Tests of files that are cut: a process survives that only if our handler may be there. */
-#ifndef CUSHIM_TESTS_SIGBUS_H
-#define CUSHIM_TESTS_SIGBUS_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -25,5 +24,3 @@ static inline bool may_survive_a_cut(void) {
     puts("# not run: a cut file is survived only by root, without a sanitizer and valgrind");
     return false;
 }
-
-#endif

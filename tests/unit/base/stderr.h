@@ -1,6 +1,5 @@
 /* Captures in a pipe what a test's process writes to standard error. */
-#ifndef CUSHIM_TESTS_UNIT_BASE_STDERR_H
-#define CUSHIM_TESTS_UNIT_BASE_STDERR_H
+#pragma once
 
 #include <fcntl.h>
 #include <string.h>
@@ -35,5 +34,3 @@ static inline void caught_end(struct caught *caught) {
     }
     close(caught->from);
 }
-
-#endif

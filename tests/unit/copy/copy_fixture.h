@@ -4,8 +4,7 @@
  *
  * Lock: one mutex inside; every function may be called from any thread.
  */
-#ifndef CUSHIM_TESTS_UNIT_COPY_FIXTURE_H
-#define CUSHIM_TESTS_UNIT_COPY_FIXTURE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ unsigned copy_fixture_n_out(void);
 
 /* Transfers on destroyed streams or of freed memory, and waits for destroyed events. */
 unsigned copy_fixture_n_faults(void);
-
-#endif

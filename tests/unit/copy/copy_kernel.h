@@ -2,8 +2,7 @@
  * A fake of the kernel's memory policy, for a program linked with -Wl,--wrap=syscall, so that tests
  * pass on machines with one node and in sandboxes that refuse the calls.  All other calls pass.
  */
-#ifndef CUSHIM_TESTS_UNIT_COPY_KERNEL_H
-#define CUSHIM_TESTS_UNIT_COPY_KERNEL_H
+#pragma once
 
 struct copy_fixture_kernel {
     long policy;
@@ -12,5 +11,3 @@ struct copy_fixture_kernel {
     unsigned n_set;
 };
 extern struct copy_fixture_kernel copy_fixture_kernel;
-
-#endif

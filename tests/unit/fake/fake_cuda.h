@@ -12,8 +12,7 @@
  *
  * Lock: one mutex inside; every function may be called from any thread.
  */
-#ifndef CUSHIM_TESTS_UNIT_FAKE_CUDA_H
-#define CUSHIM_TESTS_UNIT_FAKE_CUDA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,5 +83,3 @@ void fake_forget_order(void);
 void fake_on_call(void (*function)(const char *name));
 
 unsigned fake_n_faults(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* The state of the fake driver, which its entry points and the functions for tests share. */
-#ifndef CUSHIM_TESTS_UNIT_FAKE_STATE_H
-#define CUSHIM_TESTS_UNIT_FAKE_STATE_H
+#pragma once
 
 #include <pthread.h>
 #include <uthash.h>
@@ -62,5 +61,3 @@ struct fake_thread {
 };
 
 extern _Thread_local struct fake_thread fake_thread;
-
-#endif

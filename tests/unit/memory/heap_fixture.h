@@ -5,8 +5,7 @@
  * policy, capture guard and statistics.  fixture_check walks all segments, extents, lists and
  * bitmaps and compares every sum with what the heaps and the statistics say.
  */
-#ifndef CUSHIM_TESTS_UNIT_MEMORY_FIXTURE_H
-#define CUSHIM_TESTS_UNIT_MEMORY_FIXTURE_H
+#pragma once
 
 #include "memory/state/heap_state.h"
 #include "tests/unit/fake/fake_cuda.h"
@@ -69,5 +68,3 @@ enum cushim_mem_verdict fixture_judge(struct fixture *fixture, uint64_t address,
  * wrong. */
 const char *fixture_fault(struct fixture *fixture);
 void fixture_check(struct fixture *fixture);
-
-#endif

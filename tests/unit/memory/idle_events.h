@@ -1,8 +1,7 @@
 /*
  * The number of events of a fence that wait for nothing: its spares and the recorder's.
  */
-#ifndef CUSHIM_TESTS_UNIT_IDLE_EVENTS_H
-#define CUSHIM_TESTS_UNIT_IDLE_EVENTS_H
+#pragma once
 
 #include "memory/fence/fence.h"
 
@@ -10,5 +9,3 @@ static inline unsigned n_idle_events(const struct cushim_mem_fence *fence) {
     const struct cushim_mem_record *idle = &fence->idle;
     return fence->n_spares + (idle->event && idle->life == atomic_load(&fence->life));
 }
-
-#endif

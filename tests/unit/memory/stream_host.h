@@ -2,8 +2,7 @@
  * A host of stream fences for the tests of the engine: a capture may forbid records, and every
  * refusal of the driver is noted.
  */
-#ifndef CUSHIM_TESTS_UNIT_STREAM_HOST_H
-#define CUSHIM_TESTS_UNIT_STREAM_HOST_H
+#pragma once
 
 #include "cuda/translate.h"
 #include "memory/fence/stream_fence.h"
@@ -80,5 +79,3 @@ static const struct cushim_mem_stream_host stream_host = {
     .keep = host_keep,
     .let_go = host_let_go,
 };
-
-#endif

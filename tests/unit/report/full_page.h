@@ -1,6 +1,5 @@
 /* A page in which every counter is as large as one can be in earnest, and its text. */
-#ifndef CUSHIM_TESTS_FULL_PAGE_H
-#define CUSHIM_TESTS_FULL_PAGE_H
+#pragma once
 
 #include <stdio.h>
 #include <string.h>
@@ -64,5 +63,3 @@ static inline char *full_page_written(void (*write_to)(struct cushim_writer *,
     text[n < 0 ? 0 : n] = 0;
     return text;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * For the tests of the software driver: a context, a few kernels, and waits with a time limit. Each
  * test runs in its own process, so each has its own driver.
  */
-#ifndef CUSHIM_UNIT_SIM_FIXTURE_H
-#define CUSHIM_UNIT_SIM_FIXTURE_H
+#pragma once
 
 #include <check.h>
 #include <cuda.h>
@@ -41,5 +40,3 @@ CUresult fixture_join(struct fixture_thread *thread);
 /* Whether the thread is still in its call after a time that is long for a call that does not
  * wait. */
 bool fixture_is_waiting(struct fixture_thread *thread);
-
-#endif

@@ -1,6 +1,5 @@
 /* A recording in its own folder. */
-#ifndef CUSHIM_TESTS_RECORDING_H
-#define CUSHIM_TESTS_RECORDING_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,5 +54,3 @@ static inline void recording_close(struct recording *recording) {
     unlink(recording->path);
     rmdir(recording->folder);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The places of a program that hold memory, in two runs side by side. */
-#ifndef CUSHIM_TOOLS_DIFF_SITES_H
-#define CUSHIM_TOOLS_DIFF_SITES_H
+#pragma once
 
 #include "tools/cushim/reports.h"
 
@@ -18,5 +17,3 @@ void diff_sites_put(struct cushim_writer *out);
 
 /* Write the change from before to after: "+10.2 %", "new" and so on. */
 void diff_change_text(char text[24], uint64_t before, uint64_t after);
-
-#endif

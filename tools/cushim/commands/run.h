@@ -1,6 +1,5 @@
 /* Starts another program with the preload library in it, as `cushim run` does. */
-#ifndef CUSHIM_TOOLS_RUN_H
-#define CUSHIM_TOOLS_RUN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ int run_take_option(const char *topic, char **words, int *at);
  * then; also if `waits` and a report is asked for.  Returns an exit code if nothing was started.
  */
 int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *context);
-
-#endif

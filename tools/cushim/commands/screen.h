@@ -2,8 +2,7 @@
  * Uses a terminal as a screen: it reads keys as they are typed, and draws pictures, each over the
  * one before.  The old contents come back at the end, and while the process is stopped (Ctrl-Z).
  */
-#ifndef CUSHIM_TOOLS_SCREEN_H
-#define CUSHIM_TOOLS_SCREEN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ void screen_show(struct screen_picture *picture);
 
 /* The number of bytes of a UTF-8 text that fit into `columns`.  Each character takes one. */
 size_t screen_cut(const char *text, int columns);
-
-#endif

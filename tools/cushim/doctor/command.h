@@ -1,12 +1,9 @@
 /* Runs a command for doctor, and reports which of its processes the preload reached, what was
  * pooled there, and what bypassed it. */
-#ifndef CUSHIM_TOOLS_DOCTOR_COMMAND_H
-#define CUSHIM_TOOLS_DOCTOR_COMMAND_H
+#pragma once
 
 #include <stdbool.h>
 
 /* Run argv under the preload `library`, and add rows.  If `is_quiet`, the output of the command
  * goes to standard error, so that standard output has only ours. */
 void command_examine(char **argv, const char *library, bool is_quiet);
-
-#endif

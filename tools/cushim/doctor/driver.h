@@ -3,8 +3,7 @@
  *
  * Under the preload the same look-ups must give our entry points, which the probe tests.
  */
-#ifndef CUSHIM_TOOLS_DRIVER_H
-#define CUSHIM_TOOLS_DRIVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ const char *driver_error_name(const struct driver *driver, CUresult error);
 
 /* The file that the code at `address` comes from, or "?"; valid while that file is loaded. */
 const char *driver_file_of(const void *address);
-
-#endif

@@ -4,8 +4,7 @@
  * The process has one report.  A row is filled once and owns its texts.  If the report runs out of
  * memory, it ends the command, which runs in no other program's process.
  */
-#ifndef CUSHIM_TOOLS_REPORT_H
-#define CUSHIM_TOOLS_REPORT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -29,5 +28,3 @@ size_t report_n_wrong(void);
 /* Print the report to standard output. */
 void report_print(void);
 void report_print_json(void);
-
-#endif

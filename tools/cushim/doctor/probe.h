@@ -4,8 +4,7 @@
  *
  * The child sends its findings as one struct, because it is the same executable.
  */
-#ifndef CUSHIM_TOOLS_PROBE_H
-#define CUSHIM_TOOLS_PROBE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ _Noreturn void probe_look_child(const char *library);
 
 /* The parent's part: start the child with `library` preloaded, and read both answers. */
 void probe_run(struct probe *probe, const char *library);
-
-#endif

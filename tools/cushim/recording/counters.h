@@ -1,6 +1,5 @@
 /* Reads a recording as a report, for commands that read both. */
-#ifndef CUSHIM_TOOLS_COUNTERS_H
-#define CUSHIM_TOOLS_COUNTERS_H
+#pragma once
 
 #include "tools/cushim/reports.h"
 
@@ -10,5 +9,3 @@ bool counters_is_recording(const char *what);
 /* As reports_of, but also for recordings.  Each becomes a report with the counters that a
  * recording has (condition_is_recorded). */
 bool counters_reports_of(const char *what, reports_show_fn *show, void *context);
-
-#endif

@@ -2,8 +2,7 @@
  * Writes a recording event by event, for other tools: as lines, or in Chrome's trace format, which
  * Perfetto shows.
  */
-#ifndef CUSHIM_TOOLS_EVENTS_H
-#define CUSHIM_TOOLS_EVENTS_H
+#pragma once
 
 struct cushim_writer;
 
@@ -12,5 +11,3 @@ int events_text(struct cushim_writer *out, const char *path);
 
 /* Elements of the array `traceEvents`, at least one. */
 int events_perfetto(struct cushim_writer *out, const char *path);
-
-#endif

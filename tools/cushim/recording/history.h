@@ -2,8 +2,7 @@
  * The history of a recording: live and held memory, the sites that held it at some moments, marks
  * and copies.  Everything is bounded, however long the recording is.
  */
-#ifndef CUSHIM_TOOLS_HISTORY_H
-#define CUSHIM_TOOLS_HISTORY_H
+#pragma once
 
 #include "report/page.h"
 #include "tools/cushim/recording/map.h"
@@ -77,7 +76,7 @@ struct history {
     int error;
 };
 
-/* Begin the history of a scope, with at most so many moments, and no fewer than
+/* Begin the history of a scope, with at most this many moments, and no fewer than
  * HISTORY_LEAST_MOMENTS. */
 void history_begin(struct history *history, const struct recording_scope *scope,
                    unsigned most_moments);
@@ -92,5 +91,3 @@ void history_see(struct history *history, const struct cushim_trace_account *acc
 void history_end(struct history *history, const struct cushim_trace_account *account);
 
 void history_free(struct history *history);
-
-#endif

@@ -4,8 +4,7 @@
  * The page is in tools/cushim/html.  Its data is added as JSON, in which no text can end the
  * surrounding element.
  */
-#ifndef CUSHIM_TOOLS_HTML_H
-#define CUSHIM_TOOLS_HTML_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ struct recording_files;
  * read. */
 unsigned html_put(struct cushim_writer *out, const struct recording_files *files, bool is_redacted,
                   void (*complain_of)(const char *path, int error));
-
-#endif

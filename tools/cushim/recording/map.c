@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/bits.h"
 #include "tools/cushim/recording/recording.h"
 
 /* ---- what is live, by address: blocks of pools, and the segments that contain them ---- */
@@ -48,18 +49,13 @@ static void list_segment(const struct cushim_trace_segment *segment, void *conte
 }
 
 /* Blocks, segments and rows begin with their address. */
-static int by_address(const void *left, const void *right) {
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return a < b ? -1 : a > b;
-}
-
 static void list(struct live *lists, const struct cushim_trace_account *account) {
     cushim_trace_account_each(account, list_block, lists);
     cushim_trace_segments_each(&account->segments, list_segment, lists);
     if (lists->n_blocks)
-        qsort(lists->blocks, lists->n_blocks, sizeof *lists->blocks, by_address);
+        qsort(lists->blocks, lists->n_blocks, sizeof *lists->blocks, cushim_by_number);
     if (lists->n_segments)
-        qsort(lists->segments, lists->n_segments, sizeof *lists->segments, by_address);
+        qsort(lists->segments, lists->n_segments, sizeof *lists->segments, cushim_by_number);
 }
 
 /* ---- rows ---- */
@@ -72,7 +68,7 @@ static int by_free(const void *left, const void *right) {
     uint64_t free_of_a = a->n_bytes - a->live_bytes, free_of_b = b->n_bytes - b->live_bytes;
     if (free_of_a != free_of_b)
         return free_of_a > free_of_b ? -1 : 1;
-    return by_address(left, right);
+    return cushim_by_number(left, right);
 }
 
 /* The start of cell i, from the base. */
@@ -158,7 +154,7 @@ static int make_rows(struct map *map, const struct live *lists, size_t most_rows
     if (map->n_rows > most_rows) {
         qsort(map->rows, map->n_rows, sizeof *map->rows, by_free);
         map->n_rows = most_rows;
-        qsort(map->rows, map->n_rows, sizeof *map->rows, by_address);
+        qsort(map->rows, map->n_rows, sizeof *map->rows, cushim_by_number);
     }
     return 0;
 }

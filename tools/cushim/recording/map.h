@@ -1,6 +1,5 @@
 /* The fragmentation map: the live parts and the holes of each segment at one moment. */
-#ifndef CUSHIM_TOOLS_MAP_H
-#define CUSHIM_TOOLS_MAP_H
+#pragma once
 
 #include "trace/account.h"
 
@@ -28,5 +27,3 @@ int map_make(struct map *map, const struct cushim_trace_account *account,
              const struct recording_scope *scope, size_t most_rows);
 
 void map_free(struct map *map);
-
-#endif

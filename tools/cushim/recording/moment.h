@@ -1,7 +1,6 @@
 /* Describes one moment of a recording: what is live, which sites have it, and how segments are
  * filled. */
-#ifndef CUSHIM_TOOLS_MOMENT_H
-#define CUSHIM_TOOLS_MOMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ bool moment_take_time(struct moment_wish *wish, const char *text);
 
 /* Write about one recording.  Returns 0 or an errno, ENODATA if it has no such range. */
 int moment_text(struct cushim_writer *out, const char *path, const struct moment_wish *wish);
-
-#endif

@@ -4,8 +4,7 @@
  * A recording may come from anywhere, and its modules may name any file, so only a child process
  * reads them (symbols.h), and control characters are taken out of names.
  */
-#ifndef CUSHIM_TOOLS_NAMES_H
-#define CUSHIM_TOOLS_NAMES_H
+#pragma once
 
 #include "base/writer.h"
 #include "report/library.h"
@@ -54,5 +53,3 @@ void names_put_place(struct cushim_writer *out, const char *lead, const struct n
                      unsigned n_frames);
 
 void names_free(struct names *names);
-
-#endif

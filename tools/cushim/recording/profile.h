@@ -2,8 +2,7 @@
  * Writes the places of a recording as profiles for other viewers: folded stacks, or pprof's
  * profile.proto.
  */
-#ifndef CUSHIM_TOOLS_PROFILE_H
-#define CUSHIM_TOOLS_PROFILE_H
+#pragma once
 
 struct cushim_writer;
 
@@ -14,5 +13,3 @@ int profile_folded(struct cushim_writer *out, const char *path);
 /* Requests and bytes: all, live at the end, and live at the peak.  The profile is not
  * compressed. Returns 0 or an errno. */
 int profile_pprof(struct cushim_writer *out, const char *path);
-
-#endif

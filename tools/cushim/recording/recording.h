@@ -1,8 +1,7 @@
 /*
  * Reads recordings, as files or folders of files, and the scopes of each.
  */
-#ifndef CUSHIM_TOOLS_RECORDING_H
-#define CUSHIM_TOOLS_RECORDING_H
+#pragma once
 
 #include "tools/cushim/recording/names.h"
 
@@ -89,5 +88,3 @@ uint64_t recording_held_bytes(const struct cushim_trace_account *account,
 
 /* "device 0", "pinned memory", "imported memory". */
 const char *recording_scope_name(const struct recording_scope *scope, char text[32]);
-
-#endif

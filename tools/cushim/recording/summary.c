@@ -128,10 +128,10 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
 
 typedef void words_fn(char *text, size_t n_bytes, const struct cushim_trace_site *site);
 
-/* Write a row for each of the few largest sites.  The first row begins with a word.  Writes
- * nothing if there are no sites. */
-static void put_few(struct cushim_writer *out, struct recording *recording, size_t measure,
-                    const char *word, words_fn *words) {
+/* Write a row for each of the few largest sites, of which the first begins with a word.  Returns
+ * how many sites there are. */
+static size_t put_few(struct cushim_writer *out, struct recording *recording, size_t measure,
+                      const char *word, words_fn *words) {
     enum { WORD = 10 };
     char lead[LEAD_BYTES];
     size_t n = sort(&recording->account, measure);
@@ -141,6 +141,7 @@ static void put_few(struct cushim_writer *out, struct recording *recording, size
         words(lead + WORD, sizeof lead - WORD, site);
         names_put_site(out, lead, recording->names, site);
     }
+    return n;
 }
 
 static void churn_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
@@ -193,7 +194,9 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
                  text_of_some(scope->n_live, "block"), text_of_bytes(scope->live_bytes),
                  text_of_some(n_alive, "site"));
     put_sites(out, recording, BY(live_bytes), false);
-    put_few(out, recording, BY(grows), "leak", leak_words);
+    if (put_few(out, recording, BY(grows), "leak", leak_words))
+        cushim_write(out,
+                     "advice    free it after its last use, or drop what still refers to it\n");
 }
 
 /* Write what the numbers above do not include. */

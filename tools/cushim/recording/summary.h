@@ -4,8 +4,7 @@
  * Each device, and pinned memory, is reported separately, because what fills one does not affect
  * the others.
  */
-#ifndef CUSHIM_TOOLS_SUMMARY_H
-#define CUSHIM_TOOLS_SUMMARY_H
+#pragma once
 
 #include "tools/cushim/recording/names.h"
 #include "tools/cushim/recording/recording.h"
@@ -32,5 +31,3 @@ int summary_text(struct cushim_writer *out, const char *path);
 
 /* Write one object for the array of a folder's recordings. */
 int summary_json(struct cushim_writer *out, const char *path);
-
-#endif

@@ -5,8 +5,7 @@
  * It has the calls that the memory engine makes, for one thread.  The device has as much memory as
  * the recording says; if it says nothing, there is no limit.
  */
-#ifndef CUSHIM_TOOLS_REPLAY_NO_DEVICE_H
-#define CUSHIM_TOOLS_REPLAY_NO_DEVICE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ void no_device_set_memory(unsigned device, uint64_t n_bytes);
 
 /* Make a context of a device current.  A context is any number except 0. */
 void no_device_set_context(uint64_t context, unsigned device);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Times are not planned.  No work is ever under way, so no free waits.
  */
-#ifndef CUSHIM_TOOLS_REPLAY_PLAN_H
-#define CUSHIM_TOOLS_REPLAY_PLAN_H
+#pragma once
 
 #include "tools/cushim/replay/setting.h"
 #include "trace/account.h"
@@ -37,5 +36,3 @@ int plan_recorded(struct plan *plan, const char *path);
 /* Find the least limit, in steps of 2 MiB, with which no more is refused than without one; 0 if
  * there is none. */
 int plan_least_limit(uint64_t *n_bytes, const char *path, const struct setting *setting);
-
-#endif

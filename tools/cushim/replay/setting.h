@@ -1,7 +1,6 @@
 /* The settings with which a recording is planned: "native", or words and options joined by +,
  * such as "exact+keep=0". */
-#ifndef CUSHIM_TOOLS_REPLAY_SETTING_H
-#define CUSHIM_TOOLS_REPLAY_SETTING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ struct setting {
  * phrase. */
 bool setting_read(struct setting *setting, const char *text, size_t n_bytes, char *wrong,
                   size_t wrong_bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * NVML as far as the software device answers: types as in NVIDIA's documentation, under names of
  * ours, and what the files of tools/sim/nvml share.
  */
-#ifndef CUSHIM_SIM_NVML_H
-#define CUSHIM_SIM_NVML_H
+#pragma once
 
 #include "tools/sim/sim.h"
 
@@ -126,5 +125,3 @@ nvmlReturn_t sim_nvml_find(nvmlDevice_t handle, const void *out, int *device,
 
 /* Copy a text and its end into a buffer of n_bytes. */
 nvmlReturn_t sim_nvml_text(char *out, unsigned n_bytes, const char *text);
-
-#endif

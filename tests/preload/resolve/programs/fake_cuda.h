@@ -1,6 +1,5 @@
 /* The part of fake_cuda.c that has bodies written by hand. */
-#ifndef TESTS_FAKE_CUDA_H
-#define TESTS_FAKE_CUDA_H
+#pragma once
 
 #define FAKE_EXPORT __attribute__((visibility("default")))
 
@@ -15,5 +14,3 @@ FAKE_EXPORT void fake_on_lookup(void (*function)(void));
 
 /* The driver's own cuGetProcAddress_v2, past every dlsym. */
 FAKE_EXPORT void *fake_resolver(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Small arenas on the software device, two streams and held work, for the suites of arenas. */
-#ifndef CUSHIM_TESTS_UNIT_RUNTIME_ARENA_FIXTURE_H
-#define CUSHIM_TESTS_UNIT_RUNTIME_ARENA_FIXTURE_H
+#pragma once
 
 #include "tests/unit/suite.h"
 #include "cushim/arena.h"
@@ -66,5 +65,3 @@ static inline cushim_devptr busy(struct cushim_stream *on) {
     ok(cushim_memory_set8_async(block, 1, 4096, on));
     return block;
 }
-
-#endif

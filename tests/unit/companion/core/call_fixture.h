@@ -2,8 +2,7 @@
  * For the suites of streams, events, modules and functions: a primary context, the number of calls
  * of a driver function, and a loop that makes the n-th driver call fail.
  */
-#ifndef CUSHIM_TESTS_UNIT_RUNTIME_CALL_FIXTURE_H
-#define CUSHIM_TESTS_UNIT_RUNTIME_CALL_FIXTURE_H
+#pragma once
 
 #include "cushim/context.h"
 #include "cushim/library.h"
@@ -50,5 +49,3 @@ static inline struct cushim_context *primary(int dev) {
     ck_ok(cushim_context_primary(dev, &ctx));
     return ctx;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * The software device for these suites: the library loads it from CUSHIM_LIBCUDA, and dlopen loads
  * it here, so that tests can also call its own functions (tools/sim/sim.h) and the raw driver.
  */
-#ifndef CUSHIM_TESTS_UNIT_RUNTIME_SIM_FIXTURE_H
-#define CUSHIM_TESTS_UNIT_RUNTIME_SIM_FIXTURE_H
+#pragma once
 
 #include <check.h>
 #include <dlfcn.h>
@@ -35,5 +34,3 @@ static inline CUcontext sim_current(void) {
     ck_assert_int_eq(SIM(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
     return context;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A stream, a block, and captures of sets, for the suites about graphs. */
-#ifndef CUSHIM_TESTS_UNIT_RUNTIME_GRAPH_FIXTURE_H
-#define CUSHIM_TESTS_UNIT_RUNTIME_GRAPH_FIXTURE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -65,5 +64,3 @@ static inline void run(struct cushim_graphexec *exec, struct cushim_stream *stre
     ck_assert_int_eq(cushim_graphexec_launch(exec, stream), CUSHIM_OK);
     ck_assert_int_eq(cushim_stream_synchronize(stream), CUSHIM_OK);
 }
-
-#endif

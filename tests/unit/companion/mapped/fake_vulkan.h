@@ -5,8 +5,7 @@
  * Memory that is not coherent has a copy for the host, so that a missing flush or invalidate is
  * noticed.  A call that Vulkan's rules forbid is counted as misuse and reported on standard error.
  */
-#ifndef CUSHIM_TESTS_UNIT_RUNTIME_FAKE_VULKAN_H
-#define CUSHIM_TESTS_UNIT_RUNTIME_FAKE_VULKAN_H
+#pragma once
 
 #define VK_NO_PROTOTYPES
 #include <vulkan/vulkan_core.h>
@@ -35,5 +34,3 @@ struct fake_vulkan {
 
 /* Exported as fake_vulkan: the only instance in the process. */
 typedef struct fake_vulkan *fake_vulkan_fn(void);
-
-#endif

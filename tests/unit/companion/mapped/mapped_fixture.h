@@ -1,6 +1,5 @@
 /* The fake Vulkan, the raw driver, and the check for leftovers, for the suites of mapped memory. */
-#ifndef CUSHIM_TESTS_UNIT_RUNTIME_MAPPED_FIXTURE_H
-#define CUSHIM_TESTS_UNIT_RUNTIME_MAPPED_FIXTURE_H
+#pragma once
 
 #include "cushim/context.h"
 #include "cushim/library.h"
@@ -86,5 +85,3 @@ static inline void check_nothing_left(void) {
     ck_assert_uint_eq(vulkan->n_misuses, 0);
     ck_assert_uint_eq(SIM(sim_live_allocations)(), 0);
 }
-
-#endif

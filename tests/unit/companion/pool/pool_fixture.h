@@ -1,6 +1,5 @@
 /* Allocations and frees that must succeed, for the suites of pools. */
-#ifndef CUSHIM_TESTS_UNIT_RUNTIME_POOL_FIXTURE_H
-#define CUSHIM_TESTS_UNIT_RUNTIME_POOL_FIXTURE_H
+#pragma once
 
 #include "cushim/pool.h"
 #include "cushim/stream.h"
@@ -45,5 +44,3 @@ static inline void take_and_give(struct cushim_pool *p, size_t bytes, unsigned n
     for (unsigned i = 0; i < n; i++)
         give(p, all[i], s);
 }
-
-#endif

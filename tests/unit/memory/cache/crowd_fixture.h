@@ -2,8 +2,7 @@
  * A heap that many threads use: one fixture for the file that includes this, a barrier, and a count
  * of faults, because Check's assertions may not be used from many threads.
  */
-#ifndef CUSHIM_TESTS_UNIT_MEMORY_HEAP_CROWD_FIXTURE_H
-#define CUSHIM_TESTS_UNIT_MEMORY_HEAP_CROWD_FIXTURE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -34,5 +33,3 @@ static inline void give(uint64_t address) {
     CUresult answer;
     atomic_fetch_add(&n_wrong, fixture_release(fixture, address, &answer) != CUSHIM_OK);
 }
-
-#endif

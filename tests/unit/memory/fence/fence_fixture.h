@@ -1,8 +1,7 @@
 /*
  * Fences on the fake driver, and helpers that the suites of epochs share.
  */
-#ifndef CUSHIM_TESTS_UNIT_FENCE_FIXTURE_H
-#define CUSHIM_TESTS_UNIT_FENCE_FIXTURE_H
+#pragma once
 
 #include "memory/fence/fence.h"
 
@@ -39,5 +38,3 @@ enum cushim_status fence_fixture_await(uint64_t epoch, uint64_t deadline_ns);
 
 /* Run `deed` inside the next call of this driver function. */
 void fence_fixture_when(const char *name, void (*deed)(void));
-
-#endif

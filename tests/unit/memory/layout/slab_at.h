@@ -1,6 +1,5 @@
 /* A slab for tests of the page map, which reads only its position. */
-#ifndef CUSHIM_TESTS_UNIT_MEMORY_LAYOUT_SLAB_AT_H
-#define CUSHIM_TESTS_UNIT_MEMORY_LAYOUT_SLAB_AT_H
+#pragma once
 
 #include "memory/layout/segment.h"
 
@@ -14,5 +13,3 @@ static inline struct cushim_mem_extent *slab_at(struct cushim_mem_extent *slab, 
                                        .n_cells = 2};
     return slab;
 }
-
-#endif

@@ -11,7 +11,7 @@ enum { MIB = 1 << 20, GRAIN = 2 * MIB, MOST_DEVICES = 64, N_THREADS = 8 };
 
 static struct cushim_cuda cuda;
 static int n_devices;
-static int deaf = -1, shut = -1; /* `deaf` does not reach memory of `shut` */
+static int deaf = -1, shut = -1; /* devices: `deaf` cannot reach memory of `shut` */
 /* relaxed, because the driver's own ordering would hide a missing one of the provider */
 static atomic_uint n_asked;
 static atomic_bool is_let_in[MOST_DEVICES];

@@ -9,8 +9,7 @@
  *
  * All of it needs CUSHIM_SIM_SHARED.
  */
-#ifndef CUSHIM_SIM_CHECKPOINT_H
-#define CUSHIM_SIM_CHECKPOINT_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 
@@ -26,5 +25,3 @@ void sim_checkpoint_leave_child(void);
 /* A call begins, and waits here while the process is locked, unless it is quiet; and ends. */
 void sim_checkpoint_enter(bool is_quiet);
 void sim_checkpoint_leave(void);
-
-#endif

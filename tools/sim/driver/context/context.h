@@ -6,8 +6,7 @@
  * never freed, so that a thread with a dead current context finds it dead.  A primary context comes
  * to life again under the same handle.
  */
-#ifndef CUSHIM_SIM_CONTEXT_H
-#define CUSHIM_SIM_CONTEXT_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 #include "device.h"
@@ -75,5 +74,3 @@ bool sim_context_marks(struct sim_context *context, struct sim_marks *marks);
 
 /* Wait for that work; returns the state of the context afterwards. */
 CUresult sim_context_synchronize(struct sim_context *context);
-
-#endif

@@ -2,8 +2,7 @@
  * A device: some memory, a primary context, two pools.  cuInit makes the devices, and they never
  * end.
  */
-#ifndef CUSHIM_SIM_DEVICE_H
-#define CUSHIM_SIM_DEVICE_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/memory/space.h"
@@ -63,5 +62,3 @@ struct sim_device *sim_device_of(const void *address);
 bool sim_device_charge(struct sim_device *device, size_t n_pages);
 void sim_device_refund(struct sim_device *device, size_t n_pages);
 size_t sim_device_pages_left(const struct sim_device *device);
-
-#endif

@@ -55,7 +55,7 @@ CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource,
     return sim_leave(result ? result : get_resource(resource, type));
 }
 
-/* Groups of at least so many multiprocessors; with result NULL only their possible number. */
+/* Groups of at least this many multiprocessors; with result NULL only their possible number. */
 static CUresult split(CUdevResource *result, unsigned *n_groups, const CUdevResource *input,
                       CUdevResource *remaining, unsigned min_count) {
     if (!n_groups || !input || input->type != CU_DEV_RESOURCE_TYPE_SM)

@@ -7,8 +7,7 @@
  * kernel releases its lock, and a process that finds such a slot empties it.  In its slot a process
  * is also asked for checkpoints (checkpoint.h).
  */
-#ifndef CUSHIM_SIM_SHARE_H
-#define CUSHIM_SIM_SHARE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -65,5 +64,3 @@ void sim_share_desk_lock(const struct sim_share_desk *desk, short type);
  * some device has too few left; then nothing is taken. */
 void sim_share_lay_down(void);
 bool sim_share_take_up(size_t n_all);
-
-#endif

@@ -4,8 +4,7 @@
  * An end in memory that the device knows is checked; other memory is pageable.  A pageable source
  * is copied at the call; a copy to a pageable target returns when it is done.
  */
-#ifndef CUSHIM_SIM_COPY_H
-#define CUSHIM_SIM_COPY_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/stream/work.h"
@@ -46,5 +45,3 @@ CUresult sim_copy_between(struct sim_copy *copy, CUcontext dst, CUcontext src);
  * Check a copy as if a device did it now, and note in it the contexts it touches.  For graph nodes.
  */
 CUresult sim_copy_judge(struct sim_copy *copy, const struct sim_device *device);
-
-#endif

@@ -1,6 +1,5 @@
 /* Boxes: the shapes of cuMemcpy2D, 3D and the like, and arrays, in one form. */
-#ifndef CUSHIM_SIM_COPY_BOX_H
-#define CUSHIM_SIM_COPY_BOX_H
+#pragma once
 
 #include "copy.h"
 
@@ -9,5 +8,3 @@ CUresult sim_copy_box(const CUDA_MEMCPY3D_PEER *shape, struct sim_copy *out);
 
 /* The box of a shape without contexts. */
 CUresult sim_copy_box_of_3d(const CUDA_MEMCPY3D *shape, struct sim_copy *out);
-
-#endif

@@ -3,8 +3,7 @@
  * and per-thread variants; none is an alias, and this library exports each.  A wrong signature is a
  * compile error.
  */
-#ifndef CUSHIM_SIM_ABI_H
-#define CUSHIM_SIM_ABI_H
+#pragma once
 
 #pragma GCC visibility push(default)
 #include "cuda/driver.h"
@@ -17,5 +16,3 @@
         if (try_result_ != CUDA_SUCCESS)                                                           \
             return try_result_;                                                                    \
     } while (0)
-
-#endif

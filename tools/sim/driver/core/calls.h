@@ -9,8 +9,7 @@
  * tools/sim/driver runs under that lock unless it says otherwise, and waits on the one condition
  * `sim_changed`, which is broadcast when a step is done that a thread waits for.
  */
-#ifndef CUSHIM_SIM_CALLS_H
-#define CUSHIM_SIM_CALLS_H
+#pragma once
 
 #include "abi.h"
 
@@ -44,5 +43,3 @@ bool sim_is_over(void);
 
 /* The exported name of a symbol. */
 const char *sim_symbol_name(unsigned symbol);
-
-#endif

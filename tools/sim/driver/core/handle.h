@@ -4,8 +4,7 @@
  * Every object that a program names by a handle is an address of ours.  One that is not in this set
  * is stale or foreign, and using it is an error instead of a crash.
  */
-#ifndef CUSHIM_SIM_HANDLE_H
-#define CUSHIM_SIM_HANDLE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,5 +34,3 @@ bool sim_handle_is(const void *object, enum sim_handle_kind kind);
 
 /* Remove an object that is in the set. */
 void sim_handle_remove(const void *object);
-
-#endif

@@ -1,6 +1,5 @@
 /* The kind of device that the software device is: CUSHIM_SIM_CAPABILITY, model.def. */
-#ifndef CUSHIM_SIM_MODEL_H
-#define CUSHIM_SIM_MODEL_H
+#pragma once
 
 struct sim_model {
     int capability; /* 10 * major + minor */
@@ -13,5 +12,3 @@ struct sim_model {
 
 /* Of all devices.  A capability between two rows has the figures of the lower one. */
 struct sim_model sim_model(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* The options of the software device, read once from the environment; see sim_options.def. */
-#ifndef CUSHIM_SIM_OPTIONS_H
-#define CUSHIM_SIM_OPTIONS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ struct sim_options {
 
 /* Written by the first call, read by all; any thread. */
 const struct sim_options *sim_options(void);
-
-#endif

@@ -5,13 +5,10 @@
  * also if the work was over before, and so does a free; queries, records and launches do not.  Here
  * one buffer serves all contexts.
  */
-#ifndef CUSHIM_SIM_PRINT_H
-#define CUSHIM_SIM_PRINT_H
+#pragma once
 
 /* A kernel printed; output that does not fit into the buffer is lost. */
 void sim_print(const char *text);
 
 /* The host synchronised: write it to stdout. */
 void sim_print_flush(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* One setting of the software device, as text: for the device, and for `cushim sim`. */
-#ifndef CUSHIM_SIM_SETTING_H
-#define CUSHIM_SIM_SETTING_H
+#pragma once
 
 #include "options.h"
 
@@ -29,5 +28,3 @@ enum { SIM_VARIABLE_BYTES = 64 };
 
 /* The name of its variable: CUSHIM_SIM_ and the name in capitals. */
 void sim_setting_variable(const struct sim_setting *setting, char variable[SIM_VARIABLE_BYTES]);
-
-#endif

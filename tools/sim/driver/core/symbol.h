@@ -1,7 +1,6 @@
 /* Numbers for the driver's rows of cuda/symbols.def, whatever their role: every exported name has
  * one. */
-#ifndef CUSHIM_SIM_SYMBOL_H
-#define CUSHIM_SIM_SYMBOL_H
+#pragma once
 
 #define SIM_SYMBOL_OF_DRV(abi) SIM_SYMBOL_##abi,
 #define SIM_SYMBOL_OF_RT(abi)
@@ -15,5 +14,3 @@ enum sim_symbol {
 
 #undef SIM_SYMBOL_OF_DRV
 #undef SIM_SYMBOL_OF_RT
-
-#endif

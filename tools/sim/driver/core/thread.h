@@ -1,7 +1,6 @@
 /* What the driver knows of a host thread: its stack of contexts, its capture mode, and what it is
  * inside. */
-#ifndef CUSHIM_SIM_THREAD_H
-#define CUSHIM_SIM_THREAD_H
+#pragma once
 
 #include "abi.h"
 
@@ -22,5 +21,3 @@ struct sim_thread {
 
 /* The calling thread's own; takes no lock. */
 struct sim_thread *sim_thread(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* What is special about an exported function: see traits.def. */
-#ifndef CUSHIM_SIM_TRAITS_H
-#define CUSHIM_SIM_TRAITS_H
+#pragma once
 
 #include "symbol.h"
 
@@ -20,5 +19,3 @@ struct sim_traits {
 };
 
 struct sim_traits sim_traits_of(unsigned symbol);
-
-#endif

@@ -4,8 +4,7 @@
  * A capture begins on one stream and spreads to every stream that waits for an event recorded in
  * it.  A forbidden call invalidates it; it then stays open without use until its end is called.
  */
-#ifndef CUSHIM_SIM_CAPTURE_H
-#define CUSHIM_SIM_CAPTURE_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 #include "graph.h"
@@ -55,5 +54,3 @@ void sim_capture_lose_stream(struct sim_stream *stream);
 
 /* Does a blocking stream of the legacy stream's context capture?  Nothing is invalidated. */
 bool sim_capture_is_beside(const struct sim_stream *legacy);
-
-#endif

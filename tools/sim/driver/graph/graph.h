@@ -3,8 +3,7 @@
  *
  * A graph owns its nodes, a node its work.  An executable graph runs its own copy (graph_run.h).
  */
-#ifndef CUSHIM_SIM_GRAPH_H
-#define CUSHIM_SIM_GRAPH_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 #include "user_object.h"
@@ -63,5 +62,3 @@ CUresult sim_graph_of_handle(CUgraph handle, struct sim_graph **out);
 CUresult sim_node_of_handle(CUgraphNode handle, struct sim_node **out);
 CUresult sim_nodes_of_handles(const struct sim_graph *graph, const CUgraphNode *handles, size_t n,
                               struct sim_nodes *out);
-
-#endif

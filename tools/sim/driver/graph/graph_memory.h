@@ -6,8 +6,7 @@
  * until a free outside, a launch of a graph that frees it, or the end of the context.  That is
  * checked at the call, not in stream order, as by the driver.
  */
-#ifndef CUSHIM_SIM_GRAPH_MEMORY_H
-#define CUSHIM_SIM_GRAPH_MEMORY_H
+#pragma once
 
 #include "graph.h"
 
@@ -20,5 +19,3 @@ CUresult sim_graph_memory_may_launch(const struct sim_graph *graph, bool is_auto
 
 /* The launch is in the stream: note what it leaves, and release what it frees. */
 CUresult sim_graph_memory_launched(const struct sim_graph *graph, struct sim_stream *stream);
-
-#endif

@@ -5,8 +5,7 @@
  * A launch holds the graph that it runs, so that it can end after the executable is destroyed or
  * updated.
  */
-#ifndef CUSHIM_SIM_GRAPH_RUN_H
-#define CUSHIM_SIM_GRAPH_RUN_H
+#pragma once
 
 #include "graph.h"
 
@@ -40,5 +39,3 @@ bool sim_graph_run_touches(const struct sim_graph_run *run, const struct sim_con
 
 /* A turn of one node, drawn among the ready ones; false: there are more. */
 bool sim_graph_run_turn(struct sim_graph_run *run, struct sim_stream *stream);
-
-#endif

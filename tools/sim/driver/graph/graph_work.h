@@ -1,6 +1,5 @@
 /* The work of a node, from the program's parameters: checked, with its addresses. */
-#ifndef CUSHIM_SIM_GRAPH_WORK_H
-#define CUSHIM_SIM_GRAPH_WORK_H
+#pragma once
 
 #include "tools/sim/driver/stream/work.h"
 
@@ -15,5 +14,3 @@ CUresult sim_node_work_of_words(const CUDA_BATCH_MEM_OP_NODE_PARAMS *params, str
 
 /* A node of any of these types, or an empty one. */
 CUresult sim_node_work(const CUgraphNodeParams *params, struct sim_work *work);
-
-#endif

@@ -5,8 +5,7 @@
  * The destructor runs inside the call, or at the end of the launch, that releases the last one; a
  * CUDA call in it is CUDA_ERROR_NOT_PERMITTED.
  */
-#ifndef CUSHIM_SIM_USER_OBJECT_H
-#define CUSHIM_SIM_USER_OBJECT_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 
@@ -35,5 +34,3 @@ bool sim_user_rows_copy(struct sim_user_rows *rows, const struct sim_user_rows *
 
 /* Release all. */
 void sim_user_rows_finish(struct sim_user_rows *rows);
-
-#endif

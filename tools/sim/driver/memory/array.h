@@ -1,6 +1,5 @@
 /* Arrays: rows without gaps in memory of their own; only copies know their layout. */
-#ifndef CUSHIM_SIM_ARRAY_H
-#define CUSHIM_SIM_ARRAY_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 
@@ -17,5 +16,3 @@ CUresult sim_array_of_handle(CUarray handle, struct sim_array **out);
 
 /* Bytes of one element of a format; 0: not known. */
 size_t sim_array_element_bytes(CUarray_format format, unsigned n_channels);
-
-#endif

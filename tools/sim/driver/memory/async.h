@@ -1,6 +1,5 @@
 /* Memory allocated and freed in stream order, and what graphs hold of it. */
-#ifndef CUSHIM_SIM_ASYNC_H
-#define CUSHIM_SIM_ASYNC_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 
@@ -9,5 +8,3 @@ void sim_async_release(CUdeviceptr address);
 
 /* One owner more: a copy of the graph that holds it. */
 void sim_async_retain(CUdeviceptr address);
-
-#endif

@@ -6,8 +6,7 @@
  * block), above that in whole pages of its own.  Pinned and managed memory is in a range of its
  * own. Registered, mapped and imported memory is only noted here.
  */
-#ifndef CUSHIM_SIM_BLOCK_H
-#define CUSHIM_SIM_BLOCK_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/context/device.h"
@@ -114,5 +113,3 @@ void sim_blocks_of_pool(const struct sim_pool *pool, size_t *n_bytes, size_t *n_
 
 /* Is the memory the host's: HOST, MANAGED, REGISTERED? */
 bool sim_block_is_host(const struct sim_block *block);
-
-#endif

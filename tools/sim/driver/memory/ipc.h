@@ -1,6 +1,5 @@
 /* Blocks that one process shows another by 64 bytes. */
-#ifndef CUSHIM_SIM_IPC_H
-#define CUSHIM_SIM_IPC_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 #include "block.h"
@@ -13,5 +12,3 @@ CUresult sim_ipc_name(CUipcMemHandle *out, struct sim_block *block, uint32_t key
 /* Note a block of such a name.  CUDA_ERROR_INVALID_VALUE: freed, or we may not see it. */
 CUresult sim_ipc_note(struct sim_block **out, struct sim_context *root, const CUipcMemHandle *name,
                       uint32_t key);
-
-#endif

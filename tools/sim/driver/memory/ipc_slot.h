@@ -5,8 +5,7 @@
  * processes of one user and one pid namespace see each other, as with the driver.  A slot that is
  * dropped gets a new life, so that old handles no longer fit.
  */
-#ifndef CUSHIM_SIM_IPC_SLOT_H
-#define CUSHIM_SIM_IPC_SLOT_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -49,5 +48,3 @@ bool sim_ipc_slot_end(struct sim_ipc_slot *slot);
 
 /* Has a process ended? */
 bool sim_ipc_is_dead(pid_t pid);
-
-#endif

@@ -1,6 +1,5 @@
 /* The free that waits: shared by device, managed and pinned memory. */
-#ifndef CUSHIM_SIM_MEMORY_H
-#define CUSHIM_SIM_MEMORY_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 
@@ -14,5 +13,3 @@ struct sim_block;
  * CUDA_ERROR_INVALID_VALUE at once.
  */
 CUresult sim_memory_free(CUdeviceptr address, bool (*may_free)(const struct sim_block *));
-
-#endif

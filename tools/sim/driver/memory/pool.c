@@ -30,7 +30,7 @@ struct sim_pool *sim_pool_create(struct sim_device *device) {
 
 /* ---- the pages ---- */
 
-/* At least so many bytes stay reserved; false: nothing was given back. */
+/* At least this many bytes stay reserved; false: nothing was given back. */
 static bool trim(struct sim_pool *pool, uint64_t keep_bytes) {
     uint64_t n_kept = keep_bytes / SIM_PAGE_BYTES + (keep_bytes % SIM_PAGE_BYTES != 0);
     size_t n = pool->n_pages > n_kept ? pool->n_pages - (size_t)n_kept : 0;

@@ -5,8 +5,7 @@
  * device, as a number, until the host waits for something and the pool has more than its release
  * threshold, until the pool is trimmed, or until another allocation finds no memory.
  */
-#ifndef CUSHIM_SIM_POOL_H
-#define CUSHIM_SIM_POOL_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 
@@ -48,5 +47,3 @@ void sim_pools_trim(void);
 
 /* The pools of a device give back all idle pages; false: there were none. */
 bool sim_pools_empty(const struct sim_device *device);
-
-#endif

@@ -2,8 +2,7 @@
  * Slabs: 2 MiB pages shared by the small blocks of a context, or of a pool, in units of 512 bytes;
  * the first gap that fits is used.  pool: NULL for memory of the context itself.
  */
-#ifndef CUSHIM_SIM_SLAB_H
-#define CUSHIM_SIM_SLAB_H
+#pragma once
 
 #include <stddef.h>
 
@@ -24,5 +23,3 @@ void sim_slab_give(struct sim_context *context, struct sim_pool *pool, struct si
 char *sim_pages_take(struct sim_context *context, struct sim_pool *pool, size_t n_bytes);
 void sim_pages_give(struct sim_context *context, struct sim_pool *pool, char *address,
                     size_t n_bytes);
-
-#endif

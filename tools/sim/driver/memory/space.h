@@ -5,8 +5,7 @@
  * pages, lowest first, and get memory when they are committed.  So an address of the range where
  * nothing lives is known to be device memory that was freed, and not some host memory.
  */
-#ifndef CUSHIM_SIM_SPACE_H
-#define CUSHIM_SIM_SPACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ void sim_space_decommit(struct sim_space *space, void *address, size_t n_bytes);
 
 /* n_bytes rounded up to pages of this space. */
 size_t sim_space_round(const struct sim_space *space, size_t n_bytes);
-
-#endif

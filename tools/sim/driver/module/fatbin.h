@@ -3,8 +3,7 @@
  *
  * A fatbin is a header and entries, whose layout is known from nvcc: fatbin.c.
  */
-#ifndef CUSHIM_SIM_FATBIN_H
-#define CUSHIM_SIM_FATBIN_H
+#pragma once
 
 #include "image_part.h"
 
@@ -17,5 +16,3 @@ struct sim_part sim_fatbin_whole(const void *fatbin);
  * be unpacked.
  */
 struct sim_part sim_fatbin_take(struct sim_part fatbin, int capability);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * A function is made once for each name and never ends, whatever module it was asked from.
  */
-#ifndef CUSHIM_SIM_FUNCTION_H
-#define CUSHIM_SIM_FUNCTION_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 #include "sim.h"
@@ -52,5 +51,3 @@ size_t sim_function_offset(const struct sim_function *function, size_t i);
 size_t sim_function_shared_limit(const struct sim_function *function);
 
 CUresult sim_function_of_handle(CUfunction handle, struct sim_function **out);
-
-#endif

@@ -2,8 +2,7 @@
  * The contents of a GPU's image: its kernels, their parameters, and its variables.  Instructions
  * are never looked at.
  */
-#ifndef CUSHIM_SIM_GPU_IMAGE_H
-#define CUSHIM_SIM_GPU_IMAGE_H
+#pragma once
 
 #include "image_part.h"
 #include "module_image.h"
@@ -19,5 +18,3 @@ bool sim_cubin_read(struct sim_image *image, struct sim_part cubin);
 
 /* A PTX text: only its entries and their parameters. */
 bool sim_ptx_read(struct sim_image *image, struct sim_part text);
-
-#endif

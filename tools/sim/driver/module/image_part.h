@@ -1,6 +1,5 @@
 /* A stretch of bytes of an image, which may be damaged: nothing outside it is read. */
-#ifndef CUSHIM_SIM_IMAGE_PART_H
-#define CUSHIM_SIM_IMAGE_PART_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ static inline const char *sim_part_text(struct sim_part part, size_t offset) {
         return "";
     return part.bytes + offset;
 }
-
-#endif

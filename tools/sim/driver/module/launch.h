@@ -1,6 +1,5 @@
 /* Launches as works: for streams and for graph nodes. */
-#ifndef CUSHIM_SIM_LAUNCH_H
-#define CUSHIM_SIM_LAUNCH_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/stream/work.h"
@@ -21,5 +20,3 @@ CUresult sim_launch_work(CUfunction function, const struct sim_shape *shape, voi
 /* Put the launch into the stream of the handle. */
 CUresult sim_launch(CUfunction function, const struct sim_shape *shape, CUstream handle,
                     CUstream default_stream, void *const *params, void *const *extra);
-
-#endif

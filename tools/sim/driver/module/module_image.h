@@ -10,8 +10,7 @@
  * Without an .entry or .func the image has every kernel that the program exports.  An empty line is
  * ignored; any other line is an error, which the log names as a compiler would.
  */
-#ifndef CUSHIM_SIM_IMAGE_H
-#define CUSHIM_SIM_IMAGE_H
+#pragma once
 
 #include "image_part.h"
 #include "tools/sim/driver/core/abi.h"
@@ -67,8 +66,8 @@ CUresult sim_image_of_file(const char *path, struct sim_part *content);
 CUresult sim_image_judge(struct sim_part image);
 
 /*
- * Read an image that was accepted, of at most so many bytes.  If a GPU's cannot be read, every name
- * is a kernel of it. CUDA_ERROR_INVALID_PTX: the log has the place.
+ * Read an image that was accepted; it has at most the bytes of `text`.  If a GPU's cannot be read,
+ * every name is a kernel of it. CUDA_ERROR_INVALID_PTX: the log has the place.
  */
 CUresult sim_image_read(struct sim_image *image, struct sim_part text, struct sim_image_log *log);
 
@@ -89,5 +88,3 @@ void sim_image_finish(struct sim_image *image);
 /* The log buffer (error or info) among the options of a JIT compiler. */
 struct sim_image_log sim_image_log_of(unsigned n, const CUjit_option *options, void **values,
                                       CUjit_option buffer, CUjit_option size);
-
-#endif

@@ -1,6 +1,5 @@
 /* Entries of fatbins, unpacked.  The memory is to be freed; NULL: damaged. */
-#ifndef CUSHIM_SIM_UNPACK_H
-#define CUSHIM_SIM_UNPACK_H
+#pragma once
 
 #include "image_part.h"
 
@@ -11,5 +10,3 @@ struct sim_part sim_unpack_lz4(struct sim_part packed, size_t n_bytes);
 
 /* By libzstd.so.1, which is opened when first needed; NULL also if it is not installed. */
 struct sim_part sim_unpack_zstd(struct sim_part packed, size_t n_bytes);
-
-#endif

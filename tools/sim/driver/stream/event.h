@@ -4,8 +4,7 @@
  * An event that was never recorded counts as done.  Streams can wait for one that was last recorded
  * in a capture, and then join the capture; the host cannot.
  */
-#ifndef CUSHIM_SIM_EVENT_H
-#define CUSHIM_SIM_EVENT_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/graph/graph.h"
@@ -24,5 +23,3 @@ CUresult sim_event_of_handle(CUevent handle, struct sim_event **out);
 
 /* Forget the record. */
 void sim_event_clear(struct sim_event *event);
-
-#endif

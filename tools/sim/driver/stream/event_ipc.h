@@ -6,8 +6,7 @@
  * are done.  If the process that asked has ended, its record counts as done, because its work ended
  * with it.
  */
-#ifndef CUSHIM_SIM_EVENT_IPC_H
-#define CUSHIM_SIM_EVENT_IPC_H
+#pragma once
 
 #include "event.h"
 
@@ -28,5 +27,3 @@ void sim_event_work_finish(struct sim_work *work);
 
 /* One turn of either work; false: not yet. */
 bool sim_event_turn(const struct sim_work *work);
-
-#endif

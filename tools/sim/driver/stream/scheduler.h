@@ -5,8 +5,7 @@
  * random numbers to pick among the streams whose first step is ready, one turn at a time.  A test
  * may hold it, and allow single turns.  It ends when the process does.
  */
-#ifndef CUSHIM_SIM_SCHEDULER_H
-#define CUSHIM_SIM_SCHEDULER_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 
@@ -27,5 +26,3 @@ uint64_t sim_scheduler_draw(uint64_t n);
 
 /* The process ends: no more turns; waits a little for a running turn. */
 void sim_scheduler_finish(void);
-
-#endif

@@ -5,8 +5,7 @@
  * a later step that waits for it, holds another.  Invariant: a step waits only for steps submitted
  * before it, so there are no cycles.
  */
-#ifndef CUSHIM_SIM_STEP_H
-#define CUSHIM_SIM_STEP_H
+#pragma once
 
 #include "work.h"
 
@@ -54,5 +53,3 @@ CUresult sim_step_wait(struct sim_step *step);
 bool sim_marks_add(struct sim_marks *marks, struct sim_step *step);
 CUresult sim_marks_wait(struct sim_marks *marks);
 void sim_marks_finish(struct sim_marks *marks);
-
-#endif

@@ -5,8 +5,7 @@
  * what the blocking streams of the context had when it was submitted, and theirs for what the
  * legacy stream had. While a stream captures, enqueued work becomes nodes of a graph instead.
  */
-#ifndef CUSHIM_SIM_STREAM_H
-#define CUSHIM_SIM_STREAM_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/graph/graph.h"
@@ -82,5 +81,3 @@ bool sim_stream_is_idle(struct sim_stream *stream);
 
 /* For the scheduler: the first step is done. */
 void sim_stream_retire_first(struct sim_stream *stream);
-
-#endif

@@ -1,6 +1,5 @@
 /* Making streams, for the entry points of contexts and green contexts. */
-#ifndef CUSHIM_SIM_STREAM_DOORS_H
-#define CUSHIM_SIM_STREAM_DOORS_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 
@@ -8,5 +7,3 @@ struct sim_context;
 
 /* A stream of a context, with its arguments checked and its priority brought into range. */
 CUresult sim_stream_make(CUstream *out, struct sim_context *context, unsigned flags, int priority);
-
-#endif

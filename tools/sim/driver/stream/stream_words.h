@@ -1,6 +1,5 @@
 /* Words that streams and graphs write and wait for. */
-#ifndef CUSHIM_SIM_STREAM_WORDS_H
-#define CUSHIM_SIM_STREAM_WORDS_H
+#pragma once
 
 #include "work.h"
 
@@ -9,5 +8,3 @@ struct sim_device;
 /* The work of a node of many words, checked; the device is the one that will do it, or NULL. */
 CUresult sim_words_work(const CUstreamBatchMemOpParams *params, unsigned n, unsigned flags,
                         const struct sim_device *device, struct sim_work *work);
-
-#endif

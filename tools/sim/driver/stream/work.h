@@ -4,8 +4,7 @@
  * A work owns what it points to (arguments, staged bytes); sim_work_finish releases it.  Kernels
  * and host functions run without the lock.
  */
-#ifndef CUSHIM_SIM_WORK_H
-#define CUSHIM_SIM_WORK_H
+#pragma once
 
 #include "tools/sim/driver/core/abi.h"
 #include "sim.h"
@@ -119,5 +118,3 @@ bool sim_work_touches(const struct sim_work *work, const struct sim_context *roo
 bool sim_work_clone(struct sim_work *copy, const struct sim_work *work);
 
 void sim_work_finish(struct sim_work *work);
-
-#endif

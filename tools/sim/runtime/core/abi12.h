@@ -5,8 +5,7 @@
  * revision's name, that name is exported; if it has none, ours stays inside.  abi12.c has the
  * signatures that only CUDA 12 has.
  */
-#ifndef SIMRT_ABI12_H
-#define SIMRT_ABI12_H
+#pragma once
 
 #define NAMED(name, exported) extern __typeof__(name) name __asm__(exported);
 NAMED(cudaGraphAddDependencies, "cudaGraphAddDependencies_v2")
@@ -35,5 +34,3 @@ NAMED(cudaMemcpyBatchAsync, "simrt_13_cudaMemcpyBatchAsync")
 NAMED(cudaMemcpyBatchAsync_ptsz, "simrt_13_cudaMemcpyBatchAsync_ptsz")
 NAMED(cudaPointerGetAttributes, "simrt_13_cudaPointerGetAttributes")
 #undef NAMED
-
-#endif

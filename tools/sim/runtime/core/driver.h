@@ -8,8 +8,7 @@
  * `simrt_legacy`, their _ptsz and _ptds variants `simrt_per_thread`: a body is written once and
  * gets the table.  simrt_driver_load writes both once; they are read without a lock after it.
  */
-#ifndef SIMRT_DRIVER_H
-#define SIMRT_DRIVER_H
+#pragma once
 
 /* The shared library exports what the CUDA headers declare, the archive nothing. */
 #ifdef SIMRT_SHARED
@@ -58,5 +57,3 @@ cudaError_t simrt_driver_load(void);
 static inline cudaError_t simrt_from_cu(CUresult result) {
     return (cudaError_t)result;
 }
-
-#endif

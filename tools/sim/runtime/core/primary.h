@@ -6,8 +6,7 @@
  * entry of that thread retains again.  Retaining and resetting happen under one lock, which is also
  * held over the driver's calls, because both are rare.
  */
-#ifndef SIMRT_PRIMARY_H
-#define SIMRT_PRIMARY_H
+#pragma once
 
 #include "driver.h"
 
@@ -27,5 +26,3 @@ cudaError_t simrt_primary_reset(int device);
 
 /* cudaErrorInvalidDevice unless the driver has this device. */
 cudaError_t simrt_primary_check(int device);
-
-#endif

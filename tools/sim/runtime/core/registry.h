@@ -6,8 +6,7 @@
  * host function that the driver finds under the kernel's name.  There is one lock; look-ups walk a
  * list, because such programs have a handful of kernels.
  */
-#ifndef SIMRT_REGISTRY_H
-#define SIMRT_REGISTRY_H
+#pragma once
 
 #include "driver.h"
 
@@ -69,6 +68,4 @@ cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, 
                                     size_t shared_bytes, cudaStream_t stream);
 #ifdef SIMRT_SHARED
 #pragma GCC visibility pop
-#endif
-
 #endif

@@ -6,8 +6,7 @@
  * primary context of its device, made when first needed.  Leave keeps a failure as the thread's
  * last error and returns it; a success never clears an earlier failure.
  */
-#ifndef SIMRT_THREAD_H
-#define SIMRT_THREAD_H
+#pragma once
 
 #include "driver.h"
 
@@ -32,5 +31,3 @@ extern _Thread_local struct simrt_thread simrt_thread;
 
 cudaError_t simrt_enter(void);
 cudaError_t simrt_leave(cudaError_t error);
-
-#endif

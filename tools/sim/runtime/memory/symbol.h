@@ -1,10 +1,7 @@
 /* Variables of a program on the device. */
-#ifndef SIMRT_SYMBOL_H
-#define SIMRT_SYMBOL_H
+#pragma once
 
 #include "tools/sim/runtime/core/driver.h"
 
 /* The part of a variable that a copy asks for; enters the runtime. */
 cudaError_t simrt_symbol_part(const void *symbol, size_t offset, size_t count, void **part);
-
-#endif

@@ -1,9 +1,6 @@
 /* A launch with attributes as the driver takes it. */
-#ifndef SIMRT_LAUNCH_H
-#define SIMRT_LAUNCH_H
+#pragma once
 
 #include "tools/sim/runtime/core/driver.h"
 
 CUlaunchConfig simrt_launch_config(const cudaLaunchConfig_t *config);
-
-#endif
