@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/bits.h"
 #include "report/frame.h"
 #include "report/page_ring.h"
 #include "report/words.h"
@@ -51,7 +52,8 @@ static uint64_t forwarded_bytes(const struct cushim_page_shortage *shortage) {
 /* What this process asked for on the device, and did not free. */
 static uint64_t own_bytes(const struct cushim_page_shortage *shortage) {
     uint64_t plain_bytes = shortage->kind == CUSHIM_KIND_MANAGED ? shortage->plain_bytes : 0;
-    return sum(sum(shortage->live_bytes, plain_bytes), forwarded_bytes(shortage));
+    return sum(sum(shortage->live_bytes, plain_bytes),
+               cushim_less(forwarded_bytes(shortage), shortage->pools_bytes));
 }
 
 /* What is in use of the device, and this process did not ask for: contexts and modules, managed
@@ -82,6 +84,11 @@ static void put_driver(struct cushim_writer *out, const struct cushim_page_short
     else if (shortage->free_bytes >= shortage->asked_bytes)
         cushim_write(out, "%s are free by the driver's word, and it refused all the same\n",
                      CUSHIM_BYTES(shortage->free_bytes));
+    else if (shortage->pools_bytes >= shortage->asked_bytes)
+        cushim_write(out,
+                     "%s are in the driver's pools and not live: cudaMemPoolTrimTo\n"
+                     "             gives them back, or a lower release threshold\n",
+                     CUSHIM_BYTES(shortage->pools_bytes));
     else if (own_bytes(shortage) > rest_bytes(shortage))
         cushim_write(out,
                      "%s are live, and %s of the device are contexts, modules\n"
@@ -162,11 +169,15 @@ static void put_split(struct cushim_writer *out, const struct cushim_page_shorta
         const char *word;
         uint64_t n_bytes;
         bool is_always;
-    } parts[] = {
-        {"cudaMalloc", shortage->plain_bytes, true}, {"async", shortage->async_bytes, false},
-        {"mapped", shortage->mapped_bytes, false},   {"array", shortage->array_bytes, false},
-        {"graph", shortage->graph_bytes, false},     {"context", context_bytes, false},
-        {"other", rest - context_bytes, true},       {"free", shortage->free_bytes, true}};
+    } parts[] = {{"cudaMalloc", shortage->plain_bytes, true},
+                 {"async", cushim_less(shortage->async_bytes, shortage->pools_bytes), false},
+                 {"pools keep", shortage->pools_bytes, false},
+                 {"mapped", shortage->mapped_bytes, false},
+                 {"array", shortage->array_bytes, false},
+                 {"graph", shortage->graph_bytes, false},
+                 {"context", context_bytes, false},
+                 {"other", rest - context_bytes, true},
+                 {"free", shortage->free_bytes, true}};
     unsigned n = 0;
     cushim_write(out, "  device     %s =", CUSHIM_BYTES(shortage->total_bytes));
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -247,6 +258,7 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
     X(array_bytes)                                                                                 \
     X(graph_bytes)                                                                                 \
     X(context_bytes)                                                                               \
+    X(pools_bytes)                                                                                 \
     X(served_bytes)
 
 static void put_json(struct cushim_writer *out, uint64_t number,
