@@ -42,8 +42,6 @@ static bool look(struct cushim_context_memory *memory) {
                    cushim_nvml_device_bytes(&uuid, &memory->used_bytes);
         if (is_known && !cushim_nvml_used_bytes(&uuid, &memory->own_bytes))
             memory->own_bytes = 0;
-        if (is_known)
-            memcpy(cushim_page.device_uuids[memory->device], uuid.bytes, sizeof uuid.bytes);
     } else {
         is_known = memory->cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS;
         memory->used_bytes = is_known ? total_bytes - free_bytes : 0;

@@ -5,6 +5,7 @@
 
 #include "base/backtrace.h"
 #include "base/bits.h"
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
@@ -16,6 +17,7 @@
 #include "preload/state/spill.h"
 #include "preload/observe/stack.h"
 #include "preload/observe/tracing.h"
+#include "report/page_file.h"
 #include "report/page_ring.h"
 #include "report/report_file.h"
 #include "report/shortage.h"
@@ -76,8 +78,10 @@ static uint64_t graph_bytes(struct cushim_cuda *cuda, const struct cushim_page_s
 
 /* The device as it is now: what is free, and what this process has of it. */
 static void measure(struct cushim_page_shortage *shortage) {
+    enum { MOST_OTHERS = sizeof shortage->others / sizeof *shortage->others };
     struct cushim_cuda *cuda = cushim_driver();
     CUdevice current;
+    CUuuid uuid;
     size_t free_bytes, total_bytes;
     if (!cuda || cuda->cuCtxGetDevice(&current) != CUDA_SUCCESS ||
         (uint64_t)current != shortage->device ||
@@ -98,6 +102,13 @@ static void measure(struct cushim_page_shortage *shortage) {
     shortage->array_bytes = bytes_of(shortage, CUSHIM_KIND_ARRAY);
     shortage->graph_bytes = graph_bytes(cuda, shortage);
     shortage->context_bytes = bytes_of(shortage, CUSHIM_KIND_CONTEXT);
+    if (cushim_process_options.live && cuda->cuDeviceGetUuid_v2 &&
+        cuda->cuDeviceGetUuid_v2(&uuid, current) == CUDA_SUCCESS) {
+        int cancel = cushim_cancel_hold();
+        cushim_page_find_others(&cushim_page.head, (const unsigned char *)uuid.bytes,
+                                total_bytes - free_bytes, shortage->others, MOST_OTHERS);
+        cushim_cancel_let(cancel);
+    }
 }
 
 /* `cushim run` writes the report, with all of it and with lines, where this would stand. */

@@ -139,6 +139,10 @@ struct cushim_page_shortage {
     uint64_t graph_bytes, context_bytes;
     uint64_t pools_bytes;  /* of async_bytes: the driver's pools keep it, and it is not live */
     uint64_t served_bytes; /* by the thread's next request of the kind, within a second */
+    struct cushim_page_other {
+        uint64_t process, n_bytes; /* 0 bytes: none */
+        char program[32];
+    } others[3]; /* that held most of the device, by their live pages */
     struct {
         uint64_t n, n_bytes;
     } blocks[6]; /* live blocks by size, the sizes with most bytes first */
@@ -229,7 +233,7 @@ struct cushim_page_head {
     char host[CUSHIM_NAME_BYTES];
     char boot[CUSHIM_NAME_BYTES];          /* of the kernel: times of one boot are of one clock */
     char folder[CUSHIM_PAGE_FOLDER_BYTES]; /* in which it was started */
-    atomic_uint_fast64_t driver_version;   /* 13000: CUDA 13.0; 0: no pool was opened */
+    atomic_uint_fast64_t driver_version;   /* 13000: CUDA 13.0; 0: it got no memory */
     atomic_uint_fast64_t is_software;      /* the driver is that of tools/sim: no GPU */
     uint64_t n_argument_bytes, n_option_bytes;   /* used bytes of the two below */
     char arguments[CUSHIM_PAGE_ARGUMENTS_BYTES]; /* of the program, its own name first */
@@ -243,7 +247,7 @@ struct cushim_page_head {
 struct cushim_page {
     _Alignas(CUSHIM_PAGE_BYTES) struct cushim_page_head head;
     _Alignas(64) struct cushim_mem_stats stats[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
-    char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
+    char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": it got no memory there */
     unsigned char device_uuids[CUSHIM_MAX_DEVICES][16];       /* zeros: as above, or unknown */
     char device_places[CUSHIM_MAX_DEVICES][CUSHIM_PCI_BYTES]; /* PCI addresses: "0000:1B:00.0" */
     struct cushim_copy_counts copies;

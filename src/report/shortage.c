@@ -4,11 +4,12 @@
 #include <stdio.h>
 
 #include "base/bits.h"
+#include "base/utf8.h"
 #include "report/frame.h"
 #include "report/page_ring.h"
 #include "report/words.h"
 
-enum { N_BLOCKS = 6, N_FRAMES = 8 };
+enum { N_BLOCKS = 6, N_FRAMES = 8, N_OTHERS = 3 };
 
 uint64_t cushim_shortage_get(const struct cushim_page *page, unsigned i,
                              struct cushim_page_shortage *shortage) {
@@ -19,6 +20,8 @@ uint64_t cushim_shortage_get(const struct cushim_page *page, unsigned i,
     if (shortage->n_frames > N_FRAMES)
         shortage->n_frames = N_FRAMES;
     cushim_frame_clean(shortage->frames, N_FRAMES);
+    for (int k = 0; k < N_OTHERS; k++)
+        cushim_utf8_end(shortage->others[k].program, sizeof shortage->others[k].program);
     return (n > CUSHIM_PAGE_SHORTAGES ? n - CUSHIM_PAGE_SHORTAGES : 0) + i + 1;
 }
 
@@ -190,6 +193,14 @@ static void put_split(struct cushim_writer *out, const struct cushim_page_shorta
     cushim_write(out, "\n");
 }
 
+static void put_others(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
+    for (int i = 0; i < N_OTHERS && shortage->others[i].n_bytes; i++)
+        cushim_write(out, "%s%s held by %s, process %" PRIu64 "\n",
+                     i ? "             " : "  others     ",
+                     CUSHIM_BYTES(shortage->others[i].n_bytes), shortage->others[i].program,
+                     shortage->others[i].process);
+}
+
 /* What a heap did before it gave up. */
 static void put_tried(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
     cushim_write(out, "  not live   in use by the GPU %s, in caches %s, largest %s\n",
@@ -214,6 +225,7 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
         put_split(out, shortage);
     else if (!is_of_host(shortage) && shortage->device_bytes)
         cushim_write(out, "  device     %s\n", CUSHIM_BYTES(shortage->device_bytes));
+    put_others(out, shortage);
     cushim_write(
         out, "  held       %s = %s %s + %s %s\n             + %s %s + %s %s\n",
         CUSHIM_BYTES(shortage->held_bytes), CUSHIM_WORD(live), CUSHIM_BYTES(shortage->live_bytes),
@@ -274,6 +286,13 @@ static void put_json(struct cushim_writer *out, uint64_t number,
     for (int i = 0; i < N_BLOCKS && shortage->blocks[i].n; i++)
         cushim_write(out, "%s{\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 "}", i ? ", " : "",
                      shortage->blocks[i].n, shortage->blocks[i].n_bytes);
+    cushim_write(out, "], \"others\": [");
+    for (int i = 0; i < N_OTHERS && shortage->others[i].n_bytes; i++) {
+        cushim_write(out, "%s{\"pid\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"program\": ",
+                     i ? ", " : "", shortage->others[i].process, shortage->others[i].n_bytes);
+        cushim_report_put_string(out, shortage->others[i].program);
+        cushim_write(out, "}");
+    }
     cushim_write(out, "], \"asked_at\": ");
     cushim_frame_json(out, shortage->frames, shortage->n_frames, report->find_line);
     cushim_write(out, "}");
