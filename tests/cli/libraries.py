@@ -28,6 +28,12 @@ template <class T> __attribute__((noinline)) unsigned long long raw_alloc(T n) {
 } // namespace cuda
 } // namespace c10
 extern "C" unsigned long long c10_alloc(unsigned long n) { return c10::cuda::raw_alloc<unsigned long>(n) + 0; }
+extern "C" unsigned long long c10_ask_again(unsigned long n) {
+    unsigned long long block = 0;
+    if (cuMemAlloc_v2(&block, n))
+        cuMemAlloc_v2(&block, n);
+    return block;
+}
 """
 TORCH = """
 extern "C" unsigned long long c10_alloc(unsigned long);
@@ -161,6 +167,17 @@ def an_out_of_memory_is_told_once_with_lines_and_names():
         assert re.search(r"at::native::empty_cuda", stack), stack
     stack = re.search(r"  asked at(.*?)  advice", cushim("run", "--stats", sys.executable, str(script), made(), **environment).stderr, re.DOTALL)[1]
     assert not shutil.which("addr2line") or re.search(r"c10::cuda::raw_alloc.* -?:\d+", stack.replace("<stdin>", "-")), stack
+
+
+@tap.test
+def requests_of_one_label_that_found_no_memory_are_one_row():
+    """PyTorch's cache asks at another place of its own, after it gave back what it could."""
+    again = scratch / "again.py"
+    again.write_text(PROGRAM.split("\n\n\ndef build")[0] + "\nctypes.CDLL(f'{folder}/libc10_cuda.so').c10_ask_again(ctypes.c_size_t(1 << 50))\n")
+    path = str(scratch / "again")
+    assert cushim("record", "--oom=off", "-o", path, sys.executable, str(again), made(), **environment).returncode == 0
+    text = cushim("report", path).stdout
+    assert re.findall(r"^refused .*|^ .*found no memory.*", text, re.MULTILINE) == [f"refused   2 requests found no memory: <module> again.py:{len(again.read_text().splitlines())}"], text
 
 
 PATHS = """
