@@ -16,6 +16,7 @@
 #include "preload/state/live.h"
 #include "preload/state/process_options.h"
 #include "preload/observe/stack.h"
+#include "report/finding.h"
 #include "report/page_ring.h"
 #include "report/report.h"
 
@@ -54,19 +55,23 @@ const char *cushim_check_harm(enum cushim_mem_harm harm) {
                                             "touched by a call after its free",
                                         [CUSHIM_MEM_HARM_GONE] = "freed after its context",
                                         [CUSHIM_MEM_HARM_RESET] = "it took what was live",
-                                        [CUSHIM_MEM_HARM_STRAY] = "nothing else uses its device",
+                                        [CUSHIM_MEM_HARM_STRAY] = CUSHIM_FINDING_STRAY_HARM,
                                         [CUSHIM_MEM_HARM_FORKED] = "its calls fail"};
     return harms[harm];
 }
 
 const char *cushim_check_fault(enum cushim_mem_harm harm) {
-    static const char *const faults[] = {
-        [CUSHIM_MEM_HARM_BEFORE] = "overrun",         [CUSHIM_MEM_HARM_AFTER] = "overrun",
-        [CUSHIM_MEM_HARM_FREED] = "use after free",   [CUSHIM_MEM_HARM_AGAIN] = "double free",
-        [CUSHIM_MEM_HARM_INSIDE] = "interior free",   [CUSHIM_MEM_HARM_EXCEEDED] = "overrun",
-        [CUSHIM_MEM_HARM_TOUCHED] = "use after free", [CUSHIM_MEM_HARM_GONE] = "late free",
-        [CUSHIM_MEM_HARM_RESET] = "device reset",     [CUSHIM_MEM_HARM_STRAY] = "stray context",
-        [CUSHIM_MEM_HARM_FORKED] = "CUDA after fork"};
+    static const char *const faults[] = {[CUSHIM_MEM_HARM_BEFORE] = "overrun",
+                                         [CUSHIM_MEM_HARM_AFTER] = "overrun",
+                                         [CUSHIM_MEM_HARM_FREED] = "use after free",
+                                         [CUSHIM_MEM_HARM_AGAIN] = "double free",
+                                         [CUSHIM_MEM_HARM_INSIDE] = "interior free",
+                                         [CUSHIM_MEM_HARM_EXCEEDED] = "overrun",
+                                         [CUSHIM_MEM_HARM_TOUCHED] = "use after free",
+                                         [CUSHIM_MEM_HARM_GONE] = "late free",
+                                         [CUSHIM_MEM_HARM_RESET] = "device reset",
+                                         [CUSHIM_MEM_HARM_STRAY] = CUSHIM_FINDING_STRAY,
+                                         [CUSHIM_MEM_HARM_FORKED] = "CUDA after fork"};
     return faults[harm];
 }
 
@@ -92,9 +97,8 @@ static void put_event(const struct cushim_mem_finding *finding,
                  "%s: %s took %s of device %ld with it, which were live", fault, finding->call,
                  cushim_text_bytes(bytes, finding->n_bytes), number);
     else if (finding->harm == CUSHIM_MEM_HARM_STRAY)
-        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
-                 "%s: %s made a context on device %ld, which nothing else uses", fault,
-                 finding->call, number);
+        snprintf(text, CUSHIM_CHECK_TEXT_BYTES, CUSHIM_FINDING_STRAY_TEXT, fault, finding->call,
+                 number);
     else
         snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
                  "%s: process %ld was forked from one that used CUDA, and called %s: its calls "
@@ -244,6 +248,11 @@ void cushim_check_context_made(struct cushim_cuda *cuda, int device) {
         return;
     made[device].symbol = cushim_thread.symbol;
     cushim_backtrace_take(&made[device].at);
+    struct cushim_page_made *row = &cushim_page.made[device];
+    cushim_live_show(row, sizeof *row);
+    snprintf(row->call, sizeof row->call, "%s", cushim_cuda_symbol_name(made[device].symbol));
+    row->n_at = cushim_stack_describe(&made[device].at, row->at, sizeof row->at / sizeof *row->at);
+    atomic_store(&row->is_known, 1);
 }
 
 static uint64_t n_requests_of(int device) {

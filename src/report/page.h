@@ -160,6 +160,14 @@ struct cushim_page_finding {
     struct cushim_page_frame obtained[6], freed[6], at[6];
 };
 
+/* Which call first asked for the context of a device, if there are several devices. */
+struct cushim_page_made {
+    atomic_uint_fast64_t is_known; /* written last */
+    uint64_t n_at;                 /* frames */
+    char call[40];
+    struct cushim_page_frame at[6];
+};
+
 /* ---- sites (site.h): if the user asked for them, they follow the caches' rows in the file ---- */
 
 enum { CUSHIM_PAGE_SITES = 1024, CUSHIM_PAGE_SITE_FRAMES = 6, CUSHIM_PAGE_SITE_MOMENTS = 16 };
@@ -261,6 +269,7 @@ struct cushim_page {
     atomic_uint_fast64_t marks[CUSHIM_PAGE_MARKS][CUSHIM_PAGE_ROW(cushim_page_mark)];
     atomic_uint_fast64_t findings[CUSHIM_PAGE_FINDINGS][CUSHIM_PAGE_ROW(cushim_page_finding)];
     atomic_uint_fast64_t shortages[CUSHIM_PAGE_SHORTAGES][CUSHIM_PAGE_ROW(cushim_page_shortage)];
+    struct cushim_page_made made[CUSHIM_MAX_DEVICES];
 };
 
 /* Copies all but what the caches of threads have not handed in; word by word, because others write.
