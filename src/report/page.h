@@ -265,6 +265,8 @@ struct cushim_page {
     atomic_uint_fast64_t n_refused_handles; /* IPC handles refused (C2) */
     atomic_uint_fast64_t n_stuck_blocks;    /* freed in a capture, and never reused */
     atomic_uint_fast64_t n_marks, n_shortages, n_findings;
+    /* The first forked child that called CUDA in spite of it << 32, and its call; 0: none. */
+    atomic_uint_fast64_t orphan;
     atomic_uint_fast64_t n_unchecked; /* blocks that the check could not look at; at a normal end */
     atomic_uint_fast64_t marks[CUSHIM_PAGE_MARKS][CUSHIM_PAGE_ROW(cushim_page_mark)];
     atomic_uint_fast64_t findings[CUSHIM_PAGE_FINDINGS][CUSHIM_PAGE_ROW(cushim_page_finding)];
