@@ -61,6 +61,7 @@ WANTED = {
         "preload/state/control.c": r"^void cushim_control_answer\(",
         "preload/observe/watch.c": r"^int cushim_watch_record\("},
     "what is served from host memory when a device is full": {"preload/entry/alloc.c": r"^bool cushim_entry_spill\(",
+                                                              "preload/entry/mapped_memory.c": r"^static bool create_on_host\(",
                                                               "preload/state/spill.c": r"^size_t cushim_spill_free_bytes\("},
     "a limit, and what a group of processes has of it": {"preload/entry/device_limit.c": r"^bool cushim_device_limit_admits\(",
                                                          "src/report/group.c": r"^bool cushim_group_charge\("},
@@ -72,7 +73,7 @@ WANTED = {
         "src/report/page_file.c": r"\bcushim_page_folder_open\(",
         "preload/state/live.c": r"\bcushim_live_\w+\("},
     "what the report says about a finding, or about a request that found no memory": {
-        "src/report/finding.c": r"^void cushim_finding_text\(",
+        "src/report/finding.c": r"^bool cushim_finding_text\(",
         "src/report/shortage.c": r"^void cushim_shortage_text\(",
         "preload/observe/check.c": r"\bcushim_page_ring_put\(",
         "preload/observe/shortage.c": r"^void cushim_shortage_note\("},
