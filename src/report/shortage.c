@@ -100,8 +100,10 @@ static void put_driver(struct cushim_writer *out, const struct cushim_page_short
     else
         cushim_write(out,
                      "%s of the device are contexts and modules, managed memory, and\n"
-                     "             other processes (nvidia-smi shows them)\n",
-                     CUSHIM_BYTES(rest_bytes(shortage)));
+                     "             other processes (%s)\n",
+                     CUSHIM_BYTES(rest_bytes(shortage)),
+                     shortage->others[0].n_bytes ? "`others` has the largest"
+                                                 : "nvidia-smi shows them");
 }
 
 /* Why the request was not served, in a sentence of its numbers. */

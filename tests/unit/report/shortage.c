@@ -114,6 +114,11 @@ TEST(the_device_is_split_as_it_was_measured) {
         strstr(text_of(&shortage), "50.0 GiB are live, and 19.0 GiB of the device are contexts"));
     shortage.live_bytes = 18 * GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "19.0 GiB of the device are contexts and"));
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "nvidia-smi shows them"));
+    shortage.others[0] = (struct cushim_page_other){4711, 8 * GIB, "train"};
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "  others     8.00 GiB held by train, process "
+                                                     "4711\n"));
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "`others` has the largest"));
     shortage.live_bytes = 50 * GIB;
     shortage.async_bytes = 3 * GIB;
     shortage.pools_bytes = 1 * GIB;
