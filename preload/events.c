@@ -3,6 +3,7 @@
 
 #include "preload/entry/arena_reset.h"
 #include "preload/entry/async_pool.h"
+#include "preload/entry/context_memory.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/foreign.h"
@@ -58,6 +59,7 @@ static void heap_gone(const struct cushim_mem_heap *heap) {
 
 static int recording_wanted(const char *folder) {
     int error = 0;
+    cushim_context_memory_look();
     if (folder)
         error = cushim_watch_record(folder);
     else
@@ -66,13 +68,21 @@ static int recording_wanted(const char *folder) {
     if (folder && !error) {
         cushim_watch_tell_start();
         cushim_foreign_tell_start();
+        cushim_context_memory_look();
     }
     return error;
 }
 
 static size_t memory_short(int device) {
     cushim_check_give_back();
-    return cushim_async_give_back() + cushim_mapped_give_back(device);
+    size_t n_bytes = cushim_async_give_back() + cushim_mapped_give_back(device);
+    cushim_context_memory_look();
+    return n_bytes;
+}
+
+static void looked_at(void) {
+    cushim_mapped_give_back_stale();
+    cushim_context_memory_look();
 }
 
 const struct cushim_events cushim_events = {
@@ -89,5 +99,5 @@ const struct cushim_events cushim_events = {
     .recording_wanted = recording_wanted,
     .limit_asked = cushim_device_limit_look,
     .memory_short = memory_short,
-    .mapped_looked_at = cushim_mapped_give_back_stale,
+    .looked_at = looked_at,
 };

@@ -57,8 +57,8 @@ struct cushim_events {
      * bytes that others gave back. */
     size_t (*memory_short)(int device);
 
-    /* A call was made in which mapped memory goes back that is idle for long. */
-    void (*mapped_looked_at)(void);
+    /* A call that waits was made, in which memory goes back that is idle for long. */
+    void (*looked_at)(void);
 };
 
 extern const struct cushim_events cushim_events __attribute__((visibility("hidden")));

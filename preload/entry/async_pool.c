@@ -60,18 +60,18 @@ bool cushim_async_find_owner(struct cushim_cuda *cuda, CUstream stream,
 
 static const uint64_t idle_ns = 1000000000, look_ns = 100000000;
 
-/* Pools whose threshold is ours, and (PROGRAMS in place of the device) those whose program has set
- * it.  The lock is held while the driver gives memory back, because another thread may destroy the
- * pool. */
-enum { MOST_POOLS = 64, PROGRAMS = -1 };
+/* Pools that were seen.  The lock is held while the driver is asked about one, because another
+ * thread may destroy it. */
+enum { MOST_POOLS = 64, UNKNOWN = -1 };
 static struct {
     pthread_mutex_t lock;
     struct {
         CUmemoryPool pool;
-        int device;
+        int device;   /* UNKNOWN: it is not asked */
+        bool is_ours; /* its threshold */
     } rows[MOST_POOLS];
     unsigned n;
-    atomic_bool is_any; /* one whose threshold is ours */
+    atomic_bool is_any; /* whose device is known */
     atomic_bool is_seen[CUSHIM_MAX_DEVICES];
     atomic_uint_fast64_t used_ns, looked_ns;
 } pools = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -121,18 +121,26 @@ static unsigned find(CUmemoryPool pool) {
     return i;
 }
 
-/* False: the table is full.  The caller holds the lock. */
-static bool enter(CUmemoryPool pool, int device) {
+/* Its place, new or not; MOST_POOLS: the table is full.  The caller holds the lock. */
+static unsigned enter(CUmemoryPool pool, int device) {
     unsigned i = find(pool);
     if (i == MOST_POOLS)
-        return false;
-    pools.rows[i].pool = pool;
-    pools.rows[i].device = device;
-    pools.n += i == pools.n;
-    return true;
+        return i;
+    if (i == pools.n) {
+        pools.n++;
+        pools.rows[i].pool = pool;
+        pools.rows[i].device = UNKNOWN;
+        pools.rows[i].is_ours = false;
+    }
+    if (device != UNKNOWN) {
+        pools.rows[i].device = device;
+        atomic_store(&pools.is_any, true);
+    }
+    return i;
 }
 
-static void keep(struct cushim_cuda *cuda, CUmemoryPool pool, int device) {
+/* It is counted from now on, and its threshold is set if it may be. */
+static void meet(struct cushim_cuda *cuda, CUmemoryPool pool, int device, bool may_set) {
     struct cushim_amount wish = cushim_process_options.async_keep;
     size_t free_bytes, device_bytes = 0;
     if (wish.is_percent && cuda->cuMemGetInfo_v2(&free_bytes, &device_bytes) != CUDA_SUCCESS)
@@ -140,18 +148,21 @@ static void keep(struct cushim_cuda *cuda, CUmemoryPool pool, int device) {
     cuuint64_t wanted_bytes = cushim_amount_bytes(wish, device_bytes);
     pthread_mutex_lock(&pools.lock);
     uint64_t now_bytes = attribute(cuda, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
-    bool is_ours = is_auto() ? find(pool) == pools.n && !now_bytes && enter(pool, device)
-                             : now_bytes < wanted_bytes;
-    if (is_ours)
+    bool is_new = find(pool) == pools.n;
+    unsigned i = enter(pool, device);
+    may_set =
+        may_set && (is_auto() ? is_new && !now_bytes && i < MOST_POOLS : now_bytes < wanted_bytes);
+    if (may_set)
         cuda->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &wanted_bytes);
-    if (is_ours && is_auto())
-        atomic_store(&pools.is_any, true);
+    if (may_set && is_auto())
+        pools.rows[i].is_ours = true;
     pthread_mutex_unlock(&pools.lock);
 }
 
-/* What pools keep is held, and idle, from one look to the next. */
-static void count_idle(int device, uint64_t idle_bytes) {
+/* What pools have reserved and is not live is held, and idle, from one look to the next. */
+static void count_idle(int device, uint64_t reserved_bytes) {
     struct cushim_mem_stats *stats = &cushim_page.stats[device][CUSHIM_KIND_ASYNC];
+    uint64_t idle_bytes = cushim_less(reserved_bytes, cushim_mem_stats_read(&stats->live_bytes));
     uint64_t change = idle_bytes - cushim_mem_stats_read(&stats->free_segment_bytes);
     if (!change)
         return;
@@ -159,33 +170,38 @@ static void count_idle(int device, uint64_t idle_bytes) {
     cushim_mem_stats_grow_held(stats, change);
 }
 
-/* Each pool gives back what it has idle beyond a part of what is free then.  Returns the bytes. */
+/* Look at all pools.  Each whose threshold is ours gives back what it has idle beyond a part of
+ * what is free then.  Returns the bytes. */
 static size_t give_back(bool is_all) {
     struct cushim_cuda *cuda = cushim_driver();
-    size_t n_bytes = 0, free_bytes, total_bytes;
-    uint64_t left_bytes[CUSHIM_MAX_DEVICES] = {0};
+    size_t n_bytes = 0, free_bytes = 0, total_bytes = 0;
+    uint64_t reserved_bytes[CUSHIM_MAX_DEVICES] = {0};
     if (!atomic_load_explicit(&pools.is_any, memory_order_relaxed) || !is_open(cuda))
         return 0;
-    if (!is_all && cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
-        return 0;
+    bool may_trim = is_all || cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS;
     pthread_mutex_lock(&pools.lock);
     for (unsigned i = 0; i < pools.n; i++) {
         CUmemoryPool pool = pools.rows[i].pool;
-        if (pools.rows[i].device == PROGRAMS)
+        if (pools.rows[i].device == UNKNOWN)
             continue;
-        uint64_t idle_bytes = idle_bytes_of(cuda, pool);
+        uint64_t idle_bytes = may_trim && pools.rows[i].is_ours ? idle_bytes_of(cuda, pool) : 0;
         uint64_t kept_bytes = is_all ? 0 : most_idle_bytes(idle_bytes, free_bytes, total_bytes);
-        if (idle_bytes > kept_bytes)
+        if (idle_bytes > kept_bytes) {
             cuda->cuMemPoolTrimTo(pool, attribute(cuda, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) +
                                             kept_bytes);
-        uint64_t now_bytes = idle_bytes > kept_bytes ? idle_bytes_of(cuda, pool) : idle_bytes;
-        n_bytes += cushim_less(idle_bytes, now_bytes);
-        left_bytes[pools.rows[i].device] += now_bytes;
+            n_bytes += cushim_less(idle_bytes, idle_bytes_of(cuda, pool));
+        }
+        reserved_bytes[pools.rows[i].device] +=
+            attribute(cuda, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
     }
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
-        count_idle(device, left_bytes[device]);
+        count_idle(device, reserved_bytes[device]);
     pthread_mutex_unlock(&pools.lock);
     return n_bytes;
+}
+
+void cushim_async_look(void) {
+    give_back(false);
 }
 
 size_t cushim_async_give_back(void) {
@@ -213,12 +229,10 @@ void cushim_async_note_use(void) {
 
 void cushim_async_keep(struct cushim_cuda *cuda, CUdevice device) {
     CUmemoryPool pool;
-    if (is_off())
-        return;
     if (!atomic_load_explicit(&pools.is_seen[device], memory_order_relaxed) && is_open(cuda) &&
         cuda->cuDeviceGetDefaultMemPool && !atomic_exchange(&pools.is_seen[device], true) &&
         cuda->cuDeviceGetDefaultMemPool(&pool, device) == CUDA_SUCCESS)
-        keep(cuda, pool, device);
+        meet(cuda, pool, device, !is_off());
     cushim_async_note_use();
 }
 
@@ -228,7 +242,9 @@ size_t cushim_async_idle_bytes(struct cushim_cuda *cuda, CUdevice device) {
         return 0;
     pthread_mutex_lock(&pools.lock);
     for (unsigned i = 0; i < pools.n; i++)
-        n_bytes += pools.rows[i].device == device ? idle_bytes_of(cuda, pools.rows[i].pool) : 0;
+        n_bytes += pools.rows[i].is_ours && pools.rows[i].device == device
+                       ? idle_bytes_of(cuda, pools.rows[i].pool)
+                       : 0;
     pthread_mutex_unlock(&pools.lock);
     return n_bytes;
 }
@@ -238,7 +254,8 @@ void cushim_async_forget(bool is_driver_there) {
     unsigned n = 0;
     pthread_mutex_lock(&pools.lock);
     for (unsigned i = 0; i < pools.n; i++) {
-        if (cuda && pools.rows[i].device == PROGRAMS)
+        pools.rows[i].device = UNKNOWN; /* it may go, unseen */
+        if (cuda && !pools.rows[i].is_ours)
             pools.rows[n++] = pools.rows[i];
         else if (cuda)
             cuda->cuMemPoolSetAttribute(pools.rows[i].pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
@@ -256,8 +273,8 @@ void cushim_async_forget(bool is_driver_there) {
 /* ---- the calls of the program ---- */
 
 void cushim_async_made(struct cushim_cuda *cuda, CUmemoryPool pool, int device) {
-    if (is_auto() && !is_off() && is_open(cuda))
-        keep(cuda, pool, device);
+    if (device >= 0 && device < CUSHIM_MAX_DEVICES && is_open(cuda))
+        meet(cuda, pool, device, is_auto() && !is_off());
 }
 
 CUresult cushim_async_destroy(struct cushim_cuda *cuda, CUmemoryPool pool) {
@@ -269,6 +286,7 @@ CUresult cushim_async_destroy(struct cushim_cuda *cuda, CUmemoryPool pool) {
     if (answer == CUDA_SUCCESS && i < pools.n)
         pools.rows[i] = pools.rows[--pools.n];
     pthread_mutex_unlock(&pools.lock);
+    cushim_async_look();
     return answer;
 }
 
@@ -277,8 +295,9 @@ CUresult cushim_async_set_threshold(struct cushim_cuda *cuda, CUmemoryPool pool,
         return cuda->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value);
     pthread_mutex_lock(&pools.lock);
     CUresult answer = cuda->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value);
-    if (answer == CUDA_SUCCESS)
-        enter(pool, PROGRAMS);
+    unsigned i = answer == CUDA_SUCCESS ? enter(pool, UNKNOWN) : MOST_POOLS;
+    if (i < MOST_POOLS)
+        pools.rows[i].is_ours = false;
     pthread_mutex_unlock(&pools.lock);
     return answer;
 }
@@ -288,7 +307,7 @@ bool cushim_async_is_kept(CUmemoryPool pool) {
         return false;
     pthread_mutex_lock(&pools.lock);
     unsigned i = find(pool);
-    bool is_kept = i < pools.n && pools.rows[i].device != PROGRAMS;
+    bool is_kept = i < pools.n && pools.rows[i].is_ours;
     pthread_mutex_unlock(&pools.lock);
     return is_kept;
 }

@@ -9,6 +9,9 @@
  * all, and we have the driver give it back as heaps do: when memory is out or a limit is met, at
  * the first call after a second without a request or free, and when more is idle than half of what
  * would be free.
+ *
+ * What pools have reserved beyond what lives is counted as idle, whoever set the threshold, as of
+ * the last look: a tenth of a second apart while the program asks and frees.
  */
 #pragma once
 
@@ -29,6 +32,9 @@ bool cushim_async_is_kept(CUmemoryPool pool);
 
 /* Memory was freed in stream order. */
 void cushim_async_note_use(void);
+
+/* Count what pools hold now. */
+void cushim_async_look(void);
 
 /* Pools give back all idle memory; the second only after a second without use.  Returns the
  * bytes. */

@@ -4,12 +4,15 @@
 
 #include "base/bits.h"
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "cuda/table.h"
+#include "preload/entry/async_pool.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/nvml.h"
 #include "preload/observe/sites.h"
 #include "preload/observe/tracing.h"
 #include "preload/state/live.h"
+#include "preload/state/primary.h"
 
 static bool is_wanted(struct cushim_cuda *cuda) {
     return cushim_process_is_on() && cushim_process.is_watched && cushim_entry_is_open(cuda) &&
@@ -82,6 +85,52 @@ void cushim_context_memory_taken(const struct cushim_context_memory *before, con
         now.cuda->cuCtxGetCurrent(&foreign.context);
     cushim_live_show(cushim_page.stats[now.device], sizeof cushim_page.stats[0]);
     cushim_foreign_record(&foreign);
+}
+
+/* ---- what is taken later ---- */
+
+/* NVML counts managed memory only while it lies on the device. */
+static void settle(struct cushim_cuda *cuda, int device) {
+    enum { GRAIN_BYTES = 2 << 20 };
+    static char places[CUSHIM_MAX_DEVICES]; /* whose addresses are handles */
+    struct cushim_mem_stats *stats = cushim_page.stats[device];
+    struct cushim_foreign foreign = {.address = (uintptr_t)&places[device],
+                                     .kind = CUSHIM_KIND_CONTEXT,
+                                     .stats = &stats[CUSHIM_KIND_CONTEXT]};
+    uint64_t own_bytes, held_bytes = held_bytes_of(device);
+    CUuuid uuid;
+    if (!held_bytes || cushim_mem_stats_read(&stats[CUSHIM_KIND_MANAGED].held_bytes) ||
+        !cuda->cuDeviceGetUuid_v2 || cuda->cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS ||
+        !cushim_nvml_used_bytes(&uuid, &own_bytes))
+        return;
+    cushim_async_look();
+    size_t before_bytes = cushim_foreign_bytes(foreign.address);
+    foreign.n_bytes = cushim_less(own_bytes, held_bytes - before_bytes);
+    if (held_bytes != held_bytes_of(device) ||
+        (cushim_less(foreign.n_bytes, before_bytes) < GRAIN_BYTES &&
+         cushim_less(before_bytes, foreign.n_bytes) < GRAIN_BYTES))
+        return;
+    foreign.context = cushim_primary_of(cuda, device);
+    cushim_foreign_erase(foreign.address, &(struct cushim_foreign){0});
+    if (foreign.n_bytes)
+        cushim_foreign_record(&foreign);
+}
+
+void cushim_context_memory_look(void) {
+    enum { PARTS = 100 }; /* of the time, of which one is spent here */
+    static atomic_uint_fast64_t next_ns;
+    struct cushim_cuda *cuda = cushim_driver();
+    uint64_t now_ns = cushim_clock_ns(), due_ns = atomic_load(&next_ns);
+    if (now_ns < due_ns || !cuda || !is_wanted(cuda) ||
+        !atomic_compare_exchange_strong(&next_ns, &due_ns, UINT64_MAX))
+        return;
+    int cancel = cushim_cancel_hold();
+    cushim_async_look();
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
+        settle(cuda, device);
+    cushim_cancel_let(cancel);
+    uint64_t end_ns = cushim_clock_ns();
+    atomic_store(&next_ns, end_ns + PARTS * (end_ns - now_ns));
 }
 
 void cushim_context_memory_unload(const void *handle) {

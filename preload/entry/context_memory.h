@@ -5,7 +5,8 @@
  * what NVML says that this process has before and after it was made, or where NVML does not see
  * the process, as in some containers, by what is in use of the device; a module by what is free
  * before and after it was loaded.  If the process got or gave back other memory meanwhile, nothing
- * is counted.  Code that is loaded at its first launch is not seen.
+ * is counted.  What is taken later, as by code that is loaded at its first launch, is what NVML
+ * says that the process has beyond the account, at the last look.
  */
 #pragma once
 
@@ -31,6 +32,10 @@ struct cushim_context_memory cushim_context_memory_of_context(struct cushim_cuda
 struct cushim_context_memory cushim_context_memory_of_module(struct cushim_cuda *cuda);
 
 void cushim_context_memory_taken(const struct cushim_context_memory *before, const void *handle);
+
+/* Look what the process has now, unless that was done just now: looks take one part in 100 of the
+ * time.  For calls that wait anyway. */
+void cushim_context_memory_look(void);
 
 /* The code is about to be unloaded. */
 void cushim_context_memory_unload(const void *handle);

@@ -75,7 +75,6 @@ CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresul
         cushim_device_limit_settle();
         return answer;
     }
-    cushim_async_keep(cuda, owner.device);
     if (answer == CUDA_SUCCESS)
         log_debug("request", "%s of size %zu was forwarded",
                   cushim_cuda_symbol_name(cushim_thread.symbol), n_bytes);
@@ -86,7 +85,9 @@ CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresul
         .context = owner.context,
         .stats = &cushim_page.stats[owner.device][CUSHIM_KIND_ASYNC],
     };
-    return cushim_entry_note_foreign(&foreign, answer);
+    cushim_entry_note_foreign(&foreign, answer);
+    cushim_async_keep(cuda, owner.device); /* which looks at what is live */
+    return answer;
 }
 
 bool cushim_entry_forget(uint64_t address, struct cushim_foreign *foreign) {

@@ -21,6 +21,7 @@
 #include "preload/observe/shortage.h"
 #include "preload/observe/sites.h"
 #include "preload/observe/tracing.h"
+#include "preload/state/contexts.h"
 
 struct row {
     struct cushim_foreign foreign;
@@ -128,6 +129,10 @@ static unsigned enter(const struct cushim_foreign *foreign) {
 }
 
 void cushim_foreign_record(const struct cushim_foreign *foreign) {
+    size_t place = (size_t)(foreign->stats - &cushim_page.stats[0][0]);
+    if (!cushim_mem_stats_read(&foreign->stats->n_requests) &&
+        cushim_kind_is_on_device(foreign->kind) && cushim_driver())
+        cushim_contexts_note_device(cushim_driver(), (int)(place / CUSHIM_N_KINDS));
     cushim_mem_stats_add(&foreign->stats->n_requests, 1);
     cushim_mem_stats_add(foreign->is_hit ? &foreign->stats->n_hits : &foreign->stats->n_natively,
                          1);

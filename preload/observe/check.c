@@ -16,6 +16,7 @@
 #include "preload/state/live.h"
 #include "preload/state/process_options.h"
 #include "preload/observe/stack.h"
+#include "report/finding.h"
 #include "report/page_ring.h"
 #include "report/report.h"
 
@@ -27,16 +28,19 @@ static void say(struct cushim_mem_finding *finding);
 
 struct cushim_mem_check cushim_check = {.lock = PTHREAD_MUTEX_INITIALIZER, .tell = say};
 
-/* The first forked child that called CUDA in spite of it, and its call; 0: none.  Shared with
- * children; NULL: nobody reads it. */
-static _Atomic(uint64_t) *orphan;
+/* In place of the page's, if there is no file; NULL: nobody reads it. */
+static atomic_uint_fast64_t *shared_orphan;
+
+static atomic_uint_fast64_t *orphan(void) {
+    return cushim_live_orphan ? cushim_live_orphan : shared_orphan;
+}
 
 void cushim_check_configure(void) {
     bool is_read = *cushim_process_options.stats || cushim_process_options.live;
-    void *page = is_read ? mmap(NULL, sizeof *orphan, PROT_READ | PROT_WRITE,
+    void *page = is_read ? mmap(NULL, sizeof *shared_orphan, PROT_READ | PROT_WRITE,
                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0)
                          : MAP_FAILED;
-    orphan = page == MAP_FAILED ? NULL : page;
+    shared_orphan = page == MAP_FAILED ? NULL : page;
     cushim_process.policy.has_guards = cushim_process_options.check != IS_OFF;
     cushim_check.quarantine_bytes = cushim_process_options.check_quarantine;
 }
@@ -54,19 +58,23 @@ const char *cushim_check_harm(enum cushim_mem_harm harm) {
                                             "touched by a call after its free",
                                         [CUSHIM_MEM_HARM_GONE] = "freed after its context",
                                         [CUSHIM_MEM_HARM_RESET] = "it took what was live",
-                                        [CUSHIM_MEM_HARM_STRAY] = "nothing else uses its device",
-                                        [CUSHIM_MEM_HARM_FORKED] = "its calls fail"};
+                                        [CUSHIM_MEM_HARM_STRAY] = CUSHIM_FINDING_STRAY_HARM,
+                                        [CUSHIM_MEM_HARM_FORKED] = CUSHIM_FINDING_FORKED_HARM};
     return harms[harm];
 }
 
 const char *cushim_check_fault(enum cushim_mem_harm harm) {
-    static const char *const faults[] = {
-        [CUSHIM_MEM_HARM_BEFORE] = "overrun",         [CUSHIM_MEM_HARM_AFTER] = "overrun",
-        [CUSHIM_MEM_HARM_FREED] = "use after free",   [CUSHIM_MEM_HARM_AGAIN] = "double free",
-        [CUSHIM_MEM_HARM_INSIDE] = "interior free",   [CUSHIM_MEM_HARM_EXCEEDED] = "overrun",
-        [CUSHIM_MEM_HARM_TOUCHED] = "use after free", [CUSHIM_MEM_HARM_GONE] = "late free",
-        [CUSHIM_MEM_HARM_RESET] = "device reset",     [CUSHIM_MEM_HARM_STRAY] = "stray context",
-        [CUSHIM_MEM_HARM_FORKED] = "CUDA after fork"};
+    static const char *const faults[] = {[CUSHIM_MEM_HARM_BEFORE] = "overrun",
+                                         [CUSHIM_MEM_HARM_AFTER] = "overrun",
+                                         [CUSHIM_MEM_HARM_FREED] = "use after free",
+                                         [CUSHIM_MEM_HARM_AGAIN] = "double free",
+                                         [CUSHIM_MEM_HARM_INSIDE] = "interior free",
+                                         [CUSHIM_MEM_HARM_EXCEEDED] = "overrun",
+                                         [CUSHIM_MEM_HARM_TOUCHED] = "use after free",
+                                         [CUSHIM_MEM_HARM_GONE] = "late free",
+                                         [CUSHIM_MEM_HARM_RESET] = "device reset",
+                                         [CUSHIM_MEM_HARM_STRAY] = CUSHIM_FINDING_STRAY,
+                                         [CUSHIM_MEM_HARM_FORKED] = CUSHIM_FINDING_FORKED};
     return faults[harm];
 }
 
@@ -92,14 +100,11 @@ static void put_event(const struct cushim_mem_finding *finding,
                  "%s: %s took %s of device %ld with it, which were live", fault, finding->call,
                  cushim_text_bytes(bytes, finding->n_bytes), number);
     else if (finding->harm == CUSHIM_MEM_HARM_STRAY)
-        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
-                 "%s: %s made a context on device %ld, which nothing else uses", fault,
-                 finding->call, number);
+        snprintf(text, CUSHIM_CHECK_TEXT_BYTES, CUSHIM_FINDING_STRAY_TEXT, fault, finding->call,
+                 number);
     else
-        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
-                 "%s: process %ld was forked from one that used CUDA, and called %s: its calls "
-                 "fail; spawn instead of fork",
-                 fault, number, finding->call);
+        snprintf(text, CUSHIM_CHECK_TEXT_BYTES, CUSHIM_FINDING_FORKED_TEXT, fault, number,
+                 finding->call);
 }
 
 void cushim_check_text(const struct cushim_mem_finding *finding,
@@ -244,6 +249,11 @@ void cushim_check_context_made(struct cushim_cuda *cuda, int device) {
         return;
     made[device].symbol = cushim_thread.symbol;
     cushim_backtrace_take(&made[device].at);
+    struct cushim_page_made *row = &cushim_page.made[device];
+    cushim_live_show(row, sizeof *row);
+    snprintf(row->call, sizeof row->call, "%s", cushim_cuda_symbol_name(made[device].symbol));
+    row->n_at = cushim_stack_describe(&made[device].at, row->at, sizeof row->at / sizeof *row->at);
+    atomic_store(&row->is_known, 1);
 }
 
 static uint64_t n_requests_of(int device) {
@@ -273,12 +283,12 @@ void cushim_check_called_after_fork(enum cushim_cuda_symbol symbol) {
         return;
     cushim_check_text(&finding, text);
     log_error("fork", "%s", text);
-    if (orphan)
-        atomic_store(orphan, (uint64_t)finding.offset << 32 | symbol);
+    if (orphan())
+        atomic_store(orphan(), (uint64_t)finding.offset << 32 | symbol);
 }
 
 void cushim_check_end(void) {
-    uint64_t n_all = 0, child = orphan ? atomic_load(orphan) : 0;
+    uint64_t n_all = 0, child = orphan() ? atomic_load(orphan()) : 0;
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
         n_all += made[device].is_known ? n_requests_of(device) : 0;
     for (int device = 0; device < CUSHIM_MAX_DEVICES && n_all; device++) {

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include "base/backtrace.h"
+#include "base/bits.h"
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
@@ -15,6 +17,7 @@
 #include "preload/state/spill.h"
 #include "preload/observe/stack.h"
 #include "preload/observe/tracing.h"
+#include "report/page_file.h"
 #include "report/page_ring.h"
 #include "report/report_file.h"
 #include "report/shortage.h"
@@ -65,18 +68,6 @@ static uint64_t bytes_of(const struct cushim_page_shortage *shortage, enum cushi
     return cushim_mem_stats_read(&stats->held_bytes);
 }
 
-/* What the driver keeps for requests in stream order may be more than what lives. */
-static uint64_t async_bytes(struct cushim_cuda *cuda, const struct cushim_page_shortage *shortage) {
-    CUmemoryPool pool;
-    cuuint64_t reserved_bytes = 0;
-    uint64_t live_bytes = bytes_of(shortage, CUSHIM_KIND_ASYNC);
-    if (cushim_mem_stats_read(&cushim_page.stats[shortage->device][CUSHIM_KIND_ASYNC].n_requests) &&
-        cuda->cuDeviceGetDefaultMemPool && cuda->cuMemPoolGetAttribute &&
-        cuda->cuDeviceGetDefaultMemPool(&pool, (CUdevice)shortage->device) == CUDA_SUCCESS)
-        cuda->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved_bytes);
-    return reserved_bytes > live_bytes ? reserved_bytes : live_bytes;
-}
-
 static uint64_t graph_bytes(struct cushim_cuda *cuda, const struct cushim_page_shortage *shortage) {
     cuuint64_t reserved_bytes = bytes_of(shortage, CUSHIM_KIND_GRAPH);
     if (reserved_bytes)
@@ -87,8 +78,10 @@ static uint64_t graph_bytes(struct cushim_cuda *cuda, const struct cushim_page_s
 
 /* The device as it is now: what is free, and what this process has of it. */
 static void measure(struct cushim_page_shortage *shortage) {
+    enum { MOST_OTHERS = sizeof shortage->others / sizeof *shortage->others };
     struct cushim_cuda *cuda = cushim_driver();
     CUdevice current;
+    CUuuid uuid;
     size_t free_bytes, total_bytes;
     if (!cuda || cuda->cuCtxGetDevice(&current) != CUDA_SUCCESS ||
         (uint64_t)current != shortage->device ||
@@ -101,11 +94,21 @@ static void measure(struct cushim_page_shortage *shortage) {
                                      : total_bytes;
     shortage->free_bytes = free_bytes;
     shortage->plain_bytes = bytes_of(shortage, CUSHIM_KIND_DEVICE);
-    shortage->async_bytes = async_bytes(cuda, shortage);
+    shortage->async_bytes = bytes_of(shortage, CUSHIM_KIND_ASYNC);
+    shortage->pools_bytes = cushim_less(
+        shortage->async_bytes,
+        cushim_mem_stats_read(&cushim_page.stats[shortage->device][CUSHIM_KIND_ASYNC].live_bytes));
     shortage->mapped_bytes = bytes_of(shortage, CUSHIM_KIND_MAPPED);
     shortage->array_bytes = bytes_of(shortage, CUSHIM_KIND_ARRAY);
     shortage->graph_bytes = graph_bytes(cuda, shortage);
     shortage->context_bytes = bytes_of(shortage, CUSHIM_KIND_CONTEXT);
+    if (cushim_process_options.live && cuda->cuDeviceGetUuid_v2 &&
+        cuda->cuDeviceGetUuid_v2(&uuid, current) == CUDA_SUCCESS) {
+        int cancel = cushim_cancel_hold();
+        cushim_page_find_others(&cushim_page.head, (const unsigned char *)uuid.bytes,
+                                total_bytes - free_bytes, shortage->others, MOST_OTHERS);
+        cushim_cancel_let(cancel);
+    }
 }
 
 /* `cushim run` writes the report, with all of it and with lines, where this would stand. */

@@ -70,7 +70,7 @@ static const struct cushim_mem_provider *source_of_device(struct cushim_cuda *cu
     return is_mapped ? &cushim_mem_provider_vmm : &cushim_mem_provider_device;
 }
 
-/* Note what a report says about the device and its driver. */
+/* What a report says about the device and its driver.  The caller holds the lock. */
 static void note_device(struct cushim_cuda *cuda, CUdevice device) {
     int version = 0;
     CUuuid uuid;
@@ -82,6 +82,11 @@ static void note_device(struct cushim_cuda *cuda, CUdevice device) {
         cuda->cuDeviceGetPCIBusId(cushim_page.device_places[device], CUSHIM_PCI_BYTES, device);
     if (cuda->cuDriverGetVersion && cuda->cuDriverGetVersion(&version) == CUDA_SUCCESS)
         atomic_store(&cushim_page.head.driver_version, (uint64_t)version);
+}
+
+void cushim_contexts_note_device(struct cushim_cuda *cuda, int device) {
+    CUSHIM_LOCKED(&lock);
+    note_device(cuda, device);
 }
 
 /* Says in the log that cushim is active. */

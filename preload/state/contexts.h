@@ -106,6 +106,9 @@ void cushim_contexts_await_others(const struct cushim_mem_heap *heap);
 CUcontext cushim_contexts_owner(CUcontext context);
 
 /* `context` is a green one: from now on the heap of its primary context serves it. */
+/* Note what a report says about a device: one whose memory is served without a heap. */
+void cushim_contexts_note_device(struct cushim_cuda *cuda, int device);
+
 void cushim_contexts_note_green(struct cushim_cuda *cuda, CUcontext context);
 
 /*

@@ -221,6 +221,18 @@ static void own_again(void *memory, size_t n_bytes) {
     mmap(memory, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
+atomic_uint_fast64_t *cushim_live_orphan;
+
+static void share_orphan(int file) {
+    size_t at = offsetof(struct cushim_page, orphan);
+    char *shared =
+        mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)(at / PAGE * PAGE));
+    if (shared == MAP_FAILED)
+        return;
+    cushim_cut_file_watch(shared, PAGE, &map.is_cut);
+    cushim_live_orphan = (atomic_uint_fast64_t *)(void *)(shared + at % PAGE);
+}
+
 static int map_begin(int folder, const char *name, int file) {
     size_t n_bytes = cushim_page_file_bytes(&cushim_page);
     hold_lock(file);
@@ -233,6 +245,8 @@ static int map_begin(int folder, const char *name, int file) {
     int error = window == MAP_FAILED ? errno : 0;
     if (!error && (error = reserve(file, window, n_bytes)))
         munmap(window, n_bytes);
+    if (!error)
+        share_orphan(file);
     close(file);
     if (error)
         return error;

@@ -38,6 +38,9 @@ bool cushim_live_leave(dev_t device, ino_t inode);
 /* A normal end, and the report is written, so nobody needs the file. */
 void cushim_live_end(void);
 
+/* The word of that name in the page, which forked children share; NULL: there is no file. */
+extern atomic_uint_fast64_t *cushim_live_orphan __attribute__((visibility("hidden")));
+
 /* Call it before the first store to a part of the page, its calls or its sites; others see the part
  * from then on.  It is cheap if the part is shown already. */
 void cushim_live_show(const void *part, size_t n_bytes);

@@ -37,7 +37,7 @@ static bool refused(const struct cushim_report *report, struct cushim_advice *ad
     uint64_t n = cushim_mem_stats_read(&report->page.n_findings);
     struct cushim_page_finding finding;
     for (unsigned i = 0; i < CUSHIM_PAGE_FINDINGS; i++)
-        n -= cushim_finding_get(&report->page, i, &finding) && finding.is_refusal == 2;
+        n -= cushim_finding_get(report, i, &finding) && finding.is_refusal == 2;
     EVIDENCE(advice, {"findings", n});
     SAY(advice, "--check also names who allocated and who freed the %s of %s refused %s",
         n == 1 ? "block" : "blocks", CUSHIM_COUNT(n), n == 1 ? "call" : "calls");

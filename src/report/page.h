@@ -136,7 +136,12 @@ struct cushim_page_shortage {
      * process has there of each kind */
     uint64_t total_bytes, free_bytes, plain_bytes, async_bytes, mapped_bytes, array_bytes;
     uint64_t graph_bytes, context_bytes;
+    uint64_t pools_bytes;  /* of async_bytes: the driver's pools keep it, and it is not live */
     uint64_t served_bytes; /* by the thread's next request of the kind, within a second */
+    struct cushim_page_other {
+        uint64_t process, n_bytes; /* 0 bytes: none */
+        char program[32];
+    } others[3]; /* that held most of the device, by their live pages */
     struct {
         uint64_t n, n_bytes;
     } blocks[6]; /* live blocks by size, the sizes with most bytes first */
@@ -152,6 +157,14 @@ struct cushim_page_finding {
     char fault[24], harm[40], call[48], text[256];
     uint64_t n_obtained, n_freed, n_at; /* frames */
     struct cushim_page_frame obtained[6], freed[6], at[6];
+};
+
+/* Which call first asked for the context of a device, if there are several devices. */
+struct cushim_page_made {
+    atomic_uint_fast64_t is_known; /* written last */
+    uint64_t n_at;                 /* frames */
+    char call[40];
+    struct cushim_page_frame at[6];
 };
 
 /* ---- sites (site.h): if the user asked for them, they follow the caches' rows in the file ---- */
@@ -227,7 +240,7 @@ struct cushim_page_head {
     char host[CUSHIM_NAME_BYTES];
     char boot[CUSHIM_NAME_BYTES];          /* of the kernel: times of one boot are of one clock */
     char folder[CUSHIM_PAGE_FOLDER_BYTES]; /* in which it was started */
-    atomic_uint_fast64_t driver_version;   /* 13000: CUDA 13.0; 0: no pool was opened */
+    atomic_uint_fast64_t driver_version;   /* 13000: CUDA 13.0; 0: it got no memory */
     atomic_uint_fast64_t is_software;      /* the driver is that of tools/sim: no GPU */
     uint64_t n_argument_bytes, n_option_bytes;   /* used bytes of the two below */
     char arguments[CUSHIM_PAGE_ARGUMENTS_BYTES]; /* of the program, its own name first */
@@ -241,7 +254,7 @@ struct cushim_page_head {
 struct cushim_page {
     _Alignas(CUSHIM_PAGE_BYTES) struct cushim_page_head head;
     _Alignas(64) struct cushim_mem_stats stats[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
-    char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
+    char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": it got no memory there */
     unsigned char device_uuids[CUSHIM_MAX_DEVICES][16];       /* zeros: as above, or unknown */
     char device_places[CUSHIM_MAX_DEVICES][CUSHIM_PCI_BYTES]; /* PCI addresses: "0000:1B:00.0" */
     struct cushim_copy_counts copies;
@@ -251,10 +264,13 @@ struct cushim_page {
     atomic_uint_fast64_t n_refused_handles; /* IPC handles refused (C2) */
     atomic_uint_fast64_t n_stuck_blocks;    /* freed in a capture, and never reused */
     atomic_uint_fast64_t n_marks, n_shortages, n_findings;
+    /* The first forked child that called CUDA in spite of it << 32, and its call; 0: none. */
+    atomic_uint_fast64_t orphan;
     atomic_uint_fast64_t n_unchecked; /* blocks that the check could not look at; at a normal end */
     atomic_uint_fast64_t marks[CUSHIM_PAGE_MARKS][CUSHIM_PAGE_ROW(cushim_page_mark)];
     atomic_uint_fast64_t findings[CUSHIM_PAGE_FINDINGS][CUSHIM_PAGE_ROW(cushim_page_finding)];
     atomic_uint_fast64_t shortages[CUSHIM_PAGE_SHORTAGES][CUSHIM_PAGE_ROW(cushim_page_shortage)];
+    struct cushim_page_made made[CUSHIM_MAX_DEVICES];
 };
 
 /* Copies all but what the caches of threads have not handed in; word by word, because others write.

@@ -1,5 +1,6 @@
 #include "report/page_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -252,23 +253,30 @@ static int read_rest(int file, struct cushim_report *report) {
     return cushim_file_read(file, &sites, sizeof sites, CUSHIM_PAGE_SITES_AT);
 }
 
+static bool is_of_this_version(const struct cushim_page_head *head) {
+    return memcmp(head->magic, CUSHIM_PAGE_MAGIC, sizeof head->magic) == 0 &&
+           head->layout == cushim_page_layout() &&
+           strncmp(head->version, CUSHIM_VERSION_TEXT, CUSHIM_NAME_BYTES) == 0;
+}
+
+static int judge(int folder, int file, struct stat *status) {
+    struct stat around;
+    if (fstat(file, status) != 0 || fstat(folder, &around) != 0)
+        return errno;
+    if (!S_ISREG(status->st_mode) || status->st_size < CUSHIM_PAGE_FILE_BYTES)
+        return ENOEXEC;
+    return status->st_uid == around.st_uid ? 0 : EPERM;
+}
+
 static int read_page(int folder, int file, struct cushim_report *report) {
     struct cushim_page *page = &report->page;
-    struct stat status, around;
-    if (fstat(file, &status) != 0 || fstat(folder, &around) != 0)
-        return errno;
-    if (!S_ISREG(status.st_mode) || status.st_size < CUSHIM_PAGE_FILE_BYTES)
-        return ENOEXEC;
-    if (status.st_uid != around.st_uid)
-        return EPERM;
-    int error = cushim_file_read(file, page, sizeof *page, 0);
+    struct stat status;
+    int error = judge(folder, file, &status);
+    if (!error)
+        error = cushim_file_read(file, page, sizeof *page, 0);
     if (error)
         return error;
-    page->head.version[CUSHIM_NAME_BYTES - 1] = 0;
-    if (memcmp(page->head.magic, CUSHIM_PAGE_MAGIC, sizeof page->head.magic) != 0 ||
-        page->head.layout != cushim_page_layout() ||
-        (size_t)status.st_size != cushim_page_file_bytes(page) ||
-        strcmp(page->head.version, CUSHIM_VERSION_TEXT) != 0)
+    if (!is_of_this_version(&page->head) || (size_t)status.st_size != cushim_page_file_bytes(page))
         return ENOEXEC;
     error = read_counters(file, page);
     settle(page);
@@ -343,4 +351,77 @@ bool cushim_page_is_alive(int folder, const char *name) {
         return is_locked;
     return (is_known && head.namespace != cushim_page_namespace()) ||
            has_mapped(strtoll(name, NULL, 10), name);
+}
+
+/* ---- what others hold of a device ---- */
+
+static bool is_own(const struct cushim_page_head *head, const struct cushim_page_head *own) {
+    return head->process == own->process && head->start_ns == own->start_ns;
+}
+
+/* Its process lives if its file is locked.  False: it does not, or holds nothing there. */
+static bool read_other(int folder, int file, const struct cushim_page_head *own,
+                       const unsigned char uuid[16], struct cushim_page_other *other) {
+    struct cushim_page_head head;
+    struct cushim_mem_stats stats[CUSHIM_N_KINDS];
+    unsigned char uuids[CUSHIM_MAX_DEVICES][16];
+    struct stat status;
+    unsigned device = 0;
+    if (judge(folder, file, &status) || !cushim_page_file_is_locked(file) ||
+        read_all(file, &head, sizeof head, 0) || !is_of_this_version(&head) || is_own(&head, own) ||
+        read_all(file, uuids, sizeof uuids, offsetof(struct cushim_page, device_uuids)))
+        return false;
+    while (device < CUSHIM_MAX_DEVICES && memcmp(uuids[device], uuid, sizeof *uuids) != 0)
+        device++;
+    if (device == CUSHIM_MAX_DEVICES ||
+        read_all(file, stats, sizeof stats,
+                 offsetof(struct cushim_page, stats) + device * sizeof stats))
+        return false;
+    cushim_utf8_end(head.program, sizeof head.program);
+    *other = (struct cushim_page_other){.process = (uint64_t)head.process};
+    snprintf(other->program, sizeof other->program, "%.*s", (int)sizeof other->program - 1,
+             head.program);
+    cushim_utf8_clean(other->program); /* the last character may be cut */
+    for (unsigned kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+        if (cushim_kind_is_on_device(kind) && kind != CUSHIM_KIND_MANAGED)
+            other->n_bytes += cushim_mem_stats_read(&stats[kind].held_bytes);
+    }
+    return other->n_bytes;
+}
+
+static void put_in_order(struct cushim_page_other *others, unsigned n,
+                         const struct cushim_page_other *other) {
+    unsigned at = n;
+    for (; at && other->n_bytes > others[at - 1].n_bytes; at--) {
+        if (at < n)
+            others[at] = others[at - 1];
+    }
+    if (at < n)
+        others[at] = *other;
+}
+
+void cushim_page_find_others(const struct cushim_page_head *own, const unsigned char uuid[16],
+                             uint64_t most_bytes, struct cushim_page_other *others, unsigned n) {
+    enum { MOST_READ = 64, MOST_ENTRIES = 1024 };
+    struct cushim_page_other other;
+    const struct dirent *entry;
+    int folder = cushim_page_folder_open(false), n_read = 0, n_entries = 0;
+    DIR *entries = folder < 0 ? NULL : fdopendir(folder);
+    if (!entries && folder >= 0)
+        close(folder);
+    while (entries && n_read < MOST_READ && n_entries++ < MOST_ENTRIES &&
+           (entry = readdir(entries))) {
+        int file =
+            strstr(entry->d_name, CUSHIM_PAGE_ENDING)
+                ? openat(folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+                : -1;
+        if (file < 0)
+            continue;
+        n_read++;
+        if (read_other(folder, file, own, uuid, &other) && other.n_bytes <= most_bytes)
+            put_in_order(others, n, &other);
+        close(file);
+    }
+    if (entries)
+        closedir(entries);
 }

@@ -87,6 +87,11 @@ uint64_t cushim_page_known_ns(const struct cushim_page *page);
 /* Is a file locked by the descriptor or mapping of another process? */
 bool cushim_page_file_is_locked(int file);
 
+/* The processes of this user's folder that hold most of a device, at most most_bytes, the largest
+ * first; without managed memory, which may lie elsewhere.  At most 64 pages are read. */
+void cushim_page_find_others(const struct cushim_page_head *own, const unsigned char uuid[16],
+                             uint64_t most_bytes, struct cushim_page_other *others, unsigned n);
+
 /* The kernel's number of this process's PID namespace; 0: unknown. */
 uint64_t cushim_page_namespace(void);
 

@@ -221,8 +221,7 @@ bool cushim_report_findings_text(struct cushim_writer *out, const struct cushim_
         cushim_report_put_finding(out, cushim_mem_stats_read(&report->page.n_stuck_blocks),
                                   "block freed in a capture is never reused (no user objects)",
                                   "blocks freed in a capture are never reused (no user objects)");
-    cushim_finding_text(out, report);
-    return has_any;
+    return cushim_finding_text(out, report) || has_any;
 }
 
 bool cushim_report_shortages_text(struct cushim_writer *out, const struct cushim_report *report) {

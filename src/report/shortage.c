@@ -3,11 +3,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/bits.h"
+#include "base/utf8.h"
 #include "report/frame.h"
 #include "report/page_ring.h"
 #include "report/words.h"
 
-enum { N_BLOCKS = 6, N_FRAMES = 8 };
+enum { N_BLOCKS = 6, N_FRAMES = 8, N_OTHERS = 3 };
 
 uint64_t cushim_shortage_get(const struct cushim_page *page, unsigned i,
                              struct cushim_page_shortage *shortage) {
@@ -18,6 +20,8 @@ uint64_t cushim_shortage_get(const struct cushim_page *page, unsigned i,
     if (shortage->n_frames > N_FRAMES)
         shortage->n_frames = N_FRAMES;
     cushim_frame_clean(shortage->frames, N_FRAMES);
+    for (int k = 0; k < N_OTHERS; k++)
+        cushim_utf8_end(shortage->others[k].program, sizeof shortage->others[k].program);
     return (n > CUSHIM_PAGE_SHORTAGES ? n - CUSHIM_PAGE_SHORTAGES : 0) + i + 1;
 }
 
@@ -51,7 +55,8 @@ static uint64_t forwarded_bytes(const struct cushim_page_shortage *shortage) {
 /* What this process asked for on the device, and did not free. */
 static uint64_t own_bytes(const struct cushim_page_shortage *shortage) {
     uint64_t plain_bytes = shortage->kind == CUSHIM_KIND_MANAGED ? shortage->plain_bytes : 0;
-    return sum(sum(shortage->live_bytes, plain_bytes), forwarded_bytes(shortage));
+    return sum(sum(shortage->live_bytes, plain_bytes),
+               cushim_less(forwarded_bytes(shortage), shortage->pools_bytes));
 }
 
 /* What is in use of the device, and this process did not ask for: contexts and modules, managed
@@ -82,6 +87,11 @@ static void put_driver(struct cushim_writer *out, const struct cushim_page_short
     else if (shortage->free_bytes >= shortage->asked_bytes)
         cushim_write(out, "%s are free by the driver's word, and it refused all the same\n",
                      CUSHIM_BYTES(shortage->free_bytes));
+    else if (shortage->pools_bytes >= shortage->asked_bytes)
+        cushim_write(out,
+                     "%s are in the driver's pools and not live: cudaMemPoolTrimTo\n"
+                     "             gives them back, or a lower release threshold\n",
+                     CUSHIM_BYTES(shortage->pools_bytes));
     else if (own_bytes(shortage) > rest_bytes(shortage))
         cushim_write(out,
                      "%s are live, and %s of the device are contexts, modules\n"
@@ -90,8 +100,10 @@ static void put_driver(struct cushim_writer *out, const struct cushim_page_short
     else
         cushim_write(out,
                      "%s of the device are contexts and modules, managed memory, and\n"
-                     "             other processes (nvidia-smi shows them)\n",
-                     CUSHIM_BYTES(rest_bytes(shortage)));
+                     "             other processes (%s)\n",
+                     CUSHIM_BYTES(rest_bytes(shortage)),
+                     shortage->others[0].n_bytes ? "`others` has the largest"
+                                                 : "nvidia-smi shows them");
 }
 
 /* Why the request was not served, in a sentence of its numbers. */
@@ -162,11 +174,15 @@ static void put_split(struct cushim_writer *out, const struct cushim_page_shorta
         const char *word;
         uint64_t n_bytes;
         bool is_always;
-    } parts[] = {
-        {"cudaMalloc", shortage->plain_bytes, true}, {"async", shortage->async_bytes, false},
-        {"mapped", shortage->mapped_bytes, false},   {"array", shortage->array_bytes, false},
-        {"graph", shortage->graph_bytes, false},     {"context", context_bytes, false},
-        {"other", rest - context_bytes, true},       {"free", shortage->free_bytes, true}};
+    } parts[] = {{"cudaMalloc", shortage->plain_bytes, true},
+                 {"async", cushim_less(shortage->async_bytes, shortage->pools_bytes), false},
+                 {"pools keep", shortage->pools_bytes, false},
+                 {"mapped", shortage->mapped_bytes, false},
+                 {"array", shortage->array_bytes, false},
+                 {"graph", shortage->graph_bytes, false},
+                 {"context", context_bytes, false},
+                 {"other", rest - context_bytes, true},
+                 {"free", shortage->free_bytes, true}};
     unsigned n = 0;
     cushim_write(out, "  device     %s =", CUSHIM_BYTES(shortage->total_bytes));
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -177,6 +193,14 @@ static void put_split(struct cushim_writer *out, const struct cushim_page_shorta
         n++;
     }
     cushim_write(out, "\n");
+}
+
+static void put_others(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
+    for (int i = 0; i < N_OTHERS && shortage->others[i].n_bytes; i++)
+        cushim_write(out, "%s%s held by %s, process %" PRIu64 "\n",
+                     i ? "             " : "  others     ",
+                     CUSHIM_BYTES(shortage->others[i].n_bytes), shortage->others[i].program,
+                     shortage->others[i].process);
 }
 
 /* What a heap did before it gave up. */
@@ -203,6 +227,7 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
         put_split(out, shortage);
     else if (!is_of_host(shortage) && shortage->device_bytes)
         cushim_write(out, "  device     %s\n", CUSHIM_BYTES(shortage->device_bytes));
+    put_others(out, shortage);
     cushim_write(
         out, "  held       %s = %s %s + %s %s\n             + %s %s + %s %s\n",
         CUSHIM_BYTES(shortage->held_bytes), CUSHIM_WORD(live), CUSHIM_BYTES(shortage->live_bytes),
@@ -247,6 +272,7 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
     X(array_bytes)                                                                                 \
     X(graph_bytes)                                                                                 \
     X(context_bytes)                                                                               \
+    X(pools_bytes)                                                                                 \
     X(served_bytes)
 
 static void put_json(struct cushim_writer *out, uint64_t number,
@@ -262,6 +288,13 @@ static void put_json(struct cushim_writer *out, uint64_t number,
     for (int i = 0; i < N_BLOCKS && shortage->blocks[i].n; i++)
         cushim_write(out, "%s{\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 "}", i ? ", " : "",
                      shortage->blocks[i].n, shortage->blocks[i].n_bytes);
+    cushim_write(out, "], \"others\": [");
+    for (int i = 0; i < N_OTHERS && shortage->others[i].n_bytes; i++) {
+        cushim_write(out, "%s{\"pid\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"program\": ",
+                     i ? ", " : "", shortage->others[i].process, shortage->others[i].n_bytes);
+        cushim_report_put_string(out, shortage->others[i].program);
+        cushim_write(out, "}");
+    }
     cushim_write(out, "], \"asked_at\": ");
     cushim_frame_json(out, shortage->frames, shortage->n_frames, report->find_line);
     cushim_write(out, "}");

@@ -299,6 +299,9 @@ static void put_library(struct cushim_writer *out, const char *name, uint64_t n_
 /* What no place asked for, so that all rows add up to what the process has. */
 static void put_rest(struct cushim_writer *out, const struct cushim_report *report) {
     uint64_t spare_bytes = 0;
+    uint64_t pools_bytes = cushim_report_sum(report, CUSHIM_KIND_ASYNC, held_bytes);
+    pools_bytes =
+        cushim_less(pools_bytes, cushim_report_sum(report, CUSHIM_KIND_ASYNC, live_bytes));
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         for (unsigned kind = 0; kind < CUSHIM_KIND_IMPORTED; kind++) {
             struct cushim_report_held held =
@@ -308,7 +311,8 @@ static void put_rest(struct cushim_writer *out, const struct cushim_report *repo
     }
     put_library(out, CUSHIM_LIBRARY_CONTEXTS, 0,
                 cushim_report_sum(report, CUSHIM_KIND_CONTEXT, live_bytes));
-    put_library(out, "held by cushim and not live", 0, spare_bytes);
+    put_library(out, "held by cushim and not live", 0, cushim_less(spare_bytes, pools_bytes));
+    put_library(out, "held by the driver's pools and not live", 0, pools_bytes);
     put_library(out, "imported, and in the sum of what made it", 0,
                 cushim_report_sum(report, CUSHIM_KIND_IMPORTED, live_bytes));
 }

@@ -28,6 +28,12 @@ template <class T> __attribute__((noinline)) unsigned long long raw_alloc(T n) {
 } // namespace cuda
 } // namespace c10
 extern "C" unsigned long long c10_alloc(unsigned long n) { return c10::cuda::raw_alloc<unsigned long>(n) + 0; }
+extern "C" unsigned long long c10_ask_again(unsigned long n) {
+    unsigned long long block = 0;
+    if (cuMemAlloc_v2(&block, n))
+        cuMemAlloc_v2(&block, n);
+    return block;
+}
 """
 TORCH = """
 extern "C" unsigned long long c10_alloc(unsigned long);
@@ -163,6 +169,17 @@ def an_out_of_memory_is_told_once_with_lines_and_names():
     assert not shutil.which("addr2line") or re.search(r"c10::cuda::raw_alloc.* -?:\d+", stack.replace("<stdin>", "-")), stack
 
 
+@tap.test
+def requests_of_one_label_that_found_no_memory_are_one_row():
+    """PyTorch's cache asks at another place of its own, after it gave back what it could."""
+    again = scratch / "again.py"
+    again.write_text(PROGRAM.split("\n\n\ndef build")[0] + "\nctypes.CDLL(f'{folder}/libc10_cuda.so').c10_ask_again(ctypes.c_size_t(1 << 50))\n")
+    path = str(scratch / "again")
+    assert cushim("record", "--oom=off", "-o", path, sys.executable, str(again), made(), **environment).returncode == 0
+    text = cushim("report", path).stdout
+    assert re.findall(r"^refused .*|^ .*found no memory.*", text, re.MULTILINE) == [f"refused   2 requests found no memory: <module> again.py:{len(again.read_text().splitlines())}"], text
+
+
 PATHS = """
 #include <alloca.h>
 #include <pthread.h>
@@ -251,6 +268,50 @@ def contexts_and_what_is_imported_have_rows_of_their_own():
     text = cushim("stat", "--sites", "--by=library", "--all", CUSHIM_LIVE_DIR=live["CUSHIM_LIVE_DIR"]).stdout
     process.communicate("", timeout=60)
     assert re.search(r"^ +64\.0 MiB  contexts and modules$", text, re.MULTILINE), text
+
+
+LATER = """\
+import ctypes, sys, time
+
+cuda, ref = ctypes.CDLL("libcuda.so.1"), ctypes.byref
+context, module, kernel, pool, block = (ctypes.c_void_p() for _ in range(5))
+all_of_it = ctypes.c_uint64(2**64 - 1)
+size = ctypes.c_size_t(32 << 20)
+cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ref(context), 0), cuda.cuCtxSetCurrent(context)
+cuda.cuMemAlloc_v2(ref(block), size)
+assert cuda.cuModuleLoadData(ref(module), b".version 8.0\\n.entry put(.param .u64 p)\\n{ ret; }") == 0
+assert cuda.cuModuleGetFunction(ref(kernel), module, b"put") == 0
+cuda.cuCtxSynchronize()
+assert cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 0
+print("launched", flush=True), sys.stdin.readline()
+cuda.cuDeviceGetDefaultMemPool(ref(pool), 0), cuda.cuMemPoolSetAttribute(pool, 4, ref(all_of_it))
+for _ in range(20):  # looks are apart
+    cuda.cuMemAllocAsync(ref(block), size, None), cuda.cuMemFreeAsync(block, None), cuda.cuCtxSynchronize()
+    time.sleep(0.05)
+print("synchronised", flush=True), sys.stdin.readline()
+"""
+
+
+@tap.test
+def rows_add_up_to_what_nvml_says_and_the_rest_is_a_line():
+    """What a context takes at its first kernel is in no row until the program waits, and what a pool keeps is."""
+    script = scratch / "later.py"
+    script.write_text(LATER)
+    env = {**os.environ, **environment, "CUSHIM_LIVE_DIR": str(scratch / "live-later"), "CUSHIM_SIM_SHARED": str(scratch / "later-device"), "CUSHIM_SIM_KERNELS": "skip",
+           "CUSHIM_SIM_CONTEXT": "64M", "CUSHIM_SIM_LAZY": "16M"}
+    process = subprocess.Popen([CUSHIM, "run", "--sites=1", sys.executable, str(script)], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def look():
+        text = subprocess.run([CUSHIM, "stat", "--sites", "--by=library", "--all"], env=env, text=True, capture_output=True).stdout
+        return {row[1]: row[0] for row in re.findall(r"^ +(?:\d+ +)?([0-9.]+ [KM]iB)  (.+)$", text, re.MULTILINE)}
+    assert process.stdout.readline() == "launched\n"
+    assert look() == {"the program itself": "32.0 MiB", "contexts and modules": "64.0 MiB", "of the driver, in no row": "16.0 MiB"}, look()
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "synchronised\n"
+    assert look() == {"the program itself": "32.0 MiB", "contexts and modules": "80.0 MiB", "held by the driver's pools and not live": "32.0 MiB"}, look()
+    process.communicate("", timeout=60)
+    assert process.returncode == 0
 
 
 tap.run()

@@ -71,6 +71,20 @@ def members_of_a_group_have_its_limit_together():
 
 
 @tap.test
+def those_that_hold_a_full_device_are_named_by_their_live_pages():
+    with Member() as large, Member() as small, Member() as third, Member("--live=off") as unseen:
+        assert large.ask("alloc 500") == small.ask("async 60") == third.ask("alloc 10") == unseen.ask("alloc 300") == "had"
+        assert third.ask("alloc 200") == unseen.ask("alloc 200") == "refused"
+        told, = json.loads(cushim("stat", "--json", str(third.process.pid)).stdout)["out_of_memory"]
+        assert [(other["pid"], other["bytes"] >> 20, other["program"]) for other in told["others"]] == [
+            (large.process.pid, 500, "member"), (small.process.pid, 60, "member")], told
+        text = cushim("stat", "--oom", str(third.process.pid)).stdout
+        assert f"\n  others     500 MiB held by member, process {large.process.pid}\n             60.0 MiB held by member, process {small.process.pid}\n" in text, text
+        _, text = unseen.process.communicate()
+        assert "out of memory #1" in text and " others " not in text, text
+
+
+@tap.test
 def a_member_that_is_killed_leaves_its_memory_to_the_others():
     with limited() as first, limited() as second:
         assert first.ask("alloc 80") == "had" and second.ask("alloc 30") == "refused"

@@ -137,6 +137,49 @@ ADVICE = '''  advice     60.0 MiB are live, so it cannot fit: free some of it fi
 '''
 
 
+STRAY = """import ctypes, os, signal, sys
+cuda, contexts, block = ctypes.CDLL("libcuda.so.1"), [ctypes.c_void_p(), ctypes.c_void_p()], ctypes.c_uint64()
+cuda.cuInit(0)
+for number, context in enumerate(contexts):
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), number) == 0
+cuda.cuCtxSetCurrent(contexts[1])
+assert cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(1000)) == 0
+os._exit(0) if "exit" in sys.argv else os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@tap.test
+def a_context_that_nothing_used_is_told_of_a_killed_process_too():
+    for how in "kill", "exit":
+        _, report = report_of("--oom=off", sys.executable, "-c", STRAY, how, CUSHIM_SIM_DEVICES="2")
+        harm, = report["harms"]
+        assert (harm["fault"], harm["call"], harm["offset"], report["n_harms"]) == ("stray context", "cuDevicePrimaryCtxRetain", 0, 1) and harm["called_at"], report
+        text = run("--stats", sys.executable, "-c", STRAY, how, CUSHIM_SIM_DEVICES="2").stderr
+        assert "finding: stray context: cuDevicePrimaryCtxRetain made a context on device 0," in text, text
+
+
+FORKED = """import ctypes, os, signal
+cuda, context, block = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), cuda.cuCtxSetCurrent(context)
+assert cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(1000)) == 0
+child = os.fork()
+if child == 0:
+    cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(1000))
+    os._exit(0)
+os.waitpid(child, 0)
+print(child, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@tap.test
+def cuda_after_a_fork_is_told_of_a_killed_parent_too():
+    result, report = report_of(sys.executable, "-c", FORKED)
+    harm, = report["harms"]
+    assert (harm["fault"], harm["call"], harm["offset"], report["n_harms"]) == ("CUDA after fork", "cuMemAlloc_v2", int(result.stdout), 1), (result, report)
+    assert result.stderr.count("its calls fail; spawn instead of fork") == 1, result
+
+
 def lines_of(text):
     return [line.rstrip() for line in text.splitlines()]
 

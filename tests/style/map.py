@@ -73,7 +73,7 @@ WANTED = {
         "src/report/page_file.c": r"\bcushim_page_folder_open\(",
         "preload/state/live.c": r"\bcushim_live_\w+\("},
     "what the report says about a finding, or about a request that found no memory": {
-        "src/report/finding.c": r"^void cushim_finding_text\(",
+        "src/report/finding.c": r"^bool cushim_finding_text\(",
         "src/report/shortage.c": r"^void cushim_shortage_text\(",
         "preload/observe/check.c": r"\bcushim_page_ring_put\(",
         "preload/observe/shortage.c": r"^void cushim_shortage_note\("},

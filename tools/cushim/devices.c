@@ -1,4 +1,6 @@
 #include "tools/cushim/devices.h"
+#include "base/bits.h"
+#include "report/page_file.h"
 #include "tools/cushim/numbers.h"
 
 #include <dlfcn.h>
@@ -86,6 +88,27 @@ unsigned devices_processes(unsigned number,
         processes[i] = (struct device_process){rows[i].process,
                                                rows[i].n_bytes == ~0ull ? 0 : rows[i].n_bytes};
     return n;
+}
+
+uint64_t devices_unaccounted_bytes(const struct cushim_report *report) {
+    const struct cushim_page_head *head = &report->page.head;
+    bool can_ask = head->namespace == cushim_page_namespace() && open_nvml() && nvml.get_processes;
+    uint64_t n_bytes = 0;
+    for (int device = 0; device < CUSHIM_MAX_DEVICES && can_ask; device++) {
+        struct process rows[DEVICES_MOST_PROCESSES];
+        char uuid[CUSHIM_REPORT_UUID_BYTES];
+        unsigned n = DEVICES_MOST_PROCESSES;
+        void *handle;
+        if (!*cushim_report_uuid(uuid, report->page.device_uuids[device]) ||
+            nvml.find(uuid, &handle) != 0 || nvml.get_processes(handle, &n, rows) != 0)
+            continue;
+        for (unsigned i = 0; i < n; i++) {
+            if (rows[i].process == head->process && rows[i].n_bytes != ~0ull)
+                n_bytes += cushim_less(rows[i].n_bytes,
+                                       cushim_report_sum_device(report, device, held_bytes));
+        }
+    }
+    return n_bytes;
 }
 
 /* ---- all of them ---- */

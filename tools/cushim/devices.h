@@ -39,5 +39,8 @@ struct device_process {
 unsigned devices_processes(unsigned number,
                            struct device_process processes[DEVICES_MOST_PROCESSES]);
 
+/* What NVML says that a process has beyond its own account. */
+uint64_t devices_unaccounted_bytes(const struct cushim_report *report);
+
 /* A line of at most 80 columns. */
 void devices_text(const struct device *device, char *text, size_t n_bytes);

@@ -217,8 +217,8 @@ void symbols_learn(const struct cushim_report *report) {
         if (cushim_site_get(report, i, &site))
             want(site.frames, site.n_frames);
     }
-    for (unsigned i = 0; i < CUSHIM_PAGE_FINDINGS; i++) {
-        if (!cushim_finding_get(&report->page, i, &finding))
+    for (unsigned i = 0; i < CUSHIM_N_FINDINGS; i++) {
+        if (!cushim_finding_get(report, i, &finding))
             continue;
         want(finding.obtained, finding.n_obtained);
         want(finding.freed, finding.n_freed);

@@ -254,6 +254,21 @@ TEST_IF(is_measured(), what_contexts_and_modules_take_is_measured) {
     check(CUSHIM_PRELOAD_CONTEXT, 0);
 }
 
+TEST_IF(is_measured(), what_is_loaded_at_a_first_launch_is_measured_afterwards) {
+    uint64_t most_bytes = 0;
+    fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(PAGE);
+    fixture_launch_write(block, 5, NULL);
+    for (int i = 0; i < 500 && most_bytes < 80 * MIB; i++) { /* looks are apart */
+        OK(cuCtxSynchronize());
+        usleep(10000);
+        most_bytes = counted(CUSHIM_PRELOAD_CONTEXT).live_bytes;
+    }
+    check(CUSHIM_PRELOAD_CONTEXT, 80 * MIB);
+    OK(cuDevicePrimaryCtxReset(0));
+    check(CUSHIM_PRELOAD_CONTEXT, 0);
+}
+
 int main(void) {
     return fixture_run("account");
 }

@@ -121,12 +121,18 @@ TEST(a_pool_keeps_what_is_freed_and_its_program_sees_none_of_that, .n = 2) {
     OK(cuCtxSynchronize());
 }
 
-TEST_IF(keeps_idle_memory(), what_a_pool_keeps_is_held_and_idle) {
+/* The default pool, one that the program made, and both with a threshold of the program's. */
+TEST_IF(fixture_is_preloaded(), what_a_pool_keeps_is_held_and_idle, .n = 4) {
     struct cushim_preload_stats stats = {.struct_size = sizeof stats};
+    cuuint64_t all = UINT64_MAX;
     int (*ask)(int, int, struct cushim_preload_stats *);
     *(void **)&ask = dlsym(RTLD_DEFAULT, "cushim_preload_stats");
+    if (_i < 2 && !keeps_idle_memory())
+        return;
     fixture_use_device(0);
-    CUmemoryPool pool = pool_of(0);
+    CUmemoryPool pool = pool_of(_i % 2);
+    if (_i >= 2)
+        OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
     /* it is counted at looks that are a tenth of a second apart, and goes after a second */
     for (int i = 0; i < 50 && !stats.idle_bytes; i++) {
         use_pool(pool, 20 * MIB);
@@ -136,7 +142,10 @@ TEST_IF(keeps_idle_memory(), what_a_pool_keeps_is_held_and_idle) {
     }
     ck_assert_uint_ge(stats.idle_bytes, 18 * MIB);
     ck_assert_uint_eq(stats.held_bytes, stats.live_bytes + stats.idle_bytes);
-    OK(cuDevicePrimaryCtxReset(0));
+    if (_i % 2)
+        OK(cuMemPoolDestroy(pool));
+    else
+        OK(cuDevicePrimaryCtxReset(0));
     ck_assert_int_eq(ask(0, CUSHIM_PRELOAD_ASYNC, &stats), 0);
     ck_assert_uint_eq(stats.held_bytes, 0);
 }

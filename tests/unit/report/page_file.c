@@ -277,6 +277,47 @@ TEST(a_page_lives_as_long_as_its_lock) {
     leave_folder();
 }
 
+/* Of files that may hold anything: the name of a process is told only if it lives, has another page
+ * than the one that asks, and says what can be. */
+TEST(others_that_hold_a_device_are_named_or_left_out) {
+    struct cushim_page_other others[2] = {{.n_bytes = 0}};
+    struct cushim_page_head own = {.process = 7, .start_ns = 1};
+    uint64_t seed = 3;
+    in_folder();
+    fill();
+    report.page.head.process = 4711;
+    strcpy(report.page.head.program, "held\x1b by a name that is longer than what is kept");
+    memcpy(report.page.device_uuids[1], "cushim-software1", 16);
+    const unsigned char *uuid = report.page.device_uuids[1];
+    int file = cushim_page_file_make(folder, name, &report.page);
+    cushim_page_find_others(&own, uuid, UINT64_MAX, others, 2);
+    ck_assert_uint_eq(others[0].process, 4711);
+    ck_assert_str_eq(others[0].program, "held? by a name that is longer ");
+    ck_assert_uint_eq(others[1].n_bytes, 0);
+    uint64_t n_bytes = others[0].n_bytes;
+    ck_assert_uint_gt(n_bytes, 0);
+    others[0].n_bytes = 0;
+    cushim_page_find_others(&own, uuid, n_bytes - 1, others, 2);
+    cushim_page_find_others(&own, (const unsigned char *)"another device..", n_bytes, others, 2);
+    cushim_page_find_others(&report.page.head, uuid, n_bytes, others, 2);
+    ck_assert_uint_eq(others[0].n_bytes, 0);
+    for (unsigned k = 0; k < suite_steps(100); k++) {
+        uint64_t word = suite_random(&seed);
+        ck_assert_int_eq(pwrite(file, &word, sizeof word, (off_t)(word >> 8) % (1 << 16) & ~7), 8);
+        cushim_page_find_others(&own, uuid, UINT64_MAX, others, 2);
+        ck_assert_ptr_nonnull(memchr(others[0].program, 0, sizeof others[0].program));
+    }
+    ck_assert_int_eq(ftruncate(file, CUSHIM_PAGE_BYTES), 0);
+    memset(others, 0, sizeof others);
+    cushim_page_find_others(&own, uuid, UINT64_MAX, others, 2);
+    close(file);
+    unlinkat(folder, name, 0);
+    close(cushim_page_file_make(folder, name, &report.page)); /* its process has ended */
+    cushim_page_find_others(&own, uuid, UINT64_MAX, others, 2);
+    ck_assert_uint_eq(others[0].n_bytes, 0);
+    leave_folder();
+}
+
 /* A process that can only read a page does not keep it alive. */
 TEST(readers_hold_no_lock) {
     in_folder();

@@ -114,17 +114,28 @@ TEST(the_device_is_split_as_it_was_measured) {
         strstr(text_of(&shortage), "50.0 GiB are live, and 19.0 GiB of the device are contexts"));
     shortage.live_bytes = 18 * GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "19.0 GiB of the device are contexts and"));
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "nvidia-smi shows them"));
+    shortage.others[0] = (struct cushim_page_other){4711, 8 * GIB, "train"};
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "  others     8.00 GiB held by train, process "
+                                                     "4711\n"));
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "`others` has the largest"));
     shortage.live_bytes = 50 * GIB;
-    shortage.async_bytes = 2 * GIB;
+    shortage.async_bytes = 3 * GIB;
+    shortage.pools_bytes = 1 * GIB;
     shortage.mapped_bytes = 8 * GIB;
     shortage.array_bytes = GIB / 2;
-    ck_assert_ptr_nonnull(
-        strstr(text_of(&shortage),
-               "  device     80.0 GiB = cudaMalloc 60.0 GiB + async 2.00 GiB + mapped 8.00 GiB\n"
-               "             + array 512 MiB + other 8.50 GiB + free 1.00 GiB\n"));
+    ck_assert_ptr_nonnull(strstr(
+        text_of(&shortage),
+        "  device     80.0 GiB = cudaMalloc 60.0 GiB + async 2.00 GiB + pools keep 1.00 GiB\n"
+        "             + mapped 8.00 GiB + array 512 MiB + other 7.50 GiB\n"
+        "             + free 1.00 GiB\n"));
     shortage.asked_bytes = 20 * GIB; /* with 50 + 2 + 8 + 0.5 that live */
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "60.5 GiB are live, so it cannot fit"));
     shortage.asked_bytes = GIB;
+    shortage.free_bytes = GIB / 2;
+    ck_assert_ptr_nonnull(
+        strstr(text_of(&shortage), "1.00 GiB are in the driver's pools and not "));
+    shortage.free_bytes = GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "1.00 GiB are free by the driver's word"));
     shortage.limit_bytes = 70 * GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit lets this process have 70.0 GiB"));

@@ -9,6 +9,7 @@
 #include "report/site.h"
 #include "report/words.h"
 #include "tools/cushim/arguments.h"
+#include "tools/cushim/devices.h"
 #include "tools/cushim/numbers.h"
 #include "tools/cushim/pages.h"
 #include "tools/cushim/suspended.h"
@@ -92,10 +93,13 @@ static void put_sites(struct cushim_writer *out, const struct cushim_report *rep
 }
 
 static void put_libraries(struct cushim_writer *out, const struct cushim_report *report) {
-    if (report->sites)
-        cushim_site_libraries(out, report);
-    else
+    uint64_t n_bytes = devices_unaccounted_bytes(report);
+    if (!report->sites)
         put_sites(out, report);
+    else
+        cushim_site_libraries(out, report);
+    if (report->sites && n_bytes)
+        cushim_write(out, "  %31s  of the driver, in no row\n", text_of_bytes(n_bytes));
 }
 
 static void put_findings(struct cushim_writer *out, const struct cushim_report *report) {

@@ -235,6 +235,12 @@ static int compare_labels(const struct names *names, const struct cushim_trace_s
     return n_a < n_b ? -1 : n_a > n_b;
 }
 
+bool names_are_alike(const struct names *names, const struct cushim_trace_site *one,
+                     const struct cushim_trace_site *other) {
+    unsigned n_same;
+    return compare_labels(names, one, other, &n_same) == 0;
+}
+
 static int by_label(const void *left, const void *right, void *names) {
     unsigned n_same;
     return compare_labels(names, *(struct cushim_trace_site *const *)left,

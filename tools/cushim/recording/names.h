@@ -39,6 +39,10 @@ unsigned names_first(const struct names *names, const struct cushim_trace_site *
 /* Find how many frames tell the labels of the sites apart. */
 void names_tell_apart(const struct names *names, const struct cushim_trace_account *account);
 
+/* Have two sites the same label? */
+bool names_are_alike(const struct names *names, const struct cushim_trace_site *one,
+                     const struct cushim_trace_site *other);
+
 /* Who asked: the first package or library of the program in the stack, "the program itself", or ""
  * if no frame tells. */
 const char *names_library(const struct names *names, const struct cushim_trace_site *site);

@@ -158,6 +158,24 @@ static void refused_words(char *text, size_t n_bytes, const struct cushim_trace_
     snprintf(text, n_bytes, "%s found no memory: ", text_of_some(site->n_refused, "request"));
 }
 
+/* A cache that asks again at another place of its own has one row. */
+static void put_refused(struct cushim_writer *out, struct recording *recording) {
+    enum { MOST_JOINED = 64 };
+    struct cushim_trace_site **sites = recording->account.sites;
+    size_t n = sort(&recording->account, BY(n_refused));
+    for (size_t i = 1; i < n && i < MOST_JOINED; i++) {
+        size_t k = 0;
+        while (k < i &&
+               !(sites[k]->n_refused && names_are_alike(recording->names, sites[k], sites[i])))
+            k++;
+        if (k < i) {
+            sites[k]->n_refused += sites[i]->n_refused;
+            sites[i]->n_refused = 0;
+        }
+    }
+    put_few(out, recording, BY(n_refused), "refused", refused_words);
+}
+
 static void leak_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
     snprintf(text, n_bytes, "may leak%s%s%s, %s live at the end: ", site->hour_bytes ? ", +" : "",
              site->hour_bytes ? text_of_bytes(site->hour_bytes) : "", site->hour_bytes ? "/h" : "",
@@ -188,7 +206,7 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
     put_sites(out, recording, BY(noted_bytes), true);
     put_few(out, recording, BY(n_temporary), "churn", churn_words);
     put_waits(out, recording, scope);
-    put_few(out, recording, BY(n_refused), "refused", refused_words);
+    put_refused(out, recording);
     size_t n_alive = sort(&recording->account, BY(live_bytes));
     cushim_write(out, "alive     %s, %s at the end, from %s\n",
                  text_of_some(scope->n_live, "block"), text_of_bytes(scope->live_bytes),

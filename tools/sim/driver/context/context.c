@@ -49,7 +49,15 @@ static void set_limits(struct sim_context *context) {
 static void take_memory(struct sim_context *context) {
     size_t n_pages = sim_options()->context / SIM_PAGE_BYTES;
     context->n_taken = sim_device_charge(context->device, n_pages) ? n_pages : 0;
+    context->has_launched = false;
     sim_internal_take(context);
+}
+
+void sim_context_note_launch(struct sim_context *context) {
+    size_t n_pages = sim_options()->lazy / SIM_PAGE_BYTES;
+    if (!context->has_launched && sim_device_charge(context->device, n_pages))
+        context->n_taken += n_pages;
+    context->has_launched = true;
 }
 
 struct sim_context *sim_context_create(struct sim_device *device, struct sim_context *root,

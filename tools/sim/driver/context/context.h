@@ -37,12 +37,16 @@ struct sim_context {
                                         is in no list */
     struct sim_step *fence;          /* later work comes after it; a reference, or NULL */
     struct sim_slab *slabs;          /* the pages of small allocations */
-    size_t n_taken;                  /* pages, by the option `context` */
+    size_t n_taken;                  /* pages, by the options `context` and `lazy` */
+    bool has_launched;
 };
 
 /* Make a living one; NULL: no memory.  root: NULL for a root. */
 struct sim_context *sim_context_create(struct sim_device *device, struct sim_context *root,
                                        unsigned flags);
+
+/* A kernel is about to be launched in it. */
+void sim_context_note_launch(struct sim_context *context);
 
 /* A primary context comes to life again. */
 void sim_context_revive(struct sim_context *context);

@@ -151,6 +151,7 @@ CUresult sim_launch(CUfunction function, const struct sim_shape *shape, CUstream
     struct sim_work work;
     SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     SIM_TRY(sim_launch_work(function, shape, params, extra, stream->context->device, &work));
+    sim_context_note_launch(stream->context->root);
     return sim_stream_enqueue(stream, &work, NULL);
 }
 
