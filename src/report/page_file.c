@@ -368,14 +368,15 @@ static bool read_other(int folder, int file, const struct cushim_page_head *own,
     struct stat status;
     unsigned device = 0;
     if (judge(folder, file, &status) || !cushim_page_file_is_locked(file) ||
-        read_all(file, &head, sizeof head, 0) || !is_of_this_version(&head) || is_own(&head, own) ||
-        read_all(file, uuids, sizeof uuids, offsetof(struct cushim_page, device_uuids)))
+        cushim_file_read(file, &head, sizeof head, 0) || !is_of_this_version(&head) ||
+        is_own(&head, own) ||
+        cushim_file_read(file, uuids, sizeof uuids, offsetof(struct cushim_page, device_uuids)))
         return false;
     while (device < CUSHIM_MAX_DEVICES && memcmp(uuids[device], uuid, sizeof *uuids) != 0)
         device++;
     if (device == CUSHIM_MAX_DEVICES ||
-        read_all(file, stats, sizeof stats,
-                 offsetof(struct cushim_page, stats) + device * sizeof stats))
+        cushim_file_read(file, stats, sizeof stats,
+                         offsetof(struct cushim_page, stats) + device * sizeof stats))
         return false;
     cushim_utf8_end(head.program, sizeof head.program);
     *other = (struct cushim_page_other){.process = (uint64_t)head.process};
