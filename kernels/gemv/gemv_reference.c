@@ -1,62 +1,21 @@
 /* Products with quantised and small matrices as plain loops: sums in double, rounded once. */
 #include <math.h>
 #include <stdbool.h>
-#include <string.h>
 
 #include "cushim/kernels_ref.h"
-#include "kernels/reference/q4k.h"
+#include "kernels/launch/variants.h"
+#include "kernels/reference/quant_values.h"
 
-enum { BLOCK_VALUES = 32 };
-
-void cushim_gemm_q4_0_f32_ref(const uint16_t *scales, const uint8_t *nibbles, const float *b,
-                              float *c, int64_t m, int64_t k, int64_t n) {
-    for (int64_t row = 0; row < m; row++) {
-        for (int64_t col = 0; col < n; col++) {
-            double sum = 0;
-            for (int64_t i = 0; i < k; i++) {
-                int64_t block = (row * k + i) / BLOCK_VALUES;
-                int at = (int)(i % BLOCK_VALUES), byte = nibbles[16 * block + at % 16];
-                int nibble = at < 16 ? byte & 15 : byte >> 4;
-                double weight = (nibble - 8) * (double)cushim_f32_of_f16(scales[block]);
-                sum += weight * b[i * n + col];
-            }
-            c[row * n + col] = (float)sum;
+void cushim_variant_gemm_ref(const struct quant_parts *parts, enum quant_format format,
+                             const float *b, float *c, int64_t m, int64_t k, int64_t n) {
+    for (int64_t at = 0; at < m * n; at++) {
+        int64_t row = at / n, col = at % n;
+        double sum = 0;
+        for (int64_t i = 0; i < k; i++) {
+            struct quant_value value = quant_value_at(parts, format, row * k + i);
+            sum += ((double)value.scale * value.q - value.minimum) * b[i * n + col];
         }
-    }
-}
-
-void cushim_gemm_q8_0_f32_ref(const void *w, const float *b, float *c, int64_t m, int64_t k,
-                              int64_t n) {
-    enum { BLOCK_BYTES = 34 };
-    for (int64_t row = 0; row < m; row++) {
-        for (int64_t col = 0; col < n; col++) {
-            double sum = 0;
-            for (int64_t i = 0; i < k; i++) {
-                const uint8_t *block =
-                    (const uint8_t *)w + (row * k + i) / BLOCK_VALUES * BLOCK_BYTES;
-                double scale = cushim_f32_of_f16((uint16_t)(block[0] | block[1] << 8));
-                sum += scale * (int8_t)block[2 + i % BLOCK_VALUES] * b[i * n + col];
-            }
-            c[row * n + col] = (float)sum;
-        }
-    }
-}
-
-void cushim_gemm_q8f_f32_ref(const void *w, const float *b, float *c, int64_t m, int64_t k,
-                             int64_t n) {
-    enum { BLOCK_BYTES = 36 };
-    for (int64_t row = 0; row < m; row++) {
-        for (int64_t col = 0; col < n; col++) {
-            double sum = 0;
-            for (int64_t i = 0; i < k; i++) {
-                const uint8_t *block =
-                    (const uint8_t *)w + (row * k + i) / BLOCK_VALUES * BLOCK_BYTES;
-                float scale;
-                memcpy(&scale, block, sizeof scale);
-                sum += (double)scale * (int8_t)block[4 + i % BLOCK_VALUES] * b[i * n + col];
-            }
-            c[row * n + col] = (float)sum;
-        }
+        c[at] = (float)sum;
     }
 }
 
@@ -79,11 +38,6 @@ static double product_q4k(const void *w, int64_t row, const float *x, const floa
         sum += (value.scale * value.nibble - value.minimum) * x[i] * (norm ? norm[i] : 1);
     }
     return sum;
-}
-
-void cushim_gemv_q4k_f32_ref(const void *w, const float *x, float *y, int64_t m, int64_t k) {
-    for (int64_t row = 0; row < m; row++)
-        y[row] = (float)product_q4k(w, row, x, NULL, k);
 }
 
 void cushim_gemv_add_q4k_f32_ref(const void *w, const float *x, const float *residual, float *y,

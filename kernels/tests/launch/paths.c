@@ -35,6 +35,8 @@ static CUresult load_names(CUlibrary *library, const void *code, CUjit_option *o
     const struct cushim_kernel_family *family = family_of(code);
     int n = snprintf(text, sizeof text, "%s\n", SIM_MODULE_IMAGE);
     for (unsigned i = 0; i < family->n_kernels; i++) {
+        if (!family->kernels[i].name)
+            continue;
         n += snprintf(text + n, sizeof text - (size_t)n, ".entry %s\n", family->kernels[i].name);
         ck_assert_int_lt(n, (int)sizeof text);
     }
@@ -202,13 +204,13 @@ static int chooses_by_shared_memory(unsigned n) {
     static const struct {
         const char *capability, *q4k, *q4k_long, *q8_0, *attention, *added;
     } of[] = {
-        {"86", "gemv_q4k_wide", "gemv_q4k_wide", "gemv_q8_0_c1_wide", "attention_split_small_128",
+        {"86", "gemv_q4k_c1_wide", "gemv_q4k_c1_wide", "gemv_q8_0_c1_wide", "attention_split_small_128",
          "gemv_end_add"},
         {"90", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_stream", "attention_wgmma_128",
          "gemv_q4k_add"},
         {"100", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_stream",
          "attention_split_large_128", "gemv_q4k_add"},
-        {"120", "gemv_q4k_direct", "gemv_q4k_wide", "gemv_q8_0_c1_wide",
+        {"120", "gemv_q4k_direct", "gemv_q4k_c1_wide", "gemv_q8_0_c1_wide",
          "attention_split_small_128", "gemv_q4k_add"},
     };
     void *p = place(true, 4);
