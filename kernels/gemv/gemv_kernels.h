@@ -128,7 +128,7 @@ struct gemv_slices {
 #define GEMV_LARGE_THREADS 128
 #define GEMV_LARGE_ABOVE   32 /* rows, and columns, of an output */
 
-/* ---- what a product of q4k begins and ends with ---- */
+/* ---- what a product with a column begins and ends with ---- */
 
 /* If half is not 0 rows are in pairs: of head i, which has 2 half rows, j and j + half. */
 struct gemv_end_args {
@@ -137,7 +137,8 @@ struct gemv_end_args {
     int32_t half;
     const float *residual;        /* for _add */
     float *y;                     /* the result; for _qkv the queries */
-    const float *cosines, *sines; /* this and the rest are for _qkv; [max_len][half] */
+    const float *bias;            /* this and the rest are for _qkv; NULL adds none */
+    const float *cosines, *sines; /* [max_len][half] */
     const int32_t *position;
     float *keys, *values;
     int32_t n_q_heads, n_kv_heads;

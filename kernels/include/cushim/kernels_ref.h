@@ -271,7 +271,7 @@ CUSHIM_API void cushim_attention_decode_f32_ref(const float *q, const float *k, 
 /* ---- decoder ---- */
 
 struct cushim_decoder;
-CUSHIM_API void cushim_decoder_q4k_f32_ref(const struct cushim_decoder *decoder,
+CUSHIM_API void cushim_decoder_f32_ref(const struct cushim_decoder *decoder,
                                            const int32_t *position, const int32_t *length,
                                            float *h);
 
