@@ -35,6 +35,12 @@
     OF(FORMAT, format, STREAM, stream,                                                             \
        GEMV_STREAM_BYTES(n_bytes, GEMV_STREAM_WARPS, GEMV_STREAM_MOST_PARTS))
 #define PARTS(FORMAT, format) OF(FORMAT, format, ROW, row, 0), OF(FORMAT, format, TILE, tile, 0)
+/* A product of q4k with its end, in one kernel, and the end alone. */
+#define END(WHAT, what)                                                                            \
+    [GEMV_Q4K_##WHAT] = {.name = "gemv_q4k_" #what, .shared_bytes = GEMV_DIRECT_MOST_BYTES},       \
+    [GEMV_Q4K_##WHAT##                                                                             \
+        _EARLY] = {.name = "gemv_q4k_" #what "_early", .shared_bytes = GEMV_DIRECT_MOST_BYTES},    \
+    [GEMV_END_##WHAT] = {.name = "gemv_end_" #what}
 
 static const struct cushim_kernel kernels[] = {
     BLOCKS(Q4_0, q4_0, 16, 0, GEMV_COLUMN_BYTES),
@@ -51,16 +57,9 @@ static const struct cushim_kernel kernels[] = {
     PARTS(Q5K, q5k),
     PARTS(Q6K, q6k),
     [GEMV_TERMS] = {.name = "gemv_terms"},
-    [GEMV_Q4K_ADD] = {.name = "gemv_q4k_add", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
-    [GEMV_Q4K_SWIGLU] = {.name = "gemv_q4k_swiglu", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
-    [GEMV_Q4K_QKV] = {.name = "gemv_q4k_qkv", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
-    [GEMV_Q4K_ADD_EARLY] = {.name = "gemv_q4k_add_early", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
-    [GEMV_Q4K_SWIGLU_EARLY] = {.name = "gemv_q4k_swiglu_early",
-                               .shared_bytes = GEMV_DIRECT_MOST_BYTES},
-    [GEMV_Q4K_QKV_EARLY] = {.name = "gemv_q4k_qkv_early", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
-    [GEMV_END_ADD] = {.name = "gemv_end_add"},
-    [GEMV_END_SWIGLU] = {.name = "gemv_end_swiglu"},
-    [GEMV_END_QKV] = {.name = "gemv_end_qkv"},
+    END(ADD, add),
+    END(SWIGLU, swiglu),
+    END(QKV, qkv),
     [GEMV_F32_R1] = {.name = "gemv_f32_r1"},
     [GEMV_F32_R1_WIDE] = {.name = "gemv_f32_r1_wide"},
     [GEMV_F32_R4_WIDE] = {.name = "gemv_f32_r4_wide"},

@@ -22,49 +22,9 @@ static const struct cushim_kernel kernels[] = {
 };
 CUSHIM_KERNEL_FAMILY(quant, kernels);
 
-enum { BLOCK_THREADS = 256, Q4K_VALUES = 256 };
-enum { HALVES_PER_BLOCK = BLOCK_THREADS / 32 }; /* of super-blocks: each warp has one */
+enum { BLOCK_THREADS = 256 };
 
-struct dequant {
-    const void *w;
-    float *y;
-    int64_t rows, k;
-};
-
-static void dequant_q4k_reference(const void *args) {
-    const struct dequant *dequant = args;
-    cushim_dequant_q4k_f32_ref(dequant->w, dequant->y, dequant->rows, dequant->k);
-}
-
-enum cushim_status cushim_dequant_q4k_f32(const void *w, float *y, int64_t rows, int64_t k,
-                                          struct CUstream_st *stream) {
-    const char *what = __func__;
-    struct cushim_kernel_call call;
-    int64_t n;
-    CUSHIM_TRY(cushim_check_size(what, "rows", rows));
-    CUSHIM_TRY(cushim_check_size(what, "k", k));
-    CUSHIM_TRY(cushim_check_multiple(what, "k", k, Q4K_VALUES));
-    CUSHIM_TRY(cushim_check_count(what, "y", (int64_t[]){rows, k}, 2, sizeof(float), &n));
-    if (n == 0)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_check_pointer(what, "w", w, sizeof(uint16_t)));
-    CUSHIM_TRY(cushim_check_pointer(what, "y", y, sizeof(float)));
-    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_quant, stream));
-    if (call.is_cpu)
-        return cushim_kernel_call_reference(
-            &call, dequant_q4k_reference, &(struct dequant){w, y, rows, k}, sizeof(struct dequant));
-    int64_t n_halves = n / (Q4K_VALUES / 2);
-    bool is_wide = cushim_is_aligned(16, w, y, NULL, NULL);
-    struct cushim_kernel_shape shape = {
-        .grid = {cushim_n_blocks(n_halves, HALVES_PER_BLOCK, INT32_MAX)},
-        .block = {BLOCK_THREADS},
-        .is_dependent = true};
-    void *params[] = {&w, &y, &n_halves};
-    return cushim_kernel_call_launch(&call, is_wide ? DEQUANT_Q4K_WIDE : (unsigned)QUANT_Q4K,
-                                     &shape, params);
-}
-
-/* ---- formats by their parts ---- */
+/* ---- dequantising ---- */
 
 struct parts {
     struct quant_parts w;
@@ -81,26 +41,34 @@ static void parts_reference(const void *args) {
 enum cushim_status cushim_variant_dequant(const char *what, const struct quant_parts *w,
                                           enum quant_format format, float *y, int64_t rows,
                                           int64_t k, struct CUstream_st *stream) {
-    enum { VALUES_OF_BLOCK = 8 * BLOCK_THREADS };
+    enum { AT_ONCE = 8, HALF = 128 }; /* values of a thread; of q4k a warp has half a block */
+    const struct quant_layout layout = cushim_quant_layout(format);
+    bool is_q4k = format == QUANT_Q4K;
     struct parts parts = {*w, format, y, rows, k};
     struct cushim_kernel_call call;
     int64_t n;
     CUSHIM_TRY(cushim_check_size(what, "rows", rows));
     CUSHIM_TRY(cushim_check_size(what, "k", k));
-    CUSHIM_TRY(cushim_check_multiple(what, "k", k, cushim_quant_layout(format).values));
+    CUSHIM_TRY(cushim_check_multiple(what, "k", k, layout.values));
     CUSHIM_TRY(cushim_check_count(what, "y", (int64_t[]){rows, k}, 2, sizeof(float), &n));
     if (n == 0)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_check_pointer(what, "w", w->head, 1));
+    CUSHIM_TRY(cushim_check_pointer(what, "w", w->head, (size_t)layout.alignment));
     CUSHIM_TRY(cushim_check_pointer(what, "y", y, sizeof(float)));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_quant, stream));
     if (call.is_cpu)
         return cushim_kernel_call_reference(&call, parts_reference, &parts, sizeof parts);
-    struct cushim_kernel_shape shape = {.grid = {cushim_n_blocks(n, VALUES_OF_BLOCK, INT32_MAX)},
-                                        .block = {BLOCK_THREADS},
-                                        .is_dependent = true};
-    void *params[] = {&parts.w, &parts.y, &n};
-    return cushim_kernel_call_launch(&call, format, &shape, params);
+    int64_t n_halves = n / HALF, n_threads = is_q4k ? n_halves * 32 : n / AT_ONCE;
+    struct cushim_kernel_shape shape = {
+        .grid = {cushim_n_blocks(n_threads, BLOCK_THREADS, INT32_MAX)},
+        .block = {BLOCK_THREADS},
+        .is_dependent = true};
+    void *of_q4k[] = {&parts.w.head, &parts.y, &n_halves}, *params[] = {&parts.w, &parts.y, &n};
+    if (!is_q4k)
+        return cushim_kernel_call_launch(&call, format, &shape, params);
+    bool is_wide = cushim_is_aligned(16, w->head, y, NULL, NULL);
+    return cushim_kernel_call_launch(&call, is_wide ? DEQUANT_Q4K_WIDE : (unsigned)format, &shape,
+                                     of_q4k);
 }
 
 #define FORMAT(name, format)                                                                       \
@@ -114,6 +82,7 @@ enum cushim_status cushim_variant_dequant(const char *what, const struct quant_p
         cushim_variant_dequant_ref(&parts, format, y, rows, k);                                    \
     }
 
+FORMAT(q4k, QUANT_Q4K)
 FORMAT(q5_0, QUANT_Q5_0)
 FORMAT(q5k, QUANT_Q5K)
 FORMAT(q6k, QUANT_Q6K)

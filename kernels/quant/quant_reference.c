@@ -4,16 +4,6 @@
 #include "kernels/launch/variants.h"
 #include "kernels/reference/quant_values.h"
 
-void cushim_dequant_q4k_f32_ref(const void *w, float *y, int64_t rows, int64_t k) {
-    const uint8_t *blocks = w;
-    for (int64_t i = 0; i < rows * k; i++) {
-        struct q4k_value value =
-            q4k_value_at(blocks + i / Q4K_VALUES * Q4K_BYTES, (int)(i % Q4K_VALUES));
-        float product = (float)value.scale * (float)value.nibble;
-        y[i] = product - (float)value.minimum;
-    }
-}
-
 void cushim_variant_dequant_ref(const struct quant_parts *parts, enum quant_format format, float *y,
                                 int64_t rows, int64_t k) {
     for (int64_t i = 0; i < rows * k; i++) {

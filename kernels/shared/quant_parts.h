@@ -6,9 +6,10 @@
  * q8_0 and q8f have d, a binary16 or a float, and 32 signed bytes behind it.  A value is d q.
  * q5_0 has blocks of 32 values: a binary16 d, 32 high bits, 16 bytes of nibbles.  A value is
  * d (q - 16).  Low nibbles are values 0 to 15.
- * q4k is q5k without high bits.
- * q5k has super-blocks of 256: binary16 d and dmin and twelve bytes of 6-bit scales and minima, as
- * in q4k; 128 bytes of nibbles in the order of q4k; bit j of high byte l is that of value 32 j + l.
+ * q4k has super-blocks of 256: binary16 d and dmin, twelve bytes of eight 6-bit scales and eight
+ * 6-bit minima, 128 bytes of nibbles.  Of bytes 32 g .. 32 g + 31 the low nibbles are values 64 g +
+ * l, the high ones values 64 g + 32 + l.  A value is d scale q - dmin minimum, by its 32.
+ * q5k is q4k with 32 bytes of high bits: bit j of byte l is that of value 32 j + l.
  * q6k has super-blocks of 256: 128 bytes of nibbles, 64 bytes with four pairs of high bits each, 16
  * scales of 8 bits, a binary16 d.  A value is d scale (q - 32).
  */
