@@ -255,12 +255,12 @@ void add_decoder(struct kernel_table *table) {
     add(table, "blocks have two tiles", 1, 256, 2304, 36, 4, 64);
     table_add(table, &decoder, "formats of a file", (int64_t[]){1, 256, 512, 4, 1, 64, MEDIUM},
               NULL);
-    table_add(table, &decoder, "other formats, a bias", (int64_t[]){2, 256, 512, 4, 2, 64, OTHERS},
-              NULL);
-    table_add(table, &decoder, "blocks of 32 values", (int64_t[]){1, 256, 288, 4, 4, 64, OTHERS},
-              NULL);
     add(table, "weights off 16", 2, 256, 256, 4, 1, 64)->operands[QKV].offset = 2;
     add(table, "cache off 16", 1, 256, 256, 4, 1, 64)->operands[CACHE].offset = 4;
     add(table, "h off 16", 1, 256, 256, 4, 1, 64)->operands[H].offset = 4;
     add(table, "norms off 16", 1, 256, 256, 4, 1, 64)->operands[NORMS].offset = 8;
+    table_add(table, &decoder, "other formats, a bias", (int64_t[]){2, 256, 512, 4, 2, 64, OTHERS},
+              NULL);
+    table_add(table, &decoder, "blocks of 32 values", (int64_t[]){1, 256, 32, 2, 1, 16, OTHERS},
+              NULL);
 }
