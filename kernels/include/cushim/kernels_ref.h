@@ -272,8 +272,7 @@ CUSHIM_API void cushim_attention_decode_f32_ref(const float *q, const float *k, 
 
 struct cushim_decoder;
 CUSHIM_API void cushim_decoder_f32_ref(const struct cushim_decoder *decoder,
-                                           const int32_t *position, const int32_t *length,
-                                           float *h);
+                                       const int32_t *position, const int32_t *length, float *h);
 
 #ifdef __cplusplus
 }
