@@ -202,6 +202,31 @@ CUSHIM_API void cushim_qk_norm_rope_f32_ref(const float *x, const float *w_q, co
                                             float eps, int64_t n_heads, int64_t head_dim,
                                             int64_t n_q_heads, int64_t half_rotary);
 
+/* ---- encoder ---- */
+
+CUSHIM_API void cushim_layer_norm_f32_ref(const float *x, const float *w, const float *b, float *y,
+                                          float *rstd, float eps, int64_t rows, int64_t d);
+CUSHIM_API void cushim_layer_norm_backward_f32_ref(const float *dy, const float *x, const float *w,
+                                                   const float *rstd, float *dx, float *dw,
+                                                   int64_t rows, int64_t d);
+CUSHIM_API void cushim_softmax_backward_f32_ref(const float *y, const float *dy, float *dx,
+                                                int64_t rows, int64_t d);
+CUSHIM_API void cushim_gelu_f32_ref(const float *x, float *y, int64_t n);
+CUSHIM_API void cushim_gelu_backward_f32_ref(const float *x, const float *dy, float *dx, int64_t n);
+
+/* ---- product ---- */
+
+struct cushim_matrix_strides; /* cushim/kernels/product.h */
+
+CUSHIM_API void cushim_gemm_strided_f32_ref(const float *a, const float *b, float *c, float alpha,
+                                            float beta, int64_t batch, int64_t m, int64_t n,
+                                            int64_t k, const struct cushim_matrix_strides *of_a,
+                                            const struct cushim_matrix_strides *of_b,
+                                            const struct cushim_matrix_strides *of_c);
+CUSHIM_API void cushim_gemm_e4m3_f16_ref(const uint8_t *a, const uint8_t *b, uint16_t *c,
+                                         float scale_a, float scale_b, int64_t m, int64_t n,
+                                         int64_t k);
+
 /* ---- quant ---- */
 
 CUSHIM_API void cushim_dequant_q4k_f32_ref(const void *w, float *y, int64_t rows, int64_t k);
