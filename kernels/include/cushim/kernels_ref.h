@@ -241,6 +241,8 @@ CUSHIM_API void cushim_gemv_q6k_f32_ref(const void *w, const float *x, float *y,
                                         int64_t k);
 CUSHIM_API void cushim_gemv_ternary_f32_ref(const void *w, const float *x, float *y, int64_t m,
                                             int64_t k);
+CUSHIM_API void cushim_gemv_e2m1_f16_f32_ref(const void *w, const uint16_t *scales,
+                                             const uint16_t *x, float *y, int64_t m, int64_t k);
 CUSHIM_API void cushim_gemm_q4k_f32_ref(const void *w, const float *b, float *c, int64_t m,
                                         int64_t k, int64_t n);
 CUSHIM_API void cushim_gemm_q5_0_f32_ref(const void *w, const float *b, float *c, int64_t m,
