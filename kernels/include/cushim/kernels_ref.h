@@ -109,6 +109,10 @@ CUSHIM_API void cushim_div_broadcast4d_f32_ref(const float *a, const float *b, f
 
 CUSHIM_API void cushim_sum_axis_f32_ref(const float *x, float *y, int64_t outer, int64_t axis,
                                         int64_t inner);
+CUSHIM_API void cushim_selective_scan_f32_ref(const float *x, const float *a, const float *b,
+                                              const float *c, const float *d, float *y,
+                                              int64_t batch, int64_t n_channels, int64_t n_states,
+                                              int64_t seq);
 CUSHIM_API void cushim_argmax_f32_ref(const float *x, int64_t *index, int64_t n);
 
 /* ---- gather ---- */
