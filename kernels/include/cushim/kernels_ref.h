@@ -288,6 +288,7 @@ CUSHIM_API void cushim_gemm_batched_small_f32_ref(const float *a, const float *b
 /* ---- attention ---- */
 
 struct cushim_kv_strides; /* cushim/kernels/attention.h */
+struct cushim_kv_cache;
 
 CUSHIM_API void cushim_attention_f32_ref(const float *q, const float *k, const float *v, float *o,
                                          int64_t batch, int64_t heads, int64_t seq,
@@ -298,6 +299,12 @@ CUSHIM_API void cushim_attention_decode_f32_ref(const float *q, const float *k, 
                                                 int64_t head_dim, int64_t kv_len,
                                                 int64_t max_kv_len,
                                                 const struct cushim_kv_strides *kv);
+
+CUSHIM_API void cushim_attention_cached_f32_ref(const float *q, const struct cushim_kv_cache *cache,
+                                                const int32_t *q_begin, const int32_t *q_len,
+                                                float *o, int64_t batch, int64_t n_q_heads,
+                                                int64_t n_kv_heads, int64_t head_dim,
+                                                int64_t max_q_len, bool causal);
 
 /* ---- decoder ---- */
 
