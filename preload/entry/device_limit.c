@@ -265,13 +265,23 @@ bool cushim_device_limit_admits(struct cushim_cuda *cuda, size_t n_bytes) {
            cushim_device_limit_admits_on(cuda, device, n_bytes);
 }
 
+bool cushim_device_limit_admits_spilled(int device, size_t n_bytes) {
+    struct cushim_mem_limit *budget = cushim_spill_budget(device);
+    cushim_device_limit_settle();
+    if (!cushim_spill_bytes() || !cushim_mem_limit_charge(budget, n_bytes))
+        return false;
+    promise.budget = budget;
+    promise.n_bytes = n_bytes;
+    return true;
+}
+
 void cushim_device_limit_settle(void) {
     cushim_mem_limit_refund(promise.budget, promise.n_bytes);
     promise.budget = NULL;
 }
 
-void cushim_device_limit_charge(int device, size_t n_bytes, bool is_there) {
-    struct cushim_mem_limit *budget = &budgets[device];
+void cushim_device_limit_charge(int device, bool is_spilled, size_t n_bytes, bool is_there) {
+    struct cushim_mem_limit *budget = is_spilled ? cushim_spill_budget(device) : &budgets[device];
     if (!is_there)
         cushim_mem_limit_refund(budget, n_bytes);
     else if (promise.budget == budget && promise.n_bytes == n_bytes)

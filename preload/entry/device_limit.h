@@ -39,11 +39,15 @@ bool cushim_device_limit_admits(struct cushim_cuda *cuda, size_t n_bytes);
 /* The same on any device. */
 bool cushim_device_limit_admits_on(struct cushim_cuda *cuda, int device, size_t n_bytes);
 
+/* The same of host memory in the device's place, if that has none for n_bytes. */
+bool cushim_device_limit_admits_spilled(int device, size_t n_bytes);
+
 /* The driver has answered: what it did not serve is charged no longer. */
 void cushim_device_limit_settle(void);
 
-/* A device got memory that no heap charges, or (is_there false) lost it. */
-void cushim_device_limit_charge(int device, size_t n_bytes, bool is_there);
+/* A device, or the host in its place, got memory that no heap charges, or (is_there false) lost
+ * it. */
+void cushim_device_limit_charge(int device, bool is_spilled, size_t n_bytes, bool is_there);
 
 /* Correct what a driver says of a device: by the limit, by what our heaps could give back, and by
  * what may be spilled. */

@@ -69,9 +69,12 @@ static void spare(struct shard *shard, struct row *row) {
  * the process that made it, and nobody asked for what contexts take. */
 static void charge(const struct cushim_foreign *foreign, bool is_there) {
     size_t place = (size_t)(foreign->stats - &cushim_page.stats[0][0]);
-    if (cushim_kind_is_on_device(foreign->kind) && foreign->kind != CUSHIM_KIND_MANAGED &&
-        foreign->kind != CUSHIM_KIND_CONTEXT)
-        cushim_device_limit_charge((int)(place / CUSHIM_N_KINDS), foreign->n_bytes, is_there);
+    bool is_spilled = foreign->kind == CUSHIM_KIND_SPILLED;
+    if (is_spilled ||
+        (cushim_kind_is_on_device(foreign->kind) && foreign->kind != CUSHIM_KIND_MANAGED &&
+         foreign->kind != CUSHIM_KIND_CONTEXT))
+        cushim_device_limit_charge((int)(place / CUSHIM_N_KINDS), is_spilled, foreign->n_bytes,
+                                   is_there);
 }
 
 /* Sites are places that ask for memory. */
@@ -135,7 +138,8 @@ void cushim_foreign_record(const struct cushim_foreign *foreign) {
         cushim_tracing_alloc(foreign->stats, NULL, foreign->address, foreign->n_bytes,
                              foreign->is_hit);
     if (cushim_process.is_watched && has_site(foreign))
-        cushim_sites_alloc(NULL, foreign->address, foreign->n_bytes);
+        cushim_sites_alloc(NULL, foreign->address, foreign->n_bytes,
+                           foreign->kind == CUSHIM_KIND_SPILLED);
 }
 
 size_t cushim_foreign_bytes(uint64_t address) {

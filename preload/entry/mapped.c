@@ -30,7 +30,7 @@ static _Atomic(struct cushim_mem_heap *)
 static struct cushim_mem_policy policy;
 static atomic_int n_accounts; /* the last device that has one, and 1 */
 static bool is_pooled;
-static atomic_bool was_any_unmapped;
+static atomic_bool was_any_unmapped, was_any_spilled;
 
 /* A thread that was cancelled in here would keep the lock. */
 int cushim_mapped_enter(void) {
@@ -108,7 +108,7 @@ static void count_idle(const struct cushim_mapped_memory *memory, bool is_idle) 
     account->free_segment_bytes += change;
     if (cushim_process.is_watched)
         cushim_tracing_segment(account->stats, account, memory->address, memory->n_bytes, is_idle);
-    cushim_device_limit_charge(account->device, memory->n_bytes, is_idle);
+    cushim_device_limit_charge(account->device, false, memory->n_bytes, is_idle);
 }
 
 void cushim_mapped_take(struct cushim_mapped_memory *memory) {
@@ -162,9 +162,22 @@ bool cushim_mapped_is_unmapped(CUdeviceptr address) {
     return is_unmapped;
 }
 
+int cushim_mapped_spilled_at(CUdeviceptr address) {
+    if (!atomic_load_explicit(&was_any_spilled, memory_order_relaxed))
+        return -1;
+    int cancel = cushim_mapped_enter();
+    size_t place = cushim_rows_place(&cushim_mapped_places, address);
+    const struct cushim_mapped_memory *memory =
+        cushim_rows_reach(&cushim_mapped_places, place, address, 1)
+            ? cushim_mapped_places.row[place].memory
+            : NULL;
+    int device = memory && memory->is_spilled ? memory->properties.location.id : -1;
+    cushim_mapped_leave(cancel);
+    return device;
+}
+
 /* The first memory of a device opens its account. */
-static bool has_account(struct cushim_cuda *cuda, const struct cushim_foreign *foreign,
-                        int device) {
+static bool has_account(struct cushim_cuda *cuda, int device) {
     if (accounts[device])
         return true;
     struct cushim_mem_heap *account = calloc(1, sizeof *account);
@@ -174,7 +187,7 @@ static bool has_account(struct cushim_cuda *cuda, const struct cushim_foreign *f
                                  .cuda = cuda,
                                  .device = device,
                                  .policy = &policy,
-                                 .stats = foreign->stats,
+                                 .stats = &cushim_page.stats[device][CUSHIM_KIND_MAPPED],
                                  .neighbour = &cushim_page.stats[device][CUSHIM_KIND_DEVICE],
                                  .guard = &cushim_capture_guard});
     accounts[device] = account;
@@ -193,14 +206,18 @@ bool cushim_mapped_add(struct cushim_cuda *cuda, const struct cushim_foreign *fo
         memory->is_forgotten = true;
     }
     memory = calloc(1, sizeof *memory);
-    if (!memory || !has_account(cuda, foreign, properties->location.id)) {
+    if (!memory || !has_account(cuda, properties->location.id)) {
         free(memory);
         return false;
     }
+    bool is_spilled = foreign->kind == CUSHIM_KIND_SPILLED;
     *memory = (struct cushim_mapped_memory){.handle = foreign->address,
-                                            .n_bytes = foreign->n_bytes,
+                                            .n_bytes = is_spilled ? 0 : foreign->n_bytes,
                                             .properties = *properties,
-                                            .n_references = 1};
+                                            .n_references = 1,
+                                            .is_spilled = is_spilled};
+    if (is_spilled)
+        atomic_store(&was_any_spilled, true);
     HASH_ADD(hh, memories, handle, sizeof memory->handle, memory);
     if (cushim_mapped_find(foreign->address) != memory) { /* uthash was out of memory */
         free(memory);

@@ -18,11 +18,13 @@
  */
 struct cushim_mapped_memory {
     CUmemGenericAllocationHandle handle;
-    size_t n_bytes; /* 0: another process made it, and no call tells its size */
-    CUmemAllocationProp properties;
+    size_t n_bytes; /* 0: never kept, because it is spilled, or another process made it, and no call
+                     * tells its size */
+    CUmemAllocationProp properties; /* as the program asked for them */
     uint64_t n_references, n_mappings;
     bool has_address;    /* of kept memory, as are those from align_bytes to next */
     bool is_shared;      /* something that we do not see may use it, so it is not kept */
+    bool is_spilled;     /* it lies on the host, in place of the device */
     bool is_forgotten;   /* the driver gave its handle anew */
     CUdeviceptr address; /* 0: it is not kept */
     size_t align_bytes;
@@ -80,6 +82,10 @@ void cushim_mapped_look(struct cushim_cuda *cuda, int device);
 
 /* The same before the driver makes more: what is then held may be idle in part, but no more. */
 void cushim_mapped_make_room(struct cushim_cuda *cuda, int device, size_t n_bytes);
+
+/* Without the lock: the device in whose place the host has what is mapped there; -1: none.  One
+ * load until any was spilled. */
+int cushim_mapped_spilled_at(CUdeviceptr address);
 
 /* Without the lock: did the program unmap what is kept there?  One load until it did so first. */
 bool cushim_mapped_is_unmapped(CUdeviceptr address);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "cuda/table.h"
+#include "memory/provider/provider.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/mapped.h"
@@ -112,6 +113,31 @@ static struct cushim_mem_stats *stats_of(const CUmemAllocationProp *properties) 
     return &of_device[CUSHIM_KIND_MAPPED];
 }
 
+static CUresult create_on_device(struct cushim_cuda *cuda, CUmemGenericAllocationHandle *handle,
+                                 size_t n_bytes, const CUmemAllocationProp *properties,
+                                 unsigned long long flags, bool may_keep) {
+    if (!cushim_device_limit_admits_on(cuda, properties->location.id, n_bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (may_keep)
+        cushim_mapped_make_room(cuda, properties->location.id, n_bytes);
+    CUresult answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
+    if (cushim_entry_should_retry(answer))
+        answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
+    return answer;
+}
+
+/* A handle type and GPUDirect RDMA are used by later calls alone, which are refused, and PyTorch
+ * asks for both whatever it does.  Host memory has no compression and no tiles of arrays. */
+static bool create_on_host(struct cushim_cuda *cuda, CUmemGenericAllocationHandle *handle,
+                           size_t n_bytes, const CUmemAllocationProp *properties,
+                           unsigned long long flags) {
+    return handle && n_bytes && !flags && properties->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+           !properties->allocFlags.compressionType && !properties->allocFlags.usage &&
+           cushim_device_limit_admits_spilled(properties->location.id, n_bytes) &&
+           cushim_mem_provider_spill_create(cuda, properties->location.id, n_bytes, handle) ==
+               CUDA_SUCCESS;
+}
+
 CUresult cushim_mapped_memory_create(struct cushim_cuda *cuda, CUmemGenericAllocationHandle *handle,
                                      size_t n_bytes, const CUmemAllocationProp *properties,
                                      unsigned long long flags) {
@@ -125,13 +151,13 @@ CUresult cushim_mapped_memory_create(struct cushim_cuda *cuda, CUmemGenericAlloc
         foreign.address = *handle;
         return cushim_entry_note_foreign(&foreign, CUDA_SUCCESS);
     }
-    if (!cushim_device_limit_admits_on(cuda, properties->location.id, n_bytes))
-        return cushim_entry_note_foreign(&foreign, CUDA_ERROR_OUT_OF_MEMORY);
-    if (may_keep)
-        cushim_mapped_make_room(cuda, properties->location.id, n_bytes);
-    CUresult answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
-    if (cushim_entry_should_retry(answer))
-        answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
+    CUresult answer = create_on_device(cuda, handle, n_bytes, properties, flags, may_keep);
+    if (answer == CUDA_ERROR_OUT_OF_MEMORY &&
+        create_on_host(cuda, handle, n_bytes, properties, flags)) {
+        answer = CUDA_SUCCESS;
+        foreign.kind = CUSHIM_KIND_SPILLED;
+        foreign.stats += CUSHIM_KIND_SPILLED - CUSHIM_KIND_MAPPED;
+    }
     if (answer == CUDA_SUCCESS) {
         log_debug("request", "cuMemCreate of size %zu was forwarded", n_bytes);
         foreign.address = *handle;
@@ -408,6 +434,17 @@ CUresult cushim_mapped_memory_ask_at(struct cushim_cuda *cuda, CUdeviceptr addre
         memory && !memory->n_mappings ? cushim_mapped_catch_up(cuda, memory) : CUDA_SUCCESS;
     cushim_mapped_leave(cancel);
     return answer;
+}
+
+bool cushim_mapped_memory_is_spilled(CUmemGenericAllocationHandle handle,
+                                     CUmemAllocationProp *properties) {
+    int cancel = cushim_mapped_enter();
+    const struct cushim_mapped_memory *memory = cushim_mapped_find(handle);
+    bool is_spilled = memory && memory->is_spilled && memory->n_references;
+    if (is_spilled)
+        *properties = memory->properties;
+    cushim_mapped_leave(cancel);
+    return is_spilled;
 }
 
 CUresult cushim_mapped_memory_share(struct cushim_cuda *cuda, CUmemGenericAllocationHandle handle) {

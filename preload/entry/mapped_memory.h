@@ -6,6 +6,9 @@
  * address there is the handle, because the driver gives no handle anew while its memory lives.
  * Memory that another process made, and multicast objects, have no row: their handles are unknown.
  *
+ * With CUSHIM_SPILL, a request that finds no memory on its device gets host memory.  That is never
+ * kept, so a later request goes to the device when it has room.
+ *
  * A handle that was mapped as a whole over a whole reservation is *kept*: what the program gives
  * back of it stays with the driver, and serves the next request of the same size.  Whatever else
  * the program asks of a part, the driver catches up first with what the program gave back
@@ -15,6 +18,8 @@
  */
 #ifndef CUSHIM_PRELOAD_MAPPED_MEMORY_H
 #define CUSHIM_PRELOAD_MAPPED_MEMORY_H
+
+#include <stdbool.h>
 
 #include "cuda/types.h"
 
@@ -49,5 +54,10 @@ CUresult cushim_mapped_memory_share_at(struct cushim_cuda *cuda, CUdeviceptr add
 
 /* The same before a question about an address.  Memory that is mapped there stays as it is. */
 CUresult cushim_mapped_memory_ask_at(struct cushim_cuda *cuda, CUdeviceptr address);
+
+/* Does it lie on the host, in place of the device?  Then `properties` are those that were asked
+ * for. */
+bool cushim_mapped_memory_is_spilled(CUmemGenericAllocationHandle handle,
+                                     CUmemAllocationProp *properties);
 
 #endif

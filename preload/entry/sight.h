@@ -38,6 +38,9 @@ static inline uint64_t cushim_sight_ask(uint64_t address, size_t n_bytes) {
                                                                            : address;
 }
 
+/* Its memory has no handle for other processes: say why, and count it.  Returns the answer. */
+CUresult cushim_sight_refuse_handle(uint64_t address, const char *why);
+
 /* A LIVE block is no longer synchronous (SYNC_MEMOPS).  If it was the last, its segment is not
  * either. */
 void cushim_sight_reset(const struct cushim_mem_lookup *lookup);

@@ -6,6 +6,7 @@
 #include "cuda/table.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/mapped_memory.h"
+#include "preload/entry/sight.h"
 #include "preload/state/process.h"
 
 CUSHIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t n_bytes,
@@ -114,8 +115,19 @@ CUSHIM_EXPORT CUresult cuMemExportToShareableHandle(void *shared,
                                                     CUmemAllocationHandleType type,
                                                     unsigned long long flags) {
     CUSHIM_ENTER(cuMemExportToShareableHandle)
+    CUmemAllocationProp properties;
+    if (cushim_process_is_on() && cushim_mapped_memory_is_spilled(handle, &properties))
+        return cushim_sight_refuse_handle(handle, "lies in host memory (CUSHIM_SPILL)");
     FIRST(cushim_mapped_memory_share(cuda, handle))
     return cuda->cuMemExportToShareableHandle(shared, handle, type, flags);
+}
+
+CUSHIM_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
+                                                              CUmemGenericAllocationHandle handle) {
+    CUSHIM_ENTER(cuMemGetAllocationPropertiesFromHandle)
+    if (properties && cushim_process_is_on() && cushim_mapped_memory_is_spilled(handle, properties))
+        return CUDA_SUCCESS;
+    return cuda->cuMemGetAllocationPropertiesFromHandle(properties, handle);
 }
 
 CUSHIM_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle multicast,

@@ -14,6 +14,7 @@
 #include "preload/entry/async_pool.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/entry.h"
+#include "preload/entry/mapped.h"
 #include "preload/state/imports.h"
 #include "preload/state/dma_readers.h"
 #include "preload/entry/sight.h"
@@ -135,22 +136,35 @@ static void tell_bool(void *data, bool value) {
     *(unsigned char *)data = value;
 }
 
-/* If the block is spilled, what a driver answers for device memory.  False: it says what is right,
- * also of host memory. */
-static bool is_told_spilled(const struct cushim_mem_lookup *lookup, CUpointer_attribute attribute,
-                            void *data) {
-    const struct cushim_mem_heap *heap = lookup->segment->heap;
-    if (!cushim_mem_heap_is_spilled(heap))
+/* Whose memory lies at an address that the host has in place of a device. */
+struct owner {
+    CUcontext context; /* NULL: of mapped memory */
+    int device;        /* -1: it is not spilled */
+};
+
+static struct owner owner_of(CUdeviceptr address, enum cushim_sight sight,
+                             const struct cushim_mem_lookup *lookup) {
+    if (sight == CUSHIM_SIGHT_FOREIGN)
+        return (struct owner){.device = cushim_mapped_spilled_at(address)};
+    if (sight == CUSHIM_SIGHT_NOTHING || !cushim_mem_heap_is_spilled(lookup->segment->heap))
+        return (struct owner){.device = -1};
+    return (struct owner){lookup->segment->heap->context, lookup->segment->heap->device};
+}
+
+/* If it is spilled, what a driver answers for device memory.  False: it says what is right, also of
+ * host memory. */
+static bool is_told_spilled(const struct owner *owner, CUpointer_attribute attribute, void *data) {
+    if (owner->device < 0)
         return false;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)data = heap->context;
+        *(CUcontext *)data = owner->context;
         return true;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = CU_MEMORYTYPE_DEVICE;
         return true;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = heap->device;
+        *(int *)data = owner->device;
         return true;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         *(void **)data = NULL;
@@ -205,7 +219,8 @@ CUSHIM_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute att
     enum cushim_sight sight = cushim_sight(address, 1, &lookup);
     CUresult answer = cuda->cuPointerGetAttribute(
         data, attribute, sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
-    if (data && sight == CUSHIM_SIGHT_BLOCK && is_told_spilled(&lookup, attribute, data))
+    struct owner owner = owner_of(address, sight, &lookup);
+    if (data && is_told_spilled(&owner, attribute, data))
         return attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ? CUDA_ERROR_INVALID_VALUE
                                                               : CUDA_SUCCESS;
     if (answer == CUDA_SUCCESS && data && sight == CUSHIM_SIGHT_BLOCK)
@@ -226,10 +241,12 @@ CUSHIM_EXPORT CUresult cuPointerGetAttributes(unsigned n_attributes,
     CUresult answer = cuda->cuPointerGetAttributes(
         n_attributes, attributes, data,
         sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
-    if (answer != CUDA_SUCCESS || !attributes || !data || sight != CUSHIM_SIGHT_BLOCK)
+    struct owner owner = owner_of(address, sight, &lookup);
+    if (answer != CUDA_SUCCESS || !attributes || !data)
         return answer;
     for (unsigned i = 0; i < n_attributes; i++) {
-        if (data[i] && !is_told_spilled(&lookup, attributes[i], data[i]))
+        if (data[i] && !is_told_spilled(&owner, attributes[i], data[i]) &&
+            sight == CUSHIM_SIGHT_BLOCK)
             tell(&lookup, attributes[i], data[i]);
     }
     return answer;
@@ -362,12 +379,6 @@ static CUresult close_handle(struct cushim_cuda *cuda, CUdeviceptr address) {
     return answer;
 }
 
-static CUresult refuse_handle(CUdeviceptr address, const char *why) {
-    cushim_mem_stats_add(&cushim_page.n_refused_handles, 1);
-    log_error("ipc", "no handle for 0x%lx, whose block %s", (unsigned long)address, why);
-    return CUDA_ERROR_INVALID_VALUE;
-}
-
 CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
     CUSHIM_ENTER(cuIpcGetMemHandle)
     struct cushim_mem_lookup lookup;
@@ -378,10 +389,10 @@ CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr add
     if (sight == CUSHIM_SIGHT_FOREIGN || !handle || lookup.segment->heap->kind != CUSHIM_MEM_DEVICE)
         return cuda->cuIpcGetMemHandle(handle, address);
     if (cushim_mem_heap_is_spilled(lookup.segment->heap))
-        return refuse_handle(address, "lies in host memory (CUSHIM_SPILL)");
-    return may_show(&lookup)
-               ? get_handle(cuda, &lookup, handle)
-               : refuse_handle(address, "shares a segment of more than 2 MiB, or has guards");
+        return cushim_sight_refuse_handle(address, "lies in host memory (CUSHIM_SPILL)");
+    return may_show(&lookup) ? get_handle(cuda, &lookup, handle)
+                             : cushim_sight_refuse_handle(
+                                   address, "shares a segment of more than 2 MiB, or has guards");
 }
 
 CUSHIM_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle,

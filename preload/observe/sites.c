@@ -149,12 +149,11 @@ bool cushim_sites_stack(uint64_t address, struct cushim_backtrace *stack) {
 
 /* ---- events ---- */
 
-void cushim_sites_alloc(const void *heap, uint64_t address, size_t n_bytes) {
+void cushim_sites_alloc(const void *heap, uint64_t address, size_t n_bytes, bool is_spilled) {
     struct cushim_backtrace stack;
     struct cushim_mem_lookup lookup;
     if (!cushim_sites_are_on() || draw() >= n_bytes)
         return;
-    bool is_spilled = heap && cushim_mem_heap_is_spilled(heap);
     cushim_backtrace_take(&stack);
     if (heap && cushim_mem_blocks_find(sites.blocks, address, &lookup))
         cushim_mem_block_watch(&lookup);

@@ -29,7 +29,7 @@ bool cushim_sites_are_on(void);
 
 /* A heap served a request, or the driver if `heap` is NULL.  No other thread has the address
  * yet. */
-void cushim_sites_alloc(const void *heap, uint64_t address, size_t n_bytes);
+void cushim_sites_alloc(const void *heap, uint64_t address, size_t n_bytes, bool is_spilled);
 
 /* A block is about to be given back.  If it was sampled and the free fails, it is entered again.
  * `lookup` is NULL if the driver served it. */

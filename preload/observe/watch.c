@@ -40,7 +40,7 @@ void cushim_watch_alloc(const struct cushim_mem_heap *heap, const struct cushim_
         cushim_mem_blocks_find(&cushim_process.blocks, block->address, &lookup) &&
         cushim_mem_block_record(&lookup))
         cushim_tracing_alloc(heap->stats, heap, block->address, n_bytes, block->is_hit);
-    cushim_sites_alloc(heap, block->address, n_bytes);
+    cushim_sites_alloc(heap, block->address, n_bytes, cushim_mem_heap_is_spilled(heap));
 }
 
 static void set_watched(void) {

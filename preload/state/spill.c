@@ -10,6 +10,10 @@
 
 static struct cushim_mem_limit budgets[CUSHIM_MAX_DEVICES];
 
+struct cushim_mem_limit *cushim_spill_budget(int device) {
+    return &budgets[device];
+}
+
 size_t cushim_spill_bytes(void) {
     return cushim_process_is_on() ? cushim_process_options.spill : 0;
 }

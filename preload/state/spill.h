@@ -3,8 +3,9 @@
  * memory, and the program takes it for device memory.
  *
  * Each context has a heap of its own for such blocks (context_heap.h), whose segments are charged
- * here.  It is asked last, so a request goes to the device whenever that has room.  A large block
- * goes back to the host as soon as it is free.
+ * here, as is what cuMemCreate makes there (entry/mapped_memory.c).  It is asked last, so a request
+ * goes to the device whenever that has room.  A large block goes back to the host as soon as it is
+ * free.
  */
 #ifndef CUSHIM_PRELOAD_SPILL_H
 #define CUSHIM_PRELOAD_SPILL_H
@@ -12,10 +13,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct cushim_mem_limit;
 struct cushim_mem_policy;
 
 /* The policy of these heaps, derived from that of device memory. */
 void cushim_spill_set_policy(struct cushim_mem_policy *policy);
+
+/* What of them is charged for a device. */
+struct cushim_mem_limit *cushim_spill_budget(int device);
 
 /* What a device is larger by; 0: nothing is spilled. */
 size_t cushim_spill_bytes(void);

@@ -146,6 +146,7 @@ static int take_row(int file, struct cushim_group *group) {
         group->file->n_file_bytes = sizeof *group->file;
     }
     void_row(group->file, group->row);
+    atomic_store(&group->file->rows[group->row].process, (uint64_t)getpid());
     return is_ours(group->file) ? 0 : ENOEXEC;
 }
 
@@ -198,6 +199,15 @@ int cushim_group_look(struct cushim_group *group, const char *name) {
         error = ENOEXEC;
     }
     return error;
+}
+
+int cushim_group_member(const struct cushim_group *group, int row) {
+    int file = open_file(group->path, false);
+    while (file >= 0 && row < CUSHIM_GROUP_ROWS && !is_locked(file, row, 1))
+        row++;
+    if (file >= 0)
+        close(file);
+    return file >= 0 && row < CUSHIM_GROUP_ROWS ? row : -1;
 }
 
 const char *cushim_group_fault(int error) {

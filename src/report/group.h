@@ -34,6 +34,7 @@ struct cushim_group_file {
         atomic_uint_fast64_t limit_bytes; /* 0: none */
     } devices[CUSHIM_GROUP_DEVICES];
     struct {
+        atomic_uint_fast64_t process; /* its number, as it sees itself */
         atomic_uint_fast64_t n_asked; /* how often others asked it to give back idle memory */
         atomic_uint_fast64_t n_bytes[CUSHIM_GROUP_DEVICES];
     } rows[CUSHIM_GROUP_ROWS];
@@ -57,6 +58,9 @@ int cushim_group_join(struct cushim_group *group, const char *name);
 
 /* Look at a group; ESRCH if it has no member. */
 int cushim_group_look(struct cushim_group *group, const char *name);
+
+/* The member that has the first row from this one on; -1: none. */
+int cushim_group_member(const struct cushim_group *group, int row);
 
 /* What such an error means. */
 const char *cushim_group_fault(int error);

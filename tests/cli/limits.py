@@ -54,8 +54,8 @@ class Member:
         self.process.communicate()
 
 
-def limited(limit="100M", group="team"):
-    return Member(f"--limit={limit}", f"--limit-group={group}")
+def limited(limit="100M", group="team", **more):
+    return Member(f"--limit={limit}", f"--limit-group={group}", **more)
 
 
 @tap.test
@@ -196,6 +196,19 @@ def a_limit_of_a_running_group_is_changed_for_all_its_processes():
 
 
 @tap.test
+def a_group_shows_its_limit_and_what_each_process_has_of_it():
+    with limited() as first, limited() as second, limited() as third:
+        assert first.ask("alloc 60") == "had" and second.ask("alloc 20") == "had" and third.ask("alloc 10") == "had"
+        third.kill()
+        rows = [line.split() for line in limit("team").stdout.splitlines()]
+        assert rows[0][0].startswith("GPU-") and rows[3:] == ["80.0 MiB of 100 MiB for group team".split()], rows
+        assert sorted(rows[1:3]) == sorted(f"{n} MiB process {member.process.pid}".split() for n, member in (("60.0", first), ("20.0", second))), rows
+        assert limit("team", "0").returncode == 0 and limit("team").stdout.endswith("80.0 MiB  of 1.00 GiB for group team\n"), limit("team")
+    done = limit("team")
+    assert done.returncode == 2 and "there is no group team, and a process needs a size" in done.stderr, done
+
+
+@tap.test
 def a_process_gives_back_what_is_idle_when_its_limit_is_changed():
     with Member("--reserve=500M") as idle, Member() as wants:
         assert [idle.ask(line) for line in ("alloc 100", "alloc 200", "free")] == ["had", "had", "done"]
@@ -210,7 +223,7 @@ def what_cannot_be_changed_is_told_in_a_line():
         number = str(member.process.pid)
         for words, code, said in ((("nothing", "8G"), 1, "no process, program or group nothing runs with cushim"), (("0", "8G"), 1, "no process, program or group 0 runs"),
                                   ((number, "8Q"), 2, "8Q is not a size such as 512M or 1.5G; try `cushim help limit`"), ((number, "0:1G,0:2G"), 2, "names a device twice"),
-                                  ((number,), 2, "limit needs a process, program or group, and a size"), ((number, "1G", "2G"), 2, "limit takes a process, program or group, and a size, and not also `2G`"),
+                                  ((), 2, "limit needs a process, program or group, and a size"), ((number,), 2, f"there is no group {number}, and a process needs a size"), ((number, "1G", "2G"), 2, "limit takes a process, program or group, and a size, and not also `2G`"),
                                   (("team", "0:8G"), 2, "a group has one size for all devices"), (("/nowhere/group", "8G"), 1, "no group /nowhere/group: no process of it runs"),
                                   ((number, "8G"), 1, f"process {number} (member) has the limit of its group: `cushim limit team 8G`")):
             done = limit(*words)
@@ -263,13 +276,14 @@ def members_go_on_when_the_file_of_their_group_is_cut():
 @tap.test
 def kills_at_random_moments_leave_no_account_wrong():
     draw, members = random.Random(1), []
+    host = {"CUSHIM_SIM_HOST_MEMORY": "120M"}
     try:
-        with limited() as survivor:
+        with limited(**host) as survivor, Member("--limit=1", "--spill=120M", **host) as spiller:
             assert survivor.ask("alloc 30") == "had"
             for i in range(KILLS):
                 if len(members) == 6:
                     members.pop(draw.randrange(6)).kill()
-                members.append(limited())
+                members.append(Member("--limit=100M", "--limit-group=team", f"--spill={i % 2 * 20}M", **host))
                 members[-1].process.stdin.write("alloc 3\nchurn 40\n")
                 members[-1].process.stdin.flush()
                 if draw.random() < 0.2:
@@ -282,6 +296,7 @@ def kills_at_random_moments_leave_no_account_wrong():
                 member.kill()
             assert limit("team", "100M").returncode == 0
             assert survivor.told() == (70, 100) and survivor.ask("alloc 71") == "refused" and survivor.ask("alloc 70") == "had"
+            assert spiller.ask("mapped 60") == "had" and spiller.ask("alloc 60") == "had"  # all that the host has for devices
     finally:
         for member in members:
             member.kill()

@@ -1,9 +1,10 @@
 /*
  * A program that does what its standard input says, a word and a number of MiB a line, and answers
- * each with a line.  `alloc`, `async`, `managed` and `mapped` take memory, `free` gives the last
- * one back, `told` says what is free and what there is, and `wait` synchronises.  `renew` takes
- * memory and resets the context.  `churn` takes and gives back until the program is killed, and
- * `crowd` does so in threads, each with a few blocks, until the next line.
+ * each with a line.  `alloc`, `async`, `managed` and `mapped` take memory, `export` asks for a
+ * handle of what was mapped last, `free` gives the last one back, `told` says what is free and what
+ * there is, and `wait` synchronises.  `renew` takes memory and resets the context.  `churn` takes
+ * and gives back until the program is killed, and `crowd` does so in threads, each with a few
+ * blocks, until the next line.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,7 +23,8 @@ static int n_blocks;
 static CUresult take(const char *word, size_t n_bytes) {
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-    CUmemGenericAllocationHandle handle;
+    static CUmemGenericAllocationHandle handle;
+    int shared;
     CUdeviceptr *block = &blocks[n_blocks];
     if (strcmp(word, "alloc") == 0)
         return cuMemAlloc(block, n_bytes);
@@ -30,6 +32,9 @@ static CUresult take(const char *word, size_t n_bytes) {
         return cuMemAllocAsync(block, n_bytes, NULL);
     if (strcmp(word, "managed") == 0)
         return cuMemAllocManaged(block, n_bytes, CU_MEM_ATTACH_GLOBAL);
+    if (strcmp(word, "export") == 0)
+        return cuMemExportToShareableHandle(&shared, handle,
+                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     return cuMemCreate(&handle, n_bytes, &properties, 0);
 }
 

@@ -7,6 +7,7 @@ MEMBER is member.c.
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -75,9 +76,39 @@ def the_sites_of_a_report_tell_whose_it_is():
 
 
 @tap.test
+def what_the_program_maps_is_counted_as_spilled():
+    report, (text,), answers = told_of(["alloc 60", "mapped 40", "mapped 50", "told"], "--spill=128M", "--sites=1",
+                                       look=screens(["stat", "--sites", "member"]))
+    assert answers == ["had", "had", "had", "42 of 192"], answers
+    kinds = report["devices"][0]["kinds"]
+    assert (kinds["spilled"]["requests"], kinds["spilled"]["held_bytes"], "mapped" in kinds) == (2, 90 * MIB, False), kinds
+    assert sorted((site["live_bytes"], site.get("spilled", False)) for site in report["sites"]) == [(60 * MIB, False), (90 * MIB, True)], report["sites"]
+    assert [row.endswith("  in host memory") for row in text.splitlines() if row.startswith("  site ")] == [True, False], text
+
+
+@tap.test
+def the_page_of_a_recording_has_a_band_of_it():
+    env = SIM_DEVICE | {"CUSHIM_LIVE_DIR": str(scratch / "live-pages")}
+    subprocess.run([CUSHIM, "record", "--spill=128M", "-o", scratch / "spilled.cushim", MEMBER], env=os.environ | env, text=True, capture_output=True, check=True,
+                   input="alloc 60\nalloc 40\nmapped 50\n")
+    subprocess.run([CUSHIM, "report", "-o", scratch / "spilled.html", scratch / "spilled.cushim"], capture_output=True, check=True)
+    data = re.search(r'id="data">(.*?)</script>', (scratch / "spilled.html").read_text(), re.DOTALL)[1]
+    (scope,) = json.loads(data)["recordings"][0]["scopes"]
+    assert scope["kinds"] == ["device", "spilled"] and scope["peak"][3:] == [60 * MIB, 90 * MIB], scope
+
+
+@tap.test
 def a_limit_and_a_spill_together_are_the_size_of_the_device():
     _, _, answers = told_of(["told", "alloc 30", "alloc 30", "alloc 30", "told"], "--limit=32M", "--spill=64M")
     assert answers == ["96 of 96", "had", "had", "had", "6 of 96"], answers
+
+
+@tap.test
+def a_refused_export_is_one_line():
+    env = SIM_DEVICE | {"CUSHIM_LIVE_DIR": str(scratch / "live-pages")}
+    done = subprocess.run([CUSHIM, "run", "--spill=64M", MEMBER], env=os.environ | env, text=True, capture_output=True, input="alloc 60\nmapped 40\nexport\n")
+    assert done.stdout.split() == ["had", "had", "refused"], done
+    assert done.stderr.count("\n") == 1 and "whose block lies in host memory (CUSHIM_SPILL)" in done.stderr, done
 
 
 @tap.test

@@ -100,6 +100,16 @@ def memory_goes_and_comes_back_with_cushim_and_without():
 
 
 @tap.test
+def what_is_spilled_stays_on_the_host():
+    with Keeper(100, before=[CUSHIM, "run", "--limit=64M", "--spill=200M"]) as keeper:
+        assert "is suspended" in line(call("suspend", keeper.pid), 0)
+        with Keeper(256) as all_of_it:  # the device is free
+            assert all_of_it.is_well()
+        assert "goes on" in line(call("resume", keeper.pid), 0) and keeper.is_well()
+    assert not notes()
+
+
+@tap.test
 def what_cannot_be_suspended_goes_on_and_one_line_says_why():
     for words, before, why in ((["managed"], [CUSHIM, "run"], "it holds managed memory"), (["managed"], [], "managed memory, or memory of two"),
                                (["ipc"], [CUSHIM, "run"], "IPC is in use"), (["ipc"], [], r"\(IPC\); it goes on")):
@@ -122,6 +132,22 @@ def what_cannot_be_suspended_goes_on_and_one_line_says_why():
         build("old/libcuda.so.1", "-shared", "-fPIC", source="int cuInit(unsigned flags) { return flags; } int cuGetErrorName(int e, const char **n) { return e || n; }")
         assert "driver is too old" in line(call("suspend", keeper.pid, LD_LIBRARY_PATH=str(old.parent)), 1)
     assert not notes()
+
+
+@tap.test
+def a_process_of_another_user_is_left_alone():
+    other = ["setpriv", "--reuid=65534", "--clear-groups"]
+    if os.geteuid() or not shutil.which("setpriv") or subprocess.run([*other, CUSHIM, "--version"], capture_output=True).returncode:
+        tap.skip("no other user can run what was built")
+    own = scratch / "others-pages"
+    own.mkdir(mode=0o700)
+    os.chown(own, 65534, -1)
+    os.chmod(scratch, 0o755)
+    with Keeper(10) as keeper:
+        for command in "suspend", "resume":
+            said = line(call(command, keeper.pid, before=other, CUSHIM_LIVE_DIR=str(own)), 1)
+            assert "not permitted, because it is another user's" in said, said
+        assert keeper.is_well() and not notes()
 
 
 @tap.test

@@ -61,6 +61,7 @@ WANTED = {
         "preload/state/control.c": r"^void cushim_control_answer\(",
         "preload/observe/watch.c": r"^int cushim_watch_record\("},
     "what is served from host memory when a device is full": {"preload/entry/alloc.c": r"^bool cushim_entry_spill\(",
+                                                              "preload/entry/mapped_memory.c": r"^static bool create_on_host\(",
                                                               "preload/state/spill.c": r"^size_t cushim_spill_free_bytes\("},
     "a limit, and what a group of processes has of it": {"preload/entry/device_limit.c": r"^bool cushim_device_limit_admits\(",
                                                          "src/report/group.c": r"^bool cushim_group_charge\("},

@@ -263,21 +263,31 @@ const struct cushim_mem_provider cushim_mem_provider_vmm = {
 
 /* ---- memory of the host in place of the device's ---- */
 
-static CUresult spill_obtain(const struct cushim_mem_provider_client *client, size_t n_bytes,
-                             uint64_t *base) {
-    struct cushim_cuda *cuda = client->cuda;
+static bool can_spill(struct cushim_cuda *cuda, int device, CUmemAllocationProp *prop) {
     static atomic_bool is_said;
-    CUmemAllocationProp prop = {0};
     bool may_ask = cuda->cuDeviceGetAttribute;
     if (may_ask)
-        prop = host_properties_of(cuda, client->device);
-    if (!may_ask || !can_map(cuda, client->device, &prop) || !count_visible(cuda)) {
-        if (!atomic_exchange(&is_said, true))
-            log_error("spill", "device %d cannot map host memory: nothing is spilled",
-                      client->device);
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    return obtain_of(cuda, &prop, n_bytes, base);
+        *prop = host_properties_of(cuda, device);
+    if (may_ask && can_map(cuda, device, prop) && count_visible(cuda))
+        return true;
+    if (!atomic_exchange(&is_said, true))
+        log_error("spill", "device %d cannot map host memory: nothing is spilled", device);
+    return false;
+}
+
+static CUresult spill_obtain(const struct cushim_mem_provider_client *client, size_t n_bytes,
+                             uint64_t *base) {
+    CUmemAllocationProp prop;
+    return can_spill(client->cuda, client->device, &prop)
+               ? obtain_of(client->cuda, &prop, n_bytes, base)
+               : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cushim_mem_provider_spill_create(struct cushim_cuda *cuda, int device, size_t n_bytes,
+                                          CUmemGenericAllocationHandle *handle) {
+    CUmemAllocationProp prop;
+    return can_spill(cuda, device, &prop) ? cuda->cuMemCreate(handle, n_bytes, &prop, 0)
+                                          : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 const struct cushim_mem_provider cushim_mem_provider_spill = {

@@ -80,6 +80,10 @@ extern const struct cushim_mem_provider cushim_mem_provider_vmm;
  */
 extern const struct cushim_mem_provider cushim_mem_provider_spill;
 
+/* A handle of such memory, which the program maps itself. */
+CUresult cushim_mem_provider_spill_create(struct cushim_cuda *cuda, int device, size_t n_bytes,
+                                          CUmemGenericAllocationHandle *handle);
+
 /*
  * Can the driver map memory on this device, and all other visible ones reach it?  The driver is
  * asked once for each device, and a line of the log has the reason if not.  Without cushim a copy

@@ -3,15 +3,18 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/options.h"
+#include "base/writer.h"
 #include "report/group.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/control.h"
+#include "tools/cushim/numbers.h"
 #include "tools/cushim/usage.h"
 
 struct request {
-    const char *wanted, *size;
+    const char *wanted, *size; /* size is NULL to show a group */
     int n_found, n_failed;
 };
 
@@ -28,6 +31,30 @@ static void limit_group(struct cushim_group *group, const char *size) {
     }
 }
 
+/* What each member has of each device that the group uses, and what they have together. */
+static void show_group(const struct cushim_group *group, const char *name) {
+    struct cushim_writer out = {.fd = STDOUT_FILENO};
+    char uuid[CUSHIM_REPORT_UUID_BYTES];
+    for (int i = 0; i < CUSHIM_GROUP_DEVICES; i++) {
+        const struct cushim_group_device *device = &group->file->devices[i];
+        uint64_t limit_bytes = atomic_load(&device->limit_bytes), sum_bytes = 0;
+        if (!atomic_load(&device->total_bytes))
+            continue;
+        cushim_report_uuid(uuid, device->uuid);
+        cushim_write(&out, "%s\n", uuid);
+        for (int row = -1; (row = cushim_group_member(group, row + 1)) >= 0;) {
+            uint64_t n_bytes = atomic_load(&group->file->rows[row].n_bytes[i]);
+            sum_bytes += n_bytes;
+            cushim_write(&out, "  %9s  process %lu\n", text_of_bytes(n_bytes),
+                         (unsigned long)atomic_load(&group->file->rows[row].process));
+        }
+        cushim_write(&out, "  %9s  of %s for group %s\n", text_of_bytes(sum_bytes),
+                     text_of_bytes(limit_bytes ? limit_bytes : atomic_load(&device->total_bytes)),
+                     name);
+    }
+    cushim_writer_flush(&out);
+}
+
 /* Returns EXIT_WELL, an exit code after a message, or -1: there is no such group. */
 static int try_group(const struct request *request) {
     static struct cushim_group group; /* too large for a stack */
@@ -40,7 +67,9 @@ static int try_group(const struct request *request) {
         return EXIT_WRONG;
     }
     int code = EXIT_WELL;
-    if (strchr(request->size, ':')) {
+    if (!request->size) {
+        show_group(&group, request->wanted);
+    } else if (strchr(request->size, ':')) {
         code = usage_error("limit", "a group has one size for all devices");
     } else {
         limit_group(&group, request->size);
@@ -102,15 +131,16 @@ int limit_main(int argc, char **argv) {
     const struct argument rows[] = {{0}};
     const struct arguments arguments = {.topic = "limit",
                                         .rows = rows,
-                                        .least_words = 2,
+                                        .least_words = 1,
                                         .most_words = 2,
                                         .of_words = "a process, program or group, and a size"};
     int n = arguments_read(&arguments, argc, argv);
     if (n < 0)
         return -n;
-    struct request request = {argv[0], argv[1], 0, 0};
+    struct request request = {argv[0], n > 1 ? argv[1] : NULL, 0, 0};
     cushim_options_default(&options);
-    const char *wrong = cushim_option_set(&options, cushim_option_find("limit", 5), argv[1]);
+    const char *wrong =
+        n > 1 ? cushim_option_set(&options, cushim_option_find("limit", 5), argv[1]) : NULL;
     if (wrong)
         return usage_error("limit", "%s %s", argv[1], wrong);
     if (strspn(argv[0], "0123456789") != strlen(argv[0])) {
@@ -118,6 +148,8 @@ int limit_main(int argc, char **argv) {
         if (code >= 0)
             return code;
     }
+    if (!request.size)
+        return usage_error("limit", "there is no group %s, and a process needs a size", argv[0]);
     pages_each(limit_process, &request);
     if (!request.n_found)
         complain("no process, program or group %s runs with cushim", argv[0]);

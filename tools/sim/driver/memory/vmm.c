@@ -167,8 +167,8 @@ static void unref(struct physical *physical) {
 }
 
 /* Takes the descriptor. */
-static CUresult adopt(CUmemGenericAllocationHandle *out, CUmemLocation location, size_t n_bytes,
-                      int fd, bool is_charged) {
+static CUresult adopt(CUmemGenericAllocationHandle *out, const CUmemAllocationProp *prop,
+                      size_t n_bytes, int fd, bool is_charged) {
     struct physical *physical = calloc(1, sizeof *physical);
     if (!physical || !sim_handle_add(physical, SIM_HANDLE_PHYSICAL)) {
         free(physical);
@@ -177,15 +177,12 @@ static CUresult adopt(CUmemGenericAllocationHandle *out, CUmemLocation location,
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     /* no block is without a device */
-    physical->device = sim_device_at(is_host(&location) ? 0 : location.id);
+    physical->device = sim_device_at(is_host(&prop->location) ? 0 : prop->location.id);
     physical->n_bytes = n_bytes;
     physical->n_refs = physical->n_handles = 1;
     physical->fd = fd;
     physical->is_charged = is_charged;
-    physical->prop =
-        (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                              .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                              .location = location};
+    physical->prop = *prop;
     *out = (CUmemGenericAllocationHandle)(uintptr_t)physical;
     return CUDA_SUCCESS;
 }
@@ -202,9 +199,9 @@ static CUresult create(CUmemGenericAllocationHandle *out, size_t n_bytes,
     int fd = is_unbacked ? -1 : memfd_create("cushim software device memory", MFD_CLOEXEC);
     CUresult result = CUDA_ERROR_OPERATING_SYSTEM;
     if (is_unbacked)
-        result = adopt(out, prop->location, n_bytes, -1, true);
+        result = adopt(out, prop, n_bytes, -1, true);
     else if (fd >= 0 && ftruncate(fd, (off_t)n_bytes) == 0)
-        result = adopt(out, prop->location, n_bytes, fd, true);
+        result = adopt(out, prop, n_bytes, fd, true);
     else if (fd >= 0)
         close(fd);
     if (result != CUDA_SUCCESS)
@@ -436,8 +433,10 @@ static CUresult import(CUmemGenericAllocationHandle *out, void *os_handle,
         close(fd);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const CUmemLocation first = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
-    return adopt(out, first, (size_t)file.st_size, fd, false);
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requestedHandleTypes = type,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    return adopt(out, &prop, (size_t)file.st_size, fd, false);
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
