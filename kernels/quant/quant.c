@@ -10,7 +10,7 @@
 #include "kernels/launch/variants.h"
 #include "kernels/shared/quant_parts.h"
 
-enum kernel { DEQUANT_Q4K_WIDE = QUANT_N_FORMATS, TERNARY }; /* before them, one per format */
+enum kernel { DEQUANT_Q4K_WIDE = QUANT_N_FORMATS, TERNARY, E2M1 }; /* before them, one per format */
 
 static const struct cushim_kernel kernels[] = {
     [QUANT_Q4K] = {.name = "quant_dequant_q4k_f32"},
@@ -19,6 +19,7 @@ static const struct cushim_kernel kernels[] = {
     [QUANT_Q6K] = {.name = "quant_dequant_q6k_f32"},
     [DEQUANT_Q4K_WIDE] = {.name = "quant_dequant_q4k_f32_wide"},
     [TERNARY] = {.name = "quant_gemv_ternary_f32"},
+    [E2M1] = {.name = "quant_gemv_e2m1_f16_f32"},
 };
 CUSHIM_KERNEL_FAMILY(quant, kernels);
 
@@ -87,42 +88,63 @@ FORMAT(q5_0, QUANT_Q5_0)
 FORMAT(q5k, QUANT_Q5K)
 FORMAT(q6k, QUANT_Q6K)
 
-/* ---- two bits ---- */
+/* ---- two bits, and e2m1 ---- */
 
-struct ternary {
+struct few_bits {
+    enum kernel kernel;
     const void *w;
-    const float *x;
+    const uint16_t *scales; /* of e2m1 */
+    const void *x;
     float *y;
     int64_t m, k;
 };
 
-static void ternary_reference(const void *args) {
-    const struct ternary *ternary = args;
-    cushim_gemv_ternary_f32_ref(ternary->w, ternary->x, ternary->y, ternary->m, ternary->k);
+static void few_bits_reference(const void *args) {
+    const struct few_bits *of = args;
+    if (of->kernel == TERNARY)
+        cushim_gemv_ternary_f32_ref(of->w, of->x, of->y, of->m, of->k);
+    else
+        cushim_gemv_e2m1_f16_f32_ref(of->w, of->scales, of->x, of->y, of->m, of->k);
+}
+
+static enum cushim_status run_few_bits(const char *what, struct few_bits of,
+                                       struct CUstream_st *stream) {
+    bool is_e2m1 = of.kernel == E2M1;
+    struct cushim_kernel_call call;
+    int64_t n;
+    CUSHIM_TRY(cushim_check_size(what, "m", of.m));
+    CUSHIM_TRY(cushim_check_size(what, "k", of.k));
+    CUSHIM_TRY(cushim_check_multiple(what, "k", of.k, is_e2m1 ? 16 : 1));
+    CUSHIM_TRY(cushim_check_count(what, "w", (int64_t[]){of.m, of.k}, 2, sizeof(float), &n));
+    if (of.m == 0)
+        return CUSHIM_OK;
+    if (of.k > 0) {
+        CUSHIM_TRY(cushim_check_pointer(what, "w", of.w, 1));
+        if (is_e2m1)
+            CUSHIM_TRY(cushim_check_pointer(what, "scales", of.scales, sizeof(uint16_t)));
+        CUSHIM_TRY(
+            cushim_check_pointer(what, "x", of.x, is_e2m1 ? sizeof(uint16_t) : sizeof(float)));
+    }
+    CUSHIM_TRY(cushim_check_pointer(what, "y", of.y, sizeof(float)));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_quant, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_reference(&call, few_bits_reference, &of, sizeof of);
+    struct cushim_kernel_shape shape = {
+        .grid = {cushim_n_blocks(of.m, BLOCK_THREADS / 32, INT32_MAX)},
+        .block = {BLOCK_THREADS},
+        .is_dependent = true};
+    void *ternary[] = {&of.w, &of.x, &of.y, &of.m, &of.k};
+    void *e2m1[] = {&of.w, &of.scales, &of.x, &of.y, &of.m, &of.k};
+    return cushim_kernel_call_launch(&call, of.kernel, &shape, is_e2m1 ? e2m1 : ternary);
 }
 
 enum cushim_status cushim_gemv_ternary_f32(const void *w, const float *x, float *y, int64_t m,
                                            int64_t k, struct CUstream_st *stream) {
-    const char *what = __func__;
-    struct cushim_kernel_call call;
-    int64_t n;
-    CUSHIM_TRY(cushim_check_size(what, "m", m));
-    CUSHIM_TRY(cushim_check_size(what, "k", k));
-    CUSHIM_TRY(cushim_check_count(what, "w", (int64_t[]){m, k}, 2, sizeof(float), &n));
-    if (m == 0)
-        return CUSHIM_OK;
-    if (k > 0) {
-        CUSHIM_TRY(cushim_check_pointer(what, "w", w, 1));
-        CUSHIM_TRY(cushim_check_pointer(what, "x", x, sizeof(float)));
-    }
-    CUSHIM_TRY(cushim_check_pointer(what, "y", y, sizeof(float)));
-    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_quant, stream));
-    if (call.is_cpu)
-        return cushim_kernel_call_reference(
-            &call, ternary_reference, &(struct ternary){w, x, y, m, k}, sizeof(struct ternary));
-    struct cushim_kernel_shape shape = {.grid = {cushim_n_blocks(m, BLOCK_THREADS / 32, INT32_MAX)},
-                                        .block = {BLOCK_THREADS},
-                                        .is_dependent = true};
-    void *params[] = {&w, &x, &y, &m, &k};
-    return cushim_kernel_call_launch(&call, TERNARY, &shape, params);
+    return run_few_bits(__func__, (struct few_bits){TERNARY, w, NULL, x, y, m, k}, stream);
+}
+
+enum cushim_status cushim_gemv_e2m1_f16_f32(const void *w, const uint16_t *scales,
+                                            const uint16_t *x, float *y, int64_t m, int64_t k,
+                                            struct CUstream_st *stream) {
+    return run_few_bits(__func__, (struct few_bits){E2M1, w, scales, x, y, m, k}, stream);
 }

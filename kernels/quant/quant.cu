@@ -109,6 +109,35 @@ DEVICE void gemv_ternary(const uint8_t *w, const float *x, float *y, int64_t m, 
         y[row] = result;
 }
 
+/*
+ * The same for codes of e2m1 and halves.  The bits of a code are those of a half times 2^-14, so
+ * the scale makes up for it.
+ */
+DEVICE void gemv_e2m1(const uint8_t *w, const uint16_t *scales, const uint16_t *x, float *y,
+                      int64_t m, int64_t k) {
+    int64_t row = thread_of_grid() / WARP_LANES;
+    int lane = (int)threadIdx.x % WARP_LANES;
+    double total = 0;
+    wait_for_earlier();
+    let_next_start();
+    if (row >= m)
+        return;
+    for (int64_t at = lane * AT_ONCE; at < k; at += WARP_LANES * AT_ONCE) {
+        int64_t first = row * k + at;
+        float dot = 0;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            int code = w[(first + i) / 2] >> 4 * (i % 2);
+            float value = f32_of_f16((uint16_t)((code & 7) << 9 | (code & 8) << 12));
+            dot = fmaf(value, f32_of_f16(x[at + i]), dot);
+        }
+        total += f32_of_f16(scales[first / 16]) * 0x1p14f * dot;
+    }
+    float result = sum_of_lanes<WARP_LANES>((float)total);
+    if (lane == 0)
+        y[row] = result;
+}
+
 } // namespace
 
 KERNEL_OF(256, 4, quant_dequant_q4k_f32)
@@ -134,4 +163,9 @@ DEQUANT(q6k, Q6K)
 KERNEL(quant_gemv_ternary_f32)
 (const uint8_t *w, const float *x, float *y, int64_t m, int64_t k) {
     gemv_ternary(w, x, y, m, k);
+}
+
+KERNEL(quant_gemv_e2m1_f16_f32)
+(const uint8_t *w, const uint16_t *scales, const uint16_t *x, float *y, int64_t m, int64_t k) {
+    gemv_e2m1(w, scales, x, y, m, k);
 }
