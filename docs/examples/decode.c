@@ -93,7 +93,7 @@ static void step(const struct model *m) {
     decoder.cos_table = m->cosines;
     decoder.sin_table = m->sines;
     RUN(gather_f32_i64, m->embedding, m->token, m->h, 1, s->hidden, s->vocabulary);
-    RUN_IN_SCRATCH(decoder_q4k_f32, &decoder, m->position, m->length, m->h);
+    RUN_IN_SCRATCH(decoder_f32, &decoder, m->position, m->length, m->h);
     RUN(rms_norm_f32, m->h, m->norm, m->x, NULL, EPS, 1, s->hidden);
     RUN(gemv_q4k_f32, m->head, m->x, m->logits, s->vocabulary, s->hidden);
     RUN_IN_SCRATCH(argmax_f32, m->logits, m->token, s->vocabulary);
@@ -146,7 +146,7 @@ static float *floats(struct maker *maker, int64_t n, float least, float most) {
 
 /* Random super-blocks: scales d = 2^e and minima 7.5 d give values with mean 0 and size near 1 /
  * sqrt(k). */
-static uint8_t *q4k(struct maker *maker, int64_t m, int64_t k) {
+static void *q4k(struct maker *maker, int64_t m, int64_t k) {
     int64_t n_blocks = m * (k / Q4K_VALUES);
     uint8_t *host = allocated((size_t)n_blocks * Q4K_BYTES);
     int e = (int)lrint(-8 - log2(sqrt((double)k)));
@@ -176,13 +176,17 @@ static float *angles(const struct maker *maker, const struct shape *s, double (*
     return placed(maker, host, (size_t)(s->positions * half) * sizeof *host);
 }
 
+static struct cushim_weights weights(struct maker *maker, int64_t m, int64_t k) {
+    return (struct cushim_weights){.format = CUSHIM_FORMAT_Q4K, .w = q4k(maker, m, k)};
+}
+
 static void make_layer(struct cushim_decoder_layer *layer, const struct shape *s,
                        struct maker *maker) {
     int64_t n_cache = s->positions * 2 * s->kv_heads * s->head_dim;
-    layer->qkv = q4k(maker, rows_of_qkv(s), s->hidden);
-    layer->o = q4k(maker, s->hidden, s->q_heads * s->head_dim);
-    layer->gate_up = q4k(maker, 2 * s->ff, s->hidden);
-    layer->down = q4k(maker, s->hidden, s->ff);
+    layer->qkv[0] = weights(maker, rows_of_qkv(s), s->hidden);
+    layer->o = weights(maker, s->hidden, s->q_heads * s->head_dim);
+    layer->gate_up[0] = weights(maker, 2 * s->ff, s->hidden);
+    layer->down = weights(maker, s->hidden, s->ff);
     layer->attention_norm = floats(maker, s->hidden, 0.5f, 1.5f);
     layer->ff_norm = floats(maker, s->hidden, 0.5f, 1.5f);
     layer->keys = floats(maker, n_cache, -1, 1); /* as if earlier tokens had filled it */
@@ -196,8 +200,7 @@ static size_t larger(size_t a, size_t b) {
 /* The most scratch that any function needs. */
 static size_t scratch_of(const struct shape *s) {
     struct cushim_decoder decoder = decoder_of(s);
-    return larger(cushim_argmax_f32_scratch(s->vocabulary),
-                  cushim_decoder_q4k_f32_scratch(&decoder));
+    return larger(cushim_argmax_f32_scratch(s->vocabulary), cushim_decoder_f32_scratch(&decoder));
 }
 
 static struct model *make_model(const struct shape *s, int64_t position,

@@ -4,13 +4,13 @@
  *   cc -o gguf_step gguf_step.c $(pkg-config --cflags --libs cushim) -lcushim-kernels -lm
  *   ./gguf_step MODEL.gguf NEXT TOKEN...
  *
- * It takes the architectures llama and qwen2, and weights in F32, Q4_K, Q5_0, Q5_K, Q6_K and Q8_0,
- * each tensor in its own.  Tokens are numbers, because a tokeniser is another program.  Each step
- * has one token; a long prompt would go through cushim_gemm_*_f32, which take many columns.
+ * It takes the architectures llama and qwen2, and weights in Q4_K, Q5_0, Q5_K, Q6_K and Q8_0, each
+ * tensor in its own.  Tokens are numbers, because a tokeniser is another program.  Each step has
+ * one token; a long prompt would go through cushim_gemm_*_f32, which take many columns.
  *
- * cushim_rope_f32 turns pairs of the halves of a head.  A llama has its pairs side by side, so the
- * rows of its queries and keys are put in the order of halves as they are read.  Both change alike,
- * so scores stay the same.
+ * cushim_decoder_f32 turns pairs of the halves of a head.  A llama has its pairs side by side, so
+ * the rows of its queries and keys are put in the order of halves as they are read.  Both change
+ * alike, so scores stay the same.
  *
  * For the model of kernels/tests/example/gguf_step.py, four more tokens after 5, 17 and 60, it
  * prints:
@@ -169,19 +169,16 @@ static void parse(struct file *file) {
 
 /* ---- weights ---- */
 
-static enum cushim_status gemv_f32(const void *w, const float *x, float *y, int64_t m, int64_t k,
-                                   struct CUstream_st *stream) {
-    return cushim_gemv_f32(w, x, y, m, k, stream);
-}
-
 static enum cushim_status gemv_q8_0(const void *w, const float *x, float *y, int64_t m, int64_t k,
                                     struct CUstream_st *stream) {
     return cushim_gemm_q8_0_f32(w, x, y, m, k, 1, NULL, 0, stream);
 }
 
-/* The number of a format in the file, its block, its product with a column, its values. */
+/* The number of a format in the file and in the library, its block, its product with a column, its
+ * values.  F32 is for vectors. */
 struct format {
     uint32_t type;
+    enum cushim_format format;
     uint32_t values, bytes;
     enum cushim_status (*multiply)(const void *w, const float *x, float *y, int64_t m, int64_t k,
                                    struct CUstream_st *stream);
@@ -189,18 +186,17 @@ struct format {
                                      struct CUstream_st *stream);
 };
 static const struct format formats[] = {
-    {0, 1, 4, gemv_f32, NULL},
-    {6, 32, 22, cushim_gemv_q5_0_f32, cushim_dequant_q5_0_f32},
-    {8, 32, 34, gemv_q8_0, NULL},
-    {12, 256, 144, cushim_gemv_q4k_f32, cushim_dequant_q4k_f32},
-    {13, 256, 176, cushim_gemv_q5k_f32, cushim_dequant_q5k_f32},
-    {14, 256, 210, cushim_gemv_q6k_f32, cushim_dequant_q6k_f32},
+    {.type = 0, .values = 1, .bytes = 4},
+    {6, CUSHIM_FORMAT_Q5_0, 32, 22, cushim_gemv_q5_0_f32, cushim_dequant_q5_0_f32},
+    {8, CUSHIM_FORMAT_Q8_0, 32, 34, gemv_q8_0, NULL},
+    {12, CUSHIM_FORMAT_Q4K, 256, 144, cushim_gemv_q4k_f32, cushim_dequant_q4k_f32},
+    {13, CUSHIM_FORMAT_Q5K, 256, 176, cushim_gemv_q5k_f32, cushim_dequant_q5k_f32},
+    {14, CUSHIM_FORMAT_Q6K, 256, 210, cushim_gemv_q6k_f32, cushim_dequant_q6k_f32},
 };
 
 struct matrix {
     const struct format *format;
     uint8_t *device; /* NULL: the file has no such tensor */
-    int64_t rows, columns;
 };
 
 static void *on_device(const void *host, size_t n_bytes) {
@@ -235,7 +231,7 @@ static uint8_t *in_halves(const uint8_t *rows, int64_t n_rows, size_t row_bytes,
 static struct matrix load(const struct file *file, const char *name, int64_t rows, int64_t columns,
                           int64_t head_dim) {
     const struct tensor *tensor = tensor_of(file, name);
-    struct matrix matrix = {.rows = rows, .columns = columns};
+    struct matrix matrix = {0};
     if (!tensor)
         return matrix;
     if (tensor->rows != (uint64_t)rows || tensor->columns != (uint64_t)columns)
@@ -260,19 +256,15 @@ static struct matrix load(const struct file *file, const char *name, int64_t row
 
 /* ---- a model ---- */
 
-struct layer {
-    struct matrix attention_norm, q, k, v, q_bias, k_bias, v_bias, o, ff_norm, gate, up, down;
-    float *keys, *values; /* [position][KV head][head_dim] */
-};
-
 struct model {
-    int64_t n_layers, hidden, ff, q_heads, kv_heads, head_dim, vocabulary, positions;
-    float eps;
-    struct matrix embedding, norm, head;
-    struct layer *layers;
-    float *cosines, *sines; /* [position][head_dim / 2] */
-    float *h, *x, *y, *q, *gate, *up, *logits;
+    struct cushim_decoder decoder;
+    int64_t vocabulary;
+    struct matrix embedding, head;
+    float *norm, *h, *x, *logits;
     int64_t *token;
+    int32_t *place; /* the position, and the length of the caches with it */
+    void *scratch;
+    size_t scratch_bytes;
     struct CUstream_st *stream;
 };
 
@@ -293,46 +285,71 @@ static struct matrix wanted(const struct file *file, const char *name, int64_t r
     struct matrix matrix = load(file, name, rows, columns, head_dim);
     if (!matrix.device)
         refuse("%s is missing", name);
+    if (!matrix.format->multiply)
+        refuse("%s has a format that is not taken (0)", name);
     return matrix;
 }
 
+static struct cushim_weights weights(const struct file *file, const char *name, int64_t rows,
+                                     int64_t columns, int64_t head_dim) {
+    struct matrix matrix = wanted(file, name, rows, columns, head_dim);
+    return (struct cushim_weights){.format = matrix.format->format, .w = matrix.device};
+}
+
 /* Weights of a norm or a bias are floats. */
-static struct matrix vector(const struct file *file, const char *name, int64_t n, bool is_wanted) {
+static float *vector(const struct file *file, const char *name, int64_t n, bool is_wanted) {
     struct matrix matrix = load(file, name, 1, n, 0);
     if (matrix.device ? matrix.format->type != 0 : is_wanted)
         refuse("%s is missing or not in floats", name);
-    return matrix;
+    return (float *)matrix.device;
 }
 
 static float *floats(int64_t n) {
     return on_device(NULL, (size_t)n * sizeof(float));
 }
 
-static void load_layer(struct model *m, const struct file *file, int64_t i, int64_t neighbours) {
-    struct layer *layer = &m->layers[i];
-    int64_t n_q = m->q_heads * m->head_dim, n_kv = m->kv_heads * m->head_dim;
-    char name[64];
-#define NAME(part) (snprintf(name, sizeof name, "blk.%d." part, (int)i), name)
-    layer->attention_norm = vector(file, NAME("attn_norm.weight"), m->hidden, true);
-    layer->q = wanted(file, NAME("attn_q.weight"), n_q, m->hidden, neighbours);
-    layer->k = wanted(file, NAME("attn_k.weight"), n_kv, m->hidden, neighbours);
-    layer->v = wanted(file, NAME("attn_v.weight"), n_kv, m->hidden, 0);
-    layer->q_bias = vector(file, NAME("attn_q.bias"), n_q, false);
-    layer->k_bias = vector(file, NAME("attn_k.bias"), n_kv, false);
-    layer->v_bias = vector(file, NAME("attn_v.bias"), n_kv, false);
-    if (neighbours && (layer->q_bias.device || layer->k_bias.device))
-        refuse("a llama with biases is not taken");
-    layer->o = wanted(file, NAME("attn_output.weight"), m->hidden, n_q, 0);
-    layer->ff_norm = vector(file, NAME("ffn_norm.weight"), m->hidden, true);
-    layer->gate = wanted(file, NAME("ffn_gate.weight"), m->ff, m->hidden, 0);
-    layer->up = wanted(file, NAME("ffn_up.weight"), m->ff, m->hidden, 0);
-    layer->down = wanted(file, NAME("ffn_down.weight"), m->hidden, m->ff, 0);
-    layer->keys = floats(m->positions * n_kv);
-    layer->values = floats(m->positions * n_kv);
+/* The biases of queries, keys and values behind each other, or none. */
+static float *biases(const struct file *file, int64_t layer, int64_t n_q, int64_t n_kv) {
+    static const char *const names[] = {"q", "k", "v"};
+    float *all = floats(n_q + 2 * n_kv), *to = all;
+    for (int i = 0; i < 3; i++) {
+        char name[64];
+        int64_t n = i ? n_kv : n_q;
+        snprintf(name, sizeof name, "blk.%d.attn_%s.bias", (int)layer, names[i]);
+        const float *bias = vector(file, name, n, to != all);
+        if (!bias)
+            return NULL;
+        TRY(cushim_memory_d2d((cushim_devptr)(uintptr_t)to, (cushim_devptr)(uintptr_t)bias,
+                              (size_t)n * sizeof *to));
+        to += n;
+    }
+    return all;
 }
 
-static void make_angles(struct model *m, double base) {
-    int64_t half = m->head_dim / 2, n = m->positions * half;
+static struct cushim_decoder_layer
+load_layer(const struct cushim_decoder *d, const struct file *file, int64_t i, int64_t neighbours) {
+    int64_t n_q = d->n_q_heads * d->head_dim, n_kv = d->n_kv_heads * d->head_dim;
+    struct cushim_decoder_layer layer = {.qkv_bias = biases(file, i, n_q, n_kv)};
+    char name[64];
+#define NAME(part) (snprintf(name, sizeof name, "blk.%d." part, (int)i), name)
+    if (neighbours && layer.qkv_bias)
+        refuse("a llama with biases is not taken");
+    layer.attention_norm = vector(file, NAME("attn_norm.weight"), d->hidden, true);
+    layer.qkv[0] = weights(file, NAME("attn_q.weight"), n_q, d->hidden, neighbours);
+    layer.qkv[1] = weights(file, NAME("attn_k.weight"), n_kv, d->hidden, neighbours);
+    layer.qkv[2] = weights(file, NAME("attn_v.weight"), n_kv, d->hidden, 0);
+    layer.o = weights(file, NAME("attn_output.weight"), d->hidden, n_q, 0);
+    layer.ff_norm = vector(file, NAME("ffn_norm.weight"), d->hidden, true);
+    layer.gate_up[0] = weights(file, NAME("ffn_gate.weight"), d->ff, d->hidden, 0);
+    layer.gate_up[1] = weights(file, NAME("ffn_up.weight"), d->ff, d->hidden, 0);
+    layer.down = weights(file, NAME("ffn_down.weight"), d->hidden, d->ff, 0);
+    layer.keys = floats(d->max_len * n_kv); /* [position][KV head][head_dim] */
+    layer.values = floats(d->max_len * n_kv);
+    return layer;
+}
+
+static void make_angles(struct cushim_decoder *d, double base) {
+    int64_t half = d->head_dim / 2, n = d->max_len * half;
     float *host = calloc((size_t)n, 2 * sizeof *host);
     CHECK(host);
     for (int64_t i = 0; i < n; i++) {
@@ -340,8 +357,8 @@ static void make_angles(struct model *m, double base) {
         host[i] = (float)cos(angle);
         host[n + i] = (float)sin(angle);
     }
-    m->cosines = on_device(host, 2 * (size_t)n * sizeof *host);
-    m->sines = m->cosines + n;
+    d->cos_table = on_device(host, 2 * (size_t)n * sizeof *host);
+    d->sin_table = d->cos_table + n;
     free(host);
 }
 
@@ -355,16 +372,20 @@ static struct model load_model(const struct file *file, int64_t positions,
     if (!architecture)
         refuse("the architecture is neither llama nor qwen2");
 #define SIZE(name, otherwise) (int64_t) number(file, architecture, name, 1, (double)(otherwise))
-    struct model m = {.positions = positions, .stream = stream};
-    m.n_layers = SIZE("block_count", 0);
-    m.hidden = SIZE("embedding_length", 0);
-    m.ff = SIZE("feed_forward_length", 0);
-    m.q_heads = SIZE("attention.head_count", 0);
-    m.kv_heads = SIZE("attention.head_count_kv", m.q_heads);
-    m.head_dim = SIZE("attention.key_length", m.hidden / m.q_heads);
-    m.eps = (float)number(file, architecture, "attention.layer_norm_rms_epsilon", 1e-12, 0);
-    if (m.head_dim % 2 || m.q_heads % m.kv_heads ||
-        SIZE("rope.dimension_count", m.head_dim) != m.head_dim)
+    struct model m = {.stream = stream};
+    struct cushim_decoder *d = &m.decoder;
+    d->max_len = positions;
+    d->n_layers = SIZE("block_count", 0);
+    d->hidden = SIZE("embedding_length", 0);
+    d->ff = SIZE("feed_forward_length", 0);
+    d->n_q_heads = SIZE("attention.head_count", 0);
+    d->n_kv_heads = SIZE("attention.head_count_kv", d->n_q_heads);
+    d->head_dim = SIZE("attention.key_length", d->hidden / d->n_q_heads);
+    d->position_stride = d->n_kv_heads * d->head_dim;
+    d->head_stride = d->head_dim;
+    d->eps = (float)number(file, architecture, "attention.layer_norm_rms_epsilon", 1e-12, 0);
+    if (d->head_dim % 2 || d->n_q_heads % d->n_kv_heads ||
+        SIZE("rope.dimension_count", d->head_dim) != d->head_dim)
         refuse("its heads are not taken");
     char key[64];
     snprintf(key, sizeof key, "%s.rope.scaling.type", architecture);
@@ -375,86 +396,44 @@ static struct model load_model(const struct file *file, int64_t positions,
     if (!embedding || embedding->rows > INT32_MAX)
         refuse("token_embd.weight is missing or wrong");
     m.vocabulary = (int64_t)embedding->rows;
-    m.embedding = wanted(file, "token_embd.weight", m.vocabulary, m.hidden, 0);
+    m.embedding = wanted(file, "token_embd.weight", m.vocabulary, d->hidden, 0);
     if (!m.embedding.format->dequantise)
-        refuse("embeddings in F32 or Q8_0 are not taken");
-    m.norm = vector(file, "output_norm.weight", m.hidden, true);
-    m.head = load(file, "output.weight", m.vocabulary, m.hidden, 0);
-    if (!m.head.device)
-        m.head = m.embedding;
-    m.layers = calloc((size_t)m.n_layers, sizeof *m.layers);
-    CHECK(m.layers);
-    for (int64_t i = 0; i < m.n_layers; i++)
-        load_layer(&m, file, i, strcmp(architecture, "llama") == 0 ? m.head_dim : 0);
-    make_angles(&m, number(file, architecture, "rope.freq_base", 1, 10000));
-    m.h = floats(m.hidden);
-    m.x = floats(m.hidden);
-    m.y = floats(m.q_heads * m.head_dim);
-    m.q = floats(m.q_heads * m.head_dim);
-    m.gate = floats(m.ff);
-    m.up = floats(m.ff);
+        refuse("embeddings in Q8_0 are not taken");
+    m.norm = vector(file, "output_norm.weight", d->hidden, true);
+    m.head = m.embedding;
+    if (tensor_of(file, "output.weight"))
+        m.head = wanted(file, "output.weight", m.vocabulary, d->hidden, 0);
+    struct cushim_decoder_layer *layers = calloc((size_t)d->n_layers, sizeof *layers);
+    CHECK(layers);
+    d->layers = layers;
+    for (int64_t i = 0; i < d->n_layers; i++)
+        layers[i] = load_layer(d, file, i, strcmp(architecture, "llama") == 0 ? d->head_dim : 0);
+    make_angles(d, number(file, architecture, "rope.freq_base", 1, 10000));
+    m.h = floats(d->hidden);
+    m.x = floats(d->hidden);
     m.logits = floats(m.vocabulary);
     m.token = on_device(NULL, sizeof *m.token);
+    m.place = on_device(NULL, 2 * sizeof *m.place);
+    m.scratch_bytes = cushim_decoder_f32_scratch(d);
+    m.scratch = on_device(NULL, m.scratch_bytes);
     return m;
 }
 
 /* ---- a step ---- */
 
-#define RUN(name, ...) TRY(cushim_##name(__VA_ARGS__, m->stream))
-
-static void multiply(const struct model *m, const struct matrix *w, const float *x, float *y) {
-    TRY(w->format->multiply(w->device, x, y, w->rows, w->columns, m->stream));
-}
-
-static void multiply_add(const struct model *m, const struct matrix *w, const struct matrix *bias,
-                         const float *x, float *y) {
-    multiply(m, w, x, y);
-    if (bias->device)
-        RUN(add_f32, y, (const float *)bias->device, y, w->rows);
-}
-
-static void norm(const struct model *m, const struct matrix *w) {
-    RUN(rms_norm_f32, m->h, (const float *)w->device, m->x, NULL, m->eps, 1, m->hidden);
-}
-
-/* Heads of one position. */
-static void turn(const struct model *m, float *x, int64_t n_heads, int64_t position) {
-    int64_t half = m->head_dim / 2;
-    RUN(rope_f32, x, m->cosines + position * half, m->sines + position * half, x, n_heads, 1,
-        m->head_dim, half, 0);
-}
-
-static void run_layer(const struct model *m, const struct layer *layer, int64_t position) {
-    int64_t n_kv = m->kv_heads * m->head_dim;
-    float *key = layer->keys + position * n_kv, *value = layer->values + position * n_kv;
-    struct cushim_kv_strides strides = {m->positions * n_kv, m->head_dim, n_kv};
-    norm(m, &layer->attention_norm);
-    multiply_add(m, &layer->q, &layer->q_bias, m->x, m->q);
-    multiply_add(m, &layer->k, &layer->k_bias, m->x, key);
-    multiply_add(m, &layer->v, &layer->v_bias, m->x, value);
-    turn(m, m->q, m->q_heads, position);
-    turn(m, key, m->kv_heads, position);
-    RUN(attention_decode_f32, m->q, layer->keys, layer->values, NULL, m->y, 1, m->q_heads,
-        m->kv_heads, m->head_dim, position + 1, m->positions, &strides, NULL, 0);
-    multiply(m, &layer->o, m->y, m->x);
-    RUN(add_f32, m->h, m->x, m->h, m->hidden);
-    norm(m, &layer->ff_norm);
-    multiply(m, &layer->gate, m->x, m->gate);
-    multiply(m, &layer->up, m->x, m->up);
-    RUN(swiglu_f32, m->gate, m->up, m->gate, m->ff);
-    multiply(m, &layer->down, m->gate, m->x);
-    RUN(add_f32, m->h, m->x, m->h, m->hidden);
-}
-
 static int64_t step(const struct model *m, int64_t token, int64_t position) {
+    const struct cushim_decoder *d = &m->decoder;
     const struct format *format = m->embedding.format;
-    int64_t row_bytes = m->hidden / format->values * format->bytes, next;
-    TRY(format->dequantise(m->embedding.device + token * row_bytes, m->h, 1, m->hidden, m->stream));
-    for (int64_t i = 0; i < m->n_layers; i++)
-        run_layer(m, &m->layers[i], position);
-    norm(m, &m->norm);
-    multiply(m, &m->head, m->x, m->logits);
-    RUN(argmax_f32, m->logits, m->token, m->vocabulary, NULL, 0);
+    int64_t row_bytes = d->hidden / format->values * format->bytes, next;
+    int32_t place[] = {(int32_t)position, (int32_t)position + 1};
+    TRY(cushim_memory_h2d((cushim_devptr)(uintptr_t)m->place, place, sizeof place));
+    TRY(format->dequantise(m->embedding.device + token * row_bytes, m->h, 1, d->hidden, m->stream));
+    TRY(cushim_decoder_f32(d, m->place, m->place + 1, m->h, m->scratch, m->scratch_bytes,
+                           m->stream));
+    TRY(cushim_rms_norm_f32(m->h, m->norm, m->x, NULL, d->eps, 1, d->hidden, m->stream));
+    TRY(m->head.format->multiply(m->head.device, m->x, m->logits, m->vocabulary, d->hidden,
+                                 m->stream));
+    TRY(cushim_argmax_f32(m->logits, m->token, m->vocabulary, NULL, 0, m->stream));
     TRY(cushim_memory_d2h(&next, (cushim_devptr)(uintptr_t)m->token, sizeof next));
     return next;
 }

@@ -28,6 +28,9 @@
 #define WGMMA(dim)                                                                                 \
     [ATTENTION_WGMMA_##                                                                            \
         dim] = {.name = "attention_wgmma_" #dim, .shared_bytes = ATTENTION_WGMMA_BYTES(dim)},
+#define CACHED(name_, dim, rows, keys, lanes)                                                      \
+    [ATTENTION_CACHED_##name_] = {.name = "attention_cached_" #name_,                              \
+                                  .shared_bytes = ATTENTION_TILED_BYTES(dim, rows, keys)},
 #define DECODE(dim, group, warps)                                                                  \
     [ATTENTION_DECODE_##dim##_##                                                                   \
         group] = {.name = "attention_decode_" #dim "_" #group,                                     \
@@ -45,6 +48,7 @@ static const struct cushim_kernel kernels[] = {
                     DECODE_NARROW)[ATTENTION_DECODE_MERGE] = {.name = "attention_decode_merge"},
     [ATTENTION_ROWS] = {.name = "attention_rows"},
     [ATTENTION_DECODE_ROWS] = {.name = "attention_decode_rows"},
+    ATTENTION_CACHED_VARIANTS(CACHED)[ATTENTION_CACHED_ROWS] = {.name = "attention_cached_rows"},
 };
 CUSHIM_KERNEL_FAMILY(attention, kernels);
 #undef TILED
@@ -55,6 +59,7 @@ CUSHIM_KERNEL_FAMILY(attention, kernels);
 #undef WGMMA
 #undef DECODE
 #undef DECODE_NARROW
+#undef CACHED
 
 /* ---- which tiles ---- */
 

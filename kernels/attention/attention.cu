@@ -8,5 +8,6 @@
 #include "kernels/attention/attention_split.cuh"
 #include "kernels/attention/attention_wgmma.cuh"
 #include "kernels/attention/attention_row.cuh"
+#include "kernels/attention/attention_cached.cuh"
 #include "kernels/attention/attention_decode.cuh"
 #include "kernels/attention/attention_merge.cuh"

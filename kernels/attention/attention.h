@@ -18,6 +18,13 @@
 #define ATTENTION_TILED_VARIANTS(V) V(64, 64, 32, 8) V(128, 64, 32, 8) V(256, 32, 16, 16)
 
 /*
+ * The same for sequences with caches, with few query rows and with many.
+ */
+#define ATTENTION_CACHED_VARIANTS(V)                                                               \
+    V(128_few, 128, 16, 64, 32)                                                                    \
+    V(256_few, 256, 16, 32, 32) V(128, 128, 64, 32, 8) V(256, 256, 32, 16, 16)
+
+/*
  * Forward on matrix units: (dim, warps, tiles of 16 query rows per warp, keys of a tile); the large
  * ones also say how many blocks a multiprocessor holds.  The small ones stay below the 99 KiB that
  * a block has on 8.6 and 8.9; the others need 9.0.
@@ -121,6 +128,25 @@ struct attention_decode_args {
     float scale;
     int n_chunks;
     int is_clustered; /* the chunks of a row are one cluster */
+};
+
+/* In the order of enum cushim_kv_type. */
+enum attention_type { ATTENTION_F32, ATTENTION_F16, ATTENTION_BF16 };
+
+struct attention_cached_args {
+    const float *q;
+    const int32_t *q_begin, *q_len; /* or NULL */
+    float *o;
+    const void *k, *v;
+    const int32_t *kv_begin, *kv_len, *blocks; /* or NULL */
+    int64_t batch_stride, head_stride, position_stride;
+    int64_t batch, n_kv_heads, group, head_dim, max_q_len, max_kv_len;
+    int64_t blocks_per_sequence, block_len;
+    int type; /* enum attention_type */
+    int is_of_pointers;
+    float scale;
+    int is_causal;
+    int is_wide; /* as above, of q and o */
 };
 
 #endif

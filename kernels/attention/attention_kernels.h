@@ -12,6 +12,7 @@
 #define LARGE(dim, warps, row_tiles, keys, per_sm) ATTENTION_SPLIT_LARGE_##dim,
 #define WGMMA(dim)                                 ATTENTION_WGMMA_##dim,
 #define DECODE(dim, group, warps)                  ATTENTION_DECODE_##dim##_##group,
+#define CACHED(name, dim, rows, keys, lanes)       ATTENTION_CACHED_##name,
 #define DECODE_NARROW(dim, group, warps)           ATTENTION_DECODE_NARROW_##dim,
 enum attention_kernel {
     ATTENTION_TILED_VARIANTS(TILED) ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)
@@ -19,7 +20,8 @@ enum attention_kernel {
             ATTENTION_WGMMA_VARIANTS(WGMMA) ATTENTION_DECODE_VARIANTS(DECODE)
                 ATTENTION_DECODE_NARROW_VARIANTS(DECODE_NARROW) ATTENTION_DECODE_MERGE,
     ATTENTION_ROWS,
-    ATTENTION_DECODE_ROWS
+    ATTENTION_DECODE_ROWS,
+    ATTENTION_CACHED_VARIANTS(CACHED) ATTENTION_CACHED_ROWS
 };
 #undef TILED
 #undef SMALL
@@ -27,6 +29,7 @@ enum attention_kernel {
 #undef LARGE
 #undef WGMMA
 #undef DECODE
+#undef CACHED
 #undef DECODE_NARROW
 
 /* log2(e) / sqrt(head_dim), because weights are powers of 2. */

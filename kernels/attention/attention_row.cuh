@@ -20,18 +20,18 @@ struct RowTile {
     float scores[ROW_KEYS], weights[ROW_KEYS];
 };
 
-/* One query row over `length` keys, `step` elements apart. */
-DEVICE void attend_row(RowTile *tile, const float *q, const float *k, const float *v, int64_t step,
-                       float *o, int64_t length, int64_t head_dim, float scale) {
+/* One query row over `length` keys; k(key, d) and v(key, d) give an element. */
+template <class Keys, class Values>
+DEVICE void attend_row(RowTile *tile, const float *q, const Keys &k, const Values &v, float *o,
+                       int64_t length, int64_t head_dim, float scale) {
     int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES;
     float most = -INFINITY, sum = 0;
     for (int64_t first = 0; first < length; first += ROW_KEYS) {
         int n = length - first < ROW_KEYS ? (int)(length - first) : ROW_KEYS;
         for (int key = warp; key < n; key += ATTENTION_ROW_THREADS / WARP_LANES) {
-            const float *row = k + (first + key) * step;
             float part = 0;
             for (int64_t d = lane; d < head_dim; d += WARP_LANES)
-                part = fmaf(q[d], row[d], part);
+                part = fmaf(q[d], k(first + key, d), part);
             part = sum_of_lanes<WARP_LANES>(part);
             if (lane == 0)
                 tile->scores[key] = part;
@@ -50,7 +50,7 @@ DEVICE void attend_row(RowTile *tile, const float *q, const float *k, const floa
         for (int64_t d = threadIdx.x; d < head_dim; d += ATTENTION_ROW_THREADS) {
             float value = first ? o[d] * factor : 0;
             for (int key = 0; key < n; key++)
-                value = fmaf(tile->weights[key], v[(first + key) * step + d], value);
+                value = fmaf(tile->weights[key], v(first + key, d), value);
             o[d] = value;
         }
         __syncthreads();
@@ -58,6 +58,14 @@ DEVICE void attend_row(RowTile *tile, const float *q, const float *k, const floa
     float share = share_of(sum);
     for (int64_t d = threadIdx.x; d < head_dim; d += ATTENTION_ROW_THREADS)
         o[d] = sum == 0 ? 0 : o[d] * share;
+}
+
+/* The same for rows that are `step` elements apart. */
+DEVICE void attend_row(RowTile *tile, const float *q, const float *k, const float *v, int64_t step,
+                       float *o, int64_t length, int64_t head_dim, float scale) {
+    attend_row(
+        tile, q, [=](int64_t key, int64_t d) { return k[key * step + d]; },
+        [=](int64_t key, int64_t d) { return v[key * step + d]; }, o, length, head_dim, scale);
 }
 
 } // namespace

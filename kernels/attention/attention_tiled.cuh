@@ -24,30 +24,34 @@ template <int DIM, int ROWS, int KEYS, int LANES> struct Tiled {
         MY_WIDES = DIM / LANES / 4 /* four columns each */
     };
     float *q, *kv, *weights; /* in shared memory */
-    const attention_args *args;
+    int dim;
+    float scale;
+    bool is_wide;        /* rows of the output are multiples of 16 bytes */
     int lane, first_row; /* of the row's threads; of the thread's rows in the block's */
     float out[4][MY_WIDES][4];
     float most[4], sum[4];
 
-    __device__ Tiled(float *shared, const attention_args *args)
-        : q(shared), kv(q + ROWS * STRIDE), weights(kv + KEYS * STRIDE), args(args),
-          lane((int)threadIdx.x % LANES), first_row((int)threadIdx.x / LANES * 4) {
+    template <class Args>
+    __device__ Tiled(float *shared, const Args &args)
+        : q(shared), kv(q + ROWS * STRIDE), weights(kv + KEYS * STRIDE), dim((int)args.head_dim),
+          scale(args.scale), is_wide(args.is_wide), lane((int)threadIdx.x % LANES),
+          first_row((int)threadIdx.x / LANES * 4) {
     }
 
-    /* n_valid rows of a tensor, then zeros; columns from head_dim on are zeros too. */
-    __device__ void load(float *to, const float *from, int n_rows, int64_t n_valid) {
-        int dim = (int)args->head_dim;
+    /* n_valid rows, of which four(row, column) gives four columns, then zeros. */
+    template <class Four>
+    __device__ void load(float *to, int n_rows, int64_t n_valid, const Four &four) {
         for (int i = (int)threadIdx.x; i < n_rows * (DIM / 4); i += THREADS) {
             int row = i / (DIM / 4), column = i % (DIM / 4) * 4;
             float4 value = make_float4(0, 0, 0, 0);
             if (row < n_valid)
-                value = load_columns<true>(from + (int64_t)row * dim, column, dim, args->is_wide);
+                value = four(row, column);
             *reinterpret_cast<float4 *>(to + row * STRIDE + column) = value;
         }
     }
 
     __device__ void score(float (&scores)[4][MY_KEYS]) {
-        int n_wides = ((int)args->head_dim + 3) / 4;
+        int n_wides = (dim + 3) / 4;
 #pragma unroll
         for (int i = 0; i < 4; i++)
 #pragma unroll
@@ -88,10 +92,10 @@ template <int DIM, int ROWS, int KEYS, int LANES> struct Tiled {
             }
             float most_before = most[i];
             most[i] = fmaxf(most[i], max_of_lanes<LANES>(tile_most));
-            float base = base_of(most[i]), factor = factor_of(most_before, base, args->scale);
+            float base = base_of(most[i]), factor = factor_of(most_before, base, scale);
 #pragma unroll
             for (int j = 0; j < MY_KEYS; j++) {
-                float weight = weight_of(scores[i][j], base, args->scale, 0);
+                float weight = weight_of(scores[i][j], base, scale, 0);
                 bool is_seen = !IS_MASKED || lane + j * LANES < limit[i];
                 weights[(lane + j * LANES) * WEIGHT_STRIDE + first_row + i] = is_seen ? weight : -1;
                 tile_sum += is_seen ? weight : 0;
@@ -128,25 +132,24 @@ template <int DIM, int ROWS, int KEYS, int LANES> struct Tiled {
         }
     }
 
-    template <bool IS_MASKED>
-    __device__ void take(const float *v, int64_t n_valid, const int64_t (&limit)[4]) {
+    template <bool IS_MASKED, class Four>
+    __device__ void take(int64_t n_valid, const int64_t (&limit)[4], const Four &of_values) {
         float scores[4][MY_KEYS];
         score(scores);
         weigh<IS_MASKED>(scores, limit);
         __syncthreads();
-        load(kv, v, KEYS, n_valid);
+        load(kv, KEYS, n_valid, of_values);
         __syncthreads();
         add<IS_MASKED>(n_valid < KEYS ? (int)n_valid : KEYS);
     }
 
-    __device__ void store(float *o, int64_t n_valid) {
-        int dim = (int)args->head_dim;
+    template <class Row> __device__ void store(int64_t n_valid, const Row &row_of) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float whole = sum_of_lanes<LANES>(sum[i]), share = share_of(whole);
             if (first_row + i >= n_valid)
                 continue;
-            float *row = o + (int64_t)(first_row + i) * dim;
+            float *row = row_of(first_row + i);
 #pragma unroll
             for (int c = 0; c < MY_WIDES; c++) {
                 int column = (lane + c * LANES) * 4;
@@ -154,7 +157,7 @@ template <int DIM, int ROWS, int KEYS, int LANES> struct Tiled {
 #pragma unroll
                 for (int e = 0; e < 4; e++)
                     values[e] = whole == 0 ? 0 : out[i][c][e] * share;
-                if (args->is_wide && column < dim) {
+                if (is_wide && column < dim) {
                     *reinterpret_cast<float4 *>(row + column) =
                         make_float4(values[0], values[1], values[2], values[3]);
                     continue;
@@ -168,11 +171,15 @@ template <int DIM, int ROWS, int KEYS, int LANES> struct Tiled {
         }
     }
 
-    /* Do rows `row` and on of a head. */
-    __device__ void run(int64_t head, int64_t row) {
-        int64_t seq = args->seq, dim = args->head_dim, begin = head * seq * dim;
-        int64_t end = args->is_causal && row + ROWS < seq ? row + ROWS : seq;
-        load(q, args->q + begin + row * dim, ROWS, seq - row);
+    /*
+     * Do n_rows query rows, of which row i sees the first seen(i) of n_keys keys, and all at least
+     * `least`.  The others give four columns of a row, or the place of its output.
+     */
+    template <class Seen, class Queries, class Keys, class Values, class Row>
+    __device__ void run(int64_t n_rows, int64_t n_keys, int64_t least, const Seen &seen,
+                        const Queries &of_queries, const Keys &of_keys, const Values &of_values,
+                        const Row &row_of) {
+        load(q, ROWS, n_rows, of_queries);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             most[i] = -INFINITY;
@@ -183,25 +190,45 @@ template <int DIM, int ROWS, int KEYS, int LANES> struct Tiled {
                 for (int e = 0; e < 4; e++)
                     out[i][c][e] = 0;
         }
-        for (int64_t key = 0; key < end; key += KEYS) {
-            const float *v = args->v + begin + key * dim;
-            int64_t limit[4];
+        for (int64_t key = 0; key < n_keys; key += KEYS) {
+            auto values = [&](int i, int column) { return of_values(key + i, column); };
+            bool is_masked = key + KEYS > least;
+            int64_t limit[4] = {};
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int64_t seen = args->is_causal ? row + first_row + i + 1 : seq;
-                limit[i] = (seen < seq ? seen : seq) - key;
-            }
-            load(kv, args->k + begin + key * dim, KEYS, seq - key);
+            for (int i = 0; i < 4 && is_masked; i++)
+                limit[i] = seen(first_row + i) - key;
+            load(kv, KEYS, n_keys - key,
+                 [&](int i, int column) { return of_keys(key + i, column); });
             __syncthreads();
-            if (key + KEYS > (args->is_causal ? row + 1 : seq) || key + KEYS > seq)
-                take<true>(v, seq - key, limit);
+            if (is_masked)
+                take<true>(n_keys - key, limit, values);
             else
-                take<false>(v, seq - key, limit);
+                take<false>(n_keys - key, limit, values);
             __syncthreads();
         }
-        store(args->o + begin + row * dim, seq - row);
+        store(n_rows, row_of);
     }
 };
+
+/* Rows `row` and on of a head of whole sequences. */
+template <class Block>
+DEVICE void attend_tile(Block &block, const attention_args &args, int64_t head, int64_t row,
+                        int n_rows) {
+    int64_t seq = args.seq, dim = args.head_dim, begin = head * seq * dim;
+    auto four = [&](const float *from, int64_t i, int column) {
+        return load_columns<true>(from + begin + i * dim, column, (int)dim, args.is_wide);
+    };
+    auto seen = [&](int i) {
+        int64_t n = args.is_causal ? row + i + 1 : seq;
+        return n < seq ? n : seq;
+    };
+    block.run(
+        seq - row, seen(n_rows - 1), seen(0), seen,
+        [&](int i, int column) { return four(args.q, row + i, column); },
+        [&](int64_t key, int column) { return four(args.k, key, column); },
+        [&](int64_t key, int column) { return four(args.v, key, column); },
+        [&](int i) { return args.o + begin + (row + i) * dim; });
+}
 
 } // namespace
 
@@ -211,8 +238,9 @@ template <int DIM, int ROWS, int KEYS, int LANES> struct Tiled {
         DYNAMIC_SHARED(float, shared);                                                             \
         int64_t n_tiles = (args.seq + rows - 1) / rows;                                            \
         for (int64_t i = blockIdx.x; i < n_tiles * args.n_heads; i += gridDim.x) {                 \
-            Tiled<dim, rows, keys, lanes> block(shared, &args);                                    \
-            block.run(i % args.n_heads, (n_tiles - 1 - i / args.n_heads) * rows);                  \
+            Tiled<dim, rows, keys, lanes> block(shared, args);                                     \
+            attend_tile(block, args, i % args.n_heads, (n_tiles - 1 - i / args.n_heads) * rows,    \
+                        rows);                                                                     \
         }                                                                                          \
     }
 ATTENTION_TILED_VARIANTS(TILED)

@@ -10,7 +10,7 @@ from library import KvStrides
 H, FF, V, D = 4096, 14336, 128256, 128
 MODELS = {"8B": {"qkv": (6144, H), "o": (H, H), "gate": (FF, H), "down": (H, FF), "lm_head": (V, H)},
           "70B": {"qkv": (10240, 8192), "o": (8192, 8192), "gate": (28672, 8192), "down": (8192, 28672), "lm_head": (V, 8192)}}
-N_COLUMNS = (1, 2, 4, 8, 16, 32, 128, 512, 2048)
+N_COLUMNS = (1, 2, 4, 8, 16, 32, 64, 128, 512, 2048)
 
 
 def weights(divisor):
@@ -67,6 +67,19 @@ def gemm(divisor):
                            {"bf16": lambda t, p=plain: torch.mm(once(t, "bf16", plain_once(t, p).bfloat16),
                                                                 t["x"].bfloat16())} if n > 8 else {},
                            reference=plain_mm(plain) if n <= 128 else None, hot=("x", "scratch"), n_flops=2 * m * k * n)
+
+
+def gemm_of_superblocks(divisor):
+    for word, n_bytes in (("q4k", 144), ("q5k", 176), ("q6k", 210)):
+        make, plain = getattr(quantised, word), getattr(quantised, f"plain_{word}")
+        for shape, m, k in weights(divisor):
+            for n in (1, 2, 16, 64, 512, 2048) if "gate" in shape else (1,):
+                yield Case(f"gemm_{word}_f32", f"{shape}x{n}",
+                           lambda new, m=m, k=k, n=n, q=make: {"w": q(new, m, k), "x": new.f32(k, n), "y": new.empty(m, n)},
+                           lambda lib, t, m=m, k=k, n=n, w=word: getattr(lib, f"gemm_{w}_f32")(t["w"], t["x"], t["y"], m, k, n),
+                           m * k // 256 * n_bytes + 4 * n * (m + k), "read",
+                           {"mm of the plain matrix": lambda t, p=plain: torch.mm(plain_once(t, lambda t: p(t["w"])), t["x"], out=t["y"])},
+                           reference=plain_mm(lambda t, p=plain: p(t["w"])) if n <= 64 else None, hot=("x",), n_flops=2 * m * k * n)
 
 
 def once(t, name, make):
@@ -141,5 +154,5 @@ def decode(divisor):
 
 
 def cases(divisor):
-    for part in (gemv, gemm, small, attention, decode):
+    for part in (gemv, gemm, gemm_of_superblocks, small, attention, decode):
         yield from part(divisor)

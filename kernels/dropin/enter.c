@@ -14,7 +14,6 @@ enum {
     ERROR_NEWER_DRIVER = 36,
     ERROR_NO_DEVICE = 100,
     ERROR_NO_CONTEXT = 201,
-    ERROR_NOT_SUPPORTED = 801,
     ERROR_UNKNOWN = 999
 };
 
@@ -43,7 +42,7 @@ static int error_of(enum cushim_status status) {
     case CUSHIM_NOCONTEXT:
         return ERROR_NO_CONTEXT;
     case CUSHIM_NOTSUPPORTED:
-        return ERROR_NOT_SUPPORTED;
+        return DROPIN_NOT_SUPPORTED;
     default:
         return ERROR_UNKNOWN;
     }

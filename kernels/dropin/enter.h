@@ -17,7 +17,7 @@
 #include "kernels/dropin/libkernels.h"
 
 /* Our own results; all are numbers of cudaError_t. */
-enum { DROPIN_OK = 0, DROPIN_INVALID = 1 };
+enum { DROPIN_OK = 0, DROPIN_INVALID = 1, DROPIN_NOT_SUPPORTED = 801 };
 
 struct dropin_scope {
     bool is_pushed;

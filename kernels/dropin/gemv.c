@@ -1,5 +1,6 @@
 /* libkernels.so: products of matrices, plain and quantised. */
 #include "cushim/kernels/gemv.h"
+#include "cushim/kernels/product.h"
 #include "kernels/dropin/enter.h"
 
 /*
@@ -65,4 +66,10 @@ int tiny_batched_gemm_f32(const float *A, const float *B, float *C, int m, int n
         return DROPIN_INVALID;
     FORWARD(stream, cushim_gemm_batched_small_f32(A, B, C, m, n, k, strideA, strideB, strideC,
                                                   batch, stream));
+}
+
+int launch_fp8_gemm(const void *A, const void *B, void *C, int M, int K, int N,
+                    uint32_t scale_a_bits, uint32_t scale_b_bits, cudaStream_t stream) {
+    FORWARD(stream, cushim_gemm_e4m3_f16(A, B, C, float_of(scale_a_bits), float_of(scale_b_bits), M,
+                                         N, K, stream));
 }

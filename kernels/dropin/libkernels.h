@@ -134,6 +134,10 @@ int launch_sum_axis(const float *input, float *output, int outer, int inner, int
                     cudaStream_t stream);
 int launch_argmax(const float *input, int *result, void *scratch, int n, cudaStream_t stream);
 
+int launch_selective_scan_forward(const float *x, const float *A, const float *B, const float *C,
+                                  const float *D, float *y, int batch, int d_model, int d_state,
+                                  int seq_len, cudaStream_t stream); /* D may be NULL */
+
 /* ---- gather, layout ---- */
 
 int launch_gather(const float *table, const long long *indices, float *output, int N, int D, int V,
@@ -169,6 +173,8 @@ int gemv_q4k_check_sm121(void); /* whether to call the one above: 0 */
 int dequant_q4k_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream);
 int gemm_q8_f32(const void *A_q8, const float *B, float *C, int M, int K, int N,
                 cudaStream_t stream);
+int launch_fp8_gemm(const void *A, const void *B, void *C, int M, int K, int N,
+                    uint32_t scale_a_bits, uint32_t scale_b_bits, cudaStream_t stream);
 int launch_sgemv_m1(float *y, const float *A, const float *x, int M, int N, cudaStream_t stream);
 int launch_gemv_warp_f16(void *y, const void *A, const void *x, int M, int N, cudaStream_t stream);
 int launch_gemv_warp_f32(float *y, const float *A, const float *x, int M, int N,
@@ -183,6 +189,8 @@ int gemv_q5k_f32(const void *W_q5k, const float *x, float *y, int M, int K, cuda
 int gemv_q6k_f32(const void *W_q6k, const float *x, float *y, int M, int K, cudaStream_t stream);
 int ternary_gemv_f32(const void *W_ternary, const float *x, float *y, int M, int K,
                      cudaStream_t stream);
+int fp4_gemv_f16(const void *W_fp4, const void *scales, const void *x, float *y, int M, int K,
+                 cudaStream_t stream);
 int dequant_q5_0_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream);
 int dequant_q5k_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream);
 int dequant_q6k_f32(const void *src, float *dst, int rows, int K, cudaStream_t stream);
@@ -195,6 +203,25 @@ int flash_attention_forward_f32(const float *Q, const float *K, const float *V, 
 int flash_attention_decode_f32(const float *Q, const float *K, const float *V, float *O, int num_bh,
                                int max_kv_len, int head_dim, int kv_len, const int *kv_len_ptr,
                                int num_q_heads, int num_kv_heads, cudaStream_t stream);
+int flash_attention2_forward_f32(const float *Q, const float *K, const float *V, float *O,
+                                 int batch, int heads, int seq_len, int head_dim, int causal,
+                                 cudaStream_t stream);
+int flash_attention2_decode_f32(const float *Q, const float *K, const float *V, float *O,
+                                int num_bh, int max_kv_len, int head_dim, int kv_len,
+                                const int *kv_len_ptr, int num_q_heads, int num_kv_heads,
+                                cudaStream_t stream);
+int flash_decode_splitkv_f32(const float *Q, const float *K, const float *V, float *O,
+                             float *partial_O, float *partial_lse, int num_bh, int max_kv_len,
+                             int head_dim, int kv_len, const int *kv_len_ptr, int num_q_heads,
+                             int num_kv_heads, int chunk_size, cudaStream_t stream);
+int paged_attention_forward_f32(const float *Q, float *O, const float *const *block_ptrs_k,
+                                const float *const *block_ptrs_v, const int *block_indices,
+                                int seq_len, int block_size, int head_dim, int num_q_heads,
+                                int num_kv_heads, int batch, cudaStream_t stream);
+int ragged_attention_forward_f32(const float *Q, const float *K, const float *V, float *O,
+                                 const int *seq_lens, const int *cum_seq_lens, int batch,
+                                 int num_q_heads, int num_kv_heads, int head_dim,
+                                 cudaStream_t stream);
 int launch_increment_counter(int *counter, int delta, cudaStream_t stream);
 int launch_reset_counter(int *counter, int value, cudaStream_t stream);
 int launch_offset_memcpy(float *dst, const float *src, const int *counter, int dim, int maxSeqLen,
@@ -234,6 +261,28 @@ int fused_qk_norm_rope_bf16(const void *input, const void *weightQ, const void *
                             const void *cosAngles, const void *sinAngles, void *output,
                             uint32_t eps_bits, int totalHeads, int headDim, int numQHeads,
                             int halfRotary, cudaStream_t stream);
+
+/* ---- a layer of an encoder: arrays of device pointers on the host ---- */
+
+int fused_encoder_fwd_f32(void *cublas_handle, const void **weights, void **bufs,
+                          const float *input, float *output, int totalRows, int dModel, int nHeads,
+                          int headDim, int ffnDim, int bsC, int numPatches, cudaStream_t stream);
+long long fused_encoder_fwd_scratch_bytes(int totalRows, int dModel, int nHeads, int headDim,
+                                          int ffnDim, int bsC, int numPatches);
+int fused_encoder_bwd_f32(void *cublas_handle, const void **weights, const void **weight_t,
+                          const void **fwd_bufs, void **bwd_bufs, void **grads,
+                          const float *dOutput, float *dInput, const float *input, int totalRows,
+                          int dModel, int nHeads, int headDim, int ffnDim, int bsC, int numPatches,
+                          cudaStream_t stream);
+
+/* ---- refused: 801 ---- */
+
+int iq_dequant_2xxs_f32(void);
+int iq_dequant_3s_f32(void);
+int iq_dequant_nl_f32(void);
+int kv_dequant_q3_f32(void);
+int kv_dequant_q4_f32(void);
+int nsa_attention_f32(void);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -51,3 +51,9 @@ int ternary_gemv_f32(const void *W_ternary, const float *x, float *y, int M, int
                      cudaStream_t stream) {
     FORWARD(stream, cushim_gemv_ternary_f32(W_ternary, x, y, M, K, stream));
 }
+
+/* On any device, not only from 10.0 on. */
+int fp4_gemv_f16(const void *W_fp4, const void *scales, const void *x, float *y, int M, int K,
+                 cudaStream_t stream) {
+    FORWARD(stream, cushim_gemv_e2m1_f16_f32(W_fp4, scales, x, y, M, K, stream));
+}

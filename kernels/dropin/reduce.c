@@ -21,3 +21,10 @@ int launch_sum_axis_bf16(const void *input, void *output, int outer, int inner, 
     FORWARD(stream, cushim_sum_axis_bf16(input, output, float_of(inv_divisor_bits), outer, axis,
                                          inner, stream));
 }
+
+int launch_selective_scan_forward(const float *x, const float *A, const float *B, const float *C,
+                                  const float *D, float *y, int batch, int d_model, int d_state,
+                                  int seq_len, cudaStream_t stream) {
+    FORWARD(stream,
+            cushim_selective_scan_f32(x, A, B, C, D, y, batch, d_model, d_state, seq_len, stream));
+}

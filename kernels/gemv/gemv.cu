@@ -4,6 +4,7 @@
 #include "kernels/gemv/gemv_direct.cuh"
 #include "kernels/gemv/gemv_f32.cuh"
 #include "kernels/gemv/gemv_mma.cuh"
+#include "kernels/gemv/gemv_parts.cuh"
 #include "kernels/gemv/gemv_q4k.cuh"
 #include "kernels/gemv/gemv_slices.cuh"
 #include "kernels/gemv/gemv_small.cuh"
@@ -37,15 +38,16 @@ ROWS_OF_FORMAT(q8f, Q8f, 2)
 
 #define ROWS_OF_Q4K(name, IS_WIDE)                                                                 \
     KERNEL_OF(256, 2, gemv_##name)                                                                 \
-    (const uint8_t *w, const float *x, float *y, int64_t m, int64_t k, int warps_per_row) {        \
+    (const uint8_t *, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k,       \
+     int64_t n, int warps_per_row) {                                                               \
         DYNAMIC_SHARED(float, shared);                                                             \
-        RowsShape shape = {m, k, 1, warps_per_row};                                                \
-        Q4kRows<IS_WIDE> work(shape, w, x, shared);                                                \
-        run_rows(work, y, shape);                                                                  \
+        RowsShape shape = {m, k, n, warps_per_row};                                                \
+        Q4kRows<IS_WIDE> work(shape, values, b, shared);                                           \
+        run_rows(work, c, shape);                                                                  \
     }
 
-ROWS_OF_Q4K(q4k, false)
-ROWS_OF_Q4K(q4k_wide, true)
+ROWS_OF_Q4K(q4k_c1, false)
+ROWS_OF_Q4K(q4k_c1_wide, true)
 
 /* ---- quantised matrices times any number of columns ---- */
 
@@ -98,16 +100,33 @@ KERNEL_OF(GEMV_TERMS_THREADS, 4, gemv_terms)
     run_terms(b, k, n, cols, is_wide != 0, scratch);
 }
 
-#define TILED(name, Format)                                                                        \
+/* ---- plain products; a format by blocks has whole ones, or nibbles, in parts.low ---- */
+
+#define TILED(name, Format, place)                                                                 \
     KERNEL_OF(256, 2, gemv_##name##_tile)                                                          \
-    (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
-     int64_t n) {                                                                                  \
-        run_tile<Format>(Weights{scales, values}, b, c, m, k, n);                                  \
+    (const struct quant_parts parts, const float *b, float *c, int64_t m, int64_t k, int64_t n) {  \
+        run_tile<Format>(place, b, c, m, k, n);                                                    \
+    }
+#define TILED_BLOCKS(name, Format) TILED(name, Format, (Weights{parts.head, parts.low}))
+#define TILED_PARTS(name, Format)  TILED(name, Dequantised<Format>, parts)
+
+TILED_BLOCKS(q4_0, Q4_0)
+TILED_BLOCKS(q8_0, Q8_0)
+TILED_BLOCKS(q8f, Q8f)
+TILED_PARTS(q4k, Q4K)
+TILED_PARTS(q5_0, Q5_0)
+TILED_PARTS(q5k, Q5K)
+TILED_PARTS(q6k, Q6K)
+
+#define ROW(name, Format)                                                                          \
+    KERNEL(gemv_##name##_row)                                                                      \
+    (const struct quant_parts parts, const float *x, float *y, int64_t m, int64_t k) {             \
+        run_row<Format>(parts, x, y, m, k);                                                        \
     }
 
-TILED(q4_0, Q4_0)
-TILED(q8_0, Q8_0)
-TILED(q8f, Q8f)
+ROW(q5_0, Q5_0)
+ROW(q5k, Q5K)
+ROW(q6k, Q6K)
 
 /* ---- two to eight columns by slices of k ---- */
 
@@ -166,8 +185,8 @@ WITH_END(qkv, QkvEnd)
 
 #define STREAM(name, Format)                                                                       \
     KERNEL_OF(32 * GEMV_STREAM_WARPS, 1, gemv_##name##_stream)                                     \
-    (const uint8_t *w, const float *x, float *y, int64_t m, int64_t k) {                           \
-        FROM_90(DYNAMIC_SHARED(uint8_t, shared); Stream<Format> work(m, k, w, shared);             \
+    (const uint8_t *, const uint8_t *values, const float *x, float *y, int64_t m, int64_t k) {     \
+        FROM_90(DYNAMIC_SHARED(uint8_t, shared); Stream<Format> work(m, k, values, shared);        \
                 work.run(x, y));                                                                   \
     }
 

@@ -1,9 +1,9 @@
 /*
- * Products of q4k with a column, with what stands before and behind them in a model: arguments, and
- * the launch.
+ * Products with a column, with what stands before and behind them in a model: arguments, and the
+ * launch.
  *
- * One kernel does it if blocks stay on the matrix units (sm_90).  Otherwise the norm, the product
- * and its end are separate kernels, connected by scratch.
+ * One kernel does it if all weights are q4k and blocks stay on the matrix units (sm_90).  Otherwise
+ * the norm, the products and their end are separate kernels, connected by scratch.
  */
 #include "cushim/kernels/gemv.h"
 #include "cushim/kernels/norm.h"
@@ -11,14 +11,14 @@
 #include "companion/shared.h"
 #include "kernels/gemv/gemv_direct.h"
 #include "kernels/gemv/gemv_ends.h"
-#include "kernels/gemv/gemv_kernels.h"
+#include "kernels/gemv/gemv_forms.h"
 #include "kernels/launch/arguments.h"
 
-enum { Q4K_VALUES = 256, Q4K_BYTES = 144, PAIRS = GEMV_DIRECT_ROWS / 2 };
+enum { PAIRS = GEMV_DIRECT_ROWS / 2 };
 
 /* A call; m counts rows of w. */
 struct product {
-    const void *w;
+    struct gemv_rows w;
     const float *x;
     int64_t m, k;
     struct gemv_end_args end;
@@ -47,16 +47,22 @@ size_t cushim_gemv_q4k_scratch(int64_t m, int64_t k) {
 static enum cushim_status check_sizes(const char *what, const struct product *args) {
     int64_t n;
     CUSHIM_TRY(cushim_check_size(what, "k", args->k));
-    CUSHIM_TRY(cushim_check_multiple(what, "k", args->k, Q4K_VALUES));
-    CUSHIM_TRY(cushim_check_count(what, "w", (int64_t[]){args->m, args->k / Q4K_VALUES}, 2,
-                                  Q4K_BYTES, &n));
+    for (int i = 0; i < args->w.n; i++) {
+        struct quant_layout layout = cushim_quant_layout(args->w.of[i].format);
+        CUSHIM_TRY(cushim_check_multiple(what, "k", args->k, layout.values));
+        CUSHIM_TRY(cushim_check_count(what, "w", (int64_t[]){args->m, args->k / layout.values}, 2,
+                                      (size_t)layout.bytes, &n));
+    }
     return cushim_check_count(what, "x", &args->k, 1, sizeof(float), &n);
 }
 
 static enum cushim_status check_pointers(const char *what, const struct product *args) {
     size_t least = cushim_gemv_q4k_scratch(args->m, args->k);
     if (args->k) {
-        CUSHIM_TRY(cushim_check_pointer(what, "w", args->w, sizeof(uint16_t)));
+        for (int i = 0; i < args->w.n; i++)
+            CUSHIM_TRY(
+                cushim_check_pointer(what, "w", args->w.of[i].w.head,
+                                     (size_t)cushim_quant_layout(args->w.of[i].format).alignment));
         CUSHIM_TRY(cushim_check_pointer(what, "x", args->x, sizeof(float)));
         if (args->end.norm)
             CUSHIM_TRY(cushim_check_pointer(what, "norm", args->end.norm, sizeof(float)));
@@ -76,7 +82,8 @@ static enum cushim_status check_pointers(const char *what, const struct product 
  */
 static bool is_direct(const struct cushim_kernel_call *call, const struct product *args,
                       struct gemv_direct *direct) {
-    int64_t half = args->end.half, row_bytes = args->k / Q4K_VALUES * Q4K_BYTES;
+    const struct quant_layout layout = cushim_quant_layout(QUANT_Q4K);
+    int64_t half = args->end.half, row_bytes = args->k / layout.values * layout.bytes;
     struct gemv_direct_sizes sizes = {.n_tiles = half ? (args->m / 2 - 1) / PAIRS + 1
                                                       : (args->m - 1) / GEMV_DIRECT_ROWS + 1,
                                       .n_steps = args->k / GEMV_DIRECT_STEP,
@@ -85,8 +92,10 @@ static bool is_direct(const struct cushim_kernel_call *call, const struct produc
                                       .bytes_of_warp = GEMV_DIRECT_NORM_BYTES,
                                       .early_bytes = GEMV_DIRECT_EARLY_OF_Q4K,
                                       .is_alone = true};
-    return cushim_is_aligned(16, args->w, args->x, args->end.norm, NULL) && args->m <= INT32_MAX &&
-           (half % PAIRS == 0 || half == args->m / 2) && (half + PAIRS) * row_bytes <= INT32_MAX &&
+    return args->w.n == 1 && args->w.of[0].format == QUANT_Q4K &&
+           cushim_is_aligned(16, args->w.of[0].w.head, args->x, args->end.norm, NULL) &&
+           args->m <= INT32_MAX && (half % PAIRS == 0 || half == args->m / 2) &&
+           (half + PAIRS) * row_bytes <= INT32_MAX &&
            cushim_gemv_direct_shape(call, direct, &sizes);
 }
 
@@ -112,9 +121,8 @@ static enum cushim_status run(const struct ending *ending, struct product *args,
     if (call.is_cpu)
         return cushim_kernel_call_reference(&call, ending->reference, args, sizeof *args);
     if (is_direct(&call, args, &direct)) {
-        void *params[] = {&args->w,  &args->x,           &args->m,
-                          &args->k,  &direct.most_tiles, &direct.early_bytes,
-                          &args->end};
+        void *params[] = {&args->w.of[0].w.head, &args->x,  &args->m, &args->k, &direct.most_tiles,
+                          &direct.early_bytes,   &args->end};
         return cushim_kernel_call_launch(&call, ending->is_early ? ending->early : ending->in_one,
                                          &direct.shape, params);
     }
@@ -123,7 +131,13 @@ static enum cushim_status run(const struct ending *ending, struct product *args,
                                        stream));
         x = normed;
     }
-    CUSHIM_TRY(cushim_gemv_q4k_f32(args->w, x, products, args->m, args->k, stream));
+    for (int i = 0; i < args->w.n; products += args->w.of[i++].m)
+        CUSHIM_TRY(cushim_gemv_multiply(ending->what,
+                                        (struct gemv_product){args->w.of[i].format, args->w.of[i].w,
+                                                              x, products, args->w.of[i].m, args->k,
+                                                              .n = 1, .is_column = true},
+                                        stream));
+    products = args->scratch;
     return launch_behind(&call, ending->behind, args, products);
 }
 
@@ -131,18 +145,19 @@ static enum cushim_status run(const struct ending *ending, struct product *args,
 
 static void add_reference(const void *args) {
     const struct product *a = args;
-    cushim_gemv_add_q4k_f32_ref(a->w, a->x, a->end.residual, a->end.y, a->m, a->k);
+    cushim_gemv_add_ref(a->w, a->x, a->end.residual, a->end.y, a->m, a->k);
 }
 
-enum cushim_status cushim_gemv_add_q4k(struct gemv_how how, const void *w, const float *x,
-                                       const float *residual, float *y, int64_t m, int64_t k,
-                                       void *scratch, size_t scratch_bytes,
-                                       struct CUstream_st *stream) {
+enum cushim_status cushim_gemv_add(struct gemv_how how, struct gemv_rows w, const float *x,
+                                   const float *residual, float *y, int64_t m, int64_t k,
+                                   void *scratch, size_t scratch_bytes,
+                                   struct CUstream_st *stream) {
     const struct ending ending = {how.what,           how.is_early, GEMV_Q4K_ADD,
                                   GEMV_Q4K_ADD_EARLY, GEMV_END_ADD, add_reference};
     struct product args = {w, x, m, k, {.residual = residual, .y = y}, scratch, scratch_bytes};
     int64_t n;
     CUSHIM_TRY(cushim_check_size(how.what, "m", m));
+    cushim_gemv_split(&args.w, m, 0, 0);
     CUSHIM_TRY(check_sizes(how.what, &args));
     CUSHIM_TRY(cushim_check_count(how.what, "y", &m, 1, sizeof(float), &n));
     if (m == 0)
@@ -156,19 +171,19 @@ enum cushim_status cushim_gemv_add_q4k(struct gemv_how how, const void *w, const
 enum cushim_status cushim_gemv_add_q4k_f32(const void *w, const float *x, const float *residual,
                                            float *y, int64_t m, int64_t k, void *scratch,
                                            size_t scratch_bytes, struct CUstream_st *stream) {
-    return cushim_gemv_add_q4k((struct gemv_how){__func__, false}, w, x, residual, y, m, k, scratch,
-                               scratch_bytes, stream);
+    return cushim_gemv_add((struct gemv_how){__func__, false}, cushim_gemv_rows_of_q4k(w), x,
+                           residual, y, m, k, scratch, scratch_bytes, stream);
 }
 
 static void swiglu_reference(const void *args) {
     const struct product *a = args;
-    cushim_gemv_swiglu_q4k_f32_ref(a->w, a->x, a->end.norm, a->end.y, a->end.eps, a->m / 2, a->k);
+    cushim_gemv_swiglu_ref(a->w, a->x, a->end.norm, a->end.y, a->end.eps, a->m / 2, a->k);
 }
 
-enum cushim_status cushim_gemv_swiglu_q4k(struct gemv_how how, const void *w, const float *x,
-                                          const float *norm, float *y, float eps, int64_t m,
-                                          int64_t k, void *scratch, size_t scratch_bytes,
-                                          struct CUstream_st *stream) {
+enum cushim_status cushim_gemv_swiglu(struct gemv_how how, struct gemv_rows w, const float *x,
+                                      const float *norm, float *y, float eps, int64_t m, int64_t k,
+                                      void *scratch, size_t scratch_bytes,
+                                      struct CUstream_st *stream) {
     const struct ending ending = {how.what,        how.is_early,
                                   GEMV_Q4K_SWIGLU, GEMV_Q4K_SWIGLU_EARLY,
                                   GEMV_END_SWIGLU, swiglu_reference};
@@ -179,6 +194,7 @@ enum cushim_status cushim_gemv_swiglu_q4k(struct gemv_how how, const void *w, co
                            (long long)m);
     args.m = 2 * m;
     args.end.half = (int32_t)m;
+    cushim_gemv_split(&args.w, m, m, 0);
     CUSHIM_TRY(check_sizes(how.what, &args));
     if (m == 0)
         return CUSHIM_OK;
@@ -191,17 +207,16 @@ enum cushim_status cushim_gemv_swiglu_q4k_f32(const void *w, const float *x, con
                                               float *y, float eps, int64_t m, int64_t k,
                                               void *scratch, size_t scratch_bytes,
                                               struct CUstream_st *stream) {
-    return cushim_gemv_swiglu_q4k((struct gemv_how){__func__, false}, w, x, norm, y, eps, m, k,
-                                  scratch, scratch_bytes, stream);
+    return cushim_gemv_swiglu((struct gemv_how){__func__, false}, cushim_gemv_rows_of_q4k(w), x,
+                              norm, y, eps, m, k, scratch, scratch_bytes, stream);
 }
 
 static void qkv_reference(const void *args) {
     const struct product *a = args;
     const struct gemv_end_args *e = &a->end;
-    cushim_gemv_qkv_q4k_f32_ref(a->w, a->x, e->norm, e->cosines, e->sines, e->position, e->y,
-                                e->keys, e->values, e->eps, e->n_q_heads, e->n_kv_heads,
-                                2 * (int64_t)e->half, a->k, e->max_len, e->position_stride,
-                                e->head_stride);
+    cushim_gemv_qkv_ref(a->w, a->x, e->norm, e->bias, e->cosines, e->sines, e->position, e->y,
+                        e->keys, e->values, e->eps, e->n_q_heads, e->n_kv_heads,
+                        2 * (int64_t)e->half, a->k, e->max_len, e->position_stride, e->head_stride);
 }
 
 static enum cushim_status check_heads(const char *what, int64_t n_q_heads, int64_t n_kv_heads,
@@ -233,19 +248,19 @@ static enum cushim_status check_cache(const char *what, const struct gemv_end_ar
     return cushim_check_pointer(what, "values", end->values, sizeof(float));
 }
 
-enum cushim_status cushim_gemv_qkv_q4k(struct gemv_how how, const void *w, const float *x,
-                                       const float *norm, const float *cos_table,
-                                       const float *sin_table, const int32_t *position, float *q,
-                                       float *keys, float *values, float eps, int64_t n_q_heads,
-                                       int64_t n_kv_heads, int64_t head_dim, int64_t k,
-                                       int64_t max_len, int64_t position_stride,
-                                       int64_t head_stride, void *scratch, size_t scratch_bytes,
-                                       struct CUstream_st *stream) {
+enum cushim_status cushim_gemv_qkv(struct gemv_how how, struct gemv_rows w, const float *x,
+                                   const float *norm, const float *bias, const float *cos_table,
+                                   const float *sin_table, const int32_t *position, float *q,
+                                   float *keys, float *values, float eps, int64_t n_q_heads,
+                                   int64_t n_kv_heads, int64_t head_dim, int64_t k, int64_t max_len,
+                                   int64_t position_stride, int64_t head_stride, void *scratch,
+                                   size_t scratch_bytes, struct CUstream_st *stream) {
     const struct ending ending = {how.what,           how.is_early, GEMV_Q4K_QKV,
                                   GEMV_Q4K_QKV_EARLY, GEMV_END_QKV, qkv_reference};
     struct product args = {w, x, 0, k, {.norm = norm}, scratch, scratch_bytes};
     int64_t n;
     CUSHIM_TRY(check_heads(how.what, n_q_heads, n_kv_heads, head_dim, &args.m));
+    cushim_gemv_split(&args.w, n_q_heads * head_dim, n_kv_heads * head_dim, n_kv_heads * head_dim);
     CUSHIM_TRY(check_sizes(how.what, &args));
     CUSHIM_TRY(cushim_check_size(how.what, "max_len", max_len));
     CUSHIM_TRY(cushim_check_size(how.what, "position_stride", position_stride));
@@ -258,6 +273,7 @@ enum cushim_status cushim_gemv_qkv_q4k(struct gemv_how how, const void *w, const
                                       .eps = eps,
                                       .half = (int32_t)(head_dim / 2),
                                       .y = q,
+                                      .bias = bias,
                                       .cosines = cos_table,
                                       .sines = sin_table,
                                       .position = position,
@@ -273,6 +289,8 @@ enum cushim_status cushim_gemv_qkv_q4k(struct gemv_how how, const void *w, const
         CUSHIM_TRY(cushim_check_pointer(how.what, "cos_table", cos_table, sizeof(float)));
         CUSHIM_TRY(cushim_check_pointer(how.what, "sin_table", sin_table, sizeof(float)));
     }
+    if (bias)
+        CUSHIM_TRY(cushim_check_pointer(how.what, "bias", bias, sizeof(float)));
     CUSHIM_TRY(cushim_check_pointer(how.what, "position", position, sizeof(int32_t)));
     if (n_q_heads)
         CUSHIM_TRY(cushim_check_pointer(how.what, "q", q, sizeof(float)));
@@ -288,8 +306,8 @@ enum cushim_status cushim_gemv_qkv_q4k_f32(const void *w, const float *x, const 
                                            int64_t max_len, int64_t position_stride,
                                            int64_t head_stride, void *scratch, size_t scratch_bytes,
                                            struct CUstream_st *stream) {
-    return cushim_gemv_qkv_q4k((struct gemv_how){__func__, false}, w, x, norm, cos_table, sin_table,
-                               position, q, keys, values, eps, n_q_heads, n_kv_heads, head_dim, k,
-                               max_len, position_stride, head_stride, scratch, scratch_bytes,
-                               stream);
+    return cushim_gemv_qkv((struct gemv_how){__func__, false}, cushim_gemv_rows_of_q4k(w), x, norm,
+                           NULL, cos_table, sin_table, position, q, keys, values, eps, n_q_heads,
+                           n_kv_heads, head_dim, k, max_len, position_stride, head_stride, scratch,
+                           scratch_bytes, stream);
 }

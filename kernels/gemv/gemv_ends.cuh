@@ -1,6 +1,6 @@
 /*
- * The end of a product of q4k with a column, in the kernel that made it: a residual is added, a
- * gate meets its rows, queries and keys are rotated and keys and values put into their cache.
+ * The end of a product with a column, in the kernel that made it or behind it: a residual is added,
+ * a gate meets its rows, queries and keys are rotated and keys and values put into their cache.
  *
  * An end that IS_PAIRED takes two rows at once: pair p is row j of a head of 2 half rows, and row j
  * + half, with p = head * half + j.  Before is what it reads for an output, asked for while the
@@ -68,6 +68,10 @@ struct QkvEnd {
         int kv_head = head - args.n_q_heads, value_head = kv_head - args.n_kv_heads;
         if (with.position < 0 || with.position >= args.max_len)
             return;
+        if (args.bias) {
+            first += args.bias[(int64_t)head * 2 * args.half + j];
+            second += args.bias[(int64_t)head * 2 * args.half + j + args.half];
+        }
         float rotated = first * with.cosine - second * with.sine;
         float partner = second * with.cosine + first * with.sine;
         float *to = args.y + (int64_t)head * 2 * args.half;

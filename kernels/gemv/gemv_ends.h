@@ -1,6 +1,7 @@
 /*
- * Products of q4k with what stands before and behind them, as other functions of the library call
- * them: the public functions, with an argument that says how.
+ * Products with a column and what stands before and behind them, with weights of any format, as
+ * other functions of the library call them: the public functions of q4k, with an argument that says
+ * how.
  */
 #ifndef CUSHIM_KERNELS_GEMV_ENDS_H
 #define CUSHIM_KERNELS_GEMV_ENDS_H
@@ -10,6 +11,7 @@
 #include <stdint.h>
 
 #include "cushim/status.h"
+#include "kernels/shared/quant_parts.h"
 
 struct CUstream_st;
 
@@ -23,23 +25,54 @@ struct gemv_how {
     bool is_early;
 };
 
-enum cushim_status cushim_gemv_add_q4k(struct gemv_how how, const void *w, const float *x,
-                                       const float *residual, float *y, int64_t m, int64_t k,
-                                       void *scratch, size_t scratch_bytes,
-                                       struct CUstream_st *stream);
+/* A matrix in parts of rows, of which each has its format: one for all, or one for each output. */
+struct gemv_rows {
+    int n;
+    struct {
+        enum quant_format format;
+        struct quant_parts w;
+        int64_t m; /* cushim_gemv_split() */
+    } of[3];
+};
 
-enum cushim_status cushim_gemv_swiglu_q4k(struct gemv_how how, const void *w, const float *x,
-                                          const float *norm, float *y, float eps, int64_t m,
-                                          int64_t k, void *scratch, size_t scratch_bytes,
-                                          struct CUstream_st *stream);
+static inline struct gemv_rows cushim_gemv_rows_of_q4k(const void *w) {
+    return (struct gemv_rows){1, {{QUANT_Q4K, cushim_quant_parts(QUANT_Q4K, w, w), 0}}};
+}
 
-enum cushim_status cushim_gemv_qkv_q4k(struct gemv_how how, const void *w, const float *x,
-                                       const float *norm, const float *cos_table,
-                                       const float *sin_table, const int32_t *position, float *q,
-                                       float *keys, float *values, float eps, int64_t n_q_heads,
-                                       int64_t n_kv_heads, int64_t head_dim, int64_t k,
-                                       int64_t max_len, int64_t position_stride,
-                                       int64_t head_stride, void *scratch, size_t scratch_bytes,
-                                       struct CUstream_st *stream);
+/* Say how many rows the parts have. */
+static inline void cushim_gemv_split(struct gemv_rows *w, int64_t first, int64_t second,
+                                     int64_t third) {
+    w->of[0].m = w->n == 1 ? first + second + third : first;
+    w->of[1].m = second;
+    w->of[2].m = third;
+}
+
+enum cushim_status cushim_gemv_add(struct gemv_how how, struct gemv_rows w, const float *x,
+                                   const float *residual, float *y, int64_t m, int64_t k,
+                                   void *scratch, size_t scratch_bytes, struct CUstream_st *stream);
+void cushim_gemv_add_ref(struct gemv_rows w, const float *x, const float *residual, float *y,
+                         int64_t m, int64_t k);
+
+/* w: the gate, and up. */
+enum cushim_status cushim_gemv_swiglu(struct gemv_how how, struct gemv_rows w, const float *x,
+                                      const float *norm, float *y, float eps, int64_t m, int64_t k,
+                                      void *scratch, size_t scratch_bytes,
+                                      struct CUstream_st *stream);
+void cushim_gemv_swiglu_ref(struct gemv_rows w, const float *x, const float *norm, float *y,
+                            float eps, int64_t m, int64_t k);
+
+/* w: queries, keys, values.  bias is added to the products; NULL means none. */
+enum cushim_status cushim_gemv_qkv(struct gemv_how how, struct gemv_rows w, const float *x,
+                                   const float *norm, const float *bias, const float *cos_table,
+                                   const float *sin_table, const int32_t *position, float *q,
+                                   float *keys, float *values, float eps, int64_t n_q_heads,
+                                   int64_t n_kv_heads, int64_t head_dim, int64_t k, int64_t max_len,
+                                   int64_t position_stride, int64_t head_stride, void *scratch,
+                                   size_t scratch_bytes, struct CUstream_st *stream);
+void cushim_gemv_qkv_ref(struct gemv_rows w, const float *x, const float *norm, const float *bias,
+                         const float *cos_table, const float *sin_table, const int32_t *position,
+                         float *q, float *keys, float *values, float eps, int64_t n_q_heads,
+                         int64_t n_kv_heads, int64_t head_dim, int64_t k, int64_t max_len,
+                         int64_t position_stride, int64_t head_stride);
 
 #endif

@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "kernels/shared/quant_parts.h"
+
 /* ---- shared memory, in bytes ---- */
 
 /*
@@ -22,6 +24,8 @@
  * On the matrix units, for `chunk` blocks of n_bytes in each row: the pitch of a row, and the
  * total.  Blocks of bytes hold their scales, those of nibbles do not.
  */
+#define GEMV_CHUNK_OF_8                8 /* blocks, for tiles of 8 columns */
+#define GEMV_CHUNK_OF_MORE             4
 #define GEMV_MMA_ROWS                  128
 #define GEMV_MMA_ROWS_OF_8(has_scales) ((has_scales) ? 128 : 256) /* for tiles of 8 columns */
 #define GEMV_MMA_PITCH(n_bytes, chunk) ((((chunk) * (n_bytes) + 15) / 16 * 16) | 16)
@@ -124,7 +128,7 @@ struct gemv_slices {
 #define GEMV_LARGE_THREADS 128
 #define GEMV_LARGE_ABOVE   32 /* rows, and columns, of an output */
 
-/* ---- what a product of q4k begins and ends with ---- */
+/* ---- what a product with a column begins and ends with ---- */
 
 /* If half is not 0 rows are in pairs: of head i, which has 2 half rows, j and j + half. */
 struct gemv_end_args {
@@ -133,7 +137,8 @@ struct gemv_end_args {
     int32_t half;
     const float *residual;        /* for _add */
     float *y;                     /* the result; for _qkv the queries */
-    const float *cosines, *sines; /* this and the rest are for _qkv; [max_len][half] */
+    const float *bias;            /* this and the rest are for _qkv; NULL adds none */
+    const float *cosines, *sines; /* [max_len][half] */
     const int32_t *position;
     float *keys, *values;
     int32_t n_q_heads, n_kv_heads;
@@ -143,10 +148,11 @@ struct gemv_end_args {
 /* ---- numbers ---- */
 
 /*
- * The kernels of a format, from its first one on, by columns, or columns of a tile; wide ones have
- * 16-byte accesses.
+ * The kernels that a format may have, by columns, or columns of a tile; wide ones have 16-byte
+ * accesses.
  */
-enum gemv_of_format {
+enum gemv_path {
+    GEMV_C1,
     GEMV_C1_WIDE,
     GEMV_C2_WIDE,
     GEMV_C8,
@@ -158,19 +164,18 @@ enum gemv_of_format {
     GEMV_WGMMA64,
     GEMV_WGMMA32_OF_TERMS,
     GEMV_WGMMA64_OF_TERMS,
-    GEMV_TILE,
+    GEMV_DIRECT,
+    GEMV_STREAM,
     GEMV_SLICES,
-    GEMV_N_OF_FORMAT
+    GEMV_ROW,
+    GEMV_TILE,
+    GEMV_N_PATHS
 };
 
+#define GEMV_OF(format, path) ((format)*GEMV_N_PATHS + (path))
+
 enum gemv_kernel {
-    GEMV_Q4_0,
-    GEMV_Q8_0 = GEMV_Q4_0 + GEMV_N_OF_FORMAT,
-    GEMV_Q8F = GEMV_Q8_0 + GEMV_N_OF_FORMAT,
-    GEMV_TERMS = GEMV_Q8F + GEMV_N_OF_FORMAT,
-    GEMV_Q4K,
-    GEMV_Q4K_WIDE,
-    GEMV_Q4K_DIRECT,
+    GEMV_TERMS = GEMV_OF(QUANT_N_FORMATS, 0),
     GEMV_Q4K_ADD,
     GEMV_Q4K_SWIGLU,
     GEMV_Q4K_QKV,
@@ -180,9 +185,6 @@ enum gemv_kernel {
     GEMV_END_ADD,
     GEMV_END_SWIGLU,
     GEMV_END_QKV,
-    GEMV_Q4_0_DIRECT,
-    GEMV_Q8_0_STREAM,
-    GEMV_Q8F_STREAM,
     GEMV_F32_R1,
     GEMV_F32_R1_WIDE,
     GEMV_F32_R4_WIDE,

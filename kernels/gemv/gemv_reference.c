@@ -1,62 +1,22 @@
 /* Products with quantised and small matrices as plain loops: sums in double, rounded once. */
 #include <math.h>
 #include <stdbool.h>
-#include <string.h>
 
 #include "cushim/kernels_ref.h"
-#include "kernels/reference/q4k.h"
+#include "kernels/gemv/gemv_ends.h"
+#include "kernels/launch/variants.h"
+#include "kernels/reference/quant_values.h"
 
-enum { BLOCK_VALUES = 32 };
-
-void cushim_gemm_q4_0_f32_ref(const uint16_t *scales, const uint8_t *nibbles, const float *b,
-                              float *c, int64_t m, int64_t k, int64_t n) {
-    for (int64_t row = 0; row < m; row++) {
-        for (int64_t col = 0; col < n; col++) {
-            double sum = 0;
-            for (int64_t i = 0; i < k; i++) {
-                int64_t block = (row * k + i) / BLOCK_VALUES;
-                int at = (int)(i % BLOCK_VALUES), byte = nibbles[16 * block + at % 16];
-                int nibble = at < 16 ? byte & 15 : byte >> 4;
-                double weight = (nibble - 8) * (double)cushim_f32_of_f16(scales[block]);
-                sum += weight * b[i * n + col];
-            }
-            c[row * n + col] = (float)sum;
+void cushim_variant_gemm_ref(const struct quant_parts *parts, enum quant_format format,
+                             const float *b, float *c, int64_t m, int64_t k, int64_t n) {
+    for (int64_t at = 0; at < m * n; at++) {
+        int64_t row = at / n, col = at % n;
+        double sum = 0;
+        for (int64_t i = 0; i < k; i++) {
+            struct quant_value value = quant_value_at(parts, format, row * k + i);
+            sum += ((double)value.scale * value.q - value.minimum) * b[i * n + col];
         }
-    }
-}
-
-void cushim_gemm_q8_0_f32_ref(const void *w, const float *b, float *c, int64_t m, int64_t k,
-                              int64_t n) {
-    enum { BLOCK_BYTES = 34 };
-    for (int64_t row = 0; row < m; row++) {
-        for (int64_t col = 0; col < n; col++) {
-            double sum = 0;
-            for (int64_t i = 0; i < k; i++) {
-                const uint8_t *block =
-                    (const uint8_t *)w + (row * k + i) / BLOCK_VALUES * BLOCK_BYTES;
-                double scale = cushim_f32_of_f16((uint16_t)(block[0] | block[1] << 8));
-                sum += scale * (int8_t)block[2 + i % BLOCK_VALUES] * b[i * n + col];
-            }
-            c[row * n + col] = (float)sum;
-        }
-    }
-}
-
-void cushim_gemm_q8f_f32_ref(const void *w, const float *b, float *c, int64_t m, int64_t k,
-                             int64_t n) {
-    enum { BLOCK_BYTES = 36 };
-    for (int64_t row = 0; row < m; row++) {
-        for (int64_t col = 0; col < n; col++) {
-            double sum = 0;
-            for (int64_t i = 0; i < k; i++) {
-                const uint8_t *block =
-                    (const uint8_t *)w + (row * k + i) / BLOCK_VALUES * BLOCK_BYTES;
-                float scale;
-                memcpy(&scale, block, sizeof scale);
-                sum += (double)scale * (int8_t)block[4 + i % BLOCK_VALUES] * b[i * n + col];
-            }
-            c[row * n + col] = (float)sum;
-        }
+        c[at] = (float)sum;
     }
 }
 
@@ -69,45 +29,53 @@ static double rstd_of(const float *x, float eps, int64_t k) {
 }
 
 /* A row times x, or times x with its norm. */
-static double product_q4k(const void *w, int64_t row, const float *x, const float *norm,
-                          int64_t k) {
-    int64_t first = row * (k / Q4K_VALUES); /* its first block */
+static double product_of(const struct gemv_rows *w, int64_t row, const float *x, const float *norm,
+                         int64_t k) {
     double sum = 0;
+    int part = 0;
+    while (row >= w->of[part].m)
+        row -= w->of[part++].m;
     for (int64_t i = 0; i < k; i++) {
-        const uint8_t *block = (const uint8_t *)w + (first + i / Q4K_VALUES) * Q4K_BYTES;
-        struct q4k_value value = q4k_value_at(block, (int)(i % Q4K_VALUES));
-        sum += (value.scale * value.nibble - value.minimum) * x[i] * (norm ? norm[i] : 1);
+        struct quant_value value = quant_value_at(&w->of[part].w, w->of[part].format, row * k + i);
+        sum += ((double)value.scale * value.q - value.minimum) * x[i] * (norm ? norm[i] : 1);
     }
     return sum;
 }
 
-void cushim_gemv_q4k_f32_ref(const void *w, const float *x, float *y, int64_t m, int64_t k) {
+void cushim_gemv_add_ref(struct gemv_rows w, const float *x, const float *residual, float *y,
+                         int64_t m, int64_t k) {
+    cushim_gemv_split(&w, m, 0, 0);
     for (int64_t row = 0; row < m; row++)
-        y[row] = (float)product_q4k(w, row, x, NULL, k);
+        y[row] = (float)(residual[row] + product_of(&w, row, x, NULL, k));
 }
 
 void cushim_gemv_add_q4k_f32_ref(const void *w, const float *x, const float *residual, float *y,
                                  int64_t m, int64_t k) {
-    for (int64_t row = 0; row < m; row++)
-        y[row] = (float)(residual[row] + product_q4k(w, row, x, NULL, k));
+    cushim_gemv_add_ref(cushim_gemv_rows_of_q4k(w), x, residual, y, m, k);
 }
 
-void cushim_gemv_swiglu_q4k_f32_ref(const void *w, const float *x, const float *norm, float *y,
-                                    float eps, int64_t m, int64_t k) {
+void cushim_gemv_swiglu_ref(struct gemv_rows w, const float *x, const float *norm, float *y,
+                            float eps, int64_t m, int64_t k) {
+    cushim_gemv_split(&w, m, m, 0);
     double rstd = norm && k ? rstd_of(x, eps, k) : 1;
     for (int64_t row = 0; row < m; row++) {
-        double gate = rstd * product_q4k(w, row, x, norm, k),
-               up = rstd * product_q4k(w, m + row, x, norm, k);
+        double gate = rstd * product_of(&w, row, x, norm, k),
+               up = rstd * product_of(&w, m + row, x, norm, k);
         y[row] = (float)(gate / (1 + exp(-gate)) * up);
     }
 }
 
-void cushim_gemv_qkv_q4k_f32_ref(const void *w, const float *x, const float *norm,
-                                 const float *cos_table, const float *sin_table,
-                                 const int32_t *position, float *q, float *keys, float *values,
-                                 float eps, int64_t n_q_heads, int64_t n_kv_heads, int64_t head_dim,
-                                 int64_t k, int64_t max_len, int64_t position_stride,
-                                 int64_t head_stride) {
+void cushim_gemv_swiglu_q4k_f32_ref(const void *w, const float *x, const float *norm, float *y,
+                                    float eps, int64_t m, int64_t k) {
+    cushim_gemv_swiglu_ref(cushim_gemv_rows_of_q4k(w), x, norm, y, eps, m, k);
+}
+
+void cushim_gemv_qkv_ref(struct gemv_rows w, const float *x, const float *norm, const float *bias,
+                         const float *cos_table, const float *sin_table, const int32_t *position,
+                         float *q, float *keys, float *values, float eps, int64_t n_q_heads,
+                         int64_t n_kv_heads, int64_t head_dim, int64_t k, int64_t max_len,
+                         int64_t position_stride, int64_t head_stride) {
+    cushim_gemv_split(&w, n_q_heads * head_dim, n_kv_heads * head_dim, n_kv_heads * head_dim);
     double rstd = norm && k ? rstd_of(x, eps, k) : 1;
     int64_t half = head_dim / 2, p = *position;
     if (p < 0 || p >= max_len)
@@ -119,14 +87,26 @@ void cushim_gemv_qkv_q4k_f32_ref(const void *w, const float *x, const float *nor
                     : is_value ? values + p * position_stride + (kv - n_kv_heads) * head_stride
                                : keys + p * position_stride + kv * head_stride;
         for (int64_t i = 0; i < half; i++) {
-            double a = rstd * product_q4k(w, head * head_dim + i, x, norm, k);
-            double b = rstd * product_q4k(w, head * head_dim + half + i, x, norm, k);
+            int64_t first = head * head_dim + i, second = first + half;
+            double a = rstd * product_of(&w, first, x, norm, k) + (bias ? bias[first] : 0);
+            double b = rstd * product_of(&w, second, x, norm, k) + (bias ? bias[second] : 0);
             double cosine = is_value ? 1 : cos_table[p * half + i];
             double sine = is_value ? 0 : sin_table[p * half + i];
             to[i] = (float)(a * cosine - b * sine);
             to[half + i] = (float)(b * cosine + a * sine);
         }
     }
+}
+
+void cushim_gemv_qkv_q4k_f32_ref(const void *w, const float *x, const float *norm,
+                                 const float *cos_table, const float *sin_table,
+                                 const int32_t *position, float *q, float *keys, float *values,
+                                 float eps, int64_t n_q_heads, int64_t n_kv_heads, int64_t head_dim,
+                                 int64_t k, int64_t max_len, int64_t position_stride,
+                                 int64_t head_stride) {
+    cushim_gemv_qkv_ref(cushim_gemv_rows_of_q4k(w), x, norm, NULL, cos_table, sin_table, position,
+                        q, keys, values, eps, n_q_heads, n_kv_heads, head_dim, k, max_len,
+                        position_stride, head_stride);
 }
 
 void cushim_gemv_f32_ref(const float *a, const float *x, float *y, int64_t m, int64_t n) {

@@ -32,9 +32,11 @@ static enum cushim_status load(const char *what, struct cushim_kernel_family *fa
         CUSHIM_DRIVER(cuLibraryLoadData)(&library, family->image, NULL, NULL, 0, NULL, NULL, 0);
     if (result != CUDA_SUCCESS)
         return refuse(what, family, "cuLibraryLoadData", result);
-    for (unsigned i = 0; i < family->n_kernels && result == CUDA_SUCCESS; i++)
-        result = CUSHIM_DRIVER(cuLibraryGetKernel)(&family->handles[i], library,
-                                                   family->kernels[i].name);
+    for (unsigned i = 0; i < family->n_kernels && result == CUDA_SUCCESS; i++) {
+        if (family->kernels[i].name)
+            result = CUSHIM_DRIVER(cuLibraryGetKernel)(&family->handles[i], library,
+                                                       family->kernels[i].name);
+    }
     if (result != CUDA_SUCCESS) {
         CUSHIM_DRIVER(cuLibraryUnload)(library);
         return refuse(what, family, "cuLibraryGetKernel", result);

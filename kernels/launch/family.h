@@ -20,7 +20,7 @@
 enum { CUSHIM_FAMILY_MOST_KERNELS = 192 };
 
 struct cushim_kernel {
-    const char *name;      /* in the fatbin: <family>_<what> */
+    const char *name;      /* in the fatbin: <family>_<what>; NULL has no kernel at this number */
     unsigned shared_bytes; /* the most dynamic shared memory of any launch.  If it is above 48
                               KiB, loading raises the limit to it, or to what the device has */
     bool is_wide;          /* launched in clusters of more than 8 blocks */

@@ -40,6 +40,7 @@ static const struct cushim_kernel kernels[] = {
     [REDUCE_SUM_BF16_ROWS] = {.name = "reduce_sum_bf16_rows"},
     [REDUCE_SUM_BF16_ROWS_WIDE] = {.name = "reduce_sum_bf16_rows_wide"},
     [REDUCE_SUM_BF16_COLUMNS] = {.name = "reduce_sum_bf16_columns"},
+    [REDUCE_SELECTIVE_SCAN] = {.name = "reduce_selective_scan_f32"},
 };
 CUSHIM_KERNEL_FAMILY(reduce, kernels);
 

@@ -3,3 +3,4 @@
 #include "kernels/reduce/reduce_columns.cuh"
 #include "kernels/reduce/reduce_argmax.cuh"
 #include "kernels/reduce/reduce_bf16.cuh"
+#include "kernels/reduce/reduce_scan.cuh"

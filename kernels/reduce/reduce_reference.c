@@ -47,3 +47,28 @@ void cushim_sum_axis_bf16_ref(const uint16_t *x, uint16_t *y, float scale, int64
         y[i] = cushim_bf16_of(sum * scale);
     }
 }
+
+/* SCAN_STATES states at a time, whose sums are rounded. */
+enum { SCAN_STATES = 256 };
+
+void cushim_selective_scan_f32_ref(const float *x, const float *a, const float *b, const float *c,
+                                   const float *d, float *y, int64_t batch, int64_t n_channels,
+                                   int64_t n_states, int64_t seq) {
+    for (int64_t row = 0; seq > 0 && row < batch * n_channels; row++) {
+        int64_t channel = row % n_channels, first = 0;
+        do {
+            double h[SCAN_STATES] = {0};
+            for (int64_t t = 0; t < seq; t++) {
+                double value = x[row * seq + t];
+                double sum = first ? (double)y[row * seq + t] : d ? d[channel] * value : 0;
+                for (int64_t i = 0; i < SCAN_STATES && first + i < n_states; i++) {
+                    int64_t at = (row / n_channels * n_states + first + i) * seq + t;
+                    h[i] = a[channel * n_states + first + i] * h[i] + b[at] * value;
+                    sum += c[at] * h[i];
+                }
+                y[row * seq + t] = (float)sum;
+            }
+            first += SCAN_STATES;
+        } while (first < n_states);
+    }
+}

@@ -10,14 +10,13 @@
 #include "cushim/kernels/attention.h"
 #include "cushim/kernels/gemv.h"
 #include "companion/shared.h"
-#include "kernels/gemv/gemv_ends.h"
+#include "kernels/gemv/decoder/decoder.h"
 #include "kernels/launch/arguments.h"
 
 enum {
     MOST = 1 << 28, /* for a size */
-    Q4K_VALUES = 256,
-    WIDE = 16 /* bytes: buffers in scratch are at multiples of it, and bytes at its start are
-                 skipped for that */
+    WIDE = 16       /* bytes: buffers in scratch are at multiples of it, and bytes at its start are
+                       skipped for that */
 };
 
 struct step {
@@ -53,7 +52,7 @@ static bool has_sizes(const struct cushim_decoder *d) {
     return (d->n_q_heads + 2 * d->n_kv_heads) <= MOST / (d->head_dim ? d->head_dim : 1);
 }
 
-size_t cushim_decoder_q4k_f32_scratch(const struct cushim_decoder *decoder) {
+size_t cushim_decoder_f32_scratch(const struct cushim_decoder *decoder) {
     const struct cushim_decoder *d = decoder;
     if (!d || !has_sizes(d))
         return 0;
@@ -88,19 +87,37 @@ static enum cushim_status check_sizes(const char *what, const struct cushim_deco
     }
     if (!has_sizes(d))
         return cushim_fail(what, CUSHIM_INVALID, "a size, or the rows of qkv, is above 2^28");
-    CUSHIM_TRY(cushim_check_multiple(what, "hidden", d->hidden, Q4K_VALUES));
-    CUSHIM_TRY(cushim_check_multiple(what, "ff", d->ff, Q4K_VALUES));
     CUSHIM_TRY(cushim_check_multiple(what, "head_dim", d->head_dim, 2));
-    CUSHIM_TRY(cushim_check_multiple(what, "n_q_heads", d->n_q_heads, d->n_kv_heads));
-    return cushim_check_multiple(what, "n_q_heads * head_dim", d->n_q_heads * d->head_dim,
-                                 Q4K_VALUES);
+    return cushim_check_multiple(what, "n_q_heads", d->n_q_heads, d->n_kv_heads);
 }
 
-static enum cushim_status check_layer(const char *what, const struct cushim_decoder_layer *of) {
-    CUSHIM_TRY(cushim_check_pointer(what, "qkv", of->qkv, sizeof(uint16_t)));
-    CUSHIM_TRY(cushim_check_pointer(what, "o", of->o, sizeof(uint16_t)));
-    CUSHIM_TRY(cushim_check_pointer(what, "gate_up", of->gate_up, sizeof(uint16_t)));
-    CUSHIM_TRY(cushim_check_pointer(what, "down", of->down, sizeof(uint16_t)));
+/* One matrix, or `most`, of k columns. */
+static enum cushim_status check_weights(const char *what, const char *name,
+                                        const struct cushim_weights *w, int most,
+                                        const char *k_name, int64_t k) {
+    for (int i = 0; i < (most > 1 && w[1].w ? most : 1); i++) {
+        if ((unsigned)w[i].format >= QUANT_N_FORMATS)
+            return cushim_fail(what, CUSHIM_INVALID, "%s has format=%d", name, (int)w[i].format);
+        bool is_q4_0 = w[i].format == CUSHIM_FORMAT_Q4_0;
+        const struct quant_layout layout = cushim_quant_layout((enum quant_format)w[i].format);
+        CUSHIM_TRY(cushim_check_multiple(what, k_name, k, layout.values));
+        CUSHIM_TRY(
+            cushim_check_pointer(what, name, w[i].w, is_q4_0 ? 1 : (size_t)layout.alignment));
+        if (is_q4_0)
+            CUSHIM_TRY(cushim_check_pointer(what, "scales", w[i].scales, sizeof(uint16_t)));
+    }
+    return CUSHIM_OK;
+}
+
+static enum cushim_status check_layer(const char *what, const struct cushim_decoder *d,
+                                      const struct cushim_decoder_layer *of) {
+    CUSHIM_TRY(check_weights(what, "qkv", of->qkv, 3, "hidden", d->hidden));
+    CUSHIM_TRY(
+        check_weights(what, "o", &of->o, 1, "n_q_heads * head_dim", d->n_q_heads * d->head_dim));
+    CUSHIM_TRY(check_weights(what, "gate_up", of->gate_up, 2, "hidden", d->hidden));
+    CUSHIM_TRY(check_weights(what, "down", &of->down, 1, "ff", d->ff));
+    if (of->qkv_bias)
+        CUSHIM_TRY(cushim_check_pointer(what, "qkv_bias", of->qkv_bias, sizeof(float)));
     CUSHIM_TRY(cushim_check_pointer(what, "attention_norm", of->attention_norm, sizeof(float)));
     CUSHIM_TRY(cushim_check_pointer(what, "ff_norm", of->ff_norm, sizeof(float)));
     CUSHIM_TRY(cushim_check_pointer(what, "keys", of->keys, sizeof(float)));
@@ -109,9 +126,9 @@ static enum cushim_status check_layer(const char *what, const struct cushim_deco
 
 static enum cushim_status check_pointers(const char *what, const struct step *step) {
     const struct cushim_decoder *d = step->decoder;
-    size_t n = cushim_decoder_q4k_f32_scratch(d);
+    size_t n = cushim_decoder_f32_scratch(d);
     for (int64_t i = 0; i < d->n_layers; i++)
-        CUSHIM_TRY(check_layer(what, &d->layers[i]));
+        CUSHIM_TRY(check_layer(what, d, &d->layers[i]));
     CUSHIM_TRY(cushim_check_pointer(what, "cos_table", d->cos_table, sizeof(float)));
     CUSHIM_TRY(cushim_check_pointer(what, "sin_table", d->sin_table, sizeof(float)));
     CUSHIM_TRY(cushim_check_pointer(what, "position", step->position, sizeof(int32_t)));
@@ -131,26 +148,27 @@ static enum cushim_status run_layer(const char *what, const struct step *s, int6
     const struct cushim_decoder_layer *of = &d->layers[layer];
     const struct gemv_how early = {what, true}, first = {what, layer > 0};
     struct cushim_kv_strides strides = {0, d->head_stride, d->position_stride};
-    CUSHIM_TRY(cushim_gemv_qkv_q4k(
-        first, of->qkv, s->h, of->attention_norm, d->cos_table, d->sin_table, s->position, s->q,
-        of->keys, of->values, d->eps, d->n_q_heads, d->n_kv_heads, d->head_dim, d->hidden,
-        d->max_len, d->position_stride, d->head_stride, s->scratch, s->scratch_bytes, s->stream));
+    CUSHIM_TRY(cushim_gemv_qkv(first, cushim_decoder_rows(of->qkv, 3), s->h, of->attention_norm,
+                               of->qkv_bias, d->cos_table, d->sin_table, s->position, s->q,
+                               of->keys, of->values, d->eps, d->n_q_heads, d->n_kv_heads,
+                               d->head_dim, d->hidden, d->max_len, d->position_stride,
+                               d->head_stride, s->scratch, s->scratch_bytes, s->stream));
     CUSHIM_TRY(cushim_attention_decode_f32(s->q, of->keys, of->values, s->length, s->attended, 1,
                                            d->n_q_heads, d->n_kv_heads, d->head_dim, 0, d->max_len,
                                            &strides, s->scratch, s->scratch_bytes, s->stream));
-    CUSHIM_TRY(cushim_gemv_add_q4k(early, of->o, s->attended, s->h, s->h, d->hidden,
-                                   d->n_q_heads * d->head_dim, s->scratch, s->scratch_bytes,
-                                   s->stream));
-    CUSHIM_TRY(cushim_gemv_swiglu_q4k(early, of->gate_up, s->h, of->ff_norm, s->ff, d->eps, d->ff,
-                                      d->hidden, s->scratch, s->scratch_bytes, s->stream));
-    return cushim_gemv_add_q4k(early, of->down, s->ff, s->h, s->h, d->hidden, d->ff, s->scratch,
-                               s->scratch_bytes, s->stream);
+    CUSHIM_TRY(cushim_gemv_add(early, cushim_decoder_rows(&of->o, 1), s->attended, s->h, s->h,
+                               d->hidden, d->n_q_heads * d->head_dim, s->scratch, s->scratch_bytes,
+                               s->stream));
+    CUSHIM_TRY(cushim_gemv_swiglu(early, cushim_decoder_rows(of->gate_up, 2), s->h, of->ff_norm,
+                                  s->ff, d->eps, d->ff, d->hidden, s->scratch, s->scratch_bytes,
+                                  s->stream));
+    return cushim_gemv_add(early, cushim_decoder_rows(&of->down, 1), s->ff, s->h, s->h, d->hidden,
+                           d->ff, s->scratch, s->scratch_bytes, s->stream);
 }
 
-enum cushim_status cushim_decoder_q4k_f32(const struct cushim_decoder *decoder,
-                                          const int32_t *position, const int32_t *length, float *h,
-                                          void *scratch, size_t scratch_bytes,
-                                          struct CUstream_st *stream) {
+enum cushim_status cushim_decoder_f32(const struct cushim_decoder *decoder, const int32_t *position,
+                                      const int32_t *length, float *h, void *scratch,
+                                      size_t scratch_bytes, struct CUstream_st *stream) {
     CUSHIM_TRY(cushim_check_host(__func__, "decoder", decoder));
     CUSHIM_TRY(check_sizes(__func__, decoder));
     if (decoder->n_layers == 0 || decoder->hidden == 0)

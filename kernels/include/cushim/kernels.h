@@ -38,6 +38,8 @@
 #include "cushim/kernels/softmax.h"
 #include "cushim/kernels/norm.h"
 #include "cushim/kernels/rope.h"
+#include "cushim/kernels/product.h"
+#include "cushim/kernels/encoder.h"
 #include "cushim/kernels/quant.h"
 #include "cushim/kernels/gemv.h"
 #include "cushim/kernels/attention.h"

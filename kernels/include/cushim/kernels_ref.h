@@ -109,6 +109,10 @@ CUSHIM_API void cushim_div_broadcast4d_f32_ref(const float *a, const float *b, f
 
 CUSHIM_API void cushim_sum_axis_f32_ref(const float *x, float *y, int64_t outer, int64_t axis,
                                         int64_t inner);
+CUSHIM_API void cushim_selective_scan_f32_ref(const float *x, const float *a, const float *b,
+                                              const float *c, const float *d, float *y,
+                                              int64_t batch, int64_t n_channels, int64_t n_states,
+                                              int64_t seq);
 CUSHIM_API void cushim_argmax_f32_ref(const float *x, int64_t *index, int64_t n);
 
 /* ---- gather ---- */
@@ -202,6 +206,31 @@ CUSHIM_API void cushim_qk_norm_rope_f32_ref(const float *x, const float *w_q, co
                                             float eps, int64_t n_heads, int64_t head_dim,
                                             int64_t n_q_heads, int64_t half_rotary);
 
+/* ---- encoder ---- */
+
+CUSHIM_API void cushim_layer_norm_f32_ref(const float *x, const float *w, const float *b, float *y,
+                                          float *rstd, float eps, int64_t rows, int64_t d);
+CUSHIM_API void cushim_layer_norm_backward_f32_ref(const float *dy, const float *x, const float *w,
+                                                   const float *rstd, float *dx, float *dw,
+                                                   int64_t rows, int64_t d);
+CUSHIM_API void cushim_softmax_backward_f32_ref(const float *y, const float *dy, float *dx,
+                                                int64_t rows, int64_t d);
+CUSHIM_API void cushim_gelu_f32_ref(const float *x, float *y, int64_t n);
+CUSHIM_API void cushim_gelu_backward_f32_ref(const float *x, const float *dy, float *dx, int64_t n);
+
+/* ---- product ---- */
+
+struct cushim_matrix_strides; /* cushim/kernels/product.h */
+
+CUSHIM_API void cushim_gemm_strided_f32_ref(const float *a, const float *b, float *c, float alpha,
+                                            float beta, int64_t batch, int64_t m, int64_t n,
+                                            int64_t k, const struct cushim_matrix_strides *of_a,
+                                            const struct cushim_matrix_strides *of_b,
+                                            const struct cushim_matrix_strides *of_c);
+CUSHIM_API void cushim_gemm_e4m3_f16_ref(const uint8_t *a, const uint8_t *b, uint16_t *c,
+                                         float scale_a, float scale_b, int64_t m, int64_t n,
+                                         int64_t k);
+
 /* ---- quant ---- */
 
 CUSHIM_API void cushim_dequant_q4k_f32_ref(const void *w, float *y, int64_t rows, int64_t k);
@@ -216,6 +245,8 @@ CUSHIM_API void cushim_gemv_q6k_f32_ref(const void *w, const float *x, float *y,
                                         int64_t k);
 CUSHIM_API void cushim_gemv_ternary_f32_ref(const void *w, const float *x, float *y, int64_t m,
                                             int64_t k);
+CUSHIM_API void cushim_gemv_e2m1_f16_f32_ref(const void *w, const uint16_t *scales,
+                                             const uint16_t *x, float *y, int64_t m, int64_t k);
 CUSHIM_API void cushim_gemm_q4k_f32_ref(const void *w, const float *b, float *c, int64_t m,
                                         int64_t k, int64_t n);
 CUSHIM_API void cushim_gemm_q5_0_f32_ref(const void *w, const float *b, float *c, int64_t m,
@@ -257,6 +288,7 @@ CUSHIM_API void cushim_gemm_batched_small_f32_ref(const float *a, const float *b
 /* ---- attention ---- */
 
 struct cushim_kv_strides; /* cushim/kernels/attention.h */
+struct cushim_kv_cache;
 
 CUSHIM_API void cushim_attention_f32_ref(const float *q, const float *k, const float *v, float *o,
                                          int64_t batch, int64_t heads, int64_t seq,
@@ -268,12 +300,17 @@ CUSHIM_API void cushim_attention_decode_f32_ref(const float *q, const float *k, 
                                                 int64_t max_kv_len,
                                                 const struct cushim_kv_strides *kv);
 
+CUSHIM_API void cushim_attention_cached_f32_ref(const float *q, const struct cushim_kv_cache *cache,
+                                                const int32_t *q_begin, const int32_t *q_len,
+                                                float *o, int64_t batch, int64_t n_q_heads,
+                                                int64_t n_kv_heads, int64_t head_dim,
+                                                int64_t max_q_len, bool causal);
+
 /* ---- decoder ---- */
 
 struct cushim_decoder;
-CUSHIM_API void cushim_decoder_q4k_f32_ref(const struct cushim_decoder *decoder,
-                                           const int32_t *position, const int32_t *length,
-                                           float *h);
+CUSHIM_API void cushim_decoder_f32_ref(const struct cushim_decoder *decoder,
+                                       const int32_t *position, const int32_t *length, float *h);
 
 #ifdef __cplusplus
 }

@@ -309,4 +309,5 @@ void cases_attention(struct kernel_table *table) {
     add_hard_values(table);
     add_pairs(table);
     cases_attention_decode(table);
+    cases_attention_cached(table);
 }

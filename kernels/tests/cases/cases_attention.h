@@ -20,5 +20,6 @@ extern const struct attention_values attention_values[ATTENTION_N_VALUES];
 void attention_set_values(struct kernel_case *c, const struct attention_values *values);
 
 void cases_attention_decode(struct kernel_table *table);
+void cases_attention_cached(struct kernel_table *table);
 
 #endif

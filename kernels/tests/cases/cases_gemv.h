@@ -8,7 +8,7 @@ kernel_make make_late_infinity; /* only the last element */
 
 void add_dense(struct kernel_table *table);   /* gemv_f32, gemm_batched_small_f32 */
 void add_ends(struct kernel_table *table);    /* gemv_add, gemv_swiglu, gemv_qkv_q4k_f32 */
-void add_decoder(struct kernel_table *table); /* decoder_q4k_f32 */
+void add_decoder(struct kernel_table *table); /* decoder_f32 */
 
 /* makers_columns.c */
 kernel_make make_seldom_finite, make_wide_spread, make_wide_blocks, make_tiny, make_below_normal,

@@ -231,6 +231,67 @@ static void add_ternary(struct kernel_table *table) {
     table_add(table, &gemv_ternary, "x off 16", sizes[8], NULL)->operands[OF_X].offset = 4;
 }
 
+/* ---- e2m1 ---- */
+
+enum { E2M1_W, E2M1_SCALES, E2M1_X, E2M1_Y };
+
+static void lay_out_e2m1(struct kernel_case *c) {
+    size_t m = (size_t)c->sizes[SIZE_ROWS], k = (size_t)c->sizes[SIZE_K];
+    case_operand(c, "w", TYPE_U8, ROLE_IN, m * k / 2)->make = make_bits_u8;
+    case_operand(c, "scales", TYPE_F16, ROLE_IN, m * k / 16)->make = make_gauss_f16;
+    case_operand(c, "x", TYPE_F16, ROLE_IN, k)->make = make_gauss_f16;
+    case_operand(c, "y", TYPE_F32, ROLE_OUT, m);
+}
+
+static enum cushim_status run_e2m1(const struct kernel_case *c, struct CUstream_st *stream) {
+    return cushim_gemv_e2m1_f16_f32(c->device[E2M1_W], c->device[E2M1_SCALES], c->device[E2M1_X],
+                                    c->device[E2M1_Y], c->sizes[SIZE_ROWS], c->sizes[SIZE_K],
+                                    stream);
+}
+
+static void ref_e2m1(const struct kernel_case *c) {
+    cushim_gemv_e2m1_f16_f32_ref(c->host[E2M1_W], c->host[E2M1_SCALES], c->host[E2M1_X],
+                                 c->host[E2M1_Y], c->sizes[SIZE_ROWS], c->sizes[SIZE_K]);
+}
+
+/* The reference of one row with magnitudes instead of the values sums the terms. */
+static double bound_e2m1(const struct kernel_case *c, int operand, size_t i) {
+    size_t k = (size_t)c->sizes[SIZE_K];
+    const uint8_t *w = (const uint8_t *)c->host[E2M1_W] + i * k / 2;
+    static const double magnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    double terms = 0;
+    (void)operand;
+    for (size_t j = 0; j < k; j++)
+        terms += fabs(magnitudes[w[j / 2] >> 4 * (j % 2) & 7] *
+                      value_of(TYPE_F16, c->host[E2M1_SCALES], (i * k + j) / 16) *
+                      value_of(TYPE_F16, c->host[E2M1_X], j));
+    return 0x1p-20 * terms;
+}
+
+static const struct kernel_subject gemv_e2m1 = {.name = "gemv_e2m1_f16_f32",
+                                                .n_sizes = 2,
+                                                .lay_out = lay_out_e2m1,
+                                                .run = run_e2m1,
+                                                .ref = ref_e2m1,
+                                                .tolerance = {.bound = bound_e2m1}};
+
+static void make_least_f16(struct kernel_draw *draw, void *values, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        value_set(TYPE_F16, values, i, 0x1p-20 * draw_gauss(draw));
+}
+
+static void add_e2m1(struct kernel_table *table) {
+    static const int64_t sizes[][2] = {{0, 16},  {3, 0},    {1, 16},    {7, 32},  {8, 240},
+                                       {9, 256}, {17, 272}, {2, 14336}, {300, 64}};
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        table_add(table, &gemv_e2m1, NULL, sizes[i], NULL);
+    table_add(table, &gemv_e2m1, "odd address", sizes[6], NULL)->operands[E2M1_W].offset = 1;
+    table_add(table, &gemv_e2m1, "scales off 16", sizes[6], NULL)->operands[E2M1_SCALES].offset = 2;
+    table_add(table, &gemv_e2m1, "x off 16", sizes[6], NULL)->operands[E2M1_X].offset = 6;
+    struct kernel_case *c = table_add(table, &gemv_e2m1, "subnormal", sizes[5], NULL);
+    c->operands[E2M1_SCALES].make = c->operands[E2M1_X].make = make_least_f16;
+}
+
 void cases_quant(struct kernel_table *table) {
     static const int64_t sizes[][2] = {{0, 256},  {1, 0},    {1, 256},  {1, 512},  {3, 256},
                                        {1, 4096}, {17, 768}, {31, 256}, {33, 512}, {3, 28672}};
@@ -249,6 +310,7 @@ void cases_quant(struct kernel_table *table) {
     c->operands[Y].offset = 4;
     add_many_columns_q4k(table);
     add_ternary(table);
+    add_e2m1(table);
     add_q5_0(table);
     add_q5k(table);
     add_q6k(table);

@@ -267,8 +267,80 @@ static void add_argmaxes(struct kernel_table *table) {
     }
 }
 
+/* ---- selective_scan ---- */
+
+enum { SCAN_X, SCAN_A, SCAN_B, SCAN_C, SCAN_D, SCAN_Y };
+enum { BATCH, CHANNELS, STATES, SEQ, HAS_D };
+
+static void lay_out_scan(struct kernel_case *c) {
+    const int64_t *s = c->sizes;
+    size_t n = (size_t)(s[BATCH] * s[CHANNELS] * s[SEQ]);
+    size_t n_of_b = (size_t)(s[BATCH] * s[STATES] * s[SEQ]);
+    case_operand(c, "x", TYPE_F32, ROLE_IN, n);
+    case_operand(c, "a", TYPE_F32, ROLE_IN, (size_t)(s[CHANNELS] * s[STATES])); /* below 1 */
+    case_operand(c, "b", TYPE_F32, ROLE_IN, n_of_b);
+    case_operand(c, "c", TYPE_F32, ROLE_IN, n_of_b);
+    case_operand(c, "d", TYPE_F32, ROLE_IN, (size_t)(s[HAS_D] * s[CHANNELS]));
+    case_operand(c, "y", TYPE_F32, ROLE_OUT, n);
+}
+
+static enum cushim_status run_scan(const struct kernel_case *c, struct CUstream_st *stream) {
+    const int64_t *s = c->sizes;
+    return cushim_selective_scan_f32(c->device[SCAN_X], c->device[SCAN_A], c->device[SCAN_B],
+                                     c->device[SCAN_C], c->device[SCAN_D], c->device[SCAN_Y],
+                                     s[BATCH], s[CHANNELS], s[STATES], s[SEQ], stream);
+}
+
+static void ref_scan(const struct kernel_case *c) {
+    const int64_t *s = c->sizes;
+    cushim_selective_scan_f32_ref(c->host[SCAN_X], c->host[SCAN_A], c->host[SCAN_B],
+                                  c->host[SCAN_C], s[HAS_D] ? c->host[SCAN_D] : NULL,
+                                  c->host[SCAN_Y], s[BATCH], s[CHANNELS], s[STATES], s[SEQ]);
+}
+
+/* The recurrence of magnitudes, and of the errors of its steps. */
+static double bound_scan(const struct kernel_case *c, int operand, size_t i) {
+    const int64_t *s = c->sizes;
+    const float *x = c->host[SCAN_X], *a = c->host[SCAN_A], *b = c->host[SCAN_B],
+                *of_c = c->host[SCAN_C];
+    int64_t row = (int64_t)i / s[SEQ], t = (int64_t)i % s[SEQ], channel = row % s[CHANNELS];
+    double terms = s[HAS_D] ? fabs((double)((const float *)c->host[SCAN_D])[channel] * x[i]) : 0;
+    double bound = 0;
+    (void)operand;
+    for (int64_t state = 0; state < s[STATES]; state++) {
+        int64_t at = (row / s[CHANNELS] * s[STATES] + state) * s[SEQ];
+        double h = 0, error = 0, by = fabs((double)a[channel * s[STATES] + state]);
+        for (int64_t u = 0; u <= t; u++) {
+            h = by * h + fabs((double)b[at + u] * x[row * s[SEQ] + u]);
+            error = by * error + 0x1p-22 * h;
+        }
+        terms += fabs(of_c[at + t] * h);
+        bound += fabs(of_c[at + t] * error);
+    }
+    return bound + 0x1p-21 * terms;
+}
+
+static const struct kernel_subject selective_scan = {.name = "selective_scan_f32",
+                                                     .n_sizes = 5,
+                                                     .lay_out = lay_out_scan,
+                                                     .run = run_scan,
+                                                     .ref = ref_scan,
+                                                     .tolerance = {.bound = bound_scan}};
+
+static void add_scans(struct kernel_table *table) {
+    static const int64_t sizes[][5] = {{1, 1, 1, 1, 1},    {0, 3, 4, 5, 1},    {2, 0, 4, 5, 1},
+                                       {2, 3, 0, 5, 1},    {2, 3, 4, 0, 1},    {2, 3, 0, 5, 0},
+                                       {1, 2, 16, 16, 0},  {2, 3, 15, 17, 1},  {2, 5, 17, 31, 0},
+                                       {1, 9, 63, 33, 1},  {1, 3, 64, 40, 1},  {2, 3, 65, 40, 1},
+                                       {1, 3, 130, 20, 0}, {1, 1, 16, 300, 1}, {1, 70, 16, 64, 1}};
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        table_add(table, &selective_scan, NULL, sizes[i], NULL);
+    table_add_offsets(table, table_add(table, &selective_scan, NULL, sizes[7], NULL));
+}
+
 void cases_reduce(struct kernel_table *table) {
     add_sums(table);
     add_argmaxes(table);
     cases_bf16_reduce(table);
+    add_scans(table);
 }

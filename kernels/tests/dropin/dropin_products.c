@@ -107,6 +107,35 @@ TEST(two_bits_are_multiplied) {
     fixture_assert_floats("ternary_gemv_f32", &y);
 }
 
+TEST(four_bits_are_multiplied_by_halves) {
+    enum { N = 80 };
+    fixture_open();
+    struct buffer w = random_bytes(M * N / 2), scales = fixture_halves(M * N / 16);
+    struct buffer x = fixture_halves(N), y = fixture_room(M * sizeof(float));
+    ck_done(fp4_gemv_f16(w.device, scales.device, x.device, y.device, M, N, fixture_stream));
+    cushim_gemv_e2m1_f16_f32_ref(w.host, scales.host, x.host, y.host, M, N);
+    fixture_assert_floats("fp4_gemv_f16", &y);
+    ck_assert_int_eq(
+        fp4_gemv_f16(w.device, scales.device, x.device, y.device, M, 8, fixture_stream), 1);
+}
+
+TEST(codes_are_multiplied_to_halves) {
+    enum { N = 7, DEEP = 45 };
+    fixture_open();
+    struct buffer a = random_bytes(M * DEEP), b = random_bytes(DEEP * N);
+    struct buffer c = fixture_room(M * N * sizeof(uint16_t));
+    for (size_t i = 0; i < a.n_bytes; i++) /* at most 15 / 8 */
+        ((uint8_t *)a.host)[i] &= 0xBF;
+    a = fixture_put(a.host, a.n_bytes);
+    for (size_t i = 0; i < b.n_bytes; i++)
+        ((uint8_t *)b.host)[i] &= 0xBF;
+    b = fixture_put(b.host, b.n_bytes);
+    ck_done(launch_fp8_gemm(a.device, b.device, c.device, M, DEEP, N, bits_of(0.5f), bits_of(-2),
+                            fixture_stream));
+    cushim_gemm_e4m3_f16_ref(a.host, b.host, c.host, 0.5f, -2, M, N, DEEP);
+    fixture_assert_halves("launch_fp8_gemm", &c);
+}
+
 TEST(small_products_come_in_batches) {
     enum { m = 3, n = 5, k = 7, BATCH = 4, SA = 25, SB = 0, SC = 17 };
     fixture_open();
@@ -139,6 +168,11 @@ TEST(attention_matches_its_reference) {
         cushim_attention_f32_ref(q.host, k.host, v.host, o.host, BATCH, HEADS, SEQ, HEAD_DIM,
                                  causal != 0);
         fixture_assert_floats("flash_attention_forward_f32", &o);
+        struct buffer again = fixture_room(o.n_bytes);
+        memcpy(again.host, o.host, o.n_bytes);
+        ck_done(flash_attention2_forward_f32(q.device, k.device, v.device, again.device, BATCH,
+                                             HEADS, SEQ, HEAD_DIM, causal, fixture_stream));
+        fixture_assert_floats("flash_attention2_forward_f32", &again);
     }
 }
 
@@ -178,6 +212,102 @@ TEST(a_decoded_token_sees_the_heads_packed_at_each_position) {
     ck_assert_int_eq(decode(BATCH * Q_HEADS, 7, NULL, 0), 1);
     ck_assert_int_eq(decode(BATCH * Q_HEADS, 7, NULL, -1), 1);
     ck_assert_int_eq(decode(0, 7, NULL, Q_HEADS), 0);
+}
+
+/* A length of 70 positions has four chunks of 20, and 33 have fewer than there is room for. */
+TEST(a_decoded_token_may_have_room_for_parts) {
+    enum { LONG = 100, CHUNK = 20, N_CHUNKS = 4, ROW = KV_HEADS * HEAD_DIM };
+    const struct cushim_kv_strides strides = {LONG * ROW, HEAD_DIM, ROW};
+    fixture_open();
+    q = fixture_floats(N_Q, -1, 1);
+    k = fixture_floats(BATCH * LONG * ROW, -1, 1);
+    v = fixture_floats(BATCH * LONG * ROW, -1, 1);
+    struct buffer length = fixture_put((int[]){33}, sizeof(int));
+    struct buffer parts = fixture_room(sizeof(float) * N_Q * N_CHUNKS);
+#define SPLIT(kv_len_ptr, chunk)                                                                   \
+    flash_decode_splitkv_f32(q.device, k.device, v.device, o.device, parts.device, NULL,           \
+                             BATCH *Q_HEADS, LONG, HEAD_DIM, 70, kv_len_ptr, Q_HEADS, KV_HEADS,    \
+                             chunk, fixture_stream)
+    for (int i = 0; i < 3; i++) {
+        o = fixture_room(N_Q * sizeof(float));
+        ck_done(i == 2 ? flash_attention2_decode_f32(q.device, k.device, v.device, o.device,
+                                                     BATCH * Q_HEADS, LONG, HEAD_DIM, 70, NULL,
+                                                     Q_HEADS, KV_HEADS, fixture_stream)
+                       : SPLIT(i ? length.device : NULL, CHUNK));
+        cushim_attention_decode_f32_ref(q.host, k.host, v.host, NULL, o.host, BATCH, Q_HEADS,
+                                        KV_HEADS, HEAD_DIM, i == 1 ? 33 : 70, LONG, &strides);
+        fixture_assert_floats("decoded with room for parts", &o);
+    }
+    ck_assert_int_eq(SPLIT(NULL, -1), 1);
+}
+
+TEST(a_token_attends_to_blocks_anywhere) {
+    enum {
+        LEN = 4,
+        N_BLOCKS = 3,
+        SEQ = 10,
+        ROW = KV_HEADS * HEAD_DIM,
+        N_PLACES = BATCH * N_BLOCKS
+    };
+    static const int places[N_PLACES] = {5, 0, 3, 1, 4, 2};
+    const struct cushim_kv_strides strides = {N_BLOCKS * LEN * ROW, HEAD_DIM, ROW};
+    const float *of_k[N_PLACES], *of_v[N_PLACES];
+    fixture_open();
+    q = fixture_floats(N_Q, -1, 1);
+    k = fixture_floats(N_PLACES * LEN * ROW, -1, 1); /* in the order of the sequences */
+    v = fixture_floats(N_PLACES * LEN * ROW, -1, 1);
+    o = fixture_room(N_Q * sizeof(float));
+    for (int i = 0; i < N_PLACES; i++) {
+        of_k[places[i]] = (const float *)k.device + i * LEN * ROW;
+        of_v[places[i]] = (const float *)v.device + i * LEN * ROW;
+    }
+    struct buffer indices = fixture_put(places, sizeof places), ks = fixture_put(of_k, sizeof of_k),
+                  vs = fixture_put(of_v, sizeof of_v);
+#define PAGED(seq_len, block_size)                                                                 \
+    paged_attention_forward_f32(q.device, o.device, ks.device, vs.device, indices.device, seq_len, \
+                                block_size, HEAD_DIM, Q_HEADS, KV_HEADS, BATCH, fixture_stream)
+    ck_done(PAGED(SEQ, LEN));
+    cushim_attention_decode_f32_ref(q.host, k.host, v.host, NULL, o.host, BATCH, Q_HEADS, KV_HEADS,
+                                    HEAD_DIM, SEQ, N_BLOCKS * LEN, &strides);
+    fixture_assert_floats("paged_attention_forward_f32", &o);
+    ck_assert_int_eq(PAGED(SEQ, 0), 1);
+    ck_assert_int_eq(PAGED(-1, LEN), 1);
+}
+
+/* Two sequences of 3 and 5 tokens, each like a batch of one whose heads are side by side. */
+TEST(packed_sequences_do_not_see_each_other) {
+    enum { TOKENS = 8, ROW = KV_HEADS * HEAD_DIM, Q_ROW = Q_HEADS * HEAD_DIM };
+    static const int lengths[] = {3, 5}, begins[] = {0, 3};
+    const struct cushim_kv_strides strides = {0, HEAD_DIM, ROW};
+    fixture_open();
+    q = fixture_floats(TOKENS * Q_ROW, -1, 1);
+    k = fixture_floats(TOKENS * ROW, -1, 1);
+    v = fixture_floats(TOKENS * ROW, -1, 1);
+    o = fixture_room(TOKENS * Q_ROW * sizeof(float));
+    struct buffer of_lengths = fixture_put(lengths, sizeof lengths),
+                  of_begins = fixture_put(begins, sizeof begins);
+    ck_done(ragged_attention_forward_f32(q.device, k.device, v.device, o.device, of_lengths.device,
+                                         of_begins.device, 2, Q_HEADS, KV_HEADS, HEAD_DIM,
+                                         fixture_stream));
+    for (int i = 0; i < TOKENS; i++) {
+        int b = i >= begins[1];
+        cushim_attention_decode_f32_ref(
+            (float *)q.host + i * Q_ROW, (float *)k.host + begins[b] * ROW,
+            (float *)v.host + begins[b] * ROW, NULL, (float *)o.host + i * Q_ROW, 1, Q_HEADS,
+            KV_HEADS, HEAD_DIM, lengths[b], lengths[b], &strides);
+    }
+    fixture_assert_floats("ragged_attention_forward_f32", &o);
+    ck_assert_int_eq(ragged_attention_forward_f32(q.device, k.device, v.device, o.device, NULL,
+                                                  of_begins.device, 2, Q_HEADS, KV_HEADS, HEAD_DIM,
+                                                  fixture_stream),
+                     1);
+}
+
+TEST(names_without_a_meaning_are_refused) {
+    int (*const refused[])(void) = {iq_dequant_2xxs_f32, iq_dequant_3s_f32, iq_dequant_nl_f32,
+                                    kv_dequant_q3_f32,   kv_dequant_q4_f32, nsa_attention_f32};
+    for (unsigned i = 0; i < sizeof refused / sizeof *refused; i++)
+        ck_assert_int_eq(refused[i](), 801);
 }
 
 /* ---- position ---- */

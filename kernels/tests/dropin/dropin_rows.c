@@ -45,6 +45,24 @@ TEST(a_sum_is_over_the_middle_axis) {
 
 /* ---- norm ---- */
 
+TEST(a_scan_matches_its_reference) {
+    enum { BATCH = 2, CHANNELS = 5, STATES = 6, SEQ = 21, N = BATCH * CHANNELS * SEQ };
+    fixture_open();
+    struct buffer x = fixture_floats(N, -1, 1), a = fixture_floats(CHANNELS * STATES, 0, 1);
+    struct buffer b = fixture_floats(BATCH * STATES * SEQ, -1, 1),
+                  c = fixture_floats(BATCH * STATES * SEQ, -1, 1);
+    struct buffer d = fixture_floats(CHANNELS, -1, 1);
+    for (int has_d = 0; has_d < 2; has_d++) {
+        struct buffer y = fixture_room(x.n_bytes);
+        ck_done(launch_selective_scan_forward(x.device, a.device, b.device, c.device,
+                                              has_d ? d.device : NULL, y.device, BATCH, CHANNELS,
+                                              STATES, SEQ, fixture_stream));
+        cushim_selective_scan_f32_ref(x.host, a.host, b.host, c.host, has_d ? d.host : NULL, y.host,
+                                      BATCH, CHANNELS, STATES, SEQ);
+        fixture_assert_floats("launch_selective_scan_forward", &y);
+    }
+}
+
 TEST(norms_match_their_references) {
     const float eps = 1e-3f;
     fixture_open();

@@ -35,6 +35,8 @@ static CUresult load_names(CUlibrary *library, const void *code, CUjit_option *o
     const struct cushim_kernel_family *family = family_of(code);
     int n = snprintf(text, sizeof text, "%s\n", SIM_MODULE_IMAGE);
     for (unsigned i = 0; i < family->n_kernels; i++) {
+        if (!family->kernels[i].name)
+            continue;
         n += snprintf(text + n, sizeof text - (size_t)n, ".entry %s\n", family->kernels[i].name);
         ck_assert_int_lt(n, (int)sizeof text);
     }
@@ -202,13 +204,13 @@ static int chooses_by_shared_memory(unsigned n) {
     static const struct {
         const char *capability, *q4k, *q4k_long, *q8_0, *attention, *added;
     } of[] = {
-        {"86", "gemv_q4k_wide", "gemv_q4k_wide", "gemv_q8_0_c1_wide", "attention_split_small_128",
-         "gemv_end_add"},
+        {"86", "gemv_q4k_c1_wide", "gemv_q4k_c1_wide", "gemv_q8_0_c1_wide",
+         "attention_split_small_128", "gemv_end_add"},
         {"90", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_stream", "attention_wgmma_128",
          "gemv_q4k_add"},
         {"100", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_stream",
          "attention_split_large_128", "gemv_q4k_add"},
-        {"120", "gemv_q4k_direct", "gemv_q4k_wide", "gemv_q8_0_c1_wide",
+        {"120", "gemv_q4k_direct", "gemv_q4k_c1_wide", "gemv_q8_0_c1_wide",
          "attention_split_small_128", "gemv_q4k_add"},
     };
     void *p = place(true, 4);
@@ -255,10 +257,22 @@ TEST(a_product_of_q4k_has_one_block_per_multiprocessor) {
     ck_assert_uint_eq(last_grid, SMS);
 }
 
+static struct cushim_decoder_layer layer_of_q4k(void *p) {
+    struct cushim_weights w = {.format = CUSHIM_FORMAT_Q4K, .w = p};
+    return (struct cushim_decoder_layer){.qkv = {w},
+                                         .o = w,
+                                         .gate_up = {w},
+                                         .down = w,
+                                         .attention_norm = p,
+                                         .ff_norm = p,
+                                         .keys = p,
+                                         .values = p};
+}
+
 /* Work queued before may write weights; a decoder's own kernels do not. */
 TEST(a_decoder_takes_weights_early_except_in_its_first_product) {
     void *p = place(true, 4);
-    const struct cushim_decoder_layer layer = {p, p, p, p, p, p, p, p};
+    const struct cushim_decoder_layer layer = layer_of_q4k(p);
     const struct cushim_decoder_layer layers[] = {layer, layer};
     const struct cushim_decoder decoder = {.n_layers = 2,
                                            .hidden = 4096,
@@ -274,8 +288,7 @@ TEST(a_decoder_takes_weights_early_except_in_its_first_product) {
                                            .sin_table = p};
     begin("90");
     all_launched[0] = '\0';
-    ck_ok(cushim_decoder_q4k_f32(&decoder, p, p, p, p, cushim_decoder_q4k_f32_scratch(&decoder),
-                                 NULL));
+    ck_ok(cushim_decoder_f32(&decoder, p, p, p, p, cushim_decoder_f32_scratch(&decoder), NULL));
     ck_assert_str_eq(all_launched, "gemv_q4k_qkv attention_decode_128_4 gemv_q4k_add_early "
                                    "gemv_q4k_swiglu_early gemv_q4k_add_early "
                                    "gemv_q4k_qkv_early attention_decode_128_4 gemv_q4k_add_early "
@@ -285,7 +298,7 @@ TEST(a_decoder_takes_weights_early_except_in_its_first_product) {
 /* A wrong layer follows right ones, and nothing is queued. */
 TEST(a_decoder_checks_all_layers_first) {
     void *p = place(true, 4);
-    struct cushim_decoder_layer layers[2] = {{p, p, p, p, p, p, p, p}, {p, p, p, p, p, p, p, p}};
+    struct cushim_decoder_layer layers[2] = {layer_of_q4k(p), layer_of_q4k(p)};
     struct cushim_decoder decoder = {.n_layers = 2,
                                      .hidden = 256,
                                      .ff = 256,
@@ -298,27 +311,34 @@ TEST(a_decoder_checks_all_layers_first) {
                                      .layers = layers,
                                      .cos_table = p,
                                      .sin_table = p};
-    size_t n_bytes = cushim_decoder_q4k_f32_scratch(&decoder);
+    size_t n_bytes = cushim_decoder_f32_scratch(&decoder);
     begin("90");
     all_launched[0] = '\0';
-    layers[1].down = NULL;
-    ck_assert_int_eq(cushim_decoder_q4k_f32(&decoder, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
-    layers[1].down = p;
-    ck_assert_int_eq(cushim_decoder_q4k_f32(&decoder, p, p, p, p, n_bytes - 1, NULL),
-                     CUSHIM_INVALID);
+    layers[1].down.w = NULL;
+    ck_assert_int_eq(cushim_decoder_f32(&decoder, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
+    layers[1].down.w = p;
+    layers[1].down.format = (enum cushim_format)99;
+    ck_assert_int_eq(cushim_decoder_f32(&decoder, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
+    layers[1].down.format = CUSHIM_FORMAT_Q4_0; /* without scales */
+    ck_assert_int_eq(cushim_decoder_f32(&decoder, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
+    layers[1].down.format = CUSHIM_FORMAT_Q4K;
+    layers[1].qkv[1] = layers[1].qkv[0]; /* keys without values */
+    ck_assert_int_eq(cushim_decoder_f32(&decoder, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
+    layers[1].qkv[1].w = NULL;
+    ck_assert_int_eq(cushim_decoder_f32(&decoder, p, p, p, p, n_bytes - 1, NULL), CUSHIM_INVALID);
     decoder.n_q_heads = 6;
-    ck_assert_int_eq(cushim_decoder_q4k_f32(&decoder, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_decoder_f32(&decoder, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
     decoder.n_q_heads = 4;
     decoder.ff = 0;
-    ck_assert_int_eq(cushim_decoder_q4k_f32(&decoder, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
-    ck_assert_int_eq(cushim_decoder_q4k_f32(NULL, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_decoder_f32(&decoder, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_decoder_f32(NULL, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
     ck_assert_str_eq(all_launched, "");
     decoder.ff = 1LL << 40;
-    ck_assert_uint_eq(cushim_decoder_q4k_f32_scratch(&decoder), 0);
-    ck_assert_uint_eq(cushim_decoder_q4k_f32_scratch(NULL), 0);
+    ck_assert_uint_eq(cushim_decoder_f32_scratch(&decoder), 0);
+    ck_assert_uint_eq(cushim_decoder_f32_scratch(NULL), 0);
     decoder.n_layers = 0;
     decoder.ff = 256;
-    ck_ok(cushim_decoder_q4k_f32(&decoder, NULL, NULL, NULL, NULL, 0, NULL));
+    ck_ok(cushim_decoder_f32(&decoder, NULL, NULL, NULL, NULL, 0, NULL));
     ck_assert_str_eq(all_launched, "");
 }
 

@@ -249,6 +249,98 @@ TEST(scratch_is_asked_for_if_it_helps) {
     ck_assert_uint_eq(cushim_attention_decode_f32_scratch(INT64_MAX, 8, 8, 128, 4096), 0);
 }
 
+/* ---- caches ---- */
+
+/* Keys of 0 give the mean of the values that a query sees. */
+static const float zeros[16], ones_to_8[] = {1, 2, 3, 4, 5, 6, 7, 8};
+
+TEST(the_queries_of_a_chunk_are_its_last_positions) {
+    const int32_t kv_len[] = {4, 1};
+    const struct cushim_kv_cache cache = {
+        .k = zeros, .v = ones_to_8, .strides = {4, 1, 1}, .kv_len = kv_len, .max_kv_len = 4};
+    float o[4];
+    cushim_attention_cached_f32_ref(zeros, &cache, NULL, NULL, o, 2, 1, 1, 1, 2, true);
+    ck_assert(o[0] == 2 && o[1] == 2.5f); /* of 1 .. 3, 1 .. 4 */
+    ck_assert(o[2] == 0 && o[3] == 5);    /* of none, 5 */
+}
+
+TEST(heads_of_a_group_share_what_they_see) {
+    const struct cushim_kv_cache cache = {
+        .k = zeros, .v = ones_to_8, .strides = {8, 1, 2}, .max_kv_len = 4};
+    float o[4];
+    cushim_attention_cached_f32_ref(zeros, &cache, NULL, NULL, o, 1, 4, 2, 1, 1, false);
+    ck_assert(o[0] == 4 && o[1] == 4 && o[2] == 5 && o[3] == 5);
+}
+
+TEST(packed_queries_and_positions_begin_where_they_are_said_to) {
+    const int32_t q_begin[] = {2, 0}, q_len[] = {1, 1}, kv_begin[] = {6, 1}, kv_len[] = {2, 3};
+    const struct cushim_kv_cache cache = {.k = zeros,
+                                          .v = ones_to_8,
+                                          .strides = {0, 1, 1},
+                                          .kv_begin = kv_begin,
+                                          .kv_len = kv_len,
+                                          .max_kv_len = INT32_MAX};
+    float o[] = {-1, -1, -1};
+    cushim_attention_cached_f32_ref(zeros, &cache, q_begin, q_len, o, 2, 1, 1, 1, INT32_MAX, false);
+    ck_assert(o[2] == 7.5f && o[0] == 3 && o[1] == -1);
+}
+
+TEST(a_table_names_blocks_of_halves_or_their_addresses) {
+    const uint16_t halves[] = {0x3C00, 0x4000, 0x4200, 0x4400}; /* 1 .. 4 */
+    const uint16_t bf16s[] = {0x3F80, 0x4000, 0x4040, 0x4080};
+    const void *const addresses[] = {halves + 2, halves};
+    const int32_t blocks[] = {1, 0};
+    struct cushim_kv_cache cache = {.k = zeros,
+                                    .v = halves,
+                                    .strides = {2, 1, 1},
+                                    .max_kv_len = 3,
+                                    .blocks = blocks,
+                                    .blocks_per_sequence = 2,
+                                    .block_len = 2,
+                                    .type = CUSHIM_KV_F16};
+    float o;
+    cushim_attention_cached_f32_ref(zeros, &cache, NULL, NULL, &o, 1, 1, 1, 1, 1, false);
+    ck_assert(o == (3 + 4 + 1) / 3.0f);
+    cache.v = bf16s;
+    cache.type = CUSHIM_KV_BF16;
+    cushim_attention_cached_f32_ref(zeros, &cache, NULL, NULL, &o, 1, 1, 1, 1, 1, false);
+    ck_assert(o == (3 + 4 + 1) / 3.0f);
+    cache.k = cache.v = addresses;
+    cache.type = CUSHIM_KV_F16;
+    cache.is_of_pointers = true;
+    cushim_attention_cached_f32_ref(zeros, &cache, NULL, NULL, &o, 1, 1, 1, 1, 1, false);
+    ck_assert(o == (1 + 2 + 3) / 3.0f);
+}
+
+TEST(a_wrong_cache_is_refused) {
+    float *f = (float *)0x10000, *odd = (float *)0x10002;
+    const int32_t *blocks = (const int32_t *)0x20000;
+    const struct cushim_kv_cache good = {.k = f, .v = f, .strides = {64, 4, 8}, .max_kv_len = 8};
+    struct cushim_kv_cache cache = good;
+#define CACHED(q, cache, heads)                                                                    \
+    cushim_attention_cached_f32(q, cache, NULL, NULL, f, 1, heads, 2, 4, 3, false, NULL)
+    expect(CACHED(f, NULL, 2), "cache=NULL");
+    expect(CACHED(f, &cache, 3), "n_q_heads=3 is not a multiple of 2");
+    expect(CACHED(odd, &cache, 2), "q=0x10002");
+    cache.strides.head = -4;
+    expect(CACHED(f, &cache, 2), "strides.head=-4 is negative");
+    cache = good, cache.max_kv_len = -1;
+    expect(CACHED(f, &cache, 2), "max_kv_len=-1 is negative");
+    cache = good, cache.type = (enum cushim_kv_type)3;
+    expect(CACHED(f, &cache, 2), "type=3");
+    cache = good, cache.v = NULL;
+    expect(CACHED(f, &cache, 2), "v=NULL");
+    cache = good, cache.is_of_pointers = true;
+    expect(CACHED(f, &cache, 2), "blocks=NULL with is_of_pointers");
+    cache = good, cache.blocks = blocks, cache.blocks_per_sequence = 1;
+    expect(CACHED(f, &cache, 2), "block_len=0");
+    cache.block_len = 4;
+    expect(CACHED(f, &cache, 2), "block_len=4 for max_kv_len=8");
+    cache = good, cache.kv_len = (const int32_t *)0x10002;
+    expect(CACHED(f, &cache, 2), "kv_len=0x10002");
+    ck_assert_int_eq(CACHED(NULL, &good, 0), CUSHIM_OK);
+}
+
 SUITE() {
     return tests_run("attention");
 }

@@ -200,6 +200,27 @@ TEST(two_bits_are_minus_one_zero_and_one) {
     ck_assert_int_eq(cushim_gemv_ternary_f32(NULL, NULL, NULL, 0, 5, NULL), CUSHIM_OK);
 }
 
+TEST(four_bits_are_floats) {
+    const uint8_t w[] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE};
+    const uint16_t scale = 0x4000; /* 2 */
+    uint16_t x[16] = {0};
+    float y;
+    for (int i = 0; i < 16; i++) {
+        const float magnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+        memset(x, 0, sizeof x);
+        x[i] = 0x3800; /* 0.5 */
+        cushim_gemv_e2m1_f16_f32_ref(w, &scale, x, &y, 1, 16);
+        ck_assert(y == (i < 8 ? magnitudes[i] : -magnitudes[i - 8]));
+    }
+    assert_error(cushim_gemv_e2m1_f16_f32(w, x, x, &y, -1, 16, NULL), "m=-1 is negative");
+    assert_error(cushim_gemv_e2m1_f16_f32(w, x, x, &y, 1, 8, NULL), "k=8 is not a multiple of 16");
+    assert_error(cushim_gemv_e2m1_f16_f32(NULL, x, x, &y, 1, 16, NULL), "w=NULL");
+    assert_error(cushim_gemv_e2m1_f16_f32(w, NULL, x, &y, 1, 16, NULL), "scales=NULL");
+    assert_error(cushim_gemv_e2m1_f16_f32(w, x, NULL, &y, 1, 16, NULL), "x=NULL");
+    assert_error(cushim_gemv_e2m1_f16_f32(w, x, x, NULL, 1, 16, NULL), "y=NULL");
+    ck_assert_int_eq(cushim_gemv_e2m1_f16_f32(NULL, NULL, NULL, NULL, 0, 16, NULL), CUSHIM_OK);
+}
+
 TEST(wrong_products_are_refused) {
     void *w = (void *)0x10001;
     float *b = (float *)0x20000, *c = (float *)0x30000, *odd = (float *)0x30002;

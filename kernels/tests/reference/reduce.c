@@ -139,6 +139,30 @@ TEST(nothing_to_do_is_right_without_pointers) {
     ck_assert_int_eq(cushim_argmax_f32(NULL, NULL, 0, NULL, 0, NULL), CUSHIM_OK);
 }
 
+/* Two states: one that adds up, one that forgets; y = both + 10 x. */
+TEST(a_scan_goes_through_its_states) {
+    const float x[] = {1, 2, 3}, a[] = {1, 0}, b[] = {1, 1, 1, 2, 2, 2}, c[] = {1, 1, 1, 0, 1, 0};
+    const float d[] = {10};
+    float y[3];
+    cushim_selective_scan_f32_ref(x, a, b, c, d, y, 1, 1, 2, 3);
+    ck_assert(y[0] == 11 && y[1] == 27 && y[2] == 36);
+    cushim_selective_scan_f32_ref(x, a, b, c, NULL, y, 1, 1, 2, 3);
+    ck_assert(y[0] == 1 && y[1] == 7 && y[2] == 6);
+}
+
+TEST(a_wrong_scan_is_refused) {
+    const char *what = "cushim_selective_scan_f32";
+#define SCAN(x, a, d, y, states) cushim_selective_scan_f32(x, a, f, f, d, y, 1, 2, states, 3, NULL)
+    assert_error(SCAN(f, f, f, f, -1), what, "n_states=-1 is negative");
+    assert_error(SCAN(f, f, f, f, INT64_MAX / 2), what, "a=");
+    assert_error(SCAN(NULL, f, f, f, 1), what, "x=NULL");
+    assert_error(SCAN(f, NULL, f, f, 1), what, "a=NULL");
+    assert_error(SCAN(f, f, odd_f, f, 1), what, "d=0x10002");
+    assert_error(SCAN(f, f, NULL, odd_f, 1), what, "y=0x10002");
+    ck_assert_int_eq(
+        cushim_selective_scan_f32(NULL, NULL, NULL, NULL, NULL, NULL, 1, 0, 4, 3, NULL), CUSHIM_OK);
+}
+
 SUITE() {
     return tests_run("reduce");
 }

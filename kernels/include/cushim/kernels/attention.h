@@ -1,6 +1,6 @@
 /*
- * Attention in fp32: for whole sequences, and for one query per head against a cache of keys and
- * values.
+ * Attention in fp32: for whole sequences, for one query per head against a cache of keys and
+ * values, and for queries of many sequences against caches of their own lengths.
  *
  * What holds for every function is at the top of cushim/kernels.h.  A row's weights are exp(score -
  * largest score); a row whose scores are all -infinity (or that has no keys) is 0, and one with a
@@ -96,6 +96,58 @@ cushim_attention_decode_f32(const float *q, const float *k, const float *v,
 CUSHIM_API size_t cushim_attention_decode_f32_scratch(int64_t batch, int64_t n_q_heads,
                                                       int64_t n_kv_heads, int64_t head_dim,
                                                       int64_t max_kv_len);
+
+/* How a cache stores an element. */
+enum cushim_kv_type { CUSHIM_KV_F32, CUSHIM_KV_F16, CUSHIM_KV_BF16 };
+
+/*
+ * The caches of a batch of sequences.  Without blocks position p of sequence b is at b *
+ * strides.batch + (kv_begin[b] + p) * strides.position.  With blocks it is the position p %
+ * block_len of block number blocks[b * blocks_per_sequence + p / block_len], and strides.batch is
+ * from one block to the next.  Arrays are on the device, and read when the work runs.
+ */
+struct cushim_kv_cache {
+    const void *k, *v;                /* multiples of an element; with is_of_pointers, arrays of the
+                                         addresses of blocks */
+    struct cushim_kv_strides strides; /* in elements */
+    const int32_t *kv_begin;          /* [batch]; NULL means 0 */
+    const int32_t *kv_len;            /* [batch]; NULL means max_kv_len */
+    int64_t max_kv_len;               /* a length is clamped to 0 .. max_kv_len */
+    const int32_t *blocks;            /* [batch][blocks_per_sequence]; NULL means no blocks */
+    int64_t blocks_per_sequence, block_len;
+    enum cushim_kv_type type;
+    bool is_of_pointers;
+};
+
+/**
+ * Attend with queries of many sequences, each to its own cache: o = softmax(q k^T / sqrt(head_dim))
+ * v.  Sequence b has the queries q_begin[b] .. q_begin[b] + q_len[b] - 1; query head i uses KV head
+ * i / (n_q_heads / n_kv_heads).
+ * @param q          [queries][n_q_heads][head_dim] on the device; a multiple of 4 bytes
+ * @param cache      on the host; copied before the call returns
+ * @param q_begin    [batch] on the device; NULL means b * max_q_len
+ * @param q_len      [batch] on the device; NULL means max_q_len
+ * @param o          as q, out; must not overlap an input.  Queries of no sequence stay as they are
+ * @param batch, head_dim  >= 0; if one is 0, nothing is done and the pointers may be NULL
+ * @param n_q_heads  >= 0, a multiple of n_kv_heads
+ * @param max_q_len  >= 0; a length is clamped to 0 .. max_q_len.  INT32_MAX if it is not known
+ * @param causal     if set, the queries of a sequence are its last positions: query i of n sees the
+ *                   first kv_len - n + i + 1 positions.  Otherwise it sees kv_len
+ * @param stream     NULL means the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (cache is NULL, a negative size or stride, more bytes than can
+ *         be counted, n_q_heads, an unknown type, blocks of no position, a NULL or misaligned
+ *         pointer) | a driver status; unless CUSHIM_OK, nothing was queued
+ * Accuracy  NMSE <= 1e-11; elements of the cache are widened exactly
+ * Speed     tiles on fp32 units, in which the queries of heads that share a KV head lie together;
+ *           they are small if a sequence has few queries
+ * Threads   any
+ * Stream    queued on `stream`; the buffers must live until that work ends
+ */
+CUSHIM_API enum cushim_status
+cushim_attention_cached_f32(const float *q, const struct cushim_kv_cache *cache,
+                            const int32_t *q_begin, const int32_t *q_len, float *o, int64_t batch,
+                            int64_t n_q_heads, int64_t n_kv_heads, int64_t head_dim,
+                            int64_t max_q_len, bool causal, struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

@@ -117,6 +117,30 @@ CUSHIM_API enum cushim_status cushim_gemv_ternary_f32(const void *w, const float
                                                       struct CUstream_st *stream);
 
 /**
+ * Multiply a matrix of e2m1 with a column of halves: y[m] = w[m][k] * x[k].
+ *
+ * A block has 16 values: a scale in binary16, and 8 bytes of codes, the first of a byte in its low
+ * nibble.  The codes 0 to 7 are 0, 0.5, 1, 1.5, 2, 3, 4 and 6; 8 more is the negative.
+ * @param w       [m][k / 2] bytes on the device, at any address
+ * @param scales  [m][k / 16] on the device; a multiple of 2 bytes
+ * @param x       [k] on the device; a multiple of 2 bytes
+ * @param y       [m] on the device, out; a multiple of 4 bytes; must not overlap an input
+ * @param m       >= 0; if 0, nothing is done and the pointers may be NULL
+ * @param k       >= 0, a multiple of 16; if 0, y is zeros and w, scales and x may be NULL
+ * @param stream  NULL means the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not a multiple of 16, more elements than
+ *         can be counted, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK,
+ *         nothing was queued
+ * Accuracy  |error| <= 2^-20 sum|terms|
+ * Threads   any
+ * Stream    queued on `stream`; the buffers must live until that work ends
+ * Source    OCP Microscaling Formats, FP4; the blocks are NVFP4's with scales of binary16
+ */
+CUSHIM_API enum cushim_status cushim_gemv_e2m1_f16_f32(const void *w, const uint16_t *scales,
+                                                       const uint16_t *x, float *y, int64_t m,
+                                                       int64_t k, struct CUstream_st *stream);
+
+/**
  * Multiply a q4k, q5_0, q5k or q6k matrix with columns: c[m][n] = w[m][k] * b[k][n].
  * @param w       [m][k / 32 or 256] blocks on the device, at any address; q4k: a multiple of 2
  *                bytes

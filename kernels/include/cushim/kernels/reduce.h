@@ -71,6 +71,31 @@ CUSHIM_API enum cushim_status cushim_argmax_f32(const float *x, int64_t *index, 
  */
 CUSHIM_API size_t cushim_argmax_f32_scratch(int64_t n);
 
+/**
+ * The selective scan of a state space model: for each channel and state h[t] = a h[t - 1] + b[t]
+ * x[t] from h = 0, and y[t] = the sum of c[t] h[t] over states + d x[t].
+ * @param x       [batch][n_channels][seq] on the device; a multiple of 4 bytes
+ * @param a       [n_channels][n_states] on the device; a multiple of 4 bytes
+ * @param b, c    [batch][n_states][seq] on the device; multiples of 4 bytes
+ * @param d       [n_channels] on the device; a multiple of 4 bytes; NULL adds nothing
+ * @param y       [batch][n_channels][seq] on the device, out; must not overlap an input
+ * @param batch, n_channels, seq  >= 0; if one is 0, nothing is done and the pointers may be NULL
+ * @param n_states  >= 0; if 0, a, b and c may be NULL; fastest up to 64
+ * @param stream  NULL means the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
+ * Accuracy  each step of h has an error of at most 2^-22 of its terms' magnitudes, which the
+ *           recurrence carries on; 2^-21 of the magnitudes that y sums
+ * Threads   any
+ * Stream    queued on `stream`; the buffers must live until that work ends
+ * Source    A. Gu, T. Dao, "Mamba", 2023
+ */
+CUSHIM_API enum cushim_status cushim_selective_scan_f32(const float *x, const float *a,
+                                                        const float *b, const float *c,
+                                                        const float *d, float *y, int64_t batch,
+                                                        int64_t n_channels, int64_t n_states,
+                                                        int64_t seq, struct CUstream_st *stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,185 @@
+/* Attention of many sequences with caches: arguments, the choice of tiles, the launch. */
+#include "cushim/kernels/attention.h"
+
+#include "cushim/kernels_ref.h"
+#include "companion/shared.h"
+#include "kernels/attention/attention_kernels.h"
+#include "kernels/launch/arguments.h"
+#include "kernels/launch/call.h"
+
+struct tiles {
+    int dim, rows, n_threads;
+    enum attention_kernel kernel;
+};
+
+#define CACHED(name, dim, rows, keys, lanes)                                                       \
+    {dim, rows, (rows) / 4 * (lanes), ATTENTION_CACHED_##name},
+static const struct tiles tiles[] = {ATTENTION_CACHED_VARIANTS(CACHED)};
+
+/* Small tiles if all rows of a sequence fit in one; NULL if no tile holds head_dim. */
+static const struct tiles *choose(const struct attention_cached_args *args) {
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        bool is_last = i + 2 >= sizeof tiles / sizeof *tiles; /* the large ones */
+        if (tiles[i].dim >= args->head_dim &&
+            (is_last || args->max_q_len <= tiles[i].rows / args->group))
+            return &tiles[i];
+    }
+    return NULL;
+}
+
+static enum cushim_status launch(const struct cushim_kernel_call *call,
+                                 struct attention_cached_args *args) {
+    enum { BLOCKS_PER_SM = 4, ROW_BLOCKS_PER_SM = 16 };
+    const struct tiles *chosen = choose(args);
+    int64_t rows = chosen ? chosen->rows : 1, most = (int64_t)call->n_sms;
+    int64_t n_of_head, n_blocks; /* lengths may be less */
+    most *= chosen ? BLOCKS_PER_SM : ROW_BLOCKS_PER_SM;
+    if (__builtin_mul_overflow(args->max_q_len, args->group, &n_of_head) ||
+        __builtin_mul_overflow((n_of_head - 1) / rows + 1, args->batch * args->n_kv_heads,
+                               &n_blocks))
+        n_blocks = most;
+    struct cushim_kernel_shape shape = {.grid = {cushim_n_blocks(n_blocks, 1, most)},
+                                        .block = {ATTENTION_ROW_THREADS}};
+    enum attention_kernel kernel = chosen ? chosen->kernel : ATTENTION_CACHED_ROWS;
+    if (chosen) {
+        shape.block[0] = (unsigned)chosen->n_threads;
+        shape.shared_bytes = call->family->kernels[kernel].shared_bytes;
+    }
+    void *params[] = {args};
+    return cushim_kernel_call_launch(call, kernel, &shape, params);
+}
+
+/* ---- the call ---- */
+
+/* What the reference and the checks get. */
+struct cached {
+    const float *q;
+    struct cushim_kv_cache cache;
+    const int32_t *q_begin, *q_len;
+    float *o;
+    int64_t batch, n_q_heads, n_kv_heads, head_dim, max_q_len;
+    bool causal;
+};
+
+static void reference(const void *of) {
+    const struct cached *c = of;
+    cushim_attention_cached_f32_ref(c->q, &c->cache, c->q_begin, c->q_len, c->o, c->batch,
+                                    c->n_q_heads, c->n_kv_heads, c->head_dim, c->max_q_len,
+                                    c->causal);
+}
+
+static size_t elem_bytes(const struct cushim_kv_cache *cache) {
+    return cache->type == CUSHIM_KV_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+static enum cushim_status check_cache(const char *what, const struct cushim_kv_cache *cache) {
+    const struct cushim_kv_strides *strides = &cache->strides;
+    int64_t n;
+    CUSHIM_TRY(cushim_check_size(what, "strides.batch", strides->batch));
+    CUSHIM_TRY(cushim_check_size(what, "strides.head", strides->head));
+    CUSHIM_TRY(cushim_check_size(what, "strides.position", strides->position));
+    CUSHIM_TRY(cushim_check_size(what, "max_kv_len", cache->max_kv_len));
+    if (cache->type != CUSHIM_KV_F32 && cache->type != CUSHIM_KV_F16 &&
+        cache->type != CUSHIM_KV_BF16)
+        return cushim_fail(what, CUSHIM_INVALID, "type=%d", (int)cache->type);
+    if (cache->blocks) {
+        CUSHIM_TRY(cushim_check_size(what, "blocks_per_sequence", cache->blocks_per_sequence));
+        if (cache->block_len < 1 || cache->block_len > INT32_MAX || cache->max_kv_len > INT32_MAX ||
+            (cache->max_kv_len > 0 &&
+             (cache->max_kv_len - 1) / cache->block_len >= cache->blocks_per_sequence))
+            return cushim_fail(what, CUSHIM_INVALID, "block_len=%lld for max_kv_len=%lld",
+                               (long long)cache->block_len, (long long)cache->max_kv_len);
+    } else if (cache->is_of_pointers) {
+        return cushim_fail(what, CUSHIM_INVALID, "blocks=NULL with is_of_pointers");
+    }
+    return cushim_check_count(what, "k", (int64_t[]){cache->max_kv_len, strides->position}, 2,
+                              elem_bytes(cache), &n);
+}
+
+static enum cushim_status check_pointers(const char *what, const struct cached *args) {
+    const struct cushim_kv_cache *cache = &args->cache;
+    size_t n_bytes = cache->is_of_pointers ? sizeof(void *) : elem_bytes(cache);
+    const struct {
+        const char *name;
+        const void *array;
+    } arrays[] = {{"q_begin", args->q_begin},
+                  {"q_len", args->q_len},
+                  {"kv_begin", cache->kv_begin},
+                  {"kv_len", cache->kv_len},
+                  {"blocks", cache->blocks}};
+    CUSHIM_TRY(cushim_check_pointer(what, "q", args->q, sizeof(float)));
+    if (cache->max_kv_len > 0) {
+        CUSHIM_TRY(cushim_check_pointer(what, "k", cache->k, n_bytes));
+        CUSHIM_TRY(cushim_check_pointer(what, "v", cache->v, n_bytes));
+    }
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        if (arrays[i].array)
+            CUSHIM_TRY(
+                cushim_check_pointer(what, arrays[i].name, arrays[i].array, sizeof(int32_t)));
+    }
+    return cushim_check_pointer(what, "o", args->o, sizeof(float));
+}
+
+enum cushim_status cushim_attention_cached_f32(const float *q, const struct cushim_kv_cache *cache,
+                                               const int32_t *q_begin, const int32_t *q_len,
+                                               float *o, int64_t batch, int64_t n_q_heads,
+                                               int64_t n_kv_heads, int64_t head_dim,
+                                               int64_t max_q_len, bool causal,
+                                               struct CUstream_st *stream) {
+    const char *what = __func__;
+    struct cushim_kernel_call call;
+    int64_t n;
+    CUSHIM_TRY(cushim_check_host(what, "cache", cache));
+    CUSHIM_TRY(cushim_check_size(what, "batch", batch));
+    CUSHIM_TRY(cushim_check_size(what, "n_q_heads", n_q_heads));
+    CUSHIM_TRY(cushim_check_size(what, "n_kv_heads", n_kv_heads));
+    CUSHIM_TRY(cushim_check_size(what, "head_dim", head_dim));
+    CUSHIM_TRY(cushim_check_size(what, "max_q_len", max_q_len));
+    if (n_kv_heads == 0 && n_q_heads != 0)
+        return cushim_fail(what, CUSHIM_INVALID, "n_kv_heads=0 with n_q_heads=%lld",
+                           (long long)n_q_heads);
+    if (n_kv_heads)
+        CUSHIM_TRY(cushim_check_multiple(what, "n_q_heads", n_q_heads, n_kv_heads));
+    CUSHIM_TRY(check_cache(what, cache));
+    CUSHIM_TRY(cushim_check_count(what, "o", (int64_t[]){batch, n_q_heads, head_dim}, 3,
+                                  sizeof(float), &n));
+    if (n == 0 || max_q_len == 0)
+        return CUSHIM_OK;
+    struct cached cached = {q,         *cache,     q_begin,  q_len,     o,     batch,
+                            n_q_heads, n_kv_heads, head_dim, max_q_len, causal};
+    CUSHIM_TRY(check_pointers(what, &cached));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_attention, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_reference(&call, reference, &cached, sizeof cached);
+    _Static_assert((int)CUSHIM_KV_F16 == (int)ATTENTION_F16 &&
+                       (int)CUSHIM_KV_BF16 == (int)ATTENTION_BF16,
+                   "types of caches");
+    struct attention_cached_args args = {
+        .q = q,
+        .q_begin = q_begin,
+        .q_len = q_len,
+        .o = o,
+        .k = cache->k,
+        .v = cache->v,
+        .kv_begin = cache->kv_begin,
+        .kv_len = cache->kv_len,
+        .blocks = cache->blocks,
+        .batch_stride = cache->strides.batch,
+        .head_stride = cache->strides.head,
+        .position_stride = cache->strides.position,
+        .batch = batch,
+        .n_kv_heads = n_kv_heads,
+        .group = n_q_heads / n_kv_heads,
+        .head_dim = head_dim,
+        .max_q_len = max_q_len,
+        .max_kv_len = cache->max_kv_len,
+        .blocks_per_sequence = cache->blocks_per_sequence,
+        .block_len = cache->block_len,
+        .type = (int)cache->type,
+        .is_of_pointers = cache->is_of_pointers,
+        .scale = attention_scale(head_dim),
+        .is_causal = causal,
+        .is_wide = head_dim % 4 == 0 && cushim_is_aligned(16, q, o, NULL, NULL),
+    };
+    return launch(&call, &args);
+}

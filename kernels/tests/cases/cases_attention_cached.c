@@ -1,0 +1,194 @@
+/*
+ * Attention of many sequences: each type and layout of the caches, lengths at their edges, groups,
+ * and second chunks.
+ */
+#include <math.h>
+
+#include "kernels/tests/cases/cases_attention.h"
+
+enum { Q, K, V, Q_BEGIN, Q_LEN, KV_BEGIN, KV_LEN, BLOCKS, O };
+enum { BATCH, Q_HEADS, KV_HEADS, DIM, MAX_Q, MAX_KV, TYPE, LAYOUT, CAUSAL, N_SIZES };
+/* PACKED: sequences of PACKED_LEN follow each other from the last to the first, and how many
+ * queries there are at most is not said; so are blocks of BLOCK_LEN. */
+enum { HEADS_LAST, HEADS_FIRST, PACKED, IN_BLOCKS, N_LAYOUTS };
+enum { PACKED_LEN = 40, BLOCK_LEN = 5 };
+
+/* ---- inputs ---- */
+
+/* Beyond both ends of what most cases have. */
+static void make_lengths(struct kernel_draw *draw, void *values, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        ((int32_t *)values)[i] = (int32_t)(draw_bits(draw) % 90) - 5;
+}
+
+static void make_packed_lengths(struct kernel_draw *draw, void *values, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        ((int32_t *)values)[i] = (int32_t)(draw_bits(draw) % (PACKED_LEN + 4)) - 3;
+    for (size_t i = 0; i < n; i++)
+        ((int32_t *)values)[i] =
+            ((int32_t *)values)[i] > PACKED_LEN ? PACKED_LEN : ((int32_t *)values)[i];
+}
+
+static void make_from_last(int32_t *values, size_t n, int32_t by) {
+    for (size_t i = 0; i < n; i++)
+        values[i] = (int32_t)(n - 1 - i) * by;
+}
+
+static void make_packed(struct kernel_draw *draw, void *values, size_t n) {
+    (void)draw;
+    make_from_last(values, n, PACKED_LEN);
+}
+
+static void make_blocks(struct kernel_draw *draw, void *values, size_t n) {
+    (void)draw;
+    make_from_last(values, n, 1);
+}
+
+/* ---- the function ---- */
+
+static int64_t n_blocks_of(const struct kernel_case *c) {
+    return (c->sizes[MAX_KV] + BLOCK_LEN - 1) / BLOCK_LEN;
+}
+
+static int64_t max_q_len(const struct kernel_case *c) {
+    return c->sizes[LAYOUT] == PACKED ? INT32_MAX : c->sizes[MAX_Q];
+}
+
+static struct cushim_kv_cache cache_of(const struct kernel_case *c, void *const *memory) {
+    const int64_t *s = c->sizes;
+    struct cushim_kv_cache cache = {
+        .k = memory[K],
+        .v = memory[V],
+        .strides = {s[MAX_KV] * s[KV_HEADS] * s[DIM], s[DIM], s[KV_HEADS] * s[DIM]},
+        .kv_begin = c->operands[KV_BEGIN].n ? memory[KV_BEGIN] : NULL,
+        .kv_len = c->operands[KV_LEN].n ? memory[KV_LEN] : NULL,
+        .max_kv_len = s[MAX_KV],
+        .blocks = c->operands[BLOCKS].n ? memory[BLOCKS] : NULL,
+        .type = (enum cushim_kv_type)s[TYPE]};
+    if (s[LAYOUT] == HEADS_FIRST) {
+        cache.strides.head = s[MAX_KV] * s[DIM];
+        cache.strides.position = s[DIM];
+    } else if (s[LAYOUT] == PACKED) {
+        cache.strides.batch = 0;
+    } else if (s[LAYOUT] == IN_BLOCKS) {
+        cache.strides.batch = BLOCK_LEN * s[KV_HEADS] * s[DIM];
+        cache.blocks_per_sequence = n_blocks_of(c);
+        cache.block_len = BLOCK_LEN;
+    }
+    return cache;
+}
+
+static void lay_out(struct kernel_case *c) {
+    static const enum kernel_type types[] = {TYPE_F32, TYPE_F16, TYPE_BF16};
+    static kernel_make *const makers[] = {make_gauss_f32, make_gauss_f16, make_gauss_bf16};
+    const int64_t *s = c->sizes;
+    bool is_packed = s[LAYOUT] == PACKED;
+    size_t batch = (size_t)s[BATCH], n_q = batch * (size_t)(s[Q_HEADS] * s[MAX_Q] * s[DIM]);
+    size_t n_blocks = s[LAYOUT] == IN_BLOCKS ? batch * (size_t)n_blocks_of(c) : 0;
+    size_t n_positions = n_blocks ? n_blocks * BLOCK_LEN : batch * (size_t)s[MAX_KV];
+    size_t n_kv = n_positions * (size_t)(s[KV_HEADS] * s[DIM]);
+    /* queries and caches of one length each, or of any */
+    size_t n_lengths = is_packed || s[LAYOUT] == IN_BLOCKS || s[CAUSAL] ? batch : 0;
+    case_operand(c, "q", TYPE_F32, ROLE_IN, n_q)->make = make_gauss_f32;
+    case_operand(c, "k", types[s[TYPE]], ROLE_IN, n_kv)->make = makers[s[TYPE]];
+    case_operand(c, "v", types[s[TYPE]], ROLE_IN, n_kv)->make = makers[s[TYPE]];
+    case_operand(c, "q_begin", TYPE_I32, ROLE_IN, is_packed ? batch : 0)->make = make_packed;
+    case_operand(c, "q_len", TYPE_I32, ROLE_IN, is_packed || s[TYPE] ? n_lengths : 0)->make =
+        is_packed ? make_packed_lengths : make_lengths;
+    case_operand(c, "kv_begin", TYPE_I32, ROLE_IN, is_packed ? batch : 0)->make = make_packed;
+    case_operand(c, "kv_len", TYPE_I32, ROLE_IN, n_lengths)->make = make_lengths;
+    case_operand(c, "blocks", TYPE_I32, ROLE_IN, n_blocks)->make = make_blocks;
+    case_operand(c, "o", TYPE_F32, ROLE_BOTH, n_q); /* what is of no query stays */
+}
+
+static enum cushim_status run(const struct kernel_case *c, struct CUstream_st *stream) {
+    const int64_t *s = c->sizes;
+    struct cushim_kv_cache cache = cache_of(c, c->device);
+    enum cushim_status status = cushim_attention_cached_f32(
+        c->device[Q], &cache, c->device[Q_BEGIN], c->device[Q_LEN], c->device[O], s[BATCH],
+        s[Q_HEADS], s[KV_HEADS], s[DIM], max_q_len(c), s[CAUSAL], stream);
+    cache = (struct cushim_kv_cache){.max_kv_len = -1}; /* a replay must not read it again */
+    return status;
+}
+
+static void ref(const struct kernel_case *c) {
+    const int64_t *s = c->sizes;
+    struct cushim_kv_cache cache = cache_of(c, c->host);
+    cushim_attention_cached_f32_ref(
+        c->host[Q], &cache, c->operands[Q_BEGIN].n ? c->host[Q_BEGIN] : NULL,
+        c->operands[Q_LEN].n ? c->host[Q_LEN] : NULL, c->host[O], s[BATCH], s[Q_HEADS], s[KV_HEADS],
+        s[DIM], max_q_len(c), s[CAUSAL]);
+}
+
+static const struct kernel_subject attention_cached_f32 = {.name = "attention_cached_f32",
+                                                           .n_sizes = N_SIZES,
+                                                           .lay_out = lay_out,
+                                                           .run = run,
+                                                           .ref = ref,
+                                                           .tolerance = {.nmse = 1e-11}};
+
+/* Three sequences of a chunk, which is the last of its cache if it is causal. */
+static struct kernel_case *add(struct kernel_table *table, const char *note, int64_t group,
+                               int64_t dim, int64_t max_q, int64_t max_kv, int64_t type,
+                               int64_t layout, int64_t causal) {
+    return table_add(table, &attention_cached_f32, note,
+                     (int64_t[]){3, 2 * group, 2, dim, max_q, max_kv, type, layout, causal}, NULL);
+}
+
+/* Positions that no query sees. */
+static void make_half_nan(struct kernel_draw *draw, void *values, size_t n) {
+    make_gauss_f32(draw, values, n);
+    for (size_t i = n / 2; i < n; i++)
+        ((float *)values)[i] = NAN;
+}
+
+static void make_half(struct kernel_draw *draw, void *values, size_t n) {
+    (void)draw;
+    for (size_t i = 0; i < n; i++)
+        ((int32_t *)values)[i] = 33;
+}
+
+void cases_attention_cached(struct kernel_table *table) {
+    static const int64_t dims[] = {1, 3, 32, 64, 100, 128, 130, 256, 258};
+    static const int64_t lengths[][2] = {{1, 1}, {1, 70}, {4, 65}, {16, 64}, {17, 63}, {70, 130}};
+    for (int64_t layout = 0; layout < N_LAYOUTS; layout++) {
+        bool is_packed = layout == PACKED;
+        for (int64_t type = 0; type < 3; type++) {
+            for (int64_t causal = 0; causal < 2; causal++) {
+                add(table, NULL, 2, 36, is_packed ? PACKED_LEN : 20, is_packed ? PACKED_LEN : 50,
+                    type, layout, causal);
+                add(table, NULL, 4, 64, is_packed ? PACKED_LEN : 2, is_packed ? PACKED_LEN : 90,
+                    type, layout, causal);
+            }
+        }
+        for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+            int64_t n = is_packed ? PACKED_LEN : 9;
+            add(table, NULL, 1, dims[i], n, is_packed ? n : 40, (int64_t)i % 3, layout, 1);
+            if (!is_packed)
+                add(table, NULL, 3, dims[i], 1, 40, (int64_t)(i + 1) % 3, layout, 0);
+        }
+    }
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        for (int64_t causal = 0; causal < 2; causal++) {
+            add(table, "one length", 4, 64, lengths[i][0], lengths[i][1], 0, HEADS_LAST, causal);
+            add(table, NULL, 1, 128, lengths[i][0], lengths[i][1], 1, IN_BLOCKS, causal);
+        }
+    }
+    struct kernel_case *c = table_add(table, &attention_cached_f32, "NaN beyond the length",
+                                      (int64_t[]){1, 4, 1, 64, 9, 66, 0, HEADS_LAST, 1}, NULL);
+    c->operands[K].make = c->operands[V].make = make_half_nan;
+    c->operands[KV_LEN].make = make_half;
+    table_add(table, &attention_cached_f32, "many sequences",
+              (int64_t[]){300, 2, 1, 32, 3, 8, 0, HEADS_LAST, 1}, NULL);
+    table_add(table, &attention_cached_f32, "no cache",
+              (int64_t[]){2, 2, 1, 8, 3, 0, 0, HEADS_LAST, 0}, NULL);
+    for (int i = BATCH; i <= MAX_Q; i++) {
+        int64_t sizes[N_SIZES] = {2, 2, 2, 4, 2, 5, 0, HEADS_LAST, 0};
+        sizes[i] = 0;
+        if (i == KV_HEADS)
+            sizes[Q_HEADS] = 0;
+        table_add(table, &attention_cached_f32, "empty", sizes, NULL);
+    }
+    table_add_offsets(table, add(table, NULL, 2, 36, 5, 20, 0, IN_BLOCKS, 1));
+    table_add_offsets(table, add(table, NULL, 2, 36, 5, 20, 1, HEADS_FIRST, 1));
+}
