@@ -40,8 +40,8 @@ def plain_mm(plain):
 
 
 def most_scratch(k, n):
-    """In floats, at least what gemm_scratch() returns: a value of each column, and factors."""
-    return k * ((n + 63) // 64 * 64) * 257 // 256 if n > 8 else 0
+    """In floats, at least what gemm_scratch() returns: a value of each column, sums, and factors."""
+    return k * ((n + 63) // 64 * 64) * 277 // 256 if n > 8 else 0
 
 
 def scratch(t):
@@ -75,11 +75,13 @@ def gemm_of_superblocks(divisor):
         for shape, m, k in weights(divisor):
             for n in (1, 2, 16, 64, 512, 2048) if "gate" in shape else (1,):
                 yield Case(f"gemm_{word}_f32", f"{shape}x{n}",
-                           lambda new, m=m, k=k, n=n, q=make: {"w": q(new, m, k), "x": new.f32(k, n), "y": new.empty(m, n)},
-                           lambda lib, t, m=m, k=k, n=n, w=word: getattr(lib, f"gemm_{w}_f32")(t["w"], t["x"], t["y"], m, k, n),
+                           lambda new, m=m, k=k, n=n, q=make: {"w": q(new, m, k), "x": new.f32(k, n), "y": new.empty(m, n),
+                                                                    "scratch": new.empty(most_scratch(k, n))},
+                           lambda lib, t, m=m, k=k, n=n, w=word: getattr(lib, f"gemm_{w}_f32")(t["w"], t["x"], t["y"], m, k, n,
+                                                                                               *scratch(t)),
                            m * k // 256 * n_bytes + 4 * n * (m + k), "read",
                            {"mm of the plain matrix": lambda t, p=plain: torch.mm(plain_once(t, lambda t: p(t["w"])), t["x"], out=t["y"])},
-                           reference=plain_mm(lambda t, p=plain: p(t["w"])) if n <= 64 else None, hot=("x",), n_flops=2 * m * k * n)
+                           reference=plain_mm(lambda t, p=plain: p(t["w"])) if n <= 64 else None, hot=("x", "scratch"), n_flops=2 * m * k * n)
 
 
 def once(t, name, make):

@@ -18,23 +18,25 @@
     OF(FORMAT, format, WGMMA##cols, wgmma##cols, GEMV_WGMMA_BYTES(n_bytes, has_scales, cols, 0)),  \
         OF(FORMAT, format, WGMMA##cols##_OF_TERMS, wgmma##cols##_of_terms,                         \
            GEMV_WGMMA_BYTES(n_bytes, has_scales, cols, 1))
-#define BLOCKS(FORMAT, format, n_bytes, has_scales, wide_bytes)                                    \
-    OF(FORMAT, format, C1_WIDE, c1_wide, wide_bytes),                                              \
-        OF(FORMAT, format, C2_WIDE, c2_wide, wide_bytes),                                          \
-        OF(FORMAT, format, C8, c8, GEMV_COLUMN_BYTES),                                             \
-        OF(FORMAT, format, C8_WIDE, c8_wide, wide_bytes),                                          \
-        MMA(FORMAT, format, 8, n_bytes, has_scales, GEMV_CHUNK_OF_8,                               \
-            GEMV_MMA_ROWS_OF_8(has_scales)),                                                       \
+#define MANY(FORMAT, format, n_bytes, has_scales)                                                  \
+    MMA(FORMAT, format, 8, n_bytes, has_scales, GEMV_CHUNK_OF_8, GEMV_MMA_ROWS_OF_8(has_scales)),  \
         MMA(FORMAT, format, 32, n_bytes, has_scales, GEMV_CHUNK_OF_MORE, GEMV_MMA_ROWS),           \
         MMA(FORMAT, format, 64, n_bytes, has_scales, GEMV_CHUNK_OF_MORE, GEMV_MMA_ROWS),           \
         WGMMA(FORMAT, format, 32, n_bytes, has_scales),                                            \
         WGMMA(FORMAT, format, 64, n_bytes, has_scales),                                            \
         OF(FORMAT, format, SLICES, slices, GEMV_DIRECT_MOST_BYTES),                                \
         OF(FORMAT, format, TILE, tile, 0)
+#define BLOCKS(FORMAT, format, n_bytes, has_scales, wide_bytes)                                    \
+    OF(FORMAT, format, C1_WIDE, c1_wide, wide_bytes),                                              \
+        OF(FORMAT, format, C2_WIDE, c2_wide, wide_bytes),                                          \
+        OF(FORMAT, format, C8, c8, GEMV_COLUMN_BYTES),                                             \
+        OF(FORMAT, format, C8_WIDE, c8_wide, wide_bytes),                                          \
+        MANY(FORMAT, format, n_bytes, has_scales)
 #define STREAM(FORMAT, format, n_bytes)                                                            \
     OF(FORMAT, format, STREAM, stream,                                                             \
        GEMV_STREAM_BYTES(n_bytes, GEMV_STREAM_WARPS, GEMV_STREAM_MOST_PARTS))
-#define PARTS(FORMAT, format) OF(FORMAT, format, ROW, row, 0), OF(FORMAT, format, TILE, tile, 0)
+#define PARTS(FORMAT, format, n_bytes)                                                             \
+    OF(FORMAT, format, ROW, row, 0), MANY(FORMAT, format, n_bytes, 1)
 /* A product of q4k with its end, in one kernel, and the end alone. */
 #define END(WHAT, what)                                                                            \
     [GEMV_Q4K_##WHAT] = {.name = "gemv_q4k_" #what, .shared_bytes = GEMV_DIRECT_MOST_BYTES},       \
@@ -52,11 +54,12 @@ static const struct cushim_kernel kernels[] = {
     OF(Q4K, q4k, C1, c1, GEMV_Q4K_BYTES),
     OF(Q4K, q4k, C1_WIDE, c1_wide, GEMV_Q4K_BYTES),
     OF(Q4K, q4k, DIRECT, direct, GEMV_DIRECT_MOST_BYTES),
-    OF(Q4K, q4k, TILE, tile, 0),
-    PARTS(Q5_0, q5_0),
-    PARTS(Q5K, q5k),
-    PARTS(Q6K, q6k),
+    MANY(Q4K, q4k, GEMV_Q4K_STAGED, 1),
+    PARTS(Q5_0, q5_0, 22),
+    PARTS(Q5K, q5k, GEMV_Q5K_STAGED),
+    PARTS(Q6K, q6k, GEMV_Q6K_STAGED),
     [GEMV_TERMS] = {.name = "gemv_terms"},
+    [GEMV_TERMS_OF_GROUPS] = {.name = "gemv_terms_of_groups"},
     END(ADD, add),
     END(SWIGLU, swiglu),
     END(QKV, qkv),
@@ -130,7 +133,7 @@ enum cushim_status cushim_variant_gemv(const char *what, const struct quant_part
         what, (struct gemv_product){format, *parts, x, y, m, k, .n = 1, .is_column = true}, stream);
 }
 
-/* ---- the calls: scales apart, blocks with and without scratch, blocks and one column ---- */
+/* ---- the calls: scales apart, blocks, blocks and one column ---- */
 
 enum cushim_status cushim_gemm_q4_0_f32(const uint16_t *scales, const uint8_t *nibbles,
                                         const float *b, float *c, int64_t m, int64_t k, int64_t n,
@@ -174,15 +177,8 @@ void cushim_gemm_q4_0_f32_ref(const uint16_t *scales, const uint8_t *nibbles, co
         return cushim_gemv_multiply(__func__, product, stream);                                    \
     }
 
-#define WITHOUT_SCRATCH(name, format)                                                              \
-    REFERENCE(name, format)                                                                        \
-    enum cushim_status cushim_gemm_##name##_f32(const void *w, const float *b, float *c,           \
-                                                int64_t m, int64_t k, int64_t n,                   \
-                                                struct CUstream_st *stream) {                      \
-        struct gemv_product product = {format, cushim_quant_parts(format, w, w), b, c, m, k,       \
-                                       .n = n};                                                    \
-        return cushim_gemv_multiply(__func__, product, stream);                                    \
-    }                                                                                              \
+#define WITH_COLUMN(name, format)                                                                  \
+    WITH_SCRATCH(name, format)                                                                     \
     enum cushim_status cushim_gemv_##name##_f32(const void *w, const float *x, float *y,           \
                                                 int64_t m, int64_t k,                              \
                                                 struct CUstream_st *stream) {                      \
@@ -196,7 +192,7 @@ void cushim_gemm_q4_0_f32_ref(const uint16_t *scales, const uint8_t *nibbles, co
 
 WITH_SCRATCH(q8_0, QUANT_Q8_0)
 WITH_SCRATCH(q8f, QUANT_Q8F)
-WITHOUT_SCRATCH(q4k, QUANT_Q4K)
-WITHOUT_SCRATCH(q5_0, QUANT_Q5_0)
-WITHOUT_SCRATCH(q5k, QUANT_Q5K)
-WITHOUT_SCRATCH(q6k, QUANT_Q6K)
+WITH_COLUMN(q4k, QUANT_Q4K)
+WITH_COLUMN(q5_0, QUANT_Q5_0)
+WITH_COLUMN(q5k, QUANT_Q5K)
+WITH_COLUMN(q6k, QUANT_Q6K)

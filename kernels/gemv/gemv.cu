@@ -68,6 +68,10 @@ ROWS_OF_Q4K(q4k_c1_wide, true)
 MMA_OF_FORMAT(q4_0, Q4_0, 2)
 MMA_OF_FORMAT(q8_0, Q8_0, 1)
 MMA_OF_FORMAT(q8f, Q8f, 1)
+MMA_OF_FORMAT(q4k, Q4kHalf, 1)
+MMA_OF_FORMAT(q5_0, Q5_0Block, 1)
+MMA_OF_FORMAT(q5k, Q5kHalf, 1)
+MMA_OF_FORMAT(q6k, Q6kHalf, 1)
 
 #ifdef CUSHIM_HAS_WGMMA
 #define RUN_WGMMA(Format, COLS, HAS_TERMS)                                                         \
@@ -94,11 +98,19 @@ MMA_OF_FORMAT(q8f, Q8f, 1)
 WGMMA_OF_FORMAT(q4_0, Q4_0)
 WGMMA_OF_FORMAT(q8_0, Q8_0)
 WGMMA_OF_FORMAT(q8f, Q8f)
+WGMMA_OF_FORMAT(q4k, Q4kHalf)
+WGMMA_OF_FORMAT(q5_0, Q5_0Block)
+WGMMA_OF_FORMAT(q5k, Q5kHalf)
+WGMMA_OF_FORMAT(q6k, Q6kHalf)
 
-KERNEL_OF(GEMV_TERMS_THREADS, 4, gemv_terms)
-(const float *b, int64_t k, int64_t n, int cols, int is_wide, uint8_t *scratch) {
-    run_terms(b, k, n, cols, is_wide != 0, scratch);
-}
+#define TERMS(name, GROUP)                                                                         \
+    KERNEL_OF(GEMV_TERMS_THREADS, 4, gemv_##name)                                                  \
+    (const float *b, int64_t k, int64_t n, int cols, int is_wide, uint8_t *scratch) {              \
+        run_terms<GROUP>(b, k, n, cols, is_wide != 0, scratch);                                    \
+    }
+
+TERMS(terms, 1)
+TERMS(terms_of_groups, GROUP_BLOCKS)
 
 /* ---- plain products; a format by blocks has whole ones, or nibbles, in parts.low ---- */
 
@@ -141,6 +153,10 @@ ROW(q6k, Q6K)
 SLICES(q4_0_slices, Q4_0)
 SLICES(q8_0_slices, Q8_0)
 SLICES(q8f_slices, Q8f)
+SLICES(q4k_slices, Q4kHalf)
+SLICES(q5_0_slices, Q5_0Block)
+SLICES(q5k_slices, Q5kHalf)
+SLICES(q6k_slices, Q6kHalf)
 
 /* ---- one column on the matrix units; two steps are in flight ---- */
 

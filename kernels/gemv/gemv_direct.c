@@ -4,8 +4,6 @@
  */
 #include "kernels/gemv/gemv_direct.h"
 
-enum { BLOCK_VALUES = 32 };
-
 /*
  * Warps that share the steps of k of a block's tiles, one after the other: the number, up to
  * `most`, with the least idleness.  Each has a part of every tile.
@@ -107,10 +105,9 @@ bool cushim_gemv_stream_shape(const struct cushim_kernel_call *call,
  */
 bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
                               struct cushim_kernel_shape *shape, struct gemv_slices *slices,
-                              int64_t m, int64_t k, int64_t n_cols, int64_t block_bytes) {
+                              int64_t m, int64_t k, int64_t n_cols, int64_t row_bytes) {
     enum { MOST_GROUPS = 4, TILES_OF_WARP = 4, PARTS = 8 };
     int64_t n_all = k / GEMV_SLICE, n_tiles = (m - 1) / GEMV_SLICE_ROWS + 1;
-    int64_t row_bytes = k / BLOCK_VALUES * block_bytes;
     unsigned ranks = 1;
     if (call->arch < 90 || n_all == 0 || n_tiles > INT32_MAX)
         return false;
@@ -131,7 +128,7 @@ bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
     if (most_bytes > GEMV_DIRECT_MOST_BYTES)
         most_bytes = GEMV_DIRECT_MOST_BYTES;
     /* All tiles, or as many as there is room for the sums of, twice. */
-    unsigned warps = n_slices * groups, n_bytes = (unsigned)block_bytes;
+    unsigned warps = n_slices * groups, n_bytes = (unsigned)(row_bytes / n_all);
     unsigned least = GEMV_SLICE_BYTES(n_bytes, warps, n_slices, 0, 0);
     unsigned n = 0, n_sums = 1;
     if (most_bytes > least)

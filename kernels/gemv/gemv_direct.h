@@ -39,6 +39,6 @@ bool cushim_gemv_stream_shape(const struct cushim_kernel_call *call,
 /* Two to eight columns by slices of k.  False if it does not fit. */
 bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
                               struct cushim_kernel_shape *shape, struct gemv_slices *slices,
-                              int64_t m, int64_t k, int64_t n_cols, int64_t block_bytes);
+                              int64_t m, int64_t k, int64_t n_cols, int64_t row_bytes);
 
 #endif

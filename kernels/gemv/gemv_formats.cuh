@@ -42,8 +42,13 @@ DEVICE float f32_of_flipped_byte(uint32_t flipped, int position) {
 
 /* ---- the formats ---- */
 
+/* A block with its own scale, whose integers are exact in binary16. */
+struct Single {
+    enum { GROUP = 1, HAS_MINIMA = 0, HAS_REST = 0 };
+};
+
 /* An fp16 scale and 32 nibbles, less 8; byte j has values j and j + 16. */
-struct Q4_0 {
+struct Q4_0 : Single {
     enum { WORDS = 4, BYTES = 16, IS_STAGED = 0, SCALE_BYTES = 0, UNIT = 1 };
 
     struct Block {
@@ -80,7 +85,7 @@ struct Q4_0 {
 };
 
 /* The two formats of bytes share this: 32 signed ones in words whose top bits are flipped. */
-struct Bytes {
+struct Bytes : Single {
     enum { WORDS = 8, IS_STAGED = 1 };
 
     struct Block {

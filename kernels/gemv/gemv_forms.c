@@ -94,7 +94,7 @@ static bool shape_slices(const struct cushim_kernel_call *call, struct gemv_prod
     return launch->is_wide && product->k % GEMV_SLICE == 0 &&
            cushim_is_aligned(16, launch->scales, NULL, NULL, NULL) &&
            cushim_gemv_slices_shape(call, &launch->shape, &launch->slices, product->m, product->k,
-                                    product->n, launch->block_bytes);
+                                    product->n, launch->row_bytes);
 }
 
 /*
@@ -136,6 +136,11 @@ static bool shape_rows(const struct cushim_kernel_call *call, struct gemv_produc
 
 /* ---- any number of columns, on the matrix units ---- */
 
+/* Whether halves of blocks are at multiples of 2 bytes. */
+static bool is_even(const struct gemv_product *product) {
+    return product->format == QUANT_Q4_0 || (uintptr_t)product->w.low % 2 == 0;
+}
+
 /* Blocks that share k, so that the device has enough of them; each has at least a chunk or two. */
 static unsigned cluster_of(const struct cushim_kernel_call *call, int64_t n_tiles,
                            int64_t n_chunks) {
@@ -161,7 +166,9 @@ static bool shape_mma(const struct cushim_kernel_call *call, struct gemv_product
                                                  .block = {BLOCK_THREADS},
                                                  .cluster = cluster > 1 ? cluster : 0,
                                                  .is_dependent = true};
-    return call->arch >= 80;
+    /* some formats have rows, which are faster for two columns */
+    return call->arch >= 80 && is_even(product) &&
+           (product->n > 2 || !has(call, product, GEMV_C2_WIDE));
 }
 
 /* ---- from nine columns on, by warpgroups ---- */
@@ -175,13 +182,14 @@ static int64_t wgmma_cols(int64_t n) {
 
 size_t cushim_gemm_scratch(int64_t k, int64_t n) {
     enum { TERM_BYTES = 4, FACTOR_BYTES = 8, MOST_LEAD = 12 };
+    enum { GROUP_VALUES = 128, TOTALS_BYTES = 32 }; /* of formats by groups */
     if (k <= 0 || k % BLOCK_VALUES || n < WGMMA_FROM || n > INT64_MAX / 2)
         return 0;
     int64_t cols = wgmma_cols(n), n_tiles = (n - 1) / cols + 1, n_bytes;
     if (k > INT64_MAX / (2 * TERM_BYTES * cols))
         return 0;
-    int64_t of_tile =
-        k * cols * TERM_BYTES + GEMV_TERM_FACTORS(k / BLOCK_VALUES, cols) * FACTOR_BYTES;
+    int64_t of_tile = k * cols * TERM_BYTES + k / GROUP_VALUES * cols * TOTALS_BYTES +
+                      GEMV_TERM_FACTORS(k / BLOCK_VALUES, cols) * FACTOR_BYTES;
     if (__builtin_mul_overflow(n_tiles, of_tile, &n_bytes) || n_bytes > INT64_MAX - MOST_LEAD)
         return 0;
     return (size_t)n_bytes + MOST_LEAD;
@@ -223,7 +231,7 @@ static bool shape_wgmma(const struct cushim_kernel_call *call, struct gemv_produ
     launch->shape = (struct cushim_kernel_shape){.grid = {(unsigned)n_tiles * cluster},
                                                  .block = {GEMV_WGMMA_THREADS(0)},
                                                  .cluster = cluster > 1 ? cluster : 0};
-    return call->has_wgmma;
+    return call->has_wgmma && is_even(product);
 }
 
 /* Terms begin at a multiple of 16 bytes in scratch. */
@@ -243,14 +251,16 @@ static enum cushim_status launch_terms(const struct cushim_kernel_call *call,
                                        struct gemv_product *product, uint8_t *terms) {
     enum {
         UNITS = GEMV_TERMS_THREADS / 32
-    }; /* warps of a block; each makes the terms of 32 columns of a block of k */
+    }; /* warps of a block; each makes the terms of 32 columns of a block of k, or as many */
     int cols = (int)wgmma_cols(product->n), wide = is_wide_columns(product, product->b);
     int64_t n_units = product->k / BLOCK_VALUES * ((product->n - 1) / cols + 1) * (cols / 32);
+    bool is_of_groups = cushim_quant_layout(product->format).values > BLOCK_VALUES;
     struct cushim_kernel_shape shape = {.grid = {(unsigned)((n_units - 1) / UNITS + 1)},
                                         .block = {GEMV_TERMS_THREADS},
                                         .is_dependent = true};
     void *params[] = {&product->b, &product->k, &product->n, &cols, &wide, &terms};
-    return cushim_kernel_call_launch(call, GEMV_TERMS, &shape, params);
+    return cushim_kernel_call_launch(call, is_of_groups ? GEMV_TERMS_OF_GROUPS : GEMV_TERMS, &shape,
+                                     params);
 }
 
 /* ---- plain products ---- */
@@ -289,7 +299,7 @@ static const struct form forms[] = {
     {"direct", 1, 1, shape_direct},
     {"wgmma of terms", WGMMA_FROM, INT64_MAX, shape_wgmma_of_terms},
     {"wgmma", WGMMA_FROM, INT64_MAX, shape_wgmma},
-    {"mma", 3, INT64_MAX, shape_mma},
+    {"mma", 2, INT64_MAX, shape_mma},
     {"rows", 1, 8, shape_rows},
     {"row", 1, 1, shape_row},
     {"tile", 1, INT64_MAX, shape_tile},
@@ -301,8 +311,7 @@ static const struct form *choose(const struct cushim_kernel_call *call,
     const struct form *form = forms;
     for (;; form++) {
         *launch = (struct launch){.scales = product->w.head,
-                                  .values = product->format == QUANT_Q4K ? product->w.head
-                                                                         : product->w.low,
+                                  .values = product->w.low ? product->w.low - layout.low : NULL,
                                   .block_bytes = layout.bytes,
                                   .row_bytes = product->k / layout.values * layout.bytes,
                                   .params = {&launch->scales, &launch->values, &product->b,

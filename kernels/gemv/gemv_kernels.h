@@ -20,6 +20,13 @@
 #define GEMV_STAGED_BYTES(n_bytes) (GEMV_COLUMN_BYTES + 8 * 2 * 32 * (n_bytes))
 #define GEMV_Q4K_BYTES             (GEMV_COLUMN_VALUES / 64 * 68 * 4)
 
+/* Bytes of a block of a super-block in a stage, with its part of what four of them share. */
+#define GEMV_Q4K_STAGED        20
+#define GEMV_Q5K_STAGED        28
+#define GEMV_Q6K_STAGED        40
+#define GEMV_HAS_MINIMA(bytes) ((bytes) == GEMV_Q4K_STAGED || (bytes) == GEMV_Q5K_STAGED)
+#define GEMV_IS_SUPER(bytes)   (GEMV_HAS_MINIMA(bytes) || (bytes) == GEMV_Q6K_STAGED)
+
 /*
  * On the matrix units, for `chunk` blocks of n_bytes in each row: the pitch of a row, and the
  * total.  Blocks of bytes hold their scales, those of nibbles do not.
@@ -31,6 +38,7 @@
 #define GEMV_MMA_PITCH(n_bytes, chunk) ((((chunk) * (n_bytes) + 15) / 16 * 16) | 16)
 #define GEMV_MMA_BYTES(rows, n_bytes, has_scales, chunk, cols)                                     \
     (2 * (rows)*GEMV_MMA_PITCH(n_bytes, chunk) + (chunk) * (cols) * (32 * 4 + 4) +                 \
+     (GEMV_HAS_MINIMA(n_bytes) ? (chunk) * (cols)*8 : 0) +                                         \
      ((has_scales) ? 0 : (rows) * (chunk)*2))
 
 /*
@@ -49,16 +57,15 @@
      (n_warps) * (bytes_of_warp))
 
 /*
- * Slices of k in the registers of up to 16 warps: stages of 16 rows of weights per warp, a scratch,
+ * Slices of k in the registers of up to 16 warps: stages of 16 rows of n_bytes per warp, a scratch,
  * and sums of some tiles, twice, of the block and of the warps, these n_sums times.
  */
-#define GEMV_SLICE         256
-#define GEMV_SLICE_ROWS    16
-#define GEMV_SLICE_WARPS   16
-#define GEMV_SLICE_STAGES  2
-#define GEMV_SLICE_SCRATCH 512
-#define GEMV_SLICE_STAGE_BYTES(n_bytes)                                                            \
-    (GEMV_SLICE_ROWS * ((n_bytes) == 16 ? 144 : (n_bytes) == 34 ? 272 : 304))
+#define GEMV_SLICE                      256
+#define GEMV_SLICE_ROWS                 16
+#define GEMV_SLICE_WARPS                16
+#define GEMV_SLICE_STAGES               2
+#define GEMV_SLICE_SCRATCH              512
+#define GEMV_SLICE_STAGE_BYTES(n_bytes) (GEMV_SLICE_ROWS * (((n_bytes) + 15) / 16 * 16 | 16))
 #define GEMV_SLICE_BYTES(n_bytes, n_warps, n_slices, tiles_per_sum, n_sums)                        \
     ((n_warps) * (GEMV_SLICE_STAGES * GEMV_SLICE_STAGE_BYTES(n_bytes) + GEMV_SLICE_SCRATCH) +      \
      (tiles_per_sum) * (2 + (n_sums) * (n_slices)) * 512)
@@ -104,16 +111,17 @@ struct gemv_slices {
  * By warpgroups, some that multiply and some that bring what they need, in tiles of 32 or 64
  * columns, by stages of chunks of blocks: weights, terms, factors and scales, and a gate.
  */
-#define GEMV_WGMMA_ROWS                    256
-#define GEMV_WGMMA_CHUNK                   4
-#define GEMV_WGMMA_STAGES(cols, has_terms) (!(has_terms) ? 2 : (cols) > 32 ? 3 : 4)
-#define GEMV_WGMMA_THREADS(has_terms)      ((has_terms) ? 640 : 512)
+#define GEMV_WGMMA_ROWS  256
+#define GEMV_WGMMA_CHUNK 4
+#define GEMV_WGMMA_STAGES(n_bytes, cols, has_terms)                                                \
+    (!(has_terms) ? 2 : (n_bytes) == GEMV_Q6K_STAGED ? ((cols) > 32 ? 2 : 3) : (cols) > 32 ? 3 : 4)
+#define GEMV_WGMMA_THREADS(has_terms) ((has_terms) ? 640 : 512)
 #define GEMV_WGMMA_BYTES(n_bytes, has_scales, cols, has_terms)                                     \
-    (GEMV_WGMMA_STAGES(cols, has_terms) *                                                          \
+    (GEMV_WGMMA_STAGES(n_bytes, cols, has_terms) *                                                 \
      (GEMV_WGMMA_ROWS * GEMV_MMA_PITCH(n_bytes, GEMV_WGMMA_CHUNK) +                                \
       GEMV_WGMMA_CHUNK *                                                                           \
           ((cols)*128 + (cols) / 32 * 8 + ((has_scales) ? 0 : GEMV_WGMMA_ROWS * 2)) +              \
-      8))
+      (GEMV_IS_SUPER(n_bytes) ? (cols)*32 : 0) + 8))
 
 /* Terms of columns in scratch: 4 bytes per value, and factors for each 32 columns of a block. */
 #define GEMV_TERMS_THREADS                128
@@ -176,6 +184,7 @@ enum gemv_path {
 
 enum gemv_kernel {
     GEMV_TERMS = GEMV_OF(QUANT_N_FORMATS, 0),
+    GEMV_TERMS_OF_GROUPS,
     GEMV_Q4K_ADD,
     GEMV_Q4K_SWIGLU,
     GEMV_Q4K_QKV,

@@ -1,12 +1,12 @@
 /*
  * Quantised weights times columns on the matrix units (sm_80 and later).
  *
- * The integers of a block of 32 are exact in binary16.  A column's 32 values are scaled by a power
- * of two so that the largest is in [2^14, 2^15), and become two binary16 terms, the lower one
- * scaled by 2^11: 22 bits of each value.  The products of a block are summed separately, because
- * the units truncate their sums, and join the sums in float after their scales.  If a column's 32
- * values are not finite or more than 2^26 apart, plain fp32 products take them, with the columns of
- * its tile.
+ * The integers of a group, a block of 32 or four of a super-block, are exact in binary16.  A
+ * column's values of the group are scaled by a power of two so that the largest is in [2^14, 2^15),
+ * and become two binary16 terms, the lower one scaled by 2^11: 22 bits of each value.  The products
+ * of a group are summed separately, because the units truncate their sums, and join the sums in
+ * float after their scales.  If a column's values of a group are not finite or more than 2^26
+ * apart, plain fp32 products take them, with the columns of its tile.
  *
  * Eight warps have a tile of the output.  Chunks of the weights come by asynchronous copies, values
  * of the columns through registers, both a chunk ahead.  The blocks of a cluster share k, and add
@@ -18,7 +18,7 @@
 #include "kernels/device/arch/cluster.cuh"
 #include "kernels/device/arch/dependent_launch.cuh"
 #include "kernels/device/arch/mma.cuh"
-#include "kernels/gemv/gemv_staged.cuh"
+#include "kernels/gemv/gemv_groups.cuh"
 
 enum { MMA_THREADS = 256 };
 
@@ -41,21 +41,28 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
     /* The weights have two stages, what goes through registers has one. */
     typedef StagedRows<Format, MmaShape, ROWS, CHUNK, MMA_THREADS, COLS != 8> Rows;
     enum { STAGE_BYTES = Rows::STAGE_BYTES, TERM_BYTES = CHUNK * COLS * BLOCK_VALUES * 2 };
-    enum { FACTOR_BYTES = CHUNK * COLS * 4, SCALES_BYTES = SCALES_APART ? ROWS * CHUNK * 2 : 0 };
-    enum { SHARED_BYTES = 2 * STAGE_BYTES + 2 * TERM_BYTES + FACTOR_BYTES + SCALES_BYTES };
-    static_assert(SHARED_BYTES == GEMV_MMA_BYTES(ROWS, Format::BYTES, !SCALES_APART, CHUNK, COLS),
+    enum { GROUP = Format::GROUP, FACTOR_BYTES = CHUNK * COLS * 4 };
+    enum { SCALES_BYTES = SCALES_APART ? ROWS * CHUNK * 2 : 0 };
+    enum { SUMS_BYTES = Format::HAS_MINIMA ? CHUNK * COLS * 8 : 0 };
+    enum {
+        SHARED_BYTES = 2 * STAGE_BYTES + 2 * TERM_BYTES + FACTOR_BYTES + SCALES_BYTES + SUMS_BYTES
+    };
+    static_assert(SHARED_BYTES <=
+                      GEMV_MMA_BYTES(ROWS, Rows::Layout::BLOCK_BYTES, !SCALES_APART, CHUNK, COLS),
                   "launch");
     static_assert(ROWS * COLS * 4 <= SHARED_BYTES, "the sums of a tile fit");
 
-    enum { UNROLL = COLS > 8 ? 1 : 4 / M_TILES }; /* blocks whose products are in progress */
+    /* groups whose products are in progress */
+    enum { UNROLL = COLS > 8 || GROUP > 1 ? 1 : 4 / M_TILES };
 
     const MmaShape &shape;
     Rows rows;
     const float *b;
     uint8_t *shared;
     uint4 *high, *low; /* terms: [block][column][4], a lane's 16 bytes at t ^ (column / 2 % 4) */
-    float *factors;    /* [block][column]; negative if terms cannot represent it */
+    float *factors;    /* [group][column]; negative if terms cannot represent it */
     uint16_t *scales;  /* [row][block] */
+    uint8_t *totals;   /* [group][column], slots of the column's sums */
     int64_t col0;
     float sums[M_TILES][N_TILES][4] = {};
 
@@ -64,7 +71,8 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
         : shape(shape), rows{shape, w, shared, row0, shape.k / BLOCK_VALUES}, b(b), shared(shared),
           high(reinterpret_cast<uint4 *>(shared + 2 * STAGE_BYTES)), low(high + TERM_BYTES / 16),
           factors(reinterpret_cast<float *>(shared + 2 * STAGE_BYTES + 2 * TERM_BYTES)),
-          scales(reinterpret_cast<uint16_t *>(factors + CHUNK * COLS)), col0(col0) {
+          scales(reinterpret_cast<uint16_t *>(factors + CHUNK * COLS)),
+          totals(reinterpret_cast<uint8_t *>(scales) + SCALES_BYTES), col0(col0) {
     }
 
     /* The part of a chunk that goes through registers: of a column's block, and scales. */
@@ -108,7 +116,8 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
     };
     MEMBER static Part part() {
         int of_block = threadIdx.x / SHARE;
-        return {(int)threadIdx.x % SHARE * LANES, of_block % COLS, of_block / COLS};
+        return {(int)threadIdx.x % SHARE * LANES, of_block / GROUP % COLS,
+                of_block / GROUP / COLS * GROUP + of_block % GROUP};
     }
 
     /* Its values, or zeros. */
@@ -128,7 +137,8 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
         }
     }
 
-    /* The power of two by which the values are multiplied; 0 if terms cannot represent them. */
+    /* The power of two by which the values of a group are multiplied; 0 if terms cannot represent
+     * them. */
     MEMBER static float scale_of(const float (&x)[VALUES]) {
         uint32_t most = 0, least = 0x7FFFFFFF; /* magnitudes, of those that are not 0 */
 #pragma unroll
@@ -138,7 +148,7 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
             least = min(least, bits ? bits : least);
         }
 #pragma unroll
-        for (int flips = 1; flips < SHARE; flips *= 2) {
+        for (int flips = 1; flips < SHARE * GROUP; flips *= 2) {
             most = max(most, __shfl_xor_sync(0xFFFFFFFF, most, flips));
             least = min(least, __shfl_xor_sync(0xFFFFFFFF, least, flips));
         }
@@ -157,8 +167,10 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
         Part own = part();
         float scale = scale_of(x);
         /* 1 / scale, because the exponents of the two add up to 254. */
-        factors[own.block * COLS + own.col] =
+        factors[own.block / GROUP * COLS + own.col] =
             scale == 0 ? -1 : __uint_as_float(0x7F000000 - __float_as_uint(scale));
+        if constexpr (Format::HAS_MINIMA)
+            store_total(x, own, scale);
 #pragma unroll
         for (int i = 0; i < LANES; i++) {
             int t = own.lane + i;
@@ -178,27 +190,33 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
         return scale == 0;
     }
 
-    MEMBER float scale_in(int stage, int skew, int row, int block) const {
-        return Staged<Format>::scale(rows.row_in(stage, skew, row, block),
-                                     scales + row * CHUNK + block);
+    /* The sum of the block of which threads side by side have these, scaled too. */
+    MEMBER void store_total(const float (&x)[VALUES], const Part &own, float scale) const {
+        float total = 0;
+#pragma unroll
+        for (int i = 0; i < VALUES; i++)
+            total = fmaf(x[i], scale, total);
+#pragma unroll
+        for (int flips = 1; flips < SHARE; flips *= 2)
+            total += __shfl_xor_sync(0xFFFFFFFF, total, flips);
+        if (own.lane == 0)
+            reinterpret_cast<uint2 *>(
+                totals)[(own.block / GROUP * COLS + own.col) * GROUP + own.block % GROUP] =
+                slots_of_sum(total);
     }
 
     /* Plain products of one block; the tile's columns come straight from b. */
-    MEMBER void add_plain(float (&sum)[4], int stage, int skew, int row, int block, int64_t col,
-                          int64_t at) const {
+    MEMBER void add_plain(float (&sum)[4], int row, int64_t col, int64_t block) const {
         int64_t last = shape.n - 1, left = col < last ? col : last,
                 right = col + 1 < last ? col + 1 : last;
-        float scale0 = scale_in(stage, skew, row, block);
-        float scale1 = scale_in(stage, skew, row + 8, block);
         float part[4] = {};
 #pragma unroll 1
         for (int i = 0; i < BLOCK_VALUES; i++) {
-            float w0 =
-                scale0 * (float)Staged<Format>::value(rows.row_in(stage, skew, row, block), i);
+            float w0 = Staged<Format>::weight(rows.w, rows.row_of(row) * rows.n_blocks + block, i);
             float w1 =
-                scale1 * (float)Staged<Format>::value(rows.row_in(stage, skew, row + 8, block), i);
-            float x0 = __ldg(b + (at + i) * shape.n + left);
-            float x1 = __ldg(b + (at + i) * shape.n + right);
+                Staged<Format>::weight(rows.w, rows.row_of(row + 8) * rows.n_blocks + block, i);
+            float x0 = __ldg(b + (block * BLOCK_VALUES + i) * shape.n + left);
+            float x1 = __ldg(b + (block * BLOCK_VALUES + i) * shape.n + right);
             part[0] = fmaf(w0, x0, part[0]);
             part[1] = fmaf(w0, x1, part[1]);
             part[2] = fmaf(w1, x0, part[2]);
@@ -209,57 +227,96 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
             sum[i] += part[i];
     }
 
-    /* HAS_PLAIN: terms cannot represent some blocks of the chunk. */
+    typedef typename Staged<Format>::Place Place;
+
+    /* HAS_PLAIN: terms cannot represent some groups of the chunk. */
     template <bool HAS_PLAIN>
-    MEMBER void multiply_block(int stage, int skew, int block, int64_t block0) {
+    MEMBER void multiply_group(int stage, int skew, int group, int64_t block0) {
         int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
         int first_row = warp / WARPS_N * (16 * M_TILES) + g;
         int first_col = warp % WARPS_N * (8 * N_TILES);
-        uint32_t a[M_TILES][2][4];
+        Place places[M_TILES][2];
         float scale[M_TILES][2];
 #pragma unroll
-        for (int i = 0; i < M_TILES; i++) {
+        for (int i = 0; i < M_TILES * 2; i++) {
+            int row = first_row + 8 * i;
+            places[i / 2][i % 2] = rows.place_in(stage, skew, row, group, block0);
+            scale[i / 2][i % 2] =
+                Staged<Format>::scale(places[i / 2][i % 2], scales + row * CHUNK + group);
+        }
+        float upper[M_TILES][N_TILES][4] = {}, lower[M_TILES][N_TILES][4] = {};
 #pragma unroll
-            for (int below = 0; below < 2; below++) {
-                int row = first_row + 16 * i + 8 * below;
-                Fragment part = Staged<Format>::fragment(rows.row_in(stage, skew, row, block), t);
-                a[i][0][below] = part.of[0][0];
-                a[i][0][below + 2] = part.of[0][1];
-                a[i][1][below] = part.of[1][0];
-                a[i][1][below + 2] = part.of[1][1];
-                scale[i][below] = scale_in(stage, skew, row, block);
+        for (int of_group = 0; of_group < GROUP; of_group++) {
+            uint32_t a[M_TILES][2][4], rest[M_TILES][2][4];
+#pragma unroll
+            for (int i = 0; i < M_TILES * 2; i++) {
+                Fragment part = Staged<Format>::fragment(places[i / 2][i % 2], of_group, t);
+#pragma unroll
+                for (int half = 0; half < 2; half++) {
+                    a[i / 2][half][i % 2] = part.of[half][0];
+                    a[i / 2][half][i % 2 + 2] = part.of[half][1];
+                    rest[i / 2][half][i % 2] = part.rest[half][0];
+                    rest[i / 2][half][i % 2 + 2] = part.rest[half][1];
+                }
+            }
+#pragma unroll
+            for (int j = 0; j < N_TILES; j++) {
+                int col = first_col + 8 * j + g;
+                int place = ((group * GROUP + of_group) * COLS + col) * 4 + (t ^ (col / 2 % 4));
+                uint4 of_high = high[place], of_low = low[place];
+                const uint32_t highs[2][2] = {{of_high.x, of_high.y}, {of_high.z, of_high.w}};
+                const uint32_t lows[2][2] = {{of_low.x, of_low.y}, {of_low.z, of_low.w}};
+#pragma unroll
+                for (int i = 0; i < M_TILES; i++) {
+#pragma unroll
+                    for (int half = 0; half < 2; half++) {
+                        mma_f16(upper[i][j], a[i][half], highs[half]);
+                        mma_f16(lower[i][j], a[i][half], lows[half]);
+                        if (Format::HAS_REST)
+                            mma_f16(upper[i][j], rest[i][half], highs[half]);
+                    }
+                }
             }
         }
 #pragma unroll
         for (int j = 0; j < N_TILES; j++) {
             int col = first_col + 8 * j;
-            float2 factor = *reinterpret_cast<const float2 *>(factors + block * COLS + col + 2 * t);
+            float2 factor = *reinterpret_cast<const float2 *>(factors + group * COLS + col + 2 * t);
             if (HAS_PLAIN && __any_sync(0xFFFFFFFF, factor.x < 0 || factor.y < 0)) {
+                for (int of_group = 0; of_group < GROUP; of_group++) {
 #pragma unroll
-                for (int i = 0; i < M_TILES; i++)
-                    add_plain(sums[i][j], stage, skew, first_row + 16 * i, block,
-                              col0 + col + 2 * t, (block0 + block) * BLOCK_VALUES);
+                    for (int i = 0; i < M_TILES; i++)
+                        add_plain(sums[i][j], first_row + 16 * i, col0 + col + 2 * t,
+                                  block0 + group * GROUP + of_group);
+                }
                 continue;
             }
-            int place = (block * COLS + col + g) * 4 + (t ^ ((col + g) / 2 % 4));
-            uint4 of_high = high[place], of_low = low[place];
-            const uint32_t high0[2] = {of_high.x, of_high.y}, high1[2] = {of_high.z, of_high.w};
-            const uint32_t low0[2] = {of_low.x, of_low.y}, low1[2] = {of_low.z, of_low.w};
 #pragma unroll
             for (int i = 0; i < M_TILES; i++) {
-                float upper[4] = {}, lower[4] = {};
-                mma_f16(upper, a[i][0], high0);
-                mma_f16(lower, a[i][0], low0);
-                mma_f16(upper, a[i][1], high1);
-                mma_f16(lower, a[i][1], low1);
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
-                    float product = fmaf(lower[e], 0x1p-11f, upper[e]);
+                    float product = fmaf(lower[i][j][e], 0x1p-11f, upper[i][j][e]);
                     product *= e % 2 ? factor.y : factor.x;
                     sums[i][j][e] = fmaf(scale[i][e / 2], product, sums[i][j][e]);
                 }
+                if constexpr (Format::HAS_MINIMA)
+                    add_minima(sums[i][j], places[i], group * COLS + col + g, factor);
             }
         }
+    }
+
+    MEMBER void add_minima(float (&sum)[4], const Place (&places)[2], int at, float2 factor) const {
+        int t = threadIdx.x % 4;
+        const uint32_t *total = reinterpret_cast<const uint32_t *>(totals) + at * 8 + t;
+        uint2 up = Staged<Format>::minima(places[0], t),
+              down = Staged<Format>::minima(places[1], t);
+        float part[4] = {};
+        const uint32_t a[4] = {up.x, down.x, up.y, down.y}, of_total[2] = {total[0], total[4]};
+        mma_bf16(part, a, of_total);
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            sum[e] = fmaf(-Staged<Format>::least(places[e / 2]),
+                          part[e] * (e % 2 ? factor.y : factor.x), sum[e]);
     }
 
     /* Chunks [first, end) of k. */
@@ -282,15 +339,15 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
                 commit_copies();
                 fetch(fetched, block0 + CHUNK);
             }
-            int skew = rows.skew_of(block0), n = rows.blocks_from(block0);
+            int skew = rows.skew_of(block0), n = rows.blocks_from(block0) / GROUP;
             if (has_plain) {
 #pragma unroll 1
-                for (int block = 0; block < n; block++)
-                    multiply_block<true>(stage, skew, block, block0);
+                for (int group = 0; group < n; group++)
+                    multiply_group<true>(stage, skew, group, block0);
             } else {
 #pragma unroll UNROLL
-                for (int block = 0; block < n; block++)
-                    multiply_block<false>(stage, skew, block, block0);
+                for (int group = 0; group < n; group++)
+                    multiply_group<false>(stage, skew, group, block0);
             }
         }
     }

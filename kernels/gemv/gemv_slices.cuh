@@ -2,9 +2,9 @@
  * Quantised weights times two to eight columns on the matrix units, by blocks that stay (sm_90).
  *
  * A warp has a slice of 256 of k, keeps its columns in registers, and goes through tiles of 16
- * rows.  The integers of a block of 32 are exact in binary16.  A column's 256 values are scaled by
+ * rows.  The integers of a group are exact in binary16.  A column's 256 values are scaled by
  * a power of two so that the largest is in [2^14, 2^15), and become two binary16 terms, the lower
- * one scaled by 2^11: 22 bits of each value.  The products of a block are summed separately,
+ * one scaled by 2^11: 22 bits of each value.  The products of a group are summed separately,
  * because the units truncate their sums, and join the sums in float after their scales.  Four
  * columns' values of a row of b have terms of 0 and take plain fp32 products if one of them is not
  * finite or more than 2^26 below its column's largest.
@@ -19,7 +19,7 @@
 #include "kernels/device/arch/cluster.cuh"
 #include "kernels/device/arch/dependent_launch.cuh"
 #include "kernels/device/arch/mma.cuh"
-#include "kernels/gemv/gemv_staged.cuh"
+#include "kernels/gemv/gemv_groups.cuh"
 
 enum {
     SLICE_ROWS = GEMV_SLICE_ROWS,
@@ -46,6 +46,17 @@ template <> struct SliceLayout<Q8f> {
     enum { PITCH = 304, PARTS = 2, TAIL = 2, TAIL_PITCH = PITCH, TAIL_AT = 256 };
 };
 
+template <> struct SliceLayout<Q4kHalf> {
+    enum { PITCH = 144, PARTS = 1, TAIL = 1, TAIL_PITCH = PITCH, TAIL_AT = 128 };
+};
+template <> struct SliceLayout<Q5kHalf> {
+    enum { PITCH = 176, PARTS = 1, TAIL = 3, TAIL_PITCH = PITCH, TAIL_AT = 128 };
+};
+template <> struct SliceLayout<Q5_0Block> : SliceLayout<Q5kHalf> {};
+template <> struct SliceLayout<Q6kHalf> {
+    enum { PITCH = 240, PARTS = 1, TAIL = 6, TAIL_PITCH = PITCH, TAIL_AT = 128 };
+};
+
 template <class Format> struct SliceStage {
     typedef SliceLayout<Format> Layout;
     enum { PITCH = Layout::PITCH, SCALES_APART = Format::SCALE_BYTES == 0 };
@@ -62,8 +73,10 @@ template <class Format> struct SliceStage {
         return reinterpret_cast<const uint16_t *>(stage + Layout::TAIL_AT) + row * SLICE_BLOCKS + i;
     }
 
-    /* Calls work(block, words of rows g and g + 8 as fragments, their scales). */
-    template <class Work> DEVICE void each(const uint8_t *stage, Work work) {
+    /* Calls work(block, words of rows g and g + 8 as fragments, their scales), and for minima
+     * behind a group work_minima(group, slots, factors).  skew: how far rows start behind 16. */
+    template <class Work, class Minima>
+    DEVICE void each(const uint8_t *stage, int skew, Work work, Minima work_minima) {
         int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
         if constexpr (SCALES_APART) {
             int row = lane / 8 % 2 * 8 + lane % 8, second = lane / 16;
@@ -81,6 +94,23 @@ template <class Format> struct SliceStage {
                 work(2 * pair + 1, fragment_of_nibbles(words[2]), fragment_of_nibbles(words[3]),
                      of_up.y, of_down.y);
             }
+        } else if constexpr (Format::GROUP > 1) {
+#pragma unroll
+            for (int group = 0; group < SLICE_BLOCKS / Format::GROUP; group++) {
+                typedef Staged<Format> Of;
+                Parts up = Of::whole(stage + g * PITCH + skew, group);
+                Parts down = Of::whole(stage + (g + 8) * PITCH + skew, group);
+#pragma unroll
+                for (int i = 0; i < Format::GROUP; i++) {
+                    __syncwarp(); /* no registers are left for loads of later blocks */
+                    work(group * Format::GROUP + i, Of::fragment(up, i, t),
+                         Of::fragment(down, i, t), Of::scale(up, nullptr),
+                         Of::scale(down, nullptr));
+                }
+                if constexpr (Format::HAS_MINIMA)
+                    work_minima(group, Of::minima(up, t), Of::minima(down, t), Of::least(up),
+                                Of::least(down));
+            }
         } else {
 #pragma unroll
             for (int i = 0; i < SLICE_BLOCKS; i++) {
@@ -93,8 +123,8 @@ template <class Format> struct SliceStage {
 
     /* Values of an even block of 34 bytes begin in the middle of a word. */
     DEVICE Fragment fragment(const uint8_t *block, int i, int t) {
-        if (Format::BYTES % 4 == 0)
-            return Staged<Format>::fragment(block, t);
+        if (Format::BYTES != (int)Q8_0::BYTES)
+            return Staged<Format>::fragment(block, 0, t);
         const uint32_t *from = reinterpret_cast<const uint32_t *>(block + i % 2 * 2) + t;
         if (i % 2)
             return fragment_of_bytes(from[0], from[4]);
@@ -115,12 +145,12 @@ template <class Format> struct SliceSource {
         : shape(shape) {
         int lane = threadIdx.x % 32;
         int64_t block = at / BLOCK_VALUES, bytes = row * shape.row_bytes;
-        body = w.values + bytes + block * Format::BYTES;
+        int64_t before = ChunkLayout<Format, SLICE_BLOCKS>::bytes_before(block);
+        body = w.values + bytes + (before - before % 16);
         if (Stage::SCALES_APART)
             tail = w.scales + bytes / 8 + block * 2 + lane * (shape.row_bytes / 8);
         else
-            tail = body + 128 * Layout::PARTS + lane / Layout::TAIL * shape.row_bytes +
-                   lane % Layout::TAIL * 16;
+            tail = body + 128 * Layout::PARTS;
         body += lane / 8 * shape.row_bytes + lane % 8 * 16;
     }
 
@@ -142,11 +172,14 @@ template <class Format> struct SliceSource {
                     copy_async_16_of_line(to + part * 128, from + part * 128);
             }
         }
-        row = lane / Layout::TAIL;
-        if (row < n_rows)
-            copy_async_16_of_line(stage + Layout::TAIL_AT + row * Layout::TAIL_PITCH +
-                                      lane % Layout::TAIL * 16,
-                                  tail);
+#pragma unroll
+        for (int i = lane; i < SLICE_ROWS * Layout::TAIL; i += 32) {
+            row = i / Layout::TAIL, piece = i % Layout::TAIL;
+            if (row < n_rows)
+                copy_async_16_of_line(
+                    stage + Layout::TAIL_AT + row * Layout::TAIL_PITCH + piece * 16,
+                    Stage::SCALES_APART ? tail : tail + row * shape.row_bytes + piece * 16);
+        }
         body += shape.step;
         tail += Stage::SCALES_APART ? shape.step / 8 : shape.step;
     }
@@ -158,10 +191,11 @@ template <class Format> struct SliceSource {
  * Terms of 16 values of all columns go through the warp's scratch, [high, low][value][column], even
  * values first, in the order of a product's slots.
  */
-struct SliceTerms {
+template <bool HAS_TOTALS> struct SliceTerms {
     uint32_t high[SLICE_BLOCKS][4], low[SLICE_BLOCKS][4];
-    float factor[2]; /* of the lane's two columns of a product */
-    unsigned plain;  /* a bit for each of the lane's fours that take plain products */
+    float factor[2];       /* of the lane's two columns of a product */
+    uint32_t totals[2][2]; /* for each group: slots of the sums of its blocks */
+    unsigned plain;        /* a bit for each of the lane's fours that take plain products */
 
     enum { N_FOURS = GEMV_SLICE / 16 };
     typedef float Fours[N_FOURS][4];
@@ -247,6 +281,7 @@ struct SliceTerms {
         uint2 *to = reinterpret_cast<uint2 *>(scratch) + lane;
         /* Matrices of 8 values: even ones and odd ones of the high terms, and of the low ones. */
         const uint8_t *row = scratch + lane * 16;
+        float high_totals[4] = {}, low_totals[4] = {}; /* row g has those of block g */
 #pragma unroll
         for (int i = 0; i < N_FOURS; i++) {
             uint32_t of_high[2], of_low[2];
@@ -268,6 +303,31 @@ struct SliceTerms {
             int at = i % 2 * 2;
             high[i / 2][at] = words[0], high[i / 2][at + 1] = words[1];
             low[i / 2][at] = words[2], low[i / 2][at + 1] = words[3];
+            if constexpr (HAS_TOTALS) {
+                uint32_t one = lane / 4 == i / 2 ? 0x3C003C00 : 0;
+                const uint32_t ones[4] = {one, 0, one, 0};
+                const uint32_t highs[2] = {words[0], words[1]}, lows[2] = {words[2], words[3]};
+                mma_f16(high_totals, ones, highs);
+                mma_f16(low_totals, ones, lows);
+            }
+        }
+        if constexpr (HAS_TOTALS)
+            share_totals(high_totals, low_totals, scratch);
+    }
+
+    /* Lanes have the totals of two columns of block g, and need slots of those of column g. */
+    MEMBER void share_totals(const float (&highs)[4], const float (&lows)[4], uint8_t *scratch) {
+        int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+        uint2 *to = reinterpret_cast<uint2 *>(scratch) + (g / 4 * SLICE_COLS + 2 * t) * 4 + g % 4;
+        to[0] = slots_of_sum(fmaf(lows[0], 0x1p-11f, highs[0]));
+        to[4] = slots_of_sum(fmaf(lows[1], 0x1p-11f, highs[1]));
+        __syncwarp();
+#pragma unroll
+        for (int group = 0; group < 2; group++) {
+            const uint32_t *from =
+                reinterpret_cast<const uint32_t *>(scratch) + (group * SLICE_COLS + g) * 8 + t;
+            totals[group][0] = from[0];
+            totals[group][1] = from[4];
         }
     }
 
@@ -306,8 +366,10 @@ struct SliceTerms {
 
 template <class Format> struct Slices {
     typedef SliceStage<Format> Stage;
+    typedef SliceTerms<Format::HAS_MINIMA> Terms;
+    typedef ChunkLayout<Format, SLICE_BLOCKS> Chunk;
     enum { STAGE_BYTES = Stage::BYTES, N_STAGES = GEMV_SLICE_STAGES };
-    static_assert(STAGE_BYTES == GEMV_SLICE_STAGE_BYTES(Format::BYTES), "launch");
+    static_assert(STAGE_BYTES == GEMV_SLICE_STAGE_BYTES(Chunk::SLICE_BYTES), "launch");
 
     const gemv_slices &shape;
     const Weights &w;
@@ -354,10 +416,13 @@ template <class Format> struct Slices {
         commit_copies();
     }
 
-    MEMBER void multiply(float (&sums)[4], const uint8_t *stage, const SliceTerms &terms) const {
-        Stage::each(stage, [&](int i, const Fragment &up, const Fragment &down, float scale_up,
-                               float scale_down) {
-            float upper[4] = {}, lower[4] = {};
+    MEMBER void multiply(float (&sums)[4], const uint8_t *stage, const Terms &terms) const {
+        float upper[4], lower[4];
+        auto multiply_block = [&](int i, const Fragment &up, const Fragment &down, float scale_up,
+                                  float scale_down) {
+#pragma unroll
+            for (int e = 0; e < 4 && i % Format::GROUP == 0; e++)
+                upper[e] = lower[e] = 0;
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 const uint32_t a[4] = {up.of[half][0], down.of[half][0], up.of[half][1],
@@ -366,29 +431,45 @@ template <class Format> struct Slices {
                 const uint32_t low[2] = {terms.low[i][2 * half], terms.low[i][2 * half + 1]};
                 mma_f16(upper, a, high);
                 mma_f16(lower, a, low);
+                if constexpr (Format::HAS_REST) {
+                    const uint32_t rest[4] = {up.rest[half][0], down.rest[half][0],
+                                              up.rest[half][1], down.rest[half][1]};
+                    mma_f16(upper, rest, high);
+                }
             }
 #pragma unroll
-            for (int e = 0; e < 4; e++)
+            for (int e = 0; e < 4 && (i + 1) % Format::GROUP == 0; e++)
                 sums[e] = fmaf(e < 2 ? scale_up : scale_down, fmaf(lower[e], 0x1p-11f, upper[e]),
                                sums[e]);
-        });
+        };
+        auto multiply_minima = [&](int group, uint2 up, uint2 down, float of_up, float of_down) {
+            float part[4] = {};
+            const uint32_t a[4] = {up.x, down.x, up.y, down.y};
+            mma_bf16(part, a, terms.totals[group]);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                sums[e] = fmaf(e < 2 ? -of_up : -of_down, part[e], sums[e]);
+        };
+        int skew = Chunk::HAS_SKEW ? (int)(Chunk::bytes_before(at / BLOCK_VALUES) % 16) : 0;
+        Stage::each(stage, skew, multiply_block, multiply_minima);
     }
 
     /* Plain products for values without terms: a lane has a row and two columns, and takes one
      * lane's fours after the other's. */
-    MEMBER void add_plain(float *part, const uint8_t *stage, unsigned plain) const {
+    MEMBER void add_plain(float *part, int tile, unsigned plain) const {
+        int64_t of_tile = row_of(tile) + threadIdx.x % SLICE_ROWS;
+        int64_t block0 = (of_tile < shape.m ? of_tile : shape.m - 1) * (shape.k / BLOCK_VALUES) +
+                         at / BLOCK_VALUES;
         int row = threadIdx.x % SLICE_ROWS, pair = threadIdx.x % 32 / SLICE_ROWS * 2;
 #pragma unroll 1
         for (unsigned lanes = __ballot_sync(0xFFFFFFFF, plain != 0); lanes; lanes &= lanes - 1) {
-            int from = __ffs((int)lanes) - 1, col = SliceTerms::col_of(from) + pair;
+            int from = __ffs((int)lanes) - 1, col = Terms::col_of(from) + pair;
             unsigned fours = __shfl_sync(0xFFFFFFFF, plain, from);
             float sums[2] = {};
 #pragma unroll 1
             for (; fours; fours &= fours - 1) {
-                int i = __ffs((int)fours) - 1, value = i % 2 * 16 + SliceTerms::value_of(from);
-                const uint8_t *weights = Stage::block(stage, row, i / 2);
-                float scale = Staged<Format>::scale(weights, Stage::scale(stage, row, i / 2));
-                float weight = scale * (float)Staged<Format>::value(weights, value);
+                int i = __ffs((int)fours) - 1, value = i % 2 * 16 + Terms::value_of(from);
+                float weight = Staged<Format>::weight(w, block0 + i / 2, value);
                 const float *x = b + (at + i / 2 * BLOCK_VALUES + value) * shape.n + col;
 #pragma unroll
                 for (int c = 0; c < 2; c++)
@@ -399,7 +480,7 @@ template <class Format> struct Slices {
         }
     }
 
-    MEMBER void put_aside(float *part, const float (&sums)[4], const SliceTerms &terms) const {
+    MEMBER void put_aside(float *part, const float (&sums)[4], const Terms &terms) const {
         int lane = threadIdx.x % 32;
         float *to = part + lane / 4 * SLICE_COLS + lane % 4 * 2;
 #pragma unroll
@@ -449,13 +530,13 @@ template <class Format> struct Slices {
     }
 
     MEMBER void run() {
-        SliceTerms terms;
+        Terms terms;
         uint8_t *stage = stages;
         int tile = group, buffer = 0;
         SliceSource<Format> source(shape, w, row_of(group), at);
         {
-            SliceTerms::Fours x;
-            SliceTerms::load(x, b + at * shape.n, shape.n, is_there ? (int)shape.n : 0);
+            typename Terms::Fours x;
+            Terms::load(x, b + at * shape.n, shape.n, is_there ? (int)shape.n : 0);
 #pragma unroll
             for (int i = 0; i < N_STAGES; i++)
                 fetch(source, stages + i * STAGE_BYTES, tile + i * shape.n_groups);
@@ -474,7 +555,7 @@ template <class Format> struct Slices {
                 put_aside(part, sums, terms);
                 __syncwarp();
                 if (__any_sync(0xFFFFFFFF, terms.plain != 0)) {
-                    add_plain(part, stage, terms.plain);
+                    add_plain(part, tile, terms.plain);
                     __syncwarp();
                 }
                 fetch(source, stage, tile + N_STAGES * shape.n_groups);

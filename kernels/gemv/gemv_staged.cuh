@@ -14,6 +14,7 @@
 #include "kernels/device/arch/async_copy.cuh"
 #include "kernels/gemv/gemv_formats.cuh"
 #include "kernels/gemv/gemv_kernels.h"
+#include "kernels/device/math/bf16.cuh"
 
 /* ---- a word of integers to four rows of a fragment ---- */
 
@@ -23,7 +24,8 @@
  * four neighbours, as the formats have them.
  */
 struct Fragment {
-    uint32_t of[2][2]; /* [half of the block][slots below 8, from 8 on] */
+    uint32_t of[2][2];   /* [half of the block][slots below 8, from 8 on] */
+    uint32_t rest[2][2]; /* what is to be added to them, if a format HAS_REST */
 };
 
 /* Word t of 32 nibbles has values 4t .. 4t + 3 and 16 more than those. */
@@ -33,7 +35,8 @@ DEVICE Fragment fragment_of_nibbles(uint32_t word) {
     return {{{fma_f16x2(masked_or(word, 0x000F000F, 0x64006400), one, less_1032),
               fma_f16x2(masked_or(next, 0x000F000F, 0x64006400), one, less_1032)},
              {fma_f16x2(masked_or(word, 0x00F000F0, 0x64006400), sixteenth, less_72),
-              fma_f16x2(masked_or(next, 0x00F000F0, 0x64006400), sixteenth, less_72)}}};
+              fma_f16x2(masked_or(next, 0x00F000F0, 0x64006400), sixteenth, less_72)}},
+            {}};
 }
 
 /* Words t and t + 4 of 32 bytes. */
@@ -44,7 +47,8 @@ DEVICE Fragment fragment_of_bytes(uint32_t first, uint32_t second) {
     return {{{fma_f16x2(__byte_perm(first, 0x64646464, 0x4240), one, less_1152),
               fma_f16x2(__byte_perm(first, 0x64646464, 0x4341), one, less_1152)},
              {fma_f16x2(__byte_perm(second, 0x64646464, 0x4240), one, less_1152),
-              fma_f16x2(__byte_perm(second, 0x64646464, 0x4341), one, less_1152)}}};
+              fma_f16x2(__byte_perm(second, 0x64646464, 0x4341), one, less_1152)}},
+            {}};
 }
 
 /* ---- a block in shared memory, at a multiple of 2 bytes ---- */
@@ -54,47 +58,104 @@ DEVICE uint32_t shared_word(const uint8_t *from) {
     return halves[0] | (uint32_t)halves[1] << 16;
 }
 
+/*
+ * A format has: the Place of a group in a stage; fragment(), of its block i; scale(), of the group;
+ * if it HAS_MINIMA their slots and factor; weight(), value i of a block in memory.
+ */
 template <class Format> struct Staged;
 
-template <> struct Staged<Q4_0> {
-    DEVICE Fragment fragment(const uint8_t *block, int t) {
+struct StagedBlock {
+    typedef const uint8_t *Place;
+    DEVICE Place staged(const uint8_t *block, int) {
+        return block;
+    }
+};
+
+template <> struct Staged<Q4_0> : StagedBlock {
+    DEVICE Fragment fragment(Place block, int, int t) {
         return fragment_of_nibbles(reinterpret_cast<const uint32_t *>(block)[t]);
     }
     DEVICE float scale(const uint8_t *, const uint16_t *scales) {
         return f32_of_f16(*scales);
     }
-    DEVICE int value(const uint8_t *block, int i) {
-        return (i < 16 ? block[i] & 15 : block[i - 16] >> 4) - 8;
+    DEVICE float weight(const Weights &w, int64_t block, int i) {
+        int byte = w.values[block * Q4_0::BYTES + i % 16];
+        return scale(nullptr, reinterpret_cast<const uint16_t *>(w.scales) + block) *
+               (float)((i < 16 ? byte & 15 : byte >> 4) - 8);
     }
 };
 
-template <> struct Staged<Q8_0> {
-    DEVICE Fragment fragment(const uint8_t *block, int t) {
+template <> struct Staged<Q8_0> : StagedBlock {
+    DEVICE Fragment fragment(Place block, int, int t) {
         const uint8_t *values = block + Q8_0::SCALE_BYTES;
         return fragment_of_bytes(shared_word(values + 4 * t), shared_word(values + 4 * t + 16));
     }
     DEVICE float scale(const uint8_t *block, const uint16_t *) {
         return f32_of_f16(*reinterpret_cast<const uint16_t *>(block));
     }
-    DEVICE int value(const uint8_t *block, int i) {
-        return (int8_t)block[Q8_0::SCALE_BYTES + i];
+    DEVICE float weight(const Weights &w, int64_t block, int i) {
+        const uint8_t *from = w.values + block * Q8_0::BYTES;
+        return scale(from, nullptr) * (float)(int8_t)from[Q8_0::SCALE_BYTES + i];
     }
 };
 
-template <> struct Staged<Q8f> {
-    DEVICE Fragment fragment(const uint8_t *block, int t) {
+template <> struct Staged<Q8f> : StagedBlock {
+    DEVICE Fragment fragment(Place block, int, int t) {
         const uint32_t *words = reinterpret_cast<const uint32_t *>(block + Q8f::SCALE_BYTES);
         return fragment_of_bytes(words[t], words[t + 4]);
     }
     DEVICE float scale(const uint8_t *block, const uint16_t *) {
         return *reinterpret_cast<const float *>(block);
     }
-    DEVICE int value(const uint8_t *block, int i) {
-        return (int8_t)block[Q8f::SCALE_BYTES + i];
+    DEVICE float weight(const Weights &w, int64_t block, int i) {
+        const uint8_t *from = w.values + block * Q8f::BYTES;
+        return scale(from, nullptr) * (float)(int8_t)from[Q8f::SCALE_BYTES + i];
     }
 };
 
 /* ---- the stages ---- */
+
+/* How blocks of a chunk lie in memory and in a row of a stage: one behind the other, or as groups
+ * of super-blocks, each of some pieces of 16 bytes. */
+template <class Format, int CHUNK, bool IS_SUPER = Format::GROUP != 1> struct ChunkLayout {
+    enum { BLOCK_BYTES = Format::BYTES, BYTES = CHUNK * BLOCK_BYTES, HAS_SKEW = BYTES % 16 != 0 };
+    enum { PIECES = (BYTES + BYTES % 16 + 15) / 16, SLICE_BYTES = 8 * BLOCK_BYTES };
+
+    MEMBER static int64_t bytes_before(int64_t block) {
+        return block * Format::BYTES;
+    }
+    /* Where a byte of a row is, behind the multiple of 16 that the chunk starts at. */
+    MEMBER static int source(int64_t, int byte) {
+        return byte;
+    }
+    MEMBER static bool has_piece(int piece, int skew, int n_blocks) {
+        return 16 * piece < skew + n_blocks * Format::BYTES;
+    }
+    MEMBER static bool has_byte(int64_t, int byte, int n_blocks) {
+        return byte < n_blocks * Format::BYTES;
+    }
+};
+
+/* A row of these has whole chunks. */
+template <class Format, int CHUNK> struct ChunkLayout<Format, CHUNK, true> {
+    enum { GROUPS = CHUNK / Format::GROUP, PIECES = GROUPS * Format::PIECES };
+    enum { BLOCK_BYTES = Format::PIECES * 16 / Format::GROUP };
+    enum { SLICE_BYTES = Format::SUPER_BYTES, HAS_SKEW = SLICE_BYTES % 16 != 0 };
+
+    MEMBER static int64_t bytes_before(int64_t block) {
+        return block / 8 * Format::SUPER_BYTES;
+    }
+    MEMBER static int source(int64_t block0, int byte) {
+        int piece = byte / 16, group = (int)(block0 / Format::GROUP) + piece / Format::PIECES;
+        return Format::source(group % 2, piece % Format::PIECES) + byte % 16;
+    }
+    MEMBER static bool has_piece(int, int, int) {
+        return true;
+    }
+    MEMBER static bool has_byte(int64_t block0, int byte, int) {
+        return source(block0, byte) < Format::SUPER_BYTES;
+    }
+};
 
 /*
  * Shape has m, and is_wide if rows start at multiples of 16.  The first THREADS of a block copy.
@@ -105,11 +166,10 @@ template <class Format, class Shape, int ROWS, int CHUNK, int THREADS, bool IS_F
 struct StagedRows {
     /* A row of a chunk: at most 8 bytes before it, and an odd multiple of 16 against bank
      * conflicts. */
-    enum { PITCH = GEMV_MMA_PITCH(Format::BYTES, CHUNK), STAGE_BYTES = ROWS * PITCH };
-    static_assert(Format::BYTES * CHUNK + Format::BYTES * CHUNK % 16 <= PITCH, "room");
-    /* Pieces of 16 bytes of a row: its chunks start at multiples of 16, or it has room for more. */
-    enum { CHUNK_BYTES = CHUNK * Format::BYTES, IS_EVEN = CHUNK_BYTES % 16 == 0 };
-    enum { PIECES = IS_EVEN ? CHUNK_BYTES / 16 : PITCH / 16 };
+    typedef ChunkLayout<Format, CHUNK> Layout;
+    enum { PITCH = GEMV_MMA_PITCH(Layout::BLOCK_BYTES, CHUNK), STAGE_BYTES = ROWS * PITCH };
+    enum { PIECES = Layout::PIECES };
+    static_assert(PIECES * 16 <= PITCH, "room");
 
     const Shape &shape;
     Weights w;
@@ -132,43 +192,46 @@ struct StagedRows {
 
     /* How far a chunk's rows start behind a multiple of 16. */
     MEMBER int skew_of(int64_t block0) const {
-        return shape.is_wide && !IS_EVEN ? (int)(block0 * Format::BYTES % 16) : 0;
+        return shape.is_wide && Layout::HAS_SKEW ? (int)(Layout::bytes_before(block0) % 16) : 0;
     }
 
     MEMBER uint8_t *stage_at(int stage) const {
         return stages + stage * STAGE_BYTES;
     }
 
-    MEMBER const uint8_t *row_in(int stage, int skew, int row, int block) const {
-        return stage_at(stage) + row * PITCH + skew + block * Format::BYTES;
+    /* The place of a group of blocks in a stage. */
+    MEMBER typename Staged<Format>::Place place_in(int stage, int skew, int row, int group,
+                                                   int64_t block0) const {
+        return Staged<Format>::staged(stage_at(stage) + row * PITCH + skew +
+                                          group * (Format::GROUP * Layout::BLOCK_BYTES),
+                                      (int)(block0 / Format::GROUP + group) % 2);
     }
 
     /* Copy the chunk from block0 on; the caller commits the copies. */
     MEMBER void copy(int stage, int64_t block0) const {
-        int skew = skew_of(block0), n_bytes = blocks_from(block0) * Format::BYTES;
-        int64_t row_bytes = n_blocks * Format::BYTES;
-        const uint8_t *chunk = w.values + row0 * row_bytes + block0 * Format::BYTES - skew;
+        int skew = skew_of(block0), n_blocks_here = blocks_from(block0);
+        int64_t row_bytes = Layout::bytes_before(n_blocks), before = Layout::bytes_before(block0);
+        const uint8_t *chunk = w.values + row0 * row_bytes + before - skew;
         int last = last_row();
-        auto from = [&](int row, int before) {
-            return IS_FULL ? w.values + (row_of(row) * n_blocks + block0) * Format::BYTES - before
+        auto from = [&](int row) {
+            return IS_FULL ? w.values + row_of(row) * row_bytes + before - skew
                            : chunk + (unsigned)(row < last ? row : last) * row_bytes;
         };
         if (shape.is_wide) {
-            int n_pieces = (skew + n_bytes + 15) / 16;
 #pragma unroll 4
             for (int i = threadIdx.x; i < ROWS * PIECES; i += THREADS) {
                 int row = i / PIECES, piece = i % PIECES;
-                if (piece < n_pieces)
+                if (Layout::has_piece(piece, skew, n_blocks_here))
                     copy_async_16(stage_at(stage) + row * PITCH + 16 * piece,
-                                  from(row, skew) + 16 * piece);
+                                  from(row) + Layout::source(block0, 16 * piece));
             }
         } else {
-            enum { UNITS = CHUNK * Format::BYTES / Format::UNIT }; /* skew is 0 */
+            enum { UNITS = Layout::BLOCK_BYTES * CHUNK / Format::UNIT }; /* skew is 0 */
             for (int i = threadIdx.x; i < ROWS * UNITS; i += THREADS) {
                 int row = i / UNITS, byte = i % UNITS * Format::UNIT;
-                if (byte < n_bytes)
+                if (Layout::has_byte(block0, byte, n_blocks_here))
                     copy_unit<Format::UNIT>(stage_at(stage) + row * PITCH + byte,
-                                            from(row, 0) + byte);
+                                            from(row) + Layout::source(block0, byte));
             }
         }
     }

@@ -137,7 +137,7 @@ DEVICE void words_of_tile(uint32_t *words, uint64_t tile, int column) {
     words[1] = at[threadIdx.x % 4 + 4 * pitch];
 }
 
-template <int N>
+template <int N, bool IS_BF16 = false>
 DEVICE void multiply_emulated(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t tile,
                               bool has_sum) {
     for (int j = 0; j < N / 8; j++) {
@@ -146,28 +146,56 @@ DEVICE void multiply_emulated(float (&d)[N / 2], const uint32_t (&a)[4], uint64_
         float part[4] = {};
         for (int e = 0; has_sum && e < 4; e++)
             part[e] = d[4 * j + e];
-        mma_f16(part, a, b);
+        if (IS_BF16)
+            mma_bf16(part, a, b);
+        else
+            mma_f16(part, a, b);
         for (int e = 0; e < 4; e++)
             d[4 * j + e] = part[e];
     }
 }
 #endif
 
-template <bool HAS_SUM>
-DEVICE void multiply_tile(float (&d)[16], const uint32_t (&a)[4], uint64_t tile) {
 #ifdef CUSHIM_EMULATED
-    multiply_emulated<32>(d, a, tile, HAS_SUM);
+#define CUSHIM_EMULATED_TILE(n, is_bf16) multiply_emulated<n, is_bf16>(d, a, tile, HAS_SUM)
 #else
-    CUSHIM_WGMMA_ASM("{.reg .pred has_sum; setp.ne.b32 has_sum, %21, 0; "
-                     "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
-                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-                     "}, {%16, %17, %18, %19}, %20, has_sum, 1, 1, 0;}"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                       "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                       "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile), "n"(HAS_SUM));
+#define CUSHIM_EMULATED_TILE(n, is_bf16)
 #endif
-}
+
+/* Tiles of 32 and of 64 columns; values are of one type of 16 bits or the other. */
+#define CUSHIM_MULTIPLY_TILE(name, types, is_bf16)                                                 \
+    template <bool HAS_SUM>                                                                        \
+    DEVICE void name(float(&d)[16], const uint32_t(&a)[4], uint64_t tile) {                        \
+        CUSHIM_EMULATED_TILE(32, is_bf16);                                                         \
+        CUSHIM_WGMMA_ASM("{.reg .pred has_sum; setp.ne.b32 has_sum, %21, 0; "                      \
+                         "wgmma.mma_async.sync.aligned.m64n32k16.f32." types " {"                  \
+                         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"    \
+                         "}, {%16, %17, %18, %19}, %20, has_sum, 1, 1, 0;}"                        \
+                         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), \
+                           "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),            \
+                           "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])         \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile), "n"(HAS_SUM));   \
+    }                                                                                              \
+    template <bool HAS_SUM>                                                                        \
+    DEVICE void name(float(&d)[32], const uint32_t(&a)[4], uint64_t tile) {                        \
+        CUSHIM_EMULATED_TILE(64, is_bf16);                                                         \
+        CUSHIM_WGMMA_ASM(                                                                          \
+            "{.reg .pred has_sum; setp.ne.b32 has_sum, %37, 0; "                                   \
+            "wgmma.mma_async.sync.aligned.m64n64k16.f32." types " {"                               \
+            "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "               \
+            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"       \
+            "}, {%32, %33, %34, %35}, %36, has_sum, 1, 1, 0;}"                                     \
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),  \
+              "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]),           \
+              "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]),        \
+              "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),        \
+              "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]),        \
+              "+f"(d[31])                                                                          \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile), "n"(HAS_SUM));                \
+    }
+
+CUSHIM_MULTIPLY_TILE(multiply_tile, "f16.f16", false)
+CUSHIM_MULTIPLY_TILE(multiply_tile_bf16, "bf16.bf16", true)
 
 DEVICE void wait_products(float (&d)[16]) {
     (void)d;
@@ -175,26 +203,6 @@ DEVICE void wait_products(float (&d)[16]) {
                      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
                        "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
                        "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])::"memory");
-}
-
-template <bool HAS_SUM>
-DEVICE void multiply_tile(float (&d)[32], const uint32_t (&a)[4], uint64_t tile) {
-#ifdef CUSHIM_EMULATED
-    multiply_emulated<64>(d, a, tile, HAS_SUM);
-#else
-    CUSHIM_WGMMA_ASM(
-        "{.reg .pred has_sum; setp.ne.b32 has_sum, %37, 0; "
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-        "}, {%32, %33, %34, %35}, %36, has_sum, 1, 1, 0;}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-          "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-          "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-          "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-          "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile), "n"(HAS_SUM));
-#endif
 }
 
 DEVICE void wait_products(float (&d)[32]) {

@@ -30,20 +30,25 @@ DEVICE uint32_t masked_xor(uint32_t bits, uint32_t mask, uint32_t with) {
 #endif
 }
 
-/* (bits as halves) * factor + term; factor and term are each one half for both.  Rounded once. */
-DEVICE uint32_t fma_f16x2(uint32_t bits, uint16_t factor, uint16_t term) {
+/* a * b + c of two halves each, rounded once. */
+DEVICE uint32_t fma_f16x2_of(uint32_t a, uint32_t b, uint32_t c) {
 #ifdef CUSHIM_EMULATED
-    __half by = __ushort_as_half(factor), plus = __ushort_as_half(term);
-    return __half_as_ushort(__hfma(__ushort_as_half((uint16_t)bits), by, plus)) |
-           (uint32_t)__half_as_ushort(__hfma(__ushort_as_half((uint16_t)(bits >> 16)), by, plus))
-               << 16;
+    auto of_half = [&](int shift) {
+        return (uint32_t)__half_as_ushort(__hfma(__ushort_as_half((uint16_t)(a >> shift)),
+                                                 __ushort_as_half((uint16_t)(b >> shift)),
+                                                 __ushort_as_half((uint16_t)(c >> shift))));
+    };
+    return of_half(0) | of_half(16) << 16;
 #else
     uint32_t result;
-    asm("fma.rn.f16x2 %0, %1, %2, %3;"
-        : "=r"(result)
-        : "r"(bits), "r"(factor * 0x10001u), "r"(term * 0x10001u));
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
     return result;
 #endif
+}
+
+/* The same; factor and term are each one half for both. */
+DEVICE uint32_t fma_f16x2(uint32_t bits, uint16_t factor, uint16_t term) {
+    return fma_f16x2_of(bits, factor * 0x10001u, term * 0x10001u);
 }
 
 #endif

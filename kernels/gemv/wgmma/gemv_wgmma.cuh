@@ -1,8 +1,8 @@
 /*
  * Quantised weights times many columns by warpgroups (only sm_90a).
  *
- * The integers of a block of 32 are exact in binary16, and columns are two binary16 terms; the
- * lower one is multiplied by integers times 2^-11 (gemv_terms.cuh).  The products of a block are
+ * The integers of a group are exact in binary16, and columns are two binary16 terms; the
+ * lower one is multiplied by integers times 2^-11 (gemv_terms.cuh).  The products of a group are
  * summed separately, because the units truncate their sums, and join the sums in float after their
  * scales.
  *
@@ -17,7 +17,6 @@
 #include "kernels/device/arch/bulk_copy.cuh"
 #include "kernels/device/arch/cluster.cuh"
 #include "kernels/device/arch/wgmma.cuh"
-#include "kernels/gemv/gemv_staged.cuh"
 #include "kernels/gemv/wgmma/gemv_terms.cuh"
 
 #ifdef CUSHIM_HAS_WGMMA
@@ -32,10 +31,18 @@ struct WgmmaShape {
 
 template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     enum { COLS = N_COLS, ROWS = GEMV_WGMMA_ROWS, CHUNK = GEMV_WGMMA_CHUNK };
-    enum { STAGES = GEMV_WGMMA_STAGES(COLS, HAS_TERMS), THREADS = GEMV_WGMMA_THREADS(HAS_TERMS) };
+    enum { THREADS = GEMV_WGMMA_THREADS(HAS_TERMS) };
+    enum { BLOCK_BYTES = ChunkLayout<Format, CHUNK>::BLOCK_BYTES };
+    enum { STAGES = GEMV_WGMMA_STAGES(BLOCK_BYTES, COLS, HAS_TERMS) };
     /* The warps that bring weights and terms come first. */
     enum { MAKERS = HAS_TERMS ? 128 : 256, USERS = THREADS - MAKERS, M_TILES = ROWS / (USERS / 2) };
     enum { GROUPS = COLS / 32 };
+
+    /* Terms and factors are those of units. */
+    enum { GROUP = Format::GROUP };
+    typedef TermUnit<GROUP> Unit;
+    enum { UNITS = COLS / Unit::COLS, HAS_TOTALS = GROUP > 1 }; /* units side by side */
+    static_assert(GROUP == 1 || GROUP == (int)CHUNK, "a chunk has a tile of sums");
 
     /* Of 65536; all warps are launched with the same number. */
     enum { REGISTERS_OF_MAKERS = HAS_TERMS ? 40 : 96 };
@@ -44,7 +51,7 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
 
     enum { SCALES_APART = Format::SCALE_BYTES == 0 };
 
-    enum { TILE_BYTES = COLS * 32, TERM_BYTES = CHUNK * 4 * TILE_BYTES };
+    enum { TILE_BYTES = COLS * 32, TERM_BYTES = (CHUNK * 4 + HAS_TOTALS) * TILE_BYTES };
     typedef StagedRows<Format, WgmmaShape, ROWS, CHUNK, MAKERS, true> Rows;
     enum { WEIGHT_BYTES = Rows::STAGE_BYTES };
     enum { SCALES_BYTES = SCALES_APART * ROWS * CHUNK * 2, FACTOR_BYTES = CHUNK * GROUPS * 8 };
@@ -54,7 +61,7 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         GATES_AT = SCALES_AT + STAGES * SCALES_BYTES
     };
     static_assert(GATES_AT + STAGES * 8 <=
-                      GEMV_WGMMA_BYTES(Format::BYTES, !SCALES_APART, COLS, HAS_TERMS),
+                      GEMV_WGMMA_BYTES(BLOCK_BYTES, !SCALES_APART, COLS, HAS_TERMS),
                   "launch");
     static_assert(ROWS * COLS * 4 <= GATES_AT, "the sums of a tile fit");
 
@@ -73,10 +80,10 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     MEMBER uint8_t *terms(int stage, int block) const {
         return shared + stage * TERM_BYTES + block * 4 * TILE_BYTES;
     }
-    /* For 32 columns of a block: the factor for their terms, and a bit for each odd one. */
+    /* For each unit from a block on: the factor for its terms, and a bit for each odd column. */
     MEMBER uint2 *factors(int stage, int block) const {
         return reinterpret_cast<uint2 *>(shared + FACTORS_AT + stage * FACTOR_BYTES) +
-               block * GROUPS;
+               block / GROUP * UNITS;
     }
     MEMBER uint16_t *scales(int stage) const { /* [row][block] */
         return reinterpret_cast<uint16_t *>(shared + SCALES_AT + stage * SCALES_BYTES);
@@ -87,7 +94,7 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
      * with all bytes of terms, and a barrier says that all have used it.  Otherwise there are
      * two stages, and one meeting per chunk with each warpgroup that multiplies: one stage is
      * made, and the other was used. */
-    enum { GROUP = 128, N_GROUPS = USERS / GROUP };
+    enum { WARPGROUP = 128, N_GROUPS = USERS / WARPGROUP };
     MEMBER Gate *made(int stage) const {
         return reinterpret_cast<Gate *>(shared + GATES_AT) + stage;
     }
@@ -104,14 +111,14 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         } else {
 #pragma unroll
             for (int group = 0; group < N_GROUPS; group++)
-                meet_some<MAKERS + GROUP>(1 + group);
+                meet_some<MAKERS + WARPGROUP>(1 + group);
         }
     }
     MEMBER void wait_until_made(int stage, unsigned round) const {
         if constexpr (HAS_TERMS)
             wait_for_gate(made(stage), round);
         else
-            meet_some<MAKERS + GROUP>(1 + (threadIdx.x - MAKERS) / GROUP);
+            meet_some<MAKERS + WARPGROUP>(1 + (threadIdx.x - MAKERS) / WARPGROUP);
     }
 
     /* A chunk: its stage, how often all stages were used before, and how many chunks come behind
@@ -154,24 +161,27 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     /* Copy N pieces of 16 bytes of each row, from the first one on. */
     template <int N> MEMBER void copy_pieces(int stage, int64_t block0, int first) const {
         enum { ROWS_AT_ONCE = MAKERS / N };
-        int skew = rows.skew_of(block0), n_bytes = rows.blocks_from(block0) * Format::BYTES;
-        int row = threadIdx.x / N, byte = (first + threadIdx.x % N) * 16;
-        uint8_t *to = rows.stage_at(stage) + row * Rows::PITCH + byte;
-        if (byte < skew + n_bytes)
-            copy_rows<ROWS_AT_ONCE>(row, rows.n_blocks * Format::BYTES,
-                                    rows.w.values + block0 * Format::BYTES - skew + byte,
+        typedef typename Rows::Layout Layout;
+        int skew = rows.skew_of(block0), row = threadIdx.x / N, piece = first + threadIdx.x % N;
+        uint8_t *to = rows.stage_at(stage) + row * Rows::PITCH + 16 * piece;
+        if (Layout::has_piece(piece, skew, rows.blocks_from(block0)))
+            copy_rows<ROWS_AT_ONCE>(row, Layout::bytes_before(rows.n_blocks),
+                                    rows.w.values + Layout::bytes_before(block0) - skew +
+                                        Layout::source(block0, 16 * piece),
                                     [&](int i, const uint8_t *from) {
                                         copy_async_16(to + i * ROWS_AT_ONCE * Rows::PITCH, from);
                                     });
     }
 
     template <bool IS_WIDE> MEMBER void copy_weights(int stage, int64_t block0) const {
-        enum { PIECES = Rows::PIECES, MOST = PIECES < 8 ? 4 : 8 }; /* 4 or 9 */
-        static_assert(PIECES - MOST <= 1, "one more");
+        enum { PIECES = Rows::PIECES, MOST = PIECES < 8 ? 4 : 8, MORE = PIECES - MOST };
+        static_assert(MORE <= 3, "two and one more");
         if constexpr (IS_WIDE) {
             copy_pieces<MOST>(stage, block0, 0);
-            if constexpr (PIECES > MOST)
-                copy_pieces<1>(stage, block0, MOST);
+            if constexpr (MORE >= 2)
+                copy_pieces<2>(stage, block0, MOST);
+            if constexpr (MORE % 2)
+                copy_pieces<1>(stage, block0, PIECES - 1);
         } else {
             rows.copy(stage, block0);
         }
@@ -218,29 +228,30 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
 
     /* One thread asks for a chunk's terms and factors. */
     MEMBER void copy_terms(int stage, int64_t block0) const {
-        enum { OF_BLOCK = 4 * TILE_BYTES };
         int n = rows.blocks_from(block0);
-        unsigned n_bytes = n * OF_BLOCK, n_of_factors = GEMV_TERM_FACTORS(n, COLS) * 8;
+        unsigned n_bytes = (unsigned)term_bytes_of<GROUP>(n, COLS);
+        unsigned n_of_factors = GEMV_TERM_FACTORS(n, COLS) * 8;
         arrive_at_gate(made(stage), n_bytes + n_of_factors);
         copy_bulk_for(terms(stage, 0),
-                      terms_of_tile(scratch, tile_n, rows.n_blocks, COLS) + block0 * OF_BLOCK,
+                      terms_of_tile<GROUP>(scratch, tile_n, rows.n_blocks, COLS) +
+                          term_bytes_of<GROUP>(block0, COLS),
                       n_bytes, made(stage));
-        copy_bulk_for(factors(stage, 0), all_factors() + block0 * GROUPS, n_of_factors,
+        copy_bulk_for(factors(stage, 0), all_factors() + block0 / GROUP * UNITS, n_of_factors,
                       made(stage));
     }
     MEMBER const uint2 *all_factors() const {
-        return factors_of_tile(scratch, tile_n, n_tiles_n, rows.n_blocks, COLS);
+        return factors_of_tile<GROUP>(scratch, tile_n, n_tiles_n, rows.n_blocks, COLS);
     }
 
     /* IS_WIDE: weights, and columns that become terms, come by 16 bytes. */
     template <bool IS_WIDE> MEMBER void make() const {
         int chunk = first_chunk();
-        int own = threadIdx.x / 32 / GROUPS, group = threadIdx.x / 32 % GROUPS, before = 0;
-        TermUnit unit;
+        int own = threadIdx.x / 32 / UNITS * GROUP, at = threadIdx.x / 32 % UNITS, before = 0;
+        Unit unit;
         auto fetch = [&] {
             if (!HAS_TERMS && own < CHUNK && (int64_t)chunk * CHUNK + own < rows.n_blocks)
                 unit.template fetch<IS_WIDE>(b, (int64_t)chunk * CHUNK + own,
-                                             col0 + group * 32 + threadIdx.x % 8 * 4, shape.n);
+                                             col0 + at * Unit::COLS, shape.n);
         };
         fetch();
 #pragma unroll 1
@@ -269,9 +280,9 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
                 }
             } else {
                 if (own < CHUNK && block0 + own < rows.n_blocks) {
-                    uint2 factor = unit.split(terms(turn.stage, own) + group * 512, TILE_BYTES);
+                    uint2 factor = unit.split(terms(turn.stage, own), at, TILE_BYTES);
                     if (threadIdx.x % 32 == 0)
-                        factors(turn.stage, own)[group] = factor;
+                        factors(turn.stage, own)[at] = factor;
                 }
                 wait_copies<0>();
                 fence_tiles();
@@ -293,37 +304,43 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         return (warp / 4 * M_TILES + tile) * 64 + warp % 4 * 16;
     }
 
-    /* A lane's integers of a block and tile, these times 2^-11, and the scales of its two rows. */
+    /* A lane's integers of a block and tile, and these times 2^-11. */
     struct Integers {
-        uint32_t of[2][4], low[2][4];
-        float upper, lower;
+        uint32_t of[2][4], low[2][4], rest[2][4];
     };
 
-    /* The place of the integers of a chunk's first block and the first tile in shared memory. */
+    /* The place of the integers of a chunk's first block and the first tile in shared memory, and
+     * which half of a super-block it is. */
     struct Place {
-        int weights, scales;
+        int weights, scales, half;
     };
+    typedef typename Staged<Format>::Place RowPlace;
     MEMBER Place place_of(const Place &of_lane, int stage, int chunk) const {
         return {of_lane.weights + stage * WEIGHT_BYTES + rows.skew_of((int64_t)chunk * CHUNK),
-                of_lane.scales + stage * SCALES_BYTES};
+                of_lane.scales + stage * SCALES_BYTES, chunk % 2};
     }
 
-    MEMBER void read_weights(Integers &a, const Place &place, int tile, int block) const {
-        const uint8_t *of_row =
-            shared + place.weights + tile * 64 * Rows::PITCH + block * Format::BYTES;
-        const uint16_t *of_scales =
-            reinterpret_cast<const uint16_t *>(shared + place.scales) + tile * 64 * CHUNK + block;
+    /* The lane's row of a tile, or the one 8 below, from a group on. */
+    MEMBER RowPlace row_place(const Place &place, int tile, int block, int below) const {
+        return Staged<Format>::staged(shared + place.weights +
+                                          (tile * 64 + below * 8) * Rows::PITCH +
+                                          block * Rows::Layout::BLOCK_BYTES,
+                                      place.half);
+    }
+
+    /* Block i of the group. */
+    MEMBER static void read_weights(Integers &a, const RowPlace (&rows)[2], int i) {
 #pragma unroll
         for (int below = 0; below < 2; below++) {
-            Fragment part =
-                Staged<Format>::fragment(of_row + below * 8 * Rows::PITCH, threadIdx.x % 4);
-            a.of[0][below] = part.of[0][0];
-            a.of[0][below + 2] = part.of[0][1];
-            a.of[1][below] = part.of[1][0];
-            a.of[1][below + 2] = part.of[1][1];
+            Fragment part = Staged<Format>::fragment(rows[below], i, threadIdx.x % 4);
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                a.of[half][below] = part.of[half][0];
+                a.of[half][below + 2] = part.of[half][1];
+                a.rest[half][below] = part.rest[half][0];
+                a.rest[half][below + 2] = part.rest[half][1];
+            }
         }
-        a.upper = Staged<Format>::scale(of_row, of_scales);
-        a.lower = Staged<Format>::scale(of_row + 8 * Rows::PITCH, of_scales + 8 * CHUNK);
         const uint16_t to_low = 0x1000; /* 2^-11 */
 #pragma unroll
         for (int i = 0; i < 8; i++)
@@ -331,13 +348,33 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     }
 
     /* Begin the products of a block. */
+    template <bool HAS_SUM>
     MEMBER void begin(float (&part)[COLS / 2], const Integers &a, uint64_t tiles) const {
         begin_products();
-        multiply_tile<false>(part, a.low[0], tile_behind(tiles, TILE_BYTES));
+        multiply_tile<HAS_SUM>(part, a.low[0], tile_behind(tiles, TILE_BYTES));
         multiply_tile<true>(part, a.low[1], tile_behind(tiles, 3 * TILE_BYTES));
         multiply_tile<true>(part, a.of[0], tiles);
         multiply_tile<true>(part, a.of[1], tile_behind(tiles, 2 * TILE_BYTES));
+        if constexpr (Format::HAS_REST) {
+            multiply_tile<true>(part, a.rest[0], tiles);
+            multiply_tile<true>(part, a.rest[1], tile_behind(tiles, 2 * TILE_BYTES));
+        }
         end_products();
+    }
+
+    /* Minima times the sums of the group. */
+    MEMBER void add_minima(float (&sums)[COLS / 2], float (&part)[COLS / 2],
+                           const RowPlace (&rows)[2], uint64_t tile,
+                           const float (&by)[GROUPS]) const {
+        int t = threadIdx.x % 4;
+        uint2 upper = Staged<Format>::minima(rows[0], t),
+              lower = Staged<Format>::minima(rows[1], t);
+        const uint32_t a[4] = {upper.x, lower.x, upper.y, lower.y};
+        begin_products();
+        multiply_tile_bf16<false>(part, a, tile);
+        end_products();
+        wait_products(part);
+        add(sums, part, -Staged<Format>::least(rows[0]), -Staged<Format>::least(rows[1]), by);
     }
 
     /* Whether a product with a factor may be subnormal or not finite. */
@@ -366,24 +403,46 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         }
     }
 
-    /* A block of a stage. */
-    MEMBER void multiply_block(float (&sums)[M_TILES][COLS / 2], const Place &place, int stage,
+    /* A group of a stage, from a block on. */
+    MEMBER void multiply_group(float (&sums)[M_TILES][COLS / 2], const Place &place, int stage,
                                int block, uint64_t tiles, uint32_t &odd) const {
         float part[COLS / 2], by[GROUPS];
         Integers a;
+        auto read_factors = [&] {
 #pragma unroll
-        for (int group = 0; group < GROUPS; group++) {
-            uint2 of_group = factors(stage, block)[group];
-            by[group] = __uint_as_float(of_group.x);
-            odd |= of_group.y;
-        }
+            for (int group = 0; group < GROUPS; group++) {
+                int unit = GROUP > 1 ? group * GROUP + threadIdx.x % GROUP : group;
+                uint2 of_unit = factors(stage, block)[unit];
+                by[group] = __uint_as_float(of_unit.x);
+                odd |= of_unit.y;
+            }
+        };
+        if constexpr (GROUP == 1)
+            read_factors();
         uint64_t of_block = tile_behind(tiles, stage * TERM_BYTES + block * (4 * TILE_BYTES));
 #pragma unroll
         for (int tile = 0; tile < M_TILES; tile++) {
-            read_weights(a, place, tile, block);
-            begin(part, a, of_block);
+            const RowPlace rows[2] = {row_place(place, tile, block, 0),
+                                      row_place(place, tile, block, 1)};
+            const uint16_t *of_scales = reinterpret_cast<const uint16_t *>(shared + place.scales) +
+                                        tile * 64 * CHUNK + block;
+            read_weights(a, rows, 0);
+            float upper = Staged<Format>::scale(rows[0], of_scales),
+                  lower = Staged<Format>::scale(rows[1], of_scales + 8 * CHUNK);
+            begin<false>(part, a, of_block);
             wait_products(part);
-            add(sums[tile], part, a.upper, a.lower, by);
+#pragma unroll
+            for (int i = 1; i < GROUP; i++) {
+                read_weights(a, rows, i);
+                begin<true>(part, a, tile_behind(of_block, i * (4 * TILE_BYTES)));
+                wait_products(part);
+            }
+            if constexpr (GROUP > 1) /* not before, for want of registers */
+                read_factors();
+            add(sums[tile], part, upper, lower, by);
+            if constexpr (Format::HAS_MINIMA)
+                add_minima(sums[tile], part, rows, tile_behind(of_block, GROUP * 4 * TILE_BYTES),
+                           by);
         }
     }
 
@@ -392,7 +451,7 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         uint64_t tiles = tile_descriptor<COLS>(terms(0, 0));
         int row = first_row(0) + threadIdx.x % 32 / 4, first = first_chunk(), end = end_chunk();
         const Place of_lane = {anew(WEIGHTS_AT + row * Rows::PITCH),
-                               anew(SCALES_AT + row * CHUNK * 2)};
+                               anew(SCALES_AT + row * CHUNK * 2), 0};
         Turn turn = first_turn();
         uint32_t odd = 0;
 #pragma unroll 1
@@ -402,29 +461,34 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
             wait_until_made(turn.stage, turn.round);
             if (n == CHUNK) {
 #pragma unroll
-                for (int block = 0; block < CHUNK; block++)
-                    multiply_block(sums, place, turn.stage, block, tiles, odd);
+                for (int block = 0; block < CHUNK; block += GROUP)
+                    multiply_group(sums, place, turn.stage, block, tiles, odd);
             } else { /* the last one of all */
 #pragma unroll 1
-                for (int block = 0; block < n; block++)
-                    multiply_block(sums, place, turn.stage, block, tiles, odd);
+                for (int block = 0; block < n; block += GROUP)
+                    multiply_group(sums, place, turn.stage, block, tiles, odd);
             }
             if constexpr (HAS_TERMS) {
                 if (turn.n_more >= STAGES)
                     arrive_at_some<THREADS>(used(turn.stage));
             } else {
-                if (odd)
+                if (is_odd(odd))
                     add_odd(sums, factors(turn.stage, 0), (int64_t)chunk * CHUNK, n);
                 odd = 0;
             }
             turn = behind(turn);
         }
-        if (HAS_TERMS && odd)
-            add_odd(sums, all_factors() + (int64_t)first * CHUNK * GROUPS, (int64_t)first * CHUNK,
-                    n_blocks_before(end) - first * CHUNK);
+        if (HAS_TERMS && is_odd(odd))
+            add_odd(sums, all_factors() + (int64_t)first * (CHUNK / GROUP) * UNITS,
+                    (int64_t)first * CHUNK, n_blocks_before(end) - first * CHUNK);
     }
 
     /* ---- odd columns ---- */
+
+    /* Whether any lane has one; lanes have different units of groups. */
+    MEMBER static bool is_odd(uint32_t odd) {
+        return GROUP > 1 ? __any_sync(0xFFFFFFFF, odd != 0) : odd != 0;
+    }
 
     /* Plain products of the column at a place of the tile with the warp's rows; a lane has a row
      * of one tile or two. */
@@ -434,14 +498,10 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         int lane = threadIdx.x % 32, row = first_row(lane / 16 % TILES_AT_ONCE) + lane % 16;
         int64_t col = col0 + column_at(at_col), of_row = rows.row_of(row) * rows.n_blocks + block;
         const float *x = b + block * BLOCK_VALUES * shape.n + (col < shape.n ? col : shape.n - 1);
-        const uint8_t *weights = rows.w.values + of_row * Format::BYTES;
-        float scale = Staged<Format>::scale(
-            weights, reinterpret_cast<const uint16_t *>(rows.w.scales) + of_row);
         float part = 0;
 #pragma unroll 4
         for (int i = 0; i < BLOCK_VALUES; i++)
-            part = fmaf(scale * (float)Staged<Format>::value(weights, i), __ldg(x + i * shape.n),
-                        part);
+            part = fmaf(Staged<Format>::weight(rows.w, of_row, i), __ldg(x + i * shape.n), part);
 #pragma unroll
         for (int from = 0; from < TILES_AT_ONCE * 16; from += 8) {
             float value = __shfl_sync(0xFFFFFFFF, part, from + lane / 4);
@@ -457,17 +517,23 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     MEMBER void add_odd(float (&sums)[M_TILES][COLS / 2], const uint2 *of, int64_t block0,
                         int n) const {
         int lane = threadIdx.x % 32;
+        int n_units = n / GROUP * UNITS;
 #pragma unroll 1
-        for (int first = 0; first < n * GROUPS; first += 32) {
-            uint32_t bits = first + lane < n * GROUPS ? of[first + lane].y : 0;
+        for (int first = 0; first < n_units; first += 32) {
+            uint32_t bits = first + lane < n_units ? of[first + lane].y : 0;
             uint32_t units = __ballot_sync(0xFFFFFFFF, bits != 0);
 #pragma unroll 1
             for (; units; units &= units - 1) {
-                int unit = __ffs(units) - 1, at = first + unit;
-                uint32_t cols = __shfl_sync(0xFFFFFFFF, bits, unit);
+                int from = __ffs(units) - 1, at = first + from;
+                int64_t block = block0 + at / UNITS * GROUP;
+                uint32_t cols = __shfl_sync(0xFFFFFFFF, bits, from);
 #pragma unroll 1
-                for (; cols; cols &= cols - 1)
-                    add_plain(sums, at % GROUPS * 32 + __ffs(cols) - 1, block0 + at / GROUPS);
+                for (; cols; cols &= cols - 1) {
+                    int place = Unit::place_of_bit(at % UNITS, __ffs(cols) - 1);
+#pragma unroll 1
+                    for (int i = 0; i < GROUP; i++)
+                        add_plain(sums, place, block + i);
+                }
             }
         }
     }

@@ -8,9 +8,10 @@
 #include "kernels/tests/frame/case.h"
 #include "kernels/tests/cases/cases_gemv.h"
 #include "kernels/tests/cases/cases_q4k.h"
+#include "kernels/tests/frame/terms_quantised.h"
 
 enum { W, Y };
-enum { SIZE_ROWS, SIZE_K, SIZE_N };
+enum { SIZE_ROWS, SIZE_K, SIZE_N, HAS_NO_SCRATCH };
 
 static void lay_out(struct kernel_case *c) {
     size_t n = (size_t)(c->sizes[SIZE_ROWS] * c->sizes[SIZE_K]);
@@ -62,22 +63,33 @@ static void make_q6k(struct kernel_draw *draw, void *values, size_t n) {
     make_blocks(draw, values, n, 210, 208, 1);
 }
 
-enum { OF_X = 1, OF_Y };
+enum { OF_X = 1, OF_Y, SCRATCH };
+
+/* Sums of these grow with each product, so that what units truncate adds up. */
+static void make_positive(struct kernel_draw *draw, void *values, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        ((float *)values)[i] = (float)fabs(draw_gauss(draw));
+}
+
+static size_t scratch_bytes(const struct kernel_case *c) {
+    return c->sizes[HAS_NO_SCRATCH] ? 0 : cushim_gemm_scratch(c->sizes[SIZE_K], c->sizes[SIZE_N]);
+}
 
 /* The subject gemm_<name>; the bound is also that of gemv_<name>, which has one column. */
-#define MANY_COLUMNS(name_, values, bytes)                                                         \
+#define MANY_COLUMNS(name_, format, values, bytes, alignment)                                      \
     static void lay_out_gemm_##name_(struct kernel_case *c) {                                      \
         size_t m = (size_t)c->sizes[SIZE_ROWS], k = (size_t)c->sizes[SIZE_K];                      \
         size_t n = (size_t)c->sizes[SIZE_N];                                                       \
         case_operand(c, "w", TYPE_U8, ROLE_IN, m *k / (values) * (bytes))->make = make_##name_;    \
         case_operand(c, "b", TYPE_F32, ROLE_IN, k *n)->make = make_gauss_f32;                      \
         case_operand(c, "c", TYPE_F32, ROLE_OUT, m *n);                                            \
+        case_operand(c, "scratch", TYPE_F32, ROLE_SCRATCH, scratch_bytes(c) / sizeof(float));      \
     }                                                                                              \
     static enum cushim_status run_gemm_##name_(const struct kernel_case *c,                        \
                                                struct CUstream_st *stream) {                       \
         return cushim_gemm_##name_##_f32(c->device[W], c->device[OF_X], c->device[OF_Y],           \
                                          c->sizes[SIZE_ROWS], c->sizes[SIZE_K], c->sizes[SIZE_N],  \
-                                         stream);                                                  \
+                                         c->device[SCRATCH], scratch_bytes(c), stream);            \
     }                                                                                              \
     static void ref_gemm_##name_(const struct kernel_case *c) {                                    \
         cushim_gemm_##name_##_f32_ref(c->host[W], c->host[OF_X], c->host[OF_Y],                    \
@@ -88,38 +100,51 @@ enum { OF_X = 1, OF_Y };
         size_t n = c->subject->n_sizes > SIZE_N ? (size_t)c->sizes[SIZE_N] : 1;                    \
         const uint8_t *w = (const uint8_t *)c->host[W] + i / n * (size_t)k / (values) * (bytes);   \
         const float *b = (const float *)c->host[OF_X] + i % n;                                     \
-        double terms = 0;                                                                          \
-        float value[values];                                                                       \
         (void)operand;                                                                             \
-        for (int64_t j = 0; j < k; j++) {                                                          \
-            if (j % (values) == 0)                                                                 \
-                cushim_dequant_##name_##_f32_ref(w + j / (values) * (bytes), value, 1, values);    \
-            terms += fabs((double)value[j % (values)] * b[(size_t)j * n]);                         \
-        }                                                                                          \
-        return 0x1p-20 * terms;                                                                    \
+        return 0x1p-20 * terms_quantised(format, w, b, k, (int64_t)n);                             \
     }                                                                                              \
     static const struct kernel_subject gemm_##name_ = {.name = "gemm_" #name_ "_f32",              \
-                                                       .n_sizes = 3,                               \
+                                                       .n_sizes = 4,                               \
                                                        .lay_out = lay_out_gemm_##name_,            \
                                                        .run = run_gemm_##name_,                    \
                                                        .ref = ref_gemm_##name_,                    \
                                                        .tolerance = {.bound = bound_##name_}};     \
     static void add_many_columns_##name_(struct kernel_table *table) {                             \
-        static const int64_t sizes[][3] = {                                                        \
-            {0, 256, 3},  {3, 256, 0},   {2, 0, 3},     {5, 256, 1},  {1, 256, 2},                 \
-            {63, 512, 9}, {65, 256, 64}, {64, 768, 65}, {3, 4096, 2}, {70, 256, 130}};             \
+        static const int64_t sizes[][4] = {                                                        \
+            {0, 256, 3},   {3, 256, 0},    {2, 0, 3},       {5, 256, 1},   {1, 256, 2},            \
+            {63, 512, 9},  {65, 256, 64},  {64, 768, 65},   {3, 4096, 2},  {70, 256, 130},         \
+            {17, 2048, 2}, {33, 2048, 3},  {130, 2048, 8},  {3, 1024, 16}, {257, 256, 17},         \
+            {2, 256, 512}, {3, 256, 9, 1}, {5, 768, 65, 1}, {3, 6144, 5},  {2, 32768, 2},          \
+            {2, 34816, 4}, {3, 512, 33},   {129, 256, 8}};                                         \
         for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)                                \
             table_add(table, &gemm_##name_, NULL, sizes[i], NULL);                                 \
-        table_add(table, &gemm_##name_, "one block", (int64_t[]){5, values, 4}, NULL);             \
-        table_add(table, &gemm_##name_, "2,048 columns", (int64_t[]){2, 256, 2048}, NULL);         \
-        table_add(table, &gemm_##name_, "not finite", sizes[5], NULL)->operands[OF_X].make =       \
-            make_seldom_finite;                                                                    \
+        table_add(table, &gemm_##name_, "one block", (int64_t[4]){5, values, 4}, NULL);            \
+        table_add(table, &gemm_##name_, "2,048 columns", (int64_t[4]){2, 256, 2048}, NULL);        \
         table_add(table, &gemm_##name_, "w off 16", sizes[5], NULL)->operands[W].offset = 2;       \
+        table_add(table, &gemm_##name_, "w off 16", sizes[11], NULL)->operands[W].offset = 2;      \
+        table_add(table, &gemm_##name_, "w off 16", sizes[16], NULL)->operands[W].offset = 2;      \
+        if (alignment == 1)                                                                        \
+            table_add(table, &gemm_##name_, "odd address", sizes[4], NULL)->operands[W].offset =   \
+                1;                                                                                 \
+        static const struct {                                                                      \
+            const char *note;                                                                      \
+            kernel_make *make;                                                                     \
+        } columns[] = {{"not finite", make_seldom_finite},                                         \
+                       {"wide spread", make_wide_spread},                                          \
+                       {"tiny", make_tiny},                                                        \
+                       {"huge", make_huge},                                                        \
+                       {"all positive", make_positive}};                                           \
+        static const unsigned paths[] = {4, 11, 13, 16, 21};                                       \
+        for (unsigned i = 0; i < sizeof columns / sizeof *columns * 5; i++) {                      \
+            struct kernel_case *c =                                                                \
+                table_add(table, &gemm_##name_, columns[i / 5].note, sizes[paths[i % 5]], NULL);   \
+            c->operands[OF_X].make = columns[i / 5].make;                                          \
+        }                                                                                          \
     }
 
 /* The subjects of a format: dequant_<name>, gemv_<name>, gemm_<name>. */
-#define FORMAT(name_, values, bytes)                                                               \
-    MANY_COLUMNS(name_, values, bytes)                                                             \
+#define FORMAT(name_, format, values, bytes)                                                       \
+    MANY_COLUMNS(name_, format, values, bytes, 1)                                                  \
     FEW_COLUMNS(name_, values, bytes)
 
 #define FEW_COLUMNS(name_, values, bytes)                                                          \
@@ -176,10 +201,10 @@ enum { OF_X = 1, OF_Y };
         add_many_columns_##name_(table);                                                           \
     }
 
-MANY_COLUMNS(q4k, 256, 144)
-FORMAT(q5_0, 32, 22)
-FORMAT(q5k, 256, 176)
-FORMAT(q6k, 256, 210)
+MANY_COLUMNS(q4k, QUANT_Q4K, 256, 144, 2)
+FORMAT(q5_0, QUANT_Q5_0, 32, 22)
+FORMAT(q5k, QUANT_Q5K, 256, 176)
+FORMAT(q6k, QUANT_Q6K, 256, 210)
 
 /* ---- two bits ---- */
 

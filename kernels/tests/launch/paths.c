@@ -127,6 +127,10 @@ static void run_products(bool is_aligned) {
                 ck_ok(cushim_gemm_q4_0_f32(h, w, f, f, m, k, columns[c], f, n_of_terms, NULL));
                 ck_ok(cushim_gemm_q8_0_f32(w, f, f, m, k, columns[c], f, n_of_terms, NULL));
                 ck_ok(cushim_gemm_q8f_f32(w, f, f, m, k, columns[c], f, n_of_terms, NULL));
+                ck_ok(cushim_gemm_q4k_f32(w, f, f, m, k, columns[c], f, n_of_terms, NULL));
+                ck_ok(cushim_gemm_q5_0_f32(w, f, f, m, k, columns[c], f, n_of_terms, NULL));
+                ck_ok(cushim_gemm_q5k_f32(w, f, f, m, k, columns[c], f, n_of_terms, NULL));
+                ck_ok(cushim_gemm_q6k_f32(w, f, f, m, k, columns[c], f, n_of_terms, NULL));
             }
         }
     }

@@ -225,15 +225,19 @@ TEST(wrong_products_are_refused) {
     void *w = (void *)0x10001;
     float *b = (float *)0x20000, *c = (float *)0x30000, *odd = (float *)0x30002;
     int64_t much = (int64_t)1 << 31;
-    assert_error(cushim_gemm_q6k_f32(w, b, c, -1, 256, 2, NULL), "m=-1 is negative");
-    assert_error(cushim_gemm_q6k_f32(w, b, c, 1, 256, -2, NULL), "n=-2 is negative");
-    assert_error(cushim_gemm_q6k_f32(w, b, c, 1, 32, 2, NULL), "k=32 is not a multiple of 256");
-    assert_error(cushim_gemm_q6k_f32(w, b, c, 0, 32, 2, NULL), "k=32 is not a multiple of 256");
-    assert_error(cushim_gemm_q6k_f32(w, b, c, much, 0, much, NULL), "c=");
-    assert_error(cushim_gemm_q6k_f32(NULL, b, c, 1, 256, 2, NULL), "w=NULL");
-    assert_error(cushim_gemm_q4k_f32(w, b, c, 1, 256, 2, NULL), "w=0x10001 is not a multiple of 2");
-    assert_error(cushim_gemm_q5_0_f32(w, NULL, c, 1, 32, 2, NULL), "b=NULL");
-    assert_error(cushim_gemm_q5k_f32(w, b, odd, 1, 256, 2, NULL), "c=0x30002 is not a multiple");
-    ck_assert_int_eq(cushim_gemm_q6k_f32(NULL, NULL, NULL, 0, 256, 2, NULL), CUSHIM_OK);
-    ck_assert_int_eq(cushim_gemm_q6k_f32(NULL, NULL, NULL, 3, 256, 0, NULL), CUSHIM_OK);
+    assert_error(cushim_gemm_q6k_f32(w, b, c, -1, 256, 2, NULL, 0, NULL), "m=-1 is negative");
+    assert_error(cushim_gemm_q6k_f32(w, b, c, 1, 256, -2, NULL, 0, NULL), "n=-2 is negative");
+    assert_error(cushim_gemm_q6k_f32(w, b, c, 1, 32, 2, NULL, 0, NULL),
+                 "k=32 is not a multiple of 256");
+    assert_error(cushim_gemm_q6k_f32(w, b, c, 0, 32, 2, NULL, 0, NULL),
+                 "k=32 is not a multiple of 256");
+    assert_error(cushim_gemm_q6k_f32(w, b, c, much, 0, much, NULL, 0, NULL), "c=");
+    assert_error(cushim_gemm_q6k_f32(NULL, b, c, 1, 256, 2, NULL, 0, NULL), "w=NULL");
+    assert_error(cushim_gemm_q4k_f32(w, b, c, 1, 256, 2, NULL, 0, NULL),
+                 "w=0x10001 is not a multiple of 2");
+    assert_error(cushim_gemm_q5_0_f32(w, NULL, c, 1, 32, 2, NULL, 0, NULL), "b=NULL");
+    assert_error(cushim_gemm_q5k_f32(w, b, odd, 1, 256, 2, NULL, 0, NULL),
+                 "c=0x30002 is not a multiple");
+    ck_assert_int_eq(cushim_gemm_q6k_f32(NULL, NULL, NULL, 0, 256, 2, NULL, 0, NULL), CUSHIM_OK);
+    ck_assert_int_eq(cushim_gemm_q6k_f32(NULL, NULL, NULL, 3, 256, 0, NULL, 0, NULL), CUSHIM_OK);
 }

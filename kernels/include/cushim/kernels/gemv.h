@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 /**
- * How much scratch helps the three products with quantised matrices below.
+ * How much scratch helps a product of a quantised matrix with columns, cushim_gemm_<format>_f32().
  * @param k  rows of b
  * @param n  columns of b
  * @return bytes: 4 for each value of b, its columns rounded up to a multiple of 32 or 64, and some

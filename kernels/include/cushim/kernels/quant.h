@@ -6,6 +6,7 @@
 #ifndef CUSHIM_KERNELS_QUANT_H
 #define CUSHIM_KERNELS_QUANT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "cushim/status.h"
@@ -143,13 +144,15 @@ CUSHIM_API enum cushim_status cushim_gemv_e2m1_f16_f32(const void *w, const uint
 /**
  * Multiply a q4k, q5_0, q5k or q6k matrix with columns: c[m][n] = w[m][k] * b[k][n].
  * @param w       [m][k / 32 or 256] blocks on the device, at any address; q4k: a multiple of 2
- *                bytes
+ *                bytes; faster at a multiple of 2, or of 16 bytes with rows of as many
  * @param b       [k][n] on the device; a multiple of 4 bytes
  * @param c       [m][n] on the device, out; a multiple of 4 bytes; must not overlap an input
  * @param m       >= 0
  * @param k       >= 0, a multiple of the block's values; if 0, c is zeros and w and b may be NULL
  * @param n       >= 0; if m or n is 0, nothing is done and the pointers may be NULL; if it is 1
  *                the call is that of the product with a column
+ * @param scratch  on the device, a multiple of 4 bytes, or NULL
+ * @param scratch_bytes  fewer than cushim_gemm_scratch(k, n) counts as none
  * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not such a multiple, more elements than
  * can be counted, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was
@@ -161,17 +164,18 @@ CUSHIM_API enum cushim_status cushim_gemv_e2m1_f16_f32(const void *w, const uint
  * Source    ggml's Q4_K, Q5_0, Q5_K and Q6_K
  */
 CUSHIM_API enum cushim_status cushim_gemm_q4k_f32(const void *w, const float *b, float *c,
-                                                  int64_t m, int64_t k, int64_t n,
-                                                  struct CUstream_st *stream);
+                                                  int64_t m, int64_t k, int64_t n, void *scratch,
+                                                  size_t scratch_bytes, struct CUstream_st *stream);
 CUSHIM_API enum cushim_status cushim_gemm_q5_0_f32(const void *w, const float *b, float *c,
-                                                   int64_t m, int64_t k, int64_t n,
+                                                   int64_t m, int64_t k, int64_t n, void *scratch,
+                                                   size_t scratch_bytes,
                                                    struct CUstream_st *stream);
 CUSHIM_API enum cushim_status cushim_gemm_q5k_f32(const void *w, const float *b, float *c,
-                                                  int64_t m, int64_t k, int64_t n,
-                                                  struct CUstream_st *stream);
+                                                  int64_t m, int64_t k, int64_t n, void *scratch,
+                                                  size_t scratch_bytes, struct CUstream_st *stream);
 CUSHIM_API enum cushim_status cushim_gemm_q6k_f32(const void *w, const float *b, float *c,
-                                                  int64_t m, int64_t k, int64_t n,
-                                                  struct CUstream_st *stream);
+                                                  int64_t m, int64_t k, int64_t n, void *scratch,
+                                                  size_t scratch_bytes, struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,258 @@
+/*
+ * Formats of four to six bits by ggml in parts of a matrix product: q5_0, and super-blocks of 256
+ * values (q4k, q5k, q6k).
+ *
+ * Half a super-block is a group: 128 values, four blocks of 32, whose products are one sum.  Its
+ * integers are q times the scale of their block, and d is its only float.  These products of
+ * integers are below 2^11 for q4k and q5k, so they are exact in binary16.  Those of q6k have a bit
+ * more, and become two binary16, the second what rounding took from the first.
+ *
+ * Minima are one more product: a column's sums of the four blocks, each as three bfloat16, times
+ * the four minima, which are integers too.  Slots 4 i to 4 i + 2 have the sum of block i.
+ */
+#ifndef CUSHIM_KERNELS_GEMV_GROUPS_CUH
+#define CUSHIM_KERNELS_GEMV_GROUPS_CUH
+
+#include "kernels/device/math/bf16.cuh"
+#include "kernels/device/math/q4k.cuh"
+#include "kernels/gemv/gemv_staged.cuh"
+
+enum { GROUP_BLOCKS = 4, SUPER_BLOCKS = 8 };
+
+/* ---- sums of a column ---- */
+
+/* The four slots of a block's sum. */
+DEVICE uint2 slots_of_sum(float sum) {
+    float high = __uint_as_float(__float_as_uint(sum) & 0xFFFF0000), rest = sum - high;
+    float middle = __uint_as_float(__float_as_uint(rest) & 0xFFFF0000);
+    return make_uint2(__byte_perm(__float_as_uint(high), __float_as_uint(middle), 0x7632),
+                      Bf16::narrow(rest - middle));
+}
+
+/* The byte at a position 0 .. 3 of a word, as a float. */
+DEVICE float f32_of_byte(uint32_t word, int position) {
+    return __uint_as_float(__byte_perm(word, 0x4B000000, 0x7440 | position)) - 0x1p23f;
+}
+
+/* A lane's slots of minima, a byte each: of block t / 2, and of the second one behind it. */
+DEVICE uint2 slots_of_minima(uint32_t minima, int t) {
+    uint32_t first = __float_as_uint(f32_of_byte(minima, t / 2)),
+             second = __float_as_uint(f32_of_byte(minima, 2 + t / 2));
+    return make_uint2(__byte_perm(first, 0, 0x3232), __byte_perm(second, 0, 0x3232));
+}
+
+/* ---- q5_0 ---- */
+
+/* ggml's: an fp16 scale, 32 high bits, then the nibbles in the order of q4_0's; 22 bytes. */
+struct Q5_0Block : Single {
+    enum { BYTES = 22, SCALE_BYTES = 2, UNIT = 2 };
+};
+
+/* Four bytes of bits 0 .. 3. */
+DEVICE uint32_t bytes_of_bits(uint32_t bits) {
+    return (bits & 15) * 0x00204081 & 0x01010101;
+}
+
+/* Four bytes below 64, the even ones or the odd ones, as binary16, less what `less` has of 1024 and
+ * more. */
+DEVICE uint32_t f16x2_of_bytes(uint32_t bytes, uint16_t less) {
+    return fma_f16x2(masked_or(bytes, 0x00FF00FF, 0x64006400), (uint16_t)0x3C00, less);
+}
+
+template <> struct Staged<Q5_0Block> : StagedBlock {
+    DEVICE Fragment fragment(Place block, int, int t) {
+        const uint16_t less_1040 = 0xE410;
+        uint32_t high = shared_word(block + 2), low = shared_word(block + 6 + 4 * t);
+        uint32_t first = (low & 0x0F0F0F0F) | bytes_of_bits(high >> 4 * t) << 4;
+        uint32_t second = (low >> 4 & 0x0F0F0F0F) | bytes_of_bits(high >> (16 + 4 * t)) << 4;
+        return {{{f16x2_of_bytes(first, less_1040), f16x2_of_bytes(first >> 8, less_1040)},
+                 {f16x2_of_bytes(second, less_1040), f16x2_of_bytes(second >> 8, less_1040)}},
+                {}};
+    }
+    DEVICE float scale(Place block, const uint16_t *) {
+        return f32_of_f16(*reinterpret_cast<const uint16_t *>(block));
+    }
+    DEVICE float weight(const Weights &w, int64_t block, int i) {
+        const uint8_t *from = w.values + block * Q5_0Block::BYTES;
+        int nibble = i < 16 ? from[6 + i] & 15 : from[6 + i - 16] >> 4;
+        return scale(from, nullptr) * (float)((nibble | (from[2 + i / 8] >> i % 8 & 1) << 4) - 16);
+    }
+};
+
+/* ---- super-blocks ---- */
+
+/*
+ * In a stage a group has PIECES of 16 bytes, which are source() bytes behind the super-block's
+ * first: what both halves need, and what is its own.
+ */
+struct Super {
+    enum { GROUP = GROUP_BLOCKS, SCALE_BYTES = 2, UNIT = 2 };
+};
+
+/* Where a group's parts lie, and which half of the super-block it is. */
+struct Parts {
+    const uint8_t *head, *high, *low;
+    int half;
+};
+
+struct Q4kHalf : Super {
+    enum { SUPER_BYTES = Q4K_BYTES, PIECES = 5, HAS_MINIMA = 1, HAS_REST = 0, HAS_HIGH = 0 };
+
+    DEVICE int source(int half, int piece) {
+        return 16 * piece + (piece > 0 ? 64 * half : 0);
+    }
+    DEVICE Parts staged(const uint8_t *group, int half) {
+        return {group, nullptr, group + 16, half};
+    }
+    DEVICE Parts whole(const uint8_t *block, int half) {
+        return {block, nullptr, block + 16 + 64 * half, half};
+    }
+};
+
+struct Q5kHalf : Super {
+    enum { SUPER_BYTES = 176, PIECES = 7, HAS_MINIMA = 1, HAS_REST = 0, HAS_HIGH = 1 };
+
+    DEVICE int source(int half, int piece) {
+        return 16 * piece + (piece > 2 ? 64 * half : 0);
+    }
+    DEVICE Parts staged(const uint8_t *group, int half) {
+        return {group, group + 16, group + 48, half};
+    }
+    DEVICE Parts whole(const uint8_t *block, int half) {
+        return {block, block + 16, block + 48 + 64 * half, half};
+    }
+};
+
+/* Its parts may begin up to 14 bytes behind a multiple of 16, so that they have a piece more. */
+struct Q6kHalf : Super {
+    enum { SUPER_BYTES = 210, PIECES = 10, HAS_MINIMA = 0, HAS_REST = 1 };
+
+    DEVICE int source(int half, int piece) {
+        return piece < 5   ? 16 * piece + 64 * half
+               : piece < 8 ? 16 * (piece + 3) + 32 * half
+                           : 16 * (piece + 4);
+    }
+    DEVICE Parts staged(const uint8_t *group, int half) {
+        return {group + 128, group + 80, group, half};
+    }
+    DEVICE Parts whole(const uint8_t *block, int half) {
+        return {block + 192, block + 128 + 32 * half, block + 64 * half, half};
+    }
+};
+
+/* What q4k and q5k share: the head, and integers from bytes below 32. */
+template <class Format> struct StagedOf5k {
+    typedef Parts Place;
+    DEVICE Place staged(const uint8_t *group, int half) {
+        return Format::staged(group, half);
+    }
+    DEVICE Place whole(const uint8_t *block, int half) {
+        return Format::whole(block, half);
+    }
+
+    /* The four scales or minima of a half, a byte each. */
+    DEVICE uint32_t scales_of(const Place &group) {
+        uint4 head = *reinterpret_cast<const uint4 *>(group.head);
+        return group.half ? (head.w & 0x0F0F0F0F) | (head.y >> 2 & 0x30303030)
+                          : head.y & 0x3F3F3F3F;
+    }
+    DEVICE uint32_t minima_of(const Place &group) {
+        uint4 head = *reinterpret_cast<const uint4 *>(group.head);
+        return group.half ? (head.w >> 4 & 0x0F0F0F0F) | (head.z >> 2 & 0x30303030)
+                          : head.z & 0x3F3F3F3F;
+    }
+
+    /* (1024 + q) * scale - 1024 * scale is exact. */
+    DEVICE uint32_t scaled(uint32_t bytes, uint32_t scale, uint32_t less) {
+        return fma_f16x2_of(masked_or(bytes, 0x00FF00FF, 0x64006400), scale, less);
+    }
+    DEVICE Fragment fragment(const Place &group, int i, int t) {
+        const uint16_t one = 0x3C00, less_1024 = 0xE400;
+        const uint32_t *low = reinterpret_cast<const uint32_t *>(group.low) + i / 2 * 8 + t;
+        uint32_t first = low[0] >> i % 2 * 4 & 0x0F0F0F0F,
+                 second = low[4] >> i % 2 * 4 & 0x0F0F0F0F;
+        if (Format::HAS_HIGH) {
+            const uint32_t *high = reinterpret_cast<const uint32_t *>(group.high) + t;
+            int bit = 4 * group.half + i;
+            first |= (high[0] >> bit & 0x01010101) << 4;
+            second |= (high[4] >> bit & 0x01010101) << 4;
+        }
+        uint32_t scale = __byte_perm(scales_of(group), 0x64646464, 0x4040 | i * 0x101);
+        scale = fma_f16x2(scale, one, less_1024);
+        uint32_t less = fma_f16x2(scale, less_1024, 0);
+        return {{{scaled(first, scale, less), scaled(first >> 8, scale, less)},
+                 {scaled(second, scale, less), scaled(second >> 8, scale, less)}},
+                {}};
+    }
+    DEVICE float scale(const Place &group, const uint16_t *) {
+        return f32_of_f16(*reinterpret_cast<const uint16_t *>(group.head));
+    }
+    DEVICE float least(const Place &group) {
+        return f32_of_f16(reinterpret_cast<const uint16_t *>(group.head)[1]);
+    }
+    DEVICE uint2 minima(const Place &group, int t) {
+        return slots_of_minima(minima_of(group), t);
+    }
+
+    DEVICE float weight(const Weights &w, int64_t block, int i) {
+        const uint8_t *from = w.values + block / SUPER_BLOCKS * Format::SUPER_BYTES, *s = from + 4;
+        int j = (int)(block % SUPER_BLOCKS);
+        Place group = whole(from, j / 4);
+        int byte = group.low[j % 4 / 2 * 32 + i], q = j % 2 ? byte >> 4 : byte & 15;
+        if (Format::HAS_HIGH)
+            q |= (group.high[i] >> j & 1) << 4;
+        int scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | s[j - 4] >> 6 << 4;
+        int minimum = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4;
+        const uint16_t *d = reinterpret_cast<const uint16_t *>(from);
+        return fmaf(f32_of_f16(d[0]) * (float)scale, (float)q,
+                    -(f32_of_f16(d[1]) * (float)minimum));
+    }
+};
+template <> struct Staged<Q4kHalf> : StagedOf5k<Q4kHalf> {};
+template <> struct Staged<Q5kHalf> : StagedOf5k<Q5kHalf> {};
+
+template <> struct Staged<Q6kHalf> {
+    typedef Parts Place;
+    DEVICE Place staged(const uint8_t *group, int half) {
+        return Q6kHalf::staged(group, half);
+    }
+    DEVICE Place whole(const uint8_t *block, int half) {
+        return Q6kHalf::whole(block, half);
+    }
+
+    /* Scales are of 16 values: those of each half of a block. */
+    DEVICE Fragment fragment(const Place &group, int i, int t) {
+        const uint16_t one = 0x3C00, less_1056 = 0xE420, less_1152 = 0xE480;
+        const uint8_t *low = group.low + i % 2 * 32 + 4 * t, *high = group.high + 4 * t;
+        uint32_t scales = *reinterpret_cast<const uint16_t *>(group.head + 8 * group.half + 2 * i);
+        Fragment of;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            uint32_t q = shared_word(low + 16 * half) >> i / 2 * 4 & 0x0F0F0F0F;
+            q |= (shared_word(high + 16 * half) >> 2 * i & 0x03030303) << 4;
+            uint32_t scale = __byte_perm(scales ^ 0x8080, 0x64646464, 0x4040 | half * 0x101);
+            scale = fma_f16x2(scale, one, less_1152);
+#pragma unroll
+            for (int odd = 0; odd < 2; odd++) {
+                uint32_t value = f16x2_of_bytes(q >> 8 * odd, less_1056);
+                of.of[half][odd] = fma_f16x2_of(value, scale, 0);
+                of.rest[half][odd] = fma_f16x2_of(value, scale, of.of[half][odd] ^ 0x80008000);
+            }
+        }
+        return of;
+    }
+    DEVICE float scale(const Place &group, const uint16_t *) {
+        return f32_of_f16(*reinterpret_cast<const uint16_t *>(group.head + 16));
+    }
+
+    DEVICE float weight(const Weights &w, int64_t block, int i) {
+        int j = (int)(block % SUPER_BLOCKS), quarter = j % 4;
+        Place group = whole(w.values + block / SUPER_BLOCKS * Q6kHalf::SUPER_BYTES, j / 4);
+        int byte = group.low[quarter % 2 * 32 + i], q = quarter < 2 ? byte & 15 : byte >> 4;
+        q |= (group.high[i] >> 2 * quarter & 3) << 4;
+        int scale = (int8_t)group.head[8 * group.half + 2 * quarter + i / 16];
+        return Staged<Q6kHalf>::scale(group, nullptr) * (float)scale * (float)(q - 32);
+    }
+};
+
+#endif
