@@ -299,20 +299,23 @@ static void describe_frame(void *address, struct cushim_page_frame *frame) {
     name_function(info.dli_sname ? info.dli_sname : "", frame);
 }
 
-/* Of an allocator the first frame is enough, and of a runtime none, because the page keeps few. */
+/* The page keeps few: of an allocator the first frame, of a package of Python two lines in a row,
+ * of a runtime none. */
 static unsigned describe(const struct cushim_backtrace *stack, struct cushim_page_frame frames[],
                          unsigned most, bool is_all) {
     enum cushim_library_kind last = CUSHIM_LIBRARY_PROGRAM;
     char name[CUSHIM_LIBRARY_BYTES];
     bool has_lines = (uintptr_t)stack->frames[stack->n_frames - 1] & CUSHIM_PYTHON_BIT;
-    unsigned n = 0, most_native = has_lines ? most / 2 : most;
+    unsigned n = 0, n_of_package = 0, most_native = has_lines ? most / 2 : most;
     for (int i = cushim_backtrace_first(stack); i < stack->n_frames && n < most; i++) {
-        if (n >= most_native && !((uintptr_t)stack->frames[i] & CUSHIM_PYTHON_BIT))
+        bool is_line = (uintptr_t)stack->frames[i] & CUSHIM_PYTHON_BIT;
+        if (n >= most_native && !is_line)
             continue;
         describe_frame(stack->frames[i], &frames[n]);
         enum cushim_library_kind kind = cushim_library_of(frames[n].file, name);
-        n += is_all ||
-             (kind != CUSHIM_LIBRARY_RUNTIME && (kind != CUSHIM_LIBRARY_ALLOCATOR || kind != last));
+        n_of_package = is_line && kind == CUSHIM_LIBRARY_PACKAGE ? n_of_package + 1 : 0;
+        n += is_all || (n_of_package <= 2 && kind != CUSHIM_LIBRARY_RUNTIME &&
+                        (kind != CUSHIM_LIBRARY_ALLOCATOR || kind != last));
         last = kind;
     }
     return n;
