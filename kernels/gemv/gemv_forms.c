@@ -2,9 +2,10 @@
  * The forms of products with quantised matrices.
  *
  * Weights are the limit with one column, so it goes through blocks that stay (from 9.0 on, if there
- * are rows enough) or through rows.  Two to eight columns go through slices of k (from 9.0 on),
- * more through the matrix units, and from nine on through warpgroups on devices of exactly 9.0.  A
- * format has the forms for which it has a kernel; every format has tiles of plain products.
+ * are rows enough) or through rows, if the format has them.  Up to eight columns go through slices
+ * of k (from 9.0 on), more through the matrix units, and from nine on through warpgroups on devices
+ * of exactly 9.0.  A format has the forms for which it has a kernel; every format has tiles of
+ * plain products.
  */
 #include "kernels/gemv/gemv_forms.h"
 
@@ -91,7 +92,9 @@ static bool shape_slices(const struct cushim_kernel_call *call, struct gemv_prod
                          struct launch *launch) {
     launch->path = GEMV_SLICES;
     launch->params[4] = &launch->slices;
-    return launch->is_wide && product->k % GEMV_SLICE == 0 &&
+    /* some formats have rows, which are faster for one column */
+    return (product->n > 1 || !has(call, product, GEMV_C1_WIDE)) && launch->is_wide &&
+           product->k % GEMV_SLICE == 0 &&
            cushim_is_aligned(16, launch->scales, NULL, NULL, NULL) &&
            cushim_gemv_slices_shape(call, &launch->shape, &launch->slices, product->m, product->k,
                                     product->n, launch->row_bytes);
@@ -166,7 +169,7 @@ static bool shape_mma(const struct cushim_kernel_call *call, struct gemv_product
                                                  .block = {BLOCK_THREADS},
                                                  .cluster = cluster > 1 ? cluster : 0,
                                                  .is_dependent = true};
-    /* some formats have rows, which are faster for two columns */
+    /* and for two */
     return call->arch >= 80 && is_even(product) &&
            (product->n > 2 || !has(call, product, GEMV_C2_WIDE));
 }
@@ -294,9 +297,9 @@ static bool shape_tile(const struct cushim_kernel_call *call, struct gemv_produc
 /* ---- the forms in order of preference ---- */
 
 static const struct form forms[] = {
-    {"slices", 2, 8, shape_slices},
     {"stream", 1, 1, shape_stream},
     {"direct", 1, 1, shape_direct},
+    {"slices", 1, 8, shape_slices},
     {"wgmma of terms", WGMMA_FROM, INT64_MAX, shape_wgmma_of_terms},
     {"wgmma", WGMMA_FROM, INT64_MAX, shape_wgmma},
     {"mma", 2, INT64_MAX, shape_mma},

@@ -1,5 +1,5 @@
 /*
- * Quantised weights times two to eight columns on the matrix units, by blocks that stay (sm_90).
+ * Quantised weights times up to eight columns on the matrix units, by blocks that stay (sm_90).
  *
  * A warp has a slice of 256 of k, keeps its columns in registers, and goes through tiles of 16
  * rows.  The integers of a group are exact in binary16.  A column's 256 values are scaled by
