@@ -120,8 +120,8 @@ void cushim_context_memory_look(void) {
     enum { PARTS = 100 }; /* of the time, of which one is spent here */
     static atomic_uint_fast64_t next_ns;
     struct cushim_cuda *cuda = cushim_driver();
-    uint64_t now_ns = cushim_clock_ns(), due_ns = atomic_load(&next_ns);
-    if (now_ns < due_ns || !cuda || !is_wanted(cuda) ||
+    uint64_t now_ns, due_ns = atomic_load(&next_ns);
+    if (!cuda || !is_wanted(cuda) || (now_ns = cushim_clock_ns()) < due_ns ||
         !atomic_compare_exchange_strong(&next_ns, &due_ns, UINT64_MAX))
         return;
     int cancel = cushim_cancel_hold();

@@ -19,6 +19,8 @@ SCRIPT, = OPTIONS.programs
 OUT_OF_MEMORY = 2
 # What is asked for the report alone; the script asks none of them.
 OUR_QUESTIONS = ("call cuCtxGetCurrent", "call cuDeviceGetCount", "call cuDeviceTotalMem_v2", "call cuStreamGetCtx", "call cuCtxGetDevice", "call cuPointerGetAttribute",
+                 # what the page says of a device
+                 "call cuDeviceGetName", "call cuDeviceGetUuid_v2", "call cuDeviceGetPCIBusId", "call cuDriverGetVersion",
                  # if memory is out
                  "call cuMemGetInfo_v2", "call cuDeviceGetDefaultMemPool", "call cuMemPoolGetAttribute")
 REFUSALS = (1, 304, 801)
