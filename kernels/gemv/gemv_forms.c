@@ -37,6 +37,7 @@ struct form {
     /* the path and what its launch needs; false if the form does not fit */
     bool (*shape)(const struct cushim_kernel_call *call, struct gemv_product *product,
                   struct launch *launch);
+    bool takes_parts; /* also those that do not lie in blocks, as libkernels.so has them */
 };
 
 static bool has(const struct cushim_kernel_call *call, const struct gemv_product *product,
@@ -297,16 +298,25 @@ static bool shape_tile(const struct cushim_kernel_call *call, struct gemv_produc
 /* ---- the forms in order of preference ---- */
 
 static const struct form forms[] = {
-    {"stream", 1, 1, shape_stream},
-    {"direct", 1, 1, shape_direct},
-    {"slices", 1, 8, shape_slices},
-    {"wgmma of terms", WGMMA_FROM, INT64_MAX, shape_wgmma_of_terms},
-    {"wgmma", WGMMA_FROM, INT64_MAX, shape_wgmma},
-    {"mma", 2, INT64_MAX, shape_mma},
-    {"rows", 1, 8, shape_rows},
-    {"row", 1, 1, shape_row},
-    {"tile", 1, INT64_MAX, shape_tile},
+    {"stream", 1, 1, shape_stream, false},
+    {"direct", 1, 1, shape_direct, false},
+    {"slices", 1, 8, shape_slices, false},
+    {"wgmma of terms", WGMMA_FROM, INT64_MAX, shape_wgmma_of_terms, false},
+    {"wgmma", WGMMA_FROM, INT64_MAX, shape_wgmma, false},
+    {"mma", 2, INT64_MAX, shape_mma, false},
+    {"rows", 1, 8, shape_rows, false},
+    {"row", 1, 1, shape_row, true},
+    {"tile", 1, INT64_MAX, shape_tile, true},
 };
+
+static bool are_in_blocks(const struct gemv_product *product) {
+    const struct quant_parts *w = &product->w;
+    const struct quant_layout layout = cushim_quant_layout(product->format);
+    return product->format == QUANT_Q4_0 ||
+           (w->high - w->low == layout.high - layout.low &&
+            w->head - w->low == layout.head - layout.low && w->head_step == layout.bytes &&
+            w->high_step == layout.bytes && w->low_step == layout.bytes);
+}
 
 static const struct form *choose(const struct cushim_kernel_call *call,
                                  struct gemv_product *product, struct launch *launch) {
@@ -322,7 +332,8 @@ static const struct form *choose(const struct cushim_kernel_call *call,
         launch->is_wide =
             cushim_is_aligned(16, launch->values, NULL, NULL, NULL) && launch->row_bytes % 16 == 0;
         if (product->n >= form->least && product->n <= form->most &&
-            form->shape(call, product, launch) && has(call, product, launch->path))
+            (form->takes_parts || are_in_blocks(product)) && form->shape(call, product, launch) &&
+            has(call, product, launch->path))
             return form;
     }
 }
