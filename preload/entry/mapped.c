@@ -193,7 +193,7 @@ static bool has_account(struct cushim_cuda *cuda, int device) {
     accounts[device] = account;
     if (atomic_load(&n_accounts) <= device)
         atomic_store(&n_accounts, device + 1);
-    atomic_store(&cushim_control.has_mapped, true);
+    atomic_store(&cushim_control.is_looked_at, true);
     return account;
 }
 

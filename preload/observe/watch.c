@@ -9,6 +9,7 @@
 #include "preload/observe/check.h"
 #include "preload/observe/stack.h"
 #include "preload/state/contexts.h"
+#include "preload/state/control.h"
 #include "preload/state/process_options.h"
 
 enum { NONE, NATIVE }; /* of the option `stacks`; higher: with lines of Python */
@@ -44,8 +45,10 @@ void cushim_watch_alloc(const struct cushim_mem_heap *heap, const struct cushim_
 }
 
 static void set_watched(void) {
-    atomic_store(&cushim_process.is_watched,
-                 cushim_check_is_on() || cushim_tracing_is_on() || cushim_sites_are_on());
+    bool is_watched = cushim_check_is_on() || cushim_tracing_is_on() || cushim_sites_are_on();
+    atomic_store(&cushim_process.is_watched, is_watched);
+    if (is_watched)
+        atomic_store(&cushim_control.is_looked_at, true);
 }
 
 static int begin_recording(const char *folder, bool is_late) {

@@ -67,7 +67,7 @@ static bool is_leaving_host(const struct cushim_mem_heap *heap) {
 }
 
 void cushim_contexts_give_back_stale(CUcontext synchronised) {
-    if (load_acquire(&cushim_control.has_mapped) || cushim_process.is_watched)
+    if (load_acquire(&cushim_control.is_looked_at))
         cushim_events.looked_at();
     cushim_control_look();
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {

@@ -19,7 +19,8 @@ void cushim_control_answer(void);
 extern struct cushim_control {
     _Atomic(const atomic_uint_fast64_t *) group; /* how often members of its group asked; NULL */
     atomic_uint_fast64_t n_seen;                 /* of all requests: those that were answered */
-    atomic_bool has_mapped; /* mapped memory may lie idle (preload/entry/mapped.c) */
+    /* calls that wait are told: mapped memory may lie idle, or contexts are measured */
+    atomic_bool is_looked_at;
 } cushim_control __attribute__((visibility("hidden")));
 
 /* How often others have asked: `cushim trim` and `cushim limit` in the page, and its group. */

@@ -237,7 +237,7 @@ INSTRUCTIONS = {"exact": 575, "relaxed": 330, "pool": 300}  # instructions of cu
 WATCHED_INSTRUCTIONS = {"sites": 670, "recorded": 2050}  # the limit for a relaxed pair that is sampled, or for two events without a stack
 TRACE_HEAD_BYTES, TRACE_CHUNK = 4096, b"CUSHIMCH"
 EVENT_BYTES = 10  # bytes that an event may take in a recording
-COPY_INSTRUCTIONS = 205  # for a copy from the host to a block of 4 KiB; it looks for memory that is idle for long, and for what other processes ask
+COPY_INSTRUCTIONS = 200  # for a copy from the host to a block of 4 KiB; it looks for memory that is idle for long, and for what other processes ask
 COUNTED_WITH = "gcc 12 -O2 x86_64"  # other compilers generate other code
 
 
