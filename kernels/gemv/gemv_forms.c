@@ -322,6 +322,7 @@ static const struct form *choose(const struct cushim_kernel_call *call,
                                  struct gemv_product *product, struct launch *launch) {
     const struct quant_layout layout = cushim_quant_layout(product->format);
     const struct form *form = forms;
+    bool is_in_blocks = are_in_blocks(product);
     for (;; form++) {
         *launch = (struct launch){.scales = product->w.head,
                                   .values = product->w.low ? product->w.low - layout.low : NULL,
@@ -332,7 +333,7 @@ static const struct form *choose(const struct cushim_kernel_call *call,
         launch->is_wide =
             cushim_is_aligned(16, launch->values, NULL, NULL, NULL) && launch->row_bytes % 16 == 0;
         if (product->n >= form->least && product->n <= form->most &&
-            (form->takes_parts || are_in_blocks(product)) && form->shape(call, product, launch) &&
+            (is_in_blocks || form->takes_parts) && form->shape(call, product, launch) &&
             has(call, product, launch->path))
             return form;
     }
