@@ -93,6 +93,7 @@ struct Super {
 struct Parts {
     const uint8_t *head, *high, *low;
     int half;
+    uint32_t scales = 0; /* of q4k and q5k in a stage: a byte for each block */
 };
 
 struct Q4kHalf : Super {
@@ -144,7 +145,9 @@ struct Q6kHalf : Super {
 template <class Format> struct StagedOf5k {
     typedef Parts Place;
     DEVICE Place staged(const uint8_t *group, int half) {
-        return Format::staged(group, half);
+        Place place = Format::staged(group, half);
+        place.scales = scales_of(place);
+        return place;
     }
     DEVICE Place whole(const uint8_t *block, int half) {
         return Format::whole(block, half);
@@ -177,7 +180,7 @@ template <class Format> struct StagedOf5k {
             first |= (high[0] >> bit & 0x01010101) << 4;
             second |= (high[4] >> bit & 0x01010101) << 4;
         }
-        uint32_t scale = __byte_perm(scales_of(group), 0x64646464, 0x4040 | i * 0x101);
+        uint32_t scale = __byte_perm(group.scales, 0x64646464, 0x4040 | i * 0x101);
         scale = fma_f16x2(scale, one, less_1024);
         uint32_t less = fma_f16x2(scale, less_1024, 0);
         return {{{scaled(first, scale, less), scaled(first >> 8, scale, less)},
