@@ -93,6 +93,7 @@ struct Super {
 struct Parts {
     const uint8_t *head, *high, *low;
     int half;
+    uint32_t scales = 0; /* of q4k and q5k in a stage: a byte for each block */
 };
 
 struct Q4kHalf : Super {
@@ -144,7 +145,9 @@ struct Q6kHalf : Super {
 template <class Format> struct StagedOf5k {
     typedef Parts Place;
     DEVICE Place staged(const uint8_t *group, int half) {
-        return Format::staged(group, half);
+        Place place = Format::staged(group, half);
+        place.scales = scales_of(place);
+        return place;
     }
     DEVICE Place whole(const uint8_t *block, int half) {
         return Format::whole(block, half);
@@ -177,7 +180,7 @@ template <class Format> struct StagedOf5k {
             first |= (high[0] >> bit & 0x01010101) << 4;
             second |= (high[4] >> bit & 0x01010101) << 4;
         }
-        uint32_t scale = __byte_perm(scales_of(group), 0x64646464, 0x4040 | i * 0x101);
+        uint32_t scale = __byte_perm(group.scales, 0x64646464, 0x4040 | i * 0x101);
         scale = fma_f16x2(scale, one, less_1024);
         uint32_t less = fma_f16x2(scale, less_1024, 0);
         return {{{scaled(first, scale, less), scaled(first >> 8, scale, less)},
@@ -211,6 +214,71 @@ template <class Format> struct StagedOf5k {
 template <> struct Staged<Q4kHalf> : StagedOf5k<Q4kHalf> {};
 template <> struct Staged<Q5kHalf> : StagedOf5k<Q5kHalf> {};
 
+/*
+ * Of a row's super-block a lane has blocks 2t and 2t + 1, which are the nibbles of 32 bytes: a
+ * scale and a minimum for each of them, and 16-byte loads.
+ */
+template <class Format> struct LaneBlocks {
+    const uint8_t *row;
+    float d, least;
+    uint32_t minima[2];   /* all slots of a product */
+    uint32_t scale, less; /* halves for low nibbles and for high ones */
+
+    MEMBER explicit LaneBlocks(const uint8_t *row) : row(row) {
+        int t = threadIdx.x % 4;
+        uint4 head = *reinterpret_cast<const uint4 *>(row);
+        d = f32_of_f16((uint16_t)head.x);
+        least = f32_of_f16((uint16_t)(head.x >> 16));
+        /* both scales and both minima, a byte each */
+        uint32_t pair = t % 2 ? 0x7632 : 0x5410;
+        uint32_t first = __byte_perm(head.y, head.z, pair);
+        uint32_t last = __byte_perm(head.w, head.w >> 4, pair);
+        uint32_t of = t < 2 ? first & 0x3F3F3F3F : (first >> 2 & 0x30303030) | (last & 0x0F0F0F0F);
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            minima[i] = __byte_perm(__float_as_uint(f32_of_byte(of, 2 + i)), 0, 0x3232);
+        /* High nibbles of q4k are taken 16 times. */
+        const uint32_t by = Format::HAS_HIGH ? 0x3C003C00 : 0x2C003C00,
+                       less_1024 = Format::HAS_HIGH ? 0xE400E400 : 0xD400E400;
+        scale = fma_f16x2_of(__byte_perm(of, 0x64646464, 0x4140), by, less_1024);
+        less = fma_f16x2(scale, 0xE400, 0);
+    }
+
+    struct Words {
+        uint4 of, high;
+    };
+    MEMBER Words words(int part) const {
+        const uint4 *from = reinterpret_cast<const uint4 *>(row) + part;
+        Words words = {from[(Format::HAS_HIGH ? 3 : 1) + threadIdx.x % 4 * 2], {}};
+        if (Format::HAS_HIGH)
+            words.high = from[1];
+        return words;
+    }
+
+    /* Of word i: four values of the first block, then of the second. */
+    MEMBER Fragment fragment(const Words &words, int i) const {
+        uint32_t low = word_of(words.of, i), high = low;
+        if (Format::HAS_HIGH) {
+            uint32_t bits = word_of(words.high, i); /* the lane's to bits 4 and 5 of bytes */
+            bits = __funnelshift_l(bits, bits, 4 - threadIdx.x % 4 * 2);
+            low = (low & 0x0F0F0F0F) | (bits & 0xF0F0F0F0);
+            high = (high >> 4 & 0x0F0F0F0F) | (bits >> 1 & 0xF0F0F0F0);
+        }
+        uint32_t mask = Format::HAS_HIGH ? 0x001F001F : 0x000F000F,
+                 mask_high = Format::HAS_HIGH ? 0x001F001F : 0x00F000F0;
+        uint32_t scales[2] = {__byte_perm(scale, 0, 0x1010), __byte_perm(scale, 0, 0x3232)};
+        uint32_t lesses[2] = {__byte_perm(less, 0, 0x1010), __byte_perm(less, 0, 0x3232)};
+        return {{{fma_f16x2_of(masked_or(low, mask, 0x64006400), scales[0], lesses[0]),
+                  fma_f16x2_of(masked_or(low >> 8, mask, 0x64006400), scales[0], lesses[0])},
+                 {fma_f16x2_of(masked_or(high, mask_high, 0x64006400), scales[1], lesses[1]),
+                  fma_f16x2_of(masked_or(high >> 8, mask_high, 0x64006400), scales[1], lesses[1])}},
+                {}};
+    }
+    MEMBER static uint32_t word_of(const uint4 &four, int i) {
+        return i == 0 ? four.x : i == 1 ? four.y : i == 2 ? four.z : four.w;
+    }
+};
+
 template <> struct Staged<Q6kHalf> {
     typedef Parts Place;
     DEVICE Place staged(const uint8_t *group, int half) {
@@ -225,18 +293,20 @@ template <> struct Staged<Q6kHalf> {
         const uint16_t one = 0x3C00, less_1056 = 0xE420, less_1152 = 0xE480;
         const uint8_t *low = group.low + i % 2 * 32 + 4 * t, *high = group.high + 4 * t;
         uint32_t scales = *reinterpret_cast<const uint16_t *>(group.head + 8 * group.half + 2 * i);
+        scales = fma_f16x2(__byte_perm(scales ^ 0x8080, 0x64646464, 0x4140), one, less_1152);
         Fragment of;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            uint32_t q = shared_word(low + 16 * half) >> i / 2 * 4 & 0x0F0F0F0F;
-            q |= (shared_word(high + 16 * half) >> 2 * i & 0x03030303) << 4;
-            uint32_t scale = __byte_perm(scales ^ 0x8080, 0x64646464, 0x4040 | half * 0x101);
-            scale = fma_f16x2(scale, one, less_1152);
+            uint32_t bits = shared_word(high + 16 * half), q = shared_word(low + 16 * half);
+            bits = i < 2 ? bits << (4 - 2 * i) : bits >> (2 * i - 4); /* to 4 and 5 of bytes */
+            q = (q >> i / 2 * 4 & 0x0F0F0F0F) | (bits & 0xF0F0F0F0);
+            uint32_t scale = __byte_perm(scales, 0, half ? 0x3232 : 0x1010);
 #pragma unroll
             for (int odd = 0; odd < 2; odd++) {
-                uint32_t value = f16x2_of_bytes(q >> 8 * odd, less_1056);
+                uint32_t value =
+                    fma_f16x2(masked_or(q >> 8 * odd, 0x003F003F, 0x64006400), one, less_1056);
                 of.of[half][odd] = fma_f16x2_of(value, scale, 0);
-                of.rest[half][odd] = fma_f16x2_of(value, scale, of.of[half][odd] ^ 0x80008000);
+                of.rest[half][odd] = fma_f16x2_of(value, scale, negative_f16x2(of.of[half][odd]));
             }
         }
         return of;

@@ -74,7 +74,7 @@ template <class Format> struct SliceStage {
     }
 
     /* Calls work(block, words of rows g and g + 8 as fragments, their scales), and for minima
-     * behind a group work_minima(group, slots, factors).  skew: how far rows start behind 16. */
+     * work_minima(slots, factors) first.  skew: how far rows start behind 16. */
     template <class Work, class Minima>
     DEVICE void each(const uint8_t *stage, int skew, Work work, Minima work_minima) {
         int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -94,6 +94,18 @@ template <class Format> struct SliceStage {
                 work(2 * pair + 1, fragment_of_nibbles(words[2]), fragment_of_nibbles(words[3]),
                      of_up.y, of_down.y);
             }
+        } else if constexpr (Format::HAS_MINIMA) {
+            typedef LaneBlocks<Format> Lane;
+            Lane up(stage + g * PITCH), down(stage + (g + 8) * PITCH);
+            work_minima(up.minima, down.minima, up.least, down.least);
+#pragma unroll
+            for (int part = 0; part < 2; part++) {
+                typename Lane::Words of_up = up.words(part), of_down = down.words(part);
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    work(part * 4 + i, up.fragment(of_up, i), down.fragment(of_down, i), up.d,
+                         down.d);
+            }
         } else if constexpr (Format::GROUP > 1) {
 #pragma unroll
             for (int group = 0; group < SLICE_BLOCKS / Format::GROUP; group++) {
@@ -102,14 +114,13 @@ template <class Format> struct SliceStage {
                 Parts down = Of::whole(stage + (g + 8) * PITCH + skew, group);
 #pragma unroll
                 for (int i = 0; i < Format::GROUP; i++) {
-                    __syncwarp(); /* no registers are left for loads of later blocks */
-                    work(group * Format::GROUP + i, Of::fragment(up, i, t),
-                         Of::fragment(down, i, t), Of::scale(up, nullptr),
+                    int block = i / 2 + i % 2 * 2; /* those that share words */
+                    if (i % 2 == 0)
+                        __syncwarp(); /* no registers are left for loads of later blocks */
+                    work(group * Format::GROUP + block, Of::fragment(up, block, t),
+                         Of::fragment(down, block, t), Of::scale(up, nullptr),
                          Of::scale(down, nullptr));
                 }
-                if constexpr (Format::HAS_MINIMA)
-                    work_minima(group, Of::minima(up, t), Of::minima(down, t), Of::least(up),
-                                Of::least(down));
             }
         } else {
 #pragma unroll
@@ -194,15 +205,17 @@ template <class Format> struct SliceSource {
 template <bool HAS_TOTALS> struct SliceTerms {
     uint32_t high[SLICE_BLOCKS][4], low[SLICE_BLOCKS][4];
     float factor[2];       /* of the lane's two columns of a product */
-    uint32_t totals[2][2]; /* for each group: slots of the sums of its blocks */
+    uint32_t totals[2][2]; /* slots of the sums of blocks 2t and 2t + 1 */
     unsigned plain;        /* a bit for each of the lane's fours that take plain products */
 
     enum { N_FOURS = GEMV_SLICE / 16 };
     typedef float Fours[N_FOURS][4];
 
-    /* Of 16 values, a lane holds number value_of(lane), for four columns from col_of(lane) on. */
-    MEMBER static int value_of(int lane) {
-        return lane / 2 % 8 * 2 + lane / 16;
+    /* Four i has 16 values, and a lane holds one of them, for four columns from col_of(lane) on.
+     * They are neighbours, or fours of all LaneBlocks. */
+    MEMBER static int value_of(int i, int lane) {
+        int number = lane / 2 % 8 * 2 + lane / 16;
+        return HAS_TOTALS ? number / 4 * 64 + number % 4 + i % 2 * 32 + i / 2 * 4 : i * 16 + number;
     }
     MEMBER static int col_of(int lane) {
         return lane % 2 * 4;
@@ -211,19 +224,20 @@ template <bool HAS_TOTALS> struct SliceTerms {
     /* b is the slice's first row; columns beyond the last are 0. */
     MEMBER static void load(Fours &x, const float *b, int64_t n, int n_cols) {
         int lane = threadIdx.x % 32, col = col_of(lane);
-        const float *from = b + value_of(lane) * n + col;
+        const float *from = b + value_of(0, lane) * n + col;
         if (n_cols == SLICE_COLS && reinterpret_cast<uintptr_t>(b) % 16 == 0) {
 #pragma unroll
             for (int i = 0; i < N_FOURS; i++) {
-                float4 four = __ldg(reinterpret_cast<const float4 *>(from + i * 16 * SLICE_COLS));
+                float4 four =
+                    __ldg(reinterpret_cast<const float4 *>(from + value_of(i, 0) * SLICE_COLS));
                 x[i][0] = four.x, x[i][1] = four.y, x[i][2] = four.z, x[i][3] = four.w;
             }
         } else {
 #pragma unroll
-            for (int i = 0; i < N_FOURS; i++, from += 16 * n) {
+            for (int i = 0; i < N_FOURS; i++) {
 #pragma unroll
                 for (int c = 0; c < 4; c++)
-                    x[i][c] = col + c < n_cols ? __ldg(from + c) : 0;
+                    x[i][c] = col + c < n_cols ? __ldg(from + value_of(i, 0) * n + c) : 0;
             }
         }
     }
@@ -304,7 +318,7 @@ template <bool HAS_TOTALS> struct SliceTerms {
             high[i / 2][at] = words[0], high[i / 2][at + 1] = words[1];
             low[i / 2][at] = words[2], low[i / 2][at + 1] = words[3];
             if constexpr (HAS_TOTALS) {
-                uint32_t one = lane / 4 == i / 2 ? 0x3C003C00 : 0;
+                uint32_t one = lane / 4 == lane % 4 * 2 + i % 2 ? 0x3C003C00 : 0;
                 const uint32_t ones[4] = {one, 0, one, 0};
                 const uint32_t highs[2] = {words[0], words[1]}, lows[2] = {words[2], words[3]};
                 mma_f16(high_totals, ones, highs);
@@ -318,17 +332,13 @@ template <bool HAS_TOTALS> struct SliceTerms {
     /* Lanes have the totals of two columns of block g, and need slots of those of column g. */
     MEMBER void share_totals(const float (&highs)[4], const float (&lows)[4], uint8_t *scratch) {
         int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-        uint2 *to = reinterpret_cast<uint2 *>(scratch) + (g / 4 * SLICE_COLS + 2 * t) * 4 + g % 4;
+        uint2 *to = reinterpret_cast<uint2 *>(scratch) + 2 * t * SLICE_BLOCKS + g;
         to[0] = slots_of_sum(fmaf(lows[0], 0x1p-11f, highs[0]));
-        to[4] = slots_of_sum(fmaf(lows[1], 0x1p-11f, highs[1]));
+        to[SLICE_BLOCKS] = slots_of_sum(fmaf(lows[1], 0x1p-11f, highs[1]));
         __syncwarp();
-#pragma unroll
-        for (int group = 0; group < 2; group++) {
-            const uint32_t *from =
-                reinterpret_cast<const uint32_t *>(scratch) + (group * SLICE_COLS + g) * 8 + t;
-            totals[group][0] = from[0];
-            totals[group][1] = from[4];
-        }
+        uint4 own = reinterpret_cast<const uint4 *>(scratch)[lane];
+        totals[0][0] = own.x, totals[0][1] = own.y;
+        totals[1][0] = own.z, totals[1][1] = own.w;
     }
 
     /* Set fours that may have no terms to 0, and find the exponents of the others. */
@@ -442,10 +452,14 @@ template <class Format> struct Slices {
                 sums[e] = fmaf(e < 2 ? scale_up : scale_down, fmaf(lower[e], 0x1p-11f, upper[e]),
                                sums[e]);
         };
-        auto multiply_minima = [&](int group, uint2 up, uint2 down, float of_up, float of_down) {
+        auto multiply_minima = [&](const uint32_t(&up)[2], const uint32_t(&down)[2], float of_up,
+                                   float of_down) {
             float part[4] = {};
-            const uint32_t a[4] = {up.x, down.x, up.y, down.y};
-            mma_bf16(part, a, terms.totals[group]);
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const uint32_t a[4] = {up[i], down[i], up[i], down[i]};
+                mma_bf16(part, a, terms.totals[i]);
+            }
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 sums[e] = fmaf(e < 2 ? -of_up : -of_down, part[e], sums[e]);
@@ -468,9 +482,10 @@ template <class Format> struct Slices {
             float sums[2] = {};
 #pragma unroll 1
             for (; fours; fours &= fours - 1) {
-                int i = __ffs((int)fours) - 1, value = i % 2 * 16 + Terms::value_of(from);
-                float weight = Staged<Format>::weight(w, block0 + i / 2, value);
-                const float *x = b + (at + i / 2 * BLOCK_VALUES + value) * shape.n + col;
+                int value = Terms::value_of(__ffs((int)fours) - 1, from);
+                float weight =
+                    Staged<Format>::weight(w, block0 + value / BLOCK_VALUES, value % BLOCK_VALUES);
+                const float *x = b + (at + value) * shape.n + col;
 #pragma unroll
                 for (int c = 0; c < 2; c++)
                     sums[c] = col + c < shape.n ? fmaf(weight, __ldg(x + c), sums[c]) : 0;

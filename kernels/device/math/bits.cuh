@@ -46,6 +46,17 @@ DEVICE uint32_t fma_f16x2_of(uint32_t a, uint32_t b, uint32_t c) {
 #endif
 }
 
+/* Of two halves each; as the term of a sum it takes no instruction. */
+DEVICE uint32_t negative_f16x2(uint32_t bits) {
+#ifdef CUSHIM_EMULATED
+    return bits ^ 0x80008000;
+#else
+    uint32_t result;
+    asm("neg.f16x2 %0, %1;" : "=r"(result) : "r"(bits));
+    return result;
+#endif
+}
+
 /* The same; factor and term are each one half for both. */
 DEVICE uint32_t fma_f16x2(uint32_t bits, uint16_t factor, uint16_t term) {
     return fma_f16x2_of(bits, factor * 0x10001u, term * 0x10001u);

@@ -328,44 +328,37 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
                                       place.half);
     }
 
-    /* Block i of the group. */
-    MEMBER static void read_weights(Integers &a, const RowPlace (&rows)[2], int i) {
+    /* A half of block i of the group. */
+    MEMBER static void read_weights(Integers &a, const RowPlace (&rows)[2], int i, int half) {
 #pragma unroll
         for (int below = 0; below < 2; below++) {
             Fragment part = Staged<Format>::fragment(rows[below], i, threadIdx.x % 4);
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                a.of[half][below] = part.of[half][0];
-                a.of[half][below + 2] = part.of[half][1];
-                a.rest[half][below] = part.rest[half][0];
-                a.rest[half][below + 2] = part.rest[half][1];
-            }
+            a.of[half][below] = part.of[half][0];
+            a.of[half][below + 2] = part.of[half][1];
+            a.rest[half][below] = part.rest[half][0];
+            a.rest[half][below + 2] = part.rest[half][1];
         }
         const uint16_t to_low = 0x1000; /* 2^-11 */
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            a.low[i / 4][i % 4] = fma_f16x2(a.of[i / 4][i % 4], to_low, 0);
+        for (int i = 0; i < 4; i++)
+            a.low[half][i] = fma_f16x2(a.of[half][i], to_low, 0);
     }
 
-    /* Begin the products of a block. */
+    /* Begin the products of a half of a block. */
     template <bool HAS_SUM>
-    MEMBER void begin(float (&part)[COLS / 2], const Integers &a, uint64_t tiles) const {
+    MEMBER void begin(float (&part)[COLS / 2], const Integers &a, uint64_t tiles, int half) const {
+        uint64_t of_half = tile_behind(tiles, half * (2 * TILE_BYTES));
         begin_products();
-        multiply_tile<HAS_SUM>(part, a.low[0], tile_behind(tiles, TILE_BYTES));
-        multiply_tile<true>(part, a.low[1], tile_behind(tiles, 3 * TILE_BYTES));
-        multiply_tile<true>(part, a.of[0], tiles);
-        multiply_tile<true>(part, a.of[1], tile_behind(tiles, 2 * TILE_BYTES));
-        if constexpr (Format::HAS_REST) {
-            multiply_tile<true>(part, a.rest[0], tiles);
-            multiply_tile<true>(part, a.rest[1], tile_behind(tiles, 2 * TILE_BYTES));
-        }
+        multiply_tile<HAS_SUM>(part, a.low[half], tile_behind(of_half, TILE_BYTES));
+        multiply_tile<true>(part, a.of[half], of_half);
+        if constexpr (Format::HAS_REST)
+            multiply_tile<true>(part, a.rest[half], of_half);
         end_products();
     }
 
-    /* Minima times the sums of the group. */
-    MEMBER void add_minima(float (&sums)[COLS / 2], float (&part)[COLS / 2],
-                           const RowPlace (&rows)[2], uint64_t tile,
-                           const float (&by)[GROUPS]) const {
+    /* Begin the products of minima with the sums of the group. */
+    MEMBER void begin_minima(float (&part)[COLS / 2], const RowPlace (&rows)[2],
+                             uint64_t tile) const {
         int t = threadIdx.x % 4;
         uint2 upper = Staged<Format>::minima(rows[0], t),
               lower = Staged<Format>::minima(rows[1], t);
@@ -373,8 +366,6 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         begin_products();
         multiply_tile_bf16<false>(part, a, tile);
         end_products();
-        wait_products(part);
-        add(sums, part, -Staged<Format>::least(rows[0]), -Staged<Format>::least(rows[1]), by);
     }
 
     /* Whether a product with a factor may be subnormal or not finite. */
@@ -426,23 +417,30 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
                                       row_place(place, tile, block, 1)};
             const uint16_t *of_scales = reinterpret_cast<const uint16_t *>(shared + place.scales) +
                                         tile * 64 * CHUNK + block;
-            read_weights(a, rows, 0);
+            if constexpr (Format::HAS_MINIMA)
+                begin_minima(part, rows, tile_behind(of_block, GROUP * 4 * TILE_BYTES));
+            read_weights(a, rows, 0, 0);
+            if constexpr (Format::HAS_MINIMA) {
+                read_factors();
+                wait_products(part);
+                add(sums[tile], part, -Staged<Format>::least(rows[0]),
+                    -Staged<Format>::least(rows[1]), by);
+            }
+            begin<false>(part, a, of_block, 0);
+            /* One half's products are in progress while the next one's weights become integers. */
+#pragma unroll
+            for (int half = 1; half < 2 * GROUP; half++) {
+                read_weights(a, rows, half / 2, half % 2);
+                begin<true>(part, a, tile_behind(of_block, half / 2 * (4 * TILE_BYTES)), half % 2);
+                if (half + 1 < 2 * GROUP)
+                    wait_products_before();
+            }
             float upper = Staged<Format>::scale(rows[0], of_scales),
                   lower = Staged<Format>::scale(rows[1], of_scales + 8 * CHUNK);
-            begin<false>(part, a, of_block);
-            wait_products(part);
-#pragma unroll
-            for (int i = 1; i < GROUP; i++) {
-                read_weights(a, rows, i);
-                begin<true>(part, a, tile_behind(of_block, i * (4 * TILE_BYTES)));
-                wait_products(part);
-            }
             if constexpr (GROUP > 1) /* not before, for want of registers */
                 read_factors();
+            wait_products(part);
             add(sums[tile], part, upper, lower, by);
-            if constexpr (Format::HAS_MINIMA)
-                add_minima(sums[tile], part, rows, tile_behind(of_block, GROUP * 4 * TILE_BYTES),
-                           by);
         }
     }
 
