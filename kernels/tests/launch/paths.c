@@ -140,7 +140,7 @@ static void run_products(bool is_aligned) {
 static void run_attention(bool is_aligned) {
     static const int64_t heads[][2] = {{1, 1}, {2, 1}, {4, 1}, {8, 1}, {32, 8}, {64, 8}, {12, 4}};
     static const int64_t lengths[] = {1, 128, 1024, 8192, 131072};
-    void *f = place(is_aligned, 4);
+    void *f = place(is_aligned, 4), *h = place(is_aligned, 2);
     for (int64_t dim = 32; dim <= 288; dim += 32) {
         for (int64_t seq = 1; seq <= 8192; seq *= 8) {
             if (!is_taken())
@@ -159,6 +159,11 @@ static void run_attention(bool is_aligned) {
                                                   NULL, 0, NULL));
                 ck_ok(cushim_attention_decode_f32(f, f, f, NULL, f, 1, n_q, n_kv, dim, n, n, &kv, f,
                                                   n_bytes, NULL));
+                const struct cushim_kv_cache cache = {
+                    .k = h, .v = h, .strides = kv, .max_kv_len = n, .type = CUSHIM_KV_F16};
+                for (int64_t n_queries = 1; n_queries <= 64; n_queries *= 4)
+                    ck_ok(cushim_attention_cached_f32(f, &cache, NULL, NULL, f, 1, n_q, n_kv, dim,
+                                                      n_queries, true, f, n_bytes, NULL));
             }
         }
     }
