@@ -51,9 +51,11 @@ enum attention_type { ATTENTION_F32, ATTENTION_F16, ATTENTION_BF16, ATTENTION_EV
 #define ATTENTION_DECODE_VARIANTS(V)                                                               \
     ATTENTION_DECODE_EVENS(V, 32)                                                                  \
     ATTENTION_DECODE_EVENS(V, 64)                                                                  \
-    ATTENTION_DECODE_EVENS(V, 128) ATTENTION_DECODE_EVENS(V, 256)                                  \
-        ATTENTION_DECODE_TYPE(V, f32, F32) ATTENTION_DECODE_TYPE(V, f16, F16)                      \
-            ATTENTION_DECODE_TYPE(V, bf16, BF16)
+    ATTENTION_DECODE_EVENS(V, 128)                                                                 \
+    ATTENTION_DECODE_EVENS(V, 256)                                                                 \
+    ATTENTION_DECODE_TYPE(V, f32, F32)                                                             \
+    ATTENTION_DECODE_TYPE(V, f16, F16)                                                             \
+    ATTENTION_DECODE_TYPE(V, bf16, BF16)
 
 enum {
     ATTENTION_MOST_DIM = 256, /* above: the row kernels */
