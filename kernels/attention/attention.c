@@ -28,27 +28,22 @@
 #define WGMMA(dim)                                                                                 \
     [ATTENTION_WGMMA_##                                                                            \
         dim] = {.name = "attention_wgmma_" #dim, .shared_bytes = ATTENTION_WGMMA_BYTES(dim)},
-#define CACHED(name_, dim, rows, keys, lanes)                                                      \
-    [ATTENTION_CACHED_##name_] = {.name = "attention_cached_" #name_,                              \
-                                  .shared_bytes = ATTENTION_TILED_BYTES(dim, rows, keys)},
-#define DECODE(dim, group, warps)                                                                  \
-    [ATTENTION_DECODE_##dim##_##                                                                   \
-        group] = {.name = "attention_decode_" #dim "_" #group,                                     \
-                  .shared_bytes = ATTENTION_DECODE_BYTES(dim, group, warps),                       \
+#define CACHED(dim, rows, keys, lanes)                                                             \
+    [ATTENTION_CACHED_##dim] = {.name = "attention_cached_" #dim,                                  \
+                                .shared_bytes = ATTENTION_TILED_BYTES(dim, rows, keys)},
+#define DECODE(name_, type, dim, group)                                                            \
+    [ATTENTION_DECODE_##                                                                           \
+        name_] = {.name = "attention_decode_" #name_,                                              \
+                  .shared_bytes = ATTENTION_DECODE_BYTES(ATTENTION_##type, dim, group),            \
                   .is_wide = true},
-#define DECODE_NARROW(dim, group, warps)                                                           \
-    [ATTENTION_DECODE_NARROW_##dim] = {.name = "attention_decode_narrow_" #dim,                    \
-                                       .shared_bytes = ATTENTION_DECODE_BYTES(dim, group, warps),  \
-                                       .is_wide = true},
 static const struct cushim_kernel kernels[] = {
     ATTENTION_TILED_VARIANTS(TILED) ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)
         ATTENTION_SPLIT_MEDIUM_VARIANTS(MEDIUM) ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)
             ATTENTION_WGMMA_VARIANTS(WGMMA) ATTENTION_DECODE_VARIANTS(DECODE)
-                ATTENTION_DECODE_NARROW_VARIANTS(
-                    DECODE_NARROW)[ATTENTION_DECODE_MERGE] = {.name = "attention_decode_merge"},
+                ATTENTION_CACHED_VARIANTS(
+                    CACHED)[ATTENTION_DECODE_MERGE] = {.name = "attention_decode_merge"},
     [ATTENTION_ROWS] = {.name = "attention_rows"},
-    [ATTENTION_DECODE_ROWS] = {.name = "attention_decode_rows"},
-    ATTENTION_CACHED_VARIANTS(CACHED)[ATTENTION_CACHED_ROWS] = {.name = "attention_cached_rows"},
+    [ATTENTION_CACHED_ROWS] = {.name = "attention_cached_rows"},
 };
 CUSHIM_KERNEL_FAMILY(attention, kernels);
 #undef TILED
@@ -58,7 +53,6 @@ CUSHIM_KERNEL_FAMILY(attention, kernels);
 #undef LARGE
 #undef WGMMA
 #undef DECODE
-#undef DECODE_NARROW
 #undef CACHED
 
 /* ---- which tiles ---- */

@@ -17,12 +17,8 @@
  */
 #define ATTENTION_TILED_VARIANTS(V) V(64, 64, 32, 8) V(128, 64, 32, 8) V(256, 32, 16, 16)
 
-/*
- * The same for sequences with caches, with few query rows and with many.
- */
-#define ATTENTION_CACHED_VARIANTS(V)                                                               \
-    V(128_few, 128, 16, 64, 32)                                                                    \
-    V(256_few, 256, 16, 32, 32) V(128, 128, 64, 32, 8) V(256, 256, 32, 16, 16)
+/* The same for sequences with caches and many query rows. */
+#define ATTENTION_CACHED_VARIANTS(V) V(128, 64, 32, 8) V(256, 32, 16, 16)
 
 /*
  * Forward on matrix units: (dim, warps, tiles of 16 query rows per warp, keys of a tile); the large
@@ -37,19 +33,29 @@
 /* Forward by warpgroups, only on 9.0: dim. */
 #define ATTENTION_WGMMA_VARIANTS(V) V(64) V(128)
 
-/* Decode: (dim, query heads that share a KV head in a block, warps). */
-#define ATTENTION_DECODE_GROUPS(V, dim, warps)                                                     \
-    V(dim, 1, warps) V(dim, 2, warps) V(dim, 4, warps) V(dim, 8, warps)
-#define ATTENTION_DECODE_VARIANTS(V)                                                               \
-    ATTENTION_DECODE_GROUPS(V, 32, 8)                                                              \
-    ATTENTION_DECODE_GROUPS(V, 64, 8)                                                              \
-    ATTENTION_DECODE_GROUPS(V, 128, 8)                                                             \
-    ATTENTION_DECODE_GROUPS(V, 256, 8)
 /*
- * The same without accesses of 16 bytes, which no model needs.  A group of heads is done one head
- * at a time.
+ * The elements of a cache, in the order of enum cushim_kv_type.  EVEN is F32 with one query of each
+ * sequence, no blocks, and all rows at multiples of 16 bytes.
  */
-#define ATTENTION_DECODE_NARROW_VARIANTS(V) V(256, 1, 8)
+enum attention_type { ATTENTION_F32, ATTENTION_F16, ATTENTION_BF16, ATTENTION_EVEN };
+
+/* Decode: (name, type, dim, query rows of a block, which share a KV head). */
+#define ATTENTION_DECODE_EVENS(V, dim)                                                             \
+    V(dim##_1, EVEN, dim, 1)                                                                       \
+    V(dim##_2, EVEN, dim, 2) V(dim##_4, EVEN, dim, 4) V(dim##_8, EVEN, dim, 8)
+#define ATTENTION_DECODE_DIM(V, name, type, dim)                                                   \
+    V(name##_##dim##_4, type, dim, 4) V(name##_##dim##_8, type, dim, 8)
+#define ATTENTION_DECODE_TYPE(V, name, type)                                                       \
+    ATTENTION_DECODE_DIM(V, name, type, 64)                                                        \
+    ATTENTION_DECODE_DIM(V, name, type, 128) ATTENTION_DECODE_DIM(V, name, type, 256)
+#define ATTENTION_DECODE_VARIANTS(V)                                                               \
+    ATTENTION_DECODE_EVENS(V, 32)                                                                  \
+    ATTENTION_DECODE_EVENS(V, 64)                                                                  \
+    ATTENTION_DECODE_EVENS(V, 128)                                                                 \
+    ATTENTION_DECODE_EVENS(V, 256)                                                                 \
+    ATTENTION_DECODE_TYPE(V, f32, F32)                                                             \
+    ATTENTION_DECODE_TYPE(V, f16, F16)                                                             \
+    ATTENTION_DECODE_TYPE(V, bf16, BF16)
 
 enum {
     ATTENTION_MOST_DIM = 256, /* above: the row kernels */
@@ -63,8 +69,10 @@ enum {
     ATTENTION_MOST_CHUNKS = 256,   /* parts of one row of decode */
     ATTENTION_MOST_CLUSTER = 16,   /* of them in a cluster */
     ATTENTION_LEAST_CHUNK = 32,    /* the fewest positions that are worth a block */
-    ATTENTION_DECODE_ROUNDS = 4,   /* rows of K, and of V, that a lane has in flight */
-    ATTENTION_DECODE_SPAN = 128    /* positions that a warp adds up before it adds to its total */
+    ATTENTION_DECODE_WARPS = 8,
+    ATTENTION_DECODE_MOST_ROWS =
+        32,                     /* of several queries and their heads, before tiles take them */
+    ATTENTION_DECODE_SPAN = 128 /* positions that a warp adds up before it adds to its total */
 };
 
 /*
@@ -90,10 +98,13 @@ enum {
  * An output, a maximum, a sum and the weights of a step per warp and head; what a cluster gives: an
  * output per column, a maximum and a sum per block and head.
  */
-#define ATTENTION_DECODE_STEP(dim) (ATTENTION_DECODE_ROUNDS * ((dim) < 128 ? 128 / (dim) : 1))
-#define ATTENTION_DECODE_BYTES(dim, group, warps)                                                  \
+#define ATTENTION_DECODE_BYTES(type, dim, group)                                                   \
     (4 * (group) *                                                                                 \
-     ((warps) * ((dim) + 2 + ATTENTION_DECODE_STEP(dim)) + (dim) + 2 * ATTENTION_MOST_CLUSTER))
+     (ATTENTION_DECODE_WARPS *                                                                     \
+          ((dim) + 2 + ATTENTION_DECODE_ROUNDS(type) * ((dim) < 128 ? 128 / (dim) : 1)) +          \
+      (dim) + 2 * ATTENTION_MOST_CLUSTER))
+/* Rows of K, and of V, that a lane has in flight. */
+#define ATTENTION_DECODE_ROUNDS(type) ((type) == ATTENTION_F16 || (type) == ATTENTION_BF16 ? 8 : 4)
 /* Floats of a chunk's output in scratch: a multiple of 16 bytes. */
 #define ATTENTION_PART_COLUMNS(dim) (((dim) + 3) / 4 * 4)
 /* Blocks of a multiprocessor, which together have enough of K and V in flight. */
@@ -113,26 +124,7 @@ struct attention_args {
     struct cushim_divider of_heads;
 };
 
-struct attention_decode_args {
-    const float *q, *k, *v;
-    const int32_t *kv_len_ptr; /* if NULL, kv_len */
-    float *o;
-    /* of chunks, in scratch at multiples of 16 bytes, or NULL: [heads][n_chunks][PART_COLUMNS]
-     * of the output; [heads][n_chunks][2], maximum and sum */
-    float *parts, *stats;
-    int64_t batch, n_kv_heads, group; /* there are batch * n_kv_heads * group query heads */
-    int64_t head_dim, kv_len, max_kv_len;
-    int64_t batch_stride, head_stride, position_stride;
-    int64_t n_slices; /* of a group */
-    struct cushim_divider of_slice, of_head;
-    float scale;
-    int n_chunks;
-    int is_clustered; /* the chunks of a row are one cluster */
-};
-
-/* In the order of enum cushim_kv_type. */
-enum attention_type { ATTENTION_F32, ATTENTION_F16, ATTENTION_BF16 };
-
+/* Of sequences with caches, for all kernels. */
 struct attention_cached_args {
     const float *q;
     const int32_t *q_begin, *q_len; /* or NULL */
@@ -141,12 +133,23 @@ struct attention_cached_args {
     const int32_t *kv_begin, *kv_len, *blocks; /* or NULL */
     int64_t batch_stride, head_stride, position_stride;
     int64_t batch, n_kv_heads, group, head_dim, max_q_len, max_kv_len;
-    int64_t blocks_per_sequence, block_len;
-    int type; /* enum attention_type */
+    int64_t blocks_per_sequence;
+    struct cushim_divider of_block; /* its length */
+    int type;                       /* enum attention_type, without EVEN */
+    int is_one_len;                 /* kv_len has one number for all sequences */
     int is_of_pointers;
     float scale;
     int is_causal;
     int is_wide; /* as above, of q and o */
+    /* only for decode: */
+    int is_clustered; /* the chunks of a row are one cluster */
+    int n_chunks;
+    int64_t n_slices; /* of the rows of a KV head */
+    struct cushim_divider of_slice, of_head;
+    /* of chunks, in scratch at multiples of 16 bytes, or NULL, of max_q_len queries of each
+     * sequence: [rows][n_chunks][PART_COLUMNS] of the output; [rows][n_chunks][2], maximum and
+     * sum */
+    float *parts, *stats;
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* Attention of many sequences with caches: arguments, the choice of tiles, the launch. */
+/* Attention of many sequences with caches: arguments, tiles or chunks, the launch of tiles. */
 #include "cushim/kernels/attention.h"
 
 #include "cushim/kernels_ref.h"
@@ -12,27 +12,18 @@ struct tiles {
     enum attention_kernel kernel;
 };
 
-#define CACHED(name, dim, rows, keys, lanes)                                                       \
-    {dim, rows, (rows) / 4 * (lanes), ATTENTION_CACHED_##name},
+#define CACHED(dim, rows, keys, lanes) {dim, rows, (rows) / 4 * (lanes), ATTENTION_CACHED_##dim},
 static const struct tiles tiles[] = {ATTENTION_CACHED_VARIANTS(CACHED)};
 
-/* Small tiles if all rows of a sequence fit in one; NULL if no tile holds head_dim. */
-static const struct tiles *choose(const struct attention_cached_args *args) {
-    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
-        bool is_last = i + 2 >= sizeof tiles / sizeof *tiles; /* the large ones */
-        if (tiles[i].dim >= args->head_dim &&
-            (is_last || args->max_q_len <= tiles[i].rows / args->group))
-            return &tiles[i];
-    }
-    return NULL;
-}
-
-static enum cushim_status launch(const struct cushim_kernel_call *call,
-                                 struct attention_cached_args *args) {
+/* Blocks take turns at the tiles of all sequences, whose lengths may be less. */
+static enum cushim_status launch_tiles(const struct cushim_kernel_call *call,
+                                       struct attention_cached_args *args) {
     enum { BLOCKS_PER_SM = 4, ROW_BLOCKS_PER_SM = 16 };
-    const struct tiles *chosen = choose(args);
+    const struct tiles *chosen = args->head_dim > ATTENTION_MOST_DIM ? NULL : tiles;
+    while (chosen && chosen->dim < args->head_dim)
+        chosen++;
     int64_t rows = chosen ? chosen->rows : 1, most = (int64_t)call->n_sms;
-    int64_t n_of_head, n_blocks; /* lengths may be less */
+    int64_t n_of_head, n_blocks;
     most *= chosen ? BLOCKS_PER_SM : ROW_BLOCKS_PER_SM;
     if (__builtin_mul_overflow(args->max_q_len, args->group, &n_of_head) ||
         __builtin_mul_overflow((n_of_head - 1) / rows + 1, args->batch * args->n_kv_heads,
@@ -49,6 +40,17 @@ static enum cushim_status launch(const struct cushim_kernel_call *call,
     return cushim_kernel_call_launch(call, kernel, &shape, params);
 }
 
+enum cushim_status attention_cached_launch(const struct cushim_kernel_call *call,
+                                           struct attention_cached_args *args, void *scratch,
+                                           size_t scratch_bytes) {
+    args->scale = attention_scale(args->head_dim);
+    args->is_wide = args->head_dim % 4 == 0 && cushim_is_aligned(16, args->q, args->o, NULL, NULL);
+    return args->head_dim <= ATTENTION_MOST_DIM &&
+                   attention_is_of_few_rows(args->max_q_len, args->group)
+               ? attention_decode_launch(call, args, scratch, scratch_bytes)
+               : launch_tiles(call, args);
+}
+
 /* ---- the call ---- */
 
 /* What the reference and the checks get. */
@@ -59,6 +61,7 @@ struct cached {
     float *o;
     int64_t batch, n_q_heads, n_kv_heads, head_dim, max_q_len;
     bool causal;
+    void *scratch;
 };
 
 static void reference(const void *of) {
@@ -117,6 +120,8 @@ static enum cushim_status check_pointers(const char *what, const struct cached *
             CUSHIM_TRY(
                 cushim_check_pointer(what, arrays[i].name, arrays[i].array, sizeof(int32_t)));
     }
+    if (args->scratch)
+        CUSHIM_TRY(cushim_check_pointer(what, "scratch", args->scratch, sizeof(float)));
     return cushim_check_pointer(what, "o", args->o, sizeof(float));
 }
 
@@ -124,8 +129,8 @@ enum cushim_status cushim_attention_cached_f32(const float *q, const struct cush
                                                const int32_t *q_begin, const int32_t *q_len,
                                                float *o, int64_t batch, int64_t n_q_heads,
                                                int64_t n_kv_heads, int64_t head_dim,
-                                               int64_t max_q_len, bool causal,
-                                               struct CUstream_st *stream) {
+                                               int64_t max_q_len, bool causal, void *scratch,
+                                               size_t scratch_bytes, struct CUstream_st *stream) {
     const char *what = __func__;
     struct cushim_kernel_call call;
     int64_t n;
@@ -145,8 +150,8 @@ enum cushim_status cushim_attention_cached_f32(const float *q, const struct cush
                                   sizeof(float), &n));
     if (n == 0 || max_q_len == 0)
         return CUSHIM_OK;
-    struct cached cached = {q,         *cache,     q_begin,  q_len,     o,     batch,
-                            n_q_heads, n_kv_heads, head_dim, max_q_len, causal};
+    struct cached cached = {q,         *cache,     q_begin,  q_len,     o,      batch,
+                            n_q_heads, n_kv_heads, head_dim, max_q_len, causal, scratch};
     CUSHIM_TRY(check_pointers(what, &cached));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_attention, stream));
     if (call.is_cpu)
@@ -174,12 +179,10 @@ enum cushim_status cushim_attention_cached_f32(const float *q, const struct cush
         .max_q_len = max_q_len,
         .max_kv_len = cache->max_kv_len,
         .blocks_per_sequence = cache->blocks_per_sequence,
-        .block_len = cache->block_len,
+        .of_block = cushim_divider_of(cache->blocks ? cache->block_len : 1),
         .type = (int)cache->type,
         .is_of_pointers = cache->is_of_pointers,
-        .scale = attention_scale(head_dim),
         .is_causal = causal,
-        .is_wide = head_dim % 4 == 0 && cushim_is_aligned(16, q, o, NULL, NULL),
     };
-    return launch(&call, &args);
+    return attention_cached_launch(&call, &args, scratch, scratch_bytes);
 }

@@ -8,77 +8,11 @@
 #ifndef CUSHIM_KERNELS_ATTENTION_CACHED_CUH
 #define CUSHIM_KERNELS_ATTENTION_CACHED_CUH
 
+#include "kernels/attention/attention_cache.cuh"
 #include "kernels/attention/attention_row.cuh"
 #include "kernels/attention/attention_tiled.cuh"
-#include "kernels/device/math/bf16.cuh"
-#include "kernels/device/math/half.cuh"
 
 namespace {
-
-DEVICE int64_t clamped(const int32_t *lengths, int64_t i, int64_t most) {
-    int64_t n = lengths ? lengths[i] : most;
-    return n < 0 ? 0 : n < most ? n : most;
-}
-
-/* Keys or values of a head of a sequence. */
-struct Cached {
-    const attention_cached_args *cache;
-    const void *base; /* k or v */
-    const int32_t *blocks;
-    int64_t offset; /* of the head; without blocks, of position 0 */
-    int dim;
-
-    __device__ Cached(const attention_cached_args &args, const void *base, int64_t sequence,
-                      int64_t head)
-        : cache(&args), base(base), blocks(NULL), offset(head * args.head_stride),
-          dim((int)args.head_dim) {
-        if (cache->blocks)
-            blocks = cache->blocks + sequence * cache->blocks_per_sequence;
-        else
-            offset += sequence * cache->batch_stride +
-                      (cache->kv_begin ? cache->kv_begin[sequence] : 0) * cache->position_stride;
-    }
-
-    template <class T> __device__ const T *row(int64_t position) const {
-        if (!blocks)
-            return (const T *)base + offset + position * cache->position_stride;
-        uint32_t len = (uint32_t)cache->block_len, p = (uint32_t)position;
-        int64_t block = blocks[p / len];
-        const T *first = cache->is_of_pointers ? (const T *)((const void *const *)base)[block]
-                                               : (const T *)base + block * cache->batch_stride;
-        return first + offset + p % len * cache->position_stride;
-    }
-
-    /* Four columns, zeros from dim on. */
-    __device__ float4 operator()(int64_t position, int column) const {
-        if (cache->type == ATTENTION_F32) {
-            const float *from = row<float>(position);
-            return load_columns<true>(from, column, dim, dim % 4 == 0 && (uintptr_t)from % 16 == 0);
-        }
-        const uint16_t *from = row<uint16_t>(position) + column;
-        uint32_t low = 0, high = 0;
-        if (column + 4 <= dim && (uintptr_t)from % 8 == 0) {
-            uint2 bits = __ldg(reinterpret_cast<const uint2 *>(from));
-            low = bits.x;
-            high = bits.y;
-        } else {
-            low = (column < dim ? from[0] : 0) | (column + 1 < dim ? (uint32_t)from[1] << 16 : 0);
-            high =
-                (column + 2 < dim ? from[2] : 0) | (column + 3 < dim ? (uint32_t)from[3] << 16 : 0);
-        }
-        bool is_f16 = cache->type == ATTENTION_F16;
-        float2 first = is_f16 ? F16::widen2(low) : Bf16::widen2(low);
-        float2 second = is_f16 ? F16::widen2(high) : Bf16::widen2(high);
-        return make_float4(first.x, first.y, second.x, second.y);
-    }
-
-    __device__ float element(int64_t position, int64_t d) const {
-        if (cache->type == ATTENTION_F32)
-            return row<float>(position)[d];
-        uint16_t bits = row<uint16_t>(position)[d];
-        return cache->type == ATTENTION_F16 ? F16::widen(bits) : Bf16::widen(bits);
-    }
-};
 
 /* Tile `row` / ROWS of the rows of a KV head. */
 struct CachedTile {
@@ -112,7 +46,7 @@ DEVICE void each_tile(const attention_cached_args &args, const Run &run) {
                                n_queries * args.group,
                                args.q_begin ? args.q_begin[b] : b * args.max_q_len,
                                n_queries,
-                               clamped(args.kv_len, b, args.max_kv_len)};
+                               length_of(args, b)};
             run(tile);
         }
         item -= n_tiles * args.n_kv_heads;
@@ -138,8 +72,8 @@ DEVICE void attend_cached(float *shared, const attention_cached_args &args) {
 
 } // namespace
 
-#define CACHED(name, dim, rows, keys, lanes)                                                       \
-    KERNEL_OF(rows / 4 * lanes, 2, attention_cached_##name)                                        \
+#define CACHED(dim, rows, keys, lanes)                                                             \
+    KERNEL_OF(rows / 4 * lanes, 2, attention_cached_##dim)                                         \
     (const __grid_constant__ attention_cached_args args) {                                         \
         DYNAMIC_SHARED(float, shared);                                                             \
         attend_cached<dim, rows, keys, lanes>(shared, args);                                       \

@@ -1,7 +1,8 @@
 /*
- * Attention of one query per head against a cache: arguments, how rows are cut, the launches.
+ * Attention of one query per head against a cache, or of a few: arguments, how rows are cut, the
+ * launches.
  *
- * A row is the query heads of a block, up to 8 that share a KV head.  Rows are cut into chunks
+ * A slice is the rows of a block, up to 8 that share a KV head.  Its cache is cut into chunks
  * until the device is busy.  The chunks of a short row are a cluster.  Those of a long row go to
  * scratch and a second kernel joins them, because clusters do not spread evenly: the groups of
  * multiprocessors on a device differ in size, so some multiprocessors get two blocks and others
@@ -17,66 +18,45 @@
 #include "kernels/launch/arguments.h"
 
 enum {
-    MOST_ROWS = 65535,         /* in a grid; blocks loop over more */
+    MOST_SLICES = 65535,       /* in a grid; blocks loop over more */
     MOST_SCRATCH_BLOCKS = 512, /* of all rows; limits the scratch that is asked for */
     SHORT_ROW = 1024           /* positions; a row this short is a cluster, even if there is
                                   scratch */
 };
 
-struct decode {
-    const float *q, *k, *v;
-    const int32_t *kv_len_ptr;
-    float *o;
-    int64_t batch, n_q_heads, n_kv_heads, head_dim, kv_len, max_kv_len;
-    struct cushim_kv_strides kv;
-    void *scratch;
-    size_t scratch_bytes;
-};
-
 /* ---- which kernel ---- */
 
 struct variant {
-    int dim, group;
     enum attention_kernel kernel;
-    int n_threads;
-    unsigned shared_bytes;
+    int type, dim, group;
 };
 
-#define DECODE(dim, group, warps)                                                                  \
-    {dim, group, ATTENTION_DECODE_##dim##_##group, 32 * (warps),                                   \
-     ATTENTION_DECODE_BYTES(dim, group, warps)},
-static const struct variant wide[] = {ATTENTION_DECODE_VARIANTS(DECODE)};
+#define DECODE(name, type, dim, group) {ATTENTION_DECODE_##name, ATTENTION_##type, dim, group},
+static const struct variant variants[] = {ATTENTION_DECODE_VARIANTS(DECODE)};
 
-#define DECODE_NARROW(dim, group, warps)                                                           \
-    {dim, group, ATTENTION_DECODE_NARROW_##dim, 32 * (warps),                                      \
-     ATTENTION_DECODE_BYTES(dim, group, warps)},
-static const struct variant narrow[] = {ATTENTION_DECODE_NARROW_VARIANTS(DECODE_NARROW)};
+static bool is_even(const struct attention_cached_args *args) {
+    return args->type == ATTENTION_F32 && args->max_q_len == 1 && !args->blocks &&
+           args->head_dim % 4 == 0 && args->batch_stride % 4 == 0 && args->head_stride % 4 == 0 &&
+           args->position_stride % 4 == 0 && cushim_is_aligned(16, args->q, args->k, args->v, NULL);
+}
 
 /*
- * The first variant that holds head_dim and the group, or as much of the group as any for whose
- * shared memory the device has room.
+ * The first variant that holds head_dim and the rows of a KV head, or as many of them as any for
+ * whose shared memory the device has room.
  */
-static const struct variant *find(const struct cushim_kernel_call *call,
-                                  const struct variant *variants, size_t n, int64_t head_dim,
-                                  int64_t group) {
+static const struct variant *choose(const struct cushim_kernel_call *call,
+                                    const struct attention_cached_args *args) {
     const struct variant *found = NULL;
-    for (size_t i = 0; i < n; i++) {
+    int type = is_even(args) ? ATTENTION_EVEN : args->type;
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         const struct variant *v = &variants[i];
-        if (v->dim < head_dim || (found && found->dim != v->dim) ||
+        if (v->type != type || v->dim < args->head_dim || (found && found->dim != v->dim) ||
             !cushim_kernel_call_holds(call, v->kernel))
             continue;
-        if (!found || found->group < group)
+        if (!found || found->group < args->max_q_len * args->group)
             found = v;
     }
     return found;
-}
-
-static const struct variant *choose(const struct cushim_kernel_call *call, const struct decode *d) {
-    bool is_wide = d->head_dim % 4 == 0 && d->kv.batch % 4 == 0 && d->kv.head % 4 == 0 &&
-                   d->kv.position % 4 == 0 && cushim_is_aligned(16, d->q, d->k, d->v, NULL);
-    int64_t group = d->n_q_heads / d->n_kv_heads;
-    return is_wide ? find(call, wide, sizeof wide / sizeof *wide, d->head_dim, group)
-                   : find(call, narrow, sizeof narrow / sizeof *narrow, d->head_dim, 1);
 }
 
 /* ---- how many chunks ---- */
@@ -95,7 +75,12 @@ static int64_t most_chunks(int64_t n_positions) {
     return n < 1 ? 1 : least(n, ATTENTION_MOST_CHUNKS);
 }
 
-/* A chunk of a query head: output, maximum, sum. */
+/* With max_q_len queries of each sequence. */
+static int64_t n_rows(const struct attention_cached_args *args) {
+    return args->batch * args->max_q_len * args->n_kv_heads * args->group;
+}
+
+/* A chunk of a row: output, maximum, sum. */
 static size_t chunk_bytes(int64_t head_dim) {
     return ((size_t)ATTENTION_PART_COLUMNS(head_dim) + 2) * sizeof(float);
 }
@@ -107,19 +92,27 @@ static size_t lead_bytes(const void *scratch) {
     return -(uintptr_t)scratch % 16;
 }
 
-size_t cushim_attention_decode_f32_scratch(int64_t batch, int64_t n_q_heads, int64_t n_kv_heads,
-                                           int64_t head_dim, int64_t max_kv_len) {
+size_t cushim_attention_cached_f32_scratch(int64_t batch, int64_t n_q_heads, int64_t n_kv_heads,
+                                           int64_t head_dim, int64_t max_q_len,
+                                           int64_t max_kv_len) {
     int64_t n_rows, n_bytes;
     if (batch <= 0 || n_q_heads <= 0 || n_kv_heads <= 0 || max_kv_len <= 0 || head_dim <= 0 ||
-        head_dim > ATTENTION_MOST_DIM || n_q_heads % n_kv_heads)
+        head_dim > ATTENTION_MOST_DIM || n_q_heads % n_kv_heads ||
+        !attention_is_of_few_rows(max_q_len, n_q_heads / n_kv_heads))
         return 0;
     if (__builtin_mul_overflow(batch, n_kv_heads, &n_rows))
         return 0;
     int64_t n_chunks = least(most_chunks(max_kv_len), quotient_up(MOST_SCRATCH_BLOCKS, n_rows));
     if (n_chunks == 1 || __builtin_mul_overflow(batch * n_chunks, n_q_heads, &n_bytes) ||
-        __builtin_mul_overflow(n_bytes, (int64_t)chunk_bytes(head_dim), &n_bytes))
+        __builtin_mul_overflow(n_bytes, max_q_len * (int64_t)chunk_bytes(head_dim), &n_bytes))
         return 0;
     return (size_t)n_bytes;
+}
+
+size_t cushim_attention_decode_f32_scratch(int64_t batch, int64_t n_q_heads, int64_t n_kv_heads,
+                                           int64_t head_dim, int64_t max_kv_len) {
+    return cushim_attention_cached_f32_scratch(batch, n_q_heads, n_kv_heads, head_dim, 1,
+                                               max_kv_len);
 }
 
 /*
@@ -141,22 +134,30 @@ static int64_t even_chunks(int64_t n_rows, int64_t n_slots, int64_t most) {
     return best;
 }
 
-/* As many chunks as keep the device busy and fit into scratch. */
-static int64_t scratch_chunks(const struct cushim_kernel_call *call, const struct decode *d,
-                              const struct variant *variant, int64_t n_rows, int64_t most) {
-    size_t one = (size_t)(d->batch * d->n_q_heads) * chunk_bytes(d->head_dim);
+/* As many chunks as keep the device busy, and fit into what scratch has beyond its lead. */
+static int64_t scratch_chunks(const struct cushim_kernel_call *call,
+                              const struct attention_cached_args *args,
+                              const struct variant *variant, int64_t n_slices, int64_t most,
+                              size_t n_bytes) {
+    size_t one = (size_t)n_rows(args) * chunk_bytes(args->head_dim);
     int64_t n_slots = (int64_t)call->n_sms * ATTENTION_DECODE_SLOTS(variant->dim);
-    if (!d->scratch || d->scratch_bytes < lead_bytes(d->scratch))
-        return 1;
-    int64_t n = least(most, (int64_t)((d->scratch_bytes - lead_bytes(d->scratch)) / one));
-    return n <= 1 ? 1 : even_chunks(n_rows, n_slots, n);
+    int64_t n = least(most, (int64_t)(n_bytes / one));
+    return n <= 1 ? 1 : even_chunks(n_slices, n_slots, n);
+}
+
+static struct cushim_kernel_shape shape_of(const struct cushim_kernel_call *call,
+                                           const struct variant *variant, int64_t n_chunks) {
+    return (struct cushim_kernel_shape){.grid = {(unsigned)n_chunks},
+                                        .block = {32 * ATTENTION_DECODE_WARPS},
+                                        .shared_bytes =
+                                            call->family->kernels[variant->kernel].shared_bytes};
 }
 
 /*
  * The blocks of a cluster that keep the device busy: a power of 2, or 1 if there are no clusters.
  */
 static enum cushim_status cluster_blocks(const struct cushim_kernel_call *call,
-                                         const struct variant *variant, int64_t n_rows,
+                                         const struct variant *variant, int64_t n_slices,
                                          int64_t most, int64_t *n_blocks) {
     int64_t n = 1;
     bool has;
@@ -164,14 +165,12 @@ static enum cushim_status cluster_blocks(const struct cushim_kernel_call *call,
                    "blocks that a kernel joins");
     if (call->has_clusters) {
         most = least(most, variant->dim * variant->group / 4); /* a block joins four outputs */
-        while (n < CUSHIM_MOST_CLUSTER && n < most && 2 * n_rows * n <= (int64_t)call->n_sms)
+        while (n < CUSHIM_MOST_CLUSTER && n < most && 2 * n_slices * n <= (int64_t)call->n_sms)
             n *= 2;
     }
     if (n > CUSHIM_PORTABLE_CLUSTER) {
-        struct cushim_kernel_shape shape = {.grid = {(unsigned)n},
-                                            .block = {(unsigned)variant->n_threads},
-                                            .shared_bytes = variant->shared_bytes,
-                                            .cluster = (unsigned)n};
+        struct cushim_kernel_shape shape = shape_of(call, variant, n);
+        shape.cluster = (unsigned)n;
         CUSHIM_TRY(cushim_kernel_call_has_clusters(call, (unsigned)variant->kernel, &shape, &has));
         if (!has)
             n = CUSHIM_PORTABLE_CLUSTER;
@@ -182,22 +181,11 @@ static enum cushim_status cluster_blocks(const struct cushim_kernel_call *call,
 
 /* ---- launches ---- */
 
-static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
-                                      struct attention_decode_args *args) {
-    enum { BLOCKS = 16 }; /* per SM */
-    struct cushim_kernel_shape shape = {
-        .grid = {cushim_n_blocks(args->batch * args->n_kv_heads * args->group, 1,
-                                 (int64_t)call->n_sms * BLOCKS)},
-        .block = {ATTENTION_ROW_THREADS}};
-    void *params[] = {args};
-    return cushim_kernel_call_launch(call, ATTENTION_DECODE_ROWS, &shape, params);
-}
-
-/* Rows with chunks are few, so their heads are blocks of one grid. */
+/* Rows with chunks are few, so they are blocks of one grid. */
 static enum cushim_status launch_merge(const struct cushim_kernel_call *call,
-                                       struct attention_decode_args *args) {
+                                       struct attention_cached_args *args) {
     struct cushim_kernel_shape shape = {
-        .grid = {(unsigned)(args->batch * args->n_kv_heads * args->group),
+        .grid = {(unsigned)n_rows(args),
                  (unsigned)quotient_up(args->head_dim, ATTENTION_MERGE_COLUMNS)},
         .block = {ATTENTION_MERGE_THREADS},
         .is_dependent = true};
@@ -205,37 +193,46 @@ static enum cushim_status launch_merge(const struct cushim_kernel_call *call,
     return cushim_kernel_call_launch(call, ATTENTION_DECODE_MERGE, &shape, params);
 }
 
-static enum cushim_status launch(const struct cushim_kernel_call *call, const struct decode *d,
-                                 struct attention_decode_args *args) {
-    const struct variant *variant = choose(call, d);
-    if (!variant)
-        return launch_rows(call, args);
-    args->n_slices = quotient_up(args->group, variant->group);
+enum cushim_status attention_decode_launch(const struct cushim_kernel_call *call,
+                                           struct attention_cached_args *args, void *scratch,
+                                           size_t scratch_bytes) {
+    const struct variant *variant = choose(call, args);
+    args->n_slices = quotient_up(args->max_q_len * args->group, variant->group);
     args->of_slice = cushim_divider_of(args->n_slices);
     args->of_head = cushim_divider_of(args->n_kv_heads);
-    int64_t n_rows = args->batch * args->n_kv_heads * args->n_slices, n_clustered;
-    int64_t n_positions = d->kv_len_ptr ? d->max_kv_len : least(d->kv_len, d->max_kv_len);
-    int64_t n_chunks = scratch_chunks(call, d, variant, n_rows, most_chunks(n_positions));
-    CUSHIM_TRY(cluster_blocks(call, variant, n_rows, most_chunks(n_positions), &n_clustered));
-    args->is_clustered = n_clustered > 1 && (n_clustered >= n_chunks || n_positions <= SHORT_ROW);
+    int64_t n_slices = args->batch * args->n_kv_heads * args->n_slices, n_clustered;
+    int64_t most = most_chunks(args->max_kv_len);
+    size_t lead = lead_bytes(scratch);
+    size_t n_bytes = scratch && scratch_bytes > lead ? scratch_bytes - lead : 0;
+    int64_t n_chunks = scratch_chunks(call, args, variant, n_slices, most, n_bytes);
+    CUSHIM_TRY(cluster_blocks(call, variant, n_slices, most, &n_clustered));
+    args->is_clustered =
+        n_clustered > 1 && (n_clustered >= n_chunks || args->max_kv_len <= SHORT_ROW);
     args->n_chunks = (int)(args->is_clustered ? n_clustered : n_chunks);
     if (!args->is_clustered && n_chunks > 1) {
-        int64_t n_parts = n_chunks * d->batch * d->n_q_heads;
-        args->parts = (float *)((char *)d->scratch + lead_bytes(d->scratch));
-        args->stats = args->parts + n_parts * ATTENTION_PART_COLUMNS(d->head_dim);
+        args->parts = (float *)((char *)scratch + lead);
+        args->stats =
+            args->parts + n_chunks * n_rows(args) * ATTENTION_PART_COLUMNS(args->head_dim);
     }
-    struct cushim_kernel_shape shape = {
-        .grid = {(unsigned)args->n_chunks, cushim_n_blocks(n_rows, 1, MOST_ROWS)},
-        .block = {(unsigned)variant->n_threads},
-        .shared_bytes = variant->shared_bytes,
-        .cluster = args->is_clustered ? (unsigned)args->n_chunks : 0,
-        .is_dependent = true};
+    struct cushim_kernel_shape shape = shape_of(call, variant, args->n_chunks);
+    shape.grid[1] = cushim_n_blocks(n_slices, 1, MOST_SLICES);
+    shape.cluster = args->is_clustered ? (unsigned)args->n_chunks : 0;
+    shape.is_dependent = true;
     void *params[] = {args};
     CUSHIM_TRY(cushim_kernel_call_launch(call, (unsigned)variant->kernel, &shape, params));
     return args->stats ? launch_merge(call, args) : CUSHIM_OK;
 }
 
 /* ---- the call ---- */
+
+struct decode {
+    const float *q, *k, *v;
+    const int32_t *kv_len_ptr;
+    float *o;
+    int64_t batch, n_q_heads, n_kv_heads, head_dim, kv_len, max_kv_len;
+    struct cushim_kv_strides kv;
+    void *scratch;
+};
 
 static void reference(const void *args) {
     const struct decode *d = args;
@@ -298,8 +295,8 @@ enum cushim_status cushim_attention_decode_f32(const float *q, const float *k, c
     struct cushim_kernel_call call;
     int64_t n;
     CUSHIM_TRY(cushim_check_host(__func__, "kv", kv));
-    struct decode d = {q,          k,        v,      kv_len_ptr, o,   batch,   n_q_heads,
-                       n_kv_heads, head_dim, kv_len, max_kv_len, *kv, scratch, scratch_bytes};
+    struct decode d = {q,          k,        v,      kv_len_ptr, o,   batch,  n_q_heads,
+                       n_kv_heads, head_dim, kv_len, max_kv_len, *kv, scratch};
     CUSHIM_TRY(check_sizes(__func__, &d, &n));
     if (n == 0)
         return CUSHIM_OK;
@@ -307,22 +304,22 @@ enum cushim_status cushim_attention_decode_f32(const float *q, const float *k, c
     CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_attention, stream));
     if (call.is_cpu)
         return cushim_kernel_call_reference(&call, reference, &d, sizeof d);
-    struct attention_decode_args args = {
+    struct attention_cached_args args = {
         .q = q,
         .k = k,
         .v = v,
-        .kv_len_ptr = kv_len_ptr,
+        .kv_len = kv_len_ptr,
+        .is_one_len = true,
         .o = o,
         .batch = batch,
         .n_kv_heads = n_kv_heads,
         .group = n_q_heads / n_kv_heads,
         .head_dim = head_dim,
-        .kv_len = kv_len,
-        .max_kv_len = max_kv_len,
+        .max_q_len = 1,
+        .max_kv_len = kv_len_ptr ? max_kv_len : least(kv_len, max_kv_len),
         .batch_stride = kv->batch,
         .head_stride = kv->head,
         .position_stride = kv->position,
-        .scale = attention_scale(head_dim),
     };
-    return launch(&call, &d, &args);
+    return attention_cached_launch(&call, &args, scratch, scratch_bytes);
 }

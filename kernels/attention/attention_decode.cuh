@@ -1,6 +1,6 @@
 /*
- * Attention of one query per head against a cache of keys and values.  Each byte of the cache is
- * read once for all query heads that share it.
+ * Attention of one query per head, or a few, against caches of keys and values.  Each byte of a
+ * cache is read once for up to 8 of the query heads that share it.
  *
  * The positions of a row are dealt out in steps to the warps of all its chunks, one block per
  * chunk.  A lane has the same columns of the queries, of keys and of values.  A step's scores are
@@ -12,13 +12,14 @@
  * sums to its totals in shared memory and begins anew.  Warps, then chunks, are joined in their
  * order: within a cluster, or by a second kernel through the caller's scratch.
  *
- * The length is read here, because it may change between replays of a graph.  Nothing beyond it is
- * read, but the first step of each warp is prefetched before the length is known.
+ * Lengths are read here, because they may change between replays of a graph.  Nothing beyond them
+ * is read, but of EVEN caches the first step of each warp is prefetched before they are known.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_DECODE_CUH
 #define CUSHIM_KERNELS_ATTENTION_DECODE_CUH
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/attention_cache.cuh"
 #include "kernels/attention/attention_weight.cuh"
 #include "kernels/device/arch/cluster.cuh"
 #include "kernels/device/device.cuh"
@@ -29,13 +30,15 @@
 
 namespace {
 
-template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
+template <int TYPE, int DIM, int GROUP> struct Decode {
     enum {
+        IS_EVEN = TYPE == ATTENTION_EVEN,
+        WARPS = ATTENTION_DECODE_WARPS,
         THREADS = 32 * WARPS,
         LANES = DIM / 4 < 32 ? DIM / 4 : 32, /* that share a key or a value, and so do heads */
         WIDES = DIM / 4 / LANES,             /* per lane, of four columns each */
         KEYS = 32 / LANES,                   /* at the same time */
-        ROUNDS = ATTENTION_DECODE_ROUNDS,
+        ROUNDS = ATTENTION_DECODE_ROUNDS(TYPE),
         STEP_KEYS = KEYS * ROUNDS,
         SCORES = ROUNDS * GROUP,                       /* scores of which a lane has parts */
         HELD = SCORES > LANES ? SCORES / LANES : 1,    /* scores that the lane holds in the end */
@@ -50,17 +53,25 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         float given[GROUP * DIM];
         float given_most[ATTENTION_MOST_CLUSTER][GROUP], given_sum[ATTENTION_MOST_CLUSTER][GROUP];
     };
-    static_assert(sizeof(Shared) == ATTENTION_DECODE_BYTES(DIM, GROUP, WARPS), "bytes of a block");
+    static_assert(sizeof(Shared) == ATTENTION_DECODE_BYTES(TYPE, DIM, GROUP), "bytes of a block");
     static_assert(SCORES % 4 == 0 && LANES % GROUP == 0, "weights are read in fours");
 
+    typedef Elements<TYPE> Of;
+    typedef typename Of::Four Four;
+
     Shared *shared;
-    const attention_decode_args *args;
+    const attention_cached_args *args;
     int dim, lane, warp;
-    float4 q[GROUP][WIDES], keys[ROUNDS][WIDES], values[ROUNDS][WIDES];
+    /* of the block's rows; row i of a sequence and KV head is head i % group of query i / group */
+    int64_t sequence, head, in_q, in_parts; /* of KV; the place of row 0 */
+    int first_row, n_rows;
+    int n_hidden; /* last positions that row lane % GROUP does not see */
+    float4 q[GROUP][WIDES];
+    Four keys[ROUNDS][WIDES], values[ROUNDS][WIDES];
     /* most and sum are of head lane % GROUP, the sum over the lane's own keys */
     float most, sum, out[GROUP][WIDES][4];
 
-    __device__ Decode(Shared *shared, const attention_decode_args *args)
+    __device__ Decode(Shared *shared, const attention_cached_args *args)
         : shared(shared), args(args), dim((int)args->head_dim), lane((int)threadIdx.x % 32),
           warp((int)threadIdx.x / 32) {
     }
@@ -71,24 +82,16 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         return (lane % LANES + LANES * wide) * 4;
     }
 
-    /* Columns that are read once; 0 if the row is not there. */
-    __device__ float4 load(const float *row, int column, bool is_there) {
-        int n_columns = is_there ? dim : 0;
-        if (IS_WIDE)
-            return column < n_columns
-                       ? load_streamed(reinterpret_cast<const float4 *>(row + column))
-                       : make_float4(0, 0, 0, 0);
-        return load_columns<false>(row, column, n_columns, false);
-    }
-
-    /* first is the lane's own row of the first KEYS, n_keys how many there are from there on. */
-    __device__ void load_rows(float4 (&rows)[ROUNDS][WIDES], const float *first, int n_keys) {
+    /* row_of(u) is row u * KEYS from the lane's own first on, n_keys how many there are. */
+    template <class Row>
+    __device__ void load_rows(Four (&rows)[ROUNDS][WIDES], const Row &row_of, int n_keys) {
 #pragma unroll
-        for (int u = 0; u < ROUNDS; u++)
+        for (int u = 0; u < ROUNDS; u++) {
+            auto *row = row_of(u);
 #pragma unroll
             for (int i = 0; i < WIDES; i++)
-                rows[u][i] =
-                    load(first + u * KEYS * args->position_stride, column(i), u * KEYS < n_keys);
+                rows[u][i] = Of::load(row, column(i), u * KEYS < n_keys ? dim : 0);
+        }
     }
 
     /* A step of sums over lanes: a lane keeps one of two numbers, and gets its other part. */
@@ -111,18 +114,17 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
     __device__ void score(float (&scores)[ROUNDS]) {
 #pragma unroll
         for (int u = 0; u < ROUNDS; u++) {
-            float parts[GROUP];
+            float parts[GROUP] = {};
 #pragma unroll
-            for (int h = 0; h < GROUP; h++) {
-                float part = 0;
+            for (int i = 0; i < WIDES; i++) {
+                float4 key = Of::widen(keys[u][i]);
 #pragma unroll
-                for (int i = 0; i < WIDES; i++) {
-                    part = fmaf(q[h][i].x, keys[u][i].x, part);
-                    part = fmaf(q[h][i].y, keys[u][i].y, part);
-                    part = fmaf(q[h][i].z, keys[u][i].z, part);
-                    part = fmaf(q[h][i].w, keys[u][i].w, part);
+                for (int h = 0; h < GROUP; h++) {
+                    parts[h] = fmaf(q[h][i].x, key.x, parts[h]);
+                    parts[h] = fmaf(q[h][i].y, key.y, parts[h]);
+                    parts[h] = fmaf(q[h][i].z, key.z, parts[h]);
+                    parts[h] = fmaf(q[h][i].w, key.w, parts[h]);
                 }
-                parts[h] = part;
             }
 #pragma unroll
             for (int step = 1; step < GROUP; step *= 2)
@@ -157,13 +159,15 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
     }
 
     /* Turn scores into weights, which all lanes of a key see; n_keys counts from the warp's
-     * first. */
+     * first.  The weight of a key that a row does not see is -1, unless all rows are the same. */
     __device__ void weigh(float (&scores)[ROUNDS], int n_keys) {
         int number = lane % LANES % SCORES;
-        bool is_more = false;
+        bool is_more = false, is_seen[HELD];
+        n_keys -= IS_EVEN ? 0 : n_hidden;
 #pragma unroll
         for (int p = 0; p < HELD; p++) {
-            if ((number + p * LANES) / GROUP * KEYS + lane / LANES >= n_keys)
+            is_seen[p] = (number + p * LANES) / GROUP * KEYS + lane / LANES < n_keys;
+            if (!is_seen[p])
                 scores[p] = -INFINITY;
             is_more |= scores[p] > most;
         }
@@ -175,7 +179,8 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
             float weight = weight_of(scores[p], base, args->scale, 0);
             if (lane % LANES < SCORES) {
                 sum += weight;
-                shared->weights[warp][lane / LANES][number + p * LANES] = weight;
+                shared->weights[warp][lane / LANES][number + p * LANES] =
+                    IS_EVEN || is_seen[p] ? weight : -1;
             }
         }
         __syncwarp();
@@ -190,12 +195,15 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
 #pragma unroll
             for (int w = 0; w < 4; w++) {
                 int u = (j + w) / GROUP, h = (j + w) % GROUP;
+                if (!IS_EVEN && weights[w] < 0)
+                    continue;
 #pragma unroll
                 for (int i = 0; i < WIDES; i++) {
-                    out[h][i][0] = fmaf(weights[w], values[u][i].x, out[h][i][0]);
-                    out[h][i][1] = fmaf(weights[w], values[u][i].y, out[h][i][1]);
-                    out[h][i][2] = fmaf(weights[w], values[u][i].z, out[h][i][2]);
-                    out[h][i][3] = fmaf(weights[w], values[u][i].w, out[h][i][3]);
+                    float4 value = Of::widen(values[u][i]);
+                    out[h][i][0] = fmaf(weights[w], value.x, out[h][i][0]);
+                    out[h][i][1] = fmaf(weights[w], value.y, out[h][i][1]);
+                    out[h][i][2] = fmaf(weights[w], value.z, out[h][i][2]);
+                    out[h][i][3] = fmaf(weights[w], value.w, out[h][i][3]);
                 }
             }
         }
@@ -248,40 +256,32 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
     /* Ask for the length and the warp's first keys and values while the kernel ahead may still
      * run.  If the length is in device memory it may not be read yet, so with a small length
      * these keys may lie beyond it. */
-    __device__ void prefetch(const float *k, const float *v, int chunk) const {
-        int64_t limit = args->kv_len_ptr ? args->max_kv_len : length_of(*args);
+    __device__ void prefetch(int chunk) const {
         int64_t first = (int64_t)(warp * args->n_chunks + chunk) * STEP_KEYS;
-        if (threadIdx.x == 0 && args->kv_len_ptr)
-            prefetch_early(args->kv_len_ptr);
+        int64_t offset = sequence * args->batch_stride + head * args->head_stride;
+        const float *k = (const float *)args->k + offset, *v = (const float *)args->v + offset;
+        if (threadIdx.x == 0 && args->kv_len)
+            prefetch_early(args->kv_len + (args->is_one_len ? 0 : sequence));
 #pragma unroll
         for (int i = 0; i < 2 * STEP_KEYS; i += 32) {
             int row = i + lane;
             int64_t position = first + row % STEP_KEYS;
-            if (row < 2 * STEP_KEYS && position < limit)
-                prefetch_row((row < STEP_KEYS ? k : v) + position * args->position_stride);
+            if (row < 2 * STEP_KEYS && position < args->max_kv_len)
+                prefetch_early((row < STEP_KEYS ? k : v) + position * args->position_stride,
+                               4 * (unsigned)dim);
         }
-    }
-
-    /* One bulk copy per row if it is aligned. */
-    __device__ void prefetch_row(const float *row) const {
-        enum { LINE = 32 };
-        if (IS_WIDE)
-            prefetch_early(row, 4 * (unsigned)dim);
-        else
-            for (int column = 0; column < dim; column += LINE)
-                prefetch_early(row + column);
     }
 
     /* Compute the warp's part of the chunk in shared memory.  Warps of all chunks take turns of
      * one step each, so that the first keys have the same place for any length. */
-    __device__ void attend(const float *k, const float *v, int chunk, int64_t length) {
+    __device__ void attend(int chunk) {
         int turn = WARPS * args->n_chunks * STEP_KEYS, ahead = warp * args->n_chunks * STEP_KEYS;
-        int64_t first = (int64_t)chunk * STEP_KEYS;
+        int64_t first = (int64_t)chunk * STEP_KEYS, length = length_of(*args, sequence);
         int64_t n_left = length - first; /* for the first warp, because all of the block take the
                                             same number of turns */
-        int64_t stride = turn * args->position_stride;
-        int64_t offset = (first + ahead + lane / LANES) * args->position_stride;
-        const float *key = k + offset, *value = v + offset;
+        StepRows<KEYS, TYPE> rows(*args, sequence, head, first + ahead, length, turn);
+        auto key = [&](int u) { return rows.key(u); };
+        auto value = [&](int u) { return rows.value(u); };
         float most_before = -INFINITY, all_sum = 0;
         bool is_first = true;
         most = -INFINITY;
@@ -295,8 +295,7 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
                 load_rows(values, value, n - ahead - lane / LANES);
                 __syncwarp(); /* otherwise the compiler moves the loads down to where values are
                                  added */
-                value += stride;
-                key += stride;
+                rows.next();
                 score(scores);
                 load_rows(keys, key, n - turn - ahead - lane / LANES);
                 weigh(scores, n - ahead);
@@ -323,7 +322,7 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
 
     /* Join the parts of the warps, and store the block's to the cluster, to scratch or to the
      * output. */
-    __device__ void join_warps(int64_t head, int n_heads, int chunk) {
+    __device__ void join_warps(int chunk) {
         __syncthreads();
         if (args->is_clustered)
             cluster_wait(); /* the other blocks run */
@@ -352,8 +351,8 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
             }
             if (args->is_clustered)
                 give(i, value, all_most, all_sum);
-            else if (h < n_heads && i % DIM < dim)
-                store_chunk(head + h, i % DIM, chunk, value, all_most, all_sum);
+            else if (h < n_rows && i % DIM < dim)
+                store_chunk(h, i % DIM, chunk, value, all_most, all_sum);
         }
     }
 
@@ -367,10 +366,10 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
 
     /* Store columns from d on.  If there is only one chunk they are the output, up to its last
      * column. */
-    __device__ void store_chunk(int64_t head, int d, int chunk, float4 value, float all_most,
+    __device__ void store_chunk(int h, int d, int chunk, float4 value, float all_most,
                                 float all_sum) {
         if (args->n_chunks > 1) {
-            int64_t place = head * args->n_chunks + chunk;
+            int64_t place = (in_parts + offset(h)) * args->n_chunks + chunk;
             float *part = args->parts + place * ATTENTION_PART_COLUMNS(dim) + d;
             *reinterpret_cast<float4 *>(part) = value;
             if (d == 0)
@@ -378,10 +377,11 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
             return;
         }
         float values[4] = {value.x, value.y, value.z, value.w}, share = share_of(all_sum);
+        float *o = args->o + (in_q + offset(h)) * dim + d;
 #pragma unroll
         for (int e = 0; e < 4; e++)
             if (d + e < dim)
-                args->o[head * dim + d + e] = all_sum == 0 ? 0 : values[e] * share;
+                o[e] = all_sum == 0 ? 0 : values[e] * share;
     }
 
     /* Give outputs from i on to the block of the cluster that joins them. */
@@ -398,7 +398,7 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
 
     /* Store the block's share of the cluster's output.  A warp has one head, because DIM is a
      * multiple of 32; lane i weighs block i for all. */
-    __device__ void store_cluster(int64_t head, int n_heads) {
+    __device__ void store_cluster() {
         int n = (int)cluster_size(), n_own = GROUP * DIM / n, first = (int)cluster_rank() * n_own;
         cluster_sync();
         for (int i = (int)threadIdx.x; i - lane < n_own; i += THREADS) {
@@ -413,55 +413,71 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
                 float given = rank < n && i < n_own ? shared->given[rank * n_own + i] : 0;
                 value = fmaf(given, __shfl_sync(0xFFFFFFFF, factor, rank), value);
             }
-            if (i < n_own && h < n_heads && d < dim)
-                args->o[(head + h) * dim + d] = all_sum == 0 ? 0 : value * share_of(all_sum);
+            if (i < n_own && h < n_rows && d < dim)
+                args->o[(in_q + offset(h)) * dim + d] =
+                    all_sum == 0 ? 0 : value * share_of(all_sum);
         }
     }
 
-    /* The offset of the keys of a KV head, counted over all batches, and of its values. */
-    __device__ int64_t kv_offset(int64_t kv) const {
-        int64_t batch = divide(kv, args->of_head);
-        return batch * args->batch_stride + (kv - batch * args->n_kv_heads) * args->head_stride;
+    /* From row 0 to the block's row h, in rows. */
+    __device__ int64_t offset(int h) const {
+        int row = first_row + h, group = (int)args->group, query = IS_EVEN ? 0 : row / group;
+        return query * args->n_kv_heads * group + row - query * group;
     }
 
-    /* One row: GROUP query heads from `head` on, of which n_heads exist. */
-    __device__ void run(int64_t head, int n_heads, int64_t kv_offset, int chunk, int64_t length) {
+    /* Take the GROUP rows of a slice of the rows of a KV head. */
+    __device__ void take_slice(int64_t slice) {
+        int64_t kv = divide(slice, args->of_slice);
+        sequence = divide(kv, args->of_head);
+        head = kv - sequence * args->n_kv_heads;
+        first_row = (int)(slice - kv * args->n_slices) * GROUP;
+    }
+
+    /* Attend with them, of which the sequence may have fewer. */
+    __device__ void run(int chunk) {
+        int n_queries = (int)clamped(args->q_len, sequence, args->max_q_len);
+        int left = n_queries * (int)args->group - first_row;
+        int64_t first = sequence * args->max_q_len;
+        if (left <= 0)
+            return;
+        if (args->is_clustered)
+            cluster_arrive_relaxed();
+        n_rows = left < GROUP ? left : GROUP;
+        in_parts = (first * args->n_kv_heads + head) * args->group;
+        first = args->q_begin ? args->q_begin[sequence] : first;
+        in_q = (first * args->n_kv_heads + head) * args->group;
+        int own = first_row + (lane % GROUP < n_rows ? lane % GROUP : 0);
+        n_hidden = args->is_causal ? n_queries - 1 - own / (int)args->group : 0;
 #pragma unroll
         for (int h = 0; h < GROUP; h++)
 #pragma unroll
             for (int i = 0; i < WIDES; i++)
-                q[h][i] = load_columns<false>(args->q + (head + h) * dim, column(i),
-                                              h < n_heads ? dim : 0, IS_WIDE);
-        attend(args->k + kv_offset, args->v + kv_offset, chunk, length);
-        join_warps(head, n_heads, chunk);
+                q[h][i] = load_columns<false>(args->q + (in_q + offset(h)) * dim, column(i),
+                                              h < n_rows ? dim : 0, IS_EVEN || args->is_wide);
+        attend(chunk);
+        join_warps(chunk);
         if (args->is_clustered)
-            store_cluster(head, n_heads);
+            store_cluster();
     }
 };
 
-/* Blocks along x are the chunks of a row, which may be a cluster. */
-template <int DIM, int GROUP, int WARPS, bool IS_WIDE>
-DEVICE void decode(float *shared, const attention_decode_args *args) {
-    typedef Decode<DIM, GROUP, WARPS, IS_WIDE> Block;
+/* Blocks along x are the chunks of a slice, which may be a cluster. */
+template <class Block> DEVICE void decode(float *shared, const attention_cached_args *args) {
     Block block(reinterpret_cast<typename Block::Shared *>(shared), args);
-    int64_t n_rows = args->batch * args->n_kv_heads * args->n_slices, row = blockIdx.y;
-    int64_t first_offset = block.kv_offset(divide(row, args->of_slice));
-    block.prefetch(args->k + first_offset, args->v + first_offset, (int)blockIdx.x);
+    int64_t n_slices = args->batch * args->n_kv_heads * args->n_slices, slice = blockIdx.y;
+    block.take_slice(slice);
+    if (Block::IS_EVEN && !args->kv_begin)
+        block.prefetch((int)blockIdx.x);
     wait_for_earlier();
     let_next_start();
-    int64_t length = length_of(*args);
-    if (args->is_clustered)
-        cluster_arrive_relaxed();
 #pragma unroll 1
     for (;;) {
-        int64_t kv = divide(row, args->of_slice);
-        int64_t slice = row - kv * args->n_slices, left = args->group - slice * GROUP;
-        block.run(kv * args->group + slice * GROUP, (int)(left < GROUP ? left : GROUP),
-                  block.kv_offset(kv), (int)blockIdx.x, length);
-        row += gridDim.y;
-        if (row >= n_rows)
+        block.run((int)blockIdx.x);
+        slice += gridDim.y;
+        if (slice >= n_slices)
             break;
         __syncthreads(); /* there are never more clusters than the device runs at once */
+        block.take_slice(slice);
     }
 }
 
@@ -471,17 +487,14 @@ DEVICE void decode(float *shared, const attention_decode_args *args) {
  * The launcher counts on two blocks of 256 threads per multiprocessor, which are worth a spilled
  * register or two. 0 leaves it to the compiler.
  */
-#define DECODE_BLOCKS(dim, is_wide) ((is_wide) && (dim) <= 128 ? 2 : 0)
+#define DECODE_BLOCKS(dim) ((dim) <= 128 ? 2 : 0)
 
-#define DECODE(name, dim, group, warps, is_wide)                                                   \
-    extern "C" __global__ void __launch_bounds__(32 * warps, DECODE_BLOCKS(dim, is_wide))          \
-        attention_decode_##name(const __grid_constant__ attention_decode_args args) {              \
+#define DECODE(name, type, dim, group)                                                             \
+    extern "C" __global__ void __launch_bounds__(32 * ATTENTION_DECODE_WARPS, DECODE_BLOCKS(dim))  \
+        attention_decode_##name(const __grid_constant__ attention_cached_args args) {              \
         DYNAMIC_SHARED(float, shared);                                                             \
-        decode<dim, group, warps, is_wide>(shared, &args);                                         \
+        decode<Decode<ATTENTION_##type, dim, group>>(shared, &args);                               \
     }
-#define DECODE_WIDE(dim, group, warps)   DECODE(dim##_##group, dim, group, warps, true)
-#define DECODE_NARROW(dim, group, warps) DECODE(narrow_##dim, dim, group, warps, false)
-ATTENTION_DECODE_VARIANTS(DECODE_WIDE)
-ATTENTION_DECODE_NARROW_VARIANTS(DECODE_NARROW)
+ATTENTION_DECODE_VARIANTS(DECODE)
 
 #endif

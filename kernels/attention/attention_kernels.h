@@ -1,27 +1,26 @@
-/* What the two launchers of attention share: the kernels by number, and the scale of scores. */
+/* What the launchers of attention share: the kernels by number, the scale of scores, launches. */
 #ifndef CUSHIM_KERNELS_ATTENTION_KERNELS_H
 #define CUSHIM_KERNELS_ATTENTION_KERNELS_H
 
 #include <math.h>
 
 #include "kernels/attention/attention.h"
+#include "kernels/launch/call.h"
 
 #define TILED(dim, rows, keys, lanes)              ATTENTION_TILED_##dim,
 #define SMALL(dim, warps, row_tiles, keys)         ATTENTION_SPLIT_SMALL_##dim,
 #define MEDIUM(dim, warps, row_tiles, keys)        ATTENTION_SPLIT_MEDIUM_##dim,
 #define LARGE(dim, warps, row_tiles, keys, per_sm) ATTENTION_SPLIT_LARGE_##dim,
 #define WGMMA(dim)                                 ATTENTION_WGMMA_##dim,
-#define DECODE(dim, group, warps)                  ATTENTION_DECODE_##dim##_##group,
-#define CACHED(name, dim, rows, keys, lanes)       ATTENTION_CACHED_##name,
-#define DECODE_NARROW(dim, group, warps)           ATTENTION_DECODE_NARROW_##dim,
+#define DECODE(name, type, dim, group)             ATTENTION_DECODE_##name,
+#define CACHED(dim, rows, keys, lanes)             ATTENTION_CACHED_##dim,
 enum attention_kernel {
     ATTENTION_TILED_VARIANTS(TILED) ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)
         ATTENTION_SPLIT_MEDIUM_VARIANTS(MEDIUM) ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)
             ATTENTION_WGMMA_VARIANTS(WGMMA) ATTENTION_DECODE_VARIANTS(DECODE)
-                ATTENTION_DECODE_NARROW_VARIANTS(DECODE_NARROW) ATTENTION_DECODE_MERGE,
+                ATTENTION_CACHED_VARIANTS(CACHED) ATTENTION_DECODE_MERGE,
     ATTENTION_ROWS,
-    ATTENTION_DECODE_ROWS,
-    ATTENTION_CACHED_VARIANTS(CACHED) ATTENTION_CACHED_ROWS
+    ATTENTION_CACHED_ROWS
 };
 #undef TILED
 #undef SMALL
@@ -30,11 +29,24 @@ enum attention_kernel {
 #undef WGMMA
 #undef DECODE
 #undef CACHED
-#undef DECODE_NARROW
 
 /* log2(e) / sqrt(head_dim), because weights are powers of 2. */
 static inline float attention_scale(int64_t head_dim) {
     return (float)(log2(exp(1)) / sqrt((double)head_dim));
 }
+
+/* Whether the rows of a KV head, of max_q_len queries, are few enough for decode. */
+static inline bool attention_is_of_few_rows(int64_t max_q_len, int64_t group) {
+    return max_q_len == 1 || (max_q_len > 0 && group <= ATTENTION_DECODE_MOST_ROWS / max_q_len);
+}
+
+/* Launch what is best for these arguments, which end with is_causal; scratch may be NULL. */
+enum cushim_status attention_cached_launch(const struct cushim_kernel_call *call,
+                                           struct attention_cached_args *args, void *scratch,
+                                           size_t scratch_bytes);
+/* The same for few rows of each sequence, in chunks of the cache. */
+enum cushim_status attention_decode_launch(const struct cushim_kernel_call *call,
+                                           struct attention_cached_args *args, void *scratch,
+                                           size_t scratch_bytes);
 
 #endif

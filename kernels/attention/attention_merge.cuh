@@ -1,7 +1,7 @@
 /*
  * Join the chunks of decode in scratch to the output.
  *
- * A block has 128 columns of a query head, four per lane.  Its warps take turns at the chunks, and
+ * A block has 128 columns of a row, four per lane.  Its warps take turns at the chunks, and
  * lane i weighs number i of its warp.  Here few blocks of many warps are faster than many of few.
  * All loads that most rows need are in flight before the weights are known.
  */
@@ -9,15 +9,27 @@
 #define CUSHIM_KERNELS_ATTENTION_MERGE_CUH
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/attention_cache.cuh"
 #include "kernels/attention/attention_weight.cuh"
 #include "kernels/device/access.cuh"
 #include "kernels/device/device.cuh"
 #include "kernels/device/group.cuh"
 #include "kernels/device/arch/dependent_launch.cuh"
 
+/* Where the output of a row of chunks lies, in rows; -1 if its sequence has no such query. */
+DEVICE int64_t place_of(const attention_cached_args &args, int64_t row) {
+    if (!args.q_begin && !args.q_len)
+        return row;
+    int64_t n_heads = args.n_kv_heads * args.group, n_rows = args.max_q_len * n_heads;
+    int64_t sequence = row / n_rows, of_sequence = row - sequence * n_rows;
+    if (of_sequence / n_heads >= clamped(args.q_len, sequence, args.max_q_len))
+        return -1;
+    return args.q_begin ? args.q_begin[sequence] * n_heads + of_sequence : row;
+}
+
 /* With two blocks per multiprocessor, one has registers as soon as a block of decode has ended. */
 KERNEL_OF(ATTENTION_MERGE_THREADS, 2, attention_decode_merge)
-(const __grid_constant__ attention_decode_args args) {
+(const __grid_constant__ attention_cached_args args) {
     enum { N_WARPS = ATTENTION_MERGE_THREADS / WARP_LANES, HELD = 5 };
     static_assert((int)ATTENTION_MOST_CHUNKS <= (int)ATTENTION_MERGE_THREADS, "a chunk a thread");
     __shared__ float of_warp[N_WARPS];
@@ -26,14 +38,17 @@ KERNEL_OF(ATTENTION_MERGE_THREADS, 2, attention_decode_merge)
     int n = args.n_chunks, dim = (int)args.head_dim, own = warp + lane * N_WARPS;
     int first_column = (int)blockIdx.y * ATTENTION_MERGE_COLUMNS, column = first_column + 4 * lane;
     int stride = ATTENTION_PART_COLUMNS(dim) / 4, step = N_WARPS * stride;
-    int64_t head = blockIdx.x;
-    const float2 *stats = reinterpret_cast<const float2 *>(args.stats) + head * n;
-    const float4 *part = reinterpret_cast<const float4 *>(args.parts) + head * n * stride +
+    int64_t row = blockIdx.x;
+    const float2 *stats = reinterpret_cast<const float2 *>(args.stats) + row * n;
+    const float4 *part = reinterpret_cast<const float4 *>(args.parts) + row * n * stride +
                          warp * stride + (column < dim ? column : 0) / 4;
     stats = afresh(stats); /* computed here, not behind the wait */
     part = afresh(part);
     let_next_start();
     wait_for_earlier();
+    row = place_of(args, row);
+    if (row < 0)
+        return;
     float2 of_chunk = own < n ? stats[own] : make_float2(-INFINITY, 0);
     float most = lane < n ? stats[lane].x : -INFINITY, weight = 0, sum = 0;
     float most_beyond = lane + WARP_LANES < n ? stats[lane + WARP_LANES].x : -INFINITY;
@@ -77,7 +92,7 @@ KERNEL_OF(ATTENTION_MERGE_THREADS, 2, attention_decode_merge)
             sum += of_warp[w];
             all += reinterpret_cast<const float *>(values[w])[threadIdx.x];
         }
-        args.o[head * dim + d] = sum == 0 ? 0 : all * share_of(sum);
+        args.o[row * dim + d] = sum == 0 ? 0 : all * share_of(sum);
     }
 }
 

@@ -60,14 +60,6 @@ DEVICE void attend_row(RowTile *tile, const float *q, const Keys &k, const Value
         o[d] = sum == 0 ? 0 : o[d] * share;
 }
 
-/* The same for rows that are `step` elements apart. */
-DEVICE void attend_row(RowTile *tile, const float *q, const float *k, const float *v, int64_t step,
-                       float *o, int64_t length, int64_t head_dim, float scale) {
-    attend_row(
-        tile, q, [=](int64_t key, int64_t d) { return k[key * step + d]; },
-        [=](int64_t key, int64_t d) { return v[key * step + d]; }, o, length, head_dim, scale);
-}
-
 } // namespace
 
 KERNEL(attention_rows)(const __grid_constant__ attention_args args) {
@@ -79,20 +71,11 @@ KERNEL(attention_rows)(const __grid_constant__ attention_args args) {
         const float *k = args.k + head * args.seq * args.head_dim;
         const float *v = args.v + head * args.seq * args.head_dim;
         int64_t offset = (head * args.seq + query) * args.head_dim;
-        attend_row(&tile, args.q + offset, k, v, args.head_dim, args.o + offset,
-                   args.is_causal ? query + 1 : args.seq, args.head_dim, args.scale);
-    }
-}
-
-KERNEL(attention_decode_rows)(const __grid_constant__ attention_decode_args args) {
-    __shared__ RowTile tile;
-    int64_t n_heads = args.n_kv_heads * args.group, length = length_of(args);
-    for (int64_t row = blockIdx.x; row < args.batch * n_heads; row += gridDim.x) {
-        int64_t offset =
-            row / n_heads * args.batch_stride + row % n_heads / args.group * args.head_stride;
-        attend_row(&tile, args.q + row * args.head_dim, args.k + offset, args.v + offset,
-                   args.position_stride, args.o + row * args.head_dim, length, args.head_dim,
-                   args.scale);
+        int64_t dim = args.head_dim;
+        attend_row(
+            &tile, args.q + offset, [=](int64_t key, int64_t d) { return k[key * dim + d]; },
+            [=](int64_t key, int64_t d) { return v[key * dim + d]; }, args.o + offset,
+            args.is_causal ? query + 1 : args.seq, dim, args.scale);
     }
 }
 

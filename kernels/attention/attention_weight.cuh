@@ -31,12 +31,6 @@ DEVICE float share_of(float sum) {
     return sum == 0 ? 0.0f : 1.0f / sum;
 }
 
-/* The length of decode, at most the positions of the cache. */
-DEVICE int64_t length_of(const attention_decode_args &args) {
-    int64_t length = args.kv_len_ptr ? *args.kv_len_ptr : args.kv_len;
-    return length < 0 ? 0 : length < args.max_kv_len ? length : args.max_kv_len;
-}
-
 /* HOLDS: nobody writes the memory while the kernel runs, so that it may be loaded at any time. */
 template <bool HOLDS, class T> DEVICE T load_one(const T *from) {
     return HOLDS ? __ldg(from) : *from;

@@ -79,3 +79,10 @@ class Library:
 class KvStrides(ctypes.Structure):
     """struct cushim_kv_strides."""
     _fields_ = [("batch", ctypes.c_int64), ("head", ctypes.c_int64), ("position", ctypes.c_int64)]
+
+
+class KvCache(ctypes.Structure):
+    """struct cushim_kv_cache."""
+    _fields_ = [("k", ctypes.c_void_p), ("v", ctypes.c_void_p), ("strides", KvStrides), ("kv_begin", ctypes.c_void_p),
+                ("kv_len", ctypes.c_void_p), ("max_kv_len", ctypes.c_int64), ("blocks", ctypes.c_void_p),
+                ("blocks_per_sequence", ctypes.c_int64), ("block_len", ctypes.c_int64), ("type", ctypes.c_int), ("is_of_pointers", ctypes.c_bool)]

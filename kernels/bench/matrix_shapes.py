@@ -5,7 +5,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import quantised
 from case import Case, compiled
-from library import KvStrides
+from library import KvCache, KvStrides
 
 H, FF, V, D = 4096, 14336, 128256, 128
 MODELS = {"8B": {"qkv": (6144, H), "o": (H, H), "gate": (FF, H), "down": (H, FF), "lm_head": (V, H)},
@@ -155,6 +155,40 @@ def decode(divisor):
                        reference=lambda t: bmm({name: t[name].double() for name in "qkv"}), hot=("q", "s"), is_small=length <= 1024)
 
 
+def cached(divisor):
+    """A step over caches of each type, [position][head], whole or in blocks of 16 positions that lie in any order."""
+    hq, hkv, d, block_len, types = 32, 8, D, 16, {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+    def plain(t, name):
+        """[batch][head][position], in order, which the peers read."""
+        return once(t, f"plain {name}", lambda: t[name].view(-1, block_len * hkv * d)[t["order"].long()].view(t[name].shape).transpose(1, 2).contiguous())
+
+    def sdpa(t):
+        return F.scaled_dot_product_attention(once(t, "plain q", lambda: t["q"].to(t["k"].dtype)), plain(t, "k"), plain(t, "v"), enable_gqa=True)
+
+    def ours(lib, t, b, n, kind, is_in_blocks):
+        row = hkv * d
+        cache = KvCache(t["k"].data_ptr(), t["v"].data_ptr(), KvStrides((block_len if is_in_blocks else n) * row, d, row), None, None, n,
+                        t["order"].data_ptr() if is_in_blocks else None, n // block_len, block_len, kind, False)
+        lib.attention_cached_f32(t["q"], cache, None, None, t["y"], b, hq, hkv, d, 1, True, t["s"], t["s"].numel())
+
+    for b, n in ((1, 4096), (1, 32768), (16, 4096), (16, 32768)):
+        n //= divisor
+        for number, (name, kind) in enumerate(types.items()):
+            for is_in_blocks in (False, True):
+                def make(new, b=b, n=n, kind=kind, is_in_blocks=is_in_blocks):
+                    order = torch.rand(b * n // block_len, device=new.device, generator=new.draw).argsort()
+                    return {"q": new.f32(b, hq, 1, d), "k": new.f32(b, n, hkv, d).to(kind), "v": new.f32(b, n, hkv, d).to(kind),
+                            "order": (order if is_in_blocks else order.sort().values).int(), "y": new.empty(b, hq, 1, d), "s": new.bytes(1 << 24)}
+                peers = {"sdpa": sdpa} if kind == torch.float32 else {}
+                halves = {"flash": backend(SDPBackend.FLASH_ATTENTION, sdpa), "cuDNN": backend(SDPBackend.CUDNN_ATTENTION, sdpa)}
+                yield Case("attention_cached_f32", f"{name}-{b}x{hq}x{hkv}x{d}-{n}" + ("-blocks" if is_in_blocks else ""), make,
+                           lambda lib, t, v=(b, n, number, is_in_blocks): ours(lib, t, *v),
+                           2 * kind.itemsize * b * hkv * n * d, "read", peers, {} if peers else halves,
+                           reference=lambda t, b=b: bmm({"q": t["q"].view(b, hkv, -1, d).double(), "k": plain(t, "k").double(),
+                                                         "v": plain(t, "v").double()}), hot=("q", "s", "order"))
+
+
 def cases(divisor):
-    for part in (gemv, gemm, gemm_of_superblocks, small, attention, decode):
+    for part in (gemv, gemm, gemm_of_superblocks, small, attention, decode, cached):
         yield from part(divisor)

@@ -74,7 +74,7 @@ int paged_attention_forward_f32(const float *Q, float *O, const float *const *bl
         .block_len = block_size,
         .is_of_pointers = block_indices != NULL};
     FORWARD(stream, cushim_attention_cached_f32(Q, &cache, NULL, NULL, O, batch, num_q_heads,
-                                                num_kv_heads, head_dim, 1, false, stream));
+                                                num_kv_heads, head_dim, 1, false, NULL, 0, stream));
 }
 
 /* Without a mask within a sequence.  The lengths are read when the work runs. */
@@ -93,5 +93,5 @@ int ragged_attention_forward_f32(const float *Q, const float *K, const float *V,
         .max_kv_len = INT32_MAX};
     FORWARD(stream,
             cushim_attention_cached_f32(Q, &cache, cum_seq_lens, seq_lens, O, batch, num_q_heads,
-                                        num_kv_heads, head_dim, INT32_MAX, false, stream));
+                                        num_kv_heads, head_dim, INT32_MAX, false, NULL, 0, stream));
 }

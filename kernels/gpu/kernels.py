@@ -1,10 +1,11 @@
 """The kernels on the device: every case of kernels/tests against its reference, on the device's own path, on those of older
-devices, and without dependent launches; first uses that need a real driver; tensors of more than 2^31 elements;
+devices, and without dependent launches; the tests of libkernels.so; first uses that need a real driver; tensors of more
+than 2^31 elements;
 and, as a suite of its own, a few cases of each function under compute-sanitizer.
 
 Each function of a family is a part.  Nothing is timed, so several programs run at a time, except the large tensors,
 which need the memory.  A pattern (--only kernels:softmax, sanitizer:gemv) is part of FAMILY/FUNCTION, or one of
-PROGRAMS (--only "kernels:large tensors").
+PROGRAMS or DROPINS (--only "kernels:large tensors", "kernels:dropin rows").
 """
 import concurrent.futures
 import os
@@ -24,13 +25,14 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MOST_SAID = 1 << 20  # characters of a tool's findings, for the log
 MOST_SHOWN = 120  # of a fault, in the table; kernels.json has all of it
 PROGRAMS = {"first use": "kernels_first_use.py", "large tensors": "kernels_large.py"}
+DROPINS = {f"dropin {noun}": noun for noun in kernel_cases.DROPINS}
 
 
 def filters(host, suite):
     """What the program runs, one call each: the patterns, or all families."""
     text = (build.ROOT / "kernels" / "launch" / "families.def").read_text()
     if host.patterns(suite):
-        return [pattern for pattern in host.patterns(suite) if pattern not in PROGRAMS]
+        return [pattern for pattern in host.patterns(suite) if pattern not in PROGRAMS and pattern not in DROPINS]
     return [f"{family}/*" for family in re.findall(r"^FAMILY\((\w+)\)", text, re.MULTILINE)]
 
 
@@ -54,14 +56,17 @@ def several(host, function, jobs):
 
 
 def program(host, title):
-    """A program in Python; the large tensors need PyTorch on a device."""
+    """A program in Python, of which the large tensors need PyTorch on a device; or tests of libkernels.so."""
     patterns = host.patterns("kernels")
     if patterns and title not in patterns:
         return []
     if host.sim and title == "large tensors":
         return [{"name": title, "status": "skip", "why": "needs a GPU"}]
-    command = [sys.executable, build.ROOT / "kernels" / "gpu" / PROGRAMS[title], host.build]
-    return companion.judge(host, title, host.run(command, TIMEOUT_S, **variables(host)))
+    if title in DROPINS:
+        command, more = [kernel_cases.dropin_output(host, DROPINS[title])], {"CK_TAP_LOG_FILE_NAME": "/dev/stdout", "CK_VERBOSITY": "silent"}
+    else:
+        command, more = [sys.executable, build.ROOT / "kernels" / "gpu" / PROGRAMS[title], host.build], {}
+    return companion.judge(host, title, host.run(command, TIMEOUT_S, **variables(host), **more))
 
 
 def one(host, job):
@@ -84,7 +89,7 @@ def run(host):
     if not is_built(host):
         return [{"name": "kernel-cases", "status": "fail", "faults": ["not built"]}]
     settings = list(SETTINGS.items())[:1 if host.sim else None]  # the software device has no other path
-    jobs = ["first use", *[(wanted, setting) for setting in settings for wanted in filters(host, "kernels")]]
+    jobs = ["first use", *DROPINS, *[(wanted, setting) for setting in settings for wanted in filters(host, "kernels")]]
     parts = several(host, one, jobs)
     parts += program(host, "large tensors")
     host.save("kernels.json", {"host": host.facts, "parts": parts})

@@ -6,8 +6,20 @@
 
 #include "kernels/tests/cases/cases_attention.h"
 
-enum { Q, K, V, Q_BEGIN, Q_LEN, KV_BEGIN, KV_LEN, BLOCKS, O };
-enum { BATCH, Q_HEADS, KV_HEADS, DIM, MAX_Q, MAX_KV, TYPE, LAYOUT, CAUSAL, N_SIZES };
+enum { Q, K, V, Q_BEGIN, Q_LEN, KV_BEGIN, KV_LEN, BLOCKS, O, SCRATCH };
+enum {
+    BATCH,
+    Q_HEADS,
+    KV_HEADS,
+    DIM,
+    MAX_Q,
+    MAX_KV,
+    TYPE,
+    LAYOUT,
+    CAUSAL,
+    SCRATCH_PCT, /* of what is asked for */
+    N_SIZES
+};
 /* PACKED: sequences of PACKED_LEN follow each other from the last to the first, and how many
  * queries there are at most is not said; so are blocks of BLOCK_LEN. */
 enum { HEADS_LAST, HEADS_FIRST, PACKED, IN_BLOCKS, N_LAYOUTS };
@@ -19,6 +31,12 @@ enum { PACKED_LEN = 40, BLOCK_LEN = 5 };
 static void make_lengths(struct kernel_draw *draw, void *values, size_t n) {
     for (size_t i = 0; i < n; i++)
         ((int32_t *)values)[i] = (int32_t)(draw_bits(draw) % 90) - 5;
+}
+
+/* Of a cache of 700. */
+static void make_long_lengths(struct kernel_draw *draw, void *values, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        ((int32_t *)values)[i] = (int32_t)(draw_bits(draw) % 720) - 5;
 }
 
 static void make_packed_lengths(struct kernel_draw *draw, void *values, size_t n) {
@@ -52,6 +70,13 @@ static int64_t n_blocks_of(const struct kernel_case *c) {
 
 static int64_t max_q_len(const struct kernel_case *c) {
     return c->sizes[LAYOUT] == PACKED ? INT32_MAX : c->sizes[MAX_Q];
+}
+
+static size_t scratch_bytes(const struct kernel_case *c) {
+    const int64_t *s = c->sizes;
+    return cushim_attention_cached_f32_scratch(s[BATCH], s[Q_HEADS], s[KV_HEADS], s[DIM],
+                                               max_q_len(c), s[MAX_KV]) *
+           (size_t)s[SCRATCH_PCT] / 100 / sizeof(float) * sizeof(float);
 }
 
 static struct cushim_kv_cache cache_of(const struct kernel_case *c, void *const *memory) {
@@ -99,6 +124,7 @@ static void lay_out(struct kernel_case *c) {
     case_operand(c, "kv_len", TYPE_I32, ROLE_IN, n_lengths)->make = make_lengths;
     case_operand(c, "blocks", TYPE_I32, ROLE_IN, n_blocks)->make = make_blocks;
     case_operand(c, "o", TYPE_F32, ROLE_BOTH, n_q); /* what is of no query stays */
+    case_operand(c, "scratch", TYPE_F32, ROLE_SCRATCH, scratch_bytes(c) / sizeof(float));
 }
 
 static enum cushim_status run(const struct kernel_case *c, struct CUstream_st *stream) {
@@ -106,7 +132,8 @@ static enum cushim_status run(const struct kernel_case *c, struct CUstream_st *s
     struct cushim_kv_cache cache = cache_of(c, c->device);
     enum cushim_status status = cushim_attention_cached_f32(
         c->device[Q], &cache, c->device[Q_BEGIN], c->device[Q_LEN], c->device[O], s[BATCH],
-        s[Q_HEADS], s[KV_HEADS], s[DIM], max_q_len(c), s[CAUSAL], stream);
+        s[Q_HEADS], s[KV_HEADS], s[DIM], max_q_len(c), s[CAUSAL], c->device[SCRATCH],
+        scratch_bytes(c), stream);
     cache = (struct cushim_kv_cache){.max_kv_len = -1}; /* a replay must not read it again */
     return status;
 }
@@ -132,7 +159,8 @@ static struct kernel_case *add(struct kernel_table *table, const char *note, int
                                int64_t dim, int64_t max_q, int64_t max_kv, int64_t type,
                                int64_t layout, int64_t causal) {
     return table_add(table, &attention_cached_f32, note,
-                     (int64_t[]){3, 2 * group, 2, dim, max_q, max_kv, type, layout, causal}, NULL);
+                     (int64_t[]){3, 2 * group, 2, dim, max_q, max_kv, type, layout, causal, 0},
+                     NULL);
 }
 
 /* Positions that no query sees. */
@@ -146,6 +174,50 @@ static void make_half(struct kernel_draw *draw, void *values, size_t n) {
     (void)draw;
     for (size_t i = 0; i < n; i++)
         ((int32_t *)values)[i] = 33;
+}
+
+/* The last position of one sequence, which only its last query sees. */
+static void make_last_nan(struct kernel_draw *draw, void *values, size_t n) {
+    make_gauss_f32(draw, values, n);
+    ((float *)values)[n - 1] = NAN;
+}
+
+/* Caches in chunks, in clusters, through scratch, or in one block, of one query and of a few. */
+static void add_chunks(struct kernel_table *table) {
+    static const int64_t groups[] = {1, 3, 8, 9, 40}, dims[] = {36, 64, 100, 128, 130, 256};
+    static const int64_t of_few[][2] = {{2, 1}, {2, 4}, {3, 3}, {5, 6}, {8, 4}, {32, 1}};
+    for (int64_t pct = 0; pct <= 100; pct += 50) {
+        for (int64_t layout = 0; layout < N_LAYOUTS; layout++) {
+            for (int64_t type = 0; layout != PACKED && type < 3; type++) {
+                int64_t n = layout == IN_BLOCKS || pct == 50 ? 700 : 2100;
+                int64_t sizes[] = {2, 8, 2, 128, 1, n, type, layout, type == 0, pct};
+                struct kernel_case *c =
+                    table_add(table, &attention_cached_f32, "chunks", sizes, NULL);
+                c->operands[KV_LEN].make = make_long_lengths;
+                for (size_t i = 0; i < sizeof of_few / sizeof *of_few; i++) {
+                    int64_t few[] = {2,    2 * of_few[i][1], 2,      64, of_few[i][0], 700,
+                                     type, layout,           i != 3, pct};
+                    c = table_add(table, &attention_cached_f32, "chunks of a few queries", few,
+                                  NULL);
+                    c->operands[KV_LEN].make = make_long_lengths;
+                }
+            }
+        }
+        for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+            table_add(table, &attention_cached_f32, "chunks",
+                      (int64_t[]){1, groups[i], 1, 64, 1, 300, (int64_t)i % 3, IN_BLOCKS, 0, pct},
+                      NULL);
+        for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+            for (int64_t type = 0; type < 3; type++)
+                table_add(table, &attention_cached_f32, "chunks",
+                          (int64_t[]){2, 4, 2, dims[i], 1, 300, type, HEADS_FIRST, 0, pct}, NULL);
+        table_add(table, &attention_cached_f32, "NaN for the last query",
+                  (int64_t[]){1, 4, 1, 64, 3, 500, 0, HEADS_LAST, 1, pct}, NULL)
+            ->operands[V]
+            .make = make_last_nan;
+    }
+    table_add(table, &attention_cached_f32, "several spans",
+              (int64_t[]){1, 4, 1, 64, 1, 40000, 1, IN_BLOCKS, 0, 0}, NULL);
 }
 
 void cases_attention_cached(struct kernel_table *table) {
@@ -175,20 +247,23 @@ void cases_attention_cached(struct kernel_table *table) {
         }
     }
     struct kernel_case *c = table_add(table, &attention_cached_f32, "NaN beyond the length",
-                                      (int64_t[]){1, 4, 1, 64, 9, 66, 0, HEADS_LAST, 1}, NULL);
+                                      (int64_t[]){1, 4, 1, 64, 9, 66, 0, HEADS_LAST, 1, 0}, NULL);
     c->operands[K].make = c->operands[V].make = make_half_nan;
     c->operands[KV_LEN].make = make_half;
     table_add(table, &attention_cached_f32, "many sequences",
-              (int64_t[]){300, 2, 1, 32, 3, 8, 0, HEADS_LAST, 1}, NULL);
+              (int64_t[]){300, 2, 1, 32, 3, 8, 0, HEADS_LAST, 1, 0}, NULL);
     table_add(table, &attention_cached_f32, "no cache",
-              (int64_t[]){2, 2, 1, 8, 3, 0, 0, HEADS_LAST, 0}, NULL);
+              (int64_t[]){2, 2, 1, 8, 3, 0, 0, HEADS_LAST, 0, 0}, NULL);
     for (int i = BATCH; i <= MAX_Q; i++) {
-        int64_t sizes[N_SIZES] = {2, 2, 2, 4, 2, 5, 0, HEADS_LAST, 0};
+        int64_t sizes[N_SIZES] = {2, 2, 2, 4, 2, 5, 0, HEADS_LAST, 0, 0};
         sizes[i] = 0;
         if (i == KV_HEADS)
             sizes[Q_HEADS] = 0;
         table_add(table, &attention_cached_f32, "empty", sizes, NULL);
     }
-    table_add_offsets(table, add(table, NULL, 2, 36, 5, 20, 0, IN_BLOCKS, 1));
+    add_chunks(table);
     table_add_offsets(table, add(table, NULL, 2, 36, 5, 20, 1, HEADS_FIRST, 1));
+    c = add(table, NULL, 2, 8, 5, 300, 1, IN_BLOCKS, 1); /* the last is always run */
+    c->operands[KV_LEN].make = make_long_lengths;
+    table_add_offsets(table, c);
 }

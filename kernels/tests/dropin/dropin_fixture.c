@@ -24,6 +24,8 @@ struct buffer fixture_put(const void *bytes, size_t n_bytes) {
     memcpy(buffer.host, bytes, n_bytes);
     ck_assert_int_eq(SIM(cuMemAlloc_v2)(&device, n_bytes), CUDA_SUCCESS);
     ck_assert_int_eq(SIM(cuMemcpyHtoD_v2)(device, bytes, n_bytes), CUDA_SUCCESS);
+    /* the copy may return before its end, for which fixture_stream does not wait */
+    ck_assert_int_eq(SIM(cuCtxSynchronize)(), CUDA_SUCCESS);
     buffer.device = (void *)(uintptr_t)device;
     return buffer;
 }

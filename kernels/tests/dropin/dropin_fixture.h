@@ -17,7 +17,8 @@ struct buffer {
     size_t n_bytes;
 };
 
-/* A context of device 0 and a stream of it; once per test, before anything else. */
+/* A context of device 0, which is the software device if CUSHIM_LIBCUDA names it, and a stream of
+ * it; once per test, before anything else. */
 void fixture_open(void);
 extern cudaStream_t fixture_stream;
 

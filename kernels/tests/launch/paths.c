@@ -140,7 +140,7 @@ static void run_products(bool is_aligned) {
 static void run_attention(bool is_aligned) {
     static const int64_t heads[][2] = {{1, 1}, {2, 1}, {4, 1}, {8, 1}, {32, 8}, {64, 8}, {12, 4}};
     static const int64_t lengths[] = {1, 128, 1024, 8192, 131072};
-    void *f = place(is_aligned, 4);
+    void *f = place(is_aligned, 4), *half = place(is_aligned, 2);
     for (int64_t dim = 32; dim <= 288; dim += 32) {
         for (int64_t seq = 1; seq <= 8192; seq *= 8) {
             if (!is_taken())
@@ -159,6 +159,11 @@ static void run_attention(bool is_aligned) {
                                                   NULL, 0, NULL));
                 ck_ok(cushim_attention_decode_f32(f, f, f, NULL, f, 1, n_q, n_kv, dim, n, n, &kv, f,
                                                   n_bytes, NULL));
+                const struct cushim_kv_cache cache = {
+                    .k = half, .v = half, .strides = kv, .max_kv_len = n, .type = CUSHIM_KV_F16};
+                for (int64_t n_queries = 1; n_queries <= 64; n_queries *= 4)
+                    ck_ok(cushim_attention_cached_f32(f, &cache, NULL, NULL, f, 1, n_q, n_kv, dim,
+                                                      n_queries, true, f, n_bytes, NULL));
             }
         }
     }
@@ -259,6 +264,35 @@ TEST(a_product_of_q4k_has_one_block_per_multiprocessor) {
     }
     ck_ok(cushim_gemv_add_q4k_f32(p, p, p, p, K, 14336, p, 1 << 20, NULL));
     ck_assert_uint_eq(last_grid, SMS);
+}
+
+/* One query, or a few, of one sequence, whose cache is long; if they are many, a tile goes through
+ * it. */
+TEST(a_long_cache_is_cut_for_few_rows) {
+    static const struct {
+        int64_t n_queries;
+        enum cushim_kv_type type;
+        const char *launched;
+    } of[] = {{1, CUSHIM_KV_F32, "attention_decode_128_4 attention_decode_merge "},
+              {1, CUSHIM_KV_F16, "attention_decode_f16_128_4 attention_decode_merge "},
+              {8, CUSHIM_KV_BF16, "attention_decode_bf16_128_8 attention_decode_merge "},
+              {9, CUSHIM_KV_F16, "attention_cached_128 "}};
+    enum { LEN = 32768, DIM = 128, HEADS = 8 };
+    void *p = place(true, 4);
+    begin("90");
+    for (unsigned i = 0; i < sizeof of / sizeof *of; i++) {
+        const struct cushim_kv_cache cache = {.k = p,
+                                              .v = p,
+                                              .strides = {.head = DIM, .position = HEADS * DIM},
+                                              .max_kv_len = LEN,
+                                              .type = of[i].type};
+        all_launched[0] = '\0';
+        ck_ok(cushim_attention_cached_f32(
+            p, &cache, NULL, NULL, p, 1, 4 * HEADS, HEADS, DIM, of[i].n_queries, true, p,
+            cushim_attention_cached_f32_scratch(1, 4 * HEADS, HEADS, DIM, of[i].n_queries, LEN),
+            NULL));
+        ck_assert_str_eq(all_launched, of[i].launched);
+    }
 }
 
 static struct cushim_decoder_layer layer_of_q4k(void *p) {

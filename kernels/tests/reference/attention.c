@@ -318,7 +318,7 @@ TEST(a_wrong_cache_is_refused) {
     const struct cushim_kv_cache good = {.k = f, .v = f, .strides = {64, 4, 8}, .max_kv_len = 8};
     struct cushim_kv_cache cache = good;
 #define CACHED(q, cache, heads)                                                                    \
-    cushim_attention_cached_f32(q, cache, NULL, NULL, f, 1, heads, 2, 4, 3, false, NULL)
+    cushim_attention_cached_f32(q, cache, NULL, NULL, f, 1, heads, 2, 4, 3, false, NULL, 0, NULL)
     expect(CACHED(f, NULL, 2), "cache=NULL");
     expect(CACHED(f, &cache, 3), "n_q_heads=3 is not a multiple of 2");
     expect(CACHED(odd, &cache, 2), "q=0x10002");

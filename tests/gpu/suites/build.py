@@ -223,6 +223,7 @@ def build(host, suites):
         jobs.update({f"example-{name}": example_command(host, name) for name in example_names(host)})
     if {"kernels", "sanitizer"} & set(suites):
         jobs["kernel-cases"] = kernel_cases.command(host)
+        jobs.update({f"dropin {noun}": kernel_cases.dropin_command(host, noun) for noun in kernel_cases.DROPINS})
     if "bench" in suites:
         jobs.update(bench_jobs(host, record))
     counter = None if host.sim else counter_command(host)

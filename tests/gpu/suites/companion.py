@@ -15,7 +15,7 @@ LINE = re.compile(r"^(not )?ok (\d+) - (.*?)(?:\s+# SKIP\s*(.*))?$")
 
 def name_of(text):
     """libcheck prints file:suite:case[:iteration]: message."""
-    found = re.search(r"\bcase_\w+", text)
+    found = re.search(r"\bcase_\w+|(?<=:)\w+(?=: )", text)
     return found.group(0) if found else text.strip()[:60]
 
 

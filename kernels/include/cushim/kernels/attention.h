@@ -133,13 +133,14 @@ struct cushim_kv_cache {
  * @param max_q_len  >= 0; a length is clamped to 0 .. max_q_len.  INT32_MAX if it is not known
  * @param causal     if set, the queries of a sequence are its last positions: query i of n sees the
  *                   first kv_len - n + i + 1 positions.  Otherwise it sees kv_len
+ * @param scratch, scratch_bytes  as for cushim_attention_decode_f32
  * @param stream     NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (cache is NULL, a negative size or stride, more bytes than can
  *         be counted, n_q_heads, an unknown type, blocks of no position, a NULL or misaligned
  *         pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  NMSE <= 1e-11; elements of the cache are widened exactly
- * Speed     tiles on fp32 units, in which the queries of heads that share a KV head lie together;
- *           they are small if a sequence has few queries
+ * Speed     with one query of each sequence, or a few whose heads that share a KV head are at most
+ *           32 rows, as cushim_attention_decode_f32.  Others are tiles on fp32 units
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends
  */
@@ -147,7 +148,17 @@ CUSHIM_API enum cushim_status
 cushim_attention_cached_f32(const float *q, const struct cushim_kv_cache *cache,
                             const int32_t *q_begin, const int32_t *q_len, float *o, int64_t batch,
                             int64_t n_q_heads, int64_t n_kv_heads, int64_t head_dim,
-                            int64_t max_q_len, bool causal, struct CUstream_st *stream);
+                            int64_t max_q_len, bool causal, void *scratch, size_t scratch_bytes,
+                            struct CUstream_st *stream);
+
+/**
+ * How much scratch helps cushim_attention_cached_f32.
+ * @return bytes; 0 if none helps or it refuses the sizes
+ * Threads  any
+ */
+CUSHIM_API size_t cushim_attention_cached_f32_scratch(int64_t batch, int64_t n_q_heads,
+                                                      int64_t n_kv_heads, int64_t head_dim,
+                                                      int64_t max_q_len, int64_t max_kv_len);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,7 @@
 /*
  * The software device for these suites: the library loads it from CUSHIM_LIBCUDA, and dlopen loads
  * it here, so that tests can also call its own functions (tools/sim/sim.h) and the raw driver.
+ * Without that variable both load the machine's driver.
  */
 #pragma once
 
@@ -13,7 +14,8 @@
 
 /* A function of the software device by name, into a pointer of its type. */
 static inline void sim_find(const char *name, void *function) {
-    void *library = dlopen(getenv("CUSHIM_LIBCUDA"), RTLD_LAZY | RTLD_LOCAL);
+    const char *path = getenv("CUSHIM_LIBCUDA");
+    void *library = dlopen(path ? path : "libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     ck_assert_ptr_nonnull(library);
     void *address = dlsym(library, name);
     ck_assert_ptr_nonnull(address);
