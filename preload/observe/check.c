@@ -1,5 +1,6 @@
 #include "preload/observe/check.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "cuda/table.h"
 #include "memory/alloc.h"
@@ -142,8 +144,8 @@ void cushim_check_text(const struct cushim_mem_finding *finding,
 }
 
 static void say_stack(const char *what, const struct cushim_backtrace *stack) {
-    int first = cushim_backtrace_first(stack);
-    for (int i = first; i < stack->n_frames; i++) {
+    int first = cushim_backtrace_first(stack), end = cushim_stack_end(stack);
+    for (int i = first; i < end; i++) {
         char text[CUSHIM_BACKTRACE_FRAME_BYTES];
         cushim_stack_text(stack, i, text);
         log_error("check", "  %s %d: %s", what, i - first, text);
@@ -287,6 +289,22 @@ void cushim_check_called_after_fork(enum cushim_cuda_symbol symbol) {
         atomic_store(orphan(), (uint64_t)finding.offset << 32 | symbol);
 }
 
+/* A user who asked for the check sees that it ran. */
+static void say_that_all_is_well(void) {
+    struct cushim_writer out = {.fd = STDERR_FILENO};
+    uint64_t n_unchecked = cushim_mem_stats_read(&cushim_check.n_unchecked);
+    CUSHIM_LOCKED(&cushim_check.lock);
+    cushim_write(&out, "cushim: the check of %s found nothing: it looked at %s freed block%s",
+                 program_invocation_short_name, CUSHIM_COUNT(cushim_check.n_freed),
+                 cushim_check.n_freed == 1 ? "" : "s");
+    if (cushim_check.n_live)
+        cushim_write(&out, ", %s never freed", CUSHIM_COUNT(cushim_check.n_live));
+    if (n_unchecked)
+        cushim_write(&out, ", %s could not be looked at", CUSHIM_COUNT(n_unchecked));
+    cushim_write(&out, "\n");
+    cushim_writer_flush(&out);
+}
+
 void cushim_check_end(void) {
     uint64_t n_all = 0, child = orphan() ? atomic_load(orphan()) : 0;
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
@@ -306,6 +324,8 @@ void cushim_check_end(void) {
                                                     .call = cushim_cuda_symbol_name(
                                                         (enum cushim_cuda_symbol)(uint32_t)child),
                                                     .offset = (int64_t)(child >> 32)});
+    if (cushim_check_is_on() && !cushim_mem_stats_read(&cushim_check.n_findings))
+        say_that_all_is_well();
 }
 
 /* ---- wiring ---- */
