@@ -90,7 +90,7 @@ unsigned devices_processes(unsigned number,
     return n;
 }
 
-uint64_t devices_unaccounted_bytes(const struct cushim_report *report) {
+uint64_t devices_unaccounted_bytes(const struct cushim_report *report, int wanted) {
     const struct cushim_page_head *head = &report->page.head;
     bool can_ask = head->namespace == cushim_page_namespace() && open_nvml() && nvml.get_processes;
     uint64_t n_bytes = 0;
@@ -99,7 +99,8 @@ uint64_t devices_unaccounted_bytes(const struct cushim_report *report) {
         char uuid[CUSHIM_REPORT_UUID_BYTES];
         unsigned n = DEVICES_MOST_PROCESSES;
         void *handle;
-        if (!*cushim_report_uuid(uuid, report->page.device_uuids[device]) ||
+        if ((wanted >= 0 && device != wanted) ||
+            !*cushim_report_uuid(uuid, report->page.device_uuids[device]) ||
             nvml.find(uuid, &handle) != 0 || nvml.get_processes(handle, &n, rows) != 0)
             continue;
         for (unsigned i = 0; i < n; i++) {

@@ -93,7 +93,7 @@ static void put_sites(struct cushim_writer *out, const struct cushim_report *rep
 }
 
 static void put_libraries(struct cushim_writer *out, const struct cushim_report *report) {
-    uint64_t n_bytes = devices_unaccounted_bytes(report);
+    uint64_t n_bytes = devices_unaccounted_bytes(report, -1);
     if (!report->sites)
         put_sites(out, report);
     else
@@ -211,6 +211,22 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     return EXIT_WELL;
 }
 
+/* Name the first pages that cannot be read, and say what to do about those of processes that ended
+ * and of those that run. */
+static void complain_of_unreadable(const struct pages_found *pages) {
+    int n = pages->n_unreadable, n_running = pages->n_running;
+    char more[32] = "", running[96] = "";
+    if (n > PAGES_NAMED)
+        snprintf(more, sizeof more, " and %d more", n - PAGES_NAMED);
+    if (n_running)
+        snprintf(running, sizeof running, "; %d run%s: `cushim stat` of that version shows %s",
+                 n_running, n_running == 1 ? "s" : "", n_running == 1 ? "it" : "them");
+    complain("%d page%s of another version of cushim, or damaged: %s%s%s%s", n,
+             n == 1 ? " is" : "s are", pages->unreadable, more,
+             n > n_running ? "; `cushim stat --clean` removes what ended processes left" : "",
+             running);
+}
+
 int stat_main(int argc, char **argv) {
     struct request request = {.out = {.fd = STDOUT_FILENO}};
     int code = take_arguments(&request, argc, argv);
@@ -246,11 +262,7 @@ int stat_main(int argc, char **argv) {
     if (request.out.error)
         return usage_flush(&request.out);
     if (pages.n_unreadable)
-        complain("%d page%s of another version of cushim, or damaged, and not shown (%s%s); %s",
-                 pages.n_unreadable, pages.n_unreadable == 1 ? " is" : "s are", pages.unreadable,
-                 pages.n_unreadable == 1 ? "" : " and others",
-                 pages.n_running ? "a process runs: `cushim stat` of its version shows it"
-                                 : "`cushim stat --clean` removes what ended processes left");
+        complain_of_unreadable(&pages);
     if (!request.n_shown) {
         if (request.wanted && pages.n_shown)
             complain("no live page of %s", request.wanted);

@@ -34,7 +34,7 @@ struct row {
     char program[CUSHIM_NAME_BYTES];
     int device;
     bool is_seen, is_alive;
-    uint64_t live_bytes, held_bytes, spare_bytes, spilled_bytes, limit_bytes;
+    uint64_t live_bytes, held_bytes, spare_bytes, spilled_bytes, unaccounted_bytes, limit_bytes;
     uint64_t n_requests, wait_ns, at_ns; /* counters of this look, and of the one before */
     uint64_t n_requests_before, wait_ns_before, before_ns;
     uint64_t past_bytes[N_PAST]; /* what was held, the last look last */
@@ -97,6 +97,7 @@ static void take_device(struct top *top, const struct page *page, int device) {
     top->has_limits |= row->limit_bytes != 0;
     row->spilled_bytes = cushim_mem_stats_read(
         &cushim_report_stats(page->report, device, CUSHIM_KIND_SPILLED)->held_bytes);
+    row->unaccounted_bytes = row->is_alive ? devices_unaccounted_bytes(page->report, device) : 0;
     if (row->n_past == N_PAST)
         memmove(row->past_bytes, row->past_bytes + 1, --row->n_past * sizeof *row->past_bytes);
     row->past_bytes[row->n_past++] = row->held_bytes;
@@ -256,16 +257,21 @@ static void put_title(const struct top *top, char line[LINE_BYTES]) {
 
 /* What the rows from first to last leave out. */
 static void put_rest(const struct top *top, size_t first, size_t last, char line[LINE_BYTES]) {
-    uint64_t spilled_bytes = 0;
+    uint64_t spilled_bytes = 0, unaccounted_bytes = 0;
     int n = 0;
-    for (size_t i = 0; i < top->n; i++)
+    for (size_t i = 0; i < top->n; i++) {
         spilled_bytes += top->rows[i].spilled_bytes;
+        unaccounted_bytes += top->rows[i].unaccounted_bytes;
+    }
     *line = 0;
     if (last - first < top->n)
         n = snprintf(line, LINE_BYTES, "  rows %zu to %zu of %zu", first + 1, last, top->n);
     if (spilled_bytes)
-        snprintf(line + n, LINE_BYTES - (size_t)n, "  %s lie in host memory",
-                 text_of_bytes(spilled_bytes));
+        n += snprintf(line + n, LINE_BYTES - (size_t)n, "  %s lie in host memory",
+                      text_of_bytes(spilled_bytes));
+    if (unaccounted_bytes)
+        snprintf(line + n, LINE_BYTES - (size_t)n, "  %s of the driver, in no row",
+                 text_of_bytes(unaccounted_bytes));
 }
 
 /* ---- the screen ---- */
