@@ -1,7 +1,6 @@
 #include "report/shortage.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "base/bits.h"
 #include "base/utf8.h"

@@ -1,6 +1,5 @@
 #include "tools/cushim/control.h"
 
-#include <limits.h>
 #include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>

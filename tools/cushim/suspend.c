@@ -112,8 +112,7 @@ static void note_known(const struct page *page, void *context) {
     if (!page->is_alive || head->process != known->process ||
         head->namespace != cushim_page_namespace())
         return;
-    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
-        known->held_bytes += cushim_report_sum_device(report, device, held_bytes);
+    known->held_bytes += cushim_report_sum_device(report, -1, held_bytes);
     known->managed_bytes = cushim_report_sum(report, CUSHIM_KIND_MANAGED, held_bytes);
     known->has_ipc =
         cushim_page_calls_of(report->calls, CUSHIM_SYMBOL_cuIpcGetMemHandle) ||

@@ -1,7 +1,6 @@
 #include "tools/cushim/commands/diff_sites.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"

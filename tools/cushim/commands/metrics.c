@@ -261,8 +261,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         {"--every", .number = &request->every_seconds, .least = 1, .most = MOST_SECONDS},
         {"--all-users", .flag = &has_users},
         {0}};
-    const struct arguments arguments = {.topic = "metrics", .rows = rows};
-    int n = arguments_read(&arguments, argc, argv);
+    int n = arguments_words("metrics", rows, NULL, 0, 0, NULL, argc, argv);
     if (n < 0)
         return -n;
     if (has_users)

@@ -60,12 +60,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
                                     {"--pid", .text = &request->wanted},
                                     {"--for", .take = take_time},
                                     {0}};
-    const struct arguments arguments = {.topic = "record",
-                                        .rows = rows,
-                                        .context = request,
-                                        .take_other = take_other,
-                                        .program = ARGUMENTS_MAY_HAVE_PROGRAM};
-    int first = arguments_read(&arguments, argc, argv);
+    int first = arguments_program("record", rows, request, take_other, false, argc, argv);
     if (first < 0)
         return first;
     if (!request->wanted && first == argc)
@@ -341,12 +336,7 @@ static int attach_to(struct request *request) {
 int snapshot_main(int argc, char **argv) {
     static struct request request = {.is_snapshot = true};
     const struct argument rows[] = {{"-o", .text = &request.pattern}, {0}};
-    const struct arguments arguments = {.topic = "snapshot",
-                                        .rows = rows,
-                                        .least_words = 1,
-                                        .most_words = 1,
-                                        .of_words = "a process or a program"};
-    int n = arguments_read(&arguments, argc, argv);
+    int n = arguments_words("snapshot", rows, NULL, 1, 1, "a process or a program", argc, argv);
     if (n < 0)
         return -n;
     request.wanted = argv[0];

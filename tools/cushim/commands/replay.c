@@ -49,14 +49,8 @@ static int take_arguments(struct request *request, int argc, char **argv) {
                                     {"--json", .flag = &request->is_json},
                                     {"--least-limit", .flag = &request->wants_limit},
                                     {0}};
-    const struct arguments arguments = {.topic = "replay",
-                                        .rows = rows,
-                                        .context = request,
-                                        .least_words = 1,
-                                        .most_words = 1,
-                                        .of_words = "one recording"};
     take_settings(request, "native,exact,relaxed");
-    int n = arguments_read(&arguments, argc, argv);
+    int n = arguments_words("replay", rows, request, 1, 1, "one recording", argc, argv);
     request->path = *argv;
     return n < 0 ? -n : EXIT_WELL;
 }

@@ -135,9 +135,7 @@ int run_main(int argc, char **argv) {
     const char *suspend = NULL;
     const struct argument rows[] = {
         {"--no-wait", .flag = &becomes}, {"--suspend", .text = &suspend}, {0}};
-    const struct arguments arguments = {
-        .topic = "run", .rows = rows, .take_other = run_take_option, .program = ARGUMENTS_PROGRAM};
-    int first = arguments_read(&arguments, argc, argv);
+    int first = arguments_program("run", rows, NULL, run_take_option, true, argc, argv);
     if (first < 0)
         return -first;
     if (suspend && becomes)

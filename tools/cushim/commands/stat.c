@@ -182,9 +182,8 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         {"--oom", .flag = &is_asked[OOM]},
         {"--by", .text = &by},
         {0}};
-    const struct arguments arguments = {
-        .topic = "stat", .rows = rows, .most_words = 1, .of_words = "one process or program"};
-    int n_parts = 0, n = arguments_read(&arguments, argc, argv);
+    int n_parts = 0,
+        n = arguments_words("stat", rows, NULL, 0, 1, "one process or program", argc, argv);
     if (n < 0)
         return -n;
     request->wanted = n ? *argv : NULL;

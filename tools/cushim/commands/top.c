@@ -479,8 +479,7 @@ static int take_arguments(struct top *top, int argc, char **argv) {
                                     {"--every", .text = &every},
                                     {"--all-users", .flag = &top->has_users},
                                     {0}};
-    const struct arguments arguments = {.topic = "top", .rows = rows};
-    int n = arguments_read(&arguments, argc, argv);
+    int n = arguments_words("top", rows, NULL, 0, 0, NULL, argc, argv);
     if (n < 0)
         return -n;
     char *end;

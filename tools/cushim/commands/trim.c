@@ -43,13 +43,8 @@ static void trim(const struct page *page, void *context) {
 
 int trim_main(int argc, char **argv) {
     struct request request = {0};
-    const struct argument rows[] = {{0}};
-    const struct arguments arguments = {.topic = "trim",
-                                        .rows = rows,
-                                        .least_words = 1,
-                                        .most_words = INT_MAX,
-                                        .of_words = "a process or a program"};
-    int n = arguments_read(&arguments, argc, argv);
+    const struct argument none = {0};
+    int n = arguments_words("trim", &none, NULL, 1, INT_MAX, "a process or a program", argc, argv);
     if (n < 0)
         return -n;
     for (int i = 0; i < n; i++) {
