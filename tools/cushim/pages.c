@@ -384,3 +384,9 @@ bool pages_has_memory(const struct cushim_report *report) {
     }
     return false;
 }
+
+bool pages_is_wanted(const char *wanted, int64_t process, const char *program) {
+    char number[24];
+    snprintf(number, sizeof number, "%ld", (long)process);
+    return !wanted || strcmp(wanted, number) == 0 || strcmp(wanted, program) == 0;
+}

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/hash.h"
 #include "base/utf8.h"
 #include "report/frame.h"
@@ -124,9 +125,8 @@ static uint64_t distance(const struct row *row) {
 }
 
 static int by_distance(const struct row *a, const struct row *b) {
-    if (distance(a) != distance(b))
-        return distance(a) > distance(b) ? -1 : 1;
-    return memcmp(&a->place, &b->place, sizeof a->place);
+    int order = cushim_order(distance(b), distance(a));
+    return order ? order : memcmp(&a->place, &b->place, sizeof a->place);
 }
 
 void diff_change_text(char text[24], uint64_t before, uint64_t after) {

@@ -121,17 +121,11 @@ enum { SITES, FINDINGS, OOM, N_PARTS = sizeof parts / sizeof *parts };
 
 /* ---- one page ---- */
 
-static bool is_wanted(const char *wanted, int64_t number, const char *program) {
-    char process[24];
-    snprintf(process, sizeof process, "%ld", (long)number);
-    return !wanted || strcmp(wanted, process) == 0 || strcmp(wanted, program) == 0;
-}
-
 /* Also of a process without a page. */
 static void show_suspended(const struct suspended *suspended, void *context) {
     struct request *request = context;
     char program[CUSHIM_CELL_BYTES], text[SUSPENDED_TEXT_BYTES];
-    if (!is_wanted(request->wanted, suspended->process, suspended->program))
+    if (!pages_is_wanted(request->wanted, suspended->process, suspended->program))
         return;
     request->n_shown++;
     cushim_write(&request->out, "%9ld  %s %s; cushim resume %ld\n", (long)suspended->process,
@@ -145,7 +139,7 @@ static void show(const struct page *page, void *context) {
     request->n_dead += !page->is_alive;
     if (!page->is_alive)
         page->report->ended = "it ended";
-    if (!is_wanted(request->wanted, head->process, head->program)) {
+    if (!pages_is_wanted(request->wanted, head->process, head->program)) {
         return;
     } else if (request->is_json) {
         request->n_shown++;

@@ -1,3 +1,4 @@
+#include "base/bits.h"
 #include "tools/cushim/recording/moment.h"
 
 #include <errno.h>
@@ -135,9 +136,8 @@ static void add_block(const struct cushim_trace_block *block, void *context) {
 }
 
 static int by_bytes(const struct group *a, const struct group *b) {
-    if (a->n_bytes != b->n_bytes)
-        return a->n_bytes > b->n_bytes ? -1 : 1;
-    return a->key < b->key ? -1 : a->key > b->key;
+    int order = cushim_order(b->n_bytes, a->n_bytes);
+    return order ? order : cushim_order(a->key, b->key);
 }
 
 /* Find the spans of the range: each is from a mark of its name to the next mark. */

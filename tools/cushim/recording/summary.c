@@ -1,3 +1,4 @@
+#include "base/bits.h"
 #include "tools/cushim/run_reports.h"
 #include "tools/cushim/recording/summary.h"
 
@@ -30,10 +31,8 @@ static int by_measure(const void *left, const void *right, void *context) {
     const size_t measure = *(const size_t *)context;
     const struct cushim_trace_site *a = *(struct cushim_trace_site *const *)left;
     const struct cushim_trace_site *b = *(struct cushim_trace_site *const *)right;
-    uint64_t of_a = measure_of(a, measure), of_b = measure_of(b, measure);
-    if (of_a != of_b)
-        return of_a > of_b ? -1 : 1;
-    return a->number < b->number ? -1 : a->number > b->number;
+    int order = cushim_order(measure_of(b, measure), measure_of(a, measure));
+    return order ? order : cushim_order(a->number, b->number);
 }
 
 /* Sort the sites by a measure, the largest first.  Returns how many have any of it. */
