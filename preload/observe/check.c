@@ -49,35 +49,28 @@ void cushim_check_configure(void) {
 
 /* ---- words ---- */
 
+static const struct {
+    const char *fault, *harm;
+} words[] = {
+    [CUSHIM_MEM_HARM_BEFORE] = {"overrun", "before its start"},
+    [CUSHIM_MEM_HARM_AFTER] = {"overrun", "behind its end"},
+    [CUSHIM_MEM_HARM_FREED] = {"use after free", "after its free"},
+    [CUSHIM_MEM_HARM_AGAIN] = {"double free", "freed again"},
+    [CUSHIM_MEM_HARM_INSIDE] = {"interior free", "freed inside"},
+    [CUSHIM_MEM_HARM_EXCEEDED] = {"overrun", "left by a call"},
+    [CUSHIM_MEM_HARM_TOUCHED] = {"use after free", "touched by a call after its free"},
+    [CUSHIM_MEM_HARM_GONE] = {"late free", "freed after its context"},
+    [CUSHIM_MEM_HARM_RESET] = {"device reset", "it took what was live"},
+    [CUSHIM_MEM_HARM_STRAY] = {CUSHIM_FINDING_STRAY, CUSHIM_FINDING_STRAY_HARM},
+    [CUSHIM_MEM_HARM_FORKED] = {CUSHIM_FINDING_FORKED, CUSHIM_FINDING_FORKED_HARM},
+};
+
 const char *cushim_check_harm(enum cushim_mem_harm harm) {
-    static const char *const harms[] = {[CUSHIM_MEM_HARM_BEFORE] = "before its start",
-                                        [CUSHIM_MEM_HARM_AFTER] = "behind its end",
-                                        [CUSHIM_MEM_HARM_FREED] = "after its free",
-                                        [CUSHIM_MEM_HARM_AGAIN] = "freed again",
-                                        [CUSHIM_MEM_HARM_INSIDE] = "freed inside",
-                                        [CUSHIM_MEM_HARM_EXCEEDED] = "left by a call",
-                                        [CUSHIM_MEM_HARM_TOUCHED] =
-                                            "touched by a call after its free",
-                                        [CUSHIM_MEM_HARM_GONE] = "freed after its context",
-                                        [CUSHIM_MEM_HARM_RESET] = "it took what was live",
-                                        [CUSHIM_MEM_HARM_STRAY] = CUSHIM_FINDING_STRAY_HARM,
-                                        [CUSHIM_MEM_HARM_FORKED] = CUSHIM_FINDING_FORKED_HARM};
-    return harms[harm];
+    return words[harm].harm;
 }
 
 const char *cushim_check_fault(enum cushim_mem_harm harm) {
-    static const char *const faults[] = {[CUSHIM_MEM_HARM_BEFORE] = "overrun",
-                                         [CUSHIM_MEM_HARM_AFTER] = "overrun",
-                                         [CUSHIM_MEM_HARM_FREED] = "use after free",
-                                         [CUSHIM_MEM_HARM_AGAIN] = "double free",
-                                         [CUSHIM_MEM_HARM_INSIDE] = "interior free",
-                                         [CUSHIM_MEM_HARM_EXCEEDED] = "overrun",
-                                         [CUSHIM_MEM_HARM_TOUCHED] = "use after free",
-                                         [CUSHIM_MEM_HARM_GONE] = "late free",
-                                         [CUSHIM_MEM_HARM_RESET] = "device reset",
-                                         [CUSHIM_MEM_HARM_STRAY] = CUSHIM_FINDING_STRAY,
-                                         [CUSHIM_MEM_HARM_FORKED] = CUSHIM_FINDING_FORKED};
-    return faults[harm];
+    return words[harm].fault;
 }
 
 const char *cushim_check_place(enum cushim_mem_harm harm) {
@@ -111,7 +104,6 @@ static void put_event(const struct cushim_mem_finding *finding,
 
 void cushim_check_text(const struct cushim_mem_finding *finding,
                        char text[CUSHIM_CHECK_TEXT_BYTES]) {
-    static const char *const written[] = {"before its start", "behind its end", "after its free"};
     char span[48], block[96];
     const char *fault = cushim_check_fault(finding->harm);
     snprintf(block, sizeof block, "the block of %zu %s at 0x%" PRIx64, finding->n_bytes,
@@ -127,7 +119,7 @@ void cushim_check_text(const struct cushim_mem_finding *finding,
     else if (!cushim_mem_harm_is_refusal(finding->harm))
         snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
                  "%s: %s was written %s: 0x%02x at offset %" PRId64 "; found by %s", fault, block,
-                 written[finding->harm], finding->found, finding->offset, finding->call);
+                 words[finding->harm].harm, finding->found, finding->offset, finding->call);
     else if (!finding->n_bytes)
         snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
                  "%s: %s%s at 0x%" PRIx64 ", where no block is; refused, as the driver would",

@@ -1,7 +1,7 @@
 #include "tools/cushim/devices.h"
 #include "base/bits.h"
+#include "base/writer.h"
 #include "report/page_file.h"
-#include "tools/cushim/numbers.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -152,10 +152,10 @@ void devices_text(const struct device *device, char *text, size_t n_bytes) {
     uint64_t others_bytes = used_bytes > device->held_bytes ? used_bytes - device->held_bytes : 0;
     if (device->all_bytes)
         snprintf(text, n_bytes, "dev %-2d %-11.11s held %9s of %9s  others %9s  free %9s",
-                 device->number, device->name, text_of_bytes(device->held_bytes),
-                 text_of_bytes(device->all_bytes), text_of_bytes(others_bytes),
-                 text_of_bytes(device->free_bytes));
+                 device->number, device->name, CUSHIM_BYTES(device->held_bytes),
+                 CUSHIM_BYTES(device->all_bytes), CUSHIM_BYTES(others_bytes),
+                 CUSHIM_BYTES(device->free_bytes));
     else
         snprintf(text, n_bytes, "dev %-2d %-28.28s held %9s by %s", device->number, device->name,
-                 text_of_bytes(device->held_bytes), text_of_some(device->n_processes, "process"));
+                 CUSHIM_BYTES(device->held_bytes), CUSHIM_SOME(device->n_processes, "process"));
 }

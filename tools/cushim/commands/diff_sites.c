@@ -6,12 +6,12 @@
 #include "base/bits.h"
 #include "base/hash.h"
 #include "base/utf8.h"
+#include "base/writer.h"
 #include "report/frame.h"
 #include "report/site.h"
 #include "tools/cushim/json.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/symbols.h"
-#include "tools/cushim/numbers.h"
 
 enum { N_SIDES = 2, N_SHOWN = 2, MOST_SITES = 15 };
 
@@ -163,8 +163,8 @@ void diff_sites_put(struct cushim_writer *out) {
             continue;
         }
         diff_change_text(change, row->n_bytes[0], row->n_bytes[1]);
-        snprintf(lead, sizeof lead, "  %11s %11s %11s  ", text_of_bytes(row->n_bytes[0]),
-                 text_of_bytes(row->n_bytes[1]), change);
+        snprintf(lead, sizeof lead, "  %11s %11s %11s  ", CUSHIM_BYTES(row->n_bytes[0]),
+                 CUSHIM_BYTES(row->n_bytes[1]), change);
         const struct name *frames[N_SHOWN] = {&no_stack};
         unsigned n_frames = 0;
         while (n_frames < N_SHOWN && is_named(&row->place.frames[n_frames])) {
@@ -174,5 +174,5 @@ void diff_sites_put(struct cushim_writer *out) {
         names_put_place(out, lead, frames, n_frames ? n_frames : 1);
     }
     if (n_more)
-        cushim_write(out, "  and %s more\n", text_of_some(n_more, "site"));
+        cushim_write(out, "  and %s more\n", CUSHIM_SOME(n_more, "site"));
 }

@@ -10,7 +10,6 @@
 #include "report/group.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/control.h"
-#include "tools/cushim/numbers.h"
 #include "tools/cushim/usage.h"
 
 struct request {
@@ -45,11 +44,11 @@ static void show_group(const struct cushim_group *group, const char *name) {
         for (int row = -1; (row = cushim_group_member(group, row + 1)) >= 0;) {
             uint64_t n_bytes = atomic_load(&group->file->rows[row].n_bytes[i]);
             sum_bytes += n_bytes;
-            cushim_write(&out, "  %9s  process %lu\n", text_of_bytes(n_bytes),
+            cushim_write(&out, "  %9s  process %lu\n", CUSHIM_BYTES(n_bytes),
                          (unsigned long)atomic_load(&group->file->rows[row].process));
         }
-        cushim_write(&out, "  %9s  of %s for group %s\n", text_of_bytes(sum_bytes),
-                     text_of_bytes(limit_bytes ? limit_bytes : atomic_load(&device->total_bytes)),
+        cushim_write(&out, "  %9s  of %s for group %s\n", CUSHIM_BYTES(sum_bytes),
+                     CUSHIM_BYTES(limit_bytes ? limit_bytes : atomic_load(&device->total_bytes)),
                      name);
     }
     cushim_writer_flush(&out);

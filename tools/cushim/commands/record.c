@@ -22,7 +22,6 @@
 #include "tools/cushim/control.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/usage.h"
-#include "tools/cushim/numbers.h"
 
 struct request {
     char folder[PATH_MAX]; /* absolute */
@@ -144,7 +143,7 @@ static void tell_of_gaps(const struct cushim_trace_head *head) {
     else if (state == CUSHIM_TRACE_FULL)
         complain("the recording of process %lu ended early: its file was full; %s %s not "
                  "written; --trace-max allows more",
-                 (unsigned long)head->process, text_of_count(n_lost),
+                 (unsigned long)head->process, CUSHIM_COUNT(n_lost),
                  n_lost == 1 ? "event was" : "events were");
 }
 
@@ -210,8 +209,8 @@ static void tell(pid_t process, int status, void *context) {
     }
     if (files.n)
         complain("%s: %s, %s, %s; `cushim report %s` reads it", request->name,
-                 text_of_some(files.n, "process"), text_of_some(n_events, "event"),
-                 text_of_bytes(n_bytes), request->name);
+                 CUSHIM_SOME(files.n, "process"), CUSHIM_SOME(n_events, "event"),
+                 CUSHIM_BYTES(n_bytes), request->name);
     else if (process)
         complain("no recording: no process used CUDA memory that cushim can see");
     if (!files.n)

@@ -44,7 +44,7 @@ static void put_name(struct request *request, const struct page *page) {
 static void put_spilled(struct cushim_writer *out, const struct cushim_mem_stats *stats) {
     uint64_t n_bytes = cushim_mem_stats_read(&stats->held_bytes);
     if (n_bytes)
-        cushim_write(out, "%51s  lie in host memory\n", text_of_bytes(n_bytes));
+        cushim_write(out, "%51s  lie in host memory\n", CUSHIM_BYTES(n_bytes));
 }
 
 static void put_row(struct request *request, const struct page *page, int device) {
@@ -61,9 +61,9 @@ static void put_row(struct request *request, const struct page *page, int device
                      CUSHIM_WORD(no_call), "state");
     put_name(request, page);
     cushim_write(&request->out, " %3d %9s %9s %10s %9s  %s\n", device,
-                 text_of_bytes(cushim_report_sum_device(report, device, live_bytes)),
-                 text_of_bytes(cushim_report_sum_device(report, device, held_bytes)),
-                 text_of_bytes(cushim_report_sum_device(report, device, peak_live_bytes)),
+                 CUSHIM_BYTES(cushim_report_sum_device(report, device, live_bytes)),
+                 CUSHIM_BYTES(cushim_report_sum_device(report, device, held_bytes)),
+                 CUSHIM_BYTES(cushim_report_sum_device(report, device, peak_live_bytes)),
                  n ? text_of_share(n_hits < n ? n_hits : n, n) : "-",
                  !page->is_alive                                         ? "ended"
                  : suspended_find(report->page.head.process, &suspended) ? "susp."
@@ -99,7 +99,7 @@ static void put_libraries(struct cushim_writer *out, const struct cushim_report 
     else
         cushim_site_libraries(out, report);
     if (report->sites && n_bytes)
-        cushim_write(out, "  %31s  of the driver, in no row\n", text_of_bytes(n_bytes));
+        cushim_write(out, "  %31s  of the driver, in no row\n", CUSHIM_BYTES(n_bytes));
 }
 
 static void put_findings(struct cushim_writer *out, const struct cushim_report *report) {
@@ -227,7 +227,7 @@ int stat_main(int argc, char **argv) {
         return code;
     if (request.is_clean) {
         int n = pages_clean();
-        complain("%s of ended processes removed", text_of_some((uint64_t)n, "page"));
+        complain("%s of ended processes removed", CUSHIM_SOME((uint64_t)n, "page"));
         return EXIT_WELL;
     }
     if (request.has_users)

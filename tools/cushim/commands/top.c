@@ -13,6 +13,7 @@
 #include "base/bits.h"
 #include "base/utf8.h"
 #include "base/clock.h"
+#include "base/writer.h"
 #include "report/words.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/pages.h"
@@ -21,7 +22,6 @@
 #include "tools/cushim/suspended.h"
 #include "tools/cushim/symbols.h"
 #include "tools/cushim/usage.h"
-#include "tools/cushim/numbers.h"
 
 /* ---- what was seen ---- */
 
@@ -217,9 +217,9 @@ static void put_row(const struct top *top, const struct row *row, int columns,
     if (top->has_users)
         cushim_utf8_cell(user, pages_user(row->user), USER - 1);
     snprintf(line, LINE_BYTES, "%8" PRId64 "  %s%s%s %3d %9s %9s %9s %7s %5s%s%s  %s", row->process,
-             user, top->has_users ? " " : "", cell, row->device, text_of_bytes(row->live_bytes),
-             text_of_bytes(row->held_bytes), text_of_bytes(row->spare_bytes),
-             text_of_count(requests_per_second(row)), waits, peak, limit, past);
+             user, top->has_users ? " " : "", cell, row->device, CUSHIM_BYTES(row->live_bytes),
+             CUSHIM_BYTES(row->held_bytes), CUSHIM_BYTES(row->spare_bytes),
+             CUSHIM_COUNT(requests_per_second(row)), waits, peak, limit, past);
 }
 
 static void put_heads(const struct top *top, int columns, char line[LINE_BYTES]) {
@@ -240,7 +240,7 @@ static void put_title(const struct top *top, char line[LINE_BYTES]) {
     if (localtime_r(&now, &parts))
         strftime(clock, sizeof clock, "%H:%M:%S", &parts);
     snprintf(line, LINE_BYTES, "cushim top  %s  %s by %s, every %u.%u s  %s%s", host,
-             text_of_some(top->n, "row"), sort_names[top->sort], top->every_ms / 1000,
+             CUSHIM_SOME(top->n, "row"), sort_names[top->sort], top->every_ms / 1000,
              top->every_ms % 1000 / 100, clock, top->is_paused ? "  paused" : "");
 }
 
@@ -257,10 +257,10 @@ static void put_rest(const struct top *top, size_t first, size_t last, char line
         n = snprintf(line, LINE_BYTES, "  rows %zu to %zu of %zu", first + 1, last, top->n);
     if (spilled_bytes)
         n += snprintf(line + n, LINE_BYTES - (size_t)n, "  %s lie in host memory",
-                      text_of_bytes(spilled_bytes));
+                      CUSHIM_BYTES(spilled_bytes));
     if (unaccounted_bytes)
         snprintf(line + n, LINE_BYTES - (size_t)n, "  %s of the driver, in no row",
-                 text_of_bytes(unaccounted_bytes));
+                 CUSHIM_BYTES(unaccounted_bytes));
 }
 
 /* ---- the screen ---- */

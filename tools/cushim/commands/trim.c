@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/writer.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/control.h"
-#include "tools/cushim/numbers.h"
 #include "tools/cushim/suspended.h"
 #include "tools/cushim/usage.h"
 
@@ -35,7 +35,7 @@ static void trim(const struct page *page, void *context) {
     struct cushim_page_control *control = &head->control;
     if (control_wait_long(page, control, control_ask(control, CUSHIM_PAGE_CALL_TRIM)))
         complain("%s gave back %s", control_name(page),
-                 text_of_bytes(cushim_mem_stats_read(&control->n_bytes)));
+                 CUSHIM_BYTES(cushim_mem_stats_read(&control->n_bytes)));
     else
         request->n_failed += control_complain(page, control, "gives back its idle memory");
     munmap(head, sizeof *head);

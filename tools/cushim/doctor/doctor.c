@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/writer.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/doctor/command.h"
 #include "tools/cushim/launch.h"
@@ -14,7 +15,6 @@
 #include "tools/cushim/program.h"
 #include "tools/cushim/doctor/findings.h"
 #include "tools/cushim/options.h"
-#include "tools/cushim/numbers.h"
 #include "tools/cushim/usage.h"
 
 static bool examine_cushim(char library[PATH_MAX]) {
@@ -170,7 +170,7 @@ static void examine_entries(const char *library) {
                    (int)probe.n_requests, PROBE_N_ALLOCATIONS);
         if (probe.n_bypassed)
             report_wrong("bypassed", "%s no entry point saw",
-                         text_of_some((uint64_t)probe.n_bypassed, "driver allocation"));
+                         CUSHIM_SOME((uint64_t)probe.n_bypassed, "driver allocation"));
     }
 }
 
