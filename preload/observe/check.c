@@ -316,7 +316,8 @@ void cushim_check_end(void) {
                                                     .call = cushim_cuda_symbol_name(
                                                         (enum cushim_cuda_symbol)(uint32_t)child),
                                                     .offset = (int64_t)(child >> 32)});
-    if (cushim_check_is_on() && !cushim_mem_stats_read(&cushim_check.n_findings))
+    if (cushim_check_is_on() && !cushim_mem_stats_read(&cushim_check.n_findings) &&
+        cushim_log_on(CUSHIM_LOG_ERROR))
         say_that_all_is_well();
 }
 
