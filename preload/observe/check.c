@@ -1,5 +1,6 @@
 #include "preload/observe/check.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "cuda/table.h"
 #include "memory/alloc.h"
@@ -47,35 +49,28 @@ void cushim_check_configure(void) {
 
 /* ---- words ---- */
 
+static const struct {
+    const char *fault, *harm;
+} words[] = {
+    [CUSHIM_MEM_HARM_BEFORE] = {"overrun", "before its start"},
+    [CUSHIM_MEM_HARM_AFTER] = {"overrun", "behind its end"},
+    [CUSHIM_MEM_HARM_FREED] = {"use after free", "after its free"},
+    [CUSHIM_MEM_HARM_AGAIN] = {"double free", "freed again"},
+    [CUSHIM_MEM_HARM_INSIDE] = {"interior free", "freed inside"},
+    [CUSHIM_MEM_HARM_EXCEEDED] = {"overrun", "left by a call"},
+    [CUSHIM_MEM_HARM_TOUCHED] = {"use after free", "touched by a call after its free"},
+    [CUSHIM_MEM_HARM_GONE] = {"late free", "freed after its context"},
+    [CUSHIM_MEM_HARM_RESET] = {"device reset", "it took what was live"},
+    [CUSHIM_MEM_HARM_STRAY] = {CUSHIM_FINDING_STRAY, CUSHIM_FINDING_STRAY_HARM},
+    [CUSHIM_MEM_HARM_FORKED] = {CUSHIM_FINDING_FORKED, CUSHIM_FINDING_FORKED_HARM},
+};
+
 const char *cushim_check_harm(enum cushim_mem_harm harm) {
-    static const char *const harms[] = {[CUSHIM_MEM_HARM_BEFORE] = "before its start",
-                                        [CUSHIM_MEM_HARM_AFTER] = "behind its end",
-                                        [CUSHIM_MEM_HARM_FREED] = "after its free",
-                                        [CUSHIM_MEM_HARM_AGAIN] = "freed again",
-                                        [CUSHIM_MEM_HARM_INSIDE] = "freed inside",
-                                        [CUSHIM_MEM_HARM_EXCEEDED] = "left by a call",
-                                        [CUSHIM_MEM_HARM_TOUCHED] =
-                                            "touched by a call after its free",
-                                        [CUSHIM_MEM_HARM_GONE] = "freed after its context",
-                                        [CUSHIM_MEM_HARM_RESET] = "it took what was live",
-                                        [CUSHIM_MEM_HARM_STRAY] = CUSHIM_FINDING_STRAY_HARM,
-                                        [CUSHIM_MEM_HARM_FORKED] = CUSHIM_FINDING_FORKED_HARM};
-    return harms[harm];
+    return words[harm].harm;
 }
 
 const char *cushim_check_fault(enum cushim_mem_harm harm) {
-    static const char *const faults[] = {[CUSHIM_MEM_HARM_BEFORE] = "overrun",
-                                         [CUSHIM_MEM_HARM_AFTER] = "overrun",
-                                         [CUSHIM_MEM_HARM_FREED] = "use after free",
-                                         [CUSHIM_MEM_HARM_AGAIN] = "double free",
-                                         [CUSHIM_MEM_HARM_INSIDE] = "interior free",
-                                         [CUSHIM_MEM_HARM_EXCEEDED] = "overrun",
-                                         [CUSHIM_MEM_HARM_TOUCHED] = "use after free",
-                                         [CUSHIM_MEM_HARM_GONE] = "late free",
-                                         [CUSHIM_MEM_HARM_RESET] = "device reset",
-                                         [CUSHIM_MEM_HARM_STRAY] = CUSHIM_FINDING_STRAY,
-                                         [CUSHIM_MEM_HARM_FORKED] = CUSHIM_FINDING_FORKED};
-    return faults[harm];
+    return words[harm].fault;
 }
 
 const char *cushim_check_place(enum cushim_mem_harm harm) {
@@ -109,7 +104,6 @@ static void put_event(const struct cushim_mem_finding *finding,
 
 void cushim_check_text(const struct cushim_mem_finding *finding,
                        char text[CUSHIM_CHECK_TEXT_BYTES]) {
-    static const char *const written[] = {"before its start", "behind its end", "after its free"};
     char span[48], block[96];
     const char *fault = cushim_check_fault(finding->harm);
     snprintf(block, sizeof block, "the block of %zu %s at 0x%" PRIx64, finding->n_bytes,
@@ -125,7 +119,7 @@ void cushim_check_text(const struct cushim_mem_finding *finding,
     else if (!cushim_mem_harm_is_refusal(finding->harm))
         snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
                  "%s: %s was written %s: 0x%02x at offset %" PRId64 "; found by %s", fault, block,
-                 written[finding->harm], finding->found, finding->offset, finding->call);
+                 words[finding->harm].harm, finding->found, finding->offset, finding->call);
     else if (!finding->n_bytes)
         snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
                  "%s: %s%s at 0x%" PRIx64 ", where no block is; refused, as the driver would",
@@ -142,8 +136,8 @@ void cushim_check_text(const struct cushim_mem_finding *finding,
 }
 
 static void say_stack(const char *what, const struct cushim_backtrace *stack) {
-    int first = cushim_backtrace_first(stack);
-    for (int i = first; i < stack->n_frames; i++) {
+    int first = cushim_backtrace_first(stack), end = cushim_stack_end(stack);
+    for (int i = first; i < end; i++) {
         char text[CUSHIM_BACKTRACE_FRAME_BYTES];
         cushim_stack_text(stack, i, text);
         log_error("check", "  %s %d: %s", what, i - first, text);
@@ -287,6 +281,22 @@ void cushim_check_called_after_fork(enum cushim_cuda_symbol symbol) {
         atomic_store(orphan(), (uint64_t)finding.offset << 32 | symbol);
 }
 
+/* A user who asked for the check sees that it ran. */
+static void say_that_all_is_well(void) {
+    struct cushim_writer out = {.fd = STDERR_FILENO};
+    uint64_t n_unchecked = cushim_mem_stats_read(&cushim_check.n_unchecked);
+    CUSHIM_LOCKED(&cushim_check.lock);
+    cushim_write(&out, "cushim: the check of %s found nothing: it looked at %s freed block%s",
+                 program_invocation_short_name, CUSHIM_COUNT(cushim_check.n_freed),
+                 cushim_check.n_freed == 1 ? "" : "s");
+    if (cushim_check.n_live)
+        cushim_write(&out, ", %s never freed", CUSHIM_COUNT(cushim_check.n_live));
+    if (n_unchecked)
+        cushim_write(&out, ", %s could not be looked at", CUSHIM_COUNT(n_unchecked));
+    cushim_write(&out, "\n");
+    cushim_writer_flush(&out);
+}
+
 void cushim_check_end(void) {
     uint64_t n_all = 0, child = orphan() ? atomic_load(orphan()) : 0;
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
@@ -306,6 +316,9 @@ void cushim_check_end(void) {
                                                     .call = cushim_cuda_symbol_name(
                                                         (enum cushim_cuda_symbol)(uint32_t)child),
                                                     .offset = (int64_t)(child >> 32)});
+    if (cushim_check_is_on() && !cushim_mem_stats_read(&cushim_check.n_findings) &&
+        cushim_log_on(CUSHIM_LOG_ERROR))
+        say_that_all_is_well();
 }
 
 /* ---- wiring ---- */

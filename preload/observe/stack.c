@@ -299,6 +299,24 @@ static void describe_frame(void *address, struct cushim_page_frame *frame) {
     name_function(info.dli_sname ? info.dli_sname : "", frame);
 }
 
+/* Is the address in the C library, and in this function of it?  NULL: in any. */
+static bool is_in_libc(const void *address, const char *function) {
+    static const char name[] = "libc.so";
+    Dl_info info;
+    return dladdr(address, &info) && info.dli_fname &&
+           strncmp(basename(info.dli_fname), name, sizeof name - 1) == 0 &&
+           (!function || (info.dli_sname && strcmp(info.dli_sname, function) == 0));
+}
+
+int cushim_stack_end(const struct cushim_backtrace *stack) {
+    int end = stack->n_frames, least = cushim_backtrace_first(stack) + 1;
+    if (end > least && is_in_libc(stack->frames[end - 2], "__libc_start_main"))
+        end--;
+    while (end > least && is_in_libc(stack->frames[end - 1], NULL))
+        end--;
+    return end;
+}
+
 /* The page keeps few: of an allocator the first frame, of a package of Python two lines in a row,
  * of a runtime none. */
 static unsigned describe(const struct cushim_backtrace *stack, struct cushim_page_frame frames[],
@@ -307,7 +325,8 @@ static unsigned describe(const struct cushim_backtrace *stack, struct cushim_pag
     char name[CUSHIM_LIBRARY_BYTES];
     bool has_lines = (uintptr_t)stack->frames[stack->n_frames - 1] & CUSHIM_PYTHON_BIT;
     unsigned n = 0, n_of_package = 0, most_native = has_lines ? most / 2 : most;
-    for (int i = cushim_backtrace_first(stack); i < stack->n_frames && n < most; i++) {
+    int end = cushim_stack_end(stack);
+    for (int i = cushim_backtrace_first(stack); i < end && n < most; i++) {
         bool is_line = (uintptr_t)stack->frames[i] & CUSHIM_PYTHON_BIT;
         if (n >= most_native && !is_line)
             continue;

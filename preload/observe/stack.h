@@ -19,6 +19,10 @@ void cushim_stack_begin(bool has_lines);
 /* In a forked child. */
 void cushim_stack_in_child(void);
 
+/* The number of frames without those that nobody wrote: the C library's, which call main or the
+ * thread's function, and the program's first code, which calls these. */
+int cushim_stack_end(const struct cushim_backtrace *stack);
+
 /* A call stack as a page keeps it: files and offsets, for which others can find names.  Describe
  * the frames from the first one of the program on; returns their number, at most `most`. */
 unsigned cushim_stack_describe(const struct cushim_backtrace *stack,

@@ -8,9 +8,9 @@
 
 static void put_stack(struct cushim_writer *out, const char *name,
                       const struct cushim_backtrace *stack) {
-    int first = cushim_backtrace_first(stack);
+    int first = cushim_backtrace_first(stack), end = cushim_stack_end(stack);
     cushim_write(out, ", \"%s\": [", name);
-    for (int i = first; i < stack->n_frames; i++) {
+    for (int i = first; i < end; i++) {
         char text[CUSHIM_BACKTRACE_FRAME_BYTES];
         cushim_stack_text(stack, i, text);
         cushim_write(out, i > first ? ", " : "");

@@ -18,10 +18,14 @@ static inline size_t cushim_less(size_t a, size_t b) {
     return a > b ? a - b : 0;
 }
 
-/* For qsort: by the number with which each element begins. */
-static inline int cushim_by_number(const void *one, const void *other) {
-    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+/* For qsort: the smaller number first. */
+static inline int cushim_order(uint64_t a, uint64_t b) {
     return a < b ? -1 : a > b;
+}
+
+/* The same by the number with which each element begins. */
+static inline int cushim_by_number(const void *one, const void *other) {
+    return cushim_order(*(const uint64_t *)one, *(const uint64_t *)other);
 }
 
 /* The largest k with 2^k <= x; x > 0. */

@@ -91,3 +91,9 @@ char *cushim_text_time(char text[CUSHIM_AMOUNT_BYTES], uint64_t ns) {
     snprintf(text, CUSHIM_AMOUNT_BYTES, "%.*f %s", decimals, amount, units[unit]);
     return text;
 }
+
+char *cushim_text_some(char text[CUSHIM_SOME_BYTES], uint64_t n, const char *one) {
+    const char *ending = n == 1 ? "" : one[strlen(one) - 1] == 's' ? "es" : "s";
+    snprintf(text, CUSHIM_SOME_BYTES, "%s %.24s%s", CUSHIM_COUNT(n), one, ending);
+    return text;
+}

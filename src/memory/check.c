@@ -326,6 +326,7 @@ static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_l
     struct cushim_backtrace freed;
     cushim_backtrace_take(&freed);
     pthread_mutex_lock(&check->lock);
+    check->n_freed++;
     struct cushim_mem_check_row *row = find(check, lookup->base);
     bool is_kept = status == CUSHIM_OK && row && row->life == life;
     if (is_kept) {

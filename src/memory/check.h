@@ -79,6 +79,7 @@ struct cushim_mem_check {
     struct cushim_mem_check_row *rows; /* by address */
     struct cushim_mem_check_row *live; /* those of live blocks; the first is looked at next */
     size_t n_live;
+    uint64_t n_freed;                        /* blocks whose free was checked */
     struct cushim_mem_check_row *quarantine; /* those of freed blocks, the oldest first */
     size_t quarantined_bytes;
     uint64_t n_rows;                        /* ever made: the serial of the next */

@@ -41,7 +41,7 @@ static bool refused(const struct cushim_report *report, struct cushim_advice *ad
     EVIDENCE(advice, {"findings", n});
     SAY(advice, "--check also names who allocated and who freed the %s of %s refused %s",
         n == 1 ? "block" : "blocks", CUSHIM_COUNT(n), n == 1 ? "call" : "calls");
-    return n && !cushim_report_option(report, "check");
+    return n && !cushim_report_option(&report->page.head, "check");
 }
 
 static bool waits(const struct cushim_report *report, struct cushim_advice *advice) {
@@ -81,7 +81,7 @@ static bool staging(const struct cushim_report *report, struct cushim_advice *ad
         "large pageable copies took %s of %s; --copy-stage=on takes away at most that, where "
         "processors are idle",
         CUSHIM_TIME(ns), CUSHIM_TIME(report->run_ns));
-    const char *set = cushim_report_option(report, "copy-stage");
+    const char *set = cushim_report_option(&report->page.head, "copy-stage");
     return ns && is_share(ns, report->run_ns, 1) && !(set && strcmp(set, "on") == 0);
 }
 
@@ -112,7 +112,7 @@ static bool forwarded(const struct cushim_report *report, struct cushim_advice *
     uint64_t all_bytes = async_bytes +
                          cushim_report_sum(report, CUSHIM_KIND_MAPPED, requested_bytes) +
                          cushim_report_sum(report, CUSHIM_KIND_DEVICE, requested_bytes);
-    const char *keep = cushim_report_option(report, "async-keep");
+    const char *keep = cushim_report_option(&report->page.head, "async-keep");
     EVIDENCE(advice, {"forwarded_bytes", past_bytes}, {"requested_bytes", all_bytes});
     SAY(advice, "%s of the %s that were asked for are served by the driver itself%s",
         CUSHIM_BYTES(past_bytes), CUSHIM_BYTES(all_bytes),
@@ -152,7 +152,7 @@ static bool holes(const struct cushim_report *report, struct cushim_advice *advi
 /* If other processes want it. */
 static bool idle(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t most_bytes = 0;
-    const char *set = cushim_report_option(report, "keep");
+    const char *set = cushim_report_option(&report->page.head, "keep");
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         uint64_t n_bytes = cushim_report_idle_bytes(report, device);
         most_bytes = n_bytes > most_bytes ? n_bytes : most_bytes;

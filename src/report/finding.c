@@ -104,7 +104,7 @@ bool cushim_finding_text(struct cushim_writer *out, const struct cushim_report *
         cushim_frame_text(out, finding.is_refusal ? "called at" : "found at", finding.at,
                           finding.n_at, report->find_line);
     }
-    if (cushim_report_option(report, "check"))
+    if (cushim_report_option(&report->page.head, "check"))
         cushim_report_put_finding(out, cushim_mem_stats_read(&report->page.n_findings),
                                   "finding of the check", "findings of the check in all");
     cushim_report_put_finding(out, cushim_mem_stats_read(&report->page.n_unchecked),

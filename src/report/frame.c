@@ -157,9 +157,6 @@ static void put(const struct cushim_page_frame *frame, cushim_report_find_line_f
 void cushim_frame_text(struct cushim_writer *out, const char *what,
                        const struct cushim_page_frame frames[], uint64_t n_frames,
                        cushim_report_find_line_fn *find_line) {
-    /* nobody wrote `_start`, which calls main */
-    if (n_frames > 1 && strcmp(frames[n_frames - 1].function, "_start") == 0)
-        n_frames--;
     for (uint64_t i = 0; i < n_frames; i++) {
         char text[TEXT_BYTES];
         put(&frames[i], find_line, TEXT_COLUMNS, text);

@@ -92,8 +92,7 @@ const char *cushim_report_next_text(const char *texts, uint64_t n_bytes, const c
     return next < texts + n_bytes ? next : NULL;
 }
 
-const char *cushim_report_option(const struct cushim_report *report, const char *name) {
-    const struct cushim_page_head *head = &report->page.head;
+const char *cushim_report_option(const struct cushim_page_head *head, const char *name) {
     const char *text = NULL;
     size_t n = strlen(name);
     while ((text = cushim_report_next_text(head->options, head->n_option_bytes, text))) {

@@ -110,7 +110,7 @@ const char *cushim_report_next_text(const char *texts, uint64_t n_bytes, const c
 void cushim_report_put_folded(struct cushim_writer *out, const char *head, const char *text);
 
 /* The value of an option that was set, spelled as `cushim run` takes it; NULL if it was not set. */
-const char *cushim_report_option(const struct cushim_report *report, const char *name);
+const char *cushim_report_option(const struct cushim_page_head *head, const char *name);
 
 /* "GPU-01234567-89ab-...": as nvidia-smi spells it; "" if unknown. */
 enum { CUSHIM_REPORT_UUID_BYTES = 41 };

@@ -1,6 +1,7 @@
 /* The report as text, for people. */
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,13 +17,6 @@
 enum { MARK_BYTES = 44 }; /* of the name of a mark: what fits into a line */
 
 enum { WIDTH = 80 };
-
-/* "1 request", "2,000 requests": a count with its unit. */
-static const char *some(char text[CUSHIM_AMOUNT_BYTES * 2], uint64_t n, const char *one,
-                        const char *many) {
-    snprintf(text, CUSHIM_AMOUNT_BYTES * 2, "%s %s", CUSHIM_COUNT(n), n == 1 ? one : many);
-    return text;
-}
 
 static void put_kind(struct cushim_writer *out, const struct cushim_report *report, int device,
                      enum cushim_kind kind) {
@@ -233,7 +227,8 @@ bool cushim_report_shortages_text(struct cushim_writer *out, const struct cushim
             continue;
         cushim_write(out, "\n");
         has_any = true;
-        cushim_shortage_text(out, number, &shortage, report->find_line);
+        cushim_shortage_text(out, number, &shortage,
+                             cushim_report_option(&report->page.head, "spill"), report->find_line);
     }
     return has_any;
 }
@@ -250,12 +245,11 @@ static const char *const verdict_indent = "         ";
 
 /* One kind of driver call that we made: how many, how long in all, and how long each. */
 static void put_measured(struct cushim_writer *out, const struct cushim_report *report, uint64_t n,
-                         uint64_t ns, const char *one, const char *many) {
+                         uint64_t ns, const char *one) {
     bool is_software = cushim_mem_stats_read(&report->page.head.is_software);
-    char calls[CUSHIM_AMOUNT_BYTES * 2];
     if (!n)
         return;
-    cushim_write(out, "%s%s took %s", verdict_indent, some(calls, n, one, many), CUSHIM_TIME(ns));
+    cushim_write(out, "%s%s took %s", verdict_indent, CUSHIM_SOME(n, one), CUSHIM_TIME(ns));
     if (n > 1)
         cushim_write(out, ", %s each", CUSHIM_TIME(ns / n));
     cushim_write(out, is_software ? " (no GPU)\n" : " (measured)\n");
@@ -269,7 +263,7 @@ static void put_forwarded(struct cushim_writer *out, const struct cushim_report 
     } rows[] = {{CUSHIM_KIND_MAPPED, "by cuMemCreate"},
                 {CUSHIM_KIND_ASYNC, "in stream order"},
                 {CUSHIM_KIND_ARRAY, "as arrays"}};
-    char calls[CUSHIM_AMOUNT_BYTES * 2];
+    char text[CUSHIM_AMOUNT_BYTES];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uint64_t n = cushim_report_sum(report, rows[i].kind, n_requests);
         uint64_t n_hits = cushim_report_sum(report, rows[i].kind, n_hits);
@@ -277,10 +271,10 @@ static void put_forwarded(struct cushim_writer *out, const struct cushim_report 
             continue;
         cushim_write(out, "%s%s were asked for %s (%s):", verdict_indent,
                      CUSHIM_BYTES(cushim_report_sum(report, rows[i].kind, requested_bytes)),
-                     rows[i].how, some(calls, n, "call", "calls"));
+                     rows[i].how, CUSHIM_SOME(n, "call"));
         if (n_hits)
             cushim_write(out, "\n%s%s %% of these made no driver call\n", verdict_indent,
-                         share(calls, n_hits, n));
+                         share(text, n_hits, n));
         else
             cushim_write(out, " forwarded\n");
     }
@@ -295,8 +289,8 @@ static void put_verdict(struct cushim_writer *out, const struct cushim_report *r
     bool is_forwarded = cushim_report_sum(report, CUSHIM_KIND_MAPPED, n_requests) ||
                         cushim_report_sum(report, CUSHIM_KIND_ASYNC, n_requests) ||
                         cushim_report_sum(report, CUSHIM_KIND_ARRAY, n_requests);
-    char text[CUSHIM_AMOUNT_BYTES], requests[CUSHIM_AMOUNT_BYTES * 2];
-    some(requests, n_requests, "request", "requests");
+    const char *requests = CUSHIM_SOME(n_requests, "request");
+    char text[CUSHIM_AMOUNT_BYTES];
     if (n_requests && (n_hits || n_misses))
         cushim_write(out, "verdict: %s %% of %s made no driver call\n",
                      share(text, n_hits, n_requests), requests);
@@ -308,46 +302,34 @@ static void put_verdict(struct cushim_writer *out, const struct cushim_report *r
     else if (n_refused)
         cushim_write(out,
                      "verdict: there was no memory for %s of device memory, and no other came\n",
-                     some(requests, n_refused, "request", "requests"));
+                     CUSHIM_SOME(n_refused, "request"));
     else
         cushim_write(out, "verdict: no device memory was asked for\n");
     put_measured(out, report, cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_native_allocs),
                  cushim_report_sum(report, CUSHIM_KIND_DEVICE, native_alloc_ns),
-                 "driver allocation", "driver allocations");
+                 "driver allocation");
     put_measured(out, report, cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_native_frees),
-                 cushim_report_sum(report, CUSHIM_KIND_DEVICE, native_free_ns), "driver free",
-                 "driver frees");
+                 cushim_report_sum(report, CUSHIM_KIND_DEVICE, native_free_ns), "driver free");
     put_forwarded(out, report);
 }
 
 /* A line that is cut at the width of the terminal. */
 struct line {
-    char text[WIDTH + 1];
+    char text[2048];
     size_t n;
-    bool is_cut;
 };
 
-static void add_text(struct line *line, const char *text) {
-    size_t n_bytes = strlen(text), left_bytes = WIDTH - line->n;
-    line->is_cut |= n_bytes > left_bytes;
-    memcpy(line->text + line->n, text, n_bytes < left_bytes ? n_bytes : left_bytes);
-    line->n += n_bytes < left_bytes ? n_bytes : left_bytes;
+__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line->text + line->n, sizeof line->text - line->n, format, arguments);
+    va_end(arguments);
+    line->n += strlen(line->text + line->n);
 }
 
 static void end_line(struct line *line, struct cushim_writer *out) {
-    line->text[line->n] = 0;
-    if (line->is_cut)
-        strcpy(line->text + WIDTH - 3, "...");
-    cushim_utf8_clean(line->text); /* the last character may be cut */
-    cushim_write(out, "%s\n", line->text);
-}
-
-/* Add an argument so that a person can tell it from its neighbours. */
-static void add_word(struct line *line, const char *word) {
-    bool is_plain = *word && !strpbrk(word, " \t\n'\"");
-    add_text(line, is_plain ? "" : "'");
-    add_text(line, word);
-    add_text(line, is_plain ? "" : "'");
+    cushim_utf8_clean(line->text);
+    cushim_write(out, "%s\n", cushim_utf8_fit(line->text, WIDTH));
 }
 
 static void put_arguments(struct cushim_writer *out, const struct cushim_page_head *head) {
@@ -355,10 +337,11 @@ static void put_arguments(struct cushim_writer *out, const struct cushim_page_he
     const char *word = cushim_report_next_text(head->arguments, head->n_argument_bytes, NULL);
     if (!word || !cushim_report_next_text(head->arguments, head->n_argument_bytes, word))
         return; /* the first line has its name */
-    add_text(&line, " ");
+    add(&line, " ");
     for (; word; word = cushim_report_next_text(head->arguments, head->n_argument_bytes, word)) {
-        add_text(&line, " ");
-        add_word(&line, word);
+        /* so that a person can tell it from its neighbours */
+        const char *quote = *word && !strpbrk(word, " \t\n'\"") ? "" : "'";
+        add(&line, " %s%s%s", quote, word, quote);
     }
     end_line(&line, out);
 }
@@ -367,22 +350,15 @@ static void put_head(struct cushim_writer *out, const struct cushim_report *repo
     const struct cushim_page_head *head = &report->page.head;
     uint64_t version = cushim_mem_stats_read(&head->driver_version);
     struct line line = {0};
-    char text[CUSHIM_NAME_BYTES];
     put_arguments(out, head);
-    if (*head->host) {
-        add_text(&line, "  on ");
-        add_text(&line, head->host);
-    }
-    if (version) {
-        snprintf(text, sizeof text, "%sdriver of CUDA %" PRIu64 ".%" PRIu64, line.n ? ", " : "  ",
-                 version / 1000, version / 10 % 100);
-        add_text(&line, text);
-    }
+    if (*head->host)
+        add(&line, "  on %s", head->host);
+    if (version)
+        add(&line, "%sdriver of CUDA %" PRIu64 ".%" PRIu64, line.n ? ", " : "  ", version / 1000,
+            version / 10 % 100);
     const char *option = cushim_report_next_text(head->options, head->n_option_bytes, NULL);
-    for (; option; option = cushim_report_next_text(head->options, head->n_option_bytes, option)) {
-        add_text(&line, line.n ? ", " : "  ");
-        add_text(&line, option);
-    }
+    for (; option; option = cushim_report_next_text(head->options, head->n_option_bytes, option))
+        add(&line, "%s%s", line.n ? ", " : "  ", option);
     if (line.n)
         end_line(&line, out);
 }

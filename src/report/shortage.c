@@ -1,7 +1,6 @@
 #include "report/shortage.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "base/bits.h"
 #include "base/utf8.h"
@@ -107,7 +106,8 @@ static void put_driver(struct cushim_writer *out, const struct cushim_page_short
 }
 
 /* Why the request was not served, in a sentence of its numbers. */
-static void put_advice(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
+static void put_advice(struct cushim_writer *out, const struct cushim_page_shortage *shortage,
+                       const char *spill) {
     uint64_t live_bytes = own_bytes(shortage);
     uint64_t wanted_bytes = sum(live_bytes, shortage->asked_bytes);
     uint64_t free_bytes = sum(shortage->spare_bytes, shortage->idle_bytes);
@@ -119,6 +119,11 @@ static void put_advice(struct cushim_writer *out, const struct cushim_page_short
         put_limit(out, shortage);
     else if (!shortage->device_bytes)
         put_driver(out, shortage);
+    else if (shortage->asked_bytes > shortage->device_bytes && spill)
+        cushim_write(out,
+                     "the device has less than that in all, and --spill=%s has no\n"
+                     "             room for it: ask for less at a time\n",
+                     spill);
     else if (shortage->asked_bytes > shortage->device_bytes)
         cushim_write(out, "the device has less than that in all: ask for less at a time\n");
     else if (wanted_bytes > shortage->device_bytes)
@@ -220,7 +225,7 @@ static void put_tried(struct cushim_writer *out, const struct cushim_page_shorta
 }
 
 void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
-                          const struct cushim_page_shortage *shortage,
+                          const struct cushim_page_shortage *shortage, const char *spill,
                           cushim_report_find_line_fn *find_line) {
     cushim_shortage_line(out, number, shortage);
     if (shortage->total_bytes)
@@ -241,7 +246,7 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
         cushim_write(out, "  a probe    %s were served right after: the program got over it\n",
                      CUSHIM_BYTES(shortage->served_bytes));
     else
-        put_advice(out, shortage);
+        put_advice(out, shortage, spill);
 }
 
 /* ---- for programs ---- */

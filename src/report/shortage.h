@@ -11,11 +11,11 @@
 uint64_t cushim_shortage_get(const struct cushim_page *page, unsigned i,
                              struct cushim_page_shortage *shortage);
 
-/* For people: a line, or a section with it. */
+/* For people: a line, or a section with it.  `spill` is the value of that option, or NULL. */
 void cushim_shortage_line(struct cushim_writer *out, uint64_t number,
                           const struct cushim_page_shortage *shortage);
 void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
-                          const struct cushim_page_shortage *shortage,
+                          const struct cushim_page_shortage *shortage, const char *spill,
                           cushim_report_find_line_fn *find_line);
 
 /* For programs: all that the page of a report keeps, as a member. */

@@ -284,9 +284,8 @@ struct library {
 
 static int by_live(const void *left, const void *right) {
     const struct library *a = left, *b = right;
-    if (a->live_bytes != b->live_bytes)
-        return a->live_bytes > b->live_bytes ? -1 : 1;
-    return strcmp(a->name, b->name);
+    int order = cushim_order(b->live_bytes, a->live_bytes);
+    return order ? order : strcmp(a->name, b->name);
 }
 
 static void put_library(struct cushim_writer *out, const char *name, uint64_t n_live,

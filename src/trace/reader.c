@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "base/file_read.h"
 
 struct cushim_trace_place {
@@ -83,9 +84,8 @@ static int find_chunks(struct cushim_trace_reader *reader) {
 
 static int by_writer(const void *left, const void *right) {
     const struct cushim_trace_place *a = left, *b = right;
-    if (a->writer != b->writer)
-        return a->writer < b->writer ? -1 : 1;
-    return a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
+    int order = cushim_order(a->writer, b->writer);
+    return order ? order : cushim_order(a->sequence, b->sequence);
 }
 
 /* A cursor for each writer, before its first chunk. */

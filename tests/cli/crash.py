@@ -106,7 +106,7 @@ def a_program_that_may_open_nothing_runs_on():
             file = scratch / f"{how}.json"
             file.unlink(missing_ok=True)
             result = run(f"--stats={file}", LIVE, how, **more)
-            assert result.returncode == code and result.stderr.count("\n") <= 2 + ("CUSHIM_TRACE" in more), (how, more, result)
+            assert result.returncode == code and result.stderr.count("\n") <= 2 + len({"CUSHIM_TRACE", "CUSHIM_CHECK"} & more.keys()), (how, more, result)
             if how == "no_files":
                 assert requests(file) == N_KEPT, (how, more)
             assert not pages(), pages()

@@ -470,6 +470,13 @@ def a_log_at_info_says_whether_it_is_active():
 
 
 @tap.test
+def the_check_of_a_program_without_memory_says_so():
+    program = build("dynamic")
+    assert only_line(cushim("run", "--check", str(program))) == f"cushim: {program.name} itself used no CUDA memory that cushim can see"
+    assert cushim("run", "--check", "--log=off", str(program)).stderr == cushim("run", "--check=off", str(program)).stderr == ""
+
+
+@tap.test
 def its_children_say_nothing():
     parent = build("parent", source="""
         #include <stdlib.h>

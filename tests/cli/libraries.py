@@ -304,12 +304,18 @@ def rows_add_up_to_what_nvml_says_and_the_rest_is_a_line():
     def look():
         text = subprocess.run([CUSHIM, "stat", "--sites", "--by=library", "--all"], env=env, text=True, capture_output=True).stdout
         return {row[1]: row[0] for row in re.findall(r"^ +(?:\d+ +)?([0-9.]+ [KM]iB)  (.+)$", text, re.MULTILINE)}
+
+    def others():
+        top, metrics = (subprocess.run([CUSHIM, *words], env=env, text=True, capture_output=True).stdout for words in (["top", "--once"], ["metrics"]))
+        return top.splitlines()[-1].split("  ")[-1], *re.findall(r"^cushim_unaccounted_bytes\{.*\} (\d+)$", metrics, re.MULTILINE)
     assert process.stdout.readline() == "launched\n"
     assert look() == {"the program itself": "32.0 MiB", "contexts and modules": "64.0 MiB", "of the driver, in no row": "16.0 MiB"}, look()
+    assert others() == ("16.0 MiB of the driver, in no row", str(16 << 20)), others()
     process.stdin.write("\n")
     process.stdin.flush()
     assert process.stdout.readline() == "synchronised\n"
     assert look() == {"the program itself": "32.0 MiB", "contexts and modules": "80.0 MiB", "held by the driver's pools and not live": "32.0 MiB"}, look()
+    assert "in no row" not in others()[0] and others()[1:] == ("0",), others()
     process.communicate("", timeout=60)
     assert process.returncode == 0
 

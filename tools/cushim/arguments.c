@@ -6,6 +6,14 @@
 
 #include "tools/cushim/usage.h"
 
+/* A command's options, and what it does with those that have no row. */
+struct arguments {
+    const char *topic;
+    const struct argument *rows;
+    void *context;
+    arguments_other_fn *take_other;
+};
+
 static int unknown(const struct arguments *arguments, char **words, int *i) {
     enum { MOST = 16 };
     const char *names[MOST];
@@ -71,8 +79,9 @@ static int take(const struct arguments *arguments, char **words, int *i) {
                        : EXIT_WELL;
 }
 
-int arguments_read(const struct arguments *arguments, int argc, char **argv) {
-    const char *topic = arguments->topic, *of_words = arguments->of_words;
+/* Returns how many words are left, which it moves to argv[0] and on, or the index of the first one
+ * if all options stand in front of it; or minus an exit code. */
+static int read_all(const struct arguments *arguments, bool has_program, int argc, char **argv) {
     int n = 0;
     bool is_over = false; /* "--" was there */
     for (int i = 1; i < argc; i++) {
@@ -80,28 +89,35 @@ int arguments_read(const struct arguments *arguments, int argc, char **argv) {
         if (is_option && strcmp(argv[i], "--") == 0) {
             is_over = true;
         } else if (is_option && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
-            usage_print(stdout, topic);
+            usage_print(stdout, arguments->topic);
             exit(usage_end(EXIT_WELL));
         } else if (is_option) {
             int code = take(arguments, argv, &i);
             if (code != EXIT_WELL)
                 return -code;
-        } else if (arguments->program) {
+        } else if (has_program) {
             return i;
         } else {
             argv[n++] = argv[i];
         }
     }
-    if (arguments->program == ARGUMENTS_PROGRAM)
-        return -usage_error(topic, "%s needs a program", topic);
-    if (arguments->program)
-        return argc;
-    if (n < arguments->least_words)
+    return has_program ? argc : n;
+}
+
+int arguments_words(const char *topic, const struct argument *rows, void *context, int least,
+                    int most, const char *of_words, int argc, char **argv) {
+    int n = read_all(&(struct arguments){topic, rows, context, NULL}, false, argc, argv);
+    if (n >= 0 && n < least)
         return -usage_error(topic, "%s needs %s", topic, of_words);
-    if (n > arguments->most_words && !of_words)
-        return -usage_error(topic, "%s takes no name: `%s`", topic, argv[arguments->most_words]);
-    if (n > arguments->most_words)
-        return -usage_error(topic, "%s takes %s, and not also `%s`", topic, of_words,
-                            argv[arguments->most_words]);
+    if (n > most && !of_words)
+        return -usage_error(topic, "%s takes no name: `%s`", topic, argv[most]);
+    if (n > most)
+        return -usage_error(topic, "%s takes %s, and not also `%s`", topic, of_words, argv[most]);
     return n;
+}
+
+int arguments_program(const char *topic, const struct argument *rows, void *context,
+                      arguments_other_fn *take_other, bool is_needed, int argc, char **argv) {
+    int first = read_all(&(struct arguments){topic, rows, context, take_other}, true, argc, argv);
+    return first == argc && is_needed ? -usage_error(topic, "%s needs a program", topic) : first;
 }

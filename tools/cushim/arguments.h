@@ -16,26 +16,21 @@ struct argument {
     int (*take)(void *context, const char *value);
 };
 
-struct arguments {
-    const char *topic;
-    const struct argument *rows; /* a row without a name ends them */
-    void *context;               /* for their `take` */
-    /* How many words may be no options, and what these are, in words. */
-    int least_words, most_words;
-    const char *of_words;
-    /* The words are PROGRAM [ARGUMENT ...]: all options stand in front of them. */
-    enum { ARGUMENTS_NO_PROGRAM, ARGUMENTS_MAY_HAVE_PROGRAM, ARGUMENTS_PROGRAM } program;
-    /*
-     * It takes the option words[*i] if that has no row, and returns as `take` does; if its value is
-     * the next word, it adds 1 to *i.
-     */
-    int (*take_other)(const char *topic, char **words, int *i);
-};
+/* Takes the option words[*i] if that has no row, and returns as `take` does; if its value is the
+ * next word, it adds 1 to *i. */
+typedef int arguments_other_fn(const char *topic, char **words, int *i);
 
 /*
- * Read the words from argv[1] on.  Returns the number of words that are not options, and moves them
- * to argv[0] and on.  For a command that starts a program it returns the index of the program's
- * name, or argc if there is none and none is needed.  If something is wrong, it prints a message
- * and returns minus an exit code.  If help is asked for, it prints the page and ends the process.
+ * Read the words from argv[1] on.  A row without a name ends `rows`, and `context` is for their
+ * `take`.  If something is wrong, they print a message and return minus an exit code.  If help is
+ * asked for, they print the page and end the process.
+ *
+ * arguments_words returns the number of words that are no options, at least `least` and at most
+ * `most` of them, and moves them to argv[0] and on; `of_words` says what these are.
+ * arguments_program is for commands that start PROGRAM [ARGUMENT ...], and returns the index of the
+ * program's name, or argc if there is none and none is needed.
  */
-int arguments_read(const struct arguments *arguments, int argc, char **argv);
+int arguments_words(const char *topic, const struct argument *rows, void *context, int least,
+                    int most, const char *of_words, int argc, char **argv);
+int arguments_program(const char *topic, const struct argument *rows, void *context,
+                      arguments_other_fn *take_other, bool is_needed, int argc, char **argv);

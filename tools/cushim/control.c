@@ -1,6 +1,5 @@
 #include "tools/cushim/control.h"
 
-#include <limits.h>
 #include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,9 +11,7 @@
 
 bool control_is_wanted(const struct page *page, const char *wanted) {
     const struct cushim_page_head *head = &page->report->page.head;
-    char process[24];
-    snprintf(process, sizeof process, "%ld", (long)head->process);
-    return page->is_alive && (strcmp(wanted, process) == 0 || strcmp(wanted, head->program) == 0);
+    return page->is_alive && pages_is_wanted(wanted, head->process, head->program);
 }
 
 const char *control_name(const struct page *page) {

@@ -1,7 +1,7 @@
 #include "tools/cushim/devices.h"
 #include "base/bits.h"
+#include "base/writer.h"
 #include "report/page_file.h"
-#include "tools/cushim/numbers.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -90,7 +90,7 @@ unsigned devices_processes(unsigned number,
     return n;
 }
 
-uint64_t devices_unaccounted_bytes(const struct cushim_report *report) {
+uint64_t devices_unaccounted_bytes(const struct cushim_report *report, int wanted) {
     const struct cushim_page_head *head = &report->page.head;
     bool can_ask = head->namespace == cushim_page_namespace() && open_nvml() && nvml.get_processes;
     uint64_t n_bytes = 0;
@@ -99,7 +99,8 @@ uint64_t devices_unaccounted_bytes(const struct cushim_report *report) {
         char uuid[CUSHIM_REPORT_UUID_BYTES];
         unsigned n = DEVICES_MOST_PROCESSES;
         void *handle;
-        if (!*cushim_report_uuid(uuid, report->page.device_uuids[device]) ||
+        if ((wanted >= 0 && device != wanted) ||
+            !*cushim_report_uuid(uuid, report->page.device_uuids[device]) ||
             nvml.find(uuid, &handle) != 0 || nvml.get_processes(handle, &n, rows) != 0)
             continue;
         for (unsigned i = 0; i < n; i++) {
@@ -151,10 +152,10 @@ void devices_text(const struct device *device, char *text, size_t n_bytes) {
     uint64_t others_bytes = used_bytes > device->held_bytes ? used_bytes - device->held_bytes : 0;
     if (device->all_bytes)
         snprintf(text, n_bytes, "dev %-2d %-11.11s held %9s of %9s  others %9s  free %9s",
-                 device->number, device->name, text_of_bytes(device->held_bytes),
-                 text_of_bytes(device->all_bytes), text_of_bytes(others_bytes),
-                 text_of_bytes(device->free_bytes));
+                 device->number, device->name, CUSHIM_BYTES(device->held_bytes),
+                 CUSHIM_BYTES(device->all_bytes), CUSHIM_BYTES(others_bytes),
+                 CUSHIM_BYTES(device->free_bytes));
     else
         snprintf(text, n_bytes, "dev %-2d %-28.28s held %9s by %s", device->number, device->name,
-                 text_of_bytes(device->held_bytes), text_of_some(device->n_processes, "process"));
+                 CUSHIM_BYTES(device->held_bytes), CUSHIM_SOME(device->n_processes, "process"));
 }

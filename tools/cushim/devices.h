@@ -39,8 +39,9 @@ struct device_process {
 unsigned devices_processes(unsigned number,
                            struct device_process processes[DEVICES_MOST_PROCESSES]);
 
-/* What NVML says that a process has beyond its own account. */
-uint64_t devices_unaccounted_bytes(const struct cushim_report *report);
+/* What NVML says that a process has of a device, or of all if that is -1, beyond its own account.
+ * 0: nothing, or NVML does not say. */
+uint64_t devices_unaccounted_bytes(const struct cushim_report *report, int device);
 
 /* A line of at most 80 columns. */
 void devices_text(const struct device *device, char *text, size_t n_bytes);

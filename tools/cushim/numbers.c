@@ -39,10 +39,3 @@ const char *numbers_share(char text[NUMBERS_SHARE_BYTES], uint64_t part, uint64_
              (unsigned)(per_1000 % 10));
     return text;
 }
-
-const char *numbers_some(char text[NUMBERS_SOME_BYTES], uint64_t n, const char *one) {
-    char count[CUSHIM_AMOUNT_BYTES];
-    const char *ending = n == 1 ? "" : one[strlen(one) - 1] == 's' ? "es" : "s";
-    snprintf(text, NUMBERS_SOME_BYTES, "%s %.24s%s", cushim_text_count(count, n), one, ending);
-    return text;
-}

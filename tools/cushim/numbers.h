@@ -27,16 +27,5 @@ void numbers_sort(uint64_t numbers[], size_t n);
 enum { NUMBERS_SHARE_BYTES = 24 };
 const char *numbers_share(char text[NUMBERS_SHARE_BYTES], uint64_t part, uint64_t all);
 
-/* Write "1 block", "2,000 blocks".  Returns `text`. */
-enum { NUMBERS_SOME_BYTES = 64 };
-const char *numbers_some(char text[NUMBERS_SOME_BYTES], uint64_t n, const char *one);
-
-/*
- * The texts of numbers.  Each is in memory of the surrounding block, so several can be arguments of
- * one call.
- */
-#define text_of_bytes(n)         cushim_text_bytes((char[CUSHIM_AMOUNT_BYTES]){0}, n)
-#define text_of_time(ns)         cushim_text_time((char[CUSHIM_AMOUNT_BYTES]){0}, ns)
-#define text_of_count(n)         cushim_text_count((char[CUSHIM_AMOUNT_BYTES]){0}, n)
+/* The same in a buffer that ends with the block of the caller, as CUSHIM_BYTES and its like. */
 #define text_of_share(part, all) numbers_share((char[NUMBERS_SHARE_BYTES]){0}, part, all)
-#define text_of_some(n, one)     numbers_some((char[NUMBERS_SOME_BYTES]){0}, n, one)

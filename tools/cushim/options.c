@@ -144,7 +144,7 @@ bool settings_nearest(const char *entry, char text[static TEXT]) {
 
 /* The options as the preload will read them; a value that cannot be read changes nothing. */
 static const struct cushim_options *from_environment(void) {
-    static const char *const names[] = {"cushim", "stats", "log"};
+    static const char *const names[] = {"cushim", "stats", "log", "check"};
     static struct cushim_options options; /* too large for a stack */
     cushim_options_default(&options);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -176,6 +176,11 @@ bool settings_want_report(void) {
     char where[CUSHIM_OPTION_PATH_BYTES];
     bool has_report = settings_report(where) && from_environment()->log;
     return has_report || (!settings_are_off() && settings_are_told());
+}
+
+bool settings_want_word(void) {
+    const struct cushim_options *options = from_environment();
+    return settings_want_report() || (options->cushim && options->check && options->log);
 }
 
 /* The values that a row takes, in words. */

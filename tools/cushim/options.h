@@ -41,6 +41,9 @@ bool settings_are_off(void);
  * has level info.  It is not if the log is off, because then nothing goes to standard error. */
 bool settings_want_report(void);
 
+/* The same for the program itself: also if the check is asked for. */
+bool settings_want_word(void);
+
 /* Is an exit report asked for?  `where` is then its destination. */
 bool settings_report(char where[static SETTINGS_PATH_BYTES]);
 

@@ -202,9 +202,11 @@ static void show_folder(const struct folder *folder, pages_show_fn *show, void *
         int error = show_one(folder, entries[i]->d_name, show, context);
         found->n_shown += error == 0;
         if (error == ENOEXEC) {
-            found->n_unreadable++;
+            size_t n_text = strlen(found->unreadable);
             found->n_running += cushim_page_is_alive(folder->descriptor, entries[i]->d_name);
-            snprintf(found->unreadable, sizeof found->unreadable, "%.60s", entries[i]->d_name);
+            if (found->n_unreadable++ < PAGES_NAMED)
+                snprintf(found->unreadable + n_text, sizeof found->unreadable - n_text, "%s%.60s",
+                         n_text ? ", " : "", entries[i]->d_name);
         }
         free(entries[i]);
     }
@@ -381,4 +383,10 @@ bool pages_has_memory(const struct cushim_report *report) {
             return true;
     }
     return false;
+}
+
+bool pages_is_wanted(const char *wanted, int64_t process, const char *program) {
+    char number[24];
+    snprintf(number, sizeof number, "%ld", (long)process);
+    return !wanted || strcmp(wanted, number) == 0 || strcmp(wanted, program) == 0;
 }

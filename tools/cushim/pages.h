@@ -15,10 +15,11 @@ struct page {
 typedef void pages_show_fn(const struct page *page, void *context);
 
 /* The number of pages that were shown, and of those that cannot be read: of another version, or
- * damaged.  Of these, one is named, and some may be of processes that run. */
+ * damaged.  Of these, the first few are named, and some may be of processes that run. */
+enum { PAGES_NAMED = 3 };
 struct pages_found {
     int n_shown, n_unreadable, n_running;
-    char unreadable[CUSHIM_PAGE_NAME_BYTES];
+    char unreadable[PAGES_NAMED * CUSHIM_PAGE_NAME_BYTES]; /* "a.page, b.page" */
 };
 
 /* Show every page of a folder that can be read, in the order of their names; other files are left
@@ -51,6 +52,9 @@ void pages_of_all_users(void);
 
 /* The name of a user, or the number if there is no name; static. */
 const char *pages_user(uid_t user);
+
+/* Is it the number of the process, or the name of its program?  NULL: any is wanted. */
+bool pages_is_wanted(const char *wanted, int64_t process, const char *program);
 
 /* Did the process request any memory? */
 bool pages_has_memory(const struct cushim_report *report);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/utf8.h"
 #include "report/words.h"
 #include "tools/cushim/numbers.h"
@@ -39,14 +40,12 @@ bool processes_add(struct processes *processes, const struct cushim_report *repo
     *row = (struct process_row){
         .process = report->page.head.process,
         .rank = report->page.head.rank,
-        .numbers = {[REQUESTS] = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests),
+        .numbers = {[PEAK_LIVE] = cushim_report_sum_device(report, -1, peak_live_bytes),
+                    [PEAK_HELD] = cushim_report_sum_device(report, -1, peak_held_bytes),
+                    [REQUESTS] = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests),
                     [WAITED] = cushim_report_sum(report, CUSHIM_KIND_DEVICE, wait_ns)},
         .is_software = cushim_mem_stats_read(&report->page.head.is_software),
     };
-    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
-        row->numbers[PEAK_LIVE] += cushim_report_sum_device(report, device, peak_live_bytes);
-        row->numbers[PEAK_HELD] += cushim_report_sum_device(report, device, peak_held_bytes);
-    }
     snprintf(row->program, sizeof row->program, "%s", report->page.head.program);
     shorten_end(row->end, report);
     return true;
@@ -54,9 +53,8 @@ bool processes_add(struct processes *processes, const struct cushim_report *repo
 
 static int in_order(const void *one, const void *other) {
     const struct process_row *a = one, *b = other;
-    if (a->rank != b->rank)
-        return a->rank < b->rank ? -1 : 1;
-    return a->process < b->process ? -1 : a->process > b->process;
+    int order = cushim_order((uint64_t)a->rank + 1, (uint64_t)b->rank + 1); /* -1: none */
+    return order ? order : cushim_order((uint64_t)a->process, (uint64_t)b->process);
 }
 
 void processes_sort(struct processes *processes) {

@@ -8,10 +8,10 @@
 
 #include "base/clock.h"
 #include "base/host_memory.h"
+#include "base/writer.h"
 #include "cuda/symbol.h"
 #include "cuda/types.h"
 #include "tools/cushim/devices.h"
-#include "tools/cushim/numbers.h"
 #include "tools/cushim/pages.h"
 #include "tools/cushim/suspended.h"
 #include "tools/cushim/usage.h"
@@ -112,8 +112,7 @@ static void note_known(const struct page *page, void *context) {
     if (!page->is_alive || head->process != known->process ||
         head->namespace != cushim_page_namespace())
         return;
-    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
-        known->held_bytes += cushim_report_sum_device(report, device, held_bytes);
+    known->held_bytes += cushim_report_sum_device(report, -1, held_bytes);
     known->managed_bytes = cushim_report_sum(report, CUSHIM_KIND_MANAGED, held_bytes);
     known->has_ipc =
         cushim_page_calls_of(report->calls, CUSHIM_SYMBOL_cuIpcGetMemHandle) ||
@@ -155,7 +154,7 @@ static bool is_fit(struct suspended *note) {
     else if (n_bytes >= most)
         complain("process %" PRId64 " (%s) is not suspended: not enough host memory, because it "
                  "has %s on GPUs and may take %s",
-                 note->process, note->program, text_of_bytes(n_bytes), text_of_bytes(most));
+                 note->process, note->program, CUSHIM_BYTES(n_bytes), CUSHIM_BYTES(most));
     return !why && n_bytes < most;
 }
 
@@ -232,8 +231,8 @@ static bool suspend(int held, int64_t process) {
     note.is_whole = 1;
     suspended_write(held, &note);
     complain("process %" PRId64 " (%s) is suspended: %s went to host memory in %s, and %s are free",
-             process, note.program, text_of_bytes(suspended_bytes(&note)),
-             cushim_text_time(by_ns, ns), text_of_bytes(n_free));
+             process, note.program, CUSHIM_BYTES(suspended_bytes(&note)),
+             cushim_text_time(by_ns, ns), CUSHIM_BYTES(n_free));
     return true;
 }
 
@@ -258,12 +257,12 @@ static bool lacks_memory(const struct suspended *note) {
             if (!suspended_look_up(processes[k].process, &other, &state))
                 snprintf(other.program, sizeof other.program, "of another container");
             snprintf(who + at, sizeof who - at, "%s%" PRId64 " (%s) has %s", *who ? ", " : "",
-                     processes[k].process, other.program, text_of_bytes(processes[k].n_bytes));
+                     processes[k].process, other.program, CUSHIM_BYTES(processes[k].n_bytes));
         }
         complain("process %" PRId64 " (%s) stays suspended: it needs %s of GPU %u, which has %s "
                  "free; %s",
-                 note->process, note->program, text_of_bytes(needed), i,
-                 text_of_bytes(free_bytes[i]), *who ? who : "no process that NVML sees has more");
+                 note->process, note->program, CUSHIM_BYTES(needed), i, CUSHIM_BYTES(free_bytes[i]),
+                 *who ? who : "no process that NVML sees has more");
         return true;
     }
     return false;
@@ -304,7 +303,7 @@ static bool resume(int held, int64_t process) {
                  now.program);
     else
         complain("process %" PRId64 " (%s) goes on: %s came back in %s", process, now.program,
-                 text_of_bytes(suspended_bytes(&note)),
+                 CUSHIM_BYTES(suspended_bytes(&note)),
                  cushim_text_time(by_ns, cushim_clock_ns() - start_ns));
     return true;
 }

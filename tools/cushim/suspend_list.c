@@ -90,10 +90,9 @@ static void look_at(const struct page *page, void *context) {
     const struct cushim_report *report = page->report;
     const struct cushim_page_head *head = &report->page.head;
     struct looks *looks = context;
-    uint64_t n_calls = 0, held_bytes = 0;
-    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
-        held_bytes += cushim_report_sum_device(report, device, held_bytes);
-    if (!page->is_alive || head->namespace != cushim_page_namespace() || !held_bytes ||
+    uint64_t n_calls = 0;
+    if (!page->is_alive || head->namespace != cushim_page_namespace() ||
+        !cushim_report_sum_device(report, -1, held_bytes) ||
         report->run_ns < cushim_page_known_ns(&report->page) + minute_ns)
         return;
     for (unsigned row = 0; row < CUSHIM_N_SYMBOLS; row++)

@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/host_memory.h"
 #include "base/utf8.h"
+#include "base/writer.h"
 #include "report/page_file.h"
-#include "tools/cushim/numbers.h"
 #include "tools/cushim/usage.h"
 
 /* ---- the process ---- */
@@ -150,7 +150,7 @@ void suspended_note(struct cushim_report *report) {
 
 const char *suspended_text(char text[SUSPENDED_TEXT_BYTES], const struct suspended *suspended) {
     snprintf(text, SUSPENDED_TEXT_BYTES, "%s for %s, %s",
-             suspended->is_whole ? "suspended" : "half suspended", text_of_time(since(suspended)),
-             text_of_bytes(suspended_bytes(suspended)));
+             suspended->is_whole ? "suspended" : "half suspended", CUSHIM_TIME(since(suspended)),
+             CUSHIM_BYTES(suspended_bytes(suspended)));
     return text;
 }

@@ -67,7 +67,7 @@ static int *failed;
 
 static void become(char **argv) {
     give_signals_back();
-    if (launch_mark(settings_want_report()))
+    if (launch_mark(settings_want_word()))
         execvp(argv[0], argv);
     *failed = errno;
     _exit(EXIT_CANNOT);

@@ -8,7 +8,7 @@ from . import _api
 from ._api import ArenaManagedMode, MemoryKind, Status
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
 from ._errors import Error, refusal
-from ._library import Handle, ask, ask_two, filled, library
+from ._library import Handle, ask, ask_two, asked, filled, library
 from ._memory import Memory
 from ._pool import Pool, ask_created
 from ._stream import Stream, stream_number
@@ -111,10 +111,7 @@ class Arena(Handle):
         library().cushim_arena_unpin(self._handle, block._address)
         return True
 
-    @property
-    def epoch(self) -> int:
-        """From 1, one more with each reset."""
-        return int(ask(c_uint64, "cushim_arena_epoch", self._handle))
+    epoch: int = asked(int, c_uint64, "cushim_arena_epoch", "From 1, one more with each reset.")
 
     @property
     def floor(self) -> int:
@@ -125,25 +122,10 @@ class Arena(Handle):
     def floor(self, n_bytes: int) -> None:
         library().cushim_arena_set_floor(self._handle, n_bytes)
 
-    @property
-    def used_bytes(self) -> int:
-        """Of the current region."""
-        return int(ask(c_size_t, "cushim_arena_used", self._handle))
-
-    @property
-    def capacity_bytes(self) -> int:
-        """Of each region; 0 after drain()."""
-        return int(ask(c_size_t, "cushim_arena_capacity", self._handle))
-
-    @property
-    def pinned_bytes(self) -> int:
-        """By pin(), each block once, and by graphs."""
-        return int(ask(c_size_t, "cushim_arena_pinned", self._handle))
-
-    @property
-    def managed(self) -> bool:
-        """Is its memory managed?"""
-        return bool(ask(c_int, "cushim_arena_managed", self._handle))
+    used_bytes: int = asked(int, c_size_t, "cushim_arena_used", "Of the current region.")
+    capacity_bytes: int = asked(int, c_size_t, "cushim_arena_capacity", "Of each region; 0 after drain().")
+    pinned_bytes: int = asked(int, c_size_t, "cushim_arena_pinned", "By pin(), each block once, and by graphs.")
+    managed: bool = asked(bool, c_int, "cushim_arena_managed", "Is its memory managed?")
 
     def stats(self) -> ArenaStats:
         return filled(ArenaStats, "cushim_arena_stats", self._handle)

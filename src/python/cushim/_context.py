@@ -8,7 +8,7 @@ from typing import Any, Iterator, List, Optional, Tuple, Union
 from contextlib import contextmanager
 
 from ._api import ContextFlag
-from ._library import Handle, ask, ask_two, library
+from ._library import Handle, ask, ask_two, asked, library
 
 
 class CacheConfig(enum.IntEnum):
@@ -197,15 +197,8 @@ class Context(Handle):
         if self._n_entered == 0:
             self.detach()
 
-    @property
-    def handle(self) -> int:
-        """The driver's CUcontext."""
-        return int(ask(c_void_p, "cushim_context_handle", self._handle))
-
-    @property
-    def id(self) -> int:
-        """A number that no other context of this process has, or will have."""
-        return int(ask(c_uint64, "cushim_context_id", self._handle))
+    handle: int = asked(int, c_void_p, "cushim_context_handle", "The driver's CUcontext.")
+    id: int = asked(int, c_uint64, "cushim_context_id", "A number that no other context of this process has, or will have.")
 
     def get_device(self) -> Device:
         return Device(ask(c_int, "cushim_context_device", self._handle))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Tuple
 from . import _api
 from ._api import GraphMemory, GraphMode
 from ._context import DeviceLike, ordinal_of
-from ._library import Handle, ask, ask_two, filled, library
+from ._library import Handle, ask, ask_two, asked, filled, library
 from ._stream import Stream, stream_number
 
 if TYPE_CHECKING:
@@ -52,10 +52,7 @@ class Graph(Handle):
         """Of a CUgraph or cudaGraph_t that others made, and keep longer than this object."""
         return cls._made(ask(c_void_p, "cushim_graph_wrap", address))
 
-    @property
-    def handle(self) -> int:
-        """The driver's CUgraph."""
-        return int(ask(c_void_p, "cushim_graph_handle", self._handle))
+    handle: int = asked(int, c_void_p, "cushim_graph_handle", "The driver's CUgraph.")
 
     def instantiate(self, flags: int = 0) -> "GraphExec":
         """Make it executable.  flags: bits of GraphFlag.  LogicError with STATE if it has nodes that allocate, and an executable is alive."""
@@ -88,10 +85,7 @@ class GraphExec(Handle):
 
     _ends_by = "cushim_graphexec_destroy"
 
-    @property
-    def handle(self) -> int:
-        """The driver's CUgraphExec."""
-        return int(ask(c_void_p, "cushim_graphexec_handle", self._handle))
+    handle: int = asked(int, c_void_p, "cushim_graphexec_handle", "The driver's CUgraphExec.")
 
     def launch(self, stream: Optional[Stream] = None) -> None:
         """Queue it.  LogicError with STATE if node memory of the last launch was not freed, without GraphFlag.AUTO_FREE."""

@@ -51,6 +51,11 @@ def ask(kind: Any, name: str, *arguments: Any) -> Any:
     return out.value
 
 
+def asked(of: Any, kind: Any, name: str, doc: Optional[str], handle: str = "_handle") -> Any:
+    """A property: what a function of the library says of an object, by its handle."""
+    return property(lambda made: of(ask(kind, name, getattr(made, handle))), doc=doc)
+
+
 def ask_two(first_kind: Any, second_kind: Any, name: str, *arguments: Any) -> Tuple[int, int]:
     """What a function writes to its last two parameters."""
     first, second = first_kind(), second_kind()

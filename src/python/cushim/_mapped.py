@@ -3,7 +3,7 @@ from ctypes import c_int, c_size_t, c_uint64, c_void_p
 from typing import Optional, Tuple
 
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
-from ._library import Handle, ask, ask_two, library
+from ._library import Handle, ask, ask_two, asked, library
 from ._memory import Memory
 
 
@@ -40,15 +40,8 @@ class MappedMemory(Memory):
         self._mapped = handle = ask(c_void_p, "cushim_mapped_alloc", mapper._handle, n_bytes, flags)
         super().__init__(ask(c_uint64, "cushim_mapped_device", handle), n_bytes, _free, handle, mapper, host=ask(c_void_p, "cushim_mapped_host", handle))
 
-    @property
-    def is_coherent(self) -> bool:
-        """Do host and device see each other's writes without flush() and invalidate()?"""
-        return bool(ask(c_int, "cushim_mapped_coherent", self._mapped))
-
-    @property
-    def atom_bytes(self) -> int:
-        """The unit of flush() and invalidate(); 1 if the memory is coherent."""
-        return int(ask(c_size_t, "cushim_mapped_atom", self._mapped))
+    is_coherent: bool = asked(bool, c_int, "cushim_mapped_coherent", "Do host and device see each other's writes without flush() and invalidate()?", "_mapped")
+    atom_bytes: int = asked(int, c_size_t, "cushim_mapped_atom", "The unit of flush() and invalidate(); 1 if the memory is coherent.", "_mapped")
 
     def flush(self, offset: int = 0, n_bytes: Optional[int] = None) -> None:
         """Make host writes visible to later launches.  offset, n_bytes: multiples of the atom, or up to the end; None: up to the end."""

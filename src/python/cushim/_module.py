@@ -143,6 +143,10 @@ def _addresses(cells: List[Any]) -> Any:
     return (c_void_p * len(cells))(*map(ctypes.addressof, cells))
 
 
+def _attribute(attribute: FunctionAttribute) -> Any:
+    return property(lambda function: function.get_attribute(attribute))
+
+
 class Function:
     """A kernel of a module, which it keeps alive.
 
@@ -225,25 +229,11 @@ class Function:
         """Blocks, and threads of each (at most `limit`; 0: any), that fill the device."""
         return ask_two(c_int, c_int, "cushim_function_suggest", self._handle, shared, limit)
 
-    @property
-    def num_regs(self) -> int:
-        return self.get_attribute(FunctionAttribute.NUM_REGS)
-
-    @property
-    def shared_size_bytes(self) -> int:
-        return self.get_attribute(FunctionAttribute.SHARED_SIZE_BYTES)
-
-    @property
-    def local_size_bytes(self) -> int:
-        return self.get_attribute(FunctionAttribute.LOCAL_SIZE_BYTES)
-
-    @property
-    def const_size_bytes(self) -> int:
-        return self.get_attribute(FunctionAttribute.CONST_SIZE_BYTES)
-
-    @property
-    def max_threads_per_block(self) -> int:
-        return self.get_attribute(FunctionAttribute.MAX_THREADS_PER_BLOCK)
+    num_regs: int = _attribute(FunctionAttribute.NUM_REGS)
+    shared_size_bytes: int = _attribute(FunctionAttribute.SHARED_SIZE_BYTES)
+    local_size_bytes: int = _attribute(FunctionAttribute.LOCAL_SIZE_BYTES)
+    const_size_bytes: int = _attribute(FunctionAttribute.CONST_SIZE_BYTES)
+    max_threads_per_block: int = _attribute(FunctionAttribute.MAX_THREADS_PER_BLOCK)
 
 
 def _wait(stream: Optional[Stream]) -> None:

@@ -6,7 +6,7 @@ from typing import ClassVar, Optional, Tuple
 from . import _api
 from ._api import StreamFlag
 from ._context import Context, kept, number_of
-from ._library import Handle, ask, ask_two, library
+from ._library import Handle, ask, ask_two, asked, library
 
 IPC_BYTES = _api.CUSHIM_IPC_BYTES
 
@@ -113,10 +113,7 @@ class Event(Handle):
         library().cushim_event_ipc_get(self._handle, buffer)
         return buffer.raw
 
-    @property
-    def handle(self) -> int:
-        """The driver's CUevent."""
-        return int(ask(c_void_p, "cushim_event_handle", self._handle))
+    handle: int = asked(int, c_void_p, "cushim_event_handle", "The driver's CUevent.")
 
     def record(self, stream: Optional[Stream] = None) -> "Event":
         """Record the work that a stream has so far; returns the event."""

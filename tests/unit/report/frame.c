@@ -52,16 +52,6 @@ TEST(a_frame_has_its_line_where_somebody_knows_it) {
     frames[1] = before;
 }
 
-/* The C library's own code has it, below main. */
-TEST(a_stack_for_people_ends_with_the_programs_code) {
-    struct cushim_page_frame before = frames[1];
-    find_line = NULL;
-    frames[1] = (struct cushim_page_frame){0x1131, "/usr/bin/train", "_start"};
-    ck_assert_str_eq(full_page_written(put_text, &report), "  asked at   load_all  train+0x1234\n");
-    ck_assert_ptr_nonnull(strstr(full_page_written(put_json, &report), "\"_start  train+0x1131\""));
-    frames[1] = before;
-}
-
 /* The less space there is, the less is written; the function's name is kept longest. */
 TEST(a_long_name_keeps_the_function) {
     static const struct {

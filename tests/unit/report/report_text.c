@@ -95,8 +95,8 @@ TEST(hostile_arguments_stay_in_their_line) {
 
 /* A character of several bytes at the end of the line is not left in half. */
 TEST(no_half_of_a_character_is_left) {
-    char word[200] = "";
-    for (int i = 0; i < 49; i++)
+    char word[400] = "";
+    for (int i = 0; i < 99; i++)
         strcat(word, "\xe2\x82\xac");
     full_page_add_argument(head, "a");
     full_page_add_argument(head, word);

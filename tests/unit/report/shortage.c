@@ -25,11 +25,12 @@ static struct cushim_page_shortage some(void) {
 }
 
 static const struct cushim_page_shortage *told;
+static const char *spill;
 static cushim_report_find_line_fn *find_line;
 
 static void put_told(struct cushim_writer *out, const struct cushim_report *unused) {
     (void)unused;
-    cushim_shortage_text(out, 3, told, find_line);
+    cushim_shortage_text(out, 3, told, spill, find_line);
 }
 
 static const char *text_of(const struct cushim_page_shortage *shortage) {
@@ -85,7 +86,10 @@ TEST(what_helps_follows_from_the_numbers) {
     shortage.live_bytes = 78 * GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "78.0 GiB are live, so it cannot fit"));
     shortage.asked_bytes = 90 * GIB;
-    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "the device has less than that in all"));
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "the device has less than that in all:"));
+    spill = "128M";
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "in all, and --spill=128M has no\n"));
+    spill = NULL;
     shortage.limit_bytes = 8 * GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit lets this process have 8.00 GiB"));
     shortage.asked_bytes = shortage.live_bytes = 5 * GIB; /* together it is too much */

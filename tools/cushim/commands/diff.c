@@ -351,12 +351,8 @@ static int put_all(void) {
 
 int diff_main(int argc, char **argv) {
     const struct argument options[] = {{"--fail-if", .take = take_conditions}, {0}};
-    const struct arguments arguments = {.topic = "diff",
-                                        .rows = options,
-                                        .least_words = N_SIDES,
-                                        .most_words = N_SIDES,
-                                        .of_words = "two runs, BEFORE and AFTER"};
-    int n = arguments_read(&arguments, argc, argv);
+    int n = arguments_words("diff", options, NULL, N_SIDES, N_SIDES, "two runs, BEFORE and AFTER",
+                            argc, argv);
     if (n < 0)
         return -n;
     runs[BEFORE].name = argv[BEFORE];

@@ -1,17 +1,17 @@
 #include "tools/cushim/commands/diff_sites.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/hash.h"
 #include "base/utf8.h"
+#include "base/writer.h"
 #include "report/frame.h"
 #include "report/site.h"
 #include "tools/cushim/json.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/symbols.h"
-#include "tools/cushim/numbers.h"
 
 enum { N_SIDES = 2, N_SHOWN = 2, MOST_SITES = 15 };
 
@@ -125,9 +125,8 @@ static uint64_t distance(const struct row *row) {
 }
 
 static int by_distance(const struct row *a, const struct row *b) {
-    if (distance(a) != distance(b))
-        return distance(a) > distance(b) ? -1 : 1;
-    return memcmp(&a->place, &b->place, sizeof a->place);
+    int order = cushim_order(distance(b), distance(a));
+    return order ? order : memcmp(&a->place, &b->place, sizeof a->place);
 }
 
 void diff_change_text(char text[24], uint64_t before, uint64_t after) {
@@ -164,8 +163,8 @@ void diff_sites_put(struct cushim_writer *out) {
             continue;
         }
         diff_change_text(change, row->n_bytes[0], row->n_bytes[1]);
-        snprintf(lead, sizeof lead, "  %11s %11s %11s  ", text_of_bytes(row->n_bytes[0]),
-                 text_of_bytes(row->n_bytes[1]), change);
+        snprintf(lead, sizeof lead, "  %11s %11s %11s  ", CUSHIM_BYTES(row->n_bytes[0]),
+                 CUSHIM_BYTES(row->n_bytes[1]), change);
         const struct name *frames[N_SHOWN] = {&no_stack};
         unsigned n_frames = 0;
         while (n_frames < N_SHOWN && is_named(&row->place.frames[n_frames])) {
@@ -175,5 +174,5 @@ void diff_sites_put(struct cushim_writer *out) {
         names_put_place(out, lead, frames, n_frames ? n_frames : 1);
     }
     if (n_more)
-        cushim_write(out, "  and %s more\n", text_of_some(n_more, "site"));
+        cushim_write(out, "  and %s more\n", CUSHIM_SOME(n_more, "site"));
 }

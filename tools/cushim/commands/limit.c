@@ -10,7 +10,6 @@
 #include "report/group.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/control.h"
-#include "tools/cushim/numbers.h"
 #include "tools/cushim/usage.h"
 
 struct request {
@@ -45,11 +44,11 @@ static void show_group(const struct cushim_group *group, const char *name) {
         for (int row = -1; (row = cushim_group_member(group, row + 1)) >= 0;) {
             uint64_t n_bytes = atomic_load(&group->file->rows[row].n_bytes[i]);
             sum_bytes += n_bytes;
-            cushim_write(&out, "  %9s  process %lu\n", text_of_bytes(n_bytes),
+            cushim_write(&out, "  %9s  process %lu\n", CUSHIM_BYTES(n_bytes),
                          (unsigned long)atomic_load(&group->file->rows[row].process));
         }
-        cushim_write(&out, "  %9s  of %s for group %s\n", text_of_bytes(sum_bytes),
-                     text_of_bytes(limit_bytes ? limit_bytes : atomic_load(&device->total_bytes)),
+        cushim_write(&out, "  %9s  of %s for group %s\n", CUSHIM_BYTES(sum_bytes),
+                     CUSHIM_BYTES(limit_bytes ? limit_bytes : atomic_load(&device->total_bytes)),
                      name);
     }
     cushim_writer_flush(&out);
@@ -82,16 +81,6 @@ static int try_group(const struct request *request) {
 
 /* ---- processes ---- */
 
-static const char *group_of(const struct cushim_page_head *head) {
-    static const char name[] = "limit-group=";
-    const char *at = head->options, *end = at + head->n_option_bytes;
-    for (; at < end; at += strlen(at) + 1) {
-        if (strncmp(at, name, sizeof name - 1) == 0)
-            return at + sizeof name - 1;
-    }
-    return NULL;
-}
-
 static void write_limits(struct cushim_page_head *head, const char *size) {
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         struct cushim_amount amount = cushim_limits_of(size, device);
@@ -103,7 +92,7 @@ static void write_limits(struct cushim_page_head *head, const char *size) {
 
 static void limit_process(const struct page *page, void *context) {
     struct request *request = context;
-    const char *group = group_of(&page->report->page.head);
+    const char *group = cushim_report_option(&page->report->page.head, "limit-group");
     if (!control_is_wanted(page, request->wanted))
         return;
     request->n_found++;
@@ -128,13 +117,9 @@ static void limit_process(const struct page *page, void *context) {
 
 int limit_main(int argc, char **argv) {
     static struct cushim_options options; /* too large for a stack */
-    const struct argument rows[] = {{0}};
-    const struct arguments arguments = {.topic = "limit",
-                                        .rows = rows,
-                                        .least_words = 1,
-                                        .most_words = 2,
-                                        .of_words = "a process, program or group, and a size"};
-    int n = arguments_read(&arguments, argc, argv);
+    const struct argument none = {0};
+    int n = arguments_words("limit", &none, NULL, 1, 2, "a process, program or group, and a size",
+                            argc, argv);
     if (n < 0)
         return -n;
     struct request request = {argv[0], n > 1 ? argv[1] : NULL, 0, 0};

@@ -30,13 +30,7 @@ static int take_output(void *context, const char *value) {
 
 static int take_arguments(struct request *request, int argc, char **argv) {
     const struct argument rows[] = {{"-o", .take = take_output}, {0}};
-    const struct arguments arguments = {.topic = "merge",
-                                        .rows = rows,
-                                        .context = request,
-                                        .least_words = 1,
-                                        .most_words = INT_MAX,
-                                        .of_words = "a report, or several"};
-    int n = arguments_read(&arguments, argc, argv);
+    int n = arguments_words("merge", rows, request, 1, INT_MAX, "a report, or several", argc, argv);
     if (n < 0)
         return -n;
     for (int i = 0; request->output && i < n; i++) {

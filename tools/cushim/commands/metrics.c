@@ -9,6 +9,7 @@
 
 #include "base/draft.h"
 #include "tools/cushim/arguments.h"
+#include "tools/cushim/devices.h"
 #include "tools/cushim/pages.h"
 #include "tools/cushim/suspended.h"
 #include "tools/cushim/usage.h"
@@ -23,7 +24,7 @@ struct row {
     bool is_process;
     struct cushim_mem_stats stats;
     struct cushim_report_held held;
-    uint64_t n_foreign_frees, n_shortages, n_findings, suspended_bytes;
+    uint64_t n_foreign_frees, n_shortages, n_findings, suspended_bytes, unaccounted_bytes;
     uint64_t limit_bytes; /* of device memory; 0: none */
     uint64_t n_copied_bytes[CUSHIM_N_DIRECTIONS][CUSHIM_N_HOST_MEMORIES];
 };
@@ -108,6 +109,7 @@ static void take(const struct page *page, void *context) {
     row->n_findings = cushim_mem_stats_read(&counters->n_findings);
     suspended_note(page->report);
     row->suspended_bytes = page->report->suspended_bytes;
+    row->unaccounted_bytes = devices_unaccounted_bytes(page->report, -1);
     for (int direction = 0; direction < CUSHIM_N_DIRECTIONS; direction++) {
         for (int memory = 0; memory < CUSHIM_N_HOST_MEMORIES; memory++)
             row->n_copied_bytes[direction][memory] =
@@ -208,6 +210,9 @@ static void put_all(struct cushim_writer *out, const struct rows *rows) {
          limit_bytes, false);
     PART(suspended_bytes, GAUGE, BYTES, "what a suspended process has in host memory",
          suspended_bytes, true);
+    PART(unaccounted_bytes, GAUGE, BYTES,
+         "what NVML counts for the process beyond its held bytes: of the driver, in no row",
+         unaccounted_bytes, true);
     PART(findings, SUM, COUNT, "refused calls, and what the check found", n_findings, true);
 #undef PART
     put_copies(out, rows);
@@ -256,8 +261,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         {"--every", .number = &request->every_seconds, .least = 1, .most = MOST_SECONDS},
         {"--all-users", .flag = &has_users},
         {0}};
-    const struct arguments arguments = {.topic = "metrics", .rows = rows};
-    int n = arguments_read(&arguments, argc, argv);
+    int n = arguments_words("metrics", rows, NULL, 0, 0, NULL, argc, argv);
     if (n < 0)
         return -n;
     if (has_users)

@@ -22,7 +22,6 @@
 #include "tools/cushim/control.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/usage.h"
-#include "tools/cushim/numbers.h"
 
 struct request {
     char folder[PATH_MAX]; /* absolute */
@@ -60,12 +59,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
                                     {"--pid", .text = &request->wanted},
                                     {"--for", .take = take_time},
                                     {0}};
-    const struct arguments arguments = {.topic = "record",
-                                        .rows = rows,
-                                        .context = request,
-                                        .take_other = take_other,
-                                        .program = ARGUMENTS_MAY_HAVE_PROGRAM};
-    int first = arguments_read(&arguments, argc, argv);
+    int first = arguments_program("record", rows, request, take_other, false, argc, argv);
     if (first < 0)
         return first;
     if (!request->wanted && first == argc)
@@ -149,7 +143,7 @@ static void tell_of_gaps(const struct cushim_trace_head *head) {
     else if (state == CUSHIM_TRACE_FULL)
         complain("the recording of process %lu ended early: its file was full; %s %s not "
                  "written; --trace-max allows more",
-                 (unsigned long)head->process, text_of_count(n_lost),
+                 (unsigned long)head->process, CUSHIM_COUNT(n_lost),
                  n_lost == 1 ? "event was" : "events were");
 }
 
@@ -215,8 +209,8 @@ static void tell(pid_t process, int status, void *context) {
     }
     if (files.n)
         complain("%s: %s, %s, %s; `cushim report %s` reads it", request->name,
-                 text_of_some(files.n, "process"), text_of_some(n_events, "event"),
-                 text_of_bytes(n_bytes), request->name);
+                 CUSHIM_SOME(files.n, "process"), CUSHIM_SOME(n_events, "event"),
+                 CUSHIM_BYTES(n_bytes), request->name);
     else if (process)
         complain("no recording: no process used CUDA memory that cushim can see");
     if (!files.n)
@@ -341,12 +335,7 @@ static int attach_to(struct request *request) {
 int snapshot_main(int argc, char **argv) {
     static struct request request = {.is_snapshot = true};
     const struct argument rows[] = {{"-o", .text = &request.pattern}, {0}};
-    const struct arguments arguments = {.topic = "snapshot",
-                                        .rows = rows,
-                                        .least_words = 1,
-                                        .most_words = 1,
-                                        .of_words = "a process or a program"};
-    int n = arguments_read(&arguments, argc, argv);
+    int n = arguments_words("snapshot", rows, NULL, 1, 1, "a process or a program", argc, argv);
     if (n < 0)
         return -n;
     request.wanted = argv[0];

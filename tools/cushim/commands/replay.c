@@ -13,7 +13,6 @@
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/replay/plan.h"
 #include "tools/cushim/usage.h"
-#include "tools/cushim/numbers.h"
 
 enum { MOST_SETTINGS = 16 };
 
@@ -49,14 +48,8 @@ static int take_arguments(struct request *request, int argc, char **argv) {
                                     {"--json", .flag = &request->is_json},
                                     {"--least-limit", .flag = &request->wants_limit},
                                     {0}};
-    const struct arguments arguments = {.topic = "replay",
-                                        .rows = rows,
-                                        .context = request,
-                                        .least_words = 1,
-                                        .most_words = 1,
-                                        .of_words = "one recording"};
     take_settings(request, "native,exact,relaxed");
-    int n = arguments_read(&arguments, argc, argv);
+    int n = arguments_words("replay", rows, request, 1, 1, "one recording", argc, argv);
     request->path = *argv;
     return n < 0 ? -n : EXIT_WELL;
 }
@@ -79,9 +72,9 @@ static void put_row(struct cushim_writer *out, const struct row *row,
                  (uint64_t)((__uint128_t)(held % live) * 100 / live));
     if (strlen(ratio) > 9) /* only a made-up recording has such a ratio */
         snprintf(ratio, sizeof ratio, "%.2e", (double)held / (double)live);
-    cushim_write(out, "  %-24.24s %13s %10s %10s %9s %7s\n", row->name,
-                 text_of_count(sums->n_calls), text_of_bytes(live),
-                 row->has_held ? text_of_bytes(held) : "-", ratio, text_of_count(sums->n_refused));
+    cushim_write(out, "  %-24.24s %13s %10s %10s %9s %7s\n", row->name, CUSHIM_COUNT(sums->n_calls),
+                 CUSHIM_BYTES(live), row->has_held ? CUSHIM_BYTES(held) : "-", ratio,
+                 CUSHIM_COUNT(sums->n_refused));
 }
 
 static const char *scope_name(int scope, char text[32]) {
@@ -102,7 +95,7 @@ static void put_text(struct cushim_writer *out, const struct cushim_trace_head *
         uint64_t n = rows->plan.sums[scope].n_requests;
         if (!n)
             continue;
-        cushim_write(out, "\n%s, %s\n", scope_name(scope, name), text_of_some(n, "request"));
+        cushim_write(out, "\n%s, %s\n", scope_name(scope, name), CUSHIM_SOME(n, "request"));
         cushim_write(out, "  %-24s %13s %10s %10s %9s %7s\n", "with", "driver calls", "peak live",
                      "peak held", "held/live", "refused");
         for (size_t i = 0; i < n_rows; i++)
@@ -113,7 +106,7 @@ static void put_text(struct cushim_writer *out, const struct cushim_trace_head *
         if (!rows[i].limit_bytes)
             continue;
         cushim_write(out, "%sleast limit that serves as much with %.24s: %s\n", break_before,
-                     rows[i].name, text_of_bytes(rows[i].limit_bytes));
+                     rows[i].name, CUSHIM_BYTES(rows[i].limit_bytes));
         break_before = "";
     }
 }

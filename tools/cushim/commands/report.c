@@ -58,16 +58,10 @@ static int take_arguments(struct request *request, int argc, char **argv) {
                                     {"--range", .text = &moment->range},
                                     {"-o", .text = &request->output},
                                     {0}};
-    const struct arguments arguments = {
-        .topic = "report",
-        .rows = rows,
-        .least_words = 1,
-        .most_words = INT_MAX,
-        .of_words = "a recording, which `cushim record` makes",
-    };
     for (size_t i = 0; i < N_FORMATS; i++)
         names[i] = formats[i].name;
-    int n = arguments_read(&arguments, argc, argv);
+    int n = arguments_words("report", rows, NULL, 1, INT_MAX,
+                            "a recording, which `cushim record` makes", argc, argv);
     if (n < 0)
         return -n;
     if (at && !moment_take_time(moment, at))

@@ -92,7 +92,7 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
     }
     bool is_named, is_left_out = warn_where_out_of_reach(argv[first], &is_named);
     if (!launch_set(is_left_out ? NULL : library) || (!is_left_out && !launch_inject(library)) ||
-        !launch_mark(!is_left_out && settings_want_report())) {
+        !launch_mark(!is_left_out && settings_want_word())) {
         complain("the environment cannot be set: %s", strerror(errno));
         return EXIT_OURS;
     }
@@ -135,9 +135,7 @@ int run_main(int argc, char **argv) {
     const char *suspend = NULL;
     const struct argument rows[] = {
         {"--no-wait", .flag = &becomes}, {"--suspend", .text = &suspend}, {0}};
-    const struct arguments arguments = {
-        .topic = "run", .rows = rows, .take_other = run_take_option, .program = ARGUMENTS_PROGRAM};
-    int first = arguments_read(&arguments, argc, argv);
+    int first = arguments_program("run", rows, NULL, run_take_option, true, argc, argv);
     if (first < 0)
         return -first;
     if (suspend && becomes)

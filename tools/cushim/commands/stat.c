@@ -44,7 +44,7 @@ static void put_name(struct request *request, const struct page *page) {
 static void put_spilled(struct cushim_writer *out, const struct cushim_mem_stats *stats) {
     uint64_t n_bytes = cushim_mem_stats_read(&stats->held_bytes);
     if (n_bytes)
-        cushim_write(out, "%51s  lie in host memory\n", text_of_bytes(n_bytes));
+        cushim_write(out, "%51s  lie in host memory\n", CUSHIM_BYTES(n_bytes));
 }
 
 static void put_row(struct request *request, const struct page *page, int device) {
@@ -61,9 +61,9 @@ static void put_row(struct request *request, const struct page *page, int device
                      CUSHIM_WORD(no_call), "state");
     put_name(request, page);
     cushim_write(&request->out, " %3d %9s %9s %10s %9s  %s\n", device,
-                 text_of_bytes(cushim_report_sum_device(report, device, live_bytes)),
-                 text_of_bytes(cushim_report_sum_device(report, device, held_bytes)),
-                 text_of_bytes(cushim_report_sum_device(report, device, peak_live_bytes)),
+                 CUSHIM_BYTES(cushim_report_sum_device(report, device, live_bytes)),
+                 CUSHIM_BYTES(cushim_report_sum_device(report, device, held_bytes)),
+                 CUSHIM_BYTES(cushim_report_sum_device(report, device, peak_live_bytes)),
                  n ? text_of_share(n_hits < n ? n_hits : n, n) : "-",
                  !page->is_alive                                         ? "ended"
                  : suspended_find(report->page.head.process, &suspended) ? "susp."
@@ -93,13 +93,13 @@ static void put_sites(struct cushim_writer *out, const struct cushim_report *rep
 }
 
 static void put_libraries(struct cushim_writer *out, const struct cushim_report *report) {
-    uint64_t n_bytes = devices_unaccounted_bytes(report);
+    uint64_t n_bytes = devices_unaccounted_bytes(report, -1);
     if (!report->sites)
         put_sites(out, report);
     else
         cushim_site_libraries(out, report);
     if (report->sites && n_bytes)
-        cushim_write(out, "  %31s  of the driver, in no row\n", text_of_bytes(n_bytes));
+        cushim_write(out, "  %31s  of the driver, in no row\n", CUSHIM_BYTES(n_bytes));
 }
 
 static void put_findings(struct cushim_writer *out, const struct cushim_report *report) {
@@ -121,17 +121,11 @@ enum { SITES, FINDINGS, OOM, N_PARTS = sizeof parts / sizeof *parts };
 
 /* ---- one page ---- */
 
-static bool is_wanted(const char *wanted, int64_t number, const char *program) {
-    char process[24];
-    snprintf(process, sizeof process, "%ld", (long)number);
-    return !wanted || strcmp(wanted, process) == 0 || strcmp(wanted, program) == 0;
-}
-
 /* Also of a process without a page. */
 static void show_suspended(const struct suspended *suspended, void *context) {
     struct request *request = context;
     char program[CUSHIM_CELL_BYTES], text[SUSPENDED_TEXT_BYTES];
-    if (!is_wanted(request->wanted, suspended->process, suspended->program))
+    if (!pages_is_wanted(request->wanted, suspended->process, suspended->program))
         return;
     request->n_shown++;
     cushim_write(&request->out, "%9ld  %s %s; cushim resume %ld\n", (long)suspended->process,
@@ -145,7 +139,7 @@ static void show(const struct page *page, void *context) {
     request->n_dead += !page->is_alive;
     if (!page->is_alive)
         page->report->ended = "it ended";
-    if (!is_wanted(request->wanted, head->process, head->program)) {
+    if (!pages_is_wanted(request->wanted, head->process, head->program)) {
         return;
     } else if (request->is_json) {
         request->n_shown++;
@@ -182,9 +176,8 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         {"--oom", .flag = &is_asked[OOM]},
         {"--by", .text = &by},
         {0}};
-    const struct arguments arguments = {
-        .topic = "stat", .rows = rows, .most_words = 1, .of_words = "one process or program"};
-    int n_parts = 0, n = arguments_read(&arguments, argc, argv);
+    int n_parts = 0,
+        n = arguments_words("stat", rows, NULL, 0, 1, "one process or program", argc, argv);
     if (n < 0)
         return -n;
     request->wanted = n ? *argv : NULL;
@@ -211,6 +204,22 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     return EXIT_WELL;
 }
 
+/* Name the first pages that cannot be read, and say what to do about those of processes that ended
+ * and of those that run. */
+static void complain_of_unreadable(const struct pages_found *pages) {
+    int n = pages->n_unreadable, n_running = pages->n_running;
+    char more[32] = "", running[96] = "";
+    if (n > PAGES_NAMED)
+        snprintf(more, sizeof more, " and %d more", n - PAGES_NAMED);
+    if (n_running)
+        snprintf(running, sizeof running, "; %d run%s: `cushim stat` of that version shows %s",
+                 n_running, n_running == 1 ? "s" : "", n_running == 1 ? "it" : "them");
+    complain("%d page%s of another version of cushim, or damaged: %s%s%s%s", n,
+             n == 1 ? " is" : "s are", pages->unreadable, more,
+             n > n_running ? "; `cushim stat --clean` removes what ended processes left" : "",
+             running);
+}
+
 int stat_main(int argc, char **argv) {
     struct request request = {.out = {.fd = STDOUT_FILENO}};
     int code = take_arguments(&request, argc, argv);
@@ -218,7 +227,7 @@ int stat_main(int argc, char **argv) {
         return code;
     if (request.is_clean) {
         int n = pages_clean();
-        complain("%s of ended processes removed", text_of_some((uint64_t)n, "page"));
+        complain("%s of ended processes removed", CUSHIM_SOME((uint64_t)n, "page"));
         return EXIT_WELL;
     }
     if (request.has_users)
@@ -246,11 +255,7 @@ int stat_main(int argc, char **argv) {
     if (request.out.error)
         return usage_flush(&request.out);
     if (pages.n_unreadable)
-        complain("%d page%s of another version of cushim, or damaged, and not shown (%s%s); %s",
-                 pages.n_unreadable, pages.n_unreadable == 1 ? " is" : "s are", pages.unreadable,
-                 pages.n_unreadable == 1 ? "" : " and others",
-                 pages.n_running ? "a process runs: `cushim stat` of its version shows it"
-                                 : "`cushim stat --clean` removes what ended processes left");
+        complain_of_unreadable(&pages);
     if (!request.n_shown) {
         if (request.wanted && pages.n_shown)
             complain("no live page of %s", request.wanted);

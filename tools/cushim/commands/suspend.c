@@ -1,7 +1,6 @@
 #include "tools/cushim/suspend.h"
 
 #include <limits.h>
-#include <stddef.h>
 
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/commands.h"
@@ -10,14 +9,9 @@
 
 static int for_each(const char *topic, int argc, char **argv, bool (*what)(int64_t process)) {
     static struct suspend_list list;
-    const struct argument rows[] = {{0}};
-    const struct arguments arguments = {.topic = topic,
-                                        .rows = rows,
-                                        .least_words = 1,
-                                        .most_words = INT_MAX,
-                                        .of_words = "a process or a program"};
+    const struct argument none = {0};
     bool is_well = true;
-    int n = arguments_read(&arguments, argc, argv);
+    int n = arguments_words(topic, &none, NULL, 1, INT_MAX, "a process or a program", argc, argv);
     if (n < 0)
         return -n;
     for (int i = 0; i < n; i++)

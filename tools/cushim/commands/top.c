@@ -10,8 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "base/utf8.h"
 #include "base/clock.h"
+#include "base/writer.h"
 #include "report/words.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/pages.h"
@@ -20,7 +22,6 @@
 #include "tools/cushim/suspended.h"
 #include "tools/cushim/symbols.h"
 #include "tools/cushim/usage.h"
-#include "tools/cushim/numbers.h"
 
 /* ---- what was seen ---- */
 
@@ -34,7 +35,7 @@ struct row {
     char program[CUSHIM_NAME_BYTES];
     int device;
     bool is_seen, is_alive;
-    uint64_t live_bytes, held_bytes, spare_bytes, spilled_bytes, limit_bytes;
+    uint64_t live_bytes, held_bytes, spare_bytes, spilled_bytes, unaccounted_bytes, limit_bytes;
     uint64_t n_requests, wait_ns, at_ns; /* counters of this look, and of the one before */
     uint64_t n_requests_before, wait_ns_before, before_ns;
     uint64_t past_bytes[N_PAST]; /* what was held, the last look last */
@@ -52,6 +53,7 @@ struct top {
     enum sort sort;
     size_t chosen;                                 /* the index of a row */
     enum detail { TABLE, REPORT, TROUBLE } detail; /* what is shown of the chosen row */
+    struct screen_picture *picture;                /* that is drawn */
     bool is_paused, is_utf8, has_devices;
     bool is_once, is_batch, has_users, has_limits;
 };
@@ -97,6 +99,7 @@ static void take_device(struct top *top, const struct page *page, int device) {
     top->has_limits |= row->limit_bytes != 0;
     row->spilled_bytes = cushim_mem_stats_read(
         &cushim_report_stats(page->report, device, CUSHIM_KIND_SPILLED)->held_bytes);
+    row->unaccounted_bytes = row->is_alive ? devices_unaccounted_bytes(page->report, device) : 0;
     if (row->n_past == N_PAST)
         memmove(row->past_bytes, row->past_bytes + 1, --row->n_past * sizeof *row->past_bytes);
     row->past_bytes[row->n_past++] = row->held_bytes;
@@ -137,22 +140,14 @@ static uint64_t measure(const struct row *row, enum sort sort) {
 
 static int in_order(const void *one, const void *other, void *sort) {
     const struct row *a = one, *b = other;
-    uint64_t of_a = measure(a, *(enum sort *)sort), of_b = measure(b, *(enum sort *)sort);
-    if (of_a != of_b)
-        return of_a > of_b ? -1 : 1;
-    if (a->process != b->process)
-        return a->process < b->process ? -1 : 1;
-    return a->device - b->device;
+    int order = cushim_order(measure(b, *(enum sort *)sort), measure(a, *(enum sort *)sort));
+    order = order ? order : cushim_order((uint64_t)a->process, (uint64_t)b->process);
+    return order ? order : a->device - b->device;
 }
 
 static void sort(struct top *top) {
     if (top->n)
         qsort_r(top->rows, top->n, sizeof *top->rows, in_order, &top->sort);
-}
-
-static void forget_peaks(struct top *top) {
-    for (size_t i = 0; i < top->n; i++)
-        top->rows[i].most_bytes = top->rows[i].held_bytes;
 }
 
 static void look(struct top *top) {
@@ -191,14 +186,8 @@ static void put_past(const struct row *row, bool is_utf8, unsigned n, char *text
     }
 }
 
-/* Is there room for one more column beside the bars? */
-static bool has_peak(int columns) {
-    return columns >= 100;
-}
-
-static bool has_limit(const struct top *top, int columns) {
-    return top->has_limits && columns >= 110;
-}
+/* Is there room for one more column beside the bars, or for two? */
+enum { WITH_PEAK = 100, WITH_LIMIT = 110 };
 
 static void put_row(const struct top *top, const struct row *row, int columns,
                     char line[LINE_BYTES]) {
@@ -208,8 +197,9 @@ static void put_row(const struct top *top, const struct row *row, int columns,
     char limit[CUSHIM_AMOUNT_BYTES + 2] = "";
     char cell[CUSHIM_CELL_BYTES], user[CUSHIM_CELL_BYTES] = "";
     enum { PEAK = 10, USER = 9, BEFORE_PAST = 74 };
-    int before = BEFORE_PAST + (has_peak(columns) ? PEAK : 0) +
-                 (has_limit(top, columns) ? PEAK : 0) + (top->has_users ? USER : 0);
+    int before = BEFORE_PAST + (columns >= WITH_PEAK ? PEAK : 0) +
+                 (top->has_limits && columns >= WITH_LIMIT ? PEAK : 0) +
+                 (top->has_users ? USER : 0);
     uint64_t wait = per_second(row, row->wait_ns, row->wait_ns_before) / 1000000; /* per 1000 */
     snprintf(waits, sizeof waits, "%u.%u", (unsigned)(wait / 10), (unsigned)(wait % 10));
     put_past(row, top->is_utf8, columns > before ? (unsigned)(columns - before) : 0, past,
@@ -218,28 +208,28 @@ static void put_row(const struct top *top, const struct row *row, int columns,
         snprintf(past, sizeof past, "ended");
     else if (suspended_find(row->process, &suspended))
         suspended_text(past, &suspended);
-    if (has_peak(columns))
+    if (columns >= WITH_PEAK)
         snprintf(peak, sizeof peak, " %9s", cushim_text_bytes(most, row->most_bytes));
-    if (has_limit(top, columns))
+    if (top->has_limits && columns >= WITH_LIMIT)
         snprintf(limit, sizeof limit, " %9s",
                  row->limit_bytes ? cushim_text_bytes(most, row->limit_bytes) : "-");
     cushim_utf8_cell(cell, row->program, 14);
     if (top->has_users)
         cushim_utf8_cell(user, pages_user(row->user), USER - 1);
     snprintf(line, LINE_BYTES, "%8" PRId64 "  %s%s%s %3d %9s %9s %9s %7s %5s%s%s  %s", row->process,
-             user, top->has_users ? " " : "", cell, row->device, text_of_bytes(row->live_bytes),
-             text_of_bytes(row->held_bytes), text_of_bytes(row->spare_bytes),
-             text_of_count(requests_per_second(row)), waits, peak, limit, past);
+             user, top->has_users ? " " : "", cell, row->device, CUSHIM_BYTES(row->live_bytes),
+             CUSHIM_BYTES(row->held_bytes), CUSHIM_BYTES(row->spare_bytes),
+             CUSHIM_COUNT(requests_per_second(row)), waits, peak, limit, past);
 }
 
 static void put_heads(const struct top *top, int columns, char line[LINE_BYTES]) {
     char peak[16] = "";
-    if (has_peak(columns))
+    if (columns >= WITH_PEAK)
         snprintf(peak, sizeof peak, " %9s", CUSHIM_WORD(peak_held));
     snprintf(line, LINE_BYTES, "%8s  %s%-14s %3s %9s %9s %9s %7s %5s%s%s  past", "process",
              top->has_users ? "user     " : "", "program", "dev", CUSHIM_WORD(live),
              CUSHIM_WORD(held), CUSHIM_WORD(spare), "req/s", "wait%", peak,
-             has_limit(top, columns) ? "     limit" : "");
+             top->has_limits && columns >= WITH_LIMIT ? "     limit" : "");
 }
 
 static void put_title(const struct top *top, char line[LINE_BYTES]) {
@@ -250,22 +240,27 @@ static void put_title(const struct top *top, char line[LINE_BYTES]) {
     if (localtime_r(&now, &parts))
         strftime(clock, sizeof clock, "%H:%M:%S", &parts);
     snprintf(line, LINE_BYTES, "cushim top  %s  %s by %s, every %u.%u s  %s%s", host,
-             text_of_some(top->n, "row"), sort_names[top->sort], top->every_ms / 1000,
+             CUSHIM_SOME(top->n, "row"), sort_names[top->sort], top->every_ms / 1000,
              top->every_ms % 1000 / 100, clock, top->is_paused ? "  paused" : "");
 }
 
 /* What the rows from first to last leave out. */
 static void put_rest(const struct top *top, size_t first, size_t last, char line[LINE_BYTES]) {
-    uint64_t spilled_bytes = 0;
+    uint64_t spilled_bytes = 0, unaccounted_bytes = 0;
     int n = 0;
-    for (size_t i = 0; i < top->n; i++)
+    for (size_t i = 0; i < top->n; i++) {
         spilled_bytes += top->rows[i].spilled_bytes;
+        unaccounted_bytes += top->rows[i].unaccounted_bytes;
+    }
     *line = 0;
     if (last - first < top->n)
         n = snprintf(line, LINE_BYTES, "  rows %zu to %zu of %zu", first + 1, last, top->n);
     if (spilled_bytes)
-        snprintf(line + n, LINE_BYTES - (size_t)n, "  %s lie in host memory",
-                 text_of_bytes(spilled_bytes));
+        n += snprintf(line + n, LINE_BYTES - (size_t)n, "  %s lie in host memory",
+                      CUSHIM_BYTES(spilled_bytes));
+    if (unaccounted_bytes)
+        snprintf(line + n, LINE_BYTES - (size_t)n, "  %s of the driver, in no row",
+                 CUSHIM_BYTES(unaccounted_bytes));
 }
 
 /* ---- the screen ---- */
@@ -302,11 +297,6 @@ static void draw_table(struct top *top, struct screen_picture *picture) {
                 false);
 }
 
-struct detail_view {
-    struct screen_picture *picture;
-    enum detail detail;
-};
-
 /* Write the findings, and the requests that found no memory. */
 static void put_trouble(struct cushim_writer *out, const struct cushim_report *report) {
     const struct cushim_page_head *head = &report->page.head;
@@ -319,12 +309,12 @@ static void put_trouble(struct cushim_writer *out, const struct cushim_report *r
 
 /* Show the report of one page, line by line. */
 static void draw_detail(const struct page *page, void *context) {
-    struct detail_view *view = context;
-    struct screen_picture *picture = view->picture;
+    const struct top *top = context;
+    struct screen_picture *picture = top->picture;
     struct cushim_writer out = {.fd = memfd_create("report", MFD_CLOEXEC)};
     char text[1 << 14], *rest;
     symbols_learn(page->report);
-    (view->detail == REPORT ? cushim_report_text : put_trouble)(&out, page->report);
+    (top->detail == REPORT ? cushim_report_text : put_trouble)(&out, page->report);
     cushim_writer_flush(&out);
     ssize_t n = out.fd < 0 ? 0 : pread(out.fd, text, sizeof text - 1, 0);
     close(out.fd);
@@ -340,9 +330,9 @@ static void draw_detail(const struct page *page, void *context) {
 static void draw(struct top *top) {
     struct screen_picture picture;
     screen_draw(&picture);
-    struct detail_view view = {&picture, top->detail};
+    top->picture = &picture;
     if (top->detail != TABLE && top->n &&
-        pages_one(top->rows[top->chosen].page, draw_detail, &view)) {
+        pages_one(top->rows[top->chosen].page, draw_detail, top)) {
         while (picture.n_lines < picture.rows - 1)
             screen_line(&picture, "", false);
         screen_line(&picture, "enter back  q quit", false);
@@ -374,7 +364,8 @@ static bool obey(struct top *top, int key) {
         top->detail = top->detail == TROUBLE ? TABLE : TROUBLE;
         break;
     case 'r':
-        forget_peaks(top);
+        for (size_t i = 0; i < top->n; i++)
+            top->rows[i].most_bytes = top->rows[i].held_bytes;
         break;
     case 'd':
         top->has_devices = !top->has_devices;
@@ -423,12 +414,11 @@ static int run_screen(struct top *top) {
 
 static void put_plain(struct top *top, bool has_heads) {
     char line[LINE_BYTES];
-    if (has_heads) {
-        put_heads(top, 80, line);
-        printf("%.*s\n", (int)screen_cut(line, 80), line);
-    }
-    for (size_t i = 0; i < top->n; i++) {
-        put_row(top, &top->rows[i], 80, line);
+    for (size_t i = has_heads ? 0 : 1; i <= top->n; i++) {
+        if (i)
+            put_row(top, &top->rows[i - 1], 80, line);
+        else
+            put_heads(top, 80, line);
         printf("%.*s\n", (int)screen_cut(line, 80), line);
     }
     put_rest(top, 0, top->n, line);
@@ -473,8 +463,7 @@ static int take_arguments(struct top *top, int argc, char **argv) {
                                     {"--every", .text = &every},
                                     {"--all-users", .flag = &top->has_users},
                                     {0}};
-    const struct arguments arguments = {.topic = "top", .rows = rows};
-    int n = arguments_read(&arguments, argc, argv);
+    int n = arguments_words("top", rows, NULL, 0, 0, NULL, argc, argv);
     if (n < 0)
         return -n;
     char *end;

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/writer.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/control.h"
-#include "tools/cushim/numbers.h"
 #include "tools/cushim/suspended.h"
 #include "tools/cushim/usage.h"
 
@@ -35,7 +35,7 @@ static void trim(const struct page *page, void *context) {
     struct cushim_page_control *control = &head->control;
     if (control_wait_long(page, control, control_ask(control, CUSHIM_PAGE_CALL_TRIM)))
         complain("%s gave back %s", control_name(page),
-                 text_of_bytes(cushim_mem_stats_read(&control->n_bytes)));
+                 CUSHIM_BYTES(cushim_mem_stats_read(&control->n_bytes)));
     else
         request->n_failed += control_complain(page, control, "gives back its idle memory");
     munmap(head, sizeof *head);
@@ -43,13 +43,8 @@ static void trim(const struct page *page, void *context) {
 
 int trim_main(int argc, char **argv) {
     struct request request = {0};
-    const struct argument rows[] = {{0}};
-    const struct arguments arguments = {.topic = "trim",
-                                        .rows = rows,
-                                        .least_words = 1,
-                                        .most_words = INT_MAX,
-                                        .of_words = "a process or a program"};
-    int n = arguments_read(&arguments, argc, argv);
+    const struct argument none = {0};
+    int n = arguments_words("trim", &none, NULL, 1, INT_MAX, "a process or a program", argc, argv);
     if (n < 0)
         return -n;
     for (int i = 0; i < n; i++) {

@@ -13,13 +13,13 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "base/writer.h"
 #include "tools/cushim/doctor/findings.h"
 #include "tools/cushim/doctor/probe.h"
 #include "tools/cushim/json.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/program.h"
 #include "tools/cushim/reports.h"
-#include "tools/cushim/numbers.h"
 
 /* ---- the processes, as they come and go: short ones may be missed ---- */
 
@@ -254,21 +254,21 @@ static void tell_of_memory(const struct totals *totals) {
     uint64_t n_pooled = totals->n_requests - totals->n_native;
     if (totals->n_requests)
         report_add(n_pooled ? REPORT_OK : REPORT_WRONG, "pooled",
-                   "%s of %s of device memory, %s without a driver call", text_of_count(n_pooled),
-                   text_of_some(totals->n_requests, "request"), text_of_count(totals->n_no_call));
+                   "%s of %s of device memory, %s without a driver call", CUSHIM_COUNT(n_pooled),
+                   CUSHIM_SOME(totals->n_requests, "request"), CUSHIM_COUNT(totals->n_no_call));
     if (totals->n_async)
-        report_note("forwarded", "%s in stream order, %s", text_of_bytes(totals->async_bytes),
-                    text_of_some(totals->n_async, "request"));
+        report_note("forwarded", "%s in stream order, %s", CUSHIM_BYTES(totals->async_bytes),
+                    CUSHIM_SOME(totals->n_async, "request"));
     if (totals->n_mapped_no_call)
         report_ok("pooled", "%s by cuMemCreate, %s, %s without a driver call",
-                  text_of_bytes(totals->mapped_bytes), text_of_some(totals->n_mapped, "request"),
-                  text_of_count(totals->n_mapped_no_call));
+                  CUSHIM_BYTES(totals->mapped_bytes), CUSHIM_SOME(totals->n_mapped, "request"),
+                  CUSHIM_COUNT(totals->n_mapped_no_call));
     else if (totals->n_mapped)
-        report_note("forwarded", "%s by cuMemCreate, %s", text_of_bytes(totals->mapped_bytes),
-                    text_of_some(totals->n_mapped, "request"));
+        report_note("forwarded", "%s by cuMemCreate, %s", CUSHIM_BYTES(totals->mapped_bytes),
+                    CUSHIM_SOME(totals->n_mapped, "request"));
     if (totals->n_bypassed)
         report_wrong("bypassed", "%s of memory whose allocation bypassed cushim",
-                     text_of_some(totals->n_bypassed, "free"));
+                     CUSHIM_SOME(totals->n_bypassed, "free"));
     if (*totals->forked) {
         report_wrong("fork",
                      "%s was called in a child forked from a process that used CUDA: its "
@@ -278,7 +278,7 @@ static void tell_of_memory(const struct totals *totals) {
     }
     if (totals->n_foreign)
         report_note("foreign", "%s of memory whose allocation was not seen",
-                    text_of_some(totals->n_foreign, "free"));
+                    CUSHIM_SOME(totals->n_foreign, "free"));
 }
 
 static void tell_of_hooks(const char *library) {
@@ -296,11 +296,11 @@ static void tell_of_hooks(const char *library) {
 static void tell(struct look *look, const struct totals *totals, int status, uint64_t ns) {
     bool is_reached = false, is_missed = false;
     if (WIFSIGNALED(status))
-        report_note("ran", "%s, and ended by signal %d (%s)", text_of_time(ns), WTERMSIG(status),
+        report_note("ran", "%s, and ended by signal %d (%s)", CUSHIM_TIME(ns), WTERMSIG(status),
                     strsignal(WTERMSIG(status)));
     else
         report_add(WEXITSTATUS(status) ? REPORT_NOTE : REPORT_OK, "ran", "%s, exit status %d",
-                   text_of_time(ns), WEXITSTATUS(status));
+                   CUSHIM_TIME(ns), WEXITSTATUS(status));
     for (size_t i = 0; i < look->n_seen; i++) {
         is_reached |= look->seen[i].is_reached;
         is_missed |= look->seen[i].is_loaded && !look->seen[i].is_reached;
@@ -312,7 +312,7 @@ static void tell(struct look *look, const struct totals *totals, int status, uin
     tell_of_memory(totals);
     if (totals->n_requests || totals->n_async || totals->n_mapped)
         report_ok("effective", "yes: %s used CUDA memory",
-                  text_of_some(totals->n_reports, "process"));
+                  CUSHIM_SOME(totals->n_reports, "process"));
     else if (is_reached || !is_missed)
         report_note("effective", "not seen: no process used CUDA memory that cushim can see");
     else

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/writer.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/doctor/command.h"
 #include "tools/cushim/launch.h"
@@ -14,7 +15,6 @@
 #include "tools/cushim/program.h"
 #include "tools/cushim/doctor/findings.h"
 #include "tools/cushim/options.h"
-#include "tools/cushim/numbers.h"
 #include "tools/cushim/usage.h"
 
 static bool examine_cushim(char library[PATH_MAX]) {
@@ -170,7 +170,7 @@ static void examine_entries(const char *library) {
                    (int)probe.n_requests, PROBE_N_ALLOCATIONS);
         if (probe.n_bypassed)
             report_wrong("bypassed", "%s no entry point saw",
-                         text_of_some((uint64_t)probe.n_bypassed, "driver allocation"));
+                         CUSHIM_SOME((uint64_t)probe.n_bypassed, "driver allocation"));
     }
 }
 
@@ -179,15 +179,13 @@ int doctor_main(int argc, char **argv) {
     bool is_looked_at = false; /* the program is not run */
     const struct argument rows[] = {
         {"--json", .flag = &is_json}, {"--no-run", .flag = &is_looked_at}, {0}};
-    const struct arguments arguments = {
-        .topic = "doctor", .rows = rows, .program = ARGUMENTS_MAY_HAVE_PROGRAM};
     int probe_fd;
     char rest;
     if (argc == 2 && sscanf(argv[1], "--probe=%d%c", &probe_fd, &rest) == 1)
         return probe_child(probe_fd); /* we are the child that examine_entries started */
     if (argc == 3 && strcmp(argv[1], "--look") == 0)
         probe_look_child(argv[2]); /* or the child of `cushim run` */
-    int first = arguments_read(&arguments, argc, argv);
+    int first = arguments_program("doctor", rows, NULL, NULL, false, argc, argv);
     if (first < 0)
         return -first;
     char **command = argv + first; /* *command is NULL if there is none */

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cuda/table.h"
-
 bool driver_open(struct driver *driver, char *wrong, size_t wrong_bytes) {
     memset(driver, 0, sizeof *driver);
     driver->handle = dlopen("libcuda.so.1", RTLD_NOW);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/membarrier.h"
-#include "cuda/table.h"
 #include "tools/cushim/doctor/driver.h"
 #include "tools/cushim/doctor/findings.h"
 

@@ -10,7 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cuda/table.h"
 #include "tools/cushim/doctor/driver.h"
 #include "tools/cushim/json.h"
 #include "tools/cushim/launch.h"

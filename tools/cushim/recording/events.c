@@ -46,25 +46,26 @@ static void put_event_text(struct cushim_writer *out, const struct cushim_trace_
 
 /* ---- a line for each event ---- */
 
-static void put_alloc(struct cushim_writer *out, const struct cushim_trace_account *account) {
-    const struct cushim_trace_event *event = &account->event;
-    cushim_write(out, " alloc 0x%" PRIx64 " %" PRIu64 " site %" PRIu64 "%s%s%s", event->address,
-                 event->n_bytes, account->site ? account->site->number : 0,
-                 event->flags & CUSHIM_TRACE_NO_CALL ? " no-call" : "",
-                 event->flags & CUSHIM_TRACE_NATIVELY ? " natively" : "",
-                 event->flags & CUSHIM_TRACE_RESTORED ? " restored" : "");
-}
-
 static void put_rest(struct cushim_writer *out, const struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
+    uint64_t site = account->site ? account->site->number : 0;
     switch (event->code) {
+    case CUSHIM_TRACE_ALLOC:
+        cushim_write(out, " alloc 0x%" PRIx64 " %" PRIu64 " site %" PRIu64 "%s%s%s", event->address,
+                     event->n_bytes, site, event->flags & CUSHIM_TRACE_NO_CALL ? " no-call" : "",
+                     event->flags & CUSHIM_TRACE_NATIVELY ? " natively" : "",
+                     event->flags & CUSHIM_TRACE_RESTORED ? " restored" : "");
+        break;
+    case CUSHIM_TRACE_FREE:
+        cushim_write(out, " free 0x%" PRIx64 " %" PRIu64 "%s", event->address,
+                     account->block.n_bytes, account->is_guessed ? " guessed" : "");
+        break;
     case CUSHIM_TRACE_WAIT:
         cushim_write(out, " wait %" PRIu64 " %" PRIu64 "%s", event->n_waits, event->number,
                      event->flags & CUSHIM_TRACE_IN_REQUEST ? " in-request" : "");
         break;
     case CUSHIM_TRACE_REFUSE:
-        cushim_write(out, " refuse %" PRIu64 " site %" PRIu64, event->n_bytes,
-                     account->site ? account->site->number : 0);
+        cushim_write(out, " refuse %" PRIu64 " site %" PRIu64, event->n_bytes, site);
         break;
     case CUSHIM_TRACE_SEGMENT:
         cushim_write(out, " segment 0x%" PRIx64 " %" PRIu64 "%s", event->address, event->n_bytes,
@@ -111,13 +112,7 @@ static void put_line(struct cushim_writer *out, const struct cushim_trace_accoun
     cushim_write(out, "%" PRIu64 " thread %" PRIu64 " device %u %s",
                  since_start(account, event->time_ns), event->thread, event->device,
                  kind_of(event));
-    if (event->code == CUSHIM_TRACE_ALLOC)
-        put_alloc(out, account);
-    else if (event->code == CUSHIM_TRACE_FREE)
-        cushim_write(out, " free 0x%" PRIx64 " %" PRIu64 "%s", event->address,
-                     account->block.n_bytes, account->is_guessed ? " guessed" : "");
-    else
-        put_rest(out, account);
+    put_rest(out, account);
     cushim_write(out, "\n");
 }
 

@@ -1,3 +1,4 @@
+#include "base/bits.h"
 #include "tools/cushim/recording/history.h"
 
 #include <errno.h>
@@ -20,9 +21,8 @@ void history_begin(struct history *history, const struct recording_scope *scope,
 
 static int by_bytes(const void *left, const void *right) {
     const struct history_share *a = left, *b = right;
-    if (a->n_bytes != b->n_bytes)
-        return a->n_bytes > b->n_bytes ? -1 : 1;
-    return a->site->number < b->site->number ? -1 : a->site->number > b->site->number;
+    int order = cushim_order(b->n_bytes, a->n_bytes);
+    return order ? order : cushim_order(a->site->number, b->site->number);
 }
 
 static void add_moment(struct history *history, const struct cushim_trace_account *account,

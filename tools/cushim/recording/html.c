@@ -1,3 +1,4 @@
+#include "base/bits.h"
 #include "tools/cushim/recording/html.h"
 
 #include <errno.h>
@@ -64,11 +65,9 @@ static void put_frames(struct page *page) {
 static int by_importance(const void *left, const void *right) {
     const struct cushim_trace_site *a = *(struct cushim_trace_site *const *)left;
     const struct cushim_trace_site *b = *(struct cushim_trace_site *const *)right;
-    if (a->noted_bytes != b->noted_bytes)
-        return a->noted_bytes > b->noted_bytes ? -1 : 1;
-    if (a->requested_bytes != b->requested_bytes)
-        return a->requested_bytes > b->requested_bytes ? -1 : 1;
-    return a->number < b->number ? -1 : a->number > b->number;
+    int order = cushim_order(b->noted_bytes, a->noted_bytes);
+    order = order ? order : cushim_order(b->requested_bytes, a->requested_bytes);
+    return order ? order : cushim_order(a->number, b->number);
 }
 
 /* Keep the most important sites; the page has no more. */

@@ -65,10 +65,8 @@ static int by_free(const void *left, const void *right) {
     const struct map_row *a = left, *b = right;
     if (!a->n_blocks != !b->n_blocks)
         return !a->n_blocks ? 1 : -1;
-    uint64_t free_of_a = a->n_bytes - a->live_bytes, free_of_b = b->n_bytes - b->live_bytes;
-    if (free_of_a != free_of_b)
-        return free_of_a > free_of_b ? -1 : 1;
-    return cushim_by_number(left, right);
+    int order = cushim_order(b->n_bytes - b->live_bytes, a->n_bytes - a->live_bytes);
+    return order ? order : cushim_by_number(left, right);
 }
 
 /* The start of cell i, from the base. */

@@ -1,3 +1,4 @@
+#include "base/bits.h"
 #include "tools/cushim/recording/moment.h"
 
 #include <errno.h>
@@ -90,7 +91,7 @@ static uint64_t key_of(const struct groups *groups, const struct cushim_trace_bl
     case MOMENT_SIZE:
         key = block->n_bytes > 1 ? 64 - (uint64_t)__builtin_clzll(block->n_bytes - 1) : 0;
         snprintf(label, LABEL_BYTES, "up to %s each",
-                 text_of_bytes((uint64_t)1 << (key < 63 ? key : 63)));
+                 CUSHIM_BYTES((uint64_t)1 << (key < 63 ? key : 63)));
         break;
     case MOMENT_THREAD:
         key = block->thread;
@@ -135,9 +136,8 @@ static void add_block(const struct cushim_trace_block *block, void *context) {
 }
 
 static int by_bytes(const struct group *a, const struct group *b) {
-    if (a->n_bytes != b->n_bytes)
-        return a->n_bytes > b->n_bytes ? -1 : 1;
-    return a->key < b->key ? -1 : a->key > b->key;
+    int order = cushim_order(b->n_bytes, a->n_bytes);
+    return order ? order : cushim_order(a->key, b->key);
 }
 
 /* Find the spans of the range: each is from a mark of its name to the next mark. */
@@ -160,8 +160,8 @@ static void put_group(struct cushim_writer *out, const struct groups *groups,
                       const struct group *group) {
     char lead[80];
     snprintf(lead, sizeof lead, "  %9s %10s %9s %-6s  ",
-             text_of_share(group->n_bytes, groups->n_bytes), text_of_bytes(group->n_bytes),
-             text_of_count(group->n_blocks), group->n_blocks == 1 ? "block" : "blocks");
+             text_of_share(group->n_bytes, groups->n_bytes), CUSHIM_BYTES(group->n_bytes),
+             CUSHIM_COUNT(group->n_blocks), group->n_blocks == 1 ? "block" : "blocks");
     if (groups->wish->group == MOMENT_SITE)
         names_put_site(out, lead, groups->names, group->site);
     else
@@ -179,8 +179,8 @@ static void put_groups(struct cushim_writer *out, struct groups *groups) {
     }
     HASH_FREE(groups->rows);
     if (n > MOST_GROUPS)
-        cushim_write(out, "  %18s from %s\n", text_of_bytes(n_bytes),
-                     text_of_some(n - MOST_GROUPS, "other"));
+        cushim_write(out, "  %18s from %s\n", CUSHIM_BYTES(n_bytes),
+                     CUSHIM_SOME(n - MOST_GROUPS, "other"));
 }
 
 /* Write "[##o.  ]", with half as many cells as the map has. */
@@ -200,13 +200,13 @@ static void put_map(struct cushim_writer *out, const struct map *map) {
     cushim_write(out,
                  "held      %s in %s: live %s, idle %s\n"
                  "          largest hole %s\n",
-                 text_of_bytes(map->held_bytes), text_of_some(map->n_segments, "segment"),
-                 text_of_bytes(map->live_bytes), text_of_bytes(map->idle_bytes),
-                 text_of_bytes(map->hole_bytes));
+                 CUSHIM_BYTES(map->held_bytes), CUSHIM_SOME(map->n_segments, "segment"),
+                 CUSHIM_BYTES(map->live_bytes), CUSHIM_BYTES(map->idle_bytes),
+                 CUSHIM_BYTES(map->hole_bytes));
     for (size_t i = 0; i < map->n_rows; i++) {
         const struct map_row *row = &map->rows[i];
         cushim_write(out, "  0x%-12" PRIx64 " %10s %6s %-6s ", row->base,
-                     text_of_bytes(row->n_bytes), text_of_count(row->n_blocks),
+                     CUSHIM_BYTES(row->n_bytes), CUSHIM_COUNT(row->n_blocks),
                      row->n_blocks == 1 ? "block" : "blocks");
         put_cells(out, row);
         cushim_write(out, "\n");
@@ -244,11 +244,11 @@ static int put_scope(struct cushim_writer *out, const char *path,
         char line[256];
         snprintf(line, sizeof line, "%s after %s%s: %s live in %s%s%s",
                  recording_scope_name(scope, name),
-                 text_of_time(recording.account.last_ns - recording.account.first_ns),
+                 CUSHIM_TIME(recording.account.last_ns - recording.account.first_ns),
                  wish->is_end ? ", the end"
                  : wish->ns   ? ""
                               : ", the peak",
-                 text_of_bytes(groups.n_bytes), text_of_some(groups.n_blocks, "block"),
+                 CUSHIM_BYTES(groups.n_bytes), CUSHIM_SOME(groups.n_blocks, "block"),
                  wish->range ? " of the range " : "", wish->range ? wish->range : "");
         cushim_utf8_clean(line);
         cushim_write(out, "%s\n", cushim_utf8_fit(line, 80));

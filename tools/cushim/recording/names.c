@@ -1,3 +1,4 @@
+#include "base/bits.h"
 #include "tools/cushim/recording/names.h"
 
 #include <ctype.h>
@@ -91,9 +92,8 @@ static bool add_frame(struct names *names, const struct cushim_trace_account *ac
 /* ---- names ---- */
 
 static int by_module(const struct row *a, const struct row *b) {
-    if (a->at != b->at)
-        return a->at < b->at ? -1 : 1;
-    return a->frame < b->frame ? -1 : a->frame > b->frame;
+    int order = cushim_order((uintptr_t)a->at, (uintptr_t)b->at);
+    return order ? order : cushim_order(a->frame, b->frame);
 }
 
 /* Was the file written after the last event of the recording? */
@@ -232,7 +232,7 @@ static int compare_labels(const struct names *names, const struct cushim_trace_s
         if (order)
             return order;
     }
-    return n_a < n_b ? -1 : n_a > n_b;
+    return cushim_order(n_a, n_b);
 }
 
 bool names_are_alike(const struct names *names, const struct cushim_trace_site *one,

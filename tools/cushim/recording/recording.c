@@ -1,3 +1,4 @@
+#include "base/bits.h"
 #include "tools/cushim/recording/recording.h"
 
 #include <dirent.h>
@@ -180,12 +181,10 @@ struct first {
 static int compare_first(const void *left, const void *right) {
     const struct first *a = left, *b = right;
     unsigned n_a = a->site->n_frames - a->n, n_b = b->site->n_frames - b->n;
-    if (n_a != n_b)
-        return n_a < n_b ? -1 : 1;
-    int order = memcmp(a->site->frames + a->n, b->site->frames + b->n, n_a * sizeof(uint64_t));
-    if (order)
-        return order;
-    return a->site->number < b->site->number ? -1 : a->site->number > b->site->number;
+    int order = cushim_order(n_a, n_b);
+    if (!order)
+        order = memcmp(a->site->frames + a->n, b->site->frames + b->n, n_a * sizeof(uint64_t));
+    return order ? order : cushim_order(a->site->number, b->site->number);
 }
 
 static void add_site(struct cushim_trace_site *to, struct cushim_trace_site *from) {

@@ -1,3 +1,4 @@
+#include "base/bits.h"
 #include "tools/cushim/run_reports.h"
 #include "tools/cushim/recording/summary.h"
 
@@ -30,10 +31,8 @@ static int by_measure(const void *left, const void *right, void *context) {
     const size_t measure = *(const size_t *)context;
     const struct cushim_trace_site *a = *(struct cushim_trace_site *const *)left;
     const struct cushim_trace_site *b = *(struct cushim_trace_site *const *)right;
-    uint64_t of_a = measure_of(a, measure), of_b = measure_of(b, measure);
-    if (of_a != of_b)
-        return of_a > of_b ? -1 : 1;
-    return a->number < b->number ? -1 : a->number > b->number;
+    int order = cushim_order(measure_of(b, measure), measure_of(a, measure));
+    return order ? order : cushim_order(a->number, b->number);
 }
 
 /* Sort the sites by a measure, the largest first.  Returns how many have any of it. */
@@ -62,13 +61,12 @@ static void put_sites(struct cushim_writer *out, struct recording *recording, si
             continue;
         }
         snprintf(lead, sizeof lead, "  %8s %10s %9s %-6s  ", text_of_share(n_bytes, all),
-                 text_of_bytes(n_bytes), text_of_count(n_blocks),
-                 n_blocks == 1 ? "block" : "blocks");
+                 CUSHIM_BYTES(n_bytes), CUSHIM_COUNT(n_blocks), n_blocks == 1 ? "block" : "blocks");
         names_put_site(out, lead, recording->names, site);
     }
     if (n > MOST_SITES)
-        cushim_write(out, "  %8s %10s from %s\n", text_of_share(rest, all), text_of_bytes(rest),
-                     text_of_some(n - MOST_SITES, "other site"));
+        cushim_write(out, "  %8s %10s from %s\n", text_of_share(rest, all), CUSHIM_BYTES(rest),
+                     CUSHIM_SOME(n - MOST_SITES, "other site"));
 }
 
 /* ---- text ---- */
@@ -121,9 +119,9 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
                     80 - LEAD - cushim_utf8_columns(product) - cushim_utf8_columns(rest));
     cushim_write(out, "cushim %s: %s%s\n", product, arguments, rest);
     cushim_write(out, "  recorded %s%s, %s; %s\n",
-                 text_of_time(account->last_ns - account->first_ns),
+                 CUSHIM_TIME(account->last_ns - account->first_ns),
                  atomic_load(&head->is_software) ? " (no GPU)" : "",
-                 text_of_some(account->n_events, "event"), summary_end(head, end));
+                 CUSHIM_SOME(account->n_events, "event"), summary_end(head, end));
 }
 
 typedef void words_fn(char *text, size_t n_bytes, const struct cushim_trace_site *site);
@@ -146,16 +144,16 @@ static size_t put_few(struct cushim_writer *out, struct recording *recording, si
 
 static void churn_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
     snprintf(text, n_bytes,
-             "%s freed before the next request: ", text_of_some(site->n_temporary, "block"));
+             "%s freed before the next request: ", CUSHIM_SOME(site->n_temporary, "block"));
 }
 
 static void wait_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
-    snprintf(text, n_bytes, "%11s %9s %-5s   ", text_of_time(site->wait_ns),
-             text_of_count(site->n_waits), site->n_waits == 1 ? "free" : "frees");
+    snprintf(text, n_bytes, "%11s %9s %-5s   ", CUSHIM_TIME(site->wait_ns),
+             CUSHIM_COUNT(site->n_waits), site->n_waits == 1 ? "free" : "frees");
 }
 
 static void refused_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
-    snprintf(text, n_bytes, "%s found no memory: ", text_of_some(site->n_refused, "request"));
+    snprintf(text, n_bytes, "%s found no memory: ", CUSHIM_SOME(site->n_refused, "request"));
 }
 
 /* A cache that asks again at another place of its own has one row. */
@@ -178,16 +176,16 @@ static void put_refused(struct cushim_writer *out, struct recording *recording) 
 
 static void leak_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
     snprintf(text, n_bytes, "may leak%s%s%s, %s live at the end: ", site->hour_bytes ? ", +" : "",
-             site->hour_bytes ? text_of_bytes(site->hour_bytes) : "", site->hour_bytes ? "/h" : "",
-             text_of_bytes(site->live_bytes));
+             site->hour_bytes ? CUSHIM_BYTES(site->hour_bytes) : "", site->hour_bytes ? "/h" : "",
+             CUSHIM_BYTES(site->live_bytes));
 }
 
 static void put_waits(struct cushim_writer *out, struct recording *recording,
                       const struct recording_scope *scope) {
     if (!scope->n_waits)
         return;
-    cushim_write(out, "waits     %s in %s\n", text_of_time(scope->wait_ns),
-                 text_of_some(scope->n_waits, "free"));
+    cushim_write(out, "waits     %s in %s\n", CUSHIM_TIME(scope->wait_ns),
+                 CUSHIM_SOME(scope->n_waits, "free"));
     put_few(out, recording, BY(wait_ns), "", wait_words);
 }
 
@@ -195,22 +193,21 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
                       const struct recording_scope *scope) {
     char name[32];
     cushim_write(out, "\n%s\n", recording_scope_name(scope, name));
-    cushim_write(out, "peak      %s live after %s", text_of_bytes(scope->peak_bytes),
-                 text_of_time(scope->peak_ns));
+    cushim_write(out, "peak      %s live after %s", CUSHIM_BYTES(scope->peak_bytes),
+                 CUSHIM_TIME(scope->peak_ns));
     if (scope->peak_held_bytes)
-        cushim_write(out, "; %s held at most", text_of_bytes(scope->peak_held_bytes));
+        cushim_write(out, "; %s held at most", CUSHIM_BYTES(scope->peak_held_bytes));
     cushim_write(out, "\n");
     if (scope->n_before)
         cushim_write(out, "before    %s, %s lived when the recording began\n",
-                     text_of_some(scope->n_before, "block"), text_of_bytes(scope->before_bytes));
+                     CUSHIM_SOME(scope->n_before, "block"), CUSHIM_BYTES(scope->before_bytes));
     put_sites(out, recording, BY(noted_bytes), true);
     put_few(out, recording, BY(n_temporary), "churn", churn_words);
     put_waits(out, recording, scope);
     put_refused(out, recording);
     size_t n_alive = sort(&recording->account, BY(live_bytes));
-    cushim_write(out, "alive     %s, %s at the end, from %s\n",
-                 text_of_some(scope->n_live, "block"), text_of_bytes(scope->live_bytes),
-                 text_of_some(n_alive, "site"));
+    cushim_write(out, "alive     %s, %s at the end, from %s\n", CUSHIM_SOME(scope->n_live, "block"),
+                 CUSHIM_BYTES(scope->live_bytes), CUSHIM_SOME(n_alive, "site"));
     put_sites(out, recording, BY(live_bytes), false);
     if (put_few(out, recording, BY(grows), "leak", leak_words))
         cushim_write(out,
@@ -239,7 +236,7 @@ static void put_gaps(struct cushim_writer *out, const struct recording *recordin
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].n)
-            cushim_write(out, "missing   %s %s\n", text_of_count(rows[i].n),
+            cushim_write(out, "missing   %s %s\n", CUSHIM_COUNT(rows[i].n),
                          rows[i].n == 1 ? rows[i].one : rows[i].many);
     }
 }

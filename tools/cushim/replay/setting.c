@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/options.h"
-
 /* Options that decide where a block comes from, in one thread and without a device. */
 static bool is_planned(const char *name) {
     static const char *const known[] = {"free", "keep", "reserve", "limit", "buckets"};

@@ -113,8 +113,6 @@ int sim_main(int argc, char **argv) {
     static const char *const versions[] = {"12", "13", NULL};
     int version = -1;
     const struct argument rows[] = {{"--runtime", .word = &version, .words = versions}, {0}};
-    const struct arguments arguments = {
-        .topic = "sim", .rows = rows, .take_other = take_setting, .program = ARGUMENTS_PROGRAM};
-    int first = arguments_read(&arguments, argc, argv);
+    int first = arguments_program("sim", rows, NULL, take_setting, true, argc, argv);
     return first < 0 ? -first : run_there(first, argv, version < 0 ? NULL : versions[version]);
 }
