@@ -344,15 +344,27 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
             a.low[half][i] = fma_f16x2(a.of[half][i], to_low, 0);
     }
 
-    /* Begin the products of a half of a block. */
+    /* Halves of a block whose products begin together.  A block that is a group has nothing to
+     * convert while they are in progress, so that two meetings would only take time. */
+    enum { AT_ONCE = GROUP > 1 ? 1 : 2 };
+
+    /* Begin the products of AT_ONCE halves of a block, from one on. */
     template <bool HAS_SUM>
     MEMBER void begin(float (&part)[COLS / 2], const Integers &a, uint64_t tiles, int half) const {
-        uint64_t of_half = tile_behind(tiles, half * (2 * TILE_BYTES));
+        uint64_t first = tile_behind(tiles, half * (2 * TILE_BYTES));
+        uint64_t second = tile_behind(first, 2 * TILE_BYTES);
         begin_products();
-        multiply_tile<HAS_SUM>(part, a.low[half], tile_behind(of_half, TILE_BYTES));
-        multiply_tile<true>(part, a.of[half], of_half);
-        if constexpr (Format::HAS_REST)
-            multiply_tile<true>(part, a.rest[half], of_half);
+        multiply_tile<HAS_SUM>(part, a.low[half], tile_behind(first, TILE_BYTES));
+        if constexpr (AT_ONCE == 2)
+            multiply_tile<true>(part, a.low[1], tile_behind(second, TILE_BYTES));
+        multiply_tile<true>(part, a.of[half], first);
+        if constexpr (AT_ONCE == 2)
+            multiply_tile<true>(part, a.of[1], second);
+        if constexpr (Format::HAS_REST) {
+            multiply_tile<true>(part, a.rest[half], first);
+            if constexpr (AT_ONCE == 2)
+                multiply_tile<true>(part, a.rest[1], second);
+        }
         end_products();
     }
 
@@ -419,7 +431,9 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
                                         tile * 64 * CHUNK + block;
             if constexpr (Format::HAS_MINIMA)
                 begin_minima(part, rows, tile_behind(of_block, GROUP * 4 * TILE_BYTES));
-            read_weights(a, rows, 0, 0);
+#pragma unroll
+            for (int half = 0; half < AT_ONCE; half++)
+                read_weights(a, rows, 0, half);
             if constexpr (Format::HAS_MINIMA) {
                 read_factors();
                 wait_products(part);
@@ -429,7 +443,7 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
             begin<false>(part, a, of_block, 0);
             /* One half's products are in progress while the next one's weights become integers. */
 #pragma unroll
-            for (int half = 1; half < 2 * GROUP; half++) {
+            for (int half = AT_ONCE; half < 2 * GROUP; half++) {
                 read_weights(a, rows, half / 2, half % 2);
                 begin<true>(part, a, tile_behind(of_block, half / 2 * (4 * TILE_BYTES)), half % 2);
                 if (half + 1 < 2 * GROUP)
