@@ -1,19 +1,7 @@
 /* Helpers of the suites of mapped memory that serves again: the calls, and a whole mapping. */
 #pragma once
 
-#include <dlfcn.h>
-
-#include "cushim/preload.h"
-#include "tests/preload/fixture/fixture.h"
-
-enum { PAGE = 2 * MIB };
-
-static const CUmemAllocationProp on_device = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                              .requestedHandleTypes =
-                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                              .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-static const CUmemAccessDesc for_all = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
-                                        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+#include "tests/preload/memory/mapped_calls.h"
 
 static const char *const names[] = {"cuMemCreate",      "cuMemRelease", "cuMemAddressReserve",
                                     "cuMemAddressFree", "cuMemMap",     "cuMemUnmap",
@@ -25,14 +13,6 @@ static inline unsigned long driver_calls(void) {
     for (int i = 0; i < N_CALLS; i++)
         n += sim_calls(names[i]);
     return n;
-}
-
-static inline struct cushim_preload_stats counted(void) {
-    struct cushim_preload_stats stats = {.struct_size = sizeof stats};
-    int (*ask)(int, int, struct cushim_preload_stats *);
-    *(void **)&ask = dlsym(RTLD_DEFAULT, "cushim_preload_stats");
-    ck_assert(ask && ask(-1, CUSHIM_PRELOAD_MAPPED, &stats) == 0);
-    return stats;
 }
 
 static inline size_t free_bytes(void) {

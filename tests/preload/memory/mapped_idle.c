@@ -8,12 +8,12 @@ TEST(idle_memory_is_free_memory) {
     ck_assert_uint_eq(free_bytes(), before_bytes);
     if (!fixture_pools_mapped_memory())
         return;
-    ck_assert_uint_eq(counted().idle_bytes, 8 * PAGE);
-    ck_assert_uint_eq(counted().held_bytes, 8 * PAGE);
+    ck_assert_uint_eq(counted(CUSHIM_PRELOAD_MAPPED).idle_bytes, 8 * PAGE);
+    ck_assert_uint_eq(counted(CUSHIM_PRELOAD_MAPPED).held_bytes, 8 * PAGE);
     size_t (*trim)(void);
     *(void **)&trim = dlsym(RTLD_DEFAULT, "cushim_preload_trim");
     ck_assert_uint_eq(trim(), 8 * PAGE);
-    ck_assert_uint_eq(counted().held_bytes, 0);
+    ck_assert_uint_eq(counted(CUSHIM_PRELOAD_MAPPED).held_bytes, 0);
 }
 
 /* A device of 1 GiB, or a limit of half of that. */
@@ -85,7 +85,7 @@ TEST_IF(fixture_pools_mapped_memory(), no_request_makes_more_held_than_may_be) {
     fixture_use_device(0);
     for (int step = 0; step < 5; step++)
         live_through_a_step();
-    struct cushim_preload_stats stats = counted();
+    struct cushim_preload_stats stats = counted(CUSHIM_PRELOAD_MAPPED);
     uint64_t live_bytes = stats.peak_live_bytes, margin_bytes = live_bytes / 16 + 32 * MIB;
     ck_assert_uint_gt(stats.n_no_call, stats.n_requests / 2);
     if (margin_bytes < live_bytes / 16 * 5)

@@ -4,21 +4,12 @@
  * driver serves it, so that contents and answers are the driver's own; what is counted as live is
  * what the software device has given out, after each call.
  */
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cushim/preload.h"
-#include "tests/preload/fixture/fixture.h"
+#include "tests/preload/memory/mapped_calls.h"
 
-enum { PAGE = 2 * MIB, N_PAGES = 16 };
-
-static const CUmemAllocationProp on_device = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                              .requestedHandleTypes =
-                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                              .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-static const CUmemAccessDesc for_all = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
-                                        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+enum { N_PAGES = 16 };
 
 static size_t other_bytes; /* that the device had given out before anything was asked for here */
 
@@ -30,15 +21,6 @@ static size_t given_bytes(void) {
     if (ask(&free_bytes, &total_bytes) != CUDA_SUCCESS)
         OK(ask(&free_bytes, &total_bytes));
     return total_bytes - free_bytes - other_bytes;
-}
-
-/* What cushim counts of a kind; without it nobody does. */
-static struct cushim_preload_stats counted(int kind) {
-    struct cushim_preload_stats stats = {.struct_size = sizeof stats};
-    int (*ask)(int, int, struct cushim_preload_stats *);
-    *(void **)&ask = dlsym(RTLD_DEFAULT, "cushim_preload_stats");
-    ck_assert(ask && ask(-1, kind, &stats) == 0);
-    return stats;
 }
 
 /* Memory that is idle is given out, too. */

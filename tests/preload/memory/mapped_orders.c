@@ -188,7 +188,7 @@ TEST(random_orders_have_the_answers_of_the_driver_alone) {
     for (unsigned long order = 0; order < suite_steps(N_ORDERS); order++)
         run_order(order * 7919 + 1, true);
     if (fixture_is_preloaded())
-        ck_assert_uint_eq(counted().live_bytes, 0);
+        ck_assert_uint_eq(counted(CUSHIM_PRELOAD_MAPPED).live_bytes, 0);
 }
 
 static void run_orders(struct fixture_thread *thread) {
@@ -206,7 +206,7 @@ TEST(random_orders_of_threads_have_the_answers_of_the_driver_alone) {
     for (int i = 0; i < 8; i++)
         fixture_join(&threads[i]);
     if (fixture_is_preloaded())
-        ck_assert_uint_eq(counted().live_bytes, 0);
+        ck_assert_uint_eq(counted(CUSHIM_PRELOAD_MAPPED).live_bytes, 0);
 }
 
 int main(void) {

@@ -30,9 +30,9 @@ TEST(a_step_of_jax_asks_the_driver_for_nothing_after_its_first_turns) {
     ck_assert_uint_eq(driver_calls(),
                       fixture_pools_mapped_memory() ? 0 : (unsigned long)(6 * N_ARRAYS * N_CALLS));
     if (fixture_is_preloaded()) {
-        ck_assert_uint_eq(counted().live_bytes, 0);
-        ck_assert_uint_eq(counted().n_requests, 12 * N_ARRAYS);
-        ck_assert_uint_eq(counted().n_frees, 12 * N_ARRAYS);
+        ck_assert_uint_eq(counted(CUSHIM_PRELOAD_MAPPED).live_bytes, 0);
+        ck_assert_uint_eq(counted(CUSHIM_PRELOAD_MAPPED).n_requests, 12 * N_ARRAYS);
+        ck_assert_uint_eq(counted(CUSHIM_PRELOAD_MAPPED).n_frees, 12 * N_ARRAYS);
     }
 }
 
@@ -182,7 +182,7 @@ TEST(another_handle_is_mapped_at_an_address_that_is_asleep) {
     unreserve(&whole);
     give(&elsewhere);
     if (fixture_is_preloaded())
-        ck_assert_uint_eq(counted().live_bytes, 0);
+        ck_assert_uint_eq(counted(CUSHIM_PRELOAD_MAPPED).live_bytes, 0);
 }
 
 TEST(memory_that_another_has_a_handle_of_does_not_serve_again) {
@@ -285,7 +285,7 @@ TEST(each_call_fails_once_and_nothing_is_lost) {
             trim();
         ck_assert_uint_le(sim_used_bytes(0), before_bytes);
         if (fixture_is_preloaded())
-            ck_assert_uint_eq(counted().held_bytes, 0);
+            ck_assert_uint_eq(counted(CUSHIM_PRELOAD_MAPPED).held_bytes, 0);
     }
     ck_assert_uint_ge(n_refused, 10);
 }
