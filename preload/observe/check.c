@@ -286,9 +286,8 @@ static void say_that_all_is_well(void) {
     struct cushim_writer out = {.fd = STDERR_FILENO};
     uint64_t n_unchecked = cushim_mem_stats_read(&cushim_check.n_unchecked);
     CUSHIM_LOCKED(&cushim_check.lock);
-    cushim_write(&out, "cushim: the check of %s found nothing: it looked at %s freed block%s",
-                 program_invocation_short_name, CUSHIM_COUNT(cushim_check.n_freed),
-                 cushim_check.n_freed == 1 ? "" : "s");
+    cushim_write(&out, "cushim: the check of %s found nothing: it looked at %s",
+                 program_invocation_short_name, CUSHIM_SOME(cushim_check.n_freed, "freed block"));
     if (cushim_check.n_live)
         cushim_write(&out, ", %s never freed", CUSHIM_COUNT(cushim_check.n_live));
     if (n_unchecked)
