@@ -149,9 +149,6 @@ template <class Format> struct StagedOf5k {
         place.scales = scales_of(place);
         return place;
     }
-    DEVICE Place whole(const uint8_t *block, int half) {
-        return Format::whole(block, half);
-    }
 
     /* The four scales or minima of a half, a byte each. */
     DEVICE uint32_t scales_of(const Place &group) {
@@ -200,7 +197,7 @@ template <class Format> struct StagedOf5k {
     DEVICE float weight(const Weights &w, int64_t block, int i) {
         const uint8_t *from = w.values + block / SUPER_BLOCKS * Format::SUPER_BYTES, *s = from + 4;
         int j = (int)(block % SUPER_BLOCKS);
-        Place group = whole(from, j / 4);
+        Parts group = Format::whole(from, j / 4);
         int byte = group.low[j % 4 / 2 * 32 + i], q = j % 2 ? byte >> 4 : byte & 15;
         if (Format::HAS_HIGH)
             q |= (group.high[i] >> j & 1) << 4;
