@@ -260,6 +260,8 @@ def contexts_and_what_is_imported_have_rows_of_their_own():
     assert cushim("record", "--oom=off", "-o", path, sys.executable, str(script), made(), **env).returncode == 0
     text = cushim("report", "--by=library", path).stdout
     assert re.search(r" 64\.0 MiB +1 block +contexts and modules$", text, re.MULTILINE) and " 8.00 MiB         1 block   NCCL" in text, text
+    text = cushim("report", "--format=text", path).stdout
+    assert re.search(r" 64\.0 MiB +1 block\s+a context or module < ", text), text
     one, = json.loads(cushim("report", "--format=json", path).stdout)
     assert {site["library"] for site in one["memory"][0]["sites"] if site["requested_bytes"] == 64 << 20} == {"contexts and modules"}, one
     live = {**os.environ, **env, "CUSHIM_LIVE_DIR": str(scratch / "live-contexts")}

@@ -285,7 +285,7 @@ static void put_frame(char text[PLACE_BYTES], const struct name *frame, size_t c
 
 void names_put_place(struct cushim_writer *out, const char *lead, const struct name *const frames[],
                      unsigned n_frames) {
-    char texts[LABEL][PLACE_BYTES];
+    char texts[1 + LABEL][PLACE_BYTES];
     size_t n_lead = strlen(lead), n_all = n_lead, column = n_lead;
     for (unsigned i = 0; i < n_frames; i++) {
         put_frame(texts[i], frames[i], COLUMNS - INDENT - (i ? strlen(caller_mark) : 0));
@@ -309,13 +309,15 @@ void names_put_place(struct cushim_writer *out, const char *lead, const struct n
 void names_put_site(struct cushim_writer *out, const char *lead, const struct names *names,
                     const struct cushim_trace_site *site) {
     static const struct name in_ours = {.function = "in CUDA or cushim"},
-                             none = {.function = "no stack was recorded"};
+                             none = {.function = "no stack was recorded"},
+                             context = {.function = "a context or module"};
     enum { FEWEST = 2 };
-    const struct name *label[LABEL] = {site->n_frames ? &in_ours : &none};
-    unsigned n = choose_frames(names, site, label),
+    const bool is_context = site->kind == CUSHIM_KIND_CONTEXT;
+    const struct name *label[1 + LABEL] = {&context, site->n_frames ? &in_ours : &none};
+    unsigned n = choose_frames(names, site, label + 1),
              n_wanted = site->n_label > FEWEST ? site->n_label : FEWEST;
-    n = n < n_wanted ? n : n_wanted;
-    names_put_place(out, lead, label, n ? n : 1);
+    n = !n ? 1 : n < n_wanted ? n : n_wanted;
+    names_put_place(out, lead, label + !is_context, n + is_context);
 }
 
 void names_free(struct names *names) {
