@@ -167,6 +167,7 @@ static void note(struct cushim_page_shortage *shortage, const struct cushim_mem_
         shortage->limit_bytes = atomic_load(&budgets[shortage->device].limit_bytes);
         shortage->group_bytes = atomic_load(&budgets[shortage->device].others_bytes);
     }
+    shortage->spilled_bytes = bytes_of(shortage, CUSHIM_KIND_SPILLED);
     if (shortage->kind != CUSHIM_KIND_PINNED)
         measure(shortage);
     describe_stack(shortage);

@@ -136,8 +136,9 @@ struct cushim_page_shortage {
      * process has there of each kind */
     uint64_t total_bytes, free_bytes, plain_bytes, async_bytes, mapped_bytes, array_bytes;
     uint64_t graph_bytes, context_bytes;
-    uint64_t pools_bytes;  /* of async_bytes: the driver's pools keep it, and it is not live */
-    uint64_t served_bytes; /* by the thread's next request of the kind, within a second */
+    uint64_t pools_bytes;   /* of async_bytes: the driver's pools keep it, and it is not live */
+    uint64_t spilled_bytes; /* what lies in host memory for CUSHIM_SPILL */
+    uint64_t served_bytes;  /* by the thread's next request of the kind, within a second */
     struct cushim_page_other {
         uint64_t process, n_bytes; /* 0 bytes: none */
         char program[32];

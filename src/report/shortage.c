@@ -106,8 +106,7 @@ static void put_driver(struct cushim_writer *out, const struct cushim_page_short
 }
 
 /* Why the request was not served, in a sentence of its numbers. */
-static void put_advice(struct cushim_writer *out, const struct cushim_page_shortage *shortage,
-                       const char *spill) {
+static void put_advice(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
     uint64_t live_bytes = own_bytes(shortage);
     uint64_t wanted_bytes = sum(live_bytes, shortage->asked_bytes);
     uint64_t free_bytes = sum(shortage->spare_bytes, shortage->idle_bytes);
@@ -119,11 +118,6 @@ static void put_advice(struct cushim_writer *out, const struct cushim_page_short
         put_limit(out, shortage);
     else if (!shortage->device_bytes)
         put_driver(out, shortage);
-    else if (shortage->asked_bytes > shortage->device_bytes && spill)
-        cushim_write(out,
-                     "the device has less than that in all, and --spill=%s has no\n"
-                     "             room for it: ask for less at a time\n",
-                     spill);
     else if (shortage->asked_bytes > shortage->device_bytes)
         cushim_write(out, "the device has less than that in all: ask for less at a time\n");
     else if (wanted_bytes > shortage->device_bytes)
@@ -240,13 +234,16 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
         CUSHIM_BYTES(shortage->spare_bytes), CUSHIM_WORD(idle), CUSHIM_BYTES(shortage->idle_bytes));
     if (!shortage->is_native)
         put_tried(out, shortage);
+    if (spill && !is_of_host(shortage))
+        cushim_write(out, "  spilled    %s of --spill=%s lie in host memory\n",
+                     CUSHIM_BYTES(shortage->spilled_bytes), spill);
     put_blocks(out, shortage);
     cushim_frame_text(out, "asked at", shortage->frames, shortage->n_frames, find_line);
     if (shortage->served_bytes)
         cushim_write(out, "  a probe    %s were served right after: the program got over it\n",
                      CUSHIM_BYTES(shortage->served_bytes));
     else
-        put_advice(out, shortage, spill);
+        put_advice(out, shortage);
 }
 
 /* ---- for programs ---- */
@@ -277,6 +274,7 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
     X(array_bytes)                                                                                 \
     X(graph_bytes)                                                                                 \
     X(context_bytes)                                                                               \
+    X(spilled_bytes)                                                                               \
     X(pools_bytes)                                                                                 \
     X(served_bytes)
 

@@ -87,8 +87,11 @@ TEST(what_helps_follows_from_the_numbers) {
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "78.0 GiB are live, so it cannot fit"));
     shortage.asked_bytes = 90 * GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "the device has less than that in all:"));
+    ck_assert_ptr_null(strstr(text_of(&shortage), "spilled"));
     spill = "128M";
-    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "in all, and --spill=128M has no\n"));
+    shortage.spilled_bytes = 96 << 20;
+    ck_assert_ptr_nonnull(
+        strstr(text_of(&shortage), "  spilled    96.0 MiB of --spill=128M lie in host memory\n"));
     spill = NULL;
     shortage.limit_bytes = 8 * GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit lets this process have 8.00 GiB"));
