@@ -2,109 +2,47 @@
  * Hooks of copies from and to arrays, in runs of bytes, with their per-thread variants.  An array
  * is the driver's own, so only the other end is checked.
  */
-#include "cuda/table.h"
 #include "preload/entry/copy_check.h"
+#include "preload/hooks/hook.h"
 
-CUSHIM_EXPORT CUresult cuMemcpyDtoA_v2(CUarray to, size_t to_offset, CUdeviceptr from, size_t n) {
-    CUSHIM_ENTER(cuMemcpyDtoA_v2)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .from = {from, n}, .n_bytes = n};
-    CUSHIM_COPY(&copy, cuda->cuMemcpyDtoA_v2(to, to_offset, from, n));
+static struct cushim_copy describe(enum cushim_direction direction, struct cushim_end to,
+                                   struct cushim_end from, size_t n_bytes, CUstream stream,
+                                   bool is_async) {
+    return (struct cushim_copy){.direction = direction,
+                                .to = to,
+                                .from = from,
+                                .n_bytes = n_bytes,
+                                .stream = stream,
+                                .is_async = is_async};
 }
 
-CUSHIM_EXPORT CUresult cuMemcpyDtoA_v2_ptds(CUarray to, size_t to_offset, CUdeviceptr from,
-                                            size_t n) {
-    CUSHIM_ENTER(cuMemcpyDtoA_v2_ptds)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .from = {from, n}, .n_bytes = n,
-                               .stream = CU_STREAM_PER_THREAD};
-    CUSHIM_COPY(&copy, cuda->cuMemcpyDtoA_v2_ptds(to, to_offset, from, n));
-}
+/* The ends of a copy: an array, or n bytes at an address. */
+static const struct cushim_end array;
+#define AT(address)                                                                                \
+    (struct cushim_end) {                                                                          \
+        (uintptr_t)(address), n                                                                    \
+    }
 
-CUSHIM_EXPORT CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t from_offset, size_t n) {
-    CUSHIM_ENTER(cuMemcpyAtoD_v2)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .to = {to, n}, .n_bytes = n};
-    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoD_v2(to, from, from_offset, n));
-}
+/* What a hook does; `call` is the driver's. */
+#define COPY(direction, to_end, from_end, is_async, call)                                          \
+    struct cushim_copy copy = describe(direction, to_end, from_end, n, ORDER, is_async);           \
+    CUSHIM_COPY(&copy, call)
 
-CUSHIM_EXPORT CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr to, CUarray from, size_t from_offset,
-                                            size_t n) {
-    CUSHIM_ENTER(cuMemcpyAtoD_v2_ptds)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .to = {to, n}, .n_bytes = n,
-                               .stream = CU_STREAM_PER_THREAD};
-    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoD_v2_ptds(to, from, from_offset, n));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpyHtoA_v2(CUarray to, size_t to_offset, const void *from, size_t n) {
-    CUSHIM_ENTER(cuMemcpyHtoA_v2)
-    struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
-                               .n_bytes = n};
-    CUSHIM_COPY(&copy, cuda->cuMemcpyHtoA_v2(to, to_offset, from, n));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpyHtoA_v2_ptds(CUarray to, size_t to_offset, const void *from,
-                                            size_t n) {
-    CUSHIM_ENTER(cuMemcpyHtoA_v2_ptds)
-    struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
-                               .n_bytes = n, .stream = CU_STREAM_PER_THREAD};
-    CUSHIM_COPY(&copy, cuda->cuMemcpyHtoA_v2_ptds(to, to_offset, from, n));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpyAtoH_v2(void *to, CUarray from, size_t from_offset, size_t n) {
-    CUSHIM_ENTER(cuMemcpyAtoH_v2)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
-                               .n_bytes = n};
-    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoH_v2(to, from, from_offset, n));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpyAtoH_v2_ptds(void *to, CUarray from, size_t from_offset, size_t n) {
-    CUSHIM_ENTER(cuMemcpyAtoH_v2_ptds)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
-                               .n_bytes = n, .stream = CU_STREAM_PER_THREAD};
-    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoH_v2_ptds(to, from, from_offset, n));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from,
-                                       size_t from_offset, size_t n) {
-    CUSHIM_ENTER(cuMemcpyAtoA_v2)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .n_bytes = n};
-    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoA_v2(to, to_offset, from, from_offset, n));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpyAtoA_v2_ptds(CUarray to, size_t to_offset, CUarray from,
-                                            size_t from_offset, size_t n) {
-    CUSHIM_ENTER(cuMemcpyAtoA_v2_ptds)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .n_bytes = n,
-                               .stream = CU_STREAM_PER_THREAD};
-    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoA_v2_ptds(to, to_offset, from, from_offset, n));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpyHtoAAsync_v2(CUarray to, size_t to_offset, const void *from,
-                                            size_t n, CUstream stream) {
-    CUSHIM_ENTER(cuMemcpyHtoAAsync_v2)
-    struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
-                               .n_bytes = n, .stream = stream, .is_async = true};
-    CUSHIM_COPY(&copy, cuda->cuMemcpyHtoAAsync_v2(to, to_offset, from, n, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray to, size_t to_offset, const void *from,
-                                                 size_t n, CUstream stream) {
-    CUSHIM_ENTER(cuMemcpyHtoAAsync_v2_ptsz)
-    struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
-                               .n_bytes = n, .stream = cushim_per_thread(stream), .is_async = true};
-    CUSHIM_COPY(&copy, cuda->cuMemcpyHtoAAsync_v2_ptsz(to, to_offset, from, n, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpyAtoHAsync_v2(void *to, CUarray from, size_t from_offset, size_t n,
-                                            CUstream stream) {
-    CUSHIM_ENTER(cuMemcpyAtoHAsync_v2)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
-                               .n_bytes = n, .stream = stream, .is_async = true};
-    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoHAsync_v2(to, from, from_offset, n, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpyAtoHAsync_v2_ptsz(void *to, CUarray from, size_t from_offset,
-                                                 size_t n, CUstream stream) {
-    CUSHIM_ENTER(cuMemcpyAtoHAsync_v2_ptsz)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
-                               .n_bytes = n, .stream = cushim_per_thread(stream), .is_async = true};
-    CUSHIM_COPY(&copy, cuda->cuMemcpyAtoHAsync_v2_ptsz(to, from, from_offset, n, stream));
-}
+HOOKS_PTDS(cuMemcpyDtoA_v2, TAKES(CUarray to, size_t to_offset, CUdeviceptr from, size_t n),
+           COPY(CUSHIM_DEVICE_TO_DEVICE, array, AT(from), false, REAL(to, to_offset, from, n)))
+HOOKS_PTDS(cuMemcpyAtoD_v2, TAKES(CUdeviceptr to, CUarray from, size_t from_offset, size_t n),
+           COPY(CUSHIM_DEVICE_TO_DEVICE, AT(to), array, false, REAL(to, from, from_offset, n)))
+HOOKS_PTDS(cuMemcpyHtoA_v2, TAKES(CUarray to, size_t to_offset, const void *from, size_t n),
+           COPY(CUSHIM_HOST_TO_DEVICE, array, AT(from), false, REAL(to, to_offset, from, n)))
+HOOKS_PTDS(cuMemcpyAtoH_v2, TAKES(void *to, CUarray from, size_t from_offset, size_t n),
+           COPY(CUSHIM_DEVICE_TO_HOST, AT(to), array, false, REAL(to, from, from_offset, n)))
+HOOKS_PTDS(cuMemcpyAtoA_v2,
+           TAKES(CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t n),
+           COPY(CUSHIM_DEVICE_TO_DEVICE, array, array, false,
+                REAL(to, to_offset, from, from_offset, n)))
+HOOKS_PTSZ(cuMemcpyHtoAAsync_v2,
+           TAKES(CUarray to, size_t to_offset, const void *from, size_t n, CUstream stream),
+           COPY(CUSHIM_HOST_TO_DEVICE, array, AT(from), true, REAL(to, to_offset, from, n, stream)))
+HOOKS_PTSZ(cuMemcpyAtoHAsync_v2,
+           TAKES(void *to, CUarray from, size_t from_offset, size_t n, CUstream stream),
+           COPY(CUSHIM_DEVICE_TO_HOST, AT(to), array, true, REAL(to, from, from_offset, n, stream)))

@@ -3,8 +3,8 @@
  * If one copy leaves its block, the batch is refused before any of it is queued, as the driver
  * does.
  */
-#include "cuda/table.h"
 #include "preload/entry/copy_stage.h"
+#include "preload/hooks/hook.h"
 #include "preload/state/host_effect.h"
 
 static bool begin(const struct cushim_copy_batch *batch) {
@@ -58,55 +58,29 @@ static struct cushim_copy_batch batch_of(const struct lines *lines, size_t n,
                                           has_plain_attributes(attributes, indices, n_attributes)};
 }
 
-/* The rest of a hook of a batch, which `end` settles; `call` is the driver's. */
+/* What the hook of a batch does, which `end` settles; `call` is the driver's. */
 #define COPY(batch, end, call)                                                                     \
     if (!begin(batch))                                                                             \
         return CUDA_ERROR_INVALID_VALUE;                                                           \
     return end(cuda, batch, cushim_copy_stage_batch(cuda, batch) ? CUDA_SUCCESS : call)
 
-#define COPY_LINES(order, call)                                                                    \
+#define COPY_LINES(call)                                                                           \
     struct lines lines = {to, from, sizes};                                                        \
     struct cushim_copy_batch batch =                                                               \
-        batch_of(&lines, n, attributes, indices, n_attributes, order);                             \
+        batch_of(&lines, n, attributes, indices, n_attributes, ORDER);                             \
     COPY(&batch, cushim_copy_end_batch, call)
 
-CUSHIM_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
-                                          size_t n, CUmemcpyAttributes *attributes, size_t *indices,
-                                          size_t n_attributes, size_t *fail_index,
-                                          CUstream stream) {
-    CUSHIM_ENTER(cuMemcpyBatchAsync)
-    COPY_LINES(stream, cuda->cuMemcpyBatchAsync(to, from, sizes, n, attributes, indices,
-                                                n_attributes, fail_index, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
-                                               size_t n, CUmemcpyAttributes *attributes,
-                                               size_t *indices, size_t n_attributes,
-                                               size_t *fail_index, CUstream stream) {
-    CUSHIM_ENTER(cuMemcpyBatchAsync_ptsz)
-    COPY_LINES(cushim_per_thread(stream),
-               cuda->cuMemcpyBatchAsync_ptsz(to, from, sizes, n, attributes, indices, n_attributes,
-                                             fail_index, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
-                                             size_t n, CUmemcpyAttributes *attributes,
-                                             size_t *indices, size_t n_attributes,
-                                             CUstream stream) {
-    CUSHIM_ENTER(cuMemcpyBatchAsync_v2)
-    COPY_LINES(stream, cuda->cuMemcpyBatchAsync_v2(to, from, sizes, n, attributes, indices,
-                                                   n_attributes, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
-                                                  size_t n, CUmemcpyAttributes *attributes,
-                                                  size_t *indices, size_t n_attributes,
-                                                  CUstream stream) {
-    CUSHIM_ENTER(cuMemcpyBatchAsync_v2_ptsz)
-    COPY_LINES(cushim_per_thread(stream),
-               cuda->cuMemcpyBatchAsync_v2_ptsz(to, from, sizes, n, attributes, indices,
-                                                n_attributes, stream));
-}
+HOOKS_PTSZ(cuMemcpyBatchAsync,
+           TAKES(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t n,
+                 CUmemcpyAttributes *attributes, size_t *indices, size_t n_attributes,
+                 size_t *fail_index, CUstream stream),
+           COPY_LINES(REAL(to, from, sizes, n, attributes, indices, n_attributes, fail_index,
+                           stream)))
+HOOKS_PTSZ(cuMemcpyBatchAsync_v2,
+           TAKES(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t n,
+                 CUmemcpyAttributes *attributes, size_t *indices, size_t n_attributes,
+                 CUstream stream),
+           COPY_LINES(REAL(to, from, sizes, n, attributes, indices, n_attributes, stream)))
 
 /* ---- boxes ---- */
 
@@ -164,34 +138,15 @@ static CUresult end_boxes(struct cushim_cuda *cuda, const struct cushim_copy_bat
     return cushim_copy_end_batch(cuda, batch, answer);
 }
 
-#define COPY_BOXES(order, call)                                                                    \
-    struct cushim_copy_batch batch = batch_of_boxes(ops, n_ops, flags, order);                     \
+#define COPY_BOXES(call)                                                                           \
+    struct cushim_copy_batch batch = batch_of_boxes(ops, n_ops, flags, ORDER);                     \
     COPY(&batch, end_boxes, call)
 
-CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops,
-                                            size_t *fail_index, unsigned long long flags,
-                                            CUstream stream) {
-    CUSHIM_ENTER(cuMemcpy3DBatchAsync)
-    COPY_BOXES(stream, cuda->cuMemcpy3DBatchAsync(n_ops, ops, fail_index, flags, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync_ptsz(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops,
-                                                 size_t *fail_index, unsigned long long flags,
-                                                 CUstream stream) {
-    CUSHIM_ENTER(cuMemcpy3DBatchAsync_ptsz)
-    COPY_BOXES(cushim_per_thread(stream),
-               cuda->cuMemcpy3DBatchAsync_ptsz(n_ops, ops, fail_index, flags, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync_v2(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops,
-                                               unsigned long long flags, CUstream stream) {
-    CUSHIM_ENTER(cuMemcpy3DBatchAsync_v2)
-    COPY_BOXES(stream, cuda->cuMemcpy3DBatchAsync_v2(n_ops, ops, flags, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops,
-                                                    unsigned long long flags, CUstream stream) {
-    CUSHIM_ENTER(cuMemcpy3DBatchAsync_v2_ptsz)
-    COPY_BOXES(cushim_per_thread(stream),
-               cuda->cuMemcpy3DBatchAsync_v2_ptsz(n_ops, ops, flags, stream));
-}
+HOOKS_PTSZ(cuMemcpy3DBatchAsync,
+           TAKES(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *fail_index,
+                 unsigned long long flags, CUstream stream),
+           COPY_BOXES(REAL(n_ops, ops, fail_index, flags, stream)))
+HOOKS_PTSZ(cuMemcpy3DBatchAsync_v2,
+           TAKES(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops, unsigned long long flags,
+                 CUstream stream),
+           COPY_BOXES(REAL(n_ops, ops, flags, stream)))

@@ -3,8 +3,8 @@
  * the first byte touched to the last; the driver, too, only checks whether that stays inside the
  * allocation.
  */
-#include "cuda/table.h"
 #include "preload/entry/copy_stage.h"
+#include "preload/hooks/hook.h"
 
 /* One end of a shape, as the three descriptors have it. */
 struct shape_end {
@@ -116,88 +116,24 @@ static bool describe_3d_peer(const CUDA_MEMCPY3D_PEER *shape, CUstream stream, b
     DESCRIBE_BOX(shape);
 }
 
-/* The rest of a hook; `call` is the driver's. */
-#define SHAPE(describe, stream, is_async, call)                                                    \
+/* What a hook does; `call` is the driver's.  Only the driver can copy between contexts. */
+#define COPY(describe, is_async, is_staged, call)                                                  \
     struct cushim_copy copy = {0};                                                                 \
-    if (!describe(shape, stream, is_async, &copy))                                                 \
+    if (!describe(shape, ORDER, is_async, &copy))                                                  \
         return call;                                                                               \
-    CUSHIM_COPY(&copy, cushim_copy_stage(cuda, &copy) ? CUDA_SUCCESS : call)
+    CUSHIM_COPY(&copy, is_staged &&cushim_copy_stage(cuda, &copy) ? CUDA_SUCCESS : call)
 
-/* The same between contexts, of which only the driver can copy. */
-#define SHAPE_OF_PEERS(stream, is_async, call)                                                     \
-    struct cushim_copy copy = {0};                                                                 \
-    if (!describe_3d_peer(shape, stream, is_async, &copy))                                         \
-        return call;                                                                               \
-    CUSHIM_COPY(&copy, call)
-
-CUSHIM_EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *shape) {
-    CUSHIM_ENTER(cuMemcpy2D_v2)
-    SHAPE(describe_2d, NULL, false, cuda->cuMemcpy2D_v2(shape));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *shape) {
-    CUSHIM_ENTER(cuMemcpy2D_v2_ptds)
-    SHAPE(describe_2d, CU_STREAM_PER_THREAD, false, cuda->cuMemcpy2D_v2_ptds(shape));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *shape) {
-    CUSHIM_ENTER(cuMemcpy2DUnaligned_v2)
-    SHAPE(describe_2d, NULL, false, cuda->cuMemcpy2DUnaligned_v2(shape));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *shape) {
-    CUSHIM_ENTER(cuMemcpy2DUnaligned_v2_ptds)
-    SHAPE(describe_2d, CU_STREAM_PER_THREAD, false, cuda->cuMemcpy2DUnaligned_v2_ptds(shape));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *shape, CUstream stream) {
-    CUSHIM_ENTER(cuMemcpy2DAsync_v2)
-    SHAPE(describe_2d, stream, true, cuda->cuMemcpy2DAsync_v2(shape, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *shape, CUstream stream) {
-    CUSHIM_ENTER(cuMemcpy2DAsync_v2_ptsz)
-    SHAPE(describe_2d, cushim_per_thread(stream), true,
-          cuda->cuMemcpy2DAsync_v2_ptsz(shape, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *shape) {
-    CUSHIM_ENTER(cuMemcpy3D_v2)
-    SHAPE(cushim_copy_describe_3d, NULL, false, cuda->cuMemcpy3D_v2(shape));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *shape) {
-    CUSHIM_ENTER(cuMemcpy3D_v2_ptds)
-    SHAPE(cushim_copy_describe_3d, CU_STREAM_PER_THREAD, false, cuda->cuMemcpy3D_v2_ptds(shape));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *shape, CUstream stream) {
-    CUSHIM_ENTER(cuMemcpy3DAsync_v2)
-    SHAPE(cushim_copy_describe_3d, stream, true, cuda->cuMemcpy3DAsync_v2(shape, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *shape, CUstream stream) {
-    CUSHIM_ENTER(cuMemcpy3DAsync_v2_ptsz)
-    SHAPE(cushim_copy_describe_3d, cushim_per_thread(stream), true,
-          cuda->cuMemcpy3DAsync_v2_ptsz(shape, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *shape) {
-    CUSHIM_ENTER(cuMemcpy3DPeer)
-    SHAPE_OF_PEERS(NULL, false, cuda->cuMemcpy3DPeer(shape));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *shape) {
-    CUSHIM_ENTER(cuMemcpy3DPeer_ptds)
-    SHAPE_OF_PEERS(CU_STREAM_PER_THREAD, false, cuda->cuMemcpy3DPeer_ptds(shape));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *shape, CUstream stream) {
-    CUSHIM_ENTER(cuMemcpy3DPeerAsync)
-    SHAPE_OF_PEERS(stream, true, cuda->cuMemcpy3DPeerAsync(shape, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *shape, CUstream stream) {
-    CUSHIM_ENTER(cuMemcpy3DPeerAsync_ptsz)
-    SHAPE_OF_PEERS(cushim_per_thread(stream), true, cuda->cuMemcpy3DPeerAsync_ptsz(shape, stream));
-}
+HOOKS_PTDS(cuMemcpy2D_v2, TAKES(const CUDA_MEMCPY2D *shape),
+           COPY(describe_2d, false, true, REAL(shape)))
+HOOKS_PTDS(cuMemcpy2DUnaligned_v2, TAKES(const CUDA_MEMCPY2D *shape),
+           COPY(describe_2d, false, true, REAL(shape)))
+HOOKS_PTSZ(cuMemcpy2DAsync_v2, TAKES(const CUDA_MEMCPY2D *shape, CUstream stream),
+           COPY(describe_2d, true, true, REAL(shape, stream)))
+HOOKS_PTDS(cuMemcpy3D_v2, TAKES(const CUDA_MEMCPY3D *shape),
+           COPY(cushim_copy_describe_3d, false, true, REAL(shape)))
+HOOKS_PTSZ(cuMemcpy3DAsync_v2, TAKES(const CUDA_MEMCPY3D *shape, CUstream stream),
+           COPY(cushim_copy_describe_3d, true, true, REAL(shape, stream)))
+HOOKS_PTDS(cuMemcpy3DPeer, TAKES(const CUDA_MEMCPY3D_PEER *shape),
+           COPY(describe_3d_peer, false, false, REAL(shape)))
+HOOKS_PTSZ(cuMemcpy3DPeerAsync, TAKES(const CUDA_MEMCPY3D_PEER *shape, CUstream stream),
+           COPY(describe_3d_peer, true, false, REAL(shape, stream)))
