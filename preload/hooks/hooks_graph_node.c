@@ -5,11 +5,11 @@
  *
  * The calls for nodes of any type also serve host nodes (C11; preload/hooks/hooks_host_node.c).
  */
-#include "cuda/table.h"
 #include "preload/entry/copy_check.h"
 #include "preload/entry/graph_memory.h"
 #include "preload/entry/host_function.h"
 #include "preload/entry/word.h"
+#include "preload/hooks/hook.h"
 
 static bool admits_copy(const CUDA_MEMCPY3D *shape) {
     struct cushim_copy copy;
@@ -61,79 +61,41 @@ static bool admits(const CUgraphNodeParams *params) {
     }
 }
 
-/* ---- copies ---- */
+/* ---- nodes of one type ---- */
 
-CUSHIM_EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph,
-                                            const CUgraphNode *dependencies, size_t n_dependencies,
-                                            const CUDA_MEMCPY3D *shape, CUcontext context) {
-    CUSHIM_ENTER(cuGraphAddMemcpyNode)
-    CUSHIM_REFUSE_UNLESS(admits_copy(shape))
-    return cuda->cuGraphAddMemcpyNode(node, graph, dependencies, n_dependencies, shape, context);
-}
+HOOK(cuGraphAddMemcpyNode,
+     TAKES(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n_dependencies,
+           const CUDA_MEMCPY3D *shape, CUcontext context),
+     REFUSE_UNLESS(admits_copy(shape),
+                   REAL(node, graph, dependencies, n_dependencies, shape, context)))
+HOOK(cuGraphMemcpyNodeSetParams, TAKES(CUgraphNode node, const CUDA_MEMCPY3D *shape),
+     REFUSE_UNLESS(admits_copy(shape), REAL(node, shape)))
+HOOK(cuGraphExecMemcpyNodeSetParams,
+     TAKES(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *shape, CUcontext context),
+     REFUSE_UNLESS(admits_copy(shape), REAL(exec, node, shape, context)))
 
-CUSHIM_EXPORT CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *shape) {
-    CUSHIM_ENTER(cuGraphMemcpyNodeSetParams)
-    CUSHIM_REFUSE_UNLESS(admits_copy(shape))
-    return cuda->cuGraphMemcpyNodeSetParams(node, shape);
-}
+HOOK(cuGraphAddMemsetNode,
+     TAKES(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n_dependencies,
+           const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context),
+     REFUSE_UNLESS(admits_old_set(set),
+                   REAL(node, graph, dependencies, n_dependencies, set, context)))
+HOOK(cuGraphMemsetNodeSetParams, TAKES(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *set),
+     REFUSE_UNLESS(admits_old_set(set), REAL(node, set)))
+HOOK(cuGraphExecMemsetNodeSetParams,
+     TAKES(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *set,
+           CUcontext context),
+     REFUSE_UNLESS(admits_old_set(set), REAL(exec, node, set, context)))
 
-CUSHIM_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
-                                                      const CUDA_MEMCPY3D *shape,
-                                                      CUcontext context) {
-    CUSHIM_ENTER(cuGraphExecMemcpyNodeSetParams)
-    CUSHIM_REFUSE_UNLESS(admits_copy(shape))
-    return cuda->cuGraphExecMemcpyNodeSetParams(exec, node, shape, context);
-}
-
-/* ---- sets ---- */
-
-CUSHIM_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph,
-                                            const CUgraphNode *dependencies, size_t n_dependencies,
-                                            const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context) {
-    CUSHIM_ENTER(cuGraphAddMemsetNode)
-    CUSHIM_REFUSE_UNLESS(admits_old_set(set))
-    return cuda->cuGraphAddMemsetNode(node, graph, dependencies, n_dependencies, set, context);
-}
-
-CUSHIM_EXPORT CUresult cuGraphMemsetNodeSetParams(CUgraphNode node,
-                                                  const CUDA_MEMSET_NODE_PARAMS *set) {
-    CUSHIM_ENTER(cuGraphMemsetNodeSetParams)
-    CUSHIM_REFUSE_UNLESS(admits_old_set(set))
-    return cuda->cuGraphMemsetNodeSetParams(node, set);
-}
-
-CUSHIM_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
-                                                      const CUDA_MEMSET_NODE_PARAMS *set,
-                                                      CUcontext context) {
-    CUSHIM_ENTER(cuGraphExecMemsetNodeSetParams)
-    CUSHIM_REFUSE_UNLESS(admits_old_set(set))
-    return cuda->cuGraphExecMemsetNodeSetParams(exec, node, set, context);
-}
-
-/* ---- words ---- */
-
-CUSHIM_EXPORT CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph,
-                                                const CUgraphNode *dependencies,
-                                                size_t n_dependencies,
-                                                const CUDA_BATCH_MEM_OP_NODE_PARAMS *batch) {
-    CUSHIM_ENTER(cuGraphAddBatchMemOpNode)
-    CUSHIM_REFUSE_UNLESS(admits_batch(batch))
-    return cuda->cuGraphAddBatchMemOpNode(node, graph, dependencies, n_dependencies, batch);
-}
-
-CUSHIM_EXPORT CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode node,
-                                                      const CUDA_BATCH_MEM_OP_NODE_PARAMS *batch) {
-    CUSHIM_ENTER(cuGraphBatchMemOpNodeSetParams)
-    CUSHIM_REFUSE_UNLESS(admits_batch(batch))
-    return cuda->cuGraphBatchMemOpNodeSetParams(node, batch);
-}
-
-CUSHIM_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(
-    CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *batch) {
-    CUSHIM_ENTER(cuGraphExecBatchMemOpNodeSetParams)
-    CUSHIM_REFUSE_UNLESS(admits_batch(batch))
-    return cuda->cuGraphExecBatchMemOpNodeSetParams(exec, node, batch);
-}
+HOOK(cuGraphAddBatchMemOpNode,
+     TAKES(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n_dependencies,
+           const CUDA_BATCH_MEM_OP_NODE_PARAMS *batch),
+     REFUSE_UNLESS(admits_batch(batch), REAL(node, graph, dependencies, n_dependencies, batch)))
+HOOK(cuGraphBatchMemOpNodeSetParams,
+     TAKES(CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *batch),
+     REFUSE_UNLESS(admits_batch(batch), REAL(node, batch)))
+HOOK(cuGraphExecBatchMemOpNodeSetParams,
+     TAKES(CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *batch),
+     REFUSE_UNLESS(admits_batch(batch), REAL(exec, node, batch)))
 
 /* ---- nodes of any type; what the driver writes into the parameters is the program's ---- */
 
@@ -154,56 +116,29 @@ static CUresult note(const CUgraphNodeParams *params, CUresult answer) {
     return answer;
 }
 
-CUSHIM_EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph,
-                                      const CUgraphNode *dependencies, size_t n_dependencies,
-                                      CUgraphNodeParams *params) {
-    CUSHIM_ENTER(cuGraphAddNode)
-    CUgraphNodeParams ours;
-    CUSHIM_REFUSE_UNLESS(admits(params))
-    return note(params, cuda->cuGraphAddNode(node, graph, dependencies, n_dependencies,
-                                             wrap(params, &ours)));
-}
+#define SET(call)                                                                                  \
+    CUgraphNodeParams ours;                                                                        \
+    REFUSE_UNLESS(admits(params), call)
+#define ADD(call)                                                                                  \
+    CUgraphNodeParams ours;                                                                        \
+    REFUSE_UNLESS(admits(params), note(params, call))
 
-CUSHIM_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph,
-                                         const CUgraphNode *dependencies,
-                                         const CUgraphEdgeData *edges, size_t n_dependencies,
-                                         CUgraphNodeParams *params) {
-    CUSHIM_ENTER(cuGraphAddNode_v2)
-    CUgraphNodeParams ours;
-    CUSHIM_REFUSE_UNLESS(admits(params))
-    return note(params, cuda->cuGraphAddNode_v2(node, graph, dependencies, edges, n_dependencies,
-                                                wrap(params, &ours)));
-}
+HOOK(cuGraphAddNode,
+     TAKES(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n_dependencies,
+           CUgraphNodeParams *params),
+     ADD(REAL(node, graph, dependencies, n_dependencies, wrap(params, &ours))))
+HOOK(cuGraphAddNode_v2,
+     TAKES(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+           const CUgraphEdgeData *edges, size_t n_dependencies, CUgraphNodeParams *params),
+     ADD(REAL(node, graph, dependencies, edges, n_dependencies, wrap(params, &ours))))
+HOOK(cuGraphAddNode_v3,
+     TAKES(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+           const CUgraphEdgeData *edges, size_t n_dependencies, CUgraphNodeParams *params),
+     ADD(REAL(node, graph, dependencies, edges, n_dependencies, wrap(params, &ours))))
 
-CUSHIM_EXPORT CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph,
-                                         const CUgraphNode *dependencies,
-                                         const CUgraphEdgeData *edges, size_t n_dependencies,
-                                         CUgraphNodeParams *params) {
-    CUSHIM_ENTER(cuGraphAddNode_v3)
-    CUgraphNodeParams ours;
-    CUSHIM_REFUSE_UNLESS(admits(params))
-    return note(params, cuda->cuGraphAddNode_v3(node, graph, dependencies, edges, n_dependencies,
-                                                wrap(params, &ours)));
-}
-
-CUSHIM_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params) {
-    CUSHIM_ENTER(cuGraphNodeSetParams)
-    CUgraphNodeParams ours;
-    CUSHIM_REFUSE_UNLESS(admits(params))
-    return cuda->cuGraphNodeSetParams(node, wrap(params, &ours));
-}
-
-CUSHIM_EXPORT CUresult cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams *params) {
-    CUSHIM_ENTER(cuGraphNodeSetParams_v2)
-    CUgraphNodeParams ours;
-    CUSHIM_REFUSE_UNLESS(admits(params))
-    return cuda->cuGraphNodeSetParams_v2(node, wrap(params, &ours));
-}
-
-CUSHIM_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
-                                                CUgraphNodeParams *params) {
-    CUSHIM_ENTER(cuGraphExecNodeSetParams)
-    CUgraphNodeParams ours;
-    CUSHIM_REFUSE_UNLESS(admits(params))
-    return cuda->cuGraphExecNodeSetParams(exec, node, wrap(params, &ours));
-}
+HOOK(cuGraphNodeSetParams, TAKES(CUgraphNode node, CUgraphNodeParams *params),
+     SET(REAL(node, wrap(params, &ours))))
+HOOK(cuGraphNodeSetParams_v2, TAKES(CUgraphNode node, CUgraphNodeParams *params),
+     SET(REAL(node, wrap(params, &ours))))
+HOOK(cuGraphExecNodeSetParams, TAKES(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params),
+     SET(REAL(exec, node, wrap(params, &ours))))

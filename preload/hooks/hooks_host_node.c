@@ -2,9 +2,8 @@
  * Hooks of host nodes: the driver gets thunks, the program sees its own functions (interposition.md
  * C11).  What the driver shows is translated, whether a capture or these calls made the node.
  */
-#include "cuda/table.h"
-#include "preload/state/process.h"
 #include "preload/entry/host_function.h"
+#include "preload/hooks/hook.h"
 
 /* The parameters for the driver: `ours`, or the program's if there is nothing to wrap. */
 static const CUDA_HOST_NODE_PARAMS *wrap(const CUDA_HOST_NODE_PARAMS *params,
@@ -16,14 +15,6 @@ static const CUDA_HOST_NODE_PARAMS *wrap(const CUDA_HOST_NODE_PARAMS *params,
     return ours;
 }
 
-CUSHIM_EXPORT CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph,
-                                          const CUgraphNode *dependencies, size_t n_dependencies,
-                                          const CUDA_HOST_NODE_PARAMS *params) {
-    CUSHIM_ENTER(cuGraphAddHostNode)
-    CUDA_HOST_NODE_PARAMS ours;
-    return cuda->cuGraphAddHostNode(node, graph, dependencies, n_dependencies, wrap(params, &ours));
-}
-
 CUSHIM_EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS *params) {
     CUSHIM_ENTER(cuGraphHostNodeGetParams)
     CUresult answer = cuda->cuGraphHostNodeGetParams(node, params);
@@ -32,16 +23,13 @@ CUSHIM_EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE
     return answer;
 }
 
-CUSHIM_EXPORT CUresult cuGraphHostNodeSetParams(CUgraphNode node,
-                                                const CUDA_HOST_NODE_PARAMS *params) {
-    CUSHIM_ENTER(cuGraphHostNodeSetParams)
-    CUDA_HOST_NODE_PARAMS ours;
-    return cuda->cuGraphHostNodeSetParams(node, wrap(params, &ours));
-}
-
-CUSHIM_EXPORT CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node,
-                                                    const CUDA_HOST_NODE_PARAMS *params) {
-    CUSHIM_ENTER(cuGraphExecHostNodeSetParams)
-    CUDA_HOST_NODE_PARAMS ours;
-    return cuda->cuGraphExecHostNodeSetParams(exec, node, wrap(params, &ours));
-}
+HOOK(cuGraphAddHostNode,
+     TAKES(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n_dependencies,
+           const CUDA_HOST_NODE_PARAMS *params),
+     return REAL(node, graph, dependencies, n_dependencies,
+                 wrap(params, &(CUDA_HOST_NODE_PARAMS){0})))
+HOOK(cuGraphHostNodeSetParams, TAKES(CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params),
+     return REAL(node, wrap(params, &(CUDA_HOST_NODE_PARAMS){0})))
+HOOK(cuGraphExecHostNodeSetParams,
+     TAKES(CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params),
+     return REAL(exec, node, wrap(params, &(CUDA_HOST_NODE_PARAMS){0})))
