@@ -2,9 +2,9 @@
  * Hooks of arrays: the driver serves them, and they are counted with the bytes of their elements.
  * What the driver adds to each row is not known, nor what an array of another format takes.
  */
-#include "cuda/table.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/entry.h"
+#include "preload/hooks/hook.h"
 
 static size_t element_bytes(CUarray_format format, unsigned n_channels) {
     switch (format) {
@@ -62,7 +62,17 @@ static CUresult note(struct cushim_cuda *cuda, CUresult answer, void *const *arr
                              answer == CUDA_SUCCESS ? (uintptr_t)*array : 0, n_bytes);
 }
 
-/* The rest of a hook that makes an array of these bytes; `call` is the driver's. */
+static size_t bytes_of_flat(const CUDA_ARRAY_DESCRIPTOR *shape) {
+    if (!shape)
+        return 0;
+    return level_bytes(&(CUDA_ARRAY3D_DESCRIPTOR){.Width = shape->Width,
+                                                  .Height = shape->Height,
+                                                  .Format = shape->Format,
+                                                  .NumChannels = shape->NumChannels},
+                       0);
+}
+
+/* What a hook does that makes an array of these bytes; `call` is the driver's. */
 #define CREATE(bytes, call)                                                                        \
     size_t n_bytes = bytes;                                                                        \
     bool has_room = is_admitted(cuda, n_bytes);                                                    \
@@ -71,47 +81,21 @@ static CUresult note(struct cushim_cuda *cuda, CUresult answer, void *const *arr
         answer = call;                                                                             \
     return note(cuda, answer, (void *const *)array, n_bytes)
 
-CUSHIM_EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *descriptor) {
-    CUSHIM_ENTER(cuArrayCreate_v2)
-    CUDA_ARRAY3D_DESCRIPTOR shape = {0};
-    if (descriptor)
-        shape = (CUDA_ARRAY3D_DESCRIPTOR){.Width = descriptor->Width,
-                                          .Height = descriptor->Height,
-                                          .Format = descriptor->Format,
-                                          .NumChannels = descriptor->NumChannels};
-    CREATE(bytes_of(&shape, 1), cuda->cuArrayCreate_v2(array, descriptor));
-}
+HOOK(cuArrayCreate_v2, TAKES(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *shape),
+     CREATE(bytes_of_flat(shape), REAL(array, shape)))
+HOOK(cuArray3DCreate_v2, TAKES(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape),
+     CREATE(bytes_of(shape, 1), REAL(array, shape)))
+HOOK(cuMipmappedArrayCreate,
+     TAKES(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned n_levels),
+     CREATE(bytes_of(shape, n_levels), REAL(array, shape, n_levels)))
 
-CUSHIM_EXPORT CUresult cuArray3DCreate_v2(CUarray *array,
-                                          const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
-    CUSHIM_ENTER(cuArray3DCreate_v2)
-    CREATE(bytes_of(descriptor, 1), cuda->cuArray3DCreate_v2(array, descriptor));
-}
+/* What a hook does that destroys one.  If it was not counted, or another interface made it, it is
+ * the driver's alone. */
+#define DESTROY(call)                                                                              \
+    struct cushim_foreign foreign;                                                                 \
+    bool was_known = cushim_entry_forget((uintptr_t)array, &foreign);                              \
+    CUresult answer = call;                                                                        \
+    return was_known ? cushim_entry_forgot(true, &foreign, (uintptr_t)array, answer) : answer
 
-CUSHIM_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *array,
-                                              const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
-                                              unsigned n_levels) {
-    CUSHIM_ENTER(cuMipmappedArrayCreate)
-    CREATE(bytes_of(descriptor, n_levels),
-           cuda->cuMipmappedArrayCreate(array, descriptor, n_levels));
-}
-
-/* An array that was not counted, or that another interface made, is the driver's alone. */
-static CUresult forgot(bool was_known, const struct cushim_foreign *foreign, void *array,
-                       CUresult answer) {
-    return was_known ? cushim_entry_forgot(true, foreign, (uintptr_t)array, answer) : answer;
-}
-
-CUSHIM_EXPORT CUresult cuArrayDestroy(CUarray array) {
-    CUSHIM_ENTER(cuArrayDestroy)
-    struct cushim_foreign foreign;
-    bool was_known = cushim_entry_forget((uintptr_t)array, &foreign);
-    return forgot(was_known, &foreign, array, cuda->cuArrayDestroy(array));
-}
-
-CUSHIM_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
-    CUSHIM_ENTER(cuMipmappedArrayDestroy)
-    struct cushim_foreign foreign;
-    bool was_known = cushim_entry_forget((uintptr_t)array, &foreign);
-    return forgot(was_known, &foreign, array, cuda->cuMipmappedArrayDestroy(array));
-}
+HOOK(cuArrayDestroy, TAKES(CUarray array), DESTROY(REAL(array)))
+HOOK(cuMipmappedArrayDestroy, TAKES(CUmipmappedArray array), DESTROY(REAL(array)))

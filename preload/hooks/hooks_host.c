@@ -3,11 +3,11 @@
  * and pinned memory"), and of hints about managed memory, which keep a block out of them.
  */
 #include "cuda/patchable.h"
-#include "cuda/table.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/free.h"
 #include "preload/entry/memory_kinds.h"
 #include "preload/entry/sight.h"
+#include "preload/hooks/hook.h"
 #include "preload/state/process_options.h"
 
 /* ---- managed memory ---- */
@@ -50,28 +50,23 @@ static CUresult note_pinned(struct cushim_cuda *cuda, CUresult answer, void **ad
                              answer == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*address : 0, n_bytes);
 }
 
+/* What a hook does that allocates pinned memory; `call` is the driver's. */
+#define ALLOC_PINNED(flags, call)                                                                  \
+    if (serve_pinned(cuda, address, n_bytes, flags))                                               \
+        return CUDA_SUCCESS;                                                                       \
+    CUresult answer = call;                                                                        \
+    if (cushim_entry_should_retry_host(answer))                                                    \
+        answer = call;                                                                             \
+    return note_pinned(cuda, answer, address, n_bytes)
+
 CUSHIM_PATCHABLE(cuMemHostAlloc)
-CUSHIM_EXPORT CUresult cuMemHostAlloc(void **address, size_t n_bytes, unsigned flags) {
-    CUSHIM_ENTER(cuMemHostAlloc)
-    if (serve_pinned(cuda, address, n_bytes, flags))
-        return CUDA_SUCCESS;
-    CUresult answer = cuda->cuMemHostAlloc(address, n_bytes, flags);
-    if (cushim_entry_should_retry_host(answer))
-        answer = cuda->cuMemHostAlloc(address, n_bytes, flags);
-    return note_pinned(cuda, answer, address, n_bytes);
-}
+HOOK(cuMemHostAlloc, TAKES(void **address, size_t n_bytes, unsigned flags),
+     ALLOC_PINNED(flags, REAL(address, n_bytes, flags)))
 
 /* The same memory as from cuMemHostAlloc without flags (measured). */
 CUSHIM_PATCHABLE(cuMemAllocHost_v2)
-CUSHIM_EXPORT CUresult cuMemAllocHost_v2(void **address, size_t n_bytes) {
-    CUSHIM_ENTER(cuMemAllocHost_v2)
-    if (serve_pinned(cuda, address, n_bytes, 0))
-        return CUDA_SUCCESS;
-    CUresult answer = cuda->cuMemAllocHost_v2(address, n_bytes);
-    if (cushim_entry_should_retry_host(answer))
-        answer = cuda->cuMemAllocHost_v2(address, n_bytes);
-    return note_pinned(cuda, answer, address, n_bytes);
-}
+HOOK(cuMemAllocHost_v2, TAKES(void **address, size_t n_bytes),
+     ALLOC_PINNED(0, REAL(address, n_bytes)))
 
 CUSHIM_PATCHABLE(cuMemFreeHost)
 CUSHIM_EXPORT CUresult cuMemFreeHost(void *address) {
@@ -92,101 +87,37 @@ static bool note_hints(const CUdeviceptr *addresses, const size_t *sizes, size_t
     return is_good;
 }
 
-CUSHIM_EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t n_bytes, CUmem_advise advice,
-                                   CUdevice device) {
-    CUSHIM_ENTER(cuMemAdvise)
-    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, n_bytes))
-    return cuda->cuMemAdvise(address, n_bytes, advice, device);
-}
+#define HINT(call)  REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, n_bytes), call)
+#define HINTS(call) REFUSE_UNLESS(note_hints(addresses, sizes, n), call)
 
-CUSHIM_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, size_t n_bytes, CUmem_advise advice,
-                                      CUmemLocation location) {
-    CUSHIM_ENTER(cuMemAdvise_v2)
-    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, n_bytes))
-    return cuda->cuMemAdvise_v2(address, n_bytes, advice, location);
-}
+HOOK(cuMemAdvise, TAKES(CUdeviceptr address, size_t n_bytes, CUmem_advise advice, CUdevice device),
+     HINT(REAL(address, n_bytes, advice, device)))
+HOOK(cuMemAdvise_v2,
+     TAKES(CUdeviceptr address, size_t n_bytes, CUmem_advise advice, CUmemLocation location),
+     HINT(REAL(address, n_bytes, advice, location)))
 
-CUSHIM_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t n_bytes, CUdevice device,
-                                          CUstream stream) {
-    CUSHIM_ENTER(cuMemPrefetchAsync)
-    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, n_bytes))
-    return cuda->cuMemPrefetchAsync(address, n_bytes, device, stream);
-}
+HOOKS_PTSZ(cuMemPrefetchAsync,
+           TAKES(CUdeviceptr address, size_t n_bytes, CUdevice device, CUstream stream),
+           HINT(REAL(address, n_bytes, device, stream)))
+HOOKS_PTSZ(cuMemPrefetchAsync_v2,
+           TAKES(CUdeviceptr address, size_t n_bytes, CUmemLocation location, unsigned flags,
+                 CUstream stream),
+           HINT(REAL(address, n_bytes, location, flags, stream)))
 
-CUSHIM_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t n_bytes, CUdevice device,
-                                               CUstream stream) {
-    CUSHIM_ENTER(cuMemPrefetchAsync_ptsz)
-    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, n_bytes))
-    return cuda->cuMemPrefetchAsync_ptsz(address, n_bytes, device, stream);
-}
-
-CUSHIM_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t n_bytes,
-                                             CUmemLocation location, unsigned flags,
-                                             CUstream stream) {
-    CUSHIM_ENTER(cuMemPrefetchAsync_v2)
-    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, n_bytes))
-    return cuda->cuMemPrefetchAsync_v2(address, n_bytes, location, flags, stream);
-}
-
-CUSHIM_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t n_bytes,
-                                                  CUmemLocation location, unsigned flags,
-                                                  CUstream stream) {
-    CUSHIM_ENTER(cuMemPrefetchAsync_v2_ptsz)
-    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, n_bytes))
-    return cuda->cuMemPrefetchAsync_v2_ptsz(address, n_bytes, location, flags, stream);
-}
-
-CUSHIM_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *addresses, size_t *sizes, size_t n,
-                                               CUmemLocation *locations, size_t *location_indices,
-                                               size_t n_locations, unsigned long long flags,
-                                               CUstream stream) {
-    CUSHIM_ENTER(cuMemPrefetchBatchAsync)
-    CUSHIM_REFUSE_UNLESS(note_hints(addresses, sizes, n))
-    return cuda->cuMemPrefetchBatchAsync(addresses, sizes, n, locations, location_indices,
-                                         n_locations, flags, stream);
-}
-
-CUSHIM_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *addresses, size_t *sizes, size_t n,
-                                                    CUmemLocation *locations,
-                                                    size_t *location_indices, size_t n_locations,
-                                                    unsigned long long flags, CUstream stream) {
-    CUSHIM_ENTER(cuMemPrefetchBatchAsync_ptsz)
-    CUSHIM_REFUSE_UNLESS(note_hints(addresses, sizes, n))
-    return cuda->cuMemPrefetchBatchAsync_ptsz(addresses, sizes, n, locations, location_indices,
-                                              n_locations, flags, stream);
-}
-
-CUSHIM_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *addresses, size_t *sizes, size_t n,
-                                              unsigned long long flags, CUstream stream) {
-    CUSHIM_ENTER(cuMemDiscardBatchAsync)
-    CUSHIM_REFUSE_UNLESS(note_hints(addresses, sizes, n))
-    return cuda->cuMemDiscardBatchAsync(addresses, sizes, n, flags, stream);
-}
-
-CUSHIM_EXPORT CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *addresses, size_t *sizes, size_t n,
-                                                   unsigned long long flags, CUstream stream) {
-    CUSHIM_ENTER(cuMemDiscardBatchAsync_ptsz)
-    CUSHIM_REFUSE_UNLESS(note_hints(addresses, sizes, n))
-    return cuda->cuMemDiscardBatchAsync_ptsz(addresses, sizes, n, flags, stream);
-}
-
-CUSHIM_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(
-    CUdeviceptr *addresses, size_t *sizes, size_t n, CUmemLocation *locations,
-    size_t *location_indices, size_t n_locations, unsigned long long flags, CUstream stream) {
-    CUSHIM_ENTER(cuMemDiscardAndPrefetchBatchAsync)
-    CUSHIM_REFUSE_UNLESS(note_hints(addresses, sizes, n))
-    return cuda->cuMemDiscardAndPrefetchBatchAsync(addresses, sizes, n, locations, location_indices,
-                                                   n_locations, flags, stream);
-}
-
-CUSHIM_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(
-    CUdeviceptr *addresses, size_t *sizes, size_t n, CUmemLocation *locations,
-    size_t *location_indices, size_t n_locations, unsigned long long flags, CUstream stream) {
-    CUSHIM_ENTER(cuMemDiscardAndPrefetchBatchAsync_ptsz)
-    CUSHIM_REFUSE_UNLESS(note_hints(addresses, sizes, n))
-    return cuda->cuMemDiscardAndPrefetchBatchAsync_ptsz(
-        addresses, sizes, n, locations, location_indices, n_locations, flags, stream);
-}
+HOOKS_PTSZ(
+    cuMemPrefetchBatchAsync,
+    TAKES(CUdeviceptr *addresses, size_t *sizes, size_t n, CUmemLocation *locations,
+          size_t *location_indices, size_t n_locations, unsigned long long flags, CUstream stream),
+    HINTS(REAL(addresses, sizes, n, locations, location_indices, n_locations, flags, stream)))
+HOOKS_PTSZ(cuMemDiscardBatchAsync,
+           TAKES(CUdeviceptr *addresses, size_t *sizes, size_t n, unsigned long long flags,
+                 CUstream stream),
+           HINTS(REAL(addresses, sizes, n, flags, stream)))
+HOOKS_PTSZ(
+    cuMemDiscardAndPrefetchBatchAsync,
+    TAKES(CUdeviceptr *addresses, size_t *sizes, size_t n, CUmemLocation *locations,
+          size_t *location_indices, size_t n_locations, unsigned long long flags, CUstream stream),
+    HINTS(REAL(addresses, sizes, n, locations, location_indices, n_locations, flags, stream)))
 
 /* The driver takes length 0 or the whole allocation's.  The allocation is our segment, which
  * contains only this block, so 0 means the block. */
@@ -197,17 +128,7 @@ static size_t attached_bytes(CUdeviceptr address, size_t n_bytes) {
     return is_whole ? 0 : n_bytes;
 }
 
-CUSHIM_EXPORT CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t n_bytes,
-                                              unsigned flags) {
-    CUSHIM_ENTER(cuStreamAttachMemAsync)
-    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, 1))
-    return cuda->cuStreamAttachMemAsync(stream, address, attached_bytes(address, n_bytes), flags);
-}
-
-CUSHIM_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr address,
-                                                   size_t n_bytes, unsigned flags) {
-    CUSHIM_ENTER(cuStreamAttachMemAsync_ptsz)
-    CUSHIM_REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, 1))
-    return cuda->cuStreamAttachMemAsync_ptsz(stream, address, attached_bytes(address, n_bytes),
-                                             flags);
-}
+HOOKS_PTSZ(cuStreamAttachMemAsync,
+           TAKES(CUstream stream, CUdeviceptr address, size_t n_bytes, unsigned flags),
+           REFUSE_UNLESS(cushim_memory_kinds_note_hint(address, 1),
+                         REAL(stream, address, attached_bytes(address, n_bytes), flags)))

@@ -2,9 +2,9 @@
  * Hooks of the driver's start and of contexts' ends (interposition.md E): a heap goes with its
  * context, without a driver call of ours.
  */
-#include "cuda/table.h"
 #include "preload/entry/async_pool.h"
 #include "preload/entry/context_memory.h"
+#include "preload/hooks/hook.h"
 #include "preload/observe/check.h"
 #include "preload/state/contexts.h"
 #include "preload/state/host_effect.h"
@@ -66,15 +66,8 @@ static CUresult destroy_context(__typeof__(&cuCtxDestroy_v2) real, CUcontext con
     return settle(context, real(context));
 }
 
-CUSHIM_EXPORT CUresult cuCtxDestroy(CUcontext context) {
-    CUSHIM_ENTER(cuCtxDestroy)
-    return destroy_context(cuda->cuCtxDestroy, context);
-}
-
-CUSHIM_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
-    CUSHIM_ENTER(cuCtxDestroy_v2)
-    return destroy_context(cuda->cuCtxDestroy_v2, context);
-}
+HOOK(cuCtxDestroy, TAKES(CUcontext context), return destroy_context(REAL, context))
+HOOK(cuCtxDestroy_v2, TAKES(CUcontext context), return destroy_context(REAL, context))
 
 CUSHIM_EXPORT CUresult cuCtxAttach(CUcontext *context, unsigned flags) {
     CUSHIM_ENTER(cuCtxAttach)
@@ -136,15 +129,8 @@ static CUresult reset_primary(struct cushim_cuda *cuda,
     return answer;
 }
 
-CUSHIM_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device) {
-    CUSHIM_ENTER(cuDevicePrimaryCtxReset)
-    return reset_primary(cuda, cuda->cuDevicePrimaryCtxReset, device);
-}
-
-CUSHIM_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
-    CUSHIM_ENTER(cuDevicePrimaryCtxReset_v2)
-    return reset_primary(cuda, cuda->cuDevicePrimaryCtxReset_v2, device);
-}
+HOOK(cuDevicePrimaryCtxReset, TAKES(CUdevice device), return reset_primary(cuda, REAL, device))
+HOOK(cuDevicePrimaryCtxReset_v2, TAKES(CUdevice device), return reset_primary(cuda, REAL, device))
 
 /* ---- contexts that are made ---- */
 
@@ -174,33 +160,21 @@ CUSHIM_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice dev
     struct cushim_context_memory memory = cushim_context_memory_of_context(cuda, device);          \
     return made(&memory, cuda, call, context, device)
 
-CUSHIM_EXPORT CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device) {
-    CUSHIM_ENTER(cuCtxCreate_v2) CREATE(cuda->cuCtxCreate_v2(context, flags, device));
-}
-
-CUSHIM_EXPORT CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinities, int n,
-                                      unsigned flags, CUdevice device) {
-    CUSHIM_ENTER(cuCtxCreate_v3)
-    CREATE(cuda->cuCtxCreate_v3(context, affinities, n, flags, device));
-}
-
-CUSHIM_EXPORT CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned flags,
-                                      CUdevice device) {
-    CUSHIM_ENTER(cuCtxCreate_v4)
-    CREATE(cuda->cuCtxCreate_v4(context, params, flags, device));
-}
+HOOK(cuCtxCreate_v2, TAKES(CUcontext *context, unsigned flags, CUdevice device),
+     CREATE(REAL(context, flags, device)))
+HOOK(cuCtxCreate_v3,
+     TAKES(CUcontext *context, CUexecAffinityParam *affinities, int n, unsigned flags,
+           CUdevice device),
+     CREATE(REAL(context, affinities, n, flags, device)))
+HOOK(cuCtxCreate_v4,
+     TAKES(CUcontext *context, CUctxCreateParams *params, unsigned flags, CUdevice device),
+     CREATE(REAL(context, params, flags, device)))
 
 static CUresult release_primary(struct cushim_cuda *cuda,
                                 __typeof__(&cuDevicePrimaryCtxRelease_v2) real, CUdevice device) {
     return cushim_process_is_on() ? cushim_primary_release(cuda, real, device) : real(device);
 }
 
-CUSHIM_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
-    CUSHIM_ENTER(cuDevicePrimaryCtxRelease)
-    return release_primary(cuda, cuda->cuDevicePrimaryCtxRelease, device);
-}
-
-CUSHIM_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-    CUSHIM_ENTER(cuDevicePrimaryCtxRelease_v2)
-    return release_primary(cuda, cuda->cuDevicePrimaryCtxRelease_v2, device);
-}
+HOOK(cuDevicePrimaryCtxRelease, TAKES(CUdevice device), return release_primary(cuda, REAL, device))
+HOOK(cuDevicePrimaryCtxRelease_v2, TAKES(CUdevice device),
+     return release_primary(cuda, REAL, device))

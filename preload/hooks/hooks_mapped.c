@@ -3,39 +3,45 @@
  * if it fills its reservation.
  */
 #include "cuda/patchable.h"
-#include "cuda/table.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/mapped_memory.h"
 #include "preload/entry/sight.h"
-#include "preload/state/process.h"
+#include "preload/hooks/hook.h"
 
-CUSHIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t n_bytes,
-                                   const CUmemAllocationProp *properties,
-                                   unsigned long long flags) {
-    CUSHIM_ENTER(cuMemCreate)
-    return cushim_mapped_memory_create(cuda, handle, n_bytes, properties, flags);
-}
+/* What a hook does that we serve, unless cushim is off. */
+#define SERVE(ours, call) return cushim_process_is_on() ? ours : call
 
-CUSHIM_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-    CUSHIM_ENTER(cuMemRelease)
-    return cushim_process_is_on() ? cushim_mapped_memory_release(cuda, handle)
-                                  : cuda->cuMemRelease(handle);
-}
-
-CUSHIM_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle,
-                                                   void *address) {
-    CUSHIM_ENTER(cuMemRetainAllocationHandle)
-    return cushim_process_is_on() ? cushim_mapped_memory_retain(cuda, handle, address)
-                                  : cuda->cuMemRetainAllocationHandle(handle, address);
-}
-
-CUSHIM_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
-                                                      void *shared,
-                                                      CUmemAllocationHandleType type) {
-    CUSHIM_ENTER(cuMemImportFromShareableHandle)
-    return cushim_process_is_on() ? cushim_mapped_memory_import(cuda, handle, shared, type)
-                                  : cuda->cuMemImportFromShareableHandle(handle, shared, type);
-}
+HOOK(cuMemCreate,
+     TAKES(CUmemGenericAllocationHandle *handle, size_t n_bytes,
+           const CUmemAllocationProp *properties, unsigned long long flags),
+     return cushim_mapped_memory_create(cuda, handle, n_bytes, properties, flags))
+HOOK(cuMemRelease, TAKES(CUmemGenericAllocationHandle handle),
+     SERVE(cushim_mapped_memory_release(cuda, handle), REAL(handle)))
+HOOK(cuMemRetainAllocationHandle, TAKES(CUmemGenericAllocationHandle *handle, void *address),
+     SERVE(cushim_mapped_memory_retain(cuda, handle, address), REAL(handle, address)))
+HOOK(cuMemImportFromShareableHandle,
+     TAKES(CUmemGenericAllocationHandle *handle, void *shared, CUmemAllocationHandleType type),
+     SERVE(cushim_mapped_memory_import(cuda, handle, shared, type), REAL(handle, shared, type)))
+CUSHIM_PATCHABLE(cuMemMap)
+HOOK(cuMemMap,
+     TAKES(CUdeviceptr address, size_t n_bytes, size_t offset, CUmemGenericAllocationHandle handle,
+           unsigned long long flags),
+     SERVE(cushim_mapped_memory_map(cuda, address, n_bytes, offset, handle, flags),
+           REAL(address, n_bytes, offset, handle, flags)))
+CUSHIM_PATCHABLE(cuMemUnmap)
+HOOK(cuMemUnmap, TAKES(CUdeviceptr address, size_t n_bytes),
+     SERVE(cushim_mapped_memory_unmap(cuda, address, n_bytes), REAL(address, n_bytes)))
+HOOK(cuMemAddressReserve,
+     TAKES(CUdeviceptr *address, size_t n_bytes, size_t align_bytes, CUdeviceptr hint,
+           unsigned long long flags),
+     SERVE(cushim_mapped_memory_reserve(cuda, address, n_bytes, align_bytes, hint, flags),
+           REAL(address, n_bytes, align_bytes, hint, flags)))
+HOOK(cuMemAddressFree, TAKES(CUdeviceptr address, size_t n_bytes),
+     SERVE(cushim_mapped_memory_unreserve(cuda, address, n_bytes), REAL(address, n_bytes)))
+HOOK(cuMemSetAccess,
+     TAKES(CUdeviceptr address, size_t n_bytes, const CUmemAccessDesc *access, size_t n),
+     SERVE(cushim_mapped_memory_set_access(cuda, address, n_bytes, access, n),
+           REAL(address, n_bytes, access, n)))
 
 /* Another interface made it. */
 CUSHIM_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *memory,
@@ -55,60 +61,27 @@ CUSHIM_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory memory) {
     return was_known ? cushim_entry_forgot(true, &foreign, (uintptr_t)memory, answer) : answer;
 }
 
-CUSHIM_PATCHABLE(cuMemMap)
-CUSHIM_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t n_bytes, size_t offset,
-                                CUmemGenericAllocationHandle handle, unsigned long long flags) {
-    CUSHIM_ENTER(cuMemMap)
-    return cushim_process_is_on()
-               ? cushim_mapped_memory_map(cuda, address, n_bytes, offset, handle, flags)
-               : cuda->cuMemMap(address, n_bytes, offset, handle, flags);
-}
-
-CUSHIM_PATCHABLE(cuMemUnmap)
-CUSHIM_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t n_bytes) {
-    CUSHIM_ENTER(cuMemUnmap)
-    return cushim_process_is_on() ? cushim_mapped_memory_unmap(cuda, address, n_bytes)
-                                  : cuda->cuMemUnmap(address, n_bytes);
-}
-
-CUSHIM_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *address, size_t n_bytes, size_t align_bytes,
-                                           CUdeviceptr hint, unsigned long long flags) {
-    CUSHIM_ENTER(cuMemAddressReserve)
-    return cushim_process_is_on()
-               ? cushim_mapped_memory_reserve(cuda, address, n_bytes, align_bytes, hint, flags)
-               : cuda->cuMemAddressReserve(address, n_bytes, align_bytes, hint, flags);
-}
-
-CUSHIM_EXPORT CUresult cuMemAddressFree(CUdeviceptr address, size_t n_bytes) {
-    CUSHIM_ENTER(cuMemAddressFree)
-    return cushim_process_is_on() ? cushim_mapped_memory_unreserve(cuda, address, n_bytes)
-                                  : cuda->cuMemAddressFree(address, n_bytes);
-}
-
-CUSHIM_EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t n_bytes,
-                                      const CUmemAccessDesc *access, size_t n) {
-    CUSHIM_ENTER(cuMemSetAccess)
-    return cushim_process_is_on()
-               ? cushim_mapped_memory_set_access(cuda, address, n_bytes, access, n)
-               : cuda->cuMemSetAccess(address, n_bytes, access, n);
-}
-
 /* ---- calls about a part of it ---- */
 
-/* The call's answer if the driver refuses what comes before it. */
-#define FIRST(call)                                                                                \
-    if (cushim_process_is_on()) {                                                                  \
-        CUresult answer = call;                                                                    \
-        if (answer != CUDA_SUCCESS)                                                                \
-            return answer;                                                                         \
-    }
+/* The answer of `first` if the driver refuses that, which comes before the call. */
+#define AFTER(first, call)                                                                         \
+    CUresult answer = cushim_process_is_on() ? first : CUDA_SUCCESS;                               \
+    return answer == CUDA_SUCCESS ? call : answer
 
-CUSHIM_EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
-                                      CUdeviceptr address) {
-    CUSHIM_ENTER(cuMemGetAccess)
-    FIRST(cushim_mapped_memory_ask_at(cuda, address))
-    return cuda->cuMemGetAccess(flags, location, address);
-}
+HOOK(cuMemGetAccess,
+     TAKES(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address),
+     AFTER(cushim_mapped_memory_ask_at(cuda, address), REAL(flags, location, address)))
+HOOK(cuMulticastBindMem,
+     TAKES(CUmemGenericAllocationHandle multicast, size_t multicast_offset,
+           CUmemGenericAllocationHandle handle, size_t offset, size_t n_bytes,
+           unsigned long long flags),
+     AFTER(cushim_mapped_memory_share(cuda, handle),
+           REAL(multicast, multicast_offset, handle, offset, n_bytes, flags)))
+HOOK(cuMulticastBindAddr,
+     TAKES(CUmemGenericAllocationHandle multicast, size_t offset, CUdeviceptr address,
+           size_t n_bytes, unsigned long long flags),
+     AFTER(cushim_mapped_memory_share_at(cuda, address, n_bytes),
+           REAL(multicast, offset, address, n_bytes, flags)))
 
 CUSHIM_EXPORT CUresult cuMemExportToShareableHandle(void *shared,
                                                     CUmemGenericAllocationHandle handle,
@@ -118,8 +91,8 @@ CUSHIM_EXPORT CUresult cuMemExportToShareableHandle(void *shared,
     CUmemAllocationProp properties;
     if (cushim_process_is_on() && cushim_mapped_memory_is_spilled(handle, &properties))
         return cushim_sight_refuse_handle(handle, "lies in host memory (CUSHIM_SPILL)");
-    FIRST(cushim_mapped_memory_share(cuda, handle))
-    return cuda->cuMemExportToShareableHandle(shared, handle, type, flags);
+    AFTER(cushim_mapped_memory_share(cuda, handle),
+          cuda->cuMemExportToShareableHandle(shared, handle, type, flags));
 }
 
 CUSHIM_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
@@ -130,36 +103,12 @@ CUSHIM_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationPro
     return cuda->cuMemGetAllocationPropertiesFromHandle(properties, handle);
 }
 
-CUSHIM_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle multicast,
-                                          size_t multicast_offset,
-                                          CUmemGenericAllocationHandle handle, size_t offset,
-                                          size_t n_bytes, unsigned long long flags) {
-    CUSHIM_ENTER(cuMulticastBindMem)
-    FIRST(cushim_mapped_memory_share(cuda, handle))
-    return cuda->cuMulticastBindMem(multicast, multicast_offset, handle, offset, n_bytes, flags);
+static CUresult share_all(struct cushim_cuda *cuda, const CUarrayMapInfo *maps, unsigned n) {
+    CUresult answer = CUDA_SUCCESS;
+    for (unsigned i = 0; maps && i < n && answer == CUDA_SUCCESS; i++)
+        answer = cushim_mapped_memory_share(cuda, maps[i].memHandle.memHandle);
+    return answer;
 }
 
-CUSHIM_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle multicast, size_t offset,
-                                           CUdeviceptr address, size_t n_bytes,
-                                           unsigned long long flags) {
-    CUSHIM_ENTER(cuMulticastBindAddr)
-    FIRST(cushim_mapped_memory_share_at(cuda, address, n_bytes))
-    return cuda->cuMulticastBindAddr(multicast, offset, address, n_bytes, flags);
-}
-
-static CUresult map_array(struct cushim_cuda *cuda, __typeof__(&cuMemMapArrayAsync) real,
-                          CUarrayMapInfo *maps, unsigned n, CUstream stream) {
-    for (unsigned i = 0; maps && i < n; i++)
-        FIRST(cushim_mapped_memory_share(cuda, maps[i].memHandle.memHandle))
-    return real(maps, n, stream);
-}
-
-CUSHIM_EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo *maps, unsigned n, CUstream stream) {
-    CUSHIM_ENTER(cuMemMapArrayAsync)
-    return map_array(cuda, cuda->cuMemMapArrayAsync, maps, n, stream);
-}
-
-CUSHIM_EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *maps, unsigned n, CUstream stream) {
-    CUSHIM_ENTER(cuMemMapArrayAsync_ptsz)
-    return map_array(cuda, cuda->cuMemMapArrayAsync_ptsz, maps, n, stream);
-}
+HOOKS_PTSZ(cuMemMapArrayAsync, TAKES(CUarrayMapInfo *maps, unsigned n, CUstream stream),
+           AFTER(share_all(cuda, maps, n), REAL(maps, n, stream)))

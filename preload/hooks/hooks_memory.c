@@ -3,7 +3,6 @@
  * and retried once after we gave back what we hold (C12).
  */
 #include "cuda/patchable.h"
-#include "cuda/table.h"
 #include "preload/entry/alloc.h"
 #include "preload/entry/async_pool.h"
 #include "preload/entry/context_memory.h"
@@ -13,6 +12,7 @@
 #include "preload/entry/free.h"
 #include "preload/entry/pitch.h"
 #include "preload/entry/stale_address.h"
+#include "preload/hooks/hook.h"
 #include "preload/state/captures.h"
 
 CUSHIM_PATCHABLE(cuMemAllocPitch_v2)
@@ -36,38 +36,21 @@ static CUresult alloced_async(struct cushim_cuda *cuda, CUresult answer, CUdevic
                                 n_bytes);
 }
 
-/* The rest of a hook that allocates in stream order; `call` is the driver's. */
-#define ALLOC_ASYNC(order, call)                                                                   \
+/* What a hook does that allocates in stream order; `call` is the driver's. */
+#define ALLOC_ASYNC(call)                                                                          \
     bool is_admitted = cushim_device_limit_admits(cuda, n_bytes);                                  \
     CUresult answer = is_admitted ? call : CUDA_ERROR_OUT_OF_MEMORY;                               \
     if (is_admitted && cushim_entry_should_retry(answer))                                          \
         answer = call;                                                                             \
-    return alloced_async(cuda, answer, address, n_bytes, order)
+    return alloced_async(cuda, answer, address, n_bytes, ORDER)
 
 CUSHIM_PATCHABLE(cuMemAllocAsync)
-CUSHIM_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t n_bytes, CUstream stream) {
-    CUSHIM_ENTER(cuMemAllocAsync)
-    ALLOC_ASYNC(stream, cuda->cuMemAllocAsync(address, n_bytes, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t n_bytes, CUstream stream) {
-    CUSHIM_ENTER(cuMemAllocAsync_ptsz)
-    ALLOC_ASYNC(cushim_per_thread(stream), cuda->cuMemAllocAsync_ptsz(address, n_bytes, stream));
-}
-
+HOOKS_PTSZ(cuMemAllocAsync, TAKES(CUdeviceptr *address, size_t n_bytes, CUstream stream),
+           ALLOC_ASYNC(REAL(address, n_bytes, stream)))
 CUSHIM_PATCHABLE(cuMemAllocFromPoolAsync)
-CUSHIM_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t n_bytes,
-                                               CUmemoryPool pool, CUstream stream) {
-    CUSHIM_ENTER(cuMemAllocFromPoolAsync)
-    ALLOC_ASYNC(stream, cuda->cuMemAllocFromPoolAsync(address, n_bytes, pool, stream));
-}
-
-CUSHIM_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t n_bytes,
-                                                    CUmemoryPool pool, CUstream stream) {
-    CUSHIM_ENTER(cuMemAllocFromPoolAsync_ptsz)
-    ALLOC_ASYNC(cushim_per_thread(stream),
-                cuda->cuMemAllocFromPoolAsync_ptsz(address, n_bytes, pool, stream));
-}
+HOOKS_PTSZ(cuMemAllocFromPoolAsync,
+           TAKES(CUdeviceptr *address, size_t n_bytes, CUmemoryPool pool, CUstream stream),
+           ALLOC_ASYNC(REAL(address, n_bytes, pool, stream)))
 
 /* Either free may get either kind of pointer.  `order` is the stream that orders a free of ours. */
 static CUresult free_async(struct cushim_cuda *cuda, __typeof__(&cuMemFreeAsync) real,
@@ -86,15 +69,8 @@ static CUresult free_async(struct cushim_cuda *cuda, __typeof__(&cuMemFreeAsync)
 }
 
 CUSHIM_PATCHABLE(cuMemFreeAsync)
-CUSHIM_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
-    CUSHIM_ENTER(cuMemFreeAsync)
-    return free_async(cuda, cuda->cuMemFreeAsync, address, stream, stream);
-}
-
-CUSHIM_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
-    CUSHIM_ENTER(cuMemFreeAsync_ptsz)
-    return free_async(cuda, cuda->cuMemFreeAsync_ptsz, address, stream, cushim_per_thread(stream));
-}
+HOOKS_PTSZ(cuMemFreeAsync, TAKES(CUdeviceptr address, CUstream stream),
+           return free_async(cuda, REAL, address, stream, ORDER))
 
 CUSHIM_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
     CUSHIM_ENTER(cuMemPoolCreate)
@@ -170,50 +146,27 @@ CUSHIM_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device) {
         cushim_context_memory_taken(&memory, *(handle));                                           \
     return answer
 
-CUSHIM_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *file) {
-    CUSHIM_ENTER(cuModuleLoad) LOAD(module, cuda->cuModuleLoad(module, file));
-}
+HOOK(cuModuleLoad, TAKES(CUmodule *module, const char *file), LOAD(module, REAL(module, file)))
+HOOK(cuModuleLoadData, TAKES(CUmodule *module, const void *image),
+     LOAD(module, REAL(module, image)))
+HOOK(cuModuleLoadDataEx,
+     TAKES(CUmodule *module, const void *image, unsigned n_options, CUjit_option *options,
+           void **values),
+     LOAD(module, REAL(module, image, n_options, options, values)))
+HOOK(cuModuleLoadFatBinary, TAKES(CUmodule *module, const void *image),
+     LOAD(module, REAL(module, image)))
+HOOK(cuLibraryLoadData,
+     TAKES(CUlibrary *library, const void *code, CUjit_option *jit_options, void **jit_values,
+           unsigned n_jit_options, CUlibraryOption *options, void **values, unsigned n_options),
+     LOAD(library,
+          REAL(library, code, jit_options, jit_values, n_jit_options, options, values, n_options)))
+HOOK(cuLibraryLoadFromFile,
+     TAKES(CUlibrary *library, const char *file, CUjit_option *jit_options, void **jit_values,
+           unsigned n_jit_options, CUlibraryOption *options, void **values, unsigned n_options),
+     LOAD(library,
+          REAL(library, file, jit_options, jit_values, n_jit_options, options, values, n_options)))
 
-CUSHIM_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
-    CUSHIM_ENTER(cuModuleLoadData) LOAD(module, cuda->cuModuleLoadData(module, image));
-}
-
-CUSHIM_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n_options,
-                                          CUjit_option *options, void **values) {
-    CUSHIM_ENTER(cuModuleLoadDataEx)
-    LOAD(module, cuda->cuModuleLoadDataEx(module, image, n_options, options, values));
-}
-
-CUSHIM_EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image) {
-    CUSHIM_ENTER(cuModuleLoadFatBinary) LOAD(module, cuda->cuModuleLoadFatBinary(module, image));
-}
-
-CUSHIM_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code,
-                                         CUjit_option *jit_options, void **jit_values,
-                                         unsigned n_jit_options, CUlibraryOption *options,
-                                         void **values, unsigned n_options) {
-    CUSHIM_ENTER(cuLibraryLoadData)
-    LOAD(library, cuda->cuLibraryLoadData(library, code, jit_options, jit_values, n_jit_options,
-                                          options, values, n_options));
-}
-
-CUSHIM_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file,
-                                             CUjit_option *jit_options, void **jit_values,
-                                             unsigned n_jit_options, CUlibraryOption *options,
-                                             void **values, unsigned n_options) {
-    CUSHIM_ENTER(cuLibraryLoadFromFile)
-    LOAD(library, cuda->cuLibraryLoadFromFile(library, file, jit_options, jit_values, n_jit_options,
-                                              options, values, n_options));
-}
-
-CUSHIM_EXPORT CUresult cuModuleUnload(CUmodule module) {
-    CUSHIM_ENTER(cuModuleUnload)
-    cushim_context_memory_unload(module);
-    return cuda->cuModuleUnload(module);
-}
-
-CUSHIM_EXPORT CUresult cuLibraryUnload(CUlibrary library) {
-    CUSHIM_ENTER(cuLibraryUnload)
-    cushim_context_memory_unload(library);
-    return cuda->cuLibraryUnload(library);
-}
+HOOK(cuModuleUnload, TAKES(CUmodule module), cushim_context_memory_unload(module);
+     return REAL(module))
+HOOK(cuLibraryUnload, TAKES(CUlibrary library), cushim_context_memory_unload(library);
+     return REAL(library))

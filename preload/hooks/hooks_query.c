@@ -6,7 +6,6 @@
 
 #include "base/bits.h"
 #include "base/log.h"
-#include "cuda/table.h"
 #include "memory/heap.h"
 #include "memory/provider/provider.h"
 #include "memory/state/heap_state.h"
@@ -18,6 +17,7 @@
 #include "preload/state/imports.h"
 #include "preload/state/dma_readers.h"
 #include "preload/entry/sight.h"
+#include "preload/hooks/hook.h"
 
 CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     CUSHIM_ENTER(cuMemGetInfo_v2)
@@ -70,37 +70,27 @@ CUSHIM_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr a
                                                flags);
 }
 
-CUSHIM_EXPORT CUresult cuMemRangeGetAttribute(void *data, size_t data_bytes,
-                                              CUmem_range_attribute attribute, CUdeviceptr address,
-                                              size_t n_bytes) {
-    CUSHIM_ENTER(cuMemRangeGetAttribute)
-    return cuda->cuMemRangeGetAttribute(data, data_bytes, attribute,
-                                        cushim_sight_ask(address, n_bytes), n_bytes);
-}
-
-CUSHIM_EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *data_bytes,
-                                               CUmem_range_attribute *attributes,
-                                               size_t n_attributes, CUdeviceptr address,
-                                               size_t n_bytes) {
-    CUSHIM_ENTER(cuMemRangeGetAttributes)
-    return cuda->cuMemRangeGetAttributes(data, data_bytes, attributes, n_attributes,
-                                         cushim_sight_ask(address, n_bytes), n_bytes);
-}
+HOOK(cuMemRangeGetAttribute,
+     TAKES(void *data, size_t data_bytes, CUmem_range_attribute attribute, CUdeviceptr address,
+           size_t n_bytes),
+     return REAL(data, data_bytes, attribute, cushim_sight_ask(address, n_bytes), n_bytes))
+HOOK(cuMemRangeGetAttributes,
+     TAKES(void **data, size_t *data_bytes, CUmem_range_attribute *attributes, size_t n_attributes,
+           CUdeviceptr address, size_t n_bytes),
+     return REAL(data, data_bytes, attributes, n_attributes, cushim_sight_ask(address, n_bytes),
+                 n_bytes))
 
 /* ---- pinned memory ---- */
 
-CUSHIM_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device_address, void *address,
-                                                    unsigned flags) {
-    CUSHIM_ENTER(cuMemHostGetDevicePointer_v2)
-    uint64_t ask = cushim_sight_ask((uintptr_t)address, 1);
-    return cuda->cuMemHostGetDevicePointer_v2(device_address, (void *)(uintptr_t)ask, flags);
+static void *sight_ask_host(const void *address) {
+    return (void *)(uintptr_t)cushim_sight_ask((uintptr_t)address, 1);
 }
 
-CUSHIM_EXPORT CUresult cuMemHostGetFlags(unsigned *flags, void *address) {
-    CUSHIM_ENTER(cuMemHostGetFlags)
-    uint64_t ask = cushim_sight_ask((uintptr_t)address, 1);
-    return cuda->cuMemHostGetFlags(flags, (void *)(uintptr_t)ask);
-}
+HOOK(cuMemHostGetDevicePointer_v2,
+     TAKES(CUdeviceptr *device_address, void *address, unsigned flags),
+     return REAL(device_address, sight_ask_host(address), flags))
+HOOK(cuMemHostGetFlags, TAKES(unsigned *flags, void *address),
+     return REAL(flags, sight_ask_host(address)))
 
 /* ---- what other processes may see ---- */
 
@@ -395,17 +385,10 @@ CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr add
                                    address, "shares a segment of more than 2 MiB, or has guards");
 }
 
-CUSHIM_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle,
-                                          unsigned flags) {
-    CUSHIM_ENTER(cuIpcOpenMemHandle)
-    return open_by(cuda, cuda->cuIpcOpenMemHandle, address, handle, flags);
-}
-
-CUSHIM_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle,
-                                             unsigned flags) {
-    CUSHIM_ENTER(cuIpcOpenMemHandle_v2)
-    return open_by(cuda, cuda->cuIpcOpenMemHandle_v2, address, handle, flags);
-}
+HOOK(cuIpcOpenMemHandle, TAKES(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags),
+     return open_by(cuda, REAL, address, handle, flags))
+HOOK(cuIpcOpenMemHandle_v2, TAKES(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags),
+     return open_by(cuda, REAL, address, handle, flags))
 
 CUSHIM_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
     CUSHIM_ENTER(cuIpcCloseMemHandle)

@@ -5,7 +5,7 @@
  * The real resolver answers first and its verdict is kept: return code and status are always the
  * driver's.  Only a pointer that it gave may be replaced by one of ours (B11).
  */
-#include "cuda/table.h"
+#include "preload/hooks/hook.h"
 #include "preload/resolve/lookup.h"
 
 #include <stddef.h>
@@ -41,32 +41,27 @@ static void route(struct cushim_cuda *cuda, const char *symbol, void **pfn, int 
     *pfn = cushim_route_answer(*pfn, symbol, version, flags);
 }
 
-CUSHIM_EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion,
-                                        cuuint64_t flags) {
-    struct cushim_cuda *cuda = cushim_driver();
-    if (!cuda || !cuda->cuGetProcAddress)
-        return CUDA_ERROR_NOT_INITIALIZED;
-    cushim_lookup_depth++;
-    CUresult result = cuda->cuGetProcAddress(symbol, pfn, cudaVersion, flags);
-    cushim_lookup_depth--;
-    if (result == CUDA_SUCCESS)
-        route(cuda, symbol, pfn, cudaVersion, flags);
-    return result;
-}
+/* A hook of the driver's look-up, from what it takes and gives on. */
+#define GET_PROC_ADDRESS(abi, parameters, arguments)                                               \
+    CUSHIM_EXPORT CUresult abi parameters {                                                        \
+        struct cushim_cuda *cuda = cushim_driver();                                                \
+        if (!cuda || !cuda->abi)                                                                   \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                     \
+        cushim_lookup_depth++;                                                                     \
+        CUresult result = cuda->abi arguments;                                                     \
+        cushim_lookup_depth--;                                                                     \
+        if (result == CUDA_SUCCESS)                                                                \
+            route(cuda, symbol, pfn, version, flags);                                              \
+        return result;                                                                             \
+    }
 
-CUSHIM_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion,
-                                           cuuint64_t flags,
-                                           CUdriverProcAddressQueryResult *symbolStatus) {
-    struct cushim_cuda *cuda = cushim_driver();
-    if (!cuda || !cuda->cuGetProcAddress_v2)
-        return CUDA_ERROR_NOT_INITIALIZED;
-    cushim_lookup_depth++;
-    CUresult result = cuda->cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus);
-    cushim_lookup_depth--;
-    if (result == CUDA_SUCCESS)
-        route(cuda, symbol, pfn, cudaVersion, flags);
-    return result;
-}
+GET_PROC_ADDRESS(cuGetProcAddress,
+                 TAKES(const char *symbol, void **pfn, int version, cuuint64_t flags),
+                 (symbol, pfn, version, flags))
+GET_PROC_ADDRESS(cuGetProcAddress_v2,
+                 TAKES(const char *symbol, void **pfn, int version, cuuint64_t flags,
+                       CUdriverProcAddressQueryResult *status),
+                 (symbol, pfn, version, flags, status))
 
 /*
  * Replace a good answer of the runtime.  The real call does not count as a look-up of this thread
@@ -91,40 +86,29 @@ static cuuint64_t per_thread_flags(unsigned long long flags) {
     return flags == cudaEnableDefault ? (cuuint64_t)cudaEnablePerThreadDefaultStream : flags;
 }
 
-/* The rest of a hook; the last argument, in parentheses, has the runtime's arguments. */
-#define ENTRY_POINT(abi, version, flags, arguments)                                                \
-    struct cushim_cudart *cudart = cushim_runtime(__builtin_return_address(0));                    \
-    if (!cudart || !cudart->abi)                                                                   \
-        return cudaErrorInitializationError;                                                       \
-    cudaError_t result = cudart->abi arguments;                                                    \
-    if (result == cudaSuccess)                                                                     \
-        route_entry_point(symbol, funcPtr, version, flags);                                        \
-    return result
+/* A hook of the runtime's look-up; `asked_version` and `asked_flags` are what it asks the driver
+ * for. */
+#define ENTRY_POINT(abi, parameters, arguments, asked_version, asked_flags)                        \
+    CUSHIM_EXPORT cudaError_t abi parameters {                                                     \
+        struct cushim_cudart *cudart = cushim_runtime(__builtin_return_address(0));                \
+        if (!cudart || !cudart->abi)                                                               \
+            return cudaErrorInitializationError;                                                   \
+        cudaError_t result = cudart->abi arguments;                                                \
+        if (result == cudaSuccess)                                                                 \
+            route_entry_point(symbol, pfn, asked_version, asked_flags);                            \
+        return result;                                                                             \
+    }
 
-CUSHIM_EXPORT cudaError_t
-cudaGetDriverEntryPoint(const char *symbol, void **funcPtr, unsigned long long flags,
-                        enum cudaDriverEntryPointQueryResult *driverStatus) {
-    ENTRY_POINT(cudaGetDriverEntryPoint, version_of(cudart), flags,
-                (symbol, funcPtr, flags, driverStatus));
-}
+/* The same with its variant for per-thread default streams. */
+#define ENTRY_POINTS(abi, parameters, arguments, asked_version)                                    \
+    ENTRY_POINT(abi, parameters, arguments, asked_version, flags)                                  \
+    ENTRY_POINT(abi##_ptsz, parameters, arguments, asked_version, per_thread_flags(flags))
 
-CUSHIM_EXPORT cudaError_t
-cudaGetDriverEntryPoint_ptsz(const char *symbol, void **funcPtr, unsigned long long flags,
-                             enum cudaDriverEntryPointQueryResult *driverStatus) {
-    ENTRY_POINT(cudaGetDriverEntryPoint_ptsz, version_of(cudart), per_thread_flags(flags),
-                (symbol, funcPtr, flags, driverStatus));
-}
-
-CUSHIM_EXPORT cudaError_t cudaGetDriverEntryPointByVersion(
-    const char *symbol, void **funcPtr, unsigned int cudaVersion, unsigned long long flags,
-    enum cudaDriverEntryPointQueryResult *driverStatus) {
-    ENTRY_POINT(cudaGetDriverEntryPointByVersion, (int)cudaVersion, flags,
-                (symbol, funcPtr, cudaVersion, flags, driverStatus));
-}
-
-CUSHIM_EXPORT cudaError_t cudaGetDriverEntryPointByVersion_ptsz(
-    const char *symbol, void **funcPtr, unsigned int cudaVersion, unsigned long long flags,
-    enum cudaDriverEntryPointQueryResult *driverStatus) {
-    ENTRY_POINT(cudaGetDriverEntryPointByVersion_ptsz, (int)cudaVersion, per_thread_flags(flags),
-                (symbol, funcPtr, cudaVersion, flags, driverStatus));
-}
+ENTRY_POINTS(cudaGetDriverEntryPoint,
+             TAKES(const char *symbol, void **pfn, unsigned long long flags,
+                   enum cudaDriverEntryPointQueryResult *status),
+             (symbol, pfn, flags, status), version_of(cudart))
+ENTRY_POINTS(cudaGetDriverEntryPointByVersion,
+             TAKES(const char *symbol, void **pfn, unsigned version, unsigned long long flags,
+                   enum cudaDriverEntryPointQueryResult *status),
+             (symbol, pfn, version, flags, status), (int)version)

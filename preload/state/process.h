@@ -171,8 +171,3 @@ static inline CUstream cushim_per_thread(CUstream stream) {
     struct cushim_cuda *cuda = cushim_call_begin(CUSHIM_SYMBOL_##abi);                             \
     if (!cuda || !cuda->abi)                                                                       \
         return CUDA_ERROR_NOT_INITIALIZED;
-
-/* A hook returns here if the driver would refuse what the call names. */
-#define CUSHIM_REFUSE_UNLESS(is_admitted)                                                          \
-    if (!(is_admitted))                                                                            \
-        return CUDA_ERROR_INVALID_VALUE;
