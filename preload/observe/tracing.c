@@ -33,6 +33,7 @@ static struct slot {
     struct cushim_trace_writer writer;
     uint64_t thread;
     unsigned recording;           /* that it writes to */
+    uint64_t now_ns;              /* of the event that it writes */
     struct cushim_mem_waits told; /* of the thread's */
     atomic_bool is_taken;
 } slots[MOST_WRITERS];
@@ -181,8 +182,8 @@ static struct slot *take_slot(void) {
     return NULL;
 }
 
-/* The thread's slot, after the place of the event was written; NULL: the event is lost, which is
- * counted. */
+/* Begin an event: the thread's slot, after the place of the event was written; NULL: the event is
+ * lost, which is counted. */
 static struct slot *at(uint64_t now_ns, const struct cushim_mem_stats *stats, const void *heap) {
     unsigned number = cushim_tracing_number();
     if (!number || now_ns < trace.head->start_ns || (wish.is_late && cushim_control_is_over()))
@@ -195,6 +196,7 @@ static struct slot *at(uint64_t now_ns, const struct cushim_mem_stats *stats, co
         return NULL;
     }
     ptrdiff_t n = stats - wish.stats;
+    slot->now_ns = now_ns;
     cushim_trace_at(&trace, &slot->writer,
                     &(struct cushim_trace_event){.code = CUSHIM_TRACE_PLACE,
                                                  .time_ns = now_ns,
@@ -205,83 +207,66 @@ static struct slot *at(uint64_t now_ns, const struct cushim_mem_stats *stats, co
     return slot;
 }
 
+static struct slot *at_once(const struct cushim_mem_stats *stats, const void *heap) {
+    return at(cushim_clock_ns(), stats, heap);
+}
+
 /* 0: there is none. */
-static uint64_t put_stack(struct slot *slot, uint64_t now_ns,
-                          const struct cushim_backtrace *stack) {
+static uint64_t put_stack(struct slot *slot, const struct cushim_backtrace *stack) {
     uint64_t frames[CUSHIM_BACKTRACE_FRAMES];
     for (int i = 0; i < stack->n_frames; i++)
         frames[i] = (uint64_t)(uintptr_t)stack->frames[i];
-    return cushim_trace_stack(&trace, &slot->writer, frames, (unsigned)stack->n_frames, now_ns);
+    return cushim_trace_stack(&trace, &slot->writer, frames, (unsigned)stack->n_frames,
+                              slot->now_ns);
 }
 
-static uint64_t stack_of(struct slot *slot, uint64_t now_ns) {
+static uint64_t stack_of(struct slot *slot) {
     struct cushim_backtrace stack;
     if (!wish.has_stacks)
         return 0;
     cushim_backtrace_take(&stack);
-    return put_stack(slot, now_ns, &stack);
+    return put_stack(slot, &stack);
 }
 
-static void put(struct slot *slot, enum cushim_trace_code code, uint64_t now_ns, uint64_t address,
-                uint64_t number) {
-    cushim_trace_put(&trace, &slot->writer,
-                     &(struct cushim_trace_event){
-                         .code = code, .time_ns = now_ns, .address = address, .number = number});
+static void put(struct slot *slot, struct cushim_trace_event *event) {
+    if (!slot)
+        return;
+    event->time_ns = slot->now_ns;
+    cushim_trace_put(&trace, &slot->writer, event);
 }
+
+/* Write the event that has begun, unless it is lost. */
+#define PUT(slot, ...) put(slot, &(struct cushim_trace_event){__VA_ARGS__})
 
 /* Write how long the thread waited since the last such event. */
-static void put_waits(struct slot *slot, uint64_t now_ns, unsigned flags) {
+static void put_waits(struct slot *slot, unsigned flags) {
     const struct cushim_mem_waits *now = &cushim_mem_waits_of_thread;
-    if (now->n == slot->told.n)
+    if (!slot || now->n == slot->told.n)
         return;
-    cushim_trace_put(&trace, &slot->writer,
-                     &(struct cushim_trace_event){.code = CUSHIM_TRACE_WAIT,
-                                                  .flags = flags,
-                                                  .time_ns = now_ns,
-                                                  .n_waits = now->n - slot->told.n,
-                                                  .number = now->ns - slot->told.ns});
+    PUT(slot, .code = CUSHIM_TRACE_WAIT, .flags = flags, .n_waits = now->n - slot->told.n,
+        .number = now->ns - slot->told.ns);
     slot->told = *now;
-}
-
-static void put_alloc(struct slot *slot, uint64_t now_ns, uint64_t address, size_t n_bytes,
-                      unsigned flags, uint64_t stack) {
-    cushim_trace_put(&trace, &slot->writer,
-                     &(struct cushim_trace_event){.code = CUSHIM_TRACE_ALLOC,
-                                                  .flags = flags,
-                                                  .time_ns = now_ns,
-                                                  .address = address,
-                                                  .n_bytes = n_bytes,
-                                                  .stack = stack});
 }
 
 void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *heap, uint64_t address,
                           size_t n_bytes, bool is_hit) {
-    uint64_t now_ns = cushim_clock_ns();
-    struct slot *slot = at(now_ns, stats, heap);
+    struct slot *slot = at_once(stats, heap);
     if (!slot)
         return;
-    put_alloc(slot, now_ns, address, n_bytes,
-              is_hit  ? CUSHIM_TRACE_NO_CALL
-              : !heap ? CUSHIM_TRACE_NATIVELY
-                      : 0,
-              stack_of(slot, now_ns));
-    put_waits(slot, now_ns, CUSHIM_TRACE_IN_REQUEST);
+    unsigned flags = is_hit ? CUSHIM_TRACE_NO_CALL : heap ? 0 : CUSHIM_TRACE_NATIVELY;
+    PUT(slot, .code = CUSHIM_TRACE_ALLOC, .flags = flags, .address = address, .n_bytes = n_bytes,
+        .stack = stack_of(slot));
+    put_waits(slot, CUSHIM_TRACE_IN_REQUEST);
 }
 
 void cushim_tracing_free(const struct cushim_mem_stats *stats, const void *heap, uint64_t address) {
-    uint64_t now_ns = cushim_clock_ns();
-    struct slot *slot = at(now_ns, stats, heap);
-    if (!slot)
-        return;
-    put_waits(slot, now_ns, CUSHIM_TRACE_IN_REQUEST); /* of a call that wrote no other event */
-    put(slot, CUSHIM_TRACE_FREE, now_ns, address, 0);
+    struct slot *slot = at_once(stats, heap);
+    put_waits(slot, CUSHIM_TRACE_IN_REQUEST); /* of a call that wrote no other event */
+    PUT(slot, .code = CUSHIM_TRACE_FREE, .address = address);
 }
 
 void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *heap) {
-    uint64_t now_ns = cushim_clock_ns();
-    struct slot *slot = at(now_ns, stats, heap);
-    if (slot)
-        put_waits(slot, now_ns, 0);
+    put_waits(at_once(stats, heap), 0);
 }
 
 void cushim_tracing_lives(const struct cushim_mem_stats *stats, const void *heap, uint64_t address,
@@ -289,87 +274,49 @@ void cushim_tracing_lives(const struct cushim_mem_stats *stats, const void *heap
     struct slot *slot = at(now_ns, stats, heap);
     if (!slot)
         return;
-    put_waits(slot, now_ns, 0);
-    put_alloc(slot, now_ns, address, n_bytes,
-              CUSHIM_TRACE_RESTORED | (heap ? 0 : CUSHIM_TRACE_NATIVELY),
-              stack && wish.has_stacks ? put_stack(slot, now_ns, stack) : 0);
+    put_waits(slot, 0);
+    PUT(slot, .code = CUSHIM_TRACE_ALLOC,
+        .flags = CUSHIM_TRACE_RESTORED | (heap ? 0 : CUSHIM_TRACE_NATIVELY), .address = address,
+        .n_bytes = n_bytes, .stack = stack && wish.has_stacks ? put_stack(slot, stack) : 0);
 }
 
 void cushim_tracing_refused(const struct cushim_mem_stats *stats, const void *heap,
                             size_t n_bytes) {
-    uint64_t now_ns = cushim_clock_ns();
-    struct slot *slot = at(now_ns, stats, heap);
+    struct slot *slot = at_once(stats, heap);
     if (!slot)
         return;
-    cushim_trace_put(&trace, &slot->writer,
-                     &(struct cushim_trace_event){.code = CUSHIM_TRACE_REFUSE,
-                                                  .time_ns = now_ns,
-                                                  .n_bytes = n_bytes,
-                                                  .stack = stack_of(slot, now_ns)});
-    put_waits(slot, now_ns, CUSHIM_TRACE_IN_REQUEST);
+    PUT(slot, .code = CUSHIM_TRACE_REFUSE, .n_bytes = n_bytes, .stack = stack_of(slot));
+    put_waits(slot, CUSHIM_TRACE_IN_REQUEST);
 }
 
 void cushim_tracing_device(const struct cushim_mem_stats *stats, size_t n_bytes, const char *name) {
-    uint64_t now_ns = cushim_clock_ns();
     atomic_bool *is_told = &is_device_told[(stats - wish.stats) / CUSHIM_N_KINDS];
-    struct slot *slot = n_bytes && !atomic_load(is_told) ? at(now_ns, stats, NULL) : NULL;
-    if (!slot || atomic_exchange(is_told, true))
-        return;
-    cushim_trace_put(&trace, &slot->writer,
-                     &(struct cushim_trace_event){.code = CUSHIM_TRACE_DEVICE,
-                                                  .time_ns = now_ns,
-                                                  .n_bytes = n_bytes,
-                                                  .text = name,
-                                                  .text_bytes = strlen(name)});
+    struct slot *slot = n_bytes && !atomic_load(is_told) ? at_once(stats, NULL) : NULL;
+    if (slot && !atomic_exchange(is_told, true))
+        PUT(slot, .code = CUSHIM_TRACE_DEVICE, .n_bytes = n_bytes, .text = name,
+            .text_bytes = strlen(name));
 }
 
 void cushim_tracing_segment(const struct cushim_mem_stats *stats, const void *heap, uint64_t base,
                             size_t n_bytes, bool is_there) {
-    uint64_t now_ns = cushim_clock_ns();
-    struct slot *slot = at(now_ns, stats, heap);
-    if (slot)
-        cushim_trace_put(
-            &trace, &slot->writer,
-            &(struct cushim_trace_event){.code = CUSHIM_TRACE_SEGMENT,
-                                         .flags = is_there ? 0 : CUSHIM_TRACE_GIVEN_BACK,
-                                         .time_ns = now_ns,
-                                         .address = base,
-                                         .n_bytes = n_bytes});
+    PUT(at_once(stats, heap), .code = CUSHIM_TRACE_SEGMENT,
+        .flags = is_there ? 0 : CUSHIM_TRACE_GIVEN_BACK, .address = base, .n_bytes = n_bytes);
 }
 
 void cushim_tracing_mark(const char *name) {
-    uint64_t now_ns = cushim_clock_ns();
-    struct slot *slot = at(now_ns, wish.stats, NULL);
-    if (slot)
-        cushim_trace_put(&trace, &slot->writer,
-                         &(struct cushim_trace_event){.code = CUSHIM_TRACE_MARK,
-                                                      .time_ns = now_ns,
-                                                      .text = name,
-                                                      .text_bytes = strlen(name)});
+    PUT(at_once(wish.stats, NULL), .code = CUSHIM_TRACE_MARK, .text = name,
+        .text_bytes = strlen(name));
 }
 
 void cushim_tracing_gone(const struct cushim_mem_stats *stats, const void *heap) {
-    uint64_t now_ns = cushim_clock_ns();
-    struct slot *slot = at(now_ns, stats, heap);
-    if (slot)
-        put(slot, CUSHIM_TRACE_GONE, now_ns, 0, (uint64_t)(uintptr_t)heap);
+    PUT(at_once(stats, heap), .code = CUSHIM_TRACE_GONE, .number = (uint64_t)(uintptr_t)heap);
 }
 
 void cushim_tracing_copy(const struct cushim_mem_stats *stats,
                          const struct cushim_traced_copy *copy) {
-    uint64_t now_ns = cushim_clock_ns();
-    struct slot *slot = at(now_ns, stats, NULL);
     const char *text = copy->left_for ? copy->left_for : "";
-    if (!slot)
-        return;
-    cushim_trace_put(
-        &trace, &slot->writer,
-        &(struct cushim_trace_event){.code = CUSHIM_TRACE_COPY,
-                                     .flags = (copy->is_to_host ? CUSHIM_TRACE_TO_HOST : 0) |
-                                              (copy->is_by_driver ? CUSHIM_TRACE_NATIVELY : 0),
-                                     .time_ns = now_ns,
-                                     .n_bytes = copy->n_bytes,
-                                     .number = copy->ns,
-                                     .text = text,
-                                     .text_bytes = strlen(text)});
+    PUT(at_once(stats, NULL), .code = CUSHIM_TRACE_COPY,
+        .flags = (copy->is_to_host ? CUSHIM_TRACE_TO_HOST : 0) |
+                 (copy->is_by_driver ? CUSHIM_TRACE_NATIVELY : 0),
+        .n_bytes = copy->n_bytes, .number = copy->ns, .text = text, .text_bytes = strlen(text));
 }
