@@ -104,30 +104,6 @@ static int pop(struct stack *stack) {
     return stack->depth;
 }
 
-static int push_ex(const struct cushim_nvtx_event *event) {
-    return push(&stacks[0], is_event(event));
-}
-
-static int push_a(const char *text) {
-    return push(&stacks[0], is_name(text));
-}
-
-static int push_w(const wchar_t *text) {
-    return push(&stacks[0], is_wide_name(text));
-}
-
-static int pop_default(void) {
-    return pop(&stacks[0]);
-}
-
-static int domain_push_ex(const char *domain, const struct cushim_nvtx_event *event) {
-    return push(stack_of(domain), is_event(event));
-}
-
-static int domain_pop(const char *domain) {
-    return pop(stack_of(domain));
-}
-
 /* ---- started and ended ---- */
 
 /* The lowest bit of a number says whether its range has the name. */
@@ -136,48 +112,40 @@ static uint64_t start(bool has_name) {
     return (atomic_fetch_add_explicit(&n_started, 1, memory_order_relaxed) + 1) << 1 | has_name;
 }
 
-static uint64_t start_ex(const struct cushim_nvtx_event *event) {
-    return start(is_event(event));
-}
+/* ---- the callbacks ---- */
 
-static uint64_t start_a(const char *text) {
-    return start(is_name(text));
-}
+/* A function of NVTX in one of its forms; domains of their own matter to stacks alone. */
+#define CALLBACK(result, name, parameters, what)                                                   \
+    static result name parameters {                                                                \
+        what;                                                                                      \
+    }
+#define ANY_DOMAIN __attribute__((unused)) const char *domain
 
-static uint64_t start_w(const wchar_t *text) {
-    return start(is_wide_name(text));
-}
+CALLBACK(int, push_ex, (const struct cushim_nvtx_event *event),
+         return push(&stacks[0], is_event(event)))
+CALLBACK(int, push_a, (const char *text), return push(&stacks[0], is_name(text)))
+CALLBACK(int, push_w, (const wchar_t *text), return push(&stacks[0], is_wide_name(text)))
+CALLBACK(int, domain_push_ex, (const char *domain, const struct cushim_nvtx_event *event),
+         return push(stack_of(domain), is_event(event)))
+CALLBACK(int, pop_default, (void), return pop(&stacks[0]))
+CALLBACK(int, domain_pop, (const char *domain), return pop(stack_of(domain)))
 
-static void range_end(uint64_t number) {
-    end(number & 1);
-}
+CALLBACK(uint64_t, start_ex, (const struct cushim_nvtx_event *event), return start(is_event(event)))
+CALLBACK(uint64_t, start_a, (const char *text), return start(is_name(text)))
+CALLBACK(uint64_t, start_w, (const wchar_t *text), return start(is_wide_name(text)))
+CALLBACK(uint64_t, domain_start_ex, (ANY_DOMAIN, const struct cushim_nvtx_event *event),
+         return start(is_event(event)))
+CALLBACK(void, range_end, (uint64_t number), end(number & 1))
+CALLBACK(void, domain_end, (ANY_DOMAIN, uint64_t number), end(number & 1))
 
-static uint64_t domain_start_ex(const char *domain, const struct cushim_nvtx_event *event) {
-    (void)domain;
-    return start(is_event(event));
-}
-
-static void domain_end(const char *domain, uint64_t number) {
-    (void)domain;
-    end(number & 1);
-}
-
-/* ---- domains and strings ---- */
+CALLBACK(const char *, register_a, (ANY_DOMAIN, const char *text), return &strings[is_name(text)])
+CALLBACK(const char *, register_w, (ANY_DOMAIN, const wchar_t *text),
+         return &strings[is_wide_name(text)])
 
 static const char *create_domain(const void *text) {
     (void)text;
     unsigned index = atomic_fetch_add_explicit(&n_domains, 1, memory_order_relaxed);
     return &domains[index < DOMAINS ? index : DOMAINS];
-}
-
-static const char *register_a(const char *domain, const char *text) {
-    (void)domain;
-    return &strings[is_name(text)];
-}
-
-static const char *register_w(const char *domain, const wchar_t *text) {
-    (void)domain;
-    return &strings[is_wide_name(text)];
 }
 
 /* ---- the injection ---- */
