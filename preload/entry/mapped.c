@@ -155,25 +155,21 @@ void cushim_mapped_unmap(struct cushim_mapped_memory *memory) {
 bool cushim_mapped_is_unmapped(CUdeviceptr address) {
     if (!atomic_load_explicit(&was_any_unmapped, memory_order_relaxed))
         return false;
-    int cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     const struct cushim_mapped_memory *memory = cushim_mapped_in(address, 1);
-    bool is_unmapped = memory && !memory->n_mappings;
-    cushim_mapped_leave(cancel);
-    return is_unmapped;
+    return memory && !memory->n_mappings;
 }
 
 int cushim_mapped_spilled_at(CUdeviceptr address) {
     if (!atomic_load_explicit(&was_any_spilled, memory_order_relaxed))
         return -1;
-    int cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     size_t place = cushim_rows_place(&cushim_mapped_places, address);
     const struct cushim_mapped_memory *memory =
         cushim_rows_reach(&cushim_mapped_places, place, address, 1)
             ? cushim_mapped_places.row[place].memory
             : NULL;
-    int device = memory && memory->is_spilled ? memory->properties.location.id : -1;
-    cushim_mapped_leave(cancel);
-    return device;
+    return memory && memory->is_spilled ? memory->properties.location.id : -1;
 }
 
 /* The first memory of a device opens its account. */
@@ -328,9 +324,8 @@ void cushim_mapped_make_room(struct cushim_cuda *cuda, int device, size_t n_byte
     struct cushim_mem_heap *account = accounts[device];
     if (!account)
         return;
-    int cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     trim(cuda, account, cushim_less(cushim_mem_watermark_with(account, n_bytes), n_bytes));
-    cushim_mapped_leave(cancel);
 }
 
 /* How much may be idle is the rule of heaps.  What the driver has free is known to the heap of the
@@ -359,12 +354,11 @@ size_t cushim_mapped_give_back(int device) {
     struct cushim_cuda *cuda = cushim_driver();
     if (!cuda || !cushim_process_is_on() || cushim_thread.host_function_depth)
         return 0;
-    int cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     for (int i = 0; i < CUSHIM_MAX_DEVICES; i++) {
         if (accounts[i] && (device < 0 || device == i))
             n_bytes += trim(cuda, accounts[i], 0);
     }
-    cushim_mapped_leave(cancel);
     return n_bytes;
 }
 
@@ -379,7 +373,7 @@ void cushim_mapped_give_back_stale(void) {
 
 void cushim_mapped_drop_all(void) {
     struct cushim_mapped_memory *memory, *next;
-    int cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     HASH_ITER(hh, memories, memory, next) {
         if (memory->is_leaving)
             continue; /* its thread lets it go */
@@ -392,5 +386,4 @@ void cushim_mapped_drop_all(void) {
     }
     cushim_mapped_reservations.n = cushim_mapped_places.n = 0;
     cushim_mapped_unmapped = NULL;
-    cushim_mapped_leave(cancel);
 }

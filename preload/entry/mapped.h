@@ -45,6 +45,16 @@ extern struct cushim_rows cushim_mapped_places, cushim_mapped_reservations;
 int cushim_mapped_enter(void);
 void cushim_mapped_leave(int cancel);
 
+static inline void cushim_mapped_leave_block(const int *cancel) {
+    cushim_mapped_leave(*cancel);
+}
+
+/* CUSHIM_MAPPED_LOCKED: as a declaration, once in a block: take it until the block's end; values of
+ * `return` are read under it. */
+#define CUSHIM_MAPPED_LOCKED                                                                       \
+    __attribute__((cleanup(cushim_mapped_leave_block), unused)) const int held_cancel_ =           \
+        cushim_mapped_enter()
+
 /* May memory be kept, and serve?  Needs no lock. */
 bool cushim_mapped_keeps(struct cushim_cuda *cuda);
 

@@ -38,26 +38,24 @@ static struct cushim_mapped_memory *pick(size_t n_bytes, const CUmemAllocationPr
 
 static bool create_kept(CUmemGenericAllocationHandle *handle, size_t n_bytes,
                         const CUmemAllocationProp *properties) {
-    int cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     struct cushim_mapped_memory *memory = pick(n_bytes, properties, 0);
     if (memory) {
         cushim_mapped_take(memory);
         memory->thread = &cushim_thread;
         *handle = memory->handle;
     }
-    cushim_mapped_leave(cancel);
     return memory;
 }
 
 static bool reserve_kept(CUdeviceptr *address, size_t n_bytes, size_t align_bytes) {
-    int cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     struct cushim_mapped_memory *memory = pick(n_bytes, NULL, align_bytes);
     if (memory) {
         memory->has_address = true;
         memory->thread = &cushim_thread;
         *address = memory->address;
     }
-    cushim_mapped_leave(cancel);
     return memory;
 }
 
@@ -189,12 +187,11 @@ CUresult cushim_mapped_memory_release(struct cushim_cuda *cuda,
     cushim_mapped_leave(cancel);
     if (answer == CUDA_SUCCESS)
         answer = cuda->cuMemRelease(handle);
-    cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     if (memory && memory->n_references && answer == CUDA_SUCCESS) {
         memory->n_references--;
         cushim_mapped_settle(memory);
     }
-    cushim_mapped_leave(cancel);
     return answer;
 }
 
@@ -220,10 +217,9 @@ CUresult cushim_mapped_memory_retain(struct cushim_cuda *cuda, CUmemGenericAlloc
     if (is_ours || answer != CUDA_SUCCESS)
         return answer;
     answer = cuda->cuMemRetainAllocationHandle(handle, address);
-    cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     if (answer == CUDA_SUCCESS)
         count_reference(*handle);
-    cushim_mapped_leave(cancel);
     return answer;
 }
 
@@ -238,11 +234,10 @@ CUresult cushim_mapped_memory_import(struct cushim_cuda *cuda, CUmemGenericAlloc
         foreign.address = *handle;
         foreign.stats = stats_of(&properties);
     }
-    int cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     if (answer == CUDA_SUCCESS && !count_reference(*handle) && foreign.stats &&
         cushim_mapped_add(cuda, &foreign, &properties))
         cushim_mapped_find(*handle)->is_shared = true;
-    cushim_mapped_leave(cancel);
     return answer;
 }
 
@@ -261,10 +256,9 @@ CUresult cushim_mapped_memory_reserve(struct cushim_cuda *cuda, CUdeviceptr *add
         answer = cuda->cuMemAddressReserve(address, n_bytes, align_bytes, hint, flags);
     if (answer != CUDA_SUCCESS || !is_plain)
         return answer;
-    cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     cushim_rows_insert(&cushim_mapped_reservations,
                        (struct cushim_row){.address = *address, n_bytes, align_bytes, NULL, NULL});
-    cushim_mapped_leave(cancel);
     return answer;
 }
 
@@ -289,9 +283,8 @@ CUresult cushim_mapped_memory_unreserve(struct cushim_cuda *cuda, CUdeviceptr ad
     answer = cuda->cuMemAddressFree(address, n_bytes);
     if (answer == CUDA_SUCCESS || !found)
         return answer;
-    cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     cushim_rows_insert(&cushim_mapped_reservations, row);
-    cushim_mapped_leave(cancel);
     return answer;
 }
 
@@ -341,10 +334,9 @@ CUresult cushim_mapped_memory_map(struct cushim_cuda *cuda, CUdeviceptr address,
     if (is_done || answer != CUDA_SUCCESS)
         return answer;
     answer = cuda->cuMemMap(address, n_bytes, offset, handle, flags);
-    cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     if (answer == CUDA_SUCCESS)
         mapped(address, n_bytes, handle, is_whole);
-    cushim_mapped_leave(cancel);
     return answer;
 }
 
@@ -389,9 +381,8 @@ CUresult cushim_mapped_memory_unmap(struct cushim_cuda *cuda, CUdeviceptr addres
     if (answer != CUDA_SUCCESS)
         return answer;
     answer = cuda->cuMemUnmap(address, n_bytes);
-    cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     drop_marked(address, n_bytes, answer == CUDA_SUCCESS);
-    cushim_mapped_leave(cancel);
     return answer;
 }
 
@@ -419,51 +410,44 @@ CUresult cushim_mapped_memory_set_access(struct cushim_cuda *cuda, CUdeviceptr a
     if (is_done || answer != CUDA_SUCCESS)
         return answer;
     answer = cuda->cuMemSetAccess(address, n_bytes, access, n);
-    cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     memory = cushim_mapped_at(address, n_bytes);
     if (is_kept && answer == CUDA_SUCCESS && memory && memory->n_mappings)
         memory->access |= devices;
-    cushim_mapped_leave(cancel);
     return answer;
 }
 
 CUresult cushim_mapped_memory_ask_at(struct cushim_cuda *cuda, CUdeviceptr address) {
-    int cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     struct cushim_mapped_memory *memory = cushim_mapped_in(address, 1);
-    CUresult answer =
-        memory && !memory->n_mappings ? cushim_mapped_catch_up(cuda, memory) : CUDA_SUCCESS;
-    cushim_mapped_leave(cancel);
-    return answer;
+    return memory && !memory->n_mappings ? cushim_mapped_catch_up(cuda, memory) : CUDA_SUCCESS;
 }
 
 bool cushim_mapped_memory_is_spilled(CUmemGenericAllocationHandle handle,
                                      CUmemAllocationProp *properties) {
-    int cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     const struct cushim_mapped_memory *memory = cushim_mapped_find(handle);
     bool is_spilled = memory && memory->is_spilled && memory->n_references;
     if (is_spilled)
         *properties = memory->properties;
-    cushim_mapped_leave(cancel);
     return is_spilled;
 }
 
 CUresult cushim_mapped_memory_share(struct cushim_cuda *cuda, CUmemGenericAllocationHandle handle) {
-    int cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     CUresult answer = cushim_mapped_catch_up_of(cuda, handle);
     struct cushim_mapped_memory *memory = cushim_mapped_find(handle);
     if (memory)
         memory->is_shared = true;
-    cushim_mapped_leave(cancel);
     return answer;
 }
 
 CUresult cushim_mapped_memory_share_at(struct cushim_cuda *cuda, CUdeviceptr address,
                                        size_t n_bytes) {
-    int cancel = cushim_mapped_enter();
+    CUSHIM_MAPPED_LOCKED;
     CUresult answer = cushim_mapped_catch_up_in(cuda, address, n_bytes);
     for (size_t place = cushim_rows_place(&cushim_mapped_places, address);
          cushim_rows_reach(&cushim_mapped_places, place, address, n_bytes); place++)
         cushim_mapped_places.row[place].memory->is_shared = true;
-    cushim_mapped_leave(cancel);
     return answer;
 }

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "base/bits.h"
+#include "base/lock.h"
 #include "cuda/table.h"
 #include "preload/entry/alloc.h"
 #include "preload/entry/device_limit.h"
@@ -33,14 +34,13 @@ static struct pitch *place_of(const struct pitch *pitch) {
 static bool find(struct cushim_cuda *cuda, struct pitch *pitch) {
     if (!atomic_load(&is_any_known) || cuda->cuCtxGetDevice(&pitch->device) != CUDA_SUCCESS)
         return false;
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     const struct pitch *row = place_of(pitch);
     bool is_known = row->pitch_bytes && row->device == pitch->device &&
                     row->width_bytes == pitch->width_bytes &&
                     row->element_bytes == pitch->element_bytes;
     if (is_known)
         *pitch = *row;
-    pthread_mutex_unlock(&lock);
     return is_known;
 }
 
@@ -48,9 +48,8 @@ static void remember(struct cushim_cuda *cuda, struct pitch *pitch) {
     if (cuda->cuCtxGetDevice(&pitch->device) != CUDA_SUCCESS)
         return;
     atomic_store(&is_any_known, true);
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     *place_of(pitch) = *pitch;
-    pthread_mutex_unlock(&lock);
 }
 
 /* With the pitch that the driver gives (measured). */

@@ -157,9 +157,8 @@ void cushim_sites_alloc(const void *heap, uint64_t address, size_t n_bytes, bool
     cushim_backtrace_take(&stack);
     if (heap && cushim_mem_blocks_find(sites.blocks, address, &lookup))
         cushim_mem_block_watch(&lookup);
-    pthread_mutex_lock(&sites.lock);
+    CUSHIM_LOCKED(&sites.lock);
     enter(&(struct cushim_sites_free){address, heap, n_bytes, key_of(&stack, is_spilled)}, &stack);
-    pthread_mutex_unlock(&sites.lock);
 }
 
 struct cushim_sites_free cushim_sites_free(const struct cushim_mem_lookup *lookup,
@@ -167,32 +166,29 @@ struct cushim_sites_free cushim_sites_free(const struct cushim_mem_lookup *looku
     struct cushim_sites_free freed = {.address = address};
     if (!cushim_sites_are_on() || (lookup && !cushim_mem_block_is_watched(lookup)))
         return freed;
-    pthread_mutex_lock(&sites.lock);
+    CUSHIM_LOCKED(&sites.lock);
     struct row *row = find(address);
     if (row) {
         freed = (struct cushim_sites_free){address, row->heap, row->n_bytes, row->key};
         drop(row);
     }
-    pthread_mutex_unlock(&sites.lock);
     return freed;
 }
 
 void cushim_sites_restore(const struct cushim_sites_free *freed) {
     if (!freed->key)
         return;
-    pthread_mutex_lock(&sites.lock);
+    CUSHIM_LOCKED(&sites.lock);
     enter(freed, NULL);
-    pthread_mutex_unlock(&sites.lock);
 }
 
 void cushim_sites_gone(const void *heap) {
     struct row *row, *next;
     if (!cushim_sites_are_on())
         return;
-    pthread_mutex_lock(&sites.lock);
+    CUSHIM_LOCKED(&sites.lock);
     HASH_ITER(hh, sites.rows, row, next) {
         if (row->heap == heap)
             drop(row);
     }
-    pthread_mutex_unlock(&sites.lock);
 }
