@@ -4,10 +4,11 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "cuda/current_context.h"
+#include "base/lock.h"
 #include "cuda/table.h"
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
+#include "preload/state/primary.h"
 #include "preload/state/process_options.h"
 
 /* The number of streams that were destroyed, because a later stream may get the handle of one. */
@@ -18,16 +19,9 @@ void cushim_async_forget_streams(void) {
 }
 
 static bool ask(struct cushim_cuda *cuda, CUstream stream, struct cushim_async_owner *owner) {
-    CUresult answer;
     owner->context = cushim_contexts_of_stream(cuda, stream);
-    if (!owner->context)
-        return false;
-    bool has_entered = cushim_current_context_enter(cuda, owner->context, &answer);
-    if (answer == CUDA_SUCCESS)
-        answer = cuda->cuCtxGetDevice(&owner->device);
-    if (has_entered)
-        cushim_current_context_leave(cuda);
-    return answer == CUDA_SUCCESS && owner->device >= 0 && owner->device < CUSHIM_MAX_DEVICES;
+    owner->device = owner->context ? cushim_device_of(cuda, owner->context) : -1;
+    return owner->device >= 0 && owner->device < CUSHIM_MAX_DEVICES;
 }
 
 bool cushim_async_find_owner(struct cushim_cuda *cuda, CUstream stream,
@@ -38,7 +32,7 @@ bool cushim_async_find_owner(struct cushim_cuda *cuda, CUstream stream,
         unsigned n_gone;
         struct cushim_async_owner owner;
     } last __attribute__((tls_model("initial-exec")));
-    bool is_default = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    bool is_default = cushim_stream_is_default(stream);
     unsigned n = atomic_load_explicit(&n_gone, memory_order_relaxed);
     uint64_t epoch = cushim_guard_epoch(cushim_guard_now());
     if (!is_default && last.stream == stream && last.epoch == epoch && last.n_gone == n) {
@@ -146,7 +140,7 @@ static void meet(struct cushim_cuda *cuda, CUmemoryPool pool, int device, bool m
     if (wish.is_percent && cuda->cuMemGetInfo_v2(&free_bytes, &device_bytes) != CUDA_SUCCESS)
         return;
     cuuint64_t wanted_bytes = cushim_amount_bytes(wish, device_bytes);
-    pthread_mutex_lock(&pools.lock);
+    CUSHIM_LOCKED(&pools.lock);
     uint64_t now_bytes = attribute(cuda, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
     bool is_new = find(pool) == pools.n;
     unsigned i = enter(pool, device);
@@ -156,7 +150,6 @@ static void meet(struct cushim_cuda *cuda, CUmemoryPool pool, int device, bool m
         cuda->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &wanted_bytes);
     if (may_set && is_auto())
         pools.rows[i].is_ours = true;
-    pthread_mutex_unlock(&pools.lock);
 }
 
 /* What pools have reserved and is not live is held, and idle, from one look to the next. */
@@ -179,7 +172,7 @@ static size_t give_back(bool is_all) {
     if (!atomic_load_explicit(&pools.is_any, memory_order_relaxed) || !is_open(cuda))
         return 0;
     bool may_trim = is_all || cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS;
-    pthread_mutex_lock(&pools.lock);
+    CUSHIM_LOCKED(&pools.lock);
     for (unsigned i = 0; i < pools.n; i++) {
         CUmemoryPool pool = pools.rows[i].pool;
         if (pools.rows[i].device == UNKNOWN)
@@ -196,7 +189,6 @@ static size_t give_back(bool is_all) {
     }
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
         count_idle(device, reserved_bytes[device]);
-    pthread_mutex_unlock(&pools.lock);
     return n_bytes;
 }
 
@@ -240,19 +232,18 @@ size_t cushim_async_idle_bytes(struct cushim_cuda *cuda, CUdevice device) {
     size_t n_bytes = 0;
     if (!atomic_load_explicit(&pools.is_any, memory_order_relaxed) || !is_open(cuda))
         return 0;
-    pthread_mutex_lock(&pools.lock);
+    CUSHIM_LOCKED(&pools.lock);
     for (unsigned i = 0; i < pools.n; i++)
         n_bytes += pools.rows[i].is_ours && pools.rows[i].device == device
                        ? idle_bytes_of(cuda, pools.rows[i].pool)
                        : 0;
-    pthread_mutex_unlock(&pools.lock);
     return n_bytes;
 }
 
 void cushim_async_forget(bool is_driver_there) {
     struct cushim_cuda *cuda = is_driver_there ? cushim_driver() : NULL;
     unsigned n = 0;
-    pthread_mutex_lock(&pools.lock);
+    CUSHIM_LOCKED(&pools.lock);
     for (unsigned i = 0; i < pools.n; i++) {
         pools.rows[i].device = UNKNOWN; /* it may go, unseen */
         if (cuda && !pools.rows[i].is_ours)
@@ -267,7 +258,6 @@ void cushim_async_forget(bool is_driver_there) {
         atomic_store(&pools.is_seen[device], false);
         count_idle(device, 0);
     }
-    pthread_mutex_unlock(&pools.lock);
 }
 
 /* ---- the calls of the program ---- */
@@ -293,21 +283,18 @@ CUresult cushim_async_destroy(struct cushim_cuda *cuda, CUmemoryPool pool) {
 CUresult cushim_async_set_threshold(struct cushim_cuda *cuda, CUmemoryPool pool, void *value) {
     if (!cushim_process_is_on() || !is_auto())
         return cuda->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value);
-    pthread_mutex_lock(&pools.lock);
+    CUSHIM_LOCKED(&pools.lock);
     CUresult answer = cuda->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value);
     unsigned i = answer == CUDA_SUCCESS ? enter(pool, UNKNOWN) : MOST_POOLS;
     if (i < MOST_POOLS)
         pools.rows[i].is_ours = false;
-    pthread_mutex_unlock(&pools.lock);
     return answer;
 }
 
 bool cushim_async_is_kept(CUmemoryPool pool) {
     if (!atomic_load_explicit(&pools.is_any, memory_order_relaxed) || !cushim_process_is_on())
         return false;
-    pthread_mutex_lock(&pools.lock);
+    CUSHIM_LOCKED(&pools.lock);
     unsigned i = find(pool);
-    bool is_kept = i < pools.n && pools.rows[i].is_ours;
-    pthread_mutex_unlock(&pools.lock);
-    return is_kept;
+    return i < pools.n && pools.rows[i].is_ours;
 }

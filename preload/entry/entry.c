@@ -56,13 +56,6 @@ void cushim_entry_note_imported(struct cushim_cuda *cuda, CUdeviceptr address) {
         cushim_entry_note(cuda, CUSHIM_KIND_IMPORTED, CUDA_SUCCESS, address, n_bytes);
 }
 
-static bool is_captured(struct cushim_cuda *cuda, CUstream stream) {
-    CUstreamCaptureStatus status;
-    return cushim_capture_is_open() && cuda->cuStreamIsCapturing &&
-           cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-}
-
 CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresult answer,
                               uint64_t address, size_t n_bytes) {
     struct cushim_async_owner owner;
@@ -70,7 +63,7 @@ CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresul
         return answer;
     if (!cushim_async_find_owner(cuda, stream, &owner))
         return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, answer, address, n_bytes);
-    if (answer == CUDA_SUCCESS && is_captured(cuda, stream)) {
+    if (answer == CUDA_SUCCESS && cushim_capture_is_captured(cuda, stream)) {
         cushim_graph_memory_note(owner.device, address);
         cushim_device_limit_settle();
         return answer;

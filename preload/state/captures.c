@@ -236,11 +236,9 @@ static void give_up(const struct cushim_mem_graph_resources *hold) {
 
 /* Does a capture go on after its end was refused?  Only the driver knows; any thread may ask. */
 static bool goes_on(struct cushim_cuda *cuda, CUstream stream, CUresult answer) {
-    CUstreamCaptureStatus status;
     if (answer == CUDA_SUCCESS || !cuda->cuStreamIsCapturing)
         return answer == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    return cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return cushim_capture_is_captured(cuda, stream);
 }
 
 void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answer, CUgraph graph) {

@@ -131,7 +131,7 @@ static struct cushim_context_heap *open_heap(struct cushim_cuda *cuda, CUcontext
 /* The context must be current.  Returns the heap, held. */
 static struct cushim_mem_heap *find_or_open(struct cushim_cuda *cuda, CUcontext context) {
     cushim_process_note_driver_use();
-    pthread_mutex_lock(&lock);
+    CUSHIM_LOCKED(&lock);
     context = owner_of(context);
     struct row *row = find(context);
     struct cushim_context_heap *heap = NULL;
@@ -141,7 +141,6 @@ static struct cushim_mem_heap *find_or_open(struct cushim_cuda *cuda, CUcontext 
         heap = row->heap;
     if (heap)
         atomic_fetch_add(&heap->n_holds, 1);
-    pthread_mutex_unlock(&lock);
     return heap ? &heap->heap : NULL;
 }
 
@@ -197,8 +196,7 @@ unsigned cushim_contexts_count(void) {
 
 CUcontext cushim_contexts_of_stream(struct cushim_cuda *cuda, CUstream stream) {
     CUcontext context = NULL;
-    bool is_default = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-    if (is_default)
+    if (cushim_stream_is_default(stream))
         cuda->cuCtxGetCurrent(&context);
     else if (!cuda->cuStreamGetCtx || cuda->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS)
         context = NULL;
@@ -225,7 +223,8 @@ CUcontext cushim_contexts_owner(CUcontext context) {
 }
 
 void cushim_contexts_note_green(struct cushim_cuda *cuda, CUcontext context) {
-    CUcontext primary = cushim_primary_of_green(cuda, context);
+    CUdevice device = cushim_device_of(cuda, context);
+    CUcontext primary = device < 0 ? NULL : cushim_primary_of(cuda, device);
     CUSHIM_LOCKED(&lock);
     struct row *row = find_or_add(context);
     if (row) {

@@ -65,6 +65,10 @@ struct cushim_mem_heap *cushim_contexts_find(CUcontext context);
 /* How many contexts have a heap. */
 unsigned cushim_contexts_count(void);
 
+static inline bool cushim_stream_is_default(CUstream stream) {
+    return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
 /* The context of a stream; of a default stream, the current one.  NULL: the driver does not say. */
 CUcontext cushim_contexts_of_stream(struct cushim_cuda *cuda, CUstream stream);
 

@@ -8,10 +8,6 @@ static struct cushim_mem_heap *heap_of(struct cushim_cuda *cuda, CUcontext conte
     return context ? cushim_contexts_find(context) : cushim_contexts_current(cuda);
 }
 
-static bool is_default(CUstream stream) {
-    return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-}
-
 struct cushim_mem_fence *cushim_host_effect_note_sole(void) {
     if (cushim_contexts_count() != 1 || !cushim_contexts_is_settled())
         return NULL;
@@ -25,7 +21,8 @@ struct cushim_mem_fence *cushim_host_effect_note(struct cushim_cuda *cuda, CUstr
     struct cushim_mem_fence *fence = cushim_host_effect_note_sole();
     if (fence)
         return fence;
-    CUcontext context = is_default(stream) ? NULL : cushim_contexts_of_stream(cuda, stream);
+    CUcontext context =
+        cushim_stream_is_default(stream) ? NULL : cushim_contexts_of_stream(cuda, stream);
     struct cushim_mem_heap *heap = heap_of(cuda, context);
     if (!heap)
         return NULL;

@@ -22,15 +22,15 @@ CUcontext cushim_primary_of(struct cushim_cuda *cuda, CUdevice device) {
     return context;
 }
 
-CUcontext cushim_primary_of_green(struct cushim_cuda *cuda, CUcontext green) {
+CUdevice cushim_device_of(struct cushim_cuda *cuda, CUcontext context) {
     CUresult answer;
-    CUdevice device;
-    bool has_entered = cushim_current_context_enter(cuda, green, &answer);
-    if (answer == CUDA_SUCCESS)
-        answer = cuda->cuCtxGetDevice(&device);
+    CUdevice device = -1;
+    bool has_entered = cushim_current_context_enter(cuda, context, &answer);
+    if (answer == CUDA_SUCCESS && cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        device = -1;
     if (has_entered)
         cushim_current_context_leave(cuda);
-    return answer == CUDA_SUCCESS ? cushim_primary_of(cuda, device) : NULL;
+    return device;
 }
 
 /* ---- who uses it ---- */

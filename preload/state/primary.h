@@ -11,8 +11,8 @@
 /* The primary context of a device; NULL: it is not active. */
 CUcontext cushim_primary_of(struct cushim_cuda *cuda, CUdevice device);
 
-/* The primary context of a green context's device; NULL: the driver does not say. */
-CUcontext cushim_primary_of_green(struct cushim_cuda *cuda, CUcontext green);
+/* The device of a context; -1: the driver does not say. */
+CUdevice cushim_device_of(struct cushim_cuda *cuda, CUcontext context);
 
 /*
  * The driver's retains, releases and resets (`real`) of a device's primary context, one at a time,
