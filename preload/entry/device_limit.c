@@ -244,19 +244,22 @@ void cushim_device_limit_open(struct cushim_cuda *cuda, int device) {
 
 /* ---- memory that the driver serves ---- */
 
+static bool promised(struct cushim_mem_limit *budget, size_t n_bytes) {
+    promise.budget = budget;
+    promise.n_bytes = n_bytes;
+    return true;
+}
+
 bool cushim_device_limit_admits_on(struct cushim_cuda *cuda, int device, size_t n_bytes) {
     cushim_device_limit_settle();
     if (!cushim_device_limit_is_set() || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return true;
     cushim_device_limit_open(cuda, device);
     struct cushim_mem_limit *budget = &budgets[device];
-    if (!cushim_mem_limit_charge(budget, n_bytes) &&
-        !(cushim_contexts_give_back() && cushim_mem_limit_charge(budget, n_bytes)) &&
-        !(ask_group(device) && cushim_mem_limit_charge(budget, n_bytes)))
-        return false;
-    promise.budget = budget;
-    promise.n_bytes = n_bytes;
-    return true;
+    return (cushim_mem_limit_charge(budget, n_bytes) ||
+            (cushim_contexts_give_back() && cushim_mem_limit_charge(budget, n_bytes)) ||
+            (ask_group(device) && cushim_mem_limit_charge(budget, n_bytes))) &&
+           promised(budget, n_bytes);
 }
 
 bool cushim_device_limit_admits(struct cushim_cuda *cuda, size_t n_bytes) {
@@ -268,11 +271,8 @@ bool cushim_device_limit_admits(struct cushim_cuda *cuda, size_t n_bytes) {
 bool cushim_device_limit_admits_spilled(int device, size_t n_bytes) {
     struct cushim_mem_limit *budget = cushim_spill_budget(device);
     cushim_device_limit_settle();
-    if (!cushim_spill_bytes() || !cushim_mem_limit_charge(budget, n_bytes))
-        return false;
-    promise.budget = budget;
-    promise.n_bytes = n_bytes;
-    return true;
+    return cushim_spill_bytes() && cushim_mem_limit_charge(budget, n_bytes) &&
+           promised(budget, n_bytes);
 }
 
 void cushim_device_limit_settle(void) {

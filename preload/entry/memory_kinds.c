@@ -80,58 +80,46 @@ static struct cushim_mem_heap *hold_heap(struct cushim_cuda *cuda, const struct 
     return cushim_contexts_hold_kind(cuda, want->kind, want->flags | always);
 }
 
-/* Whether a block was taken from a heap is in `status`.  If so, do what is left before the program
- * gets it. */
-static bool end_alloc(struct cushim_mem_heap *heap, enum cushim_status status,
-                      const struct cushim_mem_block *block, size_t n_bytes) {
-    if (status != CUSHIM_OK || !cushim_memory_kinds_make_zero(heap, block, n_bytes))
-        return false;
-    if (cushim_process.is_watched)
-        cushim_watch_alloc(heap, block, n_bytes);
-    return true;
+/* Take a block from the heap; only a hit if `hit` is not NULL. */
+static enum cushim_status take(struct cushim_mem_heap *heap, size_t n_bytes,
+                               struct cushim_mem_request *hit, struct cushim_mem_block *block) {
+    /* try the fast path, unless this request already did in the runtime's hook */
+    if (!cushim_thread.missed && cushim_mem_alloc_at_once(heap, n_bytes, block))
+        return CUSHIM_OK;
+    if (hit)
+        return cushim_mem_alloc_hit(heap, n_bytes, hit, block);
+    enum cushim_status status = cushim_mem_alloc_after(heap, n_bytes, cushim_thread.missed, block);
+    return status == CUSHIM_NOMEM && cushim_contexts_give_back_all()
+               ? cushim_mem_alloc(heap, n_bytes, block)
+               : status;
 }
 
-/* Try the fast path, unless this request already did in the runtime's hook. */
-static bool alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
-                          struct cushim_mem_block *block) {
-    return !cushim_thread.missed && cushim_mem_alloc_at_once(heap, n_bytes, block);
+static bool alloc(struct cushim_cuda *cuda, const struct cushim_want *want, uint64_t *address,
+                  struct cushim_mem_request *hit) {
+    struct cushim_mem_block block;
+    if (!is_known(want) || !is_served(cuda, want->kind))
+        return false;
+    struct cushim_mem_heap *heap = hold_heap(cuda, want);
+    if (!heap)
+        return false;
+    bool is_ready = take(heap, want->n_bytes, hit, &block) == CUSHIM_OK &&
+                    cushim_memory_kinds_make_zero(heap, &block, want->n_bytes);
+    if (is_ready && cushim_process.is_watched)
+        cushim_watch_alloc(heap, &block, want->n_bytes);
+    cushim_contexts_let(heap);
+    *address = is_ready ? block.address : *address;
+    return is_ready;
 }
 
 bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_want *want,
                                uint64_t *address) {
-    struct cushim_mem_block block;
-    if (!want->n_bytes || !is_known(want) || !is_served(cuda, want->kind))
-        return false;
-    struct cushim_mem_heap *heap = hold_heap(cuda, want);
-    if (!heap)
-        return false;
-    enum cushim_status status = CUSHIM_OK;
-    if (!alloc_at_once(heap, want->n_bytes, &block))
-        status = cushim_mem_alloc_after(heap, want->n_bytes, cushim_thread.missed, &block);
-    if (status == CUSHIM_NOMEM && cushim_contexts_give_back_all())
-        status = cushim_mem_alloc(heap, want->n_bytes, &block);
-    bool is_served = end_alloc(heap, status, &block, want->n_bytes);
-    cushim_contexts_let(heap);
-    *address = is_served ? block.address : *address;
-    return is_served;
+    return want->n_bytes && alloc(cuda, want, address, NULL);
 }
 
 bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim_want *want,
                                    uint64_t *address, struct cushim_mem_request *request) {
-    struct cushim_mem_block block;
-    if (!is_known(want) || cushim_memory_kinds_is_cleared_by_device(want->kind) ||
-        !cushim_contexts_is_settled() || !is_served(cuda, want->kind))
-        return false;
-    struct cushim_mem_heap *heap = hold_heap(cuda, want);
-    if (!heap)
-        return false;
-    enum cushim_status status = CUSHIM_OK;
-    if (!alloc_at_once(heap, want->n_bytes, &block))
-        status = cushim_mem_alloc_hit(heap, want->n_bytes, request, &block);
-    bool is_hit = end_alloc(heap, status, &block, want->n_bytes);
-    cushim_contexts_let(heap);
-    *address = is_hit ? block.address : *address;
-    return is_hit;
+    return !cushim_memory_kinds_is_cleared_by_device(want->kind) && cushim_contexts_is_settled() &&
+           alloc(cuda, want, address, request);
 }
 
 bool cushim_memory_kinds_note_hint(uint64_t address, size_t n_bytes) {
