@@ -119,21 +119,23 @@ static void *substitute(void *real, const char *name, const void *caller) {
     return given;
 }
 
+/* The real function has answered, inside this look-up. */
+static struct verdict answered(void *value, const char *name, const void *caller) {
+    if (value)
+        value = substitute(value, name, caller);
+    cushim_lookup_depth--;
+    return (struct verdict){NULL, value};
+}
+
 CUSHIM_EARLY struct verdict cushim_filter_dlsym(void *handle, const char *name,
                                                 const void *caller) {
     void *address = bootstrap(&real_dlsym, "dlsym");
-    struct verdict verdict = {address, NULL};
-    if (!address || !is_ours_to_judge(handle, name))
-        return verdict;
     dlsym_fn *real = NULL;
+    if (!address || !is_ours_to_judge(handle, name))
+        return (struct verdict){address, NULL};
     memcpy(&real, &address, sizeof real);
     cushim_lookup_depth++;
-    verdict.target = NULL;
-    verdict.value = real(handle, name);
-    if (verdict.value)
-        verdict.value = substitute(verdict.value, name, caller);
-    cushim_lookup_depth--;
-    return verdict;
+    return answered(real(handle, name), name, caller);
 }
 
 /*
@@ -153,20 +155,13 @@ CUSHIM_EARLY static void *own_hook(const void *handle, const char *name, const v
 
 CUSHIM_EARLY struct verdict cushim_filter_dlvsym(void *handle, const char *name,
                                                  const char *version, const void *caller) {
-    void *address = bootstrap(&real_dlvsym, "dlvsym");
-    struct verdict verdict = {address, NULL};
-    void *own = own_hook(handle, name, caller);
+    void *address = bootstrap(&real_dlvsym, "dlvsym"), *own = own_hook(handle, name, caller);
+    dlvsym_fn *real = NULL;
     if (own)
         return (struct verdict){NULL, own};
     if (!address || !is_ours_to_judge(handle, name))
-        return verdict;
-    dlvsym_fn *real = NULL;
+        return (struct verdict){address, NULL};
     memcpy(&real, &address, sizeof real);
     cushim_lookup_depth++;
-    verdict.target = NULL;
-    verdict.value = real(handle, name, version);
-    if (verdict.value)
-        verdict.value = substitute(verdict.value, name, caller);
-    cushim_lookup_depth--;
-    return verdict;
+    return answered(real(handle, name, version), name, caller);
 }

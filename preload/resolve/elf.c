@@ -295,10 +295,13 @@ CUSHIM_EARLY static bool is_copy(const struct cushim_object *object) {
     return cushim_object_symbol(object, "cushim_preload_capturing");
 }
 
-CUSHIM_EARLY void *cushim_object_next_symbol(const char *name) {
+CUSHIM_EARLY void *cushim_object_interposed(const char *name, const char *ahead_of) {
     struct link_map *map = own_map();
     while (map && (map = map->l_next)) {
         struct cushim_object object = {map->l_addr, map->l_name, map->l_ld};
+        if (ahead_of && (cushim_object_is_named(&object, "libc.so") ||
+                         cushim_object_is_named(&object, ahead_of)))
+            return NULL;
         void *address = cushim_object_symbol(&object, name);
         /* a second copy of this library hooks the same functions; one of the two is enough */
         if (address && !is_copy(&object))
@@ -307,17 +310,8 @@ CUSHIM_EARLY void *cushim_object_next_symbol(const char *name) {
     return NULL;
 }
 
-void *cushim_object_interposed(const char *name, const char *ahead_of) {
-    struct link_map *map = own_map();
-    while (map && (map = map->l_next)) {
-        struct cushim_object object = {map->l_addr, map->l_name, map->l_ld};
-        if (cushim_object_is_named(&object, "libc.so") || cushim_object_is_named(&object, ahead_of))
-            return NULL;
-        void *address = cushim_object_symbol(&object, name);
-        if (address && !is_copy(&object))
-            return address;
-    }
-    return NULL;
+CUSHIM_EARLY void *cushim_object_next_symbol(const char *name) {
+    return cushim_object_interposed(name, NULL);
 }
 
 /* The kernel's own object is ahead of every preload, and no call is bound to it. */

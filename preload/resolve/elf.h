@@ -78,6 +78,7 @@ void *cushim_object_next_symbol(const char *name);
  * Find what another preload, behind this object and ahead of the C library and of any object whose
  * base name begins with `ahead_of`, has under the name of a function.  Without cushim a call would
  * go there first.
+ * @param ahead_of  NULL: it may be behind them, too, as in cushim_object_next_symbol
  * @return its address | NULL: there is none
  */
 void *cushim_object_interposed(const char *name, const char *ahead_of);
