@@ -37,6 +37,14 @@ bool cushim_entry_forget(uint64_t address, struct cushim_foreign *foreign);
 CUresult cushim_entry_forgot(bool was_known, const struct cushim_foreign *foreign, uint64_t address,
                              CUresult answer);
 
+/* What a hook does that destroys what a handle stands for; `call` is the driver's.  If it was not
+ * counted, or another interface made it, it is the driver's alone. */
+#define CUSHIM_ENTRY_DESTROY(handle, call)                                                         \
+    struct cushim_foreign foreign;                                                                 \
+    bool was_known = cushim_entry_forget(handle, &foreign);                                        \
+    CUresult answer = call;                                                                        \
+    return was_known ? cushim_entry_forgot(true, &foreign, handle, answer) : answer
+
 /* An allocation of any kind was refused: was memory of ours given back, so that a retry may help
  * (C12)? */
 bool cushim_entry_should_retry(CUresult answer);

@@ -1,10 +1,10 @@
 /*
  * Hooks as rows: a call, what it takes, and what its hook does.
  *
- * A hook that does something of its own is a function with a body.  Those that differ from each
- * other in the call alone are rows.  What a row does ends with a return; `cuda` is the driver's
- * table there, and REAL the driver's own function.  A debugger shows each hook under its name, with
- * its parameters.
+ * A hook of several steps is a function with a body.  Hooks that do one thing, and those that
+ * differ from each other in the call alone, are rows.  What a row does ends with a return; `cuda`
+ * is the driver's table there, and REAL the driver's own function.  A debugger shows each hook
+ * under its name, with its parameters.
  */
 #pragma once
 
@@ -35,6 +35,14 @@
     HOOK(abi, parameters, const CUstream none = NULL, stream = NULL; __VA_ARGS__)                  \
     HOOK(abi##_ptds, parameters, const CUstream none = CU_STREAM_PER_THREAD, stream = NULL;        \
          __VA_ARGS__)
+
+/* What a hook does that notes what the driver has done. */
+#define ON_SUCCESS(call, ...)                                                                      \
+    CUresult answer = call;                                                                        \
+    if (answer == CUDA_SUCCESS) {                                                                  \
+        __VA_ARGS__;                                                                               \
+    }                                                                                              \
+    return answer
 
 /* What a hook does whose call is refused if the driver would refuse what it names. */
 #define REFUSE_UNLESS(is_admitted, call) return is_admitted ? call : CUDA_ERROR_INVALID_VALUE

@@ -89,13 +89,6 @@ HOOK(cuMipmappedArrayCreate,
      TAKES(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned n_levels),
      CREATE(bytes_of(shape, n_levels), REAL(array, shape, n_levels)))
 
-/* What a hook does that destroys one.  If it was not counted, or another interface made it, it is
- * the driver's alone. */
-#define DESTROY(call)                                                                              \
-    struct cushim_foreign foreign;                                                                 \
-    bool was_known = cushim_entry_forget((uintptr_t)array, &foreign);                              \
-    CUresult answer = call;                                                                        \
-    return was_known ? cushim_entry_forgot(true, &foreign, (uintptr_t)array, answer) : answer
-
-HOOK(cuArrayDestroy, TAKES(CUarray array), DESTROY(REAL(array)))
-HOOK(cuMipmappedArrayDestroy, TAKES(CUmipmappedArray array), DESTROY(REAL(array)))
+HOOK(cuArrayDestroy, TAKES(CUarray array), CUSHIM_ENTRY_DESTROY((uintptr_t)array, REAL(array)))
+HOOK(cuMipmappedArrayDestroy, TAKES(CUmipmappedArray array),
+     CUSHIM_ENTRY_DESTROY((uintptr_t)array, REAL(array)))

@@ -69,12 +69,10 @@ HOOK(cuMemAllocHost_v2, TAKES(void **address, size_t n_bytes),
      ALLOC_PINNED(0, REAL(address, n_bytes)))
 
 CUSHIM_PATCHABLE(cuMemFreeHost)
-CUSHIM_EXPORT CUresult cuMemFreeHost(void *address) {
-    CUSHIM_ENTER(cuMemFreeHost)
-    if (!cushim_process_is_on() || !cushim_process_options.pinned)
-        return cuda->cuMemFreeHost(address);
-    return cushim_entry_free(cuda, (CUdeviceptr)(uintptr_t)address, CUSHIM_FREE_HOST);
-}
+HOOK(cuMemFreeHost, TAKES(void *address),
+     return cushim_process_is_on() && cushim_process_options.pinned
+                ? cushim_entry_free(cuda, (CUdeviceptr)(uintptr_t)address, CUSHIM_FREE_HOST)
+                : REAL(address))
 
 /* ---- hints: refused if no block is live there, as by the driver; for memory of others forwarded
  * ---- */

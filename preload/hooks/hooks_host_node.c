@@ -15,13 +15,8 @@ static const CUDA_HOST_NODE_PARAMS *wrap(const CUDA_HOST_NODE_PARAMS *params,
     return ours;
 }
 
-CUSHIM_EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS *params) {
-    CUSHIM_ENTER(cuGraphHostNodeGetParams)
-    CUresult answer = cuda->cuGraphHostNodeGetParams(node, params);
-    if (answer == CUDA_SUCCESS)
-        params->fn = cushim_host_function_unwrap(params->fn);
-    return answer;
-}
+HOOK(cuGraphHostNodeGetParams, TAKES(CUgraphNode node, CUDA_HOST_NODE_PARAMS *params),
+     ON_SUCCESS(REAL(node, params), params->fn = cushim_host_function_unwrap(params->fn)))
 
 HOOK(cuGraphAddHostNode,
      TAKES(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n_dependencies,

@@ -69,13 +69,8 @@ static CUresult destroy_context(__typeof__(&cuCtxDestroy_v2) real, CUcontext con
 HOOK(cuCtxDestroy, TAKES(CUcontext context), return destroy_context(REAL, context))
 HOOK(cuCtxDestroy_v2, TAKES(CUcontext context), return destroy_context(REAL, context))
 
-CUSHIM_EXPORT CUresult cuCtxAttach(CUcontext *context, unsigned flags) {
-    CUSHIM_ENTER(cuCtxAttach)
-    CUresult answer = cuda->cuCtxAttach(context, flags);
-    if (answer == CUDA_SUCCESS && cushim_process_is_on())
-        cushim_contexts_attach(*context);
-    return answer;
-}
+HOOK(cuCtxAttach, TAKES(CUcontext *context, unsigned flags),
+     ON_SUCCESS(REAL(context, flags), if (cushim_process_is_on()) cushim_contexts_attach(*context)))
 
 /* It ends the context only if this was its last use. */
 CUSHIM_EXPORT CUresult cuCtxDetach(CUcontext context) {
@@ -100,13 +95,9 @@ CUSHIM_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc des
     return answer;
 }
 
-CUSHIM_EXPORT CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green) {
-    CUSHIM_ENTER(cuCtxFromGreenCtx)
-    CUresult answer = cuda->cuCtxFromGreenCtx(context, green);
-    if (answer == CUDA_SUCCESS && cushim_process_is_on())
-        cushim_contexts_note_green(cuda, *context);
-    return answer;
-}
+HOOK(cuCtxFromGreenCtx, TAKES(CUcontext *context, CUgreenCtx green),
+     ON_SUCCESS(REAL(context, green),
+                if (cushim_process_is_on()) cushim_contexts_note_green(cuda, *context)))
 
 CUSHIM_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
     CUSHIM_ENTER(cuGreenCtxDestroy)

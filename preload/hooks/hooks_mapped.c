@@ -44,22 +44,12 @@ HOOK(cuMemSetAccess,
            REAL(address, n_bytes, access, n)))
 
 /* Another interface made it. */
-CUSHIM_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *memory,
-                                              const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle) {
-    CUSHIM_ENTER(cuImportExternalMemory)
-    CUresult answer = cuda->cuImportExternalMemory(memory, handle);
-    return answer == CUDA_SUCCESS ? cushim_entry_note(cuda, CUSHIM_KIND_IMPORTED, answer,
-                                                      (uintptr_t)*memory, handle->size)
-                                  : answer;
-}
-
-CUSHIM_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory memory) {
-    CUSHIM_ENTER(cuDestroyExternalMemory)
-    struct cushim_foreign foreign;
-    bool was_known = cushim_entry_forget((uintptr_t)memory, &foreign);
-    CUresult answer = cuda->cuDestroyExternalMemory(memory);
-    return was_known ? cushim_entry_forgot(true, &foreign, (uintptr_t)memory, answer) : answer;
-}
+HOOK(cuImportExternalMemory,
+     TAKES(CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle),
+     ON_SUCCESS(REAL(memory, handle), cushim_entry_note(cuda, CUSHIM_KIND_IMPORTED, CUDA_SUCCESS,
+                                                        (uintptr_t)*memory, handle->size)))
+HOOK(cuDestroyExternalMemory, TAKES(CUexternalMemory memory),
+     CUSHIM_ENTRY_DESTROY((uintptr_t)memory, REAL(memory)))
 
 /* ---- calls about a part of it ---- */
 

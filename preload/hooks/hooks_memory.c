@@ -2,6 +2,8 @@
  * Hooks of pitched memory, and of allocations that the driver serves (interposition.md C): counted,
  * and retried once after we gave back what we hold (C12).
  */
+#include <string.h>
+
 #include "cuda/patchable.h"
 #include "preload/entry/alloc.h"
 #include "preload/entry/async_pool.h"
@@ -16,12 +18,10 @@
 #include "preload/state/captures.h"
 
 CUSHIM_PATCHABLE(cuMemAllocPitch_v2)
-CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_bytes,
-                                          size_t width_bytes, size_t height,
-                                          unsigned element_bytes) {
-    CUSHIM_ENTER(cuMemAllocPitch_v2)
-    return cushim_pitch_alloc(cuda, address, pitch_bytes, width_bytes, height, element_bytes);
-}
+HOOK(cuMemAllocPitch_v2,
+     TAKES(CUdeviceptr *address, size_t *pitch_bytes, size_t width_bytes, size_t height,
+           unsigned element_bytes),
+     return cushim_pitch_alloc(cuda, address, pitch_bytes, width_bytes, height, element_bytes))
 
 /* ---- stream-ordered memory: the driver's own pools, passed through and counted ---- */
 
@@ -72,60 +72,35 @@ CUSHIM_PATCHABLE(cuMemFreeAsync)
 HOOKS_PTSZ(cuMemFreeAsync, TAKES(CUdeviceptr address, CUstream stream),
            return free_async(cuda, REAL, address, stream, ORDER))
 
-CUSHIM_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
-    CUSHIM_ENTER(cuMemPoolCreate)
-    CUresult answer = cuda->cuMemPoolCreate(pool, properties);
-    if (answer == CUDA_SUCCESS && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-        cushim_async_made(cuda, *pool, properties->location.id);
-    return answer;
-}
+HOOK(cuMemPoolCreate, TAKES(CUmemoryPool *pool, const CUmemPoolProps *properties),
+     ON_SUCCESS(REAL(pool, properties),
+                if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+                    cushim_async_made(cuda, *pool, properties->location.id)))
+HOOK(cuMemPoolDestroy, TAKES(CUmemoryPool pool), return cushim_async_destroy(cuda, pool))
+HOOK(cuMemPoolSetAttribute, TAKES(CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
+     return attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+                ? cushim_async_set_threshold(cuda, pool, value)
+                : REAL(pool, attribute, value))
 
-CUSHIM_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
-    CUSHIM_ENTER(cuMemPoolDestroy)
-    return cushim_async_destroy(cuda, pool);
-}
-
-CUSHIM_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
-                                             void *value) {
-    CUSHIM_ENTER(cuMemPoolSetAttribute)
-    return attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
-               ? cushim_async_set_threshold(cuda, pool, value)
-               : cuda->cuMemPoolSetAttribute(pool, attribute, value);
-}
+/* The program reads the 0 that it left there. */
+HOOK(cuMemPoolGetAttribute, TAKES(CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
+     ON_SUCCESS(REAL(pool, attribute, value),
+                if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && cushim_async_is_kept(pool))
+                    memset(value, 0, sizeof(cuuint64_t))))
 
 /* The process that exported it has it in its sum. */
-CUSHIM_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool,
-                                              CUmemPoolPtrExportData *data) {
-    CUSHIM_ENTER(cuMemPoolImportPointer)
-    CUresult answer = cuda->cuMemPoolImportPointer(address, pool, data);
-    if (answer == CUDA_SUCCESS)
-        cushim_entry_note_imported(cuda, *address);
-    return answer;
-}
-
-CUSHIM_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
-                                             void *value) {
-    CUSHIM_ENTER(cuMemPoolGetAttribute)
-    CUresult answer = cuda->cuMemPoolGetAttribute(pool, attribute, value);
-    if (answer == CUDA_SUCCESS && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD &&
-        cushim_async_is_kept(pool))
-        *(cuuint64_t *)value = 0; /* as the program left it */
-    return answer;
-}
+HOOK(cuMemPoolImportPointer,
+     TAKES(CUdeviceptr *address, CUmemoryPool pool, CUmemPoolPtrExportData *data),
+     ON_SUCCESS(REAL(address, pool, data), cushim_entry_note_imported(cuda, *address)))
 
 /* ---- memory of graphs ---- */
 
-CUSHIM_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph,
-                                              const CUgraphNode *dependencies,
-                                              size_t n_dependencies,
-                                              CUDA_MEM_ALLOC_NODE_PARAMS *params) {
-    CUSHIM_ENTER(cuGraphAddMemAllocNode)
-    CUresult answer =
-        cuda->cuGraphAddMemAllocNode(node, graph, dependencies, n_dependencies, params);
-    if (answer == CUDA_SUCCESS && cushim_process_is_on())
-        cushim_graph_memory_note(params->poolProps.location.id, params->dptr);
-    return answer;
-}
+HOOK(cuGraphAddMemAllocNode,
+     TAKES(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n_dependencies,
+           CUDA_MEM_ALLOC_NODE_PARAMS *params),
+     ON_SUCCESS(REAL(node, graph, dependencies, n_dependencies, params),
+                if (cushim_process_is_on())
+                    cushim_graph_memory_note(params->poolProps.location.id, params->dptr)))
 
 CUSHIM_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device) {
     CUSHIM_ENTER(cuDeviceGraphMemTrim)

@@ -32,15 +32,10 @@ CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) 
     return answer;
 }
 
-CUSHIM_EXPORT CUresult cuDeviceTotalMem_v2(size_t *n_bytes, CUdevice device) {
-    CUSHIM_ENTER(cuDeviceTotalMem_v2)
-    size_t free_bytes = 0;
-    CUresult answer = cuda->cuDeviceTotalMem_v2(n_bytes, device);
-    if (answer == CUDA_SUCCESS && cushim_device_limit_is_set() && device >= 0 &&
-        device < CUSHIM_MAX_DEVICES)
-        cushim_device_limit_tell(cuda, device, &free_bytes, n_bytes);
-    return answer;
-}
+HOOK(cuDeviceTotalMem_v2, TAKES(size_t *n_bytes, CUdevice device),
+     ON_SUCCESS(REAL(n_bytes, device),
+                if (cushim_device_limit_is_set() && device >= 0 && device < CUSHIM_MAX_DEVICES)
+                    cushim_device_limit_tell(cuda, device, &(size_t){0}, n_bytes)))
 
 /* ---- ranges ---- */
 
@@ -390,7 +385,4 @@ HOOK(cuIpcOpenMemHandle, TAKES(CUdeviceptr *address, CUipcMemHandle handle, unsi
 HOOK(cuIpcOpenMemHandle_v2, TAKES(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags),
      return open_by(cuda, REAL, address, handle, flags))
 
-CUSHIM_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
-    CUSHIM_ENTER(cuIpcCloseMemHandle)
-    return close_handle(cuda, address);
-}
+HOOK(cuIpcCloseMemHandle, TAKES(CUdeviceptr address), return close_handle(cuda, address))

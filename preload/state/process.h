@@ -158,11 +158,6 @@ static inline struct cushim_cuda *cushim_call_begin(enum cushim_cuda_symbol symb
     return cuda;
 }
 
-/* The stream that 0 means in a _ptsz variant. */
-static inline CUstream cushim_per_thread(CUstream stream) {
-    return stream ? stream : CU_STREAM_PER_THREAD;
-}
-
 /*
  * How a driver hook begins: `cuda` is the table and has the function; without a driver, or in one
  * that lacks the function, the hook returns here (B17).
