@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "base/cancel.h"
 #include "base/clock.h"
+#include "base/largest.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
 #include "memory/reclaim.h"
@@ -33,21 +34,15 @@ static void describe_stack(struct cushim_page_shortage *shortage) {
     shortage->n_frames = cushim_stack_describe(&stack, shortage->frames, MOST);
 }
 
+#define SUM_OF(blocks) ((blocks)->n * (blocks)->n_bytes)
+
 /* The sizes with the most bytes, the largest sum first. */
 static void describe_blocks(const struct cushim_mem_census *census,
                             struct cushim_page_shortage *shortage) {
     enum { MOST = sizeof shortage->blocks / sizeof *shortage->blocks };
     for (unsigned i = 0; i < census->n_sizes; i++) {
-        uint64_t n = census->sizes[i].n, n_bytes = census->sizes[i].block_bytes;
-        int at = MOST;
-        while (at && n * n_bytes > shortage->blocks[at - 1].n * shortage->blocks[at - 1].n_bytes)
-            at--;
-        for (int k = MOST - 1; k > at; k--)
-            shortage->blocks[k] = shortage->blocks[k - 1];
-        if (at < MOST) {
-            shortage->blocks[at].n = n;
-            shortage->blocks[at].n_bytes = n_bytes;
-        }
+        const struct cushim_page_blocks blocks = {census->sizes[i].n, census->sizes[i].block_bytes};
+        CUSHIM_KEEP_LARGEST(shortage->blocks, MOST, &blocks, SUM_OF);
     }
 }
 

@@ -143,7 +143,7 @@ struct cushim_page_shortage {
         uint64_t process, n_bytes; /* 0 bytes: none */
         char program[32];
     } others[3]; /* that held most of the device, by their live pages */
-    struct {
+    struct cushim_page_blocks {
         uint64_t n, n_bytes;
     } blocks[6]; /* live blocks by size, the sizes with most bytes first */
     uint64_t n_frames;

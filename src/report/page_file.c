@@ -14,6 +14,7 @@
 
 #include "base/environment.h"
 #include "base/file_read.h"
+#include "base/largest.h"
 #include "base/output.h"
 #include "base/utf8.h"
 #include "cuda/symbol.h"
@@ -390,16 +391,7 @@ static bool read_other(int folder, int file, const struct cushim_page_head *own,
     return other->n_bytes;
 }
 
-static void put_in_order(struct cushim_page_other *others, unsigned n,
-                         const struct cushim_page_other *other) {
-    unsigned at = n;
-    for (; at && other->n_bytes > others[at - 1].n_bytes; at--) {
-        if (at < n)
-            others[at] = others[at - 1];
-    }
-    if (at < n)
-        others[at] = *other;
-}
+#define BYTES_OF(other) (other)->n_bytes
 
 void cushim_page_find_others(const struct cushim_page_head *own, const unsigned char uuid[16],
                              uint64_t most_bytes, struct cushim_page_other *others, unsigned n) {
@@ -420,7 +412,7 @@ void cushim_page_find_others(const struct cushim_page_head *own, const unsigned 
             continue;
         n_read++;
         if (read_other(folder, file, own, uuid, &other) && other.n_bytes <= most_bytes)
-            put_in_order(others, n, &other);
+            CUSHIM_KEEP_LARGEST(others, n, &other, BYTES_OF);
         close(file);
     }
     if (entries)
