@@ -37,7 +37,7 @@ static void put_harm(struct cushim_writer *out, const struct cushim_mem_finding 
     cushim_write(out, "}");
 }
 
-static void put_harms(struct cushim_writer *out) {
+void cushim_own_json(struct cushim_writer *out) {
     const char *comma = "";
     cushim_write(out, "  \"harms\": [");
     const struct cushim_mem_told *told = atomic_load(&cushim_check.told);
@@ -49,8 +49,4 @@ static void put_harms(struct cushim_writer *out) {
     cushim_write(out, "],\n  \"n_harms\": %" PRIu64 ", \"unchecked\": %" PRIu64 ",\n",
                  cushim_mem_stats_read(&cushim_check.n_findings),
                  cushim_mem_stats_read(&cushim_check.n_unchecked));
-}
-
-void cushim_own_json(struct cushim_writer *out) {
-    put_harms(out);
 }
