@@ -53,19 +53,11 @@ CUSHIM_EARLY static bool is_cuda_name(const char *name) {
     return name[2] >= 'A' && name[2] <= 'Z';
 }
 
-CUSHIM_EARLY static bool is_name(const char *name, const char *wanted) {
-    while (*name && *name == *wanted) {
-        name++;
-        wanted++;
-    }
-    return *name == *wanted;
-}
-
 /* The size of a device, which a limit changes, and what may be spilled. */
 CUSHIM_EARLY static void *nvml_hook(const char *name) {
-    if (is_name(name, "nvmlDeviceGetMemoryInfo"))
+    if (cushim_object_equal(name, "nvmlDeviceGetMemoryInfo"))
         return (void *)(uintptr_t)nvmlDeviceGetMemoryInfo;
-    if (is_name(name, "nvmlDeviceGetMemoryInfo_v2"))
+    if (cushim_object_equal(name, "nvmlDeviceGetMemoryInfo_v2"))
         return (void *)(uintptr_t)nvmlDeviceGetMemoryInfo_v2;
     return NULL;
 }
@@ -146,9 +138,9 @@ CUSHIM_EARLY static void *own_hook(const void *handle, const char *name, const v
     void *hook = NULL;
     if (handle != RTLD_NEXT || !name)
         return NULL;
-    if (is_name(name, "dlsym"))
+    if (cushim_object_equal(name, "dlsym"))
         hook = (void *)(uintptr_t)dlsym;
-    else if (is_name(name, "dlvsym"))
+    else if (cushim_object_equal(name, "dlvsym"))
         hook = (void *)(uintptr_t)dlvsym;
     return hook && cushim_object_is_ahead(caller) ? hook : NULL;
 }

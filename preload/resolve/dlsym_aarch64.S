@@ -6,38 +6,12 @@
  */
     .text
 
-    .globl  dlsym
-    .type   dlsym, %function
+    /* `caller` is the register of the filter's last argument, the return address. */
+    .macro  STUB name, filter, caller
+    .globl  \name
+    .type   \name, %function
     .p2align 4
-dlsym:
-    .cfi_startproc
-    hint    #34                         /* bti c */
-    stp     x29, x30, [sp, #-32]!
-    .cfi_def_cfa_offset 32
-    .cfi_offset x29, -32
-    .cfi_offset x30, -24
-    mov     x29, sp
-    stp     x0, x1, [sp, #16]
-    mov     x2, x30                     /* (handle, name, return address) */
-    bl      cushim_filter_dlsym
-    mov     x16, x0
-    mov     x17, x1
-    ldp     x0, x1, [sp, #16]
-    ldp     x29, x30, [sp], #32
-    .cfi_restore x30
-    .cfi_restore x29
-    .cfi_def_cfa_offset 0
-    cbz     x16, 1f
-    br      x16
-1:  mov     x0, x17
-    ret
-    .cfi_endproc
-    .size   dlsym, . - dlsym
-
-    .globl  dlvsym
-    .type   dlvsym, %function
-    .p2align 4
-dlvsym:
+\name:
     .cfi_startproc
     hint    #34                         /* bti c */
     stp     x29, x30, [sp, #-48]!
@@ -47,8 +21,8 @@ dlvsym:
     mov     x29, sp
     stp     x0, x1, [sp, #16]
     str     x2, [sp, #32]
-    mov     x3, x30                     /* (handle, name, version, return address) */
-    bl      cushim_filter_dlvsym
+    mov     \caller, x30
+    bl      \filter
     mov     x16, x0
     mov     x17, x1
     ldr     x2, [sp, #32]
@@ -62,7 +36,11 @@ dlvsym:
 1:  mov     x0, x17
     ret
     .cfi_endproc
-    .size   dlvsym, . - dlvsym
+    .size   \name, . - \name
+    .endm
+
+    STUB    dlsym, cushim_filter_dlsym, x2          /* behind (handle, name) */
+    STUB    dlvsym, cushim_filter_dlvsym, x3        /* behind (handle, name, version) */
 
 #ifdef __ARM_FEATURE_BTI_DEFAULT
     /* A linker marks the whole object as guarded only if every part says so. */

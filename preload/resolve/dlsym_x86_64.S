@@ -15,39 +15,12 @@
 
     .text
 
-    .globl  dlsym
-    .type   dlsym, @function
+    /* `caller` is the register of the filter's last argument, the return address. */
+    .macro  STUB name, filter, caller
+    .globl  \name
+    .type   \name, @function
     .p2align 4
-dlsym:
-    .cfi_startproc
-    endbr64
-    pushq   %rdi
-    .cfi_adjust_cfa_offset 8
-    pushq   %rsi
-    .cfi_adjust_cfa_offset 8
-    subq    $8, %rsp
-    .cfi_adjust_cfa_offset 8
-    movq    24(%rsp), %rdx              /* (handle, name, return address) */
-    call    cushim_filter_dlsym
-    movq    %rax, %r11
-    movq    %rdx, %rax
-    addq    $8, %rsp
-    .cfi_adjust_cfa_offset -8
-    popq    %rsi
-    .cfi_adjust_cfa_offset -8
-    popq    %rdi
-    .cfi_adjust_cfa_offset -8
-    testq   %r11, %r11
-    jz      1f
-    jmp     *%r11
-1:  ret
-    .cfi_endproc
-    .size   dlsym, . - dlsym
-
-    .globl  dlvsym
-    .type   dlvsym, @function
-    .p2align 4
-dlvsym:
+\name:
     .cfi_startproc
     endbr64
     pushq   %rdi
@@ -56,8 +29,8 @@ dlvsym:
     .cfi_adjust_cfa_offset 8
     pushq   %rdx
     .cfi_adjust_cfa_offset 8
-    movq    24(%rsp), %rcx              /* (handle, name, version, return address) */
-    call    cushim_filter_dlvsym
+    movq    24(%rsp), \caller
+    call    \filter
     movq    %rax, %r11
     movq    %rdx, %rax
     popq    %rdx
@@ -71,6 +44,10 @@ dlvsym:
     jmp     *%r11
 1:  ret
     .cfi_endproc
-    .size   dlvsym, . - dlvsym
+    .size   \name, . - \name
+    .endm
+
+    STUB    dlsym, cushim_filter_dlsym, %rdx        /* behind (handle, name) */
+    STUB    dlvsym, cushim_filter_dlvsym, %rcx      /* behind (handle, name, version) */
 
     .section .note.GNU-stack, "", @progbits

@@ -9,8 +9,7 @@
 #include "preload/resolve/export.h"
 #include "preload/resolve/fork.h"
 
-/* Own copies of two library functions: sanitizers look names up before theirs are ready. */
-CUSHIM_EARLY static bool equal(const char *a, const char *b) {
+CUSHIM_EARLY bool cushim_object_equal(const char *a, const char *b) {
     while (*a && *a == *b) {
         a++;
         b++;
@@ -91,7 +90,8 @@ CUSHIM_EARLY bool cushim_object_needs(const struct cushim_object *object, const 
     if (!read_tables(object, &tables))
         return false;
     for (const Elf64_Dyn *entry = object->dynamic; entry->d_tag != DT_NULL; entry++)
-        if (entry->d_tag == DT_NEEDED && equal(tables.strings + entry->d_un.d_val, file))
+        if (entry->d_tag == DT_NEEDED &&
+            cushim_object_equal(tables.strings + entry->d_un.d_val, file))
             return true;
     return false;
 }
@@ -106,7 +106,7 @@ CUSHIM_EARLY static bool defines(const struct tables *tables, uint32_t i, const 
         return false;
     if (tables->versions && (tables->versions[i] & 0x8000)) /* hidden: an old version of the name */
         return false;
-    return equal(tables->strings + symbol->st_name, name);
+    return cushim_object_equal(tables->strings + symbol->st_name, name);
 }
 
 /* DT_GNU_HASH: 4 words, bloom filter, buckets, then a hash a symbol; a low bit ends a chain. */
@@ -329,7 +329,7 @@ static bool is_ahead_of_us(const char *name) {
 static bool is_of_host_memory(const char *name) {
     static const char *const names[] = {"malloc", "calloc", "realloc", "reallocarray", "free"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (equal(name, names[i]))
+        if (cushim_object_equal(name, names[i]))
             return true;
     }
     return false;
@@ -367,7 +367,7 @@ void cushim_object_pass_by(const char *name) {
         const Elf64_Sym *symbol = &tables.symbols[ELF64_R_SYM(calls[i].r_info)];
         const char *called = tables.strings + symbol->st_name;
         if (symbol->st_shndx != SHN_UNDEF || is_of_host_memory(called) ||
-            (name && !equal(called, name)) || !is_ahead_of_us(called))
+            (name && !cushim_object_equal(called, name)) || !is_ahead_of_us(called))
             continue;
         void *function = cushim_object_next_symbol(called);
         if (function)

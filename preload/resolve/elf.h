@@ -29,6 +29,9 @@ static inline bool cushim_object_is_of_glibc(void) {
     return dladdr1 != 0;
 }
 
+/* Are two texts the same?  Sanitizers look names up before the C library's function is ready. */
+bool cushim_object_equal(const char *a, const char *b);
+
 /* The name after the last slash. */
 const char *cushim_object_base_name(const struct cushim_object *object);
 
