@@ -35,35 +35,21 @@ static CUresult look(struct cushim_cuda *cuda, CUcontext context, CUresult answe
     return answer;
 }
 
-CUSHIM_EXPORT CUresult cuCtxSynchronize(void) {
-    CUSHIM_ENTER(cuCtxSynchronize)
-    struct cushim_synchronise synchronise = cushim_host_effect_synchronise(cuda, NULL);
-    CUresult answer = cushim_host_effect_synchronised(&synchronise, cuda->cuCtxSynchronize());
-    return look(cuda, NULL, answer);
-}
+#define SYNCHRONISE(context, call)                                                                 \
+    struct cushim_synchronise synchronise = cushim_host_effect_synchronise(cuda, context);         \
+    CUresult answer = cushim_host_effect_synchronised(&synchronise, call);                         \
+    return look(cuda, context, answer)
 
-CUSHIM_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context) {
-    CUSHIM_ENTER(cuCtxSynchronize_v2)
-    struct cushim_synchronise synchronise = cushim_host_effect_synchronise(cuda, context);
-    CUresult answer =
-        cushim_host_effect_synchronised(&synchronise, cuda->cuCtxSynchronize_v2(context));
-    return look(cuda, context, answer);
-}
-
-/* The context was destroyed, or the driver refused to. */
-static CUresult settle(CUcontext context, CUresult answer) {
-    if (answer == CUDA_SUCCESS)
-        cushim_contexts_gone(context);
-    else
-        cushim_contexts_stay(context);
-    return answer;
-}
+HOOK(cuCtxSynchronize, TAKES(void), SYNCHRONISE(NULL, REAL()))
+HOOK(cuCtxSynchronize_v2, TAKES(CUcontext context), SYNCHRONISE(context, REAL(context)))
 
 static CUresult destroy_context(__typeof__(&cuCtxDestroy_v2) real, CUcontext context) {
     if (!context || !cushim_process_is_on())
         return real(context);
     cushim_contexts_leave(context);
-    return settle(context, real(context));
+    CUresult answer = real(context);
+    cushim_contexts_settle(context, answer == CUDA_SUCCESS);
+    return answer;
 }
 
 HOOK(cuCtxDestroy, TAKES(CUcontext context), return destroy_context(REAL, context))
@@ -106,7 +92,7 @@ CUSHIM_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
         cuda->cuCtxFromGreenCtx(&context, green);
     CUresult answer = cuda->cuGreenCtxDestroy(green);
     if (answer == CUDA_SUCCESS && context)
-        cushim_contexts_gone(context);
+        cushim_contexts_settle(context, true);
     return answer;
 }
 

@@ -47,8 +47,7 @@ static struct cushim_context_heap *open_locked(const struct cushim_mem_heap_setu
 
 struct cushim_context_heap *cushim_context_heap_open(const struct cushim_mem_heap_setup *setup) {
     CUSHIM_LOCKED(&lock);
-    struct cushim_context_heap *heap = open_locked(setup);
-    return heap;
+    return open_locked(setup);
 }
 
 /* The blocks went with the context.  The caller holds the lock. */

@@ -186,8 +186,7 @@ struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda) {
 struct cushim_mem_heap *cushim_contexts_find(CUcontext context) {
     CUSHIM_LOCKED(&lock);
     struct row *row = find(owner_of(context));
-    struct cushim_mem_heap *heap = row && row->heap && !row->n_leaving ? &row->heap->heap : NULL;
-    return heap;
+    return row && row->heap && !row->n_leaving ? &row->heap->heap : NULL;
 }
 
 unsigned cushim_contexts_count(void) {
@@ -218,8 +217,7 @@ struct cushim_mem_heap *cushim_contexts_hold_kind(struct cushim_cuda *cuda,
 
 CUcontext cushim_contexts_owner(CUcontext context) {
     CUSHIM_LOCKED(&lock);
-    CUcontext owner = owner_of(context);
-    return owner;
+    return owner_of(context);
 }
 
 void cushim_contexts_note_green(struct cushim_cuda *cuda, CUcontext context) {
@@ -270,7 +268,7 @@ void cushim_contexts_leave(CUcontext context) {
     cushim_copy_ring_leave(context); /* after the above, because then no copy begins there */
 }
 
-void cushim_contexts_stay(CUcontext context) {
+static void stay(CUcontext context) {
     CUSHIM_LOCKED(&lock);
     struct row *row = find(context);
     if (row && row->n_leaving)
@@ -324,8 +322,12 @@ static void drop(CUcontext context) {
     cushim_capture_drop_context(context);
 }
 
-void cushim_contexts_gone(CUcontext context) {
+void cushim_contexts_settle(CUcontext context, bool is_gone) {
     CUcontext green;
+    if (!is_gone) {
+        stay(context);
+        return;
+    }
     drop(context);
     while ((green = next_green(context)))
         drop(green);

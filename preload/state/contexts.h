@@ -34,10 +34,7 @@ struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda);
  * Only the fast paths do not.  False, or NULL: the context is being ended, so the driver must
  * serve.
  */
-enum {
-    CUSHIM_CONTEXTS_PATIENCE_NS = 2000000000
-}; /* for which an end waits for threads that
-    * hold */
+enum { CUSHIM_CONTEXTS_PATIENCE_NS = 2000000000 }; /* of an end, for threads that hold */
 bool cushim_contexts_hold(struct cushim_mem_heap *heap);
 void cushim_contexts_let(struct cushim_mem_heap *heap);
 struct cushim_mem_heap *cushim_contexts_hold_current(struct cushim_cuda *cuda);
@@ -53,8 +50,8 @@ static inline bool cushim_contexts_is_settled(void) {
 
 /*
  * The heap of the current context for pinned or managed memory with these flags, or for what is
- * spilled (CUSHIM_MEM_DEVICE, 0), made if there is
- * none, and held.  NULL as above, or if managed memory of the device cannot be reused.
+ * spilled (CUSHIM_MEM_DEVICE, 0), made if there is none, and held.  NULL as above, or if managed
+ * memory of the device cannot be reused.
  */
 struct cushim_mem_heap *cushim_contexts_hold_kind(struct cushim_cuda *cuda,
                                                   enum cushim_mem_kind kind, unsigned flags);
@@ -109,10 +106,10 @@ void cushim_contexts_await_others(const struct cushim_mem_heap *heap);
  * itself. */
 CUcontext cushim_contexts_owner(CUcontext context);
 
-/* `context` is a green one: from now on the heap of its primary context serves it. */
 /* Note what a report says about a device: one whose memory is served without a heap. */
 void cushim_contexts_note_device(struct cushim_cuda *cuda, int device);
 
+/* `context` is a green one: from now on the heap of its primary context serves it. */
 void cushim_contexts_note_green(struct cushim_cuda *cuda, CUcontext context);
 
 /*
@@ -126,8 +123,7 @@ bool cushim_contexts_detach(CUcontext context);
 void cushim_contexts_leave(CUcontext context);
 
 /* It was destroyed, and its blocks are foreign now; or it was not, and its heap serves again. */
-void cushim_contexts_gone(CUcontext context);
-void cushim_contexts_stay(CUcontext context);
+void cushim_contexts_settle(CUcontext context, bool is_gone);
 
 /* The driver was unloaded, and every context with it. */
 void cushim_contexts_gone_all(void);

@@ -71,13 +71,6 @@ static CUcontext leave(struct cushim_cuda *cuda, CUdevice device) {
     return context;
 }
 
-static void settle(CUcontext context, bool is_gone) {
-    if (context && is_gone)
-        cushim_contexts_gone(context);
-    else if (context)
-        cushim_contexts_stay(context);
-}
-
 static bool is_active(struct cushim_cuda *cuda, CUdevice device) {
     unsigned flags;
     int is_active = 1;
@@ -96,7 +89,8 @@ CUresult cushim_primary_release(struct cushim_cuda *cuda,
     CUresult answer = real(device);
     if (answer == CUDA_SUCCESS && primaries[device].n_uses)
         primaries[device].n_uses--;
-    settle(context, !is_active(cuda, device));
+    if (context)
+        cushim_contexts_settle(context, !is_active(cuda, device));
     cushim_futex_lock_leave(&primaries[device].lock);
     return answer;
 }
@@ -109,7 +103,8 @@ CUresult cushim_primary_reset(struct cushim_cuda *cuda,
     CUcontext context = leave(cuda, device);
     CUresult answer = real(device);
     primaries[device].n_uses = 0;
-    settle(context, answer == CUDA_SUCCESS);
+    if (context)
+        cushim_contexts_settle(context, answer == CUDA_SUCCESS);
     cushim_futex_lock_leave(&primaries[device].lock);
     return answer;
 }

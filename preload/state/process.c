@@ -105,14 +105,6 @@ static void read_options(void) {
     has_read_options = true;
 }
 
-/* A driver that lacks what we need gets every call unchanged. */
-static bool is_driver_usable(void) {
-    const char *missing = cushim_driver() ? cushim_driver_missing() : NULL;
-    if (missing)
-        log_error("engine", "the driver has no %s: cushim is off", missing);
-    return !missing;
-}
-
 /* The file that this code came from. */
 static const char *own_file(void) {
     Dl_info info;
@@ -159,12 +151,14 @@ void cushim_process_set_plain(bool is_plain) {
     set_fast(is_plain && atomic_load(&cushim_process_state) == CUSHIM_PROCESS_ON);
 }
 
+/* A driver that lacks what we need gets every call unchanged. */
 static int judge(void) {
     if (!cushim_process_options.cushim)
         return CUSHIM_PROCESS_OFF;
-    if (!is_driver_usable())
-        return CUSHIM_PROCESS_UNFIT;
-    return CUSHIM_PROCESS_ON;
+    const char *missing = cushim_driver() ? cushim_driver_missing() : NULL;
+    if (missing)
+        log_error("engine", "the driver has no %s: cushim is off", missing);
+    return missing ? CUSHIM_PROCESS_UNFIT : CUSHIM_PROCESS_ON;
 }
 
 void cushim_process_judge_anew(void) {
