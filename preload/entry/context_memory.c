@@ -52,21 +52,19 @@ static bool look(struct cushim_context_memory *memory) {
 
 static struct cushim_context_memory begin(struct cushim_cuda *cuda, int device, bool is_context) {
     struct cushim_context_memory memory = {cuda, .device = device, .is_context = is_context};
-    if (device < 0 || device >= CUSHIM_MAX_DEVICES || !look(&memory))
+    if (!is_wanted(cuda) || (!is_context && cuda->cuCtxGetDevice(&memory.device) != CUDA_SUCCESS) ||
+        memory.device < 0 || memory.device >= CUSHIM_MAX_DEVICES || !look(&memory))
         memory.cuda = NULL;
     return memory;
 }
 
 struct cushim_context_memory cushim_context_memory_of_context(struct cushim_cuda *cuda,
                                                               int device) {
-    return is_wanted(cuda) ? begin(cuda, device, true) : (struct cushim_context_memory){0};
+    return begin(cuda, device, true);
 }
 
 struct cushim_context_memory cushim_context_memory_of_module(struct cushim_cuda *cuda) {
-    CUdevice device;
-    return is_wanted(cuda) && cuda->cuCtxGetDevice(&device) == CUDA_SUCCESS
-               ? begin(cuda, device, false)
-               : (struct cushim_context_memory){0};
+    return begin(cuda, -1, false);
 }
 
 void cushim_context_memory_taken(const struct cushim_context_memory *before, const void *handle) {
@@ -134,7 +132,6 @@ void cushim_context_memory_look(void) {
 }
 
 void cushim_context_memory_unload(const void *handle) {
-    struct cushim_foreign foreign;
-    if (cushim_entry_forget((uintptr_t)handle, &foreign))
-        cushim_foreign_count_free(&foreign);
+    if (cushim_process_is_on())
+        cushim_foreign_gone((uintptr_t)handle);
 }

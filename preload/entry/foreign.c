@@ -179,21 +179,24 @@ void cushim_foreign_count_free(const struct cushim_foreign *foreign) {
     cushim_mem_stats_add(&foreign->stats->n_frees, 1);
 }
 
-static void drop_from(struct shard *shard, CUcontext context, bool is_all) {
-    struct row *row, *next;
-    CUSHIM_LOCKED(&shard->lock);
-    HASH_ITER(hh, shard->rows, row, next) {
-        if (row->foreign.context != context && !is_all)
-            continue;
-        HASH_DEL(shard->rows, row);
-        count_gone(&row->foreign);
-        spare(shard, row);
-    }
+void cushim_foreign_gone(uint64_t address) {
+    struct cushim_foreign foreign;
+    if (cushim_foreign_erase(address, &foreign))
+        cushim_foreign_count_free(&foreign);
 }
 
 static void drop(CUcontext context, bool is_all) {
-    for (unsigned i = 0; i < SHARDS; i++)
-        drop_from(&shards[i], context, is_all);
+    for (struct shard *shard = shards; shard < shards + SHARDS; shard++) {
+        struct row *row, *next;
+        CUSHIM_LOCKED(&shard->lock);
+        HASH_ITER(hh, shard->rows, row, next) {
+            if (row->foreign.context != context && !is_all)
+                continue;
+            HASH_DEL(shard->rows, row);
+            count_gone(&row->foreign);
+            spare(shard, row);
+        }
+    }
 }
 
 void cushim_foreign_drop(CUcontext context) {

@@ -35,6 +35,9 @@ void cushim_foreign_restore(const struct cushim_foreign *foreign);
 /* The free succeeded: count it. */
 void cushim_foreign_count_free(const struct cushim_foreign *foreign);
 
+/* It went: forget it and count that, if it is known. */
+void cushim_foreign_gone(uint64_t address);
+
 /* A context was destroyed, with all that was allocated in it. */
 void cushim_foreign_drop(CUcontext context);
 

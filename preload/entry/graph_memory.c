@@ -32,15 +32,14 @@ bool cushim_graph_memory_has(CUdeviceptr address) {
 /* Under the lock.  The counters of the device stand for the address, which graphs have none of. */
 static void look_at(struct cushim_cuda *cuda, int device) {
     struct cushim_mem_stats *stats = &cushim_page.stats[device][CUSHIM_KIND_GRAPH];
-    struct cushim_foreign before,
-        now = {.address = (uintptr_t)stats, .kind = CUSHIM_KIND_GRAPH, .stats = stats};
+    struct cushim_foreign now = {
+        .address = (uintptr_t)stats, .kind = CUSHIM_KIND_GRAPH, .stats = stats};
     cuuint64_t n_bytes = 0;
     if (cuda->cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
                                            &n_bytes) != CUDA_SUCCESS ||
         n_bytes == cushim_foreign_bytes(now.address))
         return;
-    if (cushim_foreign_erase(now.address, &before))
-        cushim_foreign_count_free(&before);
+    cushim_foreign_gone(now.address);
     if (!n_bytes)
         return;
     now.n_bytes = n_bytes;

@@ -123,18 +123,12 @@ static void delete (struct cushim_mapped_memory *memory) {
     free(memory);
 }
 
-static void count_gone(const struct cushim_mapped_memory *memory) {
-    struct cushim_foreign foreign;
-    if (cushim_foreign_erase(memory->handle, &foreign))
-        cushim_foreign_count_free(&foreign);
-}
-
 void cushim_mapped_settle(struct cushim_mapped_memory *memory) {
     ptrdiff_t n_bytes = (ptrdiff_t)memory->n_bytes;
     if (memory->n_references || memory->n_mappings)
         return;
     if (!memory->is_forgotten)
-        count_gone(memory);
+        cushim_foreign_gone(memory->handle);
     cushim_mem_heap_count(account_of(memory), -n_bytes, memory->address ? 0 : -n_bytes);
     if (memory->address)
         count_idle(memory, true);
@@ -197,7 +191,7 @@ bool cushim_mapped_add(struct cushim_cuda *cuda, const struct cushim_foreign *fo
                        const CUmemAllocationProp *properties) {
     struct cushim_mapped_memory *memory = cushim_mapped_find(foreign->address);
     if (memory) { /* another thread is about to see that it went, or it went unseen */
-        count_gone(memory);
+        cushim_foreign_gone(memory->handle);
         HASH_DEL(memories, memory);
         memory->is_forgotten = true;
     }

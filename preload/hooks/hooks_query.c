@@ -39,13 +39,16 @@ HOOK(cuDeviceTotalMem_v2, TAKES(size_t *n_bytes, CUdevice device),
 
 /* ---- ranges ---- */
 
+static CUdeviceptr asked_at(CUdeviceptr address, enum cushim_sight sight) {
+    return sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address;
+}
+
 CUSHIM_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *n_bytes,
                                                CUdeviceptr address) {
     CUSHIM_ENTER(cuMemGetAddressRange_v2)
     struct cushim_mem_lookup lookup;
     enum cushim_sight sight = cushim_sight(address, 1, &lookup);
-    CUresult answer = cuda->cuMemGetAddressRange_v2(
-        base, n_bytes, sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
+    CUresult answer = cuda->cuMemGetAddressRange_v2(base, n_bytes, asked_at(address, sight));
     if (answer != CUDA_SUCCESS || sight != CUSHIM_SIGHT_BLOCK)
         return answer;
     if (base)
@@ -55,16 +58,12 @@ CUSHIM_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *n_byte
     return answer;
 }
 
-CUSHIM_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
-                                                     size_t n_bytes, CUmemRangeHandleType type,
-                                                     unsigned long long flags) {
-    CUSHIM_ENTER(cuMemGetHandleForAddressRange)
-    cushim_dma_readers_expect();
-    /* the range has whole pages, which may be more than the block */
-    return cuda->cuMemGetHandleForAddressRange(handle, cushim_sight_ask(address, 1), n_bytes, type,
-                                               flags);
-}
-
+/* The range has whole pages, which may be more than the block. */
+HOOK(cuMemGetHandleForAddressRange,
+     TAKES(void *handle, CUdeviceptr address, size_t n_bytes, CUmemRangeHandleType type,
+           unsigned long long flags),
+     cushim_dma_readers_expect();
+     return REAL(handle, cushim_sight_ask(address, 1), n_bytes, type, flags))
 HOOK(cuMemRangeGetAttribute,
      TAKES(void *data, size_t data_bytes, CUmem_range_attribute attribute, CUdeviceptr address,
            size_t n_bytes),
@@ -202,8 +201,7 @@ CUSHIM_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute att
     if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
         cushim_dma_readers_expect();
     enum cushim_sight sight = cushim_sight(address, 1, &lookup);
-    CUresult answer = cuda->cuPointerGetAttribute(
-        data, attribute, sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
+    CUresult answer = cuda->cuPointerGetAttribute(data, attribute, asked_at(address, sight));
     struct owner owner = owner_of(address, sight, &lookup);
     if (data && is_told_spilled(&owner, attribute, data))
         return attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ? CUDA_ERROR_INVALID_VALUE
@@ -223,9 +221,8 @@ CUSHIM_EXPORT CUresult cuPointerGetAttributes(unsigned n_attributes,
             cushim_dma_readers_expect();
     }
     enum cushim_sight sight = cushim_sight(address, 1, &lookup);
-    CUresult answer = cuda->cuPointerGetAttributes(
-        n_attributes, attributes, data,
-        sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
+    CUresult answer =
+        cuda->cuPointerGetAttributes(n_attributes, attributes, data, asked_at(address, sight));
     struct owner owner = owner_of(address, sight, &lookup);
     if (answer != CUDA_SUCCESS || !attributes || !data)
         return answer;
@@ -320,12 +317,6 @@ static CUresult opened(struct cushim_cuda *cuda, const CUdeviceptr *address, CUr
     return answer;
 }
 
-static void closed(CUdeviceptr address) {
-    struct cushim_foreign foreign;
-    if (!cushim_imports_has(address) && cushim_entry_forget(address, &foreign))
-        cushim_foreign_count_free(&foreign);
-}
-
 /*
  * The driver takes a distance, too, but opens no allocation at two of them at once.  So it is asked
  * for the segment itself, once for each block that is opened, and counts.
@@ -359,8 +350,9 @@ static CUresult close_handle(struct cushim_cuda *cuda, CUdeviceptr address) {
         cushim_imports_leave(base);
     if (answer != CUDA_SUCCESS && base != address)
         answer = cuda->cuIpcCloseMemHandle(address);
-    if (answer == CUDA_SUCCESS)
-        closed(base ? base : address);
+    address = base ? base : address;
+    if (answer == CUDA_SUCCESS && cushim_process_is_on() && !cushim_imports_has(address))
+        cushim_foreign_gone(address);
     return answer;
 }
 
