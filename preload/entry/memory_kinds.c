@@ -72,14 +72,6 @@ static bool is_known(const struct cushim_want *want) {
     return want->flags == CU_MEM_ATTACH_GLOBAL || want->flags == CU_MEM_ATTACH_HOST;
 }
 
-/* Because addresses are unified, all pinned memory is mapped and its flags say so, whether that was
- * asked for or not.
- */
-static struct cushim_mem_heap *hold_heap(struct cushim_cuda *cuda, const struct cushim_want *want) {
-    unsigned always = want->kind == CUSHIM_MEM_PINNED ? CU_MEMHOSTALLOC_DEVICEMAP : 0;
-    return cushim_contexts_hold_kind(cuda, want->kind, want->flags | always);
-}
-
 /* Take a block from the heap; only a hit if `hit` is not NULL. */
 static enum cushim_status take(struct cushim_mem_heap *heap, size_t n_bytes,
                                struct cushim_mem_request *hit, struct cushim_mem_block *block) {
@@ -99,7 +91,11 @@ static bool alloc(struct cushim_cuda *cuda, const struct cushim_want *want, uint
     struct cushim_mem_block block;
     if (!is_known(want) || !is_served(cuda, want->kind))
         return false;
-    struct cushim_mem_heap *heap = hold_heap(cuda, want);
+    /* because addresses are unified, all pinned memory is mapped and its flags say so, whether that
+     * was asked for or not */
+    unsigned always = want->kind == CUSHIM_MEM_PINNED ? CU_MEMHOSTALLOC_DEVICEMAP : 0;
+    struct cushim_mem_heap *heap =
+        cushim_contexts_hold_kind(cuda, want->kind, want->flags | always);
     if (!heap)
         return false;
     bool is_ready = take(heap, want->n_bytes, hit, &block) == CUSHIM_OK &&

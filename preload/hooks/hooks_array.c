@@ -50,18 +50,6 @@ static size_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned n_levels) 
     return n_bytes;
 }
 
-static bool is_admitted(struct cushim_cuda *cuda, size_t n_bytes) {
-    return !n_bytes || cushim_device_limit_admits(cuda, n_bytes);
-}
-
-static CUresult note(struct cushim_cuda *cuda, CUresult answer, void *const *array,
-                     size_t n_bytes) {
-    if (!n_bytes)
-        return answer;
-    return cushim_entry_note(cuda, CUSHIM_KIND_ARRAY, answer,
-                             answer == CUDA_SUCCESS ? (uintptr_t)*array : 0, n_bytes);
-}
-
 static size_t bytes_of_flat(const CUDA_ARRAY_DESCRIPTOR *shape) {
     if (!shape)
         return 0;
@@ -75,11 +63,14 @@ static size_t bytes_of_flat(const CUDA_ARRAY_DESCRIPTOR *shape) {
 /* What a hook does that makes an array of these bytes; `call` is the driver's. */
 #define CREATE(bytes, call)                                                                        \
     size_t n_bytes = bytes;                                                                        \
-    bool has_room = is_admitted(cuda, n_bytes);                                                    \
+    bool has_room = !n_bytes || cushim_device_limit_admits(cuda, n_bytes);                         \
     CUresult answer = has_room ? call : CUDA_ERROR_OUT_OF_MEMORY;                                  \
     if (has_room && cushim_entry_should_retry(answer))                                             \
         answer = call;                                                                             \
-    return note(cuda, answer, (void *const *)array, n_bytes)
+    if (!n_bytes)                                                                                  \
+        return answer;                                                                             \
+    return cushim_entry_note(cuda, CUSHIM_KIND_ARRAY, answer,                                      \
+                             answer == CUDA_SUCCESS ? (uintptr_t)*array : 0, n_bytes)
 
 HOOK(cuArrayCreate_v2, TAKES(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *shape),
      CREATE(bytes_of_flat(shape), REAL(array, shape)))

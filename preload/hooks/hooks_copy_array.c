@@ -5,17 +5,6 @@
 #include "preload/entry/copy_check.h"
 #include "preload/hooks/hook.h"
 
-static struct cushim_copy describe(enum cushim_direction direction, struct cushim_end to,
-                                   struct cushim_end from, size_t n_bytes, CUstream stream,
-                                   bool is_async) {
-    return (struct cushim_copy){.direction = direction,
-                                .to = to,
-                                .from = from,
-                                .n_bytes = n_bytes,
-                                .stream = stream,
-                                .is_async = is_async};
-}
-
 /* The ends of a copy: an array, or n bytes at an address. */
 static const struct cushim_end array;
 #define AT(address)                                                                                \
@@ -24,8 +13,9 @@ static const struct cushim_end array;
     }
 
 /* What a hook does; `call` is the driver's. */
-#define COPY(direction, to_end, from_end, is_async, call)                                          \
-    struct cushim_copy copy = describe(direction, to_end, from_end, n, ORDER, is_async);           \
+#define COPY(way, to_end, from_end, may_be_late, call)                                             \
+    struct cushim_copy copy = {way,          .to = to_end,    .from = from_end,                    \
+                               .n_bytes = n, .stream = ORDER, .is_async = may_be_late};            \
     CUSHIM_COPY(&copy, call)
 
 HOOKS_PTDS(cuMemcpyDtoA_v2, TAKES(CUarray to, size_t to_offset, CUdeviceptr from, size_t n),

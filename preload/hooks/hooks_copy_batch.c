@@ -45,29 +45,21 @@ static bool has_plain_attributes(const CUmemcpyAttributes *attributes, const siz
            attributes->dstLocHint.type == CU_MEM_LOCATION_TYPE_INVALID;
 }
 
-/* The driver judges a NULL list. */
-static struct cushim_copy_batch batch_of(const struct lines *lines, size_t n,
-                                         const CUmemcpyAttributes *attributes,
-                                         const size_t *indices, size_t n_attributes,
-                                         CUstream order) {
-    return (struct cushim_copy_batch){.at = line_at,
-                                      .list = lines,
-                                      .n_copies = lines->to && lines->from && lines->sizes ? n : 0,
-                                      .stream = order,
-                                      .is_plain =
-                                          has_plain_attributes(attributes, indices, n_attributes)};
-}
-
 /* What the hook of a batch does, which `end` settles; `call` is the driver's. */
 #define COPY(batch, end, call)                                                                     \
     if (!begin(batch))                                                                             \
         return CUDA_ERROR_INVALID_VALUE;                                                           \
     return end(cuda, batch, cushim_copy_stage_batch(cuda, batch) ? CUDA_SUCCESS : call)
 
+/* The driver judges a NULL list. */
 #define COPY_LINES(call)                                                                           \
-    struct lines lines = {to, from, sizes};                                                        \
-    struct cushim_copy_batch batch =                                                               \
-        batch_of(&lines, n, attributes, indices, n_attributes, ORDER);                             \
+    const struct lines lines = {to, from, sizes};                                                  \
+    struct cushim_copy_batch batch = {                                                             \
+        .at = line_at,                                                                             \
+        .list = &lines,                                                                            \
+        .n_copies = to && from && sizes ? n : 0,                                                   \
+        .stream = ORDER,                                                                           \
+        .is_plain = has_plain_attributes(attributes, indices, n_attributes)};                      \
     COPY(&batch, cushim_copy_end_batch, call)
 
 HOOKS_PTSZ(cuMemcpyBatchAsync,

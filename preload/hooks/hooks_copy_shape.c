@@ -77,43 +77,35 @@ static void describe(const struct shape_end *to, const struct shape_end *from, C
 }
 
 /* One end of a shape, from the fields that all three descriptors have. */
-#define END(shape, end, z, rows_per_slice)                                                         \
+#define END(end, z, rows_per_slice)                                                                \
     {                                                                                              \
-        (shape)->end##MemoryType, (shape)->end##Host, (shape)->end##Device,                        \
-            (shape)->end##XInBytes, (shape)->end##Y, z, (shape)->end##Pitch, rows_per_slice        \
+        shape->end##MemoryType, shape->end##Host, shape->end##Device, shape->end##XInBytes,        \
+            shape->end##Y, z, shape->end##Pitch, rows_per_slice                                    \
     }
 
-/* Both kinds of box have the same fields, in other places. */
-#define DESCRIBE_BOX(shape)                                                                        \
-    if (!(shape))                                                                                  \
+/* A describer: false if there is no shape to read, which the driver judges. */
+#define DESCRIBE(to_z, to_height, from_z, from_height, n_slices)                                   \
+    if (!shape)                                                                                    \
         return false;                                                                              \
-    struct shape_end to = END(shape, dst, (shape)->dstZ, (shape)->dstHeight);                      \
-    struct shape_end from = END(shape, src, (shape)->srcZ, (shape)->srcHeight);                    \
+    const struct shape_end to = END(dst, to_z, to_height), from = END(src, from_z, from_height);   \
     copy->rows = (struct cushim_copy_rows){                                                        \
-        .width_bytes = (shape)->WidthInBytes, .height = (shape)->Height, .depth = (shape)->Depth}; \
+        .width_bytes = shape->WidthInBytes, .height = shape->Height, .depth = n_slices};           \
     describe(&to, &from, stream, is_async, copy);                                                  \
     return true
 
-/* The describers: false if there is no shape to read, which the driver judges. */
 static bool describe_2d(const CUDA_MEMCPY2D *shape, CUstream stream, bool is_async,
                         struct cushim_copy *copy) {
-    if (!shape)
-        return false;
-    struct shape_end to = END(shape, dst, 0, 0), from = END(shape, src, 0, 0);
-    copy->rows = (struct cushim_copy_rows){
-        .width_bytes = shape->WidthInBytes, .height = shape->Height, .depth = 1};
-    describe(&to, &from, stream, is_async, copy);
-    return true;
+    DESCRIBE(0, 0, 0, 0, 1);
 }
 
 bool cushim_copy_describe_3d(const CUDA_MEMCPY3D *shape, CUstream stream, bool is_async,
                              struct cushim_copy *copy) {
-    DESCRIBE_BOX(shape);
+    DESCRIBE(shape->dstZ, shape->dstHeight, shape->srcZ, shape->srcHeight, shape->Depth);
 }
 
 static bool describe_3d_peer(const CUDA_MEMCPY3D_PEER *shape, CUstream stream, bool is_async,
                              struct cushim_copy *copy) {
-    DESCRIBE_BOX(shape);
+    DESCRIBE(shape->dstZ, shape->dstHeight, shape->srcZ, shape->srcHeight, shape->Depth);
 }
 
 /* What a hook does; `call` is the driver's.  Only the driver can copy between contexts. */

@@ -10,63 +10,36 @@
 #include "preload/hooks/hook.h"
 #include "preload/state/process_options.h"
 
-/* ---- managed memory ---- */
-
-CUSHIM_PATCHABLE(cuMemAllocManaged)
-CUSHIM_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t n_bytes, unsigned flags) {
-    CUSHIM_ENTER(cuMemAllocManaged)
-    struct cushim_want want = {CUSHIM_MEM_MANAGED, flags, n_bytes};
-    uint64_t block;
-    if (address && cushim_memory_kinds_alloc(cuda, &want, &block)) {
-        *address = block;
-        return CUDA_SUCCESS;
-    }
-    CUresult answer = cuda->cuMemAllocManaged(address, n_bytes, flags);
-    if (cushim_entry_should_retry_host(answer))
-        answer = cuda->cuMemAllocManaged(address, n_bytes, flags);
-    if (!cushim_process_is_on() || !cushim_process_options.managed)
-        return answer;
-    return cushim_entry_note(cuda, CUSHIM_KIND_MANAGED, answer,
-                             answer == CUDA_SUCCESS ? *address : 0, n_bytes);
-}
-
-/* ---- pinned memory ---- */
-
-static bool serve_pinned(struct cushim_cuda *cuda, void **address, size_t n_bytes, unsigned flags) {
-    struct cushim_want want = {CUSHIM_MEM_PINNED, flags, n_bytes};
-    uint64_t block;
-    cushim_thread.pinned_flags = (int)flags;
-    if (!address || !cushim_memory_kinds_alloc(cuda, &want, &block))
-        return false;
-    *address = (void *)(uintptr_t)block;
-    return true;
-}
-
-static CUresult note_pinned(struct cushim_cuda *cuda, CUresult answer, void **address,
-                            size_t n_bytes) {
-    if (!cushim_process_is_on() || !cushim_process_options.pinned)
-        return answer;
-    return cushim_entry_note(cuda, CUSHIM_KIND_PINNED, answer,
-                             answer == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*address : 0, n_bytes);
-}
-
-/* What a hook does that allocates pinned memory; `call` is the driver's. */
-#define ALLOC_PINNED(flags, call)                                                                  \
-    if (serve_pinned(cuda, address, n_bytes, flags))                                               \
+/* What a hook does that allocates memory of a kind, which `option` lets heaps serve; `call` is the
+ * driver's. */
+#define ALLOC(kind, option, flags, call)                                                           \
+    const struct cushim_want want = {CUSHIM_MEM_##kind, flags, n_bytes};                           \
+    uint64_t block;                                                                                \
+    if (address && cushim_memory_kinds_alloc(cuda, &want, &block)) {                               \
+        *address = (__typeof__(*address))(uintptr_t)block;                                         \
         return CUDA_SUCCESS;                                                                       \
+    }                                                                                              \
     CUresult answer = call;                                                                        \
     if (cushim_entry_should_retry_host(answer))                                                    \
         answer = call;                                                                             \
-    return note_pinned(cuda, answer, address, n_bytes)
+    if (!cushim_process_is_on() || !cushim_process_options.option)                                 \
+        return answer;                                                                             \
+    return cushim_entry_note(cuda, CUSHIM_KIND_##kind, answer,                                     \
+                             answer == CUDA_SUCCESS ? (uintptr_t)*address : 0, n_bytes)
+
+CUSHIM_PATCHABLE(cuMemAllocManaged)
+HOOK(cuMemAllocManaged, TAKES(CUdeviceptr *address, size_t n_bytes, unsigned flags),
+     ALLOC(MANAGED, managed, flags, REAL(address, n_bytes, flags)))
 
 CUSHIM_PATCHABLE(cuMemHostAlloc)
 HOOK(cuMemHostAlloc, TAKES(void **address, size_t n_bytes, unsigned flags),
-     ALLOC_PINNED(flags, REAL(address, n_bytes, flags)))
+     cushim_thread.pinned_flags = (int)flags;
+     ALLOC(PINNED, pinned, flags, REAL(address, n_bytes, flags)))
 
 /* The same memory as from cuMemHostAlloc without flags (measured). */
 CUSHIM_PATCHABLE(cuMemAllocHost_v2)
-HOOK(cuMemAllocHost_v2, TAKES(void **address, size_t n_bytes),
-     ALLOC_PINNED(0, REAL(address, n_bytes)))
+HOOK(cuMemAllocHost_v2, TAKES(void **address, size_t n_bytes), cushim_thread.pinned_flags = 0;
+     ALLOC(PINNED, pinned, 0, REAL(address, n_bytes)))
 
 CUSHIM_PATCHABLE(cuMemFreeHost)
 HOOK(cuMemFreeHost, TAKES(void *address),

@@ -85,13 +85,12 @@ CUSHIM_EXPORT CUresult cuMemExportToShareableHandle(void *shared,
           cuda->cuMemExportToShareableHandle(shared, handle, type, flags));
 }
 
-CUSHIM_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
-                                                              CUmemGenericAllocationHandle handle) {
-    CUSHIM_ENTER(cuMemGetAllocationPropertiesFromHandle)
-    if (properties && cushim_process_is_on() && cushim_mapped_memory_is_spilled(handle, properties))
-        return CUDA_SUCCESS;
-    return cuda->cuMemGetAllocationPropertiesFromHandle(properties, handle);
-}
+HOOK(cuMemGetAllocationPropertiesFromHandle,
+     TAKES(CUmemAllocationProp *properties, CUmemGenericAllocationHandle handle),
+     return properties && cushim_process_is_on() &&
+                    cushim_mapped_memory_is_spilled(handle, properties)
+                ? CUDA_SUCCESS
+                : REAL(properties, handle))
 
 static CUresult share_all(struct cushim_cuda *cuda, const CUarrayMapInfo *maps, unsigned n) {
     CUresult answer = CUDA_SUCCESS;

@@ -46,20 +46,12 @@ static void run_callback(CUstream stream, CUresult status, void *data) {
     free(wrapped);
 }
 
-static struct wrapped *wrap(CUstreamCallback callback, void *data) {
-    struct wrapped *wrapped = malloc(sizeof *wrapped);
-    if (wrapped)
-        *wrapped = (struct wrapped){callback, data};
-    return wrapped;
-}
-
 static CUresult add_callback(__typeof__(&cuStreamAddCallback) real, CUstream stream,
                              CUstreamCallback callback, void *data, unsigned flags) {
-    struct wrapped *wrapped = NULL;
-    if (callback && cushim_process_is_on())
-        wrapped = wrap(callback, data);
+    struct wrapped *wrapped = callback && cushim_process_is_on() ? malloc(sizeof *wrapped) : NULL;
     if (!wrapped)
         return real(stream, callback, data, flags);
+    *wrapped = (struct wrapped){callback, data};
     CUresult answer = real(stream, run_callback, wrapped, flags);
     if (answer == CUDA_SUCCESS)
         cushim_host_effect_note(cushim_driver(), stream);
