@@ -26,6 +26,8 @@
 enum { IS_OFF, OF_FREES, IS_FULL };
 enum { ZERO_ON = 2 };
 
+enum { TEXT_BYTES = 256 };
+
 static void say(struct cushim_mem_finding *finding);
 
 struct cushim_mem_check cushim_check = {.lock = PTHREAD_MUTEX_INITIALIZER, .tell = say};
@@ -73,63 +75,49 @@ const char *cushim_check_fault(enum cushim_mem_harm harm) {
     return words[harm].fault;
 }
 
-const char *cushim_check_place(enum cushim_mem_harm harm) {
-    return cushim_mem_harm_is_refusal(harm) ? "called at" : "found at";
-}
-
-/* Writes how much a refused call was to touch: " of 2000 bytes", or nothing. */
-static void put_span(char *text, size_t text_bytes, const struct cushim_mem_finding *finding) {
-    *text = 0;
-    if (finding->span_bytes)
-        snprintf(text, text_bytes, " of %zu %s", finding->span_bytes,
-                 finding->span_bytes == 1 ? "byte" : "bytes");
-}
-
-static void put_event(const struct cushim_mem_finding *finding,
-                      char text[CUSHIM_CHECK_TEXT_BYTES]) {
+static void put_event(const struct cushim_mem_finding *finding, char text[TEXT_BYTES]) {
     const char *fault = cushim_check_fault(finding->harm);
     long number = (long)finding->offset; /* of a device, or a process */
     char bytes[CUSHIM_AMOUNT_BYTES];
     if (finding->harm == CUSHIM_MEM_HARM_RESET)
-        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
-                 "%s: %s took %s of device %ld with it, which were live", fault, finding->call,
-                 cushim_text_bytes(bytes, finding->n_bytes), number);
+        snprintf(text, TEXT_BYTES, "%s: %s took %s of device %ld with it, which were live", fault,
+                 finding->call, cushim_text_bytes(bytes, finding->n_bytes), number);
     else if (finding->harm == CUSHIM_MEM_HARM_STRAY)
-        snprintf(text, CUSHIM_CHECK_TEXT_BYTES, CUSHIM_FINDING_STRAY_TEXT, fault, finding->call,
-                 number);
+        snprintf(text, TEXT_BYTES, CUSHIM_FINDING_STRAY_TEXT, fault, finding->call, number);
     else
-        snprintf(text, CUSHIM_CHECK_TEXT_BYTES, CUSHIM_FINDING_FORKED_TEXT, fault, number,
-                 finding->call);
+        snprintf(text, TEXT_BYTES, CUSHIM_FINDING_FORKED_TEXT, fault, number, finding->call);
 }
 
-void cushim_check_text(const struct cushim_mem_finding *finding,
-                       char text[CUSHIM_CHECK_TEXT_BYTES]) {
-    char span[48], block[96];
+/* What is wrong, in words, for the log and the report. */
+static void put_text(const struct cushim_mem_finding *finding, char text[TEXT_BYTES]) {
+    char span[48] = "", block[96]; /* span: how much a refused call was to touch */
     const char *fault = cushim_check_fault(finding->harm);
     snprintf(block, sizeof block, "the block of %zu %s at 0x%" PRIx64, finding->n_bytes,
              finding->n_bytes == 1 ? "byte" : "bytes", finding->address);
-    put_span(span, sizeof span, finding);
+    if (finding->span_bytes)
+        snprintf(span, sizeof span, " of %zu %s", finding->span_bytes,
+                 finding->span_bytes == 1 ? "byte" : "bytes");
     if (cushim_mem_harm_is_event(finding->harm))
         put_event(finding, text);
     else if (finding->harm == CUSHIM_MEM_HARM_GONE)
-        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+        snprintf(text, TEXT_BYTES,
                  "%s: %s of 0x%" PRIx64 ", which went with its context; refused, as the driver "
                  "would",
                  fault, finding->call, finding->address);
     else if (!cushim_mem_harm_is_refusal(finding->harm))
-        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+        snprintf(text, TEXT_BYTES,
                  "%s: %s was written %s: 0x%02x at offset %" PRId64 "; found by %s", fault, block,
                  words[finding->harm].harm, finding->found, finding->offset, finding->call);
     else if (!finding->n_bytes)
-        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+        snprintf(text, TEXT_BYTES,
                  "%s: %s%s at 0x%" PRIx64 ", where no block is; refused, as the driver would",
                  fault, finding->call, span, finding->address + (uint64_t)finding->offset);
     else if (finding->harm == CUSHIM_MEM_HARM_AGAIN)
-        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+        snprintf(text, TEXT_BYTES,
                  "%s: %s of %s, which was freed before; refused, as the driver would", fault,
                  finding->call, block);
     else
-        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+        snprintf(text, TEXT_BYTES,
                  "%s: %s%s at offset %" PRId64 " of %s%s; refused, as the driver would", fault,
                  finding->call, span, finding->offset, block,
                  cushim_backtrace_is_empty(&finding->freed) ? "" : ", which was freed");
@@ -168,17 +156,17 @@ static void note(const struct cushim_mem_finding *finding, const char *text) {
 }
 
 static void say(struct cushim_mem_finding *finding) {
-    char text[CUSHIM_CHECK_TEXT_BYTES];
+    char text[TEXT_BYTES];
     if (!finding->call)
         finding->call = cushim_cuda_symbol_name(cushim_thread.symbol);
-    cushim_check_text(finding, text);
+    put_text(finding, text);
     note(finding, text);
     if (!cushim_check_is_on()) /* it only goes into a report */
         return;
     log_error("check", "%s", text);
     say_stack("allocated at", &finding->obtained);
     say_stack("freed at", &finding->freed);
-    say_stack(cushim_check_place(finding->harm), &finding->at);
+    say_stack(cushim_mem_harm_is_refusal(finding->harm) ? "called at" : "found at", &finding->at);
 }
 
 /* Without the check refusals are not logged, and a report has only the first ones, so that a
@@ -205,22 +193,30 @@ void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_loo
 
 /* ---- calls that have nothing to do with a block ---- */
 
-static size_t live_bytes_of(int device) {
-    size_t n_bytes = 0;
+/* What the program asked for of a device. */
+struct asked {
+    size_t live_bytes;
+    uint64_t n_requests;
+};
+
+static struct asked asked_of(int device) {
+    struct asked asked = {0};
     for (int kind = 0; kind < CUSHIM_KIND_IMPORTED; kind++) {
         struct cushim_mem_stats sum;
         cushim_mem_cache_sum(&cushim_page.stats[device][kind], &sum);
-        n_bytes += cushim_report_held(&sum).live_bytes;
+        asked.live_bytes += cushim_report_held(&sum).live_bytes;
+        asked.n_requests += cushim_mem_stats_read(&sum.n_requests);
     }
-    return n_bytes;
+    return asked;
 }
 
 size_t cushim_check_before_reset(int device) {
-    return (unsigned)device < CUSHIM_MAX_DEVICES && is_refusal_told() ? live_bytes_of(device) : 0;
+    bool is_wanted = (unsigned)device < CUSHIM_MAX_DEVICES && is_refusal_told();
+    return is_wanted ? asked_of(device).live_bytes : 0;
 }
 
 void cushim_check_after_reset(int device, size_t before_bytes) {
-    size_t n_bytes = before_bytes ? cushim_less(before_bytes, live_bytes_of(device)) : 0;
+    size_t n_bytes = before_bytes ? cushim_less(before_bytes, asked_of(device).live_bytes) : 0;
     if (n_bytes)
         cushim_mem_check_refused(&cushim_check,
                                  &(struct cushim_mem_finding){.harm = CUSHIM_MEM_HARM_RESET,
@@ -250,16 +246,6 @@ void cushim_check_context_made(struct cushim_cuda *cuda, int device) {
     atomic_store(&row->is_known, 1);
 }
 
-static uint64_t n_requests_of(int device) {
-    uint64_t n = 0;
-    for (int kind = 0; kind < CUSHIM_KIND_IMPORTED; kind++) {
-        struct cushim_mem_stats sum;
-        cushim_mem_cache_sum(&cushim_page.stats[device][kind], &sum);
-        n += cushim_mem_stats_read(&sum.n_requests);
-    }
-    return n;
-}
-
 /* Of frees nobody knows whether they were meant, because a child inherits objects. */
 static bool is_cleaning_up(const char *call) {
     return strstr(call, "Free") || strstr(call, "Destroy") || strstr(call, "Release") ||
@@ -269,13 +255,13 @@ static bool is_cleaning_up(const char *call) {
 /* Other threads of the parent may have held any lock, so no stack is taken. */
 void cushim_check_called_after_fork(enum cushim_cuda_symbol symbol) {
     static atomic_bool is_told;
-    char text[CUSHIM_CHECK_TEXT_BYTES];
+    char text[TEXT_BYTES];
     struct cushim_mem_finding finding = {.harm = CUSHIM_MEM_HARM_FORKED,
                                          .call = cushim_cuda_symbol_name(symbol),
                                          .offset = getpid()};
     if (is_cleaning_up(finding.call) || atomic_exchange(&is_told, true))
         return;
-    cushim_check_text(&finding, text);
+    put_text(&finding, text);
     log_error("fork", "%s", text);
     if (orphan())
         atomic_store(orphan(), (uint64_t)finding.offset << 32 | symbol);
@@ -299,9 +285,9 @@ static void say_that_all_is_well(void) {
 void cushim_check_end(void) {
     uint64_t n_all = 0, child = orphan() ? atomic_load(orphan()) : 0;
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)
-        n_all += made[device].is_known ? n_requests_of(device) : 0;
+        n_all += made[device].is_known ? asked_of(device).n_requests : 0;
     for (int device = 0; device < CUSHIM_MAX_DEVICES && n_all; device++) {
-        if (made[device].is_known && !n_requests_of(device))
+        if (made[device].is_known && !asked_of(device).n_requests)
             cushim_mem_check_refused(
                 &cushim_check,
                 &(struct cushim_mem_finding){.harm = CUSHIM_MEM_HARM_STRAY,
@@ -327,26 +313,13 @@ static bool may_look(void) {
     return !cushim_capture_is_open() && !cushim_thread.host_function_depth;
 }
 
-static void count_unchecked(void) {
-    cushim_mem_stats_add(&cushim_check.n_unchecked, 1);
-}
-
-/* Take another block and leave it unchecked, because a set of the first block's bytes may still be
- * under way when somebody gets it. */
-static enum cushim_status obtain_another(struct cushim_mem_heap *heap,
-                                         struct cushim_mem_block *block, size_t n_bytes) {
-    struct cushim_mem_lookup lookup;
-    if (cushim_mem_blocks_find(&cushim_process.blocks, block->address, &lookup))
-        cushim_mem_alloc_undo(heap, &lookup, block->is_hit);
-    return cushim_mem_alloc(heap, n_bytes, block);
-}
-
 enum cushim_status cushim_check_obtained(struct cushim_mem_heap *heap,
                                          struct cushim_mem_block *block, size_t n_bytes) {
+    struct cushim_mem_lookup lookup;
     if (!cushim_check_is_on() || !heap->guard_bytes)
         return CUSHIM_OK;
     if (!may_look()) {
-        count_unchecked();
+        cushim_mem_stats_add(&cushim_check.n_unchecked, 1);
         return CUSHIM_OK;
     }
     /* CUSHIM_ZERO does not clear all of the block, and the rest must stay as it came */
@@ -354,7 +327,11 @@ enum cushim_status cushim_check_obtained(struct cushim_mem_heap *heap,
     if (cushim_mem_check_obtained(&cushim_check, heap, block->address, n_bytes, is_poisoned) !=
         CUSHIM_TIMEOUT)
         return CUSHIM_OK;
-    return obtain_another(heap, block, n_bytes);
+    /* take another block and leave it unchecked, because a set of the first block's bytes may
+     * still be under way when somebody gets it */
+    if (cushim_mem_blocks_find(&cushim_process.blocks, block->address, &lookup))
+        cushim_mem_alloc_undo(heap, &lookup, block->is_hit);
+    return cushim_mem_alloc(heap, n_bytes, block);
 }
 
 bool cushim_check_release(const struct cushim_mem_lookup *lookup, enum cushim_status *status,

@@ -68,11 +68,3 @@ const char *cushim_check_fault(enum cushim_mem_harm harm);
 
 /* What happened to the block, in a few words. */
 const char *cushim_check_harm(enum cushim_mem_harm harm);
-
-/* What the stack of the call shows: the call that was refused, or the one that found the damage. */
-const char *cushim_check_place(enum cushim_mem_harm harm);
-
-/* What is wrong, in words, for the log and the report. */
-enum { CUSHIM_CHECK_TEXT_BYTES = 256 };
-void cushim_check_text(const struct cushim_mem_finding *finding,
-                       char text[CUSHIM_CHECK_TEXT_BYTES]);
