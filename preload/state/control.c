@@ -104,7 +104,6 @@ static void *wait_for_requests(void *unused) {
 void cushim_control_begin(void) {
     static pid_t begun_in; /* a forked child has none of the threads */
     sigset_t all, before;
-    pthread_attr_t attributes;
     pthread_t thread;
     if (begun_in == cushim_process.process)
         return;
@@ -116,14 +115,11 @@ void cushim_control_begin(void) {
     sigdelset(&all, SIGSEGV); /* a fault of its own, as of a page that was cut, is handled in it */
     sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_attr_init(&attributes);
+    int error = pthread_create(&thread, NULL, wait_for_requests, NULL);
     if (!error) {
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        error = pthread_create(&thread, &attributes, wait_for_requests, NULL);
-        pthread_attr_destroy(&attributes);
-    }
-    if (!error)
         pthread_setname_np(thread, "cushim-control");
+        pthread_detach(thread);
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     atomic_store(&control->has_thread, !error);
     if (error)
