@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "base/thread_end.h"
 #include "memory/fence/fence.h"
 #include "memory/stats.h"
 #include "preload/resolve/resolve.h"
@@ -41,8 +41,6 @@ static struct slot {
 static atomic_bool is_device_told[CUSHIM_MAX_DEVICES];
 
 static _Thread_local struct slot *slot_of_thread __attribute__((tls_model("initial-exec")));
-static pthread_key_t thread_end;
-static bool has_thread_end;
 
 /* ---- the file ---- */
 
@@ -103,9 +101,9 @@ static void end_thread(void *of_thread) {
     atomic_store_explicit(&slot->is_taken, false, memory_order_release);
 }
 
+CUSHIM_THREAD_END(watch_thread, end_thread)
+
 static int begin(void) {
-    if (!has_thread_end)
-        has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
     for (int i = 0; i < CUSHIM_MAX_DEVICES; i++)
         atomic_store(&is_device_told[i], false);
     cushim_trace_modules_forget();
@@ -164,12 +162,12 @@ void cushim_tracing_stop(void) {
 /* ---- events ---- */
 
 static struct slot *take_slot(void) {
-    for (unsigned i = 0; has_thread_end && i < MOST_WRITERS; i++) {
+    for (unsigned i = 0; i < MOST_WRITERS; i++) {
         struct slot *slot = &slots[i];
         if (atomic_load_explicit(&slot->is_taken, memory_order_relaxed) ||
             atomic_exchange_explicit(&slot->is_taken, true, memory_order_acquire))
             continue;
-        if (pthread_setspecific(thread_end, slot) != 0) {
+        if (!watch_thread(slot)) {
             atomic_store_explicit(&slot->is_taken, false, memory_order_release);
             return NULL;
         }

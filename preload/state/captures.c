@@ -6,6 +6,7 @@
 #include "base/futex.h"
 #include "base/log.h"
 #include "base/lock.h"
+#include "base/thread_end.h"
 #include "cuda/current_context.h"
 #include "cuda/table.h"
 #include "cushim/preload.h"
@@ -145,9 +146,6 @@ bool cushim_capture_begin_enter(void) {
 
 /* ---- threads that end, and their default streams with them ---- */
 
-static pthread_key_t thread_end;
-static bool has_thread_end;
-
 static void end_thread(void *thread) {
     if (!cushim_process_is_on() || !cushim_capture_is_open())
         return;
@@ -161,16 +159,7 @@ static void end_thread(void *thread) {
     }
 }
 
-static void make_key(void) {
-    has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
-}
-
-static void watch_thread(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_key);
-    if (has_thread_end)
-        pthread_setspecific(thread_end, &cushim_thread);
-}
+CUSHIM_THREAD_END(watch_thread, end_thread)
 
 void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult answer) {
     if (answer == CUDA_SUCCESS) {
@@ -182,7 +171,7 @@ void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult a
     }
     pthread_mutex_unlock(&lock);
     if (answer == CUDA_SUCCESS)
-        watch_thread();
+        watch_thread(&cushim_thread);
 }
 
 bool cushim_capture_free(const struct cushim_mem_lookup *lookup, enum cushim_status *status) {

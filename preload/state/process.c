@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
@@ -10,6 +9,7 @@
 #include "base/environment.h"
 #include "base/futex.h"
 #include "base/log.h"
+#include "base/thread_end.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
 #include "preload/events.h"
@@ -207,9 +207,6 @@ bool cushim_process_start(void) {
     return state == CUSHIM_PROCESS_ON;
 }
 
-static pthread_key_t thread_end;
-static bool has_thread_end;
-
 static void end_thread(void *shard) {
     cushim_thread.is_ending = true;
     cushim_thread.shard = NULL;
@@ -217,23 +214,19 @@ static void end_thread(void *shard) {
     atomic_store_explicit(&((struct cushim_shard *)shard)->is_taken, false, memory_order_release);
 }
 
-static void make_key(void) {
-    has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
-}
+CUSHIM_THREAD_END(watch_thread, end_thread)
 
 /* A shard for this thread alone, which another thread may take after its end; NULL if all are
  * taken. */
 static struct cushim_shard *take_shard(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_key);
-    for (unsigned i = 0; has_thread_end && i < CUSHIM_N_OWN_SHARDS; i++) {
+    for (unsigned i = 0; i < CUSHIM_N_OWN_SHARDS; i++) {
         struct cushim_shard *shard = &cushim_page_calls.shards[i];
         cushim_live_show(shard, sizeof *shard); /* before it is taken, because that is a store to
                                                  * it */
         if (atomic_load_explicit(&shard->is_taken, memory_order_relaxed) ||
             atomic_exchange_explicit(&shard->is_taken, true, memory_order_acquire))
             continue;
-        if (pthread_setspecific(thread_end, shard) == 0)
+        if (watch_thread(shard))
             return shard;
         atomic_store_explicit(&shard->is_taken, false, memory_order_release);
         break;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/lock.h"
+#include "base/thread_end.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 
@@ -28,8 +29,6 @@ static _Atomic(struct cushim_mem_cache *) everyone;
 
 void (*cushim_mem_cache_made)(struct cushim_mem_cache *cache);
 static atomic_bool is_left_to_parent;
-static pthread_key_t thread_end;
-static bool has_thread_end;
 
 /* ---- blocks out of a cache ---- */
 
@@ -405,16 +404,12 @@ static void end_thread(void *unused) {
     }
 }
 
-static void make_key(void) {
-    has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
-}
+CUSHIM_THREAD_END(watch_thread, end_thread)
 
 /* Will our function run when this thread ends?  If not, it gets no cache, because no other thread
  * could take it over. */
 static bool is_watched(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_key);
-    return has_thread_end && (mine || pthread_setspecific(thread_end, &registry) == 0);
+    return mine || watch_thread(&registry);
 }
 
 /* A cache on the thread's list that is bound to no heap.  The caller holds the registry's lock. */
