@@ -1,6 +1,8 @@
 /*
  * Hooks as rows: a call, what it takes, and what its hook does.
  *
+ *     HOOK(cuMemPoolDestroy, TAKES(CUmemoryPool pool), return cushim_async_destroy(cuda, pool))
+ *
  * A hook of several steps is a function with a body.  Hooks that do one thing, and those that
  * differ from each other in the call alone, are rows.  What a row does ends with a return; `cuda`
  * is the driver's table there, and REAL the driver's own function.  A debugger shows each hook
@@ -13,6 +15,7 @@
 
 #define TAKES(...) (__VA_ARGS__)
 
+/* REAL is read from the table at each call, so that no register holds it meanwhile. */
 #define HOOK(abi, parameters, ...)                                                                 \
     CUSHIM_EXPORT CUresult abi parameters {                                                        \
         CUSHIM_ENTER(abi)                                                                          \
