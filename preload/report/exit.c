@@ -96,19 +96,16 @@ static bool leave_with_waiter(const struct waiter *waiter, const char *where) {
             leave_in_file(waiter, report));
 }
 
-/* A child of what `cushim run` started must not replace its report. */
-static bool is_child_of_run(void) {
-    return cushim_page.head.run && !is_the_one_started();
-}
-
 static void write_report(const char *where) {
     char path[PATH_MAX];
     struct waiter waiter;
     bool is_awaited = find_waiter(&waiter);
     if (is_awaited && leave_with_waiter(&waiter, where))
         return;
-    int error = cushim_report_write(where, cushim_start_folder(), is_child_of_run(),
-                                    cushim_own_report(), path);
+    /* a child of what `cushim run` started must not replace its report */
+    bool is_child = cushim_page.head.run && !is_the_one_started();
+    int error =
+        cushim_report_write(where, cushim_start_folder(), is_child, cushim_own_report(), path);
     if (!error && is_awaited)
         leave_in_file(&waiter, NULL);
     if (error == ENAMETOOLONG && !*path)

@@ -39,10 +39,6 @@ static void *find(const char *name, void *object) {
     return cushim_object_symbol(object, name);
 }
 
-static struct cushim_object known(void) {
-    return (struct cushim_object){0, atomic_load(&object_name), atomic_load(&object_dynamic)};
-}
-
 typedef __typeof__(&cuDriverGetVersion) get_version_fn;
 
 /* Does a driver report that it is a stub for linking?  It need not be initialised. */
@@ -62,11 +58,6 @@ static bool is_object_fit(const struct cushim_object *object) {
     void *address = cushim_object_symbol(object, "cuDriverGetVersion");
     memcpy(&get_version, &address, sizeof get_version);
     return !cushim_cuda_missing(find, &copy) && !is_stub(get_version);
-}
-
-/* The one we have.  It is asked only if there is another. */
-static bool is_ours_fit(void) {
-    return !atomic_load(&first_missing) && !is_stub(table.cuDriverGetVersion);
 }
 
 /* The caller holds the lock.  What was learnt of the driver is void. */
@@ -107,7 +98,7 @@ static bool take(const struct cushim_object *object, const Elf64_Dyn *unfit) {
 }
 
 void cushim_driver_settle(void) {
-    struct cushim_object was = known();
+    struct cushim_object was = {0, atomic_load(&object_name), atomic_load(&object_dynamic)};
     if (!was.dynamic || cushim_object_is_loaded(&was))
         return;
     bool is_held_off = cushim_fork_hold_off();
@@ -123,7 +114,8 @@ bool cushim_driver_adopt(const struct cushim_object *object) {
     const Elf64_Dyn *ours = atomic_load(&object_dynamic);
     if (ours == object->dynamic)
         return !atomic_load(&first_missing);
-    if (ours && is_ours_fit())
+    /* the one we have is asked only if there is another */
+    if (ours && !atomic_load(&first_missing) && !is_stub(table.cuDriverGetVersion))
         return false;
     return is_object_fit(object) && take(object, ours);
 }
