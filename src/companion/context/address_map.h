@@ -26,6 +26,13 @@ struct cushim_address_map_row {
     struct cushim_address_map_node *node; /* of a row in the map; NULL in a row to record */
 };
 
+static inline struct cushim_address_map_row
+cushim_address_map_row_of(enum cushim_memory_kind kind, uint64_t start, size_t bytes,
+                          struct cushim_context_object *context, struct cushim_object *owner) {
+    return (struct cushim_address_map_row){
+        .start = start, .bytes = bytes, .kind = kind, .context = context, .owner = owner};
+}
+
 /**
  * Put a row in: after the memory was obtained.
  * @param row  copied; context and owner are kept by the ledger

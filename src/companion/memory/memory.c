@@ -22,22 +22,34 @@ enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const cha
         held.live_bytes);
 }
 
+/* Call what gives memory of this kind back to the driver. */
+static enum cushim_status release(struct cushim_scope *scope, enum cushim_memory_kind kind,
+                                  uint64_t start) {
+    switch (kind) {
+    case CUSHIM_MEMORY_PINNED:
+        return CUSHIM_CALL(scope, cuMemFreeHost, (void *)(uintptr_t)start);
+    case CUSHIM_MEMORY_REGISTERED:
+        return CUSHIM_CALL(scope, cuMemHostUnregister, (void *)(uintptr_t)start);
+    case CUSHIM_MEMORY_IPC:
+        return CUSHIM_CALL(scope, cuIpcCloseMemHandle, start);
+    default:
+        return CUSHIM_CALL(scope, cuMemFree_v2, start);
+    }
+}
+
 static enum cushim_status record(struct cushim_scope *scope, struct cushim_memory_request *request,
                                  CUdeviceptr address) {
-    const struct cushim_address_map_row row = {.start = address,
-                                               .bytes = request->bytes,
-                                               .kind = request->kind,
-                                               .flags = request->flags,
-                                               .context = scope->context,
-                                               .owner = request->owner,
-                                               .is_shared = request->owner != NULL};
+    struct cushim_address_map_row row = cushim_address_map_row_of(
+        request->kind, address, request->bytes, scope->context, request->owner);
+    row.flags = request->flags;
+    row.is_shared = request->owner != NULL;
     enum cushim_status status = cushim_address_map_record(&row);
     if (status == CUSHIM_OK)
         return CUSHIM_OK;
     if (request->pool)
         CUSHIM_DRIVER(cuMemFreeAsync)(address, request->stream);
     else
-        request->release(address);
+        release(scope, request->kind, address);
     if (status == CUSHIM_NOMEM)
         return cushim_scope_fail(scope, status, "no host memory for the ledger, asked=%zu",
                                  request->bytes);
@@ -71,16 +83,9 @@ static CUresult obtain_plain(struct cushim_memory_request *request, CUdeviceptr 
     return CUSHIM_DRIVER(cuMemAlloc_v2)(address, request->bytes);
 }
 
-CUresult cushim_memory_release_device(uint64_t start) {
-    return CUSHIM_DRIVER(cuMemFree_v2)(start);
-}
-
 void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes) {
-    *request = (struct cushim_memory_request){.entry = "cuMemAlloc_v2",
-                                              .kind = CUSHIM_MEMORY_DEVICE,
-                                              .bytes = bytes,
-                                              .obtain = obtain_plain,
-                                              .release = cushim_memory_release_device};
+    *request = (struct cushim_memory_request){
+        .entry = "cuMemAlloc_v2", .bytes = bytes, .obtain = obtain_plain};
 }
 
 enum cushim_status cushim_memory_alloc(struct cushim_context *ctx, size_t bytes, cushim_devptr *p) {
@@ -135,14 +140,7 @@ enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t 
 
 /* ---- giving it back ---- */
 
-/* Memory that another function frees, or that belongs to other code. */
-static bool is_elsewhere(const struct cushim_address_map_row *row) {
-    return row->owner || row->kind == CUSHIM_MEMORY_GRAPH || row->kind == CUSHIM_MEMORY_ADOPTED ||
-           row->kind == CUSHIM_MEMORY_IPC || row->kind == CUSHIM_MEMORY_GLOBAL ||
-           row->kind == CUSHIM_MEMORY_MAPPED;
-}
-
-static enum cushim_status judge_return(const struct cushim_memory_return *how,
+static enum cushim_status judge_return(const char *what, unsigned kinds,
                                        const struct cushim_address_map_row *row) {
     unsigned long long start = row->start;
     static const char *const owners[] = {
@@ -151,71 +149,72 @@ static enum cushim_status judge_return(const struct cushim_memory_return *how,
         [CUSHIM_OWNER_MAPPER] = "mapper",
     };
     if (row->owner)
-        return cushim_fail(how->what, CUSHIM_STATE, "ptr=0x%llx bytes=%zu %s=%p", start, row->bytes,
+        return cushim_fail(what, CUSHIM_STATE, "ptr=0x%llx bytes=%zu %s=%p", start, row->bytes,
                            owners[cushim_memory_owner_of(row)], row->owner->handle);
-    if (how->kinds & 1u << row->kind)
+    if (kinds & 1u << row->kind)
         return CUSHIM_OK;
-    return cushim_fail(how->what, is_elsewhere(row) ? CUSHIM_STATE : CUSHIM_INVALID,
+    const unsigned elsewhere = CUSHIM_MEMORY_KIND(GRAPH) | CUSHIM_MEMORY_KIND(ADOPTED) |
+                               CUSHIM_MEMORY_KIND(IPC) | CUSHIM_MEMORY_KIND(GLOBAL) |
+                               CUSHIM_MEMORY_KIND(MAPPED);
+    return cushim_fail(what, elsewhere & 1u << row->kind ? CUSHIM_STATE : CUSHIM_INVALID,
                        "ptr=0x%llx bytes=%zu is %s memory", start, row->bytes,
                        cushim_memory_kind_name(row->kind));
 }
 
 /* No row begins there: a block of a pool or an arena, freed memory, or an unknown address. */
-static enum cushim_status judge_absent(const struct cushim_memory_return *how, uint64_t start,
+static enum cushim_status judge_absent(const char *what, unsigned kinds, uint64_t start,
                                        enum cushim_status status) {
     struct cushim_address_map_row row;
-    bool is_found = cushim_address_map_find(start, &row);
-    bool is_plain = is_found && row.start == start && !row.owner; /* it outlived its pool */
-    if (is_found && row.start != start)
-        status = cushim_fail(how->what, CUSHIM_UNKNOWNPTR, "ptr=0x%llx is inside 0x%llx",
-                             (unsigned long long)start, (unsigned long long)row.start);
-    else if (is_found)
-        status = judge_return(how, &row);
-    if (is_found)
+    if (cushim_address_map_find(start, &row)) {
+        bool is_plain = row.start == start && !row.owner; /* it outlived its pool */
+        status = row.start == start
+                     ? judge_return(what, kinds, &row)
+                     : cushim_fail(what, CUSHIM_UNKNOWNPTR, "ptr=0x%llx is inside 0x%llx",
+                                   (unsigned long long)start, (unsigned long long)row.start);
         cushim_address_map_drop(&row);
-    if (is_found && (!is_plain || status != CUSHIM_OK))
-        return status;
+        if (!is_plain || status != CUSHIM_OK)
+            return status;
+    }
     enum cushim_status answer = CUSHIM_OK;
-    if (cushim_pressure_release(how->what, start, how->is_host, &answer))
+    bool is_host = kinds & (CUSHIM_MEMORY_KIND(PINNED) | CUSHIM_MEMORY_KIND(REGISTERED));
+    if (cushim_pressure_release(what, start, is_host, &answer))
         return answer;
-    return cushim_fail(how->what, status, "ptr=0x%llx", (unsigned long long)start);
+    return cushim_fail(what, status, "ptr=0x%llx", (unsigned long long)start);
 }
 
-enum cushim_status cushim_memory_take(const struct cushim_memory_return *how, uint64_t start,
+enum cushim_status cushim_memory_take(const char *what, unsigned kinds, uint64_t start,
                                       struct cushim_address_map_row *row) {
     enum cushim_status status = cushim_address_map_erase(start, row);
     if (status != CUSHIM_OK)
-        return judge_absent(how, start, status);
-    status = judge_return(how, row);
+        return judge_absent(what, kinds, start, status);
+    status = judge_return(what, kinds, row);
     if (status != CUSHIM_OK)
         cushim_address_map_restore(row);
     return status;
 }
 
 /* Free it in the driver, in the context of the row, which is not known to be dead. */
-static enum cushim_status call_driver(const struct cushim_memory_return *how,
-                                      const struct cushim_address_map_row *row) {
+static enum cushim_status call_driver(const char *what, const struct cushim_address_map_row *row) {
     CUSHIM_SCOPE scope = {0};
-    CUSHIM_TRY(cushim_call_begin_known(&scope, how->what, row->context));
-    if (!how->is_free)
+    CUSHIM_TRY(cushim_call_begin_known(&scope, what, row->context));
+    /* the driver allows the others during a capture, which stays valid */
+    if (row->kind == CUSHIM_MEMORY_REGISTERED || row->kind == CUSHIM_MEMORY_IPC)
         CUSHIM_TRY(cushim_capture_refuse(&scope));
-    if (how->is_absent)
-        return cushim_fail_nosym(how->what, how->entry);
     /* a capture forbids a thread to free only in the stricter modes */
-    return cushim_scope_answer(&scope, how->entry, CUSHIM_RELAXED(how->release(row->start)));
+    return CUSHIM_RELAXED(release(&scope, row->kind, row->start));
 }
 
-enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *how, uint64_t start) {
+enum cushim_status cushim_memory_give_back(const char *what, unsigned kinds, uint64_t start) {
     struct cushim_address_map_row row;
-    CUSHIM_TRY(cushim_driver_use_process(how->what));
+    CUSHIM_TRY(cushim_driver_use_process(what));
     if (!start)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_memory_take(how, start, &row));
+    CUSHIM_TRY(cushim_memory_take(what, kinds, start, &row));
     if (!row.context) /* it was a plain block, and is freed */
         return CUSHIM_OK;
     enum cushim_status status = CUSHIM_OK;
-    if (how->release && !cushim_context_is_dead(row.context))
-        status = call_driver(how, &row);
+    if (row.kind != CUSHIM_MEMORY_ADOPTED && !cushim_context_is_dead(row.context))
+        status = call_driver(what, &row);
     if (status == CUSHIM_DEADCONTEXT) /* the memory is gone with its context */
         status = CUSHIM_OK;
     if (status == CUSHIM_OK)
@@ -226,14 +225,9 @@ enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *ho
 }
 
 enum cushim_status cushim_memory_free(cushim_devptr p) {
-    const struct cushim_memory_return how = {.what = __func__,
-                                             .entry = "cuMemFree_v2",
-                                             .kinds = 1u << CUSHIM_MEMORY_DEVICE |
-                                                      1u << CUSHIM_MEMORY_MANAGED |
-                                                      1u << CUSHIM_MEMORY_ASYNC,
-                                             .release = cushim_memory_release_device,
-                                             .is_free = true};
-    return cushim_memory_give_back(&how, p);
+    return cushim_memory_give_back(
+        __func__,
+        CUSHIM_MEMORY_KIND(DEVICE) | CUSHIM_MEMORY_KIND(MANAGED) | CUSHIM_MEMORY_KIND(ASYNC), p);
 }
 
 /* ---- memory of others ---- */
@@ -267,8 +261,8 @@ enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr
     CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_NEED_ENTRY(__func__, cuMemGetAddressRange_v2);
     CUSHIM_TRY(judge_foreign(&scope, p, bytes));
-    const struct cushim_address_map_row row = {
-        .start = p, .bytes = bytes, .kind = CUSHIM_MEMORY_ADOPTED, .context = scope.context};
+    const struct cushim_address_map_row row =
+        cushim_address_map_row_of(CUSHIM_MEMORY_ADOPTED, p, bytes, scope.context, NULL);
     enum cushim_status status = cushim_address_map_record(&row);
     return status == CUSHIM_OK ? status
                                : cushim_scope_fail(&scope, status, "p=0x%llx bytes=%zu",
@@ -276,7 +270,5 @@ enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr
 }
 
 enum cushim_status cushim_memory_disown(cushim_devptr p) {
-    const struct cushim_memory_return how = {.what = __func__,
-                                             .kinds = 1u << CUSHIM_MEMORY_ADOPTED};
-    return cushim_memory_give_back(&how, p);
+    return cushim_memory_give_back(__func__, CUSHIM_MEMORY_KIND(ADOPTED), p);
 }

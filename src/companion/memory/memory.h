@@ -31,9 +31,9 @@ struct cushim_memory_request {
     unsigned flags;               /* of the row */
     size_t bytes;                 /* as asked, and in the row; `obtain` may set it */
     struct cushim_object *owner;  /* of the row, which then shares the driver's allocation */
-    CUresult (*obtain)(struct cushim_memory_request *request, CUdeviceptr *address);
-    CUresult (*release)(uint64_t address); /* with a pool: cuMemFreeAsync instead */
-    size_t width_bytes, rows, pitch_bytes; /* rows */
+    CUresult (*obtain)(struct cushim_memory_request *request,
+                       CUdeviceptr *address); /* with a pool: cuMemFreeAsync instead */
+    size_t width_bytes, rows, pitch_bytes;    /* rows */
     unsigned elem_bytes;
     CUstream stream; /* stream-ordered */
     CUmemoryPool pool;
@@ -60,28 +60,18 @@ enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const cha
 
 /* ---- giving it back ---- */
 
-struct cushim_memory_return {
-    const char *what;  /* our public function */
-    const char *entry; /* of the driver, for the text */
-    unsigned kinds;    /* 1 << enum cushim_memory_kind: which it takes */
-    bool is_host;
-    CUresult (*release)(uint64_t start); /* NULL: nothing to call */
-    bool is_absent;                      /* the driver lacks the entry */
-    bool is_free; /* the driver allows it during a capture, which stays valid */
-};
+/* A kind as a bit of the sets below. */
+#define CUSHIM_MEMORY_KIND(KIND) (1u << CUSHIM_MEMORY_##KIND)
 
-/* The free functions: see cushim_memory_free for the answers. */
-enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *how, uint64_t start);
-
-/* cuMemFree as such a release. */
-CUresult cushim_memory_release_device(uint64_t start);
+/* The free functions, each with the kinds that it takes: see cushim_memory_free for the answers. */
+enum cushim_status cushim_memory_give_back(const char *what, unsigned kinds, uint64_t start);
 
 /*
  * Take the row of `start` out, if it is of these kinds; else refuse as a free does.  The caller
  * restores or drops the row.  If row->context is NULL, it was a block that outlived its pool, and
  * it is freed already.
  */
-enum cushim_status cushim_memory_take(const struct cushim_memory_return *how, uint64_t start,
+enum cushim_status cushim_memory_take(const char *what, unsigned kinds, uint64_t start,
                                       struct cushim_address_map_row *row);
 
 /* The owner that must free the memory of a row. */
@@ -106,6 +96,13 @@ struct cushim_memory_range {
     bool is_known;                     /* filled by enter: `row` covers the address */
     struct cushim_address_map_row row; /* kept until leave */
 };
+
+static inline struct cushim_memory_range cushim_memory_span(const char *name, uint64_t address,
+                                                            size_t bytes,
+                                                            enum cushim_memory_place place) {
+    return (struct cushim_memory_range){
+        .name = name, .address = address, .bytes = bytes, .place = place};
+}
 
 enum { CUSHIM_MEMORY_N_RANGES = 2 };
 

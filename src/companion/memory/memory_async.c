@@ -176,23 +176,14 @@ static enum cushim_status free_in(const char *what, struct cushim_stream *s,
 }
 
 enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_stream *s) {
-    const struct cushim_memory_return how = {.what = __func__,
-                                             .kinds = 1u << CUSHIM_MEMORY_DEVICE |
-                                                      1u << CUSHIM_MEMORY_ASYNC |
-                                                      1u << CUSHIM_MEMORY_GRAPH};
-    const struct cushim_memory_return behind_all = {.what = __func__,
-                                                    .entry = "cuMemFree_v2",
-                                                    .kinds = 1u << CUSHIM_MEMORY_DEVICE |
-                                                             1u << CUSHIM_MEMORY_ASYNC,
-                                                    .release = cushim_memory_release_device,
-                                                    .is_free = true};
+    const unsigned plain = CUSHIM_MEMORY_KIND(DEVICE) | CUSHIM_MEMORY_KIND(ASYNC);
     struct cushim_address_map_row row;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     if (!p)
         return CUSHIM_OK;
     if (cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)) /* no work can be queued on it */
-        return cushim_memory_give_back(&behind_all, p);
-    CUSHIM_TRY(cushim_memory_take(&how, p, &row));
+        return cushim_memory_give_back(__func__, plain, p);
+    CUSHIM_TRY(cushim_memory_take(__func__, plain | CUSHIM_MEMORY_KIND(GRAPH), p, &row));
     if (!row.context) /* it was a plain block, and is freed */
         return CUSHIM_OK;
     enum cushim_status status = CUSHIM_OK;

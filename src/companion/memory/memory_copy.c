@@ -15,34 +15,12 @@ static enum cushim_memory_place place_of(enum cushim_copy_kind kind, bool is_dst
                                                         : CUSHIM_MEMORY_AT_HOST;
 }
 
-static enum cushim_status judge(const char *what, size_t bytes, enum cushim_copy_kind kind) {
-    CUSHIM_TRY(cushim_driver_use(what));
-    if (kind < CUSHIM_COPY_H2H || kind > CUSHIM_COPY_BY_ADDRESS)
-        return cushim_fail(what, CUSHIM_INVALID, "kind=%d", kind);
-    return cushim_memory_check_bytes(what, "bytes", bytes);
-}
-
-static enum cushim_status enter(struct cushim_memory_call *call, const char *what, uint64_t dst,
-                                uint64_t src, size_t bytes, enum cushim_copy_kind kind,
-                                struct cushim_stream *s) {
-    *call = (struct cushim_memory_call){
-        .n_ranges = 2,
-        .ranges = {
-            {.name = "dst", .address = dst, .bytes = bytes, .place = place_of(kind, true)},
-            {.name = "src", .address = src, .bytes = bytes, .place = place_of(kind, false)}}};
-    return cushim_memory_enter(call, what, s);
-}
-
-static const void *host(uint64_t address) {
-    return (const void *)(uintptr_t)address;
-}
-
 /* ---- that wait ---- */
 
 /* The driver's entry for the kind, with what is behind its name. */
 #define BY_KIND(scope, kind, behind, plain, dst, src, ...)                                         \
-    ((kind) == CUSHIM_COPY_H2D                                                                     \
-         ? CUSHIM_CALL(scope, cuMemcpyHtoD##behind, dst, host(src), __VA_ARGS__)                   \
+    ((kind) == CUSHIM_COPY_H2D ? CUSHIM_CALL(scope, cuMemcpyHtoD##behind, dst,                     \
+                                             (const void *)(uintptr_t)(src), __VA_ARGS__)          \
      : (kind) == CUSHIM_COPY_D2H                                                                   \
          ? CUSHIM_CALL(scope, cuMemcpyDtoH##behind, (void *)(uintptr_t)(dst), src, __VA_ARGS__)    \
      : (kind) == CUSHIM_COPY_D2D ? CUSHIM_CALL(scope, cuMemcpyDtoD##behind, dst, src, __VA_ARGS__) \
@@ -61,64 +39,49 @@ static bool ends_later(const struct cushim_memory_call *call, enum cushim_copy_k
     return kind == CUSHIM_COPY_D2D || kind == CUSHIM_COPY_BY_ADDRESS;
 }
 
+/* On the legacy stream, or in the order of a stream. */
 static enum cushim_status copy(const char *what, uint64_t dst, uint64_t src, size_t bytes,
-                               enum cushim_copy_kind kind) {
-    CUSHIM_MEMORY_CALL call = {0};
-    CUSHIM_TRY(judge(what, bytes, kind));
-    if (!bytes)
-        return CUSHIM_OK;
-    CUSHIM_TRY(enter(&call, what, dst, src, bytes, kind, CUSHIM_STREAM_LEGACY));
-    CUSHIM_TRY(cushim_capture_refuse(&call.scope));
-    CUSHIM_TRY(BY_KIND(&call.scope, kind, _v2, cuMemcpy, dst, src, bytes));
+                               enum cushim_copy_kind kind, bool is_async, struct cushim_stream *s) {
+    CUSHIM_MEMORY_CALL call = {
+        .n_ranges = 2,
+        .ranges = {cushim_memory_span("dst", dst, bytes, place_of(kind, true)),
+                   cushim_memory_span("src", src, bytes, place_of(kind, false))}};
+    struct cushim_scope *scope = &call.scope;
+    CUSHIM_TRY(cushim_driver_use(what));
+    if (kind < CUSHIM_COPY_H2H || kind > CUSHIM_COPY_BY_ADDRESS)
+        return cushim_fail(what, CUSHIM_INVALID, "kind=%d", kind);
+    CUSHIM_SOME_BYTES(what, bytes);
+    CUSHIM_TRY(cushim_memory_enter(&call, what, s));
+    CUSHIM_TRY(is_async ? cushim_memory_may_queue(&call) : cushim_capture_refuse(scope));
+    if (is_async)
+        return BY_KIND(scope, kind, Async_v2, cuMemcpyAsync, dst, src, bytes, call.stream);
+    CUSHIM_TRY(BY_KIND(scope, kind, _v2, cuMemcpy, dst, src, bytes));
     return ends_later(&call, kind) ? cushim_memory_wait(&call) : CUSHIM_OK;
 }
 
 enum cushim_status cushim_memory_copy(cushim_devptr dst, cushim_devptr src, size_t bytes,
                                       enum cushim_copy_kind kind) {
-    return copy(__func__, dst, src, bytes, kind);
-}
-
-enum cushim_status cushim_memory_h2d(cushim_devptr dst, const void *src, size_t bytes) {
-    return copy(__func__, dst, (uintptr_t)src, bytes, CUSHIM_COPY_H2D);
-}
-
-enum cushim_status cushim_memory_d2h(void *dst, cushim_devptr src, size_t bytes) {
-    return copy(__func__, (uintptr_t)dst, src, bytes, CUSHIM_COPY_D2H);
-}
-
-enum cushim_status cushim_memory_d2d(cushim_devptr dst, cushim_devptr src, size_t bytes) {
-    return copy(__func__, dst, src, bytes, CUSHIM_COPY_D2D);
-}
-
-/* ---- in the order of a stream ---- */
-
-static enum cushim_status copy_async(const char *what, uint64_t dst, uint64_t src, size_t bytes,
-                                     enum cushim_copy_kind kind, struct cushim_stream *s) {
-    CUSHIM_MEMORY_CALL call = {0};
-    CUSHIM_TRY(judge(what, bytes, kind));
-    if (!bytes)
-        return CUSHIM_OK;
-    CUSHIM_TRY(enter(&call, what, dst, src, bytes, kind, s));
-    CUSHIM_TRY(cushim_memory_may_queue(&call));
-    return BY_KIND(&call.scope, kind, Async_v2, cuMemcpyAsync, dst, src, bytes, call.stream);
+    return copy(__func__, dst, src, bytes, kind, false, CUSHIM_STREAM_LEGACY);
 }
 
 enum cushim_status cushim_memory_copy_async(cushim_devptr dst, cushim_devptr src, size_t bytes,
                                             enum cushim_copy_kind kind, struct cushim_stream *s) {
-    return copy_async(__func__, dst, src, bytes, kind, s);
+    return copy(__func__, dst, src, bytes, kind, true, s);
 }
 
-enum cushim_status cushim_memory_h2d_async(cushim_devptr dst, const void *src, size_t bytes,
-                                           struct cushim_stream *s) {
-    return copy_async(__func__, dst, (uintptr_t)src, bytes, CUSHIM_COPY_H2D, s);
-}
+/* The calls whose name is the kind. */
+#define COPY(name, KIND, dst_type, src_type)                                                       \
+    enum cushim_status cushim_memory_##name(dst_type dst, src_type src, size_t bytes) {            \
+        return copy(__func__, (uintptr_t)dst, (uintptr_t)src, bytes, CUSHIM_COPY_##KIND, false,    \
+                    CUSHIM_STREAM_LEGACY);                                                         \
+    }                                                                                              \
+    enum cushim_status cushim_memory_##name##_async(dst_type dst, src_type src, size_t bytes,      \
+                                                    struct cushim_stream *s) {                     \
+        return copy(__func__, (uintptr_t)dst, (uintptr_t)src, bytes, CUSHIM_COPY_##KIND, true, s); \
+    }
 
-enum cushim_status cushim_memory_d2h_async(void *dst, cushim_devptr src, size_t bytes,
-                                           struct cushim_stream *s) {
-    return copy_async(__func__, (uintptr_t)dst, src, bytes, CUSHIM_COPY_D2H, s);
-}
+COPY(h2d, H2D, cushim_devptr, const void *)
+COPY(d2h, D2H, void *, cushim_devptr)
+COPY(d2d, D2D, cushim_devptr, cushim_devptr)
 
-enum cushim_status cushim_memory_d2d_async(cushim_devptr dst, cushim_devptr src, size_t bytes,
-                                           struct cushim_stream *s) {
-    return copy_async(__func__, dst, src, bytes, CUSHIM_COPY_D2D, s);
-}
+/* ---- in the order of a stream ---- */

@@ -23,10 +23,6 @@ static CUresult obtain_pinned(struct cushim_memory_request *request, CUdeviceptr
     return result;
 }
 
-static CUresult free_pinned(uint64_t start) {
-    return CUSHIM_DRIVER(cuMemFreeHost)((void *)(uintptr_t)start);
-}
-
 enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size_t bytes, unsigned flags,
                                      void **p) {
     const unsigned known =
@@ -44,35 +40,25 @@ enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size_t bytes, u
                                             .kind = CUSHIM_MEMORY_PINNED,
                                             .flags = flags,
                                             .bytes = bytes,
-                                            .obtain = obtain_pinned,
-                                            .release = free_pinned};
+                                            .obtain = obtain_pinned};
     enum cushim_status status = cushim_memory_obtain(&scope, &request, &address);
     *p = (void *)(uintptr_t)address;
     return status;
 }
 
 enum cushim_status cushim_host_free(void *p) {
-    const struct cushim_memory_return how = {.what = __func__,
-                                             .entry = "cuMemFreeHost",
-                                             .kinds = 1u << CUSHIM_MEMORY_PINNED,
-                                             .is_host = true,
-                                             .release = free_pinned,
-                                             .is_absent = !CUSHIM_DRIVER(cuMemFreeHost),
-                                             .is_free = true};
-    return cushim_memory_give_back(&how, (uintptr_t)p);
+    return cushim_memory_give_back(__func__, CUSHIM_MEMORY_KIND(PINNED), (uintptr_t)p);
 }
 
 /* Memory of the program: the driver gives no address, and no idle memory could help it. */
 static enum cushim_status pin(struct cushim_scope *scope, void *p, size_t bytes, unsigned flags) {
-    const struct cushim_address_map_row row = {.start = (uintptr_t)p,
-                                               .bytes = bytes,
-                                               .kind = CUSHIM_MEMORY_REGISTERED,
-                                               .flags = flags,
-                                               .context = scope->context};
+    struct cushim_address_map_row row = cushim_address_map_row_of(
+        CUSHIM_MEMORY_REGISTERED, (uintptr_t)p, bytes, scope->context, NULL);
     CUresult result = CUSHIM_RELAXED(CUSHIM_DRIVER(cuMemHostRegister_v2)(p, bytes, flags));
     if (result != CUDA_SUCCESS)
         return cushim_scope_fail_cu(scope, "cuMemHostRegister_v2", result,
                                     "device=%d p=%p bytes=%zu", scope->context->device, p, bytes);
+    row.flags = flags;
     enum cushim_status status = cushim_address_map_record(&row);
     if (status == CUSHIM_OK)
         return status;
@@ -97,18 +83,9 @@ enum cushim_status cushim_host_register(struct cushim_context *ctx, void *p, siz
     return pin(&scope, p, bytes, flags);
 }
 
-static CUresult unpin(uint64_t start) {
-    return CUSHIM_DRIVER(cuMemHostUnregister)((void *)(uintptr_t)start);
-}
-
 enum cushim_status cushim_host_unregister(void *p) {
-    const struct cushim_memory_return how = {.what = __func__,
-                                             .entry = "cuMemHostUnregister",
-                                             .kinds = 1u << CUSHIM_MEMORY_REGISTERED,
-                                             .is_host = true,
-                                             .release = unpin,
-                                             .is_absent = !CUSHIM_DRIVER(cuMemHostUnregister)};
-    enum cushim_status status = cushim_memory_give_back(&how, (uintptr_t)p);
+    enum cushim_status status =
+        cushim_memory_give_back(__func__, CUSHIM_MEMORY_KIND(REGISTERED), (uintptr_t)p);
     /* Memory that is no longer registered is unknown, because it belongs to the program. */
     if (status == CUSHIM_DOUBLEFREE)
         return CUSHIM_FAIL(CUSHIM_UNKNOWNPTR, "p=%p is not registered any more", p);
@@ -117,9 +94,7 @@ enum cushim_status cushim_host_unregister(void *p) {
 
 enum cushim_status cushim_host_device_pointer(void *p, cushim_devptr *dp) {
     CUSHIM_MEMORY_CALL call = {
-        .n_ranges = 1,
-        .ranges = {
-            {.name = "p", .address = (uintptr_t)p, .bytes = 1, .place = CUSHIM_MEMORY_AT_HOST}}};
+        .n_ranges = 1, .ranges = {cushim_memory_span("p", (uintptr_t)p, 1, CUSHIM_MEMORY_AT_HOST)}};
     CUdeviceptr address = 0;
     CUSHIM_OUT(dp);
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, CUSHIM_STREAM_LEGACY));

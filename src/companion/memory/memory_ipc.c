@@ -56,16 +56,11 @@ static CUresult obtain_ipc(struct cushim_memory_request *request, CUdeviceptr *a
     return result;
 }
 
-static CUresult close_ipc(uint64_t start) {
-    return CUSHIM_DRIVER(cuIpcCloseMemHandle)(start);
-}
-
 enum cushim_status cushim_memory_ipc_open(struct cushim_context *ctx, const void *h64,
                                           cushim_devptr *p) {
     struct ipc_request ipc = {.request = {.entry = "cuIpcOpenMemHandle_v2",
                                           .kind = CUSHIM_MEMORY_IPC,
-                                          .obtain = obtain_ipc,
-                                          .release = close_ipc}};
+                                          .obtain = obtain_ipc}};
     CUSHIM_OUT(p);
     CUSHIM_NEED(h64);
     memcpy(&ipc.handle, h64, sizeof ipc.handle);
@@ -77,10 +72,5 @@ enum cushim_status cushim_memory_ipc_open(struct cushim_context *ctx, const void
 }
 
 enum cushim_status cushim_memory_ipc_close(cushim_devptr p) {
-    const struct cushim_memory_return how = {.what = __func__,
-                                             .entry = "cuIpcCloseMemHandle",
-                                             .kinds = 1u << CUSHIM_MEMORY_IPC,
-                                             .release = close_ipc,
-                                             .is_absent = !CUSHIM_DRIVER(cuIpcCloseMemHandle)};
-    return cushim_memory_give_back(&how, p);
+    return cushim_memory_give_back(__func__, CUSHIM_MEMORY_KIND(IPC), p);
 }

@@ -49,8 +49,8 @@ enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_
 /* Begin a call on one managed range; the driver judges memory of other code. */
 static enum cushim_status enter_managed(struct cushim_memory_call *call, const char *what,
                                         cushim_devptr p, size_t bytes, struct cushim_stream *s) {
-    *call = (struct cushim_memory_call){.n_ranges = 1,
-                                        .ranges = {{.name = "p", .address = p, .bytes = bytes}}};
+    call->n_ranges = 1;
+    call->ranges[0] = cushim_memory_span("p", p, bytes, CUSHIM_MEMORY_ANYWHERE);
     CUSHIM_TRY(cushim_memory_enter(call, what, s));
     const struct cushim_memory_range *range = &call->ranges[0];
     if (range->is_known && range->row.kind != CUSHIM_MEMORY_MANAGED &&

@@ -70,9 +70,8 @@ static enum cushim_status enter(struct cushim_memory_call *call, const char *wha
         .is_peer = true,
         .ctx = dctx ? dctx : sctx,
         .n_ranges = 2,
-        .ranges = {
-            {.name = "dst", .address = dst, .bytes = bytes, .place = CUSHIM_MEMORY_AT_DEVICE},
-            {.name = "src", .address = src, .bytes = bytes, .place = CUSHIM_MEMORY_AT_DEVICE}}};
+        .ranges = {cushim_memory_span("dst", dst, bytes, CUSHIM_MEMORY_AT_DEVICE),
+                   cushim_memory_span("src", src, bytes, CUSHIM_MEMORY_AT_DEVICE)}};
     CUSHIM_TRY(cushim_memory_enter(call, what, s));
     return cushim_memory_ends(call, dctx, sctx);
 }

@@ -35,15 +35,6 @@ static enum cushim_status judge(const char *what, const struct fill *fill, size_
     return CUSHIM_OK;
 }
 
-static enum cushim_status enter(struct cushim_memory_call *call, const char *what,
-                                const struct fill *fill, size_t bytes, struct cushim_stream *s) {
-    *call = (struct cushim_memory_call){
-        .n_ranges = 1,
-        .ranges = {
-            {.name = "p", .address = fill->p, .bytes = bytes, .place = CUSHIM_MEMORY_AT_DEVICE}}};
-    return cushim_memory_enter(call, what, s);
-}
-
 /* ---- lines ---- */
 
 /* The driver's entry for the width of the words: its name is `before`, the width and `behind`. */
@@ -56,27 +47,20 @@ static enum cushim_status enter(struct cushim_memory_call *call, const char *wha
          : CUSHIM_CALL(scope, before##32##behind, UNPACK at, (fill)->value, __VA_ARGS__))
 #define UNPACK(...) __VA_ARGS__
 
-static enum cushim_status set(const char *what, struct fill fill) {
-    CUSHIM_MEMORY_CALL call = {0};
+/* On the legacy stream, or in the order of a stream. */
+static enum cushim_status set(const char *what, struct fill fill, bool is_async,
+                              struct cushim_stream *s) {
+    CUSHIM_MEMORY_CALL call = {.n_ranges = 1};
     size_t bytes;
     CUSHIM_TRY(cushim_driver_use(what));
     CUSHIM_TRY(judge(what, &fill, &bytes));
     if (!bytes)
         return CUSHIM_OK;
-    CUSHIM_TRY(enter(&call, what, &fill, bytes, CUSHIM_STREAM_LEGACY));
-    CUSHIM_TRY(cushim_capture_refuse(&call.scope));
-    return BY_WIDTH(&call.scope, &fill, cuMemsetD, _v2, (fill.p), fill.width);
-}
-
-static enum cushim_status set_async(const char *what, struct fill fill, struct cushim_stream *s) {
-    CUSHIM_MEMORY_CALL call = {0};
-    size_t bytes;
-    CUSHIM_TRY(cushim_driver_use(what));
-    CUSHIM_TRY(judge(what, &fill, &bytes));
-    if (!bytes)
-        return CUSHIM_OK;
-    CUSHIM_TRY(enter(&call, what, &fill, bytes, s));
-    CUSHIM_TRY(cushim_memory_may_queue(&call));
+    call.ranges[0] = cushim_memory_span("p", fill.p, bytes, CUSHIM_MEMORY_AT_DEVICE);
+    CUSHIM_TRY(cushim_memory_enter(&call, what, s));
+    CUSHIM_TRY(is_async ? cushim_memory_may_queue(&call) : cushim_capture_refuse(&call.scope));
+    if (!is_async)
+        return BY_WIDTH(&call.scope, &fill, cuMemsetD, _v2, (fill.p), fill.width);
     if (!fill.pitch_bytes)
         return BY_WIDTH(&call.scope, &fill, cuMemsetD, Async, (fill.p), fill.width, call.stream);
     return BY_WIDTH(&call.scope, &fill, cuMemsetD2D, Async, (fill.p, fill.pitch_bytes), fill.width,
@@ -89,7 +73,7 @@ static enum cushim_status set_rows(const char *what, struct fill fill, struct cu
     if (fill.width && fill.rows && fill.width > fill.pitch_bytes / fill.word_bytes)
         return cushim_fail(what, CUSHIM_INVALID, "width=%zu over pitch_bytes=%zu", fill.width,
                            fill.pitch_bytes);
-    return set_async(what, fill, s);
+    return set(what, fill, true, s);
 }
 
 /* ---- the names ---- */
@@ -102,11 +86,11 @@ static struct fill line(cushim_devptr p, uint32_t value, unsigned word_bytes, si
 /* The calls for words of one width. */
 #define SET(bits)                                                                                  \
     enum cushim_status cushim_memory_set##bits(cushim_devptr p, uint##bits##_t v, size_t count) {  \
-        return set(__func__, line(p, v, bits / 8, count));                                         \
+        return set(__func__, line(p, v, bits / 8, count), false, CUSHIM_STREAM_LEGACY);            \
     }                                                                                              \
     enum cushim_status cushim_memory_set##bits##_async(cushim_devptr p, uint##bits##_t v,          \
                                                        size_t count, struct cushim_stream *s) {    \
-        return set_async(__func__, line(p, v, bits / 8, count), s);                                \
+        return set(__func__, line(p, v, bits / 8, count), true, s);                                \
     }                                                                                              \
     enum cushim_status cushim_memory_set2d##bits(cushim_devptr p, size_t pitch_bytes,              \
                                                  uint##bits##_t v, size_t width, size_t rows,      \

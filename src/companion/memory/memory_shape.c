@@ -60,10 +60,6 @@ static const struct {
     [CUSHIM_PLACE_DEVICE] = {CUSHIM_MEMORY_AT_DEVICE, CU_MEMORYTYPE_DEVICE},
 };
 
-static enum cushim_memory_place place_of(const struct cushim_copy_end *end) {
-    return places[end->place].ours;
-}
-
 static enum cushim_status judge(const char *what, struct box *box,
                                 struct cushim_memory_call *call) {
     struct cushim_copy_end *dst = &box->copy.dst, *src = &box->copy.src;
@@ -74,58 +70,35 @@ static enum cushim_status judge(const char *what, struct box *box,
         .is_peer = !box->is_rows,
         .ctx = dst->ctx ? dst->ctx : src->ctx,
         .n_ranges = 2,
-        .ranges = {
-            {.name = "dst", .address = dst->address, .bytes = dst_bytes, .place = place_of(dst)},
-            {.name = "src", .address = src->address, .bytes = src_bytes, .place = place_of(src)}}};
+        .ranges = {cushim_memory_span("dst", dst->address, dst_bytes, places[dst->place].ours),
+                   cushim_memory_span("src", src->address, src_bytes, places[src->place].ours)}};
     return CUSHIM_OK;
 }
 
 /* ---- the driver's descriptions ---- */
 
+/* An end of `copy`, src or dst: of rows, and of a box. */
+#define END_OF_ROWS(end)                                                                           \
+    .end##XInBytes = copy->end.x_bytes, .end##Y = copy->end.y,                                     \
+    .end##MemoryType = places[copy->end.place].drivers,                                            \
+    .end##Host = (void *)(uintptr_t)copy->end.address, .end##Device = copy->end.address,           \
+    .end##Pitch = copy->end.pitch_bytes
+#define END_OF_BOX(end) END_OF_ROWS(end), .end##Z = copy->end.z, .end##Height = copy->end.height
+
 static enum cushim_status queue_rows(struct cushim_memory_call *call, const struct box *box) {
-    const struct cushim_copy_end *dst = &box->copy.dst, *src = &box->copy.src;
-    const CUDA_MEMCPY2D rows = {.srcXInBytes = src->x_bytes,
-                                .srcY = src->y,
-                                .srcMemoryType = places[src->place].drivers,
-                                .srcHost = (const void *)(uintptr_t)src->address,
-                                .srcDevice = src->address,
-                                .srcPitch = src->pitch_bytes,
-                                .dstXInBytes = dst->x_bytes,
-                                .dstY = dst->y,
-                                .dstMemoryType = places[dst->place].drivers,
-                                .dstHost = (void *)(uintptr_t)dst->address,
-                                .dstDevice = dst->address,
-                                .dstPitch = dst->pitch_bytes,
-                                .WidthInBytes = box->copy.width_bytes,
-                                .Height = box->copy.rows};
+    const struct cushim_copy3d *copy = &box->copy;
+    const CUDA_MEMCPY2D rows = {END_OF_ROWS(src), END_OF_ROWS(dst),
+                                .WidthInBytes = copy->width_bytes, .Height = copy->rows};
     return CUSHIM_CALL(&call->scope, cuMemcpy2DAsync_v2, &rows, call->stream);
 }
 
-static CUDA_MEMCPY3D_PEER describe(const struct box *box) {
-    const struct cushim_copy_end *dst = &box->copy.dst, *src = &box->copy.src;
-    return (CUDA_MEMCPY3D_PEER){.srcXInBytes = src->x_bytes,
-                                .srcY = src->y,
-                                .srcZ = src->z,
-                                .srcMemoryType = places[src->place].drivers,
-                                .srcHost = (const void *)(uintptr_t)src->address,
-                                .srcDevice = src->address,
-                                .srcPitch = src->pitch_bytes,
-                                .srcHeight = src->height,
-                                .dstXInBytes = dst->x_bytes,
-                                .dstY = dst->y,
-                                .dstZ = dst->z,
-                                .dstMemoryType = places[dst->place].drivers,
-                                .dstHost = (void *)(uintptr_t)dst->address,
-                                .dstDevice = dst->address,
-                                .dstPitch = dst->pitch_bytes,
-                                .dstHeight = dst->height,
-                                .WidthInBytes = box->copy.width_bytes,
-                                .Height = box->copy.rows,
-                                .Depth = box->copy.slices};
+static CUDA_MEMCPY3D_PEER describe(const struct cushim_copy3d *copy) {
+    return (CUDA_MEMCPY3D_PEER){END_OF_BOX(src), END_OF_BOX(dst), .WidthInBytes = copy->width_bytes,
+                                .Height = copy->rows, .Depth = copy->slices};
 }
 
 static enum cushim_status queue_box(struct cushim_memory_call *call, const struct box *box) {
-    const CUDA_MEMCPY3D_PEER peer = describe(box);
+    const CUDA_MEMCPY3D_PEER peer = describe(&box->copy);
     CUDA_MEMCPY3D one;
     /* the same fields, except two that are reserved in the one and contexts in the other */
     _Static_assert(sizeof one == sizeof peer && offsetof(CUDA_MEMCPY3D, reserved1) ==
@@ -141,7 +114,7 @@ static enum cushim_status queue_between(struct cushim_memory_call *call, const s
     CUSHIM_TRY(cushim_memory_judge_stream(call));
     if (cushim_context_is_same(call->ends[0], call->ends[1]))
         return queue_box(call, box);
-    CUDA_MEMCPY3D_PEER peer = describe(box);
+    CUDA_MEMCPY3D_PEER peer = describe(&box->copy);
     peer.dstContext = call->ends[0]->handle;
     peer.srcContext = call->ends[1]->handle;
     return CUSHIM_CALL(&call->scope, cuMemcpy3DPeerAsync, &peer, call->stream);
