@@ -79,8 +79,7 @@ static enum cushim_status check_options(const char *what,
         return cushim_fail(what, CUSHIM_INVALID, "capacity_bytes=%zu", capacity);
     if (options->regions < 1 || options->regions > CUSHIM_ARENA_N_REGIONS)
         return cushim_fail(what, CUSHIM_INVALID, "regions=%u", options->regions);
-    if (options->flags & ~known)
-        return cushim_fail(what, CUSHIM_INVALID, "flags=0x%x", options->flags);
+    CUSHIM_FAIL_IF(what, options->flags & ~known, CUSHIM_INVALID, "flags=0x%x", options->flags);
     if (options->managed < CUSHIM_ARENA_MANAGED_AUTO ||
         options->managed > CUSHIM_ARENA_MANAGED_ALWAYS || options->device < -1)
         return cushim_fail(what, CUSHIM_INVALID, "managed=%d device=%d", options->managed,
@@ -89,8 +88,7 @@ static enum cushim_status check_options(const char *what,
         (options->flags & CUSHIM_ARENA_FLAG_UNFENCED && !options->base))
         return cushim_fail(what, CUSHIM_INVALID, "base=0x%llx flags=0x%x",
                            (unsigned long long)options->base, options->flags);
-    if (options->stream == CUSHIM_STREAM_OWN)
-        return cushim_fail(what, CUSHIM_INVALID, "stream=OWN");
+    CUSHIM_FAIL_IF(what, options->stream == CUSHIM_STREAM_OWN, CUSHIM_INVALID, "stream=OWN");
     return CUSHIM_OK;
 }
 
@@ -209,8 +207,7 @@ static enum cushim_status create(struct cushim_scope *scope, struct cushim_arena
                                  struct cushim_arena **out) {
     CUSHIM_TRY(check_handles(scope, options));
     struct cushim_arena_object *arena = make(options, scope->context);
-    if (!arena)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    CUSHIM_FAIL_IF(scope->what, !arena, CUSHIM_NOMEM, "host memory");
     enum cushim_status status = CUSHIM_OK;
     if (arena->is_ours)
         status = obtain_memory(scope, arena, options->managed,

@@ -148,9 +148,8 @@ static enum cushim_status miss(struct cushim_scope *scope, struct cushim_arena_o
     }
     if (refusal != CUSHIM_OK)
         return refusal;
-    if (request->device != -1 && request->device != arena->device)
-        return cushim_scope_fail(scope, CUSHIM_BADDEVICE, "device=%d arena=%d", request->device,
-                                 arena->device);
+    CUSHIM_FAIL_IF(scope->what, request->device != -1 && request->device != arena->device,
+                   CUSHIM_BADDEVICE, "device=%d arena=%d", request->device, arena->device);
     return cushim_scope_fail(scope, CUSHIM_LIMIT, "asked=%zu kind=%d used=%zu capacity=%zu",
                              request->bytes, request->kind, used_bytes,
                              (size_t)(arena->book.n_grains * CUSHIM_ARENA_GRAIN_BYTES));

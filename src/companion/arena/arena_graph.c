@@ -28,8 +28,7 @@ enum cushim_status cushim_arena_graph_prepare(const char *what,
     CUSHIM_TRY(cushim_arena_enter(&scope, what, handle, &arena));
     CUSHIM_TRY(make_ready(&scope, context, arena));
     struct cushim_arena_graph *hold = calloc(1, sizeof *hold);
-    if (!hold)
-        return cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
+    CUSHIM_FAIL_IF(scope.what, !hold, CUSHIM_NOMEM, "host memory");
     hold->arena = cushim_object_keep(arena);
     *out = hold;
     return CUSHIM_OK;

@@ -323,9 +323,8 @@ static enum cushim_status drain_regions(struct cushim_scope *scope,
     pthread_mutex_unlock(&arena->lock);
     if (arena->book.is_drained)
         return CUSHIM_OK;
-    if (is_kept)
-        return cushim_scope_fail(scope, CUSHIM_STATE, "pinned=%zu",
-                                 (size_t)(pinned * CUSHIM_ARENA_GRAIN_BYTES));
+    CUSHIM_FAIL_IF(scope->what, is_kept, CUSHIM_STATE, "pinned=%zu",
+                   (size_t)(pinned * CUSHIM_ARENA_GRAIN_BYTES));
     CUSHIM_TRY(cushim_capture_refuse(scope));
     CUSHIM_TRY(cushim_arena_order_wait(scope, arena));
     close_book(arena);

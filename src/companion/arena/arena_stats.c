@@ -79,8 +79,7 @@ enum cushim_status cushim_arena_stats(struct cushim_arena *arena,
 enum cushim_status cushim_arena_set_floor(struct cushim_arena *handle, size_t bytes) {
     struct cushim_arena_object *arena;
     CUSHIM_PIN pin = {0};
-    if (bytes > PTRDIFF_MAX)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu", bytes);
+    CUSHIM_FAIL_IF(__func__, bytes > PTRDIFF_MAX, CUSHIM_INVALID, "bytes=%zu", bytes);
     CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
     CUSHIM_LOCKED(&arena->lock);
     enum cushim_status status =

@@ -205,8 +205,7 @@ enum cushim_status cushim_graph_resources_bytes(struct cushim_scope *scope, CUst
     *copy = NULL;
     CUSHIM_TRY(graph_of_capture(scope, stream, &graph));
     void *kept = malloc(bytes);
-    if (!kept)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "asked=%zu", bytes);
+    CUSHIM_FAIL_IF(scope->what, !kept, CUSHIM_NOMEM, "asked=%zu", bytes);
     memcpy(kept, src, bytes);
     CUSHIM_TRY(cushim_graph_resources_hang(scope, graph, free, kept));
     *copy = kept;

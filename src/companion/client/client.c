@@ -102,8 +102,7 @@ static enum cushim_status make(struct cushim_scope *scope,
                                struct cushim_client_object **out) {
     struct cushim_client_object *client = calloc(1, sizeof *client);
     *out = NULL;
-    if (!client)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    CUSHIM_FAIL_IF(scope->what, !client, CUSHIM_NOMEM, "host memory");
     pthread_mutex_init(&client->lock, NULL);
     cushim_object_init(&client->object, CUSHIM_KIND_CLIENT, scope->context, finish);
     enum cushim_status status = open_parts(scope, options, client);

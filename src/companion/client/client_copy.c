@@ -151,10 +151,9 @@ static bool do_overlap(uint64_t a, uint64_t b, size_t bytes) {
 
 static enum cushim_status d2d(struct copy *copy) {
     struct cushim_scope *scope = &copy->call.scope;
-    if (do_overlap(copy->dst, copy->src, copy->bytes))
-        return cushim_scope_fail(scope, CUSHIM_INVALID, "dst=0x%llx src=0x%llx bytes=%zu overlap",
-                                 (unsigned long long)copy->dst, (unsigned long long)copy->src,
-                                 copy->bytes);
+    CUSHIM_FAIL_IF(scope->what, do_overlap(copy->dst, copy->src, copy->bytes), CUSHIM_INVALID,
+                   "dst=0x%llx src=0x%llx bytes=%zu overlap", (unsigned long long)copy->dst,
+                   (unsigned long long)copy->src, copy->bytes);
     return CUSHIM_CALL(scope, cuMemcpyDtoDAsync_v2, copy->dst, copy->src, copy->bytes,
                        copy->call.stream);
 }

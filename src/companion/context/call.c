@@ -71,8 +71,7 @@ static struct cushim_context_object *context_of(struct cushim_object *object) {
 
 /* The reason why a value is not an open handle. */
 static COLD enum cushim_status refuse(const char *what, const void *handle) {
-    if (!handle)
-        return cushim_fail(what, CUSHIM_INVALID, "handle=NULL");
+    CUSHIM_FAIL_IF(what, !handle, CUSHIM_INVALID, "handle=NULL");
     cushim_handle_sweep(); /* because a fast path that gave up did not look for closed handles */
     CUSHIM_TRY(cushim_driver_use(what)); /* the lack of a driver is the better answer */
     return cushim_fail(what, CUSHIM_BADHANDLE, "handle=%p", handle);

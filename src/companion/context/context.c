@@ -182,8 +182,7 @@ enum cushim_status cushim_context_of_handle(const char *what, CUcontext handle,
     if (result != CUDA_SUCCESS)
         return cushim_fail_cu("cuCtxGetDevice", result, "context=%p", (void *)handle);
     struct cushim_context_object *made = make(handle, device, CUSHIM_CONTEXT_WRAPPED);
-    if (!made)
-        return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *made);
+    CUSHIM_FAIL_IF(what, !made, CUSHIM_NOMEM, "host=%zu", sizeof *made);
     *out = put_in(made);
     return CUSHIM_OK;
 }
@@ -271,8 +270,7 @@ enum cushim_status cushim_context_ordinal(const char *what, int device, int *ord
     CUresult result = CUSHIM_DRIVER(cuDeviceGetCount)(&n);
     if (result != CUDA_SUCCESS)
         return cushim_fail_cu("cuDeviceGetCount", result, "%s", "");
-    if (!n)
-        return cushim_fail(what, CUSHIM_NODEVICE, "%s", "");
+    CUSHIM_FAIL_IF(what, !n, CUSHIM_NODEVICE, "%s", "");
     if (device < 0 || device >= n)
         return cushim_fail(what, CUSHIM_BADDEVICE, "device=%d devices=%d", device, n);
     *ordinal = device;

@@ -150,8 +150,7 @@ enum cushim_status cushim_context_limit_get(struct cushim_context *ctx, int limi
 }
 
 enum cushim_status cushim_context_limit_set(struct cushim_context *ctx, int limit, size_t value) {
-    if (value > SIZE_MAX / 2)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "value=%zu", value);
+    CUSHIM_FAIL_IF(__func__, value > SIZE_MAX / 2, CUSHIM_INVALID, "value=%zu", value);
     CUSHIM_ENTER_CONTEXT(ctx);
     return CUSHIM_CALL(&scope, cuCtxSetLimit, (CUlimit)limit, value);
 }

@@ -129,8 +129,7 @@ enum cushim_status cushim_check_out(const char *what, const char *name, void *ou
 
 static enum cushim_status read_size(const char *what, const void *given, size_t *bytes) {
     memcpy(bytes, given, sizeof *bytes);
-    if (*bytes < sizeof *bytes)
-        return cushim_fail(what, CUSHIM_ABI, "struct_size=%zu", *bytes);
+    CUSHIM_FAIL_IF(what, *bytes < sizeof *bytes, CUSHIM_ABI, "struct_size=%zu", *bytes);
     return CUSHIM_OK;
 }
 
@@ -142,9 +141,8 @@ enum cushim_status cushim_struct_size_take(const char *what, void *ours, size_t 
         return CUSHIM_OK;
     CUSHIM_TRY(read_size(what, given, &bytes));
     for (size_t i = our_bytes; i < bytes; i++) {
-        if (tail[i])
-            return cushim_fail(what, CUSHIM_ABI, "struct_size=%zu known=%zu byte=%zu", bytes,
-                               our_bytes, i);
+        CUSHIM_FAIL_IF(what, tail[i], CUSHIM_ABI, "struct_size=%zu known=%zu byte=%zu", bytes,
+                       our_bytes, i);
     }
     memcpy(ours, given, bytes < our_bytes ? bytes : our_bytes);
     memcpy(ours, &our_bytes, sizeof our_bytes);
@@ -163,8 +161,7 @@ enum cushim_status cushim_struct_size_give(const char *what, void *given, const 
 enum cushim_status cushim_give_text(const char *what, char *buf, size_t cap_bytes,
                                     const char *text) {
     size_t need = strlen(text) + 1;
-    if (need > cap_bytes)
-        return cushim_fail(what, CUSHIM_INVALID, "cap=%zu need=%zu", cap_bytes, need);
+    CUSHIM_FAIL_IF(what, need > cap_bytes, CUSHIM_INVALID, "cap=%zu need=%zu", cap_bytes, need);
     memcpy(buf, text, need);
     return CUSHIM_OK;
 }

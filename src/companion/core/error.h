@@ -50,6 +50,13 @@ enum cushim_status cushim_struct_size_take(const char *what, void *ours, size_t 
 enum cushim_status cushim_struct_size_give(const char *what, void *given, const void *ours,
                                            size_t our_bytes);
 
+/* Refuse if a condition holds: CUSHIM_FAIL_IF(__func__, n < 0, CUSHIM_INVALID, "n=%d", n). */
+#define CUSHIM_FAIL_IF(what, condition, ...)                                                       \
+    do {                                                                                           \
+        if (condition)                                                                             \
+            return cushim_fail(what, __VA_ARGS__);                                                 \
+    } while (0)
+
 /* Both checks of arguments inside a public function. */
 #define CUSHIM_NEED(argument) CUSHIM_TRY(cushim_check_given(__func__, #argument, argument))
 #define CUSHIM_OUT(out)       CUSHIM_TRY(cushim_check_out(__func__, #out, out, sizeof *(out)))

@@ -61,8 +61,7 @@ enum cushim_status cushim_graph_destroy(struct cushim_graph *g) {
 
 enum cushim_status cushim_graph_attach(struct cushim_graph *g, cushim_graph_attach_fn *fn,
                                        void *cookie) {
-    if (!fn)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
+    CUSHIM_FAIL_IF(__func__, !fn, CUSHIM_INVALID, "fn=NULL");
     CUSHIM_ENTER(GRAPH, graph, g);
     return cushim_graph_resources_attach(graph->resources, fn, cookie)
                ? CUSHIM_OK
@@ -89,8 +88,7 @@ enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph 
     CUSHIM_NEED(cu);
     CUSHIM_ENTER_CONTEXT(NULL);
     struct cushim_graph_resources *resources = cushim_graph_create_resources();
-    if (!resources)
-        return cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
+    CUSHIM_FAIL_IF(scope.what, !resources, CUSHIM_NOMEM, "host memory");
     enum cushim_status status = cushim_graph_resources_bind(&scope, resources, cu);
     if (status == CUSHIM_OK)
         status = cushim_graph_open(&scope, cu, true, resources, g);
@@ -115,8 +113,7 @@ enum cushim_status cushim_graph_handle(struct cushim_graph *g, struct CUgraph_st
 static enum cushim_status open_held(struct cushim_scope *scope,
                                     struct cushim_pool_graph *pool_graph, struct cushim_graph **g) {
     struct cushim_graph_resources *resources = cushim_graph_create_resources();
-    if (!resources)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    CUSHIM_FAIL_IF(scope->what, !resources, CUSHIM_NOMEM, "host memory");
     struct cushim_graph_resources *kept =
         cushim_graph_resources_own(resources); /* so that it can be filled when nothing can fail */
     enum cushim_status status = cushim_graph_open(scope, NULL, false, resources, g);

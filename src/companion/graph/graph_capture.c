@@ -20,8 +20,7 @@ static enum cushim_status check_options(const char *what,
         return cushim_fail(what, CUSHIM_INVALID, "n_pools=%zu", options->n_pools);
     if (options->n_arenas > CUSHIM_GRAPH_RESOURCES_MOST || (options->n_arenas && !options->arenas))
         return cushim_fail(what, CUSHIM_INVALID, "n_arenas=%zu", options->n_arenas);
-    if (!cushim_settings()->graph)
-        return cushim_fail(what, CUSHIM_NOTSUPPORTED, "CUSHIM_GRAPH=0");
+    CUSHIM_FAIL_IF(what, !cushim_settings()->graph, CUSHIM_NOTSUPPORTED, "CUSHIM_GRAPH=0");
     return CUSHIM_OK;
 }
 
@@ -50,8 +49,7 @@ static enum cushim_status begin(const char *what, struct cushim_stream *s,
                                 const struct cushim_graph_options *options, int default_mode) {
     CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
-    if (!s)
-        return cushim_fail(what, CUSHIM_INVALID, "the legacy stream cannot be captured");
+    CUSHIM_FAIL_IF(what, !s, CUSHIM_INVALID, "the legacy stream cannot be captured");
     CUSHIM_TRY(cushim_stream_enter(&scope, what, s, &use));
     if (!use.handle || use.handle == CU_STREAM_LEGACY)
         return cushim_scope_fail(&scope, CUSHIM_INVALID, "the legacy stream cannot be captured");
@@ -62,8 +60,7 @@ static enum cushim_status begin(const char *what, struct cushim_stream *s,
 /* As cushim_stream_enter; if that fails for a stream that we capture, the capture is over. */
 static enum cushim_status enter_end(struct cushim_scope *scope, const char *what,
                                     struct cushim_stream *s, struct cushim_stream_use *use) {
-    if (!s)
-        return cushim_fail(what, CUSHIM_STATE, "no capture was begun on the legacy stream");
+    CUSHIM_FAIL_IF(what, !s, CUSHIM_STATE, "no capture was begun on the legacy stream");
     enum cushim_status status = cushim_stream_enter(scope, what, s, use);
     if (status != CUSHIM_OK) /* the driver may be called only if the stream is certainly alive */
         cushim_graph_recording_lose(s, status == CUSHIM_DEADCONTEXT || status == CUSHIM_BADHANDLE ||
@@ -133,8 +130,7 @@ enum cushim_status cushim_graph_capture(struct cushim_stream *s,
     CUSHIM_CLEAR(fn_result);
     CUSHIM_CLEAR(g);
     CUSHIM_CLEAR(x);
-    if (!fn || (!g && !x))
-        return CUSHIM_FAIL(CUSHIM_INVALID, fn ? "g=NULL x=NULL" : "fn=NULL");
+    CUSHIM_FAIL_IF(__func__, !fn || (!g && !x), CUSHIM_INVALID, fn ? "g=NULL x=NULL" : "fn=NULL");
     CUSHIM_TRY(take_options(__func__, options, &taken));
     enum cushim_status status = capture(__func__, s, &taken, fn, cookie, &result, &graph);
     if (fn_result)

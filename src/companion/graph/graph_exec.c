@@ -189,9 +189,8 @@ static enum cushim_status judge_memory(struct cushim_scope *scope,
     CUSHIM_TRY(cushim_graph_check_handle(scope, graph));
     CUSHIM_TRY(cushim_graph_count(scope, graph->handle, counts));
     memory->has_nodes = counts[CU_GRAPH_NODE_TYPE_MEM_ALLOC] != 0;
-    if (memory->has_nodes && atomic_load(&graph->resources->n_executables))
-        return cushim_scope_fail(scope, CUSHIM_STATE,
-                                 "its nodes allocate, and an executable of it is alive");
+    CUSHIM_FAIL_IF(scope->what, memory->has_nodes && atomic_load(&graph->resources->n_executables),
+                   CUSHIM_STATE, "its nodes allocate, and an executable of it is alive");
     return memory->has_nodes ? find_left(scope, graph->handle, &memory->left) : CUSHIM_OK;
 }
 
@@ -365,11 +364,9 @@ static enum cushim_status update_from(const char *what, struct cushim_graphexec 
     struct cushim_graphexec_object *exec;
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     const struct cushim_graph_object *graph = cushim_handle_pin(&pin, CUSHIM_KIND_GRAPH, g);
-    if (!graph)
-        return cushim_scope_fail(&scope, CUSHIM_BADHANDLE, "graph=%p", (void *)g);
-    if (!cushim_context_is_same(graph->object.context, scope.context))
-        return cushim_scope_fail(&scope, CUSHIM_BADDEVICE, "graph=%p: of another context",
-                                 (void *)g);
+    CUSHIM_FAIL_IF(scope.what, !graph, CUSHIM_BADHANDLE, "graph=%p", (void *)g);
+    CUSHIM_FAIL_IF(scope.what, !cushim_context_is_same(graph->object.context, scope.context),
+                   CUSHIM_BADDEVICE, "graph=%p: of another context", (void *)g);
     CUSHIM_TRY(cushim_graph_check_handle(&scope, graph));
     CUSHIM_LOCKED(&exec->lock);
     enum cushim_status status = CUSHIM_RELAXED(update(&scope, exec->handle, graph->handle, why));

@@ -29,8 +29,7 @@ enum cushim_status cushim_graph_nodes(struct cushim_scope *scope, CUgraph graph,
     if (*n == 0)
         return CUSHIM_OK;
     *nodes = malloc(*n * sizeof **nodes);
-    if (!*nodes)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "nodes=%zu", *n);
+    CUSHIM_FAIL_IF(scope->what, !*nodes, CUSHIM_NOMEM, "nodes=%zu", *n);
     return CUSHIM_CALL(scope, cuGraphGetNodes, graph, *nodes, n);
 }
 
@@ -128,8 +127,7 @@ enum cushim_status cushim_graph_dot(struct cushim_graph *g, const char *path, un
     CUSHIM_NEED(path);
     CUSHIM_ENTER(GRAPH, graph, g);
     CUSHIM_TRY(cushim_graph_check_handle(&scope, graph));
-    if (!is_writable(path))
-        return cushim_scope_fail(&scope, CUSHIM_NOFILE, "path=%s", path);
+    CUSHIM_FAIL_IF(scope.what, !is_writable(path), CUSHIM_NOFILE, "path=%s", path);
     return CUSHIM_CALL(&scope, cuGraphDebugDotPrint, graph->handle, path, flags);
 }
 

@@ -218,8 +218,7 @@ enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
     }
     struct cushim_graph_recording *recording = create(
         scope, handle, stream, mode != CU_STREAM_CAPTURE_MODE_RELAXED, options->allow_empty != 0);
-    if (!recording)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    CUSHIM_FAIL_IF(scope->what, !recording, CUSHIM_NOMEM, "host memory");
     enum cushim_status status = attach(scope, recording, options);
     if (status == CUSHIM_OK) {
         cushim_capture_begin(scope->context);
@@ -266,12 +265,10 @@ static enum cushim_status claim(struct cushim_scope *scope, CUstream stream,
                                 struct cushim_graph_recording **recording) {
     bool is_others;
     *recording = take(scope, stream, &is_others);
-    if (is_others)
-        return cushim_scope_fail(scope, CUSHIM_CAPTURE, "stream=%p: another thread must end it",
-                                 (void *)stream);
-    if (!*recording)
-        return cushim_scope_fail(scope, CUSHIM_STATE, "stream=%p: no capture was begun on it",
-                                 (void *)stream);
+    CUSHIM_FAIL_IF(scope->what, is_others, CUSHIM_CAPTURE, "stream=%p: another thread must end it",
+                   (void *)stream);
+    CUSHIM_FAIL_IF(scope->what, !*recording, CUSHIM_STATE, "stream=%p: no capture was begun on it",
+                   (void *)stream);
     return CUSHIM_OK;
 }
 

@@ -48,8 +48,7 @@ enum cushim_status cushim_device_set(int dev) {
     struct cushim_context_object *context;
     struct cushim_thread *thread = cushim_thread_get();
     CUSHIM_TRY(begin(__func__, &dev));
-    if (!thread)
-        return CUSHIM_FAIL(CUSHIM_NOMEM, "%s", "");
+    CUSHIM_FAIL_IF(__func__, !thread, CUSHIM_NOMEM, "%s", "");
     struct cushim_context_object *top = cushim_stack_top();
     if (top && !(top->form == CUSHIM_CONTEXT_PRIMARY && top->device == dev))
         return CUSHIM_FAIL(CUSHIM_STATE, "device=%d stack=%d", dev, top->device);
@@ -174,8 +173,7 @@ enum cushim_status cushim_device_peer_enable(int dev, int peer) {
     CUSHIM_SCOPE of_peer = {0}, scope = {0}; /* the second ends first */
     CUSHIM_TRY(begin(__func__, &dev));
     CUSHIM_TRY(begin(__func__, &peer));
-    if (dev == peer)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "device=%d peer=%d", dev, peer);
+    CUSHIM_FAIL_IF(__func__, dev == peer, CUSHIM_INVALID, "device=%d peer=%d", dev, peer);
     CUSHIM_NEED_ENTRY(__func__, cuCtxEnablePeerAccess);
     CUSHIM_TRY(cushim_call_begin_device(&of_peer, __func__, peer));
     CUSHIM_TRY(cushim_call_begin_device(&scope, __func__, dev));

@@ -29,8 +29,7 @@ static const char *reason(void) {
 
 static enum cushim_status open_path(const char *what, const char *path, struct cushim_library **h) {
     struct cushim_library_object *library = calloc(1, sizeof *library);
-    if (!library)
-        return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *library);
+    CUSHIM_FAIL_IF(what, !library, CUSHIM_NOMEM, "host=%zu", sizeof *library);
     library->handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     if (!library->handle) {
         free(library);
@@ -82,8 +81,7 @@ enum cushim_status cushim_kernels_open(int dropin, struct cushim_library **h) {
     const char *name = dropin ? "libkernels.so" : "libcushim-kernels.so.0";
     const char *given = secure_getenv("CUSHIM_KERNELS");
     CUSHIM_OUT(h);
-    if (dropin != 0 && dropin != 1)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "dropin=%d", dropin);
+    CUSHIM_FAIL_IF(__func__, dropin != 0 && dropin != 1, CUSHIM_INVALID, "dropin=%d", dropin);
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     if (given && given[0] == '/')
         snprintf(places[0], sizeof places[0], "%s", given);

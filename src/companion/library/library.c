@@ -84,8 +84,7 @@ enum cushim_status cushim_symbol(const char *name, void **fn) {
 
 enum cushim_status cushim_log_set(cushim_log_fn *fn, void *cookie) {
     int level = cushim_settings()->log;
-    if (!cushim_log_set_sink(fn, cookie))
-        return CUSHIM_FAIL(CUSHIM_NOMEM, "%s", "");
+    CUSHIM_FAIL_IF(__func__, !cushim_log_set_sink(fn, cookie), CUSHIM_NOMEM, "%s", "");
     if (!getenv("CUSHIM_LOG"))
         cushim_log_set_level(fn ? CUSHIM_LOG_INFO : (enum cushim_log_level)level);
     return CUSHIM_OK;

@@ -58,8 +58,7 @@ static enum cushim_status take(struct cushim_scope *scope, struct cushim_mapped_
 static enum cushim_status alloc_in(struct cushim_scope *scope, struct cushim_mapper_object *mapper,
                                    size_t bytes, unsigned flags, struct cushim_mapped **out) {
     struct cushim_mapped_object *mapped = calloc(1, sizeof *mapped);
-    if (!mapped)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *mapped);
+    CUSHIM_FAIL_IF(scope->what, !mapped, CUSHIM_NOMEM, "host=%zu", sizeof *mapped);
     cushim_object_init(&mapped->object, CUSHIM_KIND_MAPPED, scope->context, finish);
     mapped->mapper = cushim_object_keep(mapper);
     mapped->bytes = bytes;
@@ -78,10 +77,8 @@ enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, size_t byte
     CUSHIM_SCOPE scope = {0}, of_device = {0};
     struct cushim_mapper_object *m;
     CUSHIM_OUT(mapped);
-    if (bytes == 0 || bytes > INT64_MAX)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu", bytes);
-    if (flags & ~(unsigned)FLAGS)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
+    CUSHIM_FAIL_IF(__func__, bytes == 0 || bytes > INT64_MAX, CUSHIM_INVALID, "bytes=%zu", bytes);
+    CUSHIM_FAIL_IF(__func__, flags & ~(unsigned)FLAGS, CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
     if (!scope.context) /* it is of a device: use its primary context, which may be a new one */
         CUSHIM_TRY(cushim_call_begin_device(&of_device, __func__, m->device));

@@ -89,10 +89,8 @@ static void copy_out(char *dst, const char *src, size_t n) {
 #endif
 
 static enum cushim_status judge(const char *what, const void *dst, const void *src, size_t bytes) {
-    if (bytes > INT64_MAX)
-        return cushim_fail(what, CUSHIM_INVALID, "bytes=%zu", bytes);
-    if (bytes && (!dst || !src))
-        return cushim_fail(what, CUSHIM_INVALID, "%s=NULL", dst ? "src" : "dst");
+    CUSHIM_FAIL_IF(what, bytes > INT64_MAX, CUSHIM_INVALID, "bytes=%zu", bytes);
+    CUSHIM_FAIL_IF(what, bytes && (!dst || !src), CUSHIM_INVALID, "%s=NULL", dst ? "src" : "dst");
     return cushim_driver_use_process(what);
 }
 

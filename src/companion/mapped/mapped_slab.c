@@ -70,8 +70,7 @@ static void destroy(struct cushim_mapper_object *mapper, struct cushim_slab *sla
 static enum cushim_status create(struct cushim_scope *scope, struct cushim_mapper_object *mapper,
                                  struct cushim_slab **out) {
     struct cushim_slab *slab = calloc(1, sizeof *slab);
-    if (!slab)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *slab);
+    CUSHIM_FAIL_IF(scope->what, !slab, CUSHIM_NOMEM, "host=%zu", sizeof *slab);
     enum cushim_status status = cushim_span_obtain(scope, mapper, SLAB_BYTES, &slab->span);
     if (status != CUSHIM_OK) {
         free(slab);

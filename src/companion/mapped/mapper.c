@@ -19,8 +19,7 @@ static void finish(struct cushim_object *object) {
 
 static enum cushim_status judge(const char *what, unsigned flags, struct cushim_mapper **out) {
     CUSHIM_TRY(cushim_check_out(what, "mapper", out, sizeof *out));
-    if (flags & ~(unsigned)FLAGS)
-        return cushim_fail(what, CUSHIM_INVALID, "flags=%u", flags);
+    CUSHIM_FAIL_IF(what, flags & ~(unsigned)FLAGS, CUSHIM_INVALID, "flags=%u", flags);
     return CUSHIM_OK;
 }
 
@@ -51,8 +50,7 @@ static enum cushim_status fill(const char *what, struct cushim_mapper_object *ma
 static enum cushim_status create(const char *what, struct cushim_context_object *context,
                                  int device, unsigned flags, struct cushim_mapper **out) {
     struct cushim_mapper_object *mapper = calloc(1, sizeof *mapper);
-    if (!mapper)
-        return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *mapper);
+    CUSHIM_FAIL_IF(what, !mapper, CUSHIM_NOMEM, "host=%zu", sizeof *mapper);
     cushim_object_init(&mapper->object, CUSHIM_KIND_MAPPER, context, finish);
     pthread_mutex_init(&mapper->lock, NULL);
     mapper->device = device;

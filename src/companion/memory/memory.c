@@ -50,9 +50,8 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_memor
         CUSHIM_DRIVER(cuMemFreeAsync)(address, request->stream);
     else
         release(scope, request->kind, address);
-    if (status == CUSHIM_NOMEM)
-        return cushim_scope_fail(scope, status, "no host memory for the ledger, asked=%zu",
-                                 request->bytes);
+    CUSHIM_FAIL_IF(scope->what, status == CUSHIM_NOMEM, status,
+                   "no host memory for the ledger, asked=%zu", request->bytes);
     return cushim_scope_fail(scope, status, "0x%llx is in the ledger already",
                              (unsigned long long)address);
 }
@@ -148,9 +147,8 @@ static enum cushim_status judge_return(const char *what, unsigned kinds,
         [CUSHIM_OWNER_GRAPH] = "graph",   [CUSHIM_OWNER_MODULE] = "module",
         [CUSHIM_OWNER_MAPPER] = "mapper",
     };
-    if (row->owner)
-        return cushim_fail(what, CUSHIM_STATE, "ptr=0x%llx bytes=%zu %s=%p", start, row->bytes,
-                           owners[cushim_memory_owner_of(row)], row->owner->handle);
+    CUSHIM_FAIL_IF(what, row->owner, CUSHIM_STATE, "ptr=0x%llx bytes=%zu %s=%p", start, row->bytes,
+                   owners[cushim_memory_owner_of(row)], row->owner->handle);
     if (kinds & 1u << row->kind)
         return CUSHIM_OK;
     const unsigned elsewhere = CUSHIM_MEMORY_KIND(GRAPH) | CUSHIM_MEMORY_KIND(ADOPTED) |
@@ -256,8 +254,7 @@ static enum cushim_status judge_foreign(struct cushim_scope *scope, CUdeviceptr 
 
 enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr p, size_t bytes) {
     CUSHIM_SOME_BYTES(__func__, bytes);
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
+    CUSHIM_FAIL_IF(__func__, !p, CUSHIM_INVALID, "p=NULL");
     CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_NEED_ENTRY(__func__, cuMemGetAddressRange_v2);
     CUSHIM_TRY(judge_foreign(&scope, p, bytes));

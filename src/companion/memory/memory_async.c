@@ -145,19 +145,17 @@ static enum cushim_status queue_free(struct cushim_memory_call *call,
     CUSHIM_TRY(cushim_capture_of_stream(&call->scope, call->stream, &state));
     bool is_captured = state != CU_STREAM_CAPTURE_STATUS_NONE;
     bool is_node = row->kind == CUSHIM_MEMORY_GRAPH;
-    if (is_captured && !is_node)
-        return cushim_scope_fail(&call->scope, CUSHIM_CAPTURE, "ptr=0x%llx bytes=%zu is %s memory",
-                                 (unsigned long long)row->start, row->bytes,
-                                 cushim_memory_kind_name(row->kind));
+    CUSHIM_FAIL_IF(call->scope.what, is_captured && !is_node, CUSHIM_CAPTURE,
+                   "ptr=0x%llx bytes=%zu is %s memory", (unsigned long long)row->start, row->bytes,
+                   cushim_memory_kind_name(row->kind));
     *is_kept = is_node && !is_captured;
     if (!*is_kept)
         return CUSHIM_CALL(&call->scope, cuMemFreeAsync, row->start, call->stream);
     CUresult result = CUSHIM_DRIVER(cuMemFreeAsync)(row->start, call->stream);
-    if (result == CUDA_ERROR_INVALID_VALUE)
-        return cushim_scope_fail(&call->scope, CUSHIM_STATE,
-                                 "ptr=0x%llx bytes=%zu is memory of a graph's node, and no launch "
-                                 "left it",
-                                 (unsigned long long)row->start, row->bytes);
+    CUSHIM_FAIL_IF(call->scope.what, result == CUDA_ERROR_INVALID_VALUE, CUSHIM_STATE,
+                   "ptr=0x%llx bytes=%zu is memory of a graph's node, and no launch "
+                   "left it",
+                   (unsigned long long)row->start, row->bytes);
     return cushim_scope_answer(&call->scope, "cuMemFreeAsync", result);
 }
 
@@ -206,9 +204,8 @@ enum cushim_status cushim_memory_async_threshold(struct cushim_context *ctx, siz
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_TRY(pool_of(&scope, &pool));
-    if (!pool)
-        return cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d has no memory pools",
-                                 scope.context->device);
+    CUSHIM_FAIL_IF(scope.what, !pool, CUSHIM_NOTSUPPORTED, "device=%d has no memory pools",
+                   scope.context->device);
     return CUSHIM_CALL(&scope, cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
                        &kept_bytes);
 }

@@ -54,8 +54,7 @@ static enum cushim_status judge_range(const char *what, const struct cushim_memo
 static enum cushim_status find_ranges(struct cushim_memory_call *call, const char *what) {
     for (unsigned i = 0; i < call->n_ranges; i++) {
         struct cushim_memory_range *range = &call->ranges[i];
-        if (!range->address)
-            return cushim_fail(what, CUSHIM_INVALID, "%s=NULL", range->name);
+        CUSHIM_FAIL_IF(what, !range->address, CUSHIM_INVALID, "%s=NULL", range->name);
         range->is_known = cushim_address_map_find(range->address, &range->row);
         if (range->is_known)
             CUSHIM_TRY(judge_range(what, range));
@@ -92,9 +91,8 @@ static enum cushim_status judge_contexts(struct cushim_memory_call *call) {
         if (!range->is_known || !cushim_memory_is_bound(&range->row))
             continue;
         const struct cushim_context_object *context = range->row.context;
-        if (cushim_context_is_dead(context))
-            return cushim_scope_fail(&call->scope, CUSHIM_DEADCONTEXT, "%s=0x%llx", range->name,
-                                     (unsigned long long)range->address);
+        CUSHIM_FAIL_IF(call->scope.what, cushim_context_is_dead(context), CUSHIM_DEADCONTEXT,
+                       "%s=0x%llx", range->name, (unsigned long long)range->address);
         if (!call->is_peer && !cushim_context_is_same(context, call->scope.context))
             return cushim_scope_fail(
                 &call->scope, CUSHIM_BADDEVICE, "%s=0x%llx is of device=%d context=%llu, not %llu",

@@ -30,8 +30,7 @@ enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size_t bytes, u
     uint64_t address;
     CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_driver_use(__func__));
-    if (flags & ~known)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
+    CUSHIM_FAIL_IF(__func__, flags & ~known, CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_SOME_BYTES(__func__, bytes);
     CUSHIM_ENTER_CONTEXT(ctx);
     if (!CUSHIM_DRIVER(cuMemHostAlloc) || !CUSHIM_DRIVER(cuMemFreeHost))
@@ -71,8 +70,7 @@ enum cushim_status cushim_host_register(struct cushim_context *ctx, void *p, siz
     const unsigned known = CUSHIM_REGISTER_FLAG_PORTABLE | CUSHIM_REGISTER_FLAG_MAPPED |
                            CUSHIM_REGISTER_FLAG_IO_MEMORY | CUSHIM_REGISTER_FLAG_READ_ONLY;
     CUSHIM_TRY(cushim_driver_use(__func__));
-    if (flags & ~known)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
+    CUSHIM_FAIL_IF(__func__, flags & ~known, CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_SOME_BYTES(__func__, bytes);
     CUSHIM_NEED(p);
     if ((uintptr_t)p > UINTPTR_MAX - (bytes - 1))

@@ -13,17 +13,15 @@ _Static_assert(CUSHIM_IPC_BYTES == CU_IPC_HANDLE_SIZE, "a handle is the driver's
 static enum cushim_status judge_start(struct cushim_scope *scope,
                                       const struct cushim_memory_range *range) {
     CUdeviceptr base = 0, p = range->address;
-    if (range->is_known && range->row.is_shared)
-        return cushim_scope_fail(scope, CUSHIM_STATE, "p=0x%llx shares the driver's allocation",
-                                 (unsigned long long)p);
+    CUSHIM_FAIL_IF(scope->what, range->is_known && range->row.is_shared, CUSHIM_STATE,
+                   "p=0x%llx shares the driver's allocation", (unsigned long long)p);
     CUSHIM_NEED_ENTRY(scope->what, cuMemGetAddressRange_v2);
     CUresult result = CUSHIM_DRIVER(cuMemGetAddressRange_v2)(&base, NULL, p);
     if (result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_INVALID_VALUE)
         return cushim_scope_fail(scope, CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);
     CUSHIM_TRY(cushim_scope_answer(scope, "cuMemGetAddressRange_v2", result));
-    if (base != p)
-        return cushim_scope_fail(scope, CUSHIM_STATE, "p=0x%llx is inside the driver's 0x%llx",
-                                 (unsigned long long)p, (unsigned long long)base);
+    CUSHIM_FAIL_IF(scope->what, base != p, CUSHIM_STATE, "p=0x%llx is inside the driver's 0x%llx",
+                   (unsigned long long)p, (unsigned long long)base);
     return CUSHIM_OK;
 }
 

@@ -25,9 +25,8 @@ static enum cushim_status judge_device(struct cushim_scope *scope) {
     int has_managed = 0;
     CUSHIM_TRY(CUSHIM_CALL(scope, cuDeviceGetAttribute, &has_managed,
                            CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, scope->context->device));
-    if (!has_managed)
-        return cushim_scope_fail(scope, CUSHIM_NOTSUPPORTED, "device=%d has no managed memory",
-                                 scope->context->device);
+    CUSHIM_FAIL_IF(scope->what, !has_managed, CUSHIM_NOTSUPPORTED,
+                   "device=%d has no managed memory", scope->context->device);
     return CUSHIM_OK;
 }
 
@@ -91,8 +90,7 @@ enum cushim_status cushim_memory_prefetch(cushim_devptr p, size_t bytes, int dev
     CUSHIM_SOME_BYTES(__func__, bytes);
     CUSHIM_TRY(enter_managed(&call, __func__, p, bytes, s));
     CUSHIM_TRY(CUSHIM_CALL(&call.scope, cuDeviceGetCount, &n_devices));
-    if (dev < -1 || dev >= n_devices)
-        return cushim_scope_fail(&call.scope, CUSHIM_BADDEVICE, "dev=%d devices=%d", dev,
-                                 n_devices);
+    CUSHIM_FAIL_IF(call.scope.what, dev < -1 || dev >= n_devices, CUSHIM_BADDEVICE,
+                   "dev=%d devices=%d", dev, n_devices);
     return queue_prefetch(&call, p, bytes, dev);
 }

@@ -19,15 +19,13 @@ static enum cushim_status choose(struct cushim_memory_call *call,
         return cushim_context_choose(call->scope.what, out);
     struct cushim_context_object *given =
         ctx ? cushim_handle_pin(&pin, CUSHIM_KIND_CONTEXT, ctx) : ledgers;
-    if (!given)
-        return cushim_scope_fail(&call->scope, CUSHIM_BADHANDLE, "context=%p", (void *)ctx);
+    CUSHIM_FAIL_IF(call->scope.what, !given, CUSHIM_BADHANDLE, "context=%p", (void *)ctx);
     if (ctx && cushim_context_is_dead(given))
         return cushim_scope_fail(&call->scope, CUSHIM_DEADCONTEXT, "context=%p", (void *)ctx);
-    if (ledgers && !cushim_context_is_same(ledgers, given))
-        return cushim_scope_fail(&call->scope, CUSHIM_BADDEVICE,
-                                 "%s=0x%llx is of device=%d context=%llu, not %llu", range->name,
-                                 (unsigned long long)range->address, ledgers->device,
-                                 (unsigned long long)ledgers->id, (unsigned long long)given->id);
+    CUSHIM_FAIL_IF(call->scope.what, ledgers && !cushim_context_is_same(ledgers, given),
+                   CUSHIM_BADDEVICE, "%s=0x%llx is of device=%d context=%llu, not %llu",
+                   range->name, (unsigned long long)range->address, ledgers->device,
+                   (unsigned long long)ledgers->id, (unsigned long long)given->id);
     *out = cushim_object_keep(given);
     return CUSHIM_OK;
 }

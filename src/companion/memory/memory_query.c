@@ -19,8 +19,7 @@ enum cushim_status cushim_memory_range(cushim_devptr p, cushim_devptr *base, siz
     cushim_devptr unwanted_base;
     CUdeviceptr start = 0;
     size_t bytes = 0, unwanted_n;
-    if (!base && !n)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "base=NULL n=NULL");
+    CUSHIM_FAIL_IF(__func__, !base && !n, CUSHIM_INVALID, "base=NULL n=NULL");
     base = base ? base : &unwanted_base;
     n = n ? n : &unwanted_n;
     *base = *n = 0;
@@ -95,8 +94,7 @@ enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_inf
     const struct cushim_memory_info none = {.struct_size = sizeof none};
     CUSHIM_TRY(cushim_struct_size_give(__func__, info, &none, sizeof none));
     CUSHIM_TRY(cushim_driver_use_process(__func__));
-    if (!p)
-        return CUSHIM_FAIL(CUSHIM_UNKNOWNPTR, "p=NULL");
+    CUSHIM_FAIL_IF(__func__, !p, CUSHIM_UNKNOWNPTR, "p=NULL");
     if (cushim_address_map_find(p, &row)) {
         tell_row(&row, &ours);
         cushim_address_map_drop(&row);

@@ -70,9 +70,8 @@ static enum cushim_status set(const char *what, struct fill fill, bool is_async,
 /* A row longer than the pitch would run into the next row. */
 static enum cushim_status set_rows(const char *what, struct fill fill, struct cushim_stream *s) {
     CUSHIM_TRY(cushim_driver_use(what));
-    if (fill.width && fill.rows && fill.width > fill.pitch_bytes / fill.word_bytes)
-        return cushim_fail(what, CUSHIM_INVALID, "width=%zu over pitch_bytes=%zu", fill.width,
-                           fill.pitch_bytes);
+    CUSHIM_FAIL_IF(what, fill.width && fill.rows && fill.width > fill.pitch_bytes / fill.word_bytes,
+                   CUSHIM_INVALID, "width=%zu over pitch_bytes=%zu", fill.width, fill.pitch_bytes);
     return set(what, fill, true, s);
 }
 

@@ -125,9 +125,8 @@ static enum cushim_status queue_between(struct cushim_memory_call *call, const s
 static enum cushim_status copy_box(const char *what, struct box *box, struct cushim_stream *s) {
     CUSHIM_MEMORY_CALL call = {0};
     const struct cushim_copy3d *copy = &box->copy;
-    if (copy->flags & ~CUSHIM_COPY_FLAG_BLOCKING || copy->reserved)
-        return cushim_fail(what, CUSHIM_INVALID, "flags=%u reserved=%u", copy->flags,
-                           copy->reserved);
+    CUSHIM_FAIL_IF(what, copy->flags & ~CUSHIM_COPY_FLAG_BLOCKING || copy->reserved, CUSHIM_INVALID,
+                   "flags=%u reserved=%u", copy->flags, copy->reserved);
     CUSHIM_TRY(cushim_memory_check_bytes(what, "width_bytes", copy->width_bytes));
     CUSHIM_TRY(cushim_memory_check_bytes(what, "rows", copy->rows));
     CUSHIM_TRY(cushim_memory_check_bytes(what, "slices", copy->slices));

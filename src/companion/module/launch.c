@@ -15,8 +15,7 @@ static inline enum cushim_status take(struct cushim_scope *scope, const struct c
                                       struct cushim_launch *copy,
                                       const struct cushim_launch **out) {
     *out = given;
-    if (!given)
-        return cushim_scope_fail(scope, CUSHIM_INVALID, "launch=NULL");
+    CUSHIM_FAIL_IF(scope->what, !given, CUSHIM_INVALID, "launch=NULL");
     if (unlikely(given->struct_size != sizeof *given)) {
         cushim_launch_default(copy);
         CUSHIM_TRY(cushim_struct_size_take(scope->what, copy, sizeof *copy, given));
@@ -106,9 +105,8 @@ COLD enum cushim_status cushim_launch_tell(const char *what,
 static enum cushim_status check_count(struct cushim_scope *scope,
                                       const struct cushim_function_object *function,
                                       const void *const *args, size_t n) {
-    if (function->has_layout && n != function->n_params)
-        return cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s n=%zu parameters=%zu",
-                                 function->name, n, function->n_params);
+    CUSHIM_FAIL_IF(scope->what, function->has_layout && n != function->n_params, CUSHIM_INVALID,
+                   "function=%s n=%zu parameters=%zu", function->name, n, function->n_params);
     size_t n_there = cushim_args_count(args, n); /* n is checked by now */
     return n_there == n ? CUSHIM_OK
                         : cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s index=%zu: NULL",
@@ -150,8 +148,7 @@ enum cushim_status cushim_function_launch_packed(struct cushim_function *f,
     } buffer = {.given = buf};
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer.taken, CU_LAUNCH_PARAM_BUFFER_SIZE,
                      &bytes, CU_LAUNCH_PARAM_END};
-    if (!buf && bytes)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "buf=NULL bytes=%zu", bytes);
+    CUSHIM_FAIL_IF(__func__, !buf && bytes, CUSHIM_INVALID, "buf=NULL bytes=%zu", bytes);
     CUSHIM_ENTER(FUNCTION, function, f);
     if (function->has_layout && bytes != function->n_bytes)
         return cushim_scope_fail(&scope, CUSHIM_INVALID, "function=%s bytes=%zu parameters=%zu",

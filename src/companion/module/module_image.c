@@ -33,8 +33,7 @@ enum cushim_status cushim_jit_init(struct cushim_jit *jit, const char *what,
         return cushim_fail(what, CUSHIM_INVALID, "max_registers=%d level=%d lines=%d cache=%d",
                            ours.max_registers, ours.level, ours.lines, ours.cache);
     jit->errors = calloc(2, CUSHIM_JIT_LOG_BYTES);
-    if (!jit->errors)
-        return cushim_fail(what, CUSHIM_NOMEM, "bytes=%d", 2 * CUSHIM_JIT_LOG_BYTES);
+    CUSHIM_FAIL_IF(what, !jit->errors, CUSHIM_NOMEM, "bytes=%d", 2 * CUSHIM_JIT_LOG_BYTES);
     jit->infos = jit->errors + CUSHIM_JIT_LOG_BYTES;
     add(jit, CU_JIT_ERROR_LOG_BUFFER, (uintptr_t)jit->errors);
     add(jit, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CUSHIM_JIT_LOG_BYTES - 1);
@@ -109,14 +108,12 @@ enum cushim_status cushim_image_take(const char *what, const void *image, size_t
     if (bytes == 0)
         return CUSHIM_OK;
     uint64_t length = length_of(image, bytes);
-    if (length > bytes)
-        return cushim_fail(what, CUSHIM_INVALID, "bytes=%zu image=%llu: cut short", bytes,
-                           (unsigned long long)length);
+    CUSHIM_FAIL_IF(what, length > bytes, CUSHIM_INVALID, "bytes=%zu image=%llu: cut short", bytes,
+                   (unsigned long long)length);
     if (length || memchr(image, '\0', bytes))
         return CUSHIM_OK;
     *copy = malloc(bytes + 1);
-    if (!*copy)
-        return cushim_fail(what, CUSHIM_NOMEM, "bytes=%zu", bytes + 1);
+    CUSHIM_FAIL_IF(what, !*copy, CUSHIM_NOMEM, "bytes=%zu", bytes + 1);
     memcpy(*copy, image, bytes);
     (*copy)[bytes] = '\0';
     return CUSHIM_OK;

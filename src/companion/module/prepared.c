@@ -89,27 +89,23 @@ static enum cushim_status read_format(struct cushim_scope *scope, struct prepare
     while (*format) {
         size_t i = prepared->fast.n;
         const char *at = format;
-        if (!read_type(&format, &type))
-            return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu format=%s: not a type", i,
-                                     at);
+        CUSHIM_FAIL_IF(scope->what, !read_type(&format, &type), CUSHIM_INVALID,
+                       "index=%zu format=%s: not a type", i, at);
         struct cushim_param *param = &prepared->params[i];
         param->offset = (prepared->n_bytes + type.align - 1) / type.align * type.align;
         param->bytes = type.bytes;
         prepared->n_bytes = param->offset + type.bytes;
         prepared->fast.n++;
-        if (!fits(function, i, param))
-            return cushim_scope_fail(scope, CUSHIM_INVALID,
-                                     "index=%zu function=%s parameters=%zu: offset=%zu bytes=%zu "
-                                     "is not the kernel's",
-                                     i, function->name, function->n_params, param->offset,
-                                     param->bytes);
+        CUSHIM_FAIL_IF(scope->what, !fits(function, i, param), CUSHIM_INVALID,
+                       "index=%zu function=%s parameters=%zu: offset=%zu bytes=%zu "
+                       "is not the kernel's",
+                       i, function->name, function->n_params, param->offset, param->bytes);
     }
     if (function->has_layout && prepared->fast.n != function->n_params)
         return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu function=%s parameters=%zu",
                                  prepared->fast.n, function->name, function->n_params);
-    if (!function->has_layout && prepared->n_bytes > MOST_BYTES)
-        return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu bytes=%zu", prepared->fast.n,
-                                 prepared->n_bytes);
+    CUSHIM_FAIL_IF(scope->what, !function->has_layout && prepared->n_bytes > MOST_BYTES,
+                   CUSHIM_INVALID, "index=%zu bytes=%zu", prepared->fast.n, prepared->n_bytes);
     return CUSHIM_OK;
 }
 
@@ -118,8 +114,7 @@ static enum cushim_status prepare(struct cushim_scope *scope,
                                   struct cushim_prepared **q) {
     size_t bytes = sizeof(struct prepared) + strlen(format) * sizeof(struct cushim_param);
     struct prepared *prepared = cushim_object_alloc(bytes);
-    if (!prepared)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", bytes);
+    CUSHIM_FAIL_IF(scope->what, !prepared, CUSHIM_NOMEM, "bytes=%zu", bytes);
     prepared->fast.function = cushim_object_keep(function);
     prepared->fast.handle = function->fast.handle;
     prepared->fast.must_be_current = function->fast.must_be_current;
@@ -162,11 +157,9 @@ static enum cushim_status run(struct cushim_scope *scope, const struct prepared 
     struct cushim_function_object *function = prepared->fast.function;
     const void *const *each = prepared->fast.n ? args : NULL;
     size_t n = cushim_args_count(each, prepared->fast.n);
-    if (is_unloaded(function))
-        return cushim_scope_fail(scope, CUSHIM_BADHANDLE, "function=%s: its module is unloaded",
-                                 function->name);
-    if (n < prepared->fast.n)
-        return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu: NULL", n);
+    CUSHIM_FAIL_IF(scope->what, is_unloaded(function), CUSHIM_BADHANDLE,
+                   "function=%s: its module is unloaded", function->name);
+    CUSHIM_FAIL_IF(scope->what, n < prepared->fast.n, CUSHIM_INVALID, "index=%zu: NULL", n);
     if (!function->has_layout)
         return run_packed(scope, prepared, launch, args);
     return cushim_function_run(scope, function, launch, (struct cushim_args){.each = each});

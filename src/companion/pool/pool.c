@@ -237,8 +237,7 @@ void cushim_pool_options_default(struct cushim_pool_options *options) {
 static enum cushim_status make(const char *what, const struct cushim_pool_options *options,
                                struct cushim_context_object *context, struct cushim_pool **p) {
     struct cushim_pool_object *pool = calloc(1, sizeof *pool);
-    if (!pool)
-        return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *pool);
+    CUSHIM_FAIL_IF(what, !pool, CUSHIM_NOMEM, "host=%zu", sizeof *pool);
     pool->options = *options;
     pool->is_checked = cushim_settings()->check != 0;
     atomic_init(&pool->is_holding, true);
@@ -300,8 +299,7 @@ enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_pool_oom_fn 
 
 enum cushim_status cushim_pool_bucket(struct cushim_pool *p, size_t bytes, size_t *block_bytes) {
     CUSHIM_OUT(block_bytes);
-    if (bytes > SIZE_MAX / 2)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "asked=%zu", bytes);
+    CUSHIM_FAIL_IF(__func__, bytes > SIZE_MAX / 2, CUSHIM_INVALID, "asked=%zu", bytes);
     CUSHIM_ENTER_POOL(p);
     *block_bytes = cushim_pool_round(&call.pool->options, bytes);
     return CUSHIM_OK;

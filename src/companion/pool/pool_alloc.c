@@ -42,12 +42,10 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_call *call) {
     if (status == CUSHIM_OK || status == CUSHIM_NOMEM)
         return status;
     int device = scope.context->device;
-    if (status == CUSHIM_STATE)
-        return cushim_scope_fail(&scope, CUSHIM_DEADCONTEXT, "device=%d", device);
+    CUSHIM_FAIL_IF(scope.what, status == CUSHIM_STATE, CUSHIM_DEADCONTEXT, "device=%d", device);
     CUresult answer = cushim_mem_segments_refusal();
-    if (answer == CUDA_ERROR_NOT_SUPPORTED)
-        return cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d kind=%s", device,
-                                 cushim_pool_providers[call->heap->kind]->name);
+    CUSHIM_FAIL_IF(scope.what, answer == CUDA_ERROR_NOT_SUPPORTED, CUSHIM_NOTSUPPORTED,
+                   "device=%d kind=%s", device, cushim_pool_providers[call->heap->kind]->name);
     return cushim_scope_fail_cu(&scope, "cuMemAlloc", answer, "device=%d asked=%zu", device,
                                 call->bytes);
 }
@@ -89,9 +87,8 @@ static enum cushim_status alloc(struct cushim_pool_call *call, enum cushim_memor
     CUSHIM_TRY(cushim_pool_heap_find(call->pool, call->what, call->dev, kind, &call->heap));
     CUSHIM_TRY(cushim_pool_find_cache(call, s));
     call->bucket_bytes = cushim_pool_heap_bucket(call->heap, call->bytes);
-    if (cushim_context_is_dead(call->heap->context))
-        return cushim_fail(call->what, CUSHIM_DEADCONTEXT, "device=%d",
-                           call->heap->context->device);
+    CUSHIM_FAIL_IF(call->what, cushim_context_is_dead(call->heap->context), CUSHIM_DEADCONTEXT,
+                   "device=%d", call->heap->context->device);
     CUSHIM_TRY(charge(call));
     enum cushim_status status = run(call);
     if (status == CUSHIM_OK && !call->node) {

@@ -303,8 +303,7 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
         return cushim_scope_fail(scope, CUSHIM_INVALID, "stream=%p memory=%d", (void *)stream,
                                  (int)memory);
     struct cushim_pool_graph *graph = malloc(sizeof *graph);
-    if (!graph)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *graph);
+    CUSHIM_FAIL_IF(scope->what, !graph, CUSHIM_NOMEM, "host=%zu", sizeof *graph);
     fence_caches(pool, scope->context, stream);
     *graph = (struct cushim_pool_graph){.context = scope->context,
                                         .stream = stream,

@@ -70,8 +70,7 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
                                struct cushim_context_object *context, enum cushim_memory_kind kind,
                                struct cushim_pool_heap **out) {
     struct cushim_mem_streams *streams = cushim_mem_streams_obtain(sizeof **out);
-    if (!streams)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof **out);
+    CUSHIM_FAIL_IF(scope->what, !streams, CUSHIM_NOMEM, "host=%zu", sizeof **out);
     struct cushim_pool_heap *heap = cushim_pool_heap_of(streams);
     heap->context = context;
     heap->kind = (enum cushim_mem_kind)kind;
@@ -121,9 +120,8 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
     if ((*out = known_heap(pool, dev, kind)))
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_context_ordinal(what, dev, &dev));
-    if (context && dev != context->device)
-        return cushim_fail(what, CUSHIM_BADDEVICE, "device=%d pool_device=%d", dev,
-                           context->device);
+    CUSHIM_FAIL_IF(what, context && dev != context->device, CUSHIM_BADDEVICE,
+                   "device=%d pool_device=%d", dev, context->device);
     if ((*out = known_heap(pool, dev, kind)))
         return CUSHIM_OK;
     if (context)

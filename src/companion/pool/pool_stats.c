@@ -161,8 +161,7 @@ enum cushim_status cushim_pool_walk(struct cushim_pool *p, cushim_pool_walk_fn *
     struct cushim_pool_view *rows = NULL;
     enum cushim_status status = CUSHIM_OK;
     size_t n = 0;
-    if (!fn)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
+    CUSHIM_FAIL_IF(__func__, !fn, CUSHIM_INVALID, "fn=NULL");
     CUSHIM_ENTER_POOL(p);
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(call.pool, heap));) {
         if (status == CUSHIM_OK && !add_views(heap, &rows, &n))

@@ -93,8 +93,7 @@ enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int on) {
 }
 
 enum cushim_status cushim_pool_trim(struct cushim_pool *p, int dev, size_t keep_bytes) {
-    if (keep_bytes > SIZE_MAX / 2)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "keep=%zu", keep_bytes);
+    CUSHIM_FAIL_IF(__func__, keep_bytes > SIZE_MAX / 2, CUSHIM_INVALID, "keep=%zu", keep_bytes);
     CUSHIM_ENTER_POOL(p);
     if (dev != -1)
         CUSHIM_TRY(cushim_context_ordinal(call.what, dev, &dev));

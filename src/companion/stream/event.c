@@ -170,11 +170,9 @@ enum cushim_status cushim_event_elapsed(struct cushim_event *start, struct cushi
     CUSHIM_NEED(end);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, start, &first));
     second = cushim_handle_pin(&pin, CUSHIM_KIND_EVENT, end);
-    if (!second)
-        return cushim_scope_fail(&scope, CUSHIM_BADHANDLE, "end=%p", (void *)end);
-    if (second->object.context != scope.context)
-        return cushim_scope_fail(&scope, CUSHIM_BADDEVICE, "end=%p: of another context",
-                                 (void *)end);
+    CUSHIM_FAIL_IF(scope.what, !second, CUSHIM_BADHANDLE, "end=%p", (void *)end);
+    CUSHIM_FAIL_IF(scope.what, second->object.context != scope.context, CUSHIM_BADDEVICE,
+                   "end=%p: of another context", (void *)end);
     return cushim_event_elapsed_in(&scope, first, second, ms);
 }
 

@@ -21,8 +21,7 @@ enum cushim_status cushim_stream_use_any(struct cushim_scope *scope, struct cush
         return CUSHIM_OK;
     }
     use->object = cushim_pin(&use->pin, CUSHIM_KIND_STREAM, s);
-    if (unlikely(!use->object))
-        return cushim_scope_fail(scope, CUSHIM_BADHANDLE, "stream=%p", (void *)s);
+    CUSHIM_FAIL_IF(scope->what, unlikely(!use->object), CUSHIM_BADHANDLE, "stream=%p", (void *)s);
     use->handle = use->object->handle;
     if (likely(!cushim_context_is_dead(use->object->object.context)))
         return CUSHIM_OK;
