@@ -79,12 +79,6 @@ static enum cushim_status open_pool(const struct cushim_scope *scope,
     return CUSHIM_OK;
 }
 
-static enum cushim_status check_pool(struct cushim_scope *scope, const struct cushim_pool *pool) {
-    return cushim_handle_is_open(CUSHIM_KIND_POOL, pool)
-               ? CUSHIM_OK
-               : cushim_scope_fail(scope, CUSHIM_BADHANDLE, "pool=%p", (const void *)pool);
-}
-
 /* The scope's context is current, so that the calls inside find it without a handle. */
 static enum cushim_status open_parts(struct cushim_scope *scope,
                                      const struct cushim_client_options *options,
@@ -94,7 +88,9 @@ static enum cushim_status open_parts(struct cushim_scope *scope,
     if (!options->pool)
         return open_pool(scope, client);
     client->pool = options->pool;
-    return check_pool(scope, options->pool);
+    return cushim_handle_is_open(CUSHIM_KIND_POOL, client->pool)
+               ? CUSHIM_OK
+               : cushim_scope_fail(scope, CUSHIM_BADHANDLE, "pool=%p", (void *)client->pool);
 }
 
 static enum cushim_status make(struct cushim_scope *scope,
@@ -146,14 +142,6 @@ static struct cushim_client_object *use(const struct cushim_context_object *cont
     return found;
 }
 
-static void drop_all(struct cushim_client_object *gone) {
-    struct cushim_client_object *client, *next;
-    LL_FOREACH_SAFE2(gone, client, next, next_shared) {
-        cushim_object_close(&client->object);
-        cushim_object_release(client);
-    }
-}
-
 static bool is_used(struct cushim_client_object *client) {
     struct cushim_client_object **at = &shared;
     CUSHIM_LOCKED(&lock);
@@ -170,7 +158,7 @@ static bool is_used(struct cushim_client_object *client) {
 /* The handle of the client in the list, which `made` becomes if there is none.  NULL: no client. */
 static struct cushim_client *find(const struct cushim_context_object *context,
                                   struct cushim_client_object *made) {
-    struct cushim_client_object *gone = NULL;
+    struct cushim_client_object *gone = NULL, *old, *next;
     pthread_mutex_lock(&lock);
     struct cushim_client_object *client = use(context, &gone);
     bool is_first = !client && made;
@@ -181,7 +169,10 @@ static struct cushim_client *find(const struct cushim_context_object *context,
     }
     struct cushim_client *handle = client ? client->object.handle : NULL;
     pthread_mutex_unlock(&lock);
-    drop_all(gone);
+    LL_FOREACH_SAFE2(gone, old, next, next_shared) {
+        cushim_object_close(&old->object);
+        cushim_object_release(old);
+    }
     if (made && !is_first)
         cushim_object_close(&made->object);
     return handle;

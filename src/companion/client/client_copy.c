@@ -24,10 +24,9 @@ typedef enum cushim_status copy_fn(struct copy *copy);
 /* Look both ends up, go into the context and do it there. */
 static enum cushim_status enter(struct copy *copy, const char *what, enum cushim_memory_place dst,
                                 enum cushim_memory_place src, copy_fn *fn) {
-    copy->call = (struct cushim_memory_call){
-        .n_ranges = 2,
-        .ranges = {{.name = "dst", .address = copy->dst, .bytes = copy->bytes, .place = dst},
-                   {.name = "src", .address = copy->src, .bytes = copy->bytes, .place = src}}};
+    copy->call.n_ranges = 2;
+    copy->call.ranges[0] = cushim_memory_span("dst", copy->dst, copy->bytes, dst);
+    copy->call.ranges[1] = cushim_memory_span("src", copy->src, copy->bytes, src);
     struct cushim_stream *stream = copy->event ? copy->client->copy : copy->client->compute;
     enum cushim_status status = cushim_memory_enter(&copy->call, what, stream);
     return cushim_memory_leave(&copy->call, status == CUSHIM_OK ? fn(copy) : status);
@@ -145,13 +144,10 @@ enum cushim_status cushim_client_d2h(struct cushim_client *c, void *dst, cushim_
 
 /* ---- within the device ---- */
 
-static bool do_overlap(uint64_t a, uint64_t b, size_t bytes) {
-    return a < b ? b - a < bytes : a - b < bytes;
-}
-
 static enum cushim_status d2d(struct copy *copy) {
     struct cushim_scope *scope = &copy->call.scope;
-    CUSHIM_FAIL_IF(scope->what, do_overlap(copy->dst, copy->src, copy->bytes), CUSHIM_INVALID,
+    uint64_t apart = copy->dst < copy->src ? copy->src - copy->dst : copy->dst - copy->src;
+    CUSHIM_FAIL_IF(scope->what, apart < copy->bytes, CUSHIM_INVALID,
                    "dst=0x%llx src=0x%llx bytes=%zu overlap", (unsigned long long)copy->dst,
                    (unsigned long long)copy->src, copy->bytes);
     return CUSHIM_CALL(scope, cuMemcpyDtoDAsync_v2, copy->dst, copy->src, copy->bytes,

@@ -107,10 +107,8 @@ enum cushim_status cushim_client_capture(struct cushim_client *c,
 
 /* Neither stream is waited for if one of them captures. */
 static enum cushim_status synchronize(const char *what, struct cushim_client *c) {
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_STREAM_USE compute = {0}, copy = {0};
-    struct cushim_client_object *client;
-    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_CLIENT, c, &client));
+    CUSHIM_ENTER_AS(what, CLIENT, client, c);
     CUSHIM_TRY(cushim_stream_use_in(&scope, client->compute, &compute));
     CUSHIM_TRY(cushim_stream_use_in(&scope, client->copy, &copy));
     CUSHIM_TRY(cushim_stream_refuse_captured(&scope, compute.handle));

@@ -85,12 +85,13 @@ static inline void cushim_scope_close(struct cushim_scope *scope) {
 
 /*
  * Begin a public call that ends with its block: declare the scope, and the object of the handle;
- * or return the status of a failure.
+ * or return the status of a failure.  CUSHIM_ENTER_AS names the public call itself.
  */
-#define CUSHIM_ENTER(KIND, name, handle)                                                           \
+#define CUSHIM_ENTER_AS(what, KIND, name, handle)                                                  \
     CUSHIM_SCOPE scope = {0};                                                                      \
     struct cushim_##name##_object *name;                                                           \
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_##KIND, (handle), &name))
+    CUSHIM_TRY(cushim_call_begin_object(&scope, (what), CUSHIM_KIND_##KIND, (handle), &name))
+#define CUSHIM_ENTER(KIND, name, handle) CUSHIM_ENTER_AS(__func__, KIND, name, handle)
 
 /* A whole public function that asks an object for one fact, 0 after a failure. */
 #define CUSHIM_FACT(KIND, noun, fact, type, out, value)                                            \

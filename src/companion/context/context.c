@@ -91,14 +91,6 @@ void cushim_context_forget_all(void) {
 
 /* ---- objects ---- */
 
-static void release_spare_events(struct cushim_context_object *context) {
-    struct cushim_scope scope;
-    if (!context->fence.n_spares || !cushim_call_begin_quietly(&scope, context))
-        return;
-    cushim_mem_stream_fence_end(&context->fence);
-    cushim_call_end(&scope, CUSHIM_OK);
-}
-
 /* Whether other code has reset it; true if the driver has no function for it. */
 static bool is_primary_active(int device) {
     unsigned flags;
@@ -121,9 +113,12 @@ static void release_primary(const struct cushim_context_object *context) {
 /* If other code reset a primary context, nothing is to be done. */
 static void finish(struct cushim_object *object) {
     struct cushim_context_object *context = (struct cushim_context_object *)object;
+    CUSHIM_SCOPE scope = {0};
     bool is_ready = atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY;
     CUmemoryPool pool = atomic_load(&context->async_pool);
-    release_spare_events(context);
+    if (context->fence.n_spares && cushim_call_begin_quietly(&scope, context))
+        cushim_mem_stream_fence_end(&context->fence);
+    cushim_call_end(&scope, CUSHIM_OK);
     /* A pool belongs to the device and outlives the context.  Its allocations stay valid. */
     if (is_ready && pool)
         CUSHIM_DRIVER(cuMemPoolDestroy)(pool);
@@ -178,9 +173,8 @@ enum cushim_status cushim_context_of_handle(const char *what, CUcontext handle,
         *out = NULL;
     }
     int device = 0;
-    CUresult result = cushim_context_ask_device(handle, &device);
-    if (result != CUDA_SUCCESS)
-        return cushim_fail_cu("cuCtxGetDevice", result, "context=%p", (void *)handle);
+    CUSHIM_TRY(CUSHIM_ANSWER("cuCtxGetDevice", cushim_context_ask_device(handle, &device),
+                             "context=%p", (void *)handle));
     struct cushim_context_object *made = make(handle, device, CUSHIM_CONTEXT_WRAPPED);
     CUSHIM_FAIL_IF(what, !made, CUSHIM_NOMEM, "host=%zu", sizeof *made);
     *out = put_in(made);
@@ -209,9 +203,7 @@ enum cushim_status cushim_context_of_device(const char *what, int device,
         cushim_object_release(known);
     }
     CUcontext handle = NULL;
-    CUresult result = CUSHIM_DRIVER(cuDevicePrimaryCtxRetain)(&handle, device);
-    if (result != CUDA_SUCCESS)
-        return cushim_fail_cu("cuDevicePrimaryCtxRetain", result, "device=%d", device);
+    CUSHIM_TRY(CUSHIM_ASK(what, cuDevicePrimaryCtxRetain, (&handle, device), "device=%d", device));
     struct cushim_context_object *made = make(handle, device, CUSHIM_CONTEXT_PRIMARY);
     if (!made) {
         if (CUSHIM_DRIVER(cuDevicePrimaryCtxRelease_v2))
@@ -230,16 +222,12 @@ enum cushim_status cushim_context_of_device(const char *what, int device,
 enum cushim_status cushim_context_make(const char *what, int device, unsigned flags,
                                        struct cushim_context_object **out) {
     CUcontext handle = NULL, popped;
-    CUresult result;
     *out = NULL;
-    if (CUSHIM_DRIVER(cuCtxCreate_v4))
-        result = CUSHIM_DRIVER(cuCtxCreate_v4)(&handle, NULL, flags, device);
-    else if (CUSHIM_DRIVER(cuCtxCreate_v2))
-        result = CUSHIM_DRIVER(cuCtxCreate_v2)(&handle, flags, device);
-    else
-        return cushim_fail_nosym(what, "cuCtxCreate");
-    if (result != CUDA_SUCCESS)
-        return cushim_fail_cu("cuCtxCreate", result, "device=%d flags=%u", device, flags);
+    CUSHIM_TRY(CUSHIM_DRIVER(cuCtxCreate_v4)
+                   ? CUSHIM_ASK(what, cuCtxCreate_v4, (&handle, NULL, flags, device),
+                                "device=%d flags=%u", device, flags)
+                   : CUSHIM_ASK(what, cuCtxCreate_v2, (&handle, flags, device),
+                                "device=%d flags=%u", device, flags));
     CUSHIM_DRIVER(cuCtxPopCurrent_v2)(&popped); /* creation pushed it */
     struct cushim_context_object *made = make(handle, device, CUSHIM_CONTEXT_OWNED);
     if (!made) {
@@ -267,9 +255,7 @@ enum cushim_status cushim_context_ordinal(const char *what, int device, int *ord
         if (CUSHIM_DRIVER(cuCtxGetDevice)(&current) == CUDA_SUCCESS)
             device = current;
     }
-    CUresult result = CUSHIM_DRIVER(cuDeviceGetCount)(&n);
-    if (result != CUDA_SUCCESS)
-        return cushim_fail_cu("cuDeviceGetCount", result, "%s", "");
+    CUSHIM_TRY(CUSHIM_ASK(what, cuDeviceGetCount, (&n), "%s", ""));
     CUSHIM_FAIL_IF(what, !n, CUSHIM_NODEVICE, "%s", "");
     if (device < 0 || device >= n)
         return cushim_fail(what, CUSHIM_BADDEVICE, "device=%d devices=%d", device, n);
@@ -280,9 +266,7 @@ enum cushim_status cushim_context_ordinal(const char *what, int device, int *ord
 enum cushim_status cushim_context_choose(const char *what, struct cushim_context_object **out) {
     CUcontext current = NULL;
     *out = NULL;
-    CUresult result = CUSHIM_DRIVER(cuCtxGetCurrent)(&current);
-    if (result != CUDA_SUCCESS)
-        return cushim_fail_cu("cuCtxGetCurrent", result, "%s", "");
+    CUSHIM_TRY(CUSHIM_ASK(what, cuCtxGetCurrent, (&current), "%s", ""));
     return current ? cushim_context_of_handle(what, current, out)
                    : cushim_context_of_device(what, -1, out);
 }

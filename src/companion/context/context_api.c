@@ -122,9 +122,7 @@ enum cushim_status cushim_context_current(struct cushim_context **ctx) {
         *ctx = top->object.handle;
         return CUSHIM_OK;
     }
-    CUresult result = CUSHIM_DRIVER(cuCtxGetCurrent)(&current);
-    if (result != CUDA_SUCCESS)
-        return cushim_fail_cu("cuCtxGetCurrent", result, "%s", "");
+    CUSHIM_TRY(CUSHIM_ASK(__func__, cuCtxGetCurrent, (&current), "%s", ""));
     if (!current)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_context_of_handle(__func__, current, &context));

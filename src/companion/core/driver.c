@@ -21,8 +21,7 @@ atomic_int cushim_driver_state_now = CUSHIM_DRIVER_UNLOADED;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *handle;          /* of the loaded library; never closed, because calls may be in it */
 static char loaded[PATH_MAX]; /* its name, as it was opened */
-static enum cushim_status why_failed; /* while FAILED */
-static CUresult init_answer;          /* while FAILED: what cuInit said, or success */
+static CUresult init_answer;  /* while FAILED: what cuInit said, or success */
 
 /* Why loads failed, the last first; never freed, because callers keep the texts. */
 struct reason {
@@ -63,13 +62,9 @@ static void watch(void) {
     store_release(&watches_forks, true);
 }
 
-static enum cushim_status refuse_forked(const char *what) {
-    return cushim_fail(what, CUSHIM_NOCUDA, "forked after the library was first used");
-}
-
 enum cushim_status cushim_driver_use_process(const char *what) {
-    if (cushim_driver_is_forked())
-        return refuse_forked(what);
+    CUSHIM_FAIL_IF(what, cushim_driver_is_forked(), CUSHIM_NOCUDA,
+                   "forked after the library was first used");
     if (!load_acquire(&watches_forks))
         pthread_once(&watch_once, watch);
     return CUSHIM_OK;
@@ -104,15 +99,11 @@ struct resolver {
     __typeof__(&cuGetProcAddress_v2) get_v2;
 };
 
-static bool is_per_thread(const char *abi) {
-    size_t n = strlen(abi);
-    return n > 5 && (strcmp(abi + n - 5, "_ptsz") == 0 || strcmp(abi + n - 5, "_ptds") == 0);
-}
-
 static void *find(const struct cushim_driver_symbol *row, const void *cookie) {
     const struct resolver *resolver = cookie;
-    cuuint64_t flags = is_per_thread(row->abi) ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
-                                               : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
+    bool is_per_thread = strstr(row->abi, "_ptsz") || strstr(row->abi, "_ptds");
+    cuuint64_t flags = is_per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+                                     : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
     CUdriverProcAddressQueryResult how = CU_GET_PROC_ADDRESS_SUCCESS;
     CUresult result = CUDA_ERROR_NOT_FOUND;
     void *address = NULL;
@@ -125,14 +116,20 @@ static void *find(const struct cushim_driver_symbol *row, const void *cookie) {
     return dlsym(resolver->handle, row->abi);
 }
 
-/* The library cannot work without these. */
-static const char *first_missing(void) {
+/* NULL, or the first entry that is missing of those without which the library cannot work. */
+static const char *fill(void) {
     static const char *const needed[] = {
         "cuInit",          "cuDriverGetVersion", "cuDeviceGetCount",         "cuDeviceGetAttribute",
         "cuCtxGetCurrent", "cuCtxSetCurrent",    "cuCtxPopCurrent_v2",       "cuCtxSynchronize",
         "cuCtxDestroy_v2", "cuCtxGetDevice",     "cuDevicePrimaryCtxRetain", "cuMemAlloc_v2",
         "cuMemFree_v2",    "cuMemcpyHtoD_v2",    "cuMemcpyDtoH_v2",          "cuGetErrorName",
         "cuGetErrorString"};
+    struct resolver resolver = {.handle = handle};
+    void *address = dlsym(handle, "cuGetProcAddress_v2");
+    memcpy(&resolver.get_v2, &address, sizeof address);
+    address = dlsym(handle, "cuGetProcAddress");
+    memcpy(&resolver.get, &address, sizeof address);
+    cushim_driver_slots_fill(find, &resolver);
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         if (!cushim_driver_slots_find(needed[i]))
             return needed[i];
@@ -140,51 +137,35 @@ static const char *first_missing(void) {
     return NULL;
 }
 
-static const char *fill(void) {
-    struct resolver resolver = {.handle = handle};
-    void *address = dlsym(handle, "cuGetProcAddress_v2");
-    memcpy(&resolver.get_v2, &address, sizeof address);
-    address = dlsym(handle, "cuGetProcAddress");
-    memcpy(&resolver.get, &address, sizeof address);
-    cushim_driver_slots_fill(find, &resolver);
-    return first_missing();
-}
-
 /* ---- loading, under the lock ---- */
 
-static void fail_load(enum cushim_status status, const char *text) {
+static void fail_load(const char *text) {
     struct reason *kept = malloc(sizeof *kept + strlen(text) + 1);
     if (kept) {
         kept->before = reasons;
         strcpy(kept->text, text);
         reasons = kept;
     }
-    why_failed = status;
+
     store_release(&reason, kept ? kept->text : "host memory exhausted");
     store_release(&cushim_driver_state_now, CUSHIM_DRIVER_FAILED);
 }
 
 static void load(const char *path) {
     char text[REASON_BYTES] = "";
+    int number = 0;
     init_answer = CUDA_SUCCESS;
     handle = open_library(path, text);
-    if (!handle) {
-        fail_load(CUSHIM_NOCUDA, text);
-        return;
-    }
-    const char *missing = fill();
+    const char *missing = handle ? fill() : NULL;
     if (missing) {
         snprintf(text, sizeof text, "%.512s: it has no %s", loaded, missing);
         handle = NULL;
-        fail_load(CUSHIM_NOCUDA, text);
-        return;
     }
-    int number = 0;
-    init_answer = CUSHIM_DRIVER(cuInit)(0);
-    if (init_answer != CUDA_SUCCESS) {
+    if (handle && (init_answer = CUSHIM_DRIVER(cuInit)(0)) != CUDA_SUCCESS)
         snprintf(text, sizeof text, "%.512s: cuInit: %s: %s", loaded,
                  cushim_error_cu_name(init_answer), cushim_error_cu_text(init_answer));
-        fail_load(CUSHIM_NOCUDA, text);
+    if (*text) {
+        fail_load(text);
         return;
     }
     if (CUSHIM_DRIVER(cuDriverGetVersion)(&number) == CUDA_SUCCESS)
@@ -197,7 +178,7 @@ static void load(const char *path) {
 static enum cushim_status tell(const char *what) {
     if (init_answer != CUDA_SUCCESS)
         return cushim_fail_cu("cuInit", init_answer, "%s", loaded);
-    return cushim_fail(what, why_failed, "%s", cushim_driver_reason());
+    return cushim_fail(what, CUSHIM_NOCUDA, "%s", cushim_driver_reason());
 }
 
 enum cushim_status cushim_driver_use_slow(const char *what) {

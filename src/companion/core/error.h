@@ -68,6 +68,18 @@ enum cushim_status cushim_struct_size_give(const char *what, void *given, const 
 enum cushim_status cushim_give_text(const char *what, char *buf, size_t cap_bytes,
                                     const char *text);
 
+/* The driver's answer to a call outside a scope, with details: CUSHIM_OK, or its failure. */
+#define CUSHIM_ANSWER(entry, result, ...)                                                          \
+    __extension__({                                                                                \
+        CUresult result_ = (result);                                                               \
+        result_ == CUDA_SUCCESS ? CUSHIM_OK : cushim_fail_cu((entry), result_, __VA_ARGS__);       \
+    })
+
+/* Make that call: CUSHIM_ASK(__func__, cuDeviceGet, (&device, 0), "device=%d", 0). */
+#define CUSHIM_ASK(what, entry, arguments, ...)                                                    \
+    (CUSHIM_DRIVER(entry) ? CUSHIM_ANSWER(#entry, CUSHIM_DRIVER(entry) arguments, __VA_ARGS__)     \
+                          : cushim_fail_nosym((what), #entry))
+
 /* Refuse with NOSYM if the driver lacks an entry. */
 #define CUSHIM_NEED_ENTRY(what, entry)                                                             \
     CUSHIM_TRY(CUSHIM_DRIVER(entry) ? CUSHIM_OK : cushim_fail_nosym(what, #entry))

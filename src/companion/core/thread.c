@@ -59,20 +59,14 @@ static struct cushim_thread *make(void) {
 struct cushim_thread *cushim_thread_begin(void) {
     pthread_once(&once, make_key);
     struct cushim_thread *thread = find_unused();
-    if (!thread)
-        thread = make();
-    if (!thread)
+    if (!thread && !(thread = make()))
         return NULL;
+    enum { FROM = offsetof(struct cushim_thread, free_pins) };
+    memset((char *)thread + FROM, 0, offsetof(struct cushim_thread, is_used) - FROM);
     thread->free_pins = (1u << CUSHIM_THREAD_N_PINS) - 1;
-    thread->device = 0;
-    thread->has_device = false;
-    thread->frames = NULL;
-    thread->base_context = NULL;
-    thread->pool_memory = NULL;
-    thread->cuda_code = 0;
     thread->text = thread->room;
     thread->text_cap_bytes = sizeof thread->room;
-    thread->room[0] = 0;
+
     if (has_key)
         pthread_setspecific(key, thread);
     cushim_thread_mine = thread;

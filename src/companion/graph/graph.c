@@ -10,15 +10,6 @@ bool cushim_graph_is_gone(const struct cushim_context_object *context) {
            load_acquire(&cushim_driver_state_now) != CUSHIM_DRIVER_READY;
 }
 
-/*
- * Destroy the driver's graph; false: it cannot be destroyed, because its context is damaged or
- * gone. There is one attempt: the driver may return an error of earlier work and destroy the graph
- * all the same.
- */
-static bool destroy(CUgraph handle) {
-    return CUSHIM_DRIVER(cuGraphDestroy)(handle) == CUDA_SUCCESS;
-}
-
 /* The resources go after the driver's graph. */
 static void finish(struct cushim_object *object) {
     struct cushim_graph_object *graph = (struct cushim_graph_object *)object;
@@ -26,7 +17,9 @@ static void finish(struct cushim_object *object) {
     bool is_lost = !cushim_call_begin_quietly(&scope, object->context) &&
                    cushim_graph_is_gone(object->context);
     if (!is_lost && graph->handle && !graph->is_wrapped)
-        is_lost = !destroy(graph->handle);
+        /* There is one attempt: the driver may return an error of earlier work and destroy the
+         * graph all the same. */
+        is_lost = CUSHIM_DRIVER(cuGraphDestroy)(graph->handle) != CUDA_SUCCESS;
     cushim_call_end(&scope, CUSHIM_OK);
     cushim_graph_resources_disown(graph->resources, is_lost);
     free(graph);
@@ -123,24 +116,20 @@ static enum cushim_status open_held(struct cushim_scope *scope,
     return status;
 }
 
-static enum cushim_status unfreeze(struct cushim_scope *scope, struct cushim_pool_object *pool,
-                                   CUstream stream, struct cushim_graph **g) {
-    struct cushim_pool_graph *pool_graph = NULL;
-    if (cushim_pool_unfreeze_stream(scope->context, pool, stream, g ? &pool_graph : NULL) !=
-        CUSHIM_OK)
-        return cushim_scope_fail(scope, CUSHIM_STATE, "not frozen for stream=%p", (void *)stream);
-    enum cushim_status status = g ? open_held(scope, pool_graph, g) : CUSHIM_OK;
-    if (status != CUSHIM_OK)
-        cushim_pool_graph_release(pool_graph, false);
-    return status;
-}
-
 enum cushim_status cushim_pool_unfreeze(struct cushim_pool *p, struct cushim_stream *s,
                                         struct cushim_graph **g) {
     CUSHIM_SCOPE scope = {0};
     struct cushim_stream_use use;
+    struct cushim_pool_graph *pool_graph = NULL;
     CUSHIM_CLEAR(g);
     CUSHIM_ENTER_POOL(p);
     CUSHIM_TRY(cushim_stream_enter(&scope, call.what, s, &use));
-    return unfreeze(&scope, call.pool, use.handle, g);
+    if (cushim_pool_unfreeze_stream(scope.context, call.pool, use.handle, g ? &pool_graph : NULL) !=
+        CUSHIM_OK)
+        return cushim_scope_fail(&scope, CUSHIM_STATE, "not frozen for stream=%p",
+                                 (void *)use.handle);
+    enum cushim_status status = g ? open_held(&scope, pool_graph, g) : CUSHIM_OK;
+    if (status != CUSHIM_OK)
+        cushim_pool_graph_release(pool_graph, false);
+    return status;
 }

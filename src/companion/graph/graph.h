@@ -33,6 +33,7 @@ struct cushim_graph_object {
  * Lock: the executable's.  It is held over such launches, because the last one must be known.
  */
 struct cushim_graph_node_memory {
+    bool has_nodes;         /* the graph has nodes that allocate */
     CUdeviceptr *addresses; /* [n], owned */
     size_t n;
     bool is_launched;
@@ -51,7 +52,7 @@ struct cushim_graphexec_object {
     _Atomic(struct cushim_thread *) counter; /* NULL before the first launch */
     atomic_ullong n_launches;                /* of all the others */
     unsigned flags;
-    bool has_node_memory;                 /* it has nodes that allocate */
+    /* it has nodes that allocate */
     struct cushim_graph_node_memory left; /* lock */
     atomic_ullong n_updates;
     pthread_mutex_t lock; /* of resources, updates, and of launches that leave memory */

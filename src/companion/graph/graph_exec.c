@@ -132,29 +132,21 @@ static void finish(struct cushim_object *object) {
     free(exec);
 }
 
-/* What is known of a graph's memory. */
-struct memory {
-    bool has_nodes;
-    struct cushim_graph_node_memory left;
-};
-
 /* Handle and memory pass to the object, which is gone after a failure. */
 static enum cushim_status open(struct cushim_scope *scope, CUgraphExec handle, unsigned flags,
-                               const struct memory *memory,
+                               struct cushim_graph_node_memory *left,
                                struct cushim_graph_resources *resources,
                                struct cushim_graphexec **x) {
     struct cushim_graphexec_object *exec = cushim_object_alloc(sizeof *exec);
     if (!exec) {
-        struct cushim_graph_node_memory left = memory->left;
-        finish_left(&left);
+        finish_left(left);
         CUSHIM_DRIVER(cuGraphExecDestroy)(handle);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
     }
     exec->handle = handle;
     exec->must_be_current = cushim_launch_context(scope->context);
     exec->flags = flags;
-    exec->has_node_memory = memory->has_nodes;
-    exec->left = memory->left;
+    exec->left = *left;
     exec->resources = cushim_graph_resources_own(resources);
     atomic_fetch_add(&resources->n_executables, 1);
     pthread_mutex_init(&exec->lock, NULL);
@@ -184,30 +176,30 @@ static enum cushim_status instantiate(struct cushim_scope *scope, CUgraph graph,
 /* Look for nodes that allocate, because then the driver allows one executable at a time. */
 static enum cushim_status judge_memory(struct cushim_scope *scope,
                                        const struct cushim_graph_object *graph,
-                                       struct memory *memory) {
+                                       struct cushim_graph_node_memory *left) {
     size_t counts[CUSHIM_GRAPH_N_TYPES];
     CUSHIM_TRY(cushim_graph_check_handle(scope, graph));
     CUSHIM_TRY(cushim_graph_count(scope, graph->handle, counts));
-    memory->has_nodes = counts[CU_GRAPH_NODE_TYPE_MEM_ALLOC] != 0;
-    CUSHIM_FAIL_IF(scope->what, memory->has_nodes && atomic_load(&graph->resources->n_executables),
+    left->has_nodes = counts[CU_GRAPH_NODE_TYPE_MEM_ALLOC] != 0;
+    CUSHIM_FAIL_IF(scope->what, left->has_nodes && atomic_load(&graph->resources->n_executables),
                    CUSHIM_STATE, "its nodes allocate, and an executable of it is alive");
-    return memory->has_nodes ? find_left(scope, graph->handle, &memory->left) : CUSHIM_OK;
+    return left->has_nodes ? find_left(scope, graph->handle, left) : CUSHIM_OK;
 }
 
 enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned flags,
                                             struct cushim_graphexec **x) {
     CUgraphExec handle;
-    struct memory memory = {.has_nodes = false};
+    struct cushim_graph_node_memory left = {.n = 0};
     CUSHIM_OUT(x);
     if (flags & ~(unsigned)KNOWN ||
         (flags & CUSHIM_GRAPH_FLAG_AUTO_FREE && flags & CUSHIM_GRAPH_FLAG_DEVICE_LAUNCH))
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_ENTER(GRAPH, graph, g);
-    CUSHIM_TRY(judge_memory(&scope, graph, &memory));
+    CUSHIM_TRY(judge_memory(&scope, graph, &left));
     enum cushim_status status = CUSHIM_RELAXED(instantiate(&scope, graph->handle, flags, &handle));
     if (status == CUSHIM_OK)
-        return open(&scope, handle, flags, &memory, graph->resources, x);
-    finish_left(&memory.left);
+        return open(&scope, handle, flags, &left, graph->resources, x);
+    finish_left(&left);
     return status;
 }
 
@@ -222,7 +214,7 @@ enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *x) {
 static COLD enum cushim_status fail_launch(struct cushim_scope *scope,
                                            const struct cushim_graphexec_object *exec,
                                            CUresult result) {
-    if (result == CUDA_ERROR_INVALID_VALUE && exec->has_node_memory &&
+    if (result == CUDA_ERROR_INVALID_VALUE && exec->left.has_nodes &&
         !(exec->flags & CUSHIM_GRAPH_FLAG_AUTO_FREE))
         return cushim_scope_fail(scope, CUSHIM_STATE,
                                  "node memory of the last launch was not freed");
@@ -267,15 +259,13 @@ static enum cushim_status launch(struct cushim_scope *scope, struct cushim_graph
 /* From the start. */
 static COLD enum cushim_status launch_slowly(const char *what, struct cushim_graphexec *x,
                                              struct cushim_stream *s) {
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_STREAM_USE use = {0};
-    struct cushim_graphexec_object *exec;
     uint64_t n_changes = cushim_changes_now(); /* read before the conditions are checked */
-    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    CUSHIM_ENTER_AS(what, GRAPHEXEC, graphexec, x);
     CUSHIM_TRY(cushim_stream_use_here(&scope, s, &use));
-    CUSHIM_TRY(launch(&scope, exec, &use));
-    if (exec->left.n == 0)
-        cushim_pin_note_fast(&exec->n_fast, n_changes);
+    CUSHIM_TRY(launch(&scope, graphexec, &use));
+    if (graphexec->left.n == 0)
+        cushim_pin_note_fast(&graphexec->n_fast, n_changes);
     return CUSHIM_OK;
 }
 
@@ -315,13 +305,11 @@ enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cu
 }
 
 enum cushim_status cushim_graphexec_upload(struct cushim_graphexec *x, struct cushim_stream *s) {
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_STREAM_USE use = {0};
-    struct cushim_graphexec_object *exec;
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    CUSHIM_ENTER(GRAPHEXEC, graphexec, x);
     CUSHIM_TRY(cushim_stream_use_in(&scope, s, &use));
     CUSHIM_TRY(cushim_stream_refuse_captured(&scope, use.handle));
-    return CUSHIM_CALL(&scope, cuGraphUpload, exec->handle, use.handle);
+    return CUSHIM_CALL(&scope, cuGraphUpload, graphexec->handle, use.handle);
 }
 
 /* ---- update ---- */
@@ -359,19 +347,18 @@ static void exchange_resources(struct cushim_graphexec_object *exec,
 
 static enum cushim_status update_from(const char *what, struct cushim_graphexec *x,
                                       struct cushim_graph *g, int *why) {
-    CUSHIM_SCOPE scope = {0};
     CUSHIM_PIN pin = {0};
-    struct cushim_graphexec_object *exec;
-    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    CUSHIM_ENTER_AS(what, GRAPHEXEC, graphexec, x);
     const struct cushim_graph_object *graph = cushim_handle_pin(&pin, CUSHIM_KIND_GRAPH, g);
     CUSHIM_FAIL_IF(scope.what, !graph, CUSHIM_BADHANDLE, "graph=%p", (void *)g);
     CUSHIM_FAIL_IF(scope.what, !cushim_context_is_same(graph->object.context, scope.context),
                    CUSHIM_BADDEVICE, "graph=%p: of another context", (void *)g);
     CUSHIM_TRY(cushim_graph_check_handle(&scope, graph));
-    CUSHIM_LOCKED(&exec->lock);
-    enum cushim_status status = CUSHIM_RELAXED(update(&scope, exec->handle, graph->handle, why));
+    CUSHIM_LOCKED(&graphexec->lock);
+    enum cushim_status status =
+        CUSHIM_RELAXED(update(&scope, graphexec->handle, graph->handle, why));
     if (status == CUSHIM_OK)
-        exchange_resources(exec, graph->resources);
+        exchange_resources(graphexec, graph->resources);
     return status;
 }
 

@@ -61,18 +61,12 @@ static void put_counts(struct cushim_graph_info *info, const size_t *counts) {
 
 /* ---- info ---- */
 
-static size_t pool_bytes(const struct cushim_graph_resources *resources) {
-    size_t bytes = 0;
+static void add_bytes(const struct cushim_graph_resources *resources, size_t *pool_bytes,
+                      size_t *arena_bytes) {
     for (size_t i = 0; i < resources->n_pools; i++)
-        bytes += cushim_pool_graph_bytes(resources->pools[i]);
-    return bytes;
-}
-
-static size_t arena_bytes(const struct cushim_graph_resources *resources) {
-    size_t bytes = 0;
+        *pool_bytes += cushim_pool_graph_bytes(resources->pools[i]);
     for (size_t i = 0; i < resources->n_arenas; i++)
-        bytes += cushim_arena_graph_bytes(resources->arenas[i]);
-    return bytes;
+        *arena_bytes += cushim_arena_graph_bytes(resources->arenas[i]);
 }
 
 enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph_info *info) {
@@ -81,11 +75,10 @@ enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph
     cushim_graph_resources_collect();
     CUSHIM_ENTER(GRAPH, graph, g);
     const struct cushim_graph_resources *resources = graph->resources;
-    struct cushim_graph_info ours = {.pool_bytes = pool_bytes(resources),
-                                     .arena_bytes = arena_bytes(resources),
-                                     .host_bytes = atomic_load(&resources->host_bytes),
+    struct cushim_graph_info ours = {.host_bytes = atomic_load(&resources->host_bytes),
                                      .attached = atomic_load(&resources->n_attached),
                                      .executables = atomic_load(&resources->n_executables)};
+    add_bytes(resources, &ours.pool_bytes, &ours.arena_bytes);
     if (graph->handle)
         CUSHIM_TRY(cushim_graph_count(&scope, graph->handle, counts));
     put_counts(&ours, counts);
@@ -94,22 +87,19 @@ enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph
 
 enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
                                          struct cushim_graphexec_info *info) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_graphexec_object *exec;
     CUSHIM_NEED(info);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
-    pthread_mutex_lock(&exec->lock);
-    const struct cushim_graph_resources *resources = exec->resources;
-    struct cushim_graphexec_info ours = {.flags = exec->flags,
-                                         .has_node_memory = exec->has_node_memory,
-                                         .pool_bytes = pool_bytes(resources),
-                                         .arena_bytes = arena_bytes(resources),
+    CUSHIM_ENTER(GRAPHEXEC, graphexec, x);
+    pthread_mutex_lock(&graphexec->lock);
+    const struct cushim_graph_resources *resources = graphexec->resources;
+    struct cushim_graphexec_info ours = {.flags = graphexec->flags,
+                                         .has_node_memory = graphexec->left.has_nodes,
                                          .host_bytes = atomic_load(&resources->host_bytes),
                                          .attached = atomic_load(&resources->n_attached),
-                                         .launches = atomic_load(&exec->n_launches) +
-                                                     atomic_load(&exec->n_launches_of_counter),
-                                         .updates = atomic_load(&exec->n_updates)};
-    pthread_mutex_unlock(&exec->lock);
+                                         .launches = atomic_load(&graphexec->n_launches) +
+                                                     atomic_load(&graphexec->n_launches_of_counter),
+                                         .updates = atomic_load(&graphexec->n_updates)};
+    add_bytes(resources, &ours.pool_bytes, &ours.arena_bytes);
+    pthread_mutex_unlock(&graphexec->lock);
     return cushim_struct_size_give(__func__, info, &ours, sizeof ours);
 }
 
@@ -133,36 +123,26 @@ enum cushim_status cushim_graph_dot(struct cushim_graph *g, const char *path, un
 
 /* ---- memory behind nodes ---- */
 
-static enum cushim_status ask_memory(CUdevice device, CUgraphMem_attribute attribute, size_t *out) {
-    cuuint64_t bytes = 0;
-    *out = 0;
-    CUresult result = CUSHIM_DRIVER(cuDeviceGetGraphMemAttribute)(device, attribute, &bytes);
-    if (result != CUDA_SUCCESS)
-        return cushim_fail_cu("cuDeviceGetGraphMemAttribute", result, "device=%d", device);
-    *out = bytes;
-    return CUSHIM_OK;
-}
-
 enum cushim_status cushim_graph_memory(int dev, size_t *used, size_t *reserved) {
-    size_t n_reserved, unwanted;
-    used = used ? used : &unwanted;
-    reserved = reserved ? reserved : &unwanted;
-    *used = *reserved = 0;
+    cuuint64_t n_used = 0, n_reserved = 0;
+    CUSHIM_CLEAR(used);
+    CUSHIM_CLEAR(reserved);
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
-    CUSHIM_NEED_ENTRY(__func__, cuDeviceGetGraphMemAttribute);
-    CUSHIM_TRY(ask_memory(dev, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &n_reserved));
-    CUSHIM_TRY(ask_memory(dev, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, used));
-    *reserved = n_reserved;
+    CUSHIM_TRY(CUSHIM_ASK(__func__, cuDeviceGetGraphMemAttribute,
+                          (dev, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &n_reserved), "device=%d",
+                          dev));
+    CUSHIM_TRY(CUSHIM_ASK(__func__, cuDeviceGetGraphMemAttribute,
+                          (dev, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &n_used), "device=%d", dev));
+    if (used)
+        *used = n_used;
+    if (reserved)
+        *reserved = n_reserved;
     return CUSHIM_OK;
 }
 
 enum cushim_status cushim_graph_memory_trim(int dev) {
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
-    CUSHIM_NEED_ENTRY(__func__, cuDeviceGraphMemTrim);
-    CUresult result = CUSHIM_DRIVER(cuDeviceGraphMemTrim)(dev);
-    return result == CUDA_SUCCESS
-               ? CUSHIM_OK
-               : cushim_fail_cu("cuDeviceGraphMemTrim", result, "device=%d", dev);
+    return CUSHIM_ASK(__func__, cuDeviceGraphMemTrim, (dev), "device=%d", dev);
 }

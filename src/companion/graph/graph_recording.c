@@ -1,5 +1,6 @@
 
 #include <stdlib.h>
+#include <utlist.h>
 
 #include "cuda/translate.h"
 #include "companion/capture/known_captures.h"
@@ -37,12 +38,6 @@ static bool is_by(const struct cushim_graph_recording *recording,
                   const struct cushim_stream *handle) {
     return recording->handle == handle &&
            (handle != CUSHIM_STREAM_PER_THREAD || pthread_equal(recording->thread, pthread_self()));
-}
-
-static void put(struct cushim_graph_recording *recording) {
-    CUSHIM_LOCKED(&lock);
-    recording->next = recordings;
-    recordings = recording;
 }
 
 /* With the lock: take it off the list; NULL: there is none there. */
@@ -143,15 +138,6 @@ static enum cushim_status attach(struct cushim_scope *scope,
 
 /* ---- the driver's side ---- */
 
-static enum cushim_status get_id(struct cushim_scope *scope, CUstream stream, uint64_t *id) {
-    CUstreamCaptureStatus state;
-    cuuint64_t found = 0;
-    enum cushim_status status =
-        CUSHIM_CALL(scope, cuStreamGetCaptureInfo_v2, stream, &state, &found, NULL, NULL, NULL);
-    *id = found;
-    return status;
-}
-
 /* End without a result, and without an error text. */
 static void end_quietly(CUstream stream) {
     CUgraph graph = NULL;
@@ -162,10 +148,15 @@ static void end_quietly(CUstream stream) {
 static enum cushim_status begin_driver(struct cushim_scope *scope,
                                        struct cushim_graph_recording *recording,
                                        CUstreamCaptureMode mode) {
-    CUSHIM_TRY(CUSHIM_CALL(scope, cuStreamBeginCapture_v2, recording->stream, mode));
-    enum cushim_status status = get_id(scope, recording->stream, &recording->id);
+    CUstream stream = recording->stream;
+    CUstreamCaptureStatus state;
+    cuuint64_t id = 0;
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuStreamBeginCapture_v2, stream, mode));
+    enum cushim_status status =
+        CUSHIM_CALL(scope, cuStreamGetCaptureInfo_v2, stream, &state, &id, NULL, NULL, NULL);
+    recording->id = id;
     if (status != CUSHIM_OK)
-        end_quietly(recording->stream);
+        end_quietly(stream);
     return status;
 }
 
@@ -232,7 +223,8 @@ enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
     }
     for (size_t i = 0; i < recording->resources->n_arenas; i++)
         cushim_arena_graph_start(recording->resources->arenas[i], recording->id);
-    put(recording);
+    CUSHIM_LOCKED(&lock);
+    LL_PREPEND(recordings, recording);
     return CUSHIM_OK;
 }
 

@@ -24,23 +24,15 @@ static enum cushim_status ask(const char *what, int dev, int attr, int *value) {
     return cushim_fail_cu(entry, result, "device=%d", dev);
 }
 
-static enum cushim_status answer(const char *entry, CUresult result, int dev) {
-    return result == CUDA_SUCCESS ? CUSHIM_OK : cushim_fail_cu(entry, result, "device=%d", dev);
-}
-
 /* CUSHIM_CALL without a context. */
-#define CALL(dev, entry, ...)                                                                      \
-    (CUSHIM_DRIVER(entry) ? answer(#entry, CUSHIM_DRIVER(entry)(__VA_ARGS__), dev)                 \
-                          : cushim_fail_nosym(__func__, #entry))
+#define CALL(dev, entry, ...) CUSHIM_ASK(__func__, entry, (__VA_ARGS__), "device=%d", dev)
 
 enum cushim_status cushim_device_count(int *n) {
+    int found = 0;
     CUSHIM_OUT(n);
     CUSHIM_TRY(cushim_driver_use(__func__));
-    CUresult result = CUSHIM_DRIVER(cuDeviceGetCount)(n);
-    if (result != CUDA_SUCCESS) {
-        *n = 0;
-        return cushim_fail_cu("cuDeviceGetCount", result, "%s", "");
-    }
+    CUSHIM_TRY(CUSHIM_ASK(__func__, cuDeviceGetCount, (&found), "%s", ""));
+    *n = found;
     return *n ? CUSHIM_OK : CUSHIM_FAIL(CUSHIM_NODEVICE, "%s", "");
 }
 
@@ -59,7 +51,7 @@ enum cushim_status cushim_device_set(int dev) {
     else
         cushim_context_note(context, "cuCtxSetCurrent", result);
     cushim_object_release(context);
-    return answer("cuCtxSetCurrent", result, dev);
+    return CUSHIM_ANSWER("cuCtxSetCurrent", result, "device=%d", dev);
 }
 
 enum cushim_status cushim_device_current(int *dev) {
@@ -75,10 +67,7 @@ enum cushim_status cushim_device_by_pci(const char *text, int *dev) {
     CUSHIM_OUT(dev);
     CUSHIM_NEED(text);
     CUSHIM_TRY(cushim_driver_use(__func__));
-    CUSHIM_NEED_ENTRY(__func__, cuDeviceGetByPCIBusId);
-    CUresult result = CUSHIM_DRIVER(cuDeviceGetByPCIBusId)(&found, text);
-    if (result != CUDA_SUCCESS)
-        return cushim_fail_cu("cuDeviceGetByPCIBusId", result, "text=%s", text);
+    CUSHIM_TRY(CUSHIM_ASK(__func__, cuDeviceGetByPCIBusId, (&found, text), "text=%s", text));
     *dev = found;
     return CUSHIM_OK;
 }

@@ -36,22 +36,13 @@ static void erase(struct cushim_mapped_object *mapped) {
 }
 
 static enum cushim_status record(struct cushim_scope *scope, struct cushim_mapped_object *mapped) {
-    const struct cushim_address_map_row row = {.start = start_of(mapped),
-                                               .bytes = mapped->bytes,
-                                               .kind = CUSHIM_MEMORY_MAPPED,
-                                               .context = mapped->object.context,
-                                               .owner = &mapped->object};
+    const struct cushim_address_map_row row =
+        cushim_address_map_row_of(CUSHIM_MEMORY_MAPPED, start_of(mapped), mapped->bytes,
+                                  mapped->object.context, &mapped->object);
     enum cushim_status status = cushim_address_map_record(&row);
     return status == CUSHIM_OK ? CUSHIM_OK
                                : cushim_scope_fail(scope, status, "ptr=0x%llx bytes=%zu",
                                                    (unsigned long long)row.start, row.bytes);
-}
-
-static enum cushim_status take(struct cushim_scope *scope, struct cushim_mapped_object *mapped,
-                               unsigned flags) {
-    if ((flags & CUSHIM_MAPPED_FLAG_SLAB) && mapped->bytes <= CUSHIM_SLAB_MOST_BYTES)
-        return cushim_slab_take(scope, mapped);
-    return cushim_span_obtain(scope, mapped->mapper, mapped->bytes, &mapped->span);
 }
 
 /* The scope's context is current, and the block's. */
@@ -62,7 +53,9 @@ static enum cushim_status alloc_in(struct cushim_scope *scope, struct cushim_map
     cushim_object_init(&mapped->object, CUSHIM_KIND_MAPPED, scope->context, finish);
     mapped->mapper = cushim_object_keep(mapper);
     mapped->bytes = bytes;
-    enum cushim_status status = take(scope, mapped, flags);
+    bool is_small = flags & CUSHIM_MAPPED_FLAG_SLAB && bytes <= CUSHIM_SLAB_MOST_BYTES;
+    enum cushim_status status = is_small ? cushim_slab_take(scope, mapped)
+                                         : cushim_span_obtain(scope, mapper, bytes, &mapped->span);
     if (status == CUSHIM_OK)
         status = record(scope, mapped);
     if (status == CUSHIM_OK && (status = cushim_handle_open(&mapped->object, out)) != CUSHIM_OK)
@@ -72,17 +65,16 @@ static enum cushim_status alloc_in(struct cushim_scope *scope, struct cushim_map
     return status;
 }
 
-enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, size_t bytes, unsigned flags,
+enum cushim_status cushim_mapped_alloc(struct cushim_mapper *handle, size_t bytes, unsigned flags,
                                        struct cushim_mapped **mapped) {
-    CUSHIM_SCOPE scope = {0}, of_device = {0};
-    struct cushim_mapper_object *m;
+    CUSHIM_SCOPE of_device = {0};
     CUSHIM_OUT(mapped);
     CUSHIM_FAIL_IF(__func__, bytes == 0 || bytes > INT64_MAX, CUSHIM_INVALID, "bytes=%zu", bytes);
     CUSHIM_FAIL_IF(__func__, flags & ~(unsigned)FLAGS, CUSHIM_INVALID, "flags=%u", flags);
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
+    CUSHIM_ENTER(MAPPER, mapper, handle);
     if (!scope.context) /* it is of a device: use its primary context, which may be a new one */
-        CUSHIM_TRY(cushim_call_begin_device(&of_device, __func__, m->device));
-    return alloc_in(scope.context ? &scope : &of_device, m, bytes, flags, mapped);
+        CUSHIM_TRY(cushim_call_begin_device(&of_device, __func__, mapper->device));
+    return alloc_in(scope.context ? &scope : &of_device, mapper, bytes, flags, mapped);
 }
 
 /* ---- free ---- */
@@ -111,24 +103,23 @@ CUSHIM_FACT(MAPPED, mapped, atom, size_t, bytes, mapped->mapper->type.atom_bytes
 /* ---- flush, invalidate, export ---- */
 
 /* Flush or invalidate whole atoms; a range up to the end of the block includes its last atom. */
-static enum cushim_status make_visible(const char *what, struct cushim_mapped *mapped, size_t off,
+static enum cushim_status make_visible(const char *what, struct cushim_mapped *handle, size_t off,
                                        size_t bytes, enum cushim_card_sync way) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_mapped_object *b;
-    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_MAPPED, mapped, &b));
-    size_t atom = b->mapper->type.atom_bytes;
+    CUSHIM_ENTER_AS(what, MAPPED, mapped, handle);
+    size_t atom = mapped->mapper->type.atom_bytes;
     enum cushim_status status = CUSHIM_OK;
-    bool is_inside = off <= b->bytes && bytes <= b->bytes - off;
-    if (!is_inside || off % atom || (bytes % atom && off + bytes != b->bytes)) {
+    bool is_inside = off <= mapped->bytes && bytes <= mapped->bytes - off;
+    if (!is_inside || off % atom || (bytes % atom && off + bytes != mapped->bytes)) {
         status = cushim_scope_fail(&scope, CUSHIM_INVALID, "off=%zu bytes=%zu size=%zu atom=%zu",
-                                   off, bytes, b->bytes, atom);
-    } else if (b->mapper->type.is_coherent) {
+                                   off, bytes, mapped->bytes, atom);
+    } else if (mapped->mapper->type.is_coherent) {
         cushim_mapped_fence();
     } else if (bytes) {
         cushim_mapped_fence(); /* stores that went around the caches are not among what is flushed
                                 */
         bytes += (atom - bytes % atom) % atom;
-        status = cushim_card_sync(b->mapper->card, &b->span.memory, b->offset + off, bytes, way);
+        status = cushim_card_sync(mapped->mapper->card, &mapped->span.memory, mapped->offset + off,
+                                  bytes, way);
     }
     return status;
 }
@@ -142,17 +133,16 @@ enum cushim_status cushim_mapped_invalidate(struct cushim_mapped *mapped, size_t
     return make_visible(__func__, mapped, off, bytes, CUSHIM_CARD_INVALIDATE);
 }
 
-enum cushim_status cushim_mapped_export(struct cushim_mapped *mapped, int *fd) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_mapped_object *b;
+enum cushim_status cushim_mapped_export(struct cushim_mapped *handle, int *fd) {
     int made = -1;
     CUSHIM_NEED(fd);
     *fd = -1; /* 0 would be the standard input */
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MAPPED, mapped, &b));
+    CUSHIM_ENTER(MAPPED, mapped, handle);
     enum cushim_status status =
-        b->slab ? cushim_scope_fail(&scope, CUSHIM_STATE, "bytes=%zu: of a slab", b->bytes)
-                : cushim_card_export(__func__, b->mapper->card, &b->span.memory,
-                                     CUSHIM_CARD_DMA_BUF, &made);
+        mapped->slab
+            ? cushim_scope_fail(&scope, CUSHIM_STATE, "bytes=%zu: of a slab", mapped->bytes)
+            : cushim_card_export(__func__, mapped->mapper->card, &mapped->span.memory,
+                                 CUSHIM_CARD_DMA_BUF, &made);
     if (status == CUSHIM_OK)
         *fd = made;
     return status;

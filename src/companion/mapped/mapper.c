@@ -32,19 +32,7 @@ static enum cushim_status read_uuid(const char *what, int device, CUuuid *uuid) 
                                            : CUSHIM_DRIVER(cuDeviceGetUuid);
     if (!ask)
         return cushim_fail_nosym(what, "cuDeviceGetUuid");
-    CUresult result = ask(uuid, device);
-    return result == CUDA_SUCCESS ? CUSHIM_OK
-                                  : cushim_fail_cu("cuDeviceGetUuid", result, "device=%d", device);
-}
-
-/* Its card and type; the mapper owns the card, even after a failure. */
-static enum cushim_status fill(const char *what, struct cushim_mapper_object *mapper,
-                               unsigned flags) {
-    CUuuid uuid;
-    CUSHIM_TRY(read_uuid(what, mapper->device, &uuid));
-    CUSHIM_TRY(
-        cushim_card_obtain(what, (const unsigned char *)uuid.bytes, mapper->device, &mapper->card));
-    return cushim_card_choose(what, mapper->card, flags, &mapper->type);
+    return CUSHIM_ANSWER("cuDeviceGetUuid", ask(uuid, device), "device=%d", device);
 }
 
 static enum cushim_status create(const char *what, struct cushim_context_object *context,
@@ -54,26 +42,25 @@ static enum cushim_status create(const char *what, struct cushim_context_object 
     cushim_object_init(&mapper->object, CUSHIM_KIND_MAPPER, context, finish);
     pthread_mutex_init(&mapper->lock, NULL);
     mapper->device = device;
-    enum cushim_status status = fill(what, mapper, flags);
+    CUuuid uuid;
+    enum cushim_status status = read_uuid(what, device, &uuid);
+    if (status == CUSHIM_OK)
+        status = cushim_card_obtain(what, (const unsigned char *)uuid.bytes, device, &mapper->card);
+    if (status == CUSHIM_OK)
+        status = cushim_card_choose(what, mapper->card, flags, &mapper->type);
     if (status == CUSHIM_OK)
         return cushim_object_open(&mapper->object, out);
     cushim_object_release(mapper);
     return status;
 }
 
-/* The driver's own error names the call and the reason. */
-static enum cushim_status need_current(const char *what) {
-    CUdevice device;
-    CUSHIM_TRY(cushim_driver_use(what));
-    CUresult result = CUSHIM_DRIVER(cuCtxGetDevice)(&device);
-    return result == CUDA_SUCCESS ? CUSHIM_OK : cushim_fail_cu("cuCtxGetDevice", result, "%s", "");
-}
-
 static enum cushim_status open_in(const char *what, struct cushim_context *ctx, unsigned flags,
                                   struct cushim_mapper **out) {
     CUSHIM_SCOPE scope = {0};
     if (flags & CUSHIM_MAPPER_FLAG_CURRENT) {
-        CUSHIM_TRY(need_current(what));
+        CUdevice device; /* the driver's own error names the call and the reason */
+        CUSHIM_TRY(cushim_driver_use(what));
+        CUSHIM_TRY(CUSHIM_ASK(what, cuCtxGetDevice, (&device), "%s", ""));
         ctx = NULL;
     }
     CUSHIM_TRY(cushim_call_begin_context(&scope, what, ctx));
@@ -103,15 +90,13 @@ enum cushim_status cushim_mapper_close(struct cushim_mapper *mapper) {
     return cushim_call_destroy(__func__, CUSHIM_KIND_MAPPER, mapper);
 }
 
-enum cushim_status cushim_mapper_budget(struct cushim_mapper *mapper, size_t *free_bytes,
+enum cushim_status cushim_mapper_budget(struct cushim_mapper *handle, size_t *free_bytes,
                                         size_t *total_bytes) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_mapper_object *m;
     CUSHIM_CLEAR(free_bytes);
     CUSHIM_CLEAR(total_bytes);
     if (!free_bytes || !total_bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", free_bytes ? "total_bytes" : "free_bytes");
-    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
-    cushim_card_budget(m->card, &m->type, free_bytes, total_bytes);
+    CUSHIM_ENTER(MAPPER, mapper, handle);
+    cushim_card_budget(mapper->card, mapper->type.heap, free_bytes, total_bytes);
     return CUSHIM_OK;
 }

@@ -59,9 +59,9 @@ void cushim_card_release(struct cushim_card *card);
 enum cushim_status cushim_card_choose(const char *what, struct cushim_card *card, unsigned flags,
                                       struct cushim_card_type *type);
 
-/* Bytes of the type's heap, and how many of them are free. */
-void cushim_card_budget(struct cushim_card *card, const struct cushim_card_type *type,
-                        size_t *free_bytes, size_t *total_bytes);
+/* Bytes of a heap, and how many of them are free. */
+void cushim_card_budget(struct cushim_card *card, unsigned heap, size_t *free_bytes,
+                        size_t *total_bytes);
 
 /* Allocate and map; nothing is held after a failure. */
 enum cushim_status cushim_card_alloc(struct cushim_card *card, const struct cushim_card_type *type,

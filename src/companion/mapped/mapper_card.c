@@ -64,12 +64,6 @@ static enum cushim_status open_instance(const char *what, struct cushim_card *ca
     return cushim_vulkan_fill_instance(what, vulkan, &card->instance);
 }
 
-/* The instance may be open only in part. */
-static void close_instance(struct cushim_card *card) {
-    if (card->instance.vkDestroyInstance)
-        card->instance.vkDestroyInstance(card->instance.handle, NULL);
-}
-
 /* ---- the physical device ---- */
 
 static void write_uuid(char text[UUID_TEXT_BYTES], const unsigned char uuid[VK_UUID_SIZE]) {
@@ -193,7 +187,9 @@ static enum cushim_status open_device(const char *what, struct cushim_card *card
 static void close_card(struct cushim_card *card) {
     if (card->device.vkDestroyDevice)
         card->device.vkDestroyDevice(card->device.handle, NULL);
-    close_instance(card);
+    /* the instance may be open only in part */
+    if (card->instance.vkDestroyInstance)
+        card->instance.vkDestroyInstance(card->instance.handle, NULL);
     free(card);
 }
 
@@ -297,7 +293,7 @@ enum cushim_status cushim_card_choose(const char *what, struct cushim_card *card
 
 /* ---- how much ---- */
 
-static void read_budget(struct cushim_card *card, unsigned heap, size_t *free_bytes,
+void cushim_card_budget(struct cushim_card *card, unsigned heap, size_t *free_bytes,
                         size_t *total_bytes) {
     VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
@@ -312,17 +308,12 @@ static void read_budget(struct cushim_card *card, unsigned heap, size_t *free_by
     *free_bytes = cushim_less((size_t)budget.heapBudget[heap], (size_t)budget.heapUsage[heap]);
 }
 
-void cushim_card_budget(struct cushim_card *card, const struct cushim_card_type *type,
-                        size_t *free_bytes, size_t *total_bytes) {
-    read_budget(card, type->heap, free_bytes, total_bytes);
-}
-
 /* ---- allocation ---- */
 
 static enum cushim_status fail_sized(struct cushim_card *card, const char *entry, VkResult result,
                                      unsigned heap, size_t n_bytes) {
     size_t free_bytes, total_bytes;
-    read_budget(card, heap, &free_bytes, &total_bytes);
+    cushim_card_budget(card, heap, &free_bytes, &total_bytes);
     return cushim_vulkan_fail(entry, result, "asked=%zu free=%zu total=%zu", n_bytes, free_bytes,
                               total_bytes);
 }
@@ -390,29 +381,21 @@ enum cushim_status cushim_card_export(const char *what, struct cushim_card *card
                                 : cushim_vulkan_fail("vkGetMemoryFdKHR", result, "%s", "");
 }
 
-/* VK_WHOLE_SIZE for a range up to the end, because the driver may have rounded the size up. */
-static VkMappedMemoryRange range_of(const struct cushim_card_memory *memory, size_t offset,
-                                    size_t bytes) {
-    return (VkMappedMemoryRange){.sType = VK_STRUCTURE_TYPE_MAPPED_MEMORY_RANGE,
-                                 .memory = handle_of(memory),
-                                 .offset = offset,
-                                 .size = bytes >= memory->bytes - offset ? VK_WHOLE_SIZE : bytes};
-}
-
 enum cushim_status cushim_card_sync(struct cushim_card *card,
                                     const struct cushim_card_memory *memory, size_t offset,
                                     size_t bytes, enum cushim_card_sync way) {
     const struct cushim_vulkan_device *device = &card->device;
-    VkMappedMemoryRange range = range_of(memory, offset, bytes);
-    const char *entry = "vkFlushMappedMemoryRanges";
-    VkResult result;
-    if (way == CUSHIM_CARD_FLUSH) {
-        result = device->vkFlushMappedMemoryRanges(device->handle, 1, &range);
-    } else {
-        entry = "vkInvalidateMappedMemoryRanges";
-        result = device->vkInvalidateMappedMemoryRanges(device->handle, 1, &range);
-    }
-    return result == VK_SUCCESS
-               ? CUSHIM_OK
-               : cushim_vulkan_fail(entry, result, "offset=%zu bytes=%zu", offset, bytes);
+    bool flushes = way == CUSHIM_CARD_FLUSH;
+    /* VK_WHOLE_SIZE for a range up to the end, because the driver may have rounded the size up. */
+    const VkMappedMemoryRange range = {.sType = VK_STRUCTURE_TYPE_MAPPED_MEMORY_RANGE,
+                                       .memory = handle_of(memory),
+                                       .offset = offset,
+                                       .size =
+                                           bytes >= memory->bytes - offset ? VK_WHOLE_SIZE : bytes};
+    VkResult result = (flushes ? device->vkFlushMappedMemoryRanges
+                               : device->vkInvalidateMappedMemoryRanges)(device->handle, 1, &range);
+    return result == VK_SUCCESS ? CUSHIM_OK
+                                : cushim_vulkan_fail(flushes ? "vkFlushMappedMemoryRanges"
+                                                             : "vkInvalidateMappedMemoryRanges",
+                                                     result, "offset=%zu bytes=%zu", offset, bytes);
 }

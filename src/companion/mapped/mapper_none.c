@@ -24,9 +24,9 @@ enum cushim_status cushim_card_choose(const char *what, struct cushim_card *card
     return CUSHIM_NOTSUPPORTED;
 }
 
-void cushim_card_budget(struct cushim_card *card, const struct cushim_card_type *type,
-                        size_t *free_bytes, size_t *total_bytes) {
-    (void)card, (void)type;
+void cushim_card_budget(struct cushim_card *card, unsigned heap, size_t *free_bytes,
+                        size_t *total_bytes) {
+    (void)card, (void)heap;
     *free_bytes = *total_bytes = 0;
 }
 

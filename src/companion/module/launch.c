@@ -117,10 +117,8 @@ static enum cushim_status check_count(struct cushim_scope *scope,
 static COLD enum cushim_status launch_slowly(const char *what, struct cushim_function *f,
                                              const struct cushim_launch *launch,
                                              const void *const *args, size_t n) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_function_object *function;
     uint64_t n_changes = cushim_changes_now(); /* read before the conditions are checked */
-    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_FUNCTION, f, &function));
+    CUSHIM_ENTER_AS(what, FUNCTION, function, f);
     CUSHIM_TRY(check_count(&scope, function, args, n));
     CUSHIM_TRY(cushim_function_run(&scope, function, launch,
                                    (struct cushim_args){.each = n ? args : NULL}));

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
@@ -44,9 +45,8 @@ enum cushim_status cushim_module_open(struct cushim_scope *scope, const void *im
                                       struct cushim_jit *jit, const char *log,
                                       struct cushim_module **m) {
     CUmodule handle = NULL;
-    if (!CUSHIM_DRIVER(cuModuleLoadDataEx) || !CUSHIM_DRIVER(cuModuleUnload))
-        return cushim_fail_nosym(scope->what, CUSHIM_DRIVER(cuModuleUnload) ? "cuModuleLoadDataEx"
-                                                                            : "cuModuleUnload");
+    CUSHIM_NEED_ENTRY(scope->what, cuModuleUnload);
+    CUSHIM_NEED_ENTRY(scope->what, cuModuleLoadDataEx);
     CUresult result = CUSHIM_RELAXED(
         CUSHIM_DRIVER(cuModuleLoadDataEx)(&handle, image, jit->n, jit->names, jit->values));
     if (result != CUDA_SUCCESS) {
@@ -186,12 +186,8 @@ static enum cushim_status get_function(struct cushim_scope *scope,
     if (*f)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_function_make(scope, module, name, &made));
-    enum cushim_status status = cushim_handle_open(&made->object, &handle);
-    if (status != CUSHIM_OK) {
-        cushim_object_release(made);
-        return status;
-    }
-    status = put_function(scope, module, name, made, f);
+    CUSHIM_TRY(cushim_object_open(&made->object, &handle));
+    enum cushim_status status = put_function(scope, module, name, made, f);
     if (*f != handle) /* another thread was first, or it is unloaded */
         cushim_object_close(&made->object);
     return status;
@@ -205,26 +201,16 @@ enum cushim_status cushim_module_function(struct cushim_module *m, const char *n
     return get_function(&scope, module, name, f);
 }
 
-/* Under the lock. */
-static bool is_noted(const struct cushim_module_object *module, uint64_t start) {
-    const struct cushim_module_global *global = module->globals;
-    while (global && global->start != start)
-        global = global->next;
-    return global;
-}
-
 /* Record a row for the variable, if there is none; the unload erases it. */
 static enum cushim_status record(struct cushim_scope *scope, struct cushim_module_object *module,
                                  uint64_t start, size_t bytes) {
-    const struct cushim_address_map_row row = {.start = start,
-                                               .bytes = bytes,
-                                               .kind = CUSHIM_MEMORY_GLOBAL,
-                                               .context = scope->context,
-                                               .owner = &module->object};
-    struct cushim_module_global *global = malloc(sizeof *global);
+    const struct cushim_address_map_row row = cushim_address_map_row_of(
+        CUSHIM_MEMORY_GLOBAL, start, bytes, scope->context, &module->object);
+    struct cushim_module_global *global = malloc(sizeof *global), *noted;
     enum cushim_status status = global ? CUSHIM_OK : CUSHIM_NOMEM;
     pthread_mutex_lock(&module->lock);
-    if (global && !module->is_unloaded && !is_noted(module, start)) {
+    LL_SEARCH_SCALAR(module->globals, noted, start, start);
+    if (global && !module->is_unloaded && !noted) {
         *global = (struct cushim_module_global){start, module->globals};
         module->globals = global;
         global = NULL;

@@ -148,16 +148,12 @@ static enum cushim_status run_packed(struct cushim_scope *scope, const struct pr
                                (struct cushim_args){.packed = bytes ? extra : NULL});
 }
 
-static inline bool is_unloaded(const struct cushim_function_object *function) {
-    return load_acquire(&function->object.is_closed);
-}
-
 static enum cushim_status run(struct cushim_scope *scope, const struct prepared *prepared,
                               const struct cushim_launch *launch, const void *const *args) {
     struct cushim_function_object *function = prepared->fast.function;
     const void *const *each = prepared->fast.n ? args : NULL;
     size_t n = cushim_args_count(each, prepared->fast.n);
-    CUSHIM_FAIL_IF(scope->what, is_unloaded(function), CUSHIM_BADHANDLE,
+    CUSHIM_FAIL_IF(scope->what, load_acquire(&function->object.is_closed), CUSHIM_BADHANDLE,
                    "function=%s: its module is unloaded", function->name);
     CUSHIM_FAIL_IF(scope->what, n < prepared->fast.n, CUSHIM_INVALID, "index=%zu: NULL", n);
     if (!function->has_layout)

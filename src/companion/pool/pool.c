@@ -244,10 +244,7 @@ static enum cushim_status make(const char *what, const struct cushim_pool_option
     pthread_mutex_init(&pool->lock, NULL);
     pool->context = cushim_object_keep(context);
     cushim_object_init(&pool->object, CUSHIM_KIND_POOL, NULL, finish);
-    enum cushim_status status = cushim_handle_open(&pool->object, p);
-    if (status != CUSHIM_OK)
-        cushim_object_release(pool);
-    return status;
+    return cushim_object_open(&pool->object, p);
 }
 
 enum cushim_status cushim_pool_create(const struct cushim_pool_options *given,

@@ -209,14 +209,11 @@ static enum cushim_status serve_node(struct cushim_pool_call *call,
     CUstream stream =
         call->cache == call->heap->streams.all ? graph->stream : call->cache->stream.handle;
     enum cushim_status status = CUSHIM_CALL(&scope, cuMemAllocAsync, &address, call->bytes, stream);
-    if (status == CUSHIM_OK)
-        status = cushim_address_map_record(&(struct cushim_address_map_row){
-            .start = address,
-            .bytes = call->bytes,
-            .kind = CUSHIM_MEMORY_GRAPH,
-            .context = call->heap->context,
-            .owner = &call->pool->object,
-        });
+    if (status == CUSHIM_OK) {
+        const struct cushim_address_map_row node = cushim_address_map_row_of(
+            CUSHIM_MEMORY_GRAPH, address, call->bytes, call->heap->context, &call->pool->object);
+        status = cushim_address_map_record(&node);
+    }
     if (status != CUSHIM_OK) {
         free(row);
         return status;

@@ -120,10 +120,7 @@ static enum cushim_status ask_context(const char *what, CUstream handle, CUconte
     CUSHIM_TRY(cushim_driver_use(what));
     if (cushim_stream_follows_current(handle) || !CUSHIM_DRIVER(cuStreamGetCtx))
         return CUSHIM_OK;
-    CUresult result = CUSHIM_DRIVER(cuStreamGetCtx)(handle, out);
-    return result == CUDA_SUCCESS
-               ? CUSHIM_OK
-               : cushim_fail_cu("cuStreamGetCtx", result, "stream=%p", (void *)handle);
+    return CUSHIM_ASK(what, cuStreamGetCtx, (handle, out), "stream=%p", (void *)handle);
 }
 
 static enum cushim_status enter_wrap(struct cushim_scope *scope, const char *what,

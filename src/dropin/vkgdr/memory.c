@@ -26,37 +26,19 @@ void vkgdr_memory_free(vkgdr_memory_t mem) {
     cushim_mapped_free(mapped_of(mem));
 }
 
-/* After a failure the out parameters of libcushim are 0. */
+/* A fact of the memory.  After a failure the out parameters of libcushim are 0. */
+#define FACT(type, name, fact, type_of_fact)                                                       \
+    type vkgdr_memory_##name(vkgdr_memory_t mem) {                                                 \
+        type_of_fact value;                                                                        \
+        cushim_mapped_##fact(mapped_of(mem), &value);                                              \
+        return value;                                                                              \
+    }
 
-void *vkgdr_memory_get_host_ptr(vkgdr_memory_t mem) {
-    void *host;
-    cushim_mapped_host(mapped_of(mem), &host);
-    return host;
-}
-
-CUdeviceptr vkgdr_memory_get_device_ptr(vkgdr_memory_t mem) {
-    cushim_devptr device;
-    cushim_mapped_device(mapped_of(mem), &device);
-    return device;
-}
-
-size_t vkgdr_memory_get_size(vkgdr_memory_t mem) {
-    size_t bytes;
-    cushim_mapped_size(mapped_of(mem), &bytes);
-    return bytes;
-}
-
-bool vkgdr_memory_is_coherent(vkgdr_memory_t mem) {
-    int yes;
-    cushim_mapped_coherent(mapped_of(mem), &yes);
-    return yes;
-}
-
-size_t vkgdr_memory_non_coherent_atom_size(vkgdr_memory_t mem) {
-    size_t bytes;
-    cushim_mapped_atom(mapped_of(mem), &bytes);
-    return bytes;
-}
+FACT(void *, get_host_ptr, host, void *)
+FACT(CUdeviceptr, get_device_ptr, device, cushim_devptr)
+FACT(size_t, get_size, size, size_t)
+FACT(bool, is_coherent, coherent, int)
+FACT(size_t, non_coherent_atom_size, atom, size_t)
 
 /* Widen the range to whole atoms, but not beyond the end; false: it is empty. */
 static bool widen(vkgdr_memory_t mem, size_t *offset, size_t *size) {
