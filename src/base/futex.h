@@ -125,3 +125,17 @@ static inline void cushim_futex_lock_leave(struct cushim_futex_lock *lock) {
 
 /* Take it, after the thread that is inside.  Leave it by cushim_futex_lock_leave. */
 void cushim_futex_lock_enter(struct cushim_futex_lock *lock);
+
+static inline struct cushim_futex_lock *cushim_futex_lock_hold(struct cushim_futex_lock *lock) {
+    cushim_futex_lock_enter(lock);
+    return lock;
+}
+
+static inline void cushim_futex_lock_let_go(struct cushim_futex_lock **lock) {
+    cushim_futex_lock_leave(*lock);
+}
+
+/* CUSHIM_FUTEX_LOCKED(&lock): as a declaration, once in a block, which it is held to the end of. */
+#define CUSHIM_FUTEX_LOCKED(lock)                                                                  \
+    __attribute__((cleanup(cushim_futex_lock_let_go), unused)) struct cushim_futex_lock *held_ =   \
+        cushim_futex_lock_hold(lock)

@@ -4,7 +4,6 @@
  */
 #pragma once
 
-struct cushim_mem_stream_host;
 struct cushim_thread;
 
 struct cushim_events {

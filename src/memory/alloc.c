@@ -59,16 +59,6 @@ bool cushim_mem_alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
  * so grow.  LATE: many more, because the driver refused. */
 enum { EARLY = 32, LATE = -16384, SHORT_SHARE = 16 };
 
-/* Count a block that was served without a cache. */
-static void count_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
-                         const struct cushim_mem_block *block) {
-    cushim_mem_stats_add(&stats->n_requests, 1);
-    cushim_mem_stats_add(block->is_hit ? &stats->n_hits : &stats->n_misses, 1);
-    cushim_mem_stats_add(&stats->requested_bytes, asked_bytes);
-    cushim_mem_stats_add(&stats->block_bytes, block->block_bytes);
-    cushim_mem_stats_grow_live(stats, asked_bytes);
-}
-
 /* Hand a block out; from here on it is LIVE.  `cache` is taken, or NULL. */
 static void hand_out(const struct cushim_mem_request *request, struct cushim_mem_cache *cache,
                      struct cushim_mem_block_meta *meta, uint64_t address, size_t block_bytes) {
@@ -79,10 +69,16 @@ static void hand_out(const struct cushim_mem_request *request, struct cushim_mem
     block->block_bytes = block_bytes;
     store_relaxed(&meta->asked_bytes, asked_bytes);
     store_release(&meta->state, CUSHIM_MEM_LIVE);
-    if (cache)
+    if (cache) {
         cushim_mem_cache_count_obtain(cache, asked_bytes, block_bytes, block->is_hit);
-    else
-        count_shared(request->heap->stats, asked_bytes, block);
+        return;
+    }
+    struct cushim_mem_stats *stats = request->heap->stats;
+    cushim_mem_stats_add(&stats->n_requests, 1);
+    cushim_mem_stats_add(block->is_hit ? &stats->n_hits : &stats->n_misses, 1);
+    cushim_mem_stats_add(&stats->requested_bytes, asked_bytes);
+    cushim_mem_stats_add(&stats->block_bytes, block_bytes);
+    cushim_mem_stats_grow_live(stats, asked_bytes);
 }
 
 static void hand_out_place(const struct cushim_mem_request *request, struct cushim_mem_cache *cache,
@@ -244,10 +240,8 @@ static enum cushim_status serve_from_arena(struct cushim_mem_request *request, b
     struct cushim_mem_blockref ref;
     if (!heap->policy->arena_bytes)
         return CUSHIM_NOTSUPPORTED;
-    enum cushim_status status = cushim_mem_arena_take(heap, request->life, request->n_bytes,
-                                                      may_fetch, &ref, &request->block->is_hit);
-    if (status != CUSHIM_OK)
-        return status;
+    CUSHIM_TRY(cushim_mem_arena_take(heap, request->life, request->n_bytes, may_fetch, &ref,
+                                     &request->block->is_hit));
     take_cache_and_hand_out(request, &ref,
                             cushim_rounded(request->n_bytes, CUSHIM_MEM_GRAIN_BYTES));
     cushim_mem_stats_add(&heap->stats->n_arena, 1);
@@ -289,15 +283,6 @@ static void make_way(struct cushim_mem_heap *heap, size_t n_bytes, size_t segmen
         cushim_mem_reclaim_quietly(heap, cushim_less(bound_bytes, segment_bytes));
 }
 
-/* The bytes to ask the driver for; 0: rounding overflows. */
-static size_t segment_bytes_for(const struct cushim_mem_heap *heap, size_t n_bytes,
-                                bool is_dedicated) {
-    size_t rounded_bytes = cushim_mem_provider_round(heap->provider, n_bytes);
-    if (!is_dedicated && !cushim_round_up(n_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES, &rounded_bytes))
-        return 0;
-    return rounded_bytes < n_bytes ? 0 : rounded_bytes;
-}
-
 static enum cushim_status fetch_and_enter(struct cushim_mem_heap *heap, uint64_t life,
                                           size_t segment_bytes, bool is_dedicated,
                                           struct cushim_mem_extent **extent) {
@@ -314,8 +299,11 @@ static enum cushim_status fetch_and_enter(struct cushim_mem_heap *heap, uint64_t
 
 enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
                                         bool is_dedicated, struct cushim_mem_extent **extent) {
-    size_t segment_bytes = segment_bytes_for(heap, n_bytes, is_dedicated);
-    if (!segment_bytes)
+    size_t segment_bytes = cushim_mem_provider_round(heap->provider, n_bytes);
+    /* what to ask the driver for, unless rounding overflows */
+    bool overflows =
+        !is_dedicated && !cushim_round_up(n_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES, &segment_bytes);
+    if (overflows || !segment_bytes || segment_bytes < n_bytes)
         return CUSHIM_NOMEM;
     cushim_mem_watermark_ask(heap);
     make_way(heap, n_bytes, segment_bytes);
@@ -394,20 +382,15 @@ static enum cushim_status alloc_held(struct cushim_mem_request *request,
     return serve_held(request);
 }
 
-/* Did a request of this size ask all lists of the heap, in the heap's present life? */
-static bool has_asked(const struct cushim_mem_request *request, const struct cushim_mem_heap *heap,
-                      size_t n_bytes) {
-    return request && request->life && request->heap == heap &&
-           request->life == cushim_mem_heap_life(heap) &&
-           request->n_bytes == n_bytes + 2 * heap->guard_bytes;
-}
-
 enum cushim_status cushim_mem_alloc_after(struct cushim_mem_heap *heap, size_t n_bytes,
                                           const struct cushim_mem_request *missed,
                                           struct cushim_mem_block *block) {
     struct cushim_mem_request request;
     enum cushim_status status = CUSHIM_NOTFOUND;
-    if (has_asked(missed, heap, n_bytes)) {
+    /* Did a request of this size ask all lists of the heap, in the heap's present life? */
+    if (missed && missed->life && missed->heap == heap &&
+        missed->life == cushim_mem_heap_life(heap) &&
+        missed->n_bytes == n_bytes + 2 * heap->guard_bytes) {
         request = *missed;
         request.block = block;
         block->is_hit = true;

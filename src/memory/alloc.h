@@ -9,7 +9,6 @@
 
 #include "memory/layout/segment.h"
 
-struct cushim_mem_heap;
 struct cushim_mem_lookup;
 
 struct cushim_mem_block {

@@ -23,12 +23,6 @@ static size_t most_chunks_of(const struct cushim_mem_heap *heap) {
     return cushim_most(cushim_least(n_chunks, MOST_CHUNKS), 1);
 }
 
-/* Does the arena, if there is one, serve requests of this size? */
-static bool is_wanted(const struct cushim_mem_heap *heap, size_t n_bytes) {
-    return !heap->guard_bytes && n_bytes <= heap->policy->arena_most_bytes &&
-           heap->kind == CUSHIM_MEM_DEVICE && n_bytes <= chunk_bytes_of(heap);
-}
-
 /* The epoch up to which all work is over; if frees wait, blocks have none. */
 static uint64_t done_of(struct cushim_mem_heap *heap) {
     return heap->policy->is_relaxed ? cushim_mem_fence_done(heap->fence) : 0;
@@ -170,7 +164,9 @@ static enum cushim_status fetch(struct cushim_mem_heap *heap, uint64_t life, siz
 enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *heap, uint64_t life,
                                          size_t n_bytes, bool may_fetch,
                                          struct cushim_mem_blockref *ref, bool *is_hit) {
-    if (!is_wanted(heap, n_bytes))
+    /* does the arena, if there is one, serve requests of this size? */
+    if (heap->guard_bytes || n_bytes > heap->policy->arena_most_bytes ||
+        heap->kind != CUSHIM_MEM_DEVICE || n_bytes > chunk_bytes_of(heap))
         return CUSHIM_NOTSUPPORTED;
     if (take_from_any(heap, n_bytes, ref))
         return CUSHIM_OK;

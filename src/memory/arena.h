@@ -15,8 +15,6 @@
 
 #include "memory/layout/chunk.h"
 
-struct cushim_mem_heap;
-
 /**
  * Take a block, its state still FREE, of a heap whose policy has an arena.
  * @param may_fetch  if it helps, ask the driver whether a chunk became usable, and then for memory

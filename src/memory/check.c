@@ -7,6 +7,7 @@
 #include <utlist.h>
 
 #include "base/lock.h"
+#include "base/try.h"
 #include "memory/reclaim.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
@@ -372,9 +373,7 @@ enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
         return cushim_mem_free(heap, lookup, answer); /* it returns the error, if there is one */
     }
     look_at(check, heap, &seen, 1);
-    enum cushim_status status = cushim_mem_free_claim(heap, lookup);
-    if (status != CUSHIM_OK)
-        return status;
+    CUSHIM_TRY(cushim_mem_free_claim(heap, lookup));
     quarantine(check, lookup, life);
     if (load_relaxed(&heap->deferred.n_rows) && cushim_mem_heap_lock_life(heap, life)) {
         cushim_mem_heap_give_deferred(heap);

@@ -21,8 +21,6 @@
 #include "memory/layout/block.h"
 #include "base/backtrace.h"
 
-struct cushim_mem_heap;
-
 enum cushim_mem_harm {
     /* damage that a later call found */
     CUSHIM_MEM_HARM_BEFORE, /* bytes before the block were written */
@@ -68,8 +66,6 @@ struct cushim_mem_told {
     struct cushim_mem_finding finding;
     _Atomic(struct cushim_mem_told *) next;
 };
-
-struct cushim_mem_check_row;
 
 enum { CUSHIM_MEM_CHECK_LOOK_BLOCKS = 4096 };
 

@@ -1,6 +1,7 @@
 /* How a heap takes blocks back: at once behind a wait (exact), or without one (relaxed). */
 #include "memory/free.h"
 
+#include "base/try.h"
 #include "cuda/table.h"
 #include "cuda/translate.h"
 #include "memory/cache/cache.h"
@@ -24,25 +25,18 @@ static void __attribute__((noinline)) shrink_if_stale(struct cushim_mem_heap *he
 }
 
 /*
- * The slab in which a block may begin at an address.  The page map has the slabs that have a page
- * alone.  If a block of a page or more begins with the page, no other slab has the page, so large
- * blocks are found at once.  Few smaller blocks take the longer way.
- */
-static inline struct cushim_mem_extent *slab_at(struct cushim_mem_blocks *blocks,
-                                                uint64_t address) {
-    struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&blocks->map, address);
-    return slab || address % CUSHIM_MEM_PAGE_BYTES == 0 ? slab
-                                                        : cushim_mem_blocks_slab(blocks, address);
-}
-
-/*
  * The block that starts at an address, if it is in a slab and its heap allows the fast path for
  * this entry.  It finds what the table of blocks would, in fewer steps.  The exchange shows whether
  * the block is LIVE.
  */
 static inline bool find(struct cushim_mem_blocks *blocks, uint64_t address,
                         enum cushim_mem_free_entry entry, struct cushim_mem_lookup *lookup) {
-    struct cushim_mem_extent *slab = slab_at(blocks, address);
+    /* The page map has the slabs that have a page alone.  If a block of a page or more begins
+     * with the page, no other slab has the page, so large blocks are found at once.  Few smaller
+     * blocks take the longer way. */
+    struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&blocks->map, address);
+    if (!slab && address % CUSHIM_MEM_PAGE_BYTES != 0)
+        slab = cushim_mem_blocks_slab(blocks, address);
     if (!slab || load_acquire(&slab->kind) != CUSHIM_MEM_EXTENT_SLAB)
         return false;
     lookup->segment = slab->segment;
@@ -196,18 +190,16 @@ static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap 
     return CUSHIM_OK;
 }
 
-/* Count a free without a cache; see cushim_mem_cache_bump. */
-static void count_shared(struct cushim_mem_stats *stats, size_t asked_bytes, size_t block_bytes) {
-    atomic_fetch_add_explicit(&stats->n_frees, 1, memory_order_release);
-    cushim_mem_stats_subtract(&stats->block_bytes, block_bytes);
-    cushim_mem_stats_subtract(&stats->live_bytes, asked_bytes);
-}
-
+/* Count a free in the cache, or in the counters that all share. */
 static void count(const struct freeing *freeing, struct cushim_mem_cache *cache) {
-    if (cache)
+    struct cushim_mem_stats *stats = freeing->stats;
+    if (cache) {
         cushim_mem_cache_count_free(cache, freeing->asked_bytes, freeing->lookup->block_bytes);
-    else
-        count_shared(freeing->stats, freeing->asked_bytes, freeing->lookup->block_bytes);
+        return;
+    }
+    atomic_fetch_add_explicit(&stats->n_frees, 1, memory_order_release);
+    cushim_mem_stats_subtract(&stats->block_bytes, freeing->lookup->block_bytes);
+    cushim_mem_stats_subtract(&stats->live_bytes, freeing->asked_bytes);
 }
 
 /* Count in the thread's cache, as the request was counted, because otherwise the gauge would fall
@@ -341,20 +333,18 @@ static enum cushim_status wait(const struct freeing *freeing) {
     return cushim_mem_fence_wait(heap->fence, heap->stats, freeing->answer);
 }
 
-/* While a capture is open the barrier needs a little memory, so free segments are given back for
- * it. */
-static bool wait_with_room(const struct freeing *freeing) {
-    struct cushim_mem_heap *heap = freeing->heap;
-    return *freeing->answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_mem_reclaim_trim(heap, 0) &&
-           wait(freeing) == CUSHIM_OK;
-}
-
 /* The wait is over, or failed. */
 static enum cushim_status end_wait(struct freeing *freeing) {
-    if (*freeing->answer != CUDA_SUCCESS && !wait_with_room(freeing))
+    struct cushim_mem_heap *heap = freeing->heap;
+    bool is_over = *freeing->answer == CUDA_SUCCESS;
+    /* while a capture is open the barrier needs a little memory, so free segments are given back
+     * for it */
+    if (*freeing->answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_mem_reclaim_trim(heap, 0))
+        is_over = wait(freeing) == CUSHIM_OK;
+    if (!is_over)
         return end_failed_wait(freeing);
     freeing->has_waited = true;
-    return keep(freeing, cushim_mem_cache_take(freeing->heap, freeing->life), 0);
+    return keep(freeing, cushim_mem_cache_take(heap, freeing->life), 0);
 }
 
 static enum cushim_status release_exact(struct freeing *freeing) {
@@ -434,22 +424,12 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
             cushim_mem_cache_refresh_limit(cache);
             cushim_mem_cache_leave(cache);
         }
-        enum cushim_status status = settle(freeing, due);
-        if (status != CUSHIM_OK)
-            return status;
+        CUSHIM_TRY(settle(freeing, due));
         cache = cushim_mem_cache_take(heap, freeing->life);
     }
     enum cushim_status status = keep(freeing, cache, tag);
     /* if host memory for the note is out, the block has to be free at once */
     return status == CUSHIM_NOMEM ? release_exact(freeing) : status;
-}
-
-/* Is it the block that was found?  Not if the context went between the look and the claim. */
-static bool is_as_found(const struct freeing *freeing) {
-    const struct cushim_mem_lookup *lookup = freeing->lookup;
-    struct cushim_mem_lookup now;
-    return cushim_mem_blocks_find(freeing->heap->blocks, lookup->base, &now) &&
-           now.meta == lookup->meta && now.ref.extent == lookup->ref.extent;
 }
 
 /*
@@ -468,7 +448,10 @@ static CUresult end_waited(struct cushim_mem_heap *heap, const struct cushim_mem
         .live = CUSHIM_MEM_LIVE,
         .answer = &answer,
     };
-    if (!is_as_found(&freeing))
+    struct cushim_mem_lookup now;
+    /* it is another block if the context went between the look and the claim */
+    if (!cushim_mem_blocks_find(heap->blocks, lookup->base, &now) || now.meta != lookup->meta ||
+        now.ref.extent != lookup->ref.extent)
         end_gone(&freeing);
     else
         end_wait(&freeing);
@@ -481,10 +464,9 @@ enum cushim_status cushim_mem_free_claim(struct cushim_mem_heap *heap,
                                          const struct cushim_mem_lookup *lookup) {
     struct freeing freeing;
     CUresult answer;
-    enum cushim_status status = begin(&freeing, heap, lookup, &answer);
-    if (status == CUSHIM_OK)
-        count_apart(&freeing);
-    return status;
+    CUSHIM_TRY(begin(&freeing, heap, lookup, &answer));
+    count_apart(&freeing);
+    return CUSHIM_OK;
 }
 
 static enum cushim_status release_uncached(const struct freeing *freeing, const CUstream *stream) {
@@ -498,9 +480,7 @@ static enum cushim_status release_uncached(const struct freeing *freeing, const 
 enum cushim_status cushim_mem_free(struct cushim_mem_heap *heap,
                                    const struct cushim_mem_lookup *lookup, CUresult *answer) {
     struct freeing freeing;
-    enum cushim_status status = begin(&freeing, heap, lookup, answer);
-    if (status != CUSHIM_OK)
-        return status;
+    CUSHIM_TRY(begin(&freeing, heap, lookup, answer));
     if (cushim_mem_heap_is_uncached(heap, lookup->segment))
         return release_uncached(&freeing, NULL);
     if (cushim_mem_heap_has_unheld(heap))
@@ -508,20 +488,14 @@ enum cushim_status cushim_mem_free(struct cushim_mem_heap *heap,
     return heap->policy->is_relaxed ? release_relaxed(&freeing) : release_exact(&freeing);
 }
 
-/* Does cuMemFreeAsync accept memory of the heap's provider? */
-static bool can_free_on(const struct cushim_mem_heap *heap) {
-    return heap->provider == &cushim_mem_provider_device && heap->cuda->cuMemFreeAsync;
-}
-
 enum cushim_status cushim_mem_free_on(struct cushim_mem_heap *heap,
                                       const struct cushim_mem_lookup *lookup, CUstream stream,
                                       CUresult *answer) {
     CUevent event;
     struct freeing freeing;
-    enum cushim_status status = begin(&freeing, heap, lookup, answer);
-    if (status != CUSHIM_OK)
-        return status;
-    if (cushim_mem_heap_is_uncached(heap, lookup->segment) && can_free_on(heap))
+    CUSHIM_TRY(begin(&freeing, heap, lookup, answer));
+    if (cushim_mem_heap_is_uncached(heap, lookup->segment) &&
+        heap->provider == &cushim_mem_provider_device && heap->cuda->cuMemFreeAsync)
         return release_uncached(&freeing, &stream);
     *answer = cushim_mem_deferred_record(heap, stream, &event);
     if (*answer != CUDA_SUCCESS)

@@ -11,8 +11,6 @@
 #include "memory/layout/block.h"
 #include "memory/policy.h"
 
-struct cushim_mem_heap;
-
 /**
  * Take a LIVE block back without a wait; only in `relaxed` mode.
  * @param address  where the block starts, or anything else

@@ -1,6 +1,7 @@
 #include "memory/graph_resources.h"
 
 #include "base/lock.h"
+#include "base/try.h"
 #include "cuda/current_context.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/segments.h"
@@ -28,9 +29,7 @@ enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *heap,
                                                    struct cushim_mem_graph_resources *const *holds,
                                                    unsigned n_holds) {
     uint64_t life = atomic_load(&heap->generation);
-    enum cushim_status status = cushim_mem_free_claim(heap, lookup);
-    if (status != CUSHIM_OK)
-        return status;
+    CUSHIM_TRY(cushim_mem_free_claim(heap, lookup));
     pthread_mutex_lock(&heap->lock);
     struct cushim_mem_held *held = cushim_mem_meta_obtain(&heap->meta, size_of(n_holds));
     pthread_mutex_unlock(&heap->lock);

@@ -14,9 +14,6 @@
 
 #include "memory/layout/block.h"
 
-struct cushim_mem_heap;
-struct cushim_mem_held;
-
 /* A block's place in one hold. */
 struct cushim_mem_graph_resources_slot {
     struct cushim_mem_graph_resources_slot *next; /* in the same hold */

@@ -16,10 +16,6 @@
 #include "memory/policy.h"
 #include "memory/provider/provider.h"
 
-struct cushim_mem_capture_guard;
-struct cushim_mem_fence;
-struct cushim_mem_stats;
-
 struct cushim_mem_heap_setup {
     struct cushim_cuda *cuda;
     CUcontext context; /* must be current */

@@ -179,12 +179,6 @@ uint64_t cushim_mem_reclaim_until(void) {
     return cushim_clock_ns() + patience_ns;
 }
 
-/* Can a record say whether the device is idle?  None may be made while a capture is open, and there
- * is none before driver 12.5. */
-static bool has_records(const struct cushim_mem_heap *heap) {
-    return heap->cuda->cuCtxRecordEvent && !heap->fence->guard->is_open();
-}
-
 static enum cushim_status await(struct cushim_mem_heap *heap, uint64_t until_ns) {
     CUresult answer;
     return cushim_mem_fence_await(heap->fence, cushim_mem_fence_tag(heap->fence), until_ns,
@@ -369,17 +363,13 @@ static bool wait(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *hea
  * that was submitted since.  It does not if the wait before was given up.
  */
 static size_t give_back(struct cushim_mem_heap *heap, bool is_busy) {
-    if (!is_busy && !has_records(heap))
+    /* Can a record say whether the device is idle?  None may be made while a capture is open,
+     * and there is none before driver 12.5. */
+    bool has_records = heap->cuda->cuCtxRecordEvent && !heap->fence->guard->is_open();
+    if (!is_busy && !has_records)
         return cushim_mem_reclaim_trim(heap, 0);
     cushim_mem_cache_drain_all(heap);
     return cushim_mem_reclaim_quietly(heap, 0);
-}
-
-/* The host's memory is not the device's. */
-static size_t give_back_others(const struct cushim_mem_reclaim *reclaim,
-                               const struct cushim_mem_heap *heap) {
-    bool has_others = heap->policy->make_room && heap->kind != CUSHIM_MEM_PINNED;
-    return has_others ? heap->policy->make_room(heap, reclaim->until_ns) : 0;
 }
 
 /* Take one step; true if it made something free. */
@@ -394,7 +384,9 @@ static bool step(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *hea
         reclaim->returned_bytes = give_back(heap, reclaim->is_busy);
         return reclaim->returned_bytes != 0;
     case CUSHIM_MEM_RECLAIM_OTHERS:
-        reclaim->others_bytes = give_back_others(reclaim, heap);
+        /* the host's memory is not the device's */
+        if (heap->policy->make_room && heap->kind != CUSHIM_MEM_PINNED)
+            reclaim->others_bytes = heap->policy->make_room(heap, reclaim->until_ns);
         return reclaim->others_bytes != 0;
     case CUSHIM_MEM_RECLAIM_END:
         break;

@@ -124,9 +124,8 @@ static size_t wasted_bytes_of(int device) {
         struct cushim_mem_stream_cache *cache = NULL;
         while (streams->heap->device == device &&
                (cache = cushim_mem_streams_next(streams, cache))) {
-            cushim_futex_lock_enter(&cache->lock);
+            CUSHIM_FUTEX_LOCKED(&cache->lock);
             n_bytes += cache->counts.live_bytes - cache->counts.asked_bytes;
-            cushim_futex_lock_leave(&cache->lock);
         }
     }
     return n_bytes > 0 ? (size_t)n_bytes : 0;

@@ -52,11 +52,6 @@ static bool grow(struct cushim_mem_streams *streams) {
     return true;
 }
 
-/* No lookup finds a block without an address, so what a thread remembers of it is stale now. */
-static void take_address(struct cushim_mem_stream_block *block) {
-    store_release(&block->address, 0);
-}
-
 static void put_spare(struct cushim_mem_streams *streams, struct cushim_mem_stream_block *block) {
     block->older = streams->table.spare;
     streams->table.spare = block;
@@ -68,7 +63,8 @@ static void empty_table(struct cushim_mem_streams *streams) {
         struct cushim_mem_stream_block *block = cushim_mem_streams_at(streams, i);
         if (cushim_mem_stream_block_address(block)) {
             atomic_store(&block->n_holds, 0);
-            take_address(block);
+            /* no lookup finds it now, so what a thread remembers of it is stale */
+            store_release(&block->address, 0);
             put_spare(streams, block);
         }
     }
@@ -258,7 +254,7 @@ void cushim_mem_stream_block_give(struct cushim_mem_stream_block *block, uint64_
     pthread_mutex_lock(&streams->lock); /* a table is emptied under this lock, after its life */
     bool is_its = give_place(streams->heap, &block->ref, life);
     if (is_its)
-        take_address(block);
+        store_release(&block->address, 0);
     bool is_orphan = streams->is_orphan;
     pthread_mutex_unlock(&streams->lock);
     if (!is_its)

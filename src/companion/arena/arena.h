@@ -10,7 +10,6 @@
 
 #include "companion/context/context.h"
 
-struct cushim_arena;
 struct cushim_arena_graph;
 
 /**

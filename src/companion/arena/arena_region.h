@@ -168,7 +168,6 @@ static inline bool cushim_arena_owner_is(const struct cushim_arena_owner *owner,
  * capture, which are pinned together.  Pins are sorted by place.  A block freed while pinned
  * becomes free when its last pin goes.
  */
-struct cushim_arena_object;
 
 struct cushim_arena_pin {
     uint64_t at, n_grains;

@@ -22,10 +22,6 @@
 
 enum { CUSHIM_GRAPH_RESOURCES_MOST = 16 }; /* pools, and arenas, of one capture */
 
-struct cushim_arena_graph;
-struct cushim_pool_graph;
-struct cushim_graph_resources_attached; /* one function of cushim_graph_attach */
-
 struct cushim_graph_resources {
     /* Gives the memory back to its pools and arenas (graph/graph.c).  Constant. */
     void (*give_back)(struct cushim_graph_resources *resources);

@@ -13,8 +13,6 @@
 
 enum { CUSHIM_ADDRESS_N_FREED = 4096 };
 
-struct cushim_address_map_node;
-
 struct cushim_address_map_row {
     uint64_t start;
     size_t bytes; /* as asked; at least 1 */

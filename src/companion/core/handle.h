@@ -68,9 +68,7 @@ enum cushim_kind {
     CUSHIM_N_KINDS
 };
 
-struct cushim_context_object;
 struct cushim_object;
-struct cushim_slot;
 
 /* Undo what the object holds and free it; runs once, in any thread, no lock held. */
 typedef void cushim_finish_fn(struct cushim_object *object);

@@ -32,10 +32,6 @@ enum cushim_cell {
     CUSHIM_CELL_LAUNCH /* what is launched, over the driver's call, which may wait for the device */
 };
 
-struct cushim_frame;       /* companion/context/context_stack.h */
-struct cushim_pool_memory; /* companion/pool/pool_call.h */
-struct cushim_slot;
-
 struct cushim_thread {
     /* written by the thread, read by closers: the slots its calls use now */
     _Alignas(64) _Atomic(struct cushim_slot *) pins[CUSHIM_THREAD_N_CELLS];

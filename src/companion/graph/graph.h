@@ -14,8 +14,6 @@
 #include "companion/capture/graph_resources.h"
 #include "companion/stream/stream.h"
 
-struct cushim_thread; /* companion/core/thread.h */
-
 struct cushim_graph_object {
     struct cushim_object object;
     CUgraph handle;
@@ -98,7 +96,6 @@ enum cushim_status cushim_graph_check_handle(struct cushim_scope *scope,
  *
  * Lock: one mutex for the list, held over no driver call.
  */
-struct cushim_graph_recording;
 
 /**
  * Begin to capture.

@@ -82,8 +82,6 @@ enum cushim_status cushim_card_sync(struct cushim_card *card,
 
 /* ---- mappers ---- */
 
-struct cushim_slab;
-
 struct cushim_mapper_object {
     struct cushim_object object; /* context NULL: of a device */
     int device;

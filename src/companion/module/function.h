@@ -9,8 +9,6 @@
 #include "cushim/function.h"
 #include "companion/module/module.h"
 
-struct cushim_thread; /* companion/core/thread.h */
-
 /* The place of a parameter in a packed buffer. */
 struct cushim_param {
     size_t offset, bytes;

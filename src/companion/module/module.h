@@ -10,8 +10,6 @@
 #include "cushim/module.h"
 #include "companion/context/call.h"
 
-struct cushim_function_object;
-
 struct cushim_module_global {
     uint64_t start;
     struct cushim_module_global *next;

@@ -27,8 +27,6 @@
 #include "memory/layout/block.h"
 #include "memory/stats.h"
 
-struct cushim_mem_heap;
-
 enum {
     CUSHIM_MEM_CACHE_SLOTS = 1023,            /* blocks in all, whatever their size */
     CUSHIM_MEM_CACHE_DEPTH = 64,              /* of one class */

@@ -56,29 +56,23 @@ static struct cushim_mem_stream_block *pop_if_over(struct cushim_mem_stream_cach
 
 struct cushim_mem_stream_block *cushim_mem_stream_cache_take(struct cushim_mem_stream_cache *cache,
                                                              size_t bucket_bytes, uint32_t life) {
-    struct cushim_mem_stream_block *block;
     if (!cache->idle_bytes)
         return NULL;
-    cushim_futex_lock_enter(&cache->lock);
+    CUSHIM_FUTEX_LOCKED(&cache->lock);
     struct cushim_mem_stream_bucket *bucket =
         cushim_mem_stream_buckets_find(&cache->buckets, bucket_bytes);
-    if (bucket && life && cache->is_ordered && cushim_mem_stream_cache_is_of(cache, life))
-        block = cushim_mem_stream_cache_pop_from(cache, bucket);
-    else
-        block = pop_if_over(cache, bucket);
-    cushim_futex_lock_leave(&cache->lock);
-    return block;
+    return bucket && life && cache->is_ordered && cushim_mem_stream_cache_is_of(cache, life)
+               ? cushim_mem_stream_cache_pop_from(cache, bucket)
+               : pop_if_over(cache, bucket);
 }
 
 size_t cushim_mem_stream_cache_count(struct cushim_mem_stream_cache *cache, size_t bucket_bytes) {
     if (!cache->idle_bytes)
         return 0;
-    cushim_futex_lock_enter(&cache->lock);
+    CUSHIM_FUTEX_LOCKED(&cache->lock);
     const struct cushim_mem_stream_bucket *bucket =
         cushim_mem_stream_buckets_find(&cache->buckets, bucket_bytes);
-    size_t n = bucket ? bucket->n : 0;
-    cushim_futex_lock_leave(&cache->lock);
-    return n;
+    return bucket ? bucket->n : 0;
 }
 
 struct cushim_mem_stream_block *
@@ -86,14 +80,12 @@ cushim_mem_stream_cache_pop_earliest(struct cushim_mem_stream_cache *cache, uint
                                      bool must_be_over) {
     if (!cache->idle_bytes)
         return NULL;
-    cushim_futex_lock_enter(&cache->lock);
+    CUSHIM_FUTEX_LOCKED(&cache->lock);
     struct cushim_mem_stream_block *block = cache->earliest;
-    if (block && (block->epoch > last_epoch ||
-                  (must_be_over && !cushim_mem_stream_block_is_over(cache, block))))
-        block = NULL;
-    if (block)
-        cushim_mem_stream_cache_unlink(cache, block->bucket, block);
-    cushim_futex_lock_leave(&cache->lock);
+    if (!block || block->epoch > last_epoch ||
+        (must_be_over && !cushim_mem_stream_block_is_over(cache, block)))
+        return NULL;
+    cushim_mem_stream_cache_unlink(cache, block->bucket, block);
     return block;
 }
 
@@ -102,7 +94,7 @@ cushim_mem_stream_cache_pop_fitting(struct cushim_mem_stream_cache *cache, size_
                                     size_t most_bytes, uint32_t life) {
     struct cushim_mem_stream_bucket *bucket = NULL;
     struct cushim_mem_stream_block *best = NULL;
-    cushim_futex_lock_enter(&cache->lock);
+    CUSHIM_FUTEX_LOCKED(&cache->lock);
     bool is_known = life && cushim_mem_stream_cache_is_of(cache, life);
     while ((bucket = cushim_mem_stream_buckets_next(&cache->buckets, bucket))) {
         struct cushim_mem_stream_block *oldest = cushim_mem_stream_bucket_oldest(bucket);
@@ -113,7 +105,6 @@ cushim_mem_stream_cache_pop_fitting(struct cushim_mem_stream_cache *cache, size_
     }
     if (best)
         cushim_mem_stream_cache_unlink(cache, best->bucket, best);
-    cushim_futex_lock_leave(&cache->lock);
     return best;
 }
 
@@ -124,10 +115,9 @@ static bool is_small(const struct cushim_mem_stream_bucket *bucket) {
 size_t cushim_mem_stream_cache_small_bytes(struct cushim_mem_stream_cache *cache) {
     size_t n_bytes = 0;
     struct cushim_mem_stream_bucket *bucket = NULL;
-    cushim_futex_lock_enter(&cache->lock);
+    CUSHIM_FUTEX_LOCKED(&cache->lock);
     while ((bucket = cushim_mem_stream_buckets_next(&cache->buckets, bucket)))
         n_bytes += is_small(bucket) ? bucket->bucket_bytes * bucket->n : 0;
-    cushim_futex_lock_leave(&cache->lock);
     return n_bytes;
 }
 
@@ -135,14 +125,13 @@ struct cushim_mem_stream_block *
 cushim_mem_stream_cache_pop_small(struct cushim_mem_stream_cache *cache) {
     struct cushim_mem_stream_block *list = NULL, *block;
     struct cushim_mem_stream_bucket *bucket = NULL;
-    cushim_futex_lock_enter(&cache->lock);
+    CUSHIM_FUTEX_LOCKED(&cache->lock);
     while ((bucket = cushim_mem_stream_buckets_next(&cache->buckets, bucket))) {
         while (is_small(bucket) && (block = pop_if_over(cache, bucket))) {
             block->older = list;
             list = block;
         }
     }
-    cushim_futex_lock_leave(&cache->lock);
     return list;
 }
 
@@ -167,16 +156,6 @@ static uint64_t close_batch(struct cushim_mem_stream_cache *cache) {
     return cache->closed_epoch;
 }
 
-/* Give the cache to a stream.  Its blocks are over, and may serve any stream from now on.  The
- * caller holds its lock. */
-static void begin(struct cushim_mem_stream_cache *cache, const struct cushim_mem_stream *stream) {
-    cache->stream = *stream;
-    cache->is_ordered = stream->handle != CUSHIM_MEM_STREAM_ALL && cache->streams->has_order;
-    close_batch(cache);
-    cache->done_epoch = cache->covered_epoch = cache->closed_epoch;
-    atomic_fetch_add(&cache->life, 1);
-}
-
 /* Give a stream a cache whose own stream is gone, if all its blocks are over.  The fence and its
  * context stay, because a late thread may still use them.  The caller holds the streams' lock. */
 static bool reuse(struct cushim_mem_stream_cache *cache, const struct cushim_mem_stream *stream) {
@@ -187,8 +166,12 @@ static bool reuse(struct cushim_mem_stream_cache *cache, const struct cushim_mem
     bool is_ours = !cache->n_batches && latest_epoch(cache) <= cache->done_epoch;
     if (is_ours && !cache->stream.fence)
         stream->fence->host->keep(stream->fence);
-    if (is_ours)
-        begin(cache, stream);
+    if (is_ours) { /* its blocks are over, and may serve any stream from now on */
+        cache->stream = *stream;
+        cache->is_ordered = stream->handle != CUSHIM_MEM_STREAM_ALL && cache->streams->has_order;
+        cache->done_epoch = cache->covered_epoch = close_batch(cache);
+        atomic_fetch_add(&cache->life, 1);
+    }
     cushim_futex_lock_leave(&cache->lock);
     cushim_futex_lock_leave(&cache->role);
     return is_ours;
@@ -252,7 +235,7 @@ struct cushim_mem_stream_cache *cushim_mem_stream_cache_of(struct cushim_mem_str
 /* Blocks freed up to an epoch are over.  True: all idle blocks are over or have a fence.  The
  * caller has the role. */
 static bool note_done(struct cushim_mem_stream_cache *cache, uint64_t epoch) {
-    cushim_futex_lock_enter(&cache->lock);
+    CUSHIM_FUTEX_LOCKED(&cache->lock);
     cache->done_epoch = cushim_most(cache->done_epoch, epoch);
     cache->covered_epoch = cushim_most(cache->covered_epoch, epoch);
     bool is_covered = latest_epoch(cache) <= cache->covered_epoch;
@@ -260,7 +243,6 @@ static bool note_done(struct cushim_mem_stream_cache *cache, uint64_t epoch) {
         cache->closed_epoch = cache->covered_epoch;
         cache->open_blocks = cache->open_bytes = 0;
     }
-    cushim_futex_lock_leave(&cache->lock);
     return is_covered;
 }
 
@@ -371,27 +353,24 @@ enum cushim_status cushim_mem_stream_cache_order(struct cushim_mem_stream_cache 
                                                  uint64_t epoch,
                                                  const struct cushim_mem_stream_cache *after) {
     unsigned i = 0;
-    cushim_futex_lock_enter(&cache->role);
+    CUSHIM_FUTEX_LOCKED(&cache->role);
     while (i < cache->n_batches && batch_at(cache, i)->epoch < epoch)
         i++;
-    enum cushim_status status = epoch <= cache->done_epoch ? CUSHIM_OK
-                                : i == cache->n_batches
-                                    ? CUSHIM_NOTFOUND
-                                    : order_behind(&batch_at(cache, i)->fence, &after->stream);
-    cushim_futex_lock_leave(&cache->role);
-    return status;
+    if (epoch <= cache->done_epoch)
+        return CUSHIM_OK;
+    return i == cache->n_batches ? CUSHIM_NOTFOUND
+                                 : order_behind(&batch_at(cache, i)->fence, &after->stream);
 }
 
 /* ---- streams that are destroyed, and waits for streams ---- */
 
 /* The cache loses its stream.  Blocks without a fence wait for the whole context. */
 static void leave(struct cushim_mem_stream_cache *cache) {
-    cushim_futex_lock_enter(&cache->lock);
+    CUSHIM_FUTEX_LOCKED(&cache->lock);
     if (!cushim_mem_stream_cache_is_gone(cache))
         atomic_fetch_add(&cache->life, 1);
     cache->is_ordered = false;
     cache->recent_asked = 0;
-    cushim_futex_lock_leave(&cache->lock);
 }
 
 void cushim_mem_stream_cache_waited(struct cushim_mem_stream_cache *cache, uint32_t life,

@@ -41,10 +41,6 @@ enum {
     CUSHIM_MEM_STREAM_N_CHUNKS = 1 << 14
 };
 
-struct cushim_mem_heap;
-struct cushim_mem_streams;
-struct cushim_mem_stream_cache;
-
 /*
  * A block has two cache lines of its own, and hits and frees write its state there.  In the heap's
  * metadata four small blocks share a line, for which threads would compete.  So the metadata says

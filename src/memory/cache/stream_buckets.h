@@ -8,8 +8,6 @@
 
 #include "base/bits.h"
 
-struct cushim_mem_stream_block;
-
 /* The idle blocks of one size, the newest first, by <utlist.h>.  Hits and frees write the first
  * cache line only. */
 struct cushim_mem_stream_bucket {

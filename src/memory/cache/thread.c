@@ -150,16 +150,6 @@ static bool is_idle(struct cushim_mem_cache *cache) {
     return atomic_load(&cache->is_busy) && now_ns - cache->seen_ns >= idle_after_ns;
 }
 
-/* A cache that was not used is emptied, and has no share until its next use.  The caller holds the
- * registry's lock. */
-static void look_at(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
-    if (is_idle(cache) && cushim_futex_lock_take(&cache->lock)) {
-        empty(cache, heap);
-        end_share(cache, heap);
-        cushim_mem_cache_leave(cache);
-    }
-}
-
 /* Look at other caches, so that idle threads take no share from busy ones.  The registry's lock
  * comes first in the order, so it is only tried.  The caller's cache is taken, and the heap's lock
  * is not held. */
@@ -170,7 +160,12 @@ static void look_around(struct cushim_mem_heap *heap) {
         struct cushim_mem_cache *cache = heap->caches; /* move it to the end of the list */
         DL_DELETE2(heap->caches, cache, previous_of_heap, next_of_heap);
         DL_APPEND2(heap->caches, cache, previous_of_heap, next_of_heap);
-        look_at(cache, heap); /* it skips the caller's own, which is taken */
+        /* a cache that was not used is emptied, and has no share until its next use */
+        if (is_idle(cache) && cushim_futex_lock_take(&cache->lock)) {
+            empty(cache, heap);
+            end_share(cache, heap);
+            cushim_mem_cache_leave(cache);
+        } /* it skips the caller's own, which is taken */
     }
     pthread_mutex_unlock(&registry);
 }
@@ -246,9 +241,9 @@ void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_inde
 void cushim_mem_cache_publish(struct cushim_mem_cache *cache) {
     struct cushim_mem_counts *counts = &cache->row.counts;
     struct cushim_mem_stats *stats = load_relaxed(&cache->stats);
-    uint64_t before = atomic_fetch_add_explicit(&stats->live_bytes,
-                                                cushim_mem_stats_read(&counts->unpublished_bytes),
-                                                memory_order_relaxed);
+    uint64_t unpublished_bytes = cushim_mem_stats_read(&counts->unpublished_bytes);
+    uint64_t before =
+        atomic_fetch_add_explicit(&stats->live_bytes, unpublished_bytes, memory_order_relaxed);
     cushim_mem_stats_raise_live(stats, before + cushim_mem_stats_read(&counts->most_bytes));
     store_relaxed(&counts->unpublished_bytes, 0);
     store_relaxed(&counts->most_bytes, 0);
@@ -289,22 +284,18 @@ static struct cushim_mem_cache *next_of(const struct cushim_mem_stats *stats,
     return next;
 }
 
-static uint64_t sum_of_frees(const struct cushim_mem_stats *stats) {
-    uint64_t n_frees = cushim_mem_stats_read(&stats->n_frees);
-    for (struct cushim_mem_cache *cache = NULL; (cache = next_of(stats, cache));)
-        n_frees += cushim_mem_stats_read(&cache->row.counts.n_frees);
-    atomic_thread_fence(memory_order_acquire);
-    return n_frees;
-}
-
 void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_mem_stats *sum) {
     bool has_entered = enter_registry();
     /* Other threads go on meanwhile.  A request is counted before its free, and frees are read
      * before requests, so no sum has more frees than requests. */
-    uint64_t n_frees = sum_of_frees(stats);
+    struct cushim_mem_cache *cache = NULL;
+    uint64_t n_frees = cushim_mem_stats_read(&stats->n_frees);
+    while ((cache = next_of(stats, cache)))
+        n_frees += cushim_mem_stats_read(&cache->row.counts.n_frees);
+    atomic_thread_fence(memory_order_acquire);
     cushim_mem_stats_copy(sum, stats);
     uint64_t gauge_bytes = cushim_mem_stats_read(&sum->live_bytes);
-    for (struct cushim_mem_cache *cache = NULL; (cache = next_of(stats, cache));)
+    while ((cache = next_of(stats, cache)))
         cushim_mem_stats_add_live_counts(sum, &cache->row.counts, gauge_bytes);
     if (has_entered)
         pthread_mutex_unlock(&registry);
@@ -317,9 +308,8 @@ void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_me
 void cushim_mem_cache_restart_peak(struct cushim_mem_stats *stats) {
     CUSHIM_LOCKED(&registry);
     for (struct cushim_mem_cache *cache = NULL; (cache = next_of(stats, cache));) {
-        cushim_futex_lock_enter(&cache->lock);
+        CUSHIM_FUTEX_LOCKED(&cache->lock);
         cushim_mem_cache_publish(cache);
-        cushim_mem_cache_leave(cache);
     }
     store_relaxed(&stats->recent_peak_live_bytes, cushim_mem_stats_read(&stats->live_bytes));
     store_relaxed(&stats->recent_peak_held_bytes, cushim_mem_stats_read(&stats->held_bytes));
@@ -356,7 +346,7 @@ static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap)
 
 /* The caller holds the registry's lock. */
 static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap, uint64_t life) {
-    cushim_futex_lock_enter(&cache->lock);
+    CUSHIM_FUTEX_LOCKED(&cache->lock);
     DL_PREPEND2(heap->caches, cache, previous_of_heap, next_of_heap);
     atomic_fetch_add_explicit(&heap->n_caches, 1, memory_order_relaxed);
     set_stats(cache, heap->stats);
@@ -364,20 +354,17 @@ static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap, u
     store_relaxed(&cache->life, life);
     cache->unfenced = (struct cushim_mem_unfenced){0};
     cache->seen_ns = 0;
-    pthread_mutex_lock(&heap->lock);
+    CUSHIM_LOCKED(&heap->lock);
     take_share(cache, heap);
-    pthread_mutex_unlock(&heap->lock);
-    cushim_mem_cache_leave(cache);
 }
 
 /* The blocks of a cache go to the free lists.  If its thread has ended, it is unbound, unless host
  * memory is out; then the next drain tries again.  The caller holds the registry's lock. */
 static size_t drain(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
-    cushim_futex_lock_enter(&cache->lock);
+    CUSHIM_FUTEX_LOCKED(&cache->lock);
     size_t n_bytes = empty(cache, heap);
     if (cache->is_orphan && !cache->cached_bytes)
         unbind(cache, heap);
-    cushim_mem_cache_leave(cache);
     return n_bytes;
 }
 
@@ -463,20 +450,14 @@ size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *heap) {
     return n_bytes;
 }
 
-/* The blocks are gone. */
-static void forget(struct cushim_mem_cache *cache) {
-    memset(cache->buckets, 0, cushim_mem_sizeclass_count() * sizeof *cache->buckets);
-    cache->spare = NULL;
-    cache->n_fresh = 0;
-    cache->cached_bytes = 0;
-}
-
 void cushim_mem_cache_forget_all(struct cushim_mem_heap *heap) {
     CUSHIM_LOCKED(&registry);
     for (struct cushim_mem_cache *cache; (cache = heap->caches);) {
-        cushim_futex_lock_enter(&cache->lock);
-        forget(cache);
+        CUSHIM_FUTEX_LOCKED(&cache->lock);
+        memset(cache->buckets, 0, cushim_mem_sizeclass_count() * sizeof *cache->buckets);
+        cache->spare = NULL;
+        cache->n_fresh = 0;
+        cache->cached_bytes = 0;
         unbind(cache, heap);
-        cushim_mem_cache_leave(cache);
     }
 }

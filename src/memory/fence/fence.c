@@ -187,17 +187,6 @@ static void signal_all(struct cushim_mem_fence *fence) {
     cushim_futex_wake(&fence->signal);
 }
 
-/* The load comes first, because an exchange would take the cache line from the thread that records,
- * which will write there. */
-static bool take_role(struct cushim_mem_fence *fence) {
-    return !atomic_load(&fence->is_recording) && !atomic_exchange(&fence->is_recording, true);
-}
-
-static void leave_role(struct cushim_mem_fence *fence) {
-    atomic_store(&fence->is_recording, false);
-    signal_all(fence);
-}
-
 /* ---- closing an epoch ---- */
 
 /* The reason why there is no record now, or its result. */
@@ -216,31 +205,22 @@ uint64_t cushim_mem_fence_close(struct cushim_mem_fence *fence) {
     return atomic_fetch_add(&fence->open, 1);
 }
 
-/* Called before a record: the round of launches whose output must be brought out after it; 0: none.
- * The caller's own launches, and those it knows of, were noted. */
-static uint64_t due_round(const struct cushim_mem_fence *fence) {
-    if (!fence->brings_out ||
-        atomic_load(&cushim_mem_launches.latest) <= atomic_load(&fence->printed_round))
-        return 0;
-    return atomic_fetch_add(&cushim_mem_launches.round, 1);
-}
-
-/* Did the driver refuse because of a capture whose begin no hook saw?  That is no damage. */
-static bool is_about_captures(CUresult answer) {
-    return answer >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-           answer <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-}
-
 /* The capture guard is held, so the query needs no exchange of modes.  The role is held, too. */
 static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answer) {
     struct cushim_mem_row row = {.record = fence->idle};
     /* in this order, because a thread that still reads the old value submitted before this
      * exchange, and the record comes after it */
     row.epoch = cushim_mem_fence_close(fence);
-    row.round = due_round(fence);
+    /* The round of launches whose output must be brought out after the record.  The caller's own
+     * launches, and those it knows of, were noted. */
+    if (fence->brings_out &&
+        atomic_load(&cushim_mem_launches.latest) > atomic_load(&fence->printed_round))
+        row.round = atomic_fetch_add(&cushim_mem_launches.round, 1);
     fence->idle.event = NULL;
     *answer = cushim_mem_record_make(&row.record, fence, NULL);
-    if (is_about_captures(*answer)) {
+    /* the driver refused because of a capture whose begin no hook saw, which is no damage */
+    if (*answer >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+        *answer <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {
         *answer = CUDA_SUCCESS;
         return BARRED; /* by a capture whose begin no hook saw */
     }
@@ -295,12 +275,15 @@ static enum outcome start(struct cushim_mem_fence *fence, CUresult *answer) {
     *answer = CUDA_SUCCESS;
     if (!fence->cuda->cuCtxRecordEvent)
         return cushim_mem_capture_guard_ask(fence->guard) == CUSHIM_MEM_PASS_OWN ? OWN : BARRED;
-    if (!take_role(fence))
+    /* the load comes first, because an exchange would take the cache line from the thread that
+     * records, which will write there */
+    if (atomic_load(&fence->is_recording) || atomic_exchange(&fence->is_recording, true))
         return ELSEWHERE;
     enum outcome outcome = start_alone(fence, answer);
     if (outcome == DONE && is_wanted(fence))
         go_on(fence);
-    leave_role(fence);
+    atomic_store(&fence->is_recording, false);
+    signal_all(fence);
     return outcome;
 }
 

@@ -83,8 +83,6 @@ struct cushim_mem_row {
                              * lock */
 };
 
-struct cushim_mem_stream_host; /* memory/fence/stream_fence.h */
-
 struct cushim_mem_fence {
     struct cushim_cuda *cuda;
     const struct cushim_mem_capture_guard *guard;

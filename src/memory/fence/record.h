@@ -22,8 +22,6 @@
 #include "base/atomics.h"
 #include "cuda/types.h"
 
-struct cushim_mem_fence;
-
 /* All zero has no event. */
 struct cushim_mem_record {
     struct cushim_mem_fence *fence; /* whose context, or a stream of it, was recorded */

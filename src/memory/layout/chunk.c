@@ -32,11 +32,6 @@ static struct cushim_mem_chunk_level rewound(struct cushim_mem_chunk_level level
 
 /* ---- where blocks start ---- */
 
-/* Bits [first, first + n) of a word. */
-static uint64_t bits_of(uint32_t first, uint32_t n) {
-    return (n < 64 ? ((uint64_t)1 << n) - 1 : ~(uint64_t)0) << first;
-}
-
 /*
  * Mark that a block starts at its first grain and at no other.  Only words that change are written,
  * so a pass that allocates like the one before it writes nothing.
@@ -46,7 +41,7 @@ static void mark_start(struct cushim_mem_chunk *chunk, uint32_t index, uint32_t 
     while (n_grains) {
         atomic_uint_fast64_t *word = &chunk->starts[index / 64];
         uint32_t n = (uint32_t)cushim_least(n_grains, 64 - index % 64);
-        uint64_t mask = bits_of(index % 64, n);
+        uint64_t mask = ~(uint64_t)0 >> (64 - n) << index % 64;
         uint64_t seen = load_relaxed(word) & mask;
         if (seen & ~start)
             atomic_fetch_and_explicit(word, ~(mask & ~start), memory_order_release);
@@ -71,10 +66,6 @@ static bool start_below(const struct cushim_mem_chunk *chunk, uint32_t grain, ui
 
 static uint32_t end_of(const struct cushim_mem_chunk *chunk, uint32_t index) {
     return index + (uint32_t)cushim_mem_grains_of(load_relaxed(&chunk->cells[index].asked_bytes));
-}
-
-static bool is_free(const struct cushim_mem_chunk *chunk, uint32_t index) {
-    return load_acquire(&chunk->cells[index].state) == CUSHIM_MEM_FREE;
 }
 
 bool cushim_mem_chunk_find(const struct cushim_mem_chunk *chunk, uint32_t grain, uint32_t *index) {
@@ -201,7 +192,7 @@ static uint32_t floor_of(const struct cushim_mem_chunk *chunk,
     uint32_t index, n_seen = 0, floor = level.top;
     for (uint32_t below = level.top; below && start_below(chunk, below - 1, &index);
          below = index) {
-        if (is_free(chunk, index))
+        if (load_acquire(&chunk->cells[index].state) == CUSHIM_MEM_FREE)
             continue;
         if (!n_seen)
             floor = end_of(chunk, index);

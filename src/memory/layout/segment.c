@@ -6,11 +6,6 @@
 
 #include "base/bits.h"
 
-/* The number of grains that are entered; of a dedicated segment only the first is. */
-static size_t entered_grains(const struct cushim_mem_segment *segment) {
-    return segment->is_dedicated ? 1 : segment->n_grains;
-}
-
 static size_t segment_bytes(size_t n_grains) {
     return sizeof(struct cushim_mem_segment) +
            (n_grains + 63) / 64 * sizeof(struct cushim_mem_starts);
@@ -226,7 +221,8 @@ void cushim_mem_segment_join(struct cushim_mem_meta *meta, struct cushim_mem_seg
 }
 
 void cushim_mem_segment_destroy(struct cushim_mem_meta *meta, struct cushim_mem_segment *segment) {
-    size_t n_grains = entered_grains(segment);
+    /* of a dedicated segment only the first grain is entered */
+    size_t n_grains = segment->is_dedicated ? 1 : segment->n_grains;
     cushim_mem_segment_join(meta, segment);
     cushim_mem_segment_enter(segment, 0, segment->n_grains, NULL);
     cushim_mem_meta_release_as(meta, type_of(segment->is_dedicated), segment,

@@ -23,10 +23,6 @@
 #include "memory/layout/metadata.h"
 #include "memory/layout/sizeclass.h"
 
-struct cushim_mem_chunk;
-struct cushim_mem_extent;
-struct cushim_mem_heap;
-
 enum {
     CUSHIM_MEM_GUARD_BYTES = 512, /* of a guard: blocks stay aligned */
     CUSHIM_MEM_LEAST_GRAINS = CUSHIM_MEM_PAGE_BYTES / CUSHIM_MEM_GRAIN_BYTES /* of an extent */

@@ -21,7 +21,6 @@
 #include "cushim/status.h"
 
 struct cushim_mem_blockref;
-struct cushim_mem_extent;
 struct cushim_mem_meta;
 
 enum {

@@ -66,10 +66,6 @@ const struct cushim_mem_provider cushim_mem_provider_managed = {
  * page map cannot hold, we ask it no more, and the driver serves such memory.
  */
 
-static bool is_fit(uint64_t base) {
-    return cushim_is_aligned(base, CUSHIM_MEM_SPOT_BYTES) && base >> CUSHIM_MEM_LOG2_ADDRESS == 0;
-}
-
 static CUresult pinned_obtain(const struct cushim_mem_provider_client *client, size_t n_bytes,
                               uint64_t *base) {
     static atomic_bool is_unfit;
@@ -79,7 +75,8 @@ static CUresult pinned_obtain(const struct cushim_mem_provider_client *client, s
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult answer = cuda->cuMemHostAlloc(&address, n_bytes, client->flags);
     *base = (uint64_t)(uintptr_t)address;
-    if (answer != CUDA_SUCCESS || is_fit(*base))
+    if (answer != CUDA_SUCCESS ||
+        (cushim_is_aligned(*base, CUSHIM_MEM_SPOT_BYTES) && *base >> CUSHIM_MEM_LOG2_ADDRESS == 0))
         return answer;
     atomic_store(&is_unfit, true);
     cuda->cuMemFreeHost(address);
@@ -145,17 +142,14 @@ static bool can_map(struct cushim_cuda *cuda, int device, const CUmemAllocationP
            grain_bytes <= GRAIN_BYTES;
 }
 
-static bool reaches(struct cushim_cuda *cuda, int from, int device) {
-    int is_reached = 0;
-    return from == device ||
-           (cuda->cuDeviceCanAccessPeer &&
-            cuda->cuDeviceCanAccessPeer(&is_reached, from, device) == CUDA_SUCCESS && is_reached);
-}
-
 /* Without cushim a copy reaches the memory of every device, whichever device is current. */
 static bool is_reached_by_all(struct cushim_cuda *cuda, int device, int n) {
     for (int from = 0; from < n; from++) {
-        if (!reaches(cuda, from, device)) {
+        int is_reached = from == device;
+        if (!is_reached &&
+            (!cuda->cuDeviceCanAccessPeer ||
+             cuda->cuDeviceCanAccessPeer(&is_reached, from, device) != CUDA_SUCCESS ||
+             !is_reached)) {
             log_warn("pool",
                      "device %d cannot map memory, which device %d could not reach: "
                      "CUSHIM_BACKEND is native there",

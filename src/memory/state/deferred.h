@@ -28,8 +28,6 @@
 #include "cuda/types.h"
 #include "memory/layout/segment.h"
 
-struct cushim_mem_heap;
-
 struct cushim_mem_deferred_row {
     struct cushim_mem_deferred_row *previous, *next;
     struct cushim_mem_blockref ref;

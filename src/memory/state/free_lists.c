@@ -224,18 +224,14 @@ void cushim_mem_free_lists_show(struct cushim_mem_heap *heap, uint64_t address) 
         cushim_mem_free_lists_retire(heap, lookup.segment);
 }
 
-/* Is nothing of the extent in use or in a cache? */
-static bool is_unused(const struct cushim_mem_extent *extent) {
-    int kind = load_relaxed(&extent->kind);
-    return kind == CUSHIM_MEM_EXTENT_FREE ||
-           (kind == CUSHIM_MEM_EXTENT_SLAB &&
-            extent->n_free_cells + extent->n_retired_cells == extent->n_cells);
-}
-
 /* A segment with retired cells goes when nothing else in it is in use. */
 static void retire_if_unused(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     for (const struct cushim_mem_extent *extent = &segment->first; extent; extent = extent->after) {
-        if (!is_unused(extent))
+        /* is anything of the extent in use or in a cache? */
+        int kind = load_relaxed(&extent->kind);
+        bool is_slab = kind == CUSHIM_MEM_EXTENT_SLAB;
+        if (kind != CUSHIM_MEM_EXTENT_FREE &&
+            !(is_slab && extent->n_free_cells + extent->n_retired_cells == extent->n_cells))
             return;
     }
     cushim_mem_free_lists_retire(heap, segment);

@@ -9,8 +9,6 @@
 
 #include "memory/layout/segment.h"
 
-struct cushim_mem_heap;
-
 /* Is a request of this size a driver allocation of its own? */
 bool cushim_mem_free_lists_is_dedicated(const struct cushim_mem_heap *heap, size_t n_bytes);
 

@@ -24,10 +24,6 @@ enum {
     CUSHIM_MEM_HEAP_PATIENCE_NS = 1000000000   /* how long a malloc waits */
 };
 
-struct cushim_mem_cache;
-struct cushim_mem_held;
-struct cushim_mem_streams;
-
 struct cushim_mem_heap {
     /* set by open, constant until abandon */
     struct cushim_cuda *cuda;

@@ -151,13 +151,6 @@ struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *heap
     return extent;
 }
 
-/* The next wholly free segment to go: one that may not serve, else the largest, else the oldest. */
-static struct cushim_mem_segment *next_to_go(const struct cushim_mem_heap *heap) {
-    struct cushim_mem_segment *oldest = heap->watermark.oldest_free;
-    const struct cushim_mem_extent *largest = cushim_mem_extents_largest(&heap->idle);
-    return largest && !oldest->is_retired ? largest->segment : oldest;
-}
-
 /* Look-ups no longer find the segment.  This needs no lock. */
 static void erase(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     cushim_mem_pagemap_clear(&heap->blocks->map, segment->base, reach(heap, segment), segment);
@@ -167,7 +160,11 @@ struct cushim_mem_segment *cushim_mem_segments_detach(struct cushim_mem_heap *he
                                                       size_t target_bytes) {
     struct cushim_mem_segment *list = NULL;
     while (heap->watermark.oldest_free && heap->held_bytes > target_bytes) {
-        struct cushim_mem_segment *segment = next_to_go(heap);
+        /* one that may not serve, else the largest, else the oldest */
+        struct cushim_mem_segment *oldest = heap->watermark.oldest_free;
+        const struct cushim_mem_extent *largest = cushim_mem_extents_largest(&heap->idle);
+        struct cushim_mem_segment *segment =
+            largest && !oldest->is_retired ? largest->segment : oldest;
         cushim_mem_free_lists_remove(heap, segment);
         unlink_segment(heap, segment);
         segment->next = list;

@@ -14,9 +14,7 @@
 #include "cuda/types.h"
 #include "cushim/status.h"
 
-struct cushim_mem_extent;
 struct cushim_mem_heap;
-struct cushim_mem_segment;
 
 /**
  * Ask the driver for memory, without the lock; the heap's context is current.

@@ -19,7 +19,6 @@
 #include <stdint.h>
 
 struct cushim_mem_heap;
-struct cushim_mem_segment;
 
 struct cushim_mem_watermark {
     struct cushim_mem_segment *oldest_free; /* of the wholly free segments */
