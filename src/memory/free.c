@@ -25,18 +25,25 @@ static void __attribute__((noinline)) shrink_if_stale(struct cushim_mem_heap *he
 }
 
 /*
+ * The slab in which a block may begin at an address.  The page map has the slabs that have a page
+ * alone.  If a block of a page or more begins with the page, no other slab has the page, so large
+ * blocks are found at once.  Few smaller blocks take the longer way.
+ */
+static inline struct cushim_mem_extent *slab_at(struct cushim_mem_blocks *blocks,
+                                                uint64_t address) {
+    struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&blocks->map, address);
+    return slab || address % CUSHIM_MEM_PAGE_BYTES == 0 ? slab
+                                                        : cushim_mem_blocks_slab(blocks, address);
+}
+
+/*
  * The block that starts at an address, if it is in a slab and its heap allows the fast path for
  * this entry.  It finds what the table of blocks would, in fewer steps.  The exchange shows whether
  * the block is LIVE.
  */
 static inline bool find(struct cushim_mem_blocks *blocks, uint64_t address,
                         enum cushim_mem_free_entry entry, struct cushim_mem_lookup *lookup) {
-    /* The page map has the slabs that have a page alone.  If a block of a page or more begins
-     * with the page, no other slab has the page, so large blocks are found at once.  Few smaller
-     * blocks take the longer way. */
-    struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&blocks->map, address);
-    if (!slab && address % CUSHIM_MEM_PAGE_BYTES != 0)
-        slab = cushim_mem_blocks_slab(blocks, address);
+    struct cushim_mem_extent *slab = slab_at(blocks, address);
     if (!slab || load_acquire(&slab->kind) != CUSHIM_MEM_EXTENT_SLAB)
         return false;
     lookup->segment = slab->segment;
