@@ -32,9 +32,8 @@ static enum cushim_status look_at_any(struct cushim_pin *pin, const char *what,
                                       struct cushim_arena_object **arena) {
     *arena = NULL;
     CUSHIM_TRY(cushim_check_given(what, "arena", handle));
-    if (cushim_driver_is_forked())
-        return cushim_driver_use_process(what);
-    *arena = cushim_handle_pin(pin, CUSHIM_KIND_ARENA, handle);
+    if (!cushim_driver_is_forked())
+        *arena = cushim_handle_pin(pin, CUSHIM_KIND_ARENA, handle);
     if (*arena)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_driver_use_process(what));
@@ -283,10 +282,8 @@ static enum cushim_status tell(const char *what, enum cushim_status status,
 }
 
 enum cushim_status cushim_arena_pin(struct cushim_arena *handle, cushim_devptr ptr) {
-    struct cushim_arena_object *arena;
-    CUSHIM_PIN pin = {0};
     uint64_t at;
-    CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
+    CUSHIM_LOOK_AT_ARENA(__func__, handle);
     enum cushim_status status = CUSHIM_UNKNOWNPTR;
     if (cushim_arena_place(arena, ptr, &at)) {
         pthread_mutex_lock(&arena->order.lock); /* not while a reset is under way */
@@ -296,14 +293,6 @@ enum cushim_status cushim_arena_pin(struct cushim_arena *handle, cushim_devptr p
         pthread_mutex_unlock(&arena->order.lock);
     }
     return tell(__func__, status, handle, ptr);
-}
-
-/* The last pin of a destroyed arena is gone, so free its memory. */
-static void end_unpinned(struct cushim_arena_object *arena) {
-    pthread_mutex_lock(&arena->order.lock);
-    forget_row(arena);
-    pthread_mutex_unlock(&arena->order.lock);
-    cushim_object_close(&arena->object);
 }
 
 enum cushim_status cushim_arena_unpin(struct cushim_arena *handle, cushim_devptr ptr) {
@@ -319,7 +308,11 @@ enum cushim_status cushim_arena_unpin(struct cushim_arena *handle, cushim_devptr
         is_last = status == CUSHIM_OK && !arena->book.pins.n && atomic_load(&arena->is_ended);
         pthread_mutex_unlock(&arena->lock);
     }
-    if (is_last)
-        end_unpinned(arena);
+    if (is_last) { /* of a destroyed arena, whose memory is freed now */
+        pthread_mutex_lock(&arena->order.lock);
+        forget_row(arena);
+        pthread_mutex_unlock(&arena->order.lock);
+        cushim_object_close(&arena->object);
+    }
     return tell(__func__, status, handle, ptr);
 }

@@ -16,16 +16,14 @@ ALWAYS_INLINE bool is_own(const struct cushim_arena_object *arena, int device, i
            (kind == CUSHIM_MEMORY_DEVICE || (kind == CUSHIM_MEMORY_MANAGED && arena->is_managed));
 }
 
-/* The caller orders work, and no capture collects blocks. */
-static bool is_unordered(const struct cushim_arena_object *arena) {
-    return arena->flags & CUSHIM_ARENA_FLAG_UNFENCED && !load_relaxed(&arena->order.n_collecting);
-}
-
 /* Whether a block from the top of the region needs no order in the epoch `now`. */
 ALWAYS_INLINE bool is_ready(const struct cushim_arena_object *arena, uint64_t now,
                             struct cushim_stream *s) {
     return !load_relaxed(&arena->book.n_spans) &&
-           (cushim_arena_order_is_ready(&arena->order, now, s) || is_unordered(arena));
+           (cushim_arena_order_is_ready(&arena->order, now, s) ||
+            /* the caller orders work, and no capture collects blocks */
+            (arena->flags & CUSHIM_ARENA_FLAG_UNFENCED &&
+             !load_relaxed(&arena->order.n_collecting)));
 }
 
 /* The hold of the open capture that the request belongs to; NULL: of none.  order.lock. */
@@ -157,11 +155,6 @@ static enum cushim_status miss(struct cushim_scope *scope, struct cushim_arena_o
 
 /* ---- the call ---- */
 
-static inline bool is_in_range(int dev, enum cushim_memory_kind kind, size_t bytes) {
-    return bytes <= PTRDIFF_MAX && dev >= -1 && kind >= CUSHIM_MEMORY_DEVICE &&
-           kind <= CUSHIM_MEMORY_PINNED;
-}
-
 /* The slow path, from the start. */
 static COLD enum cushim_status alloc_slowly(const char *what, struct cushim_arena *handle, int dev,
                                             enum cushim_memory_kind kind, size_t bytes,
@@ -170,17 +163,16 @@ static COLD enum cushim_status alloc_slowly(const char *what, struct cushim_aren
     /* 0 bytes take as much as 1 */
     struct cushim_arena_request request = {dev, kind, bytes, cushim_arena_grains(bytes ? bytes : 1),
                                            s};
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_arena_object *arena;
     enum cushim_arena_fit fit = CUSHIM_ARENA_FIT_NONE;
     enum cushim_status status = CUSHIM_OK;
     uint64_t at, n_changes = cushim_changes_now(); /* read before the conditions are checked */
     CUSHIM_CLEAR(epoch);
     CUSHIM_TRY(cushim_check_out(what, "ptr", ptr, sizeof *ptr));
-    if (!is_in_range(dev, kind, bytes))
+    if (bytes > PTRDIFF_MAX || dev < -1 || kind < CUSHIM_MEMORY_DEVICE ||
+        kind > CUSHIM_MEMORY_PINNED)
         return cushim_fail(what, CUSHIM_INVALID, "bytes=%zu kind=%d device=%d", bytes, kind, dev);
     cushim_graph_resources_give_back();
-    CUSHIM_TRY(cushim_arena_enter(&scope, what, handle, &arena));
+    CUSHIM_ENTER_ARENA(what, handle);
     /* a thread that resets the arena may own its top from now on */
     store_relaxed(&arena->book.owner.slot, cushim_slot_of((uintptr_t)handle));
     cushim_pin_note_fast(&arena->n_fast, n_changes);

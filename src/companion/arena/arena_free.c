@@ -33,12 +33,6 @@ static struct cushim_arena_loan take_loan(struct cushim_arena_object *arena,
     return taken;
 }
 
-/* The stream of the last use: that of the options if the block was allocated on it, else ALL. */
-static struct cushim_stream *last_stream(const struct cushim_arena_object *arena,
-                                         const struct cushim_arena_loan *loan) {
-    return loan->stream == arena->stream ? loan->stream : CUSHIM_STREAM_ALL;
-}
-
 /* Back to the pool; if the pool is destroyed, the block is plain memory. */
 static enum cushim_status pay_back(struct cushim_arena_object *arena,
                                    const struct cushim_arena_loan *loan,
@@ -74,7 +68,9 @@ static bool free_loan(struct cushim_arena_object *arena, int dev, uint64_t addre
     pthread_mutex_unlock(&arena->lock);
     if (!found || *status != CUSHIM_OK)
         return found != NULL;
-    *status = pay_back(arena, &loan, last_stream(arena, &loan));
+    /* the stream of the last use: that of the options if the block was allocated on it, else ALL */
+    bool is_on_own = loan.stream == arena->stream;
+    *status = pay_back(arena, &loan, is_on_own ? loan.stream : CUSHIM_STREAM_ALL);
     if (*status != CUSHIM_OK)
         cushim_arena_lend(arena, &loan); /* it cannot fail, because its room is still there */
     return true;
@@ -133,26 +129,21 @@ static enum cushim_status free_any(struct cushim_arena_object *arena, int dev, u
     if (!cushim_arena_place(arena, address, &at))
         return free_other(arena, dev, address, bytes, epoch);
     pthread_mutex_lock(&arena->lock);
-    if (find_loan(arena, address)) {
-        pthread_mutex_unlock(&arena->lock);
-        return free_other(arena, dev, address, bytes, epoch);
-    }
-    if (dev == -1 || dev == arena->device)
+    bool is_lent = find_loan(arena, address);
+    if (!is_lent && (dev == -1 || dev == arena->device))
         status = cushim_arena_book_free(&arena->book, at, cushim_arena_grains(bytes), epoch,
                                         arena->order.open);
-    else
+    else if (!is_lent)
         arena->book.n_refused++;
     pthread_mutex_unlock(&arena->lock);
-    return status;
+    return is_lent ? free_other(arena, dev, address, bytes, epoch) : status;
 }
 
 enum cushim_status cushim_arena_free(struct cushim_arena *handle, int dev, cushim_devptr ptr,
                                      size_t bytes, uint64_t epoch) {
-    struct cushim_arena_object *arena;
-    CUSHIM_PIN pin = {0};
     if (bytes > PTRDIFF_MAX || dev < -1)
         return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu device=%d", bytes, dev);
-    CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
+    CUSHIM_LOOK_AT_ARENA(__func__, handle);
     enum cushim_status status = ptr ? free_any(arena, dev, ptr, bytes, epoch) : CUSHIM_OK;
     if (status != CUSHIM_OK)
         CUSHIM_FAIL(status, "ptr=0x%llx arena=%p bytes=%zu epoch=%llu device=%d",

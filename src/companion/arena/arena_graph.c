@@ -2,31 +2,24 @@
 #include "companion/arena/arena.h"
 
 #include <stdlib.h>
+#include <utlist.h>
 
 #include "companion/arena/arena_internal.h"
 #include "base/lock.h"
-
-/* Wait for every fence, so that blocks may go into the capture. */
-static enum cushim_status make_ready(struct cushim_scope *scope,
-                                     struct cushim_context_object *context,
-                                     struct cushim_arena_object *arena) {
-    if (!scope->context) /* UNFENCED */
-        return CUSHIM_OK;
-    if (!cushim_context_is_same(context, scope->context))
-        return cushim_scope_fail(scope, CUSHIM_BADDEVICE, "an arena of another context");
-    CUSHIM_LOCKED(&arena->order.lock);
-    return cushim_arena_order_wait(scope, arena);
-}
 
 enum cushim_status cushim_arena_graph_prepare(const char *what,
                                               struct cushim_context_object *context,
                                               struct cushim_arena *handle,
                                               struct cushim_arena_graph **out) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_arena_object *arena;
     *out = NULL;
-    CUSHIM_TRY(cushim_arena_enter(&scope, what, handle, &arena));
-    CUSHIM_TRY(make_ready(&scope, context, arena));
+    CUSHIM_ENTER_ARENA(what, handle);
+    if (scope.context) { /* else UNFENCED; wait for every fence, so that blocks may go into the
+                            capture */
+        CUSHIM_FAIL_IF(what, !cushim_context_is_same(context, scope.context), CUSHIM_BADDEVICE,
+                       "an arena of another context");
+        CUSHIM_LOCKED(&arena->order.lock);
+        CUSHIM_TRY(cushim_arena_order_wait(&scope, arena));
+    }
     struct cushim_arena_graph *hold = calloc(1, sizeof *hold);
     CUSHIM_FAIL_IF(scope.what, !hold, CUSHIM_NOMEM, "host memory");
     hold->arena = cushim_object_keep(arena);
@@ -43,8 +36,7 @@ void cushim_arena_graph_start(struct cushim_arena_graph *hold, uint64_t capture_
     cushim_arena_order_forget(&arena->order); /* from here on each request takes the slow path */
     pthread_mutex_lock(&arena->lock);
     hold->is_listed = hold->is_collecting = true;
-    hold->next = arena->book.pins.holds;
-    arena->book.pins.holds = hold;
+    LL_PREPEND(arena->book.pins.holds, hold);
     pthread_mutex_unlock(&arena->lock);
     pthread_mutex_unlock(&arena->order.lock);
 }
@@ -68,11 +60,8 @@ void cushim_arena_graph_drop(struct cushim_arena_graph *hold) {
     struct cushim_arena_object *arena = hold->arena;
     cushim_arena_graph_stop(hold);
     pthread_mutex_lock(&arena->lock);
-    struct cushim_arena_graph **at = &arena->book.pins.holds;
-    while (hold->is_listed && *at != hold)
-        at = &(*at)->next;
     if (hold->is_listed)
-        *at = hold->next;
+        LL_DELETE(arena->book.pins.holds, hold);
     pthread_mutex_unlock(&arena->lock);
     free(hold->ranges);
     free(hold);

@@ -159,6 +159,16 @@ enum cushim_status cushim_arena_look(struct cushim_pin *pin, const char *what,
                                      struct cushim_arena *handle,
                                      struct cushim_arena_object **arena);
 
+/* Both for a call that ends with its block: they declare the arena, and what holds it. */
+#define CUSHIM_ENTER_ARENA(what, handle)                                                           \
+    CUSHIM_SCOPE scope = {0};                                                                      \
+    struct cushim_arena_object *arena;                                                             \
+    CUSHIM_TRY(cushim_arena_enter(&scope, (what), (handle), &arena))
+#define CUSHIM_LOOK_AT_ARENA(what, handle)                                                         \
+    CUSHIM_PIN pin = {0};                                                                          \
+    struct cushim_arena_object *arena;                                                             \
+    CUSHIM_TRY(cushim_arena_look(&pin, (what), (handle), &arena))
+
 /* The number of grains that hold the bytes; 0 for 0. */
 static inline uint64_t cushim_arena_grains(size_t bytes) {
     return ((uint64_t)bytes + CUSHIM_ARENA_GRAIN_BYTES - 1) / CUSHIM_ARENA_GRAIN_BYTES;

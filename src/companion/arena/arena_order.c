@@ -69,6 +69,17 @@ static void note_ready(struct cushim_arena_object *arena, struct cushim_stream *
     store_release(&order->ready_epoch, epoch_of(arena));
 }
 
+/* Order the stream behind the fence of the region, unless it comes after that already. */
+static enum cushim_status order_behind(struct cushim_scope *scope,
+                                       struct cushim_arena_object *arena,
+                                       struct cushim_stream *stream, CUstream handle) {
+    struct cushim_arena_fence *fence = fence_now(arena);
+    if (!has_fence(fence) || fence->stream == stream ||
+        cushim_arena_order_is_ready(&arena->order, epoch_of(arena), stream))
+        return CUSHIM_OK;
+    return cushim_mem_stream_fence_order(&fence->mark, &scope->context->fence, scope->what, handle);
+}
+
 enum cushim_status cushim_arena_order_stream(struct cushim_scope *scope,
                                              struct cushim_arena_object *arena,
                                              struct cushim_stream *stream, CUstream handle,
@@ -83,10 +94,7 @@ enum cushim_status cushim_arena_order_stream(struct cushim_scope *scope,
         CUSHIM_TRY(cushim_mem_stream_fence_wait(&fence->mark, scope->what));
         clear_fence(fence);
     }
-    if (has_fence(fence) && fence->stream != stream &&
-        !cushim_arena_order_is_ready(&arena->order, epoch_of(arena), stream))
-        CUSHIM_TRY(cushim_mem_stream_fence_order(&fence->mark, &scope->context->fence, scope->what,
-                                                 handle));
+    CUSHIM_TRY(order_behind(scope, arena, stream, handle));
     if (!is_captured)
         note_ready(arena, stream);
     return CUSHIM_OK;
@@ -149,37 +157,16 @@ static enum cushim_status end_on_all(struct cushim_scope *scope, struct cushim_a
     return status;
 }
 
-/* Order the stream behind an older fence, so that the new fence covers that one, too. */
-static enum cushim_status cover_older(struct cushim_scope *scope, struct cushim_arena_object *arena,
-                                      struct cushim_stream *stream, CUstream handle) {
-    struct cushim_arena_fence *fence = fence_now(arena);
-    if (!has_fence(fence) || fence->stream == stream ||
-        cushim_mem_stream_fence_is_complete(&fence->mark) ||
-        cushim_arena_order_is_ready(&arena->order, epoch_of(arena), stream))
-        return CUSHIM_OK;
-    return cushim_mem_stream_fence_order(&fence->mark, &scope->context->fence, scope->what, handle);
-}
-
 static enum cushim_status end_on_stream(struct cushim_scope *scope,
                                         struct cushim_arena_object *arena,
                                         struct cushim_stream *stream, CUstream handle,
                                         struct cushim_mem_stream_fence *mark) {
     uint64_t at, n_grains;
     CUSHIM_TRY(cushim_capture_refuse_stream(scope, handle));
-    CUSHIM_TRY(cover_older(scope, arena, stream, handle));
+    CUSHIM_TRY(order_behind(scope, arena, stream, handle)); /* so that the new fence covers it */
     if (may_fill(scope, arena, &at, &n_grains))
         CUSHIM_TRY(poison(scope, arena, handle, at, n_grains));
     return cushim_mem_stream_fence_record(&scope->context->fence, scope->what, &handle, mark);
-}
-
-/* Freed spans end with the epoch, so frees from here on belong to a new batch. */
-static void end_batches(struct cushim_arena_object *arena) {
-    struct cushim_arena_order *order = &arena->order;
-    for (unsigned i = 0; i < order->n_batches; i++)
-        cushim_mem_stream_fence_release(&order->batches[i].mark);
-    order->n_batches = 0;
-    CUSHIM_LOCKED(&arena->lock);
-    order->done = order->open++;
 }
 
 /* End the epoch, whose region is closed: poison what it reclaims if the options say so, and leave a
@@ -196,7 +183,13 @@ static enum cushim_status end_order(struct cushim_scope *scope, struct cushim_ar
     bool is_one = stream != CUSHIM_STREAM_ALL && stream != CUSHIM_STREAM_PER_THREAD;
     *fence = (struct cushim_arena_fence){mark, is_one ? stream : CUSHIM_ARENA_NOBODY};
     cushim_arena_order_forget(&arena->order);
-    end_batches(arena);
+    /* Freed spans end with the epoch, so frees from here on belong to a new batch. */
+    struct cushim_arena_order *order = &arena->order;
+    for (unsigned i = 0; i < order->n_batches; i++)
+        cushim_mem_stream_fence_release(&order->batches[i].mark);
+    order->n_batches = 0;
+    CUSHIM_LOCKED(&arena->lock);
+    order->done = order->open++;
     return CUSHIM_OK;
 }
 
@@ -204,7 +197,7 @@ enum cushim_status cushim_arena_order_wait(struct cushim_scope *scope,
                                            struct cushim_arena_object *arena) {
     for (unsigned i = 0; i < arena->book.n_regions; i++) {
         struct cushim_arena_fence *fence = &arena->order.fences[i];
-        if (has_fence(fence) && !cushim_mem_stream_fence_is_complete(&fence->mark))
+        if (has_fence(fence))
             CUSHIM_TRY(cushim_mem_stream_fence_wait(&fence->mark, scope->what));
         clear_fence(fence);
     }
@@ -241,11 +234,11 @@ static enum cushim_status record_batch(struct cushim_scope *scope,
                                        struct cushim_arena_object *arena,
                                        struct cushim_mem_stream_fence *mark) {
     CUSHIM_STREAM_USE use = {0};
-    if (!has_stream(arena))
-        return cushim_mem_stream_fence_record(&scope->context->fence, scope->what, NULL,
-                                              mark); /* PER_THREAD: each thread has another one */
-    CUSHIM_TRY(cushim_stream_use_in(scope, arena->stream, &use));
-    return cushim_mem_stream_fence_record(&scope->context->fence, scope->what, &use.handle, mark);
+    bool has_one = has_stream(arena); /* not PER_THREAD: each thread has another one */
+    if (has_one)
+        CUSHIM_TRY(cushim_stream_use_in(scope, arena->stream, &use));
+    return cushim_mem_stream_fence_record(&scope->context->fence, scope->what,
+                                          has_one ? &use.handle : NULL, mark);
 }
 
 void cushim_arena_order_ripen(struct cushim_scope *scope, struct cushim_arena_object *arena) {
@@ -295,10 +288,8 @@ static void end_book(struct cushim_arena_object *arena, enum cushim_status statu
 }
 
 enum cushim_status cushim_arena_reset(struct cushim_arena *handle, struct cushim_stream *s) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_arena_object *arena;
     cushim_graph_resources_give_back();
-    CUSHIM_TRY(cushim_arena_enter(&scope, __func__, handle, &arena));
+    CUSHIM_ENTER_ARENA(__func__, handle);
     if (s == CUSHIM_STREAM_OWN)
         s = arena->stream;
     pthread_mutex_lock(&arena->order.lock);
@@ -334,10 +325,8 @@ static enum cushim_status drain_regions(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_arena_drain(struct cushim_arena *handle) {
-    CUSHIM_SCOPE scope = {0};
-    struct cushim_arena_object *arena;
     cushim_graph_resources_give_back();
-    CUSHIM_TRY(cushim_arena_enter(&scope, __func__, handle, &arena));
+    CUSHIM_ENTER_ARENA(__func__, handle);
     pthread_mutex_lock(&arena->order.lock);
     enum cushim_status status = drain_regions(&scope, arena);
     pthread_mutex_unlock(&arena->order.lock);

@@ -92,16 +92,6 @@ static bool add_pin(struct cushim_arena_pins *pins, uint64_t at, uint64_t n_grai
     return true;
 }
 
-static void remove_pin(struct cushim_arena_pins *pins, struct cushim_arena_pin *row,
-                       struct cushim_arena_pin *was) {
-    row->n_pins--;
-    *was = *row;
-    if (row->n_pins)
-        return;
-    pins->n_grains -= was->n_grains;
-    cushim_rows_remove(pins->rows, &pins->n, sizeof *row, row);
-}
-
 static uint64_t end_of_pins(const struct cushim_arena_pins *pins, uint64_t low, uint64_t high) {
     uint64_t end = low;
     size_t i = cushim_rows_place(
@@ -179,16 +169,6 @@ static void turn_owner(struct cushim_arena_owner *owner) {
 
 /* ---- taking ---- */
 
-/* If the count of the word is full, move it to the book. */
-static void fold_count(struct cushim_arena_book *book) {
-    uint64_t word = load_relaxed(&book->word);
-    if (count_of(word) != CUSHIM_ARENA_COUNT_MASK)
-        return;
-    /* a word with a full count changes only under the lock */
-    store_release(&book->word, word & ~(CUSHIM_ARENA_COUNT_MASK << CUSHIM_ARENA_OFFSET_BITS));
-    book->n_hits += CUSHIM_ARENA_COUNT_MASK;
-}
-
 static void note_spans(struct cushim_arena_book *book) {
     store_relaxed(&book->n_spans, book->spans.n);
 }
@@ -222,7 +202,12 @@ enum cushim_arena_fit cushim_arena_book_take(struct cushim_arena_book *book, uin
         return fit;
     }
     end_ownership(&book->owner);
-    fold_count(book);
+    /* a full count moves to the book; a word with one changes only under the lock */
+    uint64_t word = load_relaxed(&book->word);
+    if (count_of(word) == CUSHIM_ARENA_COUNT_MASK) {
+        store_release(&book->word, word & ~(CUSHIM_ARENA_COUNT_MASK << CUSHIM_ARENA_OFFSET_BITS));
+        book->n_hits += CUSHIM_ARENA_COUNT_MASK;
+    }
     return cushim_arena_book_bump(book, cushim_arena_book_epoch(book), n_grains, at)
                ? CUSHIM_ARENA_FIT_TAKEN
                : fit;
@@ -320,7 +305,12 @@ enum cushim_status cushim_arena_book_unpin(struct cushim_arena_book *book, uint6
             (state_of(cell) == CUSHIM_ARENA_LIVE || state_of(cell) == CUSHIM_ARENA_FREED);
         return is_ours ? CUSHIM_STATE : CUSHIM_UNKNOWNPTR;
     }
-    remove_pin(&book->pins, pin, &was);
+    pin->n_pins--;
+    was = *pin;
+    if (!was.n_pins) {
+        book->pins.n_grains -= was.n_grains;
+        cushim_rows_remove(book->pins.rows, &book->pins.n, sizeof was, pin);
+    }
     if (!was.n_pins && was.is_freed && !is_held(&book->pins, at))
         reclaim(book, at, was.n_grains, stamp);
     return CUSHIM_OK;
@@ -353,26 +343,23 @@ void cushim_arena_book_reopen(struct cushim_arena_book *book) {
         open_at(book, book->closed_word);
 }
 
-static struct cushim_arena_region *region_now(const struct cushim_arena_book *book,
-                                              uint64_t *base) {
-    *base = cushim_arena_book_base(book);
-    return (struct cushim_arena_region *)&book->regions[*base / book->n_grains];
+static struct cushim_arena_region *region_now(const struct cushim_arena_book *book) {
+    return (struct cushim_arena_region *)&book
+        ->regions[cushim_arena_book_base(book) / book->n_grains];
 }
 
 /* How much a reset keeps in the region: up to the floor or the end of the highest pin. */
 static uint64_t kept_of(const struct cushim_arena_book *book) {
-    uint64_t base;
-    const struct cushim_arena_region *region = region_now(book, &base);
+    uint64_t base = cushim_arena_book_base(book), floor = region_now(book)->floor;
     uint64_t end = end_of_pins(&book->pins, base, base + book->n_grains) - base;
-    return end > region->floor ? end : region->floor;
+    return cushim_most(end, floor);
 }
 
 void cushim_arena_book_reclaimed(const struct cushim_arena_book *book, uint64_t *at,
                                  uint64_t *n_grains) {
-    uint64_t base, kept = kept_of(book), top = offset_of(book->closed_word);
-    region_now(book, &base);
-    *at = base + kept;
-    *n_grains = top > kept ? top - kept : 0;
+    uint64_t kept = kept_of(book);
+    *at = cushim_arena_book_base(book) + kept;
+    *n_grains = cushim_less(offset_of(book->closed_word), kept);
 }
 
 /* If a floor cuts a block, shorten its cell, so that the cells below the floor still adjoin. */
@@ -400,56 +387,51 @@ static void begin_epoch(struct cushim_arena_book *book, uint64_t epoch) {
     store_release(&book->epoch, epoch);
 }
 
+/* What the closed word counts goes to the book, and the spans end with the epoch. */
+static void end_word(struct cushim_arena_book *book) {
+    book->peak = cushim_most(book->peak, offset_of(book->closed_word));
+    book->n_hits += count_of(book->closed_word);
+    cushim_arena_spans_clear(&book->spans);
+    note_spans(book);
+}
+
 void cushim_arena_book_next(struct cushim_arena_book *book) {
     if (book->is_drained) { /* an epoch of nothing */
         book->n_resets++;
         begin_epoch(book, cushim_arena_book_epoch(book) + 1);
         return;
     }
-    uint64_t base, epoch = cushim_arena_book_epoch(book) + 1, word = book->closed_word;
-    struct cushim_arena_region *region = region_now(book, &base);
-    if (offset_of(word) > book->peak)
-        book->peak = offset_of(word);
-    book->n_hits += count_of(word);
+    uint64_t epoch = cushim_arena_book_epoch(book) + 1, kept = kept_of(book);
+    struct cushim_arena_region *region = region_now(book);
     book->n_resets++;
-    uint64_t kept = kept_of(book);
-    if (kept == region->floor && kept != region->kept) /* pins end with a block, and so did this */
-        cut_at(book, base, kept);
+    if (kept == region->floor && kept != region->kept)
+        cut_at(book, cushim_arena_book_base(book), kept);
     region->kept = kept;
-    cushim_arena_spans_clear(&book->spans);
-    note_spans(book);
+    end_word(book);
     if (!(epoch & CUSHIM_ARENA_STAMP_MASK))
         forget_old_cells(book);
     begin_epoch(book, epoch);
     turn_owner(&book->owner);
-    region = region_now(book, &base);
-    open_at(book, word_of(region->kept, epoch));
+    open_at(book, word_of(region_now(book)->kept, epoch));
 }
 
 void cushim_arena_book_drain(struct cushim_arena_book *book) {
-    uint64_t word = book->closed_word;
-    if (offset_of(word) > book->peak)
-        book->peak = offset_of(word);
-    book->n_hits += count_of(word);
+    end_word(book);
     for (unsigned i = 0; i < book->n_regions; i++)
         book->regions[i] = (struct cushim_arena_region){0};
-    cushim_arena_spans_clear(&book->spans);
-    note_spans(book);
     book->is_drained = true;
     begin_epoch(book, cushim_arena_book_epoch(book) + 1);
 }
 
 enum cushim_status cushim_arena_book_set_floor(struct cushim_arena_book *book, uint64_t n_grains) {
-    uint64_t base;
     if (n_grains > cushim_arena_book_used(book))
         return CUSHIM_INVALID;
-    region_now(book, &base)->floor = n_grains;
+    region_now(book)->floor = n_grains;
     return CUSHIM_OK;
 }
 
 uint64_t cushim_arena_book_floor(const struct cushim_arena_book *book) {
-    uint64_t base;
-    return region_now(book, &base)->floor;
+    return region_now(book)->floor;
 }
 
 uint64_t cushim_arena_book_used(const struct cushim_arena_book *book) {

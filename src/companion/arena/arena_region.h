@@ -24,6 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bits.h"
 #include "cushim/status.h"
 #include "companion/core/thread.h"
 

@@ -114,11 +114,9 @@ static void merge(struct cushim_arena_spans *spans, struct cushim_arena_span *in
     if (!i)
         return;
     struct cushim_arena_span from = remove_row(spans, i);
-    if (from.at < into->at)
-        into->at = from.at;
+    into->at = cushim_least(into->at, from.at);
     into->n_grains += from.n_grains;
-    if (from.stamp > into->stamp)
-        into->stamp = from.stamp;
+    into->stamp = cushim_most(into->stamp, from.stamp);
 }
 
 bool cushim_arena_spans_give(struct cushim_arena_spans *spans, uint64_t at, uint64_t n_grains,

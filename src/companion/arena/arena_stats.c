@@ -39,10 +39,8 @@ static void read_stats(const struct cushim_arena_object *arena, struct cushim_ar
 /* @param out  what the public function fills: not NULL */
 static enum cushim_status read_facts(const char *what, struct cushim_arena *handle, const void *out,
                                      struct facts *facts) {
-    struct cushim_arena_object *arena;
-    CUSHIM_PIN pin = {0};
     CUSHIM_TRY(cushim_check_given(what, "out", out));
-    CUSHIM_TRY(cushim_arena_look(&pin, what, handle, &arena));
+    CUSHIM_LOOK_AT_ARENA(what, handle);
     CUSHIM_LOCKED(&arena->lock);
     read_stats(arena, &facts->stats);
     facts->floor_bytes = bytes_of(cushim_arena_book_floor(&arena->book));
@@ -77,10 +75,8 @@ enum cushim_status cushim_arena_stats(struct cushim_arena *arena,
 }
 
 enum cushim_status cushim_arena_set_floor(struct cushim_arena *handle, size_t bytes) {
-    struct cushim_arena_object *arena;
-    CUSHIM_PIN pin = {0};
     CUSHIM_FAIL_IF(__func__, bytes > PTRDIFF_MAX, CUSHIM_INVALID, "bytes=%zu", bytes);
-    CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
+    CUSHIM_LOOK_AT_ARENA(__func__, handle);
     CUSHIM_LOCKED(&arena->lock);
     enum cushim_status status =
         cushim_arena_book_set_floor(&arena->book, cushim_arena_grains(bytes));

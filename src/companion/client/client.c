@@ -31,13 +31,6 @@ static void end_stream(struct cushim_stream *stream) {
     cushim_stream_destroy(stream);
 }
 
-static void end_pool(struct cushim_client_object *client) {
-    if (!client->pool || !client->owns_pool)
-        return;
-    lend(CUSHIM_KIND_POOL, client->pool, false);
-    cushim_pool_destroy(client->pool);
-}
-
 static void finish(struct cushim_object *object) {
     struct cushim_client_object *client = (struct cushim_client_object *)object;
     struct cushim_scope scope;
@@ -46,7 +39,10 @@ static void finish(struct cushim_object *object) {
             CUSHIM_DRIVER(cuEventDestroy_v2)(client->spare[--client->n_spare]);
         cushim_call_end(&scope, CUSHIM_OK);
     }
-    end_pool(client);
+    if (client->pool && client->owns_pool) {
+        lend(CUSHIM_KIND_POOL, client->pool, false);
+        cushim_pool_destroy(client->pool);
+    }
     end_stream(client->compute);
     end_stream(client->copy);
     if (client->lends_context)
@@ -250,10 +246,8 @@ enum cushim_status cushim_client_context(struct cushim_client *c, struct cushim_
 /* A part of the client. */
 #define PART(name, type, out)                                                                      \
     enum cushim_status cushim_client_##name(struct cushim_client *c, struct type **out) {          \
-        CUSHIM_PIN pin = {0};                                                                      \
-        struct cushim_client_object *client;                                                       \
         CUSHIM_OUT(out);                                                                           \
-        CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));                                 \
+        CUSHIM_PIN_CLIENT(c);                                                                      \
         *out = client->name;                                                                       \
         return CUSHIM_OK;                                                                          \
     }

@@ -37,3 +37,9 @@ enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
 enum cushim_status cushim_client_make_event(struct cushim_scope *scope,
                                             struct cushim_client_object *client,
                                             struct cushim_event_object **out);
+
+/* The same for a public call that ends with its block: declare the client and its pin. */
+#define CUSHIM_PIN_CLIENT(c)                                                                       \
+    CUSHIM_PIN pin = {0};                                                                          \
+    struct cushim_client_object *client;                                                           \
+    CUSHIM_TRY(cushim_client_pin(&pin, __func__, (c), &client))

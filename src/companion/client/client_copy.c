@@ -21,17 +21,6 @@ struct copy {
 
 typedef enum cushim_status copy_fn(struct copy *copy);
 
-/* Look both ends up, go into the context and do it there. */
-static enum cushim_status enter(struct copy *copy, const char *what, enum cushim_memory_place dst,
-                                enum cushim_memory_place src, copy_fn *fn) {
-    copy->call.n_ranges = 2;
-    copy->call.ranges[0] = cushim_memory_span("dst", copy->dst, copy->bytes, dst);
-    copy->call.ranges[1] = cushim_memory_span("src", copy->src, copy->bytes, src);
-    struct cushim_stream *stream = copy->event ? copy->client->copy : copy->client->compute;
-    enum cushim_status status = cushim_memory_enter(&copy->call, what, stream);
-    return cushim_memory_leave(&copy->call, status == CUSHIM_OK ? fn(copy) : status);
-}
-
 /* An event that was never recorded: there is nothing to wait for. */
 static enum cushim_status start_empty(struct copy *copy, const char *what) {
     CUSHIM_SCOPE scope = {0};
@@ -41,16 +30,21 @@ static enum cushim_status start_empty(struct copy *copy, const char *what) {
     return cushim_object_open(&event->object, copy->done);
 }
 
-/* Do it, if there is anything to do. */
+/* Look both ends up, go into the context and do it there. */
 static enum cushim_status run(struct copy *copy, const char *what, struct cushim_client *c,
                               enum cushim_memory_place dst, enum cushim_memory_place src,
                               copy_fn *fn) {
     CUSHIM_PIN pin = {0};
     CUSHIM_TRY(cushim_client_pin(&pin, what, c, &copy->client));
     CUSHIM_TRY(cushim_memory_check_bytes(what, "bytes", copy->bytes));
-    if (copy->bytes)
-        return enter(copy, what, dst, src, fn);
-    return copy->done ? start_empty(copy, what) : CUSHIM_OK;
+    if (!copy->bytes)
+        return copy->done ? start_empty(copy, what) : CUSHIM_OK;
+    copy->call.n_ranges = 2;
+    copy->call.ranges[0] = cushim_memory_span("dst", copy->dst, copy->bytes, dst);
+    copy->call.ranges[1] = cushim_memory_span("src", copy->src, copy->bytes, src);
+    struct cushim_stream *stream = copy->event ? copy->client->copy : copy->client->compute;
+    enum cushim_status status = cushim_memory_enter(&copy->call, what, stream);
+    return cushim_memory_leave(&copy->call, status == CUSHIM_OK ? fn(copy) : status);
 }
 
 /* Record an event behind the work of the stream so far; NULL after a failure. */
@@ -98,23 +92,21 @@ static enum cushim_status queue_h2d(struct copy *copy, const void *src) {
                        copy->call.stream);
 }
 
-/* The node reads its own copy of the bytes at each launch. */
-static enum cushim_status capture_h2d(struct copy *copy, const void *src) {
-    void *kept;
-    CUstream stream = copy->call.stream;
-    CUSHIM_TRY(cushim_graph_resources_bytes(&copy->call.scope, stream, src, copy->bytes, &kept));
-    cushim_graph_recording_note_bytes(cushim_stream_capture_id(stream), copy->bytes);
-    return queue_h2d(copy, kept);
-}
-
 static enum cushim_status h2d(struct copy *copy) {
     const void *src = (const void *)(uintptr_t)copy->src;
+    struct cushim_scope *scope = &copy->call.scope;
+    CUstream stream = copy->call.stream;
     CUstreamCaptureStatus state;
-    CUSHIM_TRY(cushim_capture_of_stream(&copy->call.scope, copy->call.stream, &state));
-    if (state != CU_STREAM_CAPTURE_STATUS_NONE)
-        return capture_h2d(copy, src);
-    CUSHIM_TRY(queue_h2d(copy, src));
-    return is_read_later(copy) ? wait(copy) : CUSHIM_OK;
+    void *kept;
+    CUSHIM_TRY(cushim_capture_of_stream(scope, stream, &state));
+    if (state == CU_STREAM_CAPTURE_STATUS_NONE) {
+        CUSHIM_TRY(queue_h2d(copy, src));
+        return is_read_later(copy) ? wait(copy) : CUSHIM_OK;
+    }
+    /* the node reads its own copy of the bytes at each launch */
+    CUSHIM_TRY(cushim_graph_resources_bytes(scope, stream, src, copy->bytes, &kept));
+    cushim_graph_recording_note_bytes(cushim_stream_capture_id(stream), copy->bytes);
+    return queue_h2d(copy, kept);
 }
 
 enum cushim_status cushim_client_h2d(struct cushim_client *c, cushim_devptr dst, const void *src,

@@ -14,18 +14,14 @@ enum { MOST_DIMENSIONS = 8 };
 /* ---- memory ---- */
 
 enum cushim_status cushim_client_alloc(struct cushim_client *c, size_t bytes, cushim_devptr *p) {
-    CUSHIM_PIN pin = {0};
-    struct cushim_client_object *client;
     CUSHIM_OUT(p);
-    CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
+    CUSHIM_PIN_CLIENT(c);
     return cushim_pool_alloc(client->pool, client->object.context->device, CUSHIM_MEMORY_DEVICE,
                              bytes, client->compute, p);
 }
 
 enum cushim_status cushim_client_free(struct cushim_client *c, cushim_devptr p, size_t bytes) {
-    CUSHIM_PIN pin = {0};
-    struct cushim_client_object *client;
-    CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
+    CUSHIM_PIN_CLIENT(c);
     return cushim_pool_free(client->pool, client->object.context->device, p, bytes,
                             client->compute);
 }
@@ -84,8 +80,6 @@ enum cushim_status cushim_client_capture(struct cushim_client *c,
                                          const struct cushim_graph_options *options,
                                          cushim_graph_fn *fn, void *cookie, int *fn_result,
                                          struct cushim_graph **g, struct cushim_graphexec **x) {
-    CUSHIM_PIN pin = {0};
-    struct cushim_client_object *client;
     struct cushim_graph_options ours;
     struct cushim_pool *pools[CUSHIM_GRAPH_RESOURCES_MOST];
     CUSHIM_CLEAR(fn_result);
@@ -93,7 +87,7 @@ enum cushim_status cushim_client_capture(struct cushim_client *c,
     CUSHIM_CLEAR(x);
     cushim_graph_options_default(&ours);
     CUSHIM_TRY(cushim_struct_size_take(__func__, &ours, sizeof ours, options));
-    CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
+    CUSHIM_PIN_CLIENT(c);
     if (ours.n_pools < CUSHIM_GRAPH_RESOURCES_MOST && !has_pool(&ours, client->pool)) {
         if (ours.pools)
             memcpy(pools, ours.pools, ours.n_pools * sizeof *pools);

@@ -112,24 +112,11 @@ static bool is_freed(uint64_t start) {
     return false;
 }
 
-static void forget_freed(uint64_t start) {
-    for (size_t i = 0; i < CUSHIM_ADDRESS_N_FREED; i++) {
-        if (freed[i] == start)
-            freed[i] = 0;
-    }
-}
-
 /* ---- rows ---- */
 
 static void keep(const struct cushim_address_map_row *row) {
     cushim_object_keep(row->context);
     cushim_object_keep(row->owner);
-}
-
-/* The driver has just handed this memory out, so no other row can own it. */
-static bool is_fresh(const struct cushim_address_map_row *row) {
-    return row->kind != CUSHIM_MEMORY_REGISTERED && row->kind != CUSHIM_MEMORY_ADOPTED &&
-           row->kind != CUSHIM_MEMORY_IPC && row->kind != CUSHIM_MEMORY_GLOBAL;
 }
 
 /*
@@ -140,10 +127,13 @@ static bool is_fresh(const struct cushim_address_map_row *row) {
 static bool make_way(const struct cushim_address_map_row *row,
                      struct cushim_address_map_node **stale) {
     uint64_t last = row->start + (row->bytes - 1);
+    /* the driver has just handed the other kinds out, so no other row can own that memory */
+    bool is_fresh = row->kind != CUSHIM_MEMORY_REGISTERED && row->kind != CUSHIM_MEMORY_ADOPTED &&
+                    row->kind != CUSHIM_MEMORY_IPC && row->kind != CUSHIM_MEMORY_GLOBAL;
     struct cushim_address_map_node *in_way;
     while ((in_way = find_below(last)) != NULL &&
            row->start <= in_way->row.start + (in_way->row.bytes - 1)) {
-        if (!is_fresh(row) && !cushim_context_is_dead(in_way->row.context))
+        if (!is_fresh && !cushim_context_is_dead(in_way->row.context))
             return false;
         take_out(in_way->row.start);
         in_way->left = *stale;
@@ -194,7 +184,8 @@ enum cushim_status cushim_address_map_erase(uint64_t start, struct cushim_addres
 
 void cushim_address_map_restore(struct cushim_address_map_row *row) {
     pthread_mutex_lock(&lock);
-    forget_freed(row->start);
+    for (size_t i = 0; i < CUSHIM_ADDRESS_N_FREED; i++)
+        freed[i] = freed[i] == row->start ? 0 : freed[i];
     insert(row->node);
     pthread_mutex_unlock(&lock);
     *row = (struct cushim_address_map_row){0};

@@ -242,16 +242,6 @@ static CUresult end_driver(CUstream stream, CUgraph *graph) {
     return result;
 }
 
-static enum cushim_status check_empty(struct cushim_scope *scope, CUgraph graph,
-                                      bool allows_empty) {
-    size_t n_nodes = 0;
-    if (allows_empty)
-        return CUSHIM_OK;
-    CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphGetNodes, graph, NULL, &n_nodes));
-    return n_nodes ? CUSHIM_OK
-                   : cushim_scope_fail(scope, CUSHIM_EMPTYGRAPH, "nothing was captured");
-}
-
 /* Take what is to be ended. */
 static enum cushim_status claim(struct cushim_scope *scope, CUstream stream,
                                 struct cushim_graph_recording **recording) {
@@ -274,8 +264,11 @@ enum cushim_status cushim_graph_recording_end(struct cushim_scope *scope, CUstre
     enum cushim_status status =
         cushim_scope_answer(scope, "cuStreamEndCapture", end_driver(stream, graph));
     cushim_capture_end(recording->context);
-    if (status == CUSHIM_OK)
-        status = check_empty(scope, *graph, recording->allows_empty);
+    size_t n_nodes = recording->allows_empty;
+    if (status == CUSHIM_OK && !n_nodes)
+        status = CUSHIM_CALL(scope, cuGraphGetNodes, *graph, NULL, &n_nodes);
+    if (status == CUSHIM_OK && !n_nodes)
+        status = cushim_scope_fail(scope, CUSHIM_EMPTYGRAPH, "nothing was captured");
     if (status != CUSHIM_OK && *graph) {
         CUSHIM_DRIVER(cuGraphDestroy)(*graph);
         *graph = NULL;

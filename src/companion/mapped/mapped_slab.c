@@ -9,6 +9,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "base/bits.h"
 #include "companion/mapped/mapped.h"
 
 enum {
@@ -29,12 +30,6 @@ static size_t units_of(size_t n_bytes) {
     return (n_bytes + UNIT_BYTES - 1) / UNIT_BYTES;
 }
 
-/* In units.  Pieces begin with an atom, and atoms of some hardware are larger than our units. */
-static size_t align_of(const struct cushim_mapper_object *mapper) {
-    size_t atom = mapper->type.unit_bytes;
-    return atom > UNIT_BYTES ? atom / UNIT_BYTES : 1;
-}
-
 /* The first gap of n units that begins on `align`; N_UNITS: there is none. */
 static size_t find_gap(const struct cushim_slab *slab, size_t n, size_t align) {
     for (size_t at = 0; at + n <= N_UNITS;) {
@@ -50,7 +45,9 @@ static size_t find_gap(const struct cushim_slab *slab, size_t n, size_t align) {
 
 static bool take_from(struct cushim_slab *slab, struct cushim_mapped_object *mapped) {
     size_t n = units_of(mapped->bytes);
-    size_t at = find_gap(slab, n, align_of(mapped->mapper));
+    /* pieces begin with an atom, and atoms of some hardware are larger than our units */
+    size_t align = cushim_most(mapped->mapper->type.unit_bytes / UNIT_BYTES, 1);
+    size_t at = find_gap(slab, n, align);
     if (at == N_UNITS)
         return false;
     memset(slab->is_used + at, true, n);

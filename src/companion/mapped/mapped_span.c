@@ -24,22 +24,18 @@ static enum cushim_status map_imported(struct cushim_scope *scope, struct cushim
     return status;
 }
 
-static enum cushim_status reach_from_cuda(struct cushim_scope *scope,
-                                          struct cushim_mapper_object *mapper,
-                                          struct cushim_span *span) {
-    int fd = -1;
-    CUSHIM_TRY(
-        cushim_card_export(scope->what, mapper->card, &span->memory, CUSHIM_CARD_OPAQUE, &fd));
-    CUSHIM_TRY(CUSHIM_RELAXED(import(scope, fd, span)));
-    return CUSHIM_RELAXED(map_imported(scope, span));
-}
-
 enum cushim_status cushim_span_obtain(struct cushim_scope *scope,
                                       struct cushim_mapper_object *mapper, size_t bytes,
                                       struct cushim_span *span) {
     *span = (struct cushim_span){0};
     CUSHIM_TRY(cushim_card_alloc(mapper->card, &mapper->type, bytes, &span->memory));
-    enum cushim_status status = reach_from_cuda(scope, mapper, span);
+    int fd = -1;
+    enum cushim_status status =
+        cushim_card_export(scope->what, mapper->card, &span->memory, CUSHIM_CARD_OPAQUE, &fd);
+    if (status == CUSHIM_OK)
+        status = CUSHIM_RELAXED(import(scope, fd, span));
+    if (status == CUSHIM_OK)
+        status = CUSHIM_RELAXED(map_imported(scope, span));
     if (status != CUSHIM_OK) {
         cushim_card_free(mapper->card, &span->memory);
         *span = (struct cushim_span){0};

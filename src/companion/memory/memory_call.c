@@ -62,14 +62,6 @@ static enum cushim_status find_ranges(struct cushim_memory_call *call, const cha
     return CUSHIM_OK;
 }
 
-static void drop_ranges(struct cushim_memory_call *call) {
-    for (unsigned i = 0; i < call->n_ranges; i++) {
-        if (call->ranges[i].is_known)
-            cushim_address_map_drop(&call->ranges[i].row);
-        call->ranges[i].is_known = false;
-    }
-}
-
 /* The context that the ranges ask for: of the first that is bound to one, else of the first known.
  */
 static struct cushim_context_object *context_of(const struct cushim_memory_call *call) {
@@ -130,7 +122,11 @@ enum cushim_status cushim_memory_enter(struct cushim_memory_call *call, const ch
 
 enum cushim_status cushim_memory_leave(struct cushim_memory_call *call, enum cushim_status status) {
     status = cushim_call_end(&call->scope, status);
-    drop_ranges(call);
+    for (unsigned i = 0; i < call->n_ranges; i++) {
+        if (call->ranges[i].is_known)
+            cushim_address_map_drop(&call->ranges[i].row);
+        call->ranges[i].is_known = false;
+    }
     for (unsigned i = 0; i < 2; i++) {
         cushim_object_release(call->ends[i]);
         call->ends[i] = NULL;

@@ -21,18 +21,10 @@ void cushim_memory_managed(struct cushim_memory_request *request, size_t bytes, 
     request->obtain = obtain_managed;
 }
 
-static enum cushim_status judge_device(struct cushim_scope *scope) {
-    int has_managed = 0;
-    CUSHIM_TRY(CUSHIM_CALL(scope, cuDeviceGetAttribute, &has_managed,
-                           CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, scope->context->device));
-    CUSHIM_FAIL_IF(scope->what, !has_managed, CUSHIM_NOTSUPPORTED,
-                   "device=%d has no managed memory", scope->context->device);
-    return CUSHIM_OK;
-}
-
 enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_t bytes,
                                                unsigned flags, cushim_devptr *p) {
     struct cushim_memory_request request;
+    int has_managed = 0;
     CUSHIM_OUT(p);
     CUSHIM_TRY(cushim_driver_use(__func__));
     if (flags != CUSHIM_ATTACH_FLAG_GLOBAL && flags != CUSHIM_ATTACH_FLAG_HOST)
@@ -41,7 +33,10 @@ enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_
     CUSHIM_ENTER_CONTEXT(ctx);
     CUSHIM_NEED_ENTRY(__func__, cuMemAllocManaged);
     cushim_memory_managed(&request, bytes, flags);
-    CUSHIM_TRY(judge_device(&scope));
+    CUSHIM_TRY(CUSHIM_CALL(&scope, cuDeviceGetAttribute, &has_managed,
+                           CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, scope.context->device));
+    CUSHIM_FAIL_IF(scope.what, !has_managed, CUSHIM_NOTSUPPORTED, "device=%d has no managed memory",
+                   scope.context->device);
     return cushim_memory_obtain(&scope, &request, p);
 }
 

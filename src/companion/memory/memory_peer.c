@@ -30,19 +30,16 @@ static enum cushim_status choose(struct cushim_memory_call *call,
     return CUSHIM_OK;
 }
 
-/* Host and managed memory belongs to every context. */
-static bool is_anywhere(const struct cushim_memory_range *range, const struct cushim_context *ctx) {
-    return !ctx && (range->place == CUSHIM_MEMORY_AT_HOST ||
-                    (range->is_known && !cushim_memory_is_bound(&range->row)));
-}
-
 enum cushim_status cushim_memory_ends(struct cushim_memory_call *call, struct cushim_context *dctx,
                                       struct cushim_context *sctx) {
     struct cushim_context *const given[2] = {dctx, sctx};
     for (int i = 0; i < 2; i++)
         CUSHIM_TRY(choose(call, &call->ranges[i], given[i], &call->ends[i]));
     for (int i = 0; i < 2; i++) {
-        if (is_anywhere(&call->ranges[i], given[i])) {
+        const struct cushim_memory_range *range = &call->ranges[i];
+        /* host and managed memory belongs to every context */
+        if (!given[i] && (range->place == CUSHIM_MEMORY_AT_HOST ||
+                          (range->is_known && !cushim_memory_is_bound(&range->row)))) {
             cushim_object_release(call->ends[i]);
             call->ends[i] = cushim_object_keep(call->ends[!i]);
         }

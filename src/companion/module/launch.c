@@ -1,5 +1,6 @@
 /* Launches: a shape, a stream, arguments. */
 
+#include "companion/capture/graph_resources.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/event.h"
 #include "companion/module/launch.h"
@@ -50,13 +51,50 @@ static enum cushim_status run_cooperative(struct cushim_scope *scope, CUfunction
                        config.sharedMemBytes, stream, cushim_args_for_driver(args.each));
 }
 
-/* A capture may be open in this context, so the graph must keep the code. */
-static enum cushim_status note_capture(struct cushim_scope *scope,
-                                       struct cushim_function_object *function, CUstream stream) {
-    if (!stream || stream == CU_STREAM_LEGACY)
-        return cushim_capture_refuse(scope);
-    return cushim_module_keep(scope, function->module, stream);
+/* ---- graphs keep modules ---- */
+
+static void release_module(void *module) {
+    cushim_object_release(module);
 }
+
+/* No memory of pools and arenas. */
+static void give_back(struct cushim_graph_resources *resources) {
+    (void)resources;
+}
+
+/*
+ * A kernel of the module goes into the capture of this stream, if there is one.  A user object on
+ * the graph that is being captured holds a reference, which is released by the next call that
+ * collects after the graph and all its copies are gone.  Launches of one module in a row into one
+ * capture make one user object.
+ */
+static enum cushim_status keep_module(struct cushim_scope *scope,
+                                      struct cushim_module_object *module, CUstream stream) {
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 0;
+    CUgraph graph = NULL;
+    if (!CUSHIM_DRIVER(cuStreamGetCaptureInfo_v2) || !CUSHIM_DRIVER(cuUserObjectCreate) ||
+        !CUSHIM_DRIVER(cuGraphRetainUserObject) || !CUSHIM_DRIVER(cuUserObjectRelease))
+        return CUSHIM_OK; /* a driver before 11.3: the program must keep the module */
+    CUSHIM_TRY(
+        CUSHIM_CALL(scope, cuStreamGetCaptureInfo_v2, stream, &state, &id, &graph, NULL, NULL));
+    if (state != CU_STREAM_CAPTURE_STATUS_ACTIVE || load_relaxed(&module->kept_by) == id)
+        return CUSHIM_OK;
+    struct cushim_graph_resources *resources = cushim_graph_resources_create(give_back);
+    enum cushim_status status = CUSHIM_OK;
+    if (!resources || !cushim_graph_resources_attach(resources, release_module, module))
+        status = cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", sizeof *resources);
+    else
+        cushim_object_keep(module);
+    if (status == CUSHIM_OK)
+        status = cushim_graph_resources_bind(scope, resources, graph);
+    cushim_graph_resources_disown(resources, false);
+    if (status == CUSHIM_OK)
+        store_relaxed(&module->kept_by, id);
+    return status;
+}
+
+/* ---- launches ---- */
 
 static COLD enum cushim_status tell(struct cushim_scope *scope,
                                     const struct cushim_function_object *function,
@@ -73,7 +111,9 @@ ALWAYS_INLINE enum cushim_status submit(struct cushim_scope *scope,
                                         const struct cushim_launch *launch, CUstream stream,
                                         struct cushim_args args) {
     if (unlikely(cushim_launch_may_capture(scope->context)))
-        CUSHIM_TRY(note_capture(scope, function, stream));
+        CUSHIM_TRY(!stream || stream == CU_STREAM_LEGACY
+                       ? cushim_capture_refuse(scope)
+                       : keep_module(scope, function->module, stream));
     if (unlikely(launch->cooperative))
         return run_cooperative(scope, function->fast.handle, launch, stream, args);
     if (unlikely(!load_relaxed(&CUSHIM_DRIVER(cuLaunchKernel))))

@@ -65,9 +65,3 @@ enum cushim_status cushim_image_read(const char *what, const char *path, char **
 enum cushim_status cushim_module_open(struct cushim_scope *scope, const void *image,
                                       struct cushim_jit *jit, const char *log,
                                       struct cushim_module **m);
-
-/* ---- captures ---- */
-
-/* A kernel of it goes into the capture of this stream, if there is one: the graph keeps it. */
-enum cushim_status cushim_module_keep(struct cushim_scope *scope,
-                                      struct cushim_module_object *module, CUstream stream);

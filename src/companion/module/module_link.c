@@ -57,16 +57,6 @@ static enum cushim_status complete(struct cushim_scope *scope, struct cushim_jit
                                   : cushim_jit_fail(scope, jit, "cuLinkComplete", result);
 }
 
-/* The load compiles nothing, so the log of the linker is kept. */
-static enum cushim_status load(struct cushim_scope *scope, const struct cushim_jit *linker,
-                               const void *image, struct cushim_module **m) {
-    struct cushim_jit jit;
-    CUSHIM_TRY(cushim_jit_init(&jit, scope->what, NULL));
-    enum cushim_status status = cushim_module_open(scope, image, &jit, linker->infos, m);
-    cushim_jit_finish(&jit);
-    return status;
-}
-
 static enum cushim_status link_all(struct cushim_scope *scope, struct cushim_jit *jit,
                                    const struct cushim_link_input *inputs, size_t n,
                                    struct cushim_module **m) {
@@ -77,8 +67,13 @@ static enum cushim_status link_all(struct cushim_scope *scope, struct cushim_jit
         return cushim_fail_nosym(scope->what, "cuLinkAddData_v2");
     CUSHIM_TRY(CUSHIM_CALL(scope, cuLinkCreate_v2, jit->n, jit->names, jit->values, &state));
     enum cushim_status status = complete(scope, jit, state, inputs, n, &image);
+    struct cushim_jit none = {.n = 0};
     if (status == CUSHIM_OK)
-        status = load(scope, jit, image, m);
+        status = cushim_jit_init(&none, scope->what, NULL);
+    /* the load compiles nothing, so the log of the linker is kept */
+    if (status == CUSHIM_OK)
+        status = cushim_module_open(scope, image, &none, jit->infos, m);
+    cushim_jit_finish(&none);
     CUSHIM_DRIVER(cuLinkDestroy)(state);
     return status;
 }

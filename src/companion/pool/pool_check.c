@@ -29,14 +29,6 @@ void cushim_pool_check_poison(const char *what, struct cushim_mem_stream_cache *
 
 /* ---- checking ---- */
 
-/* The offset of the first byte that differs from the pattern; n_bytes: none does. */
-static size_t find_change(const unsigned char *bytes, size_t n_bytes) {
-    size_t i = 0;
-    while (i < n_bytes && bytes[i] == CUSHIM_POOL_POISON)
-        i++;
-    return i;
-}
-
 static void tell(const struct cushim_pool_call *call, size_t offset, unsigned found) {
     atomic_fetch_add_explicit(&call->pool->n_damaged, 1, memory_order_relaxed);
     log_error("pool",
@@ -54,7 +46,9 @@ static enum cushim_status look(struct cushim_scope *scope, const struct cushim_p
         n_bytes = n_bytes < PIECE_BYTES ? n_bytes : PIECE_BYTES;
         CUSHIM_TRY(CUSHIM_CALL(scope, cuMemcpyDtoHAsync_v2, piece, address + at, n_bytes, stream));
         CUSHIM_TRY(CUSHIM_CALL(scope, cuStreamSynchronize, stream));
-        size_t changed = find_change(piece, n_bytes);
+        size_t changed = 0;
+        while (changed < n_bytes && piece[changed] == CUSHIM_POOL_POISON)
+            changed++;
         if (changed < n_bytes) {
             tell(call, at + changed, piece[changed]);
             return CUSHIM_OK;

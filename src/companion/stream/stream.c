@@ -114,20 +114,14 @@ enum cushim_status cushim_stream_create(struct cushim_context *ctx, unsigned fla
     return open(&scope, handle, false, s);
 }
 
-/* The context of a stream of other code, from the driver; NULL: the driver cannot say. */
-static enum cushim_status ask_context(const char *what, CUstream handle, CUcontext *out) {
-    *out = NULL;
-    CUSHIM_TRY(cushim_driver_use(what));
-    if (cushim_stream_follows_current(handle) || !CUSHIM_DRIVER(cuStreamGetCtx))
-        return CUSHIM_OK;
-    return CUSHIM_ASK(what, cuStreamGetCtx, (handle, out), "stream=%p", (void *)handle);
-}
-
 static enum cushim_status enter_wrap(struct cushim_scope *scope, const char *what,
                                      struct cushim_context *ctx, CUstream handle) {
     struct cushim_context_object *found;
-    CUcontext context;
-    CUSHIM_TRY(ask_context(what, handle, &context));
+    CUcontext context = NULL; /* from the driver, if it can say */
+    CUSHIM_TRY(cushim_driver_use(what));
+    if (!cushim_stream_follows_current(handle) && CUSHIM_DRIVER(cuStreamGetCtx))
+        CUSHIM_TRY(
+            CUSHIM_ASK(what, cuStreamGetCtx, (handle, &context), "stream=%p", (void *)handle));
     if (ctx || !context) {
         CUSHIM_TRY(cushim_call_begin_context(scope, what, ctx));
         if (!context || scope->context->handle == context)

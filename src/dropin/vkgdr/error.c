@@ -16,20 +16,19 @@ void vkgdr_error_clear(void) {
     is_set = false;
 }
 
-void vkgdr_error_set(const char *what, const char *name) {
+void *vkgdr_error_set(const char *what, const char *name) {
     snprintf(text, sizeof text, "%s failed (%s)", what, name);
     is_set = true;
+    return NULL;
 }
 
 /* "<what> failed: <name>: <text> (<details>)"; Vulkan's results are in the details. */
-void vkgdr_error_take(void) {
+void *vkgdr_error_take(void) {
     static const char failed[] = " failed: ", vulkan[] = "(result=";
     const char *from = cushim_last_error();
     const char *name = strstr(from, failed);
-    if (!name) {
-        vkgdr_error_set("libcushim", "CUSHIM_?");
-        return;
-    }
+    if (!name)
+        return vkgdr_error_set("libcushim", "CUSHIM_?");
     int what_bytes = (int)(name - from);
     name += sizeof failed - 1;
     const char *details = strstr(name, " (");
@@ -41,6 +40,7 @@ void vkgdr_error_take(void) {
              (int)strcspn(name, ": )"), name, is_own && details ? ":" : "",
              is_own && details ? details : "");
     is_set = true;
+    return NULL;
 }
 
 char *vkgdr_last_error(void) {

@@ -5,11 +5,11 @@
 /* An open or an alloc begins, so there is no error. */
 void vkgdr_error_clear(void);
 
-/* vkgdr itself failed: "<what> failed (<name>)". */
-void vkgdr_error_set(const char *what, const char *name);
+/* vkgdr itself failed: "<what> failed (<name>)".  Returns NULL. */
+void *vkgdr_error_set(const char *what, const char *name);
 
 /* libcushim failed: its text is put into that form.  If the name is neither CUDA's nor Vulkan's, it
- * says little, so the reason follows. */
-void vkgdr_error_take(void);
+ * says little, so the reason follows.  Returns NULL. */
+void *vkgdr_error_take(void);
 
 #endif

@@ -9,17 +9,13 @@ static struct cushim_mapped *mapped_of(vkgdr_memory_t mem) {
 vkgdr_memory_t vkgdr_memory_alloc(vkgdr_t g, size_t size, uint32_t flags) {
     struct cushim_mapped *mapped;
     vkgdr_error_clear();
-    if (flags) { /* one of cushim's flags would have another meaning there */
-        vkgdr_error_set("vkgdr_memory_alloc", "CUSHIM_INVALID");
-        return NULL;
-    }
+    if (flags) /* one of cushim's flags would have another meaning there */
+        return vkgdr_error_set("vkgdr_memory_alloc", "CUSHIM_INVALID");
     struct cushim_mapper *mapper = vkgdr_mapper_of_current(g);
     if (!mapper)
         return NULL;
-    if (cushim_mapped_alloc(mapper, size, 0, &mapped) == CUSHIM_OK)
-        return (vkgdr_memory_t)mapped;
-    vkgdr_error_take();
-    return NULL;
+    return cushim_mapped_alloc(mapper, size, 0, &mapped) == CUSHIM_OK ? (vkgdr_memory_t)mapped
+                                                                      : vkgdr_error_take();
 }
 
 void vkgdr_memory_free(vkgdr_memory_t mem) {

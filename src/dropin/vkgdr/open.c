@@ -42,26 +42,19 @@ static struct cushim_mapper *find_context(const struct open *open, uint64_t id) 
 
 /* ---- open and close ---- */
 
-/* In libcushim -1 is the thread's device.  Here it is no device, and the driver must report that.
- */
-static int ordinal_of(CUdevice device) {
-    return device < 0 ? INT_MAX : device;
-}
-
-/* The device of the current context. */
-static enum cushim_status read_current(int *device) {
-    struct cushim_context *context;
-    enum cushim_status status = cushim_context_current(&context);
-    return status == CUSHIM_OK ? cushim_context_device(context, device) : status;
-}
-
 static enum cushim_status open_first(struct open *open, CUdevice device, uint32_t flags) {
-    enum cushim_status status = cushim_mapper_open_device(ordinal_of(device), flags, &open->first);
+    struct cushim_context *context;
+    /* In libcushim -1 is the thread's device.  Here it is no device, and the driver must report
+     * that. */
+    enum cushim_status status =
+        cushim_mapper_open_device(device < 0 ? INT_MAX : device, flags, &open->first);
     open->device = device;
     open->flags = flags | CUSHIM_MAPPER_FLAG_CURRENT;
     if (status != CUSHIM_OK || !(flags & VKGDR_OPEN_CURRENT_CONTEXT_BIT))
         return status;
-    status = read_current(&open->device);
+    status = cushim_context_current(&context);
+    if (status == CUSHIM_OK)
+        status = cushim_context_device(context, &open->device);
     if (status != CUSHIM_OK)
         cushim_mapper_close(open->first);
     return status;
@@ -70,14 +63,11 @@ static enum cushim_status open_first(struct open *open, CUdevice device, uint32_
 vkgdr_t vkgdr_open(CUdevice device, uint32_t flags) {
     vkgdr_error_clear();
     struct open *open = calloc(1, sizeof *open);
-    if (!open) {
-        vkgdr_error_set("calloc", "ENOMEM");
-        return NULL;
-    }
+    if (!open)
+        return vkgdr_error_set("calloc", "ENOMEM");
     if (open_first(open, device, flags) != CUSHIM_OK) {
-        vkgdr_error_take();
         free(open);
-        return NULL;
+        return vkgdr_error_take();
     }
     vkgdr_t g = (vkgdr_t)open->first;
     CUSHIM_LOCKED(&lock);
@@ -150,24 +140,15 @@ struct cushim_mapper *vkgdr_mapper_of_current(vkgdr_t g) {
     unsigned flags;
     if (cushim_context_current(&context) != CUSHIM_OK ||
         (context && (cushim_context_id(context, &id) != CUSHIM_OK ||
-                     cushim_context_device(context, &current) != CUSHIM_OK))) {
-        vkgdr_error_take();
-        return NULL;
-    }
-    if (!look_up(g, id, &device, &flags, &mapper)) {
-        vkgdr_error_set("vkgdr_memory_alloc", "CUSHIM_BADHANDLE");
-        return NULL;
-    }
-    if (context && current != device) {
-        vkgdr_error_set("vkgdr_memory_alloc", "CUDA_ERROR_INVALID_CONTEXT");
-        return NULL;
-    }
+                     cushim_context_device(context, &current) != CUSHIM_OK)))
+        return vkgdr_error_take();
+    if (!look_up(g, id, &device, &flags, &mapper))
+        return vkgdr_error_set("vkgdr_memory_alloc", "CUSHIM_BADHANDLE");
+    if (context && current != device)
+        return vkgdr_error_set("vkgdr_memory_alloc", "CUDA_ERROR_INVALID_CONTEXT");
     if (context && mapper)
         return mapper;
     /* if no context is current, this sets the error */
-    if (cushim_mapper_open(NULL, flags, &mapper) != CUSHIM_OK) {
-        vkgdr_error_take();
-        return NULL;
-    }
-    return put(g, id, mapper);
+    return cushim_mapper_open(NULL, flags, &mapper) == CUSHIM_OK ? put(g, id, mapper)
+                                                                 : vkgdr_error_take();
 }
