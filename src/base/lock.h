@@ -16,3 +16,12 @@ static inline void cushim_mutex_let_go(pthread_mutex_t **mutex) {
 #define CUSHIM_LOCKED(mutex)                                                                       \
     __attribute__((cleanup(cushim_mutex_let_go), unused)) pthread_mutex_t *held_mutex_ =           \
         cushim_mutex_hold(mutex)
+
+/* The value of an expression, made under a mutex. */
+#define CUSHIM_UNDER(mutex, expr)                                                                  \
+    __extension__({                                                                                \
+        pthread_mutex_lock(mutex);                                                                 \
+        __typeof__(expr) value_ = (expr);                                                          \
+        pthread_mutex_unlock(mutex);                                                               \
+        value_;                                                                                    \
+    })

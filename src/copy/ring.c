@@ -189,7 +189,7 @@ static void help(struct cushim_copy_ring *ring, struct cushim_copy_channel *chan
                  struct cushim_copy_job *job) {
     CUresult answer;
     struct cushim_cuda *cuda = ring->setup.cuda;
-    bool has_entered = cushim_current_context_enter(cuda, ring->setup.context, &answer);
+    CUSHIM_ENTERED entered = cushim_current_context_enter(cuda, ring->setup.context, &answer);
     if (answer != CUDA_SUCCESS) {
         cushim_copy_job_fail(job, CUSHIM_COPY_REFUSED);
         return;
@@ -197,8 +197,6 @@ static void help(struct cushim_copy_ring *ring, struct cushim_copy_channel *chan
     CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
     cushim_copy_channel_turn(cuda, channel, job, &ring->n_waiting);
     cushim_mode_back(cuda, mode);
-    if (has_entered)
-        cushim_current_context_leave(cuda);
 }
 
 /* The caller holds the lock; false: a second passed without work. */
@@ -332,15 +330,13 @@ static size_t empty(struct cushim_copy_ring *ring) {
     struct cushim_cuda *cuda = ring->setup.cuda;
     if (!ring->is_made)
         return 0;
-    bool has_entered = cushim_current_context_enter(cuda, ring->setup.context, &answer);
+    CUSHIM_ENTERED entered = cushim_current_context_enter(cuda, ring->setup.context, &answer);
     CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
     if (answer == CUDA_SUCCESS) {
         n_bytes = ring->buffer_bytes * ring->n_channels * 2;
         unmake(ring);
     }
     cushim_mode_back(cuda, mode);
-    if (has_entered)
-        cushim_current_context_leave(cuda);
     return n_bytes;
 }
 
@@ -435,9 +431,7 @@ size_t cushim_copy_rings_give_back(void) {
         pthread_mutex_unlock(&list_lock);
         if (!ring)
             return n_bytes;
-        pthread_mutex_lock(&ring->lock);
-        n_now = empty(ring);
-        pthread_mutex_unlock(&ring->lock);
+        n_now = CUSHIM_UNDER(&ring->lock, empty(ring));
         cushim_copy_ring_release(ring);
         n_bytes += n_now;
     } while (n_now);

@@ -102,13 +102,14 @@ static bool serve_from_cache(struct cushim_mem_request *request, struct cushim_m
     unsigned class_index = cushim_mem_sizeclass_of(request->n_bytes);
     uint64_t done = request->is_relaxed ? cushim_mem_fence_done(request->heap->fence) : UINT64_MAX;
     struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
+    const struct cushim_mem_cache_bucket *bucket = &cache->buckets[class_index];
     if (slot) {
-        hand_out(request, cache, slot->meta, slot->address,
-                 cache->buckets[class_index].block_bytes);
+        hand_out(request, cache, slot->meta, slot->address, bucket->block_bytes);
         return true;
     }
-    request->deferred_tag = cushim_mem_cache_oldest_tag(cache, class_index);
-    request->has_rotated = cushim_mem_cache_has_rotated(cache, class_index);
+    request->deferred_tag = bucket->oldest ? bucket->oldest->tag : 0;
+    /* enough blocks to be worth a fence */
+    request->has_rotated = bucket->n && bucket->n >= bucket->most - bucket->most / 4;
     return false;
 }
 
@@ -353,9 +354,8 @@ static enum cushim_status serve_fresh(struct cushim_mem_request *request) {
 /* May more be fetched while so much is deferred? */
 static bool is_within_budget(struct cushim_mem_heap *heap) {
     CUSHIM_LOCKED(&heap->lock);
-    bool is_within = heap->deferred.n_bytes < cushim_most(cushim_mem_watermark_step_bytes(heap),
-                                                          CUSHIM_MEM_HEAP_DEFERRED_BYTES);
-    return is_within;
+    return heap->deferred.n_bytes <
+           cushim_most(cushim_mem_watermark_step_bytes(heap), CUSHIM_MEM_HEAP_DEFERRED_BYTES);
 }
 
 /* Wait a moment for the epoch `tag`; true if a block may be free now. */

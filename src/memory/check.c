@@ -233,9 +233,7 @@ enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
         row->heap = heap;
         row->life = life;
         cushim_backtrace_take(&row->obtained);
-        pthread_mutex_lock(&check->lock);
-        is_added = add(check, row);
-        pthread_mutex_unlock(&check->lock);
+        is_added = CUSHIM_UNDER(&check->lock, add(check, row));
     }
     if (!is_added) {
         count_unchecked(check);

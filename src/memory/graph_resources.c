@@ -30,9 +30,8 @@ enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *heap,
                                                    unsigned n_holds) {
     uint64_t life = atomic_load(&heap->generation);
     CUSHIM_TRY(cushim_mem_free_claim(heap, lookup));
-    pthread_mutex_lock(&heap->lock);
-    struct cushim_mem_held *held = cushim_mem_meta_obtain(&heap->meta, size_of(n_holds));
-    pthread_mutex_unlock(&heap->lock);
+    struct cushim_mem_held *held =
+        CUSHIM_UNDER(&heap->lock, cushim_mem_meta_obtain(&heap->meta, size_of(n_holds)));
     if (!held)
         return CUSHIM_NOMEM;
     held->heap = heap;
@@ -70,12 +69,9 @@ void cushim_mem_graph_resources_let_go(struct cushim_mem_graph_resources_slot *f
  * have. */
 static bool give_to_driver(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     CUresult answer;
-    if (!cushim_mem_heap_is_uncached(heap, segment))
-        return false;
-    CUstreamCaptureMode mode = cushim_mode_relaxed(heap->cuda);
-    bool is_gone = cushim_mem_segments_free(heap, segment, NULL, &answer) == CUSHIM_OK;
-    cushim_mode_back(heap->cuda, mode);
-    return is_gone;
+    return cushim_mem_heap_is_uncached(heap, segment) &&
+           CUSHIM_IN_RELAXED(heap->cuda, cushim_mem_segments_free(heap, segment, NULL, &answer)) ==
+               CUSHIM_OK;
 }
 
 /* False: host memory is out. */

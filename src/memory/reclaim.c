@@ -209,9 +209,7 @@ static bool is_quiet_soon(struct cushim_mem_heap *heap) {
 
 static enum cushim_status wait_until(struct cushim_mem_heap *heap, uint64_t until_ns) {
     uint64_t now_ns = cushim_clock_ns();
-    pthread_mutex_lock(&heap->lock);
-    uint64_t gave_up_ns = heap->watermark.gave_up_ns;
-    pthread_mutex_unlock(&heap->lock);
+    uint64_t gave_up_ns = CUSHIM_UNDER(&heap->lock, heap->watermark.gave_up_ns);
     bool is_late = now_ns >= until_ns || (gave_up_ns && now_ns - gave_up_ns <= patience_ns);
     if (is_late && heap->cuda->cuCtxRecordEvent)
         return is_quiet_soon(heap) ? CUSHIM_OK : CUSHIM_TIMEOUT;
@@ -396,26 +394,20 @@ static bool step(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *hea
 
 /* ---- what is said when memory is out ---- */
 
-static void say(const struct cushim_mem_reclaim *tried, const struct cushim_mem_heap *heap,
-                const struct cushim_mem_census *census, size_t n_bytes) {
-    log_warn("memory", "out of memory on device %d of %zu bytes: request=%zu", heap->device,
-             census->device_bytes, n_bytes);
-    log_warn("memory", "  live=%zu held=%zu pending=%zu in_caches=%zu free=%zu largest_free=%zu",
-             census->live_bytes, census->held_bytes, census->pending_bytes, census->cached_bytes,
-             census->free_bytes, census->largest_free_bytes);
-    log_warn("memory", "  tried: wait=%s caches=%zu given_back=%zu other_pools=%zu",
-             tried->is_busy ? "in vain" : "done", tried->drained_bytes, tried->returned_bytes,
-             tried->others_bytes);
-}
-
 static void tell(const struct cushim_mem_reclaim *tried, struct cushim_mem_heap *heap,
                  size_t n_bytes) {
     struct cushim_mem_census census;
     if (!heap->policy->memory_out && !cushim_log_on(CUSHIM_LOG_WARN))
         return;
     cushim_mem_census_take(heap, &census);
-    if (cushim_log_on(CUSHIM_LOG_WARN))
-        say(tried, heap, &census, n_bytes);
+    log_warn("memory", "out of memory on device %d of %zu bytes: request=%zu", heap->device,
+             census.device_bytes, n_bytes);
+    log_warn("memory", "  live=%zu held=%zu pending=%zu in_caches=%zu free=%zu largest_free=%zu",
+             census.live_bytes, census.held_bytes, census.pending_bytes, census.cached_bytes,
+             census.free_bytes, census.largest_free_bytes);
+    log_warn("memory", "  tried: wait=%s caches=%zu given_back=%zu other_pools=%zu",
+             tried->is_busy ? "in vain" : "done", tried->drained_bytes, tried->returned_bytes,
+             tried->others_bytes);
     if (heap->policy->memory_out)
         heap->policy->memory_out(heap, tried, &census, n_bytes);
 }

@@ -326,15 +326,18 @@ bool cushim_mem_streams_open(struct cushim_mem_streams *streams,
     return true;
 }
 
+/* False: its context is gone. */
+static bool empty_alive(struct cushim_mem_streams *streams) {
+    CUSHIM_ENTERED entered = NULL;
+    if (cushim_mem_stream_fence_enter(streams->heap->fence, &entered) != CUSHIM_OK)
+        return false;
+    cushim_mem_streams_empty(streams);
+    cushim_mem_reclaim_trim(streams->heap, 0);
+    return true;
+}
+
 void cushim_mem_streams_close(struct cushim_mem_streams *streams) {
-    bool has_entered,
-        is_alive = !atomic_load(&streams->is_lost) &&
-                   cushim_mem_stream_fence_enter(streams->heap->fence, &has_entered) == CUSHIM_OK;
-    if (is_alive) {
-        cushim_mem_streams_empty(streams);
-        cushim_mem_reclaim_trim(streams->heap, 0);
-        cushim_mem_stream_fence_leave(streams->heap->fence, has_entered);
-    }
+    bool is_alive = !atomic_load(&streams->is_lost) && empty_alive(streams);
     pthread_mutex_lock(&streams->lock);
     streams->owner->leave(streams);
     streams->is_orphan = true;

@@ -286,11 +286,8 @@ enum cushim_status cushim_arena_pin(struct cushim_arena *handle, cushim_devptr p
     CUSHIM_LOOK_AT_ARENA(__func__, handle);
     enum cushim_status status = CUSHIM_UNKNOWNPTR;
     if (cushim_arena_place(arena, ptr, &at)) {
-        pthread_mutex_lock(&arena->order.lock); /* not while a reset is under way */
-        pthread_mutex_lock(&arena->lock);
-        status = cushim_arena_book_pin(&arena->book, at);
-        pthread_mutex_unlock(&arena->lock);
-        pthread_mutex_unlock(&arena->order.lock);
+        CUSHIM_LOCKED(&arena->order.lock); /* not while a reset is under way */
+        status = CUSHIM_UNDER(&arena->lock, cushim_arena_book_pin(&arena->book, at));
     }
     return tell(__func__, status, handle, ptr);
 }

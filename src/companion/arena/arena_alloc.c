@@ -58,10 +58,8 @@ static enum cushim_status take_locked(struct cushim_scope *scope, struct cushim_
 static uint64_t poll_fence(struct cushim_scope *scope, struct cushim_arena_object *arena,
                            const struct cushim_arena_request *request, bool is_captured) {
     uint64_t done = cushim_arena_order_done(arena, request->stream, is_captured);
-    pthread_mutex_lock(&arena->lock);
-    bool is_deferred = cushim_arena_spans_is_deferred(&arena->book.spans, request->n_grains, done);
-    pthread_mutex_unlock(&arena->lock);
-    if (!is_deferred)
+    if (!CUSHIM_UNDER(&arena->lock,
+                      cushim_arena_spans_is_deferred(&arena->book.spans, request->n_grains, done)))
         return done;
     cushim_arena_order_ripen(scope, arena);
     return cushim_arena_order_done(arena, request->stream, is_captured);

@@ -248,9 +248,7 @@ void cushim_arena_order_ripen(struct cushim_scope *scope, struct cushim_arena_ob
     if (order->n_batches == CUSHIM_ARENA_N_BATCHES || cushim_capture_count(scope->context))
         return;
     /* the number first, so that a free with this number came before the record */
-    pthread_mutex_lock(&arena->lock);
-    uint64_t number = order->open++;
-    pthread_mutex_unlock(&arena->lock);
+    uint64_t number = CUSHIM_UNDER(&arena->lock, order->open++);
     if (record_batch(scope, arena, &mark) != CUSHIM_OK)
         return; /* the next batch covers these frees, too */
     order->batches[order->n_batches++] = (struct cushim_arena_batch){mark, number};
@@ -327,10 +325,6 @@ static enum cushim_status drain_regions(struct cushim_scope *scope,
 enum cushim_status cushim_arena_drain(struct cushim_arena *handle) {
     cushim_graph_resources_give_back();
     CUSHIM_ENTER_ARENA(__func__, handle);
-    pthread_mutex_lock(&arena->order.lock);
-    enum cushim_status status = drain_regions(&scope, arena);
-    pthread_mutex_unlock(&arena->order.lock);
-    if (status == CUSHIM_OK && arena->fallback.pool)
-        status = cushim_pool_drain(arena->fallback.pool);
-    return status;
+    CUSHIM_TRY(CUSHIM_UNDER(&arena->order.lock, drain_regions(&scope, arena)));
+    return arena->fallback.pool ? cushim_pool_drain(arena->fallback.pool) : CUSHIM_OK;
 }

@@ -81,8 +81,10 @@ static enum cushim_status hang_relaxed(struct cushim_scope *scope, CUgraph graph
     return status;
 }
 
-enum cushim_status cushim_graph_resources_hang(struct cushim_scope *scope, CUgraph graph,
-                                               CUhostFn destroy, void *data) {
+/* Hang an object on a graph: `destroy` gets `data` when the graph and all its copies are gone, and
+ * at once after a failure.  It calls no CUDA function. */
+static enum cushim_status hang(struct cushim_scope *scope, CUgraph graph, CUhostFn destroy,
+                               void *data) {
     enum cushim_status status = CUSHIM_RELAXED(hang_relaxed(scope, graph, destroy, &data));
     if (data)
         destroy(data);
@@ -95,7 +97,7 @@ enum cushim_status cushim_graph_resources_bind(struct cushim_scope *scope,
     pthread_mutex_lock(&lock);
     resources->is_bound = true;
     pthread_mutex_unlock(&lock);
-    return cushim_graph_resources_hang(scope, graph, driver_is_done, resources);
+    return hang(scope, graph, driver_is_done, resources);
 }
 
 struct cushim_graph_resources *
@@ -207,7 +209,7 @@ enum cushim_status cushim_graph_resources_bytes(struct cushim_scope *scope, CUst
     void *kept = malloc(bytes);
     CUSHIM_FAIL_IF(scope->what, !kept, CUSHIM_NOMEM, "asked=%zu", bytes);
     memcpy(kept, src, bytes);
-    CUSHIM_TRY(cushim_graph_resources_hang(scope, graph, free, kept));
+    CUSHIM_TRY(hang(scope, graph, free, kept));
     *copy = kept;
     return CUSHIM_OK;
 }

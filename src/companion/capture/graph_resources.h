@@ -66,11 +66,6 @@ void cushim_graph_resources_disown(struct cushim_graph_resources *resources, boo
 bool cushim_graph_resources_attach(struct cushim_graph_resources *resources,
                                    cushim_graph_attach_fn *fn, void *cookie);
 
-/* Hang an object on a graph: `destroy` gets `data` when the graph and all its copies are gone, and
- * at once after a failure.  It calls no CUDA function. */
-enum cushim_status cushim_graph_resources_hang(struct cushim_scope *scope, CUgraph graph,
-                                               CUhostFn destroy, void *data);
-
 /**
  * Keep a copy of bytes with a graph that is being captured, here or by other code.
  * @param stream  takes part in a capture

@@ -57,15 +57,6 @@ enum cushim_status cushim_capture_refuse_handle(const char *what, enum cushim_ki
     return cushim_capture_refuse(&scope);
 }
 
-void cushim_capture_fence_enter(struct cushim_context_object *context) {
-    atomic_fetch_add(&context->n_fencing, 1);
-}
-
-void cushim_capture_fence_leave(struct cushim_context_object *context) {
-    if (atomic_fetch_sub(&context->n_fencing, 1) == 1 && atomic_load(&context->n_captures))
-        cushim_futex_wake(&context->n_fencing);
-}
-
 enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream stream,
                                             CUstreamCaptureStatus *out) {
     *out = CU_STREAM_CAPTURE_STATUS_NONE;

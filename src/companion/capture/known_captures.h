@@ -13,11 +13,6 @@
 void cushim_capture_begin(struct cushim_context_object *context);
 void cushim_capture_end(struct cushim_context_object *context);
 
-/* Call these around a record over the whole context, because it would invalidate a capture there:
- * until the leave no capture begins through us.  After the enter the caller looks for open ones. */
-void cushim_capture_fence_enter(struct cushim_context_object *context);
-void cushim_capture_fence_leave(struct cushim_context_object *context);
-
 /* Whether the preload may know of captures: 0 until it was looked for, then -1 or 1. */
 extern atomic_int cushim_capture_preload;
 

@@ -11,12 +11,6 @@ struct of_client {
     struct cushim_client_object *client; /* kept */
 };
 
-/* A spare CUevent; NULL: there is none. */
-static CUevent take_spare(struct cushim_client_object *client) {
-    CUSHIM_LOCKED(&client->lock);
-    return client->n_spare ? client->spare[--client->n_spare] : NULL;
-}
-
 /* false: there are enough. */
 static bool put_spare(struct cushim_client_object *client, CUevent event) {
     CUSHIM_LOCKED(&client->lock);
@@ -42,7 +36,8 @@ static void finish(struct cushim_object *object) {
 enum cushim_status cushim_client_make_event(struct cushim_scope *scope,
                                             struct cushim_client_object *client,
                                             struct cushim_event_object **out) {
-    CUevent handle = take_spare(client);
+    CUevent handle =
+        CUSHIM_UNDER(&client->lock, client->n_spare ? client->spare[--client->n_spare] : NULL);
     *out = NULL;
     if (!handle)
         CUSHIM_TRY(CUSHIM_CALL(scope, cuEventCreate, &handle, CU_EVENT_DISABLE_TIMING));

@@ -1,5 +1,6 @@
 #include "companion/context/pressure.h"
 #include "base/lock.h"
+#include "companion/context/call.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of adding */
 static _Atomic(struct cushim_pressure *) first;
@@ -48,4 +49,17 @@ bool cushim_pressure_find(uint64_t address, struct cushim_address_map_row *row) 
     while (at && !(at->find && at->find(address, row)))
         at = at->next;
     return at != NULL;
+}
+
+enum cushim_status cushim_pressure_fail(struct cushim_scope *scope, const char *entry,
+                                        size_t asked_bytes, const char *steps) {
+    size_t free_bytes = 0, total_bytes = 0;
+    if (CUSHIM_DRIVER(cuMemGetInfo_v2)) /* if it fails they stay 0, and the text says so */
+        CUSHIM_DRIVER(cuMemGetInfo_v2)(&free_bytes, &total_bytes);
+    struct cushim_pressure_held held = cushim_pressure_sum(scope->context);
+    return cushim_scope_fail_cu(
+        scope, entry, CUDA_ERROR_OUT_OF_MEMORY,
+        "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu pools_live=%zu steps=%s",
+        scope->context->device, asked_bytes, free_bytes, total_bytes, held.cached_bytes,
+        held.live_bytes, steps);
 }

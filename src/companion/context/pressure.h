@@ -12,6 +12,7 @@
 #include "companion/context/context.h"
 
 struct cushim_address_map_row;
+struct cushim_scope;
 
 /* What is held in one context, in bytes. */
 struct cushim_pressure_held {
@@ -59,3 +60,8 @@ bool cushim_pressure_release(const char *what, uint64_t start, bool is_host,
 
 /* Whether a module has a live block that covers the address, and its row. */
 bool cushim_pressure_find(uint64_t address, struct cushim_address_map_row *row);
+
+/* Fail for want of memory: the text has asked, free and total, and what our pools hold.  `steps`
+ * names what was tried before. */
+enum cushim_status cushim_pressure_fail(struct cushim_scope *scope, const char *entry,
+                                        size_t asked_bytes, const char *steps);

@@ -121,9 +121,7 @@ static struct cushim_object *take_unpinned(void) {
 
 COLD void cushim_handle_sweep(void) {
     for (;;) {
-        pthread_mutex_lock(&lock);
-        struct cushim_object *object = take_unpinned();
-        pthread_mutex_unlock(&lock);
+        struct cushim_object *object = CUSHIM_UNDER(&lock, take_unpinned());
         if (!object)
             return;
         cushim_object_release(object);

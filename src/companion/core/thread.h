@@ -37,7 +37,6 @@ struct cushim_thread {
     _Alignas(64) _Atomic(struct cushim_slot *) pins[CUSHIM_THREAD_N_CELLS];
     uint32_t free_pins; /* a bit a cell of pins; the thread's own from here on */
     int device;         /* of cushim_device_set; 0 until set */
-    bool has_device;    /* it was set */
 
     struct cushim_frame *frames; /* the stack of contexts, its top first */
     void *base_context;          /* CUcontext found at the first push */

@@ -21,13 +21,6 @@ static void finish_left(struct cushim_graph_node_memory *left) {
     *left = (struct cushim_graph_node_memory){.n = 0};
 }
 
-static void forget(struct cushim_graph_node_memory *left, CUdeviceptr address) {
-    for (size_t i = 0; i < left->n; i++) {
-        if (left->addresses[i] == address)
-            left->addresses[i--] = left->addresses[--left->n];
-    }
-}
-
 /* Add the memory of allocation nodes, then remove that of free nodes. */
 static enum cushim_status look_at(struct cushim_scope *scope, CUgraphNode node,
                                   CUgraphNodeType wanted, struct cushim_graph_node_memory *left) {
@@ -43,7 +36,10 @@ static enum cushim_status look_at(struct cushim_scope *scope, CUgraphNode node,
         return CUSHIM_OK;
     }
     CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphMemFreeNodeGetParams, node, &freed));
-    forget(left, freed);
+    for (size_t i = 0; i < left->n; i++) {
+        if (left->addresses[i] == freed)
+            left->addresses[i--] = left->addresses[--left->n];
+    }
     return CUSHIM_OK;
 }
 

@@ -6,19 +6,18 @@
 
 /* CUDA owns the descriptor after an import; if the import fails, we close it. */
 static enum cushim_status import(struct cushim_scope *scope, int fd, struct cushim_span *span) {
-    const CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
-                                                   .handle.fd = fd,
-                                                   .size = span->memory.bytes};
-    enum cushim_status status = CUSHIM_CALL(scope, cuImportExternalMemory, &span->external, &desc);
-    if (status != CUSHIM_OK)
+    const CUDA_EXTERNAL_MEMORY_HANDLE_DESC whole = {.type =
+                                                        CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+                                                    .handle.fd = fd,
+                                                    .size = span->memory.bytes};
+    const CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer = {.size = span->memory.bytes};
+    enum cushim_status status = CUSHIM_CALL(scope, cuImportExternalMemory, &span->external, &whole);
+    if (status != CUSHIM_OK) {
         close(fd);
-    return status;
-}
-
-static enum cushim_status map_imported(struct cushim_scope *scope, struct cushim_span *span) {
-    const CUDA_EXTERNAL_MEMORY_BUFFER_DESC desc = {.size = span->memory.bytes};
-    enum cushim_status status =
-        CUSHIM_CALL(scope, cuExternalMemoryGetMappedBuffer, &span->device, span->external, &desc);
+        return status;
+    }
+    status =
+        CUSHIM_CALL(scope, cuExternalMemoryGetMappedBuffer, &span->device, span->external, &buffer);
     if (status != CUSHIM_OK && CUSHIM_DRIVER(cuDestroyExternalMemory))
         CUSHIM_DRIVER(cuDestroyExternalMemory)(span->external);
     return status;
@@ -34,8 +33,7 @@ enum cushim_status cushim_span_obtain(struct cushim_scope *scope,
         cushim_card_export(scope->what, mapper->card, &span->memory, CUSHIM_CARD_OPAQUE, &fd);
     if (status == CUSHIM_OK)
         status = CUSHIM_RELAXED(import(scope, fd, span));
-    if (status == CUSHIM_OK)
-        status = CUSHIM_RELAXED(map_imported(scope, span));
+
     if (status != CUSHIM_OK) {
         cushim_card_free(mapper->card, &span->memory);
         *span = (struct cushim_span){0};

@@ -66,11 +66,6 @@ static enum cushim_status open_instance(const char *what, struct cushim_card *ca
 
 /* ---- the physical device ---- */
 
-static void write_uuid(char text[UUID_TEXT_BYTES], const unsigned char uuid[VK_UUID_SIZE]) {
-    for (size_t i = 0; i < VK_UUID_SIZE; i++)
-        snprintf(text + 2 * i, 3, "%02x", uuid[i]);
-}
-
 /* If the UUID is the card's, fill `physical` and what depends on it. */
 static bool is_card(struct cushim_card *card, VkPhysicalDevice physical) {
     VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
@@ -105,7 +100,8 @@ static enum cushim_status find_physical(const char *what, struct cushim_card *ca
     if (is_found)
         return CUSHIM_OK;
     char text[UUID_TEXT_BYTES];
-    write_uuid(text, card->uuid);
+    for (size_t i = 0; i < VK_UUID_SIZE; i++)
+        snprintf(text + 2 * i, 3, "%02x", card->uuid[i]);
     return cushim_fail(what, CUSHIM_NOTSUPPORTED,
                        "device=%d: none of %u Vulkan devices has the UUID %s", device, n_found,
                        text);

@@ -1,13 +1,13 @@
 #include "companion/mapped/vulkan.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "companion/core/error.h"
+#include "base/lock.h"
 #include "base/vet.h"
 
 enum { DETAIL_BYTES = 512 };
@@ -61,9 +61,7 @@ static enum cushim_status load(const char *what) {
 }
 
 enum cushim_status cushim_vulkan_find(const char *what, const struct cushim_vulkan **out) {
-    pthread_mutex_lock(&lock);
-    enum cushim_status status = is_found ? CUSHIM_OK : load(what);
-    pthread_mutex_unlock(&lock);
+    enum cushim_status status = CUSHIM_UNDER(&lock, is_found ? CUSHIM_OK : load(what));
     *out = status == CUSHIM_OK ? &globals : NULL;
     return status;
 }

@@ -9,19 +9,6 @@
 
 /* ---- getting it ---- */
 
-enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const char *entry,
-                                           CUresult result, size_t asked_bytes) {
-    size_t free_bytes = 0, total_bytes = 0;
-    CUSHIM_DRIVER(cuMemGetInfo_v2)
-    (&free_bytes, &total_bytes); /* they stay 0 if it fails, and the text says so */
-    struct cushim_pressure_held held = cushim_pressure_sum(scope->context);
-    return cushim_scope_fail_cu(
-        scope, entry, result,
-        "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu pools_live=%zu steps=idle",
-        scope->context->device, asked_bytes, free_bytes, total_bytes, held.cached_bytes,
-        held.live_bytes);
-}
-
 /* Call what gives memory of this kind back to the driver. */
 static enum cushim_status release(struct cushim_scope *scope, enum cushim_memory_kind kind,
                                   uint64_t start) {
@@ -66,11 +53,10 @@ enum cushim_status cushim_memory_obtain(struct cushim_scope *scope,
     if (result == CUDA_ERROR_OUT_OF_MEMORY && is_relievable &&
         cushim_pressure_ask(scope->context, request->bytes) > 0)
         result = request->obtain(request, &got);
-    enum cushim_status status;
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        status = cushim_memory_fail_full(scope, request->entry, result, request->bytes);
-    else
-        status = cushim_scope_answer(scope, request->entry, result);
+    enum cushim_status status =
+        result == CUDA_ERROR_OUT_OF_MEMORY
+            ? cushim_pressure_fail(scope, request->entry, request->bytes, "idle")
+            : cushim_scope_answer(scope, request->entry, result);
     if (status == CUSHIM_OK)
         status = record(scope, request, got);
     cushim_capture_back(mode);

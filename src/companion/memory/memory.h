@@ -54,10 +54,6 @@ void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes);
 /* The same of managed memory; flags: the driver's. */
 void cushim_memory_managed(struct cushim_memory_request *request, size_t bytes, unsigned flags);
 
-/* Fail for want of memory: the text has asked, free and total, and what our pools hold. */
-enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const char *entry,
-                                           CUresult result, size_t asked_bytes);
-
 /* ---- giving it back ---- */
 
 /* A kind as a bit of the sets below. */

@@ -116,15 +116,6 @@ static struct cushim_pool_graph *find_any(const struct cushim_pool_object *pool,
     return graph;
 }
 
-/* The number of the capture in which a cache's stream takes part; 0: none. */
-static unsigned long long id_of(const struct cushim_mem_stream_cache *cache) {
-    if (cache->stream.handle == CUSHIM_MEM_STREAM_ALL || !cache->stream.handle ||
-        cushim_mem_stream_cache_is_gone(cache) ||
-        (cache->stream.thread && cache->stream.thread != cushim_mem_stream_thread()))
-        return 0;
-    return cushim_stream_capture_id(cache->stream.handle);
-}
-
 bool cushim_pool_captured_by(struct cushim_pool_object *pool,
                              const struct cushim_mem_stream_cache *cache,
                              struct cushim_pool_graph **graph) {
@@ -133,7 +124,10 @@ bool cushim_pool_captured_by(struct cushim_pool_object *pool,
     if (!n_freezes &&
         (!cache->stream.fence || !cushim_capture_count(cushim_pool_context_of(cache))))
         return false;
-    unsigned long long id = id_of(cache); /* asks the driver, so before the lock */
+    /* the capture in which the stream takes part; asks the driver, so before the lock */
+    unsigned long long id = cache->stream.handle && cushim_mem_stream_cache_has_stream(cache)
+                                ? cushim_stream_capture_id(cache->stream.handle)
+                                : 0; /* asks the driver, so before the lock */
     CUSHIM_LOCKED(&pool->lock);
     if (cache->stream.handle == CUSHIM_MEM_STREAM_ALL)
         *graph = find_any(pool, cushim_mem_stream_thread(), 0);
@@ -182,10 +176,7 @@ static enum cushim_status serve_hold(struct cushim_pool_call *call,
     if (status == CUSHIM_NOMEM)
         status = cushim_pool_serve_by_reclaim(call);
     CUSHIM_TRY(status);
-    pthread_mutex_lock(&call->pool->lock);
-    bool is_held = add_block(graph, call->block) != NULL;
-    pthread_mutex_unlock(&call->pool->lock);
-    if (is_held)
+    if (CUSHIM_UNDER(&call->pool->lock, add_block(graph, call->block)))
         return CUSHIM_OK;
     cushim_mem_stream_block_give(call->block, life); /* only blocks that are over serve here */
     return refuse_host(call);

@@ -29,30 +29,24 @@ void cushim_pool_check_poison(const char *what, struct cushim_mem_stream_cache *
 
 /* ---- checking ---- */
 
-static void tell(const struct cushim_pool_call *call, size_t offset, unsigned found) {
-    atomic_fetch_add_explicit(&call->pool->n_damaged, 1, memory_order_relaxed);
-    log_error("pool",
-              "the block of %zu bytes at 0x%lx was written after its free: 0x%x at offset %zu",
-              call->block->bucket_bytes,
-              (unsigned long)cushim_mem_stream_block_address(call->block), found, offset);
-}
-
 static enum cushim_status look(struct cushim_scope *scope, const struct cushim_pool_call *call,
                                unsigned char *piece) {
     uint64_t address = cushim_mem_stream_block_address(call->block);
     CUstream stream = call->cache == call->heap->streams.all ? NULL : call->cache->stream.handle;
     for (size_t at = 0; at < call->block->bucket_bytes; at += PIECE_BYTES) {
-        size_t n_bytes = call->block->bucket_bytes - at;
-        n_bytes = n_bytes < PIECE_BYTES ? n_bytes : PIECE_BYTES;
+        size_t n_bytes = cushim_least(call->block->bucket_bytes - at, PIECE_BYTES);
         CUSHIM_TRY(CUSHIM_CALL(scope, cuMemcpyDtoHAsync_v2, piece, address + at, n_bytes, stream));
         CUSHIM_TRY(CUSHIM_CALL(scope, cuStreamSynchronize, stream));
         size_t changed = 0;
         while (changed < n_bytes && piece[changed] == CUSHIM_POOL_POISON)
             changed++;
-        if (changed < n_bytes) {
-            tell(call, at + changed, piece[changed]);
-            return CUSHIM_OK;
-        }
+        if (changed == n_bytes)
+            continue;
+        atomic_fetch_add_explicit(&call->pool->n_damaged, 1, memory_order_relaxed);
+        log_error("pool",
+                  "the block of %zu bytes at 0x%lx was written after its free: 0x%x at offset %zu",
+                  call->block->bucket_bytes, (unsigned long)address, piece[changed], at + changed);
+        break;
     }
     return CUSHIM_OK;
 }

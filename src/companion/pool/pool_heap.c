@@ -43,21 +43,18 @@ static const struct cushim_mem_streams_owner owner = {
 
 /* ---- opening ---- */
 
-static void set_policy(struct cushim_pool_heap *heap, const struct cushim_pool_object *pool) {
+/* From the options of its pool: the heap's policy, and the limits of its stream caches. */
+static void set_up(struct cushim_pool_heap *heap, const struct cushim_pool_object *pool) {
+    struct cushim_mem_streams *streams = &heap->streams;
+    const struct cushim_pool_options *options = &pool->options;
+    bool is_watched = pool->is_checked || options->cap_live_bytes || options->cap_cached_bytes;
     memset(&heap->stats, 0, sizeof heap->stats);
     heap->process_bytes = heap->process_peak_bytes = 0;
     memset(&heap->policy, 0, sizeof heap->policy);
     atomic_init(&heap->policy.dedicated_bytes,
-                pool->options.dedicated ? DEDICATED_BYTES : never_shared_bytes);
-    heap->policy.least_idle_bytes = cushim_least(pool->options.keep_bytes, SIZE_MAX / 2);
+                options->dedicated ? DEDICATED_BYTES : never_shared_bytes);
+    heap->policy.least_idle_bytes = cushim_least(options->keep_bytes, SIZE_MAX / 2);
     heap->policy.is_sparing = heap->kind == CUSHIM_MEM_PINNED;
-}
-
-/* Set the limits of the heap's stream caches. */
-static void set_up_streams(struct cushim_pool_heap *heap, const struct cushim_pool_object *pool) {
-    struct cushim_mem_streams *streams = &heap->streams;
-    const struct cushim_pool_options *options = &pool->options;
-    bool is_watched = pool->is_checked || options->cap_live_bytes || options->cap_cached_bytes;
     streams->owner = &owner;
     streams->most_bytes = is_watched ? 0 : options->cap_bucket_bytes;
     streams->most_blocks = is_watched ? 0 : options->cap_bucket_blocks;
@@ -76,8 +73,7 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     heap->kind = (enum cushim_mem_kind)kind;
     heap->options = pool->options;
     heap->pool = pool;
-    set_policy(heap, pool);
-    set_up_streams(heap, pool);
+    set_up(heap, pool);
     /* no capture guard, because the pool records its own fences and its heap never waits */
     const struct cushim_mem_heap_setup setup = {
         .cuda = &cushim_driver_cuda,

@@ -120,13 +120,6 @@ static inline size_t cushim_pool_heap_bucket(const struct cushim_pool_heap *heap
                : n_bytes;
 }
 
-/* The most idle blocks of a bucket that a heap keeps in all its caches. */
-static inline size_t cushim_pool_heap_most(const struct cushim_pool_heap *heap,
-                                           size_t bucket_bytes) {
-    return cushim_most(heap->options.cap_bucket_bytes / bucket_bytes,
-                       heap->options.cap_bucket_blocks);
-}
-
 /* The next heap of a pool; `heap` NULL: the first.  Takes no lock. */
 static inline struct cushim_pool_heap *cushim_pool_next_heap(struct cushim_pool_object *pool,
                                                              struct cushim_pool_heap *heap) {

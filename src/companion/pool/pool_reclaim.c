@@ -24,11 +24,8 @@ static enum cushim_status retry(struct cushim_pool_call *call) {
 /* Other holders of memory in this context give back what is idle: pools, our driver pool. */
 static void ask_others(struct cushim_pool_call *call) {
     CUSHIM_SCOPE scope = {0};
-    if (!cushim_call_begin_quietly(&scope, call->heap->context))
-        return;
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    cushim_pressure_ask(call->heap->context, SIZE_MAX);
-    cushim_capture_back(mode);
+    if (cushim_call_begin_quietly(&scope, call->heap->context))
+        (void)CUSHIM_RELAXED(cushim_pressure_ask(call->heap->context, SIZE_MAX));
 }
 
 /* Give back idle memory of this pool, then that of all holders in the context. */
@@ -97,19 +94,10 @@ static enum cushim_status callbacks(struct cushim_pool_call *call) {
 }
 
 static enum cushim_status say(struct cushim_pool_call *call) {
-    CUSHIM_SCOPE scope = {0};
-    size_t free_bytes = 0, total_bytes = 0;
-    struct cushim_context_object *context = call->heap->context;
-    CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, context));
-    if (CUSHIM_DRIVER(cuMemGetInfo_v2))
-        CUSHIM_DRIVER(cuMemGetInfo_v2)(&free_bytes, &total_bytes);
-    struct cushim_pressure_held held = cushim_pressure_sum(context);
     static const char *const entries[] = {"cuMemAlloc", "cuMemAllocManaged", "cuMemHostAlloc"};
-    return cushim_scope_fail_cu(&scope, entries[call->heap->kind], CUDA_ERROR_OUT_OF_MEMORY,
-                                "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu "
-                                "pools_live=%zu steps=%s",
-                                context->device, call->bytes, free_bytes, total_bytes,
-                                held.cached_bytes, held.live_bytes, call->steps);
+    CUSHIM_SCOPE scope = {0};
+    CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
+    return cushim_pressure_fail(&scope, entries[call->heap->kind], call->bytes, call->steps);
 }
 
 enum cushim_status cushim_pool_serve_by_reclaim(struct cushim_pool_call *call) {

@@ -26,8 +26,10 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_mem_st
     bool is_holding = load_relaxed(&pool->is_holding);
     size_t most_bytes = pool->options.cap_cached_bytes;
     size_t over_bytes = most_bytes ? cushim_less(idle_bytes_of(pool, -1), most_bytes) : 0;
-    size_t excess = cushim_less(cushim_mem_streams_count_idle(streams, bucket_bytes),
-                                cushim_pool_heap_most(cushim_pool_heap_of(streams), bucket_bytes));
+    const struct cushim_pool_options *options = &cushim_pool_heap_of(streams)->options;
+    size_t most_blocks =
+        cushim_most(options->cap_bucket_bytes / bucket_bytes, options->cap_bucket_blocks);
+    size_t excess = cushim_less(cushim_mem_streams_count_idle(streams, bucket_bytes), most_blocks);
     size_t n_gone = 0;
     if (!is_holding)
         over_bytes = SIZE_MAX;

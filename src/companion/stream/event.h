@@ -20,11 +20,6 @@ struct cushim_event_object {
     atomic_ullong capture_id; /* of the last record; 0: in no capture */
 };
 
-/* Ours, and never recorded: nothing to wait for. */
-static inline bool cushim_event_is_idle(const struct cushim_event_object *event) {
-    return !event->is_foreign && !load_acquire(&event->is_recorded);
-}
-
 /* For a stream that is to wait for it: CAPTURE if that would invalidate a capture. */
 enum cushim_status cushim_event_refuse_mix(struct cushim_scope *scope,
                                            const struct cushim_event_object *event,

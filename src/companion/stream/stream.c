@@ -240,7 +240,7 @@ enum cushim_status cushim_stream_wait_event(struct cushim_stream *s, struct cush
     CUSHIM_STREAM_USE use = {0};
     CUSHIM_ENTER(EVENT, event, e);
     CUSHIM_TRY(cushim_stream_use_any(&scope, s, &use));
-    if (cushim_event_is_idle(event))
+    if (!event->is_foreign && !load_acquire(&event->is_recorded)) /* nothing to wait for */
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_event_refuse_mix(&scope, event, use.handle));
     return CUSHIM_CALL(&scope, cuStreamWaitEvent, use.handle, event->handle, 0);

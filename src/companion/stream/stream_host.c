@@ -32,12 +32,16 @@ static enum cushim_status refuse(struct cushim_mem_fence *fence, const char *wha
     return is_captured ? CUSHIM_CAPTURE : CUSHIM_OK;
 }
 
+/* Around a record over the whole context, because it would invalidate a capture there: until the
+ * leave no capture begins through us (cushim_capture_begin). */
 static void leave(struct cushim_mem_fence *fence) {
-    cushim_capture_fence_leave(cushim_context_of_fence(fence));
+    struct cushim_context_object *context = cushim_context_of_fence(fence);
+    if (atomic_fetch_sub(&context->n_fencing, 1) == 1 && atomic_load(&context->n_captures))
+        cushim_futex_wake(&context->n_fencing);
 }
 
 static enum cushim_status enter(struct cushim_mem_fence *fence, const char *what) {
-    cushim_capture_fence_enter(cushim_context_of_fence(fence));
+    atomic_fetch_add(&cushim_context_of_fence(fence)->n_fencing, 1);
     enum cushim_status status = refuse(fence, what, NULL);
     if (status != CUSHIM_OK)
         leave(fence);

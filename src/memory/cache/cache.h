@@ -157,20 +157,6 @@ static inline struct cushim_mem_slot *cushim_mem_cache_pop(struct cushim_mem_cac
     return oldest->tag <= done ? cushim_mem_cache_unlink(cache, bucket, oldest) : NULL;
 }
 
-/* The epoch of the oldest block of a class; 0: it has none. */
-static inline uint64_t cushim_mem_cache_oldest_tag(const struct cushim_mem_cache *cache,
-                                                   unsigned class_index) {
-    const struct cushim_mem_slot *oldest = cache->buckets[class_index].oldest;
-    return oldest ? oldest->tag : 0;
-}
-
-/* Does a class have enough blocks to be worth a fence? */
-static inline bool cushim_mem_cache_has_rotated(const struct cushim_mem_cache *cache,
-                                                unsigned class_index) {
-    const struct cushim_mem_cache_bucket *bucket = &cache->buckets[class_index];
-    return bucket->n && bucket->n >= bucket->most - bucket->most / 4;
-}
-
 static inline bool cushim_mem_cache_has_room(const struct cushim_mem_cache *cache,
                                              const struct cushim_mem_cache_bucket *bucket) {
     return bucket->n < bucket->most &&

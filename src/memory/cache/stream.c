@@ -265,18 +265,10 @@ static void ask(struct cushim_mem_stream_cache *cache) {
     }
 }
 
-/* Whether a fence of the stream must cover the whole context.  A thread's default stream takes
- * records by that thread only, and a stream that is gone takes none. */
-static bool needs_whole(const struct cushim_mem_stream_cache *cache) {
-    return cache->stream.handle == CUSHIM_MEM_STREAM_ALL ||
-           cushim_mem_stream_cache_is_gone(cache) ||
-           (cache->stream.thread && cache->stream.thread != cushim_mem_stream_thread());
-}
-
 /* The caller has the role, and the stream's context is current. */
 static enum cushim_status record(struct cushim_mem_stream_cache *cache) {
     struct cushim_mem_stream_batch *next = batch_at(cache, cache->n_batches);
-    bool is_whole = needs_whole(cache);
+    bool is_whole = !cushim_mem_stream_cache_has_stream(cache);
     if (cache->n_batches == CUSHIM_MEM_STREAM_BATCHES)
         return CUSHIM_NOTREADY;
     /* the batch is closed first, so that all frees in it come before the record */
@@ -300,6 +292,8 @@ static enum cushim_status wait_for_fences(struct cushim_mem_stream_cache *cache)
 
 static enum cushim_status record_and_wait(struct cushim_mem_stream_cache *cache, bool is_covered,
                                           bool must_wait) {
+    CUSHIM_ENTERED entered = NULL;
+    CUSHIM_TRY(cushim_mem_stream_fence_enter(cache->stream.fence, &entered));
     if (must_wait) { /* which makes room for another fence */
         CUSHIM_TRY(wait_for_fences(cache));
         ask(cache);
@@ -313,7 +307,7 @@ static enum cushim_status record_and_wait(struct cushim_mem_stream_cache *cache,
 static enum cushim_status prove(struct cushim_mem_stream_cache *cache,
                                 enum cushim_mem_effort effort) {
     struct cushim_mem_fence *fence = cache->stream.fence;
-    bool must_wait = effort == CUSHIM_MEM_WAIT, has_entered;
+    bool must_wait = effort == CUSHIM_MEM_WAIT;
     if (!fence) /* the heap's use is over */
         return CUSHIM_OK;
     bool is_gone = cushim_mem_fence_is_gone(fence);
@@ -321,9 +315,7 @@ static enum cushim_status prove(struct cushim_mem_stream_cache *cache,
     ask(cache);
     if (is_gone || effort == CUSHIM_MEM_ASK || (is_covered && !(must_wait && cache->n_batches)))
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_mem_stream_fence_enter(fence, &has_entered));
     enum cushim_status status = record_and_wait(cache, is_covered, must_wait);
-    cushim_mem_stream_fence_leave(fence, has_entered);
     ask(cache);
     return status;
 }
@@ -341,12 +333,9 @@ enum cushim_status cushim_mem_stream_cache_prove(struct cushim_mem_stream_cache 
 
 static enum cushim_status order_behind(struct cushim_mem_stream_fence *stream_fence,
                                        const struct cushim_mem_stream *stream) {
-    bool has_entered;
-    CUSHIM_TRY(cushim_mem_stream_fence_enter(stream->fence, &has_entered));
-    enum cushim_status status =
-        cushim_mem_stream_fence_order(stream_fence, stream->fence, NULL, stream->handle);
-    cushim_mem_stream_fence_leave(stream->fence, has_entered);
-    return status;
+    CUSHIM_ENTERED entered = NULL;
+    CUSHIM_TRY(cushim_mem_stream_fence_enter(stream->fence, &entered));
+    return cushim_mem_stream_fence_order(stream_fence, stream->fence, NULL, stream->handle);
 }
 
 enum cushim_status cushim_mem_stream_cache_order(struct cushim_mem_stream_cache *cache,

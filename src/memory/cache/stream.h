@@ -235,6 +235,14 @@ static inline bool cushim_mem_stream_cache_is_gone(const struct cushim_mem_strea
 /* A value for the calling thread that no other thread ever gets. */
 const void *cushim_mem_stream_thread(void);
 
+/* Whether the calling thread can name the cache's stream to the driver.  A thread's default stream
+ * takes records by that thread only, and a stream that is gone takes none. */
+static inline bool cushim_mem_stream_cache_has_stream(const struct cushim_mem_stream_cache *cache) {
+    return cache->stream.handle != CUSHIM_MEM_STREAM_ALL &&
+           !cushim_mem_stream_cache_is_gone(cache) &&
+           (!cache->stream.thread || cache->stream.thread == cushim_mem_stream_thread());
+}
+
 /* ---- of a heap ---- */
 
 /* Begin to serve the context of a fence.  False: no host memory. */

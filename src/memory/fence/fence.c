@@ -95,8 +95,7 @@ static struct cushim_mem_row *find(struct cushim_mem_fence *fence, uint64_t epoc
 
 static bool is_covered(struct cushim_mem_fence *fence, uint64_t epoch) {
     CUSHIM_LOCKED(&fence->lock);
-    bool is_covered = cushim_mem_fence_done(fence) >= epoch || find(fence, epoch);
-    return is_covered;
+    return cushim_mem_fence_done(fence) >= epoch || find(fence, epoch);
 }
 
 /* The oldest row that covers `epoch`.  It stays as it is until it is unpinned. */
@@ -336,26 +335,21 @@ static void rest(const struct waiting *waiting, const struct cushim_mem_row *row
                       row ? CUSHIM_FUTEX_LONG_NS : CUSHIM_FUTEX_SHORT_NS);
 }
 
-/* Poll until the deadline, more and more rarely. */
-static CUresult poll_row(const struct waiting *waiting, const struct cushim_mem_row *row) {
-    for (unsigned n_looks = 0;;) {
-        CUresult answer = ask(row);
-        if (answer != CUDA_ERROR_NOT_READY || is_late(waiting))
-            return answer;
-        cushim_futex_back_off(&n_looks);
-    }
-}
-
 /* One thread waits for a row, for all threads that it covers.  A thread with a deadline polls
  * itself. */
 static CUresult wait_or_rest(const struct waiting *waiting, struct cushim_mem_row *row) {
-    if (waiting->deadline_ns)
-        return poll_row(waiting, row);
+    CUresult answer;
+    if (waiting->deadline_ns) { /* more and more rarely */
+        unsigned n_looks = 0;
+        while ((answer = ask(row)) == CUDA_ERROR_NOT_READY && !is_late(waiting))
+            cushim_futex_back_off(&n_looks);
+        return answer;
+    }
     if (atomic_exchange(&row->is_awaited, true)) {
         rest(waiting, row);
         return CUDA_ERROR_NOT_READY;
     }
-    CUresult answer = cushim_mem_record_wait(&row->record);
+    answer = cushim_mem_record_wait(&row->record);
     note_answer(waiting->fence, row, answer);
     atomic_store(&row->is_awaited, false); /* if it failed, each thread asks itself */
     return answer;
@@ -369,9 +363,7 @@ static bool wait_on_row(struct waiting *waiting, uint64_t epoch, CUresult *answe
         return false;
     if (!waiting->busy_since_ns)
         waiting->busy_since_ns = cushim_clock_ns();
-    CUstreamCaptureMode mode = cushim_mode_relaxed(fence->cuda);
-    *answer = wait_or_rest(waiting, row);
-    cushim_mode_back(fence->cuda, mode);
+    *answer = CUSHIM_IN_RELAXED(fence->cuda, wait_or_rest(waiting, row));
     unpin(fence, row, *answer);
     if (*answer == CUDA_ERROR_NOT_READY)
         *answer = CUDA_SUCCESS;

@@ -7,13 +7,10 @@
 static CUresult event_create(const struct cushim_mem_fence *fence, CUcontext context,
                              CUevent *event) {
     CUresult answer;
-    bool has_entered = cushim_current_context_enter(fence->cuda, context, &answer);
-    CUstreamCaptureMode mode = cushim_mode_relaxed(fence->cuda);
+    CUSHIM_ENTERED entered = cushim_current_context_enter(fence->cuda, context, &answer);
     if (answer == CUDA_SUCCESS)
-        answer = fence->cuda->cuEventCreate(event, fence->event_flags);
-    cushim_mode_back(fence->cuda, mode);
-    if (has_entered)
-        cushim_current_context_leave(fence->cuda);
+        answer =
+            CUSHIM_IN_RELAXED(fence->cuda, fence->cuda->cuEventCreate(event, fence->event_flags));
     return answer;
 }
 
@@ -122,11 +119,8 @@ static CUresult release_dummy(struct cushim_cuda *cuda, const struct dummy *dumm
 /* As without cushim: this free fails and invalidates the capture. */
 static CUresult release_in_own_capture(struct cushim_cuda *cuda, const struct dummy *dummy) {
     CUresult answer = release_dummy(cuda, dummy);
-    if (answer == CUDA_SUCCESS)
-        return answer;
-    CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
-    release_dummy(cuda, dummy);
-    cushim_mode_back(cuda, mode);
+    if (answer != CUDA_SUCCESS)
+        (void)CUSHIM_IN_RELAXED(cuda, release_dummy(cuda, dummy));
     return answer;
 }
 
@@ -137,7 +131,7 @@ CUresult cushim_mem_barrier_pass(struct cushim_mem_fence *fence, bool is_relaxed
     CUcontext context = atomic_load(&fence->context);
     if (!context) /* the context went a moment ago */
         return CUDA_SUCCESS;
-    bool has_entered = cushim_current_context_enter(cuda, context, &answer);
+    CUSHIM_ENTERED entered = cushim_current_context_enter(cuda, context, &answer);
     if (answer != CUDA_SUCCESS)
         return answer;
     CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
@@ -145,9 +139,5 @@ CUresult cushim_mem_barrier_pass(struct cushim_mem_fence *fence, bool is_relaxed
     if (answer == CUDA_SUCCESS && is_relaxed)
         answer = release_dummy(cuda, &dummy);
     cushim_mode_back(cuda, mode);
-    if (answer == CUDA_SUCCESS && !is_relaxed)
-        answer = release_in_own_capture(cuda, &dummy);
-    if (has_entered)
-        cushim_current_context_leave(cuda);
-    return answer;
+    return answer == CUDA_SUCCESS && !is_relaxed ? release_in_own_capture(cuda, &dummy) : answer;
 }

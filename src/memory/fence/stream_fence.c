@@ -1,20 +1,14 @@
 #include "memory/fence/stream_fence.h"
 
 #include "base/try.h"
-#include "cuda/current_context.h"
 
 enum cushim_status cushim_mem_stream_fence_enter(struct cushim_mem_fence *fence,
-                                                 bool *has_entered) {
+                                                 struct cushim_cuda **entered) {
     CUresult answer;
     if (!fence->host->is_usable(fence))
         return CUSHIM_DEADCONTEXT;
-    *has_entered = cushim_current_context_enter(fence->cuda, atomic_load(&fence->context), &answer);
+    *entered = cushim_current_context_enter(fence->cuda, atomic_load(&fence->context), &answer);
     return fence->host->answer(fence, "cuCtxPushCurrent", answer, false);
-}
-
-void cushim_mem_stream_fence_leave(struct cushim_mem_fence *fence, bool has_entered) {
-    if (has_entered)
-        cushim_current_context_leave(fence->cuda);
 }
 
 void cushim_mem_stream_fence_end(struct cushim_mem_fence *fence) {
@@ -63,11 +57,7 @@ enum cushim_status cushim_mem_stream_fence_record(struct cushim_mem_fence *fence
 /* Query or wait in relaxed mode, because a capture of another thread may be open by now. */
 static CUresult ask(const struct cushim_mem_record *record,
                     CUresult (*call)(const struct cushim_mem_record *)) {
-    struct cushim_cuda *cuda = record->fence->cuda;
-    CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
-    CUresult answer = call(record);
-    cushim_mode_back(cuda, mode);
-    return answer;
+    return CUSHIM_IN_RELAXED(record->fence->cuda, call(record));
 }
 
 bool cushim_mem_stream_fence_is_complete(struct cushim_mem_stream_fence *stream_fence) {
@@ -103,13 +93,10 @@ enum cushim_status cushim_mem_stream_fence_wait_all(struct cushim_mem_fence *fen
 
 /* Wait for the whole context, for a stream fence without an event. */
 static enum cushim_status wait_for_context(struct cushim_mem_fence *fence, const char *what) {
-    bool has_entered;
-    CUSHIM_TRY(cushim_mem_stream_fence_enter(fence, &has_entered));
-    enum cushim_status status = fence->host->refuse(fence, what, NULL);
-    if (status == CUSHIM_OK)
-        status = cushim_mem_stream_fence_wait_all(fence);
-    cushim_mem_stream_fence_leave(fence, has_entered);
-    return status;
+    CUSHIM_ENTERED entered = NULL;
+    CUSHIM_TRY(cushim_mem_stream_fence_enter(fence, &entered));
+    CUSHIM_TRY(fence->host->refuse(fence, what, NULL));
+    return cushim_mem_stream_fence_wait_all(fence);
 }
 
 enum cushim_status cushim_mem_stream_fence_wait(struct cushim_mem_stream_fence *stream_fence,

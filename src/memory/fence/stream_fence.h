@@ -18,6 +18,7 @@
  */
 #pragma once
 
+#include "cuda/current_context.h"
 #include "memory/fence/fence.h"
 
 /*
@@ -107,10 +108,10 @@ enum cushim_status cushim_mem_stream_fence_wait(struct cushim_mem_stream_fence *
  * call only if many events are spare. */
 void cushim_mem_stream_fence_release(struct cushim_mem_stream_fence *stream_fence);
 
-/* Make its context current, unless it is; leave restores the previous one.  CUSHIM_OK |
- * CUSHIM_DEADCONTEXT (the driver is not called; no text) | the driver's status. */
-enum cushim_status cushim_mem_stream_fence_enter(struct cushim_mem_fence *fence, bool *has_entered);
-void cushim_mem_stream_fence_leave(struct cushim_mem_fence *fence, bool has_entered);
+/* Make its context current, unless it is, until the end of the CUSHIM_ENTERED `entered`.  CUSHIM_OK
+ * | CUSHIM_DEADCONTEXT (the driver is not called; no text) | the driver's status. */
+enum cushim_status cushim_mem_stream_fence_enter(struct cushim_mem_fence *fence,
+                                                 struct cushim_cuda **entered);
 
 /* Whether a context has no work.  Uses a record, so it is false while a capture is known. */
 bool cushim_mem_stream_fence_is_quiet(struct cushim_mem_fence *fence);

@@ -50,12 +50,6 @@ void cushim_mem_chunk_open(struct cushim_mem_chunk *chunk, struct cushim_mem_ext
  */
 struct cushim_mem_extent *cushim_mem_chunk_close(struct cushim_mem_chunk *chunk, uint64_t done);
 
-/* Serve on, but no memory a second time until the chunk is opened again, because another process
- * may read it. */
-static inline void cushim_mem_chunk_show(struct cushim_mem_chunk *chunk) {
-    store_relaxed(&chunk->is_shown, true);
-}
-
 /* The memory is gone.  Close the chunk, whatever is in it.  Live blocks no longer count for
  * `stats`. */
 void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, struct cushim_mem_stats *stats);

@@ -28,23 +28,18 @@ static const uint16_t large_grains[] = {273,  292,  315,  320,  341,  372,  384,
                                         512,  585,  640,  682,  768,  819,  896,  960, 1024,
                                         1152, 1280, 1365, 1536, 1664, 1792, 1920, 2048};
 
-static bool is_large_end(unsigned n) {
+/* Does a class end at n grains? */
+static bool is_end(enum cushim_mem_scheme scheme, unsigned n) {
     const uint16_t *end = large_grains;
+    if (scheme == CUSHIM_MEM_POW2)
+        return (n & (n - 1)) == 0;
+    if (scheme == CUSHIM_MEM_EXACT || n <= N_LINEAR)
+        return true;
+    if (n <= STEPS_END)
+        return n % (1u << (cushim_log2_floor(n - 1) - LOG2_STEPS)) == 0;
     while (*end < n)
         end++;
     return *end == n;
-}
-
-/* Does a class end at n grains? */
-static bool is_end(enum cushim_mem_scheme scheme, unsigned n) {
-    if (scheme == CUSHIM_MEM_EXACT)
-        return true;
-    if (scheme == CUSHIM_MEM_POW2)
-        return (n & (n - 1)) == 0;
-    if (n <= N_LINEAR)
-        return true;
-    return n <= STEPS_END ? n % (1u << (cushim_log2_floor(n - 1) - LOG2_STEPS)) == 0
-                          : is_large_end(n);
 }
 
 void cushim_mem_sizeclass_choose(enum cushim_mem_scheme scheme) {

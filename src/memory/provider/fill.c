@@ -126,13 +126,8 @@ enum cushim_status cushim_mem_fill_device(struct cushim_mem_filler *filler,
         return CUSHIM_NOTSUPPORTED;
     for (unsigned i = 0; i < n_fills && patience_ns; i++) /* no bus is as slow as 1 GB/s */
         patience_ns += fills[i].n_bytes;
-    bool has_entered = cushim_current_context_enter(cuda, filler->context, &answer);
+    CUSHIM_ENTERED entered = cushim_current_context_enter(cuda, filler->context, &answer);
     if (answer != CUDA_SUCCESS)
         return cushim_status_from_cu(answer);
-    CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
-    enum cushim_status status = submit_and_wait(filler, fills, n_fills, patience_ns);
-    cushim_mode_back(cuda, mode);
-    if (has_entered)
-        cushim_current_context_leave(cuda);
-    return status;
+    return CUSHIM_IN_RELAXED(cuda, submit_and_wait(filler, fills, n_fills, patience_ns));
 }

@@ -83,13 +83,11 @@ CUresult cushim_mem_deferred_record(struct cushim_mem_heap *heap, CUstream strea
         answer = cuda->cuStreamGetCtx(stream, &context);
     if (answer != CUDA_SUCCESS)
         return answer;
-    bool has_entered = cushim_current_context_enter(cuda, context, &answer);
+    CUSHIM_ENTERED entered = cushim_current_context_enter(cuda, context, &answer);
     if (answer == CUDA_SUCCESS)
         answer = cuda->cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
     if (answer == CUDA_SUCCESS)
         answer = cuda->cuEventRecord(*event, stream);
-    if (has_entered)
-        cushim_current_context_leave(cuda);
     if (answer != CUDA_SUCCESS && *event)
         cuda->cuEventDestroy_v2(*event);
     return answer;
@@ -117,13 +115,6 @@ bool cushim_mem_deferred_take(struct cushim_mem_deferred *deferred, struct cushi
     return false;
 }
 
-static bool is_over(struct cushim_cuda *cuda, CUevent event) {
-    CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
-    CUresult answer = cuda->cuEventQuery(event);
-    cushim_mode_back(cuda, mode);
-    return answer == CUDA_SUCCESS;
-}
-
 /* A line that gives a block stays the first; one that does not moves to the end. */
 bool cushim_mem_deferred_take_on(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
                                  struct cushim_cuda *cuda, struct cushim_mem_blockref *ref) {
@@ -131,7 +122,7 @@ bool cushim_mem_deferred_take_on(struct cushim_mem_deferred *deferred, struct cu
     for (int i = 0; i < LINES && deferred->lines && deferred->lines != seen; i++) {
         struct cushim_mem_deferred_line *line = deferred->lines;
         struct cushim_mem_deferred_row *row = line->first;
-        bool is_taken = is_over(cuda, row->event);
+        bool is_taken = CUSHIM_IN_RELAXED(cuda, cuda->cuEventQuery(row->event)) == CUDA_SUCCESS;
         if (is_taken) {
             cuda->cuEventDestroy_v2(row->event);
             end_row(deferred, meta, &line->first, row, ref);

@@ -162,8 +162,10 @@ static uint32_t retire(struct cushim_mem_heap *heap, struct cushim_mem_extent *e
     int kind = load_relaxed(&extent->kind);
     if (kind == CUSHIM_MEM_EXTENT_BLOCK)
         return 1;
-    if (kind == CUSHIM_MEM_EXTENT_ARENA) { /* it comes back as one run of pages when it is closed */
-        cushim_mem_chunk_show(extent->chunk);
+    if (kind == CUSHIM_MEM_EXTENT_ARENA) {
+        /* It comes back as one run of pages when it is closed.  It serves on, but no memory a
+         * second time until it is opened again, because another process may read it. */
+        store_relaxed(&extent->chunk->is_shown, true);
         return 1;
     }
     if (kind == CUSHIM_MEM_EXTENT_SLAB) {

@@ -57,12 +57,9 @@ static CUresult native_free(struct cushim_mem_heap *heap, uint64_t base, size_t 
     tell(heap, base, n_bytes, false);
     if (stream) {
         answer = heap->cuda->cuMemFreeAsync(base, *stream);
-    } else if (is_relaxed) {
-        CUstreamCaptureMode mode = cushim_mode_relaxed(heap->cuda);
-        answer = release_to(heap, base, n_bytes);
-        cushim_mode_back(heap->cuda, mode);
     } else {
-        answer = release_to(heap, base, n_bytes);
+        answer = is_relaxed ? CUSHIM_IN_RELAXED(heap->cuda, release_to(heap, base, n_bytes))
+                            : release_to(heap, base, n_bytes);
     }
     if (has_entered)
         cushim_current_context_leave(heap->cuda);
@@ -104,9 +101,7 @@ enum cushim_status cushim_mem_segments_fetch(struct cushim_mem_heap *heap, size_
     if (!cushim_mem_limit_charge(budget, n_bytes))
         return CUSHIM_NOMEM;
     uint64_t start_ns = cushim_clock_ns();
-    CUstreamCaptureMode mode = cushim_mode_relaxed(heap->cuda);
-    CUresult answer = heap->provider->obtain(&client, n_bytes, base);
-    cushim_mode_back(heap->cuda, mode);
+    CUresult answer = CUSHIM_IN_RELAXED(heap->cuda, heap->provider->obtain(&client, n_bytes, base));
     cushim_mem_stats_add(&heap->stats->n_native_allocs, 1);
     cushim_mem_stats_add_time(heap->stats, &heap->stats->native_alloc_ns, start_ns);
     log_debug("memory", "device %d: memory of size %zu asked of the driver: %s", heap->device,

@@ -38,13 +38,9 @@ static void limit(const struct cushim_mem_heap *heap, size_t *free_bytes, size_t
 
 static bool ask(struct cushim_mem_heap *heap, size_t *free_bytes, size_t *total_bytes) {
     CUresult answer;
-    bool has_entered = cushim_current_context_enter(heap->cuda, heap->context, &answer);
-    if (answer != CUDA_SUCCESS)
-        return false;
-    answer = heap->cuda->cuMemGetInfo_v2(free_bytes, total_bytes);
-    if (has_entered)
-        cushim_current_context_leave(heap->cuda);
-    return answer == CUDA_SUCCESS;
+    CUSHIM_ENTERED entered = cushim_current_context_enter(heap->cuda, heap->context, &answer);
+    return answer == CUDA_SUCCESS &&
+           heap->cuda->cuMemGetInfo_v2(free_bytes, total_bytes) == CUDA_SUCCESS;
 }
 
 void cushim_mem_watermark_ask(struct cushim_mem_heap *heap) {

@@ -149,8 +149,8 @@ TEST(once_the_context_is_gone_a_fence_is_complete_without_a_driver_call) {
     ck_assert(is_complete(&stream_fence));
     ck_assert_int_eq(cushim_mem_stream_fence_wait(&stream_fence, "test"), CUSHIM_OK);
     cushim_mem_stream_fence_release(&stream_fence);
-    bool has_entered;
-    ck_assert_int_eq(cushim_mem_stream_fence_enter(&fence, &has_entered), CUSHIM_DEADCONTEXT);
+    struct cushim_cuda *entered = NULL;
+    ck_assert_int_eq(cushim_mem_stream_fence_enter(&fence, &entered), CUSHIM_DEADCONTEXT);
     ck_assert_str_eq(fake_order(), "");
     finish();
 }
@@ -188,12 +188,12 @@ TEST(a_stream_is_ordered_behind_a_fence_unless_it_is_complete) {
 }
 
 TEST(its_context_is_pushed_and_popped_if_another_is_current) {
-    bool has_entered;
+    struct cushim_cuda *entered = NULL;
     begin(NULL);
     fake_set_current(fake_context(1));
-    ck_assert_int_eq(cushim_mem_stream_fence_enter(&fence, &has_entered), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_stream_fence_enter(&fence, &entered), CUSHIM_OK);
     ck_assert_ptr_eq(fake_current(), fake_context(0));
-    cushim_mem_stream_fence_leave(&fence, has_entered);
+    cushim_current_context_end(&entered);
     ck_assert_ptr_eq(fake_current(), fake_context(1));
     fake_set_current(fake_context(0));
 }
