@@ -6,12 +6,11 @@
 
 /* CUDA owns the descriptor after an import; if the import fails, we close it. */
 static enum cushim_status import(struct cushim_scope *scope, int fd, struct cushim_span *span) {
-    const CUDA_EXTERNAL_MEMORY_HANDLE_DESC whole = {.type =
-                                                        CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
-                                                    .handle.fd = fd,
-                                                    .size = span->memory.bytes};
+    const CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+                                                   .handle.fd = fd,
+                                                   .size = span->memory.bytes};
     const CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer = {.size = span->memory.bytes};
-    enum cushim_status status = CUSHIM_CALL(scope, cuImportExternalMemory, &span->external, &whole);
+    enum cushim_status status = CUSHIM_CALL(scope, cuImportExternalMemory, &span->external, &desc);
     if (status != CUSHIM_OK) {
         close(fd);
         return status;

@@ -127,7 +127,7 @@ bool cushim_pool_captured_by(struct cushim_pool_object *pool,
     /* the capture in which the stream takes part; asks the driver, so before the lock */
     unsigned long long id = cache->stream.handle && cushim_mem_stream_cache_has_stream(cache)
                                 ? cushim_stream_capture_id(cache->stream.handle)
-                                : 0; /* asks the driver, so before the lock */
+                                : 0;
     CUSHIM_LOCKED(&pool->lock);
     if (cache->stream.handle == CUSHIM_MEM_STREAM_ALL)
         *graph = find_any(pool, cushim_mem_stream_thread(), 0);
