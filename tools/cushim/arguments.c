@@ -14,55 +14,56 @@ struct arguments {
     arguments_other_fn *take_other;
 };
 
-static int unknown(const struct arguments *arguments, char **words, int *i) {
+static void take_unknown(const struct arguments *arguments, char **words, int *i) {
     enum { MOST = 16 };
     const char *names[MOST];
     size_t n = 0;
-    if (arguments->take_other)
-        return arguments->take_other(arguments->topic, words, i);
+    if (arguments->take_other) {
+        arguments->take_other(arguments->topic, words, i);
+        return;
+    }
     for (const struct argument *row = arguments->rows; row->name && n < MOST; row++)
         names[n++] = row->name;
-    return usage_unknown(arguments->topic, "option", words[*i], names, n);
+    usage_unknown(arguments->topic, "option", words[*i], names, n);
 }
 
-static int take_number(const char *topic, const struct argument *row, const char *value) {
+static void take_number(const char *topic, const struct argument *row, const char *value) {
     char *end;
     unsigned long number = strtoul(value, &end, 10);
     bool is_number = *value >= '0' && *value <= '9' && (*value != '0' || !value[1]) && !*end;
     if (!is_number || number < row->least || number > row->most)
-        return usage_error(topic, "%s=%s: not a whole number from %u to %u", row->name, value,
-                           row->least, row->most);
+        usage_error(topic, "%s=%s: not a whole number from %u to %u", row->name, value, row->least,
+                    row->most);
     *row->number = (unsigned)number;
-    return EXIT_WELL;
 }
 
-static int take_word(const char *topic, const struct argument *row, const char *value) {
-    int n = 0;
-    for (; row->words[n]; n++) {
-        if (strcmp(row->words[n], value) == 0) {
-            *row->word = n;
-            return EXIT_WELL;
-        }
-    }
+static void take_word(const char *topic, const struct argument *row, const char *value) {
     char known[256] = "";
-    for (int i = 0, at = 0; i < n && at < (int)sizeof known; i++)
+    for (int i = 0, at = 0; row->words[i]; i++) {
+        if (strcmp(row->words[i], value) == 0) {
+            *row->word = i;
+            return;
+        }
         at += snprintf(known + at, sizeof known - (size_t)at, "%s%s", i ? ", " : "", row->words[i]);
-    return usage_error(topic, "%s=%s is not one of %s", row->name, value, known);
+    }
+    usage_error(topic, "%s=%s is not one of %s", row->name, value, known);
 }
 
-/* Take the option words[*i] by a row of the table.  Returns an exit code. */
-static int take(const struct arguments *arguments, char **words, int *i) {
+/* Take the option words[*i] by a row of the table. */
+static void take(const struct arguments *arguments, char **words, int *i) {
     const char *word = words[*i], *value = NULL;
     size_t n_bytes = strcspn(word, "=");
     const struct argument *row = arguments->rows;
     while (row->name && (strncmp(row->name, word, n_bytes) != 0 || row->name[n_bytes] ||
                          (row->flag && word[n_bytes] && row[1].name != row->name)))
         row++;
-    if (!row->name)
-        return unknown(arguments, words, i);
+    if (!row->name) {
+        take_unknown(arguments, words, i);
+        return;
+    }
     if (row->flag && !word[n_bytes]) {
         *row->flag = true;
-        return EXIT_WELL;
+        return;
     }
     row += row->flag != NULL; /* the same option with a value */
     if (word[n_bytes])
@@ -70,17 +71,19 @@ static int take(const struct arguments *arguments, char **words, int *i) {
     else if (words[*i + 1])
         value = words[++*i];
     if (!value || !*value)
-        return usage_error(arguments->topic, "%s needs a value", row->name);
+        usage_error(arguments->topic, "%s needs a value", row->name);
     if (row->text)
         *row->text = value;
-    return row->number ? take_number(arguments->topic, row, value)
-           : row->word ? take_word(arguments->topic, row, value)
-           : row->take ? row->take(arguments->context, value)
-                       : EXIT_WELL;
+    else if (row->number)
+        take_number(arguments->topic, row, value);
+    else if (row->word)
+        take_word(arguments->topic, row, value);
+    else
+        row->take(arguments->context, value);
 }
 
 /* Returns how many words are left, which it moves to argv[0] and on, or the index of the first one
- * if all options stand in front of it; or minus an exit code. */
+ * if all options stand in front of it. */
 static int read_all(const struct arguments *arguments, bool has_program, int argc, char **argv) {
     int n = 0;
     bool is_over = false; /* "--" was there */
@@ -92,9 +95,7 @@ static int read_all(const struct arguments *arguments, bool has_program, int arg
             usage_print(stdout, arguments->topic);
             exit(usage_end(EXIT_WELL));
         } else if (is_option) {
-            int code = take(arguments, argv, &i);
-            if (code != EXIT_WELL)
-                return -code;
+            take(arguments, argv, &i);
         } else if (has_program) {
             return i;
         } else {
@@ -106,18 +107,22 @@ static int read_all(const struct arguments *arguments, bool has_program, int arg
 
 int arguments_words(const char *topic, const struct argument *rows, void *context, int least,
                     int most, const char *of_words, int argc, char **argv) {
-    int n = read_all(&(struct arguments){topic, rows, context, NULL}, false, argc, argv);
-    if (n >= 0 && n < least)
-        return -usage_error(topic, "%s needs %s", topic, of_words);
+    static const struct argument none;
+    int n =
+        read_all(&(struct arguments){topic, rows ? rows : &none, context, NULL}, false, argc, argv);
+    if (n < least)
+        usage_error(topic, "%s needs %s", topic, of_words);
     if (n > most && !of_words)
-        return -usage_error(topic, "%s takes no name: `%s`", topic, argv[most]);
+        usage_error(topic, "%s takes no name: `%s`", topic, argv[most]);
     if (n > most)
-        return -usage_error(topic, "%s takes %s, and not also `%s`", topic, of_words, argv[most]);
+        usage_error(topic, "%s takes %s, and not also `%s`", topic, of_words, argv[most]);
     return n;
 }
 
 int arguments_program(const char *topic, const struct argument *rows, void *context,
                       arguments_other_fn *take_other, bool is_needed, int argc, char **argv) {
     int first = read_all(&(struct arguments){topic, rows, context, take_other}, true, argc, argv);
-    return first == argc && is_needed ? -usage_error(topic, "%s needs a program", topic) : first;
+    if (first == argc && is_needed)
+        usage_error(topic, "%s needs a program", topic);
+    return first;
 }

@@ -10,20 +10,18 @@ struct argument {
     const char **text; /* the last value that was given */
     unsigned *number;  /* the same, if it is from `least` to `most` */
     unsigned least, most;
-    int *word;                /* the place of the value among `words` */
-    const char *const *words; /* up to NULL */
-    /* Called for each value.  Returns EXIT_WELL, or another exit code after a message. */
-    int (*take)(void *context, const char *value);
+    int *word;                                      /* the place of the value among `words` */
+    const char *const *words;                       /* up to NULL */
+    void (*take)(void *context, const char *value); /* called for each value */
 };
 
-/* Takes the option words[*i] if that has no row, and returns as `take` does; if its value is the
- * next word, it adds 1 to *i. */
-typedef int arguments_other_fn(const char *topic, char **words, int *i);
+/* Takes the option words[*i] if that has no row; if its value is the next word, it adds 1 to *i. */
+typedef void arguments_other_fn(const char *topic, char **words, int *i);
 
 /*
- * Read the words from argv[1] on.  A row without a name ends `rows`, and `context` is for their
- * `take`.  If something is wrong, they print a message and return minus an exit code.  If help is
- * asked for, they print the page and end the process.
+ * Read the words from argv[1] on.  A row without a name ends `rows`, which may be NULL, and
+ * `context` is for their `take`.  If something is wrong, the process ends with usage_error.  If
+ * help is asked for, it prints the page and ends.
  *
  * arguments_words returns the number of words that are no options, at least `least` and at most
  * `most` of them, and moves them to argv[0] and on; `of_words` says what these are.

@@ -2,19 +2,8 @@
  * code. */
 #pragma once
 
-int diff_main(int argc, char **argv);
-int doctor_main(int argc, char **argv);
-int limit_main(int argc, char **argv);
-int merge_main(int argc, char **argv);
-int metrics_main(int argc, char **argv);
-int record_main(int argc, char **argv);
-int replay_main(int argc, char **argv);
-int report_main(int argc, char **argv);
-int resume_main(int argc, char **argv);
-int run_main(int argc, char **argv);
-int snapshot_main(int argc, char **argv);
-int sim_main(int argc, char **argv);
-int stat_main(int argc, char **argv);
-int suspend_main(int argc, char **argv);
-int top_main(int argc, char **argv);
-int trim_main(int argc, char **argv);
+typedef int command_fn(int argc, char **argv);
+
+command_fn run_main, stat_main, record_main, snapshot_main, report_main, replay_main, top_main,
+    suspend_main, resume_main, trim_main, limit_main, merge_main, diff_main, metrics_main, sim_main,
+    doctor_main;

@@ -14,22 +14,22 @@ static int help_main(int argc, char **argv) {
     if (argc == 3 && strcmp(topic, "options") == 0 && strcmp(argv[2], "--markdown") == 0)
         usage_print(stdout, "options.md");
     else if (argc > 2)
-        return usage_error("help", "help shows one page at a time");
+        usage_error("help", "help shows one page at a time");
     else if (!usage_print(stdout, topic))
-        return usage_unknown_page(topic);
+        usage_unknown_page(topic);
     return EXIT_WELL;
 }
 
 static int version_main(int argc, char **argv) {
     if (argc > 1)
-        return usage_error("cushim", "%s takes nothing else: `%s`", argv[0], argv[1]);
+        usage_error("cushim", "%s takes nothing else: `%s`", argv[0], argv[1]);
     puts("cushim " CUSHIM_VERSION_TEXT);
     return EXIT_WELL;
 }
 
 static const struct {
     const char *name;
-    int (*main)(int argc, char **argv);
+    command_fn *main;
 } commands[] = {
     {"run", run_main},           {"stat", stat_main},         {"record", record_main},
     {"snapshot", snapshot_main}, {"report", report_main},     {"replay", replay_main},
@@ -39,16 +39,17 @@ static const struct {
     {"doctor", doctor_main},     {"help", help_main},         {"--help", help_main},
     {"-h", help_main},           {"--version", version_main}, {"version", version_main},
 };
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 /* It may be a mistyped command, or a program without `run` before it. */
-static int unknown_command(const char *word) {
-    const char *names[sizeof commands / sizeof commands[0]];
+_Noreturn static void unknown_command(const char *word) {
+    const char *names[N_COMMANDS];
     char path[PATH_MAX];
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+    for (int i = 0; i < N_COMMANDS; i++)
         names[i] = commands[i].name;
     if (program_find(word, path) == 0)
-        return usage_error("cushim", "no command `%s` (did you mean `cushim run %s`?)", word, word);
-    return usage_unknown("cushim", "command", word, names, sizeof names / sizeof names[0]);
+        usage_error("cushim", "no command `%s` (did you mean `cushim run %s`?)", word, word);
+    usage_unknown("cushim", "command", word, names, N_COMMANDS);
 }
 
 /* If a standard descriptor is closed, a file of ours must not get its number, because messages
@@ -69,9 +70,9 @@ int main(int argc, char **argv) {
         usage_print(stderr, "cushim");
         return EXIT_USAGE;
     }
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+    for (int i = 0; i < N_COMMANDS; i++) {
         if (strcmp(argv[1], commands[i].name) == 0)
             return usage_end(commands[i].main(argc - 1, argv + 1));
     }
-    return unknown_command(argv[1]);
+    unknown_command(argv[1]);
 }

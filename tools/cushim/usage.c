@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/nearest.h"
@@ -74,14 +75,14 @@ bool usage_print(FILE *out, const char *topic) {
     return false;
 }
 
-int usage_unknown_page(const char *topic) {
+void usage_unknown_page(const char *topic) {
     const char *topics[sizeof help_pages / sizeof *help_pages];
     size_t n = 0;
     for (size_t i = 0; i < sizeof help_pages / sizeof *help_pages; i++) {
         if (!strchr(help_pages[i].topic, '.'))
             topics[n++] = help_pages[i].topic;
     }
-    return usage_unknown("cushim", "page", topic, topics, n);
+    usage_unknown("cushim", "page", topic, topics, n);
 }
 
 /* Print "cushim: " and a text.  Control characters are taken out, because parts of it may come
@@ -93,7 +94,7 @@ static void put_complaint(const char *format, va_list arguments) {
     fprintf(stderr, "cushim: %s", text);
 }
 
-int usage_error(const char *topic, const char *format, ...) {
+void usage_error(const char *topic, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     put_complaint(format, arguments);
@@ -102,19 +103,19 @@ int usage_error(const char *topic, const char *format, ...) {
         fputs("; try `cushim --help`\n", stderr);
     else
         fprintf(stderr, "; try `cushim help %s`\n", topic);
-    return EXIT_USAGE;
+    exit(EXIT_USAGE);
 }
 
-int usage_unknown(const char *topic, const char *what, const char *word, const char *const *known,
-                  size_t n_known) {
+void usage_unknown(const char *topic, const char *what, const char *word, const char *const *known,
+                   size_t n_known) {
     struct cushim_nearest search;
     int n = (int)strcspn(word, "=");
     cushim_nearest_begin(&search, word, (size_t)n);
     for (size_t i = 0; i < n_known; i++)
         cushim_nearest_try(&search, known[i]);
     if (search.best)
-        return usage_error(topic, "no %s `%.*s` (did you mean `%s`?)", what, n, word, search.best);
-    return usage_error(topic, "no %s `%.*s`", what, n, word);
+        usage_error(topic, "no %s `%.*s` (did you mean `%s`?)", what, n, word, search.best);
+    usage_error(topic, "no %s `%.*s`", what, n, word);
 }
 
 bool ends_in(const char *text, const char *ending) {

@@ -26,19 +26,16 @@ void usage_words(FILE *out, int lead, const char *text);
 /* Print `head`, and beside it a text in lines of at most 80 columns. */
 void usage_beside(FILE *out, const char *head, const char *text);
 
-/* Print one line for a topic without a page.  Returns EXIT_USAGE. */
-int usage_unknown_page(const char *topic);
-
-/*
- * Print one line on standard error, "cushim: ...; try `cushim help <topic>`".  Returns EXIT_USAGE,
- * so that a command can end with it.
- */
-__attribute__((format(printf, 2, 3))) int usage_error(const char *topic, const char *format, ...);
+/* A mistake in the command line: print one line on standard error, "cushim: ...; try `cushim help
+ * <topic>`", and end the process with EXIT_USAGE, because nothing was started yet. */
+__attribute__((noreturn, format(printf, 2, 3))) void usage_error(const char *topic,
+                                                                 const char *format, ...);
 
 /* The same for an unknown word: "no <what> `word` (did you mean `...`?)", with the most similar
- * known word. */
-int usage_unknown(const char *topic, const char *what, const char *word, const char *const *known,
-                  size_t n_known);
+ * known word; and for a topic without a page. */
+_Noreturn void usage_unknown(const char *topic, const char *what, const char *word,
+                             const char *const *known, size_t n_known);
+_Noreturn void usage_unknown_page(const char *topic);
 
 /* Does the text end in this, with something before it? */
 bool ends_in(const char *text, const char *ending);

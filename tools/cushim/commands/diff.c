@@ -129,34 +129,27 @@ static bool read_amount(struct condition *condition, const char *text) {
     return is_known && condition->amount <= INT64_MAX && (!condition->is_share || condition->sign);
 }
 
-/* Read a condition of n bytes.  Returns false if it is wrong; `wrong` then has the reason. */
-static bool read_condition(struct condition *condition, const char *text, size_t n,
-                           char wrong[160]) {
+/* Read a condition of n bytes. */
+static void read_condition(struct condition *condition, const char *text, size_t n) {
     const char *near = NULL;
     *condition = (struct condition){.relation = 0};
     snprintf(condition->text, sizeof condition->text, "%.*s", (int)n, text);
     size_t at = strcspn(condition->text, "<>=");
-    if (!at || !condition->text[at]) {
-        snprintf(wrong, 160, "`%s` is not a condition: NAME>NUMBER, as in peak_held>+5%%",
-                 condition->text);
-        return false;
-    }
-    if (!find_number(&condition->number, condition->text, at, &near)) {
-        snprintf(wrong, 160, "no number `%.*s`%s%s%s", (int)(at < 64 ? at : 64), condition->text,
-                 near ? " (did you mean `" : "", near ? near : "", near ? "`?)" : "");
-        return false;
-    }
+    if (!at || !condition->text[at])
+        usage_error("diff", "`%s` is not a condition: NAME>NUMBER, as in peak_held>+5%%",
+                    condition->text);
+    if (!find_number(&condition->number, condition->text, at, &near))
+        usage_error("diff", "no number `%.*s`%s%s%s", (int)(at < 64 ? at : 64), condition->text,
+                    near ? " (did you mean `" : "", near ? near : "", near ? "`?)" : "");
     condition->relation = condition->text[at++];
     if (condition->text[at] == '+' || condition->text[at] == '-')
         condition->sign = condition->text[at++];
-    if (read_amount(condition, condition->text + at))
-        return true;
-    snprintf(wrong, 160, "`%.60s`: after >, < or = comes [+|-]NUMBER[%s]%s", condition->text,
-             condition->number.unit == BYTES ? "%|K|M|G|T"
-             : condition->number.unit == NS  ? "%|ns|us|ms|s"
-                                             : "%",
-             condition->is_share ? ", and a share needs a sign" : "");
-    return false;
+    if (!read_amount(condition, condition->text + at))
+        usage_error("diff", "`%.60s`: after >, < or = comes [+|-]NUMBER[%s]%s", condition->text,
+                    condition->number.unit == BYTES ? "%|K|M|G|T"
+                    : condition->number.unit == NS  ? "%|ns|us|ms|s"
+                                                    : "%",
+                    condition->is_share ? ", and a share needs a sign" : "");
 }
 
 static bool holds(const struct condition *condition, uint64_t before, uint64_t after) {
@@ -187,8 +180,7 @@ static struct condition conditions[MOST_CONDITIONS];
 static int n_conditions, n_held; /* n_held: that hold */
 
 /* Read conditions with commas between them.  One that holds is enough. */
-static int take_conditions(void *context, const char *text) {
-    char wrong[160];
+static void take_conditions(void *context, const char *text) {
     (void)context;
     for (;; text++) {
         text += strspn(text, " ");
@@ -196,12 +188,11 @@ static int take_conditions(void *context, const char *text) {
         while (n_kept && text[n_kept - 1] == ' ')
             n_kept--;
         if (n_conditions == MOST_CONDITIONS)
-            return usage_error("diff", "at most %d conditions", MOST_CONDITIONS);
-        if (!read_condition(&conditions[n_conditions++], text, n_kept, wrong))
-            return usage_error("diff", "%s", wrong);
+            usage_error("diff", "at most %d conditions", MOST_CONDITIONS);
+        read_condition(&conditions[n_conditions++], text, n_kept);
         text += n;
         if (!*text)
-            return EXIT_WELL;
+            return;
     }
 }
 
@@ -351,10 +342,8 @@ static int put_all(void) {
 
 int diff_main(int argc, char **argv) {
     const struct argument options[] = {{"--fail-if", .take = take_conditions}, {0}};
-    int n = arguments_words("diff", options, NULL, N_SIDES, N_SIDES, "two runs, BEFORE and AFTER",
-                            argc, argv);
-    if (n < 0)
-        return -n;
+    arguments_words("diff", options, NULL, N_SIDES, N_SIDES, "two runs, BEFORE and AFTER", argc,
+                    argv);
     runs[BEFORE].name = argv[BEFORE];
     runs[AFTER].name = argv[AFTER];
     return read_run(&runs[BEFORE]) && read_run(&runs[AFTER]) && are_comparable() ? put_all()

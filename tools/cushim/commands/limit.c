@@ -65,18 +65,17 @@ static int try_group(const struct request *request) {
         complain("no group %s: %s", request->wanted, cushim_group_fault(error));
         return EXIT_WRONG;
     }
-    int code = EXIT_WELL;
     if (!request->size) {
         show_group(&group, request->wanted);
     } else if (strchr(request->size, ':')) {
-        code = usage_error("limit", "a group has one size for all devices");
+        usage_error("limit", "a group has one size for all devices");
     } else {
         limit_group(&group, request->size);
         complain("group %s: %s from the next request of each process on", request->wanted,
                  request->size);
     }
     cushim_group_leave(&group);
-    return code;
+    return EXIT_WELL;
 }
 
 /* ---- processes ---- */
@@ -117,24 +116,21 @@ static void limit_process(const struct page *page, void *context) {
 
 int limit_main(int argc, char **argv) {
     static struct cushim_options options; /* too large for a stack */
-    const struct argument none = {0};
-    int n = arguments_words("limit", &none, NULL, 1, 2, "a process, program or group, and a size",
+    int n = arguments_words("limit", NULL, NULL, 1, 2, "a process, program or group, and a size",
                             argc, argv);
-    if (n < 0)
-        return -n;
     struct request request = {argv[0], n > 1 ? argv[1] : NULL, 0, 0};
     cushim_options_default(&options);
     const char *wrong =
         n > 1 ? cushim_option_set(&options, cushim_option_find("limit", 5), argv[1]) : NULL;
     if (wrong)
-        return usage_error("limit", "%s %s", argv[1], wrong);
+        usage_error("limit", "%s %s", argv[1], wrong);
     if (strspn(argv[0], "0123456789") != strlen(argv[0])) {
         int code = try_group(&request);
         if (code >= 0)
             return code;
     }
     if (!request.size)
-        return usage_error("limit", "there is no group %s, and a process needs a size", argv[0]);
+        usage_error("limit", "there is no group %s, and a process needs a size", argv[0]);
     pages_each(limit_process, &request);
     if (!request.n_found)
         complain("no process, program or group %s runs with cushim", argv[0]);

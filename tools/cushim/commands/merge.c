@@ -20,26 +20,22 @@ struct request {
     struct cushim_writer merged;
 };
 
-static int take_output(void *context, const char *value) {
+static void take_output(void *context, const char *value) {
     struct request *request = context;
     if (request->output)
-        return usage_error("merge", "-o wants the name of a file, once");
+        usage_error("merge", "-o wants the name of a file, once");
     request->output = value;
-    return EXIT_WELL;
 }
 
-static int take_arguments(struct request *request, int argc, char **argv) {
+static void take_arguments(struct request *request, int argc, char **argv) {
     const struct argument rows[] = {{"-o", .take = take_output}, {0}};
     int n = arguments_words("merge", rows, request, 1, INT_MAX, "a report, or several", argc, argv);
-    if (n < 0)
-        return -n;
     for (int i = 0; request->output && i < n; i++) {
         if (counters_is_recording(argv[i]))
-            return usage_error("merge", "%s is a recording, and -o writes reports", argv[i]);
+            usage_error("merge", "%s is a recording, and -o writes reports", argv[i]);
     }
     request->sources = argv;
     request->n_sources = n;
-    return EXIT_WELL;
 }
 
 static void take(const struct cushim_report *report, const struct report_origin *origin,
@@ -99,16 +95,14 @@ static int put(struct request *request, bool is_whole) {
 int merge_main(int argc, char **argv) {
     struct request request = {.merged = {.fd = -1}};
     bool is_whole = true;
-    int code = take_arguments(&request, argc, argv);
-    if (code != EXIT_WELL)
-        return code;
     int error = 0;
+    take_arguments(&request, argc, argv);
     if (request.output)
         error = take_to_file(&request, &is_whole);
     else
         for (int i = 0; i < request.n_sources; i++)
             is_whole &= counters_reports_of(request.sources[i], take, &request);
-    code = error ? usage_unwritten(request.output, error) : put(&request, is_whole);
+    int code = error ? usage_unwritten(request.output, error) : put(&request, is_whole);
     processes_free(&request.processes);
     return code;
 }

@@ -253,7 +253,7 @@ static int look(const struct request *request) {
     return error ? usage_unwritten(request->file, error) : EXIT_WELL;
 }
 
-static int take_arguments(struct request *request, int argc, char **argv) {
+static void take_arguments(struct request *request, int argc, char **argv) {
     enum { MOST_SECONDS = 24 * 60 * 60 };
     bool has_users = false;
     const struct argument rows[] = {
@@ -261,19 +261,15 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         {"--every", .number = &request->every_seconds, .least = 1, .most = MOST_SECONDS},
         {"--all-users", .flag = &has_users},
         {0}};
-    int n = arguments_words("metrics", rows, NULL, 0, 0, NULL, argc, argv);
-    if (n < 0)
-        return -n;
+    arguments_words("metrics", rows, NULL, 0, 0, NULL, argc, argv);
     if (has_users)
         pages_of_all_users();
-    return EXIT_WELL;
 }
 
 int metrics_main(int argc, char **argv) {
     struct request request = {NULL, 0};
-    int code = take_arguments(&request, argc, argv);
-    if (code != EXIT_WELL)
-        return code;
+    int code;
+    take_arguments(&request, argc, argv);
     do
         code = look(&request);
     while (code == EXIT_WELL && request.every_seconds && sleep(request.every_seconds) == 0);

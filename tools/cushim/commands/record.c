@@ -35,42 +35,38 @@ struct request {
 };
 
 /* "30s", "5m", "1h"; without a letter it is in seconds. */
-static int take_time(void *context, const char *value) {
+static void take_time(void *context, const char *value) {
     struct request *request = context;
     char *end;
     uint64_t n = strtoul(value, &end, 10), seconds = *end == 'm' ? 60 : *end == 'h' ? 3600 : 1;
     if (*value < '0' || *value > '9' || !n || n > 1000000 || (*end && !strchr("smh", *end)) ||
         (*end && end[1]))
-        return usage_error("record", "--for=%s is not a time such as 30s, 5m or 1h", value);
+        usage_error("record", "--for=%s is not a time such as 30s, 5m or 1h", value);
     request->for_ns = n * seconds * 1000000000u;
-    return EXIT_WELL;
 }
 
 static const char *other_option; /* one that is for a program */
 
-static int take_other(const char *topic, char **words, int *i) {
+static void take_other(const char *topic, char **words, int *i) {
     other_option = words[*i];
-    return run_take_option(topic, words, i);
+    run_take_option(topic, words, i);
 }
 
-/* Returns the index of the program's name in argv, or minus an exit code after a message. */
+/* Returns the index of the program's name in argv. */
 static int take_arguments(struct request *request, int argc, char **argv) {
     const struct argument rows[] = {{"-o", .text = &request->pattern},
                                     {"--pid", .text = &request->wanted},
                                     {"--for", .take = take_time},
                                     {0}};
     int first = arguments_program("record", rows, request, take_other, false, argc, argv);
-    if (first < 0)
-        return first;
     if (!request->wanted && first == argc)
-        return -usage_error("record", "record needs a program");
+        usage_error("record", "record needs a program");
     if (!request->wanted && request->for_ns)
-        return -usage_error("record", "--for goes with --pid");
+        usage_error("record", "--for goes with --pid");
     if (request->wanted && first < argc)
-        return -usage_error("record", "record takes --pid or a program, and not also `%s`",
-                            argv[first]);
+        usage_error("record", "record takes --pid or a program, and not also `%s`", argv[first]);
     if (request->wanted && other_option)
-        return -usage_error("record", "%s goes with a program, and not with --pid", other_option);
+        usage_error("record", "%s goes with a program, and not with --pid", other_option);
     return first;
 }
 
@@ -335,9 +331,7 @@ static int attach_to(struct request *request) {
 int snapshot_main(int argc, char **argv) {
     static struct request request = {.is_snapshot = true};
     const struct argument rows[] = {{"-o", .text = &request.pattern}, {0}};
-    int n = arguments_words("snapshot", rows, NULL, 1, 1, "a process or a program", argc, argv);
-    if (n < 0)
-        return -n;
+    arguments_words("snapshot", rows, NULL, 1, 1, "a process or a program", argc, argv);
     request.wanted = argv[0];
     return attach_to(&request);
 }
@@ -345,8 +339,6 @@ int snapshot_main(int argc, char **argv) {
 int record_main(int argc, char **argv) {
     static struct request request;
     int first = take_arguments(&request, argc, argv);
-    if (first < 0)
-        return -first;
     if (request.wanted)
         return attach_to(&request);
     if (!make_folder(&request, argv[first], getpid()))

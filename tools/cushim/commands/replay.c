@@ -25,23 +25,23 @@ struct request {
 
 /* ---- arguments ---- */
 
-static int take_settings(void *context, const char *list) {
+static void take_settings(void *context, const char *list) {
     struct request *request = context;
     char wrong[128];
     request->n_settings = 0;
     for (;;) {
         size_t n = strcspn(list, ",");
         if (request->n_settings == MOST_SETTINGS)
-            return usage_error("replay", "--with takes %d settings", MOST_SETTINGS);
+            usage_error("replay", "--with takes %d settings", MOST_SETTINGS);
         if (!setting_read(&request->settings[request->n_settings++], list, n, wrong, sizeof wrong))
-            return usage_error("replay", "--with: %s", wrong);
+            usage_error("replay", "--with: %s", wrong);
         if (!list[n])
-            return EXIT_WELL;
+            return;
         list += n + 1;
     }
 }
 
-static int take_arguments(struct request *request, int argc, char **argv) {
+static void take_arguments(struct request *request, int argc, char **argv) {
     bool is_plan; /* what it always does; some write it */
     const struct argument rows[] = {{"--plan", .flag = &is_plan},
                                     {"--with", .take = take_settings},
@@ -49,9 +49,8 @@ static int take_arguments(struct request *request, int argc, char **argv) {
                                     {"--least-limit", .flag = &request->wants_limit},
                                     {0}};
     take_settings(request, "native,exact,relaxed");
-    int n = arguments_words("replay", rows, request, 1, 1, "one recording", argc, argv);
+    arguments_words("replay", rows, request, 1, 1, "one recording", argc, argv);
     request->path = *argv;
-    return n < 0 ? -n : EXIT_WELL;
 }
 
 /* ---- output ---- */
@@ -201,6 +200,6 @@ static int plan_path(const struct request *request) {
 
 int replay_main(int argc, char **argv) {
     static struct request request; /* static, because options are large */
-    int code = take_arguments(&request, argc, argv);
-    return code == EXIT_WELL ? plan_path(&request) : code;
+    take_arguments(&request, argc, argv);
+    return plan_path(&request);
 }

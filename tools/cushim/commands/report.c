@@ -62,10 +62,8 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         names[i] = formats[i].name;
     int n = arguments_words("report", rows, NULL, 1, INT_MAX,
                             "a recording, which `cushim record` makes", argc, argv);
-    if (n < 0)
-        return -n;
     if (at && !moment_take_time(moment, at))
-        return usage_error("report", "--at=%s: peak, end or a time such as 1.5s", at);
+        usage_error("report", "--at=%s: peak, end or a time such as 1.5s", at);
     request->path = *argv;
     if (format >= 0)
         request->format = &formats[format];
@@ -73,7 +71,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         moment->group = (enum moment_group)group;
     moment->is_wanted = at || group >= 0 || moment->range;
     if (moment->is_wanted && request->format && request->format != &formats[TEXT])
-        return usage_error("report", "--at, --by and --range are for text only");
+        usage_error("report", "--at, --by and --range are for text only");
     if (moment->is_wanted)
         request->format = &formats[TEXT];
     if (!request->format && request->output)

@@ -19,13 +19,12 @@
 #include "tools/cushim/usage.h"
 #include "tools/cushim/wait.h"
 
-int run_take_option(const char *topic, char **words, int *at) {
+void run_take_option(const char *topic, char **words, int *at) {
     char wrong[512];
     if (strncmp(words[*at], "--", 2) != 0)
-        return usage_error(topic, "no option %s", words[*at]);
+        usage_error(topic, "no option %s", words[*at]);
     if (!settings_take(words, at, wrong, sizeof wrong))
-        return usage_error(topic, "%s", wrong);
-    return EXIT_WELL;
+        usage_error(topic, "%s", wrong);
 }
 
 /* Print one line that says what the option costs. */
@@ -136,10 +135,8 @@ int run_main(int argc, char **argv) {
     const struct argument rows[] = {
         {"--no-wait", .flag = &becomes}, {"--suspend", .text = &suspend}, {0}};
     int first = arguments_program("run", rows, NULL, run_take_option, true, argc, argv);
-    if (first < 0)
-        return -first;
     if (suspend && becomes)
-        return usage_error("run", "--suspend waits for the program's end, and --no-wait does not");
+        usage_error("run", "--suspend waits for the program's end, and --no-wait does not");
     if (suspend && !guard_begin(suspend))
         return EXIT_OURS;
     int code = run_program(first, argv, !becomes, suspend ? end_guard : NULL, NULL);

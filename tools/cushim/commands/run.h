@@ -5,9 +5,8 @@
 
 #include "tools/cushim/wait.h"
 
-/* Read "--OPTION=VALUE" of the options table, as settings_take does.  Returns EXIT_WELL, or another
- * exit code after a message. */
-int run_take_option(const char *topic, char **words, int *at);
+/* Read "--OPTION=VALUE" of the options table, as settings_take does. */
+void run_take_option(const char *topic, char **words, int *at);
 
 /*
  * Start argv[first] under the preload.  Waits for its end if `at_end` is not NULL, and calls it

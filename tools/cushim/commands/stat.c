@@ -158,7 +158,7 @@ static void show(const struct page *page, void *context) {
     }
 }
 
-static int take_arguments(struct request *request, int argc, char **argv) {
+static void take_arguments(struct request *request, int argc, char **argv) {
     enum { MOST_SECONDS = 24 * 60 * 60 };
     bool is_watched = false, is_asked[N_PARTS] = {false};
     const char *by = NULL;
@@ -178,8 +178,6 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         {0}};
     int n_parts = 0,
         n = arguments_words("stat", rows, NULL, 0, 1, "one process or program", argc, argv);
-    if (n < 0)
-        return -n;
     request->wanted = n ? *argv : NULL;
     if (is_watched && !request->watch_seconds)
         request->watch_seconds = 1;
@@ -188,20 +186,19 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         request->part = is_asked[i] ? &parts[i] : request->part;
     }
     if (by && strcmp(by, groups[LIBRARY]) != 0 && strcmp(by, *groups) != 0)
-        return usage_unknown("stat", "grouping", by, groups, N_GROUPS);
+        usage_unknown("stat", "grouping", by, groups, N_GROUPS);
     if (by && !is_asked[SITES])
-        return usage_error("stat", "--by goes with --sites");
+        usage_error("stat", "--by goes with --sites");
     if (by && strcmp(by, groups[LIBRARY]) == 0 && n_parts == 1)
         request->part = &sites_by_library;
     if (request->is_clean && argc > 2)
-        return usage_error("stat", "--clean takes nothing else");
+        usage_error("stat", "--clean takes nothing else");
     if (request->is_of_all && request->wanted)
-        return usage_error("stat", "--all takes no process or program");
+        usage_error("stat", "--all takes no process or program");
     if (n_parts > 1 || (n_parts && request->is_json))
-        return usage_error("stat", "%s takes no other part and no --json", request->part->option);
+        usage_error("stat", "%s takes no other part and no --json", request->part->option);
     if (n_parts && !request->wanted && !request->is_of_all)
-        return usage_error("stat", "%s needs a process, a program or --all", request->part->option);
-    return EXIT_WELL;
+        usage_error("stat", "%s needs a process, a program or --all", request->part->option);
 }
 
 /* Name the first pages that cannot be read, and say what to do about those of processes that ended
@@ -222,9 +219,7 @@ static void complain_of_unreadable(const struct pages_found *pages) {
 
 int stat_main(int argc, char **argv) {
     struct request request = {.out = {.fd = STDOUT_FILENO}};
-    int code = take_arguments(&request, argc, argv);
-    if (code != EXIT_WELL)
-        return code;
+    take_arguments(&request, argc, argv);
     if (request.is_clean) {
         int n = pages_clean();
         complain("%s of ended processes removed", CUSHIM_SOME((uint64_t)n, "page"));

@@ -9,11 +9,8 @@
 
 static int for_each(const char *topic, int argc, char **argv, bool (*what)(int64_t process)) {
     static struct suspend_list list;
-    const struct argument none = {0};
     bool is_well = true;
-    int n = arguments_words(topic, &none, NULL, 1, INT_MAX, "a process or a program", argc, argv);
-    if (n < 0)
-        return -n;
+    int n = arguments_words(topic, NULL, NULL, 1, INT_MAX, "a process or a program", argc, argv);
     for (int i = 0; i < n; i++)
         is_well &= suspend_list_add(&list, argv[i]);
     for (int i = 0; i < list.n; i++)

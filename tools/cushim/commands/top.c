@@ -455,7 +455,7 @@ static bool is_utf8(void) {
     return false;
 }
 
-static int take_arguments(struct top *top, int argc, char **argv) {
+static void take_arguments(struct top *top, int argc, char **argv) {
     enum { LEAST_MS = 100, MOST_MS = 3600000 };
     const char *every = "1";
     const struct argument rows[] = {{"--once", .flag = &top->is_once},
@@ -463,27 +463,21 @@ static int take_arguments(struct top *top, int argc, char **argv) {
                                     {"--every", .text = &every},
                                     {"--all-users", .flag = &top->has_users},
                                     {0}};
-    int n = arguments_words("top", rows, NULL, 0, 0, NULL, argc, argv);
-    if (n < 0)
-        return -n;
     char *end;
+    arguments_words("top", rows, NULL, 0, 0, NULL, argc, argv);
     double ms = strtod(every, &end) * 1000;
     if (*end || !(ms >= LEAST_MS && ms <= MOST_MS))
-        return usage_error("top", "--every=%s: not seconds, 0.1 to 3600", every);
+        usage_error("top", "--every=%s: not seconds, 0.1 to 3600", every);
     top->every_ms = (unsigned)ms;
     if (top->has_users)
         pages_of_all_users();
-    return top->is_once && top->is_batch ? usage_error("top", "--once or --batch, not both")
-                                         : EXIT_WELL;
+    if (top->is_once && top->is_batch)
+        usage_error("top", "--once or --batch, not both");
 }
 
 int top_main(int argc, char **argv) {
     static struct top top = {.has_devices = true};
     top.is_utf8 = is_utf8();
-    int code = take_arguments(&top, argc, argv);
-    if (code != EXIT_WELL)
-        return code;
-    code = top.is_once || top.is_batch || !screen_is_there() ? run_plain(&top) : run_screen(&top);
-    free(top.rows);
-    return code;
+    take_arguments(&top, argc, argv);
+    return top.is_once || top.is_batch || !screen_is_there() ? run_plain(&top) : run_screen(&top);
 }

@@ -43,10 +43,7 @@ static void trim(const struct page *page, void *context) {
 
 int trim_main(int argc, char **argv) {
     struct request request = {0};
-    const struct argument none = {0};
-    int n = arguments_words("trim", &none, NULL, 1, INT_MAX, "a process or a program", argc, argv);
-    if (n < 0)
-        return -n;
+    int n = arguments_words("trim", NULL, NULL, 1, INT_MAX, "a process or a program", argc, argv);
     for (int i = 0; i < n; i++) {
         int n_before = request.n_found;
         request.wanted = argv[i];

@@ -185,14 +185,11 @@ int doctor_main(int argc, char **argv) {
         return probe_child(probe_fd); /* we are the child that examine_entries started */
     if (argc == 3 && strcmp(argv[1], "--look") == 0)
         probe_look_child(argv[2]); /* or the child of `cushim run` */
-    int first = arguments_program("doctor", rows, NULL, NULL, false, argc, argv);
-    if (first < 0)
-        return -first;
-    char **command = argv + first; /* *command is NULL if there is none */
+    char **command = argv + arguments_program("doctor", rows, NULL, NULL, false, argc, argv);
     char library[PATH_MAX];
     bool has_library = examine_cushim(library);
     bool has_device = machine_examine();
-    bool can_run = *command && examine_program(*command);
+    bool can_run = *command && examine_program(*command); /* NULL: there is none */
     if (has_library && has_device)
         examine_entries(library);
     if (can_run && has_library && !is_looked_at)

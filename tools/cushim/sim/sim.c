@@ -36,14 +36,14 @@ static const struct sim_setting *find_setting(const char *name, size_t n_bytes) 
     return NULL;
 }
 
-static int take_setting(const char *topic, char **words, int *at) {
+static void take_setting(const char *topic, char **words, int *at) {
     uint64_t value;
     const char *option = words[*at];
     const char *known[SIM_N_SETTINGS + 1] = {"runtime"}, *text = strchr(option, '=');
     char variable[SIM_VARIABLE_BYTES];
     size_t n_bytes = strcspn(option, "=");
     if (strncmp(option, "--", 2) != 0)
-        return usage_error(topic, "no option %s", option);
+        usage_error(topic, "no option %s", option);
     const struct sim_setting *setting = find_setting(option + 2, n_bytes - 2);
     if (text)
         text++;
@@ -54,14 +54,15 @@ static int take_setting(const char *topic, char **words, int *at) {
     for (int i = 0; i < SIM_N_SETTINGS; i++)
         known[i + 1] = sim_settings[i].name;
     if (!setting)
-        return usage_unknown(topic, "option", option + 2, known, SIM_N_SETTINGS + 1);
+        usage_unknown(topic, "option", option + 2, known, SIM_N_SETTINGS + 1);
     if (!text)
-        return usage_error(topic, "%s needs a value", option);
+        usage_error(topic, "%s needs a value", option);
     if (!sim_setting_read(setting, text, &value))
-        return usage_error(topic, "--%s=%s is not possible: %s (%" PRIu64 " to %" PRIu64 ")",
-                           setting->name, text, setting->sentence, setting->min, setting->max);
+        usage_error(topic, "--%s=%s is not possible: %s (%" PRIu64 " to %" PRIu64 ")",
+                    setting->name, text, setting->sentence, setting->min, setting->max);
     sim_setting_variable(setting, variable);
-    return setenv(variable, text, 1) == 0 ? EXIT_WELL : EXIT_OURS;
+    if (setenv(variable, text, 1) != 0)
+        exit(EXIT_OURS);
 }
 
 /* Put `word` at the front of a list of the loader, or at its end. */
@@ -114,5 +115,5 @@ int sim_main(int argc, char **argv) {
     int version = -1;
     const struct argument rows[] = {{"--runtime", .word = &version, .words = versions}, {0}};
     int first = arguments_program("sim", rows, NULL, take_setting, true, argc, argv);
-    return first < 0 ? -first : run_there(first, argv, version < 0 ? NULL : versions[version]);
+    return run_there(first, argv, version < 0 ? NULL : versions[version]);
 }
