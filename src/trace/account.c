@@ -7,6 +7,7 @@
 #include <utlist.h>
 
 #include "base/hash.h"
+#include "base/list.h"
 
 /* A larger request is impossible. */
 static const uint64_t MOST_BYTES = (uint64_t)1 << 50;
@@ -96,16 +97,10 @@ static struct thread *thread_of(struct cushim_trace_account *account) {
 
 static struct cushim_trace_site *list_site(struct cushim_trace_account *account,
                                            struct cushim_trace_site *site) {
-    size_t n = account->n_sites;
-    if (!(n & (n - 1))) { /* double the space */
-        void *more = reallocarray(account->sites, n ? 2 * n : 1, sizeof *account->sites);
-        if (!more)
-            return NULL;
-        account->sites = more;
-    }
-    site->number = n;
-    account->sites[account->n_sites++] = site;
-    return site;
+    struct cushim_trace_site **row;
+    site->number = account->n_sites;
+    LIST_ADD(account->sites, account->n_sites, row);
+    return row ? *row = site : NULL;
 }
 
 static struct cushim_trace_site *site_of_frames(struct cushim_trace_account *account,

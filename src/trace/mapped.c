@@ -4,27 +4,24 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/list.h"
 
 enum { MOST_MODULES = 1 << 16 };
 
 bool cushim_trace_mapped_add(struct cushim_trace_mapped *mapped,
                              const struct cushim_trace_module *module, size_t path_bytes) {
-    size_t n = mapped->n_modules;
-    if (n == MOST_MODULES)
+    struct cushim_trace_module *row;
+    if (mapped->n_modules == MOST_MODULES)
         return true;
-    if (!(n & (n - 1))) { /* double the space */
-        void *more = reallocarray(mapped->modules, n ? 2 * n : 1, sizeof *mapped->modules);
-        if (!more)
-            return false;
-        mapped->modules = more;
-    }
     char *path = strndup(module->path, path_bytes);
     if (!path)
         return false;
-    mapped->modules[n] = *module;
-    mapped->modules[n].path = path;
-    mapped->n_modules++;
-    return true;
+    LIST_ADD(mapped->modules, mapped->n_modules, row);
+    if (row)
+        *row = (struct cushim_trace_module){module->start, module->n_bytes, module->offset, path};
+    else
+        free(path);
+    return row;
 }
 
 static uint64_t end_of(const struct cushim_trace_module *module) {

@@ -9,6 +9,7 @@
 
 #include "base/bits.h"
 #include "base/file_read.h"
+#include "base/list.h"
 
 struct cushim_trace_place {
     uint64_t at, n_bytes, writer, sequence;
@@ -44,17 +45,13 @@ static bool is_chunk(const struct cushim_trace_chunk *chunk) {
 
 static int add_chunk(struct cushim_trace_reader *reader, uint64_t at,
                      const struct cushim_trace_chunk *chunk) {
-    size_t n = reader->n_chunks;
+    struct cushim_trace_place *place;
     uint64_t rest_bytes = reader->file_bytes - at; /* the last one may be cut */
-    if (!(n & (n - 1))) {                          /* double the space */
-        void *more = reallocarray(reader->chunks, n ? 2 * n : 1, sizeof *reader->chunks);
-        if (!more)
-            return ENOMEM;
-        reader->chunks = more;
-    }
-    reader->chunks[reader->n_chunks++] =
-        (struct cushim_trace_place){at, chunk->n_bytes < rest_bytes ? chunk->n_bytes : rest_bytes,
-                                    chunk->writer, chunk->sequence};
+    LIST_ADD(reader->chunks, reader->n_chunks, place);
+    if (!place)
+        return ENOMEM;
+    *place = (struct cushim_trace_place){at, cushim_least(chunk->n_bytes, rest_bytes),
+                                         chunk->writer, chunk->sequence};
     return 0;
 }
 

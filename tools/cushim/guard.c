@@ -90,15 +90,10 @@ bool guard_begin(const char *words) {
     int life[2], word[2];
     if (!take_words(words))
         return false;
-    if (!guard.list.n) {
-        complain("no process is idle, so none is suspended");
-        return true;
-    }
-    if (pipe2(life, O_CLOEXEC) != 0 || pipe2(word, O_CLOEXEC) != 0 ||
-        (guard.process = fork()) < 0) {
-        complain("no process can watch: %s", strerror(errno));
-        return false;
-    }
+    if (!guard.list.n)
+        return !complain("no process is idle, so none is suspended");
+    if (pipe2(life, O_CLOEXEC) != 0 || pipe2(word, O_CLOEXEC) != 0 || (guard.process = fork()) < 0)
+        return complain("no process can watch: %s", strerror(errno));
     if (guard.process == 0) {
         close(life[1]);
         close(word[0]);

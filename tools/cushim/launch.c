@@ -170,6 +170,6 @@ int launch_refused(int first, char **argv, int error) {
         snprintf(hint, sizeof hint, " (did you mean %s?)", path);
     else if (is_there && error == ENOENT)
         strcpy(hint, " (the interpreter that it names is missing)");
-    complain("%s: %s%s", *name ? name : "an empty name", strerror(error), hint);
-    return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT;
+    return complain_as(error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT, "%s: %s%s",
+                       *name ? name : "an empty name", strerror(error), hint);
 }

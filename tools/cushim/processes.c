@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/list.h"
 #include "base/utf8.h"
 #include "report/words.h"
 #include "tools/cushim/numbers.h"
@@ -31,12 +32,10 @@ static void shorten_end(char end[16], const struct cushim_report *report) {
 }
 
 bool processes_add(struct processes *processes, const struct cushim_report *report) {
-    struct process_row *rows =
-        realloc(processes->rows, (processes->n + 1) * sizeof *processes->rows);
-    if (!rows)
+    struct process_row *row;
+    LIST_ADD(processes->rows, processes->n, row);
+    if (!row)
         return false;
-    processes->rows = rows;
-    struct process_row *row = &rows[processes->n++];
     *row = (struct process_row){
         .process = report->page.head.process,
         .rank = report->page.head.rank,

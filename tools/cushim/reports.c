@@ -122,20 +122,16 @@ bool reports_of_folder(const char *folder, reports_show_fn *show, void *context)
     struct dirent **entries;
     bool is_whole = true;
     int n = scandir(folder, &entries, is_json, versionsort);
-    if (n < 0) {
-        complain("%s: %s", folder, strerror(errno));
-        return false;
-    }
+    if (n < 0)
+        return complain("%s: %s", folder, strerror(errno));
     for (int i = 0; i < n; i++) {
         char path[PATH_MAX];
         bool fits = snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name) < PATH_MAX;
         struct json_object *json = fits ? json_read(path, MOST_BYTES) : NULL;
-        if (!json) {
-            complain("%s/%s cannot be read and is skipped", folder, entries[i]->d_name);
-            is_whole = false;
-        } else {
+        if (json)
             show_all(json, path, show, context);
-        }
+        else
+            is_whole = complain("%s/%s cannot be read and is skipped", folder, entries[i]->d_name);
         json_object_put(json);
         free(entries[i]);
     }
@@ -171,9 +167,7 @@ bool reports_of(const char *what, reports_show_fn *show, void *context) {
     bool is_number = *what && strspn(what, "0123456789") == strlen(what);
     if (is_number && stat(what, &status) != 0) {
         pages_each(show_page, &wanted);
-        if (!wanted.is_found)
-            complain("no live page of %s", what);
-        return wanted.is_found;
+        return wanted.is_found || complain("no live page of %s", what);
     }
     if (stat(what, &status) == 0 && S_ISDIR(status.st_mode))
         return reports_of_folder(what, show, context);

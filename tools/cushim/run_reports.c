@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/draft.h"
+#include "base/list.h"
 #include "base/output.h"
 #include "base/path.h"
 #include "report/report_file.h"
@@ -196,21 +197,19 @@ static void look_at(const struct page *page, void *context) {
         told->has_others = true;
         return;
     }
-    void *names = realloc(told->names, (told->n + 1) * sizeof *told->names);
-    if (atomic_load(&head->state) == CUSHIM_PAGE_REPORTED || !pages_has_memory(page->report) ||
-        !names) {
-        told->names = names ? names : told->names;
+    char(*name)[CUSHIM_PAGE_NAME_BYTES] = NULL;
+    if (atomic_load(&head->state) != CUSHIM_PAGE_REPORTED && pages_has_memory(page->report))
+        LIST_ADD(told->names, told->n, name);
+    if (!name) {
         pages_remove(page);
         return;
     }
-    told->names = names;
-    size_t at = told->n++;
     if (is_started && !told->has_started) {
-        memmove(told->names + 1, told->names, at * sizeof *told->names);
+        memmove(told->names + 1, told->names, (told->n - 1) * sizeof *told->names);
         told->has_started = true;
-        at = 0;
+        name = told->names;
     }
-    snprintf(told->names[at], sizeof *told->names, "%s", page->name);
+    snprintf(*name, sizeof *name, "%s", page->name);
 }
 
 /* ---- each in a file of its own ---- */

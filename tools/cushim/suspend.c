@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,16 +43,12 @@ static bool open_driver(void) {
     if (driver.init)
         return true;
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        complain("no CUDA driver: %s", dlerror());
-        return false;
-    }
+    if (!library)
+        return complain("no CUDA driver: %s", dlerror());
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        symbols[i] = dlsym(library, names[i]);
-        if (symbols[i])
-            continue;
-        complain("the driver is too old: it has no %s; drivers from 570 on have it", names[i]);
-        return false;
+        if (!(symbols[i] = dlsym(library, names[i])))
+            return complain("the driver is too old: it has no %s; drivers from 570 on have it",
+                            names[i]);
     }
     memcpy(&driver, symbols, sizeof symbols);
     driver.init(0); /* a restore needs it; what fails says so below */
@@ -72,28 +69,37 @@ static bool has_ended(int64_t process) {
     return !suspended_look_up(process, &now, &state);
 }
 
+/* Print a line that begins with "process 4711 (app)". */
+__attribute__((format(printf, 2, 3))) static bool tell(const struct suspended *of,
+                                                       const char *format, ...) {
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return complain("process %" PRId64 " (%s)%s", of->process, of->program, text);
+}
+
 /* The checks that both directions have.  A line says what is wrong. */
 static bool is_within_reach(int64_t process, struct suspended *out, CUprocessState *now) {
     char state;
     if (!suspended_look_up(process, out, &state))
-        complain("no process %" PRId64, process);
-    else if (kill((pid_t)process, 0) != 0)
-        complain("process %" PRId64 " (%s): not permitted, because it is another user's", process,
-                 out->program);
-    else if (state == 'T' || state == 't')
-        complain("process %" PRId64 " (%s) is stopped, so the driver would wait for it; "
-                 "`kill -CONT %" PRId64 "` lets it go on",
-                 process, out->program, process);
-    else if (open_driver()) {
-        CUresult result = driver.get_state((int)process, now);
-        if (result == CUDA_SUCCESS)
-            return true;
-        complain("process %" PRId64 " (%s): %s", process, out->program,
-                 has_ended(process)                     ? "it has ended"
-                 : result == CUDA_ERROR_NOT_INITIALIZED ? "it does not use CUDA"
-                                                        : name_of(result));
-    }
-    return false;
+        return complain("no process %" PRId64, process);
+    if (kill((pid_t)process, 0) != 0)
+        return tell(out, ": not permitted, because it is another user's");
+    if (state == 'T' || state == 't')
+        return tell(out,
+                    " is stopped, so the driver would wait for it; `kill -CONT %" PRId64
+                    "` lets it go on",
+                    process);
+    if (!open_driver())
+        return false;
+    CUresult result = driver.get_state((int)process, now);
+    return result == CUDA_SUCCESS ||
+           tell(out, ": %s",
+                has_ended(process)                     ? "it has ended"
+                : result == CUDA_ERROR_NOT_INITIALIZED ? "it does not use CUDA"
+                                                       : name_of(result));
 }
 
 /* ---- how much memory ---- */
@@ -143,19 +149,17 @@ static bool is_fit(struct suspended *note) {
     note_used(note);
     uint64_t n_bytes = suspended_bytes(note), most = cushim_host_memory_bytes(note->process);
     n_bytes = n_bytes > known.held_bytes ? n_bytes : known.held_bytes;
-    const char *why = NULL;
     if (known.managed_bytes)
-        why = "it holds managed memory, which the driver cannot suspend";
-    else if (known.has_ipc)
-        why = "IPC is in use, and the driver cannot suspend memory of two processes";
-    if (why)
-        complain("process %" PRId64 " (%s) is not suspended: %s", note->process, note->program,
-                 why);
-    else if (n_bytes >= most)
-        complain("process %" PRId64 " (%s) is not suspended: not enough host memory, because it "
-                 "has %s on GPUs and may take %s",
-                 note->process, note->program, CUSHIM_BYTES(n_bytes), CUSHIM_BYTES(most));
-    return !why && n_bytes < most;
+        return tell(note, " is not suspended: it holds managed memory, which the driver cannot "
+                          "suspend");
+    if (known.has_ipc)
+        return tell(note, " is not suspended: IPC is in use, and the driver cannot suspend memory "
+                          "of two processes");
+    return n_bytes < most ||
+           tell(note,
+                " is not suspended: not enough host memory, because it has %s on GPUs and "
+                "may take %s",
+                CUSHIM_BYTES(n_bytes), CUSHIM_BYTES(most));
 }
 
 static const char *why_not_locked(CUresult result) {
@@ -196,18 +200,15 @@ static uint64_t spare_beside(uint64_t n_bytes, uint64_t free_bytes) {
 static bool suspend(int held, int64_t process) {
     struct suspended note;
     CUprocessState state;
-    char by_ns[CUSHIM_AMOUNT_BYTES];
     uint64_t before[CUSHIM_MAX_DEVICES], after[CUSHIM_MAX_DEVICES], n_free = 0;
     if (!is_within_reach(process, &note, &state))
         return false;
-    if (state != CU_PROCESS_STATE_RUNNING) {
-        complain("process %" PRId64 " (%s) is %s", process, note.program,
-                 state == CU_PROCESS_STATE_CHECKPOINTED ? "suspended already"
-                 : state == CU_PROCESS_STATE_LOCKED
-                     ? "half suspended; `cushim resume` lets it go on"
-                     : "damaged by an earlier checkpoint, the driver says");
-        return false;
-    }
+    if (state != CU_PROCESS_STATE_RUNNING)
+        return tell(&note, " is %s",
+                    state == CU_PROCESS_STATE_CHECKPOINTED ? "suspended already"
+                    : state == CU_PROCESS_STATE_LOCKED
+                        ? "half suspended; `cushim resume` lets it go on"
+                        : "damaged by an earlier checkpoint, the driver says");
     note.since_ns = cushim_clock_ns();
     if (!is_fit(&note))
         return false;
@@ -216,9 +217,8 @@ static bool suspend(int held, int64_t process) {
     const char *why = take((int)process);
     if (why) {
         suspended_write(held, NULL);
-        complain("process %" PRId64 " (%s) is not suspended: %s%s", process, note.program, why,
-                 has_ended(process) ? "; it has ended" : "; it goes on");
-        return false;
+        return tell(&note, " is not suspended: %s%s", why,
+                    has_ended(process) ? "; it has ended" : "; it goes on");
     }
     uint64_t ns = cushim_clock_ns() - note.since_ns;
     devices_free(after);
@@ -230,10 +230,8 @@ static bool suspend(int held, int64_t process) {
     }
     note.is_whole = 1;
     suspended_write(held, &note);
-    complain("process %" PRId64 " (%s) is suspended: %s went to host memory in %s, and %s are free",
-             process, note.program, CUSHIM_BYTES(suspended_bytes(&note)),
-             cushim_text_time(by_ns, ns), CUSHIM_BYTES(n_free));
-    return true;
+    return !tell(&note, " is suspended: %s went to host memory in %s, and %s are free",
+                 CUSHIM_BYTES(suspended_bytes(&note)), CUSHIM_TIME(ns), CUSHIM_BYTES(n_free));
 }
 
 /* ---- resume ---- */
@@ -259,11 +257,9 @@ static bool lacks_memory(const struct suspended *note) {
             snprintf(who + at, sizeof who - at, "%s%" PRId64 " (%s) has %s", *who ? ", " : "",
                      processes[k].process, other.program, CUSHIM_BYTES(processes[k].n_bytes));
         }
-        complain("process %" PRId64 " (%s) stays suspended: it needs %s of GPU %u, which has %s "
-                 "free; %s",
-                 note->process, note->program, CUSHIM_BYTES(needed), i, CUSHIM_BYTES(free_bytes[i]),
-                 *who ? who : "no process that NVML sees has more");
-        return true;
+        return !tell(note, " stays suspended: it needs %s of GPU %u, which has %s free; %s",
+                     CUSHIM_BYTES(needed), i, CUSHIM_BYTES(free_bytes[i]),
+                     *who ? who : "no process that NVML sees has more");
     }
     return false;
 }
@@ -271,7 +267,6 @@ static bool lacks_memory(const struct suspended *note) {
 static bool resume(int held, int64_t process) {
     struct suspended now, note;
     CUprocessState state;
-    char by_ns[CUSHIM_AMOUNT_BYTES];
     CUresult result = CUDA_SUCCESS;
     if (!is_within_reach(process, &now, &state))
         return false;
@@ -279,8 +274,7 @@ static bool resume(int held, int64_t process) {
         note = now;
     if (state != CU_PROCESS_STATE_LOCKED && state != CU_PROCESS_STATE_CHECKPOINTED) {
         suspended_write(held, NULL);
-        complain("process %" PRId64 " (%s) is not suspended", process, now.program);
-        return false;
+        return tell(&now, " is not suspended");
     }
     uint64_t start_ns = cushim_clock_ns();
     if (state == CU_PROCESS_STATE_CHECKPOINTED && lacks_memory(&note))
@@ -288,24 +282,17 @@ static bool resume(int held, int64_t process) {
     if (state == CU_PROCESS_STATE_CHECKPOINTED)
         result = driver.restore((int)process, NULL);
     result = result ? result : driver.unlock((int)process, NULL);
-    if (result != CUDA_SUCCESS) {
-        bool is_gone = has_ended(process);
-        complain("process %" PRId64 " (%s) %s%s", process, now.program,
-                 is_gone ? "has ended" : "stays suspended: ",
-                 is_gone                              ? ""
-                 : result == CUDA_ERROR_OUT_OF_MEMORY ? "the driver found too little GPU memory"
-                                                      : name_of(result));
-        return false;
-    }
+    if (result != CUDA_SUCCESS && has_ended(process))
+        return tell(&now, " has ended");
+    if (result != CUDA_SUCCESS)
+        return tell(&now, " stays suspended: %s",
+                    result == CUDA_ERROR_OUT_OF_MEMORY ? "the driver found too little GPU memory"
+                                                       : name_of(result));
     suspended_write(held, NULL);
     if (state == CU_PROCESS_STATE_LOCKED)
-        complain("process %" PRId64 " (%s) goes on; its memory was on the GPU", process,
-                 now.program);
-    else
-        complain("process %" PRId64 " (%s) goes on: %s came back in %s", process, now.program,
-                 CUSHIM_BYTES(suspended_bytes(&note)),
-                 cushim_text_time(by_ns, cushim_clock_ns() - start_ns));
-    return true;
+        return !tell(&now, " goes on; its memory was on the GPU");
+    return !tell(&now, " goes on: %s came back in %s", CUSHIM_BYTES(suspended_bytes(&note)),
+                 CUSHIM_TIME(cushim_clock_ns() - start_ns));
 }
 
 static bool with_note(int64_t process, bool (*what)(int held, int64_t process)) {

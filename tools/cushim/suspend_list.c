@@ -69,9 +69,8 @@ bool suspend_list_add(struct suspend_list *list, const char *word) {
     pages_each(add_of_page, &search);
     suspended_each(add_of_note, &search);
     add_of_devices(&search);
-    if (list->n == n)
-        complain("no process %s: none with a live page, and none that NVML sees", word);
-    return list->n > n;
+    return list->n > n ||
+           complain("no process %s: none with a live page, and none that NVML sees", word);
 }
 
 /* ---- idle processes ---- */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/list.h"
 #include "base/utf8.h"
 #include "base/writer.h"
 #include "report/finding.h"
@@ -183,20 +184,18 @@ static struct file *find_file(const char *path) {
 
 const struct symbol *symbols_want(const char *path, uint64_t address) {
     struct file *file = find_file(path);
-    struct known *known = NULL;
+    struct known *known = NULL, **wanted;
     if (!file)
         return NULL;
     HASH_FIND(hh, file->known, &address, sizeof address, known);
     if (known)
         return &known->symbol;
-    struct known **wanted = reallocarray(file->wanted, file->n_wanted + 1, sizeof *file->wanted);
-    file->wanted = wanted ? wanted : file->wanted;
-    known = wanted ? calloc(1, sizeof *known) : NULL;
+    HASH_GET(file->known, address, address, known);
     if (!known)
         return NULL;
-    known->address = address;
-    HASH_ADD(hh, file->known, address, sizeof known->address, known);
-    file->wanted[file->n_wanted++] = known;
+    LIST_ADD(file->wanted, file->n_wanted, wanted);
+    if (wanted)
+        *wanted = known;
     return &known->symbol;
 }
 

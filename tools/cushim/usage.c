@@ -123,12 +123,13 @@ bool ends_in(const char *text, const char *ending) {
     return n > n_ending && strcmp(text + n - n_ending, ending) == 0;
 }
 
-void complain(const char *format, ...) {
+bool complain(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     put_complaint(format, arguments);
     va_end(arguments);
     fputc('\n', stderr);
+    return false;
 }
 
 int usage_unwritten(const char *path, int error) {

@@ -40,8 +40,10 @@ _Noreturn void usage_unknown_page(const char *topic);
 /* Does the text end in this, with something before it? */
 bool ends_in(const char *text, const char *ending);
 
-/* Print one line on standard error: "cushim: ...". */
-__attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
+/* Print one line on standard error: "cushim: ...".  A function can end with it: returns false, or
+ * the exit code. */
+__attribute__((format(printf, 1, 2))) bool complain(const char *format, ...);
+#define complain_as(code, ...) (complain(__VA_ARGS__), (code))
 
 /* Say that a file, or standard output if `path` is NULL, cannot be written.  Nothing is said if the
  * reader of standard output left, as `head` does.  Returns EXIT_OURS. */

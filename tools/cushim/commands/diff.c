@@ -228,11 +228,8 @@ static void take(const struct cushim_report *report, const struct report_origin 
 
 /* A run that cannot be read completely must not pass. */
 static bool read_run(struct run *run) {
-    if (!counters_reports_of(run->name, take, run))
-        return false;
-    if (!run->n_processes)
-        complain("%s has no report", run->name);
-    return run->n_processes;
+    return counters_reports_of(run->name, take, run) &&
+           (run->n_processes || complain("%s has no report", run->name));
 }
 
 static bool has_device(int device) {
@@ -247,23 +244,18 @@ static bool is_known(const struct number *number) {
 static bool are_comparable(void) {
     bool has_any = false;
     for (int i = 0; i < n_conditions; i++) {
-        if (is_known(&conditions[i].number))
-            continue;
-        complain("a recording has no %s: %s", conditions[i].number.name, conditions[i].text);
-        return false;
+        if (!is_known(&conditions[i].number))
+            return complain("a recording has no %s: %s", conditions[i].number.name,
+                            conditions[i].text);
     }
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         has_any |= has_device(device);
         for (int side = 0; side < N_SIDES; side++) {
-            if (!n_conditions || !has_device(device) || runs[side].has_device[device])
-                continue;
-            complain("%s has nothing of device %d", runs[side].name, device);
-            return false;
+            if (n_conditions && has_device(device) && !runs[side].has_device[device])
+                return complain("%s has nothing of device %d", runs[side].name, device);
         }
     }
-    if (!has_any)
-        complain("neither run has a device");
-    return has_any;
+    return has_any || complain("neither run has a device");
 }
 
 /* ---- the table ---- */

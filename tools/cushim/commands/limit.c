@@ -62,8 +62,8 @@ static int try_group(const struct request *request) {
     if (error) {
         if (!is_path && error == ESRCH)
             return -1;
-        complain("no group %s: %s", request->wanted, cushim_group_fault(error));
-        return EXIT_WRONG;
+        return complain_as(EXIT_WRONG, "no group %s: %s", request->wanted,
+                           cushim_group_fault(error));
     }
     if (!request->size) {
         show_group(&group, request->wanted);

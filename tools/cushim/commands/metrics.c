@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/draft.h"
+#include "base/list.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/devices.h"
 #include "tools/cushim/pages.h"
@@ -58,11 +59,10 @@ static void add_number(char labels[LABELS_BYTES], const char *name, int64_t numb
 static struct row *add(struct rows *rows, const struct page *page, int device, int kind) {
     const struct cushim_page_head *head = &page->report->page.head;
     char uuid[CUSHIM_REPORT_UUID_BYTES] = "";
-    struct row *grown = reallocarray(rows->rows, rows->n + 1, sizeof *grown);
-    if (!grown)
+    struct row *row;
+    LIST_ADD(rows->rows, rows->n, row);
+    if (!row)
         return NULL;
-    rows->rows = grown;
-    struct row *row = &grown[rows->n++];
     memset(row, 0, sizeof *row);
     row->is_process = kind < 0;
     add_number(row->labels, "pid", head->process);

@@ -105,28 +105,19 @@ static bool choose_name(struct request *request, const char *program, long proce
 /* Make a folder for this recording alone.  Returns false, after a message, if that fails. */
 static bool make_folder(struct request *request, const char *program, long process) {
     struct recording_files files;
-    if (!choose_name(request, program, process)) {
-        complain("%s: %s", request->pattern, strerror(ENAMETOOLONG));
-        return false;
-    }
-    if (mkdir(request->name, 0700) != 0 && errno != EEXIST) {
-        complain("%s: %s", request->name, strerror(errno));
-        return false;
-    }
+    if (!choose_name(request, program, process))
+        return complain("%s: %s", request->pattern, strerror(ENAMETOOLONG));
+    if (mkdir(request->name, 0700) != 0 && errno != EEXIST)
+        return complain("%s: %s", request->name, strerror(errno));
     int error = recording_files(&files, request->name);
-    size_t n = error ? 0 : files.n;
-    if (!error)
-        recording_files_free(&files);
-    if (n) {
-        complain("%s has a recording already; with %%p in its name, as in -o app-%%p.cushim, each "
-                 "process has one of its own",
-                 request->name);
-        return false;
-    }
-    if (error || !realpath(request->name, request->folder)) {
-        complain("%s: %s", request->name, strerror(error ? error : errno));
-        return false;
-    }
+    size_t n = files.n;
+    recording_files_free(&files);
+    if (n)
+        return complain("%s has a recording already; with %%p in its name, as in "
+                        "-o app-%%p.cushim, each process has one of its own",
+                        request->name);
+    if (error || !realpath(request->name, request->folder))
+        return complain("%s: %s", request->name, strerror(error ? error : errno));
     return true;
 }
 

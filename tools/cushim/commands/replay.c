@@ -177,20 +177,17 @@ static int plan_path(const struct request *request) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
     struct recording_files files;
     int code = EXIT_WELL, error = recording_files(&files, request->path);
-    if (error || !files.n) {
-        complain("%s: %s", request->path, error ? strerror(error) : "no recording in it");
-        return EXIT_WRONG;
-    }
+    if (error || !files.n)
+        return complain_as(EXIT_WRONG, "%s: %s", request->path,
+                           error ? strerror(error) : "no recording in it");
     cushim_write(&out, "%s", request->is_json ? "[" : "");
     for (size_t i = 0, n = 0; i < files.n; i++) {
         if (n)
             cushim_write(&out, "%s", request->is_json ? "," : "\n");
         error = plan_all(request, files.paths[i], &out);
         n += !error;
-        if (error) {
-            complain("%s: %s", files.paths[i], recording_error(error));
-            code = EXIT_WRONG;
-        }
+        if (error)
+            code = complain_as(EXIT_WRONG, "%s: %s", files.paths[i], recording_error(error));
     }
     cushim_write(&out, "%s", request->is_json ? "]\n" : "");
     cushim_writer_flush(&out);

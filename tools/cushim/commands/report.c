@@ -78,10 +78,9 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         request->format = &formats[ends_in(request->output, ".html") ? HTML : TEXT];
     for (int i = 0; i < n; i++) {
         int error = recording_files_add(&request->files, argv[i]);
-        if (!error && request->files.n)
-            continue;
-        complain("%s: %s", argv[i], error ? what_is_wrong(error) : "no recording in it");
-        return EXIT_WRONG;
+        if (error || !request->files.n)
+            return complain_as(EXIT_WRONG, "%s: %s", argv[i],
+                               error ? what_is_wrong(error) : "no recording in it");
     }
     return EXIT_WELL;
 }
@@ -163,14 +162,15 @@ int report_main(int argc, char **argv) {
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;
-    if (request.format && request.format->put && !request.format->between && request.files.n > 1) {
-        complain("%s has %zu processes, but --format=%s takes one at a time: name one of its files",
-                 request.path, request.files.n, request.format->name);
-        recording_files_free(&request.files);
-        return EXIT_WRONG;
-    }
-    code = request.format ? put_to(&request, request.format, request.output)
-                          : put_text_and_page(&request);
+    if (request.format && request.format->put && !request.format->between && request.files.n > 1)
+        code = complain_as(EXIT_WRONG,
+                           "%s has %zu processes, but --format=%s takes one at a time: "
+                           "name one of its files",
+                           request.path, request.files.n, request.format->name);
+    else if (request.format)
+        code = put_to(&request, request.format, request.output);
+    else
+        code = put_text_and_page(&request);
     recording_files_free(&request.files);
     return code;
 }

@@ -29,14 +29,13 @@ void run_take_option(const char *topic, char **words, int *at) {
 
 /* Print one line that says what the option costs. */
 static void tell_what_relaxed_gives_up(int n_options, char **options) {
-    for (int i = 1; i < n_options; i++) {
-        if (strcasecmp(options[i], "--free=relaxed") == 0) {
-            complain(
-                "--free=relaxed: cudaFree no longer waits for the GPU.  Data that kernels write to "
-                "host memory, printf output and errors are complete only after you synchronise");
-            return;
-        }
-    }
+    int i = 1;
+    while (i < n_options && strcasecmp(options[i], "--free=relaxed") != 0)
+        i++;
+    if (i < n_options)
+        complain("--free=relaxed: cudaFree no longer waits for the GPU.  Data that kernels write "
+                 "to host memory, printf output and errors are complete only after you "
+                 "synchronise");
 }
 
 /* If the preload cannot be in the program, print one line and set `is_named`; the program runs
@@ -85,23 +84,18 @@ static const char *tell_of_page(const char *name, bool is_left_out) {
 
 int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *context) {
     char library[PATH_MAX], wrong[LAUNCH_WRONG_BYTES];
-    if (!launch_find(library, wrong)) {
-        complain("%s", wrong);
-        return EXIT_OURS;
-    }
+    if (!launch_find(library, wrong))
+        return complain_as(EXIT_OURS, "%s", wrong);
     bool is_named, is_left_out = warn_where_out_of_reach(argv[first], &is_named);
     if (!launch_set(is_left_out ? NULL : library) || (!is_left_out && !launch_inject(library)) ||
-        !launch_mark(!is_left_out && settings_want_word())) {
-        complain("the environment cannot be set: %s", strerror(errno));
-        return EXIT_OURS;
-    }
+        !launch_mark(!is_left_out && settings_want_word()))
+        return complain_as(EXIT_OURS, "the environment cannot be set: %s", strerror(errno));
     char where[SETTINGS_PATH_BYTES], path[PATH_MAX];
     bool has_report = !is_left_out && settings_report(where);
     int error = has_report ? run_reports_can_be_made(where, path) : 0;
-    if (error) { /* say so now rather than after hours */
-        complain("no report can be made in %s: %s", *path ? path : where, strerror(error));
-        return EXIT_OURS;
-    }
+    if (error) /* say so now rather than after hours */
+        return complain_as(EXIT_OURS, "no report can be made in %s: %s", *path ? path : where,
+                           strerror(error));
     if (!is_left_out) {
         tell_what_relaxed_gives_up(first, argv);
         warn_where_cut_off(library);
@@ -114,11 +108,10 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
         (setenv("CUSHIM_LIVE", "1", 0) != 0 || setenv("CUSHIM_OOM", "full", 0) != 0))
         return EXIT_OURS;
     const char *none = tell_of_page(argv[first], is_left_out);
-    if (is_named)
-        none = NULL;
     pages_prune();
     if ((waits && has_report) || at_end)
-        wait_for(argv + first, waits && has_report ? where : NULL, none, at_end, context);
+        wait_for(argv + first, waits && has_report ? where : NULL, is_named ? NULL : none, at_end,
+                 context);
     else
         execvp(argv[first], argv + first);
     return launch_refused(first, argv, errno);

@@ -222,8 +222,8 @@ int stat_main(int argc, char **argv) {
     take_arguments(&request, argc, argv);
     if (request.is_clean) {
         int n = pages_clean();
-        complain("%s of ended processes removed", CUSHIM_SOME((uint64_t)n, "page"));
-        return EXIT_WELL;
+        return complain_as(EXIT_WELL, "%s of ended processes removed",
+                           CUSHIM_SOME((uint64_t)n, "page"));
     }
     if (request.has_users)
         pages_of_all_users();

@@ -13,6 +13,7 @@
 #include "base/bits.h"
 #include "base/utf8.h"
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/writer.h"
 #include "report/words.h"
 #include "tools/cushim/arguments.h"
@@ -61,15 +62,14 @@ struct top {
 static const char *const sort_names[N_SORTS] = {"held", "live", "requests/s", "process"};
 
 static struct row *row_of(struct top *top, const struct page *page, int device) {
+    struct row *row;
     for (size_t i = 0; i < top->n; i++) {
         if (top->rows[i].device == device && strcmp(top->rows[i].page, page->name) == 0)
             return &top->rows[i];
     }
-    struct row *rows = realloc(top->rows, (top->n + 1) * sizeof *rows);
-    if (!rows)
+    LIST_ADD(top->rows, top->n, row);
+    if (!row)
         return NULL;
-    top->rows = rows;
-    struct row *row = &rows[top->n++];
     *row = (struct row){
         .process = page->report->page.head.process, .user = page->user, .device = device};
     snprintf(row->page, sizeof row->page, "%s", page->name);
@@ -385,10 +385,8 @@ static bool obey(struct top *top, int key) {
 static int run_screen(struct top *top) {
     int key = SCREEN_NOTHING;
     uint64_t next_ns = 0;
-    if (!screen_begin()) {
-        complain("the terminal cannot be used: %s", strerror(errno));
-        return EXIT_OURS;
-    }
+    if (!screen_begin())
+        return complain_as(EXIT_OURS, "the terminal cannot be used: %s", strerror(errno));
     do {
         uint64_t now_ns = cushim_clock_ns();
         if (now_ns >= next_ns) {
@@ -439,10 +437,9 @@ static int run_plain(struct top *top) {
         look(top);
         put_plain(top, false);
     }
-    if (top->n)
-        return EXIT_WELL;
-    complain("no process has a live page; `cushim run` starts one that has");
-    return EXIT_WRONG;
+    return top->n ? EXIT_WELL
+                  : complain_as(EXIT_WRONG,
+                                "no process has a live page; `cushim run` starts one that has");
 }
 
 static bool is_utf8(void) {

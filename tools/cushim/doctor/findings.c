@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/list.h"
 #include "base/utf8.h"
 #include "base/writer.h"
 #include "tools/cushim/json.h"
@@ -44,8 +45,9 @@ void report_heading(const char *text) {
 void report_add(enum report_state state, const char *name, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    rows = must(reallocarray(rows, n_rows + 1, sizeof *rows));
-    rows[n_rows++] =
+    struct row *row;
+    LIST_ADD(rows, n_rows, row);
+    *(struct row *)must(row) =
         (struct row){state, heading, must(strdup(name)), format_text(format, arguments), NULL};
     va_end(arguments);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/bits.h"
+#include "base/list.h"
 #include "tools/cushim/recording/recording.h"
 
 /* ---- what is live, by address: blocks of pools, and the segments that contain them ---- */
@@ -20,32 +21,28 @@ static bool is_in(const struct recording_scope *scope, unsigned device, unsigned
     return scope->devices >> device & scope->kinds >> kind & 1;
 }
 
-/* Make room for one more row.  The space is doubled if it is full. */
-static void *grow(struct live *lists, void *rows, size_t n, size_t row_bytes) {
-    if (n & (n - 1))
-        return rows;
-    void *more = reallocarray(rows, n ? 2 * n : 1, row_bytes);
-    if (!more)
-        lists->error = ENOMEM;
-    return more ? more : rows;
-}
-
 static void list_block(const struct cushim_trace_block *block, void *context) {
     struct live *lists = context;
-    if (lists->error || !block->pool || !is_in(lists->scope, block->device, block->kind))
+    struct cushim_trace_block *row;
+    if (!block->pool || !is_in(lists->scope, block->device, block->kind))
         return;
-    lists->blocks = grow(lists, lists->blocks, lists->n_blocks, sizeof *lists->blocks);
-    if (!lists->error)
-        lists->blocks[lists->n_blocks++] = *block;
+    LIST_ADD(lists->blocks, lists->n_blocks, row);
+    if (row)
+        *row = *block;
+    else
+        lists->error = ENOMEM;
 }
 
 static void list_segment(const struct cushim_trace_segment *segment, void *context) {
     struct live *lists = context;
-    if (lists->error || !is_in(lists->scope, segment->device, segment->kind))
+    struct cushim_trace_segment *row;
+    if (!is_in(lists->scope, segment->device, segment->kind))
         return;
-    lists->segments = grow(lists, lists->segments, lists->n_segments, sizeof *lists->segments);
-    if (!lists->error)
-        lists->segments[lists->n_segments++] = *segment;
+    LIST_ADD(lists->segments, lists->n_segments, row);
+    if (row)
+        *row = *segment;
+    else
+        lists->error = ENOMEM;
 }
 
 /* Blocks, segments and rows begin with their address. */

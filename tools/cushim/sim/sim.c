@@ -78,34 +78,22 @@ static bool set_list(const char *name, const char *word, bool is_first) {
     return is_set;
 }
 
-/* The runtime comes behind the preload, which must answer first.  Returns EXIT_WELL or another exit
- * code. */
-static int set_device(const char *folder, const char *runtime) {
-    char library[PATH_MAX + 32];
-    snprintf(library, sizeof library, "%s/libcudart.so.%s", folder, runtime ? runtime : "");
-    if (set_list("LD_LIBRARY_PATH", folder, true) &&
-        (!runtime || set_list("LD_PRELOAD", library, false)))
-        return EXIT_WELL;
-    complain("%s", strerror(errno));
-    return EXIT_OURS;
-}
-
+/* The runtime comes behind the preload, which must answer first. */
 static int run_there(int first, char **argv, const char *runtime) {
-    char folder[PATH_MAX];
-    if (!find_device(folder)) {
-        complain(
-            "the software device is not installed: the package cushim-sim has it, or a build that "
-            "was installed with -Dsim_install=true");
-        return EXIT_OURS;
-    }
-    if (strpbrk(folder, " :;$")) {
-        complain("%s cannot be in LD_LIBRARY_PATH, because it has a blank, a colon or a $; move it",
-                 folder);
-        return EXIT_OURS;
-    }
-    int code = set_device(folder, runtime);
-    if (code != EXIT_WELL)
-        return code;
+    char folder[PATH_MAX], library[PATH_MAX + 32];
+    if (!find_device(folder))
+        return complain_as(EXIT_OURS, "the software device is not installed: the package cushim-sim"
+                                      " has it, or a build that was installed with "
+                                      "-Dsim_install=true");
+    if (strpbrk(folder, " :;$"))
+        return complain_as(EXIT_OURS,
+                           "%s cannot be in LD_LIBRARY_PATH, because it has a blank, a "
+                           "colon or a $; move it",
+                           folder);
+    snprintf(library, sizeof library, "%s/libcudart.so.%s", folder, runtime ? runtime : "");
+    if (!set_list("LD_LIBRARY_PATH", folder, true) ||
+        (runtime && !set_list("LD_PRELOAD", library, false)))
+        return complain_as(EXIT_OURS, "%s", strerror(errno));
     execvp(argv[first], argv + first);
     return launch_refused(first, argv, errno);
 }
