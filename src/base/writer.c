@@ -10,12 +10,16 @@
 void cushim_writer_flush(struct cushim_writer *writer) {
     if (!writer->error)
         writer->error = cushim_output_write(writer->fd, writer->buffer, writer->n_bytes);
-    writer->last = writer->n_bytes ? writer->buffer[writer->n_bytes - 1] : writer->last;
+    writer->last = cushim_write_last(writer);
     writer->n_bytes = 0;
 }
 
+char cushim_write_last(const struct cushim_writer *writer) {
+    return writer->n_bytes ? writer->buffer[writer->n_bytes - 1] : writer->last;
+}
+
 const char *cushim_write_comma(const struct cushim_writer *writer) {
-    char last = writer->n_bytes ? writer->buffer[writer->n_bytes - 1] : writer->last;
+    char last = cushim_write_last(writer);
     return last == '[' || last == '{' ? "" : ",";
 }
 

@@ -26,6 +26,9 @@ void cushim_write_bytes(struct cushim_writer *writer, const void *bytes, size_t 
 /* Send the buffered bytes. */
 void cushim_writer_flush(struct cushim_writer *writer);
 
+/* The last byte that was written; 0: there is none. */
+char cushim_write_last(const struct cushim_writer *writer);
+
 /* What an item of JSON begins with: "," unless its list or object was just opened. */
 const char *cushim_write_comma(const struct cushim_writer *writer);
 

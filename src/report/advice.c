@@ -1,10 +1,10 @@
 #include "report/advice.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "report/finding.h"
+#include "report/json.h"
 #include "report/large_copies.h"
 #include "report/site.h"
 
@@ -221,15 +221,15 @@ void cushim_advice_text(struct cushim_writer *out, const struct cushim_report *r
 void cushim_advice_json(struct cushim_writer *out, const struct cushim_report *report) {
     struct cushim_advice advice[CUSHIM_ADVICE_MOST];
     unsigned n = cushim_advice_give(report, advice);
-    cushim_write(out, "  \"advice\": [");
+    cushim_json_begin(out, "\n  advice", "[");
     for (unsigned i = 0; i < n; i++) {
-        cushim_write(out, "%s\n    {\"id\": \"%s\", \"text\": ", i ? "," : "", advice[i].id);
-        cushim_report_put_string(out, advice[i].text);
-        cushim_write(out, ", \"evidence\": {");
+        cushim_json_begin(out, "\n    ", "{");
+        cushim_json_text(out, "id", advice[i].id);
+        cushim_json_text(out, "text", advice[i].text);
+        cushim_json_begin(out, "evidence", "{");
         for (int k = 0; k < CUSHIM_ADVICE_EVIDENCE && advice[i].evidence[k].name; k++)
-            cushim_write(out, "%s\"%s\": %" PRIu64, k ? ", " : "", advice[i].evidence[k].name,
-                         advice[i].evidence[k].value);
+            cushim_json_number(out, advice[i].evidence[k].name, advice[i].evidence[k].value);
         cushim_write(out, "}}");
     }
-    cushim_write(out, "],\n");
+    cushim_write(out, "]");
 }

@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 #include "cuda/symbol.h"
 #include "report/frame.h"
+#include "report/json.h"
 #include "report/page_ring.h"
 
 enum { N_FRAMES = 6 };
@@ -116,26 +117,21 @@ bool cushim_finding_text(struct cushim_writer *out, const struct cushim_report *
 static void put_stack(struct cushim_writer *out, const char *name,
                       const struct cushim_page_frame frames[], uint64_t n_frames,
                       const struct cushim_report *report) {
-    cushim_write(out, ", \"%s\": ", name);
+    cushim_json_begin(out, name, "");
     cushim_frame_json_texts(out, frames, n_frames, report->find_line);
-}
-
-static void put_string(struct cushim_writer *out, const char *name, const char *text) {
-    cushim_write(out, "\"%s\": ", name);
-    cushim_report_put_string(out, text);
-    cushim_write(out, ", ");
 }
 
 static void put(struct cushim_writer *out, const struct cushim_page_finding *finding,
                 const struct cushim_report *report) {
-    cushim_write(out, "\n    {");
-    put_string(out, "fault", finding->fault);
-    put_string(out, "harm", finding->harm);
-    put_string(out, finding->is_refusal ? "call" : "found_by", finding->call);
-    cushim_write(out, "\"%s\": %" PRIu64, finding->is_refusal ? "call_bytes" : "found",
-                 finding->is_refusal ? finding->span_bytes : finding->found);
-    cushim_write(out, ", \"address\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"offset\": %" PRId64,
-                 finding->address, finding->n_bytes, (int64_t)finding->offset);
+    cushim_json_begin(out, "\n    ", "{");
+    cushim_json_text(out, "fault", finding->fault);
+    cushim_json_text(out, "harm", finding->harm);
+    cushim_json_text(out, finding->is_refusal ? "call" : "found_by", finding->call);
+    cushim_json_number(out, finding->is_refusal ? "call_bytes" : "found",
+                       finding->is_refusal ? finding->span_bytes : finding->found);
+    cushim_json_number(out, "address", finding->address);
+    cushim_json_number(out, "bytes", finding->n_bytes);
+    cushim_json_put(out, "offset", "%" PRId64, (int64_t)finding->offset);
     put_stack(out, "allocated", finding->obtained, finding->n_obtained, report);
     put_stack(out, "freed", finding->freed, finding->n_freed, report);
     put_stack(out, finding->is_refusal ? "called_at" : "found_at", finding->at, finding->n_at,
@@ -146,15 +142,15 @@ static void put(struct cushim_writer *out, const struct cushim_page_finding *fin
 void cushim_finding_json(struct cushim_writer *out, const struct cushim_report *report) {
     struct cushim_page_finding finding;
     uint64_t n_found = 0;
-    cushim_write(out, "  \"harms\": [");
+    cushim_json_begin(out, "\n  harms", "[");
     for (unsigned i = 0; i < CUSHIM_N_FINDINGS; i++) {
         if (!cushim_finding_get(report, i, &finding))
             continue;
-        cushim_write(out, "%s", cushim_write_comma(out));
         put(out, &finding, report);
         n_found += i >= CUSHIM_PAGE_FINDINGS;
     }
-    cushim_write(out, "],\n  \"n_harms\": %" PRIu64 ", \"unchecked\": %" PRIu64 ",\n",
-                 cushim_mem_stats_read(&report->page.n_findings) + n_found,
-                 cushim_mem_stats_read(&report->page.n_unchecked));
+    cushim_write(out, "]");
+    cushim_json_number(out, "\n  n_harms",
+                       cushim_mem_stats_read(&report->page.n_findings) + n_found);
+    cushim_json_number(out, "unchecked", cushim_mem_stats_read(&report->page.n_unchecked));
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "report/json.h"
 
 void cushim_frame_clean(struct cushim_page_frame frames[], size_t n_frames) {
     for (size_t i = 0; i < n_frames; i++) {
@@ -171,13 +172,12 @@ void cushim_frame_json(struct cushim_writer *out, const struct cushim_page_frame
         const struct cushim_page_frame *frame = &frames[i];
         char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES];
         bool has_line = cushim_frame_line(frame, find_line, function, line);
-        cushim_write(out, "%s\n      {\"file\": ", i ? "," : "");
-        cushim_report_put_string(out, frame->file);
-        cushim_write(out, ", \"offset\": %" PRIu64 ", \"function\": ", frame->offset);
-        cushim_report_put_string(out, function);
-        if (has_line) {
-            cushim_report_put_text(out, ", \"line\": ", line);
-        }
+        cushim_json_begin(out, "\n      ", "{");
+        cushim_json_text(out, "file", frame->file);
+        cushim_json_number(out, "offset", frame->offset);
+        cushim_json_text(out, "function", function);
+        if (has_line)
+            cushim_json_text(out, "line", line);
         cushim_write(out, "}");
     }
     cushim_write(out, "]");
@@ -189,8 +189,7 @@ void cushim_frame_json_texts(struct cushim_writer *out, const struct cushim_page
     for (uint64_t i = 0; i < n_frames; i++) {
         char text[TEXT_BYTES];
         put(&frames[i], find_line, TEXT_BYTES, text);
-        cushim_write(out, "%s", i ? ", " : "");
-        cushim_report_put_string(out, text);
+        cushim_json_text(out, NULL, text);
     }
     cushim_write(out, "]");
 }

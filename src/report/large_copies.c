@@ -1,6 +1,6 @@
 #include "report/large_copies.h"
 
-#include <inttypes.h>
+#include "report/json.h"
 
 struct large {
     uint64_t n_copies, n_bytes, ns;
@@ -71,9 +71,10 @@ static void put_path(struct cushim_writer *out, const struct cushim_report *repo
     static const char *const names[] = {"host_to_device", "device_to_host"};
     for (int back = 0; back < 2; back++) {
         struct large large = large_of(report, path, back);
-        cushim_write(
-            out, "%s\"%s\": {\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"ns\": %" PRIu64 "}",
-            back ? ", " : "", names[back], large.n_copies, large.n_bytes, large.ns);
+        cushim_json_begin(out, names[back], "{");
+        cushim_json_numbers(out, "count bytes ns",
+                            (const uint64_t[]){large.n_copies, large.n_bytes, large.ns});
+        cushim_write(out, "}");
     }
 }
 
@@ -83,13 +84,13 @@ void cushim_large_copies_json(struct cushim_writer *out, const struct cushim_rep
         CUSHIM_COPY_REASONS(REASON)
 #undef REASON
     };
-    cushim_write(out, "  \"large_copies\": {");
+    cushim_json_begin(out, "\n  large_copies", "{");
     put_path(out, report, CUSHIM_COPY_BY_DRIVER);
-    cushim_write(out, "},\n  \"staged\": {");
+    cushim_write(out, "}");
+    cushim_json_begin(out, "\n  staged", "{");
     put_path(out, report, CUSHIM_COPY_STAGED);
-    cushim_write(out, ", \"left\": {");
+    cushim_json_begin(out, "left", "{");
     for (int i = 0; i < CUSHIM_N_COPY_REASONS; i++)
-        cushim_write(out, "%s\"%s\": %" PRIu64, i ? ", " : "", words[i],
-                     cushim_mem_stats_read(&report->page.copies.n_left[i]));
-    cushim_write(out, "}},\n");
+        cushim_json_number(out, words[i], cushim_mem_stats_read(&report->page.copies.n_left[i]));
+    cushim_write(out, "}}");
 }

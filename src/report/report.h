@@ -119,7 +119,5 @@ const char *cushim_report_uuid(char text[CUSHIM_REPORT_UUID_BYTES], const unsign
 /* The time from the start of the process to a moment. */
 uint64_t cushim_report_since(const struct cushim_report *report, uint64_t ns);
 
-/* JSON texts: a string with its quotes, whatever bytes it contains; the other writes a lead first.
- */
+/* A text as JSON, with its quotes, whatever bytes it contains. */
 void cushim_report_put_string(struct cushim_writer *out, const char *text);
-void cushim_report_put_text(struct cushim_writer *out, const char *lead, const char *text);

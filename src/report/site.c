@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "report/frame.h"
+#include "report/json.h"
 #include "report/library.h"
 #include "report/words.h"
 
@@ -348,12 +349,14 @@ void cushim_site_libraries(struct cushim_writer *out, const struct cushim_report
 
 static void put_json(struct cushim_writer *out, const struct cushim_report *report,
                      const struct cushim_site *site) {
-    cushim_write(out,
-                 "\n    {\"live_blocks\": %" PRIu64 ", \"live_bytes\": %" PRIu64
-                 ", \"error_bytes\": %" PRIu64 ", \"peak_live_bytes\": %" PRIu64
-                 ", \"grows\": %s%s, \"stack\": ",
-                 site->n_live, site->live_bytes, site->error_bytes, site->peak_live_bytes,
-                 site->grows ? "true" : "false", site->is_spilled ? ", \"spilled\": true" : "");
+    cushim_json_begin(out, "\n    ", "{");
+    cushim_json_numbers(out, "live_blocks live_bytes error_bytes peak_live_bytes",
+                        (const uint64_t[]){site->n_live, site->live_bytes, site->error_bytes,
+                                           site->peak_live_bytes});
+    cushim_json_bool(out, "grows", site->grows);
+    if (site->is_spilled)
+        cushim_json_bool(out, "spilled", true);
+    cushim_json_begin(out, "stack", "");
     cushim_frame_json(out, site->frames, site->n_frames, report->find_line);
     cushim_write(out, "}");
 }
@@ -364,14 +367,12 @@ void cushim_site_json(struct cushim_writer *out, const struct cushim_report *rep
     int i;
     if (!report->sites)
         return;
-    cushim_write(out, "  \"sample_bytes\": %" PRIu64 ",\n  \"lost_samples\": %" PRIu64 ",\n",
-                 report->page.head.sample_bytes, cushim_mem_stats_read(&report->sites->n_lost));
-    cushim_write(out, "  \"sites\": [");
+    cushim_json_number(out, "\n  sample_bytes", report->page.head.sample_bytes);
+    cushim_json_number(out, "\n  lost_samples", cushim_mem_stats_read(&report->sites->n_lost));
+    cushim_json_begin(out, "\n  sites", "[");
     while ((i = next(report, &told)) >= 0) {
-        if (!cushim_site_get(report, (unsigned)i, &site))
-            continue;
-        cushim_write(out, "%s", cushim_write_comma(out));
-        put_json(out, report, &site);
+        if (cushim_site_get(report, (unsigned)i, &site))
+            put_json(out, report, &site);
     }
-    cushim_write(out, "],\n");
+    cushim_write(out, "]");
 }

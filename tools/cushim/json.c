@@ -2,14 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "report/report.h"
 
 struct json_object *json_read(const char *path, size_t most_bytes) {
     enum { DEPTH = 32 };
@@ -60,52 +56,4 @@ bool json_is_of(struct json_object *json, const char *schema) {
 
 size_t json_length(struct json_object *list) {
     return list ? json_object_array_length(list) : 0;
-}
-
-/* ---- written ---- */
-
-static void put_name(struct json_output *json, const char *name, bool has_break) {
-    cushim_write(json->out, "%s", !json->needs_comma ? "" : has_break ? "," : ", ");
-    if (name)
-        cushim_write(json->out, "\"%s\": ", name);
-    json->needs_comma = true;
-}
-
-void json_begin(struct json_output *json, const char *name, const char *bracket) {
-    put_name(json, name, *bracket == '\n');
-    cushim_write(json->out, "%s", bracket);
-    json->needs_comma = false;
-}
-
-void json_end(struct json_output *json, const char *bracket) {
-    cushim_write(json->out, "%s", bracket);
-    json->needs_comma = true;
-}
-
-void json_put_text(struct json_output *json, const char *name, const char *text) {
-    put_name(json, name, false);
-    cushim_report_put_string(json->out, text);
-}
-
-void json_put_number(struct json_output *json, const char *name, uint64_t number) {
-    json_put(json, name, "%" PRIu64, number);
-}
-
-void json_put_numbers(struct json_output *json, const char *names, const uint64_t numbers[]) {
-    for (size_t n; (n = strcspn(names, " ")) != 0; names += n + (names[n] == ' '))
-        json_put(json, NULL, "\"%.*s\": %" PRIu64, (int)n, names, *numbers++);
-}
-
-void json_put_bool(struct json_output *json, const char *name, bool is_true) {
-    json_put(json, name, "%s", is_true ? "true" : "false");
-}
-
-void json_put(struct json_output *json, const char *name, const char *format, ...) {
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    put_name(json, name, false);
-    cushim_write(json->out, "%s", text);
 }

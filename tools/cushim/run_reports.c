@@ -18,8 +18,8 @@
 #include "base/list.h"
 #include "base/output.h"
 #include "base/path.h"
+#include "report/json.h"
 #include "report/report_file.h"
-#include "tools/cushim/json.h"
 #include "tools/cushim/pages.h"
 #include "tools/cushim/processes.h"
 #include "tools/cushim/reports.h"
@@ -310,46 +310,46 @@ static bool has_word_of_reports(const struct run_reports *run) {
 /* Files of this run get a row; others in the folder are of other runs. */
 struct rows {
     const struct run_reports *run;
-    struct json_output json;
+    struct cushim_writer *out;
 };
 
 static void put_file(const struct cushim_report *report, const struct report_origin *origin,
                      void *context) {
     struct rows *rows = context;
+    struct cushim_writer *out = rows->out;
     const struct cushim_page_head *head = &report->page.head;
     if (head->run != rows->run->number)
         return;
-    json_begin(&rows->json, NULL, "\n    {");
-    json_put(&rows->json, "pid", "%" PRId64, head->process);
+    cushim_json_begin(out, "\n    ", "{");
+    cushim_json_put(out, "pid", "%" PRId64, head->process);
     if (head->rank >= 0)
-        json_put(&rows->json, "rank", "%" PRId64, head->rank);
+        cushim_json_put(out, "rank", "%" PRId64, head->rank);
     else
-        json_put(&rows->json, "rank", "null");
-    json_put_text(&rows->json, "program", head->program);
-    json_put_text(&rows->json, "file", basename(origin->name));
-    json_put_text(&rows->json, "ended", report->ended ? report->ended : "normally");
-    json_end(&rows->json, "}");
+        cushim_json_put(out, "rank", "null");
+    cushim_json_text(out, "program", head->program);
+    cushim_json_text(out, "file", basename(origin->name));
+    cushim_json_text(out, "ended", report->ended ? report->ended : "normally");
+    cushim_write(out, "}");
 }
 
 static void put_run(const struct run_reports *run, struct cushim_writer *out) {
-    struct rows rows = {.run = run, .json = {out, false}};
-    struct json_output *json = &rows.json;
-    json_begin(json, NULL, "{");
-    json_put_text(json, "schema", "cushim-run/1");
-    json_put(json, "run", "\"%" PRIx64 "\"", run->number);
-    json_begin(json, "command", "[");
+    struct rows rows = {run, out};
+    cushim_json_begin(out, NULL, "{");
+    cushim_json_text(out, "schema", "cushim-run/1");
+    cushim_json_put(out, "run", "\"%" PRIx64 "\"", run->number);
+    cushim_json_begin(out, "command", "[");
     for (int i = 0; run->argv[i]; i++)
-        json_put_text(json, NULL, run->argv[i]);
-    json_end(json, "]");
-    json_put(json, "began", "%lld", (long long)run->began);
-    json_put_number(json, "run_ns", cushim_clock_ns() - run->start_ns);
+        cushim_json_text(out, NULL, run->argv[i]);
+    cushim_write(out, "]");
+    cushim_json_put(out, "began", "%lld", (long long)run->began);
+    cushim_json_number(out, "run_ns", cushim_clock_ns() - run->start_ns);
     if (WIFSIGNALED(run->status))
-        json_put(json, "signal", "%d", WTERMSIG(run->status));
+        cushim_json_put(out, "signal", "%d", WTERMSIG(run->status));
     else
-        json_put(json, "exit_status", "%d", WEXITSTATUS(run->status));
-    json_begin(json, "processes", "[");
+        cushim_json_put(out, "exit_status", "%d", WEXITSTATUS(run->status));
+    cushim_json_begin(out, "processes", "[");
     reports_of_folder(run->where, put_file, &rows);
-    json_end(json, "]}\n");
+    cushim_write(out, "]}\n");
     cushim_writer_flush(out);
 }
 

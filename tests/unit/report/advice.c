@@ -47,7 +47,7 @@ TEST(refused_calls_are_what_the_check_says_more_of) {
 TEST(nothing_counted_is_no_advice) {
     ck_assert(is_none());
     ck_assert_str_eq(full_page_written(cushim_advice_text, &report), "");
-    ck_assert_str_eq(full_page_written(cushim_advice_json, &report), "  \"advice\": [],\n");
+    ck_assert_str_eq(full_page_written(cushim_advice_json, &report), "\n  \"advice\": []");
 }
 
 TEST(waits_of_a_hundredth_are_worth_a_word_where_frees_are_exact) {

@@ -7,9 +7,8 @@
 
 #include "base/utf8.h"
 #include "base/writer.h"
-#include "report/report.h"
+#include "report/json.h"
 #include "tools/cushim/arguments.h"
-#include "tools/cushim/json.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/replay/plan.h"
 #include "tools/cushim/usage.h"
@@ -110,41 +109,39 @@ static void put_text(struct cushim_writer *out, const struct cushim_trace_head *
     }
 }
 
-static void put_json_scope(struct json_output *json, const struct row *row, int scope) {
+static void put_json_scope(struct cushim_writer *out, const struct row *row, int scope) {
     const struct plan_sums *sums = &row->plan.sums[scope];
     char name[32];
-    json_begin(json, NULL, "\n    {");
-    json_put_text(json, "memory", scope_name(scope, name));
-    json_put_number(json, "requests", sums->n_requests);
-    json_put_number(json, "driver_calls", sums->n_calls);
-    json_put_number(json, "peak_live_bytes", sums->peak_live_bytes);
-    json_put_number(json, "refused", sums->n_refused);
+    cushim_json_begin(out, "\n    ", "{");
+    cushim_json_text(out, "memory", scope_name(scope, name));
+    cushim_json_numbers(out, "requests driver_calls peak_live_bytes refused",
+                        (const uint64_t[]){sums->n_requests, sums->n_calls, sums->peak_live_bytes,
+                                           sums->n_refused});
     if (row->has_held)
-        json_put_number(json, "peak_held_bytes", sums->peak_held_bytes);
-    json_end(json, "}");
+        cushim_json_number(out, "peak_held_bytes", sums->peak_held_bytes);
+    cushim_write(out, "}");
 }
 
 static void put_json(struct cushim_writer *out, const struct cushim_trace_head *head,
                      const struct row *rows, size_t n_rows) {
-    struct json_output json = {out, false};
-    json_begin(&json, NULL, "{");
-    json_put_text(&json, "schema", "cushim-plan/1");
-    json_put_text(&json, "program", head->program);
-    json_put_number(&json, "pid", head->process);
-    json_begin(&json, "settings", "[");
+    cushim_json_begin(out, NULL, "{");
+    cushim_json_text(out, "schema", "cushim-plan/1");
+    cushim_json_text(out, "program", head->program);
+    cushim_json_number(out, "pid", head->process);
+    cushim_json_begin(out, "settings", "[");
     for (size_t i = 0; i < n_rows; i++) {
-        json_begin(&json, NULL, "\n  {");
-        json_put_text(&json, "with", rows[i].name);
+        cushim_json_begin(out, "\n  ", "{");
+        cushim_json_text(out, "with", rows[i].name);
         if (rows[i].limit_bytes)
-            json_put_number(&json, "least_limit_bytes", rows[i].limit_bytes);
-        json_begin(&json, "memory", "[");
+            cushim_json_number(out, "least_limit_bytes", rows[i].limit_bytes);
+        cushim_json_begin(out, "memory", "[");
         for (int scope = 0; scope < PLAN_SCOPES; scope++) {
             if (rows[i].plan.sums[scope].n_requests)
-                put_json_scope(&json, &rows[i], scope);
+                put_json_scope(out, &rows[i], scope);
         }
-        json_end(&json, "]}");
+        cushim_write(out, "]}");
     }
-    json_end(&json, "]}");
+    cushim_write(out, "]}");
 }
 
 /* Plan one recording with each setting.  Returns 0 or an errno. */

@@ -9,7 +9,7 @@
 #include "base/list.h"
 #include "base/utf8.h"
 #include "base/writer.h"
-#include "tools/cushim/json.h"
+#include "report/json.h"
 #include "tools/cushim/usage.h"
 
 static const struct {
@@ -101,23 +101,22 @@ void report_print(void) {
 
 void report_print_json(void) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
-    struct json_output json = {&out, false};
-    json_begin(&json, NULL, "{");
-    json_put_text(&json, "schema", "cushim-doctor/1");
-    json_put_text(&json, "cushim", CUSHIM_VERSION_TEXT);
-    json_put_bool(&json, "well", report_n_wrong() == 0);
-    json_begin(&json, "rows", "[");
+    cushim_json_begin(&out, NULL, "{");
+    cushim_json_text(&out, "schema", "cushim-doctor/1");
+    cushim_json_text(&out, "cushim", CUSHIM_VERSION_TEXT);
+    cushim_json_bool(&out, "well", report_n_wrong() == 0);
+    cushim_json_begin(&out, "rows", "[");
     for (size_t i = 0; i < n_rows; i++) {
         const struct row *row = &rows[i];
-        json_begin(&json, NULL, "\n  {");
-        json_put_text(&json, "section", row->heading);
-        json_put_text(&json, "name", row->name);
-        json_put_text(&json, "state", states[row->state].word);
-        json_put_text(&json, "text", row->text);
+        cushim_json_begin(&out, "\n  ", "{");
+        cushim_json_text(&out, "section", row->heading);
+        cushim_json_text(&out, "name", row->name);
+        cushim_json_text(&out, "state", states[row->state].word);
+        cushim_json_text(&out, "text", row->text);
         if (row->remedy)
-            json_put_text(&json, "remedy", row->remedy);
-        json_end(&json, "}");
+            cushim_json_text(&out, "remedy", row->remedy);
+        cushim_write(&out, "}");
     }
-    json_end(&json, "]}\n");
+    cushim_write(&out, "]}\n");
     usage_flush(&out);
 }

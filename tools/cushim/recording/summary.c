@@ -10,8 +10,8 @@
 
 #include "base/utf8.h"
 #include "base/writer.h"
+#include "report/json.h"
 #include "report/report.h"
-#include "tools/cushim/json.h"
 #include "tools/cushim/numbers.h"
 
 enum { MOST_SITES = 10, MOST_FEW = 5, LEAD_BYTES = 80 };
@@ -261,103 +261,104 @@ int summary_text(struct cushim_writer *out, const char *path) {
 
 /* ---- JSON ---- */
 
-void summary_put_facts(struct json_output *json, const struct recording *recording) {
+void summary_put_facts(struct cushim_writer *out, const struct recording *recording) {
     const struct cushim_trace_account *account = &recording->account;
     const struct cushim_trace_head *head = &account->reader.head;
     char end[64];
-    json_put_text(json, "cushim", head->product);
-    json_put_text(json, "end", summary_end(head, end));
+    cushim_json_text(out, "cushim", head->product);
+    cushim_json_text(out, "end", summary_end(head, end));
     if (atomic_load(&head->is_software))
-        json_put_bool(json, "is_software", true);
-    json_put_numbers(json, "pid run_ns events lost damaged strange foreign disorder newer",
-                     (const uint64_t[]){
-                         head->process, account->last_ns - account->first_ns, account->n_events,
-                         atomic_load(&head->n_lost), account->reader.n_damaged, account->n_strange,
-                         account->n_foreign, account->n_disorder, names_newer(recording->names)});
+        cushim_json_bool(out, "is_software", true);
+    cushim_json_numbers(out, "pid run_ns events lost damaged strange foreign disorder newer",
+                        (const uint64_t[]){head->process, account->last_ns - account->first_ns,
+                                           account->n_events, atomic_load(&head->n_lost),
+                                           account->reader.n_damaged, account->n_strange,
+                                           account->n_foreign, account->n_disorder,
+                                           names_newer(recording->names)});
 }
 
-void summary_put_scope(struct json_output *json, const struct recording_scope *scope,
+void summary_put_scope(struct cushim_writer *out, const struct recording_scope *scope,
                        const char *names) {
-    json_put_numbers(json, names,
-                     (const uint64_t[]){scope->n_requests, scope->n_hits, scope->peak_bytes,
-                                        scope->peak_ns, scope->peak_held_bytes, scope->live_bytes,
-                                        scope->n_live, scope->n_waits, scope->wait_ns,
-                                        scope->n_refused});
+    cushim_json_numbers(out, names,
+                        (const uint64_t[]){scope->n_requests, scope->n_hits, scope->peak_bytes,
+                                           scope->peak_ns, scope->peak_held_bytes,
+                                           scope->live_bytes, scope->n_live, scope->n_waits,
+                                           scope->wait_ns, scope->n_refused});
     if (scope->n_before)
-        json_put_numbers(json, "blocks_before bytes_before",
-                         (const uint64_t[]){scope->n_before, scope->before_bytes});
+        cushim_json_numbers(out, "blocks_before bytes_before",
+                            (const uint64_t[]){scope->n_before, scope->before_bytes});
 }
 
-static void put_stack(struct json_output *json, const struct recording *recording,
+static void put_stack(struct cushim_writer *out, const struct recording *recording,
                       const struct cushim_trace_site *site) {
-    json_begin(json, "stack", "[");
+    cushim_json_begin(out, "stack", "[");
     for (unsigned i = names_first(recording->names, site); i < site->n_frames; i++) {
         const struct name *name = names_of(recording->names, site->frames[i]);
-        json_begin(json, NULL, "{");
-        json_put_text(json, "function", name->function);
-        json_put_text(json, "line", name->line);
-        json_put_text(json, "module", name->module);
-        json_put_number(json, "offset", name->offset);
-        json_end(json, "}");
+        cushim_json_begin(out, NULL, "{");
+        cushim_json_text(out, "function", name->function);
+        cushim_json_text(out, "line", name->line);
+        cushim_json_text(out, "module", name->module);
+        cushim_json_number(out, "offset", name->offset);
+        cushim_write(out, "}");
     }
-    json_end(json, "]");
+    cushim_write(out, "]");
 }
 
-static void put_json_site(struct json_output *json, const struct recording *recording,
+static void put_json_site(struct cushim_writer *out, const struct recording *recording,
                           const struct cushim_trace_site *site) {
-    json_begin(json, NULL, "\n      {");
-    json_put_numbers(json,
-                     "requests requested_bytes bytes_at_peak blocks_at_peak live_bytes live_blocks "
-                     "frees life_ns temporary wait_ns refused",
-                     (const uint64_t[]){site->n_requests, site->requested_bytes, site->noted_bytes,
-                                        site->n_noted, site->live_bytes, site->n_live,
-                                        site->n_frees, site->life_ns, site->n_temporary,
-                                        site->wait_ns, site->n_refused});
-    json_put_bool(json, "grows", site->grows);
-    json_put_text(json, "library", names_library(recording->names, site));
-    put_stack(json, recording, site);
-    json_end(json, "}");
+    cushim_json_begin(out, "\n      ", "{");
+    cushim_json_numbers(
+        out,
+        "requests requested_bytes bytes_at_peak blocks_at_peak live_bytes live_blocks "
+        "frees life_ns temporary wait_ns refused",
+        (const uint64_t[]){site->n_requests, site->requested_bytes, site->noted_bytes,
+                           site->n_noted, site->live_bytes, site->n_live, site->n_frees,
+                           site->life_ns, site->n_temporary, site->wait_ns, site->n_refused});
+    cushim_json_bool(out, "grows", site->grows);
+    cushim_json_text(out, "library", names_library(recording->names, site));
+    put_stack(out, recording, site);
+    cushim_write(out, "}");
 }
 
-static void put_json_scope(struct json_output *json, struct recording *recording,
+static void put_json_scope(struct cushim_writer *out, struct recording *recording,
                            const struct recording_scope *scope) {
     char name[32];
     struct cushim_trace_account *account = &recording->account;
-    json_begin(json, NULL, "\n    {");
-    json_put_text(json, "memory", recording_scope_name(scope, name));
-    summary_put_scope(json, scope,
+    cushim_json_begin(out, "\n    ", "{");
+    cushim_json_text(out, "memory", recording_scope_name(scope, name));
+    summary_put_scope(out, scope,
                       "requests no_call peak_live_bytes peak_ns peak_held_bytes live_bytes "
                       "live_blocks waits wait_ns refused");
-    json_begin(json, "sites", "[");
+    cushim_json_begin(out, "sites", "[");
     sort(account, BY(noted_bytes));
     for (size_t i = 0; i < account->n_sites; i++) {
         if (recording_has_site(account->sites[i]) || account->sites[i]->n_refused)
-            put_json_site(json, recording, account->sites[i]);
+            put_json_site(out, recording, account->sites[i]);
     }
-    json_end(json, "]}");
+    cushim_write(out, "]}");
 }
 
 static int put_json(void *context, struct recording *recording, const struct recording_scope *scope,
                     int i, int n) {
     const struct cushim_trace_head *head = &recording->account.reader.head;
-    struct json_output json = {context, i > 0};
+    struct cushim_writer *out = context;
     if (i == 0) {
-        json_begin(&json, NULL, "{");
-        json_put_text(&json, "schema", "cushim-trace-summary/1");
-        json_put_text(&json, "program", head->program);
-        json_put_text(&json, "arguments", head->arguments);
-        json_put_text(&json, "host", head->host);
+        cushim_json_begin(out, NULL, "{");
+        cushim_json_text(out, "schema", "cushim-trace-summary/1");
+        cushim_json_text(out, "program", head->program);
+        cushim_json_text(out, "arguments", head->arguments);
+        cushim_json_text(out, "host", head->host);
         if (cushim_trace_rank(head) >= 0)
-            json_put_number(&json, "rank", (uint64_t)cushim_trace_rank(head));
+            cushim_json_number(out, "rank", (uint64_t)cushim_trace_rank(head));
         if (cushim_trace_rank(head) >= 0 && cushim_trace_ranks(head) >= 0)
-            json_put_number(&json, "ranks", (uint64_t)cushim_trace_ranks(head));
-        summary_put_facts(&json, recording);
-        json_begin(&json, "memory", "[");
+            cushim_json_number(out, "ranks", (uint64_t)cushim_trace_ranks(head));
+        summary_put_facts(out, recording);
+        cushim_json_begin(out, "memory", "[");
     }
     if (scope)
-        put_json_scope(&json, recording, scope);
+        put_json_scope(out, recording, scope);
     if (i + 1 >= n)
-        json_end(&json, "]}\n");
+        cushim_write(out, "]}\n");
     return 0;
 }
 

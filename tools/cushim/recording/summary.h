@@ -14,16 +14,14 @@ struct cushim_writer;
 /* How the process ended, in words. */
 const char *summary_end(const struct cushim_trace_head *head, char text[static 64]);
 
-struct json_output;
-
 /* Write the members that all JSON of a recording has: how it ended, how long it is, and what is
  * missing. */
-void summary_put_facts(struct json_output *json, const struct recording *recording);
+void summary_put_facts(struct cushim_writer *out, const struct recording *recording);
 
 /* Write the numbers of a scope by the given names, in this order: requests, those without a
  * call, the peak, its time, the peak that was held, live bytes and blocks at the end, waits,
  * their time, and refused requests. */
-void summary_put_scope(struct json_output *json, const struct recording_scope *scope,
+void summary_put_scope(struct cushim_writer *out, const struct recording_scope *scope,
                        const char *names);
 
 /* Write about one recording.  Returns 0 or an errno. */
