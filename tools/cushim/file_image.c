@@ -8,64 +8,33 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/output.h"
 #include "base/utf8.h"
 #include "tools/cushim/usage.h"
 
-static const char cut_text[] = ": it was cut while it was read\n";
+static struct image *mapped; /* the last one, and those before it */
 
-/* ---- files that are cut while they are mapped ---- */
-
-/* The files that are mapped; more than this are not noted. */
-enum { N_NOTED = 64 };
-static struct {
-    struct image image;
-    char path[256];
-} noted[N_NOTED];
-
-/* Called if a read is behind the end of a file that was cut.  Any other fault has its usual
- * effect. */
+/* Called if a read is behind the end of a file that was cut, so nothing of stdio is under way.  Any
+ * other fault has its usual effect. */
 static void say_cut(int signal, siginfo_t *info, void *unused) {
+    char path[256];
     (void)unused;
-    for (int i = 0; i < N_NOTED; i++) {
-        uintptr_t at = (uintptr_t)info->si_addr - (uintptr_t)noted[i].image.bytes;
-        if (at >= noted[i].image.n_bytes)
+    for (const struct image *image = mapped; image; image = image->before) {
+        if ((uintptr_t)info->si_addr - (uintptr_t)image->bytes >= image->n_bytes)
             continue;
-        cushim_output_write(STDERR_FILENO, "cushim: ", strlen("cushim: "));
-        cushim_output_write(STDERR_FILENO, noted[i].path, strlen(noted[i].path));
-        cushim_output_write(STDERR_FILENO, cut_text, strlen(cut_text));
+        snprintf(path, sizeof path, "%s", image->path);
+        cushim_utf8_clean(path);
+        dprintf(STDERR_FILENO, "cushim: %s: it was cut while it was read\n", path);
         _exit(EXIT_WRONG);
     }
     sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 }
-
-static void note(const struct image *image, const char *path) {
-    int i = 0;
-    while (i < N_NOTED && noted[i].image.n_bytes)
-        i++;
-    if (i == N_NOTED)
-        return;
-    snprintf(noted[i].path, sizeof noted[i].path, "%s", path);
-    cushim_utf8_clean(noted[i].path);
-    noted[i].image = *image;
-    sigaction(SIGBUS, &(struct sigaction){.sa_sigaction = say_cut, .sa_flags = SA_SIGINFO}, NULL);
-}
-
-static void forget(const struct image *image) {
-    for (int i = 0; i < N_NOTED; i++) {
-        if (noted[i].image.bytes == image->bytes)
-            noted[i].image = (struct image){"", 0};
-    }
-}
-
-/* ---- mapping ---- */
 
 int image_map(struct image *image, const char *path, struct stat *status) {
     struct stat own;
     int error = 0;
     if (!status)
         status = &own;
-    *image = (struct image){"", 0};
+    *image = (struct image){"", 0, path, mapped};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return errno;
@@ -75,23 +44,26 @@ int image_map(struct image *image, const char *path, struct stat *status) {
         error = S_ISDIR(status->st_mode) ? EISDIR : EACCES;
     } else if (status->st_size > 0) {
         void *bytes = mmap(NULL, (size_t)status->st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (bytes == MAP_FAILED)
+        if (bytes == MAP_FAILED) {
             error = errno;
-        else
-            *image = (struct image){bytes, (size_t)status->st_size};
-        if (!error)
-            note(image, path);
+        } else {
+            image->bytes = bytes;
+            image->n_bytes = (size_t)status->st_size;
+        }
     }
     close(fd);
+    if (!error) {
+        mapped = image;
+        sigaction(SIGBUS, &(struct sigaction){.sa_sigaction = say_cut, .sa_flags = SA_SIGINFO},
+                  NULL);
+    }
     return error;
 }
 
 void image_unmap(struct image *image) {
-    if (image->n_bytes)
-        forget(image);
+    mapped = image->before;
     if (image->n_bytes)
         munmap((void *)image->bytes, image->n_bytes);
-    *image = (struct image){"", 0};
 }
 
 const void *image_part(const struct image *image, size_t offset, size_t n) {

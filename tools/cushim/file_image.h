@@ -11,11 +11,14 @@
 struct image {
     const char *bytes;
     size_t n_bytes;
+    const char *path;     /* of a mapped file */
+    struct image *before; /* the one that was mapped before */
 };
 
 /*
  * Map a regular file.  An empty file gives an empty image.  Returns 0 or an errno; `status` may be
- * NULL. If another process cuts the file while it is mapped, the command says so and ends.
+ * NULL.  The path must stay, and the last image that was mapped is unmapped first.  If another
+ * process cuts the file while it is mapped, the command says so and ends.
  */
 int image_map(struct image *image, const char *path, struct stat *status);
 

@@ -72,9 +72,21 @@ static size_t offset_of(const Elf64_Phdr *segments, size_t n_segments, uint64_t 
     return SIZE_MAX;
 }
 
+static const Elf64_Phdr *segment_of(const Elf64_Phdr *segments, size_t n_segments, uint32_t type) {
+    for (size_t i = 0; i < n_segments; i++) {
+        if (segments[i].p_type == type)
+            return &segments[i];
+    }
+    return NULL;
+}
+
 /* Find the dynamic section and its strings.  Returns false if the file has none, or is damaged. */
-static bool find_dynamic(const struct image *image, const Elf64_Phdr *segments, size_t n_segments,
-                         const Elf64_Phdr *dynamic, struct dynamic *found) {
+static bool find_dynamic(const struct image *image, struct dynamic *found) {
+    size_t n_segments = 0;
+    const Elf64_Phdr *segments = image_segments(image, &n_segments);
+    const Elf64_Phdr *dynamic = segments ? segment_of(segments, n_segments, PT_DYNAMIC) : NULL;
+    if (!dynamic || dynamic->p_offset % _Alignof(Elf64_Dyn) != 0)
+        return false;
     size_t n_entries = dynamic->p_filesz / sizeof(Elf64_Dyn);
     const Elf64_Dyn *entries = image_part(image, dynamic->p_offset, n_entries * sizeof *entries);
     size_t names = SIZE_MAX, names_bytes = 0, n = 0;
@@ -87,7 +99,7 @@ static bool find_dynamic(const struct image *image, const Elf64_Phdr *segments, 
     const char *strings = names == SIZE_MAX ? NULL : image_part(image, names, names_bytes);
     if (!strings)
         return false;
-    *found = (struct dynamic){entries, n, {strings, names_bytes}};
+    *found = (struct dynamic){entries, n, {.bytes = strings, .n_bytes = names_bytes}};
     return true;
 }
 
@@ -114,21 +126,6 @@ static bool has_static_cudart(const struct image *image) {
     return HOLDS(image, "\0cudaErrorCudartUnloading\0") && HOLDS(image, "\0cuGetProcAddress");
 }
 
-/* Find the dynamic strings of a library.  Returns false if they cannot be read. */
-static bool strings_of(const struct image *image, struct image *strings) {
-    size_t n_segments;
-    const Elf64_Phdr *segments = image_segments(image, &n_segments);
-    for (size_t i = 0; segments && i < n_segments; i++) {
-        struct dynamic dynamic;
-        if (segments[i].p_type == PT_DYNAMIC && segments[i].p_offset % _Alignof(Elf64_Dyn) == 0 &&
-            find_dynamic(image, segments, n_segments, &segments[i], &dynamic)) {
-            *strings = dynamic.strings;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Does the C library with the strings `libc` have each glibc version that `needed` names? */
 static bool has_versions(const struct image *libc, const struct image *needed) {
     static const char prefix[] = "\0GLIBC_";
@@ -149,7 +146,8 @@ static bool has_versions(const struct image *libc, const struct image *needed) {
  */
 static bool has_old_glibc(const char *loader) {
     char real[PATH_MAX], library[PATH_MAX], wrong[LAUNCH_WRONG_BYTES];
-    struct image images[2], strings[2];
+    struct image images[2];
+    struct dynamic libc, ours;
     bool is_old = false;
     char *slash = realpath(loader, real) ? strrchr(real, '/') : NULL;
     if (!slash || slash + sizeof "/libc.so.6" > real + sizeof real || !launch_find(library, wrong))
@@ -158,8 +156,8 @@ static bool has_old_glibc(const char *loader) {
     if (image_map(&images[0], real, NULL) != 0)
         return false;
     if (image_map(&images[1], library, NULL) == 0) {
-        is_old = strings_of(&images[0], &strings[0]) && strings_of(&images[1], &strings[1]) &&
-                 !has_versions(&strings[0], &strings[1]);
+        is_old = find_dynamic(&images[0], &libc) && find_dynamic(&images[1], &ours) &&
+                 !has_versions(&libc.strings, &ours.strings);
         image_unmap(&images[1]);
     }
     image_unmap(&images[0]);
@@ -187,15 +185,11 @@ static void read_elf(struct program *program, const struct image *image) {
     const Elf64_Phdr *segments = image_segments(image, &n_segments);
     if (!segments)
         return;
-    program->link = PROGRAM_STATIC;
-    for (size_t i = 0; i < n_segments; i++) {
-        if (segments[i].p_type == PT_INTERP)
-            program->link = link_by(image_string(image, segments[i].p_offset));
-        struct dynamic dynamic;
-        if (segments[i].p_type == PT_DYNAMIC && segments[i].p_offset % _Alignof(Elf64_Dyn) == 0 &&
-            find_dynamic(image, segments, n_segments, &segments[i], &dynamic))
-            read_dynamic(program, &dynamic);
-    }
+    const Elf64_Phdr *loader = segment_of(segments, n_segments, PT_INTERP);
+    struct dynamic dynamic;
+    program->link = loader ? link_by(image_string(image, loader->p_offset)) : PROGRAM_STATIC;
+    if (find_dynamic(image, &dynamic))
+        read_dynamic(program, &dynamic);
     if (program->cudart == PROGRAM_CUDART_NONE && has_static_cudart(image))
         program->cudart = PROGRAM_CUDART_STATIC;
 }
