@@ -84,6 +84,12 @@ struct cushim_trace_account {
     struct cushim_trace_tables *tables;
 };
 
+/* From the first event to a moment. */
+static inline uint64_t cushim_trace_account_since(const struct cushim_trace_account *account,
+                                                  uint64_t ns) {
+    return ns > account->first_ns ? ns - account->first_ns : 0;
+}
+
 /* 0, or an errno: ENOEXEC if it is no recording. */
 int cushim_trace_account_open(struct cushim_trace_account *account, const char *path);
 

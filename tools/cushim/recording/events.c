@@ -27,10 +27,6 @@ static int each(struct cushim_writer *out, const char *path, event_fn *begin, ev
     return error;
 }
 
-static uint64_t since_start(const struct cushim_trace_account *account, uint64_t ns) {
-    return ns > account->first_ns ? ns - account->first_ns : 0;
-}
-
 static const char *kind_of(const struct cushim_trace_event *event) {
     return event->kind < CUSHIM_N_KINDS ? cushim_report_kind((enum cushim_kind)event->kind)
                                         : "unknown";
@@ -49,68 +45,52 @@ static void put_event_text(struct cushim_writer *out, const struct cushim_trace_
 static void put_rest(struct cushim_writer *out, const struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
     uint64_t site = account->site ? account->site->number : 0;
-    switch (event->code) {
-    case CUSHIM_TRACE_ALLOC:
+    bool has_text = event->code == CUSHIM_TRACE_DEVICE || event->code == CUSHIM_TRACE_MARK ||
+                    event->code == CUSHIM_TRACE_MODULE || event->code == CUSHIM_TRACE_COPY;
+    if (event->code == CUSHIM_TRACE_ALLOC)
         cushim_write(out, " alloc 0x%" PRIx64 " %" PRIu64 " site %" PRIu64 "%s%s%s", event->address,
                      event->n_bytes, site, event->flags & CUSHIM_TRACE_NO_CALL ? " no-call" : "",
                      event->flags & CUSHIM_TRACE_NATIVELY ? " natively" : "",
                      event->flags & CUSHIM_TRACE_RESTORED ? " restored" : "");
-        break;
-    case CUSHIM_TRACE_FREE:
+    else if (event->code == CUSHIM_TRACE_FREE)
         cushim_write(out, " free 0x%" PRIx64 " %" PRIu64 "%s", event->address,
                      account->block.n_bytes, account->is_guessed ? " guessed" : "");
-        break;
-    case CUSHIM_TRACE_WAIT:
+    else if (event->code == CUSHIM_TRACE_WAIT)
         cushim_write(out, " wait %" PRIu64 " %" PRIu64 "%s", event->n_waits, event->number,
                      event->flags & CUSHIM_TRACE_IN_REQUEST ? " in-request" : "");
-        break;
-    case CUSHIM_TRACE_REFUSE:
+    else if (event->code == CUSHIM_TRACE_REFUSE)
         cushim_write(out, " refuse %" PRIu64 " site %" PRIu64, event->n_bytes, site);
-        break;
-    case CUSHIM_TRACE_SEGMENT:
+    else if (event->code == CUSHIM_TRACE_SEGMENT)
         cushim_write(out, " segment 0x%" PRIx64 " %" PRIu64 "%s", event->address, event->n_bytes,
                      event->flags & CUSHIM_TRACE_GIVEN_BACK ? " given-back" : "");
-        break;
-    case CUSHIM_TRACE_DEVICE:
+    else if (event->code == CUSHIM_TRACE_DEVICE)
         cushim_write(out, " memory %" PRIu64 " ", event->n_bytes);
-        put_event_text(out, event);
-        break;
-    case CUSHIM_TRACE_PLACE:
+    else if (event->code == CUSHIM_TRACE_PLACE)
         cushim_write(out, " place");
-        break;
-    case CUSHIM_TRACE_GONE:
+    else if (event->code == CUSHIM_TRACE_GONE)
         cushim_write(out, " gone 0x%" PRIx64, event->number);
-        break;
-    case CUSHIM_TRACE_MARK:
+    else if (event->code == CUSHIM_TRACE_MARK)
         cushim_write(out, " mark ");
-        put_event_text(out, event);
-        break;
-    case CUSHIM_TRACE_STACK:
+    else if (event->code == CUSHIM_TRACE_STACK)
         cushim_write(out, " stack %" PRIu64, event->number);
-        for (unsigned i = 0; i < event->n_frames; i++)
-            cushim_write(out, " 0x%" PRIx64, event->frames[i]);
-        break;
-    case CUSHIM_TRACE_MODULE:
+    else if (event->code == CUSHIM_TRACE_MODULE)
         cushim_write(out, " module 0x%" PRIx64 " %" PRIu64 " %" PRIu64 " ", event->address,
                      event->n_bytes, event->number);
-        put_event_text(out, event);
-        break;
-    case CUSHIM_TRACE_COPY:
+    else if (event->code == CUSHIM_TRACE_COPY)
         cushim_write(out, " copy %s %s %" PRIu64 " %" PRIu64 " ",
                      event->flags & CUSHIM_TRACE_TO_HOST ? "to-host" : "to-device",
                      event->flags & CUSHIM_TRACE_NATIVELY ? "by-driver" : "staged", event->n_bytes,
                      event->number);
+    for (unsigned i = 0; i < event->n_frames; i++)
+        cushim_write(out, " 0x%" PRIx64, event->frames[i]);
+    if (has_text)
         put_event_text(out, event);
-        break;
-    default:
-        break;
-    }
 }
 
 static void put_line(struct cushim_writer *out, const struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
     cushim_write(out, "%" PRIu64 " thread %" PRIu64 " device %u %s",
-                 since_start(account, event->time_ns), event->thread, event->device,
+                 cushim_trace_account_since(account, event->time_ns), event->thread, event->device,
                  kind_of(event));
     put_rest(out, account);
     cushim_write(out, "\n");
@@ -125,7 +105,7 @@ int events_text(struct cushim_writer *out, const char *path) {
 /* Write the fields that all elements have; `ns` is a time of the recording. */
 static void put_element(struct cushim_writer *out, const struct cushim_trace_account *account,
                         const char *phase, uint64_t ns) {
-    ns = since_start(account, ns);
+    ns = cushim_trace_account_since(account, ns);
     cushim_write(out,
                  ",\n{\"ph\":\"%s\",\"pid\":%" PRIu64 ",\"tid\":%" PRIu64 ",\"ts\":%" PRIu64
                  ".%03" PRIu64 ",",
@@ -159,42 +139,32 @@ static void put_perfetto(struct cushim_writer *out, const struct cushim_trace_ac
         }
         return;
     }
-    switch (event->code) {
-    case CUSHIM_TRACE_ALLOC:
-    case CUSHIM_TRACE_FREE:
+    if (event->code == CUSHIM_TRACE_ALLOC || event->code == CUSHIM_TRACE_FREE) {
         if (account->site)
             put_counter(out, account, device, kind, "live", account->sums[device][kind].live_bytes);
-        break;
-    case CUSHIM_TRACE_SEGMENT:
+    } else if (event->code == CUSHIM_TRACE_SEGMENT) {
         put_counter(out, account, event->device, event->kind, "held",
                     account->sums[event->device][event->kind].held_bytes);
-        break;
-    case CUSHIM_TRACE_WAIT:
+    } else if (event->code == CUSHIM_TRACE_WAIT) {
         put_span(out, account,
                  event->flags & CUSHIM_TRACE_IN_REQUEST ? "a request waits" : "a free waits");
         cushim_write(out, "}");
-        break;
-    case CUSHIM_TRACE_COPY:
+    } else if (event->code == CUSHIM_TRACE_COPY) {
         put_span(out, account,
                  event->flags & CUSHIM_TRACE_TO_HOST ? "copy to host" : "copy to device");
         cushim_write(out, ",\"args\":{\"bytes\":%" PRIu64 ",\"not staged for\":", event->n_bytes);
         put_event_text(out, event);
         cushim_write(out, "}}");
-        break;
-    case CUSHIM_TRACE_MARK:
+    } else if (event->code == CUSHIM_TRACE_MARK) {
         put_element(out, account, "i", event->time_ns);
         cushim_write(out, "\"s\":\"p\",\"name\":");
         put_event_text(out, event);
         cushim_write(out, "}");
-        break;
-    case CUSHIM_TRACE_REFUSE:
+    } else if (event->code == CUSHIM_TRACE_REFUSE) {
         put_element(out, account, "i", event->time_ns);
         cushim_write(out,
                      "\"s\":\"p\",\"name\":\"out of memory\",\"args\":{\"bytes\":%" PRIu64 "}}",
                      event->n_bytes);
-        break;
-    default:
-        break;
     }
 }
 

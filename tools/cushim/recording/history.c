@@ -136,16 +136,11 @@ static void add_copy(struct history *history, const struct cushim_trace_event *e
 
 /* ---- events ---- */
 
-static uint64_t since_start(const struct cushim_trace_account *account) {
-    const uint64_t ns = account->event.time_ns;
-    return ns > account->first_ns ? ns - account->first_ns : 0;
-}
-
 /* A moment is taken at the end of a time in which nothing changed, so it is right for all of
  * that time. */
 void history_foresee(const struct cushim_trace_account *account, void *context) {
     struct history *history = context;
-    const uint64_t ns = since_start(account);
+    const uint64_t ns = cushim_trace_account_since(account, account->event.time_ns);
     if (ns < history->next_ns || !history->is_changed || history->n_even == history->most_moments)
         return;
     const uint64_t step = history->scope->run_ns / history->most_moments + 1;
@@ -156,24 +151,19 @@ void history_foresee(const struct cushim_trace_account *account, void *context) 
     history->is_changed = false;
 }
 
-static bool is_in_scope(const struct history *history, const struct cushim_trace_event *event) {
-    return history->scope->devices >> event->device & history->scope->kinds >> event->kind & 1;
-}
-
 void history_see(struct history *history, const struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
-    const uint64_t ns = since_start(account);
+    const uint64_t ns = cushim_trace_account_since(account, event->time_ns);
+    bool is_in_scope = recording_scope_has(history->scope, event->device, event->kind);
+    bool is_refusal = event->code == CUSHIM_TRACE_REFUSE && is_in_scope;
     if (event->code == CUSHIM_TRACE_COPY)
         add_copy(history, event);
-    if (event->code == CUSHIM_TRACE_MARK ||
-        (event->code == CUSHIM_TRACE_REFUSE && is_in_scope(history, event)))
+    if (event->code == CUSHIM_TRACE_MARK || is_refusal)
         add_mark(history, account, ns);
-    if (event->code == CUSHIM_TRACE_REFUSE && is_in_scope(history, event) &&
-        history->n_refusals++ < HISTORY_REFUSALS)
+    if (is_refusal && history->n_refusals++ < HISTORY_REFUSALS)
         add_moment(history, account, ns, false, true);
-    if (!is_in_scope(history, event) ||
-        (event->code != CUSHIM_TRACE_ALLOC && event->code != CUSHIM_TRACE_FREE &&
-         event->code != CUSHIM_TRACE_SEGMENT))
+    if (!is_in_scope || (event->code != CUSHIM_TRACE_ALLOC && event->code != CUSHIM_TRACE_FREE &&
+                         event->code != CUSHIM_TRACE_SEGMENT))
         return;
     take_level(history, account, ns);
     if (event->code == CUSHIM_TRACE_SEGMENT)

@@ -17,14 +17,10 @@ struct live {
     int error;
 };
 
-static bool is_in(const struct recording_scope *scope, unsigned device, unsigned kind) {
-    return scope->devices >> device & scope->kinds >> kind & 1;
-}
-
 static void list_block(const struct cushim_trace_block *block, void *context) {
     struct live *lists = context;
     struct cushim_trace_block *row;
-    if (!block->pool || !is_in(lists->scope, block->device, block->kind))
+    if (!block->pool || !recording_scope_has(lists->scope, block->device, block->kind))
         return;
     LIST_ADD(lists->blocks, lists->n_blocks, row);
     if (row)
@@ -36,7 +32,7 @@ static void list_block(const struct cushim_trace_block *block, void *context) {
 static void list_segment(const struct cushim_trace_segment *segment, void *context) {
     struct live *lists = context;
     struct cushim_trace_segment *row;
-    if (!is_in(lists->scope, segment->device, segment->kind))
+    if (!recording_scope_has(lists->scope, segment->device, segment->kind))
         return;
     LIST_ADD(lists->segments, lists->n_segments, row);
     if (row)

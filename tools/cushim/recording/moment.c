@@ -84,32 +84,27 @@ static bool is_in_range(const struct groups *groups, uint64_t time_ns) {
 static uint64_t key_of(const struct groups *groups, const struct cushim_trace_block *block,
                        char label[LABEL_BYTES]) {
     uint64_t key = block->pool;
-    const char *library;
-    switch (groups->wish->group) {
-    case MOMENT_SITE:
+    enum moment_group group = groups->wish->group;
+    if (group == MOMENT_SITE)
         return block->site->number;
-    case MOMENT_SIZE:
+    if (group == MOMENT_SIZE) {
         key = block->n_bytes > 1 ? 64 - (uint64_t)__builtin_clzll(block->n_bytes - 1) : 0;
         snprintf(label, LABEL_BYTES, "up to %s each",
                  CUSHIM_BYTES((uint64_t)1 << (key < 63 ? key : 63)));
-        break;
-    case MOMENT_THREAD:
+    } else if (group == MOMENT_THREAD) {
         key = block->thread;
         snprintf(label, LABEL_BYTES, "thread %" PRIu64, key);
-        break;
-    case MOMENT_LIBRARY:
-        library = names_library(groups->names, block->site);
+    } else if (group == MOMENT_LIBRARY) {
+        const char *library = names_library(groups->names, block->site);
         key = 0xcbf29ce484222325u; /* a hash of the name */
         for (const char *at = library; *at; at++)
             key = (key ^ (unsigned char)*at) * 0x100000001b3u;
         snprintf(label, LABEL_BYTES, "%s",
                  *library ? library : "no frame of a library or the program");
-        break;
-    case MOMENT_CONTEXT:
-    case MOMENT_N_GROUPS:
+    } else if (key) {
         snprintf(label, LABEL_BYTES, "pool 0x%" PRIx64, key);
-        if (!key)
-            strcpy(label, "the driver's own");
+    } else {
+        strcpy(label, "the driver's own");
     }
     return key;
 }
@@ -117,8 +112,8 @@ static uint64_t key_of(const struct groups *groups, const struct cushim_trace_bl
 static void add_block(const struct cushim_trace_block *block, void *context) {
     struct groups *groups = context;
     struct group *group;
-    if (groups->error || !(groups->scope->devices >> block->device & 1) ||
-        !(groups->scope->kinds >> block->kind & 1) || !is_in_range(groups, block->time_ns))
+    if (groups->error || !recording_scope_has(groups->scope, block->device, block->kind) ||
+        !is_in_range(groups, block->time_ns))
         return;
     char label[LABEL_BYTES] = "";
     uint64_t key = key_of(groups, block, label);

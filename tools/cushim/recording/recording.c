@@ -125,15 +125,18 @@ static struct recording_scope all_scopes(int i) {
         .device = i, .devices = (uint64_t)1 << i, .kinds = ~(BIT(PINNED) | BIT(IMPORTED))};
 }
 
+unsigned recording_scope_of(unsigned device, unsigned kind) {
+    return kind == CUSHIM_KIND_PINNED     ? CUSHIM_TRACE_DEVICES
+           : kind == CUSHIM_KIND_IMPORTED ? CUSHIM_TRACE_DEVICES + 1
+                                          : device;
+}
+
 /* Only the scope of the event can have changed. */
 static void take_peak(struct recording_scope *scopes, const struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
     if (event->code != CUSHIM_TRACE_ALLOC && event->code != CUSHIM_TRACE_SEGMENT)
         return;
-    struct recording_scope *scope =
-        &scopes[event->kind == CUSHIM_KIND_PINNED     ? CUSHIM_TRACE_DEVICES
-                : event->kind == CUSHIM_KIND_IMPORTED ? CUSHIM_TRACE_DEVICES + 1
-                                                      : (int)event->device];
+    struct recording_scope *scope = &scopes[recording_scope_of(event->device, event->kind)];
     uint64_t live = recording_live_bytes(account, scope),
              held = recording_held_bytes(account, scope);
     if (live > scope->peak_bytes) {

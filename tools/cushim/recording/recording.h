@@ -40,6 +40,14 @@ struct recording_scope {
     uint64_t n_before, before_bytes; /* lived before it began */
 };
 
+static inline bool recording_scope_has(const struct recording_scope *scope, unsigned device,
+                                       unsigned kind) {
+    return scope->devices >> device & scope->kinds >> kind & 1;
+}
+
+/* The number of the scope that has a kind of memory of a device. */
+unsigned recording_scope_of(unsigned device, unsigned kind);
+
 /* Does the site have anything of the scope? */
 static inline bool recording_has_site(const struct cushim_trace_site *site) {
     return site->n_requests || site->n_noted || site->n_live;
@@ -57,9 +65,6 @@ struct recording {
 
 /* Find the scopes that have requests or blocks.  Returns their number, or minus an errno. */
 int recording_scopes(const char *path, struct recording_scope scopes[RECORDING_SCOPES]);
-
-/* The scope with the highest peak; n is not 0. */
-const struct recording_scope *recording_most(const struct recording_scope *scopes, int n);
 
 struct history;
 

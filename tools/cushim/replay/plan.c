@@ -64,17 +64,15 @@ static void leave(void) {
 
 static const struct cushim_mem_capture_guard guard = {no_capture, pass, leave};
 
-static unsigned scope_of(unsigned device, unsigned kind) {
-    return kind == CUSHIM_KIND_PINNED     ? CUSHIM_TRACE_DEVICES
-           : kind == CUSHIM_KIND_IMPORTED ? CUSHIM_TRACE_DEVICES + 1
-                                          : device;
+static struct plan_sums *sums_of(unsigned device, unsigned kind) {
+    return &engine.plan->sums[recording_scope_of(device, kind)];
 }
 
 static void count_call(struct cushim_mem_heap *heap, uint64_t base, size_t n_bytes, bool is_there) {
     (void)base;
     (void)n_bytes;
     (void)is_there;
-    engine.plan->sums[scope_of((unsigned)heap->device, heap->kind)].n_calls++;
+    sums_of((unsigned)heap->device, heap->kind)->n_calls++;
 }
 
 static bool begin(const struct setting *setting, struct plan *plan) {
@@ -140,7 +138,7 @@ static void lift(uint64_t *peak, uint64_t now) {
 
 /* Sum what the pools of a scope hold, and what the driver served in the run, too. */
 static void take_held(unsigned device, unsigned kind) {
-    struct plan_sums *sums = &engine.plan->sums[scope_of(device, kind)];
+    struct plan_sums *sums = sums_of(device, kind);
     const bool is_pinned = kind == CUSHIM_KIND_PINNED;
     if (engine.setting->is_native)
         return;
@@ -219,7 +217,7 @@ static void refund(const struct cushim_trace_block *of, struct plan_sums *sums) 
 
 static bool replay_alloc(const struct cushim_trace_account *account) {
     const struct cushim_trace_block *of = &account->block;
-    struct plan_sums *sums = &engine.plan->sums[scope_of(of->device, of->kind)];
+    struct plan_sums *sums = sums_of(of->device, of->kind);
     struct cushim_mem_block block;
     uint64_t number = account->event.flags & CUSHIM_TRACE_NATIVELY ? 0 : of->pool;
     enum served served = serve(number, of->device, of->kind, of->n_bytes, &block);
@@ -236,7 +234,7 @@ static bool replay_alloc(const struct cushim_trace_account *account) {
 
 static void replay_free(const struct cushim_trace_account *account) {
     const struct cushim_trace_block *of = &account->block;
-    struct plan_sums *sums = &engine.plan->sums[scope_of(of->device, of->kind)];
+    struct plan_sums *sums = sums_of(of->device, of->kind);
     struct cushim_mem_lookup lookup;
     CUresult answer;
     uint64_t address;
@@ -269,7 +267,7 @@ static bool replay_refused(const struct cushim_trace_event *event) {
     CUresult answer;
     enum served served = serve(event->pool, event->device, event->kind, event->n_bytes, &block);
     if (served == REFUSED || served == BY_DRIVER)
-        engine.plan->sums[scope_of(event->device, event->kind)].n_refused++;
+        sums_of(event->device, event->kind)->n_refused++;
     else if (served == BY_HEAP && cushim_mem_blocks_find(&engine.blocks, block.address, &lookup))
         cushim_mem_free(lookup.segment->heap, &lookup, &answer);
     return served != NO_MEMORY;
