@@ -56,53 +56,38 @@ static void put_held(struct cushim_writer *out, const struct cushim_report *repo
 
 /* One row of what frees and requests cost: how often, and how long in all. */
 static void put_cost(struct cushim_writer *out, const struct cushim_report *report,
-                     const char *what, uint64_t n, uint64_t ns) {
+                     const char *what, const atomic_uint_fast64_t *times,
+                     const atomic_uint_fast64_t *ns) {
     bool is_software = cushim_mem_stats_read(&report->page.head.is_software);
+    uint64_t n = cushim_mem_stats_read(times);
     cushim_write(out, "  %-24s %9s %s, %s%s\n", what, CUSHIM_COUNT(n), n == 1 ? "time" : "times",
-                 CUSHIM_TIME(ns), is_software && n ? " (no GPU)" : "");
+                 CUSHIM_TIME(cushim_mem_stats_read(ns)), is_software && n ? " (no GPU)" : "");
 }
 
 /* The driver calls made for device memory, and the waits of frees. */
 static void put_driver(struct cushim_writer *out, const struct cushim_report *report, int device) {
     const struct cushim_mem_stats *stats = cushim_report_stats(report, device, CUSHIM_KIND_DEVICE);
-    put_cost(out, report, "driver allocated", cushim_mem_stats_read(&stats->n_native_allocs),
-             cushim_mem_stats_read(&stats->native_alloc_ns));
-    put_cost(out, report, "driver freed", cushim_mem_stats_read(&stats->n_native_frees),
-             cushim_mem_stats_read(&stats->native_free_ns));
-    put_cost(out, report, "free waited for the GPU", cushim_mem_stats_read(&stats->n_waits),
-             cushim_mem_stats_read(&stats->wait_ns));
+    put_cost(out, report, "driver allocated", &stats->n_native_allocs, &stats->native_alloc_ns);
+    put_cost(out, report, "driver freed", &stats->n_native_frees, &stats->native_free_ns);
+    put_cost(out, report, "free waited for the GPU", &stats->n_waits, &stats->wait_ns);
     if (report->page.head.is_relaxed)
-        put_cost(out, report, "  for what the host sees",
-                 cushim_mem_stats_read(&stats->n_effect_waits),
-                 cushim_mem_stats_read(&stats->effect_wait_ns));
+        put_cost(out, report, "  for what the host sees", &stats->n_effect_waits,
+                 &stats->effect_wait_ns);
     cushim_write(out, "  %-24s %9s\n", "segments",
                  CUSHIM_COUNT(cushim_mem_stats_read(&stats->n_segments)));
 }
 
 /* One row: how often something happened. */
-static void put_times(struct cushim_writer *out, const char *what, uint64_t n, const char *one,
-                      const char *many) {
+static void put_times(struct cushim_writer *out, const char *what,
+                      const atomic_uint_fast64_t *times, const char *one) {
+    uint64_t n = cushim_mem_stats_read(times);
     if (n)
-        cushim_write(out, "  %-24s %9s %s\n", what, CUSHIM_COUNT(n), n == 1 ? one : many);
-}
-
-static void put_arena(struct cushim_writer *out, const struct cushim_mem_stats *stats) {
-    put_times(out, "arena served", cushim_mem_stats_read(&stats->n_arena), "request", "requests");
-    put_times(out, "  rewound", cushim_mem_stats_read(&stats->n_arena_rewinds), "time", "times");
-    put_times(out, "  kept at a reset", cushim_mem_stats_read(&stats->n_arena_kept), "chunk",
-              "chunks");
-}
-
-static void put_memory_out(struct cushim_writer *out, const struct cushim_mem_stats *stats) {
-    put_times(out, "out of memory", cushim_mem_stats_read(&stats->n_out_of_memory), "time",
-              "times");
-    put_times(out, "  made room", cushim_mem_stats_read(&stats->n_reclaim_steps), "time", "times");
-    put_times(out, "  waited for the GPU", cushim_mem_stats_read(&stats->n_reclaim_waits), "time",
-              "times");
+        cushim_write(out, "  %-24s %9s %s%s\n", what, CUSHIM_COUNT(n), one, n == 1 ? "" : "s");
 }
 
 static void put_device(struct cushim_writer *out, const struct cushim_report *report, int device) {
     enum { LEAD = sizeof "device 63  , " - 1 };
+    const struct cushim_mem_stats *stats = cushim_report_stats(report, device, CUSHIM_KIND_DEVICE);
     const char *place = report->page.device_places[device];
     char name[CUSHIM_NAME_BYTES];
     cushim_utf8_fit(strcpy(name, report->page.device_names[device]),
@@ -123,8 +108,12 @@ static void put_device(struct cushim_writer *out, const struct cushim_report *re
         cushim_write(out, "  %-8s %10s of the device\n", "limit", CUSHIM_BYTES(limit_bytes));
     if (cushim_report_has(report, device, CUSHIM_KIND_DEVICE))
         put_driver(out, report, device);
-    put_memory_out(out, cushim_report_stats(report, device, CUSHIM_KIND_DEVICE));
-    put_arena(out, cushim_report_stats(report, device, CUSHIM_KIND_DEVICE));
+    put_times(out, "out of memory", &stats->n_out_of_memory, "time");
+    put_times(out, "  made room", &stats->n_reclaim_steps, "time");
+    put_times(out, "  waited for the GPU", &stats->n_reclaim_waits, "time");
+    put_times(out, "arena served", &stats->n_arena, "request");
+    put_times(out, "  rewound", &stats->n_arena_rewinds, "time");
+    put_times(out, "  kept at a reset", &stats->n_arena_kept, "chunk");
 }
 
 static uint64_t copies_of(const struct cushim_report *report, int direction) {

@@ -82,13 +82,6 @@ static struct pool *find_pool(const struct cushim_trace_account *account, uint64
     return pool;
 }
 
-/* NULL if memory is out. */
-static struct pool *find_or_add_pool(struct cushim_trace_account *account, uint64_t number) {
-    struct pool *pool;
-    HASH_GET(account->tables->pools, number, number, pool);
-    return pool ? pool : out_of_memory(account, NULL);
-}
-
 static struct thread *thread_of(struct cushim_trace_account *account) {
     struct thread *thread;
     HASH_GET(account->tables->threads, writer, account->writer, thread);
@@ -211,9 +204,10 @@ static void add_block(struct cushim_trace_account *account) {
         sums->n_before++;
         sums->before_bytes += event->n_bytes;
     }
-    struct pool *pool = find_or_add_pool(account, live->block.pool);
+    struct pool *pool;
+    HASH_GET(account->tables->pools, number, live->block.pool, pool);
     if (!pool) {
-        free(live);
+        out_of_memory(account, live);
         return;
     }
     struct cushim_trace_site *site = live->block.site;
@@ -291,6 +285,12 @@ static void add_wait(struct cushim_trace_account *account) {
         account->site->n_waits += account->event.n_waits;
         account->site->wait_ns += account->event.number;
     }
+}
+
+static void add_refusal(struct cushim_trace_account *account) {
+    sums_here(account)->n_refused++;
+    account->site = site_of(account);
+    account->site->n_refused += is_counted(account, account->event.device, account->event.kind);
 }
 
 /* ---- segments ---- */
@@ -384,42 +384,24 @@ static bool is_strange(const struct cushim_trace_event *event) {
 }
 
 static void take_in(struct cushim_trace_account *account) {
-    switch (account->event.code) {
-    case CUSHIM_TRACE_ALLOC:
+    enum cushim_trace_code code = account->event.code;
+    if (code == CUSHIM_TRACE_ALLOC)
         add_block(account);
-        break;
-    case CUSHIM_TRACE_FREE:
+    else if (code == CUSHIM_TRACE_FREE)
         account->n_foreign += !remove_block(account) && !account->error;
-        break;
-    case CUSHIM_TRACE_WAIT:
+    else if (code == CUSHIM_TRACE_WAIT)
         add_wait(account);
-        break;
-    case CUSHIM_TRACE_REFUSE:
-        sums_here(account)->n_refused++;
-        account->site = site_of(account);
-        account->site->n_refused += is_counted(account, account->event.device, account->event.kind);
-        break;
-    case CUSHIM_TRACE_SEGMENT:
+    else if (code == CUSHIM_TRACE_REFUSE)
+        add_refusal(account);
+    else if (code == CUSHIM_TRACE_SEGMENT)
         move_segment(account);
-        break;
-    case CUSHIM_TRACE_STACK:
+    else if (code == CUSHIM_TRACE_STACK)
         add_stack(account);
-        break;
-    case CUSHIM_TRACE_MODULE:
+    else if (code == CUSHIM_TRACE_MODULE)
         add_module(account);
-        break;
-    case CUSHIM_TRACE_GONE:
+    else if (code == CUSHIM_TRACE_GONE)
         cushim_trace_segments_remove_pool(&account->segments, account->event.number, leave_segment,
                                           account);
-        break;
-    case CUSHIM_TRACE_DEVICE:
-    case CUSHIM_TRACE_NONE:
-    case CUSHIM_TRACE_PLACE:
-    case CUSHIM_TRACE_MARK:
-    case CUSHIM_TRACE_COPY:
-    case CUSHIM_TRACE_N_CODES:
-        break;
-    }
 }
 
 bool cushim_trace_account_next(struct cushim_trace_account *account) {

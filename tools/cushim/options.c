@@ -185,23 +185,14 @@ bool settings_want_word(void) {
 
 /* The values that a row takes, in words. */
 static const char *values_of(const struct cushim_option_row *row) {
-    switch (row->type) {
-    case CUSHIM_OPTION_BOOL:
-        return "on|off";
-    case CUSHIM_OPTION_BYTES:
-        return strcmp(row->unit, "bytes") == 0 ? "SIZE" : "NUMBER"; /* named after the unit */
-    case CUSHIM_OPTION_AMOUNT:
-        return "SIZE|SHARE%";
-    case CUSHIM_OPTION_LIMITS:
-        return "SIZE|SHARE%|DEVICE:SIZE,...";
-    case CUSHIM_OPTION_ENUM:
-        return row->unit;
-    case CUSHIM_OPTION_PATH:
-        return "FILE";
-    case CUSHIM_OPTION_TEXT:
-        return "TEXT";
-    }
-    return "";
+    static const char *const values[] = {[CUSHIM_OPTION_BOOL] = "on|off",
+                                         [CUSHIM_OPTION_BYTES] = "NUMBER",
+                                         [CUSHIM_OPTION_AMOUNT] = "SIZE|SHARE%",
+                                         [CUSHIM_OPTION_LIMITS] = "SIZE|SHARE%|DEVICE:SIZE,...",
+                                         [CUSHIM_OPTION_PATH] = "FILE",
+                                         [CUSHIM_OPTION_TEXT] = "TEXT"};
+    bool is_size = row->type == CUSHIM_OPTION_BYTES && strcmp(row->unit, "bytes") == 0;
+    return row->type == CUSHIM_OPTION_ENUM ? row->unit : is_size ? "SIZE" : values[row->type];
 }
 
 /* The list for people has what is used every day first.  The last group has all others. */

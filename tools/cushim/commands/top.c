@@ -345,41 +345,20 @@ static void draw(struct top *top) {
 
 /* Returns false if the user leaves. */
 static bool obey(struct top *top, int key) {
-    switch (key) {
-    case SCREEN_OVER:
-    case 'q':
-        return false;
-    case 's':
-        top->sort = (top->sort + 1) % N_SORTS;
+    top->sort = (top->sort + (key == 's')) % N_SORTS;
+    top->is_paused ^= key == 'p';
+    top->has_devices ^= key == 'd';
+    top->chosen -= key == SCREEN_UP && top->chosen > 0;
+    top->chosen += key == SCREEN_DOWN && top->chosen + 1 < top->n;
+    if (key == 's')
         sort(top);
-        break;
-    case 'p':
-        top->is_paused = !top->is_paused;
-        break;
-    case '\r':
-    case '\n':
+    if (key == '\r' || key == '\n')
         top->detail = top->detail == TABLE ? REPORT : TABLE;
-        break;
-    case 'f':
+    if (key == 'f')
         top->detail = top->detail == TROUBLE ? TABLE : TROUBLE;
-        break;
-    case 'r':
-        for (size_t i = 0; i < top->n; i++)
-            top->rows[i].most_bytes = top->rows[i].held_bytes;
-        break;
-    case 'd':
-        top->has_devices = !top->has_devices;
-        break;
-    case SCREEN_UP:
-        top->chosen -= top->chosen > 0;
-        break;
-    case SCREEN_DOWN:
-        top->chosen += top->chosen + 1 < top->n;
-        break;
-    default:
-        break;
-    }
-    return true;
+    for (size_t i = 0; i < top->n && key == 'r'; i++)
+        top->rows[i].most_bytes = top->rows[i].held_bytes;
+    return key != 'q' && key != SCREEN_OVER;
 }
 
 static int run_screen(struct top *top) {
