@@ -1,18 +1,15 @@
 #include "tools/cushim/control.h"
 
+#include <errno.h>
 #include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "tools/cushim/usage.h"
-
-bool control_is_wanted(const struct page *page, const char *wanted) {
-    const struct cushim_page_head *head = &page->report->page.head;
-    return page->is_alive && pages_is_wanted(wanted, head->process, head->program);
-}
 
 const char *control_name(const struct page *page) {
     static char text[CUSHIM_NAME_BYTES + 40];
@@ -46,19 +43,43 @@ bool control_wait_long(const struct page *page, struct cushim_page_control *cont
     return is_answered;
 }
 
-int control_complain(const struct page *page, const struct cushim_page_control *control,
-                     const char *later) {
-    if (!cushim_page_is_alive(page->folder, page->name)) {
-        complain("%s has ended", control_name(page));
-        return EXIT_WRONG;
-    }
-    if (!atomic_load(&control->has_thread)) {
-        complain("%s %s at its next synchronisation, synchronous copy or query of free memory; "
-                 "with `cushim run --control` at once",
-                 control_name(page), later);
-        return EXIT_WELL;
-    }
-    complain("%s did not answer within %d s; it does when the driver lets it", control_name(page),
-             CONTROL_PATIENCE_SECONDS);
-    return EXIT_WRONG;
+bool control_complain(const struct page *page, const struct cushim_page_control *control,
+                      const char *later) {
+    if (!cushim_page_is_alive(page->folder, page->name))
+        return complain("%s has ended", control_name(page));
+    if (!atomic_load(&control->has_thread))
+        return !complain("%s %s at its next synchronisation, synchronous copy or query of free "
+                         "memory; with `cushim run --control` at once",
+                         control_name(page), later);
+    return complain("%s did not answer within %d s; it does when the driver lets it",
+                    control_name(page), CONTROL_PATIENCE_SECONDS);
+}
+
+/* ---- processes by number or name ---- */
+
+struct search {
+    const char *wanted;
+    control_ask_fn *ask;
+    void *context;
+    struct control_asked asked;
+};
+
+static void ask_one(const struct page *page, void *context) {
+    struct search *search = context;
+    const struct cushim_page_head *about = &page->report->page.head;
+    if (!page->is_alive || !pages_is_wanted(search->wanted, about->process, about->program))
+        return;
+    struct cushim_page_head *head = pages_map_head(page);
+    bool is_well = head ? search->ask(page, head, search->context)
+                        : complain("%s cannot be asked: %s", control_name(page), strerror(errno));
+    search->asked.n_found++;
+    search->asked.n_failed += !is_well;
+    if (head)
+        munmap(head, sizeof *head);
+}
+
+struct control_asked control_each(const char *wanted, control_ask_fn *ask, void *context) {
+    struct search search = {wanted, ask, context, {0, 0}};
+    pages_each(ask_one, &search);
+    return search.asked;
 }

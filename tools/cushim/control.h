@@ -3,8 +3,16 @@
 
 #include "tools/cushim/pages.h"
 
-/* Does the process live, and is this its number or its program's name? */
-bool control_is_wanted(const struct page *page, const char *wanted);
+/* Asks a process for something; `head` is that of its page, mapped to be written to, and whatever
+ * the process writes there.  Returns false if that failed, after a line. */
+typedef bool control_ask_fn(const struct page *page, struct cushim_page_head *head, void *context);
+
+/* Ask each process that lives and has this number, or this name of its program.  A line says if one
+ * cannot be asked. */
+struct control_asked {
+    int n_found, n_failed;
+};
+struct control_asked control_each(const char *wanted, control_ask_fn *ask, void *context);
 
 /* For messages: "process 4711 (app)"; static. */
 const char *control_name(const struct page *page);
@@ -19,6 +27,6 @@ enum { CONTROL_PATIENCE_SECONDS = 10 };
 bool control_wait_long(const struct page *page, struct cushim_page_control *control,
                        unsigned n_asked);
 
-/* Say why there was no answer.  Returns the exit code. */
-int control_complain(const struct page *page, const struct cushim_page_control *control,
-                     const char *later);
+/* Say why there was no answer.  Returns true if the process does later what it was asked for. */
+bool control_complain(const struct page *page, const struct cushim_page_control *control,
+                      const char *later);

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/options.h"
@@ -11,11 +10,6 @@
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/control.h"
 #include "tools/cushim/usage.h"
-
-struct request {
-    const char *wanted, *size; /* size is NULL to show a group */
-    int n_found, n_failed;
-};
 
 /* ---- a group ---- */
 
@@ -54,25 +48,22 @@ static void show_group(const struct cushim_group *group, const char *name) {
     cushim_writer_flush(&out);
 }
 
-/* Returns EXIT_WELL, an exit code after a message, or -1: there is no such group. */
-static int try_group(const struct request *request) {
+/* Returns EXIT_WELL, an exit code after a message, or -1: there is no such group.  `size` is NULL
+ * to show it. */
+static int try_group(const char *name, const char *size) {
     static struct cushim_group group; /* too large for a stack */
-    bool is_path = strchr(request->wanted, '/');
-    int error = cushim_group_look(&group, request->wanted);
-    if (error) {
-        if (!is_path && error == ESRCH)
-            return -1;
-        return complain_as(EXIT_WRONG, "no group %s: %s", request->wanted,
-                           cushim_group_fault(error));
-    }
-    if (!request->size) {
-        show_group(&group, request->wanted);
-    } else if (strchr(request->size, ':')) {
+    int error = cushim_group_look(&group, name);
+    if (error == ESRCH && !strchr(name, '/'))
+        return -1;
+    if (error)
+        return complain_as(EXIT_WRONG, "no group %s: %s", name, cushim_group_fault(error));
+    if (size && strchr(size, ':'))
         usage_error("limit", "a group has one size for all devices");
+    if (size) {
+        limit_group(&group, size);
+        complain("group %s: %s from the next request of each process on", name, size);
     } else {
-        limit_group(&group, request->size);
-        complain("group %s: %s from the next request of each process on", request->wanted,
-                 request->size);
+        show_group(&group, name);
     }
     cushim_group_leave(&group);
     return EXIT_WELL;
@@ -89,50 +80,37 @@ static void write_limits(struct cushim_page_head *head, const char *size) {
     atomic_fetch_add(&head->n_limits, 1);
 }
 
-static void limit_process(const struct page *page, void *context) {
-    struct request *request = context;
+static bool limit_process(const struct page *page, struct cushim_page_head *head, void *context) {
+    const char *size = context;
     const char *group = cushim_report_option(&page->report->page.head, "limit-group");
-    if (!control_is_wanted(page, request->wanted))
-        return;
-    request->n_found++;
-    struct cushim_page_head *head = group ? NULL : pages_map_head(page);
-    const char *why = strerror(errno);
-    if (head) {
-        write_limits(head, request->size);
-        munmap(head, sizeof *head);
-    }
-    bool is_alive = cushim_page_is_alive(page->folder, page->name);
-    request->n_failed += !head || !is_alive;
-    if (!is_alive)
-        complain("%s has ended", control_name(page));
-    else if (head)
-        complain("%s: %s from its next request on", control_name(page), request->size);
-    else if (group)
-        complain("%s has the limit of its group: `cushim limit %s %s`", control_name(page), group,
-                 request->size);
-    else
-        complain("%s cannot be asked: %s", control_name(page), why);
+    if (group)
+        return complain("%s has the limit of its group: `cushim limit %s %s`", control_name(page),
+                        group, size);
+    write_limits(head, size);
+    if (!cushim_page_is_alive(page->folder, page->name))
+        return complain("%s has ended", control_name(page));
+    return !complain("%s: %s from its next request on", control_name(page), size);
 }
 
 int limit_main(int argc, char **argv) {
     static struct cushim_options options; /* too large for a stack */
     int n = arguments_words("limit", NULL, NULL, 1, 2, "a process, program or group, and a size",
                             argc, argv);
-    struct request request = {argv[0], n > 1 ? argv[1] : NULL, 0, 0};
+    char *name = argv[0], *size = n > 1 ? argv[1] : NULL;
     cushim_options_default(&options);
     const char *wrong =
-        n > 1 ? cushim_option_set(&options, cushim_option_find("limit", 5), argv[1]) : NULL;
+        size ? cushim_option_set(&options, cushim_option_find("limit", 5), size) : NULL;
     if (wrong)
-        usage_error("limit", "%s %s", argv[1], wrong);
-    if (strspn(argv[0], "0123456789") != strlen(argv[0])) {
-        int code = try_group(&request);
+        usage_error("limit", "%s %s", size, wrong);
+    if (strspn(name, "0123456789") != strlen(name)) {
+        int code = try_group(name, size);
         if (code >= 0)
             return code;
     }
-    if (!request.size)
-        usage_error("limit", "there is no group %s, and a process needs a size", argv[0]);
-    pages_each(limit_process, &request);
-    if (!request.n_found)
-        complain("no process, program or group %s runs with cushim", argv[0]);
-    return request.n_found && !request.n_failed ? EXIT_WELL : EXIT_WRONG;
+    if (!size)
+        usage_error("limit", "there is no group %s, and a process needs a size", name);
+    struct control_asked asked = control_each(name, limit_process, size);
+    if (!asked.n_found)
+        complain("no process, program or group %s runs with cushim", name);
+    return asked.n_found && !asked.n_failed ? EXIT_WELL : EXIT_WRONG;
 }

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -231,7 +230,7 @@ static bool begin(struct request *request, const struct page *page,
                                                                  : CUSHIM_PAGE_CALL_RECORD);
     bool is_well = atomic_load(&control->has_thread) ? control_wait_long(page, control, n_asked)
                                                      : control_wait(control, n_asked);
-    if (!is_well && control_complain(page, control, later) != EXIT_WELL)
+    if (!is_well && !control_complain(page, control, later))
         return false;
     while (!is_well && goes_on(page, control))
         is_well = control_wait(control, n_asked);
@@ -276,22 +275,16 @@ static bool claim(struct cushim_page_control *control) {
     return is_first;
 }
 
-static void attach(const struct page *page, void *context) {
+static bool attach(const struct page *page, struct cushim_page_head *head, void *context) {
     struct request *request = context;
-    const struct cushim_page_head *about = &page->report->page.head;
-    struct cushim_page_head *head;
-    if (request->is_found || !control_is_wanted(page, request->wanted))
-        return;
-    request->is_found = true;
-    if (!(head = pages_map_head(page))) {
-        complain("%s cannot be asked: %s", control_name(page), strerror(errno));
-        return;
-    }
     struct cushim_page_control *control = &head->control;
-    bool is_claimed = claim(control);
-    if (!is_claimed) {
-        complain("%s is being recorded by another command", control_name(page));
-    } else if (make_folder(request, about->program, (long)about->process)) {
+    const struct cushim_page_head *about = &page->report->page.head;
+    if (request->is_found)
+        return true;
+    request->is_found = true;
+    if (!claim(control))
+        return complain("%s is being recorded by another command", control_name(page));
+    if (make_folder(request, about->program, (long)about->process)) {
         if (page->user != geteuid() && chown(request->folder, page->user, (gid_t)-1) != 0)
             complain("%s: %s", request->name, strerror(errno));
         int n = snprintf(control->folder, sizeof control->folder, "%s", request->folder);
@@ -301,9 +294,8 @@ static void attach(const struct page *page, void *context) {
             complain("%s: %s", request->folder, strerror(ENAMETOOLONG));
         tell(0, 0, request);
     }
-    if (is_claimed)
-        atomic_store(&control->record_until_ns, 0);
-    munmap(head, sizeof *head);
+    atomic_store(&control->record_until_ns, 0);
+    return true;
 }
 
 /* Record the process; returns an exit code. */
@@ -313,8 +305,7 @@ static int attach_to(struct request *request) {
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
     request->code = EXIT_WRONG;
-    pages_each(attach, request);
-    if (!request->is_found)
+    if (!control_each(request->wanted, attach, request).n_found)
         complain("no live page of %s", request->wanted);
     return request->code;
 }
