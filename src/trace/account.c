@@ -18,10 +18,17 @@ struct live {
     UT_hash_handle hh;
 };
 
-/* The live blocks of the pool with this number. */
+struct segment {
+    struct cushim_trace_segment segment;
+    struct segment *prev, *next; /* of its pool */
+    UT_hash_handle hh;
+};
+
+/* The live blocks and the segments of the pool with this number. */
 struct pool {
     uint64_t number;
     struct live *blocks;
+    struct segment *segments;
     UT_hash_handle hh;
 };
 
@@ -50,6 +57,7 @@ struct thread {
 
 struct cushim_trace_tables {
     struct live *live;
+    struct segment *segments;
     struct pool *pools;
     struct cushim_trace_mapped mapped;
     struct stack *stacks;
@@ -295,26 +303,42 @@ static void add_refusal(struct cushim_trace_account *account) {
 
 /* ---- segments ---- */
 
-static void leave_segment(const struct cushim_trace_segment *segment, void *context) {
-    struct cushim_trace_account *account = context;
-    account->sums[segment->device][segment->kind].held_bytes -= segment->n_bytes;
+static void leave_segment(struct cushim_trace_account *account, struct segment *segment) {
+    struct cushim_trace_segment *row = &segment->segment;
+    struct pool *pool = find_pool(account, row->pool);
+    account->sums[row->device][row->kind].held_bytes -= row->n_bytes;
+    DL_DELETE(pool->segments, segment);
+    HASH_DEL(account->tables->segments, segment);
+    free(segment);
 }
 
 static void move_segment(struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
-    struct cushim_trace_sums *sums = sums_here(account);
-    sums->n_moves++;
-    cushim_trace_segments_remove(&account->segments, event->address, leave_segment, account);
+    struct segment *segment;
+    struct pool *pool;
+    sums_here(account)->n_moves++;
+    HASH_FIND(hh, account->tables->segments, &event->address, sizeof event->address, segment);
+    if (segment)
+        leave_segment(account, segment);
     if (event->flags & CUSHIM_TRACE_GIVEN_BACK)
         return;
-    if (!cushim_trace_segments_add(&account->segments,
-                                   &(struct cushim_trace_segment){event->address, event->n_bytes,
-                                                                  event->pool, event->device,
-                                                                  event->kind})) {
+    HASH_GET(account->tables->pools, number, event->pool, pool);
+    if (pool)
+        HASH_GET(account->tables->segments, segment.base, event->address, segment);
+    if (!pool || !segment) {
         account->error = ENOMEM;
         return;
     }
-    hold(sums, event->n_bytes);
+    segment->segment = (struct cushim_trace_segment){event->address, event->n_bytes, event->pool,
+                                                     event->device, event->kind};
+    DL_APPEND(pool->segments, segment);
+    hold(sums_here(account), event->n_bytes);
+}
+
+static void lose_segments(struct cushim_trace_account *account) {
+    const struct pool *pool = find_pool(account, account->event.number);
+    while (pool && pool->segments)
+        leave_segment(account, pool->segments);
 }
 
 /* ---- what an event implies ---- */
@@ -400,8 +424,7 @@ static void take_in(struct cushim_trace_account *account) {
     else if (code == CUSHIM_TRACE_MODULE)
         add_module(account);
     else if (code == CUSHIM_TRACE_GONE)
-        cushim_trace_segments_remove_pool(&account->segments, account->event.number, leave_segment,
-                                          account);
+        lose_segments(account);
 }
 
 bool cushim_trace_account_next(struct cushim_trace_account *account) {
@@ -447,6 +470,12 @@ void cushim_trace_account_each(const struct cushim_trace_account *account,
                                void *context) {
     for (const struct live *live = account->tables->live; live; live = live->hh.next)
         tell(&live->block, context);
+}
+
+void cushim_trace_account_each_segment(const struct cushim_trace_account *account,
+                                       cushim_trace_segment_fn *tell, void *context) {
+    for (const struct segment *row = account->tables->segments; row; row = row->hh.next)
+        tell(&row->segment, context);
 }
 
 void cushim_trace_account_note(struct cushim_trace_account *account) {
@@ -504,6 +533,7 @@ void cushim_trace_account_close(struct cushim_trace_account *account) {
     struct cushim_trace_tables *tables = account->tables;
     if (tables) {
         HASH_FREE(tables->live);
+        HASH_FREE(tables->segments);
         HASH_FREE(tables->stacks);
         HASH_FREE(tables->sites);
         HASH_FREE(tables->threads);
@@ -513,7 +543,6 @@ void cushim_trace_account_close(struct cushim_trace_account *account) {
         free(tables->nobody);
         free(tables);
     }
-    cushim_trace_segments_free(&account->segments);
     free(account->sites);
     cushim_trace_reader_close(&account->reader);
     memset(account, 0, sizeof *account);

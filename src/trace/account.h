@@ -10,7 +10,6 @@
 
 #include "trace/mapped.h"
 #include "trace/reader.h"
-#include "trace/segments.h"
 
 enum { CUSHIM_TRACE_DEVICES = 64, CUSHIM_TRACE_KINDS = 12, CUSHIM_TRACE_SAMPLES = 32 };
 
@@ -39,6 +38,12 @@ struct cushim_trace_block {
     uint64_t request; /* of its thread, from 1; 0: it lived before the recording */
     unsigned device, kind;
     struct cushim_trace_site *site;
+};
+
+/* Memory that the recorded process has from the driver. */
+struct cushim_trace_segment {
+    uint64_t base, n_bytes, pool;
+    unsigned device, kind;
 };
 
 /* The sums of a kind of memory of a device. */
@@ -72,7 +77,6 @@ struct cushim_trace_account {
     struct cushim_trace_site *site;
 
     struct cushim_trace_sums sums[CUSHIM_TRACE_DEVICES][CUSHIM_TRACE_KINDS];
-    struct cushim_trace_segments segments;
     uint64_t first_ns, last_ns, n_events;
     uint64_t n_start; /* of these, up to the last that says what lived before */
     uint64_t sample_ns[CUSHIM_TRACE_SAMPLES];
@@ -100,10 +104,13 @@ bool cushim_trace_account_next(struct cushim_trace_account *account);
 void cushim_trace_account_note(struct cushim_trace_account *account);
 void cushim_trace_account_sample(struct cushim_trace_account *account, unsigned i);
 
-/* Visit each live block, in no order. */
+/* Visit each live block, or each segment, in no order. */
 void cushim_trace_account_each(const struct cushim_trace_account *account,
                                void (*tell)(const struct cushim_trace_block *block, void *context),
                                void *context);
+typedef void cushim_trace_segment_fn(const struct cushim_trace_segment *segment, void *context);
+void cushim_trace_account_each_segment(const struct cushim_trace_account *account,
+                                       cushim_trace_segment_fn *tell, void *context);
 
 /* Set for each site when the oldest of its live blocks was requested. */
 void cushim_trace_account_date(struct cushim_trace_account *account);

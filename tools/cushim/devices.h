@@ -30,7 +30,8 @@ void devices_settle(struct devices *devices);
  * NVML's numbers. */
 unsigned devices_free(uint64_t free_bytes[CUSHIM_MAX_DEVICES]);
 
-/* Ask NVML which processes hold memory of a device; returns their number. */
+/* Ask NVML which processes hold memory of a device; returns their number, 0 if there is no such
+ * device. */
 enum { DEVICES_MOST_PROCESSES = 256 };
 struct device_process {
     int64_t process;

@@ -47,13 +47,12 @@ static const char *bare_value(const struct cushim_option_row *row) {
     return row->type == CUSHIM_OPTION_BOOL ? "1" : NULL;
 }
 
-static void tell_unknown(const char *name, size_t name_bytes, char *wrong, size_t wrong_bytes) {
+_Noreturn static void unknown(const char *topic, const char *name, size_t name_bytes) {
     char text[TEXT] = "";
     const struct cushim_option_row *nearest = cushim_option_nearest(name, name_bytes);
-    if (nearest)
-        spell(nearest, text);
-    snprintf(wrong, wrong_bytes, "no option --%.*s%s%s%s", (int)name_bytes, name,
-             nearest ? " (did you mean --" : "", text, nearest ? "?)" : "");
+    usage_error(topic, "no option --%.*s%s%s%s", (int)name_bytes, name,
+                nearest ? " (did you mean --" : "", nearest ? spell(nearest, text) : "",
+                nearest ? "?)" : "");
 }
 
 /* The row of "--name" or "--name=value"; NULL if no option has the name. */
@@ -70,37 +69,30 @@ static const char *mistake_in(const struct cushim_option_row *row, const char *v
     return cushim_option_set(&scratch, row, value);
 }
 
-bool settings_take(char **words, int *at, char *wrong, size_t wrong_bytes) {
-    const char *name = words[*at] + 2; /* after the two dashes */
+void settings_take(const char *topic, char **words, int *at) {
+    if (strncmp(words[*at], "--", 2) != 0)
+        usage_error(topic, "no option %s", words[*at]);
+    const char *name = words[*at] + 2;
     size_t name_bytes = strcspn(name, "=");
     char text[TEXT], variable[TEXT];
     const struct cushim_option_row *row = row_of(words[*at]);
-    if (!row) {
-        tell_unknown(name, name_bytes, wrong, wrong_bytes);
-        return false;
-    }
+    if (!row)
+        unknown(topic, name, name_bytes);
     const char *next = words[*at + 1];
     const char *value = name[name_bytes] ? name + name_bytes + 1 : bare_value(row);
     if (!value && next && strcmp(next, "--") != 0)
         value = words[++*at];
     spell(row, text);
-    if (!value) {
-        snprintf(wrong, wrong_bytes, "--%s needs a value: --%s=VALUE", text, text);
-        return false;
-    }
+    if (!value)
+        usage_error(topic, "--%s needs a value: --%s=VALUE", text, text);
     const char *reason = mistake_in(row, value);
-    if (reason) {
-        bool has_words = row->type == CUSHIM_OPTION_ENUM;
-        snprintf(wrong, wrong_bytes, "--%s=%s %s%s%s", text, value, reason, has_words ? ": " : "",
-                 has_words ? row->unit : "");
-        return false;
-    }
+    bool has_words = row->type == CUSHIM_OPTION_ENUM;
+    if (reason)
+        usage_error(topic, "--%s=%s %s%s%s", text, value, reason, has_words ? ": " : "",
+                    has_words ? row->unit : "");
     cushim_option_variable(row, variable);
-    if (setenv(variable, value, 1) != 0) {
-        snprintf(wrong, wrong_bytes, "no memory for --%s", text);
-        return false;
-    }
-    return true;
+    if (setenv(variable, value, 1) != 0)
+        usage_error(topic, "no memory for --%s", text);
 }
 
 bool settings_would_take(const char *option, const char *value) {

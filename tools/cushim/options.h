@@ -8,15 +8,14 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "tools/cushim/arguments.h"
+
 /* Bytes of the name of a variable, and of a path; as in base/options.h. */
 enum { SETTINGS_VARIABLE_BYTES = 64, SETTINGS_PATH_BYTES = 1024 };
 
-/*
- * Read words[*at], "--name=value" or "--name", and put CUSHIM_<NAME> into the environment.  If it
- * needs a value and has none, the next word is its value, and *at becomes the place of that.
- * Returns false if nothing was set; `wrong` then has the reason as one phrase.
- */
-bool settings_take(char **words, int *at, char *wrong, size_t wrong_bytes);
+/* Read words[*at], "--name=value" or "--name", and put CUSHIM_<NAME> into the environment.  If it
+ * needs a value and has none, the next word is its value, and *at becomes the place of that. */
+arguments_other_fn settings_take;
 
 /* May `value` have been meant as the value of "--name", although it stands apart? */
 bool settings_would_take(const char *option, const char *value);

@@ -43,11 +43,9 @@ static void add_of_note(const struct suspended *suspended, void *context) {
 /* Processes without a live page, which NVML knows. */
 static void add_of_devices(struct search *search) {
     struct device_process processes[DEVICES_MOST_PROCESSES];
-    uint64_t free_bytes[CUSHIM_MAX_DEVICES];
     struct suspended found;
     char state;
-    unsigned n_devices = devices_free(free_bytes);
-    for (unsigned i = 0; i < n_devices; i++) {
+    for (unsigned i = 0; i < CUSHIM_MAX_DEVICES; i++) {
         unsigned n = devices_processes(i, processes);
         for (unsigned k = 0; k < n; k++) {
             if (suspended_look_up(processes[k].process, &found, &state) &&

@@ -286,6 +286,34 @@ TEST(a_frame_is_found_in_the_module_that_came_last) {
     finish();
 }
 
+static void add_up(const struct cushim_trace_segment *segment, void *sum_bytes) {
+    *(uint64_t *)sum_bytes += segment->n_bytes;
+}
+
+static uint64_t segment_bytes(void) {
+    uint64_t sum_bytes = 0;
+    cushim_trace_account_each_segment(&account, add_up, &sum_bytes);
+    return sum_bytes;
+}
+
+/* A base that goes from one pool to another is the other one's. */
+TEST(a_pool_takes_along_the_segments_that_it_has_now) {
+    for (uint64_t gone = 1; gone <= 3; gone++) {
+        recording_open(&recording, MUCH);
+        for (uint64_t pool = 1; pool <= 2; pool++) {
+            at(0, 0, pool);
+            put(CUSHIM_TRACE_SEGMENT, 0, 16, 4096 * pool);
+            put(CUSHIM_TRACE_SEGMENT, 0, 16 + 16 * pool, 1);
+        }
+        put(CUSHIM_TRACE_GONE, 0, 0, gone);
+        ck_assert_uint_eq(take_all(), 0);
+        uint64_t due = gone == 1 ? 8193 : gone == 2 ? 1 : 8194;
+        ck_assert_uint_eq(segment_bytes(), due);
+        ck_assert_uint_eq(account.sums[0][0].held_bytes, due);
+        finish();
+    }
+}
+
 /* Code that walks all blocks at the end of a pool would exceed the time of the test. */
 TEST(the_end_of_a_pool_costs_what_the_pool_has) {
     enum { N = 100000 };

@@ -19,6 +19,7 @@
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/commands/run.h"
 #include "tools/cushim/control.h"
+#include "tools/cushim/options.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/usage.h"
 
@@ -48,7 +49,7 @@ static const char *other_option; /* one that is for a program */
 
 static void take_other(const char *topic, char **words, int *i) {
     other_option = words[*i];
-    run_take_option(topic, words, i);
+    settings_take(topic, words, i);
 }
 
 /* Returns the index of the program's name in argv. */
@@ -133,12 +134,22 @@ static void tell_of_gaps(const struct cushim_trace_head *head) {
                  n_lost == 1 ? "event was" : "events were");
 }
 
-static uint64_t count_events(const char *path) {
+/* If a process became another program, it has several files; its end belongs to the last one. */
+struct latest {
+    pid_t process;
+    uint64_t start_ns;
+    const char *path;
+};
+
+static uint64_t count_events(const char *path, struct latest *latest) {
     struct cushim_trace_reader reader;
     struct cushim_trace_event event;
     uint64_t writer, n = 0;
     if (cushim_trace_reader_open(&reader, path) != 0)
         return 0;
+    if (reader.head.process == (uint64_t)latest->process &&
+        reader.head.start_ns >= latest->start_ns)
+        *latest = (struct latest){latest->process, reader.head.start_ns, path};
     tell_of_gaps(&reader.head);
     while (cushim_trace_reader_next(&reader, &event, &writer))
         n++;
@@ -146,33 +157,20 @@ static uint64_t count_events(const char *path) {
     return n;
 }
 
-/* Write into the recording how its program ended, because only this process knows it.  If a
- * process became another program, it has several files; the end belongs to the last one. */
-static void note_end(const struct recording_files *files, pid_t process, int status) {
+/* Write into the recording how its program ended, because only this process knows it. */
+static void note_end(const char *path, int status) {
     const uint64_t next_status = (uint64_t)status + 1;
-    uint64_t latest_ns = 0;
-    const char *latest = NULL;
-    for (size_t i = 0; i < files->n; i++) {
-        struct cushim_trace_reader reader;
-        if (cushim_trace_reader_open(&reader, files->paths[i]) != 0)
-            continue;
-        if (reader.head.process == (uint64_t)process && reader.head.start_ns >= latest_ns) {
-            latest_ns = reader.head.start_ns;
-            latest = files->paths[i];
-        }
-        cushim_trace_reader_close(&reader);
-    }
-    int found = latest ? open(latest, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    int found = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (found < 0)
         return;
     cushim_file_let_write(found); /* because the file is read-only if the process was killed */
     close(found);
-    int file = open(latest, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    int file = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0)
         return;
     if (pwrite(file, &next_status, sizeof next_status,
                offsetof(struct cushim_trace_head, next_status)) != sizeof next_status)
-        complain("%s: %s", latest, strerror(errno));
+        complain("%s: %s", path, strerror(errno));
     close(file);
 }
 
@@ -180,19 +178,20 @@ static void note_end(const struct recording_files *files, pid_t process, int sta
 static void tell(pid_t process, int status, void *context) {
     const struct request *request = context;
     struct recording_files files;
+    struct latest latest = {.process = process};
     uint64_t n_events = 0, n_bytes = 0;
     int error = recording_files(&files, request->folder);
     if (error) {
         complain("%s: %s", request->name, strerror(error));
         return;
     }
-    if (process)
-        note_end(&files, process, status);
     for (size_t i = 0; i < files.n; i++) {
         struct stat file;
-        n_events += count_events(files.paths[i]);
+        n_events += count_events(files.paths[i], &latest);
         n_bytes += stat(files.paths[i], &file) == 0 ? (uint64_t)file.st_size : 0;
     }
+    if (process && latest.path)
+        note_end(latest.path, status);
     if (files.n)
         complain("%s: %s, %s, %s; `cushim report %s` reads it", request->name,
                  CUSHIM_SOME(files.n, "process"), CUSHIM_SOME(n_events, "event"),

@@ -26,14 +26,12 @@ struct request {
 
 static void take_settings(void *context, const char *list) {
     struct request *request = context;
-    char wrong[128];
     request->n_settings = 0;
     for (;;) {
         size_t n = strcspn(list, ",");
         if (request->n_settings == MOST_SETTINGS)
             usage_error("replay", "--with takes %d settings", MOST_SETTINGS);
-        if (!setting_read(&request->settings[request->n_settings++], list, n, wrong, sizeof wrong))
-            usage_error("replay", "--with: %s", wrong);
+        setting_read(&request->settings[request->n_settings++], list, n);
         if (!list[n])
             return;
         list += n + 1;

@@ -19,14 +19,6 @@
 #include "tools/cushim/usage.h"
 #include "tools/cushim/wait.h"
 
-void run_take_option(const char *topic, char **words, int *at) {
-    char wrong[512];
-    if (strncmp(words[*at], "--", 2) != 0)
-        usage_error(topic, "no option %s", words[*at]);
-    if (!settings_take(words, at, wrong, sizeof wrong))
-        usage_error(topic, "%s", wrong);
-}
-
 /* Print one line that says what the option costs. */
 static void tell_what_relaxed_gives_up(int n_options, char **options) {
     int i = 1;
@@ -127,7 +119,7 @@ int run_main(int argc, char **argv) {
     const char *suspend = NULL;
     const struct argument rows[] = {
         {"--no-wait", .flag = &becomes}, {"--suspend", .text = &suspend}, {0}};
-    int first = arguments_program("run", rows, NULL, run_take_option, true, argc, argv);
+    int first = arguments_program("run", rows, NULL, settings_take, true, argc, argv);
     if (suspend && becomes)
         usage_error("run", "--suspend waits for the program's end, and --no-wait does not");
     if (suspend && !guard_begin(suspend))

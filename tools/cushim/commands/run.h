@@ -5,9 +5,6 @@
 
 #include "tools/cushim/wait.h"
 
-/* Read "--OPTION=VALUE" of the options table, as settings_take does. */
-void run_take_option(const char *topic, char **words, int *at);
-
 /*
  * Start argv[first] under the preload.  Waits for its end if `at_end` is not NULL, and calls it
  * then; also if `waits` and a report is asked for.  Returns an exit code if nothing was started.

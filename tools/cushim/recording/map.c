@@ -44,7 +44,7 @@ static void list_segment(const struct cushim_trace_segment *segment, void *conte
 /* Blocks, segments and rows begin with their address. */
 static void list(struct live *lists, const struct cushim_trace_account *account) {
     cushim_trace_account_each(account, list_block, lists);
-    cushim_trace_segments_each(&account->segments, list_segment, lists);
+    cushim_trace_account_each_segment(account, list_segment, lists);
     if (lists->n_blocks)
         qsort(lists->blocks, lists->n_blocks, sizeof *lists->blocks, cushim_by_number);
     if (lists->n_segments)

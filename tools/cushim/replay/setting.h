@@ -19,7 +19,5 @@ struct setting {
     char limit[CUSHIM_OPTION_TEXT_BYTES];
 };
 
-/* Read a setting of n_bytes.  Returns false if it is wrong; `wrong` then has the reason as one
- * phrase. */
-bool setting_read(struct setting *setting, const char *text, size_t n_bytes, char *wrong,
-                  size_t wrong_bytes);
+/* Read the setting of n_bytes that --with of `cushim replay` has. */
+void setting_read(struct setting *setting, const char *text, size_t n_bytes);
