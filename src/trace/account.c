@@ -66,8 +66,6 @@ struct cushim_trace_tables {
     struct cushim_trace_site *nobody; /* for requests without a stack */
     struct cushim_trace_event later;  /* comes after the frees that it implies */
     bool has_later;
-    uint64_t *going; /* addresses of blocks to free */
-    size_t n_going;
 };
 
 /* ---- tables ---- */
@@ -184,12 +182,11 @@ static void add_block(struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
     struct cushim_trace_sums *sums = sums_here(account);
     struct thread *thread = thread_of(account);
-    struct live *live = calloc(1, sizeof *live);
-    if (!thread || !live) {
-        out_of_memory(account, live);
+    struct live *live = NULL;
+    struct pool *pool;
+    if (!thread)
         return;
-    }
-    live->block = (struct cushim_trace_block){
+    struct cushim_trace_block block = {
         .address = event->address,
         .n_bytes = event->n_bytes,
         .time_ns = event->time_ns,
@@ -201,25 +198,28 @@ static void add_block(struct cushim_trace_account *account) {
     };
     bool is_restored = event->flags & CUSHIM_TRACE_RESTORED;
     if (is_restored && thread->freed.site && thread->freed.address == event->address) {
-        live->block = thread->freed; /* it was never freed */
+        block = thread->freed; /* it was never freed */
         sums->n_frees--;
         count_freed(account, thread, -(uint64_t)1);
         thread->freed.site = NULL;
     } else if (!is_restored) {
-        live->block.request = ++thread->n_requests;
+        block.request = ++thread->n_requests;
     } else {
         account->n_start = account->n_events;
         sums->n_before++;
         sums->before_bytes += event->n_bytes;
     }
-    struct pool *pool;
-    HASH_GET(account->tables->pools, number, live->block.pool, pool);
-    if (!pool) {
-        out_of_memory(account, live);
+    HASH_GET(account->tables->pools, number, block.pool, pool);
+    if (pool)
+        HASH_GET(account->tables->live, block.address, block.address, live);
+    if (!live) {
+        account->error = ENOMEM;
         return;
     }
-    struct cushim_trace_site *site = live->block.site;
-    bool is_sites = is_counted(account, live->block.device, live->block.kind);
+    live->block = block;
+    DL_APPEND(pool->blocks, live);
+    struct cushim_trace_site *site = block.site;
+    bool is_sites = is_counted(account, block.device, block.kind);
     if (!is_restored) {
         sums->n_requests++;
         sums->n_hits += (event->flags & CUSHIM_TRACE_NO_CALL) != 0;
@@ -229,24 +229,18 @@ static void add_block(struct cushim_trace_account *account) {
         site->n_requests += is_sites;
         site->requested_bytes += is_sites * event->n_bytes;
     }
-    HASH_ADD(hh, account->tables->live, block.address, sizeof live->block.address, live);
-    if (find_live(account, event->address) != live) {
-        out_of_memory(account, live);
-        return;
-    }
-    DL_APPEND(pool->blocks, live);
-    if (!live->block.pool) /* the driver serves it, in no segment */
-        hold(sums, live->block.n_bytes);
-    site->kind = live->block.kind;
+    if (!block.pool) /* the driver serves it, in no segment */
+        hold(sums, block.n_bytes);
+    site->kind = block.kind;
     sums->n_live++;
-    sums->live_bytes += live->block.n_bytes;
+    sums->live_bytes += block.n_bytes;
     site->n_live += is_sites;
-    site->live_bytes += is_sites * live->block.n_bytes;
+    site->live_bytes += is_sites * block.n_bytes;
     if (sums->live_bytes > sums->peak_live_bytes) {
         sums->peak_live_bytes = sums->live_bytes;
         sums->peak_ns = event->time_ns;
     }
-    account->block = live->block;
+    account->block = block;
     account->site = site;
 }
 
@@ -343,63 +337,30 @@ static void lose_segments(struct cushim_trace_account *account) {
 
 /* ---- what an event implies ---- */
 
-/* List the blocks of a pool that went. */
-static void list_pool(struct cushim_trace_account *account, uint64_t number) {
-    struct cushim_trace_tables *tables = account->tables;
-    const struct pool *pool = find_pool(account, number);
-    const struct live *live;
-    size_t n = 0;
-    if (pool)
-        DL_COUNT(pool->blocks, live, n);
-    free(tables->going);
-    tables->going = n ? reallocarray(NULL, n, sizeof *tables->going) : NULL;
-    if (n && !tables->going) {
-        account->error = ENOMEM;
-        return;
-    }
-    if (pool)
-        DL_FOREACH(pool->blocks, live)
-    tables->going[tables->n_going++] = live->block.address;
-}
-
-/* Report a free first that was not recorded; true if there is one. */
+/* Report a free first that was not recorded, of a block at the address of a new one or of a pool
+ * that went; false: there is none. */
 static bool go_first(struct cushim_trace_account *account) {
-    struct cushim_trace_tables *tables = account->tables;
-    if (!tables->n_going)
+    const struct cushim_trace_event event = account->event;
+    const struct pool *pool =
+        event.code == CUSHIM_TRACE_GONE && event.number ? find_pool(account, event.number) : NULL;
+    const struct live *live = event.code == CUSHIM_TRACE_ALLOC ? find_live(account, event.address)
+                              : pool && pool->blocks           ? pool->blocks->prev /* the last */
+                                                               : NULL;
+    if (!live)
         return false;
-    tables->later = account->event;
-    tables->has_later = true;
+    account->n_disorder += event.code == CUSHIM_TRACE_ALLOC;
+    account->tables->later = event;
     account->event = (struct cushim_trace_event){
         .code = CUSHIM_TRACE_FREE,
-        .time_ns = tables->later.time_ns,
-        .address = tables->going[--tables->n_going],
-        .device = tables->later.device,
-        .kind = tables->later.kind,
-        .thread = tables->later.thread,
+        .time_ns = event.time_ns,
+        .address = live->block.address,
+        .device = event.device,
+        .kind = event.kind,
+        .thread = event.thread,
     };
     account->is_guessed = true;
     remove_block(account);
     return true;
-}
-
-static bool has_ends(struct cushim_trace_account *account) {
-    const struct cushim_trace_event *event = &account->event;
-    if (account->is_guessed)
-        return false;
-    if (event->code == CUSHIM_TRACE_GONE && event->number) {
-        list_pool(account, event->number);
-    } else if (event->code == CUSHIM_TRACE_ALLOC && find_live(account, event->address)) {
-        uint64_t *going = realloc(account->tables->going, sizeof *going);
-        if (!going) {
-            account->error = ENOMEM;
-            return false;
-        }
-        going[0] = event->address;
-        account->tables->going = going;
-        account->tables->n_going = 1;
-        account->n_disorder++;
-    }
-    return account->tables->n_going != 0;
 }
 
 static bool is_strange(const struct cushim_trace_event *event) {
@@ -434,11 +395,7 @@ bool cushim_trace_account_next(struct cushim_trace_account *account) {
     account->is_guessed = false;
     if (account->error)
         return false;
-    if (tables->n_going)
-        return account->event = tables->later, go_first(account);
-    bool was_later = tables->has_later;
-    tables->has_later = false;
-    if (was_later) {
+    if (tables->has_later) {
         account->event = tables->later;
     } else {
         do {
@@ -455,15 +412,20 @@ bool cushim_trace_account_next(struct cushim_trace_account *account) {
         account->last_ns = account->event.time_ns;
         if (account->foresee)
             account->foresee(account, account->foresee_context);
-        if (has_ends(account))
-            return go_first(account);
     }
-    if (!account->error)
+    tables->has_later = go_first(account);
+    if (!tables->has_later)
         take_in(account);
     return !account->error;
 }
 
 /* ---- what a reader asks for ---- */
+
+struct cushim_trace_block *cushim_trace_account_live(const struct cushim_trace_account *account,
+                                                     uint64_t address) {
+    struct live *live = find_live(account, address);
+    return live ? &live->block : NULL;
+}
 
 void cushim_trace_account_each(const struct cushim_trace_account *account,
                                void (*tell)(const struct cushim_trace_block *block, void *context),
@@ -539,7 +501,6 @@ void cushim_trace_account_close(struct cushim_trace_account *account) {
         HASH_FREE(tables->threads);
         HASH_FREE(tables->pools);
         cushim_trace_mapped_free(&tables->mapped);
-        free(tables->going);
         free(tables->nobody);
         free(tables);
     }

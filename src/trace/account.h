@@ -38,6 +38,7 @@ struct cushim_trace_block {
     uint64_t request; /* of its thread, from 1; 0: it lived before the recording */
     unsigned device, kind;
     struct cushim_trace_site *site;
+    uint64_t own; /* a reader's; 0 at first */
 };
 
 /* Memory that the recorded process has from the driver. */
@@ -103,6 +104,10 @@ bool cushim_trace_account_next(struct cushim_trace_account *account);
 /* Keep what each site has now as `noted`, or as its sample number `i`. */
 void cushim_trace_account_note(struct cushim_trace_account *account);
 void cushim_trace_account_sample(struct cushim_trace_account *account, unsigned i);
+
+/* The live block at an address, in which a reader may write `own`; NULL: there is none. */
+struct cushim_trace_block *cushim_trace_account_live(const struct cushim_trace_account *account,
+                                                     uint64_t address);
 
 /* Visit each live block, or each segment, in no order. */
 void cushim_trace_account_each(const struct cushim_trace_account *account,
