@@ -30,11 +30,9 @@ struct pool {
     UT_hash_handle hh;
 };
 
-/* A block of the recording, found by its address there. */
-struct block {
-    uint64_t recorded, address; /* address is 0 if the driver served it */
-    UT_hash_handle hh;
-};
+/* What a block of the recording has as its own if the driver served it here; otherwise it is the
+ * new address, or 0 if none was served. */
+static const uint64_t by_driver = 1;
 
 /* There is one for each process. */
 static struct engine {
@@ -46,7 +44,6 @@ static struct engine {
     struct cushim_mem_limit budgets[CUSHIM_TRACE_DEVICES];
     struct cushim_mem_stats stats[CUSHIM_TRACE_DEVICES][CUSHIM_MEM_PINNED + 1];
     struct pool *pools;
-    struct block *recorded_blocks;
 } engine;
 
 /* ---- the engine ---- */
@@ -153,26 +150,6 @@ static void take_held(unsigned device, unsigned kind) {
     lift(&sums->peak_held_bytes, sums->held_bytes);
 }
 
-static bool remember(uint64_t recorded, uint64_t address) {
-    struct block *block;
-    HASH_GET(engine.recorded_blocks, recorded, recorded, block);
-    if (block)
-        block->address = address;
-    return block;
-}
-
-/* If the block was served here, return true and its new address, and forget it. */
-static bool forget(uint64_t recorded, uint64_t *address) {
-    struct block *block;
-    HASH_FIND(hh, engine.recorded_blocks, &recorded, sizeof recorded, block);
-    if (!block)
-        return false;
-    *address = block->address;
-    HASH_DEL(engine.recorded_blocks, block);
-    free(block);
-    return true;
-}
-
 enum served { BY_HEAP, BY_DRIVER, REFUSED, NO_MEMORY };
 
 /* Serve a request as the setting does. */
@@ -221,6 +198,8 @@ static bool replay_alloc(const struct cushim_trace_account *account) {
     struct cushim_mem_block block;
     uint64_t number = account->event.flags & CUSHIM_TRACE_NATIVELY ? 0 : of->pool;
     enum served served = serve(number, of->device, of->kind, of->n_bytes, &block);
+    struct cushim_trace_block *live = cushim_trace_account_live(account, of->address);
+    live->own = 0; /* of a block whose free was taken back, it is what was freed here */
     sums->n_requests += !(account->event.flags & CUSHIM_TRACE_RESTORED);
     if (served == BY_DRIVER && !charge(of, sums))
         served = REFUSED;
@@ -229,7 +208,8 @@ static bool replay_alloc(const struct cushim_trace_account *account) {
         return served == REFUSED;
     sums->live_bytes += of->n_bytes;
     lift(&sums->peak_live_bytes, sums->live_bytes);
-    return remember(of->address, block.address);
+    live->own = block.address ? block.address : by_driver;
+    return true;
 }
 
 static void replay_free(const struct cushim_trace_account *account) {
@@ -237,13 +217,12 @@ static void replay_free(const struct cushim_trace_account *account) {
     struct plan_sums *sums = sums_of(of->device, of->kind);
     struct cushim_mem_lookup lookup;
     CUresult answer;
-    uint64_t address;
-    if (!account->site || !forget(of->address, &address))
+    if (!account->site || !of->own)
         return;
     sums->live_bytes -= of->n_bytes;
-    if (!address) {
+    if (of->own == by_driver) {
         refund(of, sums);
-    } else if (cushim_mem_blocks_find(&engine.blocks, address, &lookup)) {
+    } else if (cushim_mem_blocks_find(&engine.blocks, of->own, &lookup)) {
         no_device_set_context((uint64_t)(uintptr_t)lookup.segment->heap->context, of->device);
         cushim_mem_free(lookup.segment->heap, &lookup, &answer);
         take_held(of->device, of->kind);
@@ -324,7 +303,6 @@ int plan_recorded(struct plan *plan, const char *path) {
 int plan_make(struct plan *plan, const char *path, const struct setting *setting) {
     struct plan *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int status = 0;
     if (shared == MAP_FAILED)
         return errno;
     shared->error = ECHILD;
@@ -334,8 +312,8 @@ int plan_make(struct plan *plan, const char *path, const struct setting *setting
         _exit(0);
     }
     int error = child < 0 ? errno : 0;
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
+    if (child > 0)
+        TEMP_FAILURE_RETRY(waitpid(child, NULL, 0));
     *plan = *shared;
     munmap(shared, sizeof *shared);
     return error ? error : plan->error;
