@@ -21,22 +21,19 @@ static struct {
     int life, word; /* its pipes: the program's number to it, and then our end; a word from it */
 } guard;
 
-static bool resume_all(int n) {
-    bool is_well = true;
+static void resume_all(int n) {
     for (int i = 0; i < n; i++) {
         struct suspended suspended;
         if (suspended_find(guard.list.processes[i], &suspended))
-            is_well &= resume_process(guard.list.processes[i]);
+            resume_process(guard.list.processes[i]);
     }
-    return is_well;
 }
 
 /* Wait for the end of a program whose parent, the command, was killed. */
 static void wait_for_program(pid_t program) {
     struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, program, 0), .events = POLLIN};
     if (end.fd >= 0)
-        while (poll(&end, 1, -1) < 0 && errno == EINTR)
-            ;
+        TEMP_FAILURE_RETRY(poll(&end, 1, -1));
     while (end.fd < 0 && kill(program, 0) == 0)
         usleep(200000);
 }
@@ -51,13 +48,11 @@ __attribute__((noreturn)) static void be_guard(int life, int word) {
     for (; n < guard.list.n && is_well; n += is_well)
         is_well = suspend_process(guard.list.processes[n]);
     if (is_well && write(word, "s", 1) == 1) {
-        while (read(life, &program, sizeof program) < 0 && errno == EINTR)
-            ;
         char rest;
-        while (program && read(life, &rest, 1) < 0 && errno == EINTR)
-            ;
-        if (program)
+        if (TEMP_FAILURE_RETRY(read(life, &program, sizeof program)) > 0) {
+            (void)!TEMP_FAILURE_RETRY(read(life, &rest, 1)); /* until the command has ended */
             wait_for_program(program);
+        }
     }
     resume_all(n);
     (void)!write(word, "r", 1);
@@ -81,9 +76,7 @@ static bool take_words(const char *words) {
 /* The next word of the guard; 0: it was killed. */
 static char hear(void) {
     char word = 0;
-    while (read(guard.word, &word, 1) < 0 && errno == EINTR)
-        ;
-    return word;
+    return TEMP_FAILURE_RETRY(read(guard.word, &word, 1)) == 1 ? word : 0;
 }
 
 bool guard_begin(const char *words) {

@@ -117,8 +117,7 @@ static char *ask(const struct file *file) {
         if (child > 0) {
             text = read_all(pipes[0]);
             kill(child, SIGKILL); /* it has written everything, or is stuck */
-            while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
-            }
+            TEMP_FAILURE_RETRY(waitpid(child, NULL, 0));
         }
         close(pipes[0]);
     }

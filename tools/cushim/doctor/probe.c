@@ -128,17 +128,6 @@ static void become_probe(const char *library, const char *report_path, int fd) {
     _exit(127);
 }
 
-static bool read_findings(struct probe_findings *findings, int fd) {
-    size_t n_read = 0;
-    while (n_read < sizeof *findings) {
-        ssize_t n = read(fd, (char *)findings + n_read, sizeof *findings - n_read);
-        if (n == 0 || (n < 0 && errno != EINTR))
-            return false;
-        n_read += n > 0 ? (size_t)n : 0;
-    }
-    return true;
-}
-
 static void read_report(struct probe *probe, const char *path) {
     enum { MOST_BYTES = 16 << 20 };
     struct json_object *root = json_read(path, MOST_BYTES), *devices = json_list(root, "devices");
@@ -174,7 +163,9 @@ void probe_run(struct probe *probe, const char *library) {
         become_probe(library, report_path, ends[1]);
     }
     close(ends[1]);
-    probe->has_findings = child > 0 && read_findings(&probe->findings, ends[0]);
+    bool has_findings =
+        child > 0 && TEMP_FAILURE_RETRY(read(ends[0], &probe->findings, sizeof probe->findings)) ==
+                         (ssize_t)sizeof probe->findings;
     close(ends[0]);
     int status = 0;
     if (child < 0)
@@ -184,7 +175,7 @@ void probe_run(struct probe *probe, const char *library) {
     else if (WIFSIGNALED(status))
         snprintf(probe->failure, sizeof probe->failure, "the child was ended by signal %d (%s)",
                  WTERMSIG(status), strsignal(WTERMSIG(status)));
-    else if (WEXITSTATUS(status) != 0 || !probe->has_findings)
+    else if (WEXITSTATUS(status) != 0 || !has_findings)
         snprintf(probe->failure, sizeof probe->failure, "the child ended with code %d",
                  WEXITSTATUS(status));
     else if (!*probe->findings.failure)

@@ -21,7 +21,6 @@ struct probe_findings {
 
 struct probe {
     struct probe_findings findings;
-    bool has_findings;
     char failure[PROBE_TEXT_BYTES]; /* empty if the report was read; the next two are then set */
     int64_t n_requests;             /* of device memory that the pool served */
     int64_t n_bypassed;             /* driver allocations that no entry point saw */
