@@ -3,45 +3,38 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How the name of a file begins.  NULL: of no package. */
-static const struct row {
-    const char *begin;
-    enum cushim_library_kind kind;
-    const char *name;
-} rows[] = {
-    {"libcushim", CUSHIM_LIBRARY_RUNTIME, NULL},
-    {"libcuda.so", CUSHIM_LIBRARY_RUNTIME, NULL},
-    {"libcudart", CUSHIM_LIBRARY_RUNTIME, NULL},
-    {"libc.so", CUSHIM_LIBRARY_RUNTIME, NULL},
-    {"libm.so", CUSHIM_LIBRARY_RUNTIME, NULL},
-    {"libdl.so", CUSHIM_LIBRARY_RUNTIME, NULL},
-    {"libpthread.so", CUSHIM_LIBRARY_RUNTIME, NULL},
-    {"ld-linux", CUSHIM_LIBRARY_RUNTIME, NULL},
-    {"libstdc++.so", CUSHIM_LIBRARY_RUNTIME, NULL},
-    {"libgcc_s.so", CUSHIM_LIBRARY_RUNTIME, NULL},
-    {"libpython", CUSHIM_LIBRARY_RUNTIME, NULL},
-    {"libffi", CUSHIM_LIBRARY_RUNTIME, NULL},
-    {"_ctypes.", CUSHIM_LIBRARY_RUNTIME, NULL},
-    {"libc10", CUSHIM_LIBRARY_ALLOCATOR, NULL},
-    {"librmm", CUSHIM_LIBRARY_ALLOCATOR, NULL},
-    {"libnccl", CUSHIM_LIBRARY_PACKAGE, "NCCL"},
-    {"libcublas", CUSHIM_LIBRARY_PACKAGE, "cuBLAS"},
-    {"libcudnn", CUSHIM_LIBRARY_PACKAGE, "cuDNN"},
-    {"libcufft", CUSHIM_LIBRARY_PACKAGE, "cuFFT"},
-    {"libcusolver", CUSHIM_LIBRARY_PACKAGE, "cuSOLVER"},
-    {"libcusparse", CUSHIM_LIBRARY_PACKAGE, "cuSPARSE"},
-    {"libcurand", CUSHIM_LIBRARY_PACKAGE, "cuRAND"},
-    {"libcutensor", CUSHIM_LIBRARY_PACKAGE, "cuTENSOR"},
-    {"libnvshmem", CUSHIM_LIBRARY_PACKAGE, "NVSHMEM"},
-    {"libnvinfer", CUSHIM_LIBRARY_PACKAGE, "TensorRT"},
-    {"libtorch", CUSHIM_LIBRARY_PACKAGE, "libtorch"},
-    {"libjax", CUSHIM_LIBRARY_PACKAGE, "jaxlib"},
-    {"xla_extension", CUSHIM_LIBRARY_PACKAGE, "jaxlib"},
-    {"xla_cuda_plugin", CUSHIM_LIBRARY_PACKAGE, "jaxlib"},
-    {"libtensorflow", CUSHIM_LIBRARY_PACKAGE, "TensorFlow"},
-    {"libonnxruntime", CUSHIM_LIBRARY_PACKAGE, "ONNX Runtime"},
-    {"libggml", CUSHIM_LIBRARY_PACKAGE, "ggml"},
+/* How the names of their files begin. */
+static const char *const runtimes[] = {
+    "libcushim", "libcuda.so",   "libcudart",   "libc.so",   "libm.so", "libdl.so", "libpthread.so",
+    "ld-linux",  "libstdc++.so", "libgcc_s.so", "libpython", "libffi",  "_ctypes.", NULL};
+static const char *const allocators[] = {"libc10", "librmm", NULL};
+static const struct {
+    const char *begin, *name;
+} packages[] = {
+    {"libnccl", "NCCL"},
+    {"libcublas", "cuBLAS"},
+    {"libcudnn", "cuDNN"},
+    {"libcufft", "cuFFT"},
+    {"libcusolver", "cuSOLVER"},
+    {"libcusparse", "cuSPARSE"},
+    {"libcurand", "cuRAND"},
+    {"libcutensor", "cuTENSOR"},
+    {"libnvshmem", "NVSHMEM"},
+    {"libnvinfer", "TensorRT"},
+    {"libtorch", "libtorch"},
+    {"libjax", "jaxlib"},
+    {"xla_extension", "jaxlib"},
+    {"xla_cuda_plugin", "jaxlib"},
+    {"libtensorflow", "TensorFlow"},
+    {"libonnxruntime", "ONNX Runtime"},
+    {"libggml", "ggml"},
 };
+
+bool cushim_library_is_one_of(const char *path, const char *const begins[]) {
+    while (*begins && strncmp(basename(path), *begins, strlen(*begins)) != 0)
+        begins++;
+    return *begins;
+}
 
 /* Below a folder that Python installs packages in: "cupy" of ".../site-packages/cupy/core.py". */
 static bool is_installed(const char *path, char name[CUSHIM_LIBRARY_BYTES]) {
@@ -65,14 +58,18 @@ static bool is_of_python_itself(const char *path, const char *file) {
 }
 
 enum cushim_library_kind cushim_library_of(const char *path, char name[CUSHIM_LIBRARY_BYTES]) {
-    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    const char *file = basename(path);
     bool is_script = strstr(file, ".py") != NULL;
     *name = 0;
-    for (size_t i = 0; !is_script && i < sizeof rows / sizeof *rows; i++) {
-        if (strncmp(file, rows[i].begin, strlen(rows[i].begin)) != 0)
+    if (!is_script && cushim_library_is_one_of(file, runtimes))
+        return CUSHIM_LIBRARY_RUNTIME;
+    if (!is_script && cushim_library_is_one_of(file, allocators))
+        return CUSHIM_LIBRARY_ALLOCATOR;
+    for (size_t i = 0; !is_script && i < sizeof packages / sizeof *packages; i++) {
+        if (strncmp(file, packages[i].begin, strlen(packages[i].begin)) != 0)
             continue;
-        snprintf(name, CUSHIM_LIBRARY_BYTES, "%s", rows[i].name ? rows[i].name : "");
-        return rows[i].kind;
+        strcpy(name, packages[i].name);
+        return CUSHIM_LIBRARY_PACKAGE;
     }
     if (is_installed(path, name))
         return CUSHIM_LIBRARY_PACKAGE;

@@ -16,5 +16,8 @@ enum cushim_library_kind {
     CUSHIM_LIBRARY_RUNTIME    /* CUDA, cushim, the C library, Python itself */
 };
 
+/* Does the name of a file begin with one of these?  NULL ends them. */
+bool cushim_library_is_one_of(const char *path, const char *const begins[]);
+
 /* The name is "" for allocators, runtimes and the program itself. */
 enum cushim_library_kind cushim_library_of(const char *path, char name[CUSHIM_LIBRARY_BYTES]);

@@ -42,12 +42,6 @@ static uint64_t address_of(const struct image *image, uint64_t offset) {
     return offset;
 }
 
-static bool is_one_of(const char *path, const char *const names[]) {
-    while (*names && strncmp(basename(path), *names, strlen(*names)) != 0)
-        names++;
-    return *names;
-}
-
 static const char *const ours[] = {"libcushim-preload.so", "libcuda.so", "libcudart.so",
                                    "libcushim.so", NULL};
 
@@ -78,7 +72,7 @@ static bool add_frame(struct names *names, const struct cushim_trace_account *ac
     } else if (row->at) {
         snprintf(row->name.module, NAME_BYTES, "%s", row->at->path);
         cushim_utf8_clean(row->name.module);
-        row->name.is_ours = is_one_of(row->at->path, ours);
+        row->name.is_ours = cushim_library_is_one_of(row->at->path, ours);
         row->name.kind = cushim_library_of(row->name.module, row->name.library);
         snprintf(row->name.function, NAME_BYTES, "%.100s+0x%" PRIx64, basename(row->name.module),
                  row->name.offset);
@@ -177,7 +171,7 @@ unsigned names_first(const struct names *names, const struct cushim_trace_site *
             first = i + 1;
     }
     while (first < site->n_frames &&
-           is_one_of(names_of(names, site->frames[first])->module, bridges))
+           cushim_library_is_one_of(names_of(names, site->frames[first])->module, bridges))
         first++;
     return first;
 }
@@ -203,7 +197,7 @@ static int distance_of(const struct name *name) {
 static bool is_start(const struct names *names, const struct cushim_trace_site *site, unsigned i) {
     static const char *const library[] = {"libc.so", NULL};
     return i && i + 1 == site->n_frames &&
-           is_one_of(names_of(names, site->frames[i - 1])->module, library);
+           cushim_library_is_one_of(names_of(names, site->frames[i - 1])->module, library);
 }
 
 /* The label of a site: frames of the program's own code, without packages, allocators and runtimes;
