@@ -18,6 +18,10 @@ static inline size_t cushim_less(size_t a, size_t b) {
     return a > b ? a - b : 0;
 }
 
+static inline uint64_t cushim_distance(uint64_t a, uint64_t b) {
+    return a < b ? b - a : a - b;
+}
+
 /* For qsort: the smaller number first. */
 static inline int cushim_order(uint64_t a, uint64_t b) {
     return a < b ? -1 : a > b;

@@ -160,3 +160,8 @@ bool cushim_path_has(const char *pattern, const char *places) {
     }
     return false;
 }
+
+bool cushim_path_ends_in(const char *name, const char *ending) {
+    size_t n = strlen(name), n_ending = strlen(ending);
+    return n >= n_ending && strcmp(name + n - n_ending, ending) == 0;
+}

@@ -35,5 +35,8 @@ bool cushim_path_expand(char *out, size_t cap, const char *pattern,
  */
 bool cushim_path_tell_apart(char *out, size_t cap, const char *name, const char *place);
 
+/* Does a name end in this? */
+bool cushim_path_ends_in(const char *name, const char *ending);
+
 /* Does a pattern have one of these places ("pr": process or rank)?  %% is none. */
 bool cushim_path_has(const char *pattern, const char *places);

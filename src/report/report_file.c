@@ -26,11 +26,6 @@ int cushim_report_descriptor(const char *where) {
     return -1;
 }
 
-static bool ends_in(const char *text, const char *end) {
-    size_t n = strlen(text), n_end = strlen(end);
-    return n >= n_end && strcmp(text + n - n_end, end) == 0;
-}
-
 /* ---- names ---- */
 
 bool cushim_report_is_folder(const char *where, const char *folder) {
@@ -87,7 +82,7 @@ bool cushim_report_name(char path[PATH_MAX], const char *where, long process) {
 /* ---- writing ---- */
 
 bool cushim_report_is_json(const char *path) {
-    return ends_in(path, ".json");
+    return cushim_path_ends_in(path, ".json");
 }
 
 /* 0 or an errno; EEXIST if the name must be new and is not. */

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,11 +41,6 @@ const char *json_text(struct json_object *of, const char *name) {
 struct json_object *json_list(struct json_object *of, const char *name) {
     struct json_object *found = json_member(of, name);
     return json_object_is_type(found, json_type_array) ? found : NULL;
-}
-
-void json_copy(char *to, size_t most, struct json_object *of, const char *name) {
-    const char *found = json_text(of, name);
-    snprintf(to, most, "%s", found ? found : "");
 }
 
 bool json_is_of(struct json_object *json, const char *schema) {

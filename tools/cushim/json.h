@@ -16,9 +16,6 @@ uint64_t json_number(struct json_object *of, const char *name);
 const char *json_text(struct json_object *of, const char *name);
 struct json_object *json_list(struct json_object *of, const char *name);
 
-/* Copy a text, cut if it does not fit; "" if there is none. */
-void json_copy(char *to, size_t most, struct json_object *of, const char *name);
-
 /* Does it name this schema? */
 bool json_is_of(struct json_object *json, const char *schema);
 

@@ -12,11 +12,10 @@ static int help_main(int argc, char **argv) {
     bool is_of_help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
     const char *topic = is_of_help ? "help" : argc > 1 ? argv[1] : "cushim";
     if (argc == 3 && strcmp(topic, "options") == 0 && strcmp(argv[2], "--markdown") == 0)
-        usage_print(stdout, "options.md");
+        topic = "options.md";
     else if (argc > 2)
         usage_error("help", "help shows one page at a time");
-    else if (!usage_print(stdout, topic))
-        usage_unknown_page(topic);
+    usage_print(stdout, topic);
     return EXIT_WELL;
 }
 

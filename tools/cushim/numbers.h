@@ -5,8 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/writer.h"
-
 /* Gives keys numbers from 0 on, in the order of first use, for formats that name each frame
  * once. */
 struct numbers {

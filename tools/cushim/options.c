@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "base/path.h"
 #include "tools/cushim/usage.h"
 #include "tools/sim/driver/core/setting.h"
 
@@ -102,16 +103,15 @@ bool settings_would_take(const char *option, const char *value) {
     if (!row || mistake_in(row, value))
         return false;
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        if (ends_in(value, endings[i]))
+        if (cushim_path_ends_in(value, endings[i]))
             return true;
     }
     return row->type != CUSHIM_OPTION_PATH && row->type != CUSHIM_OPTION_TEXT;
 }
 
-const char settings_no_option[] = "is no option";
-
-bool settings_is_ours(const char *entry, const char **wrong) {
+bool settings_is_ours(const char *entry, const char **wrong, char nearest[static TEXT]) {
     *wrong = NULL;
+    *nearest = 0;
     size_t name_bytes = strcspn(entry, "=");
     bool is_main = name_bytes == 6 && strncmp(entry, "CUSHIM", 6) == 0;
     if (!is_main && !cushim_options_has(entry))
@@ -119,19 +119,14 @@ bool settings_is_ours(const char *entry, const char **wrong) {
     const struct cushim_option_row *row =
         is_main ? cushim_option_find("cushim", 6) : cushim_option_find(entry + 7, name_bytes - 7);
     if (!row || (!is_main && strcmp(row->name, "cushim") == 0)) {
-        *wrong = settings_no_option;
+        *wrong = "is no option";
+        row = cushim_option_nearest(entry + 7, name_bytes - 7);
+        if (row)
+            cushim_option_variable(row, nearest);
     } else if (entry[name_bytes] == '=') {
         *wrong = mistake_in(row, entry + name_bytes + 1);
     }
     return true;
-}
-
-bool settings_nearest(const char *entry, char text[static TEXT]) {
-    const char *name = entry + strlen("CUSHIM_");
-    const struct cushim_option_row *row = cushim_option_nearest(name, strcspn(name, "="));
-    if (row)
-        cushim_option_variable(row, text);
-    return row != NULL;
 }
 
 /* The options as the preload will read them; a value that cannot be read changes nothing. */

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 
 #include "tools/cushim/arguments.h"
@@ -22,16 +21,11 @@ bool settings_would_take(const char *option, const char *value);
 
 /*
  * Is `entry` (NAME=value) a variable of the options?  Those of the software device are not.  If it
- * is, *wrong is NULL, or the mistake as a phrase (static).
+ * is, *wrong is NULL, or the mistake as a phrase (static).  If no option has the name, `nearest` is
+ * the most similar variable; otherwise it is "".
  */
-bool settings_is_ours(const char *entry, const char **wrong);
-
-/* The mistake if no option has the variable. */
-extern const char settings_no_option[];
-
-/* Find the variable that is most similar to an entry that is no option.  Returns false if none
- * is. */
-bool settings_nearest(const char *entry, char text[static SETTINGS_VARIABLE_BYTES]);
+bool settings_is_ours(const char *entry, const char **wrong,
+                      char nearest[static SETTINGS_VARIABLE_BYTES]);
 
 /* Is everything turned off, by CUSHIM=0 or the like? */
 bool settings_are_off(void);

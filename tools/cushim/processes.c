@@ -134,10 +134,6 @@ void processes_put(struct cushim_writer *out, const struct processes *processes)
 
 /* ---- outliers ---- */
 
-static uint64_t distance(uint64_t a, uint64_t b) {
-    return a < b ? b - a : a - b;
-}
-
 static void put_furthest(struct cushim_writer *out, const struct processes *processes, int column,
                          uint64_t values[]) {
     const struct process_row *furthest = NULL;
@@ -147,7 +143,7 @@ static void put_furthest(struct cushim_writer *out, const struct processes *proc
     numbers_sort(values, processes->n);
     uint64_t median = values[(processes->n - 1) / 2], most = 0;
     for (size_t i = 0; i < processes->n; i++) {
-        uint64_t far = distance(processes->rows[i].numbers[column], median);
+        uint64_t far = cushim_distance(processes->rows[i].numbers[column], median);
         if (far > most) {
             most = far;
             furthest = &processes->rows[i];

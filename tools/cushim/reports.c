@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/path.h"
 #include "base/utf8.h"
 #include "report/page_file.h"
 #include "tools/cushim/json.h"
@@ -16,7 +17,8 @@
 /* ---- a report of JSON: what is missing is 0 ---- */
 
 static void take_text(char to[CUSHIM_NAME_BYTES], struct json_object *of, const char *name) {
-    json_copy(to, CUSHIM_NAME_BYTES, of, name);
+    const char *text = json_text(of, name);
+    snprintf(to, CUSHIM_NAME_BYTES, "%s", text ? text : "");
     cushim_utf8_clean(to);
 }
 
@@ -115,7 +117,7 @@ static bool show_file(const char *path, reports_show_fn *show, void *context) {
 }
 
 static int is_json(const struct dirent *entry) {
-    return *entry->d_name != '.' && ends_in(entry->d_name, ".json");
+    return *entry->d_name != '.' && cushim_path_ends_in(entry->d_name, ".json");
 }
 
 bool reports_of_folder(const char *folder, reports_show_fn *show, void *context) {

@@ -65,20 +65,14 @@ static void print_page(FILE *out, const char *text) {
     fputs(text, out);
 }
 
-bool usage_print(FILE *out, const char *topic) {
-    for (size_t i = 0; i < sizeof help_pages / sizeof *help_pages; i++) {
-        if (strcmp(topic, help_pages[i].topic) == 0) {
-            print_page(out, help_pages[i].text);
-            return true;
-        }
-    }
-    return false;
-}
-
-void usage_unknown_page(const char *topic) {
+void usage_print(FILE *out, const char *topic) {
     const char *topics[sizeof help_pages / sizeof *help_pages];
     size_t n = 0;
     for (size_t i = 0; i < sizeof help_pages / sizeof *help_pages; i++) {
+        if (strcmp(topic, help_pages[i].topic) == 0) {
+            print_page(out, help_pages[i].text);
+            return;
+        }
         if (!strchr(help_pages[i].topic, '.'))
             topics[n++] = help_pages[i].topic;
     }
@@ -116,11 +110,6 @@ void usage_unknown(const char *topic, const char *what, const char *word, const 
     if (search.best)
         usage_error(topic, "no %s `%.*s` (did you mean `%s`?)", what, n, word, search.best);
     usage_error(topic, "no %s `%.*s`", what, n, word);
-}
-
-bool ends_in(const char *text, const char *ending) {
-    size_t n = strlen(text), n_ending = strlen(ending);
-    return n > n_ending && strcmp(text + n - n_ending, ending) == 0;
 }
 
 bool complain(const char *format, ...) {

@@ -15,9 +15,9 @@ enum {
     EXIT_NOT_FOUND = 127 /* no such program */
 };
 
-/* Write the page of `topic`, which is tools/cushim/help/TOPIC.txt.  Returns false if there is no
- * such page. */
-bool usage_print(FILE *out, const char *topic);
+/* Write the page of `topic`, which is tools/cushim/help/TOPIC.txt.  If there is no such page, the
+ * process ends as usage_unknown does. */
+void usage_print(FILE *out, const char *topic);
 
 /* Print words in lines of at most 80 columns, all but the first indented by `lead`.  A longer word
  * is not cut, because users may copy it. */
@@ -32,13 +32,9 @@ __attribute__((noreturn, format(printf, 2, 3))) void usage_error(const char *top
                                                                  const char *format, ...);
 
 /* The same for an unknown word: "no <what> `word` (did you mean `...`?)", with the most similar
- * known word; and for a topic without a page. */
+ * known word. */
 _Noreturn void usage_unknown(const char *topic, const char *what, const char *word,
                              const char *const *known, size_t n_known);
-_Noreturn void usage_unknown_page(const char *topic);
-
-/* Does the text end in this, with something before it? */
-bool ends_in(const char *text, const char *ending);
 
 /* Print one line on standard error: "cushim: ...".  A function can end with it: returns false, or
  * the exit code. */

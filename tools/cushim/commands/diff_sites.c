@@ -120,8 +120,7 @@ void diff_sites_add(int side, const struct cushim_report *report,
 /* ---- output ---- */
 
 static uint64_t distance(const struct row *row) {
-    return row->n_bytes[0] < row->n_bytes[1] ? row->n_bytes[1] - row->n_bytes[0]
-                                             : row->n_bytes[0] - row->n_bytes[1];
+    return cushim_distance(row->n_bytes[0], row->n_bytes[1]);
 }
 
 static int by_distance(const struct row *a, const struct row *b) {

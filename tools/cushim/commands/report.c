@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/path.h"
 #include "base/writer.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/recording/events.h"
@@ -75,7 +76,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     if (moment->is_wanted)
         request->format = &formats[TEXT];
     if (!request->format && request->output)
-        request->format = &formats[ends_in(request->output, ".html") ? HTML : TEXT];
+        request->format = &formats[cushim_path_ends_in(request->output, ".html") ? HTML : TEXT];
     for (int i = 0; i < n; i++) {
         int error = recording_files_add(&request->files, argv[i]);
         if (error || !request->files.n)
@@ -134,15 +135,14 @@ static char *page_of(const char *path) {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
         n--;
-    for (const char *const *ending = (const char *const[]){".cushim", CUSHIM_TRACE_ENDING, NULL};
-         *ending; ending++) {
-        size_t n_ending = strlen(*ending);
-        if (n > n_ending && strncmp(path + n - n_ending, *ending, n_ending) == 0) {
-            n -= n_ending;
-            break;
-        }
-    }
-    return asprintf(&page, "%.*s.html", (int)n, path) < 0 ? NULL : page;
+    if (asprintf(&page, "%.*s.html", (int)n, path) < 0)
+        return NULL;
+    page[n] = 0;
+    n -= cushim_path_ends_in(page, ".cushim")             ? strlen(".cushim")
+         : cushim_path_ends_in(page, CUSHIM_TRACE_ENDING) ? strlen(CUSHIM_TRACE_ENDING)
+                                                          : 0;
+    strcpy(page + n, ".html");
+    return page;
 }
 
 static int put_text_and_page(const struct request *request) {

@@ -85,39 +85,39 @@ static void show_row(struct request *request, const struct page *page) {
 
 /* ---- parts of a report ---- */
 
-static void put_sites(struct cushim_writer *out, const struct cushim_report *report) {
+static bool put_sites(struct cushim_writer *out, const struct cushim_report *report) {
+    cushim_site_text(out, report);
+    return report->sites;
+}
+
+static bool put_libraries(struct cushim_writer *out, const struct cushim_report *report) {
+    uint64_t n_bytes = report->sites ? devices_unaccounted_bytes(report, -1) : 0;
     if (report->sites)
-        cushim_site_text(out, report);
-    else
-        cushim_write(out, "  its sites are not sampled: start it with --sites\n");
-}
-
-static void put_libraries(struct cushim_writer *out, const struct cushim_report *report) {
-    uint64_t n_bytes = devices_unaccounted_bytes(report, -1);
-    if (!report->sites)
-        put_sites(out, report);
-    else
         cushim_site_libraries(out, report);
-    if (report->sites && n_bytes)
+    if (n_bytes)
         cushim_write(out, "  %31s  of the driver, in no row\n", CUSHIM_BYTES(n_bytes));
+    return report->sites;
 }
 
-static void put_findings(struct cushim_writer *out, const struct cushim_report *report) {
-    if (!cushim_report_findings_text(out, report))
-        cushim_write(out, "  nothing was found\n");
-}
+static const char not_sampled[] = "its sites are not sampled: start it with --sites";
 
-static void put_oom(struct cushim_writer *out, const struct cushim_report *report) {
-    if (!cushim_report_shortages_text(out, report))
-        cushim_write(out, "  each request found memory\n");
-}
-
+/* `nothing` is what is said if `put` had nothing to write. */
 static const struct part {
     const char *option;
-    void (*put)(struct cushim_writer *out, const struct cushim_report *report);
-} parts[] = {{"--sites", put_sites}, {"--findings", put_findings}, {"--oom", put_oom}},
-  sites_by_library = {"--sites", put_libraries};
+    bool (*put)(struct cushim_writer *out, const struct cushim_report *report);
+    const char *nothing;
+} parts[] = {{"--sites", put_sites, not_sampled},
+             {"--findings", cushim_report_findings_text, "nothing was found"},
+             {"--oom", cushim_report_shortages_text, "each request found memory"}},
+  sites_by_library = {"--sites", put_libraries, not_sampled};
 enum { SITES, FINDINGS, OOM, N_PARTS = sizeof parts / sizeof *parts };
+
+static void put_part(struct cushim_writer *out, const struct cushim_report *report,
+                     const struct part *part) {
+    cushim_report_title(out, report);
+    if (!part->put(out, report))
+        cushim_write(out, "  %s\n", part->nothing);
+}
 
 /* ---- one page ---- */
 
@@ -150,9 +150,10 @@ static void show(const struct page *page, void *context) {
     } else if (request->part || request->wanted || request->is_of_all) {
         cushim_write(&request->out, "%s", request->n_shown++ ? "\n" : "");
         symbols_learn(page->report);
-        if (request->part)
-            cushim_report_title(&request->out, page->report);
-        (request->part ? request->part->put : cushim_report_text)(&request->out, page->report);
+        if (!request->part)
+            cushim_report_text(&request->out, page->report);
+        else
+            put_part(&request->out, page->report, request->part);
     } else {
         show_row(request, page);
     }

@@ -37,8 +37,9 @@ struct row {
     int device;
     bool is_seen, is_alive;
     uint64_t live_bytes, held_bytes, spare_bytes, spilled_bytes, unaccounted_bytes, limit_bytes;
-    uint64_t n_requests, wait_ns, at_ns; /* counters of this look, and of the one before */
-    uint64_t n_requests_before, wait_ns_before, before_ns;
+    struct sample {
+        uint64_t n_requests, wait_ns, at_ns;
+    } now, before;               /* of this look, and of the one before */
     uint64_t past_bytes[N_PAST]; /* what was held, the last look last */
     unsigned n_past;
     uint64_t most_bytes; /* the most that was held since the first look, or since the key r */
@@ -86,12 +87,9 @@ static void take_device(struct top *top, const struct page *page, int device) {
         return;
     row->is_seen = true;
     row->is_alive = page->is_alive;
-    row->before_ns = row->at_ns;
-    row->n_requests_before = row->n_requests;
-    row->wait_ns_before = row->wait_ns;
-    row->at_ns = cushim_clock_ns();
-    row->n_requests = cushim_mem_stats_read(&stats->n_requests);
-    row->wait_ns = cushim_mem_stats_read(&stats->wait_ns);
+    row->before = row->now;
+    row->now = (struct sample){cushim_mem_stats_read(&stats->n_requests),
+                               cushim_mem_stats_read(&stats->wait_ns), cushim_clock_ns()};
     row->live_bytes = cushim_report_sum_device(page->report, device, live_bytes);
     row->held_bytes = cushim_report_sum_device(page->report, device, held_bytes);
     row->spare_bytes = held.spare_bytes;
@@ -121,14 +119,14 @@ static void take(const struct page *page, void *context) {
 }
 
 static uint64_t per_second(const struct row *row, uint64_t now, uint64_t before) {
-    uint64_t ns = row->at_ns - row->before_ns;
-    return row->before_ns && ns && now > before
-               ? (uint64_t)((__uint128_t)(now - before) * 1000000000 / ns)
+    uint64_t ns = row->now.at_ns - row->before.at_ns;
+    return row->before.at_ns && ns
+               ? (uint64_t)((__uint128_t)cushim_less(now, before) * 1000000000 / ns)
                : 0;
 }
 
 static uint64_t requests_per_second(const struct row *row) {
-    return per_second(row, row->n_requests, row->n_requests_before);
+    return per_second(row, row->now.n_requests, row->before.n_requests);
 }
 
 static uint64_t measure(const struct row *row, enum sort sort) {
@@ -200,7 +198,7 @@ static void put_row(const struct top *top, const struct row *row, int columns,
     int before = BEFORE_PAST + (columns >= WITH_PEAK ? PEAK : 0) +
                  (top->has_limits && columns >= WITH_LIMIT ? PEAK : 0) +
                  (top->has_users ? USER : 0);
-    uint64_t wait = per_second(row, row->wait_ns, row->wait_ns_before) / 1000000; /* per 1000 */
+    uint64_t wait = per_second(row, row->now.wait_ns, row->before.wait_ns) / 1000000; /* per 1000 */
     snprintf(waits, sizeof waits, "%u.%u", (unsigned)(wait / 10), (unsigned)(wait % 10));
     put_past(row, top->is_utf8, columns > before ? (unsigned)(columns - before) : 0, past,
              sizeof past);

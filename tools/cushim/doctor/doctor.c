@@ -25,20 +25,18 @@ static bool examine_cushim(char library[PATH_MAX]) {
     report_add(is_found ? REPORT_OK : REPORT_WRONG, "preload", "%s", is_found ? library : wrong);
     for (char **entry = environ; *entry; entry++) {
         const char *reason;
-        if (!settings_is_ours(*entry, &reason))
-            continue;
         char nearest[SETTINGS_VARIABLE_BYTES];
-        if (reason) {
+        if (!settings_is_ours(*entry, &reason, nearest))
+            continue;
+        if (reason)
             report_wrong("setting", "%s %s", *entry, reason);
-            if (strcmp(reason, settings_no_option) == 0 && settings_nearest(*entry, nearest))
-                report_remedy("did you mean %s?", nearest);
-        } else {
+        else
             report_note("setting", "%s", *entry);
-        }
+        if (*nearest)
+            report_remedy("did you mean %s?", nearest);
     }
-    if (settings_are_off()) {
+    if (settings_are_off())
         report_note("setting", "everything is off (the probe below is on)");
-    }
     return is_found;
 }
 

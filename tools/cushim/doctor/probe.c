@@ -115,9 +115,9 @@ static void become_probe(const char *library, const char *report_path, int fd) {
     char option[32];
     for (char **entry = environ; *entry;) {
         const char *wrong;
-        char name[256];
+        char name[256], nearest[SETTINGS_VARIABLE_BYTES];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(*entry, "="), *entry);
-        if (settings_is_ours(*entry, &wrong) && getenv(name) && unsetenv(name) == 0)
+        if (settings_is_ours(*entry, &wrong, nearest) && getenv(name) && unsetenv(name) == 0)
             entry = environ;
         else
             entry++;

@@ -3,7 +3,10 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const main = document.getElementById("main");
-const state = { r: 0, s: 0, d: -1, t: null, v: "peak", q: "", i: 0, l: 0, a: 0, b: 1, root: null, sort: "peak_bytes", up: false, all: {} };
+/* What the address of the page has, and how large its numbers may be. */
+const preset = { r: 0, s: 0, d: -1, t: null, v: "peak", q: "", i: 0, l: 0, a: 0, b: 1 };
+const limits = { r: data.recordings.length - 1, s: 64, d: data.recordings.length - 1, t: Infinity, i: 1, l: 1, a: 1, b: 1 };
+const state = { ...preset, root: null, sort: "peak_bytes", up: false, all: {} };
 
 /* ---- building ---- */
 
@@ -82,24 +85,15 @@ const momentAt = (t) => {
 
 const fromAddress = () => {
   const words = new URLSearchParams(location.hash.slice(1));
-  const number = (name, least, most, preset) => {
+  for (const name of Object.keys(limits)) {
     const value = words.has(name) ? Number(words.get(name)) : NaN;
-    return value >= least && value <= most ? value : preset;
-  };
-  state.r = number("r", 0, data.recordings.length - 1, 0);
-  state.s = number("s", 0, 64, 0);
-  state.d = number("d", 0, data.recordings.length - 1, -1);
-  state.t = number("t", 0, Infinity, null);
-  state.a = number("a", 0, 1, 0);
-  state.b = number("b", state.a, 1, 1);
-  state.i = number("i", 0, 1, 0);
-  state.l = number("l", 0, 1, 0);
+    state[name] = value >= (name === "b" ? state.a : 0) && value <= limits[name] ? value : preset[name];
+  }
   state.v = views.some((view) => view.id === words.get("v")) ? words.get("v") : state.t === null ? "peak" : "moment";
   state.q = words.get("q") || "";
 };
 const toAddress = () => {
   const words = new URLSearchParams();
-  const preset = { r: 0, s: 0, d: -1, t: null, v: "peak", q: "", i: 0, l: 0, a: 0, b: 1 };
   for (const name of Object.keys(preset)) if (state[name] !== preset[name]) words.set(name, state[name]);
   history.replaceState(null, "", "#" + words);
 };
@@ -272,18 +266,16 @@ const timeline = () => {
     };
     const hair = shape("line", { class: "hair", y1: top, y2: height - bottom, x1: -9, x2: -9 });
     svg.append(hair);
-    const told = () => document.getElementById("now");
-    svg.onpointerleave = () => {
-      hair.setAttribute("x1", -9);
-      hair.setAttribute("x2", -9);
-      told().textContent = nowText();
+    const tell = (x, text) => {
+      hair.setAttribute("x1", x);
+      hair.setAttribute("x2", x);
+      document.getElementById("now").textContent = text;
     };
+    svg.onpointerleave = () => tell(-9, nowText());
     svg.onpointermove = (event) => {
       if (from === null) {
         const t = shareAt(event) * recording.run_ns;
-        hair.setAttribute("x1", xOf(t));
-        hair.setAttribute("x2", xOf(t));
-        told().textContent = textAt(t);
+        tell(xOf(t), textAt(t));
         return;
       }
       const [a, b] = [from, shareAt(event)].sort((one, two) => one - two).map((part) => xOf(part * recording.run_ns));

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/path.h"
 #include "base/utf8.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/recording/summary.h"
@@ -16,11 +17,10 @@ _Static_assert((int)CUSHIM_TRACE_DEVICES == (int)CUSHIM_MAX_DEVICES &&
 bool counters_is_recording(const char *what) {
     struct recording_files files;
     struct stat status;
-    size_t n = strlen(what), n_ending = strlen(CUSHIM_TRACE_ENDING);
     if (stat(what, &status) != 0)
         return false;
     if (!S_ISDIR(status.st_mode))
-        return n > n_ending && strcmp(what + n - n_ending, CUSHIM_TRACE_ENDING) == 0;
+        return cushim_path_ends_in(what, CUSHIM_TRACE_ENDING);
     if (recording_files(&files, what) != 0)
         return false;
     bool has_any = files.n != 0;

@@ -9,16 +9,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/path.h"
 #include "report/site.h"
 #include "tools/cushim/recording/history.h"
-#include "tools/cushim/usage.h"
 
 #define BIT(kind) ((uint64_t)1 << CUSHIM_KIND_##kind)
 
 /* ---- files ---- */
 
 static int is_trace(const struct dirent *entry) {
-    return ends_in(entry->d_name, CUSHIM_TRACE_ENDING);
+    return cushim_path_ends_in(entry->d_name, CUSHIM_TRACE_ENDING);
 }
 
 int recording_files(struct recording_files *files, const char *path) {
