@@ -258,15 +258,12 @@ bool program_is_whole_library(const char *path) {
 }
 
 const char *program_obstacle(const struct program *program) {
-    if (program->link == PROGRAM_STATIC)
-        return "is fully static";
-    if (program->link == PROGRAM_FOREIGN)
-        return "is built for another machine";
-    if (program->link == PROGRAM_MUSL)
-        return "is built for musl, cushim for glibc";
-    if (program->link == PROGRAM_OLD_GLIBC)
-        return "has a glibc of its own that is older than cushim needs";
-    if (program->is_privileged)
+    static const char *const obstacles[PROGRAM_UNKNOWN + 1] = {
+        [PROGRAM_MUSL] = "is built for musl, cushim for glibc",
+        [PROGRAM_OLD_GLIBC] = "has a glibc of its own that is older than cushim needs",
+        [PROGRAM_STATIC] = "is fully static",
+        [PROGRAM_FOREIGN] = "is built for another machine"};
+    if (!obstacles[program->link] && program->is_privileged)
         return program->has_setid ? "is set-user-id or set-group-id" : "has file capabilities";
-    return NULL;
+    return obstacles[program->link];
 }

@@ -36,6 +36,8 @@ class Memory:
     def __init__(self, address: int, n_bytes: int, give_back: Any = None, *arguments: Any, host: Optional[int] = None, on_host: bool = False,
                  stream: Optional[Stream] = None) -> None:
         self._address, self.n_bytes, self._host, self._on_host, self.stream = address, n_bytes, host, on_host, stream
+        self.shape: Tuple[int, ...] = (n_bytes,)
+        self.typestr = "|u1"
         self._finalizer = weakref.finalize(self, _in_silence, give_back or nothing, *arguments)
 
     def _check(self) -> None:
@@ -123,14 +125,6 @@ class Memory:
     def view(self, offset: int = 0, n_bytes: Optional[int] = None, *, shape: Optional[Tuple[int, ...]] = None, typestr: str = "|u1") -> "View":
         """A part of it, as an array in row order: typestr as NumPy writes it, `<f4` and the like.  Keeps the block alive."""
         return View(self, offset, n_bytes, shape, typestr)
-
-    @property
-    def shape(self) -> Tuple[int, ...]:
-        return (self.n_bytes,)
-
-    @property
-    def typestr(self) -> str:
-        return "|u1"
 
     @property
     def __cuda_array_interface__(self) -> Dict[str, Any]:
@@ -281,21 +275,14 @@ class View(Memory):
             raise ValueError(f"{n_bytes} bytes at {offset} do not fit into {memory.n_bytes}")
         if shape is None and n_bytes % item:
             raise ValueError(f"{n_bytes} bytes are no whole number of {typestr}")
-        self.base, self._shape, self._typestr = memory, (n_bytes // item,) if shape is None else shape, typestr
+        self.base = memory
         super().__init__(memory._address + offset, n_bytes, _no_owner, host=None if memory._host is None else memory._host + offset, on_host=memory._on_host,
                          stream=memory.stream)
+        self.shape, self.typestr = (n_bytes // item,) if shape is None else shape, typestr
 
     def _check(self) -> None:
         super()._check()
         self.base._check()
-
-    @property
-    def shape(self) -> Tuple[int, ...]:
-        return self._shape
-
-    @property
-    def typestr(self) -> str:
-        return self._typestr
 
     def __exit__(self, *error: Any) -> None:
         pass

@@ -52,13 +52,8 @@ class Stream(Handle):
     def __cuda_stream__(self) -> Tuple[int, int]:
         return 0, self.handle
 
-    @property
-    def priority(self) -> int:
-        return int(ask(c_int, "cushim_stream_priority", self._handle))
-
-    @property
-    def flags(self) -> StreamFlag:
-        return StreamFlag(ask(c_uint, "cushim_stream_flags", self._handle))
+    priority: int = asked(int, c_int, "cushim_stream_priority", None)
+    flags: StreamFlag = asked(StreamFlag, c_uint, "cushim_stream_flags", None)
 
     def synchronize(self) -> None:
         """Wait until its work is over; a failure of earlier work is raised here."""

@@ -75,6 +75,11 @@ class Vkgdr:
         return cls(0, flags | OpenFlags.CURRENT_CONTEXT_BIT)
 
 
+def _asked(name: str, doc: str) -> Any:
+    """A property: what a function of the library says of memory."""
+    return property(lambda memory: getattr(_library(), "vkgdr_memory_" + name)(memory._live()), doc=doc)
+
+
 class RawMemory:
     """Memory in the current context, which is one of the owner's device.  It leaks unless free() is called.  flags: 0.  Raises VkgdrError.
 
@@ -103,20 +108,9 @@ class RawMemory:
     def __len__(self) -> int:
         return self._size
 
-    @property
-    def device_ptr(self) -> int:
-        """The device's address of the first byte."""
-        return int(_library().vkgdr_memory_get_device_ptr(self._live()))
-
-    @property
-    def is_coherent(self) -> bool:
-        """Do host and device see each other's writes without flush() and invalidate()?"""
-        return bool(_library().vkgdr_memory_is_coherent(self._live()))
-
-    @property
-    def non_coherent_atom_size(self) -> int:
-        """The unit of flush() and invalidate(), in bytes; 1 if the memory is coherent."""
-        return int(_library().vkgdr_memory_non_coherent_atom_size(self._live()))
+    device_ptr: int = _asked("get_device_ptr", "The device's address of the first byte.")
+    is_coherent: bool = _asked("is_coherent", "Do host and device see each other's writes without flush() and invalidate()?")
+    non_coherent_atom_size: int = _asked("non_coherent_atom_size", "The unit of flush() and invalidate(), in bytes; 1 if the memory is coherent.")
 
     def flush(self, offset: int, size: int) -> None:
         """Make host writes visible to the device; the range is widened to whole atoms."""
