@@ -31,6 +31,12 @@ bool cushim_report_has_device(const struct cushim_report *report, int device) {
     return false;
 }
 
+int cushim_report_next_device(const struct cushim_report *report, int device) {
+    while (++device < CUSHIM_MAX_DEVICES && !cushim_report_has_device(report, device))
+        continue;
+    return device < CUSHIM_MAX_DEVICES ? device : -1;
+}
+
 uint64_t cushim_report_rounding_bytes(const struct cushim_mem_stats *stats) {
     uint64_t block_bytes = cushim_mem_stats_read(&stats->block_bytes);
     uint64_t live_bytes = cushim_mem_stats_read(&stats->live_bytes);

@@ -75,6 +75,9 @@ cushim_report_stats(const struct cushim_report *report, int device, enum cushim_
 bool cushim_report_has(const struct cushim_report *report, int device, enum cushim_kind kind);
 bool cushim_report_has_device(const struct cushim_report *report, int device);
 
+/* The first of such devices behind this one, which is -1 at first; -1: there is none. */
+int cushim_report_next_device(const struct cushim_report *report, int device);
+
 /*
  * The held bytes, in parts that add up to them.  The counters are read one after the other while
  * others write, so a part is cut if the parts before it leave less, and the sum is exact.

@@ -56,10 +56,8 @@ static void put_device(struct cushim_writer *out, const struct cushim_report *re
 
 static void put_devices(struct cushim_writer *out, const struct cushim_report *report) {
     cushim_json_begin(out, "\n  devices", "[");
-    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
-        if (cushim_report_has_device(report, device))
-            put_device(out, report, device);
-    }
+    for (int device = -1; (device = cushim_report_next_device(report, device)) >= 0;)
+        put_device(out, report, device);
     cushim_write(out, "]");
 }
 

@@ -387,10 +387,8 @@ void cushim_report_text(struct cushim_writer *out, const struct cushim_report *r
     cushim_report_title(out, report);
     put_end(out, report);
     put_head(out, report);
-    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
-        if (cushim_report_has_device(report, device))
-            put_device(out, report, device);
-    }
+    for (int device = -1; (device = cushim_report_next_device(report, device)) >= 0;)
+        put_device(out, report, device);
     put_copies(out, report);
     cushim_large_copies_text(out, report);
     cushim_site_text(out, report);

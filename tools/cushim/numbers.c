@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/bits.h"
 #include "base/hash.h"
 
 struct number {
@@ -26,10 +25,6 @@ bool numbers_of(struct numbers *numbers, uint64_t key, uint64_t *number, bool *i
 void numbers_free(struct numbers *numbers) {
     HASH_FREE(numbers->rows);
     *numbers = (struct numbers){NULL, 0};
-}
-
-void numbers_sort(uint64_t numbers[], size_t n) {
-    qsort(numbers, n, sizeof *numbers, cushim_by_number);
 }
 
 const char *numbers_share(char text[NUMBERS_SHARE_BYTES], uint64_t part, uint64_t all) {

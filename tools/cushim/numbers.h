@@ -1,4 +1,4 @@
-/* Numbers for keys, sorted numbers, and numbers as texts for people. */
+/* Numbers for keys, and shares as texts for people. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,8 +17,6 @@ struct numbers {
 bool numbers_of(struct numbers *numbers, uint64_t key, uint64_t *number, bool *is_new);
 
 void numbers_free(struct numbers *numbers);
-
-void numbers_sort(uint64_t numbers[], size_t n);
 
 /* Write "12.3 %" of all.  The number is cut rather than rounded, so that 100.0 means all.
  * Returns `text`. */

@@ -377,14 +377,6 @@ void pages_prune(void) {
     remove_left(&(struct kept){KEPT, KEPT_BYTES, time(NULL) - DAY_SECONDS});
 }
 
-bool pages_has_memory(const struct cushim_report *report) {
-    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
-        if (cushim_report_has_device(report, device))
-            return true;
-    }
-    return false;
-}
-
 bool pages_is_wanted(const char *wanted, int64_t process, const char *program) {
     char number[24];
     snprintf(number, sizeof number, "%ld", (long)process);

@@ -55,6 +55,3 @@ const char *pages_user(uid_t user);
 
 /* Is it the number of the process, or the name of its program?  NULL: any is wanted. */
 bool pages_is_wanted(const char *wanted, int64_t process, const char *program);
-
-/* Did the process request any memory? */
-bool pages_has_memory(const struct cushim_report *report);

@@ -9,7 +9,6 @@
 #include "base/list.h"
 #include "base/utf8.h"
 #include "report/words.h"
-#include "tools/cushim/numbers.h"
 
 enum { PEAK_LIVE, PEAK_HELD, REQUESTS, WAITED, N_COLUMNS = PROCESSES_COLUMNS };
 
@@ -140,7 +139,7 @@ static void put_furthest(struct cushim_writer *out, const struct processes *proc
     char text[2][CUSHIM_AMOUNT_BYTES];
     for (size_t i = 0; i < processes->n; i++)
         values[i] = processes->rows[i].numbers[column];
-    numbers_sort(values, processes->n);
+    qsort(values, processes->n, sizeof *values, cushim_by_number);
     uint64_t median = values[(processes->n - 1) / 2], most = 0;
     for (size_t i = 0; i < processes->n; i++) {
         uint64_t far = cushim_distance(processes->rows[i].numbers[column], median);

@@ -198,7 +198,8 @@ static void look_at(const struct page *page, void *context) {
         return;
     }
     char(*name)[CUSHIM_PAGE_NAME_BYTES] = NULL;
-    if (atomic_load(&head->state) != CUSHIM_PAGE_REPORTED && pages_has_memory(page->report))
+    if (atomic_load(&head->state) != CUSHIM_PAGE_REPORTED &&
+        cushim_report_next_device(page->report, -1) >= 0)
         LIST_ADD(told->names, told->n, name);
     if (!name) {
         pages_remove(page);

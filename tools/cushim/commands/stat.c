@@ -72,15 +72,10 @@ static void put_row(struct request *request, const struct page *page, int device
 }
 
 static void show_row(struct request *request, const struct page *page) {
-    bool has_device = false;
-    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
-        if (!cushim_report_has_device(page->report, device))
-            continue;
-        put_row(request, page, device);
-        has_device = true;
-    }
-    if (!has_device)
-        put_row(request, page, 0);
+    int device = cushim_report_next_device(page->report, -1);
+    do
+        put_row(request, page, device < 0 ? 0 : device);
+    while (device >= 0 && (device = cushim_report_next_device(page->report, device)) >= 0);
 }
 
 /* ---- parts of a report ---- */

@@ -105,17 +105,15 @@ static void take_device(struct top *top, const struct page *page, int device) {
 }
 
 static void take(const struct page *page, void *context) {
-    bool has_any = false;
-    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
-        if (!cushim_report_has_device(page->report, device))
-            continue;
-        take_device(context, page, device);
+    struct top *top = context;
+    int device = cushim_report_next_device(page->report, -1);
+    if (device < 0)
+        take_device(top, page, 0);
+    for (; device >= 0; device = cushim_report_next_device(page->report, device)) {
+        take_device(top, page, device);
         if (page->is_alive)
-            devices_add(&((struct top *)context)->devices, page->report, device);
-        has_any = true;
+            devices_add(&top->devices, page->report, device);
     }
-    if (!has_any)
-        take_device(context, page, 0);
 }
 
 static uint64_t per_second(const struct row *row, uint64_t now, uint64_t before) {
