@@ -49,10 +49,10 @@ __attribute__((noreturn)) static void be_guard(int life, int word) {
         is_well = suspend_process(guard.list.processes[n]);
     if (is_well && write(word, "s", 1) == 1) {
         char rest;
-        if (TEMP_FAILURE_RETRY(read(life, &program, sizeof program)) > 0) {
+        if (TEMP_FAILURE_RETRY(read(life, &program, sizeof program)) > 0)
             (void)!TEMP_FAILURE_RETRY(read(life, &rest, 1)); /* until the command has ended */
+        if (program)                                         /* 0: it could not be started */
             wait_for_program(program);
-        }
     }
     resume_all(n);
     (void)!write(word, "r", 1);
