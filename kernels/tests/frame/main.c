@@ -1,13 +1,16 @@
 /*
  * The runner: every case of every family, one line of TAP per subject.
  *
- *   kernel-cases [--filter PATTERN] [--small] [--few] [--sample N[:K]] [--bare] [--key N] [--list]
+ *   kernel-cases [--filter PATTERN] [--small] [--few] [--thin] [--sample N[:K]] [--bare] [--key N]
+ *                [--list]
  *
  * PATTERN matches "family/subject", with * and ?, or a part of it without. --small leaves out the
- * cases of many elements. --few takes four of the small ones of each subject. --sample adds one in
- * N: the K-th of every N, or a different one each day without K; the output says which. --bare
- * leaves out the guard zones and what fills outputs, for sanitizers.  The environment says where
- * the kernels run (CUSHIM_LIBCUDA, CUSHIM_KERNEL_ARCH, CUSHIM_SIM_CAPABILITY).
+ * cases of many elements. --few takes four of the small ones of each subject. --thin takes one in
+ * six of those that only have other values than an earlier case of the same sizes: of five kinds of
+ * values with five sizes, each kind and each size once. --sample adds one in N: the K-th of every
+ * N, or a different one each day without K; the output says which. --bare leaves out the guard
+ * zones and what fills outputs, for sanitizers.  The environment says where the kernels run
+ * (CUSHIM_LIBCUDA, CUSHIM_KERNEL_ARCH, CUSHIM_SIM_CAPABILITY).
  */
 #include <fnmatch.h>
 #include <signal.h>
@@ -20,13 +23,13 @@
 #include "cushim/cushim.h"
 #include "kernels/tests/frame/frame.h"
 
-enum { MOST_TEXT = 1024, MOST_SHOWN = 12, N_FEW = 4, SMALL_ELEMENTS = 70000 };
+enum { MOST_TEXT = 1024, MOST_SHOWN = 12, N_FEW = 4, THIN_STEP = 6, SMALL_ELEMENTS = 70000 };
 
 struct options {
     const char *filter;
     uint64_t key;
     unsigned long sample, turn; /* one case in this many, from that one on; 0 means none */
-    bool is_small, is_few, is_bare, is_list;
+    bool is_small, is_few, is_thin, is_bare, is_list;
 };
 
 /* ---- a fault of the host: say in which case ---- */
@@ -94,11 +97,39 @@ static bool is_of_few(const struct kernel_table *table, size_t at) {
     return n <= N_FEW || (rank + 1) * N_FEW / n > rank * N_FEW / n;
 }
 
+/* Whether an earlier case of its subject has the same sizes and addresses. */
+static bool has_other_values(const struct kernel_table *table, size_t at) {
+    const struct kernel_case *c = &table->entries[at].c;
+    for (int i = 0; i < c->n_operands; i++) {
+        if (c->operands[i].offset)
+            return false;
+    }
+    for (size_t i = 0; i < at; i++) {
+        const struct kernel_case *earlier = &table->entries[i].c;
+        if (earlier->subject == c->subject &&
+            memcmp(earlier->sizes, c->sizes, sizeof c->sizes) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_thinned_out(const struct kernel_table *table, size_t at) {
+    size_t rank = 0;
+    if (!has_other_values(table, at))
+        return false;
+    for (size_t i = 0; i < at; i++)
+        rank += table->entries[i].c.subject == table->entries[at].c.subject &&
+                has_other_values(table, i);
+    return rank % THIN_STEP != 0;
+}
+
 /* Whether PATTERN names it. */
 static bool is_taken(const struct options *options, const struct kernel_table *table, size_t at) {
     if (options->sample && at % options->sample == options->turn)
         return true;
     if (options->is_small && !is_small(&table->entries[at]))
+        return false;
+    if (options->is_thin && is_thinned_out(table, at))
         return false;
     return !options->is_few || is_of_few(table, at);
 }
@@ -207,6 +238,8 @@ static bool read_options(struct options *options, int argc, char **argv) {
             options->is_small = true;
         else if (strcmp(argv[i], "--few") == 0)
             options->is_few = true;
+        else if (strcmp(argv[i], "--thin") == 0)
+            options->is_thin = true;
         else if (strcmp(argv[i], "--bare") == 0)
             options->is_bare = true;
         else if (strcmp(argv[i], "--list") == 0)
@@ -227,8 +260,8 @@ int main(int argc, char **argv) {
     struct kernel_table table = {0};
     int n_devices = 0, code = EXIT_SUCCESS;
     if (!read_options(&options, argc, argv)) {
-        fputs("kernel-cases [--filter PATTERN] [--small] [--few] [--sample N[:K]] [--bare] "
-              "[--key N] [--list]\n",
+        fputs("kernel-cases [--filter PATTERN] [--small] [--few] [--thin] [--sample N[:K]] "
+              "[--bare] [--key N] [--list]\n",
               stderr);
         return 2;
     }
