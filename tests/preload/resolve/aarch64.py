@@ -31,7 +31,8 @@ def stage_for_aarch64():
     ccache, objects = ["ccache"] if shutil.which("ccache") else [], []
     for source in [s for s in options.sources if s.endswith(".c")] + [ROOT / "preload/resolve/dlsym_aarch64.S"]:
         objects.append(library.parent / f"{len(objects)}.o")
-        subprocess.run([*ccache, CC, *FLAGS, "-c", source, "-o", objects[-1]], check=True)
+        # -MD: with the list of headers ccache does without a run of the preprocessor
+        subprocess.run([*ccache, CC, *FLAGS, "-MD", "-c", source, "-o", objects[-1]], check=True)
     subprocess.run([CC, "-shared", *objects, "-o", library, f"-Wl,--version-script={script}", "-Wl,-z,defs",
                     "-Wl,--no-undefined-version", "-Wl,-Bsymbolic", "-Wl,-z,now", "-pthread"],
                    check=True)
