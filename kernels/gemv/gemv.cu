@@ -166,12 +166,15 @@ SLICES(q6k_slices, Q6kHalf)
     KERNEL_OF(512, 1, gemv_##name)                                                                 \
     (const uint8_t *scales, const uint8_t *values, const float *x, float *y, int64_t m, int64_t k, \
      int most_tiles, int early_bytes) {                                                            \
-        FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Format, 2, false>(                     \
+        FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Format, GEMV_DIRECT_STAGES, false>(    \
                     {m, k, most_tiles, early_bytes}, {scales, values}, x, PlainEnd{y}, shared));   \
     }
 
 DIRECT(q4_0_direct, Q4_0)
-DIRECT(q4k_direct, Q4k)
+DIRECT(q4k_direct, Q4kHalf)
+DIRECT(q5_0_direct, Q5_0Block)
+DIRECT(q5k_direct, Q5kHalf)
+DIRECT(q6k_direct, Q6kHalf)
 
 /* The same with more before and behind it, in one kernel and behind existing products. */
 
@@ -179,7 +182,7 @@ DIRECT(q4k_direct, Q4k)
     KERNEL_OF(512, 1, gemv_q4k_##name)                                                             \
     (const uint8_t *w, const float *x, int64_t m, int64_t k, int most_tiles, int early_bytes,      \
      const __grid_constant__ struct gemv_end_args args) {                                          \
-        FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Q4k, 2, IS_EARLY>(                     \
+        FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Q4kHalf, 2, IS_EARLY>(                 \
                     {m, k, most_tiles, early_bytes}, {nullptr, w}, x, End{args}, shared));         \
     }
 

@@ -186,7 +186,7 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
     /* in shared memory */
     uint8_t *digits;
     float2 *factors;
-    float *parts, *squares; /* if HAS_NORM, a sum per warp */
+    float *parts, *squares; /* if HAS_NORM, a sum per warp; otherwise stages */
 
     /* The next to fetch. */
     int fetch_tile, fetch_step, last;
@@ -197,13 +197,19 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         : shape(shape), w(w), end(end), n_warps(blockDim.x / 32), warp(threadIdx.x / 32),
           lane(threadIdx.x % 32), g(lane / 4), t(lane % 4), n_blocks((int)(shape.k / BLOCK_VALUES)),
           n_steps((n_blocks + DIRECT_STEP_BLOCKS - 1) / DIRECT_STEP_BLOCKS),
-          row_bytes((unsigned)(n_blocks * Format::BYTES)),
+          row_bytes((unsigned)n_blocks * Work::WEIGHT_BYTES / DIRECT_STEP_BLOCKS),
           n_tiles((int)((shape.m + DIRECT_ROWS - 1) / DIRECT_ROWS)),
           digits(shared + Work::STEP_BYTES), fetch_tile((int)blockIdx.x), fetch_step(warp),
           last(0) {
         factors = reinterpret_cast<float2 *>(digits + n_steps * Work::STEP_BYTES);
         parts = reinterpret_cast<float *>(factors + n_steps * DIRECT_STEP_BLOCKS);
         squares = parts + shape.most_tiles * n_warps * DIRECT_ROWS;
+        if constexpr (Work::STAGE_BYTES > 0) {
+#pragma unroll
+            for (int slot = 0; slot < DEPTH; slot++)
+                fetched[slot].stage = reinterpret_cast<uint8_t *>(squares) +
+                                      (warp * DEPTH + slot) * Work::STAGE_BYTES;
+        }
     }
 
     /* A tile's first row.  If rows are paired, its eight pairs are of one head, or of half of m. */
@@ -235,6 +241,8 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         last = last_of(fetch_tile);
         rows.values = w.values + row0 * row_bytes;
         rows.scales = w.scales + row0 * (n_blocks * 2);
+        rows.row_bytes = row_bytes;
+        rows.last = last;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             if constexpr (IS_PAIRED)
@@ -257,6 +265,20 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
                     take_rows();
             }
         }
+        if (Work::STAGE_BYTES > 0)
+            commit_copies();
+    }
+
+    /* Wait for what was fetched DEPTH steps ago, and let no lane fetch before all have it. */
+    MEMBER void wait_fetched() const {
+        if (Work::STAGE_BYTES > 0) {
+            wait_copies<DEPTH - 1>();
+            __syncwarp();
+        }
+    }
+    MEMBER void release_fetched() const {
+        if (Work::STAGE_BYTES > 0)
+            __syncwarp();
     }
 
     /* The steps that are fetched before the column, whose values need the remaining places. */
@@ -381,8 +403,10 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
                 if (tile >= n_tiles)
                     break;
                 typename Work::Products products = {};
+                wait_fetched();
                 Work::multiply(products, fetched[slot], own, step,
                                n_blocks - step * DIRECT_STEP_BLOCKS);
+                release_fetched();
                 fetch(slot);
                 float4 both =
                     *reinterpret_cast<const float4 *>(factors + step * DIRECT_STEP_BLOCKS + 2 * t);

@@ -5,9 +5,9 @@
 #ifndef CUSHIM_KERNELS_GEMV_DIRECT_FORMATS_CUH
 #define CUSHIM_KERNELS_GEMV_DIRECT_FORMATS_CUH
 
+#include "kernels/device/arch/async_copy.cuh"
 #include "kernels/device/arch/mma.cuh"
-#include "kernels/device/math/q4k.cuh"
-#include "kernels/gemv/gemv_formats.cuh"
+#include "kernels/gemv/gemv_groups.cuh"
 #include "kernels/gemv/gemv_kernels.h"
 
 enum { DIRECT_ROWS = GEMV_DIRECT_ROWS, DIRECT_STEP = GEMV_DIRECT_STEP, DIRECT_STEP_BLOCKS = 8 };
@@ -22,6 +22,8 @@ struct DirectShape {
 struct DirectRows {
     const uint8_t *values, *scales;
     unsigned offset[2];
+    unsigned row_bytes;
+    int last; /* the last row of the tile that exists */
 };
 
 /* ---- columns as digits ---- */
@@ -95,12 +97,50 @@ enum { DIRECT_SETS = 3 };
 
 template <class Format> struct Direct;
 
+/* ---- rows in shared memory ---- */
+
+/*
+ * A step of 16 rows on its way through a stage of the warp, for formats whose words do not lie at
+ * multiples of their size.  A row is copied by 16 bytes from the multiple at or before the step on,
+ * and its bytes lie skew_of() bytes behind the start of the stage's row.
+ */
+template <class Format, int STEP> struct DirectStage {
+    enum { PIECES = (STEP + 15) / 16, PITCH = PIECES * 16 | 16 };
+    static_assert(DIRECT_ROWS * PITCH == GEMV_SLICE_STAGE_BYTES(STEP), "as launched");
+
+    DEVICE unsigned skew_of(int step) {
+        return (unsigned)step * STEP % 16;
+    }
+
+    DEVICE void fetch(uint8_t *stage, const DirectRows &rows, int step) {
+        enum { ROWS_AT_ONCE = 2, LANES = 32 / ROWS_AT_ONCE };
+        int lane = threadIdx.x % 32, piece = lane % LANES;
+        const uint8_t *from =
+            rows.values + ((unsigned)step * STEP - skew_of(step) + (unsigned)piece * 16);
+        static_assert((int)PIECES <= (int)LANES, "a piece a lane");
+        if (piece >= PIECES)
+            return;
+#pragma unroll
+        for (int i = 0; i < DIRECT_ROWS; i += ROWS_AT_ONCE) {
+            int row = i + lane / LANES;
+            copy_async_16_of_line(stage + row * PITCH + piece * 16,
+                                  from + (unsigned)min(row, rows.last) * rows.row_bytes);
+        }
+    }
+
+    /* Row g of a stage whose copies the warp has waited for. */
+    DEVICE const uint8_t *row(const uint8_t *stage, int row) {
+        return stage + row * PITCH;
+    }
+};
+
 /*
  * A product has four blocks, with the words of a lane of each, and two digits; the scales of blocks
  * are floats.
  */
 template <> struct Direct<Q4_0> {
-    enum { HAS_MINIMA = 0, IS_HALVED = 1, SCALES_APART = 1 };
+    enum { HAS_MINIMA = 0, IS_HALVED = 1, SCALES_APART = 1, STAGE_BYTES = 0 };
+    enum { WEIGHT_BYTES = 8 * Q4_0::BYTES }; /* of a step of a row */
     enum { STEP_BYTES = GEMV_DIRECT_DIGITS, GROUP_BYTES = STEP_BYTES / 2, DIGITS = 6 };
     enum { SCALE_LANES = 4, SPREAD = 22 };
     enum { LOG2_INTEGERS = 4 }; /* they are 2^4 times the weights' */
@@ -266,27 +306,19 @@ DEVICE void settle([[maybe_unused]] float &value) {
 #endif
 }
 
-/* Super-blocks, of which a lane has 8 bytes of each group: low and high nibbles, of two blocks. */
-struct Q4k {
-    enum { BYTES = Q4K_BYTES / 8 };
-};
+/* ---- super-blocks ---- */
 
 /*
- * A product has all 32 values of a block, and its columns are their digits: lane t ends up with
- * digits 2t and 2t + 1 of rows g and g + 8.  Scales of blocks are integers too, and the values of a
- * super-block have one factor, so its sums are integers.
+ * The columns of a product are digits of its values: lane t ends up with digits 2t and 2t + 1 of
+ * rows g and g + 8.  Scales of blocks are integers too, and the values of a super-block have one
+ * factor, so its sums are integers.
  */
-template <> struct Direct<Q4k> {
-    enum { HAS_MINIMA = 1, IS_HALVED = 0, SCALES_APART = 0 };
-    enum { STEP_BYTES = GEMV_DIRECT_DIGITS_OF_Q4K, DIGITS = 7, DIGIT_BYTES = 64 };
-    enum { PAIR_BYTES = DIGITS * DIGIT_BYTES }; /* two blocks that share their bytes */
+struct DirectSuper {
+    enum { IS_HALVED = 0, SCALES_APART = 0 };
+    enum { STEP_BYTES = GEMV_DIRECT_DIGITS_OF_SUPER, DIGITS = 7, DIGIT_BYTES = 64 };
+    enum { PAIR_BYTES = DIGITS * DIGIT_BYTES }; /* two blocks */
     enum { SCALE_LANES = 32, SPREAD = 30 };
-    enum { LOG2_INTEGERS = 4 }; /* low nibbles are taken 2^4 times */
     static_assert(STEP_BYTES == 4 * PAIR_BYTES, "launch");
-    struct Fetched {
-        uint4 head[2];
-        uint2 words[2][4]; /* [row][group] */
-    };
 
     /* The place of the lane's digits of step 0, and the weight of those digits in its sums.
      * Digit 7 repeats another one and counts for nothing. */
@@ -300,6 +332,22 @@ template <> struct Direct<Q4k> {
             upper = t == 0 ? 0x1p8f : t == 1 ? 0x1p-8f : t == 2 ? 0x1p-23f : 0x1p-38f;
             lower = t == 0 ? 1 : t == 1 ? 0x1p-15f : t == 2 ? 0x1p-31f : 0;
         }
+    };
+
+    DEVICE float product(const int (&sums)[2], const Lane &lane) {
+        return fmaf((float)sums[0], lane.upper, (float)sums[1] * lane.lower);
+    }
+};
+
+/* q4k and q5k, of which a lane has 8 bytes of each group: low and high nibbles, of two blocks. */
+template <class Format> struct DirectOf5k : DirectSuper {
+    enum { HAS_MINIMA = 1, HAS_HIGH = Format::HAS_HIGH, STAGE_BYTES = 0 };
+    enum { WEIGHT_BYTES = Format::SUPER_BYTES };
+    enum { LOG2_INTEGERS = HAS_HIGH ? 0 : 4 }; /* low nibbles of q4k are taken 2^4 times */
+    struct Fetched {
+        uint4 head[2];
+        uint2 high[2];
+        uint2 words[2][4]; /* [row][group] */
     };
 
     /* For a super-block of two rows: sums of the lane's two digits, d, and minima of the blocks
@@ -321,53 +369,82 @@ template <> struct Direct<Q4k> {
     DEVICE void fetch(Fetched &to, const DirectRows &rows, int step, int) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const uint8_t *from = rows.values + (rows.offset[i] + (unsigned)step * Q4K_BYTES);
-            const uint2 *words =
-                reinterpret_cast<const uint2 *>(from + Q4K_HEAD_BYTES) + threadIdx.x % 4;
+            const uint8_t *from = rows.values + (rows.offset[i] + (unsigned)step * WEIGHT_BYTES);
+            Parts parts = Format::whole(from, 0);
+            const uint2 *words = reinterpret_cast<const uint2 *>(parts.low) + threadIdx.x % 4;
             to.head[i] = load_kept_line(reinterpret_cast<const uint4 *>(from)); /* in L1 too */
+            to.high[i] = make_uint2(0, 0);
+            if (HAS_HIGH)
+                to.high[i] =
+                    load_kept_line(reinterpret_cast<const uint2 *>(parts.high) + threadIdx.x % 4);
 #pragma unroll
             for (int group = 0; group < 4; group++)
                 to.words[i][group] = load_kept_line(words + 4 * group);
         }
     }
 
+    /* Bits i and i + 4 of bytes, for i from 0 on. */
+    struct High {
+        uint32_t bits[4];
+
+        MEMBER explicit High(uint32_t word) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                bits[i] = word >> i & 0x11111111;
+        }
+    };
+
+    /* Four integers of a block: of q4k as they lie in the word. */
+    DEVICE uint32_t integers(uint32_t word, const High &high, int block) {
+        if (!HAS_HIGH)
+            return word & (block % 2 ? 0xF0F0F0F0 : 0x0F0F0F0F);
+        uint32_t bits = block < 4 ? high.bits[block] << 4 : high.bits[block - 4];
+        uint32_t low = block % 2 ? word >> 4 : word;
+        return (low & 0x0F0F0F0F) | (bits & 0xF0F0F0F0);
+    }
+
     DEVICE void multiply(Products &to, const Fetched &of, const Lane &lane, int step, int) {
         const uint8_t *digits = lane.digits + step * STEP_BYTES;
         uint32_t scales[2][2];  /* [row][half of the blocks], a byte each */
-        int sums[2][2][2] = {}; /* [low or high][row][digit] */
+        int sums[2][2][2] = {}; /* [unit][row][digit] */
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             scales[i][0] = of.head[i].y & 0x3F3F3F3F;
             scales[i][1] = (of.head[i].w & 0x0F0F0F0F) | (of.head[i].y >> 2 & 0x30303030);
         }
+        const High up_high[2] = {High(of.high[0].x), High(of.high[0].y)};
+        const High down_high[2] = {High(of.high[1].x), High(of.high[1].y)};
 #pragma unroll
         for (int block = 0; block < DIRECT_STEP_BLOCKS; block++) {
-            int group = block / 2, is_high = block % 2;
+            int group = block / 2, is_odd = block % 2, unit = HAS_HIGH ? 0 : is_odd;
             uint2 up = of.words[0][group], down = of.words[1][group];
             uint4 x = *reinterpret_cast<const uint4 *>(digits + group * PAIR_BYTES);
-            uint32_t mask = is_high ? 0xF0F0F0F0 : 0x0F0F0F0F;
-            const uint32_t a[4] = {up.x & mask, down.x & mask, up.y & mask, down.y & mask};
-            const uint32_t b[2] = {is_high ? x.z : x.x, is_high ? x.w : x.y};
+            const uint32_t a[4] = {
+                integers(up.x, up_high[0], block), integers(down.x, down_high[0], block),
+                integers(up.y, up_high[1], block), integers(down.y, down_high[1], block)};
+            const uint32_t b[2] = {is_odd ? x.z : x.x, is_odd ? x.w : x.y};
             int d[4] = {};
             mma_bytes<false>(d, a, b);
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 int scale = (int)__byte_perm(scales[i][block / 4], 0, 0x4440 | block % 4);
-                sums[is_high][i][0] += scale * d[2 * i];
-                sums[is_high][i][1] += scale * d[2 * i + 1];
+                sums[unit][i][0] += scale * d[2 * i];
+                sums[unit][i][1] += scale * d[2 * i + 1];
             }
         }
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            to.sums[i][0] = sums[0][i][0] * 16 + sums[1][i][0];
-            to.sums[i][1] = sums[0][i][1] * 16 + sums[1][i][1];
+#pragma unroll
+            for (int digit = 0; digit < 2; digit++)
+                to.sums[i][digit] =
+                    HAS_HIGH ? sums[0][i][digit] : sums[0][i][digit] * 16 + sums[1][i][digit];
             to.scale[i] = f32_of_f16((uint16_t)of.head[i].x);
             minima(to.minimum[i], of.head[i]);
             settle(to.scale[i]), settle(to.minimum[i][0]), settle(to.minimum[i][1]);
         }
     }
 
-    /* The minima of q4k_scale() of both blocks at once, a byte each. */
+    /* The minima of both blocks at once, a byte each. */
     DEVICE void minima(float (&to)[2], uint4 head) {
         int t = threadIdx.x % 4;
         uint32_t selector = t & 1 ? 0x4432 : 0x4410;
@@ -375,10 +452,8 @@ template <> struct Direct<Q4k> {
         uint32_t minimum = t < 2 ? mid & 0x3F3F : (high >> 4 & 0x0F0F) | (mid >> 2 & 0x3030);
         float dmin = f32_of_f16((uint16_t)(head.x >> 16));
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float m = __uint_as_float(__byte_perm(minimum, 0x4B000000, 0x7440 | half));
-            to[half] = dmin * (m - 0x1p23f);
-        }
+        for (int half = 0; half < 2; half++)
+            to[half] = dmin * f32_of_byte(minimum, half);
     }
 
     /* Factors, which are equal, each with the sum of its block; that of a plain block is
@@ -387,20 +462,201 @@ template <> struct Direct<Q4k> {
         bool is_plain = __float_as_uint(both.x) >> 31;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            float product =
-                fmaf((float)of.sums[i][0], lane.upper, (float)of.sums[i][1] * lane.lower);
             float with = is_plain ? 0 : of.scale[i];
             sums[i] = fmaf(-of.minimum[i][0], both.y, sums[i]);
             sums[i] = fmaf(-of.minimum[i][1], both.w, sums[i]);
-            sums[i] = fmaf(with, product * both.x, sums[i]);
+            sums[i] = fmaf(with, product(of.sums[i], lane) * both.x, sums[i]);
         }
     }
 
     DEVICE float value(const Weights &w, int64_t block, int i) {
-        const uint8_t *from = w.values + block / 8 * Q4K_BYTES;
-        int j = (int)(block % 8), byte = __ldg(from + Q4K_HEAD_BYTES + j / 2 * 32 + i);
-        Q4kScale scale = q4k_scale(__ldg(reinterpret_cast<const uint4 *>(from)), j);
-        return fmaf(scale.scale, (float)(j % 2 ? byte >> 4 : byte & 15), -scale.minimum);
+        return Staged<Format>::weight(w, block, i);
+    }
+};
+template <> struct Direct<Q4kHalf> : DirectOf5k<Q4kHalf> {};
+template <> struct Direct<Q5kHalf> : DirectOf5k<Q5kHalf> {};
+
+/* q6k, which has a scale for 16 values; another product with their digits takes off 32 of each. */
+template <> struct Direct<Q6kHalf> : DirectSuper {
+    enum { HAS_MINIMA = 0, LOG2_INTEGERS = 0, WEIGHT_BYTES = Q6kHalf::SUPER_BYTES };
+    typedef DirectStage<Q6kHalf, WEIGHT_BYTES> Stage;
+    enum { STAGE_BYTES = DIRECT_ROWS * Stage::PITCH };
+    struct Fetched {
+        uint8_t *stage;
+    };
+    struct Products {
+        int sums[2][2];
+        float scale[2];
+    };
+
+    /* Store a part of a block of a step, [block / 2][digit][four of 16][16 of four]. */
+    DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
+        DirectIntegers of(x, scale);
+        uint8_t *at =
+            step + block / 2 * PAIR_BYTES + part % 2 * 32 + (block % 2 * 2 + part / 2) * 4;
+#pragma unroll
+        for (int i = 0; i < DIGITS; i++) {
+            uint2 digits = of.digits(i);
+            *reinterpret_cast<uint32_t *>(at + i * DIGIT_BYTES) = digits.x;
+            *reinterpret_cast<uint32_t *>(at + i * DIGIT_BYTES + 16) = digits.y;
+        }
+    }
+
+    DEVICE void fetch(Fetched &to, const DirectRows &rows, int step, int) {
+        Stage::fetch(to.stage, rows, step);
+    }
+
+    /* Words of a row that begin at a multiple of 2 bytes. */
+    struct Words {
+        const uint32_t *from;
+        uint32_t selector;
+
+        MEMBER Words(const uint8_t *row, unsigned skew)
+            : from(reinterpret_cast<const uint32_t *>(row + (skew - skew % 4))),
+              selector(skew % 4 ? 0x5432 : 0x3210) {
+        }
+        MEMBER uint32_t at(int byte) const {
+            return __byte_perm(from[byte / 4], from[byte / 4 + 1], selector);
+        }
+    };
+
+    DEVICE void multiply(Products &to, const Fetched &of, const Lane &lane, int step, int) {
+        enum { HIGH = 128, SCALES = 192, D = 208 };
+        const uint8_t *digits = lane.digits + step * STEP_BYTES;
+        const uint32_t less_32[2] = {0xE0E0E0E0, 0xE0E0E0E0};
+        int g = threadIdx.x % 32 / 4, t4 = threadIdx.x % 4 * 4;
+        unsigned skew = Stage::skew_of(step);
+        const uint8_t *rows[2] = {Stage::row(of.stage, g), Stage::row(of.stage, g + 8)};
+        const Words heads[2] = {Words(rows[0], skew), Words(rows[1], skew)};
+        const Words words[2] = {Words(rows[0] + t4, skew), Words(rows[1] + t4, skew)};
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            uint32_t low[2][4], high[2][2][2], scales[2][2]; /* by row; by 16; of blocks 2, 2 */
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    low[i][j] = words[i].at(64 * half + 16 * j);
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    uint32_t bits = words[i].at(HIGH + 32 * half + 16 * j);
+                    high[i][0][j] = bits & 0x33333333;
+                    high[i][1][j] = bits >> 2 & 0x33333333;
+                    scales[i][j] = heads[i].at(SCALES + 8 * half + 4 * j);
+                }
+            }
+#pragma unroll
+            for (int block = 0; block < 4; block++) {
+                uint4 x =
+                    *reinterpret_cast<const uint4 *>(digits + (half * 2 + block / 2) * PAIR_BYTES);
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    uint32_t a[2];
+#pragma unroll
+                    for (int i = 0; i < 2; i++) {
+                        uint32_t word = low[i][block % 2 * 2 + j], bits = high[i][block % 2][j];
+                        word = block < 2 ? word : word >> 4;
+                        bits = block < 2 ? bits << 4 : bits;
+                        a[i] = (word & 0x0F0F0F0F) | (bits & 0xF0F0F0F0);
+                    }
+                    uint32_t of_16 = block % 2 ? (j ? x.w : x.z) : (j ? x.y : x.x);
+                    int d[4] = {};
+                    mma_bytes_k16(d, less_32, of_16);
+                    mma_bytes_k16(d, a, of_16);
+#pragma unroll
+                    for (int i = 0; i < 2; i++) {
+                        int scale = (int)__byte_perm(scales[i][block / 2], 0,
+                                                     0x8880 + (block % 2 * 2 + j) * 0x1111);
+                        to.sums[i][0] += scale * d[2 * i];
+                        to.sums[i][1] += scale * d[2 * i + 1];
+                    }
+                }
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            to.scale[i] = f32_of_f16(*reinterpret_cast<const uint16_t *>(rows[i] + skew + D));
+    }
+
+    DEVICE void add(float (&sums)[2], const Products &of, const Lane &lane, float4 both) {
+        bool is_plain = __float_as_uint(both.x) >> 31;
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            sums[i] = fmaf(is_plain ? 0 : of.scale[i], product(of.sums[i], lane) * both.x, sums[i]);
+    }
+
+    DEVICE float value(const Weights &w, int64_t block, int i) {
+        return Staged<Q6kHalf>::weight(w, block, i);
+    }
+};
+
+/* ---- q5_0 ---- */
+
+/* As q4_0: lane t has blocks 2t and 2t + 1, which are 44 bytes of the stage. */
+template <> struct Direct<Q5_0Block> : Direct<Q4_0> {
+    enum { SCALES_APART = 0, LOG2_INTEGERS = 0, WEIGHT_BYTES = 8 * Q5_0Block::BYTES };
+    typedef DirectStage<Q5_0Block, WEIGHT_BYTES> Stage;
+    enum { STAGE_BYTES = DIRECT_ROWS * Stage::PITCH };
+    struct Fetched {
+        uint8_t *stage;
+    };
+
+    DEVICE void fetch(Fetched &to, const DirectRows &rows, int step, int) {
+        Stage::fetch(to.stage, rows, step);
+    }
+
+    /* A lane's block of a row: scale, high bits, nibbles. */
+    struct Block {
+        uint32_t head, high, low[4];
+
+        MEMBER Block(const uint8_t *row, int half) {
+            const uint32_t *from =
+                reinterpret_cast<const uint32_t *>(row + threadIdx.x % 4 * 44) + half * 5;
+            if (half) {
+                head = from[0] >> 16;
+                high = from[1];
+            } else {
+                head = from[0];
+                high = __byte_perm(from[0], from[1], 0x5432);
+            }
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                low[i] = half ? from[2 + i] : __byte_perm(from[1 + i], from[2 + i], 0x5432);
+        }
+
+        /* Four neighbours, less 16: the four bits above a nibble are 0 if its high bit is set. */
+        MEMBER uint32_t integers(int i, bool is_second) const {
+            uint32_t bits = high >> (4 * i + 16 * is_second);
+            uint32_t unset = __byte_perm((~bits & 15) * 0x10204080, 0, 0xBA98);
+            return ((is_second ? low[i] >> 4 : low[i]) & 0x0F0F0F0F) | (unset & 0xF0F0F0F0);
+        }
+    };
+
+    DEVICE void multiply(Products &to, const Fetched &of, const Lane &lane, int step, int) {
+        const uint8_t *digits = lane.digits + step * lane.step_bytes;
+        int g = threadIdx.x % 32 / 4;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const Block up(Stage::row(of.stage, g), half), down(Stage::row(of.stage, g + 8), half);
+#pragma unroll
+            for (int part = 0; part < 2; part++) {
+                uint32_t a[2][4];
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    a[i][0] = up.integers(2 * part + i, false);
+                    a[i][1] = down.integers(2 * part + i, false);
+                    a[i][2] = up.integers(2 * part + i, true);
+                    a[i][3] = down.integers(2 * part + i, true);
+                }
+                multiply_words(to.d[half], a[0], a[1], digits + half * GROUP_BYTES + part * 128);
+            }
+            to.scale[0][half] = f32_of_f16((uint16_t)up.head);
+            to.scale[1][half] = f32_of_f16((uint16_t)down.head);
+        }
+    }
+
+    DEVICE float value(const Weights &w, int64_t block, int i) {
+        return Staged<Q5_0Block>::weight(w, block, i);
     }
 };
 

@@ -88,9 +88,9 @@ static bool is_direct(const struct cushim_kernel_call *call, const struct produc
                                                       : (args->m - 1) / GEMV_DIRECT_ROWS + 1,
                                       .n_steps = args->k / GEMV_DIRECT_STEP,
                                       .tile_bytes = GEMV_DIRECT_ROWS * row_bytes,
-                                      .column_bytes = GEMV_DIRECT_DIGITS_OF_Q4K,
+                                      .column_bytes = GEMV_DIRECT_DIGITS_OF_SUPER,
                                       .bytes_of_warp = GEMV_DIRECT_NORM_BYTES,
-                                      .early_bytes = GEMV_DIRECT_EARLY_OF_Q4K,
+                                      .early_bytes = GEMV_DIRECT_EARLY_OF_MORE,
                                       .is_alone = true};
     return args->w.n == 1 && args->w.of[0].format == QUANT_Q4K &&
            cushim_is_aligned(16, args->w.of[0].w.head, args->x, args->end.norm, NULL) &&

@@ -54,26 +54,31 @@ static bool shape_stream(const struct cushim_kernel_call *call, struct gemv_prod
                                                        launch->block_bytes);
 }
 
-/* Pairs of blocks of 32, and their scales by one load. */
+/* Pairs of blocks of 32, and their scales by one load; q5_0 and q6k go through stages. */
 static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_product *product,
                          struct launch *launch) {
-    enum { MANY_TILES = 32 };
-    bool is_q4k = product->format == QUANT_Q4K;
+    enum { MANY_TILES = 32, STEP_BLOCKS = GEMV_DIRECT_STEP / BLOCK_VALUES };
+    const struct quant_layout layout = cushim_quant_layout(product->format);
+    bool is_super = layout.values > BLOCK_VALUES, is_q4_0 = product->format == QUANT_Q4_0;
     struct gemv_direct direct;
     struct gemv_direct_sizes sizes = {
         .n_tiles = (product->m - 1) / GEMV_DIRECT_ROWS + 1,
         .n_steps = (product->k + GEMV_DIRECT_STEP - 1) / GEMV_DIRECT_STEP,
         .least_tiles = call->n_sms,
         .tile_bytes = GEMV_DIRECT_ROWS * launch->row_bytes,
-        .column_bytes = is_q4k ? GEMV_DIRECT_DIGITS_OF_Q4K : GEMV_DIRECT_DIGITS,
+        .column_bytes = is_super ? GEMV_DIRECT_DIGITS_OF_SUPER : GEMV_DIRECT_DIGITS,
         .early_bytes = GEMV_DIRECT_EARLY_OF_Q4_0,
-        .is_alone = is_q4k};
-    if (!is_q4k)
+        .is_alone = !is_q4_0};
+    if (is_q4_0)
         sizes.tile_bytes += GEMV_DIRECT_ROWS * (product->k / BLOCK_VALUES) * 2; /* of scales */
     else
         sizes.early_bytes = sizes.n_tiles > MANY_TILES * (int64_t)call->n_sms
                                 ? GEMV_DIRECT_EARLY_BYTES
-                                : GEMV_DIRECT_EARLY_OF_Q4K;
+                                : GEMV_DIRECT_EARLY_OF_MORE;
+    if (product->format == QUANT_Q5_0)
+        sizes.bytes_of_warp = GEMV_DIRECT_STAGED(STEP_BLOCKS * layout.bytes);
+    if (product->format == QUANT_Q6K)
+        sizes.bytes_of_warp = GEMV_DIRECT_STAGED(layout.bytes);
     if (!launch->is_wide || product->k % (2 * BLOCK_VALUES) || (uintptr_t)launch->scales % 4 ||
         !cushim_is_aligned(16, product->b, NULL, NULL, NULL) ||
         !cushim_gemv_direct_shape(call, &direct, &sizes))

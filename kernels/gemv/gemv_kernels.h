@@ -46,12 +46,12 @@
  * values, factors, the warps' sums of all its tiles, and stages of 16 rows.  A block of 9.0 has 227
  * KiB; on a device with less the launch has less, or there is none.
  */
-#define GEMV_DIRECT_WARPS         16
-#define GEMV_DIRECT_ROWS          16
-#define GEMV_DIRECT_STEP          256
-#define GEMV_DIRECT_DIGITS        1536
-#define GEMV_DIRECT_DIGITS_OF_Q4K 1792
-#define GEMV_DIRECT_MOST_BYTES    (227 * 1024)
+#define GEMV_DIRECT_WARPS           16
+#define GEMV_DIRECT_ROWS            16
+#define GEMV_DIRECT_STEP            256
+#define GEMV_DIRECT_DIGITS          1536
+#define GEMV_DIRECT_DIGITS_OF_SUPER 1792
+#define GEMV_DIRECT_MOST_BYTES      (227 * 1024)
 #define GEMV_DIRECT_BYTES(column_bytes, n_steps, n_warps, n_tiles, bytes_of_warp)                  \
     (((n_steps) + 1) * (column_bytes) + (n_steps)*64 + (n_tiles) * (n_warps)*64 +                  \
      (n_warps) * (bytes_of_warp))
@@ -70,6 +70,11 @@
     ((n_warps) * (GEMV_SLICE_STAGES * GEMV_SLICE_STAGE_BYTES(n_bytes) + GEMV_SLICE_SCRATCH) +      \
      (tiles_per_sum) * (2 + (n_sums) * (n_slices)) * 512)
 
+/* The stages of a warp of blocks that stay, for formats that have stages there. */
+#define GEMV_DIRECT_STAGES 2
+#define GEMV_DIRECT_STAGED(n_bytes)                                                                \
+    ((unsigned)(GEMV_DIRECT_STAGES * GEMV_SLICE_STAGE_BYTES(n_bytes)))
+
 /* How a product is cut into slices.  A block has slices, and groups of as many warps. */
 struct gemv_slices {
     int64_t m, k, n;
@@ -87,7 +92,7 @@ struct gemv_slices {
  */
 #define GEMV_DIRECT_EARLY_BYTES   (128 * 1024)
 #define GEMV_DIRECT_EARLY_OF_Q4_0 (48 * 1024)
-#define GEMV_DIRECT_EARLY_OF_Q4K  (64 * 1024)
+#define GEMV_DIRECT_EARLY_OF_MORE (64 * 1024)
 
 /* If the column is normed: a sum of squares per warp. */
 #define GEMV_DIRECT_NORM_BYTES 16

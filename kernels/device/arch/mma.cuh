@@ -72,6 +72,20 @@ DEVICE void mma_bytes(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2
 #endif
 }
 
+/* The same of signed bytes with k = 16, which are the first half of these. */
+DEVICE void mma_bytes_k16(int (&d)[4], const uint32_t (&a)[2], uint32_t b) {
+#ifdef CUSHIM_EMULATED
+    const uint32_t a_and_0[4] = {a[0], a[1], 0, 0}, b_and_0[2] = {b, 0};
+    emulated::multiply_bytes(d, a_and_0, b_and_0, true);
+#elif __CUDA_ARCH__ >= 800
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+        "{%0, %1, %2, %3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+#endif
+}
+
 /*
  * tf32, k = 8; sm_80 and later.  A register has one value, the bits of a float whose last 13 are
  * ignored.  A: a[0] row g, column t; a[1] row g + 8; a[2], a[3] column t + 4.  B: b[0] row t of

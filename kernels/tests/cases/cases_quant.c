@@ -71,6 +71,16 @@ static void make_positive(struct kernel_draw *draw, void *values, size_t n) {
         ((float *)values)[i] = (float)fabs(draw_gauss(draw));
 }
 
+static const struct {
+    const char *note;
+    kernel_make *make;
+} columns[] = {{"not finite", make_seldom_finite},
+               {"wide spread", make_wide_spread},
+               {"tiny", make_tiny},
+               {"huge", make_huge},
+               {"all positive", make_positive}};
+enum { N_COLUMNS = sizeof columns / sizeof *columns };
+
 static size_t scratch_bytes(const struct kernel_case *c) {
     return c->sizes[HAS_NO_SCRATCH] ? 0 : cushim_gemm_scratch(c->sizes[SIZE_K], c->sizes[SIZE_N]);
 }
@@ -126,16 +136,8 @@ static size_t scratch_bytes(const struct kernel_case *c) {
         if (alignment == 1)                                                                        \
             table_add(table, &gemm_##name_, "odd address", sizes[4], NULL)->operands[W].offset =   \
                 1;                                                                                 \
-        static const struct {                                                                      \
-            const char *note;                                                                      \
-            kernel_make *make;                                                                     \
-        } columns[] = {{"not finite", make_seldom_finite},                                         \
-                       {"wide spread", make_wide_spread},                                          \
-                       {"tiny", make_tiny},                                                        \
-                       {"huge", make_huge},                                                        \
-                       {"all positive", make_positive}};                                           \
         static const unsigned paths[] = {4, 11, 13, 16, 21};                                       \
-        for (unsigned i = 0; i < sizeof columns / sizeof *columns * 5; i++) {                      \
+        for (unsigned i = 0; i < N_COLUMNS * 5; i++) {                                             \
             struct kernel_case *c =                                                                \
                 table_add(table, &gemm_##name_, columns[i / 5].note, sizes[paths[i % 5]], NULL);   \
             c->operands[OF_X].make = columns[i / 5].make;                                          \
@@ -198,6 +200,14 @@ static size_t scratch_bytes(const struct kernel_case *c) {
         table_add(table, &gemv_##name_, "one block", (int64_t[]){5, values}, NULL);                \
         table_add(table, &dequant_##name_, "odd address", sizes[3], NULL)->operands[W].offset = 1; \
         table_add(table, &gemv_##name_, "odd address", sizes[3], NULL)->operands[W].offset = 1;    \
+        /* Blocks that stay: tiles that are not whole, more of k than a block has warps for, two   \
+         * tiles and more for a block. */                                                          \
+        for (unsigned i = 0; i < N_COLUMNS; i++)                                                   \
+            table_add(table, &gemv_##name_, columns[i].note, (int64_t[]){2101, 2048}, NULL)        \
+                ->operands[OF_X]                                                                   \
+                .make = columns[i].make;                                                           \
+        table_add(table, &gemv_##name_, "blocks stay", (int64_t[]){2101, 6144}, NULL);             \
+        table_add(table, &gemv_##name_, "blocks stay", (int64_t[]){4229, 2048}, NULL);             \
         add_many_columns_##name_(table);                                                           \
     }
 
