@@ -7,6 +7,7 @@
 
 #include "kernels/device/arch/async_copy.cuh"
 #include "kernels/device/arch/mma.cuh"
+#include "kernels/device/math/bits.cuh"
 #include "kernels/gemv/gemv_groups.cuh"
 #include "kernels/gemv/gemv_kernels.h"
 
@@ -565,8 +566,8 @@ template <> struct Direct<Q6kHalf> : DirectSuper {
                     mma_bytes_k16(d, a, of_16);
 #pragma unroll
                     for (int i = 0; i < 2; i++) {
-                        int scale = (int)__byte_perm(scales[i][block / 2], 0,
-                                                     0x8880 + (block % 2 * 2 + j) * 0x1111);
+                        int scale = (int)bytes_or_signs(scales[i][block / 2], 0,
+                                                        0x8880 + (block % 2 * 2 + j) * 0x1111);
                         to.sums[i][0] += scale * d[2 * i];
                         to.sums[i][1] += scale * d[2 * i + 1];
                     }
@@ -627,7 +628,7 @@ template <> struct Direct<Q5_0Block> : Direct<Q4_0> {
         /* Four neighbours, less 16: the four bits above a nibble are 0 if its high bit is set. */
         MEMBER uint32_t integers(int i, bool is_second) const {
             uint32_t bits = high >> (4 * i + 16 * is_second);
-            uint32_t unset = __byte_perm((~bits & 15) * 0x10204080, 0, 0xBA98);
+            uint32_t unset = bytes_or_signs((~bits & 15) * 0x10204080, 0, 0xBA98);
             return ((is_second ? low[i] >> 4 : low[i]) & 0x0F0F0F0F) | (unset & 0xF0F0F0F0);
         }
     };

@@ -30,6 +30,23 @@ DEVICE uint32_t masked_xor(uint32_t bits, uint32_t mask, uint32_t with) {
 #endif
 }
 
+/*
+ * The four of the eight bytes of low and high that the selector's digits name; a digit from 8 on
+ * takes the top bit of its byte eight times, which __byte_perm does not.
+ */
+DEVICE uint32_t bytes_or_signs(uint32_t low, uint32_t high, uint32_t selector) {
+    uint32_t result;
+#ifdef CUSHIM_EMULATED
+    result = __byte_perm(low, high, selector);
+    for (int i = 0; i < 4; i++)
+        if (selector >> 4 * i & 8)
+            result = (result & ~(0xFFu << 8 * i)) | (result >> (8 * i + 7) & 1) * 0xFF << 8 * i;
+#else
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(low), "r"(high), "r"(selector));
+#endif
+    return result;
+}
+
 /* a * b + c of two halves each, rounded once. */
 DEVICE uint32_t fma_f16x2_of(uint32_t a, uint32_t b, uint32_t c) {
 #ifdef CUSHIM_EMULATED

@@ -88,15 +88,12 @@ static inline unsigned __brev(unsigned bits) {
     return reversed;
 }
 
-/* The four of the eight bytes of low and high that the selector's digits name, or of a digit from 8
- * on, eight times the top bit. */
+/* The four of the eight bytes of low and high that the selector's digits name. */
 static inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
     uint64_t bytes = (uint64_t)high << 32 | low;
     unsigned picked = 0;
-    for (int i = 0; i < 4; i++) {
-        unsigned digit = selector >> 4 * i, byte = (unsigned)(bytes >> (digit & 7) * 8) & 0xff;
-        picked |= (digit & 8 ? (byte >> 7) * 0xff : byte) << 8 * i;
-    }
+    for (int i = 0; i < 4; i++)
+        picked |= (unsigned)(bytes >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
     return picked;
 }
 
