@@ -35,7 +35,8 @@
 #define STREAM(FORMAT, format, n_bytes)                                                            \
     OF(FORMAT, format, STREAM, stream,                                                             \
        GEMV_STREAM_BYTES(n_bytes, GEMV_STREAM_WARPS, GEMV_STREAM_MOST_PARTS))
-#define DIRECT(FORMAT, format) OF(FORMAT, format, DIRECT, direct, GEMV_DIRECT_MOST_BYTES)
+#define DIRECT(FORMAT, format)  OF(FORMAT, format, DIRECT, direct, GEMV_DIRECT_MOST_BYTES)
+#define SLICES4(FORMAT, format) OF(FORMAT, format, SLICES4, slices4, GEMV_DIRECT_MOST_BYTES)
 #define PARTS(FORMAT, format, n_bytes)                                                             \
     OF(FORMAT, format, ROW, row, 0), DIRECT(FORMAT, format), MANY(FORMAT, format, n_bytes, 1)
 /* A product of q4k with its end, in one kernel, and the end alone. */
@@ -48,6 +49,7 @@
 static const struct cushim_kernel kernels[] = {
     BLOCKS(Q4_0, q4_0, 16, 0, GEMV_COLUMN_BYTES),
     DIRECT(Q4_0, q4_0),
+    SLICES4(Q4_0, q4_0),
     BLOCKS(Q8_0, q8_0, 34, 1, GEMV_STAGED_BYTES(34)),
     STREAM(Q8_0, q8_0, 34),
     BLOCKS(Q8F, q8f, 36, 1, GEMV_STAGED_BYTES(36)),
@@ -55,9 +57,12 @@ static const struct cushim_kernel kernels[] = {
     OF(Q4K, q4k, C1, c1, GEMV_Q4K_BYTES),
     OF(Q4K, q4k, C1_WIDE, c1_wide, GEMV_Q4K_BYTES),
     DIRECT(Q4K, q4k),
+    SLICES4(Q4K, q4k),
     MANY(Q4K, q4k, GEMV_Q4K_STAGED, 1),
     PARTS(Q5_0, q5_0, 22),
+    SLICES4(Q5_0, q5_0),
     PARTS(Q5K, q5k, GEMV_Q5K_STAGED),
+    SLICES4(Q5K, q5k),
     PARTS(Q6K, q6k, GEMV_Q6K_STAGED),
     [GEMV_TERMS] = {.name = "gemv_terms"},
     [GEMV_TERMS_OF_GROUPS] = {.name = "gemv_terms_of_groups"},

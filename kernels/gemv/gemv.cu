@@ -142,21 +142,24 @@ ROW(q6k, Q6K)
 
 /* ---- two to eight columns by slices of k ---- */
 
-#define SLICES(name, Format)                                                                       \
+#define SLICES_OF(name, Format, IS_PACKED)                                                         \
     KERNEL_OF(512, 1, gemv_##name)                                                                 \
     (const uint8_t *scales, const uint8_t *values, const float *b, float *c,                       \
      struct gemv_slices shape) {                                                                   \
         FROM_90(DYNAMIC_SHARED(uint8_t, shared);                                                   \
-                run_slices<Format>(shape, {scales, values}, b, c, shared));                        \
+                run_slices<Format, IS_PACKED>(shape, {scales, values}, b, c, shared));             \
     }
+#define SLICES(format, Format)                                                                     \
+    SLICES_OF(format##_slices, Format, false)                                                      \
+    SLICES_OF(format##_slices4, Format, true)
 
-SLICES(q4_0_slices, Q4_0)
-SLICES(q8_0_slices, Q8_0)
-SLICES(q8f_slices, Q8f)
-SLICES(q4k_slices, Q4kHalf)
-SLICES(q5_0_slices, Q5_0Block)
-SLICES(q5k_slices, Q5kHalf)
-SLICES(q6k_slices, Q6kHalf)
+SLICES(q4_0, Q4_0)
+SLICES_OF(q8_0_slices, Q8_0, false)
+SLICES_OF(q8f_slices, Q8f, false)
+SLICES(q4k, Q4kHalf)
+SLICES(q5_0, Q5_0Block)
+SLICES(q5k, Q5kHalf)
+SLICES_OF(q6k_slices, Q6kHalf, false)
 
 /* ---- one column on the matrix units; two steps are in flight ---- */
 

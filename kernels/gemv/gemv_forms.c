@@ -96,7 +96,9 @@ static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_prod
 
 static bool shape_slices(const struct cushim_kernel_call *call, struct gemv_product *product,
                          struct launch *launch) {
-    launch->path = GEMV_SLICES;
+    enum { PACKED = 4 }; /* columns; some formats have such kernels */
+    launch->path =
+        product->n <= PACKED && has(call, product, GEMV_SLICES4) ? GEMV_SLICES4 : GEMV_SLICES;
     launch->params[4] = &launch->slices;
     /* some formats have rows, which are faster for one column */
     return (product->n > 1 || !has(call, product, GEMV_C1_WIDE)) && launch->is_wide &&

@@ -180,6 +180,7 @@ enum gemv_path {
     GEMV_DIRECT,
     GEMV_STREAM,
     GEMV_SLICES,
+    GEMV_SLICES4,
     GEMV_ROW,
     GEMV_TILE,
     GEMV_N_PATHS

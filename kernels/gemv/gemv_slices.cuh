@@ -9,12 +9,18 @@
  * columns' values of a row of b have terms of 0 and take plain fp32 products if one of them is not
  * finite or more than 2^26 below its column's largest.
  *
+ * A product of the units has eight columns.  If there are at most four (IS_PACKED), their lower
+ * terms are the other four of the same product, so that there are half as many products, and the
+ * two sums of a column are added at the end.
+ *
  * Weights come by asynchronous copies into stages of the warp, which meets no other warp until some
  * tiles are done.  Then the block adds up what its warps have of these, in the order of their
  * slices, and the blocks of a cluster, which share k, add up what each of them has.
  */
 #ifndef CUSHIM_KERNELS_GEMV_SLICES_CUH
 #define CUSHIM_KERNELS_GEMV_SLICES_CUH
+
+#include <float.h>
 
 #include "kernels/device/arch/cluster.cuh"
 #include "kernels/device/arch/dependent_launch.cuh"
@@ -200,13 +206,14 @@ template <class Format> struct SliceSource {
 
 /*
  * Terms of 16 values of all columns go through the warp's scratch, [high, low][value][column], even
- * values first, in the order of a product's slots.
+ * values first, in the order of a product's slots; if IS_PACKED, [value][high, low][column].
  */
-template <bool HAS_TOTALS> struct SliceTerms {
-    uint32_t high[SLICE_BLOCKS][4], low[SLICE_BLOCKS][4];
-    float factor[2];       /* of the lane's two columns of a product */
-    uint32_t totals[2][2]; /* slots of the sums of blocks 2t and 2t + 1 */
-    unsigned plain;        /* a bit for each of the lane's fours that take plain products */
+template <bool HAS_TOTALS, bool IS_PACKED> struct SliceTerms {
+    uint32_t high[SLICE_BLOCKS][4];                /* and low, if IS_PACKED */
+    uint32_t low[IS_PACKED ? 1 : SLICE_BLOCKS][4]; /* otherwise */
+    float factor[2];                               /* of the lane's two columns of a product */
+    uint32_t totals[2][2];                         /* slots of the sums of blocks 2t and 2t + 1 */
+    unsigned plain; /* a bit for each of the lane's fours that take plain products */
 
     enum { N_FOURS = GEMV_SLICE / 16 };
     typedef float Fours[N_FOURS][4];
@@ -257,6 +264,16 @@ template <bool HAS_TOTALS> struct SliceTerms {
         return (int)(most >> 24);
     }
 
+    MEMBER static void load_terms(uint32_t (&words)[4], const uint8_t *row) {
+        if constexpr (IS_PACKED) {
+            uint32_t both[2];
+            load_matrix_x2_transposed(both, row);
+            words[0] = both[0], words[1] = both[1], words[2] = words[3] = 0;
+        } else {
+            load_matrix_x4_transposed(words, row);
+        }
+    }
+
     MEMBER void form(Fours &x, uint8_t *scratch) {
         int lane = threadIdx.x % 32, exponents[4];
         bool is_odd = false;
@@ -284,13 +301,14 @@ template <bool HAS_TOTALS> struct SliceTerms {
             /* 1 / scale, because the exponents of the two add up to 254. */
             factors[c] = __uint_as_float((uint32_t)(254 - exponent) << 23);
         }
-        /* Lane t / 2 has columns 2t and 2t + 1, as its first two or its last. */
+        /* Lane t / 2 has columns 2t and 2t + 1, as its first two or its last.  If IS_PACKED, lane
+         * 0 has those of all lanes. */
         int t = lane % 4;
 #pragma unroll
         for (int c = 0; c < 4; c++) {
-            float of_lane = __shfl_sync(0xFFFFFFFF, factors[c], t / 2);
+            float of_lane = __shfl_sync(0xFFFFFFFF, factors[c], IS_PACKED ? 0 : t / 2);
             if (c / 2 == t % 2)
-                factor[c % 2] = of_lane;
+                factor[c % 2] = IS_PACKED && t / 2 ? of_lane * 0x1p-11f : of_lane;
         }
         uint2 *to = reinterpret_cast<uint2 *>(scratch) + lane;
         /* Matrices of 8 values: even ones and odd ones of the high terms, and of the low ones. */
@@ -309,32 +327,41 @@ template <bool HAS_TOTALS> struct SliceTerms {
                                               fmaf(rest.y, -2048, x1 * (scale1 * 2048)));
             }
             uint32_t words[4];
-            to[0] = make_uint2(of_high[0], of_high[1]);
-            to[32] = make_uint2(of_low[0], of_low[1]);
+            if (!IS_PACKED || lane % 2 == 0) {
+                to[0] = make_uint2(of_high[0], of_high[1]);
+                to[IS_PACKED ? 1 : 32] = make_uint2(of_low[0], of_low[1]);
+            }
             __syncwarp();
-            load_matrix_x4_transposed(words, row);
+            load_terms(words, row);
             __syncwarp();
             int at = i % 2 * 2;
             high[i / 2][at] = words[0], high[i / 2][at + 1] = words[1];
-            low[i / 2][at] = words[2], low[i / 2][at + 1] = words[3];
+            if constexpr (!IS_PACKED)
+                low[i / 2][at] = words[2], low[i / 2][at + 1] = words[3];
             if constexpr (HAS_TOTALS) {
                 uint32_t one = lane / 4 == lane % 4 * 2 + i % 2 ? 0x3C003C00 : 0;
                 const uint32_t ones[4] = {one, 0, one, 0};
                 const uint32_t highs[2] = {words[0], words[1]}, lows[2] = {words[2], words[3]};
                 mma_f16(high_totals, ones, highs);
-                mma_f16(low_totals, ones, lows);
+                if (!IS_PACKED)
+                    mma_f16(low_totals, ones, lows);
             }
         }
         if constexpr (HAS_TOTALS)
             share_totals(high_totals, low_totals, scratch);
     }
 
-    /* Lanes have the totals of two columns of block g, and need slots of those of column g. */
+    /* Lanes have the totals of two columns of block g, and need slots of those of column g.  If
+     * IS_PACKED, columns from 4 on are lower terms, and have none. */
     MEMBER void share_totals(const float (&highs)[4], const float (&lows)[4], uint8_t *scratch) {
         int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
         uint2 *to = reinterpret_cast<uint2 *>(scratch) + 2 * t * SLICE_BLOCKS + g;
-        to[0] = slots_of_sum(fmaf(lows[0], 0x1p-11f, highs[0]));
-        to[SLICE_BLOCKS] = slots_of_sum(fmaf(lows[1], 0x1p-11f, highs[1]));
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float low = IS_PACKED ? __shfl_xor_sync(0xFFFFFFFF, highs[i], 2) : lows[i];
+            bool is_column = !IS_PACKED || t < 2;
+            to[i * SLICE_BLOCKS] = slots_of_sum(is_column ? fmaf(low, 0x1p-11f, highs[i]) : 0);
+        }
         __syncwarp();
         uint4 own = reinterpret_cast<const uint4 *>(scratch)[lane];
         totals[0][0] = own.x, totals[0][1] = own.y;
@@ -374,9 +401,9 @@ template <bool HAS_TOTALS> struct SliceTerms {
 
 /* ---- the rows ---- */
 
-template <class Format> struct Slices {
+template <class Format, bool IS_PACKED> struct Slices {
     typedef SliceStage<Format> Stage;
-    typedef SliceTerms<Format::HAS_MINIMA> Terms;
+    typedef SliceTerms<Format::HAS_MINIMA, IS_PACKED> Terms;
     typedef ChunkLayout<Format, SLICE_BLOCKS> Chunk;
     enum { STAGE_BYTES = Stage::BYTES, N_STAGES = GEMV_SLICE_STAGES };
     static_assert(STAGE_BYTES == GEMV_SLICE_STAGE_BYTES(Chunk::SLICE_BYTES), "launch");
@@ -438,9 +465,11 @@ template <class Format> struct Slices {
                 const uint32_t a[4] = {up.of[half][0], down.of[half][0], up.of[half][1],
                                        down.of[half][1]};
                 const uint32_t high[2] = {terms.high[i][2 * half], terms.high[i][2 * half + 1]};
-                const uint32_t low[2] = {terms.low[i][2 * half], terms.low[i][2 * half + 1]};
                 mma_f16(upper, a, high);
-                mma_f16(lower, a, low);
+                if constexpr (!IS_PACKED) {
+                    const uint32_t low[2] = {terms.low[i][2 * half], terms.low[i][2 * half + 1]};
+                    mma_f16(lower, a, low);
+                }
                 if constexpr (Format::HAS_REST) {
                     const uint32_t rest[4] = {up.rest[half][0], down.rest[half][0],
                                               up.rest[half][1], down.rest[half][1]};
@@ -449,8 +478,8 @@ template <class Format> struct Slices {
             }
 #pragma unroll
             for (int e = 0; e < 4 && (i + 1) % Format::GROUP == 0; e++)
-                sums[e] = fmaf(e < 2 ? scale_up : scale_down, fmaf(lower[e], 0x1p-11f, upper[e]),
-                               sums[e]);
+                sums[e] = fmaf(e < 2 ? scale_up : scale_down,
+                               IS_PACKED ? upper[e] : fmaf(lower[e], 0x1p-11f, upper[e]), sums[e]);
         };
         auto multiply_minima = [&](const uint32_t(&up)[2], const uint32_t(&down)[2], float of_up,
                                    float of_down) {
@@ -499,11 +528,18 @@ template <class Format> struct Slices {
         int lane = threadIdx.x % 32;
         float *to = part + lane / 4 * SLICE_COLS + lane % 4 * 2;
 #pragma unroll
-        for (int i = 0; i < 2; i++)
-            *reinterpret_cast<float2 *>(to + i * 8 * SLICE_COLS) =
-                is_there
-                    ? make_float2(sums[2 * i] * terms.factor[0], sums[2 * i + 1] * terms.factor[1])
-                    : make_float2(0, 0);
+        for (int i = 0; i < 2; i++) {
+            float sum[2];
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                sum[c] = is_there ? sums[2 * i + c] * terms.factor[c] : 0;
+                if (IS_PACKED) { /* of an infinite scale, lower terms may have the other sign */
+                    float lower = __shfl_xor_sync(0xFFFFFFFF, sum[c], 2);
+                    sum[c] += fabsf(sum[c]) <= FLT_MAX ? lower : 0;
+                }
+            }
+            *reinterpret_cast<float2 *>(to + i * 8 * SLICE_COLS) = make_float2(sum[0], sum[1]);
+        }
     }
 
     MEMBER void store(int tile, int i, float sum) const {
@@ -585,10 +621,10 @@ template <class Format> struct Slices {
     }
 };
 
-template <class Format>
+template <class Format, bool IS_PACKED>
 DEVICE void run_slices(const gemv_slices &shape, const Weights &w, const float *b, float *c,
                        uint8_t *shared) {
-    Slices<Format> work(shape, w, b, c, shared);
+    Slices<Format, IS_PACKED> work(shape, w, b, c, shared);
     wait_for_earlier();
     let_next_start();
     work.run();

@@ -125,7 +125,7 @@ static size_t scratch_bytes(const struct kernel_case *c) {
             {63, 512, 9},  {65, 256, 64},  {64, 768, 65},   {3, 4096, 2},  {70, 256, 130},         \
             {17, 2048, 2}, {33, 2048, 3},  {130, 2048, 8},  {3, 1024, 16}, {257, 256, 17},         \
             {2, 256, 512}, {3, 256, 9, 1}, {5, 768, 65, 1}, {3, 6144, 5},  {2, 32768, 2},          \
-            {2, 34816, 4}, {3, 512, 33},   {129, 256, 8}};                                         \
+            {2, 34816, 4}, {3, 512, 33},   {129, 256, 8},   {35, 1280, 4}};                        \
         for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)                                \
             table_add(table, &gemm_##name_, NULL, sizes[i], NULL);                                 \
         table_add(table, &gemm_##name_, "one block", (int64_t[4]){5, values, 4}, NULL);            \
@@ -136,11 +136,12 @@ static size_t scratch_bytes(const struct kernel_case *c) {
         if (alignment == 1)                                                                        \
             table_add(table, &gemm_##name_, "odd address", sizes[4], NULL)->operands[W].offset =   \
                 1;                                                                                 \
-        static const unsigned paths[] = {4, 11, 13, 16, 21};                                       \
-        for (unsigned i = 0; i < N_COLUMNS * 5; i++) {                                             \
-            struct kernel_case *c =                                                                \
-                table_add(table, &gemm_##name_, columns[i / 5].note, sizes[paths[i % 5]], NULL);   \
-            c->operands[OF_X].make = columns[i / 5].make;                                          \
+        static const unsigned paths[] = {4, 11, 13, 16, 21, 23};                                   \
+        enum { N_PATHS = sizeof paths / sizeof *paths };                                           \
+        for (unsigned i = 0; i < N_COLUMNS * N_PATHS; i++) {                                       \
+            struct kernel_case *c = table_add(table, &gemm_##name_, columns[i / N_PATHS].note,     \
+                                              sizes[paths[i % N_PATHS]], NULL);                    \
+            c->operands[OF_X].make = columns[i / N_PATHS].make;                                    \
         }                                                                                          \
     }
 
