@@ -59,6 +59,17 @@ static void make_edge_bytes(struct kernel_draw *draw, void *values, size_t n) {
         ((uint8_t *)values)[i] = bytes[draw_bits(draw) % sizeof bytes];
 }
 
+/* Some blocks of weights above 0 are infinite, and so are their sums with a positive column. */
+static void make_infinite_halves(struct kernel_draw *draw, void *values, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        ((uint16_t *)values)[i] = draw_bits(draw) % 16 ? 0x3C00 : 0x7C00;
+}
+
+static void make_nibbles_above_0(struct kernel_draw *draw, void *values, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        ((uint8_t *)values)[i] = (uint8_t)(0x99 + draw_bits(draw) % 7 * 0x11);
+}
+
 static void make_q8_0(struct kernel_draw *draw, void *values, size_t n) {
     float of_block[Q_VALUES];
     for (size_t i = 0; i + Q8_0_BYTES <= n; i += Q8_0_BYTES) {
@@ -500,6 +511,9 @@ static void add_all_q4k(struct kernel_table *table) {
 
 void cases_gemv(struct kernel_table *table) {
     add_format(table, &gemm_q4_0, 1, make_edge_halves, make_edge_bytes, make_hiding_q4_0);
+    for (int64_t n = 1; n <= 8; n++)
+        take_values(table_add(table, &gemm_q4_0, "infinite scales", (int64_t[4]){18, 512, n}, NULL),
+                    make_infinite_halves, make_nibbles_above_0, make_positive_f32);
     add_format(table, &gemm_q8_0, 2, NULL, make_edge_q8_0, make_hiding_q8_0);
     add_format(table, &gemm_q8f, 4, NULL, make_edge_q8f, make_hiding_q8f);
     table_add(table, &gemm_q8f, "small scales", (int64_t[4]){18, 512, 19}, NULL)
