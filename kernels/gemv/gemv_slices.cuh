@@ -186,14 +186,14 @@ template <class Format> struct SliceSource {
 #pragma unroll
             for (int part = 0; part < Layout::PARTS; part++) {
                 if (row + 4 * i < n_rows)
-                    copy_async_16_of_line(to + part * 128, from + part * 128);
+                    copy_async_16_of_kept_line(to + part * 128, from + part * 128);
             }
         }
 #pragma unroll
         for (int i = lane; i < SLICE_ROWS * Layout::TAIL; i += 32) {
             row = i / Layout::TAIL, piece = i % Layout::TAIL;
             if (row < n_rows)
-                copy_async_16_of_line(
+                copy_async_16_of_kept_line(
                     stage + Layout::TAIL_AT + row * Layout::TAIL_PITCH + piece * 16,
                     Stage::SCALES_APART ? tail : tail + row * shape.row_bytes + piece * 16);
         }

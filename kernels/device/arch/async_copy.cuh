@@ -38,6 +38,18 @@ DEVICE void copy_async_16_of_line(void *shared, const void *global) {
 #endif
 }
 
+/* As copy_async_16_of_line(), and L1 keeps the line, for rows whose rest the same block copies. */
+DEVICE void copy_async_16_of_kept_line(void *shared, const void *global) {
+#if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 16;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(shared)),
+                 "l"(global)
+                 : "memory");
+#else
+    copy_async_16(shared, global);
+#endif
+}
+
 /*
  * As copy_async_16(), but only n_bytes (0 .. 16) are read and the others become 0.  With n_bytes =
  * 0 nothing is read, but the address must be readable.
