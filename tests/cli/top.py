@@ -296,7 +296,7 @@ def who_waits_for_a_program_stops_and_goes_on_with_it():
             terminal.wait(r"\bready$")  # behind a prompt, if the shell was first
             terminal.keys("C-z")
             terminal.wait(r"^(\^Z)?\[1\].*Stopped")
-            terminal.type("clear; echo ready")
+            terminal.type("clear; echo rea''dy")  # what is typed is shown, too, and is not what is waited for
             terminal.wait(r"\bready$")  # behind a prompt, if the shell was first
             terminal.type("fg")
             terminal.wait(r"run --stats (.*\n*)*\Z")
