@@ -10,6 +10,7 @@
 #include "preload/state/context_heap.h"
 #include "preload/state/control.h"
 #include "preload/state/primary.h"
+#include "preload/state/process_options.h"
 
 void cushim_contexts_note_effects(void) {
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));)
@@ -72,10 +73,14 @@ void cushim_contexts_give_back_stale(CUcontext synchronised) {
     cushim_control_look();
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
         struct cushim_mem_heap *heap = &each->heap;
-        if (!(is_leaving_host(heap) || cushim_mem_heap_is_stale(heap)) || !cushim_process_is_on() ||
-            cushim_thread.host_function_depth || !cushim_contexts_hold(heap))
+        /* until it is held, it may begin to serve another context, with other memory */
+        if (!(cushim_process_options.spill || cushim_mem_heap_is_stale(heap)) ||
+            !cushim_process_is_on() || cushim_thread.host_function_depth ||
+            !cushim_contexts_hold(heap))
             continue;
-        uint64_t life = cushim_mem_heap_life(heap);
+        uint64_t life = is_leaving_host(heap) || cushim_mem_heap_is_stale(heap)
+                            ? cushim_mem_heap_life(heap)
+                            : 0;
         if (life && heap->context == synchronised)
             cushim_mem_reclaim_shrink(heap, life, 0, true);
         else if (life)
