@@ -9,15 +9,19 @@
 
 #include "kernels/device/device.cuh"
 
+/* `how` says which caches keep the bytes. */
+#define ASYNC_COPY(how, n_bytes, shared, global)                                                   \
+    asm volatile("cp.async." how " [%0], [%1], " n_bytes                                           \
+                 ";" ::"r"((unsigned)__cvta_generic_to_shared(shared)),                            \
+                 "l"(global)                                                                       \
+                 : "memory")
+
 /* 16 bytes between addresses that are multiples of 16; not kept in L1. */
 DEVICE void copy_async_16(void *shared, const void *global) {
 #ifdef CUSHIM_EMULATED
     emulated::copy_later(shared, global, 16, 16);
 #elif __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                     (unsigned)__cvta_generic_to_shared(shared)),
-                 "l"(global)
-                 : "memory");
+    ASYNC_COPY("cg.shared.global", "16", shared, global);
 #else
     *reinterpret_cast<uint4 *>(shared) = __ldg(reinterpret_cast<const uint4 *>(global));
 #endif
@@ -29,10 +33,7 @@ DEVICE void copy_async_16(void *shared, const void *global) {
  */
 DEVICE void copy_async_16_of_line(void *shared, const void *global) {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(
-                     (unsigned)__cvta_generic_to_shared(shared)),
-                 "l"(global)
-                 : "memory");
+    ASYNC_COPY("cg.shared.global.L2::128B", "16", shared, global);
 #else
     copy_async_16(shared, global);
 #endif
@@ -41,10 +42,7 @@ DEVICE void copy_async_16_of_line(void *shared, const void *global) {
 /* As copy_async_16_of_line(), and L1 keeps the line, for rows whose rest the same block copies. */
 DEVICE void copy_async_16_of_kept_line(void *shared, const void *global) {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 16;" ::"r"(
-                     (unsigned)__cvta_generic_to_shared(shared)),
-                 "l"(global)
-                 : "memory");
+    ASYNC_COPY("ca.shared.global.L2::128B", "16", shared, global);
 #else
     copy_async_16(shared, global);
 #endif
@@ -75,10 +73,7 @@ DEVICE void copy_async_4(void *shared, const void *global) {
 #ifdef CUSHIM_EMULATED
     emulated::copy_later(shared, global, 4, 4);
 #elif __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
-                     (unsigned)__cvta_generic_to_shared(shared)),
-                 "l"(global)
-                 : "memory");
+    ASYNC_COPY("ca.shared.global", "4", shared, global);
 #else
     *reinterpret_cast<uint32_t *>(shared) = __ldg(reinterpret_cast<const uint32_t *>(global));
 #endif
