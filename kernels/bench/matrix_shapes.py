@@ -163,8 +163,12 @@ def cached(divisor):
         """[batch][head][position], in order, which the peers read."""
         return once(t, f"plain {name}", lambda: t[name].view(-1, block_len * hkv * d)[t["order"].long()].view(t[name].shape).transpose(1, 2).contiguous())
 
-    def sdpa(t):
-        return F.scaled_dot_product_attention(once(t, "plain q", lambda: t["q"].to(t["k"].dtype)), plain(t, "k"), plain(t, "v"), enable_gqa=True)
+    def sdpa(t, n_heads=hq):
+        q = once(t, "plain q", lambda: t["q"].to(t["k"].dtype)).view(-1, n_heads, hq // n_heads, d)
+        return F.scaled_dot_product_attention(q, plain(t, "k"), plain(t, "v"), enable_gqa=n_heads != hkv)
+
+    def folded(t):
+        return sdpa(t, hkv)
 
     def ours(lib, t, b, n, kind, is_in_blocks):
         row = hkv * d
@@ -180,8 +184,9 @@ def cached(divisor):
                     order = torch.rand(b * n // block_len, device=new.device, generator=new.draw).argsort()
                     return {"q": new.f32(b, hq, 1, d), "k": new.f32(b, n, hkv, d).to(kind), "v": new.f32(b, n, hkv, d).to(kind),
                             "order": (order if is_in_blocks else order.sort().values).int(), "y": new.empty(b, hq, 1, d), "s": new.bytes(1 << 24)}
-                peers = {"sdpa": sdpa} if kind == torch.float32 else {}
-                halves = {"flash": backend(SDPBackend.FLASH_ATTENTION, sdpa), "cuDNN": backend(SDPBackend.CUDNN_ATTENTION, sdpa)}
+                peers = {"folded": backend(SDPBackend.EFFICIENT_ATTENTION, folded)} if kind == torch.float32 else {}
+                halves = {"flash": backend(SDPBackend.FLASH_ATTENTION, sdpa), "cuDNN": backend(SDPBackend.CUDNN_ATTENTION, sdpa),
+                          "cuDNN folded": backend(SDPBackend.CUDNN_ATTENTION, folded)}
                 yield Case("attention_cached_f32", f"{name}-{b}x{hq}x{hkv}x{d}-{n}" + ("-blocks" if is_in_blocks else ""), make,
                            lambda lib, t, v=(b, n, number, is_in_blocks): ours(lib, t, *v),
                            2 * kind.itemsize * b * hkv * n * d, "read", peers, {} if peers else halves,
