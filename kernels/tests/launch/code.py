@@ -60,6 +60,15 @@ def no_device_that_it_was_built_for_waits_for_the_drivers_compiler():
 
 
 @tap.test
+def devices_of_one_major_number_share_code_but_for_the_instruction_of_8_9():
+    more = []
+    for entries in FAMILIES:
+        cubins = sorted(capability for kind, capability, _ in entries if kind == CUBIN)
+        more += [later for first, later in zip(cubins, cubins[1:]) if later // 10 == first // 10]
+    assert more in ([], [89, 89]), more  # conversions and norms
+
+
+@tap.test
 def later_devices_have_one_PTX_a_family():
     for entries in FAMILIES:
         found = [capability for kind, capability, _ in entries if kind == PTX]
