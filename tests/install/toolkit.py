@@ -160,6 +160,13 @@ def a_package_that_is_not_the_pinned_one_is_refused():
 
 
 @tap.test
+def a_compiler_may_be_two_words():
+    script = f'. "{SOURCE}/tools/setup/packages.bash" && find_missing "${{base_packages[@]}}" && echo "${{missing[*]}}"'
+    done = subprocess.run(["bash", "-c", script], text=True, capture_output=True, env={**os.environ, "CC": f"env {CC[-1]}"})
+    assert done.returncode == 0 and not {"gcc", "libc6-dev", "uthash-dev"} & set(done.stdout.split()), done
+
+
+@tap.test
 def every_package_is_pinned_for_two_processors():
     for name in LISTS:
         rows = [line for line in (SOURCE / f"tools/setup/{name}.txt").read_text().splitlines() if not line.startswith("#")]

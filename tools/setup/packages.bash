@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2016,SC2034  # rows are evaluated, and the sourcing script reads what is set
+# shellcheck shell=bash disable=SC2016,SC2034,SC2086  # rows are evaluated, and the sourcing script reads what is set
 # Sourced by quickstart and check: what has to be on the machine before anything is built.
 #
 # A package counts as there when what it is for works, wherever it came from: each row is a package
@@ -15,15 +15,15 @@ compiles() { # compiles "SOURCE" COMPILER ARGUMENT...: does this program build?
     printf '%s\n' "$source" | "$@" -o /dev/null - >/dev/null 2>&1
 }
 
-has_header() { compiles "#include <$1>" "${CC:-cc}" -x c -fsyntax-only; }
+has_header() { compiles "#include <$1>" ${CC:-cc} -x c -fsyntax-only; } # CC may have arguments
 has_library() { { ldconfig -p || /sbin/ldconfig -p; } 2>/dev/null | grep -q "$1"; }
 has() { command -v "$1" >/dev/null; }
 
 readonly trivial='int main(void) { return 0; }'
 
 base_packages=(
-    'gcc        | compiles "$trivial" "${CC:-cc}" -x c'
-    'libc6-dev  | compiles "$trivial" "${CC:-cc}" -x c'
+    'gcc        | compiles "$trivial" ${CC:-cc} -x c'
+    'libc6-dev  | compiles "$trivial" ${CC:-cc} -x c'
     'python3    | has python3'
     'meson      | has meson'
     'ninja-build| has ninja'
@@ -101,7 +101,7 @@ install_base() {
     [ ${#missing[@]} = 0 ] && return
     has apt-get || die "there is no apt-get here; install what your system calls these: ${missing[*]}"
     [ "$(id -u)" = 0 ] || has sudo || die "run as root first: apt-get install ${missing[*]}"
-    die "apt-get could not install ${missing[*]}"
+    die "after apt-get these are still missing, or do not work with ${CC:-cc}: ${missing[*]}"
 }
 
 # Whatever can be had of the rest: without it some checks are skipped.
