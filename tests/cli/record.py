@@ -177,7 +177,7 @@ def the_text_says_it_to_people():
                     r"^refused   1 request found no memory:\s+main holder\.c:",
                     r"^alive     204 blocks, 4\.19 MiB at the end, from 2 sites$",
                     rf"^leak      may leak, 195 KiB live at the end:\s+leak_some holder\.c:{LINES['leaked']} < main ",
-                    r"^pinned memory$"):
+                    r"^pinned memory$", r"^alive     1 block, .*\n.*\n\nadvice    free what may leak "):
         assert re.search(pattern, text, re.MULTILINE), (pattern, text)
 
 
@@ -235,6 +235,15 @@ def record_says_what_it_recorded_and_ends_as_the_program_does():
     assert [site["stack"] for site in device["sites"]] == [[]], device
     for words in ((), ("-o",), ("-x", HOLDER), ("--nonsense", HOLDER)):
         assert record(*words).returncode == 2, words
+
+
+@tap.test
+def record_names_the_line_that_found_no_memory():
+    line = next(i for i, text in enumerate(SOURCE, 1) if "/* refused */" in text)
+    told = rf"^cushim: 1 request found no memory: main holder\.c:{line}$"
+    for oom, n in (("full", 1), ("line", 1), ("off", 0)):
+        result = record(f"--oom={oom}", "-o", str(scratch / f"refused-{oom}"), HOLDER)
+        assert len(re.findall(told, result.stderr, re.MULTILINE)) == n, (oom, result.stderr)
 
 
 @tap.test

@@ -14,13 +14,14 @@
 
 #include "base/clock.h"
 #include "base/file_mode.h"
+#include "base/options.h"
 #include "base/path.h"
 #include "base/writer.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/commands/run.h"
 #include "tools/cushim/control.h"
 #include "tools/cushim/options.h"
-#include "tools/cushim/recording/recording.h"
+#include "tools/cushim/recording/summary.h"
 #include "tools/cushim/usage.h"
 
 struct request {
@@ -141,19 +142,24 @@ struct latest {
     const char *path;
 };
 
+/* Count the events, and say which lines found no memory: what the program printed of that has no
+ * lines of the source. */
 static uint64_t count_events(const char *path, struct latest *latest) {
     struct cushim_trace_reader reader;
     struct cushim_trace_event event;
-    uint64_t writer, n = 0;
+    const char *oom = getenv("CUSHIM_OOM");
+    uint64_t writer, n = 0, n_refused = 0;
     if (cushim_trace_reader_open(&reader, path) != 0)
         return 0;
     if (reader.head.process == (uint64_t)latest->process &&
         reader.head.start_ns >= latest->start_ns)
         *latest = (struct latest){latest->process, reader.head.start_ns, path};
     tell_of_gaps(&reader.head);
-    while (cushim_trace_reader_next(&reader, &event, &writer))
-        n++;
+    for (; cushim_trace_reader_next(&reader, &event, &writer); n++)
+        n_refused += event.code == CUSHIM_TRACE_REFUSE;
     cushim_trace_reader_close(&reader);
+    if (n_refused && !(oom && cushim_option_is_off(oom)))
+        summary_refused(&(struct cushim_writer){.fd = STDERR_FILENO}, path);
     return n;
 }
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 
 #include "base/utf8.h"
@@ -126,17 +127,16 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
 
 typedef void words_fn(char *text, size_t n_bytes, const struct cushim_trace_site *site);
 
-/* Write a row for each of the few largest sites, of which the first begins with a word.  Returns
- * how many sites there are. */
+/* Write a row for each of the few largest sites, of which the first begins with a word and its
+ * blanks.  Returns how many sites there are. */
 static size_t put_few(struct cushim_writer *out, struct recording *recording, size_t measure,
                       const char *word, words_fn *words) {
-    enum { WORD = 10 };
     char lead[LEAD_BYTES];
     size_t n = sort(&recording->account, measure);
     for (size_t i = 0; i < n && i < MOST_FEW; i++) {
         const struct cushim_trace_site *site = recording->account.sites[i];
-        snprintf(lead, sizeof lead, "%-9s ", i ? "" : word);
-        words(lead + WORD, sizeof lead - WORD, site);
+        int n_word = snprintf(lead, sizeof lead, "%-*s", (int)strlen(word), i ? "" : word);
+        words(lead + n_word, sizeof lead - (size_t)n_word, site);
         names_put_site(out, lead, recording->names, site);
     }
     return n;
@@ -157,7 +157,7 @@ static void refused_words(char *text, size_t n_bytes, const struct cushim_trace_
 }
 
 /* A cache that asks again at another place of its own has one row. */
-static void put_refused(struct cushim_writer *out, struct recording *recording) {
+static void put_refused(struct cushim_writer *out, struct recording *recording, const char *word) {
     enum { MOST_JOINED = 64 };
     struct cushim_trace_site **sites = recording->account.sites;
     size_t n = sort(&recording->account, BY(n_refused));
@@ -171,7 +171,7 @@ static void put_refused(struct cushim_writer *out, struct recording *recording) 
             sites[i]->n_refused = 0;
         }
     }
-    put_few(out, recording, BY(n_refused), "refused", refused_words);
+    put_few(out, recording, BY(n_refused), word, refused_words);
 }
 
 static void leak_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
@@ -186,10 +186,11 @@ static void put_waits(struct cushim_writer *out, struct recording *recording,
         return;
     cushim_write(out, "waits     %s in %s\n", CUSHIM_TIME(scope->wait_ns),
                  CUSHIM_SOME(scope->n_waits, "free"));
-    put_few(out, recording, BY(wait_ns), "", wait_words);
+    put_few(out, recording, BY(wait_ns), "          ", wait_words);
 }
 
-static void put_scope(struct cushim_writer *out, struct recording *recording,
+/* Returns whether a site of it may leak. */
+static bool put_scope(struct cushim_writer *out, struct recording *recording,
                       const struct recording_scope *scope) {
     char name[32];
     cushim_write(out, "\n%s\n", recording_scope_name(scope, name));
@@ -202,16 +203,14 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
         cushim_write(out, "before    %s, %s lived when the recording began\n",
                      CUSHIM_SOME(scope->n_before, "block"), CUSHIM_BYTES(scope->before_bytes));
     put_sites(out, recording, BY(noted_bytes), true);
-    put_few(out, recording, BY(n_temporary), "churn", churn_words);
+    put_few(out, recording, BY(n_temporary), "churn     ", churn_words);
     put_waits(out, recording, scope);
-    put_refused(out, recording);
+    put_refused(out, recording, "refused   ");
     size_t n_alive = sort(&recording->account, BY(live_bytes));
     cushim_write(out, "alive     %s, %s at the end, from %s\n", CUSHIM_SOME(scope->n_live, "block"),
                  CUSHIM_BYTES(scope->live_bytes), CUSHIM_SOME(n_alive, "site"));
     put_sites(out, recording, BY(live_bytes), false);
-    if (put_few(out, recording, BY(grows), "leak", leak_words))
-        cushim_write(out,
-                     "advice    free it after its last use, or drop what still refers to it\n");
+    return put_few(out, recording, BY(grows), "leak      ", leak_words) != 0;
 }
 
 /* Write what the numbers above do not include. */
@@ -241,22 +240,44 @@ static void put_gaps(struct cushim_writer *out, const struct recording *recordin
     }
 }
 
+struct text {
+    struct cushim_writer *out;
+    bool may_leak;
+};
+
 static int put_text(void *context, struct recording *recording, const struct recording_scope *scope,
                     int i, int n) {
-    struct cushim_writer *out = context;
+    struct text *text = context;
     if (i == 0)
-        put_head(out, &recording->account);
+        put_head(text->out, &recording->account);
     if (scope)
-        put_scope(out, recording, scope);
+        text->may_leak |= put_scope(text->out, recording, scope);
     else
-        cushim_write(out, "  no memory was requested\n");
+        cushim_write(text->out, "  no memory was requested\n");
     if (i + 1 >= n)
-        put_gaps(out, recording);
+        put_gaps(text->out, recording);
     return 0;
 }
 
 int summary_text(struct cushim_writer *out, const char *path) {
-    return recording_each_scope(path, NULL, 0, put_text, out);
+    struct text text = {.out = out};
+    int error = recording_each_scope(path, NULL, 0, put_text, &text);
+    if (text.may_leak)
+        cushim_write(out, "\nadvice    free what may leak after its last use, or drop what still "
+                          "refers to it\n");
+    return error;
+}
+
+static int put_refused_line(void *context, struct recording *recording,
+                            const struct recording_scope *scope, int i, int n) {
+    (void)scope, (void)i, (void)n;
+    put_refused(context, recording, "cushim: ");
+    return 0;
+}
+
+void summary_refused(struct cushim_writer *out, const char *path) {
+    recording_each_scope(path, NULL, 0, put_refused_line, out);
+    cushim_writer_flush(out);
 }
 
 /* ---- JSON ---- */

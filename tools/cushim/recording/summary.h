@@ -27,5 +27,8 @@ void summary_put_scope(struct cushim_writer *out, const struct recording_scope *
 /* Write about one recording.  Returns 0 or an errno. */
 int summary_text(struct cushim_writer *out, const char *path);
 
+/* Write a line for each site whose requests found no memory. */
+void summary_refused(struct cushim_writer *out, const char *path);
+
 /* Write one object for the array of a folder's recordings. */
 int summary_json(struct cushim_writer *out, const char *path);
