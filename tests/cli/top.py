@@ -227,6 +227,39 @@ def devices_have_a_line_and_nvml_says_how_large_they_are():
         cushim("stat", "--clean")
 
 
+COUNTING = NVML + r"""
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+int nvmlDeviceGetCount_v2(unsigned *n) { *n = 1; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { *device = 0; return (int)index; }
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *n, void *processes) {
+    (void)device, (void)processes;
+    int file = open(getenv("TEST_CALLS"), O_WRONLY | O_APPEND | O_CREAT, 0600);
+    *n = 0;
+    return write(file, "1", 1) != 1 || close(file);
+}
+"""
+
+
+@tap.test
+def nvml_is_asked_once_a_look_and_not_for_each_process():
+    (scratch / "counting").mkdir()
+    library, calls = fixture.build("counting/libnvidia-ml.so.1", "-shared", "-fPIC", source=COUNTING), scratch / "calls"
+    processes = [started(), started(), started()]
+    try:
+        for words, n_looks in ((["top", "--once"], 2), (["metrics"], 1)):  # rates need two
+            calls.unlink(missing_ok=True)
+            result = cushim(*words, LD_LIBRARY_PATH=f"{library.parent}:{SIM}", TEST_CALLS=str(calls))
+            assert all(str(process.pid) in result.stdout for process in processes), result
+            assert calls.read_text() == "1" * n_looks, (words, calls.read_text())
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+        cushim("stat", "--clean")
+
+
 @tap.test
 def the_terminal_is_as_it_was_whatever_ends_it():
     process = started()

@@ -90,22 +90,46 @@ unsigned devices_processes(unsigned number,
     return n;
 }
 
+/* The processes of a device, as NVML told them at the first question about it. */
+static struct told {
+    char uuid[CUSHIM_REPORT_UUID_BYTES];
+    unsigned n;
+    struct process processes[DEVICES_MOST_PROCESSES];
+} told[CUSHIM_MAX_DEVICES];
+static unsigned n_told;
+
+void devices_ask_again(void) {
+    n_told = 0;
+}
+
+static const struct told *told_of(const char *uuid) {
+    void *handle;
+    for (unsigned i = 0; i < n_told; i++) {
+        if (strcmp(told[i].uuid, uuid) == 0)
+            return &told[i];
+    }
+    n_told %= CUSHIM_MAX_DEVICES;
+    struct told *new = &told[n_told++];
+    strcpy(new->uuid, uuid);
+    new->n = DEVICES_MOST_PROCESSES;
+    if (nvml.find(uuid, &handle) != 0 || nvml.get_processes(handle, &new->n, new->processes) != 0)
+        new->n = 0;
+    return new;
+}
+
 uint64_t devices_unaccounted_bytes(const struct cushim_report *report, int wanted) {
     const struct cushim_page_head *head = &report->page.head;
     bool can_ask = head->namespace == cushim_page_namespace() && open_nvml() && nvml.get_processes;
     uint64_t n_bytes = 0;
     for (int device = 0; device < CUSHIM_MAX_DEVICES && can_ask; device++) {
-        struct process rows[DEVICES_MOST_PROCESSES];
         char uuid[CUSHIM_REPORT_UUID_BYTES];
-        unsigned n = DEVICES_MOST_PROCESSES;
-        void *handle;
         if ((wanted >= 0 && device != wanted) ||
-            !*cushim_report_uuid(uuid, report->page.device_uuids[device]) ||
-            nvml.find(uuid, &handle) != 0 || nvml.get_processes(handle, &n, rows) != 0)
+            !*cushim_report_uuid(uuid, report->page.device_uuids[device]))
             continue;
-        for (unsigned i = 0; i < n; i++) {
-            if (rows[i].process == head->process && rows[i].n_bytes != ~0ull)
-                n_bytes += cushim_less(rows[i].n_bytes,
+        const struct told *of = told_of(uuid);
+        for (unsigned i = 0; i < of->n; i++) {
+            if (of->processes[i].process == head->process && of->processes[i].n_bytes != ~0ull)
+                n_bytes += cushim_less(of->processes[i].n_bytes,
                                        cushim_report_sum_device(report, device, held_bytes));
         }
     }

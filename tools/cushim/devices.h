@@ -41,7 +41,9 @@ unsigned devices_processes(unsigned number,
                            struct device_process processes[DEVICES_MOST_PROCESSES]);
 
 /* What NVML says that a process has of a device, or of all if that is -1, beyond its own account.
- * 0: nothing, or NVML does not say. */
+ * 0: nothing, or NVML does not say.  It is asked once about each device; devices_ask_again begins
+ * the next look. */
+void devices_ask_again(void);
 uint64_t devices_unaccounted_bytes(const struct cushim_report *report, int device);
 
 /* A line of at most 80 columns. */

@@ -241,6 +241,7 @@ static int write_file(const char *path, const struct rows *rows) {
 static int look(const struct request *request) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
     struct rows rows = {NULL, 0};
+    devices_ask_again();
     pages_each(take, &rows);
     int error = 0;
     if (request->file) {

@@ -229,6 +229,7 @@ int stat_main(int argc, char **argv) {
     bool goes_on;
     do {
         request.n_shown = request.n_dead = 0;
+        devices_ask_again();
         if (is_screen)
             cushim_write(&request.out, "\033[H\033[J");
         else if (n_looks && !request.is_json)

@@ -151,6 +151,7 @@ static void look(struct top *top) {
     for (size_t i = 0; i < top->n; i++)
         top->rows[i].is_seen = false;
     top->devices.n = 0;
+    devices_ask_again();
     top->has_limits = false;
     pages_each(take, top);
     devices_settle(&top->devices);
