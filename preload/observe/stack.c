@@ -118,12 +118,15 @@ static bool is_in(const struct span *span, const void *address) {
     return (uintptr_t)address - span->from < span->until - span->from;
 }
 
+/* Frames above the last one of ours are left out: a request that goes through the runtime to a
+ * second of our functions is of the same place as one that the first function serves. */
 static void take(struct cache *cache, struct cushim_backtrace *stack) {
+    enum { DEPTH = 12 };
     const struct kept_stack *kept = native_of(cache);
     uint64_t lines[CUSHIM_PYTHON_LINES];
     unsigned n_lines = cushim_python_lines(&python, &cache->python, lines), first = 0;
-    while (first + 1 < kept->n && is_in(&own, kept->frames[first]))
-        first++;
+    for (unsigned i = 0; i < DEPTH && i + 1 < kept->n; i++)
+        first = is_in(&own, kept->frames[i]) ? i + 1 : first;
     stack->n_frames = 0;
     for (unsigned i = first; i < kept->n; i++) {
         if (n_lines && (stack->n_frames == MOST_NATIVE || is_in(&interpreter, kept->frames[i])))

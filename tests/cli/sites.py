@@ -51,6 +51,31 @@ def places_have_what_is_theirs_whatever_ends_the_program():
 
 
 @tap.test
+def a_place_is_one_site_whatever_serves_its_requests():
+    """What the pool has is served by our cudaMalloc, and what it lacks by our cuMemAlloc, which the runtime calls."""
+    program = fixture.build("remember", "-g", "-O0", "-ldl", source="""
+        #include <dlfcn.h>
+        int (*allocate)(void **, unsigned long);
+        __attribute__((noinline)) int remember(void) {
+            void *block;
+            return allocate(&block, 1 << 20);
+        }
+        int main(void) {
+            void *runtime = dlopen("libcudart.so.13", RTLD_NOW);
+            allocate = (int (*)(void **, unsigned long))dlsym(runtime, "cudaMalloc");
+            int n_refused = 0;
+            for (int i = 0; i < 60; i++)
+                n_refused += remember() != 0;
+            return n_refused;
+        }
+    """)
+    result, report = report_of("--sites=1", str(program))
+    kind = report["devices"][0]["kinds"]["device"]
+    assert result.returncode == 0 and 0 < kind["no_call"] < kind["requests"] == 60, (result, kind)
+    assert [site["live_blocks"] for site in report["sites"] if site["live_blocks"]] == [60], report["sites"]
+
+
+@tap.test
 def places_are_told_to_people_also_after_a_normal_end():
     for words, code in ((("kill",), -9), ((), 0)):
         result = run("--stats", "--sites=1", HOLDER, *words)
