@@ -114,7 +114,7 @@ def ranks_that_are_given_one_name_have_a_recording_each():
     assert names == ["7", "7.x", "PROCESS.cushim", "alone.cushim", "out-0.cushim", "out-1.cushim"], names
     assert [path.name for path in (out.parent / "7").iterdir()] == ["of-%.cushim"]
     again = record("-o", str(out), HOLDER, RANK="1", WORLD_SIZE="2")
-    assert again.returncode == 125 and "out-1.cushim has a recording already; with %p" in again.stderr, again
+    assert again.returncode == 125 and "out-1.cushim has a recording already: remove it, or " in again.stderr, again
 
 
 @tap.test
@@ -244,6 +244,13 @@ def record_names_the_line_that_found_no_memory():
     for oom, n in (("full", 1), ("line", 1), ("off", 0)):
         result = record(f"--oom={oom}", "-o", str(scratch / f"refused-{oom}"), HOLDER)
         assert len(re.findall(told, result.stderr, re.MULTILINE)) == n, (oom, result.stderr)
+
+
+@tap.test
+def a_moment_behind_the_end_is_the_end():
+    folder = str(recorded("sites"))
+    for at, is_end in (("end", True), ("4min", True), ("1us", False)):
+        assert (", the end: " in report(f"--at={at}", folder).stdout.splitlines()[0]) == is_end, at
 
 
 @tap.test

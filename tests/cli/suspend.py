@@ -25,7 +25,7 @@ shared = {"CUSHIM_SIM_SHARED": str(scratch / "device"), "CUSHIM_SIM_MEMORY": "25
 
 
 def environment(**more):
-    return live_fixture.environment(**shared, **more)
+    return live_fixture.environment(**shared | more)
 
 
 class Keeper:
@@ -117,6 +117,8 @@ def what_cannot_be_suspended_goes_on_and_one_line_says_why():
             assert re.search(why, line(call("suspend", keeper.pid), 1)), (words, before)
             assert keeper.is_well() and not notes()
     assert "does not use CUDA" in line(call("suspend", os.getpid()), 1)
+    with Keeper(10, before=[CUSHIM, "run"], CUSHIM_SIM_SHARED=str(scratch / "other")) as keeper:
+        assert "--shared=FILE" in line(call("suspend", keeper.pid), 1)
     assert "no process 999999999" in line(call("suspend", 999999999), 1)
     assert "no process nobody-has-this-name" in line(call("resume", "nobody-has-this-name"), 1)
     assert "needs a process" in line(call("suspend"), 2)

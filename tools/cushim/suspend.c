@@ -80,6 +80,39 @@ __attribute__((format(printf, 2, 3))) static bool tell(const struct suspended *o
     return complain("process %" PRId64 " (%s)%s", of->process, of->program, text);
 }
 
+/* What is known of a process from its live page. */
+struct known {
+    int64_t process;
+    uint64_t held_bytes, managed_bytes;
+    bool has_ipc, is_software;
+};
+
+static void note_known(const struct page *page, void *context) {
+    struct known *known = context;
+    const struct cushim_report *report = page->report;
+    const struct cushim_page_head *head = &report->page.head;
+    if (!page->is_alive || head->process != known->process ||
+        head->namespace != cushim_page_namespace())
+        return;
+    known->is_software = cushim_mem_stats_read(&head->is_software);
+    known->held_bytes += cushim_report_sum_device(report, -1, held_bytes);
+    known->managed_bytes = cushim_report_sum(report, CUSHIM_KIND_MANAGED, held_bytes);
+    known->has_ipc =
+        cushim_page_calls_of(report->calls, CUSHIM_SYMBOL_cuIpcGetMemHandle) ||
+        cushim_page_calls_of(report->calls, CUSHIM_SYMBOL_cuIpcOpenMemHandle) +
+                cushim_page_calls_of(report->calls, CUSHIM_SYMBOL_cuIpcOpenMemHandle_v2) >
+            cushim_page_calls_of(report->calls, CUSHIM_SYMBOL_cuIpcCloseMemHandle);
+}
+
+/* The driver here does not know the process. */
+static const char *why_unknown(int64_t process) {
+    struct known known = {.process = process};
+    pages_each(note_known, &known);
+    return known.is_software ? "its device in software is not the one here; `cushim sim "
+                               "--shared=FILE` gives both the same"
+                             : "it does not use CUDA";
+}
+
 /* The checks that both directions have.  A line says what is wrong. */
 static bool is_within_reach(int64_t process, struct suspended *out, CUprocessState *now) {
     char state;
@@ -98,34 +131,11 @@ static bool is_within_reach(int64_t process, struct suspended *out, CUprocessSta
     return result == CUDA_SUCCESS ||
            tell(out, ": %s",
                 has_ended(process)                     ? "it has ended"
-                : result == CUDA_ERROR_NOT_INITIALIZED ? "it does not use CUDA"
+                : result == CUDA_ERROR_NOT_INITIALIZED ? why_unknown(process)
                                                        : name_of(result));
 }
 
 /* ---- how much memory ---- */
-
-/* What is known of a process from its live page. */
-struct known {
-    int64_t process;
-    uint64_t held_bytes, managed_bytes;
-    bool has_ipc;
-};
-
-static void note_known(const struct page *page, void *context) {
-    struct known *known = context;
-    const struct cushim_report *report = page->report;
-    const struct cushim_page_head *head = &report->page.head;
-    if (!page->is_alive || head->process != known->process ||
-        head->namespace != cushim_page_namespace())
-        return;
-    known->held_bytes += cushim_report_sum_device(report, -1, held_bytes);
-    known->managed_bytes = cushim_report_sum(report, CUSHIM_KIND_MANAGED, held_bytes);
-    known->has_ipc =
-        cushim_page_calls_of(report->calls, CUSHIM_SYMBOL_cuIpcGetMemHandle) ||
-        cushim_page_calls_of(report->calls, CUSHIM_SYMBOL_cuIpcOpenMemHandle) +
-                cushim_page_calls_of(report->calls, CUSHIM_SYMBOL_cuIpcOpenMemHandle_v2) >
-            cushim_page_calls_of(report->calls, CUSHIM_SYMBOL_cuIpcCloseMemHandle);
-}
 
 /* What NVML says that the process has of each device. */
 static void note_used(struct suspended *suspended) {

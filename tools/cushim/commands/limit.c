@@ -11,6 +11,10 @@
 #include "tools/cushim/control.h"
 #include "tools/cushim/usage.h"
 
+static const char *words_of(const char *size) {
+    return strcmp(size, "0") == 0 ? "no limit" : size;
+}
+
 /* ---- a group ---- */
 
 static void limit_group(struct cushim_group *group, const char *size) {
@@ -61,7 +65,7 @@ static int try_group(const char *name, const char *size) {
         usage_error("limit", "a group has one size for all devices");
     if (size) {
         limit_group(&group, size);
-        complain("group %s: %s from the next request of each process on", name, size);
+        complain("group %s: %s from the next request of each process on", name, words_of(size));
     } else {
         show_group(&group, name);
     }
@@ -89,7 +93,7 @@ static bool limit_process(const struct page *page, struct cushim_page_head *head
     write_limits(head, size);
     if (!cushim_page_is_alive(page->folder, page->name))
         return complain("%s has ended", control_name(page));
-    return !complain("%s: %s from its next request on", control_name(page), size);
+    return !complain("%s: %s from its next request on", control_name(page), words_of(size));
 }
 
 int limit_main(int argc, char **argv) {

@@ -114,8 +114,8 @@ static bool make_folder(struct request *request, const char *program, long proce
     size_t n = files.n;
     recording_files_free(&files);
     if (n)
-        return complain("%s has a recording already; with %%p in its name, as in "
-                        "-o app-%%p.cushim, each process has one of its own",
+        return complain("%s has a recording already: remove it, or give another name with -o; "
+                        "-o app-%%p.cushim makes a new one each time",
                         request->name);
     if (error || !realpath(request->name, request->folder))
         return complain("%s: %s", request->name, strerror(error ? error : errno));

@@ -507,7 +507,7 @@ const fragmentation = () => {
       bytes(map.idle) + " in segments without a block; the largest hole has " + bytes(map.hole) + "."),
     el("p", { class: "soft" }, key("full", "live"), key("hole", "free, or what blocks are rounded by")), svg,
     rows.length < map.rows.length ? el("button", { on: { click: () => { state.all.map = true; draw(); } } }, "each segment") : null,
-    map.segments > map.rows.length ? el("p", { class: "soft" }, map.rows.length + " segments are shown: those with blocks, and most free bytes, first.") : null];
+    map.segments > map.rows.length ? el("p", { class: "soft" }, map.rows.length + " of " + map.segments + " segments are shown: those with blocks, and of these with most free bytes.") : null];
 };
 
 /* ---- 5: tables of sites ---- */

@@ -207,8 +207,9 @@ static void put_map(struct cushim_writer *out, const struct map *map) {
         cushim_write(out, "\n");
     }
     if (map->n_segments > map->n_rows)
-        cushim_write(out, "  %zu segments: those with blocks, and most free bytes, first\n",
-                     map->n_rows);
+        cushim_write(
+            out, "  %zu of %zu segments: those with blocks, and of these with most free bytes\n",
+            map->n_rows, map->n_segments);
 }
 
 static int put_scope(struct cushim_writer *out, const char *path,
@@ -240,9 +241,9 @@ static int put_scope(struct cushim_writer *out, const char *path,
         snprintf(line, sizeof line, "%s after %s%s: %s live in %s%s%s",
                  recording_scope_name(scope, name),
                  CUSHIM_TIME(recording.account.last_ns - recording.account.first_ns),
-                 wish->is_end ? ", the end"
-                 : wish->ns   ? ""
-                              : ", the peak",
+                 wish->is_end || (wish->ns && wish->ns >= scope->run_ns) ? ", the end"
+                 : wish->ns                                              ? ""
+                                                                         : ", the peak",
                  CUSHIM_BYTES(groups.n_bytes), CUSHIM_SOME(groups.n_blocks, "block"),
                  wish->range ? " of the range " : "", wish->range ? wish->range : "");
         cushim_utf8_clean(line);
