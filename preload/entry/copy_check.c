@@ -50,7 +50,7 @@ static bool judge(const struct cushim_end *end, const struct cushim_mem_lookup *
     bool is_overrun = verdict == CUSHIM_MEM_OVERRUN;
     struct cushim_mem_stats *stats = lookup->segment->heap->stats;
     cushim_mem_stats_add(is_overrun ? &stats->n_overruns : &stats->n_uses_after_free, 1);
-    log_warn("copy", "a copy or set %s 0x%lx of size %zu %s: refused, as the driver would", what,
+    log_warn("copy", "a copy or set %s 0x%lx of size %zu %s: refused, as by the driver", what,
              (unsigned long)end->address, end->span_bytes,
              is_overrun ? "leaves its block" : "touches no live block");
     cushim_check_refused(is_overrun ? CUSHIM_MEM_HARM_EXCEEDED : CUSHIM_MEM_HARM_TOUCHED, lookup,
@@ -69,7 +69,7 @@ APART bool judge_stale(const struct cushim_end *end, const char *what) {
     struct cushim_mem_stats *stats = cushim_process_stats(cushim_driver(), CUSHIM_KIND_DEVICE);
     cushim_mem_stats_add(&stats->n_uses_after_free, 1);
     log_warn("copy",
-             "a copy or set %s 0x%lx of size %zu, whose context went: refused, as the driver would",
+             "a copy or set %s 0x%lx of size %zu, whose context went: refused, as by the driver",
              what, (unsigned long)end->address, end->span_bytes);
     cushim_check_refused(CUSHIM_MEM_HARM_TOUCHED, NULL, end->address, end->span_bytes);
     return false;

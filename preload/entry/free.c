@@ -54,7 +54,7 @@ static CUresult refuse_free(const struct cushim_mem_lookup *lookup, CUdeviceptr 
     struct cushim_mem_stats *stats = lookup->segment->heap->stats;
     bool is_inner = lookup->state == CUSHIM_MEM_LIVE;
     cushim_mem_stats_add(is_inner ? &stats->n_interior_frees : &stats->n_double_frees, 1);
-    log_warn("free", "0x%lx is %s: refused, as the driver would", (unsigned long)address,
+    log_warn("free", "0x%lx is %s: refused, as by the driver", (unsigned long)address,
              is_inner ? "inside a block, not its start" : "not allocated, or freed before");
     cushim_check_refused(is_inner ? CUSHIM_MEM_HARM_INSIDE : CUSHIM_MEM_HARM_AGAIN, lookup, address,
                          0);
@@ -126,7 +126,7 @@ static CUresult free_ours(const struct cushim_mem_lookup *lookup, CUdeviceptr ad
                           enum cushim_entry_free_fn entry) {
     CUresult answer;
     if (!is_of_entry(lookup, entry)) {
-        log_warn("free", "0x%lx is %s memory: refused, as the driver would", (unsigned long)address,
+        log_warn("free", "0x%lx is %s memory: refused, as by the driver", (unsigned long)address,
                  entry == CUSHIM_FREE_HOST ? "no pinned" : "pinned");
         return CUDA_ERROR_INVALID_VALUE;
     }

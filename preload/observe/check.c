@@ -101,8 +101,7 @@ static void put_text(const struct cushim_mem_finding *finding, char text[TEXT_BY
         put_event(finding, text);
     else if (finding->harm == CUSHIM_MEM_HARM_GONE)
         snprintf(text, TEXT_BYTES,
-                 "%s: %s of 0x%" PRIx64 ", which went with its context; refused, as the driver "
-                 "would",
+                 "%s: %s of 0x%" PRIx64 ", which went with its context; refused, as by the driver",
                  fault, finding->call, finding->address);
     else if (!cushim_mem_harm_is_refusal(finding->harm))
         snprintf(text, TEXT_BYTES,
@@ -110,15 +109,15 @@ static void put_text(const struct cushim_mem_finding *finding, char text[TEXT_BY
                  words[finding->harm].harm, finding->found, finding->offset, finding->call);
     else if (!finding->n_bytes)
         snprintf(text, TEXT_BYTES,
-                 "%s: %s%s at 0x%" PRIx64 ", where no block is; refused, as the driver would",
-                 fault, finding->call, span, finding->address + (uint64_t)finding->offset);
+                 "%s: %s%s at 0x%" PRIx64 ", where no block is; refused, as by the driver", fault,
+                 finding->call, span, finding->address + (uint64_t)finding->offset);
     else if (finding->harm == CUSHIM_MEM_HARM_AGAIN)
         snprintf(text, TEXT_BYTES,
-                 "%s: %s of %s, which was freed before; refused, as the driver would", fault,
+                 "%s: %s of %s, which was freed before; refused, as by the driver", fault,
                  finding->call, block);
     else
         snprintf(text, TEXT_BYTES,
-                 "%s: %s%s at offset %" PRId64 " of %s%s; refused, as the driver would", fault,
+                 "%s: %s%s at offset %" PRId64 " of %s%s; refused, as by the driver", fault,
                  finding->call, span, finding->offset, block,
                  cushim_backtrace_is_empty(&finding->freed) ? "" : ", which was freed");
 }
@@ -186,6 +185,7 @@ void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_loo
                                          .address = base,
                                          .offset = (int64_t)(address - base),
                                          .span_bytes = span_bytes};
+    cushim_stack_begin(true);
     if (lookup && lookup->meta && lookup->state == CUSHIM_MEM_LIVE)
         finding.n_bytes = lookup->asked_bytes;
     cushim_mem_check_refused(&cushim_check, &finding);

@@ -39,8 +39,8 @@ static bool refused(const struct cushim_report *report, struct cushim_advice *ad
     for (unsigned i = 0; i < CUSHIM_PAGE_FINDINGS; i++)
         n -= cushim_finding_get(report, i, &finding) && finding.is_refusal == 2;
     EVIDENCE(advice, {"findings", n});
-    SAY(advice, "--check also names who allocated and who freed the %s of %s refused %s",
-        n == 1 ? "block" : "blocks", CUSHIM_COUNT(n), n == 1 ? "call" : "calls");
+    SAY(advice, "%s %s refused: --check names who allocated and who freed %s",
+        CUSHIM_SOME(n, "call"), n == 1 ? "was" : "were", n == 1 ? "its block" : "their blocks");
     return n && !cushim_report_option(&report->page.head, "check");
 }
 

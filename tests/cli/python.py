@@ -141,6 +141,16 @@ def each_place_is_a_line_of_python():
 
 
 @tap.test
+def a_refused_call_has_its_line_of_python_without_the_check():
+    file, twice = scratch / "twice.json", scratch / "twice.py"
+    twice.write_text(PROGRAM[:PROGRAM.index("class Layer")] + "cuda.cuCtxSetCurrent(context)\nblock = ask(1000)\nassert not cuda.cuMemFree_v2(block)\ncuda.cuMemFree_v2(block)  # again\n")
+    line = next(i for i, text in enumerate(twice.read_text().splitlines(), 1) if text.endswith("# again"))
+    assert cushim("run", f"--stats={file}", interpreter(), str(twice), LD_LIBRARY_PATH=str(SIM)).returncode == 0
+    harm, = json.loads(file.read_text())["harms"]
+    assert harm["called_at"][-1].split() == ["<module>", f"twice.py:{line}"], harm
+
+
+@tap.test
 def threads_have_their_own_lines():
     folder, _ = recorded("threads", script, 5)
     check_lines(summary(folder), 5)

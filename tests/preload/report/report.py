@@ -190,7 +190,7 @@ def refused_calls_have_a_place_and_a_hint_without_the_check():
     files, err = run_into("report.txt", "findings")
     told = " ".join(files["report.txt"][1].split())
     assert "cuMemcpyHtoD_v2 of 1001 bytes at offset 0 of the block of 1000 bytes at 0x" in told, told
-    assert "advice: --check also names who allocated" in told and "finding of the check" not in told and err == b"", told
+    assert "calls were refused: --check names who allocated" in told and "finding of the check" not in told and err == b"", told
 
 
 @fixture.tap.test

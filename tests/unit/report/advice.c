@@ -39,7 +39,7 @@ TEST(refused_calls_are_what_the_check_says_more_of) {
     ck_assert(is_given("refused", 2));
     ck_assert_str_eq(
         given[0].text,
-        "--check also names who allocated and who freed the blocks of 2 refused calls");
+        "2 calls were refused: --check names who allocated and who freed their blocks");
     set_option("check=frees");
     ck_assert(is_none());
 }
