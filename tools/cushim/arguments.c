@@ -126,3 +126,21 @@ int arguments_program(const char *topic, const struct argument *rows, void *cont
         usage_error(topic, "%s needs a program", topic);
     return first;
 }
+
+bool arguments_time(const char *text, uint64_t *ns) {
+    static const struct {
+        const char *name;
+        double ns;
+    } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6},   {"s", 1e9},
+                 {"", 1e9}, {"m", 60e9}, {"min", 60e9}, {"h", 3600e9}};
+    char *unit;
+    double number = strtod(text, &unit);
+    for (size_t i = 0; unit != text && i < sizeof units / sizeof *units; i++) {
+        double n = number * units[i].ns;
+        if (strcmp(unit, units[i].name) == 0 && n >= 1 && n < 1e18) {
+            *ns = (uint64_t)n;
+            return true;
+        }
+    }
+    return false;
+}

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* An option, and where its value goes.  A value is given as --NAME=VALUE, or is the next word. */
 struct argument {
@@ -32,3 +33,7 @@ int arguments_words(const char *topic, const struct argument *rows, void *contex
                     int most, const char *of_words, int argc, char **argv);
 int arguments_program(const char *topic, const struct argument *rows, void *context,
                       arguments_other_fn *take_other, bool is_needed, int argc, char **argv);
+
+/* Read a time such as 1.5s, 200ms, 5m (or 5min) or 1h; a number alone is in seconds.  False: it is
+ * none. */
+bool arguments_time(const char *text, uint64_t *ns);

@@ -76,13 +76,10 @@ unsigned devices_free(uint64_t free_bytes[CUSHIM_MAX_DEVICES]) {
     return n;
 }
 
-unsigned devices_processes(unsigned number,
-                           struct device_process processes[DEVICES_MOST_PROCESSES]) {
+static unsigned list(void *device, struct device_process processes[DEVICES_MOST_PROCESSES]) {
     struct process rows[DEVICES_MOST_PROCESSES];
     unsigned n = DEVICES_MOST_PROCESSES;
-    void *device;
-    if (!open_nvml() || !nvml.at || !nvml.get_processes || nvml.at(number, &device) != 0 ||
-        nvml.get_processes(device, &n, rows) != 0)
+    if (!nvml.get_processes || nvml.get_processes(device, &n, rows) != 0)
         return 0;
     for (unsigned i = 0; i < n; i++)
         processes[i] = (struct device_process){rows[i].process,
@@ -90,11 +87,18 @@ unsigned devices_processes(unsigned number,
     return n;
 }
 
+unsigned devices_processes(unsigned number,
+                           struct device_process processes[DEVICES_MOST_PROCESSES]) {
+    void *device;
+    bool has_device = open_nvml() && nvml.at && nvml.at(number, &device) == 0;
+    return has_device ? list(device, processes) : 0;
+}
+
 /* The processes of a device, as NVML told them at the first question about it. */
 static struct told {
     char uuid[CUSHIM_REPORT_UUID_BYTES];
     unsigned n;
-    struct process processes[DEVICES_MOST_PROCESSES];
+    struct device_process processes[DEVICES_MOST_PROCESSES];
 } told[CUSHIM_MAX_DEVICES];
 static unsigned n_told;
 
@@ -103,7 +107,7 @@ void devices_ask_again(void) {
 }
 
 static const struct told *told_of(const char *uuid) {
-    void *handle;
+    void *device;
     for (unsigned i = 0; i < n_told; i++) {
         if (strcmp(told[i].uuid, uuid) == 0)
             return &told[i];
@@ -111,15 +115,13 @@ static const struct told *told_of(const char *uuid) {
     n_told %= CUSHIM_MAX_DEVICES;
     struct told *new = &told[n_told++];
     strcpy(new->uuid, uuid);
-    new->n = DEVICES_MOST_PROCESSES;
-    if (nvml.find(uuid, &handle) != 0 || nvml.get_processes(handle, &new->n, new->processes) != 0)
-        new->n = 0;
+    new->n = nvml.find(uuid, &device) == 0 ? list(device, new->processes) : 0;
     return new;
 }
 
 uint64_t devices_unaccounted_bytes(const struct cushim_report *report, int wanted) {
     const struct cushim_page_head *head = &report->page.head;
-    bool can_ask = head->namespace == cushim_page_namespace() && open_nvml() && nvml.get_processes;
+    bool can_ask = head->namespace == cushim_page_namespace() && open_nvml();
     uint64_t n_bytes = 0;
     for (int device = 0; device < CUSHIM_MAX_DEVICES && can_ask; device++) {
         char uuid[CUSHIM_REPORT_UUID_BYTES];
@@ -128,7 +130,7 @@ uint64_t devices_unaccounted_bytes(const struct cushim_report *report, int wante
             continue;
         const struct told *of = told_of(uuid);
         for (unsigned i = 0; i < of->n; i++) {
-            if (of->processes[i].process == head->process && of->processes[i].n_bytes != ~0ull)
+            if (of->processes[i].process == head->process)
                 n_bytes += cushim_less(of->processes[i].n_bytes,
                                        cushim_report_sum_device(report, device, held_bytes));
         }

@@ -104,17 +104,9 @@ static void note_known(const struct page *page, void *context) {
             cushim_page_calls_of(report->calls, CUSHIM_SYMBOL_cuIpcCloseMemHandle);
 }
 
-/* The driver here does not know the process. */
-static const char *why_unknown(int64_t process) {
-    struct known known = {.process = process};
-    pages_each(note_known, &known);
-    return known.is_software ? "its device in software is not the one here; `cushim sim "
-                               "--shared=FILE` gives both the same"
-                             : "it does not use CUDA";
-}
-
 /* The checks that both directions have.  A line says what is wrong. */
 static bool is_within_reach(int64_t process, struct suspended *out, CUprocessState *now) {
+    struct known known = {.process = process};
     char state;
     if (!suspended_look_up(process, out, &state))
         return complain("no process %" PRId64, process);
@@ -128,11 +120,15 @@ static bool is_within_reach(int64_t process, struct suspended *out, CUprocessSta
     if (!open_driver())
         return false;
     CUresult result = driver.get_state((int)process, now);
-    return result == CUDA_SUCCESS ||
-           tell(out, ": %s",
+    if (result == CUDA_SUCCESS)
+        return true;
+    pages_each(note_known, &known);
+    return tell(out, ": %s",
                 has_ended(process)                     ? "it has ended"
-                : result == CUDA_ERROR_NOT_INITIALIZED ? why_unknown(process)
-                                                       : name_of(result));
+                : result != CUDA_ERROR_NOT_INITIALIZED ? name_of(result)
+                : known.is_software
+                    ? "its device is in software; `cushim sim --shared=FILE` lets both see it"
+                    : "it does not use CUDA");
 }
 
 /* ---- how much memory ---- */

@@ -35,15 +35,10 @@ struct request {
     int code;
 };
 
-/* "30s", "5m", "1h"; without a letter it is in seconds. */
 static void take_time(void *context, const char *value) {
     struct request *request = context;
-    char *end;
-    uint64_t n = strtoul(value, &end, 10), seconds = *end == 'm' ? 60 : *end == 'h' ? 3600 : 1;
-    if (*value < '0' || *value > '9' || !n || n > 1000000 || (*end && !strchr("smh", *end)) ||
-        (*end && end[1]))
+    if (!arguments_time(value, &request->for_ns))
         usage_error("record", "--for=%s is not a time such as 30s, 5m or 1h", value);
-    request->for_ns = n * seconds * 1000000000u;
 }
 
 static const char *other_option; /* one that is for a program */

@@ -429,19 +429,18 @@ static bool is_utf8(void) {
 }
 
 static void take_arguments(struct top *top, int argc, char **argv) {
-    enum { LEAST_MS = 100, MOST_MS = 3600000 };
+    enum { LEAST_MS = 100, MOST_MS = 3600000, MS = 1000000 };
     const char *every = "1";
+    uint64_t ns;
     const struct argument rows[] = {{"--once", .flag = &top->is_once},
                                     {"--batch", .flag = &top->is_batch},
                                     {"--every", .text = &every},
                                     {"--all-users", .flag = &top->has_users},
                                     {0}};
-    char *end;
     arguments_words("top", rows, NULL, 0, 0, NULL, argc, argv);
-    double ms = strtod(every, &end) * 1000;
-    if (*end || !(ms >= LEAST_MS && ms <= MOST_MS))
+    if (!arguments_time(every, &ns) || ns / MS < LEAST_MS || ns / MS > MOST_MS)
         usage_error("top", "--every=%s: not seconds, 0.1 to 3600", every);
-    top->every_ms = (unsigned)ms;
+    top->every_ms = (unsigned)(ns / MS);
     if (top->has_users)
         pages_of_all_users();
     if (top->is_once && top->is_batch)

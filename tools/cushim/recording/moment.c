@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "base/writer.h"
 #include "report/report.h"
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/numbers.h"
 #include "tools/cushim/recording/history.h"
 #include "tools/cushim/recording/map.h"
@@ -22,24 +23,9 @@ const char *const moment_groups[MOMENT_N_GROUPS + 1] = {"site", "size", "thread"
                                                         "context"};
 
 bool moment_take_time(struct moment_wish *wish, const char *text) {
-    static const struct {
-        const char *unit;
-        double ns;
-    } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}};
-    char *unit;
     wish->is_end = strcmp(text, "end") == 0;
     wish->ns = 0;
-    if (wish->is_end || strcmp(text, "peak") == 0)
-        return true;
-    double number = strtod(text, &unit);
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        double ns = number * units[i].ns;
-        if (unit != text && strcmp(unit, units[i].unit) == 0 && ns >= 1 && ns < 1e18) {
-            wish->ns = (uint64_t)ns;
-            return true;
-        }
-    }
-    return false;
+    return wish->is_end || strcmp(text, "peak") == 0 || arguments_time(text, &wish->ns);
 }
 
 /* ---- groups ---- */

@@ -240,32 +240,27 @@ static void put_gaps(struct cushim_writer *out, const struct recording *recordin
     }
 }
 
-struct text {
-    struct cushim_writer *out;
-    bool may_leak;
-};
-
 static int put_text(void *context, struct recording *recording, const struct recording_scope *scope,
                     int i, int n) {
-    struct text *text = context;
+    static bool may_leak; /* in a scope of this recording */
+    struct cushim_writer *out = context;
+    may_leak &= i != 0;
     if (i == 0)
-        put_head(text->out, &recording->account);
+        put_head(out, &recording->account);
     if (scope)
-        text->may_leak |= put_scope(text->out, recording, scope);
+        may_leak |= put_scope(out, recording, scope);
     else
-        cushim_write(text->out, "  no memory was requested\n");
+        cushim_write(out, "  no memory was requested\n");
     if (i + 1 >= n)
-        put_gaps(text->out, recording);
+        put_gaps(out, recording);
+    if (i + 1 >= n && may_leak)
+        cushim_write(out, "\nadvice    free what may leak after its last use, or drop what still "
+                          "refers to it\n");
     return 0;
 }
 
 int summary_text(struct cushim_writer *out, const char *path) {
-    struct text text = {.out = out};
-    int error = recording_each_scope(path, NULL, 0, put_text, &text);
-    if (text.may_leak)
-        cushim_write(out, "\nadvice    free what may leak after its last use, or drop what still "
-                          "refers to it\n");
-    return error;
+    return recording_each_scope(path, NULL, 0, put_text, out);
 }
 
 static int put_refused_line(void *context, struct recording *recording,
