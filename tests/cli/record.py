@@ -249,7 +249,7 @@ def record_names_the_line_that_found_no_memory():
 @tap.test
 def a_moment_behind_the_end_is_the_end():
     folder = str(recorded("sites"))
-    for at, is_end in (("end", True), ("4min", True), ("1us", False)):
+    for at, is_end in (("end", True), ("4min", True), ("2m", True), ("1h", True), ("60", True), ("1us", False)):
         assert (", the end: " in report(f"--at={at}", folder).stdout.splitlines()[0]) == is_end, at
 
 
