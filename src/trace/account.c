@@ -363,9 +363,11 @@ static bool go_first(struct cushim_trace_account *account) {
     return true;
 }
 
+/* A request that is refused may be of any size, such as -1. */
 static bool is_strange(const struct cushim_trace_event *event) {
+    bool has_size = event->code != CUSHIM_TRACE_MODULE && event->code != CUSHIM_TRACE_REFUSE;
     return event->device >= CUSHIM_TRACE_DEVICES || event->kind >= CUSHIM_TRACE_KINDS ||
-           (event->code != CUSHIM_TRACE_MODULE && event->n_bytes > MOST_BYTES);
+           (has_size && event->n_bytes > MOST_BYTES);
 }
 
 static void take_in(struct cushim_trace_account *account) {

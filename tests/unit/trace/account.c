@@ -180,9 +180,11 @@ TEST(what_cannot_be_is_passed_over) {
     at(0, 0, 5);
     put(CUSHIM_TRACE_ALLOC, 0, 3, UINT64_MAX);
     put(CUSHIM_TRACE_ALLOC, 77 << 8, 4, 100);
+    put(CUSHIM_TRACE_REFUSE, 0, 0, UINT64_MAX); /* but a program may ask for anything */
     take_all();
     ck_assert_uint_eq(account.n_strange, 5); /* two places, their events, and the size */
     ck_assert_uint_eq(account.sites[0]->live_bytes, 100);
+    ck_assert_uint_eq(account.sums[0][0].n_refused, 1);
     finish();
 }
 

@@ -263,15 +263,17 @@ int summary_text(struct cushim_writer *out, const char *path) {
     return recording_each_scope(path, NULL, 0, put_text, out);
 }
 
-static int put_refused_line(void *context, struct recording *recording,
-                            const struct recording_scope *scope, int i, int n) {
-    (void)scope, (void)i, (void)n;
-    put_refused(context, recording, "cushim: ");
-    return 0;
-}
-
 void summary_refused(struct cushim_writer *out, const char *path) {
-    recording_each_scope(path, NULL, 0, put_refused_line, out);
+    static struct recording recording; /* too large for a stack */
+    struct cushim_trace_account *account = &recording.account;
+    if (cushim_trace_account_open(account, path) != 0)
+        return;
+    while (cushim_trace_account_next(account))
+        continue;
+    account->n_sites = sort(account, BY(n_refused)); /* because names of the others take time */
+    if (names_find(&recording.names, account) == 0)
+        put_refused(out, &recording, "cushim: ");
+    recording_close(&recording);
     cushim_writer_flush(out);
 }
 
