@@ -14,12 +14,6 @@ struct memory {
     unsigned long long total, free, used;
 };
 
-struct process {
-    unsigned process;
-    unsigned long long n_bytes; /* ~0: not known */
-    unsigned instances[2];
-};
-
 static struct {
     bool is_asked, is_there;
     int (*begin)(void);
@@ -27,7 +21,7 @@ static struct {
     int (*get_memory)(void *device, struct memory *memory);
     int (*count)(unsigned *n);
     int (*at)(unsigned index, void **device);
-    int (*get_processes)(void *device, unsigned *n, struct process *processes);
+    int (*get_processes)(void *device, unsigned *n, struct device_process *processes);
 } nvml;
 
 static bool open_nvml(void) {
@@ -77,13 +71,11 @@ unsigned devices_free(uint64_t free_bytes[CUSHIM_MAX_DEVICES]) {
 }
 
 static unsigned list(void *device, struct device_process processes[DEVICES_MOST_PROCESSES]) {
-    struct process rows[DEVICES_MOST_PROCESSES];
     unsigned n = DEVICES_MOST_PROCESSES;
-    if (!nvml.get_processes || nvml.get_processes(device, &n, rows) != 0)
+    if (!nvml.get_processes || nvml.get_processes(device, &n, processes) != 0)
         return 0;
     for (unsigned i = 0; i < n; i++)
-        processes[i] = (struct device_process){rows[i].process,
-                                               rows[i].n_bytes == ~0ull ? 0 : rows[i].n_bytes};
+        processes[i].n_bytes = processes[i].n_bytes == ~0ull ? 0 : processes[i].n_bytes;
     return n;
 }
 

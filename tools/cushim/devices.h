@@ -33,9 +33,10 @@ unsigned devices_free(uint64_t free_bytes[CUSHIM_MAX_DEVICES]);
 /* Ask NVML which processes hold memory of a device; returns their number, 0 if there is no such
  * device. */
 enum { DEVICES_MOST_PROCESSES = 256 };
-struct device_process {
-    int64_t process;
-    uint64_t n_bytes; /* 0 if not known */
+struct device_process { /* as NVML has it */
+    unsigned process;
+    unsigned long long n_bytes; /* 0 if not known */
+    unsigned instances[2];
 };
 unsigned devices_processes(unsigned number,
                            struct device_process processes[DEVICES_MOST_PROCESSES]);

@@ -258,7 +258,7 @@ static bool lacks_memory(const struct suspended *note) {
                 continue;
             if (!suspended_look_up(processes[k].process, &other, &state))
                 snprintf(other.program, sizeof other.program, "of another container");
-            snprintf(who + at, sizeof who - at, "%s%" PRId64 " (%s) has %s", *who ? ", " : "",
+            snprintf(who + at, sizeof who - at, "%s%u (%s) has %s", *who ? ", " : "",
                      processes[k].process, other.program, CUSHIM_BYTES(processes[k].n_bytes));
         }
         return !tell(note, " stays suspended: it needs %s of GPU %u, which has %s free; %s",
