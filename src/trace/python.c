@@ -44,6 +44,7 @@ bool cushim_python_find(struct cushim_python *python, void *(*look_up)(const cha
     uint64_t runtime = (uintptr_t)look_up("_PyRuntime");
     *python = (struct cushim_python){.code_type = (uintptr_t)look_up("PyCode_Type")};
     memcpy(&python->thread, &thread, sizeof thread);
+    cushim_python_process = getpid();
     if (!thread)
         return true;
     unsigned version = version_of(look_up);
@@ -97,25 +98,22 @@ static bool is_on_stack(const struct cushim_python_cache *cache, uint64_t at) {
     return here >= cache->stack && at > here && at < cache->stack_end;
 }
 
-/* Copy memory of the interpreter: directly, or by way of its page, because frames lie
- * together.  From 3.12 on a frame that stands for C code lies on the stack. */
-static bool copy(struct cushim_python_cache *cache, uint64_t at, void *to, size_t n_bytes) {
+/* Memory of the interpreter: itself, or its page that was read, because frames lie together; NULL:
+ * there is none.  From 3.12 on a frame that stands for C code lies on the stack. */
+static const uint8_t *memory_at(struct cushim_python_cache *cache, uint64_t at, size_t n_bytes) {
     uint64_t end = at + n_bytes;
-    if (cache->is_direct || is_on_stack(cache, at)) {
-        memcpy(to, (const void *)(uintptr_t)at, n_bytes);
-        return true;
-    }
+    if (cache->is_direct || is_on_stack(cache, at))
+        return (const uint8_t *)(uintptr_t)at;
     if (end < at)
-        return false;
+        return NULL;
     if (at < cache->from || end > cache->until) {
         struct part part =
             pages_to(cache, end - 1, 1 + (unsigned)((page_of(end - 1) - page_of(at)) / PAGE));
         if (!cushim_python_read(&part, 1))
-            return false;
+            return NULL;
         have_pages(cache, &part);
     }
-    memcpy(to, cache->pages + PAGES * PAGE - (cache->until - at), n_bytes);
-    return true;
+    return cache->pages + PAGES * PAGE - (cache->until - at);
 }
 
 /* The innermost frame.  With it comes the memory that had the frames the last time. */
@@ -124,10 +122,12 @@ static bool find_frame(const struct cushim_python_layout *layout, struct cushim_
     struct part parts[3];
     uint64_t word = 0, by_cframe = 0;
     size_t n = 0;
-    if (cache->is_direct)
-        return copy(cache, cache->thread + layout->thread_frame, frame, sizeof *frame) &&
-               (!layout->has_cframe ||
-                copy(cache, *frame + layout->cframe_frame, frame, sizeof *frame));
+    if (cache->is_direct) {
+        *frame = word_at((const uint8_t *)(uintptr_t)cache->thread, layout->thread_frame);
+        if (layout->has_cframe)
+            *frame = word_at((const uint8_t *)(uintptr_t)*frame, layout->cframe_frame);
+        return true;
+    }
     parts[n++] = (struct part){cache->thread + layout->thread_frame, &word, sizeof word};
     if (cache->cframe && !is_on_stack(cache, cache->cframe))
         parts[n++] =
@@ -156,17 +156,17 @@ static bool find_frame(const struct cushim_python_layout *layout, struct cushim_
 /* The place of each frame in its code, the innermost first; `is_whole` if every frame was read. */
 static unsigned walk(const struct cushim_python *python, struct cushim_python_cache *cache,
                      struct cushim_python_place places[], unsigned most, bool *is_whole) {
-    enum { LOOKED_AT = 4, FRAME_BYTES = 104 };
+    enum { LOOKED_AT = 4 };
     const struct cushim_python_layout *layout = python->layout;
     uint64_t at = 0;
-    uint8_t frame[FRAME_BYTES];
     unsigned n = 0;
     *is_whole = find_frame(layout, cache, &at);
     cache->top = at + layout->frame_bytes;
     cache->n_pages = *is_whole && at != 0;
     for (unsigned i = 0; *is_whole && at && i < LOOKED_AT * most && n < most; i++) {
-        *is_whole = copy(cache, at, frame, layout->frame_bytes);
-        if (!*is_whole)
+        const uint8_t *frame = memory_at(cache, at, layout->frame_bytes);
+        *is_whole = frame;
+        if (!frame)
             break;
         bool is_code = !layout->frame_owner || frame[layout->frame_owner] < OWNED_BY_CALLER;
         uint64_t code = word_at(frame, layout->frame_code) & ~(uint64_t)TAGS;
@@ -206,12 +206,11 @@ static uint64_t mix(uint64_t hash, uint64_t word) {
     return (hash ^ word) * 0x9e3779b97f4a7c15u;
 }
 
-/* Mix in how long bytes are, and their first or last ones. */
-static uint64_t mix_bytes(uint64_t hash, const uint8_t *bytes, uint64_t n, bool is_end) {
-    enum { FEW = 16 };
-    uint64_t words[FEW / 8] = {0}, n_mixed = n < FEW ? n : FEW;
-    memcpy(words, bytes + (is_end ? n - n_mixed : 0), n_mixed);
-    return mix(mix(mix(hash, n), words[0]), words[1]);
+/* Mix in how long bytes are, and their last ones; of a few bytes, what lies before them in their
+ * object. */
+static uint64_t mix_bytes(uint64_t hash, const uint8_t *bytes, uint64_t n) {
+    const uint8_t *last = bytes + n - 2 * sizeof hash;
+    return mix(mix(mix(hash, n), word_at(last, 0)), word_at(last, sizeof hash));
 }
 
 static uint64_t mix_text(uint64_t hash, const struct cushim_python_layout *layout, uint64_t text) {
@@ -219,33 +218,25 @@ static uint64_t mix_text(uint64_t hash, const struct cushim_python_layout *layou
     uint32_t state = text ? half_at(object, TEXT_STATE) : 0;
     if (!(state & STATE_COMPACT)) /* its characters are elsewhere */
         return hash;
-    uint64_t n_bytes = word_at(object, TEXT_LENGTH) * (state >> STATE_KIND_SHIFT & STATE_KIND);
     return mix_bytes(hash, object + (state & STATE_ASCII ? layout->ascii_text : layout->text),
-                     n_bytes, true);
+                     word_at(object, TEXT_LENGTH) * (state >> STATE_KIND_SHIFT & STATE_KIND));
 }
 
 /*
  * What makes a code object another one at the same address: its texts and its table.  Their
- * addresses say less, because what a program compiles, runs and drops often comes to the same ones.
- * It is read directly; otherwise 0.
+ * addresses say less, because what a program compiles, runs and drops often comes to the same ones,
+ * but only what is read directly has more.
  */
 static uint64_t mark_of(const struct cushim_python_cache *cache,
                         const struct cushim_python_layout *layout, const uint8_t *object) {
-    uint64_t lines = word_at(object, layout->code_lines), hash = 1;
+    uint64_t function = word_at(object, layout->code_function),
+             file = word_at(object, layout->code_file), lines = word_at(object, layout->code_lines),
+             mark = mix(mix(mix(half_at(object, layout->code_first_line), function), file), lines);
     if (!cache->is_direct || !lines)
-        return 0;
+        return mark;
     const uint8_t *table = (const uint8_t *)(uintptr_t)lines;
-    hash = mix_bytes(hash, table + BYTES_DATA, word_at(table, SIZED_SIZE), false);
-    hash = mix_text(hash, layout, word_at(object, layout->code_file));
-    return mix_text(hash, layout, word_at(object, layout->code_function));
-}
-
-static bool is_same(const struct cushim_python_known *known,
-                    const struct cushim_python_layout *layout, const uint8_t *object) {
-    return known->function == word_at(object, layout->code_function) &&
-           known->file == word_at(object, layout->code_file) &&
-           known->lines == word_at(object, layout->code_lines) &&
-           known->first_line == half_at(object, layout->code_first_line);
+    mark = mix_bytes(mark, table + BYTES_DATA, word_at(table, SIZED_SIZE));
+    return mix_text(mix_text(mark, layout, file), layout, function);
 }
 
 /* Is it code that a program may have compiled just now, to run it once? */
@@ -264,16 +255,11 @@ static bool see(const struct cushim_python *python, const struct cushim_python_c
     bool is_code = word_at(object, OBJECT_TYPE) == python->code_type;
     uint64_t mark = is_code ? mark_of(cache, layout, object) : 0;
     bool is_known = is_code && known->place.code == place->code && known->place.at == place->at &&
-                    known->mark == mark && is_same(known, layout, object) &&
-                    (cache->is_direct || !known->is_fleeting);
+                    known->mark == mark && (cache->is_direct || !known->is_fleeting);
     known->place = *place;
     if (is_known)
         return true;
     known->mark = mark;
-    known->function = word_at(object, layout->code_function);
-    known->file = word_at(object, layout->code_file);
-    known->lines = word_at(object, layout->code_lines);
-    known->first_line = half_at(object, layout->code_first_line);
     known->line = is_code ? cushim_python_learn(layout, object, place) : 0;
     known->is_fleeting = is_fleeting(known->line);
     return is_code;
@@ -288,21 +274,18 @@ static unsigned lines_of(const struct cushim_python *python, struct cushim_pytho
                          const struct cushim_python_place places[], unsigned n, uint64_t lines[],
                          bool *is_whole) {
     struct part parts[CUSHIM_PYTHON_LINES];
-    unsigned of[CUSHIM_PYTHON_LINES], n_parts = 0, n_read = 0, n_lines = 0;
+    unsigned of[CUSHIM_PYTHON_LINES], n_parts = 0, n_lines = 0;
     for (unsigned i = 0; i < n; i++) {
-        const struct cushim_python_known *known = known_of(cache, &places[i]);
-        lines[i] = known->line;
+        struct cushim_python_known *known = known_of(cache, &places[i]);
         if (cache->is_direct) {
-            const void *object = (const void *)(uintptr_t)places[i].code;
-            see(python, cache, known_of(cache, &places[i]), &places[i], object);
-            lines[i] = known->line;
+            see(python, cache, known, &places[i], (const uint8_t *)(uintptr_t)places[i].code);
         } else if (known->is_fleeting || memcmp(&known->place, &places[i], sizeof *places) != 0) {
             parts[n_parts] = (struct part){places[i].code, cache->objects[n_parts], CODE_BYTES};
             of[n_parts++] = i;
         }
+        lines[i] = known->line;
     }
-    if (n_parts)
-        n_read = (unsigned)cushim_python_read(parts, n_parts);
+    unsigned n_read = n_parts ? (unsigned)cushim_python_read(parts, n_parts) : 0;
     *is_whole &= n_read == n_parts;
     for (unsigned k = 0; k < n_parts; k++) {
         struct cushim_python_known *known = known_of(cache, &places[of[k]]);
@@ -335,6 +318,7 @@ unsigned cushim_python_lines(const struct cushim_python *python, struct cushim_p
         return 0;
     if (thread != cache->thread) {
         cache->thread = thread;
+        cushim_python_process = getpid();
         cache->is_first = is_first(thread);
         cache->is_direct = false;
         cache->cframe = 0;

@@ -73,9 +73,7 @@ struct cushim_python_cache {
     uint8_t objects[CUSHIM_PYTHON_LINES][CUSHIM_PYTHON_CODE_BYTES];
     struct cushim_python_known {
         struct cushim_python_place place;
-        uint64_t function, file, lines, mark;
-        uint64_t line; /* 0 for code that is not the program's */
-        uint32_t first_line;
+        uint64_t mark, line; /* line: 0 for code that is not the program's */
         bool is_fleeting;
     } known[CUSHIM_PYTHON_KNOWN];
 };

@@ -10,13 +10,16 @@ enum { HEAD_BYTES = TEXT_STATE + 4 }; /* of a str */
 enum { UNIT_BYTES = 2 };              /* of code */
 enum { MOST_TEXT = 4096, MOST_TABLE = 1 << 20 };
 
+atomic_int cushim_python_process;
+
 size_t cushim_python_read(const struct part *parts, size_t n) {
     struct iovec ours[MOST_PARTS], theirs[MOST_PARTS];
-    for (size_t i = 0; i < n; i++) {
+    size_t i = 0;
+    do {
         ours[i] = (struct iovec){parts[i].to, parts[i].n_bytes};
         theirs[i] = (struct iovec){(void *)(uintptr_t)parts[i].at, parts[i].n_bytes};
-    }
-    ssize_t n_bytes = process_vm_readv(getpid(), ours, n, theirs, n, 0);
+    } while (++i < n);
+    ssize_t n_bytes = process_vm_readv(cushim_python_process, ours, n, theirs, n, 0);
     size_t n_read = 0;
     while (n_read < n && n_bytes >= (ssize_t)parts[n_read].n_bytes)
         n_bytes -= (ssize_t)parts[n_read++].n_bytes;

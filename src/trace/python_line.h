@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "trace/python.h"
@@ -10,6 +11,9 @@
 /* The same in all known versions. */
 enum { OBJECT_TYPE = 8, SIZED_SIZE = 16, BYTES_DATA = 32, TEXT_LENGTH = 16, TEXT_STATE = 32 };
 enum { STATE_KIND_SHIFT = 2, STATE_KIND = 7, STATE_COMPACT = 0x20, STATE_ASCII = 0x40 };
+
+/* This process, because getpid is a system call; kept from the start or the fork on. */
+extern atomic_int cushim_python_process;
 
 /* Memory that may be missing, in several parts by one call. */
 enum { MOST_PARTS = CUSHIM_PYTHON_LINES };
@@ -19,7 +23,7 @@ struct part {
     size_t n_bytes;
 };
 
-/* Returns how many parts were read, from the first one on. */
+/* Returns how many parts were read, from the first one on, of one or more. */
 size_t cushim_python_read(const struct part *parts, size_t n);
 
 static inline bool read_at(uint64_t address, void *to, size_t n_bytes) {

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/unit/suite.h"
@@ -243,6 +244,11 @@ static void *look_up_3_10(const char *name) {
 
 /* The C library's, with what is asked of it counted. */
 static unsigned n_reads, n_parts;
+pid_t getpid(void) {
+    n_reads++;
+    return (pid_t)syscall(SYS_getpid);
+}
+
 ssize_t process_vm_readv(pid_t process, const struct iovec *ours, unsigned long n_ours,
                          const struct iovec *theirs, unsigned long n_theirs, unsigned long flags) {
     n_reads++;
@@ -273,6 +279,21 @@ TEST(another_thread_asks_the_kernel_once_for_what_it_knows) {
     pthread_join(thread, NULL);
     ck_assert_uint_eq(n_reads, 1);
     ck_assert_uint_eq(n_parts, 2); /* the thread's word, and the frames */
+}
+
+TEST(a_child_reads_its_own_memory) {
+    int status = 1;
+    make_world(2, 0, TABLE, sizeof TABLE);
+    set(&world.thread, 8, 1);
+    ck_assert_uint_eq(take(), 2);
+    pid_t child = fork();
+    if (child == 0) {
+        cache.thread = 0; /* as after any fork */
+        make_world(3, 0, TABLE, sizeof TABLE);
+        _exit(take_again() != 3);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
 }
 
 TEST(the_frames_of_3_10_are_objects) {
