@@ -25,12 +25,14 @@ enum { TRIED = 1 }; /* the words of a frame that may have its return address, fr
 enum { TRIED = 1 << 12 };
 #endif
 enum { SETS = 64, WAYS = 4 }; /* of the stacks that a thread keeps */
+enum { MOST_SEEN = 64 };      /* frames, of a stack that may be without Python */
 enum { MOST_NATIVE = CUSHIM_BACKTRACE_FRAMES - CUSHIM_PYTHON_LINES }; /* above lines of Python */
 
 struct kept_stack {
     uintptr_t place; /* of our own frame; 0: the row is free */
     unsigned n;
-    void *frames[CUSHIM_BACKTRACE_NATIVE], **words[CUSHIM_BACKTRACE_NATIVE];
+    bool is_without_python; /* from the thread's start on, no frame is the interpreter's */
+    void *frames[MOST_SEEN], **words[MOST_SEEN];
 };
 
 /* Of a thread, in memory of its own. */
@@ -49,11 +51,15 @@ struct span {
 static _Thread_local struct cache *cache_of_thread __attribute__((tls_model("initial-exec")));
 static pthread_key_t thread_end;
 static struct cushim_python python;
-static struct span own, interpreter;
+static struct span own, interpreter, libc;
 /* Of the library that backtrace(3) loads; NULL: it has none */
 static __typeof__(&_Unwind_Backtrace) unwind;
 static __typeof__(&_Unwind_GetIP) frame_of;
 static __typeof__(&_Unwind_GetCFA) place_of;
+
+static bool is_in(const struct span *span, const void *address) {
+    return (uintptr_t)address - span->from < span->until - span->from;
+}
 
 /* ---- compiled code ---- */
 
@@ -75,13 +81,14 @@ static OUTSIDE _Unwind_Reason_Code see_frame(struct _Unwind_Context *context, vo
         unwinding->is_own = false;
         return _URC_NO_REASON;
     }
-    if (!frame || kept->n == CUSHIM_BACKTRACE_NATIVE)
+    if (!frame || kept->n >= (kept->is_without_python ? MOST_SEEN : CUSHIM_BACKTRACE_NATIVE))
         return _URC_END_OF_STACK;
     bool is_word = false;
     for (int i = 0; i < TRIED && !is_word && (uintptr_t)word > unwinding->place; i++)
         is_word = *--word == frame;
     unwinding->is_whole &= is_word;
     unwinding->place = place_of(context);
+    kept->is_without_python &= !is_in(&interpreter, frame);
     kept->frames[kept->n] = frame;
     kept->words[kept->n++] = word;
     return _URC_NO_REASON;
@@ -107,16 +114,15 @@ static __attribute__((noinline)) const struct kept_stack *native_of(struct cache
     struct kept_stack *kept = &set[cache->n_kept++ % WAYS];
     struct unwinding unwinding = {kept, true, true, place};
     kept->n = 0;
+    kept->is_without_python = python.layout;
     unwind(see_frame, &unwinding);
+    kept->is_without_python &=
+        kept->n && kept->n < MOST_SEEN && is_in(&libc, kept->frames[kept->n - 1]);
     kept->place = unwinding.is_whole ? place : 0;
     return kept;
 }
 
 /* ---- both ---- */
-
-static bool is_in(const struct span *span, const void *address) {
-    return (uintptr_t)address - span->from < span->until - span->from;
-}
 
 /* Frames above the last one of ours are left out: a request that goes through the runtime to a
  * second of our functions is of the same place as one that the first function serves. */
@@ -124,11 +130,14 @@ static void take(struct cache *cache, struct cushim_backtrace *stack) {
     enum { DEPTH = 12 };
     const struct kept_stack *kept = native_of(cache);
     uint64_t lines[CUSHIM_PYTHON_LINES];
-    unsigned n_lines = cushim_python_lines(&python, &cache->python, lines), first = 0;
-    for (unsigned i = 0; i < DEPTH && i + 1 < kept->n; i++)
+    unsigned n = kept->n < CUSHIM_BACKTRACE_NATIVE ? kept->n : CUSHIM_BACKTRACE_NATIVE;
+    unsigned first = 0, n_lines = kept->is_without_python
+                                      ? 0
+                                      : cushim_python_lines(&python, &cache->python, lines);
+    for (unsigned i = 0; i < DEPTH && i + 1 < n; i++)
         first = is_in(&own, kept->frames[i]) ? i + 1 : first;
     stack->n_frames = 0;
-    for (unsigned i = first; i < kept->n; i++) {
+    for (unsigned i = first; i < n; i++) {
         if (n_lines && (stack->n_frames == MOST_NATIVE || is_in(&interpreter, kept->frames[i])))
             break;
         stack->frames[stack->n_frames++] = kept->frames[i];
@@ -210,11 +219,15 @@ static void find_unwinder(void) {
 }
 
 static void find_python(void) {
+    struct cushim_object object;
     struct cushim_python found;
     if (!cushim_python_find(&found, symbol_of_python))
         log_info("stacks", "no lines of Python: those of 3.10 to 3.14 can be read");
-    if (found.layout)
+    if (found.layout) {
         interpreter = span_of((const void *)found.code_type);
+        if (cushim_object_list("libc.so", "pthread_create", &object, 1))
+            libc = span_of(cushim_object_symbol(&object, "pthread_create"));
+    }
     python = found;
 }
 

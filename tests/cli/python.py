@@ -191,6 +191,70 @@ def who_runs_no_python_has_native_stacks():
     assert any("main" in frame["function"] or "native" in frame["function"] for frame in site["stack"]), site
 
 
+ENGINE = """
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+int PyGILState_Ensure(void), PyRun_SimpleString(const char *), cuMemAlloc_v2(unsigned long long *, unsigned long), cuCtxSetCurrent(void *);
+void *PyEval_SaveThread(void);
+static int n_reads;
+
+ssize_t process_vm_readv(pid_t process, const struct iovec *ours, unsigned long n_ours, const struct iovec *theirs, unsigned long n_theirs, unsigned long flags) {
+    n_reads++;
+    return syscall(SYS_process_vm_readv, process, ours, n_ours, theirs, n_theirs, flags);
+}
+
+__attribute__((noinline)) static int deep(int n) {
+    unsigned long long block;
+    int result = n ? deep(n - 1) : 0;
+    for (int i = 0; !n && i < 20; i++)
+        result |= cuMemAlloc_v2(&block, 4000);
+    return result + !n;
+}
+
+static void *work(void *context) {
+    PyGILState_Ensure();
+    PyEval_SaveThread();
+    cuCtxSetCurrent(context);
+    int before = n_reads, result = deep(30);
+    if (result != 1 || n_reads != before)
+        return "compiled code alone was read as Python";
+    PyGILState_Ensure();
+    if (PyRun_SimpleString("kept = ask(5000)") || n_reads == before)
+        return "Python was not read";
+    PyEval_SaveThread();
+    return 0;
+}
+
+const char *start(void *context) {
+    pthread_t thread;
+    void *result = "no thread";
+    if (pthread_create(&thread, 0, work, context) == 0)
+        pthread_join(thread, &result);
+    return result;
+}
+"""
+
+
+@tap.test
+def a_thread_that_python_knows_is_not_read_while_it_runs_compiled_code_alone():
+    """As PyTorch's for gradients: reading takes a system call."""
+    engine = fixture.build("engine.so", "-O1", "-fno-optimize-sibling-calls", "-shared", "-fPIC", "-Wl,-z,lazy", "-lpthread", source=ENGINE)
+    user = scratch / "engine.py"
+    user.write_text(PROGRAM.split("class Layer")[0].replace('so.1"', 'so.1", ctypes.RTLD_GLOBAL') + f"""
+start = ctypes.CDLL({str(engine)!r}).start
+start.restype = ctypes.c_char_p
+result = start(context)
+assert not result, result
+""")
+    folder, _ = recorded("engine", user, LD_PRELOAD=str(engine))
+    sites = {site["requested_bytes"] // site["requests"]: [(frame["function"], frame["line"]) for frame in site["stack"]] for site in summary(folder)["memory"][0]["sites"]}
+    assert all(function == "deep" for function, _ in sites[4000]), sites
+    assert sites[5000][:2] == [("ask", f"engine.py:{LINES['asked']}"), ("<module>", "<string>:1")], sites
+
+
 RESTLESS = PROGRAM.split("if len(sys.argv)")[0] + '''
 import atexit, gc, os, signal
 
