@@ -56,6 +56,21 @@ TEST(a_missing_name_says_why) {
     ck_cuda_is(cuGetProcAddress("cuInit", &address, 13000, 64, &status), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* Its extension module does not load where one of them is missing. */
+TEST(old_names_that_pycuda_asks_for_are_there) {
+    char names[] =
+        "cuFuncSetBlockShape cuFuncSetSharedSize cuLaunch cuLaunchGrid cuLaunchGridAsync "
+        "cuLinkAddFile_v2 cuModuleGetSurfRef cuModuleGetTexRef cuParamSetSize "
+        "cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuProfilerInitialize "
+        "cuSurfRefGetArray cuSurfRefSetArray cuTexRefCreate cuTexRefDestroy "
+        "cuTexRefGetAddressMode cuTexRefGetAddress_v2 cuTexRefGetArray "
+        "cuTexRefGetFilterMode cuTexRefGetFlags cuTexRefGetFormat cuTexRefSetAddress2D_v3 "
+        "cuTexRefSetAddressMode cuTexRefSetAddress_v2 cuTexRefSetArray "
+        "cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetFormat";
+    for (char *name = strtok(names, " "); name; name = strtok(NULL, " "))
+        ck_assert_msg(dlsym(RTLD_DEFAULT, name), "%s is missing", name);
+}
+
 TEST(nothing_works_before_init) {
     CUdeviceptr a;
     int n;
