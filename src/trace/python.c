@@ -119,38 +119,24 @@ static const uint8_t *memory_at(struct cushim_python_cache *cache, uint64_t at, 
 /* The innermost frame.  With it comes the memory that had the frames the last time. */
 static bool find_frame(const struct cushim_python_layout *layout, struct cushim_python_cache *cache,
                        uint64_t *frame) {
-    struct part parts[3];
-    uint64_t word = 0, by_cframe = 0;
-    size_t n = 0;
+    struct part parts[2] = {{cache->thread + layout->thread_frame, frame, sizeof *frame}};
+    size_t n = 1;
     if (cache->is_direct) {
         *frame = word_at((const uint8_t *)(uintptr_t)cache->thread, layout->thread_frame);
-        if (layout->has_cframe)
-            *frame = word_at((const uint8_t *)(uintptr_t)*frame, layout->cframe_frame);
-        return true;
+    } else {
+        if (cache->n_pages)
+            parts[n++] = pages_to(cache, cache->top - 1, cache->n_pages);
+        n = cushim_python_read(parts, n);
+        cache->from = cache->until = 0;
+        if (n > 1)
+            have_pages(cache, &parts[1]);
     }
-    parts[n++] = (struct part){cache->thread + layout->thread_frame, &word, sizeof word};
-    if (cache->cframe && !is_on_stack(cache, cache->cframe))
-        parts[n++] =
-            (struct part){cache->cframe + layout->cframe_frame, &by_cframe, sizeof by_cframe};
-    size_t n_words = n;
-    if (cache->n_pages)
-        parts[n++] = pages_to(cache, cache->top - 1, cache->n_pages);
-    size_t n_read = cushim_python_read(parts, n);
-    cache->from = cache->until = 0;
-    if (n_read > n_words)
-        have_pages(cache, &parts[n_words]);
-    *frame = word;
-    if (!n_read || !layout->has_cframe)
-        return n_read;
-    bool is_again = word == cache->cframe;
-    cache->cframe = word;
-    if (is_on_stack(cache, word))
-        memcpy(frame, (const char *)(uintptr_t)word + layout->cframe_frame, sizeof *frame);
-    else if (is_again && n_words > 1 && n_read >= n_words)
-        *frame = by_cframe;
-    else
-        return read_at(word + layout->cframe_frame, frame, sizeof *frame);
-    return true;
+    if (!n || !layout->has_cframe)
+        return n;
+    const uint8_t *cframe = memory_at(cache, *frame + layout->cframe_frame, sizeof *frame);
+    if (cframe)
+        *frame = word_at(cframe, 0);
+    return cframe;
 }
 
 /* The place of each frame in its code, the innermost first; `is_whole` if every frame was read. */
@@ -321,7 +307,6 @@ unsigned cushim_python_lines(const struct cushim_python *python, struct cushim_p
         cushim_python_process = getpid();
         cache->is_first = is_first(thread);
         cache->is_direct = false;
-        cache->cframe = 0;
         find_stack(cache);
     }
     unsigned n = walk(python, cache, places, CUSHIM_PYTHON_LINES, &is_whole);

@@ -66,7 +66,7 @@ struct cushim_python_cache {
     uint64_t thread;
     bool is_first, is_direct;
     uint64_t stack, stack_end;
-    uint64_t cframe, top; /* where the last stack began */
+    uint64_t top;         /* where the last stack began */
     unsigned n_pages;     /* that had it, the one of `top` and those before it */
     uint64_t from, until; /* the memory that `pages` has, up to its end */
     uint8_t pages[CUSHIM_PYTHON_PAGES * CUSHIM_PYTHON_PAGE_BYTES];
