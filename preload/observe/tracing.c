@@ -212,8 +212,7 @@ static struct slot *at_once(const struct cushim_mem_stats *stats, const void *he
 /* 0: there is none. */
 static uint64_t put_stack(struct slot *slot, const struct cushim_backtrace *stack) {
     uint64_t frames[CUSHIM_BACKTRACE_FRAMES];
-    for (int i = 0; i < stack->n_frames; i++)
-        frames[i] = (uint64_t)(uintptr_t)stack->frames[i];
+    memcpy(frames, stack->frames, (size_t)stack->n_frames * sizeof *frames);
     return cushim_trace_stack(&trace, &slot->writer, frames, (unsigned)stack->n_frames,
                               slot->now_ns);
 }

@@ -156,12 +156,10 @@ static unsigned walk(const struct cushim_python *python, struct cushim_python_ca
             break;
         bool is_code = !layout->frame_owner || frame[layout->frame_owner] < OWNED_BY_CALLER;
         uint64_t code = word_at(frame, layout->frame_code) & ~(uint64_t)TAGS;
+        uint64_t unit = layout->code_start ? word_at(frame, layout->frame_at)
+                                           : half_at(frame, layout->frame_at);
         if (is_code && code)
-            places[n++] =
-                (struct cushim_python_place){code,
-                                             layout->code_start ? word_at(frame, layout->frame_at)
-                                                                : half_at(frame, layout->frame_at),
-                                             at};
+            places[n++] = (struct cushim_python_place){code, unit, at};
         uint64_t n_below = (page_of(cache->top - 1) - page_of(at)) / PAGE;
         if (n_below >= cache->n_pages && n_below < PAGES)
             cache->n_pages = (unsigned)n_below + 1;
@@ -265,14 +263,13 @@ static unsigned lines_of(const struct cushim_python *python, struct cushim_pytho
         struct cushim_python_known *known = known_of(cache, &places[i]);
         if (cache->is_direct) {
             see(python, cache, known, &places[i], (const uint8_t *)(uintptr_t)places[i].code);
-        } else if (known->is_fleeting || memcmp(&known->place, &places[i], sizeof *places) != 0) {
+        } else if (known->is_fleeting || !is_of(cache, known, &places[i])) {
             parts[n_parts] = (struct part){places[i].code, cache->objects[n_parts], CODE_BYTES};
             of[n_parts++] = i;
         }
         lines[i] = known->line;
     }
     unsigned n_read = n_parts ? (unsigned)cushim_python_read(parts, n_parts) : 0;
-    *is_whole &= n_read == n_parts;
     for (unsigned k = 0; k < n_parts; k++) {
         struct cushim_python_known *known = known_of(cache, &places[of[k]]);
         bool is_code = k < n_read && see(python, cache, known, &places[of[k]], cache->objects[k]);

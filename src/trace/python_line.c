@@ -26,10 +26,6 @@ size_t cushim_python_read(const struct part *parts, size_t n) {
     return n_read;
 }
 
-static bool read_all(const struct part *parts, size_t n) {
-    return cushim_python_read(parts, n) == n;
-}
-
 /* ---- texts ---- */
 
 /* One character as UTF-8; "?" for one that would end a line or is half of a pair. */
@@ -218,7 +214,7 @@ uint64_t cushim_python_learn(const struct cushim_python_layout *layout, const ui
     struct part parts[3] = {{function, heads[0], HEAD_BYTES},
                             {file, heads[1], HEAD_BYTES},
                             {lines, heads[2], BYTES_DATA}};
-    if (!read_all(parts, 3))
+    if (cushim_python_read(parts, 3) < 3)
         return 0;
     uint64_t n_table = word_at(heads[2], SIZED_SIZE);
     n_table = n_table < MOST_TABLE ? n_table : 0;
@@ -228,7 +224,7 @@ uint64_t cushim_python_learn(const struct cushim_python_layout *layout, const ui
     parts[0] = part_of(&texts[0], layout, function, heads[0], MOST_CHARACTERS * 2 / 3);
     parts[1] = part_of(&texts[1], layout, file, heads[1], MOST_CHARACTERS);
     parts[2] = (struct part){lines + BYTES_DATA, table.bytes, table.n};
-    if (!read_all(parts, 3))
+    if (cushim_python_read(parts, 3) < 3)
         return 0;
     line.number = number_of(&table, layout, object, place);
     if (!line.number) /* the interpreter's own, between a class and its __init__ */
