@@ -85,6 +85,15 @@ void cushim_context_memory_taken(const struct cushim_context_memory *before, con
     cushim_foreign_record(&foreign);
 }
 
+void cushim_context_memory_refused(int device) {
+    if (!cushim_process_is_on() || device < 0 || device >= CUSHIM_MAX_DEVICES)
+        return;
+    struct cushim_mem_stats *stats = cushim_page.stats[device];
+    cushim_live_show(stats, sizeof cushim_page.stats[0]);
+    cushim_entry_note_foreign(&(struct cushim_foreign){.stats = &stats[CUSHIM_KIND_CONTEXT]},
+                              CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 /* ---- what is taken later ---- */
 
 /* NVML counts managed memory only while it lies on the device. */

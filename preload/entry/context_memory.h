@@ -25,13 +25,16 @@ struct cushim_context_memory {
 };
 
 /* Before and after a call that may make the device's primary context, or a context on it.  After a
- * refusal, call neither. */
+ * refusal, call only what tells of one without memory. */
 struct cushim_context_memory cushim_context_memory_of_context(struct cushim_cuda *cuda, int device);
 
 /* The same for a call that loads code. */
 struct cushim_context_memory cushim_context_memory_of_module(struct cushim_cuda *cuda);
 
 void cushim_context_memory_taken(const struct cushim_context_memory *before, const void *handle);
+
+/* There was no memory for a context. */
+void cushim_context_memory_refused(int device);
 
 /* Look what the process has now, unless that was done just now: looks take one part in 100 of the
  * time.  For calls that wait anyway. */

@@ -4,6 +4,7 @@
  */
 #include "preload/entry/async_pool.h"
 #include "preload/entry/context_memory.h"
+#include "preload/entry/entry.h"
 #include "preload/hooks/hook.h"
 #include "preload/observe/check.h"
 #include "preload/state/contexts.h"
@@ -111,41 +112,45 @@ HOOK(cuDevicePrimaryCtxReset_v2, TAKES(CUdevice device), return reset_primary(cu
 
 /* ---- contexts that are made ---- */
 
-/* The context is there. */
+/* The context is there, or there was no memory for it. */
 static CUresult made(struct cushim_context_memory *memory, struct cushim_cuda *cuda,
                      CUresult answer, const CUcontext *context, CUdevice device) {
     if (answer == CUDA_SUCCESS) {
         cushim_check_context_made(cuda, device);
         cushim_context_memory_taken(memory, *context);
+    } else if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
+        cushim_context_memory_refused(device);
     }
     return answer;
 }
 
+#define CREATE(before, call)                                                                       \
+    struct cushim_context_memory memory = before;                                                  \
+    CUresult answer = call;                                                                        \
+    if (cushim_entry_should_retry(answer))                                                         \
+        answer = call;                                                                             \
+    return made(&memory, cuda, answer, context, device)
+
 CUSHIM_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     CUSHIM_ENTER(cuDevicePrimaryCtxRetain)
-    struct cushim_context_memory memory = {0};
+    struct cushim_context_memory before = {0};
     if (!cushim_process_is_on())
         return cuda->cuDevicePrimaryCtxRetain(context, device);
     if (cushim_process.is_watched && !cushim_primary_of(cuda, device))
-        memory = cushim_context_memory_of_context(cuda, device);
-    return made(&memory, cuda,
-                cushim_primary_retain(cuda->cuDevicePrimaryCtxRetain, context, device), context,
-                device);
+        before = cushim_context_memory_of_context(cuda, device);
+    CREATE(before, cushim_primary_retain(cuda->cuDevicePrimaryCtxRetain, context, device));
 }
 
-#define CREATE(call)                                                                               \
-    struct cushim_context_memory memory = cushim_context_memory_of_context(cuda, device);          \
-    return made(&memory, cuda, call, context, device)
-
 HOOK(cuCtxCreate_v2, TAKES(CUcontext *context, unsigned flags, CUdevice device),
-     CREATE(REAL(context, flags, device)))
+     CREATE(cushim_context_memory_of_context(cuda, device), REAL(context, flags, device)))
 HOOK(cuCtxCreate_v3,
      TAKES(CUcontext *context, CUexecAffinityParam *affinities, int n, unsigned flags,
            CUdevice device),
-     CREATE(REAL(context, affinities, n, flags, device)))
+     CREATE(cushim_context_memory_of_context(cuda, device),
+            REAL(context, affinities, n, flags, device)))
 HOOK(cuCtxCreate_v4,
      TAKES(CUcontext *context, CUctxCreateParams *params, unsigned flags, CUdevice device),
-     CREATE(REAL(context, params, flags, device)))
+     CREATE(cushim_context_memory_of_context(cuda, device), REAL(context, params, flags, device)))
 
 static CUresult release_primary(struct cushim_cuda *cuda,
                                 __typeof__(&cuDevicePrimaryCtxRelease_v2) real, CUdevice device) {

@@ -119,6 +119,8 @@ CUSHIM_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device) {
         answer = call;                                                                             \
     if (answer == CUDA_SUCCESS)                                                                    \
         cushim_context_memory_taken(&memory, *(handle));                                           \
+    else if (answer == CUDA_ERROR_OUT_OF_MEMORY)                                                   \
+        cushim_entry_note(cuda, CUSHIM_KIND_CONTEXT, answer, 0, 0);                                \
     return answer
 
 HOOK(cuModuleLoad, TAKES(CUmodule *module, const char *file), LOAD(module, REAL(module, file)))

@@ -6,6 +6,7 @@
 
 #include "memory/fence/record.h"
 #include "preload/entry/async_pool.h"
+#include "preload/entry/entry.h"
 #include "preload/entry/graph_memory.h"
 #include "preload/entry/host_function.h"
 #include "preload/hooks/hook.h"
@@ -69,13 +70,15 @@ HOOKS_PTSZ(cuStreamAddCallback,
 static CUresult launch_graph(struct cushim_cuda *cuda, __typeof__(&cuGraphLaunch) real,
                              CUgraphExec graph, CUstream stream) {
     CUresult answer = real(graph, stream);
-    if (answer == CUDA_SUCCESS) {
-        cushim_host_effect_note_all();
-        cushim_mem_launches_note(); /* of its kernels */
-        if (atomic_load_explicit(&cushim_graph_memory_devices, memory_order_relaxed))
-            cushim_graph_memory_look(cuda);
-    }
-    return answer;
+    if (cushim_entry_should_retry(answer))
+        answer = real(graph, stream);
+    if (answer != CUDA_SUCCESS)
+        return cushim_entry_note(cuda, CUSHIM_KIND_GRAPH, answer, 0, 0);
+    cushim_host_effect_note_all();
+    cushim_mem_launches_note(); /* of its kernels */
+    if (atomic_load_explicit(&cushim_graph_memory_devices, memory_order_relaxed))
+        cushim_graph_memory_look(cuda);
+    return CUDA_SUCCESS;
 }
 
 HOOKS_PTSZ(cuGraphLaunch, TAKES(CUgraphExec graph, CUstream stream),

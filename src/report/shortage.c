@@ -37,8 +37,10 @@ static bool is_of_host(const struct cushim_page_shortage *shortage) {
 
 void cushim_shortage_line(struct cushim_writer *out, uint64_t number,
                           const struct cushim_page_shortage *shortage) {
+    const char *amount =
+        shortage->asked_bytes ? CUSHIM_BYTES(shortage->asked_bytes) : "an unknown amount";
     cushim_write(out, "out of memory #%" PRIu64 ": %s of %s memory for device %" PRIu64 "\n",
-                 number, CUSHIM_BYTES(shortage->asked_bytes), kind_of(shortage), shortage->device);
+                 number, amount, kind_of(shortage), shortage->device);
 }
 
 static uint64_t sum(uint64_t a, uint64_t b) {
@@ -79,14 +81,15 @@ static void put_limit(struct cushim_writer *out, const struct cushim_page_shorta
 
 /* If the driver had room, or did not; what it said then. */
 static void put_driver(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
+    uint64_t asked_bytes = shortage->asked_bytes ? shortage->asked_bytes : UINT64_MAX;
     if (!shortage->total_bytes)
         cushim_write(out, "the driver did not say what takes the rest of the device\n");
-    else if (shortage->free_bytes >= shortage->asked_bytes && shortage->limit_bytes)
+    else if (shortage->free_bytes >= asked_bytes && shortage->limit_bytes)
         put_limit(out, shortage);
-    else if (shortage->free_bytes >= shortage->asked_bytes)
+    else if (shortage->free_bytes >= asked_bytes)
         cushim_write(out, "%s are free by the driver's word, and it refused all the same\n",
                      CUSHIM_BYTES(shortage->free_bytes));
-    else if (shortage->pools_bytes >= shortage->asked_bytes)
+    else if (shortage->pools_bytes >= asked_bytes)
         cushim_write(out,
                      "%s are in the driver's pools and not live: cudaMemPoolTrimTo\n"
                      "             gives them back, or a lower release threshold\n",

@@ -170,6 +170,21 @@ def a_process_whose_only_request_was_refused_has_a_report():
 
 
 @tap.test
+def what_asks_for_no_number_of_bytes_is_told_of_too():
+    """Contexts, code and launches of graphs, of which nobody knows what they would have taken."""
+    for how, kind, function in ("context", "context", "ask_context"), ("module", "context", "ask_module"), ("launch", "graph", "ask_graph"):
+        out = scratch / f"unknown-{how}.json"
+        result = cushim("run", f"--stats={out}", MAPPER, how, LD_LIBRARY_PATH=str(SIM), CUSHIM_SIM_MEMORY="64M", CUSHIM_SIM_KERNELS="skip")
+        assert result.returncode == 3 and result.stderr.count("out of memory #") == 1, result
+        assert f"out of memory #1: an unknown amount of {kind} memory for device 0\n" in result.stderr and " 20.0 MiB are live, and " in result.stderr, result
+        report = fixture.valid(json.loads(out.read_text()))
+        told, = report["out_of_memory"]
+        assert (told["kind"], told["asked_bytes"], told["free_bytes"], told["is_native"]) == (kind, 0, 44 * MIB, True), told
+        assert function in [frame["function"] for frame in told["asked_at"]], told
+        assert report["devices"][0]["kinds"][kind]["refused"] == 1, report
+
+
+@tap.test
 def a_recording_has_the_refused_request():
     for how in KINDS:
         folder = scratch / f"refused-{how}"

@@ -3,6 +3,7 @@
  * function asks.
  */
 #include <cuda.h>
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,12 +109,44 @@ static CUresult ask_plain(size_t n_bytes) {
     return cuMemAlloc(&address, n_bytes);
 }
 
+/* What is asked for without a number of bytes; the driver finds no memory for the next call. */
+static void fail_next(void) {
+    void (*fail_at)(unsigned long, CUresult) = NULL;
+    *(void **)&fail_at = dlsym(RTLD_DEFAULT, "sim_fail_at");
+    fail_at(1, CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static CUresult ask_context(size_t n_bytes) {
+    CUcontext context;
+    (void)n_bytes;
+    fail_next();
+    return cuCtxCreate(&context, NULL, 0, 0);
+}
+
+static CUresult ask_module(size_t n_bytes) {
+    CUmodule module;
+    (void)n_bytes;
+    fail_next();
+    return cuModuleLoadData(&module, ".version 8.0\n.entry put(.param .u64 p)\n{ ret; }");
+}
+
+static CUresult ask_graph(size_t n_bytes) {
+    CUgraph graph;
+    CUgraphExec exec;
+    (void)n_bytes;
+    must(cuGraphCreate(&graph, 0));
+    must(cuGraphInstantiate(&exec, graph, 0));
+    fail_next();
+    return cuGraphLaunch(exec, NULL);
+}
+
 static const struct {
     const char *name;
     CUresult (*ask)(size_t n_bytes);
 } kinds[] = {{"mapped", ask_mapped},   {"async", ask_async},   {"pool", ask_pool},
              {"array", ask_array},     {"levels", ask_levels}, {"pitch", ask_pitch},
-             {"managed", ask_managed}, {"plain", ask_plain}};
+             {"managed", ask_managed}, {"plain", ask_plain},   {"context", ask_context},
+             {"module", ask_module},   {"launch", ask_graph}};
 
 /* Some memory of each kind, and then a request for more than is left; or that request alone; or
  * after both one for less. */

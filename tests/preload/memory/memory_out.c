@@ -74,6 +74,25 @@ static CUresult load_library(void) {
     return cuLibraryLoadData(&library, SIM_MODULE_IMAGE, NULL, NULL, 0, NULL, NULL, 0);
 }
 
+static CUresult create_context(void) {
+    CUcontext context;
+    return cuCtxCreate(&context, NULL, 0, 0);
+}
+
+static CUgraphExec exec;
+
+static void make_graph(void) {
+    CUgraph graph;
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+}
+
+static CUresult launch_graph(void) {
+    if (!exec)
+        make_graph();
+    return cuGraphLaunch(exec, NULL);
+}
+
 static const struct {
     const char *name;
     CUresult (*run)(void);
@@ -83,11 +102,13 @@ static const struct {
     {"cuArrayCreate_v2", create_array},           {"cuArray3DCreate_v2", create_array_3d},
     {"cuMipmappedArrayCreate", create_mipmapped}, {"cuModuleLoadData", load_module},
     {"cuModuleLoadDataEx", load_module_ex},       {"cuLibraryLoadData", load_library},
+    {"cuCtxCreate_v4", create_context},           {"cuGraphLaunch", launch_graph},
 };
 enum { N_CALLS = sizeof calls / sizeof *calls };
 
 /* The call itself fails, once. */
 static void fail_next(const char *name) {
+    make_graph();
     sim_calls_reset();
     if (strcmp(name, "cuMemAllocFromPoolAsync") == 0)
         sim_fail_at(2, CUDA_ERROR_OUT_OF_MEMORY); /* after the question for the pool */
