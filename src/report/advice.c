@@ -183,10 +183,9 @@ static bool leak(const struct cushim_report *report, struct cushim_advice *advic
     struct cushim_site_growth growing = cushim_site_growth(report);
     EVIDENCE(advice, {"places", growing.n_sites}, {"live_blocks", growing.n_live},
              {"live_bytes", growing.live_bytes});
-    SAY(advice, "%s of the program may leak%s%s%s: %s are live there; `alive` marks %s",
+    SAY(advice, "%s of the program %s: %s are live there; `alive` marks %s",
         growing.n_sites == 1 ? "a site" : strcat(CUSHIM_COUNT(growing.n_sites), " sites"),
-        growing.hour_bytes ? ", +" : "", growing.hour_bytes ? CUSHIM_BYTES(growing.hour_bytes) : "",
-        growing.hour_bytes ? "/h" : "", CUSHIM_BYTES(growing.live_bytes),
+        CUSHIM_LEAK(growing.hour_bytes), CUSHIM_BYTES(growing.live_bytes),
         growing.n_sites == 1 ? "it" : "them");
     return growing.n_sites != 0;
 }

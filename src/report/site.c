@@ -126,6 +126,12 @@ bool cushim_site_grows(const uint64_t live_bytes[], const uint64_t moments_ns[],
     return true;
 }
 
+char *cushim_site_leak(char text[CUSHIM_SOME_BYTES], uint64_t hour_bytes) {
+    snprintf(text, CUSHIM_SOME_BYTES, "may leak%s%s%s", hour_bytes ? ", +" : "",
+             hour_bytes ? CUSHIM_BYTES(hour_bytes) : "", hour_bytes ? "/h" : "");
+    return text;
+}
+
 /* With a slack for what sampling may explain. */
 static bool grows(const struct cushim_page_site *row, const struct cushim_report *report,
                   uint64_t error_bytes, uint64_t *hour_bytes) {
@@ -220,9 +226,7 @@ static void put_row(struct cushim_writer *out, const struct cushim_report *repor
     if (site->is_spilled)
         cushim_write(out, "  in host memory");
     if (site->grows)
-        cushim_write(out, "  may leak");
-    if (site->hour_bytes)
-        cushim_write(out, ", +%s/h", CUSHIM_BYTES(site->hour_bytes));
+        cushim_write(out, "  %s", CUSHIM_LEAK(site->hour_bytes));
     cushim_write(out, "\n");
     cushim_frame_text(out, "", site->frames, site->n_frames, report->find_line);
 }

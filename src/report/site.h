@@ -48,6 +48,10 @@ bool cushim_site_get(const struct cushim_report *report, unsigned i, struct cush
 bool cushim_site_grows(const uint64_t live_bytes[], const uint64_t moments_ns[], unsigned n,
                        uint64_t slack_bytes, uint64_t peak_bytes, uint64_t *hour_bytes);
 
+/* "may leak, +120 MiB/h", or "may leak" if the growth in an hour is not known.  Returns `text`. */
+char *cushim_site_leak(char text[CUSHIM_SOME_BYTES], uint64_t hour_bytes);
+#define CUSHIM_LEAK(hour_bytes) cushim_site_leak((char[CUSHIM_SOME_BYTES]){0}, (hour_bytes))
+
 /* What all sites that grow have, and their number. */
 struct cushim_site_growth {
     uint64_t n_sites, n_live, live_bytes, hour_bytes;

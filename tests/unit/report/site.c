@@ -125,6 +125,11 @@ TEST(less_than_a_minute_has_no_growth_in_an_hour) {
     ck_assert_uint_eq(hour_bytes, 0);
 }
 
+TEST(growth_is_told_as_what_may_leak_in_an_hour) {
+    ck_assert_str_eq(CUSHIM_LEAK((uint64_t)120 << 20), "may leak, +120 MiB/h");
+    ck_assert_str_eq(CUSHIM_LEAK(0), "may leak");
+}
+
 TEST(who_has_more_in_each_quarter_grows) {
     struct cushim_page_site *site = site_of(1);
     for (uint64_t second = 1; second <= 100; second++)

@@ -13,6 +13,7 @@
 #include "base/writer.h"
 #include "report/json.h"
 #include "report/report.h"
+#include "report/site.h"
 #include "tools/cushim/numbers.h"
 
 enum { MOST_SITES = 10, MOST_FEW = 5, LEAD_BYTES = 80 };
@@ -175,8 +176,7 @@ static void put_refused(struct cushim_writer *out, struct recording *recording, 
 }
 
 static void leak_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
-    snprintf(text, n_bytes, "may leak%s%s%s, %s live at the end: ", site->hour_bytes ? ", +" : "",
-             site->hour_bytes ? CUSHIM_BYTES(site->hour_bytes) : "", site->hour_bytes ? "/h" : "",
+    snprintf(text, n_bytes, "%s, %s live at the end: ", CUSHIM_LEAK(site->hour_bytes),
              CUSHIM_BYTES(site->live_bytes));
 }
 
