@@ -69,13 +69,9 @@ static uint64_t page_of(uint64_t address) {
 enum { PAGES = CUSHIM_PYTHON_PAGES, PAGE = CUSHIM_PYTHON_PAGE_BYTES };
 static struct part pages_to(struct cushim_python_cache *cache, uint64_t address, unsigned n) {
     uint64_t page = page_of(address), before = (n - 1) * (uint64_t)PAGE;
-    return (struct part){page > before ? page - before : 0, cache->pages + (PAGES - n) * PAGE,
-                         n * (size_t)PAGE};
-}
-
-static void have_pages(struct cushim_python_cache *cache, const struct part *part) {
-    cache->from = part->at;
-    cache->until = part->at + part->n_bytes;
+    cache->from = page > before ? page - before : 0;
+    cache->until = cache->from + n * (uint64_t)PAGE;
+    return (struct part){cache->from, cache->pages + (PAGES - n) * PAGE, n * (size_t)PAGE};
 }
 
 static void find_stack(struct cushim_python_cache *cache) {
@@ -111,7 +107,6 @@ static const uint8_t *memory_at(struct cushim_python_cache *cache, uint64_t at, 
             pages_to(cache, end - 1, 1 + (unsigned)((page_of(end - 1) - page_of(at)) / PAGE));
         if (!cushim_python_read(&part, 1))
             return NULL;
-        have_pages(cache, &part);
     }
     return cache->pages + PAGES * PAGE - (cache->until - at);
 }
@@ -127,9 +122,8 @@ static bool find_frame(const struct cushim_python_layout *layout, struct cushim_
         if (cache->n_pages)
             parts[n++] = pages_to(cache, cache->top - 1, cache->n_pages);
         n = cushim_python_read(parts, n);
-        cache->from = cache->until = 0;
-        if (n > 1)
-            have_pages(cache, &parts[1]);
+        if (n < 2)
+            cache->from = cache->until = 0;
     }
     if (!n || !layout->has_cframe)
         return n;
