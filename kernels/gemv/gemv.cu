@@ -170,7 +170,8 @@ SLICES_OF(q6k_slices, Q6kHalf, false)
     (const uint8_t *scales, const uint8_t *values, const float *x, float *y, int64_t m, int64_t k, \
      int most_tiles, int early_bytes) {                                                            \
         FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Format, GEMV_DIRECT_STAGES, false>(    \
-                    {m, k, most_tiles, early_bytes}, {scales, values}, x, PlainEnd{y}, shared));   \
+                    {m, k, (int)(k / BLOCK_VALUES), most_tiles, early_bytes}, {scales, values}, x, \
+                    PlainEnd{y}, shared));                                                         \
     }
 
 DIRECT(q4_0_direct, Q4_0)
@@ -186,7 +187,8 @@ DIRECT(q6k_direct, Q6kHalf)
     (const uint8_t *w, const float *x, int64_t m, int64_t k, int most_tiles, int early_bytes,      \
      const __grid_constant__ struct gemv_end_args args) {                                          \
         FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Q4kHalf, 2, IS_EARLY>(                 \
-                    {m, k, most_tiles, early_bytes}, {nullptr, w}, x, End{args}, shared));         \
+                    {m, k, (int)(k / BLOCK_VALUES), most_tiles, early_bytes}, {nullptr, w}, x,     \
+                    End{args}, shared));                                                           \
     }
 
 #define WITH_END(name, End)                                                                        \

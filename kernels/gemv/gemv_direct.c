@@ -22,16 +22,20 @@ static unsigned even_warps(int64_t n_steps, int64_t n_tiles, unsigned most) {
 }
 
 /*
- * Blocks of which `share` fit on a multiprocessor, and one per place, or more if the sums of their
- * tiles do not fit.  False if no number fits.
+ * Clusters of n_ranks blocks, of which `share` fit on a multiprocessor, and a block per place, or
+ * more if the sums of their tiles do not fit.  False if no number fits.
  */
 static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_direct *direct,
-                          const struct gemv_direct_sizes *sizes, unsigned share) {
+                          const struct gemv_direct_sizes *sizes, unsigned share, unsigned n_ranks) {
     unsigned most_bytes = cushim_kernel_call_share(call, share);
-    int64_t n_tiles = (sizes->n_tiles - 1) / call->n_sms + 1; /* per block */
-    unsigned n_warps = even_warps(sizes->n_steps, n_tiles, GEMV_DIRECT_WARPS / share);
-    unsigned bytes = GEMV_DIRECT_BYTES(sizes->column_bytes, (unsigned)sizes->n_steps, n_warps, 0,
-                                       sizes->bytes_of_warp);
+    int64_t n_clusters = (call->n_sms - 1) / n_ranks + 1,
+            n_tiles = (sizes->n_tiles - 1) / n_clusters + 1;
+    int64_t of_first = GEMV_DIRECT_FIRST_STEP(sizes->n_steps, 1, n_ranks),
+            of_last = sizes->n_steps - GEMV_DIRECT_FIRST_STEP(sizes->n_steps, n_ranks - 1, n_ranks),
+            n_steps = n_ranks > 1 && of_first > of_last ? of_first : of_last;
+    unsigned n_warps = even_warps(n_steps, n_tiles, GEMV_DIRECT_WARPS / share);
+    unsigned bytes =
+        GEMV_DIRECT_BYTES(sizes->column_bytes, (unsigned)n_steps, n_warps, 0, sizes->bytes_of_warp);
     unsigned bytes_of_tile = 64 * n_warps;
     if (most_bytes > GEMV_DIRECT_MOST_BYTES)
         most_bytes = GEMV_DIRECT_MOST_BYTES;
@@ -39,13 +43,14 @@ static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_dir
         return false;
     unsigned least =
         cushim_n_blocks(sizes->n_tiles, (most_bytes - bytes) / bytes_of_tile, INT32_MAX);
-    unsigned grid = cushim_n_blocks(sizes->n_tiles, 1, call->n_sms);
+    unsigned grid = cushim_n_blocks(sizes->n_tiles, 1, n_clusters);
     if (grid < least)
         grid = least;
     unsigned most_tiles = (unsigned)((sizes->n_tiles - 1) / grid + 1);
     direct->most_tiles = (int)most_tiles;
-    direct->shape = (struct cushim_kernel_shape){.grid = {grid},
+    direct->shape = (struct cushim_kernel_shape){.grid = {grid * n_ranks},
                                                  .block = {32 * n_warps},
+                                                 .cluster = n_ranks > 1 ? n_ranks : 0,
                                                  .shared_bytes = bytes + most_tiles * bytes_of_tile,
                                                  .is_dependent = true};
     return true;
@@ -54,21 +59,26 @@ static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_dir
 /*
  * On the matrix units, 16 rows per tile: one block per multiprocessor.  If it asks for all its
  * weights while the kernel ahead still runs, it has half of the multiprocessor, so that it can
- * start by then; q4k never does.  False if there are too few tiles, or too much of k for one block.
+ * start by then; q4k never does.  If the column takes more than half of the shared memory, two
+ * blocks share k, because weights too need room there and in L1.  False if there are too few tiles,
+ * or too much of k.
  */
 bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                               const struct gemv_direct_sizes *sizes) {
+    enum { MOST_RANKS = 2 };
     int64_t n_tiles = sizes->n_tiles, most_steps = GEMV_DIRECT_MOST_BYTES / sizes->column_bytes;
-    if (call->arch < 90 || sizes->n_steps == 0 || sizes->n_steps > most_steps ||
+    if (call->arch < 90 || sizes->n_steps == 0 || sizes->n_steps > MOST_RANKS * most_steps ||
         n_tiles < sizes->least_tiles || n_tiles > INT32_MAX)
         return false;
     int64_t bytes_of_block = ((n_tiles - 1) / call->n_sms + 1) * sizes->tile_bytes;
     direct->early_bytes = GEMV_DIRECT_EARLY_BYTES;
     if (!sizes->is_alone && bytes_of_block <= GEMV_DIRECT_EARLY_BYTES &&
-        direct_blocks(call, direct, sizes, 2))
+        direct_blocks(call, direct, sizes, 2, 1))
         return true;
     direct->early_bytes = sizes->early_bytes;
-    return direct_blocks(call, direct, sizes, 1);
+    return (sizes->may_share && call->has_clusters && sizes->n_steps > most_steps / 2 &&
+            direct_blocks(call, direct, sizes, 1, MOST_RANKS)) ||
+           direct_blocks(call, direct, sizes, 1, 1);
 }
 
 /*

@@ -25,6 +25,7 @@
 
 #include <float.h>
 
+#include "kernels/device/arch/cluster.cuh"
 #include "kernels/device/arch/dependent_launch.cuh"
 #include "kernels/device/math/maximum.cuh"
 #include "kernels/gemv/gemv_direct_formats.cuh"
@@ -179,14 +180,15 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
     const Weights &w;
     const End &end;
     int n_warps, warp, lane, g, t;
-    int n_blocks, n_steps;
+    int n_blocks, n_steps; /* of the block */
     unsigned row_bytes;
-    int n_tiles;
+    int n_tiles, tile0, tile_step; /* the first one of the cluster, and from one to its next */
 
     /* in shared memory */
+    float *parts; /* at the same place in all blocks of a cluster */
     uint8_t *digits;
     float2 *factors;
-    float *parts, *squares; /* if HAS_NORM, a sum per warp; otherwise stages */
+    float *squares; /* if HAS_NORM, a sum per warp; otherwise stages */
 
     /* The next to fetch. */
     int fetch_tile, fetch_step, last;
@@ -197,19 +199,24 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         : shape(shape), w(w), end(end), n_warps(blockDim.x / 32), warp(threadIdx.x / 32),
           lane(threadIdx.x % 32), g(lane / 4), t(lane % 4), n_blocks((int)(shape.k / BLOCK_VALUES)),
           n_steps((n_blocks + DIRECT_STEP_BLOCKS - 1) / DIRECT_STEP_BLOCKS),
-          row_bytes((unsigned)n_blocks * Work::WEIGHT_BYTES / DIRECT_STEP_BLOCKS),
+          row_bytes((unsigned)shape.n_blocks * Work::WEIGHT_BYTES / DIRECT_STEP_BLOCKS),
           n_tiles((int)((shape.m + DIRECT_ROWS - 1) / DIRECT_ROWS)),
-          digits(shared + Work::STEP_BYTES), fetch_tile((int)blockIdx.x), fetch_step(warp),
-          last(0) {
+          tile0((int)(blockIdx.x / n_ranks())), tile_step((int)(gridDim.x / n_ranks())),
+          parts(reinterpret_cast<float *>(shared)), fetch_tile(tile0), fetch_step(warp), last(0) {
+        digits = shared + shape.most_tiles * n_warps * (DIRECT_ROWS * 4) + Work::STEP_BYTES;
         factors = reinterpret_cast<float2 *>(digits + n_steps * Work::STEP_BYTES);
-        parts = reinterpret_cast<float *>(factors + n_steps * DIRECT_STEP_BLOCKS);
-        squares = parts + shape.most_tiles * n_warps * DIRECT_ROWS;
+        squares = reinterpret_cast<float *>(factors + n_steps * DIRECT_STEP_BLOCKS);
         if constexpr (Work::STAGE_BYTES > 0) {
 #pragma unroll
             for (int slot = 0; slot < DEPTH; slot++)
                 fetched[slot].stage = reinterpret_cast<uint8_t *>(squares) +
                                       (warp * DEPTH + slot) * Work::STAGE_BYTES;
         }
+    }
+
+    /* The blocks that share k; those of products with an end never do. */
+    MEMBER static unsigned n_ranks() {
+        return End::IS_PLAIN ? cluster_size() : 1;
     }
 
     /* A tile's first row.  If rows are paired, its eight pairs are of one head, or of half of m. */
@@ -240,7 +247,7 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         int64_t row0 = first_row(fetch_tile);
         last = last_of(fetch_tile);
         rows.values = w.values + row0 * row_bytes;
-        rows.scales = w.scales + row0 * (n_blocks * 2);
+        rows.scales = w.scales + row0 * (shape.n_blocks * 2);
         rows.row_bytes = row_bytes;
         rows.last = last;
 #pragma unroll
@@ -260,7 +267,7 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
             fetch_step += n_warps;
             if (fetch_step >= n_steps) {
                 fetch_step -= n_steps;
-                fetch_tile += gridDim.x;
+                fetch_tile += tile_step;
                 if (fetch_tile < n_tiles)
                     take_rows();
             }
@@ -296,14 +303,14 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
      * row. */
     MEMBER void prefetch() const {
         enum { LINE = 128 };
-        int left = shape.early_bytes, n = (int)row_bytes;
-        for (int tile = blockIdx.x; tile < n_tiles && left > 0; tile += gridDim.x) {
+        int left = shape.early_bytes, n = n_blocks * Work::WEIGHT_BYTES / DIRECT_STEP_BLOCKS;
+        for (int tile = tile0; tile < n_tiles && left > 0; tile += tile_step) {
             for (int row = warp; row < DIRECT_ROWS && row * n < left; row += n_warps) {
                 int64_t number = row_of(tile, row);
                 if (lane == 0)
-                    prefetch_early(w.values + number * n, (unsigned)n);
+                    prefetch_early(w.values + number * row_bytes, (unsigned)n);
                 for (int i = lane * LINE; Work::SCALES_APART && i < n_blocks * 2; i += 32 * LINE)
-                    prefetch_early(w.scales + number * (n_blocks * 2) + i);
+                    prefetch_early(w.scales + number * (shape.n_blocks * 2) + i);
             }
             left -= DIRECT_ROWS * n;
         }
@@ -318,22 +325,39 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         return sum;
     }
 
-    /* Store the warps' sums of the block's n tiles. */
-    MEMBER void store(int n) const {
-        for (int i = threadIdx.x; i < n * DIRECT_ROWS; i += blockDim.x) {
-            const float *from = parts + i / DIRECT_ROWS * (n_warps * DIRECT_ROWS) + i % DIRECT_ROWS;
-            float sum = sum_of(from, DIRECT_ROWS);
-            int64_t row = (blockIdx.x + (int64_t)(i / DIRECT_ROWS) * gridDim.x) * DIRECT_ROWS +
-                          i % DIRECT_ROWS;
-            if (row < shape.m)
-                end.c[row] = sum;
-        }
+    /* Output i of the block, or pair. */
+    MEMBER int64_t output_of(int i) const {
+        return (tile0 + (int64_t)(i / N) * tile_step) * N + i % N;
     }
 
-    /* The same with an end: output i of the block, or pair. */
-    MEMBER int64_t output_of(int i) const {
-        return (blockIdx.x + (int64_t)(i / N) * gridDim.x) * N + i % N;
+    /* Store the warps' sums of n tiles.  If blocks share k, each of them adds up its own. */
+    MEMBER void store(int n) const {
+        auto part = [&](int i) {
+            return parts + i / DIRECT_ROWS * (n_warps * DIRECT_ROWS) + i % DIRECT_ROWS;
+        };
+        for (int i = threadIdx.x; i < n * DIRECT_ROWS; i += blockDim.x) {
+            float sum = sum_of(part(i), DIRECT_ROWS);
+            int64_t row = output_of(i);
+            if (n_ranks() > 1)
+                *part(i) = sum;
+            else if (row < shape.m)
+                end.c[row] = sum;
+        }
+        if (n_ranks() == 1)
+            return;
+        cluster_sync();
+        for (int i = (int)(cluster_rank() * blockDim.x + threadIdx.x); i < n * DIRECT_ROWS;
+             i += (int)(n_ranks() * blockDim.x)) {
+            float sum = 0;
+            for (unsigned rank = 0; rank < n_ranks(); rank++)
+                sum += *cluster_shared(part(i), rank);
+            if (output_of(i) < shape.m)
+                end.c[output_of(i)] = sum;
+        }
+        cluster_sync(); /* no block ends before it was read */
     }
+
+    /* The same with an end. */
 
     template <class Before> MEMBER void finish(int n, Before before) const {
         int64_t n_outputs = IS_PAIRED ? shape.m / 2 : shape.m;
@@ -394,7 +418,7 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
             put_squares(column.squares);
         bool is_any_plain = __syncthreads_or(column.is_any_plain);
 
-        int tile = blockIdx.x;
+        int tile = tile0;
         int step = warp, n_waiting = 0;
         float sums[2] = {};
         while (tile < n_tiles) {
@@ -417,7 +441,7 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
                 if (step >= n_steps) {
                     put_aside(sums, n_waiting++);
                     step -= n_steps;
-                    tile += gridDim.x;
+                    tile += tile_step;
                 }
             }
         }
@@ -437,7 +461,7 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
                 continue;
             int block = step * DIRECT_STEP_BLOCKS + 2 * t + half;
             const float *with = norm() ? norm() + (int64_t)block * BLOCK_VALUES : nullptr;
-            float sum = plain_block<Work>(w, row_of(tile, g + 8 * i) * n_blocks + block,
+            float sum = plain_block<Work>(w, row_of(tile, g + 8 * i) * shape.n_blocks + block,
                                           b + (int64_t)block * BLOCK_VALUES, with);
             sums[0] += i ? 0 : sum;
             sums[1] += i ? sum : 0;
@@ -459,9 +483,27 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
     }
 };
 
+/* Take the steps of the block from shape, weights and column, which are those of the product. */
+template <class Work> DEVICE void take_rank(DirectShape &shape, Weights &w, const float *&b) {
+    int n_steps = (int)((shape.k + DIRECT_STEP - 1) / DIRECT_STEP), n_ranks = (int)cluster_size(),
+        rank = (int)cluster_rank();
+    if (n_ranks == 1)
+        return;
+    int first = GEMV_DIRECT_FIRST_STEP(n_steps, rank, n_ranks);
+    if (rank + 1 < n_ranks)
+        shape.k = GEMV_DIRECT_FIRST_STEP(n_steps, rank + 1, n_ranks) * DIRECT_STEP;
+    shape.k -= first * DIRECT_STEP;
+    w.values += (int64_t)first * Work::WEIGHT_BYTES;
+    if (Work::SCALES_APART)
+        w.scales += first * DIRECT_STEP_BLOCKS * 2;
+    b += first * DIRECT_STEP;
+}
+
 template <class Format, int DEPTH, bool IS_EARLY, class End>
-DEVICE void run_direct(const DirectShape &shape, const Weights &w, const float *b, const End &end,
+DEVICE void run_direct(DirectShape shape, Weights w, const float *b, const End &end,
                        uint8_t *shared) {
+    if (End::IS_PLAIN)
+        take_rank<Direct<Format>>(shape, w, b);
     DirectRun<Format, DEPTH, IS_EARLY, End> work(shape, w, end, shared);
     if (IS_EARLY)
         work.fetch_first();

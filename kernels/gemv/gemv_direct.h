@@ -19,6 +19,7 @@ struct gemv_direct_sizes {
     unsigned bytes_of_warp;               /* of shared memory, for each warp */
     int early_bytes; /* of a block's weights, asked for while the kernel ahead still runs */
     bool is_alone;   /* a block always has a multiprocessor for itself */
+    bool may_share;  /* blocks of a cluster may share k */
 };
 
 /*

@@ -14,7 +14,8 @@
 enum { DIRECT_ROWS = GEMV_DIRECT_ROWS, DIRECT_STEP = GEMV_DIRECT_STEP, DIRECT_STEP_BLOCKS = 8 };
 
 struct DirectShape {
-    int64_t m, k;
+    int64_t m, k;    /* of the block, if blocks of a cluster share k */
+    int n_blocks;    /* of a row */
     int most_tiles;  /* of a block */
     int early_bytes; /* of its weights, asked for while the kernel ahead still runs */
 };

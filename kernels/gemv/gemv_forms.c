@@ -68,7 +68,8 @@ static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_prod
         .tile_bytes = GEMV_DIRECT_ROWS * launch->row_bytes,
         .column_bytes = is_super ? GEMV_DIRECT_DIGITS_OF_SUPER : GEMV_DIRECT_DIGITS,
         .early_bytes = GEMV_DIRECT_EARLY_OF_Q4_0,
-        .is_alone = !is_q4_0};
+        .is_alone = !is_q4_0,
+        .may_share = true};
     if (is_q4_0)
         sizes.tile_bytes += GEMV_DIRECT_ROWS * (product->k / BLOCK_VALUES) * 2; /* of scales */
     else

@@ -44,7 +44,8 @@
 /*
  * On the matrix units, blocks that stay: up to 16 warps, with zeros and digits of all steps of 256
  * values, factors, the warps' sums of all its tiles, and stages of 16 rows.  A block of 9.0 has 227
- * KiB; on a device with less the launch has less, or there is none.
+ * KiB; on a device with less the launch has less, or there is none.  If blocks of a cluster share
+ * k, each has the steps from its first one on, whose weights begin at a multiple of 16 bytes.
  */
 #define GEMV_DIRECT_WARPS           16
 #define GEMV_DIRECT_ROWS            16
@@ -52,6 +53,8 @@
 #define GEMV_DIRECT_DIGITS          1536
 #define GEMV_DIRECT_DIGITS_OF_SUPER 1792
 #define GEMV_DIRECT_MOST_BYTES      (227 * 1024)
+#define GEMV_DIRECT_FIRST_STEP(n_steps, rank, n_ranks)                                             \
+    (((n_steps) * (rank) / (n_ranks) + 4) / 8 * 8)
 #define GEMV_DIRECT_BYTES(column_bytes, n_steps, n_warps, n_tiles, bytes_of_warp)                  \
     (((n_steps) + 1) * (column_bytes) + (n_steps)*64 + (n_tiles) * (n_warps)*64 +                  \
      (n_warps) * (bytes_of_warp))

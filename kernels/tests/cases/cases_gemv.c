@@ -294,6 +294,8 @@ static void add_sizes(struct kernel_table *table, const struct kernel_subject *s
         for (size_t i = 0; i < sizeof k / sizeof *k; i++)
             table_add(table, subject, "blocks stay", (int64_t[4]){2101, k[i], n}, NULL);
     }
+    if (subject == &gemm_q4_0)
+        table_add(table, subject, "two blocks share k", (int64_t[4]){2101, 19648, 1}, NULL);
     if (subject != &gemm_q4_0) {
         /* One slice of k, short; two, the second short; too many slices.  For one format also
          * whole slices, three and five groups of warps, one group, rounds of each stage. */
@@ -505,6 +507,7 @@ static void add_all_q4k(struct kernel_table *table) {
         add_q4k(table, "blocks stay", 2101, 512)->operands[Q4K_X].make = odd_columns[i];
     add_q4k(table, "blocks stay, x off 16", 2101, 512)->operands[Q4K_X].offset = 4;
     add_q4k(table, "blocks stay", 2101, 4352);
+    add_q4k(table, "two blocks share k", 2101, 16896);
     add_q4k(table, "blocks stay for long", 17000, 256);
     add_q4k(table, "two blocks stay", 67601, 512);
 }

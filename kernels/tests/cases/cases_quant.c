@@ -209,6 +209,9 @@ static size_t scratch_bytes(const struct kernel_case *c) {
                 .make = columns[i].make;                                                           \
         table_add(table, &gemv_##name_, "blocks stay", (int64_t[]){2101, 6144}, NULL);             \
         table_add(table, &gemv_##name_, "blocks stay", (int64_t[]){4229, 2048}, NULL);             \
+        table_add(table, &gemv_##name_, "two blocks share k", (int64_t[]){2101, 19712}, NULL)      \
+            ->operands[OF_X]                                                                       \
+            .make = make_wide_spread;                                                              \
         add_many_columns_##name_(table);                                                           \
     }
 
