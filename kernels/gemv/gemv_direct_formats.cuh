@@ -402,7 +402,7 @@ template <class Format> struct DirectOf5k : DirectSuper {
             return word & (block % 2 ? 0xF0F0F0F0 : 0x0F0F0F0F);
         uint32_t bits = block < 4 ? high.bits[block] << 4 : high.bits[block - 4];
         uint32_t low = block % 2 ? word >> 4 : word;
-        return (low & 0x0F0F0F0F) | (bits & 0xF0F0F0F0);
+        return select_bits(0x0F0F0F0F, low, bits);
     }
 
     DEVICE void multiply(Products &to, const Fetched &of, const Lane &lane, int step, int) {
@@ -559,7 +559,7 @@ template <> struct Direct<Q6kHalf> : DirectSuper {
                         uint32_t word = low[i][block % 2 * 2 + j], bits = high[i][block % 2][j];
                         word = block < 2 ? word : word >> 4;
                         bits = block < 2 ? bits << 4 : bits;
-                        a[i] = (word & 0x0F0F0F0F) | (bits & 0xF0F0F0F0);
+                        a[i] = select_bits(0x0F0F0F0F, word, bits);
                     }
                     uint32_t of_16 = block % 2 ? (j ? x.w : x.z) : (j ? x.y : x.x);
                     int d[4] = {};
@@ -630,7 +630,7 @@ template <> struct Direct<Q5_0Block> : Direct<Q4_0> {
         MEMBER uint32_t integers(int i, bool is_second) const {
             uint32_t bits = high >> (4 * i + 16 * is_second);
             uint32_t unset = bytes_or_signs((~bits & 15) * 0x10204080, 0, 0xBA98);
-            return ((is_second ? low[i] >> 4 : low[i]) & 0x0F0F0F0F) | (unset & 0xF0F0F0F0);
+            return select_bits(0x0F0F0F0F, is_second ? low[i] >> 4 : low[i], unset);
         }
     };
 

@@ -98,6 +98,7 @@ struct Parts {
 
 struct Q4kHalf : Super {
     enum { SUPER_BYTES = Q4K_BYTES, PIECES = 5, HAS_MINIMA = 1, HAS_REST = 0, HAS_HIGH = 0 };
+    enum { SHARES_WITH = 1 };
 
     DEVICE int source(int half, int piece) {
         return 16 * piece + (piece > 0 ? 64 * half : 0);
@@ -112,6 +113,7 @@ struct Q4kHalf : Super {
 
 struct Q5kHalf : Super {
     enum { SUPER_BYTES = 176, PIECES = 7, HAS_MINIMA = 1, HAS_REST = 0, HAS_HIGH = 1 };
+    enum { SHARES_WITH = 1 };
 
     DEVICE int source(int half, int piece) {
         return 16 * piece + (piece > 2 ? 64 * half : 0);
@@ -127,6 +129,7 @@ struct Q5kHalf : Super {
 /* Its parts may begin up to 14 bytes behind a multiple of 16, so that they have a piece more. */
 struct Q6kHalf : Super {
     enum { SUPER_BYTES = 210, PIECES = 10, HAS_MINIMA = 0, HAS_REST = 1 };
+    enum { SHARES_WITH = 2 };
 
     DEVICE int source(int half, int piece) {
         return piece < 5   ? 16 * piece + 64 * half
@@ -162,27 +165,31 @@ template <class Format> struct StagedOf5k {
                           : head.z & 0x3F3F3F3F;
     }
 
-    /* (1024 + q) * scale - 1024 * scale is exact. */
-    DEVICE uint32_t scaled(uint32_t bytes, uint32_t scale, uint32_t less) {
-        return fma_f16x2_of(masked_or(bytes, 0x00FF00FF, 0x64006400), scale, less);
-    }
+    /* (1024 + q) * scale - 1024 * scale is exact; high nibbles of q4k are taken 16 times. */
     DEVICE Fragment fragment(const Place &group, int i, int t) {
-        const uint16_t one = 0x3C00, less_1024 = 0xE400;
         const uint32_t *low = reinterpret_cast<const uint32_t *>(group.low) + i / 2 * 8 + t;
-        uint32_t first = low[0] >> i % 2 * 4 & 0x0F0F0F0F,
-                 second = low[4] >> i % 2 * 4 & 0x0F0F0F0F;
+        const bool is_times_16 = !Format::HAS_HIGH && i % 2;
+        uint32_t words[2] = {low[0], low[4]};
+        uint32_t mask = is_times_16 ? 0x00F000F0 : 0x000F000F;
         if (Format::HAS_HIGH) {
             const uint32_t *high = reinterpret_cast<const uint32_t *>(group.high) + t;
-            int bit = 4 * group.half + i;
-            first |= (high[0] >> bit & 0x01010101) << 4;
-            second |= (high[4] >> bit & 0x01010101) << 4;
+            mask = 0x001F001F;
+#pragma unroll
+            for (int half = 0; half < 2; half++) { /* the block's bits to bit 4 of bytes */
+                uint32_t bits = high[4 * half];
+                bits = __funnelshift_r(bits, bits, 4 * group.half + i - 4);
+                words[half] = select_bits(0x0F0F0F0F, words[half] >> i % 2 * 4, bits);
+            }
         }
         uint32_t scale = __byte_perm(group.scales, 0x64646464, 0x4040 | i * 0x101);
-        scale = fma_f16x2(scale, one, less_1024);
-        uint32_t less = fma_f16x2(scale, less_1024, 0);
-        return {{{scaled(first, scale, less), scaled(first >> 8, scale, less)},
-                 {scaled(second, scale, less), scaled(second >> 8, scale, less)}},
-                {}};
+        scale = fma_f16x2(scale, is_times_16 ? 0x2C00 : 0x3C00, is_times_16 ? 0xD400 : 0xE400);
+        uint32_t less = fma_f16x2(scale, 0xE400, 0);
+        auto scaled = [&](uint32_t word) {
+            return fma_f16x2_of(masked_or(word, mask, 0x64006400), scale, less);
+        };
+        return {
+            {{scaled(words[0]), scaled(words[0] >> 8)}, {scaled(words[1]), scaled(words[1] >> 8)}},
+            {}};
     }
     DEVICE float scale(const Place &group, const uint16_t *) {
         return f32_of_f16(*reinterpret_cast<const uint16_t *>(group.head));
@@ -258,8 +265,8 @@ template <class Format> struct LaneBlocks {
         if (Format::HAS_HIGH) {
             uint32_t bits = word_of(words.high, i); /* the lane's to bits 4 and 5 of bytes */
             bits = __funnelshift_l(bits, bits, 4 - threadIdx.x % 4 * 2);
-            low = (low & 0x0F0F0F0F) | (bits & 0xF0F0F0F0);
-            high = (high >> 4 & 0x0F0F0F0F) | (bits >> 1 & 0xF0F0F0F0);
+            low = select_bits(0x0F0F0F0F, low, bits);
+            high = select_bits(0x0F0F0F0F, high >> 4, bits >> 1);
         }
         uint32_t mask = Format::HAS_HIGH ? 0x001F001F : 0x000F000F,
                  mask_high = Format::HAS_HIGH ? 0x001F001F : 0x00F000F0;
@@ -290,14 +297,14 @@ template <> struct Staged<Q6kHalf> {
         const uint16_t one = 0x3C00, less_1056 = 0xE420, less_1152 = 0xE480;
         const uint8_t *low = group.low + i % 2 * 32 + 4 * t, *high = group.high + 4 * t;
         uint32_t scales = *reinterpret_cast<const uint16_t *>(group.head + 8 * group.half + 2 * i);
-        scales = fma_f16x2(__byte_perm(scales ^ 0x8080, 0x64646464, 0x4140), one, less_1152);
         Fragment of;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             uint32_t bits = shared_word(high + 16 * half), q = shared_word(low + 16 * half);
             bits = i < 2 ? bits << (4 - 2 * i) : bits >> (2 * i - 4); /* to 4 and 5 of bytes */
-            q = (q >> i / 2 * 4 & 0x0F0F0F0F) | (bits & 0xF0F0F0F0);
-            uint32_t scale = __byte_perm(scales, 0, half ? 0x3232 : 0x1010);
+            q = select_bits(0x0F0F0F0F, q >> i / 2 * 4, bits);
+            uint32_t scale = __byte_perm(scales ^ 0x8080, 0x64646464, half ? 0x4141 : 0x4040);
+            scale = fma_f16x2(scale, one, less_1152);
 #pragma unroll
             for (int odd = 0; odd < 2; odd++) {
                 uint32_t value =

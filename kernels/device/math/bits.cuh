@@ -30,6 +30,17 @@ DEVICE uint32_t masked_xor(uint32_t bits, uint32_t mask, uint32_t with) {
 #endif
 }
 
+/* Bits of `ones` for ones of the mask, and bits of `zeros` for its zeros. */
+DEVICE uint32_t select_bits(uint32_t mask, uint32_t ones, uint32_t zeros) {
+#ifdef CUSHIM_EMULATED
+    return (mask & ones) | (~mask & zeros);
+#else
+    uint32_t result;
+    asm("lop3.b32 %0, %1, %2, %3, 0xCA;" : "=r"(result) : "r"(mask), "r"(ones), "r"(zeros));
+    return result;
+#endif
+}
+
 /*
  * The four of the eight bytes of low and high that the selector's digits name; a digit from 8 on
  * takes the top bit of its byte eight times, which __byte_perm does not.

@@ -304,10 +304,28 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         return (warp / 4 * M_TILES + tile) * 64 + warp % 4 * 16;
     }
 
-    /* A lane's integers of a block and tile, and these times 2^-11. */
+    /*
+     * Halves of blocks whose products begin together, and the sets of them that a lane holds: while
+     * the products of one are in progress, the next one becomes integers.  With 64 columns there
+     * are no registers for a second set.
+     */
+    enum { AT_ONCE = 2, SETS = 2 * GROUP / AT_ONCE };
+    enum { HAS_ROOM = COLS <= 32, BUFFERS = 1 + HAS_ROOM };
+
+    /* A lane's integers of a set and a tile, and these times 2^-11. */
     struct Integers {
-        uint32_t of[2][4], low[2][4], rest[2][4];
+        uint32_t of[AT_ONCE][4], low[AT_ONCE][4], rest[AT_ONCE][4];
     };
+
+    /* The number in its group of half i of a set.  Blocks that share words come together. */
+    MEMBER static constexpr int half_of(int set, int i) {
+        int number = set * AT_ONCE + i;
+        if constexpr (GROUP > 1) {
+            enum { STEP = Format::SHARES_WITH };
+            return (number / 4 * (3 - STEP) + number % 2 * STEP) * 2 + number / 2 % 2;
+        }
+        return number;
+    }
 
     /* The place of the integers of a chunk's first block and the first tile in shared memory, and
      * which half of a super-block it is. */
@@ -328,43 +346,40 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
                                       place.half);
     }
 
-    /* A half of block i of the group. */
-    MEMBER static void read_weights(Integers &a, const RowPlace (&rows)[2], int i, int half) {
-#pragma unroll
-        for (int below = 0; below < 2; below++) {
-            Fragment part = Staged<Format>::fragment(rows[below], i, threadIdx.x % 4);
-            a.of[half][below] = part.of[half][0];
-            a.of[half][below + 2] = part.of[half][1];
-            a.rest[half][below] = part.rest[half][0];
-            a.rest[half][below + 2] = part.rest[half][1];
-        }
+    MEMBER static void read_weights(Integers &a, const RowPlace (&rows)[2], int set) {
         const uint16_t to_low = 0x1000; /* 2^-11 */
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            a.low[half][i] = fma_f16x2(a.of[half][i], to_low, 0);
+        for (int i = 0; i < AT_ONCE; i++) {
+            int half = half_of(set, i);
+#pragma unroll
+            for (int below = 0; below < 2; below++) {
+                Fragment part = Staged<Format>::fragment(rows[below], half / 2, threadIdx.x % 4);
+                a.of[i][below] = part.of[half % 2][0];
+                a.of[i][below + 2] = part.of[half % 2][1];
+                a.rest[i][below] = part.rest[half % 2][0];
+                a.rest[i][below + 2] = part.rest[half % 2][1];
+            }
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                a.low[i][j] = fma_f16x2(a.of[i][j], to_low, 0);
+        }
     }
 
-    /* Halves of a block whose products begin together.  A block that is a group has nothing to
-     * convert while they are in progress, so that two meetings would only take time. */
-    enum { AT_ONCE = GROUP > 1 ? 1 : 2 };
-
-    /* Begin the products of AT_ONCE halves of a block, from one on. */
+    /* Begin the products of a set with the terms of its group, in `tiles`. */
     template <bool HAS_SUM>
-    MEMBER void begin(float (&part)[COLS / 2], const Integers &a, uint64_t tiles, int half) const {
-        uint64_t first = tile_behind(tiles, half * (2 * TILE_BYTES));
-        uint64_t second = tile_behind(first, 2 * TILE_BYTES);
+    MEMBER void begin(float (&part)[COLS / 2], const Integers &a, uint64_t tiles, int set) const {
+        auto tile = [&](int i) { return tile_behind(tiles, half_of(set, i) * (2 * TILE_BYTES)); };
         begin_products();
-        multiply_tile<HAS_SUM>(part, a.low[half], tile_behind(first, TILE_BYTES));
-        if constexpr (AT_ONCE == 2)
-            multiply_tile<true>(part, a.low[1], tile_behind(second, TILE_BYTES));
-        multiply_tile<true>(part, a.of[half], first);
-        if constexpr (AT_ONCE == 2)
-            multiply_tile<true>(part, a.of[1], second);
-        if constexpr (Format::HAS_REST) {
-            multiply_tile<true>(part, a.rest[half], first);
-            if constexpr (AT_ONCE == 2)
-                multiply_tile<true>(part, a.rest[1], second);
-        }
+        multiply_tile<HAS_SUM>(part, a.low[0], tile_behind(tile(0), TILE_BYTES));
+#pragma unroll
+        for (int i = 1; i < AT_ONCE; i++)
+            multiply_tile<true>(part, a.low[i], tile_behind(tile(i), TILE_BYTES));
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            multiply_tile<true>(part, a.of[i], tile(i));
+#pragma unroll
+        for (int i = 0; Format::HAS_REST && i < AT_ONCE; i++)
+            multiply_tile<true>(part, a.rest[i], tile(i));
         end_products();
     }
 
@@ -406,11 +421,17 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         }
     }
 
+    MEMBER void add_minima(float (&sums)[COLS / 2], const float (&part)[COLS / 2],
+                           const RowPlace (&rows)[2], const float (&by)[GROUPS]) const {
+        add(sums, part, -Staged<Format>::least(rows[0]), -Staged<Format>::least(rows[1]), by);
+    }
+
     /* A group of a stage, from a block on. */
     MEMBER void multiply_group(float (&sums)[M_TILES][COLS / 2], const Place &place, int stage,
                                int block, uint64_t tiles, uint32_t &odd) const {
-        float part[COLS / 2], by[GROUPS];
-        Integers a;
+        float parts[1 + HAS_ROOM][COLS / 2], by[GROUPS];
+        float(&part)[COLS / 2] = parts[0], (&minima)[COLS / 2] = parts[HAS_ROOM];
+        Integers a[BUFFERS];
         auto read_factors = [&] {
 #pragma unroll
             for (int group = 0; group < GROUPS; group++) {
@@ -430,30 +451,32 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
             const uint16_t *of_scales = reinterpret_cast<const uint16_t *>(shared + place.scales) +
                                         tile * 64 * CHUNK + block;
             if constexpr (Format::HAS_MINIMA)
-                begin_minima(part, rows, tile_behind(of_block, GROUP * 4 * TILE_BYTES));
-#pragma unroll
-            for (int half = 0; half < AT_ONCE; half++)
-                read_weights(a, rows, 0, half);
-            if constexpr (Format::HAS_MINIMA) {
+                begin_minima(minima, rows, tile_behind(of_block, GROUP * 4 * TILE_BYTES));
+            read_weights(a[0], rows, 0);
+            if constexpr (Format::HAS_MINIMA && !HAS_ROOM) {
                 read_factors();
-                wait_products(part);
-                add(sums[tile], part, -Staged<Format>::least(rows[0]),
-                    -Staged<Format>::least(rows[1]), by);
+                wait_products(minima);
+                add_minima(sums[tile], minima, rows, by);
             }
-            begin<false>(part, a, of_block, 0);
-            /* One half's products are in progress while the next one's weights become integers. */
+            begin<false>(part, a[0], of_block, 0);
 #pragma unroll
-            for (int half = AT_ONCE; half < 2 * GROUP; half++) {
-                read_weights(a, rows, half / 2, half % 2);
-                begin<true>(part, a, tile_behind(of_block, half / 2 * (4 * TILE_BYTES)), half % 2);
-                if (half + 1 < 2 * GROUP)
+            for (int set = 1; set < SETS; set++) {
+                if (BUFFERS == 1)
+                    wait_products(part);
+                else if (set > 1)
                     wait_products_before();
+                read_weights(a[set % BUFFERS], rows, set);
+                begin<true>(part, a[set % BUFFERS], of_block, set);
             }
             float upper = Staged<Format>::scale(rows[0], of_scales),
                   lower = Staged<Format>::scale(rows[1], of_scales + 8 * CHUNK);
             if constexpr (GROUP > 1) /* not before, for want of registers */
                 read_factors();
             wait_products(part);
+            if constexpr (Format::HAS_MINIMA && HAS_ROOM) {
+                wait_products(minima);
+                add_minima(sums[tile], minima, rows, by);
+            }
             add(sums[tile], part, upper, lower, by);
         }
     }
