@@ -206,7 +206,8 @@ template <class Format> struct SliceSource {
 
 /*
  * Terms of 16 values of all columns go through the warp's scratch, [high, low][value][column], even
- * values first, in the order of a product's slots; if IS_PACKED, [value][high, low][column].
+ * values first, in the order of a product's slots; if IS_PACKED those of two times 16 values,
+ * [value][high, low][column].
  */
 template <bool HAS_TOTALS, bool IS_PACKED> struct SliceTerms {
     uint32_t high[SLICE_BLOCKS][4];                /* and low, if IS_PACKED */
@@ -215,17 +216,19 @@ template <bool HAS_TOTALS, bool IS_PACKED> struct SliceTerms {
     uint32_t totals[2][2];                         /* slots of the sums of blocks 2t and 2t + 1 */
     unsigned plain; /* a bit for each of the lane's fours that take plain products */
 
-    enum { N_FOURS = GEMV_SLICE / 16 };
+    enum { N_SIXTEENS = GEMV_SLICE / 16, N_FOURS = N_SIXTEENS / (1 + IS_PACKED) };
     typedef float Fours[N_FOURS][4];
 
-    /* Four i has 16 values, and a lane holds one of them, for four columns from col_of(lane) on.
-     * They are neighbours, or fours of all LaneBlocks. */
+    /* In four i a lane holds one value of a sixteen, for four columns from col_of(lane) on.
+     * Sixteen values are neighbours, or fours of all LaneBlocks. */
     MEMBER static int value_of(int i, int lane) {
-        int number = lane / 2 % 8 * 2 + lane / 16;
-        return HAS_TOTALS ? number / 4 * 64 + number % 4 + i % 2 * 32 + i / 2 * 4 : i * 16 + number;
+        int number = IS_PACKED ? lane % 8 * 2 + lane / 8 % 2 : lane / 2 % 8 * 2 + lane / 16;
+        int sixteen = IS_PACKED ? 2 * i + lane / 16 : i;
+        return HAS_TOTALS ? number / 4 * 64 + number % 4 + sixteen % 2 * 32 + sixteen / 2 * 4
+                          : sixteen * 16 + number;
     }
     MEMBER static int col_of(int lane) {
-        return lane % 2 * 4;
+        return IS_PACKED ? 0 : lane % 2 * 4;
     }
 
     /* b is the slice's first row; columns beyond the last are 0. */
@@ -259,19 +262,9 @@ template <bool HAS_TOTALS, bool IS_PACKED> struct SliceTerms {
     /* Of a column's 256 values; most: bits without a sign, times 2. */
     MEMBER static int largest_exponent(uint32_t most) {
 #pragma unroll
-        for (int flips = 2; flips < 32; flips *= 2)
+        for (int flips = IS_PACKED ? 1 : 2; flips < 32; flips *= 2)
             most = max(most, __shfl_xor_sync(0xFFFFFFFF, most, flips));
         return (int)(most >> 24);
-    }
-
-    MEMBER static void load_terms(uint32_t (&words)[4], const uint8_t *row) {
-        if constexpr (IS_PACKED) {
-            uint32_t both[2];
-            load_matrix_x2_transposed(both, row);
-            words[0] = both[0], words[1] = both[1], words[2] = words[3] = 0;
-        } else {
-            load_matrix_x4_transposed(words, row);
-        }
     }
 
     MEMBER void form(Fours &x, uint8_t *scratch) {
@@ -310,10 +303,9 @@ template <bool HAS_TOTALS, bool IS_PACKED> struct SliceTerms {
             if (c / 2 == t % 2)
                 factor[c % 2] = IS_PACKED && t / 2 ? of_lane * 0x1p-11f : of_lane;
         }
-        uint2 *to = reinterpret_cast<uint2 *>(scratch) + lane;
-        /* Matrices of 8 values: even ones and odd ones of the high terms, and of the low ones. */
-        const uint8_t *row = scratch + lane * 16;
-        float high_totals[4] = {}, low_totals[4] = {}; /* row g has those of block g */
+        /* Matrices of 8 values: even ones and odd ones of the high terms, and of the low ones or
+         * of the next sixteen. */
+        uint8_t *row = scratch + lane * 16;
 #pragma unroll
         for (int i = 0; i < N_FOURS; i++) {
             uint32_t of_high[2], of_low[2];
@@ -326,29 +318,45 @@ template <bool HAS_TOTALS, bool IS_PACKED> struct SliceTerms {
                 of_low[pair] = f16x2_of_f32x2(fmaf(rest.x, -2048, x0 * (scale0 * 2048)),
                                               fmaf(rest.y, -2048, x1 * (scale1 * 2048)));
             }
-            uint32_t words[4];
-            if (!IS_PACKED || lane % 2 == 0) {
+            if constexpr (IS_PACKED) {
+                *reinterpret_cast<uint4 *>(row) =
+                    make_uint4(of_high[0], of_high[1], of_low[0], of_low[1]);
+                __syncwarp();
+                load_matrix_x4_transposed(high[i], row);
+            } else {
+                uint2 *to = reinterpret_cast<uint2 *>(scratch) + lane;
                 to[0] = make_uint2(of_high[0], of_high[1]);
-                to[IS_PACKED ? 1 : 32] = make_uint2(of_low[0], of_low[1]);
-            }
-            __syncwarp();
-            load_terms(words, row);
-            __syncwarp();
-            int at = i % 2 * 2;
-            high[i / 2][at] = words[0], high[i / 2][at + 1] = words[1];
-            if constexpr (!IS_PACKED)
+                to[32] = make_uint2(of_low[0], of_low[1]);
+                __syncwarp();
+                uint32_t words[4];
+                load_matrix_x4_transposed(words, row);
+                int at = i % 2 * 2;
+                high[i / 2][at] = words[0], high[i / 2][at + 1] = words[1];
                 low[i / 2][at] = words[2], low[i / 2][at + 1] = words[3];
-            if constexpr (HAS_TOTALS) {
-                uint32_t one = lane / 4 == lane % 4 * 2 + i % 2 ? 0x3C003C00 : 0;
-                const uint32_t ones[4] = {one, 0, one, 0};
-                const uint32_t highs[2] = {words[0], words[1]}, lows[2] = {words[2], words[3]};
-                mma_f16(high_totals, ones, highs);
-                if (!IS_PACKED)
-                    mma_f16(low_totals, ones, lows);
             }
+            __syncwarp();
         }
         if constexpr (HAS_TOTALS)
-            share_totals(high_totals, low_totals, scratch);
+            add_up(scratch);
+    }
+
+    /* The sums of blocks: row g has those of block g. */
+    MEMBER void add_up(uint8_t *scratch) {
+        float highs[4] = {}, lows[4] = {};
+        int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int i = 0; i < N_SIXTEENS; i++) {
+            uint32_t one = lane / 4 == lane % 4 * 2 + i % 2 ? 0x3C003C00 : 0;
+            const uint32_t ones[4] = {one, 0, one, 0};
+            int at = i % 2 * 2;
+            const uint32_t of_high[2] = {high[i / 2][at], high[i / 2][at + 1]};
+            mma_f16(highs, ones, of_high);
+            if constexpr (!IS_PACKED) {
+                const uint32_t of_low[2] = {low[i / 2][at], low[i / 2][at + 1]};
+                mma_f16(lows, ones, of_low);
+            }
+        }
+        share_totals(highs, lows, scratch);
     }
 
     /* Lanes have the totals of two columns of block g, and need slots of those of column g.  If
@@ -454,32 +462,38 @@ template <class Format, bool IS_PACKED> struct Slices {
     }
 
     MEMBER void multiply(float (&sums)[4], const uint8_t *stage, const Terms &terms) const {
-        float upper[4], lower[4];
+        /* of a group, each half of its blocks apart, because a sum waits for the one before it */
+        enum { CHAINS = IS_PACKED && Format::GROUP > 1 ? 2 : 1 };
+        float upper[CHAINS][4], lower[CHAINS][4];
         auto multiply_block = [&](int i, const Fragment &up, const Fragment &down, float scale_up,
                                   float scale_down) {
 #pragma unroll
-            for (int e = 0; e < 4 && i % Format::GROUP == 0; e++)
-                upper[e] = lower[e] = 0;
+            for (int e = 0; e < 4 * CHAINS && i % Format::GROUP == 0; e++)
+                upper[e / 4][e % 4] = lower[e / 4][e % 4] = 0;
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 const uint32_t a[4] = {up.of[half][0], down.of[half][0], up.of[half][1],
                                        down.of[half][1]};
                 const uint32_t high[2] = {terms.high[i][2 * half], terms.high[i][2 * half + 1]};
-                mma_f16(upper, a, high);
+                mma_f16(upper[half % CHAINS], a, high);
                 if constexpr (!IS_PACKED) {
                     const uint32_t low[2] = {terms.low[i][2 * half], terms.low[i][2 * half + 1]};
-                    mma_f16(lower, a, low);
+                    mma_f16(lower[half % CHAINS], a, low);
                 }
                 if constexpr (Format::HAS_REST) {
                     const uint32_t rest[4] = {up.rest[half][0], down.rest[half][0],
                                               up.rest[half][1], down.rest[half][1]};
-                    mma_f16(upper, rest, high);
+                    mma_f16(upper[half % CHAINS], rest, high);
                 }
             }
 #pragma unroll
-            for (int e = 0; e < 4 && (i + 1) % Format::GROUP == 0; e++)
+            for (int e = 0; e < 4 && (i + 1) % Format::GROUP == 0; e++) {
+                float sum = upper[0][e], low = lower[0][e];
+                if constexpr (CHAINS > 1)
+                    sum += upper[1][e], low += lower[1][e];
                 sums[e] = fmaf(e < 2 ? scale_up : scale_down,
-                               IS_PACKED ? upper[e] : fmaf(lower[e], 0x1p-11f, upper[e]), sums[e]);
+                               IS_PACKED ? sum : fmaf(low, 0x1p-11f, sum), sums[e]);
+            }
         };
         auto multiply_minima = [&](const uint32_t(&up)[2], const uint32_t(&down)[2], float of_up,
                                    float of_down) {
