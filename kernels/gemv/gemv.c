@@ -32,9 +32,6 @@
         OF(FORMAT, format, C8, c8, GEMV_COLUMN_BYTES),                                             \
         OF(FORMAT, format, C8_WIDE, c8_wide, wide_bytes),                                          \
         MANY(FORMAT, format, n_bytes, has_scales)
-#define STREAM(FORMAT, format, n_bytes)                                                            \
-    OF(FORMAT, format, STREAM, stream,                                                             \
-       GEMV_STREAM_BYTES(n_bytes, GEMV_STREAM_WARPS, GEMV_STREAM_MOST_PARTS))
 #define DIRECT(FORMAT, format)  OF(FORMAT, format, DIRECT, direct, GEMV_DIRECT_MOST_BYTES)
 #define SLICES4(FORMAT, format) OF(FORMAT, format, SLICES4, slices4, GEMV_DIRECT_MOST_BYTES)
 #define PARTS(FORMAT, format, n_bytes)                                                             \
@@ -51,9 +48,11 @@ static const struct cushim_kernel kernels[] = {
     DIRECT(Q4_0, q4_0),
     SLICES4(Q4_0, q4_0),
     BLOCKS(Q8_0, q8_0, 34, 1, GEMV_STAGED_BYTES(34)),
-    STREAM(Q8_0, q8_0, 34),
+    DIRECT(Q8_0, q8_0),
+    SLICES4(Q8_0, q8_0),
     BLOCKS(Q8F, q8f, 36, 1, GEMV_STAGED_BYTES(36)),
-    STREAM(Q8F, q8f, 36),
+    DIRECT(Q8F, q8f),
+    SLICES4(Q8F, q8f),
     OF(Q4K, q4k, C1, c1, GEMV_Q4K_BYTES),
     OF(Q4K, q4k, C1_WIDE, c1_wide, GEMV_Q4K_BYTES),
     DIRECT(Q4K, q4k),

@@ -8,7 +8,6 @@
 #include "kernels/gemv/gemv_q4k.cuh"
 #include "kernels/gemv/gemv_slices.cuh"
 #include "kernels/gemv/gemv_small.cuh"
-#include "kernels/gemv/gemv_stream.cuh"
 #include "kernels/gemv/wgmma/gemv_terms.cuh"
 #include "kernels/gemv/wgmma/gemv_wgmma.cuh"
 
@@ -140,7 +139,7 @@ ROW(q5_0, Q5_0)
 ROW(q5k, Q5K)
 ROW(q6k, Q6K)
 
-/* ---- two to eight columns by slices of k ---- */
+/* ---- a few columns by slices of k ---- */
 
 #define SLICES_OF(name, Format, IS_PACKED)                                                         \
     KERNEL_OF(512, 1, gemv_##name)                                                                 \
@@ -154,8 +153,8 @@ ROW(q6k, Q6K)
     SLICES_OF(format##_slices4, Format, true)
 
 SLICES(q4_0, Q4_0)
-SLICES_OF(q8_0_slices, Q8_0, false)
-SLICES_OF(q8f_slices, Q8f, false)
+SLICES(q8_0, Q8_0)
+SLICES(q8f, Q8f)
 SLICES(q4k, Q4kHalf)
 SLICES(q5_0, Q5_0Block)
 SLICES(q5k, Q5kHalf)
@@ -175,6 +174,8 @@ SLICES_OF(q6k_slices, Q6kHalf, false)
     }
 
 DIRECT(q4_0_direct, Q4_0)
+DIRECT(q8_0_direct, Q8_0)
+DIRECT(q8f_direct, Q8f)
 DIRECT(q4k_direct, Q4kHalf)
 DIRECT(q5_0_direct, Q5_0Block)
 DIRECT(q5k_direct, Q5kHalf)
@@ -204,18 +205,6 @@ DIRECT(q6k_direct, Q6kHalf)
 WITH_END(add, AddEnd)
 WITH_END(swiglu, SwiGluEnd)
 WITH_END(qkv, QkvEnd)
-
-/* ---- one column, by bulk copies ---- */
-
-#define STREAM(name, Format)                                                                       \
-    KERNEL_OF(32 * GEMV_STREAM_WARPS, 1, gemv_##name##_stream)                                     \
-    (const uint8_t *, const uint8_t *values, const float *x, float *y, int64_t m, int64_t k) {     \
-        FROM_90(DYNAMIC_SHARED(uint8_t, shared); Stream<Format> work(m, k, values, shared);        \
-                work.run(x, y));                                                                   \
-    }
-
-STREAM(q8_0, Q8_0)
-STREAM(q8f, Q8f)
 
 /* ---- floats ---- */
 

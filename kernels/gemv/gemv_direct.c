@@ -82,43 +82,26 @@ bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv
 }
 
 /*
- * By bulk copies: one block per multiprocessor, or more if the sums of the rows do not fit.  False
- * if there are so few rows that other kernels end first, too much of k for one block, or too little
- * shared memory.
+ * Each cluster lies within one of a device's parts, which have even numbers of multiprocessors, so
+ * that each part may leave n_blocks - 2 idle.
  */
-bool cushim_gemv_stream_shape(const struct cushim_kernel_call *call,
-                              struct cushim_kernel_shape *shape, int64_t m, int64_t k,
-                              int64_t block_bytes) {
-    enum { LEAST_SETS = 3 }; /* per warp */
-    int64_t n_slices = (k + GEMV_STREAM_SLICE - 1) / GEMV_STREAM_SLICE,
-            n_sets = (m - 1) / GEMV_STREAM_ROWS + 1;
-    if (call->arch < 90 || k == 0 || n_slices > GEMV_STREAM_WARPS)
-        return false;
-    unsigned n_warps = GEMV_STREAM_WARPS / (unsigned)n_slices * (unsigned)n_slices;
-    if (n_sets < LEAST_SETS * (n_warps / n_slices) * call->n_sms)
-        return false;
-    int64_t parts_of_set = GEMV_STREAM_ROWS * n_slices;
-    unsigned least = cushim_n_blocks(n_sets, GEMV_STREAM_MOST_PARTS / parts_of_set, INT32_MAX);
-    unsigned grid = least < call->n_sms ? (unsigned)call->n_sms : least;
-    int64_t n_parts = ((n_sets - 1) / grid + 1) * parts_of_set;
-    unsigned bytes = GEMV_STREAM_BYTES((unsigned)block_bytes, n_warps, (unsigned)n_parts);
-    if (bytes > call->facts->shared_bytes)
-        return false;
-    *shape = (struct cushim_kernel_shape){
-        .grid = {grid}, .block = {32 * n_warps}, .shared_bytes = bytes, .is_dependent = true};
-    return true;
+int64_t cushim_gemv_n_clusters(const struct cushim_kernel_call *call, unsigned n_blocks) {
+    enum { PARTS = 8 };
+    int64_t idle = n_blocks > 2 ? PARTS * (n_blocks - 2) : 0, n = (int64_t)call->n_sms - idle;
+    return n > n_blocks ? n / n_blocks : 1;
 }
 
 /*
  * By slices of k: blocks that stay, with one warp per slice, or several if there are few slices.  A
- * cluster shares k if it is too much for a block.  False if it does not fit.
+ * cluster shares k if it is too much for a block.  Each eight columns have a part of the device.
+ * False if it does not fit.
  */
 bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
                               struct cushim_kernel_shape *shape, struct gemv_slices *slices,
                               int64_t m, int64_t k, int64_t n_cols, int64_t row_bytes) {
-    enum { MOST_GROUPS = 4, TILES_OF_WARP = 4, PARTS = 8 };
+    enum { MOST_GROUPS = 4, TILES_OF_WARP = 4 };
     int64_t n_all = k / GEMV_SLICE, n_tiles = (m - 1) / GEMV_SLICE_ROWS + 1;
-    unsigned ranks = 1;
+    unsigned ranks = 1, n_parts = (unsigned)((n_cols - 1) / GEMV_SLICE_COLS + 1);
     if (call->arch < 90 || n_all == 0 || n_tiles > INT32_MAX)
         return false;
     while (ranks < CUSHIM_PORTABLE_CLUSTER && n_all > (int64_t)GEMV_SLICE_WARPS * ranks)
@@ -128,10 +111,7 @@ bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
     unsigned n_slices = (unsigned)((n_all - 1) / ranks + 1), groups = GEMV_SLICE_WARPS / n_slices;
     if (groups > MOST_GROUPS)
         groups = MOST_GROUPS;
-    /* As many clusters as certainly run at the same time.  Each lies within one of a device's
-     * parts, which have even numbers of multiprocessors, so that each part may leave ranks - 2
-     * idle. */
-    int64_t most = ((int64_t)call->n_sms - (ranks > 2 ? PARTS * (ranks - 2) : 0)) / ranks;
+    int64_t most = cushim_gemv_n_clusters(call, ranks) / n_parts;
     unsigned clusters = cushim_n_blocks(n_tiles, 1, most > 1 ? most : 1);
     int64_t tiles = (n_tiles - 1) / clusters + 1;
     unsigned most_bytes = cushim_kernel_call_share(call, 1);
@@ -161,7 +141,7 @@ bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
                                    .n_groups = (int32_t)groups,
                                    .tile_step = (int32_t)clusters,
                                    .tiles_per_sum = (int32_t)n};
-    *shape = (struct cushim_kernel_shape){.grid = {clusters * ranks},
+    *shape = (struct cushim_kernel_shape){.grid = {clusters * ranks, n_parts},
                                           .block = {32 * warps},
                                           .cluster = ranks > 1 ? ranks : 0,
                                           .shared_bytes =

@@ -29,15 +29,10 @@ struct gemv_direct_sizes {
 bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                               const struct gemv_direct_sizes *sizes);
 
-/*
- * One column of blocks of this many bytes by bulk copies.  False if there are so few rows that
- * other kernels end first, too much of k for one block, or too little shared memory.
- */
-bool cushim_gemv_stream_shape(const struct cushim_kernel_call *call,
-                              struct cushim_kernel_shape *shape, int64_t m, int64_t k,
-                              int64_t block_bytes);
+/* Clusters of n_blocks that certainly run at the same time, if a block has a multiprocessor. */
+int64_t cushim_gemv_n_clusters(const struct cushim_kernel_call *call, unsigned n_blocks);
 
-/* Two to eight columns by slices of k.  False if it does not fit. */
+/* A few columns by slices of k.  False if it does not fit. */
 bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
                               struct cushim_kernel_shape *shape, struct gemv_slices *slices,
                               int64_t m, int64_t k, int64_t n_cols, int64_t row_bytes);

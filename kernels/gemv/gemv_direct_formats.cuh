@@ -115,7 +115,7 @@ template <class Format, int STEP> struct DirectStage {
     }
 
     DEVICE void fetch(uint8_t *stage, const DirectRows &rows, int step) {
-        enum { ROWS_AT_ONCE = 2, LANES = 32 / ROWS_AT_ONCE };
+        enum { ROWS_AT_ONCE = (int)PIECES > 16 ? 1 : 2, LANES = 32 / ROWS_AT_ONCE };
         int lane = threadIdx.x % 32, piece = lane % LANES;
         const uint8_t *from =
             rows.values + ((unsigned)step * STEP - skew_of(step) + (unsigned)piece * 16);
@@ -591,6 +591,60 @@ template <> struct Direct<Q6kHalf> : DirectSuper {
         return Staged<Q6kHalf>::weight(w, block, i);
     }
 };
+
+/* ---- blocks of bytes ---- */
+
+/* As q4_0: lane t has blocks 2t and 2t + 1. */
+template <class Format> struct DirectOfBytes : Direct<Q4_0> {
+    enum { SCALES_APART = 0, LOG2_INTEGERS = 0, WEIGHT_BYTES = 8 * Format::BYTES };
+    typedef DirectStage<Format, WEIGHT_BYTES> Stage;
+    enum { STAGE_BYTES = DIRECT_ROWS * Stage::PITCH };
+    struct Fetched {
+        uint8_t *stage;
+    };
+
+    DEVICE void fetch(Fetched &to, const DirectRows &rows, int step, int) {
+        Stage::fetch(to.stage, rows, step);
+    }
+
+    /* Values 4 i to 4 i + 3 of a lane's block. */
+    DEVICE uint32_t integers(const uint8_t *block, int half, int i) {
+        if (half * Format::BYTES % 4 == Format::SCALE_BYTES % 4)
+            return reinterpret_cast<const uint32_t *>(block + Format::SCALE_BYTES)[i];
+        const uint32_t *from = reinterpret_cast<const uint32_t *>(block) + i;
+        return __byte_perm(from[0], from[1], 0x5432);
+    }
+
+    DEVICE void multiply(Products &to, const Fetched &of, const Lane &lane, int step, int) {
+        const uint8_t *digits = lane.digits + step * lane.step_bytes;
+        int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const uint8_t *up = Stage::row(of.stage, g) + (2 * t + half) * Format::BYTES;
+            const uint8_t *down = Stage::row(of.stage, g + 8) + (2 * t + half) * Format::BYTES;
+#pragma unroll
+            for (int part = 0; part < 2; part++) {
+                uint32_t a[2][4];
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    a[i][0] = integers(up, half, 2 * part + i);
+                    a[i][1] = integers(down, half, 2 * part + i);
+                    a[i][2] = integers(up, half, 2 * part + i + 4);
+                    a[i][3] = integers(down, half, 2 * part + i + 4);
+                }
+                multiply_words(to.d[half], a[0], a[1], digits + half * GROUP_BYTES + part * 128);
+            }
+            to.scale[0][half] = Staged<Format>::scale(up, nullptr);
+            to.scale[1][half] = Staged<Format>::scale(down, nullptr);
+        }
+    }
+
+    DEVICE float value(const Weights &w, int64_t block, int i) {
+        return Staged<Format>::weight(w, block, i);
+    }
+};
+template <> struct Direct<Q8_0> : DirectOfBytes<Q8_0> {};
+template <> struct Direct<Q8f> : DirectOfBytes<Q8f> {};
 
 /* ---- q5_0 ---- */
 

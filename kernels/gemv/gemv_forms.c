@@ -4,8 +4,8 @@
  * Weights are the limit with one column, so it goes through blocks that stay (from 9.0 on, if there
  * are rows enough) or through rows, if the format has them.  Up to eight columns go through slices
  * of k (from 9.0 on), more through the matrix units, and from nine on through warpgroups on devices
- * of exactly 9.0.  A format has the forms for which it has a kernel; every format has tiles of
- * plain products.
+ * of exactly 9.0, unless a matrix of few rows goes through slices.  A format has the forms for
+ * which it has a kernel; every format has tiles of plain products.
  */
 #include "kernels/gemv/gemv_forms.h"
 
@@ -21,7 +21,7 @@ enum { BLOCK_VALUES = 32, BLOCK_THREADS = 256, BLOCK_WARPS = 8, BLOCKS_PER_SM = 
 /* A launch in the making; params point into it and into the product. */
 struct launch {
     const void *scales, *values; /* the matrix for kernels by blocks */
-    int64_t block_bytes, row_bytes;
+    int64_t row_bytes;
     bool is_wide; /* rows at multiples of 16 bytes */
     enum gemv_path path;
     struct cushim_kernel_shape shape; /* shared_bytes of 0 means those of the kernel */
@@ -47,14 +47,7 @@ static bool has(const struct cushim_kernel_call *call, const struct gemv_product
 
 /* ---- one column, blocks that stay ---- */
 
-static bool shape_stream(const struct cushim_kernel_call *call, struct gemv_product *product,
-                         struct launch *launch) {
-    launch->path = GEMV_STREAM;
-    return launch->is_wide && cushim_gemv_stream_shape(call, &launch->shape, product->m, product->k,
-                                                       launch->block_bytes);
-}
-
-/* Pairs of blocks of 32, and their scales by one load; q5_0 and q6k go through stages. */
+/* Pairs of blocks of 32; formats whose words lie at odd places go through stages. */
 static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_product *product,
                          struct launch *launch) {
     enum { MANY_TILES = 32, STEP_BLOCKS = GEMV_DIRECT_STEP / BLOCK_VALUES };
@@ -76,12 +69,11 @@ static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_prod
         sizes.early_bytes = sizes.n_tiles > MANY_TILES * (int64_t)call->n_sms
                                 ? GEMV_DIRECT_EARLY_BYTES
                                 : GEMV_DIRECT_EARLY_OF_MORE;
-    if (product->format == QUANT_Q5_0)
-        sizes.bytes_of_warp = GEMV_DIRECT_STAGED(STEP_BLOCKS * layout.bytes);
-    if (product->format == QUANT_Q6K)
-        sizes.bytes_of_warp = GEMV_DIRECT_STAGED(layout.bytes);
-    if (!launch->is_wide || product->k % (2 * BLOCK_VALUES) || (uintptr_t)launch->scales % 4 ||
-        !cushim_is_aligned(16, product->b, NULL, NULL, NULL) ||
+    bool is_staged = !is_q4_0 && product->format != QUANT_Q4K && product->format != QUANT_Q5K;
+    if (is_staged)
+        sizes.bytes_of_warp = GEMV_DIRECT_STAGED(layout.bytes * (is_super ? 1 : STEP_BLOCKS));
+    if (!launch->is_wide || product->k % (is_staged ? GEMV_DIRECT_STEP : 2 * BLOCK_VALUES) ||
+        (uintptr_t)launch->scales % 4 || !cushim_is_aligned(16, product->b, NULL, NULL, NULL) ||
         !cushim_gemv_direct_shape(call, &direct, &sizes))
         return false;
     launch->path = GEMV_DIRECT;
@@ -93,11 +85,14 @@ static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_prod
     return true;
 }
 
-/* ---- up to eight columns ---- */
+/* ---- a few columns ---- */
 
+/* More than eight only if there are at most 64 rows for each multiprocessor. */
 static bool shape_slices(const struct cushim_kernel_call *call, struct gemv_product *product,
                          struct launch *launch) {
     enum { PACKED = 4 }; /* columns; some formats have such kernels */
+    if (product->n > GEMV_SLICE_COLS && product->m > 64 * (int64_t)call->n_sms)
+        return false;
     launch->path =
         product->n <= PACKED && has(call, product, GEMV_SLICES4) ? GEMV_SLICES4 : GEMV_SLICES;
     launch->params[4] = &launch->slices;
@@ -214,7 +209,7 @@ static unsigned wgmma_cluster(const struct cushim_kernel_call *call, int64_t n_t
     int64_t least = INT64_MAX;
     unsigned best = 1;
     for (unsigned n = 1; n <= CUSHIM_PORTABLE_CLUSTER && n <= n_chunks; n *= 2) {
-        int64_t waves = (n_tiles * n - 1) / (int64_t)call->n_sms + 1;
+        int64_t waves = (n_tiles - 1) / cushim_gemv_n_clusters(call, n) + 1;
         int64_t time = waves * ((n_chunks - 1) / n + 1 + BESIDES);
         if (time < least) {
             least = time;
@@ -306,9 +301,8 @@ static bool shape_tile(const struct cushim_kernel_call *call, struct gemv_produc
 /* ---- the forms in order of preference ---- */
 
 static const struct form forms[] = {
-    {"stream", 1, 1, shape_stream, false},
     {"direct", 1, 1, shape_direct, false},
-    {"slices", 1, 8, shape_slices, false},
+    {"slices", 1, 2 * GEMV_SLICE_COLS, shape_slices, false},
     {"wgmma of terms", WGMMA_FROM, INT64_MAX, shape_wgmma_of_terms, false},
     {"wgmma", WGMMA_FROM, INT64_MAX, shape_wgmma, false},
     {"mma", 2, INT64_MAX, shape_mma, false},
@@ -334,7 +328,6 @@ static const struct form *choose(const struct cushim_kernel_call *call,
     for (;; form++) {
         *launch = (struct launch){.scales = product->w.head,
                                   .values = product->w.low ? product->w.low - layout.low : NULL,
-                                  .block_bytes = layout.bytes,
                                   .row_bytes = product->k / layout.values * layout.bytes,
                                   .params = {&launch->scales, &launch->values, &product->b,
                                              &product->c, &product->m, &product->k, &product->n}};

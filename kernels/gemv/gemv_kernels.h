@@ -65,6 +65,7 @@
  */
 #define GEMV_SLICE                      256
 #define GEMV_SLICE_ROWS                 16
+#define GEMV_SLICE_COLS                 8
 #define GEMV_SLICE_WARPS                16
 #define GEMV_SLICE_STAGES               2
 #define GEMV_SLICE_SCRATCH              512
@@ -99,21 +100,6 @@ struct gemv_slices {
 
 /* If the column is normed: a sum of squares per warp. */
 #define GEMV_DIRECT_NORM_BYTES 16
-
-/*
- * By bulk copies, blocks that stay: up to 16 warps, each with a slice of k and two stages of four
- * rows; a float per row and slice, for as many rows as fit beside all stages.
- */
-#define GEMV_STREAM_WARPS          16
-#define GEMV_STREAM_SLICE          1024
-#define GEMV_STREAM_ROWS           4
-#define GEMV_STREAM_STAGES         2
-#define GEMV_STREAM_HEAD_BYTES     256
-#define GEMV_STREAM_MOST_PARTS     16384
-#define GEMV_STREAM_PARTS_BYTES(n) (((n) + 3) / 4 * 16)
-#define GEMV_STREAM_BYTES(n_bytes, n_warps, n_parts)                                               \
-    (GEMV_STREAM_HEAD_BYTES + GEMV_STREAM_PARTS_BYTES(n_parts) +                                   \
-     (n_warps)*GEMV_STREAM_STAGES * GEMV_STREAM_ROWS * (GEMV_STREAM_SLICE / 32) * (n_bytes))
 
 /*
  * By warpgroups, some that multiply and some that bring what they need, in tiles of 32 or 64
@@ -181,7 +167,6 @@ enum gemv_path {
     GEMV_WGMMA32_OF_TERMS,
     GEMV_WGMMA64_OF_TERMS,
     GEMV_DIRECT,
-    GEMV_STREAM,
     GEMV_SLICES,
     GEMV_SLICES4,
     GEMV_ROW,

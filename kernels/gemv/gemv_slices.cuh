@@ -1,5 +1,6 @@
 /*
- * Quantised weights times up to eight columns on the matrix units, by blocks that stay (sm_90).
+ * Quantised weights times a few columns on the matrix units, by blocks that stay (sm_90), each of
+ * which has eight of the columns, or fewer.
  *
  * A warp has a slice of 256 of k, keeps its columns in registers, and goes through tiles of 16
  * rows.  The integers of a group are exact in binary16.  A column's 256 values are scaled by
@@ -30,7 +31,7 @@
 enum {
     SLICE_ROWS = GEMV_SLICE_ROWS,
     SLICE_BLOCKS = GEMV_SLICE / BLOCK_VALUES,
-    SLICE_COLS = 8,
+    SLICE_COLS = GEMV_SLICE_COLS,
     SLICE_OUTPUTS = SLICE_ROWS * SLICE_COLS
 };
 
@@ -235,11 +236,10 @@ template <bool HAS_TOTALS, bool IS_PACKED> struct SliceTerms {
     MEMBER static void load(Fours &x, const float *b, int64_t n, int n_cols) {
         int lane = threadIdx.x % 32, col = col_of(lane);
         const float *from = b + value_of(0, lane) * n + col;
-        if (n_cols == SLICE_COLS && reinterpret_cast<uintptr_t>(b) % 16 == 0) {
+        if (n_cols == SLICE_COLS && n % 4 == 0 && reinterpret_cast<uintptr_t>(b) % 16 == 0) {
 #pragma unroll
             for (int i = 0; i < N_FOURS; i++) {
-                float4 four =
-                    __ldg(reinterpret_cast<const float4 *>(from + value_of(i, 0) * SLICE_COLS));
+                float4 four = __ldg(reinterpret_cast<const float4 *>(from + value_of(i, 0) * n));
                 x[i][0] = four.x, x[i][1] = four.y, x[i][2] = four.z, x[i][3] = four.w;
             }
         } else {
@@ -421,6 +421,7 @@ template <class Format, bool IS_PACKED> struct Slices {
     const float *b;
     float *c;
     unsigned rank, n_ranks;
+    int n_cols; /* of the block */
     int slice, group;
     int tile0, n_tiles; /* of the cluster */
     int partial;        /* the tile that does not have all its rows, or -1 */
@@ -432,7 +433,9 @@ template <class Format, bool IS_PACKED> struct Slices {
 
     MEMBER Slices(const gemv_slices &shape, const Weights &w, const float *b, float *c,
                   uint8_t *shared)
-        : shape(shape), w(w), b(b), c(c), rank(cluster_rank()), n_ranks(cluster_size()) {
+        : shape(shape), w(w), b(b + blockIdx.y * SLICE_COLS), c(c + blockIdx.y * SLICE_COLS),
+          rank(cluster_rank()), n_ranks(cluster_size()) {
+        n_cols = (int)min((int64_t)SLICE_COLS, shape.n - (int64_t)blockIdx.y * SLICE_COLS);
         int warp = threadIdx.x / 32, n_warps = shape.n_slices * shape.n_groups;
         slice = warp % shape.n_slices;
         group = warp / shape.n_slices;
@@ -531,7 +534,7 @@ template <class Format, bool IS_PACKED> struct Slices {
                 const float *x = b + (at + value) * shape.n + col;
 #pragma unroll
                 for (int c = 0; c < 2; c++)
-                    sums[c] = col + c < shape.n ? fmaf(weight, __ldg(x + c), sums[c]) : 0;
+                    sums[c] = col + c < n_cols ? fmaf(weight, __ldg(x + c), sums[c]) : 0;
             }
             part[row * SLICE_COLS + col] += sums[0];
             part[row * SLICE_COLS + col + 1] += sums[1];
@@ -559,7 +562,7 @@ template <class Format, bool IS_PACKED> struct Slices {
     MEMBER void store(int tile, int i, float sum) const {
         int64_t row = row_of(tile) + i / SLICE_COLS;
         int col = i % SLICE_COLS;
-        if (row < shape.m && col < shape.n)
+        if (row < shape.m && col < n_cols)
             c[row * shape.n + col] = sum;
     }
 
@@ -601,7 +604,7 @@ template <class Format, bool IS_PACKED> struct Slices {
         SliceSource<Format> source(shape, w, row_of(group), at);
         {
             typename Terms::Fours x;
-            Terms::load(x, b + at * shape.n, shape.n, is_there ? (int)shape.n : 0);
+            Terms::load(x, b + at * shape.n, shape.n, is_there ? n_cols : 0);
 #pragma unroll
             for (int i = 0; i < N_STAGES; i++)
                 fetch(source, stages + i * STAGE_BYTES, tile + i * shape.n_groups);

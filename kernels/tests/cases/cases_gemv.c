@@ -289,26 +289,14 @@ static void add_sizes(struct kernel_table *table, const struct kernel_subject *s
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         table_add(table, subject, NULL, sizes[i], NULL);
     table_add(table, subject, "more rows than a grid", (int64_t[4]){18000, 32, 1}, NULL);
-    for (int64_t n = subject == &gemm_q4_0 ? 1 : 2; n <= 2; n++) {
+    for (int64_t n = 1; n <= 2; n++) {
         static const int64_t k[] = {64, 320, 384, 4352};
         for (size_t i = 0; i < sizeof k / sizeof *k; i++)
             table_add(table, subject, "blocks stay", (int64_t[4]){2101, k[i], n}, NULL);
     }
-    if (subject == &gemm_q4_0)
-        table_add(table, subject, "two blocks share k", (int64_t[4]){2101, 19648, 1}, NULL);
-    if (subject != &gemm_q4_0) {
-        /* One slice of k, short; two, the second short; too many slices.  For one format also
-         * whole slices, three and five groups of warps, one group, rounds of each stage. */
-        static const int64_t streams[][2] = {{25341, 128},  {12672, 1280}, {1584, 16640},
-                                             {25342, 256},  {25343, 1024}, {7921, 3072},
-                                             {1582, 14336}, {1583, 16128}, {60001, 256}};
-        size_t n_streams = subject == &gemm_q8_0 ? sizeof streams / sizeof *streams : 3;
-        for (size_t i = 0; i < n_streams; i++)
-            table_add(table, subject, "blocks stay, bytes come in bulk",
-                      (int64_t[4]){streams[i][0], streams[i][1], 1}, NULL);
-    } else {
-        table_add(table, subject, "blocks stay for long", (int64_t[4]){17000, 256, 1}, NULL);
-    }
+    table_add(table, subject, "two blocks share k",
+              (int64_t[4]){2101, subject == &gemm_q4_0 ? 19648 : 19712, 1}, NULL);
+    table_add(table, subject, "blocks stay for long", (int64_t[4]){17000, 256, 1}, NULL);
     /* Without scratch: two tiles of rows, a chunk that is not whole, parts of k; with scratch
      * the same. */
     static const int64_t many[][4] = {
@@ -316,9 +304,10 @@ static void add_sizes(struct kernel_table *table, const struct kernel_subject *s
     for (size_t i = 0; i < sizeof many / sizeof *many; i++)
         table_add(table, subject, NULL, many[i], NULL);
     /* Slices of k: some groups of warps, of which some have no tile; a cluster whose last block
-     * has a slice less; more tiles than a block has sums for. */
-    static const int64_t slices[][4] = {{33, 1280, 3}, {2130, 4352, 8}, {2900, 32512, 2}};
-    size_t n_slices = subject == &gemm_q4_0 ? 3 : 2;
+     * has a slice less; columns of two blocks; more tiles than a block has sums for. */
+    static const int64_t slices[][4] = {
+        {33, 1280, 3}, {2130, 4352, 8}, {530, 4352, 11}, {300, 1280, 16}, {2900, 32512, 2}};
+    size_t n_slices = sizeof slices / sizeof *slices - (subject != &gemm_q4_0);
     for (size_t i = 0; i < n_slices; i++)
         table_add(table, subject, "slices of k", slices[i], NULL);
 }

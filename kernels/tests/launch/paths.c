@@ -215,9 +215,9 @@ static int chooses_by_shared_memory(unsigned n) {
     } of[] = {
         {"86", "gemv_q4k_c1_wide", "gemv_q4k_c1_wide", "gemv_q8_0_c1_wide",
          "attention_split_small_128", "gemv_end_add"},
-        {"90", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_stream", "attention_wgmma_128",
+        {"90", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_direct", "attention_wgmma_128",
          "gemv_q4k_add"},
-        {"100", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_stream",
+        {"100", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_direct",
          "attention_split_large_128", "gemv_q4k_add"},
         {"120", "gemv_q4k_direct", "gemv_q4k_c1_wide", "gemv_q8_0_c1_wide",
          "attention_split_small_128", "gemv_q4k_add"},
@@ -264,6 +264,27 @@ TEST(a_product_of_q4k_has_one_block_per_multiprocessor) {
     }
     ck_ok(cushim_gemv_add_q4k_f32(p, p, p, p, K, 14336, p, 1 << 20, NULL));
     ck_assert_uint_eq(last_grid, SMS);
+}
+
+/* Eight columns have half of the blocks each, and clusters are as many as run at the same time. */
+TEST(a_matrix_of_few_rows_has_slices_of_sixteen_columns) {
+    static const struct {
+        int64_t m, k, n;
+        const char *launched;
+        unsigned grid, cluster;
+    } of[] = {{4096, 4096, 16, "gemv_q4_0_slices", 66, 1},
+              {4096, 14336, 16, "gemv_q4_0_slices", 56, 4},
+              {14336, 4096, 16, "gemv_q4_0_wgmma32", 112, 2},
+              {4096, 4096, 17, "gemv_q4_0_wgmma32", 64, 4},
+              {4096, 4096, 64, "gemv_q4_0_wgmma64", 64, 4}};
+    void *p = place(true, 4);
+    begin("90");
+    for (unsigned i = 0; i < sizeof of / sizeof *of; i++) {
+        ck_ok(cushim_gemm_q4_0_f32(p, p, p, p, of[i].m, of[i].k, of[i].n, NULL, 0, NULL));
+        ck_assert_str_eq(launched, of[i].launched);
+        ck_assert_uint_eq(last_grid, of[i].grid);
+        ck_assert_uint_eq(last_cluster, of[i].cluster);
+    }
 }
 
 /* One query, or a few, of one sequence, whose cache is long; if they are many, a tile goes through
