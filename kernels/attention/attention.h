@@ -142,6 +142,7 @@ struct attention_cached_args {
     int is_causal;
     int is_wide; /* as above, of q and o */
     /* only for decode: */
+    int is_early;     /* the length may be read before the wait */
     int is_clustered; /* the chunks of a row are one cluster */
     int n_chunks;
     int64_t n_slices; /* of the rows of a KV head */

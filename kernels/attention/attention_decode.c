@@ -9,7 +9,7 @@
  * none.  That costs a long row more than the second kernel does.  Without scratch all rows are
  * clusters.  The number of chunks depends on sizes, never on a length that only the device knows.
  */
-#include "cushim/kernels/attention.h"
+#include "kernels/shared/attention_decode.h"
 
 #include "cushim/kernels_ref.h"
 #include "companion/shared.h"
@@ -286,22 +286,22 @@ static enum cushim_status check_pointers(const char *what, const struct decode *
                       : CUSHIM_OK;
 }
 
-enum cushim_status cushim_attention_decode_f32(const float *q, const float *k, const float *v,
-                                               const int32_t *kv_len_ptr, float *o, int64_t batch,
-                                               int64_t n_q_heads, int64_t n_kv_heads,
-                                               int64_t head_dim, int64_t kv_len, int64_t max_kv_len,
-                                               const struct cushim_kv_strides *kv, void *scratch,
-                                               size_t scratch_bytes, struct CUstream_st *stream) {
+enum cushim_status cushim_attention_decode(struct attention_how how, const float *q, const float *k,
+                                           const float *v, const int32_t *kv_len_ptr, float *o,
+                                           int64_t batch, int64_t n_q_heads, int64_t n_kv_heads,
+                                           int64_t head_dim, int64_t kv_len, int64_t max_kv_len,
+                                           const struct cushim_kv_strides *kv, void *scratch,
+                                           size_t scratch_bytes, struct CUstream_st *stream) {
     struct cushim_kernel_call call;
     int64_t n;
-    CUSHIM_TRY(cushim_check_host(__func__, "kv", kv));
+    CUSHIM_TRY(cushim_check_host(how.what, "kv", kv));
     struct decode d = {q,          k,        v,      kv_len_ptr, o,   batch,  n_q_heads,
                        n_kv_heads, head_dim, kv_len, max_kv_len, *kv, scratch};
-    CUSHIM_TRY(check_sizes(__func__, &d, &n));
+    CUSHIM_TRY(check_sizes(how.what, &d, &n));
     if (n == 0)
         return CUSHIM_OK;
-    CUSHIM_TRY(check_pointers(__func__, &d));
-    CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_attention, stream));
+    CUSHIM_TRY(check_pointers(how.what, &d));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, how.what, &cushim_family_attention, stream));
     if (call.is_cpu)
         return cushim_kernel_call_reference(&call, reference, &d, sizeof d);
     struct attention_cached_args args = {
@@ -310,6 +310,7 @@ enum cushim_status cushim_attention_decode_f32(const float *q, const float *k, c
         .v = v,
         .kv_len = kv_len_ptr,
         .is_one_len = true,
+        .is_early = how.is_early,
         .o = o,
         .batch = batch,
         .n_kv_heads = n_kv_heads,
@@ -322,4 +323,15 @@ enum cushim_status cushim_attention_decode_f32(const float *q, const float *k, c
         .position_stride = kv->position,
     };
     return attention_cached_launch(&call, &args, scratch, scratch_bytes);
+}
+
+enum cushim_status cushim_attention_decode_f32(const float *q, const float *k, const float *v,
+                                               const int32_t *kv_len_ptr, float *o, int64_t batch,
+                                               int64_t n_q_heads, int64_t n_kv_heads,
+                                               int64_t head_dim, int64_t kv_len, int64_t max_kv_len,
+                                               const struct cushim_kv_strides *kv, void *scratch,
+                                               size_t scratch_bytes, struct CUstream_st *stream) {
+    return cushim_attention_decode((struct attention_how){__func__, false}, q, k, v, kv_len_ptr, o,
+                                   batch, n_q_heads, n_kv_heads, head_dim, kv_len, max_kv_len, kv,
+                                   scratch, scratch_bytes, stream);
 }

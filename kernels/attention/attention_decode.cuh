@@ -66,6 +66,7 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
     int64_t sequence, head, in_q, in_parts; /* of KV; the place of row 0 */
     int first_row, n_rows;
     int n_hidden; /* last positions that row lane % GROUP does not see */
+    int64_t length;
     float4 q[GROUP][WIDES];
     Four keys[ROUNDS][WIDES], values[ROUNDS][WIDES];
     /* most and sum are of head lane % GROUP, the sum over the lane's own keys */
@@ -276,7 +277,7 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
      * one step each, so that the first keys have the same place for any length. */
     __device__ void attend(int chunk) {
         int turn = WARPS * args->n_chunks * STEP_KEYS, ahead = warp * args->n_chunks * STEP_KEYS;
-        int64_t first = (int64_t)chunk * STEP_KEYS, length = length_of(*args, sequence);
+        int64_t first = (int64_t)chunk * STEP_KEYS;
         int64_t n_left = length - first; /* for the first warp, because all of the block take the
                                             same number of turns */
         StepRows<KEYS, TYPE> rows(*args, sequence, head, first + ahead, length, turn);
@@ -433,6 +434,10 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
         first_row = (int)(slice - kv * args->n_slices) * GROUP;
     }
 
+    __device__ void take_length() {
+        length = length_of(*args, sequence);
+    }
+
     /* Attend with them, of which the sequence may have fewer. */
     __device__ void run(int chunk) {
         int n_queries = (int)clamped(args->q_len, sequence, args->max_q_len);
@@ -468,8 +473,12 @@ template <class Block> DEVICE void decode(float *shared, const attention_cached_
     block.take_slice(slice);
     if (Block::IS_EVEN && !args->kv_begin)
         block.prefetch((int)blockIdx.x);
+    if (args->is_early)
+        block.take_length();
     wait_for_earlier();
     let_next_start();
+    if (!args->is_early)
+        block.take_length();
 #pragma unroll 1
     for (;;) {
         block.run((int)blockIdx.x);
@@ -478,6 +487,7 @@ template <class Block> DEVICE void decode(float *shared, const attention_cached_
             break;
         __syncthreads(); /* there are never more clusters than the device runs at once */
         block.take_slice(slice);
+        block.take_length();
     }
 }
 

@@ -12,6 +12,7 @@
 #include "companion/shared.h"
 #include "kernels/gemv/decoder/decoder.h"
 #include "kernels/launch/arguments.h"
+#include "kernels/shared/attention_decode.h"
 
 enum {
     MOST = 1 << 28, /* for a size */
@@ -153,9 +154,10 @@ static enum cushim_status run_layer(const char *what, const struct step *s, int6
                                of->keys, of->values, d->eps, d->n_q_heads, d->n_kv_heads,
                                d->head_dim, d->hidden, d->max_len, d->position_stride,
                                d->head_stride, s->scratch, s->scratch_bytes, s->stream));
-    CUSHIM_TRY(cushim_attention_decode_f32(s->q, of->keys, of->values, s->length, s->attended, 1,
-                                           d->n_q_heads, d->n_kv_heads, d->head_dim, 0, d->max_len,
-                                           &strides, s->scratch, s->scratch_bytes, s->stream));
+    CUSHIM_TRY(cushim_attention_decode((struct attention_how){what, true}, s->q, of->keys,
+                                       of->values, s->length, s->attended, 1, d->n_q_heads,
+                                       d->n_kv_heads, d->head_dim, 0, d->max_len, &strides,
+                                       s->scratch, s->scratch_bytes, s->stream));
     CUSHIM_TRY(cushim_gemv_add(early, cushim_decoder_rows(&of->o, 1), s->attended, s->h, s->h,
                                d->hidden, d->n_q_heads * d->head_dim, s->scratch, s->scratch_bytes,
                                s->stream));
