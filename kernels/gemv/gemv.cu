@@ -187,7 +187,8 @@ DIRECT(q6k_direct, Q6kHalf)
     KERNEL_OF(512, 1, gemv_q4k_##name)                                                             \
     (const uint8_t *w, const float *x, int64_t m, int64_t k, int most_tiles, int early_bytes,      \
      const __grid_constant__ struct gemv_end_args args) {                                          \
-        FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Q4kHalf, 2, IS_EARLY>(                 \
+        FROM_90(DYNAMIC_SHARED(uint8_t, shared);                                                   \
+                run_direct<Q4kInStages, GEMV_DIRECT_STAGES, IS_EARLY>(                             \
                     {m, k, (int)(k / BLOCK_VALUES), most_tiles, early_bytes}, {nullptr, w}, x,     \
                     End{args}, shared));                                                           \
     }

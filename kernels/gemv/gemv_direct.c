@@ -23,24 +23,27 @@ static unsigned even_warps(int64_t n_steps, int64_t n_tiles, unsigned most) {
 
 /*
  * Clusters of n_ranks blocks, of which `share` fit on a multiprocessor, and a block per place, or
- * more if the sums of their tiles do not fit.  False if no number fits.
+ * more if the sums of their tiles do not fit.  False if no number fits, or fewer than three
+ * quarters of the warps.
  */
 static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                           const struct gemv_direct_sizes *sizes, unsigned share, unsigned n_ranks) {
-    unsigned most_bytes = cushim_kernel_call_share(call, share);
+    unsigned most_bytes = cushim_kernel_call_share(call, share),
+             most_warps = GEMV_DIRECT_WARPS / share, bytes_of_warp = sizes->bytes_of_warp + 64;
     int64_t n_clusters = (call->n_sms - 1) / n_ranks + 1,
             n_tiles = (sizes->n_tiles - 1) / n_clusters + 1;
     int64_t of_first = GEMV_DIRECT_FIRST_STEP(sizes->n_steps, 1, n_ranks),
             of_last = sizes->n_steps - GEMV_DIRECT_FIRST_STEP(sizes->n_steps, n_ranks - 1, n_ranks),
             n_steps = n_ranks > 1 && of_first > of_last ? of_first : of_last;
-    unsigned n_warps = even_warps(n_steps, n_tiles, GEMV_DIRECT_WARPS / share);
-    unsigned bytes =
-        GEMV_DIRECT_BYTES(sizes->column_bytes, (unsigned)n_steps, n_warps, 0, sizes->bytes_of_warp);
-    unsigned bytes_of_tile = 64 * n_warps;
+    unsigned bytes = GEMV_DIRECT_BYTES(sizes->column_bytes, (unsigned)n_steps, 0, 0, 0);
     if (most_bytes > GEMV_DIRECT_MOST_BYTES)
         most_bytes = GEMV_DIRECT_MOST_BYTES;
-    if (bytes + bytes_of_tile > most_bytes)
+    if (bytes + most_warps * 3 / 4 * bytes_of_warp > most_bytes)
         return false;
+    if (bytes + most_warps * bytes_of_warp > most_bytes)
+        most_warps = (most_bytes - bytes) / bytes_of_warp;
+    unsigned n_warps = even_warps(n_steps, n_tiles, most_warps), bytes_of_tile = 64 * n_warps;
+    bytes += n_warps * sizes->bytes_of_warp;
     unsigned least =
         cushim_n_blocks(sizes->n_tiles, (most_bytes - bytes) / bytes_of_tile, INT32_MAX);
     unsigned grid = cushim_n_blocks(sizes->n_tiles, 1, n_clusters);

@@ -16,15 +16,19 @@
  * block, and its columns are the digits.
  *
  * A block stays for many rows and forms the digits once.  Its warps share k and go from one tile to
- * the next as if their steps were one row.  They meet only at the end, to add up what they have of
- * its tiles.  While the kernel ahead still runs, the block asks for its first weights, which then
- * come from L2.  If that kernel writes none of them (IS_EARLY), it loads a warp's first step.
+ * the next as if their steps were one row.  In its first tile a warp forms the digits of each step
+ * just before it multiplies by them.  If its steps of the other tiles are the same ones, warps meet
+ * only at the end, to add up what they have of the block's tiles; otherwise once more behind the
+ * first tile.  While the kernel ahead still runs, the block asks for its first weights, which then
+ * come from L2.  If that kernel writes none of what does not depend on x (IS_EARLY), it loads a
+ * warp's first step and all of that.
  */
 #ifndef CUSHIM_KERNELS_GEMV_DIRECT_CUH
 #define CUSHIM_KERNELS_GEMV_DIRECT_CUH
 
 #include <float.h>
 
+#include "kernels/device/arch/barrier.cuh"
 #include "kernels/device/arch/cluster.cuh"
 #include "kernels/device/arch/dependent_launch.cuh"
 #include "kernels/device/math/maximum.cuh"
@@ -37,87 +41,66 @@
  * All of k in shared memory: [step][half] digits, with 16 bytes of each set of two for the lanes of
  * their block, then [step][block] factors, which undo the scaling, and sums.  A negative factor
  * (-0) says that plain products take the block.  A normed column is multiplied by its weights here,
- * and by 1 / the root of its mean square at the end.
+ * and by 1 / the root of its mean square at the end.  A warp forms step by step.
  */
 template <class Work, bool HAS_NORM> struct DirectColumn {
     enum {
         PART_VALUES = BLOCK_VALUES / 4,
-        BETWEEN = Work::IS_HALVED ? 16 : 4, /* from a part's first half to its second */
-        BATCH = 2                           /* parts in flight */
+        BETWEEN = Work::IS_HALVED ? 16 : 4 /* from a part's first half to its second */
     };
 
     uint8_t *digits;
     float2 *factors;
-    const float *b;
-    const DirectShape &shape;
-    int n; /* parts */
-    float x[BATCH][PART_VALUES];
-    const float *norm; /* its weights, or NULL */
-    float weights[HAS_NORM ? BATCH : 1][PART_VALUES], squares;
-    bool is_any_plain; /* whether any of the thread's parts is plain */
+    const float *b, *norm; /* its weights, or NULL */
+    int64_t k;
+    int block, part; /* of a step */
+    float x[PART_VALUES], weights[HAS_NORM ? PART_VALUES : 1], squares;
 
     MEMBER DirectColumn(uint8_t *digits, float2 *factors, const float *b, const float *norm,
-                        const DirectShape &shape, int n_steps)
-        : digits(digits), factors(factors), b(b), shape(shape),
-          n(n_steps * (DIRECT_STEP / PART_VALUES)), norm(norm), squares(0), is_any_plain(false) {
+                        int64_t k)
+        : digits(digits), factors(factors), b(b), norm(norm), k(k), block(threadIdx.x % 32 / 4),
+          part(threadIdx.x % 4), squares(0) {
     }
 
-    /* Eight neighbours, or two fours 16 apart; `otherwise` if they do not exist. */
-    MEMBER void load_part(float (&to)[PART_VALUES], const float *from, bool is_there,
+    /* The lane's part: eight neighbours, or two fours 16 apart; `otherwise` if it does not exist.
+     */
+    MEMBER void load_part(float (&to)[PART_VALUES], const float *from, int step,
                           float otherwise) const {
+        int value = (step * DIRECT_STEP_BLOCKS + block) * BLOCK_VALUES +
+                    part * (Work::IS_HALVED ? 4 : (int)PART_VALUES);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             float4 four = make_float4(otherwise, otherwise, otherwise, otherwise);
-            if (is_there)
-                four = __ldg(reinterpret_cast<const float4 *>(from + half * BETWEEN));
+            if (from && value < k)
+                four = __ldg(reinterpret_cast<const float4 *>(from + value + half * BETWEEN));
             to[4 * half] = four.x, to[4 * half + 1] = four.y;
             to[4 * half + 2] = four.z, to[4 * half + 3] = four.w;
         }
     }
 
-    MEMBER void apply_weights(float (&x)[PART_VALUES], const float (&with)[PART_VALUES]) {
+    MEMBER void load(int step) {
+        load_part(x, b, step, 0);
+    }
+    MEMBER void load_weights(int step) {
+        if constexpr (HAS_NORM)
+            load_part(weights, norm, step, 1);
+    }
+
+    MEMBER void apply_weights() {
         float sum = 0;
 #pragma unroll
         for (int j = 0; j < PART_VALUES; j++) {
             sum = fmaf(x[j], x[j], sum);
-            x[j] *= with[j];
+            x[j] *= weights[HAS_NORM ? j : 0];
         }
         squares += sum;
     }
 
-    /* Load the thread's parts from number i on. */
-    MEMBER void load(int i) {
-#pragma unroll
-        for (int at = 0; at < BATCH; at++, i += blockDim.x) {
-            int value = Work::IS_HALVED ? i / 4 * BLOCK_VALUES + i % 4 * 4 : i * PART_VALUES;
-            bool is_there = i < n && value < shape.k;
-            if constexpr (HAS_NORM)
-                load_part(weights[at], norm + value, norm && is_there, 1);
-            load_part(x[at], b + value, is_there, 0);
-        }
-    }
-
-    /* Form all of the thread's parts; `meanwhile` is called when the first are asked for. */
-    template <class Meanwhile> MEMBER void form_all(Meanwhile meanwhile) {
-        bool is_first = true;
-        int i = threadIdx.x;
-        do {
-            load(i);
-            if (is_first)
-                meanwhile();
-            is_first = false;
-#pragma unroll
-            for (int at = 0; at < BATCH; at++, i += blockDim.x) {
-                if constexpr (HAS_NORM)
-                    apply_weights(x[at], weights[at]);
-                if (i < n)
-                    form(x[at], i);
-            }
-        } while (i < n);
-    }
-
-    MEMBER void form(const float (&x)[PART_VALUES], int i) {
+    /* Form the step that was loaded. */
+    MEMBER void form(int step) {
         uint32_t most = 0, least = 0; /* of those that are not 0, below 2^32 */
+        if (HAS_NORM)
+            apply_weights();
 #pragma unroll
         for (int j = 0; j < PART_VALUES; j++) {
             uint32_t bits = __float_as_uint(x[j]) & 0x7FFFFFFF;
@@ -142,14 +125,12 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
         bool is_plain = scale.is_plain;
         if (Work::HAS_MINIMA)
             is_plain = __any_sync(0xFFFFFFFF, is_plain || !(fabsf(sum) <= FLT_MAX));
-        int block = i / 4, part = i % 4;
-        Work::store(digits + block / 8 * Work::STEP_BYTES, block % 8, part, x,
-                    is_plain ? 0 : scale.value);
+        Work::store(digits + step * Work::STEP_BYTES, block, part, x, scale.value);
         if (part == 0) {
             float factor = __uint_as_float(scale.factor_bits - (Work::LOG2_INTEGERS << 23));
-            factors[block] = make_float2(is_plain ? -0.0f : factor, is_plain ? 0 : sum);
+            factors[step * DIRECT_STEP_BLOCKS + block] =
+                make_float2(is_plain ? -0.0f : factor, is_plain ? 0 : sum);
         }
-        is_any_plain |= is_plain;
     }
 };
 
@@ -176,8 +157,9 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         N = DIRECT_ROWS / (1 + IS_PAIRED) /* outputs of a tile: rows, or pairs */
     };
 
-    const DirectShape &shape;
-    const Weights &w;
+    DirectShape shape;
+    Weights w;
+    const float *b, *norm; /* the column and its weights, or NULL */
     const End &end;
     int n_warps, warp, lane, g, t;
     int n_blocks, n_steps; /* of the block */
@@ -185,45 +167,72 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
     int n_tiles, tile0, tile_step; /* the first one of the cluster, and from one to its next */
 
     /* in shared memory */
-    float *parts; /* at the same place in all blocks of a cluster */
+    float *parts;   /* at the same place in all blocks of a cluster */
+    float *squares; /* if HAS_NORM, a sum per warp */
     uint8_t *digits;
-    float2 *factors;
-    float *squares; /* if HAS_NORM, a sum per warp; otherwise stages */
+    float2 *factors; /* then stages */
 
     /* The next to fetch. */
-    int fetch_tile, fetch_step, last;
-    DirectRows rows;
+    int fetch_tile, fetch_step;
+    typename Work::Rows rows;
+    unsigned load_row[Work::LOADS], load_bytes[Work::LOADS];
     typename Work::Fetched fetched[DEPTH];
 
-    MEMBER DirectRun(const DirectShape &shape, const Weights &w, const End &end, uint8_t *shared)
-        : shape(shape), w(w), end(end), n_warps(blockDim.x / 32), warp(threadIdx.x / 32),
-          lane(threadIdx.x % 32), g(lane / 4), t(lane % 4), n_blocks((int)(shape.k / BLOCK_VALUES)),
-          n_steps((n_blocks + DIRECT_STEP_BLOCKS - 1) / DIRECT_STEP_BLOCKS),
+    MEMBER DirectRun(const DirectShape &shape, const Weights &w, const float *b, const End &end,
+                     uint8_t *shared)
+        : shape(shape), w(w), b(b), norm(nullptr), end(end), n_warps(blockDim.x / 32),
+          warp((int)__shfl_sync(0xFFFFFFFF, threadIdx.x / 32, 0)), lane(threadIdx.x % 32),
+          g(lane / 4), t(lane % 4),
           row_bytes((unsigned)shape.n_blocks * Work::WEIGHT_BYTES / DIRECT_STEP_BLOCKS),
-          n_tiles((int)((shape.m + DIRECT_ROWS - 1) / DIRECT_ROWS)),
-          tile0((int)(blockIdx.x / n_ranks())), tile_step((int)(gridDim.x / n_ranks())),
-          parts(reinterpret_cast<float *>(shared)), fetch_tile(tile0), fetch_step(warp), last(0) {
-        digits = shared + shape.most_tiles * n_warps * (DIRECT_ROWS * 4) + Work::STEP_BYTES;
+          n_tiles((int)((shape.m + DIRECT_ROWS - 1) / DIRECT_ROWS)), tile0((int)blockIdx.x),
+          tile_step((int)gridDim.x), parts(reinterpret_cast<float *>(shared)), fetch_step(warp) {
+        if constexpr (End::HAS_NORM)
+            norm = end.args.norm;
+        if (n_ranks() > 1)
+            take_rank();
+        fetch_tile = tile0;
+        n_blocks = (int)(this->shape.k / BLOCK_VALUES);
+        n_steps = (n_blocks + DIRECT_STEP_BLOCKS - 1) / DIRECT_STEP_BLOCKS;
+        squares = parts + shape.most_tiles * n_warps * DIRECT_ROWS;
+        digits = reinterpret_cast<uint8_t *>(squares) +
+                 (End::HAS_NORM ? n_warps * GEMV_DIRECT_NORM_BYTES : 0) + Work::STEP_BYTES;
         factors = reinterpret_cast<float2 *>(digits + n_steps * Work::STEP_BYTES);
-        squares = reinterpret_cast<float *>(factors + n_steps * DIRECT_STEP_BLOCKS);
         if constexpr (Work::STAGE_BYTES > 0) {
 #pragma unroll
             for (int slot = 0; slot < DEPTH; slot++)
-                fetched[slot].stage = reinterpret_cast<uint8_t *>(squares) +
-                                      (warp * DEPTH + slot) * Work::STAGE_BYTES;
+                fetched[slot].stage =
+                    reinterpret_cast<uint8_t *>(factors + n_steps * DIRECT_STEP_BLOCKS) +
+                    (warp * DEPTH + slot) * Work::STAGE_BYTES;
         }
     }
 
-    /* The blocks that share k; those of products with an end never do. */
+    /* Of the cluster, which shares k. */
     MEMBER static unsigned n_ranks() {
-        return End::IS_PLAIN ? cluster_size() : 1;
+        return End::MAY_SHARE ? cluster_size() : 1;
+    }
+    MEMBER static unsigned rank() {
+        return End::MAY_SHARE ? cluster_rank() : 0;
+    }
+
+    /* Take the steps of the block, which shares k with the others of its cluster. */
+    MEMBER void take_rank() {
+        int n_all = (int)((shape.k + DIRECT_STEP - 1) / DIRECT_STEP), n = (int)n_ranks(),
+            number = (int)rank(), first = GEMV_DIRECT_FIRST_STEP(n_all, number, n);
+        tile0 /= n, tile_step /= n;
+        if (number + 1 < n)
+            shape.k = GEMV_DIRECT_FIRST_STEP(n_all, number + 1, n) * DIRECT_STEP;
+        shape.k -= first * DIRECT_STEP;
+        w.values += (int64_t)first * Work::WEIGHT_BYTES;
+        if (Work::SCALES_APART)
+            w.scales += first * DIRECT_STEP_BLOCKS * 2;
+        b += first * DIRECT_STEP;
     }
 
     /* A tile's first row.  If rows are paired, its eight pairs are of one head, or of half of m. */
     MEMBER int64_t first_row(int tile) const {
         if constexpr (IS_PAIRED) {
             unsigned pair = (unsigned)tile * PAIRS, half = (unsigned)end.args.half;
-            return pair + pair / half * half;
+            return pair < half ? pair : pair + pair / half * half;
         }
         return (int64_t)tile * DIRECT_ROWS;
     }
@@ -243,21 +252,29 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         return at < shape.m ? at : shape.m - 1;
     }
 
+    /* Where the lane's loads begin in a tile: a row, and bytes from there on. */
+    MEMBER void place_loads() {
+#pragma unroll
+        for (int i = 0; i < Work::LOADS; i++) {
+            unsigned row = (unsigned)Work::row_of(i), bytes = Work::begin_of(i);
+            if constexpr (IS_PAIRED) {
+                bytes += row / PAIRS * (unsigned)end.args.half * row_bytes;
+                row %= PAIRS;
+            }
+            load_row[i] = row;
+            load_bytes[i] = bytes;
+            settle(load_row[i]), settle(load_bytes[i]);
+        }
+    }
+
     MEMBER void take_rows() {
         int64_t row0 = first_row(fetch_tile);
-        last = last_of(fetch_tile);
+        unsigned last = (unsigned)last_of(fetch_tile);
         rows.values = w.values + row0 * row_bytes;
         rows.scales = w.scales + row0 * (shape.n_blocks * 2);
-        rows.row_bytes = row_bytes;
-        rows.last = last;
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            if constexpr (IS_PAIRED)
-                rows.offset[i] =
-                    ((unsigned)(g < last ? g : last) + i * (unsigned)end.args.half) * row_bytes;
-            else
-                rows.offset[i] = (unsigned)(g + 8 * i < last ? g + 8 * i : last) * row_bytes;
-        }
+        for (int i = 0; i < Work::LOADS; i++)
+            rows.offset[i] = min(load_row[i], last) * row_bytes + load_bytes[i];
     }
 
     MEMBER void fetch(int slot) {
@@ -288,10 +305,11 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
             __syncwarp();
     }
 
-    /* The steps that are fetched before the column, whose values need the remaining places. */
+    /* The steps that are fetched before the column, which more of them would delay. */
     enum { FIRST_SLOTS = IS_EARLY ? 1 : DEPTH };
 
     MEMBER void fetch_first() {
+        place_loads();
         if (fetch_tile < n_tiles)
             take_rows();
 #pragma unroll
@@ -330,93 +348,110 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         return (tile0 + (int64_t)(i / N) * tile_step) * N + i % N;
     }
 
-    /* Store the warps' sums of n tiles.  If blocks share k, each of them adds up its own. */
-    MEMBER void store(int n) const {
-        auto part = [&](int i) {
-            return parts + i / DIRECT_ROWS * (n_warps * DIRECT_ROWS) + i % DIRECT_ROWS;
-        };
-        for (int i = threadIdx.x; i < n * DIRECT_ROWS; i += blockDim.x) {
-            float sum = sum_of(part(i), DIRECT_ROWS);
-            int64_t row = output_of(i);
-            if (n_ranks() > 1)
-                *part(i) = sum;
-            else if (row < shape.m)
-                end.c[row] = sum;
-        }
-        if (n_ranks() == 1)
-            return;
-        cluster_sync();
-        for (int i = (int)(cluster_rank() * blockDim.x + threadIdx.x); i < n * DIRECT_ROWS;
-             i += (int)(n_ranks() * blockDim.x)) {
-            float sum = 0;
-            for (unsigned rank = 0; rank < n_ranks(); rank++)
-                sum += *cluster_shared(part(i), rank);
-            if (output_of(i) < shape.m)
-                end.c[output_of(i)] = sum;
-        }
-        cluster_sync(); /* no block ends before it was read */
+    /* The thread's first one; blocks of a cluster divide theirs. */
+    MEMBER int first_output() const {
+        return (int)(rank() * blockDim.x + threadIdx.x);
     }
 
-    /* The same with an end. */
+    /* A sum over the warps of all blocks that share k.  If there are several, each has put that of
+     * its own warps into the first place. */
+    MEMBER float total(const float *of_warps, int stride) const {
+        if (n_ranks() == 1)
+            return sum_of(of_warps, stride);
+        float sum = 0;
+        for (unsigned other = 0; other < n_ranks(); other++)
+            sum += *cluster_shared(of_warps, other);
+        return sum;
+    }
+    MEMBER void share_sums(int n) const {
+        for (int i = threadIdx.x; i < n * DIRECT_ROWS; i += blockDim.x)
+            *part(i, DIRECT_ROWS) = sum_of(part(i, DIRECT_ROWS), DIRECT_ROWS);
+        cluster_sync();
+    }
 
+    /* What the first warp has of output i, if a tile has `rows` of them. */
+    MEMBER float *part(int i, int rows) const {
+        return parts + i / rows * (n_warps * DIRECT_ROWS) + i % rows;
+    }
+
+    /* Finish the outputs of n tiles. */
     template <class Before> MEMBER void finish(int n, Before before) const {
         int64_t n_outputs = IS_PAIRED ? shape.m / 2 : shape.m;
         float factor = 1;
-        if (End::HAS_NORM && end.args.norm)
-            factor =
-                __frsqrt_rn(__fadd_rn(__fdiv_rn(sum_of(squares, 1), (float)shape.k), end.args.eps));
-        for (int i = threadIdx.x; i < n * N; i += blockDim.x) {
-            const float *from = parts + i / N * (n_warps * DIRECT_ROWS) + i % N;
+        if (n_ranks() > 1)
+            share_sums(n);
+        if constexpr (End::HAS_NORM) {
+            if (norm)
+                factor = __frsqrt_rn(
+                    __fadd_rn(__fdiv_rn(sum_of(squares, 1), (float)shape.k), end.args.eps));
+        }
+        for (int i = first_output(); i < n * N; i += (int)(n_ranks() * blockDim.x)) {
+            const float *from = part(i, N);
             int64_t output = output_of(i);
             if (output >= n_outputs)
                 continue;
-            if (i >= (int)blockDim.x)
+            if (i != first_output())
                 before = end.before(output);
-            float second = IS_PAIRED ? sum_of(from + PAIRS, DIRECT_ROWS) * factor : 0;
-            end.finish(output, sum_of(from, DIRECT_ROWS) * factor, second, before);
+            float second = IS_PAIRED ? total(from + PAIRS, DIRECT_ROWS) * factor : 0;
+            end.finish(output, total(from, DIRECT_ROWS) * factor, second, before);
         }
+        if (n_ranks() > 1)
+            cluster_sync(); /* no block ends before it was read */
     }
 
     /* What the thread's first output reads. */
-    MEMBER auto before() const {
-        if constexpr (End::IS_PLAIN) {
-            return 0;
-        } else {
-            int64_t n_outputs = IS_PAIRED ? shape.m / 2 : shape.m, output = output_of(threadIdx.x);
-            return output < n_outputs ? end.before(output) : typename End::Before();
+    MEMBER typename End::Before before() const {
+        int64_t n_outputs = IS_PAIRED ? shape.m / 2 : shape.m, output = output_of(first_output());
+        return output < n_outputs ? end.before(output) : typename End::Before();
+    }
+
+    typedef DirectColumn<Work, (bool)End::HAS_NORM> Column;
+
+    /* Form the digits of a step of the warp, whose next step is asked for. */
+    MEMBER void form(Column &column, int step) const {
+        column.form(step);
+        if (step + n_warps < n_steps) {
+            column.load_weights(step + n_warps);
+            column.load(step + n_warps);
         }
+        __syncwarp();
     }
 
-    /* If HAS_NORM, put a warp's sum of squares. */
-    MEMBER void put_squares(float sum) const {
+    /* The warp has formed its steps.  It has others in the next tiles unless all have as many. */
+    MEMBER void end_column([[maybe_unused]] float of_lane) const {
+        if constexpr (End::HAS_NORM) {
 #pragma unroll
-        for (int flips = 16; flips; flips /= 2)
-            sum += __shfl_xor_sync(0xFFFFFFFF, sum, flips);
-        if (lane == 0)
-            squares[warp] = sum;
+            for (int flips = 16; flips; flips /= 2)
+                of_lane += __shfl_xor_sync(0xFFFFFFFF, of_lane, flips);
+            if (lane == 0)
+                squares[warp] = of_lane;
+        }
+        if (n_steps % n_warps)
+            meet_block();
     }
 
-    MEMBER const float *norm() const {
-        if constexpr (End::HAS_NORM)
-            return end.args.norm;
-        return nullptr;
-    }
-
-    MEMBER void run(const float *b) {
-        DirectColumn<Work, (bool)End::HAS_NORM> column(digits, factors, b, norm(), shape, n_steps);
-        typename Work::Lane own(digits);
-        decltype(this->before()) before;
-        column.form_all([&] {
-            if (!IS_EARLY)
-                fetch_first();
+    MEMBER void run() {
+        Column column(digits, factors, b, norm, shape.k);
+        typename End::Before before;
+        /* for what does not depend on x */
+        auto ask = [&] {
+            fetch_first();
+            column.load_weights(warp);
             before = this->before();
-        });
+        };
+        if (IS_EARLY)
+            ask();
+        else
+            prefetch();
+        typename Work::Lane own(digits);
+        wait_for_earlier();
+        let_next_start();
+        column.load(warp);
+        if (!IS_EARLY)
+            ask();
 #pragma unroll
         for (int slot = FIRST_SLOTS; slot < DEPTH; slot++)
             fetch(slot);
-        if constexpr (End::HAS_NORM)
-            put_squares(column.squares);
-        bool is_any_plain = __syncthreads_or(column.is_any_plain);
 
         int tile = tile0;
         int step = warp, n_waiting = 0;
@@ -426,6 +461,8 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
             for (int slot = 0; slot < DEPTH; slot++) {
                 if (tile >= n_tiles)
                     break;
+                if (n_waiting == 0)
+                    form(column, step);
                 typename Work::Products products = {};
                 wait_fetched();
                 Work::multiply(products, fetched[slot], own, step,
@@ -435,10 +472,12 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
                 float4 both =
                     *reinterpret_cast<const float4 *>(factors + step * DIRECT_STEP_BLOCKS + 2 * t);
                 Work::add(sums, products, own, both);
-                if (is_any_plain)
-                    add_plain(sums, both, tile, step, b);
+                if ((__float_as_uint(both.x) | __float_as_uint(both.z)) >> 31)
+                    add_plain(sums, both, tile, step);
                 step += n_warps;
                 if (step >= n_steps) {
+                    if (n_waiting == 0)
+                        end_column(column.squares);
                     put_aside(sums, n_waiting++);
                     step -= n_steps;
                     tile += tile_step;
@@ -446,21 +485,18 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
             }
         }
         __syncthreads();
-        if constexpr (End::IS_PLAIN)
-            store(n_waiting);
-        else
-            finish(n_waiting, before);
+        finish(n_waiting, before);
     }
 
     /* Add those of two blocks that are plain, whose factors are negative. */
-    MEMBER void add_plain(float (&sums)[2], float4 both, int tile, int step, const float *b) const {
+    MEMBER void add_plain(float (&sums)[2], float4 both, int tile, int step) const {
 #pragma unroll 1
         for (int which = 0; which < 4; which++) { /* of two blocks and rows */
             int half = which / 2, i = which % 2;
             if (!(__float_as_uint(half ? both.z : both.x) >> 31))
                 continue;
             int block = step * DIRECT_STEP_BLOCKS + 2 * t + half;
-            const float *with = norm() ? norm() + (int64_t)block * BLOCK_VALUES : nullptr;
+            const float *with = norm ? norm + (int64_t)block * BLOCK_VALUES : nullptr;
             float sum = plain_block<Work>(w, row_of(tile, g + 8 * i) * shape.n_blocks + block,
                                           b + (int64_t)block * BLOCK_VALUES, with);
             sums[0] += i ? 0 : sum;
@@ -483,35 +519,10 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
     }
 };
 
-/* Take the steps of the block from shape, weights and column, which are those of the product. */
-template <class Work> DEVICE void take_rank(DirectShape &shape, Weights &w, const float *&b) {
-    int n_steps = (int)((shape.k + DIRECT_STEP - 1) / DIRECT_STEP), n_ranks = (int)cluster_size(),
-        rank = (int)cluster_rank();
-    if (n_ranks == 1)
-        return;
-    int first = GEMV_DIRECT_FIRST_STEP(n_steps, rank, n_ranks);
-    if (rank + 1 < n_ranks)
-        shape.k = GEMV_DIRECT_FIRST_STEP(n_steps, rank + 1, n_ranks) * DIRECT_STEP;
-    shape.k -= first * DIRECT_STEP;
-    w.values += (int64_t)first * Work::WEIGHT_BYTES;
-    if (Work::SCALES_APART)
-        w.scales += first * DIRECT_STEP_BLOCKS * 2;
-    b += first * DIRECT_STEP;
-}
-
 template <class Format, int DEPTH, bool IS_EARLY, class End>
-DEVICE void run_direct(DirectShape shape, Weights w, const float *b, const End &end,
+DEVICE void run_direct(const DirectShape &shape, const Weights &w, const float *b, const End &end,
                        uint8_t *shared) {
-    if (End::IS_PLAIN)
-        take_rank<Direct<Format>>(shape, w, b);
-    DirectRun<Format, DEPTH, IS_EARLY, End> work(shape, w, end, shared);
-    if (IS_EARLY)
-        work.fetch_first();
-    else
-        work.prefetch();
-    wait_for_earlier();
-    let_next_start();
-    work.run(b);
+    DirectRun<Format, DEPTH, IS_EARLY, End>(shape, w, b, end, shared).run();
 }
 
 #endif

@@ -20,21 +20,13 @@ struct DirectShape {
     int early_bytes; /* of its weights, asked for while the kernel ahead still runs */
 };
 
-/* A lane's rows: the start of the tile's weights, separate scales, and the bytes to its row. */
-struct DirectRows {
+/* A tile's rows: the start of its weights, separate scales, and the bytes to what a lane loads. */
+template <int N> struct DirectRows {
     const uint8_t *values, *scales;
-    unsigned offset[2];
-    unsigned row_bytes;
-    int last; /* the last row of the tile that exists */
+    unsigned offset[N];
 };
 
 /* ---- columns as digits ---- */
-
-/* Four digits of a place, one of each number: byte `place` of a, b, c and d. */
-DEVICE uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t c, uint32_t d, int place) {
-    uint32_t selector = (uint32_t)(place | (4 + place) << 4);
-    return __byte_perm(__byte_perm(a, b, selector), __byte_perm(c, d, selector), 0x5410);
-}
 
 /*
  * Added to a float of up to 2^22, it rounds that to an integer in the lowest bits, because
@@ -68,65 +60,111 @@ struct DirectScale {
 };
 
 /*
- * Eight values as two integers of three signed digits each, the upper whole, the lower 2^23 times
- * the rest, and one more digit, 2^7 times what that leaves.
+ * Eight values as digits, from the first to the last, four values a word: three signed digits of an
+ * upper integer, which is whole, three of a lower one, 2^23 times the rest, and one more, 2^7 times
+ * what that leaves.
  */
 struct DirectIntegers {
-    uint32_t upper[8], lower[8], last[8];
+    uint32_t digits[7][2];
 
     MEMBER DirectIntegers(const float (&x)[8], float scale) {
 #pragma unroll
-        for (int j = 0; j < 8; j++) {
-            float value = scale == 0 ? 0 : x[j] * scale, whole = value + INTEGERS;
-            float behind = value - (whole - INTEGERS), rest = fmaf(behind, 0x1p23f, INTEGERS);
-            float left = fmaf(behind, 0x1p23f, INTEGERS - rest);
-            upper[j] = (__float_as_uint(whole) + DIGITS_OF_INTEGERS) ^ 0x808080;
-            lower[j] = (__float_as_uint(rest) + DIGITS_OF_INTEGERS) ^ 0x808080;
-            last[j] = __float_as_uint(fmaf(left, 0x1p7f, INTEGERS));
+        for (int half = 0; half < 2; half++) {
+            uint32_t upper[4], lower[4], last[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                float of = x[4 * half + j], whole = fmaf(of, scale, INTEGERS);
+                float behind = fmaf(of, scale, INTEGERS - whole);
+                float rest = fmaf(behind, 0x1p23f, INTEGERS);
+                float left = fmaf(behind, 0x1p23f, INTEGERS - rest);
+                upper[j] = __float_as_uint(whole) + DIGITS_OF_INTEGERS;
+                lower[j] = __float_as_uint(rest) + DIGITS_OF_INTEGERS;
+                last[j] = __float_as_uint(fmaf(left, 0x1p7f, INTEGERS));
+            }
+            take_apart(upper, half, 0);
+            take_apart(lower, half, 3);
+            digits[6][half] = __byte_perm(__byte_perm(last[0], last[1], 0x0040),
+                                          __byte_perm(last[2], last[3], 0x0040), 0x5410);
         }
     }
 
-    /* The digits from 0, the first, to 6. */
-    MEMBER uint2 digits(int number) const {
-        const uint32_t(&of)[8] = number < 3 ? upper : number < 6 ? lower : last;
-        int place = number < 6 ? 2 - number % 3 : 0;
-        return make_uint2(bytes_of(of[0], of[1], of[2], of[3], place),
-                          bytes_of(of[4], of[5], of[6], of[7], place));
+    /* The three digits of four integers, from digit `first` on. */
+    MEMBER void take_apart(const uint32_t (&of)[4], int half, int first) {
+        uint32_t low[2], high[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            low[i] = __byte_perm(of[2 * i], of[2 * i + 1], 0x5140);
+            high[i] = __byte_perm(of[2 * i], of[2 * i + 1], 0x0062);
+        }
+        digits[first][half] = __byte_perm(high[0], high[1], 0x5410) ^ 0x80808080;
+        digits[first + 1][half] = __byte_perm(low[0], low[1], 0x7632) ^ 0x80808080;
+        digits[first + 2][half] = __byte_perm(low[0], low[1], 0x5410) ^ 0x80808080;
+    }
+
+    MEMBER uint2 digit(int number) const {
+        return make_uint2(digits[number][0], digits[number][1]);
     }
 };
 
 enum { DIRECT_SETS = 3 };
 
 template <class Format> struct Direct;
+struct Q4kInStages; /* q4k by way of stages */
 
-/* ---- rows in shared memory ---- */
+/* ---- what a lane loads of a step of 16 rows ---- */
+
+/* Its bytes of rows g and g + 8, into registers. */
+struct DirectOfTwoRows {
+    enum { LOADS = 2, STAGE_BYTES = 0 };
+    typedef DirectRows<LOADS> Rows;
+
+    DEVICE int row_of(int load) {
+        return threadIdx.x % 32 / 4 + 8 * load;
+    }
+    DEVICE unsigned begin_of(int) {
+        return 0;
+    }
+};
 
 /*
- * A step of 16 rows on its way through a stage of the warp, for formats whose words do not lie at
- * multiples of their size.  A row is copied by 16 bytes from the multiple at or before the step on,
- * and its bytes lie skew_of() bytes behind the start of the stage's row.
+ * Pieces of 16 bytes, copied to a stage of the warp, for products with an end and for formats whose
+ * words do not lie at multiples of their size.  A row is copied from the multiple at or before the
+ * step on, and its bytes lie skew_of() bytes behind the start of the stage's row.
  */
 template <class Format, int STEP> struct DirectStage {
-    enum { PIECES = (STEP + 15) / 16, PITCH = PIECES * 16 | 16 };
-    static_assert(DIRECT_ROWS * PITCH == GEMV_SLICE_STAGE_BYTES(STEP), "as launched");
+    enum { PIECES = (STEP + 15) / 16, PITCH = PIECES * 16 | 16, STAGE_BYTES = DIRECT_ROWS * PITCH };
+    static_assert(STAGE_BYTES == GEMV_SLICE_STAGE_BYTES(STEP), "as launched");
+
+    /* Lanes take piece after piece if there is no gap between rows, or else whole rows. */
+    enum { IS_DENSE = (int)PITCH == 16 * PIECES };
+    enum { LANES = IS_DENSE ? (int)PIECES : (int)PIECES > 16 ? 32 : 16 };
+    enum { LOADS = (DIRECT_ROWS * LANES + 31) / 32 };
+    typedef DirectRows<LOADS> Rows;
+    struct Fetched {
+        uint8_t *stage;
+    };
+
+    DEVICE int number_of(int load) {
+        return threadIdx.x % 32 + 32 * load;
+    }
+    DEVICE int row_of(int load) {
+        return number_of(load) / LANES;
+    }
+    DEVICE unsigned begin_of(int load) {
+        return number_of(load) % LANES * 16;
+    }
 
     DEVICE unsigned skew_of(int step) {
         return (unsigned)step * STEP % 16;
     }
 
-    DEVICE void fetch(uint8_t *stage, const DirectRows &rows, int step) {
-        enum { ROWS_AT_ONCE = (int)PIECES > 16 ? 1 : 2, LANES = 32 / ROWS_AT_ONCE };
-        int lane = threadIdx.x % 32, piece = lane % LANES;
-        const uint8_t *from =
-            rows.values + ((unsigned)step * STEP - skew_of(step) + (unsigned)piece * 16);
-        static_assert((int)PIECES <= (int)LANES, "a piece a lane");
-        if (piece >= PIECES)
-            return;
+    DEVICE void fetch(Fetched &fetched, const Rows &rows, int step, int) {
+        const uint8_t *from = rows.values + ((unsigned)step * STEP - skew_of(step));
 #pragma unroll
-        for (int i = 0; i < DIRECT_ROWS; i += ROWS_AT_ONCE) {
-            int row = i + lane / LANES;
-            copy_async_16_of_line(stage + row * PITCH + piece * 16,
-                                  from + (unsigned)min(row, rows.last) * rows.row_bytes);
+        for (int i = 0; i < LOADS; i++) {
+            int place = IS_DENSE ? number_of(i) * 16 : row_of(i) * PITCH + (int)begin_of(i);
+            if (IS_DENSE ? place < STAGE_BYTES : begin_of(i) < 16 * PIECES)
+                copy_async_16_of_line(fetched.stage + place, from + rows.offset[i]);
         }
     }
 
@@ -136,22 +174,92 @@ template <class Format, int STEP> struct DirectStage {
     }
 };
 
+/* ---- blocks of 32 values ---- */
+
 /*
  * A product has four blocks, with the words of a lane of each, and two digits; the scales of blocks
  * are floats.
  */
-template <> struct Direct<Q4_0> {
-    enum { HAS_MINIMA = 0, IS_HALVED = 1, SCALES_APART = 1, STAGE_BYTES = 0 };
-    enum { WEIGHT_BYTES = 8 * Q4_0::BYTES }; /* of a step of a row */
+struct DirectBlocks {
+    enum { HAS_MINIMA = 0, IS_HALVED = 1, SCALE_LANES = 4, SPREAD = 22 };
     enum { STEP_BYTES = GEMV_DIRECT_DIGITS, GROUP_BYTES = STEP_BYTES / 2, DIGITS = 6 };
-    enum { SCALE_LANES = 4, SPREAD = 22 };
-    enum { LOG2_INTEGERS = 4 }; /* they are 2^4 times the weights' */
+
+    /* The place of a lane's digits of step 0.  Lanes whose column belongs to another block read
+     * the zeros before them, in all steps.  All of the block make one. */
+    struct Lane {
+        const uint8_t *digits;
+        int step_bytes;
+
+        MEMBER explicit Lane(uint8_t *all) {
+            int lane = threadIdx.x % 32, g = lane / 4;
+            bool is_own = g / 2 == lane % 4;
+            digits = is_own ? all + g * 16 : all - STEP_BYTES;
+            step_bytes = is_own ? (int)STEP_BYTES : 0;
+            for (int i = threadIdx.x; i < STEP_BYTES / 4; i += blockDim.x)
+                reinterpret_cast<uint32_t *>(all - STEP_BYTES)[i] = 0;
+            __syncthreads();
+        }
+    };
+
+    /* For two blocks: sums of two digits of two rows, in the lanes of their block, and scales. */
+    struct Products {
+        int d[2][DIRECT_SETS][4];
+        float scale[2][2]; /* [row][block] */
+    };
+
+    /* Store a part of a block of a step, [half][set][pair / 2][block / 2][digit][pair % 2]. */
+    DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
+        DirectIntegers of(x, scale);
+        uint8_t *at =
+            step + block % 2 * GROUP_BYTES + part / 2 * 128 + block / 2 * 32 + part % 2 * 8;
+#pragma unroll
+        for (int i = 0; i < DIGITS; i++)
+            *reinterpret_cast<uint2 *>(at + i / 2 * 256 + i % 2 * 16) = of.digit(i);
+    }
+
+    /* Four words of two rows: two words each. */
+    DEVICE void multiply_words(int (&d)[DIRECT_SETS][4], const uint32_t (&first)[4],
+                               const uint32_t (&second)[4], const uint8_t *digits) {
+#pragma unroll
+        for (int set = 0; set < DIRECT_SETS; set++) {
+            uint4 x = *reinterpret_cast<const uint4 *>(digits + set * 256);
+            const uint32_t b[2][2] = {{x.x, x.y}, {x.z, x.w}};
+            mma_bytes<true>(d[set], first, b[0]);
+            mma_bytes<true>(d[set], second, b[1]);
+        }
+    }
+
+    DEVICE float product(const int (&d)[DIRECT_SETS][4], int i) {
+        float upper = (float)(d[0][2 * i] * 256 + d[0][2 * i + 1]);
+        float middle = (float)(d[1][2 * i] * 128 + d[1][2 * i + 1]);
+        float lower = (float)(d[2][2 * i] * 256 + d[2][2 * i + 1]);
+        return fmaf(fmaf(lower, 0x1p-16f, middle), 0x1p-15f, upper);
+    }
+
+    /* Factors of the two blocks, each with its sum; that of a plain block is negative, and its
+     * product 0. */
+    DEVICE void add(float (&sums)[2], const Products &of, const Lane &, float4 both) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float factor = half ? both.z : both.x;
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                float with = __float_as_uint(factor) >> 31 ? 0 : of.scale[i][half];
+                sums[i] = fmaf(with, product(of.d[half], i) * factor, sums[i]);
+            }
+        }
+    }
+};
+
+template <> struct Direct<Q4_0> : DirectBlocks, DirectOfTwoRows {
+    enum { SCALES_APART = 1, WEIGHT_BYTES = 8 * Q4_0::BYTES }; /* of a step of a row */
+    enum { LOG2_INTEGERS = 4 };                                /* they are 2^4 times the weights' */
     struct Fetched {
         uint4 words[2][2]; /* [row][block] */
         uint32_t scales[2];
     };
 
-    DEVICE void fetch(Fetched &to, const DirectRows &rows, int step, int left) {
+    DEVICE void fetch(Fetched &to, const Rows &rows, int step, int left) {
         unsigned pair = threadIdx.x % 4,
                  at = (unsigned)step * 4 + (2 * (int)pair < left ? pair : 0);
 #pragma unroll
@@ -175,50 +283,6 @@ template <> struct Direct<Q4_0> {
         return masked_xor(word, 0xF0F0F0F0, 0x80808080);
     }
 
-    /* The place of a lane's digits of step 0.  Lanes whose column belongs to another block read
-     * the zeros before them, in all steps. */
-    struct Lane {
-        const uint8_t *digits;
-        int step_bytes;
-
-        MEMBER explicit Lane(uint8_t *all) {
-            int lane = threadIdx.x % 32, g = lane / 4;
-            bool is_own = g / 2 == lane % 4;
-            digits = is_own ? all + g * 16 : all - STEP_BYTES;
-            step_bytes = is_own ? (int)STEP_BYTES : 0;
-            for (int i = threadIdx.x; i < STEP_BYTES / 4; i += blockDim.x)
-                reinterpret_cast<uint32_t *>(all - STEP_BYTES)[i] = 0;
-        }
-    };
-
-    /* For two blocks: sums of two digits of two rows, in the lanes of their block, and scales. */
-    struct Products {
-        int d[2][DIRECT_SETS][4];
-        float scale[2][2]; /* [row][block] */
-    };
-
-    /* Store a part of a block of a step, [half][set][pair / 2][block / 2][digit][pair % 2]. */
-    DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
-        DirectIntegers of(x, scale);
-        uint8_t *at =
-            step + block % 2 * GROUP_BYTES + part / 2 * 128 + block / 2 * 32 + part % 2 * 8;
-#pragma unroll
-        for (int i = 0; i < DIGITS; i++)
-            *reinterpret_cast<uint2 *>(at + i / 2 * 256 + i % 2 * 16) = of.digits(i);
-    }
-
-    /* Four words of two rows: two words each. */
-    DEVICE void multiply_words(int (&d)[DIRECT_SETS][4], const uint32_t (&first)[4],
-                               const uint32_t (&second)[4], const uint8_t *digits) {
-#pragma unroll
-        for (int set = 0; set < DIRECT_SETS; set++) {
-            uint4 x = *reinterpret_cast<const uint4 *>(digits + set * 256);
-            const uint32_t b[2][2] = {{x.x, x.y}, {x.z, x.w}};
-            mma_bytes<true>(d[set], first, b[0]);
-            mma_bytes<true>(d[set], second, b[1]);
-        }
-    }
-
     DEVICE void multiply(Products &to, const Fetched &of, const Lane &lane, int step, int left) {
         const uint8_t *digits = lane.digits + step * lane.step_bytes;
         bool is_there = 2 * (int)(threadIdx.x % 4) < left;
@@ -238,27 +302,6 @@ template <> struct Direct<Q4_0> {
             float2 pair = f32x2_of_f16x2(is_there ? of.scales[i] : 0);
             to.scale[i][0] = pair.x;
             to.scale[i][1] = pair.y;
-        }
-    }
-
-    DEVICE float product(const int (&d)[DIRECT_SETS][4], int i) {
-        float upper = (float)(d[0][2 * i] * 256 + d[0][2 * i + 1]);
-        float middle = (float)(d[1][2 * i] * 128 + d[1][2 * i + 1]);
-        float lower = (float)(d[2][2 * i] * 256 + d[2][2 * i + 1]);
-        return fmaf(fmaf(lower, 0x1p-16f, middle), 0x1p-15f, upper);
-    }
-
-    /* Factors of the two blocks, each with its sum; that of a plain block is negative, and its
-     * product 0. */
-    DEVICE void add(float (&sums)[2], const Products &of, const Lane &, float4 both) {
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float factor = half ? both.z : both.x;
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                float with = __float_as_uint(factor) >> 31 ? 0 : of.scale[i][half];
-                sums[i] = fmaf(with, product(of.d[half], i) * factor, sums[i]);
-            }
         }
     }
 
@@ -308,6 +351,12 @@ DEVICE void settle([[maybe_unused]] float &value) {
 #endif
 }
 
+DEVICE void settle([[maybe_unused]] unsigned &value) {
+#ifndef CUSHIM_EMULATED
+    asm volatile("" : "+r"(value));
+#endif
+}
+
 /* ---- super-blocks ---- */
 
 /*
@@ -343,13 +392,25 @@ struct DirectSuper {
 
 /* q4k and q5k, of which a lane has 8 bytes of each group: low and high nibbles, of two blocks. */
 template <class Format> struct DirectOf5k : DirectSuper {
-    enum { HAS_MINIMA = 1, HAS_HIGH = Format::HAS_HIGH, STAGE_BYTES = 0 };
-    enum { WEIGHT_BYTES = Format::SUPER_BYTES };
+    enum { HAS_MINIMA = 1, HAS_HIGH = Format::HAS_HIGH, WEIGHT_BYTES = Format::SUPER_BYTES };
     enum { LOG2_INTEGERS = HAS_HIGH ? 0 : 4 }; /* low nibbles of q4k are taken 2^4 times */
-    struct Fetched {
+    struct Words {
         uint4 head[2];
         uint2 high[2];
         uint2 words[2][4]; /* [row][group] */
+
+        /* Load those of row g + 8 i, which begins here. */
+        template <class Load> MEMBER void take(int i, const uint8_t *row, Load load) {
+            Parts parts = Format::whole(row, 0);
+            const uint2 *of_lane = reinterpret_cast<const uint2 *>(parts.low) + threadIdx.x % 4;
+            head[i] = load(reinterpret_cast<const uint4 *>(row));
+            high[i] = make_uint2(0, 0);
+            if (HAS_HIGH)
+                high[i] = load(reinterpret_cast<const uint2 *>(parts.high) + threadIdx.x % 4);
+#pragma unroll
+            for (int group = 0; group < 4; group++)
+                words[i][group] = load(of_lane + 4 * group);
+        }
     };
 
     /* For a super-block of two rows: sums of the lane's two digits, d, and minima of the blocks
@@ -365,24 +426,7 @@ template <class Format> struct DirectOf5k : DirectSuper {
         uint8_t *at = step + block / 2 * PAIR_BYTES + part * 16 + block % 2 * 8;
 #pragma unroll
         for (int i = 0; i < DIGITS; i++)
-            *reinterpret_cast<uint2 *>(at + i * DIGIT_BYTES) = of.digits(i);
-    }
-
-    DEVICE void fetch(Fetched &to, const DirectRows &rows, int step, int) {
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const uint8_t *from = rows.values + (rows.offset[i] + (unsigned)step * WEIGHT_BYTES);
-            Parts parts = Format::whole(from, 0);
-            const uint2 *words = reinterpret_cast<const uint2 *>(parts.low) + threadIdx.x % 4;
-            to.head[i] = load_kept_line(reinterpret_cast<const uint4 *>(from)); /* in L1 too */
-            to.high[i] = make_uint2(0, 0);
-            if (HAS_HIGH)
-                to.high[i] =
-                    load_kept_line(reinterpret_cast<const uint2 *>(parts.high) + threadIdx.x % 4);
-#pragma unroll
-            for (int group = 0; group < 4; group++)
-                to.words[i][group] = load_kept_line(words + 4 * group);
-        }
+            *reinterpret_cast<uint2 *>(at + i * DIGIT_BYTES) = of.digit(i);
     }
 
     /* Bits i and i + 4 of bytes, for i from 0 on. */
@@ -405,7 +449,7 @@ template <class Format> struct DirectOf5k : DirectSuper {
         return select_bits(0x0F0F0F0F, low, bits);
     }
 
-    DEVICE void multiply(Products &to, const Fetched &of, const Lane &lane, int step, int) {
+    DEVICE void multiply(Products &to, const Words &of, const Lane &lane, int step, int) {
         const uint8_t *digits = lane.digits + step * STEP_BYTES;
         uint32_t scales[2][2];  /* [row][half of the blocks], a byte each */
         int sums[2][2][2] = {}; /* [unit][row][digit] */
@@ -475,17 +519,35 @@ template <class Format> struct DirectOf5k : DirectSuper {
         return Staged<Format>::weight(w, block, i);
     }
 };
-template <> struct Direct<Q4kHalf> : DirectOf5k<Q4kHalf> {};
-template <> struct Direct<Q5kHalf> : DirectOf5k<Q5kHalf> {};
+
+template <class Format> struct DirectOf5kInRegisters : DirectOf5k<Format>, DirectOfTwoRows {
+    typedef typename DirectOf5k<Format>::Words Fetched;
+
+    DEVICE void fetch(Fetched &to, const Rows &rows, int step, int) {
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            to.take(i, rows.values + (rows.offset[i] + (unsigned)step * Format::SUPER_BYTES),
+                    [](const auto *from) { return load_kept_line(from); });
+    }
+};
+template <> struct Direct<Q4kHalf> : DirectOf5kInRegisters<Q4kHalf> {};
+template <> struct Direct<Q5kHalf> : DirectOf5kInRegisters<Q5kHalf> {};
+
+template <>
+struct Direct<Q4kInStages> : DirectOf5k<Q4kHalf>, DirectStage<Q4kHalf, Q4kHalf::SUPER_BYTES> {
+    DEVICE void multiply(Products &to, const Fetched &of, const Lane &lane, int step, int left) {
+        Words words;
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            words.take(i, row(of.stage, threadIdx.x % 32 / 4 + 8 * i),
+                       [](const auto *from) { return *from; });
+        DirectOf5k<Q4kHalf>::multiply(to, words, lane, step, left);
+    }
+};
 
 /* q6k, which has a scale for 16 values; another product with their digits takes off 32 of each. */
-template <> struct Direct<Q6kHalf> : DirectSuper {
+template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::SUPER_BYTES> {
     enum { HAS_MINIMA = 0, LOG2_INTEGERS = 0, WEIGHT_BYTES = Q6kHalf::SUPER_BYTES };
-    typedef DirectStage<Q6kHalf, WEIGHT_BYTES> Stage;
-    enum { STAGE_BYTES = DIRECT_ROWS * Stage::PITCH };
-    struct Fetched {
-        uint8_t *stage;
-    };
     struct Products {
         int sums[2][2];
         float scale[2];
@@ -498,14 +560,10 @@ template <> struct Direct<Q6kHalf> : DirectSuper {
             step + block / 2 * PAIR_BYTES + part % 2 * 32 + (block % 2 * 2 + part / 2) * 4;
 #pragma unroll
         for (int i = 0; i < DIGITS; i++) {
-            uint2 digits = of.digits(i);
+            uint2 digits = of.digit(i);
             *reinterpret_cast<uint32_t *>(at + i * DIGIT_BYTES) = digits.x;
             *reinterpret_cast<uint32_t *>(at + i * DIGIT_BYTES + 16) = digits.y;
         }
-    }
-
-    DEVICE void fetch(Fetched &to, const DirectRows &rows, int step, int) {
-        Stage::fetch(to.stage, rows, step);
     }
 
     /* Words of a row that begin at a multiple of 2 bytes. */
@@ -527,8 +585,8 @@ template <> struct Direct<Q6kHalf> : DirectSuper {
         const uint8_t *digits = lane.digits + step * STEP_BYTES;
         const uint32_t less_32[2] = {0xE0E0E0E0, 0xE0E0E0E0};
         int g = threadIdx.x % 32 / 4, t4 = threadIdx.x % 4 * 4;
-        unsigned skew = Stage::skew_of(step);
-        const uint8_t *rows[2] = {Stage::row(of.stage, g), Stage::row(of.stage, g + 8)};
+        unsigned skew = skew_of(step);
+        const uint8_t *rows[2] = {row(of.stage, g), row(of.stage, g + 8)};
         const Words heads[2] = {Words(rows[0], skew), Words(rows[1], skew)};
         const Words words[2] = {Words(rows[0] + t4, skew), Words(rows[1] + t4, skew)};
 #pragma unroll
@@ -595,17 +653,11 @@ template <> struct Direct<Q6kHalf> : DirectSuper {
 /* ---- blocks of bytes ---- */
 
 /* As q4_0: lane t has blocks 2t and 2t + 1. */
-template <class Format> struct DirectOfBytes : Direct<Q4_0> {
+template <class Format>
+struct DirectOfBytes : DirectBlocks, DirectStage<Format, 8 * Format::BYTES> {
     enum { SCALES_APART = 0, LOG2_INTEGERS = 0, WEIGHT_BYTES = 8 * Format::BYTES };
     typedef DirectStage<Format, WEIGHT_BYTES> Stage;
-    enum { STAGE_BYTES = DIRECT_ROWS * Stage::PITCH };
-    struct Fetched {
-        uint8_t *stage;
-    };
-
-    DEVICE void fetch(Fetched &to, const DirectRows &rows, int step, int) {
-        Stage::fetch(to.stage, rows, step);
-    }
+    typedef typename Stage::Fetched Fetched;
 
     /* Values 4 i to 4 i + 3 of a lane's block. */
     DEVICE uint32_t integers(const uint8_t *block, int half, int i) {
@@ -649,17 +701,8 @@ template <> struct Direct<Q8f> : DirectOfBytes<Q8f> {};
 /* ---- q5_0 ---- */
 
 /* As q4_0: lane t has blocks 2t and 2t + 1, which are 44 bytes of the stage. */
-template <> struct Direct<Q5_0Block> : Direct<Q4_0> {
+template <> struct Direct<Q5_0Block> : DirectBlocks, DirectStage<Q5_0Block, 8 * Q5_0Block::BYTES> {
     enum { SCALES_APART = 0, LOG2_INTEGERS = 0, WEIGHT_BYTES = 8 * Q5_0Block::BYTES };
-    typedef DirectStage<Q5_0Block, WEIGHT_BYTES> Stage;
-    enum { STAGE_BYTES = DIRECT_ROWS * Stage::PITCH };
-    struct Fetched {
-        uint8_t *stage;
-    };
-
-    DEVICE void fetch(Fetched &to, const DirectRows &rows, int step, int) {
-        Stage::fetch(to.stage, rows, step);
-    }
 
     /* A lane's block of a row: scale, high bits, nibbles. */
     struct Block {
@@ -693,7 +736,7 @@ template <> struct Direct<Q5_0Block> : Direct<Q4_0> {
         int g = threadIdx.x % 32 / 4;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const Block up(Stage::row(of.stage, g), half), down(Stage::row(of.stage, g + 8), half);
+            const Block up(row(of.stage, g), half), down(row(of.stage, g + 8), half);
 #pragma unroll
             for (int part = 0; part < 2; part++) {
                 uint32_t a[2][4];

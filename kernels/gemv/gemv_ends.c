@@ -84,14 +84,14 @@ static bool is_direct(const struct cushim_kernel_call *call, const struct produc
                       struct gemv_direct *direct) {
     const struct quant_layout layout = cushim_quant_layout(QUANT_Q4K);
     int64_t half = args->end.half, row_bytes = args->k / layout.values * layout.bytes;
-    struct gemv_direct_sizes sizes = {.n_tiles = half ? (args->m / 2 - 1) / PAIRS + 1
-                                                      : (args->m - 1) / GEMV_DIRECT_ROWS + 1,
-                                      .n_steps = args->k / GEMV_DIRECT_STEP,
-                                      .tile_bytes = GEMV_DIRECT_ROWS * row_bytes,
-                                      .column_bytes = GEMV_DIRECT_DIGITS_OF_SUPER,
-                                      .bytes_of_warp = GEMV_DIRECT_NORM_BYTES,
-                                      .early_bytes = GEMV_DIRECT_EARLY_OF_MORE,
-                                      .is_alone = true};
+    struct gemv_direct_sizes sizes = {
+        .n_tiles = half ? (args->m / 2 - 1) / PAIRS + 1 : (args->m - 1) / GEMV_DIRECT_ROWS + 1,
+        .n_steps = args->k / GEMV_DIRECT_STEP,
+        .tile_bytes = GEMV_DIRECT_ROWS * row_bytes,
+        .column_bytes = GEMV_DIRECT_DIGITS_OF_SUPER,
+        .bytes_of_warp = GEMV_DIRECT_NORM_BYTES + GEMV_DIRECT_STAGED(layout.bytes),
+        .early_bytes = GEMV_DIRECT_EARLY_OF_MORE,
+        .is_alone = true};
     return args->w.n == 1 && args->w.of[0].format == QUANT_Q4K &&
            cushim_is_aligned(16, args->w.of[0].w.head, args->x, args->end.norm, NULL) &&
            args->m <= INT32_MAX && (half % PAIRS == 0 || half == args->m / 2) &&

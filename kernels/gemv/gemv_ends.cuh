@@ -4,7 +4,8 @@
  *
  * An end that IS_PAIRED takes two rows at once: pair p is row j of a head of 2 half rows, and row j
  * + half, with p = head * half + j.  Before is what it reads for an output, asked for while the
- * product is in progress.
+ * product is in progress.  If MAY_SHARE, blocks of a cluster may share k; code for that in all ends
+ * would cost a decode step a tenth of its time.
  */
 #ifndef CUSHIM_KERNELS_GEMV_ENDS_CUH
 #define CUSHIM_KERNELS_GEMV_ENDS_CUH
@@ -13,14 +14,22 @@
 #include "kernels/gemv/gemv_formats.cuh"
 #include "kernels/gemv/gemv_kernels.h"
 
-/* The product as it is, with any number of columns. */
+/* The product as it is. */
 struct PlainEnd {
-    enum { HAS_NORM = 0, IS_PAIRED = 0, IS_PLAIN = 1 };
-    float *c;
+    enum { HAS_NORM = 0, IS_PAIRED = 0, MAY_SHARE = 1 };
+    struct Before {};
+    float *y;
+
+    MEMBER Before before(int64_t) const {
+        return Before();
+    }
+    MEMBER void finish(int64_t row, float product, float, Before) const {
+        y[row] = product;
+    }
 };
 
 struct AddEnd {
-    enum { HAS_NORM = 0, IS_PAIRED = 0, IS_PLAIN = 0 };
+    enum { HAS_NORM = 0, IS_PAIRED = 0, MAY_SHARE = 0 };
     typedef float Before;
     const struct gemv_end_args &args;
 
@@ -33,7 +42,7 @@ struct AddEnd {
 };
 
 struct SwiGluEnd {
-    enum { HAS_NORM = 1, IS_PAIRED = 1, IS_PLAIN = 0 };
+    enum { HAS_NORM = 1, IS_PAIRED = 1, MAY_SHARE = 0 };
     struct Before {};
     const struct gemv_end_args &args;
 
@@ -47,7 +56,7 @@ struct SwiGluEnd {
 
 /* If the position is not in the tables nothing is stored. */
 struct QkvEnd {
-    enum { HAS_NORM = 1, IS_PAIRED = 1, IS_PLAIN = 0 };
+    enum { HAS_NORM = 1, IS_PAIRED = 1, MAY_SHARE = 0 };
     struct Before {
         float cosine, sine;
         int position;

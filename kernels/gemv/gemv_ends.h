@@ -16,9 +16,10 @@
 struct CUstream_st;
 
 /*
- * is_early: the kernel ahead on the stream is the caller's own and writes none of w.  If that lets
- * the next kernel start before it waits for those ahead of it, as the merge of decode does, the one
- * ahead of it is the caller's too.  The product takes its first weights before it waits.
+ * is_early: the kernel ahead on the stream is the caller's own and writes nothing that the product
+ * reads but x.  If that lets the next kernel start before it waits for those ahead of it, as the
+ * merge of decode does, the one ahead of it is the caller's too.  The product reads before it
+ * waits: its first weights, the norm, the residual, the position and the tables.
  */
 struct gemv_how {
     const char *what; /* the public function */

@@ -103,6 +103,7 @@ static void add_all_add(struct kernel_table *table) {
         add_add(table, NULL, sizes[i][0], sizes[i][1], i % 2);
     add_add(table, "blocks stay", 2140, 256, true);
     add_add(table, "steps go on in the next tile", 2140, 4352, false);
+    add_add(table, "too long for stages", 40, 28672, true);
     add_add(table, "not finite", 40, 512, false)->operands[ADD_X].make = make_seldom_finite;
     add_add(table, "wide spread", 40, 512, false)->operands[ADD_X].make = make_wide_spread;
     struct kernel_case *large = add_add(table, "one is large", 200, 256, false);
@@ -177,6 +178,7 @@ static void add_all_gate(struct kernel_table *table) {
         add_gate(table, NULL, sizes[i][0], sizes[i][1], false);
     }
     add_gate(table, "blocks stay", 1070, 256, true);
+    add_gate(table, "long", 20, 16640, true);
     add_gate(table, "wide spread", 40, 512, true)->operands[GATE_X].make = make_wide_spread;
     add_gate(table, "zeros", 40, 512, true)->operands[GATE_X].make = make_zero;
     add_gate(table, "w off 16", 20, 512, true)->operands[GATE_W].offset = 2;

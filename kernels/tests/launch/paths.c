@@ -264,6 +264,10 @@ TEST(a_product_of_q4k_has_one_block_per_multiprocessor) {
     }
     ck_ok(cushim_gemv_add_q4k_f32(p, p, p, p, K, 14336, p, 1 << 20, NULL));
     ck_assert_uint_eq(last_grid, SMS);
+    ck_assert_uint_eq(last_cluster, 1);
+    all_launched[0] = '\0'; /* no room for stages beside the digits */
+    ck_ok(cushim_gemv_add_q4k_f32(p, p, p, p, 8192, 28672, p, 1 << 20, NULL));
+    ck_assert_str_eq(all_launched, "gemv_q4k_direct gemv_end_add ");
 }
 
 /* Eight columns have half of the blocks each, and clusters are as many as run at the same time. */
