@@ -71,8 +71,9 @@ enum {
     ATTENTION_LEAST_CHUNK = 32,    /* the fewest positions that are worth a block */
     ATTENTION_DECODE_WARPS = 8,
     ATTENTION_DECODE_MOST_ROWS =
-        32,                     /* of several queries and their heads, before tiles take them */
-    ATTENTION_DECODE_SPAN = 128 /* positions that a warp adds up before it adds to its total */
+        32,                         /* of several queries and their heads, before tiles take them */
+    ATTENTION_DECODE_SPAN = 128,    /* positions that a warp adds up before it adds to its total */
+    ATTENTION_DECODE_UNIT_KEYS = 16 /* of a step on matrix units */
 };
 
 /*
@@ -94,17 +95,23 @@ enum {
 #define ATTENTION_WGMMA_BYTES(dim)                                                                 \
     (4 * (dim) * (2 * ATTENTION_WGMMA_ROWS + 2 * ATTENTION_WGMMA_KEYS + 64) +                      \
      2 * ATTENTION_WGMMA_ROWS + 4 * ATTENTION_WGMMA_KEYS + 64 + 32 + 32)
+#define ATTENTION_IS_OF_16(type) ((type) == ATTENTION_F16 || (type) == ATTENTION_BF16)
+/* Weights of a step and row; on matrix units no two of 8 rows share a bank. */
+#define ATTENTION_DECODE_WEIGHTS(type, dim)                                                        \
+    (ATTENTION_IS_OF_16(type) ? ATTENTION_DECODE_UNIT_KEYS + 4                                     \
+                              : 4 * ((dim) < 128 ? 128 / (dim) : 1))
 /*
  * An output, a maximum, a sum and the weights of a step per warp and head; what a cluster gives: an
- * output per column, a maximum and a sum per block and head.
+ * output per column, a maximum and a sum per block and head; for matrix units eight columns of
+ * queries.
  */
 #define ATTENTION_DECODE_BYTES(type, dim, group)                                                   \
     (4 * (group) *                                                                                 \
-     (ATTENTION_DECODE_WARPS *                                                                     \
-          ((dim) + 2 + ATTENTION_DECODE_ROUNDS(type) * ((dim) < 128 ? 128 / (dim) : 1)) +          \
-      (dim) + 2 * ATTENTION_MOST_CLUSTER))
-/* Rows of K, and of V, that a lane has in flight. */
-#define ATTENTION_DECODE_ROUNDS(type) ((type) == ATTENTION_F16 || (type) == ATTENTION_BF16 ? 8 : 4)
+         (ATTENTION_DECODE_WARPS * ((dim) + 2 + ATTENTION_DECODE_WEIGHTS(type, dim)) + (dim) +     \
+          2 * ATTENTION_MOST_CLUSTER) +                                                            \
+     (ATTENTION_IS_OF_16(type) ? 32 * (dim) : 0))
+/* Rows of K, and of V, that a lane has in flight on fp32 units. */
+#define ATTENTION_DECODE_ROUNDS(type) (ATTENTION_IS_OF_16(type) ? 8 : 4)
 /* Floats of a chunk's output in scratch: a multiple of 16 bytes. */
 #define ATTENTION_PART_COLUMNS(dim) (((dim) + 3) / 4 * 4)
 /* Blocks of a multiprocessor, which together have enough of K and V in flight. */

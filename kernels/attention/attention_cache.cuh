@@ -60,6 +60,29 @@ template <class Half> struct Halves {
         return make_uint2((n > 0 ? from[0] : 0) | (n > 1 ? (uint32_t)from[1] << 16 : 0),
                           (n > 2 ? from[2] : 0) | (n > 3 ? (uint32_t)from[3] << 16 : 0));
     }
+    /* Eight columns from `column` on, and more of them `step` apart. */
+    template <int N>
+    DEVICE void load_eights(uint4 (&eights)[N], const uint16_t *row, int column, int step,
+                            int n_columns) {
+        row += column;
+        int n = n_columns - column;
+        if (n_columns % 8 == 0 && (uintptr_t)row % sizeof(uint4) == 0) {
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                eights[i] = i * step < n
+                                ? load_streamed(reinterpret_cast<const uint4 *>(row + i * step))
+                                : make_uint4(0, 0, 0, 0);
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            Four first = load(row, i * step, n), second = load(row, i * step + 4, n);
+            eights[i] = make_uint4(first.x, first.y, second.x, second.y);
+        }
+    }
+    DEVICE float2 widen2(uint32_t pair) {
+        return Half::widen2(pair);
+    }
     DEVICE float4 widen(Four four) {
         float2 first = Half::widen2(four.x), second = Half::widen2(four.y);
         return make_float4(first.x, first.y, second.x, second.y);
@@ -162,16 +185,16 @@ template <int KEYS, int TYPE> struct StepRows {
         find();
     }
 
-    /* Row u * KEYS of those from the lane's first on. */
-    __device__ const Element *of_lane(const Element *row, int u) const {
-        int lane = u * KEYS + (int)threadIdx.x % 32 / (32 / KEYS);
+    __device__ const Element *of_lane(const Element *row, int lane) const {
         return (const Element *)__shfl_sync(0xFFFFFFFF, (unsigned long long)row, lane);
     }
+
+    /* Row u * KEYS of those from the lane's first on. */
     __device__ const Element *key(int u) const {
-        return of_lane(key_row, u);
+        return of_lane(key_row, u * KEYS + (int)threadIdx.x % 32 / (32 / KEYS));
     }
     __device__ const Element *value(int u) const {
-        return of_lane(value_row, u);
+        return of_lane(value_row, u * KEYS + (int)threadIdx.x % 32 / (32 / KEYS));
     }
 };
 

@@ -1,6 +1,7 @@
 /*
  * Attention of one query per head, or a few, against caches of keys and values.  Each byte of a
- * cache is read once for up to 8 of the query heads that share it.
+ * cache is read once for up to 8 of the query heads that share it.  From 8.0 on caches of 16 bits
+ * have steps of their own, in attention_decode_units.cuh.
  *
  * The positions of a row are dealt out in steps to the warps of all its chunks, one block per
  * chunk.  A lane has the same columns of the queries, of keys and of values.  A step's scores are
@@ -20,6 +21,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/attention_cache.cuh"
+#include "kernels/attention/attention_decode_units.cuh"
 #include "kernels/attention/attention_weight.cuh"
 #include "kernels/device/arch/cluster.cuh"
 #include "kernels/device/device.cuh"
@@ -30,9 +32,16 @@
 
 namespace {
 
+#if defined(CUSHIM_EMULATED) || __CUDA_ARCH__ >= 800
+enum { HAS_UNITS = true };
+#else
+enum { HAS_UNITS = false };
+#endif
+
 template <int TYPE, int DIM, int GROUP> struct Decode {
     enum {
         IS_EVEN = TYPE == ATTENTION_EVEN,
+        IS_ON_UNITS = HAS_UNITS && ATTENTION_IS_OF_16(TYPE),
         WARPS = ATTENTION_DECODE_WARPS,
         THREADS = 32 * WARPS,
         LANES = DIM / 4 < 32 ? DIM / 4 : 32, /* that share a key or a value, and so do heads */
@@ -46,14 +55,19 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
     };
     struct Shared {
         float out[WARPS][GROUP][DIM];
-        float weights[WARPS][KEYS][SCORES]; /* of a step */
+        union { /* of a step */
+            float weights[WARPS][KEYS][SCORES];
+            float of_row[WARPS][GROUP][ATTENTION_DECODE_WEIGHTS(TYPE, DIM)];
+        };
         float warp_most[GROUP][WARPS], warp_sum[GROUP][WARPS];
         /* from the blocks of the cluster: parts of the outputs that this block joins, and for
          * all heads */
         float given[GROUP * DIM];
         float given_most[ATTENTION_MOST_CLUSTER][GROUP], given_sum[ATTENTION_MOST_CLUSTER][GROUP];
     };
-    static_assert(sizeof(Shared) == ATTENTION_DECODE_BYTES(TYPE, DIM, GROUP), "bytes of a block");
+    static_assert(sizeof(Shared) + (ATTENTION_IS_OF_16(TYPE) ? 32 * DIM : 0) ==
+                      ATTENTION_DECODE_BYTES(TYPE, DIM, GROUP),
+                  "bytes of a block");
     static_assert(SCORES % 4 == 0 && LANES % GROUP == 0, "weights are read in fours");
 
     typedef Elements<TYPE> Of;
@@ -64,7 +78,7 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
     int dim, lane, warp;
     /* of the block's rows; row i of a sequence and KV head is head i % group of query i / group */
     int64_t sequence, head, in_q, in_parts; /* of KV; the place of row 0 */
-    int first_row, n_rows;
+    int first_row, n_rows, n_queries;
     int n_hidden; /* last positions that row lane % GROUP does not see */
     int64_t length;
     float4 q[GROUP][WIDES];
@@ -426,6 +440,19 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
         return query * args->n_kv_heads * group + row - query * group;
     }
 
+    __device__ const float *row_of_q(int h) const {
+        return args->q + (in_q + offset(h)) * dim;
+    }
+
+    /* The number of last positions that row h, or another, does not see. */
+    __device__ int hidden_of(int h) const {
+        int own = first_row + (h < n_rows ? h : 0);
+        return args->is_causal ? n_queries - 1 - own / (int)args->group : 0;
+    }
+    __device__ int most_hidden() const {
+        return args->is_causal ? n_queries - 1 : 0;
+    }
+
     /* Take the GROUP rows of a slice of the rows of a KV head. */
     __device__ void take_slice(int64_t slice) {
         int64_t kv = divide(slice, args->of_slice);
@@ -440,7 +467,7 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
 
     /* Attend with them, of which the sequence may have fewer. */
     __device__ void run(int chunk) {
-        int n_queries = (int)clamped(args->q_len, sequence, args->max_q_len);
+        n_queries = (int)clamped(args->q_len, sequence, args->max_q_len);
         int left = n_queries * (int)args->group - first_row;
         int64_t first = sequence * args->max_q_len;
         if (left <= 0)
@@ -451,15 +478,18 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
         in_parts = (first * args->n_kv_heads + head) * args->group;
         first = args->q_begin ? args->q_begin[sequence] : first;
         in_q = (first * args->n_kv_heads + head) * args->group;
-        int own = first_row + (lane % GROUP < n_rows ? lane % GROUP : 0);
-        n_hidden = args->is_causal ? n_queries - 1 - own / (int)args->group : 0;
+        if constexpr (IS_ON_UNITS) {
+            DecodeUnits<Decode, TYPE, DIM, GROUP>(*this).attend(chunk);
+        } else {
+            n_hidden = hidden_of(lane % GROUP);
 #pragma unroll
-        for (int h = 0; h < GROUP; h++)
+            for (int h = 0; h < GROUP; h++)
 #pragma unroll
-            for (int i = 0; i < WIDES; i++)
-                q[h][i] = load_columns<false>(args->q + (in_q + offset(h)) * dim, column(i),
-                                              h < n_rows ? dim : 0, IS_EVEN || args->is_wide);
-        attend(chunk);
+                for (int i = 0; i < WIDES; i++)
+                    q[h][i] = load_columns<false>(row_of_q(h), column(i), h < n_rows ? dim : 0,
+                                                  IS_EVEN || args->is_wide);
+            attend(chunk);
+        }
         join_warps(chunk);
         if (args->is_clustered)
             store_cluster();

@@ -182,6 +182,60 @@ static void make_last_nan(struct kernel_draw *draw, void *values, size_t n) {
     ((float *)values)[n - 1] = NAN;
 }
 
+/* As many queries or positions as there may be. */
+static void make_most(struct kernel_draw *draw, void *values, size_t n) {
+    (void)draw;
+    for (size_t i = 0; i < n; i++)
+        ((int32_t *)values)[i] = INT32_MAX;
+}
+
+enum { F16_NAN = 0x7E00, F16_INFINITY = 0x7C00, F16_SIGN = 0x8000 };
+static void make_last_nan_f16(struct kernel_draw *draw, void *values, size_t n) {
+    make_gauss_f16(draw, values, n);
+    ((uint16_t *)values)[n - 1] = F16_NAN;
+}
+
+static void make_last_infinite_f16(struct kernel_draw *draw, void *values, size_t n) {
+    make_gauss_f16(draw, values, n);
+    ((uint16_t *)values)[n - 1] = F16_INFINITY;
+}
+
+static void make_last_minus_infinite_f16(struct kernel_draw *draw, void *values, size_t n) {
+    make_gauss_f16(draw, values, n);
+    ((uint16_t *)values)[n - 1] = F16_INFINITY | F16_SIGN;
+}
+
+/* Numbers, and weights of the same score, that are 0 behind their first bits. */
+static void make_ones(struct kernel_draw *draw, void *values, size_t n) {
+    (void)draw;
+    for (size_t i = 0; i < n; i++)
+        ((float *)values)[i] = 1;
+}
+
+static void make_zeros(struct kernel_draw *draw, void *values, size_t n) {
+    (void)draw;
+    for (size_t i = 0; i < n; i++)
+        ((float *)values)[i] = 0;
+}
+
+/* What the terms of matrix units must leave as it is, with four rows of a block and with eight. */
+static void add_odd_halves(struct kernel_table *table, int64_t pct) {
+    for (int64_t group = 1; group <= 8; group += 7) {
+        struct kernel_case *c =
+            table_add(table, &attention_cached_f32, "NaN for the last query",
+                      (int64_t[]){1, group, 1, 64, 3, 500, 1, HEADS_LAST, 1, pct}, NULL);
+        c->operands[V].make = make_last_nan_f16;
+        c->operands[Q_LEN].make = c->operands[KV_LEN].make = make_most;
+        int64_t sizes[] = {1, group, 1, 64, 1, 100, 1, HEADS_LAST, 0, pct};
+        c = table_add(table, &attention_cached_f32, "an infinite key", sizes, NULL);
+        c->operands[Q].make = make_ones;
+        c->operands[K].make = make_last_minus_infinite_f16;
+        c = table_add(table, &attention_cached_f32, "an infinite value", sizes, NULL);
+        c->operands[Q].make = make_zeros;
+        c->operands[V].make = make_last_infinite_f16;
+    }
+}
+
 /* Caches in chunks, in clusters, through scratch, or in one block, of one query and of a few. */
 static void add_chunks(struct kernel_table *table) {
     static const int64_t groups[] = {1, 3, 8, 9, 40}, dims[] = {36, 64, 100, 128, 130, 256};
@@ -211,10 +265,12 @@ static void add_chunks(struct kernel_table *table) {
             for (int64_t type = 0; type < 3; type++)
                 table_add(table, &attention_cached_f32, "chunks",
                           (int64_t[]){2, 4, 2, dims[i], 1, 300, type, HEADS_FIRST, 0, pct}, NULL);
-        table_add(table, &attention_cached_f32, "NaN for the last query",
-                  (int64_t[]){1, 4, 1, 64, 3, 500, 0, HEADS_LAST, 1, pct}, NULL)
-            ->operands[V]
-            .make = make_last_nan;
+        struct kernel_case *c =
+            table_add(table, &attention_cached_f32, "NaN for the last query",
+                      (int64_t[]){1, 4, 1, 64, 3, 500, 0, HEADS_LAST, 1, pct}, NULL);
+        c->operands[V].make = make_last_nan;
+        c->operands[KV_LEN].make = make_most;
+        add_odd_halves(table, pct);
     }
     table_add(table, &attention_cached_f32, "several spans",
               (int64_t[]){1, 4, 1, 64, 1, 40000, 1, IN_BLOCKS, 0, 0}, NULL);
