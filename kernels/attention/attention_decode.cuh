@@ -79,8 +79,8 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
     /* of the block's rows; row i of a sequence and KV head is head i % group of query i / group */
     int64_t sequence, head, in_q, in_parts; /* of KV; the place of row 0 */
     int first_row, n_rows, n_queries;
-    int n_hidden; /* last positions that row lane % GROUP does not see */
-    int64_t length;
+    int n_hidden;         /* last positions that row lane % GROUP does not see */
+    int64_t early_length; /* read before the wait, or -1 */
     float4 q[GROUP][WIDES];
     Four keys[ROUNDS][WIDES], values[ROUNDS][WIDES];
     /* most and sum are of head lane % GROUP, the sum over the lane's own keys */
@@ -291,7 +291,7 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
      * one step each, so that the first keys have the same place for any length. */
     __device__ void attend(int chunk) {
         int turn = WARPS * args->n_chunks * STEP_KEYS, ahead = warp * args->n_chunks * STEP_KEYS;
-        int64_t first = (int64_t)chunk * STEP_KEYS;
+        int64_t first = (int64_t)chunk * STEP_KEYS, length = take_length();
         int64_t n_left = length - first; /* for the first warp, because all of the block take the
                                             same number of turns */
         StepRows<KEYS, TYPE> rows(*args, sequence, head, first + ahead, length, turn);
@@ -461,8 +461,11 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
         first_row = (int)(slice - kv * args->n_slices) * GROUP;
     }
 
-    __device__ void take_length() {
-        length = length_of(*args, sequence);
+    /* The positions of the sequence. */
+    __device__ int64_t take_length() {
+        int64_t length = early_length < 0 ? length_of(*args, sequence) : early_length;
+        early_length = -1;
+        return length;
     }
 
     /* Attend with them, of which the sequence may have fewer. */
@@ -503,12 +506,9 @@ template <class Block> DEVICE void decode(float *shared, const attention_cached_
     block.take_slice(slice);
     if (Block::IS_EVEN && !args->kv_begin)
         block.prefetch((int)blockIdx.x);
-    if (args->is_early)
-        block.take_length();
+    block.early_length = args->is_early ? length_of(*args, block.sequence) : -1;
     wait_for_earlier();
     let_next_start();
-    if (!args->is_early)
-        block.take_length();
 #pragma unroll 1
     for (;;) {
         block.run((int)blockIdx.x);
@@ -517,7 +517,6 @@ template <class Block> DEVICE void decode(float *shared, const attention_cached_
             break;
         __syncthreads(); /* there are never more clusters than the device runs at once */
         block.take_slice(slice);
-        block.take_length();
     }
 }
 

@@ -281,7 +281,7 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
     __device__ void attend(int chunk) {
         int turn = Block::WARPS * args->n_chunks * STEP_KEYS;
         int ahead = warp * args->n_chunks * STEP_KEYS;
-        int64_t first = (int64_t)chunk * STEP_KEYS, length = length_of(*args, block.sequence);
+        int64_t first = (int64_t)chunk * STEP_KEYS, length = block.take_length();
         int64_t n_left = length - first;
         StepRows<8, TYPE> rows(*args, block.sequence, block.head, first + ahead, length, turn);
         float most_before[ROWS], all_sum[ROWS];
