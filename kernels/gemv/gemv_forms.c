@@ -47,7 +47,8 @@ static bool has(const struct cushim_kernel_call *call, const struct gemv_product
 
 /* ---- one column, blocks that stay ---- */
 
-/* Pairs of blocks of 32; formats whose words lie at odd places go through stages. */
+/* Pairs of blocks of 32; formats whose words lie at odd places go through stages.  Of bytes, rows
+ * are faster than two blocks that share k. */
 static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_product *product,
                          struct launch *launch) {
     enum { MANY_TILES = 32, STEP_BLOCKS = GEMV_DIRECT_STEP / BLOCK_VALUES };
@@ -62,7 +63,7 @@ static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_prod
         .column_bytes = is_super ? GEMV_DIRECT_DIGITS_OF_SUPER : GEMV_DIRECT_DIGITS,
         .early_bytes = GEMV_DIRECT_EARLY_OF_Q4_0,
         .is_alone = !is_q4_0,
-        .may_share = true};
+        .may_share = product->format != QUANT_Q8_0 && product->format != QUANT_Q8F};
     if (is_q4_0)
         sizes.tile_bytes += GEMV_DIRECT_ROWS * (product->k / BLOCK_VALUES) * 2; /* of scales */
     else

@@ -294,7 +294,7 @@ static void add_sizes(struct kernel_table *table, const struct kernel_subject *s
         for (size_t i = 0; i < sizeof k / sizeof *k; i++)
             table_add(table, subject, "blocks stay", (int64_t[4]){2101, k[i], n}, NULL);
     }
-    table_add(table, subject, "two blocks share k",
+    table_add(table, subject, "a long column",
               (int64_t[4]){2101, subject == &gemm_q4_0 ? 19648 : 19712, 1}, NULL);
     table_add(table, subject, "blocks stay for long", (int64_t[4]){17000, 256, 1}, NULL);
     /* Without scratch: two tiles of rows, a chunk that is not whole, parts of k; with scratch
