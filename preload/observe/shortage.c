@@ -71,17 +71,9 @@ static uint64_t graph_bytes(struct cushim_cuda *cuda, const struct cushim_page_s
     return reserved_bytes;
 }
 
-/* The device as it is now: what is free, and what this process has of it. */
-static void measure(struct cushim_page_shortage *shortage) {
-    enum { MOST_OTHERS = sizeof shortage->others / sizeof *shortage->others };
-    struct cushim_cuda *cuda = cushim_driver();
-    CUdevice current;
-    CUuuid uuid;
-    size_t free_bytes, total_bytes;
-    if (!cuda || cuda->cuCtxGetDevice(&current) != CUDA_SUCCESS ||
-        (uint64_t)current != shortage->device ||
-        cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
-        return;
+/* What is free of the device, and what this process has of it. */
+static void split(struct cushim_cuda *cuda, struct cushim_page_shortage *shortage,
+                  size_t free_bytes, size_t total_bytes) {
     shortage->total_bytes = total_bytes;
     if (!shortage->device_bytes) /* a census had it, or what a limit leaves of it */
         shortage->device_bytes = shortage->limit_bytes && shortage->limit_bytes < total_bytes
@@ -97,8 +89,25 @@ static void measure(struct cushim_page_shortage *shortage) {
     shortage->array_bytes = bytes_of(shortage, CUSHIM_KIND_ARRAY);
     shortage->graph_bytes = graph_bytes(cuda, shortage);
     shortage->context_bytes = bytes_of(shortage, CUSHIM_KIND_CONTEXT);
+}
+
+/* The device as it is now.  Without a context the driver says no more than how large it is. */
+static void measure(struct cushim_page_shortage *shortage) {
+    enum { MOST_OTHERS = sizeof shortage->others / sizeof *shortage->others };
+    struct cushim_cuda *cuda = cushim_driver();
+    CUdevice current, device = (CUdevice)shortage->device;
+    CUuuid uuid;
+    size_t free_bytes = 0, total_bytes;
+    if (!cuda)
+        return;
+    if (cuda->cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device &&
+        cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS)
+        split(cuda, shortage, free_bytes, total_bytes);
+    else if (!cuda->cuDeviceTotalMem_v2 ||
+             cuda->cuDeviceTotalMem_v2(&total_bytes, device) != CUDA_SUCCESS)
+        return;
     if (cushim_process_options.live && cuda->cuDeviceGetUuid_v2 &&
-        cuda->cuDeviceGetUuid_v2(&uuid, current) == CUDA_SUCCESS) {
+        cuda->cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
         int cancel = cushim_cancel_hold();
         cushim_page_find_others(&cushim_page.head, (const unsigned char *)uuid.bytes,
                                 total_bytes - free_bytes, shortage->others, MOST_OTHERS);

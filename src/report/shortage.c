@@ -83,7 +83,8 @@ static void put_limit(struct cushim_writer *out, const struct cushim_page_shorta
 static void put_driver(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
     uint64_t asked_bytes = shortage->asked_bytes ? shortage->asked_bytes : UINT64_MAX;
     if (!shortage->total_bytes)
-        cushim_write(out, "the driver did not say what takes the rest of the device\n");
+        cushim_write(out, "the driver did not say what takes the rest of the device%s\n",
+                     shortage->others[0].n_bytes ? "; `others` has some" : "");
     else if (shortage->free_bytes >= asked_bytes && shortage->limit_bytes)
         put_limit(out, shortage);
     else if (shortage->free_bytes >= asked_bytes)

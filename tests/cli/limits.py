@@ -82,6 +82,11 @@ def those_that_hold_a_full_device_are_named_by_their_live_pages():
         assert f"\n  others     500 MiB held by member, process {large.process.pid}\n             60.0 MiB held by member, process {small.process.pid}\n" in text, text
         _, text = unseen.process.communicate()
         assert "out of memory #1" in text and " others " not in text, text
+        late = "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); cuda.cuInit(0); cuda.sim_fail_at(ctypes.c_ulong(1), 2)\n" \
+               "exit(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0))"
+        with Member(program=(sys.executable, "-c", late)) as refused:
+            _, text = refused.process.communicate(timeout=60)
+        assert "of context memory for device 0\n  others     500 MiB held by member, process" in text and "; `others` has some\n" in text, text
 
 
 @tap.test
