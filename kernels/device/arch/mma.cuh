@@ -108,7 +108,7 @@ DEVICE void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[
  */
 DEVICE void load_matrix_x4(uint32_t (&r)[4], const void *shared_row) {
 #ifdef CUSHIM_EMULATED
-    emulated::load_matrices(r, shared_row, 4, false);
+    emulated::load_matrices(r, shared_row, false);
 #else
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -120,25 +120,10 @@ DEVICE void load_matrix_x4(uint32_t (&r)[4], const void *shared_row) {
 /* The same of the transposed matrices: r[i] is column g, rows 2t and 2t + 1 of matrix i. */
 DEVICE void load_matrix_x4_transposed(uint32_t (&r)[4], const void *shared_row) {
 #ifdef CUSHIM_EMULATED
-    emulated::load_matrices(r, shared_row, 4, true);
+    emulated::load_matrices(r, shared_row, true);
 #else
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"((unsigned)__cvta_generic_to_shared(shared_row))
-                 : "memory");
-#endif
-}
-
-/*
- * The same of two matrices.  The addresses of lanes 16 and above are ignored, but must be in shared
- * memory.
- */
-DEVICE void load_matrix_x2_transposed(uint32_t (&r)[2], const void *shared_row) {
-#ifdef CUSHIM_EMULATED
-    emulated::load_matrices(r, shared_row, 2, true);
-#else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(r[0]), "=r"(r[1])
                  : "r"((unsigned)__cvta_generic_to_shared(shared_row))
                  : "memory");
 #endif

@@ -174,14 +174,13 @@ void multiply_tf32(float *d, const uint32_t *a, const uint32_t *b) {
 struct Load {
     uint32_t *parts;
     const void *row;
-    int n;
     bool is_transposed;
 };
 
 static void load_lanes(void *const lanes[32], unsigned) {
     const Load *load = (const Load *)lanes[0];
     uint16_t value[8][8];
-    for (int i = 0; i < load->n; i++) {
+    for (int i = 0; i < 4; i++) {
         for (int r = 0; r < 8; r++) {
             const void *row = ((const Load *)lanes[8 * i + r])->row;
             if ((uintptr_t)row % 16)
@@ -197,12 +196,9 @@ static void load_lanes(void *const lanes[32], unsigned) {
     }
 }
 
-void load_matrices(uint32_t *parts, const void *row, int n, bool is_transposed) {
-    Load load = {parts, row, n, is_transposed};
-    meet_lanes(n == 4          ? is_transposed ? "ldmatrix.x4.trans" : "ldmatrix.x4"
-               : is_transposed ? "ldmatrix.x2.trans"
-                               : "ldmatrix.x2",
-               ~0u, &load, load_lanes);
+void load_matrices(uint32_t *parts, const void *row, bool is_transposed) {
+    Load load = {parts, row, is_transposed};
+    meet_lanes(is_transposed ? "ldmatrix.x4.trans" : "ldmatrix.x4", ~0u, &load, load_lanes);
 }
 
 } // namespace emulated

@@ -82,7 +82,7 @@ void multiply_f16(float *d, const uint32_t *a, const uint32_t *b, int depth);
 void multiply_bf16(float *d, const uint32_t *a, const uint32_t *b);
 void multiply_tf32(float *d, const uint32_t *a, const uint32_t *b);
 void multiply_bytes(int *d, const uint32_t *a, const uint32_t *b, bool is_a_signed);
-void load_matrices(uint32_t *parts, const void *row, int n, bool is_transposed);
+void load_matrices(uint32_t *parts, const void *row, bool is_transposed);
 
 } // namespace emulated
 

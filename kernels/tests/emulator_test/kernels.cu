@@ -226,7 +226,7 @@ KERNEL(test_load_matrix)(const uint16_t *a, const uint16_t *b, float *d) {
     __shared__ __align__(16) uint16_t rows_a[16][16];
     __shared__ __align__(16) uint16_t rows_b[16][8];
     unsigned lane = threadIdx.x;
-    uint32_t part_a[4], part_b[2];
+    uint32_t part_a[4], parts_b[4]; /* of b, the first two */
     float sums[4] = {1, 1, 1, 1};
     for (int i = 0; i < 8; i++)
         rows_a[lane / 2][lane % 2 * 8 + i] = a[lane * 8 + i];
@@ -234,7 +234,8 @@ KERNEL(test_load_matrix)(const uint16_t *a, const uint16_t *b, float *d) {
         rows_b[lane / 2][lane % 2 * 4 + i] = b[lane * 4 + i];
     __syncwarp();
     load_matrix_x4(part_a, &rows_a[lane % 16][lane / 16 * 8]);
-    load_matrix_x2_transposed(part_b, &rows_b[lane % 16][0]);
+    load_matrix_x4_transposed(parts_b, &rows_b[lane % 16][0]);
+    const uint32_t part_b[2] = {parts_b[0], parts_b[1]};
     mma_f16(sums, part_a, part_b);
     store_sums(d, sums);
 }
