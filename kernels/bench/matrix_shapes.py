@@ -70,10 +70,10 @@ def gemm(divisor):
 
 
 def gemm_of_superblocks(divisor):
-    for word, n_bytes in (("q4k", 144), ("q5k", 176), ("q6k", 210)):
+    for word, n_bytes in (("q4k", 144), ("q5_0", 8 * 22), ("q5k", 176), ("q6k", 210)):  # of 256 values
         make, plain = getattr(quantised, word), getattr(quantised, f"plain_{word}")
         for shape, m, k in weights(divisor):
-            for n in (1, 2, 16, 64, 512, 2048) if "gate" in shape else (1,):
+            for n in (1, 2, 8, 16, 64, 512, 2048) if "gate" in shape else (1,):
                 yield Case(f"gemm_{word}_f32", f"{shape}x{n}",
                            lambda new, m=m, k=k, n=n, q=make: {"w": q(new, m, k), "x": new.f32(k, n), "y": new.empty(m, n),
                                                                     "scratch": new.empty(most_scratch(k, n))},

@@ -31,6 +31,19 @@ def plain_q8_0(t):
     return (t["w"][:, 2:].contiguous().view(torch.int8).float() * d).view(-1, t["x"].shape[0])
 
 
+def q5_0(new, m, k):
+    n = m * k // 32
+    return torch.cat((words(scales(new, n), torch.float16), new.bytes(n, 20)), 1).view(m, -1)
+
+
+def plain_q5_0(w):
+    rows = w.shape[0]
+    w = w.reshape(-1, 22)
+    high = (w[:, 2:6, None].int() >> torch.arange(8, device=w.device) & 1).view(-1, 32)
+    q = (torch.cat((w[:, 6:] & 15, w[:, 6:] >> 4), 1) | high << 4) - 16
+    return (q.float() * w[:, :2].contiguous().view(torch.float16).float()).view(rows, -1)
+
+
 def q8f(new, m, k):
     n = m * k // 32
     return {"w": torch.cat((words(scales(new, n), torch.float32), new.bytes(n, 32)), 1)}
