@@ -3,6 +3,7 @@
 
     table.py FILE.. [--only PATTERN]           one row per measurement, by kernel
     table.py FILE.. --by-kernel                one row per kernel: its worst
+    table.py FILE.. --beside PEER              one row per measurement that PEER has too, such as ggml
     table.py FILE.. --plots FOLDER             one SVG per family: GB/s by bytes (needs matplotlib)
 
 The best of the peers counts; a yardstick (of lower accuracy) stands in brackets and is never won or lost.  Within
@@ -101,6 +102,19 @@ def print_by_kernel(found):
             "-" if nmse is None else f"{nmse:.0e}"]) + " |")
 
 
+def print_beside(found, peer):
+    print(f"| kernel | columns | cushim, us | {peer}, us | by {peer} | NMSE | NMSE of {peer} |\n|---|---:|---:|---:|---:|---:|---:|")
+    for (kernel, shape, mode), of_case in found.items():
+        if "ours" in of_case and peer in of_case:
+            ours, theirs = of_case["ours"], of_case[peer]
+            of_product = re.fullmatch(r"(.*-\d+x\d+)x(\d+)", shape)
+            ratio = ours["us"] / theirs["us"]
+            print("| " + " | ".join([
+                f"{kernel} {of_product[1] if of_product else shape}, {mode}", of_product[2] if of_product else "-", f"{ours['us']:.2f}",
+                f"{theirs['us']:.2f}", f"**{ratio:.2f}**" if ratio > 1 + TIE else f"{ratio:.2f}",
+                *("-" if line["nmse"] is None else f"{line['nmse']:.0e}" for line in (ours, theirs))]) + " |")
+
+
 def print_faults(faults):
     if faults:
         print("\n**Failed**\n")
@@ -164,6 +178,7 @@ def main():
     parser.add_argument("files", nargs="+")
     parser.add_argument("--only", default="")
     parser.add_argument("--by-kernel", action="store_true")
+    parser.add_argument("--beside", metavar="PEER")
     parser.add_argument("--plots", type=pathlib.Path)
     arguments = parser.parse_args()
     found, faults = read(arguments.files, arguments.only)
@@ -171,6 +186,8 @@ def main():
         sys.exit("table.py: no measurement of that name")
     if arguments.plots:
         plot(found, arguments.plots)
+    elif arguments.beside:
+        print_beside(found, arguments.beside)
     else:
         (print_by_kernel if arguments.by_kernel else print_tables)(found)
         print_faults(faults)
