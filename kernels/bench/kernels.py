@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Measure the kernels beside PyTorch's, in one process and one run: JSON lines, then one line per case.
 
-    kernels.py --library FILE [--companion FILE] [--only PATTERN,..] [--peers none|eager|all] [--rounds N]
-               [--seconds N] [--out FILE]
+    kernels.py --library FILE [--companion FILE] [--only PATTERN,..] [--peers none|eager|all] [--ggml FOLDER]
+               [--rounds N] [--seconds N] [--out FILE]
     kernels.py --library FILE --companion FILE --references     the references on host tensors: right, not fast
 
 PATTERN is part of KERNEL/SHAPE.  Ceilings and the latency of an empty kernel are measured first.  A measurement is
 a captured graph of many calls over sets of tensors that together are five times the L2 (--peers all compiles, which
-takes seconds per case); ours and the peers' graphs take turns.  kernels/docs/kernels.md says how to read the columns.
+takes seconds per case); ours and the peers' graphs take turns.  FOLDER has ggml's libraries, or its source, which is
+built there.  kernels/docs/kernels.md says how to read the columns.
 """
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -24,7 +26,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 ROTATED_BYTES = 320 << 20
 MOST_SETS = 4096  # of the smallest: with 16 KB per set they exceed the L2 too
 GRAPH_US = 2000
-AHEAD_CYCLES = 400_000  # keeps the device busy while a replay is queued, because idle time would be measured
+AHEAD_CYCLES = 400_000  # keeps the device busy while a replay or a few calls are queued, because idle time would be measured
 CLOCK_CYCLES = 400_000  # of the multiprocessors, timed behind a replay because their clock falls under load
 TINY_DIVISOR = 64
 
@@ -35,6 +37,7 @@ def read_arguments():
     parser.add_argument("--companion", type=pathlib.Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--peers", choices=("none", "eager", "all"), default="eager")
+    parser.add_argument("--ggml", type=pathlib.Path, help="a folder with its libraries or its source")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=400, help="begin no case after this time")
     parser.add_argument("--out", type=pathlib.Path)
@@ -45,6 +48,11 @@ def read_arguments():
 ARGUMENTS = read_arguments()
 if ARGUMENTS.references:
     os.environ["CUSHIM_KERNEL_ARCH"] = "cpu"
+
+import ggml  # noqa: E402
+
+BACKEND = "cpu" if ARGUMENTS.references else "cuda"
+GGML_LIBRARIES = ggml.find(ARGUMENTS.ggml, BACKEND) if ARGUMENTS.ggml else None
 
 import torch  # noqa: E402
 
@@ -78,6 +86,11 @@ class Sets:
             self.all.append(one)
 
 
+def joined(call):
+    """A context for a row of calls; a peer with a stream of its own has one that joins it to the current stream."""
+    return getattr(call, "joined", contextlib.nullcontext)()
+
+
 class Graph:
     """A graph of calls over the sets, and the time of one call in it."""
 
@@ -85,20 +98,23 @@ class Graph:
         self.stream = torch.cuda.Stream()
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream), torch.no_grad():
-            for t in sets:
-                call(t)  # loads, compiles, and prepares what a peer needs in each set, outside of the graph
+            with joined(call):
+                for t in sets:
+                    call(t)  # loads, compiles, and prepares what a peer needs in each set, outside of the graph
             self.stream.synchronize()
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda._sleep(AHEAD_CYCLES)
             begin.record()
-            for t in sets[:4]:
-                call(t)
+            with joined(call):
+                for t in sets[:4]:
+                    call(t)
             end.record()
             end.synchronize()
             about_us = max(1.0, begin.elapsed_time(end) * 1e3 / min(4, len(sets)))
             n_rounds = max(1, min(200, math.ceil(GRAPH_US / about_us / len(sets))))
             self.n_calls = n_rounds * len(sets)
             self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph, stream=self.stream):
+            with torch.cuda.graph(self.graph, stream=self.stream), joined(call):
                 for _ in range(n_rounds):
                     for t in sets:
                         call(t)
@@ -155,7 +171,8 @@ def accuracy(case, call, t):
     """NMSE of a result against the reference in double; None if there is no reference."""
     if case.reference is None:
         return None
-    result = call(t)
+    with joined(call):
+        result = call(t)
     result = t[case.out] if result is None else result
     return cases_of.nmse(result.reshape(-1), case.reference(t).reshape(-1))
 
@@ -165,13 +182,15 @@ def is_wrong(case, found, t):
     return case.reference is not None and (found is None or found > cases_of.bound_of(t[case.out]))
 
 
+def is_asked_for(name):
+    if name == "ggml":
+        return ARGUMENTS.ggml
+    return ARGUMENTS.peers == "all" or ARGUMENTS.peers == "eager" and "compiled" not in name
+
+
 def implementations(library, case):
-    found = {"ours": ours_of(library, case)}
-    if ARGUMENTS.peers != "none":
-        for name, call in {**case.peers, **case.yardsticks}.items():
-            if ARGUMENTS.peers == "all" or "compiled" not in name:
-                found[name] = call
-    return found
+    peers = {name: call for name, call in {**case.peers, **case.yardsticks}.items() if is_asked_for(name)}
+    return {"ours": ours_of(library, case), **peers}
 
 
 def measure(library, case, is_cold, ceiling):
@@ -215,6 +234,8 @@ def shown(lines):
 
 def run_on_gpu(library):
     facts = {"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__, "cuda": torch.version.cuda}
+    if ARGUMENTS.ggml:
+        facts["ggml"] = ggml.Ggml.loaded.version().decode()
     ceiling = ceilings()
     torch.cuda.empty_cache()  # otherwise the first case reuses the ceilings' memory, up to a seventh slower
     out = open(ARGUMENTS.out, "a") if ARGUMENTS.out else None
@@ -258,7 +279,7 @@ def run_references(library):
         t = case.make(cases_of.New("cpu"))
         if sum(x.numel() for x in t.values() if x.is_floating_point()) > 1 << 23 or case.n_flops > 1 << 32:
             continue
-        peers = {name: call for name, call in case.peers.items() if "compiled" not in name}
+        peers = {name: call for name, call in case.peers.items() if name != "ggml" and "compiled" not in name}
         if not case.reference and not peers:
             continue
         before = {name: x.clone() for name, x in t.items()}
@@ -277,11 +298,19 @@ def run_references(library):
             difference is not None and difference > cases_of.bound_of(ours)
         n_wrong += is_bad
         print(f"{'WRONG ' if is_bad else ''}{case.name}: nmse {difference}", flush=True)
+        of_ggml = {**case.peers, **case.yardsticks}.get("ggml")
+        if ARGUMENTS.ggml and of_ggml:
+            difference = cases_of.nmse(of_ggml(before), wanted)
+            is_bad = difference is None or difference > ggml.BOUND
+            n_wrong += is_bad
+            print(f"{'WRONG ' if is_bad else ''}{case.name} by ggml: nmse {difference}", flush=True)
     return 1 if n_wrong else 0
 
 
 def main():
     library = Library(ARGUMENTS.library, ARGUMENTS.companion)
+    if ARGUMENTS.ggml:
+        ggml.Ggml.loaded = ggml.Ggml(GGML_LIBRARIES, BACKEND)
     return run_references(library) if ARGUMENTS.references else run_on_gpu(library)
 
 

@@ -3,6 +3,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import ggml
 import quantised
 from case import Case, compiled
 from library import KvCache, KvStrides
@@ -64,8 +65,9 @@ def gemm(divisor):
                            lambda lib, t, m=m, k=k, n=n, c=call: c(lib, t, m, k, n),
                            m * k // 32 * block_bytes + 4 * n * (m + k), "read",
                            {"mm of the plain matrix": lambda t, p=plain: torch.mm(plain_once(t, p), t["x"], out=t["y"])},
-                           {"bf16": lambda t, p=plain: torch.mm(once(t, "bf16", plain_once(t, p).bfloat16),
-                                                                t["x"].bfloat16())} if n > 8 else {},
+                           ({"ggml": ggml.mul_mat(word, m, k, n)} if word in ggml.TYPES else {}) |
+                           ({"bf16": lambda t, p=plain: torch.mm(once(t, "bf16", plain_once(t, p).bfloat16),
+                                                                 t["x"].bfloat16())} if n > 8 else {}),
                            reference=plain_mm(plain) if n <= 128 else None, hot=("x", "scratch"), n_flops=2 * m * k * n)
 
 
@@ -81,6 +83,7 @@ def gemm_of_superblocks(divisor):
                                                                                                *scratch(t)),
                            m * k // 256 * n_bytes + 4 * n * (m + k), "read",
                            {"mm of the plain matrix": lambda t, p=plain: torch.mm(plain_once(t, lambda t: p(t["w"])), t["x"], out=t["y"])},
+                           {"ggml": ggml.mul_mat(word, m, k, n)},
                            reference=plain_mm(lambda t, p=plain: p(t["w"])) if n <= 64 else None, hot=("x", "scratch"), n_flops=2 * m * k * n)
 
 
@@ -170,6 +173,9 @@ def cached(divisor):
     def folded(t):
         return sdpa(t, hkv)
 
+    def of_ggml(b, n):
+        return ggml.attention((d, 1, hq, b), (d, n, hkv, b), lambda t: (plain(t, "k"), plain(t, "v")))
+
     def ours(lib, t, b, n, kind, is_in_blocks):
         row = hkv * d
         cache = KvCache(t["k"].data_ptr(), t["v"].data_ptr(), KvStrides((block_len if is_in_blocks else n) * row, d, row), None, None, n,
@@ -186,7 +192,7 @@ def cached(divisor):
                             "order": (order if is_in_blocks else order.sort().values).int(), "y": new.empty(b, hq, 1, d), "s": new.bytes(1 << 24)}
                 peers = {"folded": backend(SDPBackend.EFFICIENT_ATTENTION, folded)} if kind == torch.float32 else {}
                 halves = {"flash": backend(SDPBackend.FLASH_ATTENTION, sdpa), "cuDNN": backend(SDPBackend.CUDNN_ATTENTION, sdpa),
-                          "cuDNN folded": backend(SDPBackend.CUDNN_ATTENTION, folded)}
+                          "cuDNN folded": backend(SDPBackend.CUDNN_ATTENTION, folded), **({"ggml": of_ggml(b, n)} if kind == torch.float16 else {})}
                 yield Case("attention_cached_f32", f"{name}-{b}x{hq}x{hkv}x{d}-{n}" + ("-blocks" if is_in_blocks else ""), make,
                            lambda lib, t, v=(b, n, number, is_in_blocks): ours(lib, t, *v),
                            2 * kind.itemsize * b * hkv * n * d, "read", peers, {} if peers else halves,

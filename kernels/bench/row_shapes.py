@@ -2,6 +2,7 @@
 import torch
 import torch.nn.functional as F
 
+import ggml
 from case import Case, compiled
 
 A = torch.ops.aten
@@ -27,7 +28,8 @@ def softmax(divisor):
         yield Case("softmax_f32", shape, lambda new, v=view: {"x": new.f32(*v), "y": new.empty(*v)},
                    lambda k, t, o=outer, a=axis, i=inner: k.softmax_f32(t["x"], t["y"], o, a, i), 8 * n, "copy",
                    {"eager": lambda t: A._softmax.out(t["x"], 1, False, out=t["y"]),
-                    "compiled": compiled(lambda t: torch.softmax(t["x"], 1))},
+                    "compiled": compiled(lambda t: torch.softmax(t["x"], 1)),
+                    **({"ggml": ggml.soft_max(outer, axis)} if inner == 1 else {})},
                    reference=lambda t: torch.softmax(t["x"].double(), 1), is_small=is_small)
         yield Case("scaled_softmax_f16", shape,
                    lambda new, v=view: {"x": new.f16(*v), "y": new.empty(*v, dtype=torch.float16)},
@@ -50,7 +52,8 @@ def norm(divisor):
         yield Case("rms_norm_f32", shape, make, lambda k, t, r=rows, d=d: k.rms_norm_f32(t["x"], t["w"], t["y"], None, EPS, r, d),
                    8 * n + 4 * d, "copy",
                    {"eager": lambda t, d=d: A._fused_rms_norm(t["x"], [d], t["w"], EPS)[0],
-                    "compiled": compiled(lambda t: rms(t["x"], t["w"]))}, reference=exact, is_small=is_small)
+                    "compiled": compiled(lambda t: rms(t["x"], t["w"])), "ggml": ggml.rms_norm(rows, d, EPS)},
+                   reference=exact, is_small=is_small)
         yield Case("add_rms_norm_f32", shape, make,
                    lambda k, t, r=rows, d=d: k.add_rms_norm_f32(t["x"], t["r"], t["w"], t["y"], t["s"], EPS, r, d),
                    16 * n + 4 * d, "copy", {"compiled": compiled(lambda t: rms(t["x"] + t["r"], t["w"]))},

@@ -4,6 +4,7 @@ import math
 import torch
 import torch.nn.functional as F
 
+import ggml
 from case import Case, compiled
 
 N_FLAT = (4096, 1 << 20, 1 << 24, 1 << 26, 1 << 28)
@@ -108,7 +109,7 @@ def gather(divisor):
             yield Case("gather_f32_i64", f"{n}x{d}",
                        lambda new, n=n, d=d: {"a": new.table(v, d), "i": new.integers(v, n), "y": new.empty(n, d)},
                        lambda k, t, n=n, d=d: k.gather_f32_i64(t["a"], t["i"], t["y"], n, d, v), 8 * n * d + 8 * n, "copy",
-                       {"eager": lambda t: torch.index_select(t["a"], 0, t["i"], out=t["y"])}, hot=("a",), is_small=n == 1)
+                       {"eager": lambda t: torch.index_select(t["a"], 0, t["i"], out=t["y"]), "ggml": ggml.get_rows(n, d, v)}, hot=("a",), is_small=n == 1)
 
 
 def position():
