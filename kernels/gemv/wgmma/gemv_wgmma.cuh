@@ -92,9 +92,8 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
 
     /* If terms are ahead, a gate says that a stage is made, by each thread that makes it and
      * with all bytes of terms, and a barrier says that all have used it.  Otherwise there are
-     * two stages, and one meeting per chunk with each warpgroup that multiplies: one stage is
-     * made, and the other was used. */
-    enum { WARPGROUP = 128, N_GROUPS = USERS / WARPGROUP };
+     * two stages, and all warps meet once per chunk: one stage is made, and the other was used. */
+    enum { FIRST_BARRIER = 1 }; /* 0 is that of __syncthreads() */
     MEMBER Gate *made(int stage) const {
         return reinterpret_cast<Gate *>(shared + GATES_AT) + stage;
     }
@@ -103,22 +102,19 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
             make_gate(made(stage), MAKERS + 1);
     }
     MEMBER static unsigned used(int stage) {
-        return 1 + N_GROUPS + stage;
+        return FIRST_BARRIER + stage;
     }
     MEMBER void tell_made(int stage) const {
-        if constexpr (HAS_TERMS) {
+        if constexpr (HAS_TERMS)
             arrive_at_gate(made(stage), 0);
-        } else {
-#pragma unroll
-            for (int group = 0; group < N_GROUPS; group++)
-                meet_some<MAKERS + WARPGROUP>(1 + group);
-        }
+        else
+            meet_some<THREADS>(FIRST_BARRIER);
     }
     MEMBER void wait_until_made(int stage, unsigned round) const {
         if constexpr (HAS_TERMS)
             wait_for_gate(made(stage), round);
         else
-            meet_some<MAKERS + WARPGROUP>(1 + (threadIdx.x - MAKERS) / WARPGROUP);
+            meet_some<THREADS>(FIRST_BARRIER);
     }
 
     /* A chunk: its stage, how often all stages were used before, and how many chunks come behind
