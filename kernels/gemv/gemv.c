@@ -32,10 +32,12 @@
         OF(FORMAT, format, C8, c8, GEMV_COLUMN_BYTES),                                             \
         OF(FORMAT, format, C8_WIDE, c8_wide, wide_bytes),                                          \
         MANY(FORMAT, format, n_bytes, has_scales)
-#define DIRECT(FORMAT, format)  OF(FORMAT, format, DIRECT, direct, GEMV_DIRECT_MOST_BYTES)
+#define DIRECT(FORMAT, format) OF(FORMAT, format, DIRECT, direct, GEMV_DIRECT_MOST_BYTES)
+#define DIRECT2(FORMAT, format)                                                                    \
+    DIRECT(FORMAT, format), OF(FORMAT, format, DIRECT2, direct2, GEMV_DIRECT_MOST_BYTES)
 #define SLICES4(FORMAT, format) OF(FORMAT, format, SLICES4, slices4, GEMV_DIRECT_MOST_BYTES)
 #define PARTS(FORMAT, format, n_bytes)                                                             \
-    OF(FORMAT, format, ROW, row, 0), DIRECT(FORMAT, format), MANY(FORMAT, format, n_bytes, 1)
+    OF(FORMAT, format, ROW, row, 0), DIRECT2(FORMAT, format), MANY(FORMAT, format, n_bytes, 1)
 /* A product of q4k with its end, in one kernel, and the end alone. */
 #define END(WHAT, what)                                                                            \
     [GEMV_Q4K_##WHAT] = {.name = "gemv_q4k_" #what, .shared_bytes = GEMV_DIRECT_MOST_BYTES},       \
@@ -48,14 +50,14 @@ static const struct cushim_kernel kernels[] = {
     DIRECT(Q4_0, q4_0),
     SLICES4(Q4_0, q4_0),
     BLOCKS(Q8_0, q8_0, 34, 1, GEMV_STAGED_BYTES(34)),
-    DIRECT(Q8_0, q8_0),
+    DIRECT2(Q8_0, q8_0),
     SLICES4(Q8_0, q8_0),
     BLOCKS(Q8F, q8f, 36, 1, GEMV_STAGED_BYTES(36)),
     DIRECT(Q8F, q8f),
     SLICES4(Q8F, q8f),
     OF(Q4K, q4k, C1, c1, GEMV_Q4K_BYTES),
     OF(Q4K, q4k, C1_WIDE, c1_wide, GEMV_Q4K_BYTES),
-    DIRECT(Q4K, q4k),
+    DIRECT2(Q4K, q4k),
     SLICES4(Q4K, q4k),
     MANY(Q4K, q4k, GEMV_Q4K_STAGED, 1),
     PARTS(Q5_0, q5_0, 22),

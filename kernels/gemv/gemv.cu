@@ -160,26 +160,33 @@ SLICES(q5_0, Q5_0Block)
 SLICES(q5k, Q5kHalf)
 SLICES_OF(q6k_slices, Q6kHalf, false)
 
-/* ---- one column on the matrix units; two steps are in flight ---- */
+/* ---- one or two columns on the matrix units; two steps are in flight ---- */
 
 /* Two blocks of half as many warps have registers too. */
 
-#define DIRECT(name, Format)                                                                       \
+#define DIRECT(name, Format, COLS)                                                                 \
     KERNEL_OF(512, 1, gemv_##name)                                                                 \
     (const uint8_t *scales, const uint8_t *values, const float *x, float *y, int64_t m, int64_t k, \
      int most_tiles, int early_bytes) {                                                            \
-        FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Format, GEMV_DIRECT_STAGES, false>(    \
+        FROM_90(DYNAMIC_SHARED(uint8_t, shared);                                                   \
+                run_direct<Format, COLS, GEMV_DIRECT_STAGES, false>(                               \
                     {m, k, (int)(k / BLOCK_VALUES), most_tiles, early_bytes}, {scales, values}, x, \
                     PlainEnd{y}, shared));                                                         \
     }
 
-DIRECT(q4_0_direct, Q4_0)
-DIRECT(q8_0_direct, Q8_0)
-DIRECT(q8f_direct, Q8f)
-DIRECT(q4k_direct, Q4kHalf)
-DIRECT(q5_0_direct, Q5_0Block)
-DIRECT(q5k_direct, Q5kHalf)
-DIRECT(q6k_direct, Q6kHalf)
+DIRECT(q4_0_direct, Q4_0, 1)
+DIRECT(q8_0_direct, Q8_0, 1)
+DIRECT(q8f_direct, Q8f, 1)
+DIRECT(q4k_direct, Q4kHalf, 1)
+DIRECT(q5_0_direct, Q5_0Block, 1)
+DIRECT(q5k_direct, Q5kHalf, 1)
+DIRECT(q6k_direct, Q6kHalf, 1)
+
+DIRECT(q8_0_direct2, BlockByBlock<Q8_0>, 2)
+DIRECT(q4k_direct2, InStages<Q4kHalf>, 2)
+DIRECT(q5_0_direct2, BlockByBlock<Q5_0Block>, 2)
+DIRECT(q5k_direct2, InStages<Q5kHalf>, 2)
+DIRECT(q6k_direct2, Q6kHalf, 2)
 
 /* The same with more before and behind it, in one kernel and behind existing products. */
 
@@ -188,7 +195,7 @@ DIRECT(q6k_direct, Q6kHalf)
     (const uint8_t *w, const float *x, int64_t m, int64_t k, int most_tiles, int early_bytes,      \
      const __grid_constant__ struct gemv_end_args args) {                                          \
         FROM_90(DYNAMIC_SHARED(uint8_t, shared);                                                   \
-                run_direct<Q4kInStages, GEMV_DIRECT_STAGES, IS_EARLY>(                             \
+                run_direct<InStages<Q4kHalf>, 1, GEMV_DIRECT_STAGES, IS_EARLY>(                    \
                     {m, k, (int)(k / BLOCK_VALUES), most_tiles, early_bytes}, {nullptr, w}, x,     \
                     End{args}, shared));                                                           \
     }

@@ -29,20 +29,22 @@ static unsigned even_warps(int64_t n_steps, int64_t n_tiles, unsigned most) {
 static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                           const struct gemv_direct_sizes *sizes, unsigned share, unsigned n_ranks) {
     unsigned most_bytes = cushim_kernel_call_share(call, share),
-             most_warps = GEMV_DIRECT_WARPS / share, bytes_of_warp = sizes->bytes_of_warp + 64;
+             most_warps = GEMV_DIRECT_WARPS / share, n_cols = sizes->n_cols,
+             bytes_of_warp = sizes->bytes_of_warp + 64 * n_cols;
     int64_t n_clusters = (call->n_sms - 1) / n_ranks + 1,
             n_tiles = (sizes->n_tiles - 1) / n_clusters + 1;
     int64_t of_first = GEMV_DIRECT_FIRST_STEP(sizes->n_steps, 1, n_ranks),
             of_last = sizes->n_steps - GEMV_DIRECT_FIRST_STEP(sizes->n_steps, n_ranks - 1, n_ranks),
             n_steps = n_ranks > 1 && of_first > of_last ? of_first : of_last;
-    unsigned bytes = GEMV_DIRECT_BYTES(sizes->column_bytes, (unsigned)n_steps, 0, 0, 0);
+    unsigned bytes = GEMV_DIRECT_BYTES(n_cols, sizes->column_bytes, (unsigned)n_steps, 0, 0, 0);
     if (most_bytes > GEMV_DIRECT_MOST_BYTES)
         most_bytes = GEMV_DIRECT_MOST_BYTES;
     if (bytes + most_warps * 3 / 4 * bytes_of_warp > most_bytes)
         return false;
     if (bytes + most_warps * bytes_of_warp > most_bytes)
         most_warps = (most_bytes - bytes) / bytes_of_warp;
-    unsigned n_warps = even_warps(n_steps, n_tiles, most_warps), bytes_of_tile = 64 * n_warps;
+    unsigned n_warps = even_warps(n_steps, n_tiles, most_warps),
+             bytes_of_tile = 64 * n_warps * n_cols;
     bytes += n_warps * sizes->bytes_of_warp;
     unsigned least =
         cushim_n_blocks(sizes->n_tiles, (most_bytes - bytes) / bytes_of_tile, INT32_MAX);
@@ -62,14 +64,15 @@ static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_dir
 /*
  * On the matrix units, 16 rows per tile: one block per multiprocessor.  If it asks for all its
  * weights while the kernel ahead still runs, it has half of the multiprocessor, so that it can
- * start by then; q4k never does.  If the column takes more than half of the shared memory, two
+ * start by then; q4k never does.  If the columns take more than half of the shared memory, two
  * blocks share k, because weights too need room there and in L1.  False if there are too few tiles,
  * or too much of k.
  */
 bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                               const struct gemv_direct_sizes *sizes) {
     enum { MOST_RANKS = 2 };
-    int64_t n_tiles = sizes->n_tiles, most_steps = GEMV_DIRECT_MOST_BYTES / sizes->column_bytes;
+    int64_t n_tiles = sizes->n_tiles,
+            most_steps = GEMV_DIRECT_MOST_BYTES / (sizes->n_cols * sizes->column_bytes);
     if (call->arch < 90 || sizes->n_steps == 0 || sizes->n_steps > MOST_RANKS * most_steps ||
         n_tiles < sizes->least_tiles || n_tiles > INT32_MAX)
         return false;

@@ -1,6 +1,6 @@
 /*
- * Quantised weights times one column on the matrix units (sm_90): the integers as they are, the
- * column as integers, the sums of a block exact.
+ * Quantised weights times one or two columns on the matrix units (sm_90): the integers as they are,
+ * the columns as integers, the sums of a block exact.
  *
  * A column's 32 values are scaled by a power of two and become integers of 45 bits, six digits of a
  * signed byte each; every value down to 2^-22 of the largest is exact or nearly so.  For q4k it is
@@ -13,7 +13,8 @@
  * one block of four.  Columns 2t and 2t + 1 are two digits of block t, three products make six, and
  * the results are separate for each block, in the lanes that have its scale.  For q4k, whose scales
  * are integers except one per 256 values, lanes share the words of a block, a product has one
- * block, and its columns are the digits.
+ * block, and its columns are the digits.  Of two columns of x, each has products of its own with
+ * weights that are unpacked once, and all formats do as q4k, because these are fewer products.
  *
  * A block stays for many rows and forms the digits once.  Its warps share k and go from one tile to
  * the next as if their steps were one row.  In its first tile a warp forms the digits of each step
@@ -38,12 +39,12 @@
 /* ---- the column ---- */
 
 /*
- * All of k in shared memory: [step][half] digits, with 16 bytes of each set of two for the lanes of
- * their block, then [step][block] factors, which undo the scaling, and sums.  A negative factor
- * (-0) says that plain products take the block.  A normed column is multiplied by its weights here,
- * and by 1 / the root of its mean square at the end.  A warp forms step by step.
+ * All of k in shared memory: [step][column][half] digits, with 16 bytes of each set of two for the
+ * lanes of their block, then [step][column][block] factors, which undo the scaling, and sums.  A
+ * negative factor (-0) says that plain products take the block.  A normed column is multiplied by
+ * its weights here, and by 1 / the root of its mean square at the end.  A warp forms step by step.
  */
-template <class Work, bool HAS_NORM> struct DirectColumn {
+template <class Work, bool HAS_NORM, int COLS> struct DirectColumn {
     enum {
         PART_VALUES = BLOCK_VALUES / 4,
         BETWEEN = Work::IS_HALVED ? 16 : 4 /* from a part's first half to its second */
@@ -54,7 +55,7 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
     const float *b, *norm; /* its weights, or NULL */
     int64_t k;
     int block, part; /* of a step */
-    float x[PART_VALUES], weights[HAS_NORM ? PART_VALUES : 1], squares;
+    float x[COLS][PART_VALUES], weights[1][HAS_NORM ? PART_VALUES : 1], squares;
 
     MEMBER DirectColumn(uint8_t *digits, float2 *factors, const float *b, const float *norm,
                         int64_t k)
@@ -64,17 +65,22 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
 
     /* The lane's part: eight neighbours, or two fours 16 apart; `otherwise` if it does not exist.
      */
-    MEMBER void load_part(float (&to)[PART_VALUES], const float *from, int step,
+    template <int N>
+    MEMBER void load_part(float (&to)[N][PART_VALUES], const float *from, int step,
                           float otherwise) const {
         int value = (step * DIRECT_STEP_BLOCKS + block) * BLOCK_VALUES +
                     part * (Work::IS_HALVED ? 4 : (int)PART_VALUES);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            float4 four = make_float4(otherwise, otherwise, otherwise, otherwise);
-            if (from && value < k)
-                four = __ldg(reinterpret_cast<const float4 *>(from + value + half * BETWEEN));
-            to[4 * half] = four.x, to[4 * half + 1] = four.y;
-            to[4 * half + 2] = four.z, to[4 * half + 3] = four.w;
+            auto put = [&](int i, float one) { to[i % N][4 * half + i / N] = one; };
+#pragma unroll
+            for (int i = 0; i < 4 * N; i += 4) { /* values of all columns */
+                float4 four = make_float4(otherwise, otherwise, otherwise, otherwise);
+                if (from && value < k)
+                    four = __ldg(reinterpret_cast<const float4 *>(from + value * N +
+                                                                  (half * BETWEEN * N + i)));
+                put(i, four.x), put(i + 1, four.y), put(i + 2, four.z), put(i + 3, four.w);
+            }
         }
     }
 
@@ -90,17 +96,28 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
         float sum = 0;
 #pragma unroll
         for (int j = 0; j < PART_VALUES; j++) {
-            sum = fmaf(x[j], x[j], sum);
-            x[j] *= weights[HAS_NORM ? j : 0];
+            sum = fmaf(x[0][j], x[0][j], sum);
+            x[0][j] *= weights[0][HAS_NORM ? j : 0];
         }
         squares += sum;
     }
 
     /* Form the step that was loaded. */
     MEMBER void form(int step) {
-        uint32_t most = 0, least = 0; /* of those that are not 0, below 2^32 */
         if (HAS_NORM)
             apply_weights();
+#pragma unroll 1
+        for (int col = 0; col < COLS; col++) { /* each by the same code */
+            form(step * COLS + col, x[0]);
+#pragma unroll
+            for (int i = 0; i < (COLS - 1) * PART_VALUES; i++)
+                x[i / PART_VALUES][i % PART_VALUES] = x[i / PART_VALUES + 1][i % PART_VALUES];
+        }
+    }
+
+    /* The place is a step of a column. */
+    MEMBER void form(int place, const float (&x)[PART_VALUES]) {
+        uint32_t most = 0, least = 0; /* of those that are not 0, below 2^32 */
 #pragma unroll
         for (int j = 0; j < PART_VALUES; j++) {
             uint32_t bits = __float_as_uint(x[j]) & 0x7FFFFFFF;
@@ -125,10 +142,10 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
         bool is_plain = scale.is_plain;
         if (Work::HAS_MINIMA)
             is_plain = __any_sync(0xFFFFFFFF, is_plain || !(fabsf(sum) <= FLT_MAX));
-        Work::store(digits + step * Work::STEP_BYTES, block, part, x, scale.value);
+        Work::template store<COLS>(digits + place * Work::STEP_BYTES, block, part, x, scale.value);
         if (part == 0) {
             float factor = __uint_as_float(scale.factor_bits - (Work::LOG2_INTEGERS << 23));
-            factors[step * DIRECT_STEP_BLOCKS + block] =
+            factors[place * DIRECT_STEP_BLOCKS + block] =
                 make_float2(is_plain ? -0.0f : factor, is_plain ? 0 : sum);
         }
     }
@@ -137,29 +154,39 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
 /* ---- the rows ---- */
 
 /* Plain products of a block, which is read again; norm: the column's weights, or NULL. */
-template <class Work>
+template <class Work, int COLS>
 DEVICE float plain_block(const Weights &w, int64_t block, const float *b, const float *norm) {
     float sum = 0;
 #pragma unroll 1
     for (int i = 0; i < BLOCK_VALUES; i++) {
-        float x = __ldg(b + i);
+        float x = __ldg(b + i * COLS);
         sum = fmaf(Work::value(w, block, i), norm ? x * __ldg(norm + i) : x, sum);
     }
     return sum;
 }
 
-template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
+template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
     typedef Direct<Format> Work;
+    typedef typename Work::template Lane<COLS> Lane;
+    typedef typename Work::template Products<COLS> Products;
 
     enum {
         IS_PAIRED = End::IS_PAIRED,
         PAIRS = DIRECT_ROWS / 2,
-        N = DIRECT_ROWS / (1 + IS_PAIRED) /* outputs of a tile: rows, or pairs */
+        N = DIRECT_ROWS / (1 + IS_PAIRED), /* of a tile: rows, or pairs */
+        OUTPUTS = N * COLS,
+        SUMS = DIRECT_ROWS * COLS /* [row][column] */
     };
+    static_assert(COLS == 1 || !(End::HAS_NORM || IS_PAIRED), "ends that have one column");
+
+    /* The places of steps in flight that have code of their own.  With two columns all steps go
+     * through the first place, because code takes longest when it runs for the first time. */
+    enum { SLOTS = COLS == 1 ? DEPTH : 1 };
+    static_assert(SLOTS == DEPTH || Work::STAGE_BYTES > 0, "places that can be exchanged");
 
     DirectShape shape;
     Weights w;
-    const float *b, *norm; /* the column and its weights, or NULL */
+    const float *b, *norm; /* the columns; the weights of one, or NULL */
     const End &end;
     int n_warps, warp, lane, g, t;
     int n_blocks, n_steps; /* of the block */
@@ -193,15 +220,15 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         fetch_tile = tile0;
         n_blocks = (int)(this->shape.k / BLOCK_VALUES);
         n_steps = (n_blocks + DIRECT_STEP_BLOCKS - 1) / DIRECT_STEP_BLOCKS;
-        squares = parts + shape.most_tiles * n_warps * DIRECT_ROWS;
+        squares = parts + shape.most_tiles * n_warps * SUMS;
         digits = reinterpret_cast<uint8_t *>(squares) +
-                 (End::HAS_NORM ? n_warps * GEMV_DIRECT_NORM_BYTES : 0) + Work::STEP_BYTES;
-        factors = reinterpret_cast<float2 *>(digits + n_steps * Work::STEP_BYTES);
+                 (End::HAS_NORM ? n_warps * GEMV_DIRECT_NORM_BYTES : 0) + COLS * Work::STEP_BYTES;
+        factors = reinterpret_cast<float2 *>(digits + n_steps * (COLS * Work::STEP_BYTES));
         if constexpr (Work::STAGE_BYTES > 0) {
 #pragma unroll
             for (int slot = 0; slot < DEPTH; slot++)
                 fetched[slot].stage =
-                    reinterpret_cast<uint8_t *>(factors + n_steps * DIRECT_STEP_BLOCKS) +
+                    reinterpret_cast<uint8_t *>(factors + n_steps * (COLS * DIRECT_STEP_BLOCKS)) +
                     (warp * DEPTH + slot) * Work::STAGE_BYTES;
         }
     }
@@ -225,7 +252,7 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         w.values += (int64_t)first * Work::WEIGHT_BYTES;
         if (Work::SCALES_APART)
             w.scales += first * DIRECT_STEP_BLOCKS * 2;
-        b += first * DIRECT_STEP;
+        b += first * (DIRECT_STEP * COLS);
     }
 
     /* A tile's first row.  If rows are paired, its eight pairs are of one head, or of half of m. */
@@ -293,6 +320,16 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
             commit_copies();
     }
 
+    /* The first place becomes the last one. */
+    MEMBER void turn() {
+        typename Work::Fetched first = fetched[0];
+#pragma unroll
+        for (int slot = 1; slot < DEPTH && SLOTS == 1; slot++) {
+            fetched[slot - 1] = fetched[slot];
+            fetched[slot] = first;
+        }
+    }
+
     /* Wait for what was fetched DEPTH steps ago, and let no lane fetch before all have it. */
     MEMBER void wait_fetched() const {
         if (Work::STAGE_BYTES > 0) {
@@ -312,9 +349,11 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         place_loads();
         if (fetch_tile < n_tiles)
             take_rows();
-#pragma unroll
-        for (int slot = 0; slot < FIRST_SLOTS; slot++)
-            fetch(slot);
+#pragma unroll(SLOTS)
+        for (int slot = 0; slot < FIRST_SLOTS; slot++) {
+            fetch(slot % SLOTS);
+            turn();
+        }
     }
 
     /* Ask for the block's first weights while the kernel ahead may still run, one request per
@@ -343,9 +382,13 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         return sum;
     }
 
-    /* Output i of the block, or pair. */
+    /* Output i of the block, or pair: of a row all columns. */
     MEMBER int64_t output_of(int i) const {
-        return (tile0 + (int64_t)(i / N) * tile_step) * N + i % N;
+        return (tile0 + (int64_t)(i / OUTPUTS) * tile_step) * OUTPUTS + i % OUTPUTS;
+    }
+
+    MEMBER int64_t n_outputs() const {
+        return IS_PAIRED ? shape.m / 2 : shape.m * COLS;
     }
 
     /* The thread's first one; blocks of a cluster divide theirs. */
@@ -364,19 +407,18 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         return sum;
     }
     MEMBER void share_sums(int n) const {
-        for (int i = threadIdx.x; i < n * DIRECT_ROWS; i += blockDim.x)
-            *part(i, DIRECT_ROWS) = sum_of(part(i, DIRECT_ROWS), DIRECT_ROWS);
+        for (int i = threadIdx.x; i < n * SUMS; i += blockDim.x)
+            *part(i, SUMS) = sum_of(part(i, SUMS), SUMS);
         cluster_sync();
     }
 
-    /* What the first warp has of output i, if a tile has `rows` of them. */
-    MEMBER float *part(int i, int rows) const {
-        return parts + i / rows * (n_warps * DIRECT_ROWS) + i % rows;
+    /* What the first warp has of output i, if a tile has n of them. */
+    MEMBER float *part(int i, int n) const {
+        return parts + i / n * (n_warps * SUMS) + i % n;
     }
 
     /* Finish the outputs of n tiles. */
     template <class Before> MEMBER void finish(int n, Before before) const {
-        int64_t n_outputs = IS_PAIRED ? shape.m / 2 : shape.m;
         float factor = 1;
         if (n_ranks() > 1)
             share_sums(n);
@@ -385,15 +427,15 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
                 factor = __frsqrt_rn(
                     __fadd_rn(__fdiv_rn(sum_of(squares, 1), (float)shape.k), end.args.eps));
         }
-        for (int i = first_output(); i < n * N; i += (int)(n_ranks() * blockDim.x)) {
-            const float *from = part(i, N);
+        for (int i = first_output(); i < n * OUTPUTS; i += (int)(n_ranks() * blockDim.x)) {
+            const float *from = part(i, OUTPUTS);
             int64_t output = output_of(i);
-            if (output >= n_outputs)
+            if (output >= n_outputs())
                 continue;
             if (i != first_output())
                 before = end.before(output);
-            float second = IS_PAIRED ? total(from + PAIRS, DIRECT_ROWS) * factor : 0;
-            end.finish(output, total(from, DIRECT_ROWS) * factor, second, before);
+            float second = IS_PAIRED ? total(from + PAIRS, SUMS) * factor : 0;
+            end.finish(output, total(from, SUMS) * factor, second, before);
         }
         if (n_ranks() > 1)
             cluster_sync(); /* no block ends before it was read */
@@ -401,11 +443,11 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
 
     /* What the thread's first output reads. */
     MEMBER typename End::Before before() const {
-        int64_t n_outputs = IS_PAIRED ? shape.m / 2 : shape.m, output = output_of(first_output());
-        return output < n_outputs ? end.before(output) : typename End::Before();
+        int64_t output = output_of(first_output());
+        return output < n_outputs() ? end.before(output) : typename End::Before();
     }
 
-    typedef DirectColumn<Work, (bool)End::HAS_NORM> Column;
+    typedef DirectColumn<Work, (bool)End::HAS_NORM, COLS> Column;
 
     /* Form the digits of a step of the warp, whose next step is asked for. */
     MEMBER void form(Column &column, int step) const {
@@ -443,37 +485,43 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
             ask();
         else
             prefetch();
-        typename Work::Lane own(digits);
+        Lane own(digits);
         wait_for_earlier();
         let_next_start();
         column.load(warp);
         if (!IS_EARLY)
             ask();
 #pragma unroll
-        for (int slot = FIRST_SLOTS; slot < DEPTH; slot++)
-            fetch(slot);
+        for (int slot = FIRST_SLOTS; slot < DEPTH; slot++) {
+            fetch(slot % SLOTS);
+            turn();
+        }
 
         int tile = tile0;
         int step = warp, n_waiting = 0;
-        float sums[2] = {};
+        float sums[COLS][2] = {};
         while (tile < n_tiles) {
 #pragma unroll
-            for (int slot = 0; slot < DEPTH; slot++) {
+            for (int slot = 0; slot < SLOTS; slot++) {
                 if (tile >= n_tiles)
                     break;
                 if (n_waiting == 0)
                     form(column, step);
-                typename Work::Products products = {};
+                Products products = {};
                 wait_fetched();
                 Work::multiply(products, fetched[slot], own, step,
                                n_blocks - step * DIRECT_STEP_BLOCKS);
                 release_fetched();
                 fetch(slot);
-                float4 both =
-                    *reinterpret_cast<const float4 *>(factors + step * DIRECT_STEP_BLOCKS + 2 * t);
-                Work::add(sums, products, own, both);
-                if ((__float_as_uint(both.x) | __float_as_uint(both.z)) >> 31)
-                    add_plain(sums, both, tile, step);
+                turn();
+#pragma unroll
+                for (int col = 0; col < COLS; col++) {
+                    float4 both = *reinterpret_cast<const float4 *>(
+                        factors + (step * COLS + col) * DIRECT_STEP_BLOCKS + 2 * t);
+                    Work::add(sums[col], products, col, own, both);
+                    if ((__float_as_uint(both.x) | __float_as_uint(both.z)) >> 31)
+                        add_plain(sums[col], both, tile, step, col);
+                }
                 step += n_warps;
                 if (step >= n_steps) {
                     if (n_waiting == 0)
@@ -488,8 +536,8 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         finish(n_waiting, before);
     }
 
-    /* Add those of two blocks that are plain, whose factors are negative. */
-    MEMBER void add_plain(float (&sums)[2], float4 both, int tile, int step) const {
+    /* Add those of two blocks of a column that are plain, whose factors are negative. */
+    MEMBER void add_plain(float (&sums)[2], float4 both, int tile, int step, int col) const {
 #pragma unroll 1
         for (int which = 0; which < 4; which++) { /* of two blocks and rows */
             int half = which / 2, i = which % 2;
@@ -497,32 +545,34 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
                 continue;
             int block = step * DIRECT_STEP_BLOCKS + 2 * t + half;
             const float *with = norm ? norm + (int64_t)block * BLOCK_VALUES : nullptr;
-            float sum = plain_block<Work>(w, row_of(tile, g + 8 * i) * shape.n_blocks + block,
-                                          b + (int64_t)block * BLOCK_VALUES, with);
+            float sum =
+                plain_block<Work, COLS>(w, row_of(tile, g + 8 * i) * shape.n_blocks + block,
+                                        b + (int64_t)block * BLOCK_VALUES * COLS + col, with);
             sums[0] += i ? 0 : sum;
             sums[1] += i ? sum : 0;
         }
     }
 
     /* Put aside what the warp has of a tile until the other warps have theirs. */
-    MEMBER void put_aside(float (&sums)[2], int place) const {
-        float *to = parts + (place * n_warps + warp) * DIRECT_ROWS;
+    MEMBER void put_aside(float (&sums)[COLS][2], int place) const {
+        float *to = parts + (place * n_warps + warp) * SUMS;
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            float sum = sums[i];
+        for (int i = 0; i < 2 * COLS; i++) {
+            int row = i % 2, col = i / 2;
+            float sum = sums[col][row];
             sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
             sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
             if (t == 0)
-                to[g + 8 * i] = sum;
-            sums[i] = 0;
+                to[(g + 8 * row) * COLS + col] = sum;
+            sums[col][row] = 0;
         }
     }
 };
 
-template <class Format, int DEPTH, bool IS_EARLY, class End>
+template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End>
 DEVICE void run_direct(const DirectShape &shape, const Weights &w, const float *b, const End &end,
                        uint8_t *shared) {
-    DirectRun<Format, DEPTH, IS_EARLY, End>(shape, w, b, end, shared).run();
+    DirectRun<Format, COLS, DEPTH, IS_EARLY, End>(shape, w, b, end, shared).run();
 }
 
 #endif

@@ -15,16 +15,17 @@ struct gemv_direct {
 struct gemv_direct_sizes {
     int64_t n_tiles, n_steps, tile_bytes; /* of weights */
     int64_t least_tiles;                  /* with fewer, other kernels are faster */
-    unsigned column_bytes;                /* of shared memory for a step of the column */
-    unsigned bytes_of_warp;               /* of shared memory, for each warp */
-    int early_bytes; /* of a block's weights, asked for while the kernel ahead still runs */
-    bool is_alone;   /* a block always has a multiprocessor for itself */
-    bool may_share;  /* blocks of a cluster may share k */
+    unsigned n_cols;
+    unsigned column_bytes;  /* of shared memory for a step of a column */
+    unsigned bytes_of_warp; /* of shared memory, for each warp */
+    int early_bytes;        /* of a block's weights, asked for while the kernel ahead still runs */
+    bool is_alone;          /* a block always has a multiprocessor for itself */
+    bool may_share;         /* blocks of a cluster may share k */
 };
 
 /*
- * One column on the matrix units.  False if there are too few tiles, or too much of k for one
- * block.
+ * One or two columns on the matrix units.  False if there are too few tiles, or too much of k for
+ * one block.
  */
 bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                               const struct gemv_direct_sizes *sizes);

@@ -109,7 +109,8 @@ struct DirectIntegers {
 enum { DIRECT_SETS = 3 };
 
 template <class Format> struct Direct;
-struct Q4kInStages; /* q4k by way of stages */
+template <class Format> struct InStages;     /* q4k and q5k by way of stages */
+template <class Format> struct BlockByBlock; /* q8_0 and q5_0 times two columns */
 
 /* ---- what a lane loads of a step of 16 rows ---- */
 
@@ -186,7 +187,8 @@ struct DirectBlocks {
 
     /* The place of a lane's digits of step 0.  Lanes whose column belongs to another block read
      * the zeros before them, in all steps.  All of the block make one. */
-    struct Lane {
+    template <int COLS> struct Lane {
+        static_assert(COLS == 1, "more columns go block by block");
         const uint8_t *digits;
         int step_bytes;
 
@@ -202,12 +204,13 @@ struct DirectBlocks {
     };
 
     /* For two blocks: sums of two digits of two rows, in the lanes of their block, and scales. */
-    struct Products {
+    template <int COLS> struct Products {
         int d[2][DIRECT_SETS][4];
         float scale[2][2]; /* [row][block] */
     };
 
     /* Store a part of a block of a step, [half][set][pair / 2][block / 2][digit][pair % 2]. */
+    template <int COLS>
     DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
         DirectIntegers of(x, scale);
         uint8_t *at =
@@ -238,7 +241,9 @@ struct DirectBlocks {
 
     /* Factors of the two blocks, each with its sum; that of a plain block is negative, and its
      * product 0. */
-    DEVICE void add(float (&sums)[2], const Products &of, const Lane &, float4 both) {
+    template <int COLS>
+    DEVICE void add(float (&sums)[2], const Products<COLS> &of, int, const Lane<COLS> &,
+                    float4 both) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             float factor = half ? both.z : both.x;
@@ -283,7 +288,9 @@ template <> struct Direct<Q4_0> : DirectBlocks, DirectOfTwoRows {
         return masked_xor(word, 0xF0F0F0F0, 0x80808080);
     }
 
-    DEVICE void multiply(Products &to, const Fetched &of, const Lane &lane, int step, int left) {
+    template <int COLS>
+    DEVICE void multiply(Products<COLS> &to, const Fetched &of, const Lane<COLS> &lane, int step,
+                         int left) {
         const uint8_t *digits = lane.digits + step * lane.step_bytes;
         bool is_there = 2 * (int)(threadIdx.x % 4) < left;
 #pragma unroll
@@ -373,7 +380,7 @@ struct DirectSuper {
 
     /* The place of the lane's digits of step 0, and the weight of those digits in its sums.
      * Digit 7 repeats another one and counts for nothing. */
-    struct Lane {
+    template <int COLS> struct Lane {
         const uint8_t *digits;
         float upper, lower;
 
@@ -385,7 +392,17 @@ struct DirectSuper {
         }
     };
 
-    DEVICE float product(const int (&sums)[2], const Lane &lane) {
+    /* Store a part of a block of a step, [block / 2][digit][part][block % 2]. */
+    template <int COLS>
+    DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
+        DirectIntegers of(x, scale);
+        uint8_t *at = step + block / 2 * PAIR_BYTES + part * 16 + block % 2 * 8;
+#pragma unroll
+        for (int i = 0; i < DIGITS; i++)
+            *reinterpret_cast<uint2 *>(at + i * DIGIT_BYTES) = of.digit(i);
+    }
+
+    template <int COLS> DEVICE float product(const int (&sums)[2], const Lane<COLS> &lane) {
         return fmaf((float)sums[0], lane.upper, (float)sums[1] * lane.lower);
     }
 };
@@ -413,21 +430,12 @@ template <class Format> struct DirectOf5k : DirectSuper {
         }
     };
 
-    /* For a super-block of two rows: sums of the lane's two digits, d, and minima of the blocks
-     * 2t and 2t + 1. */
-    struct Products {
-        int sums[2][2];
+    /* For a super-block of two rows: sums of the lane's two digits of each column of x, d, and
+     * minima of the blocks 2t and 2t + 1. */
+    template <int COLS> struct Products {
+        int sums[COLS][2][2];
         float scale[2], minimum[2][2];
     };
-
-    /* Store a part of a block of a step, [block / 2][digit][part][block % 2]. */
-    DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
-        DirectIntegers of(x, scale);
-        uint8_t *at = step + block / 2 * PAIR_BYTES + part * 16 + block % 2 * 8;
-#pragma unroll
-        for (int i = 0; i < DIGITS; i++)
-            *reinterpret_cast<uint2 *>(at + i * DIGIT_BYTES) = of.digit(i);
-    }
 
     /* Bits i and i + 4 of bytes, for i from 0 on. */
     struct High {
@@ -449,10 +457,12 @@ template <class Format> struct DirectOf5k : DirectSuper {
         return select_bits(0x0F0F0F0F, low, bits);
     }
 
-    DEVICE void multiply(Products &to, const Words &of, const Lane &lane, int step, int) {
-        const uint8_t *digits = lane.digits + step * STEP_BYTES;
-        uint32_t scales[2][2];  /* [row][half of the blocks], a byte each */
-        int sums[2][2][2] = {}; /* [unit][row][digit] */
+    template <int COLS>
+    DEVICE void multiply(Products<COLS> &to, const Words &of, const Lane<COLS> &lane, int step,
+                         int) {
+        const uint8_t *digits = lane.digits + step * (COLS * STEP_BYTES);
+        uint32_t scales[2][2];        /* [row][half of the blocks], a byte each */
+        int sums[2][COLS][2][2] = {}; /* [unit][column][row][digit] */
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             scales[i][0] = of.head[i].y & 0x3F3F3F3F;
@@ -464,26 +474,31 @@ template <class Format> struct DirectOf5k : DirectSuper {
         for (int block = 0; block < DIRECT_STEP_BLOCKS; block++) {
             int group = block / 2, is_odd = block % 2, unit = HAS_HIGH ? 0 : is_odd;
             uint2 up = of.words[0][group], down = of.words[1][group];
-            uint4 x = *reinterpret_cast<const uint4 *>(digits + group * PAIR_BYTES);
             const uint32_t a[4] = {
                 integers(up.x, up_high[0], block), integers(down.x, down_high[0], block),
                 integers(up.y, up_high[1], block), integers(down.y, down_high[1], block)};
-            const uint32_t b[2] = {is_odd ? x.z : x.x, is_odd ? x.w : x.y};
-            int d[4] = {};
-            mma_bytes<false>(d, a, b);
 #pragma unroll
-            for (int i = 0; i < 2; i++) {
-                int scale = (int)__byte_perm(scales[i][block / 4], 0, 0x4440 | block % 4);
-                sums[unit][i][0] += scale * d[2 * i];
-                sums[unit][i][1] += scale * d[2 * i + 1];
+            for (int col = 0; col < COLS; col++) {
+                uint4 x = *reinterpret_cast<const uint4 *>(digits + col * STEP_BYTES +
+                                                           group * PAIR_BYTES);
+                const uint32_t b[2] = {is_odd ? x.z : x.x, is_odd ? x.w : x.y};
+                int d[4] = {};
+                mma_bytes<false>(d, a, b);
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    int scale = (int)__byte_perm(scales[i][block / 4], 0, 0x4440 | block % 4);
+                    sums[unit][col][i][0] += scale * d[2 * i];
+                    sums[unit][col][i][1] += scale * d[2 * i + 1];
+                }
             }
         }
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < COLS * 4; i++) {
+            int col = i / 4, row = i / 2 % 2, digit = i % 2, sum = sums[0][col][row][digit];
+            to.sums[col][row][digit] = HAS_HIGH ? sum : sum * 16 + sums[1][col][row][digit];
+        }
 #pragma unroll
-            for (int digit = 0; digit < 2; digit++)
-                to.sums[i][digit] =
-                    HAS_HIGH ? sums[0][i][digit] : sums[0][i][digit] * 16 + sums[1][i][digit];
+        for (int i = 0; i < 2; i++) {
             to.scale[i] = f32_of_f16((uint16_t)of.head[i].x);
             minima(to.minimum[i], of.head[i]);
             settle(to.scale[i]), settle(to.minimum[i][0]), settle(to.minimum[i][1]);
@@ -502,16 +517,18 @@ template <class Format> struct DirectOf5k : DirectSuper {
             to[half] = dmin * f32_of_byte(minimum, half);
     }
 
-    /* Factors, which are equal, each with the sum of its block; that of a plain block is
-     * negative. */
-    DEVICE void add(float (&sums)[2], const Products &of, const Lane &lane, float4 both) {
+    /* Factors of a column, which are equal, each with the sum of its block; that of a plain block
+     * is negative. */
+    template <int COLS>
+    DEVICE void add(float (&sums)[2], const Products<COLS> &of, int col, const Lane<COLS> &lane,
+                    float4 both) {
         bool is_plain = __float_as_uint(both.x) >> 31;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             float with = is_plain ? 0 : of.scale[i];
             sums[i] = fmaf(-of.minimum[i][0], both.y, sums[i]);
             sums[i] = fmaf(-of.minimum[i][1], both.w, sums[i]);
-            sums[i] = fmaf(with, product(of.sums[i], lane) * both.x, sums[i]);
+            sums[i] = fmaf(with, product(of.sums[col][i], lane) * both.x, sums[i]);
         }
     }
 
@@ -533,27 +550,38 @@ template <class Format> struct DirectOf5kInRegisters : DirectOf5k<Format>, Direc
 template <> struct Direct<Q4kHalf> : DirectOf5kInRegisters<Q4kHalf> {};
 template <> struct Direct<Q5kHalf> : DirectOf5kInRegisters<Q5kHalf> {};
 
-template <>
-struct Direct<Q4kInStages> : DirectOf5k<Q4kHalf>, DirectStage<Q4kHalf, Q4kHalf::SUPER_BYTES> {
+template <class Format>
+struct Direct<InStages<Format>> : DirectOf5k<Format>, DirectStage<Format, Format::SUPER_BYTES> {
+    typedef DirectStage<Format, Format::SUPER_BYTES> Stage;
+    typedef typename Stage::Fetched Fetched;
+
+    template <class Products, class Lane>
     DEVICE void multiply(Products &to, const Fetched &of, const Lane &lane, int step, int left) {
-        Words words;
+        typename DirectOf5k<Format>::Words words;
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            words.take(i, row(of.stage, threadIdx.x % 32 / 4 + 8 * i),
+            words.take(i, Stage::row(of.stage, threadIdx.x % 32 / 4 + 8 * i),
                        [](const auto *from) { return *from; });
-        DirectOf5k<Q4kHalf>::multiply(to, words, lane, step, left);
+        DirectOf5k<Format>::multiply(to, words, lane, step, left);
     }
 };
 
-/* q6k, which has a scale for 16 values; another product with their digits takes off 32 of each. */
+/*
+ * q6k, which has a scale for 16 values.  Another product with their digits takes off 32 of each
+ * integer.  With two columns this is done for all integers at the end, because there are too many
+ * products: the scales times the sums of the digits of 16 values, which are two digits each.
+ */
 template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::SUPER_BYTES> {
     enum { HAS_MINIMA = 0, LOG2_INTEGERS = 0, WEIGHT_BYTES = Q6kHalf::SUPER_BYTES };
-    struct Products {
-        int sums[2][2];
+    enum { SUMS_AT = 4 * PAIR_BYTES, SUM_BYTES = 32, STEP_BYTES = SUMS_AT + DIGITS * SUM_BYTES };
+    static_assert(STEP_BYTES == GEMV_DIRECT_DIGITS_OF_Q6K, "launch");
+    template <int COLS> struct Products {
+        int sums[COLS][2][2]; /* [column][row][digit] */
         float scale[2];
     };
 
     /* Store a part of a block of a step, [block / 2][digit][four of 16][16 of four]. */
+    template <int COLS>
     DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
         DirectIntegers of(x, scale);
         uint8_t *at =
@@ -563,6 +591,23 @@ template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::
             uint2 digits = of.digit(i);
             *reinterpret_cast<uint32_t *>(at + i * DIGIT_BYTES) = digits.x;
             *reinterpret_cast<uint32_t *>(at + i * DIGIT_BYTES + 16) = digits.y;
+        }
+        if constexpr (COLS > 1)
+            store_sums(step + SUMS_AT + block / 2 * 8 + (block % 2 * 2 + part / 2), part, of);
+    }
+
+    /* The sums of 16 values, [digit][four of 16][upper, lower][16 of four], by one of two lanes. */
+    DEVICE void store_sums(uint8_t *to, int part, const DirectIntegers &of) {
+        const uint32_t ones = 0x01010101;
+#pragma unroll
+        for (int i = 0; i < DIGITS; i++) {
+            uint2 digits = of.digit(i);
+            int sum = __dp4a((int)digits.x, (int)ones, __dp4a((int)digits.y, (int)ones, 0));
+            sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
+            if (part % 2 == 0) {
+                to[i * SUM_BYTES] = (uint8_t)((sum + 128) >> 8);
+                to[i * SUM_BYTES + 4] = (uint8_t)sum;
+            }
         }
     }
 
@@ -580,9 +625,11 @@ template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::
         }
     };
 
-    DEVICE void multiply(Products &to, const Fetched &of, const Lane &lane, int step, int) {
+    template <int COLS>
+    DEVICE void multiply(Products<COLS> &to, const Fetched &of, const Lane<COLS> &lane, int step,
+                         int) {
         enum { HIGH = 128, SCALES = 192, D = 208 };
-        const uint8_t *digits = lane.digits + step * STEP_BYTES;
+        const uint8_t *digits = lane.digits + step * (COLS * STEP_BYTES);
         const uint32_t less_32[2] = {0xE0E0E0E0, 0xE0E0E0E0};
         int g = threadIdx.x % 32 / 4, t4 = threadIdx.x % 4 * 4;
         unsigned skew = skew_of(step);
@@ -607,8 +654,6 @@ template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::
             }
 #pragma unroll
             for (int block = 0; block < 4; block++) {
-                uint4 x =
-                    *reinterpret_cast<const uint4 *>(digits + (half * 2 + block / 2) * PAIR_BYTES);
 #pragma unroll
                 for (int j = 0; j < 2; j++) {
                     uint32_t a[2];
@@ -619,30 +664,61 @@ template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::
                         bits = block < 2 ? bits << 4 : bits;
                         a[i] = select_bits(0x0F0F0F0F, word, bits);
                     }
-                    uint32_t of_16 = block % 2 ? (j ? x.w : x.z) : (j ? x.y : x.x);
-                    int d[4] = {};
-                    mma_bytes_k16(d, less_32, of_16);
-                    mma_bytes_k16(d, a, of_16);
 #pragma unroll
-                    for (int i = 0; i < 2; i++) {
-                        int scale = (int)bytes_or_signs(scales[i][block / 2], 0,
-                                                        0x8880 + (block % 2 * 2 + j) * 0x1111);
-                        to.sums[i][0] += scale * d[2 * i];
-                        to.sums[i][1] += scale * d[2 * i + 1];
+                    for (int col = 0; col < COLS; col++) {
+                        uint4 x = *reinterpret_cast<const uint4 *>(
+                            digits + col * STEP_BYTES + (half * 2 + block / 2) * PAIR_BYTES);
+                        uint32_t of_16 = block % 2 ? (j ? x.w : x.z) : (j ? x.y : x.x);
+                        int d[4] = {};
+                        if constexpr (COLS == 1)
+                            mma_bytes_k16(d, less_32, of_16);
+                        mma_bytes_k16(d, a, of_16);
+#pragma unroll
+                        for (int i = 0; i < 2; i++) {
+                            int scale = (int)bytes_or_signs(scales[i][block / 2], 0,
+                                                            0x8880 + (block % 2 * 2 + j) * 0x1111);
+                            to.sums[col][i][0] += scale * d[2 * i];
+                            to.sums[col][i][1] += scale * d[2 * i + 1];
+                        }
                     }
                 }
             }
+        }
+        if constexpr (COLS > 1) {
+            const uint32_t scales[2] = {words[0].at(SCALES), words[1].at(SCALES)};
+            take_off_32(to, scales, digits);
         }
 #pragma unroll
         for (int i = 0; i < 2; i++)
             to.scale[i] = f32_of_f16(*reinterpret_cast<const uint16_t *>(rows[i] + skew + D));
     }
 
-    DEVICE void add(float (&sums)[2], const Products &of, const Lane &lane, float4 both) {
+    /* Take 32 off all integers; a lane has the scales of four times 16 values. */
+    template <int COLS>
+    DEVICE void take_off_32(Products<COLS> &to, const uint32_t (&scales)[2],
+                            const uint8_t *digits) {
+        int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, digit = g < DIGITS ? g : g - 2;
+        const uint8_t *sums = digits + SUMS_AT + (digit * (SUM_BYTES - DIGIT_BYTES) + t * (8 - 16));
+#pragma unroll
+        for (int col = 0; col < COLS; col++) {
+            uint2 of_16 = *reinterpret_cast<const uint2 *>(sums + col * STEP_BYTES);
+            int upper[4] = {}, lower[4] = {};
+            mma_bytes_k16(upper, scales, of_16.x);
+            mma_bytes_k16(lower, scales, of_16.y);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                to.sums[col][i / 2][i % 2] -= upper[i] * 8192 + lower[i] * 32;
+        }
+    }
+
+    template <int COLS>
+    DEVICE void add(float (&sums)[2], const Products<COLS> &of, int col, const Lane<COLS> &lane,
+                    float4 both) {
         bool is_plain = __float_as_uint(both.x) >> 31;
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            sums[i] = fmaf(is_plain ? 0 : of.scale[i], product(of.sums[i], lane) * both.x, sums[i]);
+            sums[i] =
+                fmaf(is_plain ? 0 : of.scale[i], product(of.sums[col][i], lane) * both.x, sums[i]);
     }
 
     DEVICE float value(const Weights &w, int64_t block, int i) {
@@ -667,7 +743,9 @@ struct DirectOfBytes : DirectBlocks, DirectStage<Format, 8 * Format::BYTES> {
         return __byte_perm(from[0], from[1], 0x5432);
     }
 
-    DEVICE void multiply(Products &to, const Fetched &of, const Lane &lane, int step, int) {
+    template <int COLS>
+    DEVICE void multiply(Products<COLS> &to, const Fetched &of, const Lane<COLS> &lane, int step,
+                         int) {
         const uint8_t *digits = lane.digits + step * lane.step_bytes;
         int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
@@ -700,6 +778,12 @@ template <> struct Direct<Q8f> : DirectOfBytes<Q8f> {};
 
 /* ---- q5_0 ---- */
 
+/* Four neighbours, less 16: the four bits above a nibble are 0 if its high bit is set. */
+DEVICE uint32_t integers_of_q5_0(uint32_t low, uint32_t bits, bool is_second) {
+    uint32_t unset = bytes_or_signs((~bits & 15) * 0x10204080, 0, 0xBA98);
+    return select_bits(0x0F0F0F0F, is_second ? low >> 4 : low, unset);
+}
+
 /* As q4_0: lane t has blocks 2t and 2t + 1, which are 44 bytes of the stage. */
 template <> struct Direct<Q5_0Block> : DirectBlocks, DirectStage<Q5_0Block, 8 * Q5_0Block::BYTES> {
     enum { SCALES_APART = 0, LOG2_INTEGERS = 0, WEIGHT_BYTES = 8 * Q5_0Block::BYTES };
@@ -723,15 +807,14 @@ template <> struct Direct<Q5_0Block> : DirectBlocks, DirectStage<Q5_0Block, 8 * 
                 low[i] = half ? from[2 + i] : __byte_perm(from[1 + i], from[2 + i], 0x5432);
         }
 
-        /* Four neighbours, less 16: the four bits above a nibble are 0 if its high bit is set. */
         MEMBER uint32_t integers(int i, bool is_second) const {
-            uint32_t bits = high >> (4 * i + 16 * is_second);
-            uint32_t unset = bytes_or_signs((~bits & 15) * 0x10204080, 0, 0xBA98);
-            return select_bits(0x0F0F0F0F, is_second ? low[i] >> 4 : low[i], unset);
+            return integers_of_q5_0(low[i], high >> (4 * i + 16 * is_second), is_second);
         }
     };
 
-    DEVICE void multiply(Products &to, const Fetched &of, const Lane &lane, int step, int) {
+    template <int COLS>
+    DEVICE void multiply(Products<COLS> &to, const Fetched &of, const Lane<COLS> &lane, int step,
+                         int) {
         const uint8_t *digits = lane.digits + step * lane.step_bytes;
         int g = threadIdx.x % 32 / 4;
 #pragma unroll
@@ -756,6 +839,124 @@ template <> struct Direct<Q5_0Block> : DirectBlocks, DirectStage<Q5_0Block, 8 * 
 
     DEVICE float value(const Weights &w, int64_t block, int i) {
         return Staged<Q5_0Block>::weight(w, block, i);
+    }
+};
+
+/* ---- block by block ---- */
+
+/*
+ * Of two columns.  As of a super-block, a product has one block, and its columns are digits: lane t
+ * ends up with the digits 2t and 2t + 1.  Their sums meet the scale block by block.  That is a
+ * third of the products that DirectBlocks needs, but each lane needs all scales of its rows.
+ */
+struct DirectSingles : DirectSuper {
+    enum { HAS_MINIMA = 0, IS_HALVED = 1, LOG2_INTEGERS = 0 };
+
+    /* As DirectSuper's; a pair of digits is one integer, and digit 6 is there twice. */
+    template <int COLS> struct Lane {
+        const uint8_t *digits;
+        int upper;
+        float unit;
+
+        MEMBER explicit Lane(const uint8_t *all) {
+            int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+            digits = all + (g < DIGITS ? g : g - 1) * DIGIT_BYTES + t * 16;
+            upper = t == 1 ? 128 : t == 3 ? 1 : 256;
+            unit = t == 0 ? 1 : t == 1 ? 0x1p-15f : t == 2 ? 0x1p-31f : 0x1p-39f;
+        }
+    };
+
+    template <int COLS> struct Products { float sums[COLS][2]; /* [column][row] */ };
+
+    /* A block of two rows, as fragments and scales. */
+    template <int COLS>
+    DEVICE void multiply_block(Products<COLS> &to, int block, const uint32_t (&a)[4],
+                               const float (&scale)[2], const Lane<COLS> &lane, int step) {
+        const uint8_t *digits = lane.digits + step * (COLS * STEP_BYTES) + block / 2 * PAIR_BYTES;
+#pragma unroll
+        for (int col = 0; col < COLS; col++) {
+            uint4 x = *reinterpret_cast<const uint4 *>(digits + col * STEP_BYTES);
+            const uint32_t b[2] = {block % 2 ? x.z : x.x, block % 2 ? x.w : x.y};
+            int d[4] = {};
+            mma_bytes<true>(d, a, b);
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                to.sums[col][i] =
+                    fmaf(scale[i], (float)(d[2 * i] * lane.upper + d[2 * i + 1]), to.sums[col][i]);
+        }
+    }
+
+    template <int COLS>
+    DEVICE void add(float (&sums)[2], const Products<COLS> &of, int col, const Lane<COLS> &lane,
+                    float4 both) {
+        bool is_plain = __float_as_uint(both.x) >> 31;
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            sums[i] = fmaf(is_plain ? 0 : of.sums[col][i] * lane.unit, both.x, sums[i]);
+    }
+};
+
+/* A lane's part of a block of a row: values from 4t and from 16 + 4t on, and the scale.  Blocks
+ * have an odd number of halves, so that only odd ones have their values in whole words. */
+template <class Format> struct DirectSingle;
+
+template <> struct DirectSingle<Q8_0> {
+    uint32_t first, second;
+    float scale;
+
+    MEMBER DirectSingle(const uint8_t *row, int block) {
+        const uint32_t *from = reinterpret_cast<const uint32_t *>(row) + block / 2 * 17;
+        const uint32_t *of_lane = from + block % 2 * 9 + threadIdx.x % 4;
+        scale = f32_of_f16((uint16_t)(block % 2 ? from[8] >> 16 : from[0]));
+        first = of_lane[0], second = of_lane[4];
+        if (block % 2 == 0) {
+            first = __byte_perm(first, of_lane[1], 0x5432);
+            second = __byte_perm(second, of_lane[5], 0x5432);
+        }
+    }
+};
+
+template <> struct DirectSingle<Q5_0Block> {
+    uint32_t first, second;
+    float scale;
+
+    MEMBER DirectSingle(const uint8_t *row, int block) {
+        int t = threadIdx.x % 4;
+        const uint32_t *from = reinterpret_cast<const uint32_t *>(row) + block / 2 * 11;
+        const uint32_t *of_lane = from + (block % 2 ? 7 : 1) + t;
+        uint32_t head = from[block % 2 * 5], high = from[block % 2 * 5 + 1], low = of_lane[0];
+        scale = f32_of_f16((uint16_t)(block % 2 ? head >> 16 : head));
+        if (block % 2 == 0) {
+            high = __byte_perm(head, high, 0x5432);
+            low = __byte_perm(low, of_lane[1], 0x5432);
+        }
+        first = integers_of_q5_0(low, high >> 4 * t, false);
+        second = integers_of_q5_0(low, high >> (16 + 4 * t), true);
+    }
+};
+
+template <class Format>
+struct Direct<BlockByBlock<Format>> : DirectSingles, DirectStage<Format, 8 * Format::BYTES> {
+    enum { WEIGHT_BYTES = 8 * Format::BYTES };
+    typedef DirectStage<Format, WEIGHT_BYTES> Stage;
+    typedef typename Stage::Fetched Fetched;
+
+    template <int COLS>
+    DEVICE void multiply(Products<COLS> &to, const Fetched &of, const Lane<COLS> &lane, int step,
+                         int) {
+        int g = threadIdx.x % 32 / 4;
+        const uint8_t *up = Stage::row(of.stage, g), *down = Stage::row(of.stage, g + 8);
+#pragma unroll
+        for (int block = 0; block < DIRECT_STEP_BLOCKS; block++) {
+            const DirectSingle<Format> of_up(up, block), of_down(down, block);
+            const uint32_t a[4] = {of_up.first, of_down.first, of_up.second, of_down.second};
+            const float scale[2] = {of_up.scale, of_down.scale};
+            multiply_block(to, block, a, scale, lane, step);
+        }
+    }
+
+    DEVICE float value(const Weights &w, int64_t block, int i) {
+        return Staged<Format>::weight(w, block, i);
     }
 };
 

@@ -88,6 +88,7 @@ static bool is_direct(const struct cushim_kernel_call *call, const struct produc
         .n_tiles = half ? (args->m / 2 - 1) / PAIRS + 1 : (args->m - 1) / GEMV_DIRECT_ROWS + 1,
         .n_steps = args->k / GEMV_DIRECT_STEP,
         .tile_bytes = GEMV_DIRECT_ROWS * row_bytes,
+        .n_cols = 1,
         .column_bytes = GEMV_DIRECT_DIGITS_OF_SUPER,
         .bytes_of_warp = GEMV_DIRECT_NORM_BYTES + GEMV_DIRECT_STAGED(layout.bytes),
         .early_bytes = GEMV_DIRECT_EARLY_OF_MORE,

@@ -1,11 +1,12 @@
 /*
  * The forms of products with quantised matrices.
  *
- * Weights are the limit with one column, so it goes through blocks that stay (from 9.0 on, if there
- * are rows enough) or through rows, if the format has them.  Up to eight columns go through slices
- * of k (from 9.0 on), more through the matrix units, and from nine on through warpgroups on devices
- * of exactly 9.0, unless a matrix of few rows goes through slices.  A format has the forms for
- * which it has a kernel; every format has tiles of plain products.
+ * Weights are the limit with one column and almost with two, so they go through blocks that stay
+ * (from 9.0 on, if there are rows enough), or one of them through rows, if the format has these.
+ * Up to eight columns go through slices of k (from 9.0 on), more through the matrix units, and from
+ * nine on through warpgroups on devices of exactly 9.0, unless a matrix of few rows goes through
+ * slices.  A format has the forms for which it has a kernel; every format has tiles of plain
+ * products.
  */
 #include "kernels/gemv/gemv_forms.h"
 
@@ -45,10 +46,19 @@ static bool has(const struct cushim_kernel_call *call, const struct gemv_product
     return call->family->kernels[GEMV_OF(product->format, path)].name != NULL;
 }
 
-/* ---- one column, blocks that stay ---- */
+/* ---- one or two columns, blocks that stay ---- */
 
-/* Pairs of blocks of 32; formats whose words lie at odd places go through stages.  Of bytes, rows
- * are faster than two blocks that share k. */
+/* Slices of four columns start later than two columns here, but need less time for each tile, so
+ * that they end first if there are many tiles of formats of four and five bits. */
+static bool is_for_slices(const struct cushim_kernel_call *call, const struct gemv_product *product,
+                          int64_t n_tiles) {
+    enum { MANY_TILES = 8 }; /* for each multiprocessor */
+    return product->n > 1 && n_tiles > MANY_TILES * (int64_t)call->n_sms &&
+           has(call, product, GEMV_SLICES4) && product->format != QUANT_Q8_0;
+}
+
+/* Pairs of blocks of 32; formats whose words lie at odd places go through stages.  For one column
+ * of bytes, rows are faster than two blocks that share k. */
 static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_product *product,
                          struct launch *launch) {
     enum { MANY_TILES = 32, STEP_BLOCKS = GEMV_DIRECT_STEP / BLOCK_VALUES };
@@ -59,25 +69,31 @@ static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_prod
         .n_tiles = (product->m - 1) / GEMV_DIRECT_ROWS + 1,
         .n_steps = (product->k + GEMV_DIRECT_STEP - 1) / GEMV_DIRECT_STEP,
         .least_tiles = call->n_sms,
+        .n_cols = (unsigned)product->n,
         .tile_bytes = GEMV_DIRECT_ROWS * launch->row_bytes,
-        .column_bytes = is_super ? GEMV_DIRECT_DIGITS_OF_SUPER : GEMV_DIRECT_DIGITS,
+        .column_bytes = product->format == QUANT_Q6K ? GEMV_DIRECT_DIGITS_OF_Q6K
+                        : is_super || product->n > 1 ? GEMV_DIRECT_DIGITS_OF_SUPER
+                                                     : GEMV_DIRECT_DIGITS,
         .early_bytes = GEMV_DIRECT_EARLY_OF_Q4_0,
         .is_alone = !is_q4_0,
-        .may_share = product->format != QUANT_Q8_0 && product->format != QUANT_Q8F};
+        .may_share =
+            product->n > 1 || (product->format != QUANT_Q8_0 && product->format != QUANT_Q8F)};
     if (is_q4_0)
         sizes.tile_bytes += GEMV_DIRECT_ROWS * (product->k / BLOCK_VALUES) * 2; /* of scales */
     else
         sizes.early_bytes = sizes.n_tiles > MANY_TILES * (int64_t)call->n_sms
                                 ? GEMV_DIRECT_EARLY_BYTES
                                 : GEMV_DIRECT_EARLY_OF_MORE;
-    bool is_staged = !is_q4_0 && product->format != QUANT_Q4K && product->format != QUANT_Q5K;
+    bool is_staged = !is_q4_0 && (product->n > 1 ||
+                                  (product->format != QUANT_Q4K && product->format != QUANT_Q5K));
     if (is_staged)
         sizes.bytes_of_warp = GEMV_DIRECT_STAGED(layout.bytes * (is_super ? 1 : STEP_BLOCKS));
     if (!launch->is_wide || product->k % (is_staged ? GEMV_DIRECT_STEP : 2 * BLOCK_VALUES) ||
         (uintptr_t)launch->scales % 4 || !cushim_is_aligned(16, product->b, NULL, NULL, NULL) ||
+        is_for_slices(call, product, sizes.n_tiles) ||
         !cushim_gemv_direct_shape(call, &direct, &sizes))
         return false;
-    launch->path = GEMV_DIRECT;
+    launch->path = product->n == 1 ? GEMV_DIRECT : GEMV_DIRECT2;
     launch->shape = direct.shape;
     launch->most_tiles = direct.most_tiles;
     launch->early_bytes = direct.early_bytes;
@@ -302,7 +318,7 @@ static bool shape_tile(const struct cushim_kernel_call *call, struct gemv_produc
 /* ---- the forms in order of preference ---- */
 
 static const struct form forms[] = {
-    {"direct", 1, 1, shape_direct, false},
+    {"direct", 1, 2, shape_direct, false},
     {"slices", 1, 2 * GEMV_SLICE_COLS, shape_slices, false},
     {"wgmma of terms", WGMMA_FROM, INT64_MAX, shape_wgmma_of_terms, false},
     {"wgmma", WGMMA_FROM, INT64_MAX, shape_wgmma, false},

@@ -43,20 +43,22 @@
 
 /*
  * On the matrix units, blocks that stay: up to 16 warps, with zeros and digits of all steps of 256
- * values, factors, the warps' sums of all its tiles, and stages of 16 rows.  A block of 9.0 has 227
- * KiB; on a device with less the launch has less, or there is none.  If blocks of a cluster share
- * k, each has the steps from its first one on, whose weights begin at a multiple of 16 bytes.
+ * values of n_cols columns, factors, the warps' sums of all its tiles, and stages of 16 rows.  A
+ * block of 9.0 has 227 KiB; on a device with less the launch has less, or there is none.  If blocks
+ * of a cluster share k, each has the steps from its first one on, whose weights begin at a multiple
+ * of 16 bytes.
  */
 #define GEMV_DIRECT_WARPS           16
 #define GEMV_DIRECT_ROWS            16
 #define GEMV_DIRECT_STEP            256
 #define GEMV_DIRECT_DIGITS          1536
 #define GEMV_DIRECT_DIGITS_OF_SUPER 1792
+#define GEMV_DIRECT_DIGITS_OF_Q6K   2016
 #define GEMV_DIRECT_MOST_BYTES      (227 * 1024)
 #define GEMV_DIRECT_FIRST_STEP(n_steps, rank, n_ranks)                                             \
     (((n_steps) * (rank) / (n_ranks) + 4) / 8 * 8)
-#define GEMV_DIRECT_BYTES(column_bytes, n_steps, n_warps, n_tiles, bytes_of_warp)                  \
-    (((n_steps) + 1) * (column_bytes) + (n_steps)*64 + (n_tiles) * (n_warps)*64 +                  \
+#define GEMV_DIRECT_BYTES(n_cols, column_bytes, n_steps, n_warps, n_tiles, bytes_of_warp)          \
+    ((n_cols) * (((n_steps) + 1) * (column_bytes) + (n_steps)*64 + (n_tiles) * (n_warps)*64) +     \
      (n_warps) * (bytes_of_warp))
 
 /*
@@ -167,6 +169,7 @@ enum gemv_path {
     GEMV_WGMMA32_OF_TERMS,
     GEMV_WGMMA64_OF_TERMS,
     GEMV_DIRECT,
+    GEMV_DIRECT2,
     GEMV_SLICES,
     GEMV_SLICES4,
     GEMV_ROW,

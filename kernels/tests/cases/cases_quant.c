@@ -143,6 +143,23 @@ static size_t scratch_bytes(const struct kernel_case *c) {
                                               sizes[paths[i % N_PATHS]], NULL);                    \
             c->operands[OF_X].make = columns[i / N_PATHS].make;                                    \
         }                                                                                          \
+        /* Blocks that stay, whose rows are multiples of 16 bytes: tiles that are not whole, a     \
+         * step for each warp or more, two tiles and more for a block. */                          \
+        enum { K = (bytes) % 16 == 0 || (values) == 32 ? 512 : 2048 };                             \
+        static const int64_t of_blocks[][4] = {{2101, K, 2}, {2112, 4096 + K, 2}, {4229, K, 2}};   \
+        for (unsigned i = 0; i < sizeof of_blocks / sizeof *of_blocks; i++)                        \
+            table_add(table, &gemm_##name_, "blocks stay", of_blocks[i], NULL);                    \
+        for (unsigned i = 0; i < N_COLUMNS; i++)                                                   \
+            table_add(table, &gemm_##name_, columns[i].note, of_blocks[0], NULL)                   \
+                ->operands[OF_X]                                                                   \
+                .make = columns[i].make;                                                           \
+        table_add(table, &gemm_##name_, "b off 16, blocks stay", of_blocks[0], NULL)               \
+            ->operands[OF_X]                                                                       \
+            .offset = 8;                                                                           \
+        table_add(table, &gemm_##name_, "two blocks share k", (int64_t[4]){2101, 8192 + K, 2},     \
+                  NULL)                                                                            \
+            ->operands[OF_X]                                                                       \
+            .make = make_wide_spread;                                                              \
     }
 
 /* The subjects of a format: dequant_<name>, gemv_<name>, gemm_<name>. */

@@ -211,15 +211,15 @@ TEST(every_kind_of_device_launches_what_is_chosen_for_it) {
 /* A bit for each choice that is the expected one, from the first. */
 static int chooses_by_shared_memory(unsigned n) {
     static const struct {
-        const char *capability, *q4k, *q4k_long, *q8_0, *attention, *added;
+        const char *capability, *q4k, *q4k_long, *q8_0, *two, *attention, *added;
     } of[] = {
-        {"86", "gemv_q4k_c1_wide", "gemv_q4k_c1_wide", "gemv_q8_0_c1_wide",
+        {"86", "gemv_q4k_c1_wide", "gemv_q4k_c1_wide", "gemv_q8_0_c1_wide", "gemv_q8_0_c2_wide",
          "attention_split_small_128", "gemv_end_add"},
-        {"90", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_direct", "attention_wgmma_128",
-         "gemv_q4k_add"},
-        {"100", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_direct",
+        {"90", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_direct", "gemv_q8_0_direct2",
+         "attention_wgmma_128", "gemv_q4k_add"},
+        {"100", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_direct", "gemv_q8_0_direct2",
          "attention_split_large_128", "gemv_q4k_add"},
-        {"120", "gemv_q4k_direct", "gemv_q4k_c1_wide", "gemv_q8_0_c1_wide",
+        {"120", "gemv_q4k_direct", "gemv_q4k_c1_wide", "gemv_q8_0_c1_wide", "gemv_q8_0_c2_wide",
          "attention_split_small_128", "gemv_q4k_add"},
     };
     void *p = place(true, 4);
@@ -235,12 +235,14 @@ static int chooses_by_shared_memory(unsigned n) {
     bits |= (strcmp(launched, of[n].attention) == 0) << 3;
     ck_ok(cushim_gemv_add_q4k_f32(p, p, p, p, 4096, 4096, p, 1 << 20, NULL));
     bits |= (strcmp(launched, of[n].added) == 0) << 4;
+    ck_ok(cushim_gemm_q8_0_f32(p, p, p, 4096, 14336, 2, NULL, 0, NULL));
+    bits |= (strcmp(launched, of[n].two) == 0) << 5;
     return bits;
 }
 
 TEST(large_tiles_are_for_devices_with_their_shared_memory) {
     for (unsigned n = 0; n < 4; n++)
-        ck_assert_int_eq(fixture_child(chooses_by_shared_memory, n), 31);
+        ck_assert_int_eq(fixture_child(chooses_by_shared_memory, n), 63);
 }
 
 TEST(a_product_of_q4k_has_one_block_per_multiprocessor) {
@@ -288,6 +290,31 @@ TEST(a_matrix_of_few_rows_has_slices_of_sixteen_columns) {
         ck_assert_str_eq(launched, of[i].launched);
         ck_assert_uint_eq(last_grid, of[i].grid);
         ck_assert_uint_eq(last_cluster, of[i].cluster);
+    }
+}
+
+/* Eight tiles of 16 rows for each multiprocessor, or more: then slices are faster for formats of
+ * four and five bits. */
+TEST(two_columns_of_many_rows_have_slices_unless_weights_are_large) {
+    typedef enum cushim_status gemm(const void *w, const float *b, float *c, int64_t m, int64_t k,
+                                    int64_t n, void *scratch, size_t scratch_bytes,
+                                    struct CUstream_st *stream);
+    static const struct {
+        gemm *of_format;
+        const char *few, *many;
+    } of[] = {{cushim_gemm_q4k_f32, "gemv_q4k_direct2", "gemv_q4k_slices4"},
+              {cushim_gemm_q5k_f32, "gemv_q5k_direct2", "gemv_q5k_slices4"},
+              {cushim_gemm_q5_0_f32, "gemv_q5_0_direct2", "gemv_q5_0_slices4"},
+              {cushim_gemm_q6k_f32, "gemv_q6k_direct2", "gemv_q6k_direct2"},
+              {cushim_gemm_q8_0_f32, "gemv_q8_0_direct2", "gemv_q8_0_direct2"}};
+    enum { FEW = 8 * 132 * 16 };
+    void *p = place(true, 4);
+    begin("90");
+    for (unsigned i = 0; i < sizeof of / sizeof *of; i++) {
+        ck_ok(of[i].of_format(p, p, p, FEW, 4096, 2, NULL, 0, NULL));
+        ck_assert_str_eq(launched, of[i].few);
+        ck_ok(of[i].of_format(p, p, p, FEW + 1, 4096, 2, NULL, 0, NULL));
+        ck_assert_str_eq(launched, of[i].many);
     }
 }
 
