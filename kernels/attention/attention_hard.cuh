@@ -14,12 +14,10 @@
 
 namespace {
 
-/* Score the thread's rows, `row` and `row` + 8 of q; rows beyond `last` repeat it. */
+/* Score the thread's rows, whose queries are q0 and q1. */
 template <int DIM, int KEY_TILES>
-DEVICE void score_hard(float (&scores)[KEY_TILES][4], const float *q, int64_t row, int64_t last,
+DEVICE void score_hard(float (&scores)[KEY_TILES][4], const float *q0, const float *q1,
                        const float *keys, int dim) {
-    const float *q0 = q + (row < last ? row : last) * dim;
-    const float *q1 = q + (row + 8 < last ? row + 8 : last) * dim;
     const float *k = keys + threadIdx.x % 4 * 2 * DIM;
 #pragma unroll
     for (int i = 0; i < KEY_TILES; i++)

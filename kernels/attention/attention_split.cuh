@@ -376,8 +376,10 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
             for (int m = 0; m < ROW_TILES; m++) {
                 float scores[KEY_TILES][4], unscale[2] = {1, 1};
                 int limit[2];
-                score_hard<DIM>(scores, args->q + rows->begin + rows->row * dim, row_of_thread(m),
-                                args->seq - rows->row - 1, raw_k, dim);
+                const float *q = args->q + rows->begin + rows->row * dim;
+                int64_t last = args->seq - rows->row - 1; /* rows beyond it repeat it */
+                score_hard<DIM>(scores, q + min((int64_t)row_of_thread(m), last) * dim,
+                                q + min((int64_t)row_of_thread(m) + 8, last) * dim, raw_k, dim);
                 find_limits(limit, m, tile);
                 mask(scores, limit);
                 weigh(m, scores, unscale);

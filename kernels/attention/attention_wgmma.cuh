@@ -19,47 +19,17 @@
 #define CUSHIM_KERNELS_ATTENTION_WGMMA_CUH
 
 #include "kernels/attention/attention.h"
-#include "kernels/attention/attention_halves.cuh"
-#include "kernels/attention/attention_hard.cuh"
-#include "kernels/attention/attention_weight.cuh"
+#include "kernels/attention/attention_warpgroup.cuh"
 #include "kernels/device/arch/async_copy.cuh"
 #include "kernels/device/arch/bulk_copy.cuh"
 #include "kernels/device/arch/dependent_launch.cuh"
 #include "kernels/device/arch/wgmma.cuh"
 #include "kernels/device/device.cuh"
-#include "kernels/device/group.cuh"
 #include "kernels/device/math/divide.cuh"
-#include "kernels/device/math/exp2.cuh"
 
 #ifdef CUSHIM_HAS_WGMMA
 
-#ifndef MEMBER
-#define MEMBER __device__ __forceinline__
-#endif
-
 namespace {
-
-enum { LIFT = 14 }; /* weights are scaled by 2^14, and so are their sums */
-
-/* The lesser magnitudes of two pairs of halves. */
-DEVICE uint32_t least_magnitudes(uint32_t a, uint32_t b) {
-#ifdef CUSHIM_EMULATED
-    uint32_t low = min(a & 0x7FFF, b & 0x7FFF), high = min(a >> 16 & 0x7FFF, b >> 16 & 0x7FFF);
-    return high << 16 | low;
-#else
-    uint32_t least;
-    asm("{.reg .b32 x, y; abs.f16x2 x, %1; abs.f16x2 y, %2; min.f16x2 %0, x, y;}"
-        : "=r"(least)
-        : "r"(a), "r"(b));
-    return least;
-#endif
-}
-
-/* Whether is_small_or_0() may hold for a value that was rounded to one of these halves. */
-DEVICE bool may_be_small(uint32_t least) {
-    enum { EIGHTH = 0x3000 };
-    return (least & 0xFFFF) <= EIGHTH || least >> 16 <= EIGHTH;
-}
 
 /*
  * The rows of a block: the first of each of its two warpgroups, and of the warpgroup of its cluster
@@ -69,27 +39,21 @@ struct RowsOfBlock {
     int64_t head, of_user[2], last;
 };
 
-/* What both kinds of warpgroups have. */
-template <int DIM> struct Grouped {
-    /* Eight rows as halves: of Q and K by octets of columns, then by row; of V by column. */
-    struct Octet {
-        uint4 high[DIM], low[DIM];
-    };
-    struct About {
-        float inverse; /* of its scale; infinite if it is hard, 0 if it is all zeros */
-        int n_small;
-    };
+/* What both kinds of warpgroups have.  An octet of V is by columns, each with its eight rows. */
+template <int DIM> struct Grouped : Octets<DIM> {
+    using Base = Octets<DIM>;
+    using Base::COLUMNS, Base::N;
+    using Base::columns_of, Base::row_of;
+    using typename Base::About, typename Base::Octet;
     enum {
         ROWS = ATTENTION_WGMMA_ROWS,
         KEYS = ATTENTION_WGMMA_KEYS,
         OCTETS = KEYS / 8,
-        COLUMNS = DIM / 32, /* per lane, or per row of V */
-        GROUP = 128,        /* threads of a warpgroup */
-        N_USERS = 2,        /* warpgroups with queries */
-        N_MAKERS = 8,       /* warps */
+        DIM_OF_TILES = DIM,
+        N_USERS = 2,  /* warpgroups with queries */
+        N_MAKERS = 8, /* warps */
         PITCH = sizeof(Octet) / 16,
-        LOW = 16 * DIM, /* bytes from high halves to low ones */
-        N = 8 * COLUMNS /* floats per lane of an octet */
+        LOW = 16 * DIM /* bytes from high halves to low ones */
     };
     struct Shared {
         Octet q[N_USERS][ROWS / 8], octets[2][OCTETS]; /* of K and V */
@@ -107,14 +71,6 @@ template <int DIM> struct Grouped {
     int rank, size;      /* of the cluster */
     int64_t begin_of_head;
     int n_tiles; /* of the cluster */
-
-    /* Numbers of barriers: a warpgroup's own; the one that says it is its turn. */
-    MEMBER static unsigned own(int user) {
-        return 1 + user;
-    }
-    MEMBER static unsigned turn(int user) {
-        return 3 + user;
-    }
 
     /* How many keys the rows of a warpgroup see. */
     MEMBER static int64_t keys_of(const attention_args *args, int64_t row) {
@@ -150,15 +106,6 @@ template <int DIM> struct Grouped {
         x[3] = wide.w;
     }
 
-    /* A lane has some octets of columns of a row, none of which its neighbours have, so that
-     * neither loads nor stores meet a bank twice. */
-    MEMBER static int row_of(int lane) {
-        return lane % 8;
-    }
-    MEMBER static int columns_of(int lane, int i) {
-        return (lane / 8 + 4 * i) ^ lane % 8;
-    }
-
     /* Number 32 e + i of a tile of values is column column_of(i) + e.  A product leaves a lane
      * with numbers 8 j + 2 t and the next; of each, four lanes have columns side by side. */
     MEMBER static int column_of(int i) {
@@ -176,75 +123,6 @@ template <int DIM> struct Grouped {
             load_wide(x + 8 * i, from + first_of(columns_of(lane, i)));
             load_wide(x + 8 * i + 4, from + second_of(columns_of(lane, i)));
         }
-    }
-
-    /* The octet's scale, from the lane's part of it. */
-    MEMBER static Scale scale_by(const float (&x)[N], unsigned *most) {
-        float peak[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            peak[i] = max_magnitude(x[i], x[i + 4]);
-#pragma unroll
-        for (int i = 8; i < N; i++)
-            peak[i % 4] = max_magnitude(peak[i % 4], x[i]);
-        *most = max_of_warp(__float_as_uint(
-            max_magnitude(max_magnitude(peak[0], peak[1]), max_magnitude(peak[2], peak[3]))));
-        return scale_of(*most);
-    }
-
-    /* A lane's part of an octet as halves; a piece has eight neighbouring floats. */
-    struct Pieces {
-        uint4 high[COLUMNS], low[COLUMNS];
-    };
-
-    /* Split into halves, and return how many values of the whole octet are small. */
-    MEMBER static int split(const float (&x)[N], float times, Pieces *pieces) {
-        int n_small = 0;
-#pragma unroll
-        for (int i = 0; i < COLUMNS; i++) {
-            uint4 *high = &pieces->high[i], *low = &pieces->low[i];
-            const float *from = x + 8 * i;
-            split_pair(from[0] * times, from[1] * times, &high->x, &low->x);
-            split_pair(from[2] * times, from[3] * times, &high->y, &low->y);
-            split_pair(from[4] * times, from[5] * times, &high->z, &low->z);
-            split_pair(from[6] * times, from[7] * times, &high->w, &low->w);
-            /* few lanes, unless there are zeros */
-            if (may_be_small(least_magnitudes(least_magnitudes(high->x, high->y),
-                                              least_magnitudes(high->z, high->w)))) {
-#pragma unroll
-                for (int e = 0; e < 8; e++)
-                    n_small += is_small(from[e] * times);
-            }
-        }
-        return sum_of_warp(n_small);
-    }
-
-    MEMBER static void store(const Pieces &pieces, int i, uint4 *high) {
-        high[0] = pieces.high[i];
-        high[DIM] = pieces.low[i];
-    }
-    MEMBER static void store_rows(const Pieces &pieces, Octet *octet, int lane) {
-#pragma unroll
-        for (int i = 0; i < COLUMNS; i++)
-            store(pieces, i, &octet->high[8 * columns_of(lane, i) + row_of(lane)]);
-    }
-
-    MEMBER static About about_of(const Scale &scale, unsigned most, int n_small) {
-        return {scale.is_hard ? INFINITY : most == 0 ? 0.0f : scale.inverse, n_small};
-    }
-
-    MEMBER bool is_too_many(int n, int64_t n_rows) const {
-        return (int64_t)n * HARD_SHARE > n_rows * dim;
-    }
-
-    /* Whether any of n octets, at most as many as lanes, is hard, and the largest of their
-     * scales. */
-    MEMBER bool look_at(const About *about, int n, int64_t n_rows, float *most) const {
-        const volatile About *own = &about[lane % n];
-        *most = __uint_as_float(max_of_warp(__float_as_uint(own->inverse)));
-        int n_small = own->n_small;
-        n_small = sum_of_warp(lane < n ? n_small : 0);
-        return is_too_many(n_small, n_rows) || *most == INFINITY;
     }
 };
 
@@ -409,40 +287,32 @@ template <int DIM> struct Makers : Grouped<DIM> {
 
 /* ---- the warpgroups with queries ---- */
 
-template <int DIM> struct Users : Grouped<DIM> {
-    using Base = Grouped<DIM>;
-    using Base::about_of, Base::column_of, Base::columns_of, Base::first_of, Base::keys_of,
-        Base::look_at, Base::n_tiles, Base::number_of, Base::own, Base::row_of, Base::scale_by,
-        Base::second_of, Base::size, Base::store_rows, Base::tiles_of, Base::turn;
-    using Base::args, Base::begin_of_head, Base::dim, Base::lane, Base::shared, Base::warp;
-    using Base::COLUMNS, Base::GROUP, Base::KEYS, Base::LOW, Base::N, Base::OCTETS, Base::PITCH,
-        Base::ROWS;
-    using Base::split;
-    using typename Base::About, typename Base::Octet, typename Base::Pieces, typename Base::Shared;
+template <int DIM> struct Users : Warpgroup<Grouped<DIM>> {
+    using Base = Warpgroup<Grouped<DIM>>;
+    using Base::args, Base::begin_of_head, Base::dim, Base::lane, Base::n_tiles, Base::shared,
+        Base::size, Base::user, Base::warp;
+    using Base::begin_turn, Base::give_turn, Base::mask, Base::row_of_thread, Base::scale_out,
+        Base::weigh;
+    using Base::column_of, Base::columns_of, Base::first_of, Base::keys_of, Base::look_at,
+        Base::number_of, Base::row_of, Base::second_of, Base::tiles_of;
+    using Base::COLUMNS, Base::GROUP, Base::HARD_KEYS, Base::KEYS, Base::LOW, Base::N, Base::OCTETS,
+        Base::PITCH, Base::ROWS;
+    using Base::factor, Base::inverse_q, Base::out, Base::sum;
+    using typename Base::About, typename Base::Pieces, typename Base::Shared;
     enum {
         STEPS = DIM / 16,
         STEP = 16 * 16, /* bytes of a step of columns */
         KEY_STEPS = KEYS / 16,
-        HARD_KEYS = 32,
         PART = 64 /* columns of output at a time */
     };
-    static_assert(2 * HARD_KEYS * DIM * 4 <= ROWS / 8 * sizeof(Octet),
-                  "raw tiles fit where queries were");
 
-    int user;
     int row, n_keys; /* the first of the warpgroup, and what it sees; 64 bits would cost
                         registers */
-    /* of the thread's rows, lane / 4 of the warp's and 8 below */
-    float out[DIM / 8][4], most[2], sum[2], factor[2], inverse_q[2];
 
     MEMBER Users(Shared *shared, const attention_args *args, const RowsOfBlock &rows)
-        : Base(shared, args, rows, uniform((int)threadIdx.x % GROUP / 32)),
-          user(uniform((int)threadIdx.x / GROUP - Base::N_MAKERS / 4)),
+        : Base(uniform((int)threadIdx.x / GROUP - Base::N_MAKERS / 4), shared, args, rows,
+               uniform((int)threadIdx.x % GROUP / 32)),
           row((int)(user ? rows.of_user[1] : rows.of_user[0])), n_keys((int)keys_of(args, row)) {
-    }
-
-    MEMBER int row_of_thread() const {
-        return 16 * warp + lane / 4;
     }
 
     /* ---- queries ---- */
@@ -473,34 +343,6 @@ template <int DIM> struct Users : Grouped<DIM> {
         }
     }
 
-    /* Split the warp's rows into halves; whether the warpgroup's are hard. */
-    MEMBER bool split_queries() {
-        About *about = shared->about_q[user];
-#pragma unroll 1
-        for (int octet = 2 * warp; octet < 2 * warp + 2; octet++) {
-            float x[N];
-            unsigned most;
-            load_queries(x, row + 8 * octet);
-            Scale scale = scale_by(x, &most);
-            Pieces pieces;
-            int n_small = split(x, scale.times, &pieces);
-            store_rows(pieces, &shared->q[user][octet], lane);
-            if (lane == 0)
-                about[octet] = about_of(scale, most, n_small);
-        }
-        fence_tiles();
-        meet_some<GROUP>(own(user));
-        int64_t n_rows = args->seq - row;
-        float most;
-        bool is_hard = look_at(about, ROWS / 8, n_rows < ROWS ? n_rows : (int64_t)ROWS, &most);
-        inverse_q[0] = about[2 * warp].inverse;
-        inverse_q[1] = about[2 * warp + 1].inverse;
-        if (lane == 0)
-            shared->most_inverse_of_q[user][warp] = most;
-        __syncwarp();
-        return is_hard;
-    }
-
     /* The About of K or V of a tile. */
     MEMBER const About *about(int what, int tile) const {
         return shared->about[tile % 2][what];
@@ -508,7 +350,8 @@ template <int DIM> struct Users : Grouped<DIM> {
 
     /* Whether the tile is hard, and the largest of its scales. */
     MEMBER bool look_at_tile(int what, int tile, float *most) const {
-        return look_at(about(what, tile), OCTETS, min(n_keys - tile * KEYS, (int)KEYS), most);
+        return look_at(about(what, tile), OCTETS,
+                       (int64_t)min(n_keys - tile * KEYS, (int)KEYS) * dim, lane, most);
     }
 
     /* The scale of an octet; volatile, so that it is read when it is needed. */
@@ -550,53 +393,7 @@ template <int DIM> struct Users : Grouped<DIM> {
         return args->is_causal ? min(row + 1, seq) : seq;
     }
 
-    /* Set the scores that rows do not see to -infinity. */
-    template <int N> MEMBER void mask(float (&scores)[N], const int (&limit)[2]) const {
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            if (i / 4 * 8 + lane % 4 * 2 + i % 2 >= limit[i / 2 % 2])
-                scores[i] = -INFINITY;
-        }
-    }
-
-    /* Turn scores into weights, with unscale[] for each row; -infinity becomes 0. */
-    template <int N> MEMBER void weigh(float (&scores)[N], const float (&unscale)[2]) {
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            /* two chains each, because a sum or maximum waits for the one before */
-            float tile_most[2] = {-INFINITY, -INFINITY}, tile_sum[2] = {0, 0};
-            float most_before = most[r];
-#pragma unroll
-            for (int i = 2 * r; i < N; i += 4)
-                tile_most[i / 4 % 2] = fmaxf(tile_most[i / 4 % 2], fmaxf(scores[i], scores[i + 1]));
-            tile_most[0] = max_of_lanes<4>(fmaxf(tile_most[0], tile_most[1])) * unscale[r];
-            most[r] = fmaxf(most_before, tile_most[0]);
-            float base = base_of(most[r]);
-            factor[r] = factor_of(most_before, base, args->scale);
-            /* makes infinity less itself NaN, because a fused difference may see no infinity */
-            base = base == INFINITY ? NAN : base;
-#pragma unroll
-            for (int i = 2 * r; i < N; i += 4)
-#pragma unroll
-                for (int e = i; e < i + 2; e++) {
-                    float above = fmaf(scores[e], unscale[r], -base);
-                    scores[e] = quick_exp2(fmaf(above, args->scale, LIFT));
-                    tile_sum[e % 2] += scores[e];
-                }
-            sum[r] = fmaf(sum[r], factor[r], tile_sum[0] + tile_sum[1]);
-        }
-    }
-
     /* ---- output ---- */
-
-    /* Scale to the new base, which is mostly the old one. */
-    MEMBER void scale_out() {
-        if (__any_sync(0xFFFFFFFF, factor[0] != 1 || factor[1] != 1)) {
-#pragma unroll
-            for (int i = 0; i < DIM / 2; i++)
-                out[i / 4][i % 4] *= factor[i / 2 % 2];
-        }
-    }
 
     /* Split weights, times the scales of their values, into halves. */
     MEMBER static void split_weights(const float (&weights)[KEYS / 2], const About *about, float by,
@@ -656,7 +453,7 @@ template <int DIM> struct Users : Grouped<DIM> {
         int first = column_of(lane % 4 * 2);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            float whole = sum_of_lanes<4>(sum[r]) * 0x1p-14f, share = share_of(whole);
+            float whole = Base::whole_of(r), share = share_of(whole);
             int at = row + row_of_thread() + 8 * r;
             int n_columns = (at < args->seq ? dim : 0) - first;
             float *o = args->o + begin_of_head + (int64_t)at * dim + first;
@@ -691,17 +488,6 @@ template <int DIM> struct Users : Grouped<DIM> {
 
     /* ---- all keys ---- */
 
-    MEMBER void begin_rows() {
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            most[r] = -INFINITY;
-            sum[r] = 0;
-        }
-#pragma unroll
-        for (int i = 0; i < DIM / 2; i++)
-            out[i / 4][i % 4] = 0;
-    }
-
     /* Wait until K or V of a tile is there; say that it was used, so that the makers may replace
      * it. */
     MEMBER void wait_for(int what, int tile) const {
@@ -717,14 +503,11 @@ template <int DIM> struct Users : Grouped<DIM> {
             arrive_at_gate_of(lane, &shared->used[what]);
     }
 
-    /* Only one warpgroup at a time multiplies; the other weighs meanwhile.  A turn ends when the
-     * last third is left, so that the other's products are asked for when these end. */
-    MEMBER void begin_turn() const {
-        meet_some<2 * GROUP>(turn(user));
-    }
+    /* A turn ends when the last third is left, so that the other's products are asked for when
+     * these end. */
     MEMBER void end_turn(int what, int tile) const {
         if (user == 0 || what == 0 || tile + 1 < n_tiles)
-            arrive_at_some<2 * GROUP>(turn(!user));
+            give_turn();
     }
 
     /* Pass a tile that the warpgroup does not need: K and V (what = 1), or only V. */
@@ -788,11 +571,17 @@ template <int DIM> struct Users : Grouped<DIM> {
     /* Take all tiles; false if one is hard. */
     MEMBER bool take_all() {
         int n = tiles_of(n_keys), tile = 0;
-        bool is_hard = n > 0 && split_queries();
-        begin_rows();
+        bool is_hard =
+            n > 0 && Base::split_queries(
+                         args->seq - row, dim,
+                         [&](float(&x)[N], int octet) { load_queries(x, row + 8 * octet); },
+                         [&](const Pieces &pieces, int octet) {
+                             Base::store_rows(pieces, &shared->q[user][octet], lane);
+                         });
+        Base::begin_rows();
         cluster_wait();
         if (user == 1)
-            arrive_at_some<2 * GROUP>(turn(0));
+            give_turn();
 #pragma unroll 1
         for (; tile < n && !is_hard; tile++)
             is_hard = !take(tile);
@@ -817,29 +606,15 @@ template <int DIM> struct Users : Grouped<DIM> {
 
     /* Do all tiles on fp32 units. */
     MEMBER void take_all_hard() {
-        float *keys = reinterpret_cast<float *>(shared->q[user]);
-        float *values = keys + HARD_KEYS * DIM;
-        begin_rows();
-#pragma unroll 1
-        for (int key = 0; key < n_keys; key += HARD_KEYS) {
-            float scores[HARD_KEYS / 8][4], flat[HARD_KEYS / 2], unscale[2] = {1, 1};
-            int limit[2];
-            meet_some<GROUP>(own(user)); /* all are done with the keys before */
-            load_hard(keys, values, key);
-            meet_some<GROUP>(own(user));
-            score_hard<DIM>(scores, args->q + begin_of_head + (int64_t)row * dim, row_of_thread(),
-                            args->seq - row - 1, keys, dim);
+        const float *q[2];
 #pragma unroll
-            for (int i = 0; i < HARD_KEYS / 2; i++)
-                flat[i] = scores[i / 4][i % 4];
-            find_limits(limit, key);
-            mask(flat, limit);
-            weigh(flat, unscale);
-#pragma unroll
-            for (int i = 0; i < HARD_KEYS / 2; i++)
-                scores[i / 4][i % 4] = flat[i];
-            add_hard<DIM>(out, scores, factor, 0x1p-14f, values, limit);
-        }
+        for (int r = 0; r < 2; r++)
+            q[r] = args->q + begin_of_head +
+                   min((int64_t)(row + row_of_thread() + 8 * r), args->seq - 1) * dim;
+        Base::take_all_hard(
+            n_keys, q, dim,
+            [&](float *keys, float *values, int key) { load_hard(keys, values, key); },
+            [&](int(&limit)[2], int key) { find_limits(limit, key); });
     }
 
     MEMBER void run() {
