@@ -207,8 +207,11 @@ template <class Block> struct Warpgroup : Block {
         float most;
         bool is_hard = Block::look_at(about, ROWS / 8,
                                       (n_rows < ROWS ? n_rows : (int64_t)ROWS) * dim, lane, &most);
-        inverse_q[0] = about[2 * warp].inverse;
-        inverse_q[1] = about[2 * warp + 1].inverse;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float inverse = about[2 * warp + r].inverse;
+            inverse_q[r] = inverse == 0 ? 1 : inverse; /* a hidden score is -infinity times this */
+        }
         if (lane == 0)
             shared->most_inverse_of_q[user][warp] = most;
         __syncwarp();

@@ -220,6 +220,7 @@ const struct attention_values attention_values[ATTENTION_N_VALUES] = {
 static const struct attention_values more_values[] = {
     {"huge queries, tiny keys", make_huge, make_tiny, make_gauss_f32},
     {"all scores equal", make_gauss_f32, make_zero, make_gauss_f32},
+    {"queries of zero", make_zero, make_gauss_f32, make_gauss_f32},
     {"values of zero", make_gauss_f32, make_gauss_f32, make_zero},
     {"uneven queries", make_uneven, make_gauss_f32, make_gauss_f32},
     {"uneven keys", make_gauss_f32, make_uneven, make_gauss_f32},
