@@ -31,6 +31,10 @@
 #define CACHED(dim, rows, keys, lanes)                                                             \
     [ATTENTION_CACHED_##dim] = {.name = "attention_cached_" #dim,                                  \
                                 .shared_bytes = ATTENTION_TILED_BYTES(dim, rows, keys)},
+#define CACHED_WGMMA(name_, type, dim)                                                             \
+    [ATTENTION_CACHED_WGMMA_##name_##_##                                                           \
+        dim] = {.name = "attention_cached_wgmma_" #name_ "_" #dim,                                 \
+                .shared_bytes = ATTENTION_CACHED_WGMMA_BYTES(ATTENTION_##type, dim)},
 #define DECODE(name_, type, dim, group)                                                            \
     [ATTENTION_DECODE_##                                                                           \
         name_] = {.name = "attention_decode_" #name_,                                              \
@@ -40,8 +44,8 @@ static const struct cushim_kernel kernels[] = {
     ATTENTION_TILED_VARIANTS(TILED) ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)
         ATTENTION_SPLIT_MEDIUM_VARIANTS(MEDIUM) ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)
             ATTENTION_WGMMA_VARIANTS(WGMMA) ATTENTION_DECODE_VARIANTS(DECODE)
-                ATTENTION_CACHED_VARIANTS(
-                    CACHED)[ATTENTION_DECODE_MERGE] = {.name = "attention_decode_merge"},
+                ATTENTION_CACHED_VARIANTS(CACHED) ATTENTION_CACHED_WGMMA_VARIANTS(
+                    CACHED_WGMMA)[ATTENTION_DECODE_MERGE] = {.name = "attention_decode_merge"},
     [ATTENTION_ROWS] = {.name = "attention_rows"},
     [ATTENTION_CACHED_ROWS] = {.name = "attention_cached_rows"},
 };
@@ -54,6 +58,7 @@ CUSHIM_KERNEL_FAMILY(attention, kernels);
 #undef WGMMA
 #undef DECODE
 #undef CACHED
+#undef CACHED_WGMMA
 
 /* ---- which tiles ---- */
 

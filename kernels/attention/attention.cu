@@ -9,5 +9,6 @@
 #include "kernels/attention/attention_wgmma.cuh"
 #include "kernels/attention/attention_row.cuh"
 #include "kernels/attention/attention_cached.cuh"
+#include "kernels/attention/attention_wgmma_cached.cuh"
 #include "kernels/attention/attention_decode.cuh"
 #include "kernels/attention/attention_merge.cuh"

@@ -48,7 +48,8 @@ template <> struct Elements<ATTENTION_EVEN> : Elements<ATTENTION_F32> {
     }
 };
 
-template <class Half> struct Halves {
+template <class Type> struct Halves {
+    typedef Type Half;
     typedef uint16_t Element;
     typedef uint2 Four;
 

@@ -7,24 +7,47 @@
 #include "kernels/launch/arguments.h"
 #include "kernels/launch/call.h"
 
+enum { BLOCKS_PER_SM = 4, ROW_BLOCKS_PER_SM = 16, ANY_TYPE = -1 };
+
 struct tiles {
-    int dim, rows, n_threads;
+    int type, dim, rows, n_threads, per_sm; /* per_sm: blocks of a multiprocessor */
     enum attention_kernel kernel;
 };
 
-#define CACHED(dim, rows, keys, lanes) {dim, rows, (rows) / 4 * (lanes), ATTENTION_CACHED_##dim},
-static const struct tiles tiles[] = {ATTENTION_CACHED_VARIANTS(CACHED)};
+/* In the order in which they are chosen. */
+#define CACHED_WGMMA(name, type, dim)                                                              \
+    {ATTENTION_##type,                                                                             \
+     dim,                                                                                          \
+     2 * ATTENTION_WGMMA_ROWS,                                                                     \
+     ATTENTION_CACHED_WGMMA_THREADS,                                                               \
+     1,                                                                                            \
+     ATTENTION_CACHED_WGMMA_##name##_##dim},
+#define CACHED(dim, rows, keys, lanes)                                                             \
+    {ANY_TYPE, dim, rows, (rows) / 4 * (lanes), BLOCKS_PER_SM, ATTENTION_CACHED_##dim},
+static const struct tiles tiles[] = {ATTENTION_CACHED_WGMMA_VARIANTS(CACHED_WGMMA)
+                                         ATTENTION_CACHED_VARIANTS(CACHED)};
+
+/* The first tiles that hold head_dim and that the device has, or NULL. */
+static const struct tiles *choose(const struct cushim_kernel_call *call,
+                                  const struct attention_cached_args *args) {
+    bool may_be_wgmma = call->has_wgmma && args->max_kv_len <= ATTENTION_WGMMA_MOST_SEQ;
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        const struct tiles *t = &tiles[i];
+        if (t->dim >= args->head_dim &&
+            (t->type == ANY_TYPE || (may_be_wgmma && t->type == args->type)) &&
+            cushim_kernel_call_holds(call, t->kernel))
+            return t;
+    }
+    return NULL;
+}
 
 /* Blocks take turns at the tiles of all sequences, whose lengths may be less. */
 static enum cushim_status launch_tiles(const struct cushim_kernel_call *call,
                                        struct attention_cached_args *args) {
-    enum { BLOCKS_PER_SM = 4, ROW_BLOCKS_PER_SM = 16 };
-    const struct tiles *chosen = args->head_dim > ATTENTION_MOST_DIM ? NULL : tiles;
-    while (chosen && chosen->dim < args->head_dim)
-        chosen++;
-    int64_t rows = chosen ? chosen->rows : 1, most = (int64_t)call->n_sms;
+    const struct tiles *chosen = choose(call, args);
+    int64_t rows = chosen ? chosen->rows : 1;
+    int64_t most = (int64_t)call->n_sms * (chosen ? chosen->per_sm : ROW_BLOCKS_PER_SM);
     int64_t n_of_head, n_blocks;
-    most *= chosen ? BLOCKS_PER_SM : ROW_BLOCKS_PER_SM;
     if (__builtin_mul_overflow(args->max_q_len, args->group, &n_of_head) ||
         __builtin_mul_overflow((n_of_head - 1) / rows + 1, args->batch * args->n_kv_heads,
                                &n_blocks))

@@ -32,14 +32,16 @@ struct CachedTile {
     }
 };
 
-/* Call run(tile) for each of the block's tiles of ROWS rows; the last of a sequence come first. */
+/* Call run(tile) for each of the block's tiles of ROWS rows; the last of a sequence, which take
+ * longest, come first.  Each other round goes through the blocks backwards, so that all have about
+ * as much to do. */
 template <int ROWS, class Run>
 DEVICE void each_tile(const attention_cached_args &args, const Run &run) {
-    int64_t item = blockIdx.x;
+    int64_t item = blockIdx.x, step = 2 * ((int64_t)gridDim.x - item) - 1;
     for (int64_t b = 0; b < args.batch; b++) {
         int64_t n_queries = clamped(args.q_len, b, args.max_q_len);
         int64_t n_tiles = (n_queries * args.group + ROWS - 1) / ROWS;
-        for (; item < n_tiles * args.n_kv_heads; item += gridDim.x) {
+        for (; item < n_tiles * args.n_kv_heads; item += step, step = 2 * gridDim.x - step) {
             CachedTile tile = {b,
                                item % args.n_kv_heads,
                                (n_tiles - 1 - item / args.n_kv_heads) * ROWS,

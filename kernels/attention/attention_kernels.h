@@ -14,11 +14,13 @@
 #define WGMMA(dim)                                 ATTENTION_WGMMA_##dim,
 #define DECODE(name, type, dim, group)             ATTENTION_DECODE_##name,
 #define CACHED(dim, rows, keys, lanes)             ATTENTION_CACHED_##dim,
+#define CACHED_WGMMA(name, type, dim)              ATTENTION_CACHED_WGMMA_##name##_##dim,
 enum attention_kernel {
     ATTENTION_TILED_VARIANTS(TILED) ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)
         ATTENTION_SPLIT_MEDIUM_VARIANTS(MEDIUM) ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)
             ATTENTION_WGMMA_VARIANTS(WGMMA) ATTENTION_DECODE_VARIANTS(DECODE)
-                ATTENTION_CACHED_VARIANTS(CACHED) ATTENTION_DECODE_MERGE,
+                ATTENTION_CACHED_VARIANTS(CACHED) ATTENTION_CACHED_WGMMA_VARIANTS(CACHED_WGMMA)
+                    ATTENTION_DECODE_MERGE,
     ATTENTION_ROWS,
     ATTENTION_CACHED_ROWS
 };
@@ -29,6 +31,7 @@ enum attention_kernel {
 #undef WGMMA
 #undef DECODE
 #undef CACHED
+#undef CACHED_WGMMA
 
 /* log2(e) / sqrt(head_dim), because weights are powers of 2. */
 static inline float attention_scale(int64_t head_dim) {

@@ -129,20 +129,22 @@ DEVICE uint64_t tile_behind(uint64_t tile, int n_bytes) {
 
 #ifdef CUSHIM_EMULATED
 /* The two words that the lane has of a row or column of a tile. */
-DEVICE void words_of_tile(uint32_t *words, uint64_t tile, int column) {
-    int pitch = (int)(tile >> 48 & 0xFF) + 1, step = (int)(tile >> 56) + 1;
+DEVICE void words_of_tile(uint32_t *words, uint64_t tile, int column, bool is_transposed = false) {
+    int pitch = (int)(tile >> 48 & 0xFF) + 1, step = (int)(tile >> 56) + 1, t = threadIdx.x % 4;
     const uint32_t *at =
-        (const uint32_t *)(uintptr_t)(tile & 0xFFFFFFFFFFFF) + 4 * (column / 8 * step + column % 8);
-    words[0] = at[threadIdx.x % 4];
-    words[1] = at[threadIdx.x % 4 + 4 * pitch];
+        (const uint32_t *)(uintptr_t)(tile & 0xFFFFFFFFFFFF) + 4 * (column / 8 * step);
+    for (int i = 0; i < 2; i++, at += 4 * pitch) {
+        const uint16_t *two = (const uint16_t *)(at + 8 * t) + column % 8;
+        words[i] = is_transposed ? two[0] | (uint32_t)two[8] << 16 : at[4 * (column % 8) + t];
+    }
 }
 
-template <int N, bool IS_BF16 = false>
+template <int N, bool IS_BF16>
 DEVICE void multiply_emulated(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t tile,
-                              bool has_sum) {
+                              bool has_sum, bool is_transposed) {
     for (int j = 0; j < N / 8; j++) {
         uint32_t b[2];
-        words_of_tile(b, tile, 8 * j + threadIdx.x % 32 / 4);
+        words_of_tile(b, tile, 8 * j + threadIdx.x % 32 / 4, is_transposed);
         float part[4] = {};
         for (int e = 0; has_sum && e < 4; e++)
             part[e] = d[4 * j + e];
@@ -154,114 +156,83 @@ DEVICE void multiply_emulated(float (&d)[N / 2], const uint32_t (&a)[4], uint64_
             d[4 * j + e] = part[e];
     }
 }
-#endif
 
-#ifdef CUSHIM_EMULATED
-#define CUSHIM_EMULATED_TILE(n, is_bf16) multiply_emulated<n, is_bf16>(d, a, tile, HAS_SUM)
-#else
-#define CUSHIM_EMULATED_TILE(n, is_bf16)
-#endif
-
-/* Tiles of 32 and of 64 columns; values are of one type of 16 bits or the other. */
-#define CUSHIM_MULTIPLY_TILE(name, types, is_bf16)                                                 \
-    template <bool HAS_SUM>                                                                        \
-    DEVICE void name(float(&d)[16], const uint32_t(&a)[4], uint64_t tile) {                        \
-        CUSHIM_EMULATED_TILE(32, is_bf16);                                                         \
-        CUSHIM_WGMMA_ASM("{.reg .pred has_sum; setp.ne.b32 has_sum, %21, 0; "                      \
-                         "wgmma.mma_async.sync.aligned.m64n32k16.f32." types " {"                  \
-                         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"    \
-                         "}, {%16, %17, %18, %19}, %20, has_sum, 1, 1, 0;}"                        \
-                         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), \
-                           "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),            \
-                           "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])         \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile), "n"(HAS_SUM));   \
-    }                                                                                              \
-    template <bool HAS_SUM>                                                                        \
-    DEVICE void name(float(&d)[32], const uint32_t(&a)[4], uint64_t tile) {                        \
-        CUSHIM_EMULATED_TILE(64, is_bf16);                                                         \
-        CUSHIM_WGMMA_ASM(                                                                          \
-            "{.reg .pred has_sum; setp.ne.b32 has_sum, %37, 0; "                                   \
-            "wgmma.mma_async.sync.aligned.m64n64k16.f32." types " {"                               \
-            "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "               \
-            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"       \
-            "}, {%32, %33, %34, %35}, %36, has_sum, 1, 1, 0;}"                                     \
-            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),  \
-              "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]),           \
-              "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]),        \
-              "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),        \
-              "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]),        \
-              "+f"(d[31])                                                                          \
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile), "n"(HAS_SUM));                \
-    }
-
-CUSHIM_MULTIPLY_TILE(multiply_tile, "f16.f16", false)
-CUSHIM_MULTIPLY_TILE(multiply_tile_bf16, "bf16.bf16", true)
-
-DEVICE void wait_products(float (&d)[16]) {
-    (void)d;
-    CUSHIM_WGMMA_ASM("wgmma.wait_group.sync.aligned 0;"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                       "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                       "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])::"memory");
-}
-
-DEVICE void wait_products(float (&d)[32]) {
-    (void)d;
-    CUSHIM_WGMMA_ASM("wgmma.wait_group.sync.aligned 0;"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                       "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                       "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-                       "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                       "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-                       "+f"(d[30]), "+f"(d[31])::"memory");
-}
-
-/* D = A * B + D with A from shared memory. */
-template <bool HAS_SUM> DEVICE void multiply_tiles(float (&d)[64], uint64_t tile_a, uint64_t tile) {
-#ifdef CUSHIM_EMULATED
+template <bool IS_BF16>
+DEVICE void multiply_emulated(float (&d)[64], uint64_t tile_a, uint64_t tile, bool has_sum) {
     int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     uint32_t upper[2], lower[2];
     words_of_tile(upper, tile_a, row);
     words_of_tile(lower, tile_a, row + 8);
     const uint32_t a[4] = {upper[0], lower[0], upper[1], lower[1]};
-    multiply_emulated<128>(d, a, tile, HAS_SUM);
+    multiply_emulated<128, IS_BF16>(d, a, tile, has_sum, false);
+}
+#define CUSHIM_EMULATED_PRODUCT(...) __VA_ARGS__
 #else
-    CUSHIM_WGMMA_ASM(
-        "{.reg .pred has_sum; setp.ne.b32 has_sum, %66, 0; "
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-        "}, %64, %65, has_sum, 1, 1, 0, 0;}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-          "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-          "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-          "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-          "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),
-          "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-          "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-          "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
-          "+f"(d[63])
-        : "l"(tile_a), "l"(tile), "n"(HAS_SUM));
+#define CUSHIM_EMULATED_PRODUCT(...)
 #endif
-}
 
-DEVICE void wait_products(float (&d)[64]) {
-    (void)d;
-    CUSHIM_WGMMA_ASM("wgmma.wait_group.sync.aligned 0;"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                       "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                       "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-                       "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                       "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-                       "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-                       "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-                       "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-                       "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-                       "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-                       "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])::"memory");
-}
+/* The registers of sums, and the numbers of all operands. */
+#define CUSHIM_SUMS_8(i)                                                                           \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
+        "+f"(d[i + 6]), "+f"(d[i + 7])
+#define CUSHIM_SUMS_16 CUSHIM_SUMS_8(0), CUSHIM_SUMS_8(8)
+#define CUSHIM_SUMS_32 CUSHIM_SUMS_16, CUSHIM_SUMS_8(16), CUSHIM_SUMS_8(24)
+#define CUSHIM_SUMS_64                                                                             \
+    CUSHIM_SUMS_32, CUSHIM_SUMS_8(32), CUSHIM_SUMS_8(40), CUSHIM_SUMS_8(48), CUSHIM_SUMS_8(56)
+#define CUSHIM_NUMBERS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define CUSHIM_NUMBERS_32                                                                          \
+    CUSHIM_NUMBERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "   \
+                      "%30, %31"
+#define CUSHIM_NUMBERS_64                                                                          \
+    CUSHIM_NUMBERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "   \
+                      "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, "     \
+                      "%60, %61, %62, %63"
+#define CUSHIM_FACTORS_16 "{%16, %17, %18, %19}, %20, has_sum, 1, 1, %22"
+#define CUSHIM_FACTORS_32 "{%32, %33, %34, %35}, %36, has_sum, 1, 1, %38"
+#define CUSHIM_FACTORS_64 "{%64, %65, %66, %67}, %68, has_sum, 1, 1, %70"
+
+/* A product of 2 N columns; `has` is the number of the operand that says whether there are sums. */
+#define CUSHIM_MULTIPLY_TILE(name, types, is_bf16, n, columns, has)                                \
+    template <bool HAS_SUM, bool IS_TRANSPOSED = false>                                            \
+    DEVICE void name(float(&d)[n], const uint32_t(&a)[4], uint64_t tile) {                         \
+        CUSHIM_EMULATED_PRODUCT(                                                                   \
+            multiply_emulated<2 * n, is_bf16>(d, a, tile, HAS_SUM, IS_TRANSPOSED));                \
+        CUSHIM_WGMMA_ASM("{.reg .pred has_sum; setp.ne.b32 has_sum, " has ", 0; "                  \
+                         "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." types              \
+                         " {" CUSHIM_NUMBERS_##n "}, " CUSHIM_FACTORS_##n ";}"                     \
+                         : CUSHIM_SUMS_##n                                                         \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile), "n"(HAS_SUM),    \
+                           "n"(IS_TRANSPOSED));                                                    \
+    }
+/* The same of 128 columns with A from shared memory. */
+#define CUSHIM_MULTIPLY_TILES(name, types, is_bf16)                                                \
+    template <bool HAS_SUM> DEVICE void name(float(&d)[64], uint64_t tile_a, uint64_t tile) {      \
+        CUSHIM_EMULATED_PRODUCT(multiply_emulated<is_bf16>(d, tile_a, tile, HAS_SUM));             \
+        CUSHIM_WGMMA_ASM("{.reg .pred has_sum; setp.ne.b32 has_sum, %66, 0; "                      \
+                         "wgmma.mma_async.sync.aligned.m64n128k16.f32." types                      \
+                         " {" CUSHIM_NUMBERS_64 "}, %64, %65, has_sum, 1, 1, 0, 0;}"               \
+                         : CUSHIM_SUMS_64                                                          \
+                         : "l"(tile_a), "l"(tile), "n"(HAS_SUM));                                  \
+    }
+#define CUSHIM_MULTIPLY(suffix, types, is_bf16)                                                    \
+    CUSHIM_MULTIPLY_TILE(multiply_tile##suffix, types, is_bf16, 16, "32", "%21")                   \
+    CUSHIM_MULTIPLY_TILE(multiply_tile##suffix, types, is_bf16, 32, "64", "%37")                   \
+    CUSHIM_MULTIPLY_TILE(multiply_tile##suffix, types, is_bf16, 64, "128", "%69")                  \
+    CUSHIM_MULTIPLY_TILES(multiply_tiles##suffix, types, is_bf16)
+
+/*
+ * Values are of one type of 16 bits or the other.  B may be transposed: 8 j + i is then the place
+ * of row i of columns 8 j .. 8 j + 7, and one pitch behind it is row i + 8.
+ */
+CUSHIM_MULTIPLY(, "f16.f16", false)
+CUSHIM_MULTIPLY(_bf16, "bf16.bf16", true)
+
+#define CUSHIM_WAIT_PRODUCTS(n)                                                                    \
+    DEVICE void wait_products([[maybe_unused]] float(&d)[n]) {                                     \
+        CUSHIM_WGMMA_ASM("wgmma.wait_group.sync.aligned 0;" : CUSHIM_SUMS_##n::"memory");          \
+    }
+CUSHIM_WAIT_PRODUCTS(16)
+CUSHIM_WAIT_PRODUCTS(32)
+CUSHIM_WAIT_PRODUCTS(64)
 
 #endif

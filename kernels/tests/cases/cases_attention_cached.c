@@ -1,9 +1,10 @@
 /*
  * Attention of many sequences: each type and layout of the caches, lengths at their edges, groups,
- * and second chunks.
+ * second chunks, and many queries with values of any size.
  */
 #include <math.h>
 
+#include "kernels/reference/half.h"
 #include "kernels/tests/cases/cases_attention.h"
 
 enum { Q, K, V, Q_BEGIN, Q_LEN, KV_BEGIN, KV_LEN, BLOCKS, O, SCRATCH };
@@ -277,6 +278,106 @@ static void add_chunks(struct kernel_table *table) {
     c->operands[KV_LEN].make = make_most;
 }
 
+/* ---- many queries ---- */
+
+static void make_scaled_f32(struct kernel_draw *draw, void *values, size_t n, double by) {
+    for (size_t i = 0; i < n; i++)
+        ((float *)values)[i] = (float)(draw_gauss(draw) * by);
+}
+
+static void make_scaled_f16(struct kernel_draw *draw, void *values, size_t n, double by) {
+    enum { MOST = 65504 };
+    for (size_t i = 0; i < n; i++)
+        ((uint16_t *)values)[i] = cushim_f16_of(fmax(-MOST, fmin(draw_gauss(draw) * by, MOST)));
+}
+
+static void make_scaled_bf16(struct kernel_draw *draw, void *values, size_t n, double by) {
+    for (size_t i = 0; i < n; i++)
+        ((uint16_t *)values)[i] = cushim_bf16_of(draw_gauss(draw) * by);
+}
+
+#define SCALED(name, type, by)                                                                     \
+    static void name(struct kernel_draw *draw, void *values, size_t n) {                           \
+        make_scaled_##type(draw, values, n, by);                                                   \
+    }
+SCALED(make_small, f32, 0x1p-14)
+SCALED(make_large, f32, 0x1p20)
+SCALED(make_tiny, f32, 1e-30)
+SCALED(make_least, f32, 1e-37)
+SCALED(make_large_f16, f16, 0x1p15) /* some are the largest halves */
+SCALED(make_least_f16, f16, 0x1p-20)
+SCALED(make_large_bf16, bf16, 1e30)
+SCALED(make_most_bf16, bf16, 1e36)
+
+/* Some rows of 64 elements, side by side. */
+static void make_some_zero(struct kernel_draw *draw, void *values, size_t n) {
+    make_gauss_f32(draw, values, n);
+    for (size_t i = 0; i < n; i++)
+        if (i / 64 % 100 < 40)
+            ((float *)values)[i] = 0;
+}
+
+/* A first position that all queries see. */
+static void make_first_infinite_f16(struct kernel_draw *draw, void *values, size_t n) {
+    make_gauss_f16(draw, values, n);
+    ((uint16_t *)values)[0] = F16_INFINITY;
+}
+
+static void make_first_minus_infinite_f16(struct kernel_draw *draw, void *values, size_t n) {
+    make_gauss_f16(draw, values, n);
+    ((uint16_t *)values)[0] = F16_INFINITY | F16_SIGN;
+}
+
+static const struct {
+    int64_t type;
+    struct attention_values values;
+} sizes_of_values[] = {
+    {1, {"large keys and values", make_small, make_large_f16, make_large_f16}},
+    {1, {"the least keys and values", make_large, make_least_f16, make_least_f16}},
+    {1, {"the least queries", make_least, make_large_f16, make_gauss_f16}},
+    {1, {"queries of zero", make_some_zero, make_gauss_f16, make_gauss_f16}},
+    {1, {"one infinite query", make_one_infinite, make_gauss_f16, make_gauss_f16}},
+    {1, {"an infinite key", make_positive_f32, make_first_minus_infinite_f16, make_gauss_f16}},
+    {1, {"an infinite score", make_positive_f32, make_first_infinite_f16, make_gauss_f16}},
+    {1, {"an infinite value", make_gauss_f32, make_gauss_f16, make_first_infinite_f16}},
+    {1, {"an infinite last value", make_gauss_f32, make_gauss_f16, make_last_infinite_f16}},
+    {1, {"NaN for the last query", make_gauss_f32, make_gauss_f16, make_last_nan_f16}},
+    {2, {"large keys", make_tiny, make_large_bf16, make_gauss_bf16}},
+    {2, {"the least queries", make_least, make_most_bf16, make_gauss_bf16}},
+    {2, {"the largest values", make_gauss_f32, make_gauss_bf16, make_most_bf16}},
+    {2, {"queries of zero", make_some_zero, make_gauss_bf16, make_gauss_bf16}},
+    {2, {"one infinite query", make_one_infinite, make_gauss_bf16, make_gauss_bf16}},
+};
+
+/* Several tiles of queries and of positions, whole and not, of which sequences have some. */
+static void add_prompts(struct kernel_table *table) {
+    static const int64_t groups[] = {1, 4, 5}, dims[] = {8, 60, 64, 72, 100, 128};
+    for (int64_t type = 0; type < 3; type++) {
+        for (int64_t layout = 0; layout < N_LAYOUTS; layout++) {
+            for (int64_t causal = 0; layout != PACKED && causal < 2; causal++) {
+                struct kernel_case *c =
+                    table_add(table, &attention_cached_f32, "prompts",
+                              (int64_t[]){3, 8, 2, 64, 70, 400, type, layout, causal, 0}, NULL);
+                c->operands[KV_LEN].make = make_long_lengths;
+            }
+        }
+        for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+            add(table, "prompts", groups[i % 3], dims[i], 70, 150, type,
+                i % 2 ? IN_BLOCKS : HEADS_FIRST, 1);
+        table_add(table, &attention_cached_f32, "a prompt",
+                  (int64_t[]){1, 4, 1, 128, 130, 300, type, HEADS_LAST, 0, 0}, NULL);
+        table_add(table, &attention_cached_f32, "many prompts",
+                  (int64_t[]){60, 4, 4, 32, 70, 40, type, HEADS_LAST, 0, 0}, NULL);
+    }
+    for (size_t i = 0; i < sizeof sizes_of_values / sizeof *sizes_of_values; i++) {
+        struct kernel_case *c = table_add(
+            table, &attention_cached_f32, sizes_of_values[i].values.note,
+            (int64_t[]){1, 2, 1, 64, 70, 150, sizes_of_values[i].type, HEADS_LAST, 1, 0}, NULL);
+        attention_set_values(c, &sizes_of_values[i].values);
+        c->operands[Q_LEN].make = c->operands[KV_LEN].make = make_most;
+    }
+}
+
 void cases_attention_cached(struct kernel_table *table) {
     static const int64_t dims[] = {1, 3, 32, 64, 100, 128, 130, 256, 258};
     static const int64_t lengths[][2] = {{1, 1}, {1, 70}, {4, 65}, {16, 64}, {17, 63}, {70, 130}};
@@ -319,6 +420,7 @@ void cases_attention_cached(struct kernel_table *table) {
         table_add(table, &attention_cached_f32, "empty", sizes, NULL);
     }
     add_chunks(table);
+    add_prompts(table);
     table_add_offsets(table, add(table, NULL, 2, 36, 5, 20, 1, HEADS_FIRST, 1));
     c = add(table, NULL, 2, 8, 5, 300, 1, IN_BLOCKS, 1); /* the last is always run */
     c->operands[KV_LEN].make = make_long_lengths;
