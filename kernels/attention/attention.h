@@ -33,9 +33,10 @@
 /* Forward by warpgroups, only on 9.0: dim. */
 #define ATTENTION_WGMMA_VARIANTS(V) V(64) V(128)
 
-/* The same for caches of 16 bits and many query rows: (name, type, dim). */
+/* The same for caches and many query rows: (name, type, dim). */
 #define ATTENTION_CACHED_WGMMA_VARIANTS(V)                                                         \
-    V(f16, F16, 64) V(f16, F16, 128) V(bf16, BF16, 64) V(bf16, BF16, 128)
+    V(f32, F32, 64)                                                                                \
+    V(f32, F32, 128) V(f16, F16, 64) V(f16, F16, 128) V(bf16, BF16, 64) V(bf16, BF16, 128)
 
 /*
  * The elements of a cache, in the order of enum cushim_kv_type.  EVEN is F32 with one query of each
@@ -65,7 +66,6 @@ enum {
     ATTENTION_MOST_DIM = 256, /* above: the row kernels */
     ATTENTION_ROW_THREADS = 128,
     ATTENTION_WGMMA_THREADS = 512,
-    ATTENTION_CACHED_WGMMA_THREADS = 384,
     ATTENTION_WGMMA_ROWS = 64, /* query rows of each of two warpgroups; two more make halves */
     ATTENTION_WGMMA_KEYS = 128,
     ATTENTION_WGMMA_MOST_SEQ = 1 << 30,
@@ -100,15 +100,19 @@ enum {
 #define ATTENTION_WGMMA_BYTES(dim)                                                                 \
     (4 * (dim) * (2 * ATTENTION_WGMMA_ROWS + 2 * ATTENTION_WGMMA_KEYS + 64) +                      \
      2 * ATTENTION_WGMMA_ROWS + 4 * ATTENTION_WGMMA_KEYS + 64 + 32 + 32)
-/* Terms of a query or weight that make up a float, for a type of caches. */
-#define ATTENTION_WGMMA_TERMS(type) ((type) == ATTENTION_F16 ? 2 : 3)
-/*
- * Terms of two row tiles; two tiles of keys and two of values; the About of each octet of rows,
- * gates, and two words per warp with rows.
- */
+/* For a type of caches: terms of 16 bits of a query or weight, and of a key or value; places of
+ * tiles of keys or values; threads. */
+#define ATTENTION_WGMMA_TERMS(type)          ((type) == ATTENTION_BF16 ? 3 : 2)
+#define ATTENTION_WGMMA_KEY_TERMS(type)      ((type) == ATTENTION_F32 ? 2 : 1)
+#define ATTENTION_WGMMA_PLACES(type)         ((type) == ATTENTION_F32 ? 2 : 4)
+#define ATTENTION_CACHED_WGMMA_THREADS(type) ((type) == ATTENTION_F32 ? 512 : 384)
+/* Terms of two row tiles, and of the places; the About of each octet; gates; two words per warp
+ * with rows. */
 #define ATTENTION_CACHED_WGMMA_BYTES(type, dim)                                                    \
-    (4 * (dim) * (ATTENTION_WGMMA_TERMS(type) * ATTENTION_WGMMA_ROWS + 2 * ATTENTION_WGMMA_KEYS) + \
-     2 * ATTENTION_WGMMA_ROWS + 64 + 64)
+    (2 * (dim) *                                                                                   \
+         (2 * ATTENTION_WGMMA_TERMS(type) * ATTENTION_WGMMA_ROWS +                                 \
+          ATTENTION_WGMMA_PLACES(type) * ATTENTION_WGMMA_KEY_TERMS(type) * ATTENTION_WGMMA_KEYS) + \
+     2 * ATTENTION_WGMMA_ROWS + ATTENTION_WGMMA_PLACES(type) * (ATTENTION_WGMMA_KEYS + 16) + 64)
 #define ATTENTION_IS_OF_16(type) ((type) == ATTENTION_F16 || (type) == ATTENTION_BF16)
 /* Weights of a step and row; on matrix units no two of 8 rows share a bank. */
 #define ATTENTION_DECODE_WEIGHTS(type, dim)                                                        \

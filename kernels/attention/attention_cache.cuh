@@ -48,8 +48,7 @@ template <> struct Elements<ATTENTION_EVEN> : Elements<ATTENTION_F32> {
     }
 };
 
-template <class Type> struct Halves {
-    typedef Type Half;
+template <class Half> struct Halves {
     typedef uint16_t Element;
     typedef uint2 Four;
 

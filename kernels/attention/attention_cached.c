@@ -19,7 +19,7 @@ struct tiles {
     {ATTENTION_##type,                                                                             \
      dim,                                                                                          \
      2 * ATTENTION_WGMMA_ROWS,                                                                     \
-     ATTENTION_CACHED_WGMMA_THREADS,                                                               \
+     ATTENTION_CACHED_WGMMA_THREADS(ATTENTION_##type),                                             \
      1,                                                                                            \
      ATTENTION_CACHED_WGMMA_##name##_##dim},
 #define CACHED(dim, rows, keys, lanes)                                                             \

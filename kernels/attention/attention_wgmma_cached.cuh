@@ -1,18 +1,20 @@
 /*
- * Attention of many queries over caches of 16 bits by warpgroups (only sm_90a).
+ * Attention of many queries over caches by warpgroups (only sm_90a).
  *
- * Keys and values are what the unit multiplies, so they are copied as they are.  Only queries and
- * weights are split: for caches in binary16 into two halves, scaled as in attention_halves.cuh; for
- * bfloat16, which has the range of floats, into three terms of its own.  Each term has a product;
- * those of lower terms come first, so that sums are small while these are added.  Sums that the
- * unit truncates are of 128 columns or keys.
+ * Keys and values of 16 bits are what the unit multiplies, so they are copied as they are.  Only
+ * queries and weights are split: for caches in binary16 into two halves, scaled as in
+ * attention_halves.cuh; for bfloat16, which has the range of floats, into three terms of its own.
+ * Each term has a product.  For caches in fp32 keys and values are two halves, too, scaled by
+ * octets of rows, and the product of both lower terms is left out.  Products of lower terms come
+ * first, so that sums are small while these are added.  Sums that the unit truncates are of 128
+ * columns or keys.
  *
- * One of a block's three warpgroups copies keys and values, 128 at a time, into a ring of four
- * places; each of the others has 64 of the 128 rows of a tile (attention_cached.cuh).
+ * Some of a block's warpgroups bring keys and values, 128 at a time, into a ring of places; each of
+ * two others has 64 of the 128 rows of a tile (attention_cached.cuh).
  *
  * Infinities and NaN in the cache make something of the output NaN or infinite, because a lower
- * term, and the weight of a key that is not seen, may be 0.  The warpgroup then starts anew on fp32
- * units (attention_hard.cuh), and so it does if its queries are hard.
+ * term, and the weight of a key that is not seen, may be 0.  The warpgroup then does the tile anew
+ * on fp32 units (attention_hard.cuh), and so it does if octets that it met are hard.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_WGMMA_CACHED_CUH
 #define CUSHIM_KERNELS_ATTENTION_WGMMA_CACHED_CUH
@@ -38,10 +40,11 @@ template <class Half, int TERMS> DEVICE void split_two(float x, float y, uint32_
 }
 
 /* Octets of queries as terms. */
-template <int TYPE, int DIM> struct Queries : Octets<DIM> {};
+template <int TYPE, int DIM> struct Queries : Octets<DIM> { typedef F16 Half; };
 template <int DIM> struct Queries<ATTENTION_BF16, DIM> : Octets<DIM> {
     using Base = Octets<DIM>;
     using Base::COLUMNS, Base::N;
+    typedef Bf16 Half;
     enum { TERMS = ATTENTION_WGMMA_TERMS(ATTENTION_BF16) };
     struct Pieces {
         uint4 terms[TERMS][COLUMNS];
@@ -57,7 +60,7 @@ template <int DIM> struct Queries<ATTENTION_BF16, DIM> : Octets<DIM> {
             uint32_t pairs[4][TERMS];
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                split_two<Bf16>(x[8 * i + 2 * e], x[8 * i + 2 * e + 1], pairs[e]);
+                split_two<Half>(x[8 * i + 2 * e], x[8 * i + 2 * e + 1], pairs[e]);
 #pragma unroll
             for (int term = 0; term < TERMS; term++)
                 pieces->terms[term][i] =
@@ -68,23 +71,27 @@ template <int DIM> struct Queries<ATTENTION_BF16, DIM> : Octets<DIM> {
 };
 
 template <int TYPE, int DIM> struct CachedBlock : Queries<TYPE, DIM> {
+    using Base = Queries<TYPE, DIM>;
     enum {
+        IS_F32 = TYPE == ATTENTION_F32,
         TERMS = ATTENTION_WGMMA_TERMS(TYPE),
+        KEY_TERMS = ATTENTION_WGMMA_KEY_TERMS(TYPE),
         ROWS = ATTENTION_WGMMA_ROWS,
         KEYS = ATTENTION_WGMMA_KEYS,
         OCTETS = KEYS / 8,
         DIM_OF_TILES = DIM,
-        N_USERS = 2,   /* warpgroups with queries */
-        N_COPIERS = 4, /* warps */
-        N_PLACES = 4
+        N_USERS = 2, /* warpgroups with queries */
+        N_COPIERS = ATTENTION_CACHED_WGMMA_THREADS(TYPE) / 32 - 4 * N_USERS, /* warps */
+        N_PLACES = ATTENTION_WGMMA_PLACES(TYPE)
     };
     /* Eight rows: by octets of columns, then by row. */
     struct Eight {
         uint4 of[DIM];
     };
     struct Shared {
-        Eight q[N_USERS][TERMS][ROWS / 8], places[N_PLACES][OCTETS];
+        Eight q[N_USERS][TERMS][ROWS / 8], places[N_PLACES][KEY_TERMS][OCTETS];
         typename Octets<DIM>::About about_q[N_USERS][ROWS / 8];
+        typename Octets<DIM>::About about[N_PLACES][OCTETS]; /* only of f32 */
         Gate made[N_PLACES], used[N_PLACES];
         float most_inverse_of_q[N_USERS][4]; /* for each warp */
         int is_odd[N_USERS][4];
@@ -101,16 +108,37 @@ template <int TYPE, int DIM> struct CachedBlock : Queries<TYPE, DIM> {
           warp(uniform((int)threadIdx.x % 128 / 32)), lane((int)threadIdx.x % 32) {
     }
 
+    /* Store a lane's part of eight rows; from a term to the next are `step`. */
+    template <class Pieces>
+    MEMBER void store_terms(const Pieces &pieces, Eight *to, int step) const {
+#pragma unroll
+        for (int term = 0; term < (int)(sizeof pieces.terms / sizeof *pieces.terms); term++)
+#pragma unroll
+            for (int i = 0; i < Base::COLUMNS; i++)
+                to[term * step].of[8 * Base::columns_of(lane, i) + Base::row_of(lane)] =
+                    pieces.terms[term][i];
+    }
+
+    /* Say that a tile of K or V is there, of which the warp has made its part. */
+    MEMBER void announce(int n) const {
+        fence_tiles();
+        __syncwarp();
+        if (lane == 0)
+            arrive_at_gate(&shared->made[n % N_PLACES], 0);
+    }
+
     /* How many keys the rows of a tile see. */
     MEMBER int keys_of(const CachedTile &tile) const {
         return (int)tile.seen(*args, N_USERS * ROWS - 1);
     }
 };
 
-/* ---- the warpgroup that copies ---- */
+/* ---- the warpgroups that bring keys and values ---- */
 
+/* Those of 16 bits are copied. */
 template <int TYPE, int DIM> struct Copiers : CachedBlock<TYPE, DIM> {
     using Base = CachedBlock<TYPE, DIM>;
+    using Base::announce;
     using Base::args, Base::dim, Base::lane, Base::n, Base::shared, Base::warp;
     using Base::KEYS, Base::N_COPIERS, Base::N_PLACES, Base::OCTETS;
     using typename Base::Eight, typename Base::Shared;
@@ -148,13 +176,6 @@ template <int TYPE, int DIM> struct Copiers : CachedBlock<TYPE, DIM> {
         commit_copies();
     }
 
-    MEMBER void announce(int n) const {
-        fence_tiles();
-        __syncwarp();
-        if (lane == 0)
-            arrive_at_gate(&shared->made[n % N_PLACES], 0);
-    }
-
     /* One tile of K or V is copied while the one before is announced. */
     MEMBER void run(const CachedTile &tile) {
         Cached keys(*args, args->k, tile.sequence, tile.head);
@@ -166,7 +187,7 @@ template <int TYPE, int DIM> struct Copiers : CachedBlock<TYPE, DIM> {
             for (int what = 0; what < 2; what++, n++) {
                 if (n >= N_PLACES)
                     wait_for_gate(&shared->used[n % N_PLACES], n / N_PLACES - 1);
-                copy(what ? values : keys, key, n_keys, shared->places[n % N_PLACES]);
+                copy(what ? values : keys, key, n_keys, shared->places[n % N_PLACES][0]);
                 if (n > 0) {
                     wait_copies<1>();
                     announce(n - 1);
@@ -183,6 +204,67 @@ template <int TYPE, int DIM> struct Copiers : CachedBlock<TYPE, DIM> {
     }
 };
 
+/* Floats become halves. */
+template <int DIM> struct Copiers<ATTENTION_F32, DIM> : CachedBlock<ATTENTION_F32, DIM> {
+    using Base = CachedBlock<ATTENTION_F32, DIM>;
+    using Base::args, Base::dim, Base::lane, Base::n, Base::shared, Base::warp;
+    using Base::COLUMNS, Base::KEYS, Base::N, Base::N_COPIERS, Base::N_PLACES, Base::OCTETS;
+    using typename Base::Pieces, typename Base::Shared;
+
+    MEMBER Copiers(Shared *shared, const attention_cached_args *args) : Base(shared, args) {
+        warp = uniform((int)threadIdx.x / 32);
+    }
+
+    MEMBER void load(float (&x)[N], const Cached &rows, int key, int n_keys) const {
+        const float *from = key < n_keys ? rows.row<float>(key, rows.block_of(key)) : NULL;
+#pragma unroll
+        for (int i = 0; i < 2 * COLUMNS; i++) {
+            int column = 8 * Base::columns_of(lane, i / 2) + i % 2 * 4;
+            float4 wide = make_float4(0, 0, 0, 0);
+            if (from)
+                wide = Elements<ATTENTION_F32>::load(from, column, dim);
+            x[4 * i] = wide.x;
+            x[4 * i + 1] = wide.y;
+            x[4 * i + 2] = wide.z;
+            x[4 * i + 3] = wide.w;
+        }
+    }
+
+    /* Make octet i of a tile. */
+    MEMBER void make(const Cached &rows, int key, int n_keys, int i) const {
+        float x[N];
+        unsigned most;
+        Pieces pieces;
+        load(x, rows, key + 8 * i + Base::row_of(lane), n_keys);
+        Scale scale = Base::scale_by(x, &most);
+        int n_small = Base::split(x, scale.times, &pieces);
+        if (n >= N_PLACES)
+            wait_for_gate(&shared->used[n % N_PLACES], n / N_PLACES - 1);
+        Base::store_terms(pieces, &shared->places[n % N_PLACES][0][i], OCTETS);
+        if (lane == 0)
+            shared->about[n % N_PLACES][i] = Base::about_of(scale, most, n_small);
+    }
+
+    MEMBER void run(const CachedTile &tile) {
+        Cached keys(*args, args->k, tile.sequence, tile.head);
+        Cached values(*args, args->v, tile.sequence, tile.head);
+        int n_keys = Base::keys_of(tile);
+#pragma unroll 1
+        for (int key = 0; key < n_keys; key += KEYS) {
+#pragma unroll 1
+            for (int what = 0; what < 2; what++, n++) {
+#pragma unroll 1
+                for (int i = warp; i < OCTETS; i += N_COPIERS)
+                    make(what ? values : keys, key, n_keys, i);
+                Base::announce(n);
+            }
+        }
+    }
+
+    MEMBER void end() const {
+    }
+};
+
 /* ---- the warpgroups with queries ---- */
 
 template <int TYPE, int DIM> struct CachedUsers : Warpgroup<CachedBlock<TYPE, DIM>> {
@@ -190,25 +272,28 @@ template <int TYPE, int DIM> struct CachedUsers : Warpgroup<CachedBlock<TYPE, DI
     using Base::args, Base::dim, Base::lane, Base::n, Base::shared, Base::user, Base::warp;
     using Base::begin_turn, Base::give_turn, Base::mask, Base::row_of_thread, Base::scale_out,
         Base::weigh;
-    using Base::COLUMNS, Base::GROUP, Base::HARD_KEYS, Base::KEYS, Base::N, Base::N_PLACES,
-        Base::ROWS, Base::TERMS;
+    using Base::COLUMNS, Base::GROUP, Base::HARD_KEYS, Base::IS_F32, Base::KEYS, Base::KEY_TERMS,
+        Base::N, Base::N_PLACES, Base::OCTETS, Base::ROWS, Base::TERMS;
     using Base::columns_of, Base::row_of;
     using Base::inverse_q, Base::out, Base::sum;
-    using typename Base::Eight, typename Base::Pieces, typename Base::Shared;
+    using typename Base::About, typename Base::Eight, typename Base::Pieces, typename Base::Shared;
     enum {
         IS_BF16 = TYPE == ATTENTION_BF16,
         STEPS = DIM / 16,
+        STEP = 16 * 16, /* bytes of a step of columns */
         KEY_STEPS = KEYS / 16,
-        PART = IS_BF16 ? 64 : DIM /* columns of output at a time, as registers allow */
+        PRODUCTS = TERMS + KEY_TERMS - 1,
+        PART = PRODUCTS == 2 ? DIM : 64 /* columns of output at a time, as registers allow */
     };
-    typedef typename Elements<TYPE>::Half Half;
 
     /* of the warpgroup's rows in the tile: the first, and how many there are */
     int first, n_rows;
-    int seen[2], least_seen; /* keys of the thread's rows, and of the first */
+    int n_keys, seen[2], least_seen; /* of the tile, of the thread's rows, of the first */
+    bool is_hard;
 
     MEMBER CachedUsers(Shared *shared, const attention_cached_args *args)
-        : Base(uniform((int)threadIdx.x / GROUP - 1), shared, args), first(ROWS * user) {
+        : Base(uniform((int)threadIdx.x / GROUP - Base::N_COPIERS / 4), shared, args),
+          first(ROWS * user) {
         if (user == 1)
             give_turn();
     }
@@ -235,16 +320,19 @@ template <int TYPE, int DIM> struct CachedUsers : Warpgroup<CachedBlock<TYPE, DI
         return Base::split_queries(
             n_rows, dim, [&](float(&x)[N], int octet) { load_queries(x, tile, octet); },
             [&](const Pieces &pieces, int octet) {
-#pragma unroll
-                for (int term = 0; term < TERMS; term++)
-#pragma unroll
-                    for (int i = 0; i < COLUMNS; i++)
-                        shared->q[user][term][octet].of[8 * columns_of(lane, i) + row_of(lane)] =
-                            pieces.terms[term][i];
+                Base::store_terms(pieces, &shared->q[user][0][octet], ROWS / 8);
             });
     }
 
     /* ---- products ---- */
+
+    /* Of floats and floats the product of both lower terms is left out. */
+    MEMBER static constexpr int term_of(int product) {
+        return IS_F32 ? product / 2 : product;
+    }
+    MEMBER static constexpr int key_term_of(int product) {
+        return IS_F32 ? product % 2 : 0;
+    }
 
     template <bool HAS_SUM>
     MEMBER static void multiply_scores(float (&scores)[KEYS / 2], uint64_t q, uint64_t k) {
@@ -268,27 +356,78 @@ template <int TYPE, int DIM> struct CachedUsers : Warpgroup<CachedBlock<TYPE, DI
         uint64_t k = tile_descriptor_anew<8, DIM>(shared->places[n % N_PLACES]);
         begin_products();
 #pragma unroll
-        for (int term = TERMS - 1; term >= 0; term--) {
-            if (term == 0)
+        for (int product = PRODUCTS - 1; product >= 0; product--) {
+            int of_q = term_of(product) * (ROWS / 8 * (int)sizeof(Eight));
+            int of_k = key_term_of(product) * (OCTETS * (int)sizeof(Eight));
+            if (product == 0)
                 end_products();
 #pragma unroll
             for (int i = 0; i < STEPS; i++) {
-                int of_q = term * (ROWS / 8 * (int)sizeof(Eight)) + 256 * i;
-                if (term == TERMS - 1 && i == 0)
-                    multiply_scores<false>(scores, tile_behind(q, of_q), k);
+                if (product == PRODUCTS - 1 && i == 0)
+                    multiply_scores<false>(scores, tile_behind(q, of_q), tile_behind(k, of_k));
                 else
-                    multiply_scores<true>(scores, tile_behind(q, of_q), tile_behind(k, 256 * i));
+                    multiply_scores<true>(scores, tile_behind(q, of_q + STEP * i),
+                                          tile_behind(k, of_k + STEP * i));
             }
         }
         end_products();
     }
 
-    MEMBER void add(const float (&weights)[KEYS / 2]) {
+    /* The About of the tile of K or V that is next. */
+    MEMBER const About *about() const {
+        return shared->about[n % N_PLACES];
+    }
+
+    /* Look whether the tile is hard, and return the largest of its scales. */
+    MEMBER float look_at_tile(int key) {
+        float most;
+        is_hard |= Base::look_at(about(), OCTETS, (int64_t)min(n_keys - key, (int)KEYS) * dim, lane,
+                                 &most);
+        return most;
+    }
+
+    /* The scale of an octet; volatile, so that it is read when it is needed. */
+    MEMBER float scale_in(int octet) const {
+        return *const_cast<const volatile float *>(&about()[octet].inverse);
+    }
+
+    /* Scale scores by their keys' octets.  They are hard if that could overflow a float, because a
+     * score would then be 0 times infinity. */
+    MEMBER void scale_scores(float (&scores)[KEYS / 2], int key) {
+        float most_inverse = look_at_tile(key);
+        is_hard |= most_inverse > 0x1p88f ||
+                   most_inverse * shared->most_inverse_of_q[user][warp] == INFINITY;
+#pragma unroll
+        for (int i = 0; i < OCTETS; i++) {
+            float scale = scale_in(i);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                scores[4 * i + e] *= scale;
+        }
+    }
+
+    /* Scale weights by their values' octets, and return what unscales the products. */
+    MEMBER float scale_weights(float (&weights)[KEYS / 2], int key) {
+        float most_inverse = look_at_tile(key), by = most_inverse == 0 ? 0.0f : 1 / most_inverse;
+#pragma unroll
+        for (int i = 0; i < OCTETS; i++) {
+            float scale = scale_in(i) * by; /* both are powers of 2 */
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                weights[4 * i + e] *= scale;
+        }
+        return most_inverse * 0x1p-14f;
+    }
+
+    MEMBER void add(float (&weights)[KEYS / 2], int key) {
         uint32_t terms[TERMS][KEY_STEPS][4];
+        float unscale = 0x1p-14f;
+        if constexpr (IS_F32)
+            unscale = scale_weights(weights, key);
 #pragma unroll
         for (int i = 0; i < KEYS / 4; i++) {
             uint32_t two[TERMS];
-            split_two<Half>(weights[2 * i], weights[2 * i + 1], two);
+            split_two<typename Base::Half>(weights[2 * i], weights[2 * i + 1], two);
 #pragma unroll
             for (int term = 0; term < TERMS; term++)
                 terms[term][i / 4][i % 4] = two[term];
@@ -301,16 +440,17 @@ template <int TYPE, int DIM> struct CachedUsers : Warpgroup<CachedBlock<TYPE, DI
             float part[PART / 2];
             begin_products();
 #pragma unroll
-            for (int term = TERMS - 1; term >= 0; term--) {
-                if (term == 0)
+            for (int product = PRODUCTS - 1; product >= 0; product--) {
+                int of_v = key_term_of(product) * (OCTETS * (int)sizeof(Eight)) + 16 * PART * c;
+                if (product == 0)
                     end_products();
 #pragma unroll
                 for (int i = 0; i < KEY_STEPS; i++) {
-                    int of_v = 2 * (int)sizeof(Eight) * i + 16 * PART * c;
-                    if (term == TERMS - 1 && i == 0)
-                        multiply_values<false>(part, terms[term][i], tile_behind(v, of_v));
+                    uint64_t at = tile_behind(v, of_v + 2 * (int)sizeof(Eight) * i);
+                    if (product == PRODUCTS - 1 && i == 0)
+                        multiply_values<false>(part, terms[term_of(product)][i], at);
                     else
-                        multiply_values<true>(part, terms[term][i], tile_behind(v, of_v));
+                        multiply_values<true>(part, terms[term_of(product)][i], at);
                 }
             }
             end_products();
@@ -322,7 +462,7 @@ template <int TYPE, int DIM> struct CachedUsers : Warpgroup<CachedBlock<TYPE, DI
 #pragma unroll
             for (int i = 0; i < PART / 2; i++) {
                 float *o = &out[c * (PART / 8) + i / 4][i % 4];
-                *o = fmaf(part[i], 0x1p-14f, *o);
+                *o = fmaf(part[i], unscale, *o);
             }
         }
     }
@@ -353,6 +493,8 @@ template <int TYPE, int DIM> struct CachedUsers : Warpgroup<CachedBlock<TYPE, DI
         wait_products_before();
         give_turn();
         wait_products(weights);
+        if constexpr (IS_F32)
+            scale_scores(weights, key);
         hand_back();
         if (key + KEYS > least_seen) {
             int limit[2];
@@ -361,7 +503,7 @@ template <int TYPE, int DIM> struct CachedUsers : Warpgroup<CachedBlock<TYPE, DI
         }
         weigh(weights, inverse_q);
         wait_for_tile();
-        add(weights);
+        add(weights, key);
         hand_back();
     }
 
@@ -378,7 +520,7 @@ template <int TYPE, int DIM> struct CachedUsers : Warpgroup<CachedBlock<TYPE, DI
         return __any_sync(0xFFFFFFFF, shared->is_odd[user][lane % 4]);
     }
 
-    MEMBER void take_all_hard(const CachedTile &tile, int n_keys) {
+    MEMBER void take_all_hard(const CachedTile &tile) {
         Cached k(*args, args->k, tile.sequence, tile.head);
         Cached v(*args, args->v, tile.sequence, tile.head);
         const float *q[2];
@@ -428,19 +570,19 @@ template <int TYPE, int DIM> struct CachedUsers : Warpgroup<CachedBlock<TYPE, DI
     }
 
     MEMBER void run(const CachedTile &tile) {
-        int n_keys = Base::keys_of(tile);
+        n_keys = Base::keys_of(tile);
         n_rows = (int)max(min(tile.n_rows - tile.row - first, (int64_t)ROWS), (int64_t)0);
         least_seen = (int)tile.seen(*args, first);
 #pragma unroll
         for (int r = 0; r < 2; r++)
             seen[r] = (int)tile.seen(*args, first + row_of_thread() + 8 * r);
-        bool is_hard = split_queries(tile);
+        is_hard = split_queries(tile);
         Base::begin_rows();
 #pragma unroll 1
         for (int key = 0; key < n_keys; key += KEYS)
             take(key);
         if ((is_odd() || is_hard) && n_rows > 0)
-            take_all_hard(tile, n_keys);
+            take_all_hard(tile);
         store(tile);
     }
 
@@ -469,10 +611,10 @@ DEVICE void attend_cached_by_warpgroups(typename CachedBlock<TYPE, DIM>::Shared 
     }
     __syncthreads();
     if (threadIdx.x < 32 * Block::N_COPIERS) {
-        keep_registers<40>();
+        keep_registers<Block::IS_F32 ? 72 : 40>();
         run_group<Copiers<TYPE, DIM>>(shared, args);
     } else {
-        take_registers<232>();
+        take_registers<Block::IS_F32 ? 184 : 232>();
         run_group<CachedUsers<TYPE, DIM>>(shared, args);
     }
 }
@@ -488,7 +630,8 @@ DEVICE void attend_cached_by_warpgroups(typename CachedBlock<TYPE, DIM>::Shared 
 #endif
 
 #define CACHED_WGMMA(name, type, dim)                                                              \
-    KERNEL_OF(ATTENTION_CACHED_WGMMA_THREADS, 1, attention_cached_wgmma_##name##_##dim)            \
+    KERNEL_OF(ATTENTION_CACHED_WGMMA_THREADS(ATTENTION_##type), 1,                                 \
+              attention_cached_wgmma_##name##_##dim)                                               \
     (const __grid_constant__ attention_cached_args args) {                                         \
         ATTEND_CACHED(type, dim);                                                                  \
     }

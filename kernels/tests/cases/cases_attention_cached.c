@@ -304,6 +304,7 @@ SCALED(make_small, f32, 0x1p-14)
 SCALED(make_large, f32, 0x1p20)
 SCALED(make_tiny, f32, 1e-30)
 SCALED(make_least, f32, 1e-37)
+SCALED(make_huge, f32, 1e36)
 SCALED(make_large_f16, f16, 0x1p15) /* some are the largest halves */
 SCALED(make_least_f16, f16, 0x1p-20)
 SCALED(make_large_bf16, bf16, 1e30)
@@ -332,6 +333,9 @@ static const struct {
     int64_t type;
     struct attention_values values;
 } sizes_of_values[] = {
+    {0, {"large keys and values", make_tiny, make_huge, make_huge}},
+    {0, {"the least queries", make_least, make_huge, make_gauss_f32}},
+    {0, {"queries of zero", make_some_zero, make_gauss_f32, make_gauss_f32}},
     {1, {"large keys and values", make_small, make_large_f16, make_large_f16}},
     {1, {"the least keys and values", make_large, make_least_f16, make_least_f16}},
     {1, {"the least queries", make_least, make_large_f16, make_gauss_f16}},
@@ -375,6 +379,13 @@ static void add_prompts(struct kernel_table *table) {
             (int64_t[]){1, 2, 1, 64, 70, 150, sizes_of_values[i].type, HEADS_LAST, 1, 0}, NULL);
         attention_set_values(c, &sizes_of_values[i].values);
         c->operands[Q_LEN].make = c->operands[KV_LEN].make = make_most;
+    }
+    for (int64_t i = 0; i < 2 * ATTENTION_N_VALUES; i++) {
+        struct kernel_case *c =
+            table_add(table, &attention_cached_f32, attention_values[i / 2].note,
+                      (int64_t[]){1, 2, 1, 32, 70, 150, 0, HEADS_LAST, i % 2, 0}, NULL);
+        attention_set_values(c, &attention_values[i / 2]);
+        c->operands[KV_LEN].make = make_most;
     }
 }
 
