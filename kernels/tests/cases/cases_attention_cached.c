@@ -373,19 +373,19 @@ static void add_prompts(struct kernel_table *table) {
         table_add(table, &attention_cached_f32, "many prompts",
                   (int64_t[]){60, 4, 4, 32, 70, 40, type, HEADS_LAST, 0, 0}, NULL);
     }
-    for (size_t i = 0; i < sizeof sizes_of_values / sizeof *sizes_of_values; i++) {
-        struct kernel_case *c = table_add(
-            table, &attention_cached_f32, sizes_of_values[i].values.note,
-            (int64_t[]){1, 2, 1, 64, 70, 150, sizes_of_values[i].type, HEADS_LAST, 1, 0}, NULL);
-        attention_set_values(c, &sizes_of_values[i].values);
-        c->operands[Q_LEN].make = c->operands[KV_LEN].make = make_most;
-    }
     for (int64_t i = 0; i < 2 * ATTENTION_N_VALUES; i++) {
         struct kernel_case *c =
             table_add(table, &attention_cached_f32, attention_values[i / 2].note,
                       (int64_t[]){1, 2, 1, 32, 70, 150, 0, HEADS_LAST, i % 2, 0}, NULL);
         attention_set_values(c, &attention_values[i / 2]);
         c->operands[KV_LEN].make = make_most;
+    }
+    for (size_t i = 0; i < sizeof sizes_of_values / sizeof *sizes_of_values; i++) {
+        struct kernel_case *c = table_add(
+            table, &attention_cached_f32, sizes_of_values[i].values.note,
+            (int64_t[]){1, 2, 1, 64, 70, 150, sizes_of_values[i].type, HEADS_LAST, 1, 0}, NULL);
+        attention_set_values(c, &sizes_of_values[i].values);
+        c->operands[Q_LEN].make = c->operands[KV_LEN].make = make_most;
     }
 }
 
