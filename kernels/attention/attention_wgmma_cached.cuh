@@ -480,7 +480,7 @@ template <int TYPE, int DIM> struct CachedUsers : Warpgroup<CachedBlock<TYPE, DI
     }
     MEMBER void hand_back() {
         __syncwarp();
-        if (lane == 0)
+        if (IS_F32 || lane == 0) /* each lane read what is replaced next, the About of floats */
             arrive_at_gate(&shared->used[n % N_PLACES], 0);
         n++;
     }
@@ -606,7 +606,7 @@ DEVICE void attend_cached_by_warpgroups(typename CachedBlock<TYPE, DIM>::Shared 
     if (threadIdx.x == 0) {
         for (int i = 0; i < Block::N_PLACES; i++) {
             make_gate(&shared->made[i], Block::N_COPIERS);
-            make_gate(&shared->used[i], 4 * Block::N_USERS);
+            make_gate(&shared->used[i], 4 * Block::N_USERS * (Block::IS_F32 ? 32 : 1));
         }
     }
     __syncthreads();
