@@ -114,7 +114,7 @@ struct Cached {
     }
 
     /* The number of the block that has this position. */
-    __device__ int block_of(int64_t position) const {
+    __device__ int64_t block_of(int64_t position) const {
         return blocks ? blocks[divide((uint32_t)position, cache->of_block)] : 0;
     }
 
@@ -153,48 +153,48 @@ struct Cached {
 };
 
 /*
- * The rows of a warp's steps, of up to 16 keys: `first` is the position of the first, from one step
- * to the next are `turn`.  A lane keeps the address of one row, the first 16 of a key and the
- * others of a value, and asks for the block of its next, because each address waits for the table.
+ * The rows of a warp's steps: `first` is the position of the first, from one step to the next are
+ * `turn`.  A lane keeps the addresses of one row and asks for the block of its next, because each
+ * address waits for the table.
  */
 template <int KEYS, int TYPE> struct StepRows {
     typedef typename Elements<TYPE>::Element Element;
-    Cached rows;
-    const Element *row;
-    int64_t first, length;
-    int turn, block;
+    Cached keys, values;
+    const Element *key_row, *value_row;
+    int64_t position, length, turn, block;
 
     __device__ StepRows(const attention_cached_args &args, int64_t sequence, int64_t head,
                         int64_t first, int64_t length, int turn)
-        : rows(args, threadIdx.x & 16 ? args.v : args.k, sequence, head), row(NULL), first(first),
-          length(length), turn(turn),
-          block(first + threadIdx.x % 16 < length ? rows.block_of(first + threadIdx.x % 16) : 0) {
+        : keys(args, args.k, sequence, head), values(args, args.v, sequence, head), key_row(NULL),
+          value_row(NULL), position(first + threadIdx.x % 32), length(length), turn(turn),
+          block(position < length ? keys.block_of(position) : 0) {
         find();
     }
 
     __device__ void find() {
-        int64_t position = first + threadIdx.x % 16;
-        if (position < length)
-            row = rows.row<Element>(position, block);
-        if (rows.blocks && position + turn < length)
-            block = rows.block_of(position + turn);
+        if (position < length) {
+            key_row = keys.row<Element>(position, block);
+            value_row = values.row<Element>(position, block);
+        }
+        if (position + turn < length)
+            block = keys.block_of(position + turn);
     }
 
     __device__ void next() {
-        first += turn;
+        position += turn;
         find();
     }
 
-    __device__ const Element *of_lane(int lane) const {
+    __device__ const Element *of_lane(const Element *row, int lane) const {
         return (const Element *)__shfl_sync(0xFFFFFFFF, (unsigned long long)row, lane);
     }
 
     /* Row u * KEYS of those from the lane's first on. */
     __device__ const Element *key(int u) const {
-        return of_lane(u * KEYS + (int)threadIdx.x % 32 / (32 / KEYS));
+        return of_lane(key_row, u * KEYS + (int)threadIdx.x % 32 / (32 / KEYS));
     }
     __device__ const Element *value(int u) const {
-        return of_lane(16 + u * KEYS + (int)threadIdx.x % 32 / (32 / KEYS));
+        return of_lane(value_row, u * KEYS + (int)threadIdx.x % 32 / (32 / KEYS));
     }
 };
 

@@ -68,7 +68,6 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
     static_assert(sizeof(Shared) + (ATTENTION_IS_OF_16(TYPE) ? 32 * DIM : 0) ==
                       ATTENTION_DECODE_BYTES(TYPE, DIM, GROUP),
                   "bytes of a block");
-    static_assert(IS_EVEN || STEP_KEYS <= 16, "StepRows");
     static_assert(SCORES % 4 == 0 && LANES % GROUP == 0, "weights are read in fours");
 
     typedef Elements<TYPE> Of;

@@ -51,15 +51,15 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
     Block &block;
     const attention_cached_args *args;
     typename Block::Shared *shared;
-    float4 *terms;        /* of the rows, in the order of products: [DIM / 16][32] */
-    int lane, warp, g, t; /* warp from a shuffle, so that the compiler knows it is uniform */
+    float4 *terms; /* of the rows, in the order of products: [DIM / 16][32] */
+    int lane, warp, g, t;
     uint4 keys[2][DIM / 32], values[4][DIM / 64];
     float most[ROWS], sum[ROWS], out[DIM / 16][4];
 
     __device__ DecodeUnits(Block &block)
         : block(block), args(block.args), shared(block.shared),
-          terms(reinterpret_cast<float4 *>(block.shared + 1)), lane(block.lane),
-          warp(__shfl_sync(0xFFFFFFFF, block.warp, 0)), g(lane / 4), t(lane % 4) {
+          terms(reinterpret_cast<float4 *>(block.shared + 1)), lane(block.lane), warp(block.warp),
+          g(lane / 4), t(lane % 4) {
     }
 
     /* The row of which the lane has number r of its scores. */
@@ -69,17 +69,18 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
 
     /* ---- a step ---- */
 
-    /* Load the keys and values of a step, both after the step before: ptxas gives all of them one
-     * scoreboard, so a wait for keys is one for values too. */
-    template <class Rows> __device__ void load(const Rows &rows, int n_keys) {
+    template <class Rows> __device__ void load_keys(const Rows &rows, int n_keys) {
 #pragma unroll
         for (int u = 0; u < 2; u++) {
-            auto *row = rows.of_lane(g + 8 * u);
+            auto *row = rows.of_lane(rows.key_row, g + 8 * u);
             Of::load_eights(keys[u], row, 8 * t, 32, g + 8 * u < n_keys ? block.dim : 0);
         }
+    }
+
+    template <class Rows> __device__ void load_values(const Rows &rows, int n_keys) {
 #pragma unroll
         for (int u = 0; u < 4; u++) {
-            auto *row = rows.of_lane(16 + 4 * t + u);
+            auto *row = rows.of_lane(rows.value_row, 4 * t + u);
             Of::load_eights(values[u], row, 8 * g, 64, 4 * t + u < n_keys ? block.dim : 0);
         }
     }
@@ -261,19 +262,8 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
         return IS_PACKED ? out[i][2 * e] + out[i][2 * e + 1] : out[i][2 * e + r];
     }
 
-    /* Add the span's sum and output to the warp's in shared memory. */
-    __device__ void end_span(int r, bool is_first) {
-        float *all_most = &shared->warp_most[row_of(r)][warp];
-        float *all_sum = &shared->warp_sum[row_of(r)][warp];
-        float factor = is_first ? 0 : factor_of(*all_most, base_of(most[r]), args->scale);
-#pragma unroll
-        for (int step = 4; step < 32; step *= 2)
-            sum[r] += __shfl_xor_sync(0xFFFFFFFF, sum[r], step);
-        __syncwarp(); /* all have read the maximum */
-        if (g == 0) {
-            *all_most = most[r];
-            *all_sum = is_first ? sum[r] : fmaf(*all_sum, factor, sum[r]);
-        }
+    /* Add the span's output to the warp's in shared memory. */
+    __device__ void end_span(float factor, int r, bool is_first) const {
 #pragma unroll
         for (int i = 0; i < DIM / 16; i += 2) {
             int column = i / 4 * 64 + 8 * g + i % 4 * 2;
@@ -294,11 +284,14 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
         int64_t first = (int64_t)chunk * STEP_KEYS, length = block.take_length();
         int64_t n_left = length - first;
         StepRows<8, TYPE> rows(*args, block.sequence, block.head, first + ahead, length, turn);
+        float most_before[ROWS], all_sum[ROWS];
         bool is_first = true;
 #pragma unroll
-        for (int r = 0; r < ROWS; r++)
-            most[r] = -INFINITY;
-        load(rows, block.keys_of(n_left) - ahead);
+        for (int r = 0; r < ROWS; r++) {
+            most[r] = most_before[r] = -INFINITY;
+            all_sum[r] = 0;
+        }
+        load_keys(rows, block.keys_of(n_left) - ahead);
         form_terms();
         do {
             int n = block.keys_of(n_left);
@@ -307,19 +300,34 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
             for (int i = 0; i < SPAN_STEPS && n > 0; i++) {
                 float scores[2][ROWS];
                 bool is_whole = n - ahead - block.most_hidden() >= STEP_KEYS;
+                load_values(rows, n - ahead);
                 rows.next();
                 score(scores);
+                load_keys(rows, n - turn - ahead);
                 weigh(scores, n - ahead, is_whole);
                 add(n - ahead, is_whole);
                 n -= turn;
-                load(rows, n - ahead);
             }
             n_left -= (int64_t)SPAN_STEPS * turn;
 #pragma unroll
-            for (int r = 0; r < ROWS; r++)
-                end_span(r, is_first);
+            for (int r = 0; r < ROWS; r++) {
+                float factor = factor_of(most_before[r], base_of(most[r]), args->scale);
+                all_sum[r] = is_first ? sum[r] : fmaf(all_sum[r], factor, sum[r]);
+                end_span(factor, r, is_first);
+                most_before[r] = most[r];
+            }
             is_first = false;
         } while (n_left > 0);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+            for (int step = 4; step < 32; step *= 2)
+                all_sum[r] += __shfl_xor_sync(0xFFFFFFFF, all_sum[r], step);
+            if (g == 0) {
+                shared->warp_most[row_of(r)][warp] = most[r];
+                shared->warp_sum[row_of(r)][warp] = all_sum[r];
+            }
+        }
     }
 };
 
