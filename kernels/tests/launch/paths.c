@@ -328,7 +328,9 @@ TEST(a_long_cache_is_cut_for_few_rows) {
     } of[] = {{1, CUSHIM_KV_F32, "attention_decode_128_4 attention_decode_merge "},
               {1, CUSHIM_KV_F16, "attention_decode_f16_128_4 attention_decode_merge "},
               {8, CUSHIM_KV_BF16, "attention_decode_bf16_128_8 attention_decode_merge "},
-              {9, CUSHIM_KV_F16, "attention_cached_128 "}};
+              {9, CUSHIM_KV_F16, "attention_cached_wgmma_f16_128 "},
+              {9, CUSHIM_KV_BF16, "attention_cached_wgmma_bf16_128 "},
+              {9, CUSHIM_KV_F32, "attention_cached_wgmma_f32_128 "}};
     enum { LEN = 32768, DIM = 128, HEADS = 8 };
     void *p = place(true, 4);
     begin("90");
