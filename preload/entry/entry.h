@@ -49,5 +49,14 @@ CUresult cushim_entry_forgot(bool was_known, const struct cushim_foreign *foreig
  * (C12)? */
 bool cushim_entry_should_retry(CUresult answer);
 
+/* The answer of a call of the driver's that allocates, which is made again if that may help. */
+#define CUSHIM_ENTRY_RETRIED(call)                                                                 \
+    __extension__({                                                                                \
+        CUresult retried = call;                                                                   \
+        if (cushim_entry_should_retry(retried))                                                    \
+            retried = call;                                                                        \
+        retried;                                                                                   \
+    })
+
 /* The same for host memory. */
 bool cushim_entry_should_retry_host(CUresult answer);

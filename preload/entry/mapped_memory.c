@@ -118,10 +118,7 @@ static CUresult create_on_device(struct cushim_cuda *cuda, CUmemGenericAllocatio
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (may_keep)
         cushim_mapped_make_room(cuda, properties->location.id, n_bytes);
-    CUresult answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
-    if (cushim_entry_should_retry(answer))
-        answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
-    return answer;
+    return CUSHIM_ENTRY_RETRIED(cuda->cuMemCreate(handle, n_bytes, properties, flags));
 }
 
 /* A handle type and GPUDirect RDMA are used by later calls alone, which are refused, and PyTorch
@@ -251,9 +248,8 @@ CUresult cushim_mapped_memory_reserve(struct cushim_cuda *cuda, CUdeviceptr *add
     CUresult answer = hint ? cushim_mapped_catch_up_in(cuda, hint, n_bytes) : CUDA_SUCCESS;
     cushim_mapped_leave(cancel);
     if (answer == CUDA_SUCCESS)
-        answer = cuda->cuMemAddressReserve(address, n_bytes, align_bytes, hint, flags);
-    if (cushim_entry_should_retry(answer))
-        answer = cuda->cuMemAddressReserve(address, n_bytes, align_bytes, hint, flags);
+        answer = CUSHIM_ENTRY_RETRIED(
+            cuda->cuMemAddressReserve(address, n_bytes, align_bytes, hint, flags));
     if (answer != CUDA_SUCCESS || !is_plain)
         return answer;
     CUSHIM_MAPPED_LOCKED;

@@ -74,9 +74,8 @@ static CUresult alloc_by_driver(struct cushim_cuda *cuda, CUdeviceptr *address, 
         is_admitted = cushim_device_limit_admits(cuda, least_bytes);
     CUresult answer = CUDA_ERROR_OUT_OF_MEMORY;
     if (is_admitted)
-        answer = cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
-    if (is_admitted && cushim_entry_should_retry(answer))
-        answer = cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
+        answer = CUSHIM_ENTRY_RETRIED(
+            cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes));
     if (answer == CUDA_ERROR_OUT_OF_MEMORY && address && pitch_bytes &&
         spill(cuda, address, pitch_bytes, width_bytes, height))
         return CUDA_SUCCESS;

@@ -64,9 +64,7 @@ static size_t bytes_of_flat(const CUDA_ARRAY_DESCRIPTOR *shape) {
 #define CREATE(bytes, call)                                                                        \
     size_t n_bytes = bytes;                                                                        \
     bool has_room = !n_bytes || cushim_device_limit_admits(cuda, n_bytes);                         \
-    CUresult answer = has_room ? call : CUDA_ERROR_OUT_OF_MEMORY;                                  \
-    if (has_room && cushim_entry_should_retry(answer))                                             \
-        answer = call;                                                                             \
+    CUresult answer = has_room ? CUSHIM_ENTRY_RETRIED(call) : CUDA_ERROR_OUT_OF_MEMORY;            \
     if (!n_bytes)                                                                                  \
         return answer;                                                                             \
     return cushim_entry_note(cuda, CUSHIM_KIND_ARRAY, answer,                                      \

@@ -126,9 +126,7 @@ static CUresult made(struct cushim_context_memory *memory, struct cushim_cuda *c
 
 #define CREATE(before, call)                                                                       \
     struct cushim_context_memory memory = before;                                                  \
-    CUresult answer = call;                                                                        \
-    if (cushim_entry_should_retry(answer))                                                         \
-        answer = call;                                                                             \
+    CUresult answer = CUSHIM_ENTRY_RETRIED(call);                                                  \
     return made(&memory, cuda, answer, context, device)
 
 CUSHIM_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {

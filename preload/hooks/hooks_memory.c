@@ -39,9 +39,7 @@ static CUresult alloced_async(struct cushim_cuda *cuda, CUresult answer, CUdevic
 /* What a hook does that allocates in stream order; `call` is the driver's. */
 #define ALLOC_ASYNC(call)                                                                          \
     bool is_admitted = cushim_device_limit_admits(cuda, n_bytes);                                  \
-    CUresult answer = is_admitted ? call : CUDA_ERROR_OUT_OF_MEMORY;                               \
-    if (is_admitted && cushim_entry_should_retry(answer))                                          \
-        answer = call;                                                                             \
+    CUresult answer = is_admitted ? CUSHIM_ENTRY_RETRIED(call) : CUDA_ERROR_OUT_OF_MEMORY;         \
     return alloced_async(cuda, answer, address, n_bytes, ORDER)
 
 CUSHIM_PATCHABLE(cuMemAllocAsync)
@@ -114,9 +112,7 @@ CUSHIM_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device) {
 
 #define LOAD(handle, call)                                                                         \
     struct cushim_context_memory memory = cushim_context_memory_of_module(cuda);                   \
-    CUresult answer = call;                                                                        \
-    if (cushim_entry_should_retry(answer))                                                         \
-        answer = call;                                                                             \
+    CUresult answer = CUSHIM_ENTRY_RETRIED(call);                                                  \
     if (answer == CUDA_SUCCESS)                                                                    \
         cushim_context_memory_taken(&memory, *(handle));                                           \
     else if (answer == CUDA_ERROR_OUT_OF_MEMORY)                                                   \

@@ -69,9 +69,7 @@ HOOKS_PTSZ(cuStreamAddCallback,
 
 static CUresult launch_graph(struct cushim_cuda *cuda, __typeof__(&cuGraphLaunch) real,
                              CUgraphExec graph, CUstream stream) {
-    CUresult answer = real(graph, stream);
-    if (cushim_entry_should_retry(answer))
-        answer = real(graph, stream);
+    CUresult answer = CUSHIM_ENTRY_RETRIED(real(graph, stream));
     if (answer != CUDA_SUCCESS)
         return cushim_entry_note(cuda, CUSHIM_KIND_GRAPH, answer, 0, 0);
     cushim_host_effect_note_all();
