@@ -90,6 +90,16 @@ class Terminal:
             time.sleep(0.02)
         raise AssertionError(f"{pattern} does not come:\n{text}")
 
+    def wait_for_program(self):
+        """Until a program other than the shell has the terminal, so that it gets what is typed, and none is stopped."""
+        for _ in range(3000):
+            name, tty = self.tmux("display-message", "-p", "#{pane_current_command} #{pane_tty}").split()
+            states = subprocess.run(["ps", "-t", tty, "-o", "stat="], text=True, capture_output=True).stdout
+            if name != "sh" and "T" not in states:
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{name} has the terminal:\n{states}{self.shown()}")
+
     def __enter__(self):
         return self
 
@@ -325,14 +335,15 @@ def who_waits_for_a_program_stops_and_goes_on_with_it():
     with Terminal() as terminal:
         terminal.type("set -m; clear")
         terminal.type(f"{CUSHIM} run --stats {LIVE} pause")
-        for _ in range(2):
-            terminal.wait(r"\bready$")  # behind a prompt, if the shell was first
+        terminal.wait(r"\bready$")  # behind a prompt, if the shell was first
+        for turn in range(2):
+            terminal.wait_for_program()
             terminal.keys("C-z")
             terminal.wait(r"^(\^Z)?\[1\].*Stopped")
-            terminal.type("clear; echo rea''dy")  # what is typed is shown, too, and is not what is waited for
-            terminal.wait(r"\bready$")  # behind a prompt, if the shell was first
+            terminal.type(f"clear; echo {turn} tur''ns")  # what is typed is shown, too, and is not what is waited for
+            terminal.wait(rf"\b{turn} turns$")
             terminal.type("fg")
-            terminal.wait(r"run --stats (.*\n*)*\Z")
+        terminal.wait_for_program()
         terminal.keys("C-c")
         terminal.wait("ended by SIGINT; read from its live page")
     assert not list(folder.glob("*.page"))
