@@ -142,7 +142,7 @@ template <class Work, bool HAS_NORM, int COLS> struct DirectColumn {
         bool is_plain = scale.is_plain;
         if (Work::HAS_MINIMA)
             is_plain = __any_sync(0xFFFFFFFF, is_plain || !(fabsf(sum) <= FLT_MAX));
-        Work::template store<COLS>(digits + place * Work::STEP_BYTES, block, part, x, scale.value);
+        Work::store(digits + place * Work::STEP_BYTES, block, part, x, scale.value);
         if (part == 0) {
             float factor = __uint_as_float(scale.factor_bits - (Work::LOG2_INTEGERS << 23));
             factors[place * DIRECT_STEP_BLOCKS + block] =

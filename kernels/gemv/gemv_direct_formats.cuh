@@ -210,7 +210,6 @@ struct DirectBlocks {
     };
 
     /* Store a part of a block of a step, [half][set][pair / 2][block / 2][digit][pair % 2]. */
-    template <int COLS>
     DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
         DirectIntegers of(x, scale);
         uint8_t *at =
@@ -393,7 +392,6 @@ struct DirectSuper {
     };
 
     /* Store a part of a block of a step, [block / 2][digit][part][block % 2]. */
-    template <int COLS>
     DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
         DirectIntegers of(x, scale);
         uint8_t *at = step + block / 2 * PAIR_BYTES + part * 16 + block % 2 * 8;
@@ -566,22 +564,15 @@ struct Direct<InStages<Format>> : DirectOf5k<Format>, DirectStage<Format, Format
     }
 };
 
-/*
- * q6k, which has a scale for 16 values.  Another product with their digits takes off 32 of each
- * integer.  With two columns this is done for all integers at the end, because there are too many
- * products: the scales times the sums of the digits of 16 values, which are two digits each.
- */
+/* q6k, which has a scale for 16 values; another product with their digits takes off 32 of each. */
 template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::SUPER_BYTES> {
     enum { HAS_MINIMA = 0, LOG2_INTEGERS = 0, WEIGHT_BYTES = Q6kHalf::SUPER_BYTES };
-    enum { SUMS_AT = 4 * PAIR_BYTES, SUM_BYTES = 32, STEP_BYTES = SUMS_AT + DIGITS * SUM_BYTES };
-    static_assert(STEP_BYTES == GEMV_DIRECT_DIGITS_OF_Q6K, "launch");
     template <int COLS> struct Products {
         int sums[COLS][2][2]; /* [column][row][digit] */
         float scale[2];
     };
 
     /* Store a part of a block of a step, [block / 2][digit][four of 16][16 of four]. */
-    template <int COLS>
     DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
         DirectIntegers of(x, scale);
         uint8_t *at =
@@ -591,23 +582,6 @@ template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::
             uint2 digits = of.digit(i);
             *reinterpret_cast<uint32_t *>(at + i * DIGIT_BYTES) = digits.x;
             *reinterpret_cast<uint32_t *>(at + i * DIGIT_BYTES + 16) = digits.y;
-        }
-        if constexpr (COLS > 1)
-            store_sums(step + SUMS_AT + block / 2 * 8 + (block % 2 * 2 + part / 2), part, of);
-    }
-
-    /* The sums of 16 values, [digit][four of 16][upper, lower][16 of four], by one of two lanes. */
-    DEVICE void store_sums(uint8_t *to, int part, const DirectIntegers &of) {
-        const uint32_t ones = 0x01010101;
-#pragma unroll
-        for (int i = 0; i < DIGITS; i++) {
-            uint2 digits = of.digit(i);
-            int sum = __dp4a((int)digits.x, (int)ones, __dp4a((int)digits.y, (int)ones, 0));
-            sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
-            if (part % 2 == 0) {
-                to[i * SUM_BYTES] = (uint8_t)((sum + 128) >> 8);
-                to[i * SUM_BYTES + 4] = (uint8_t)sum;
-            }
         }
     }
 
@@ -670,8 +644,7 @@ template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::
                             digits + col * STEP_BYTES + (half * 2 + block / 2) * PAIR_BYTES);
                         uint32_t of_16 = block % 2 ? (j ? x.w : x.z) : (j ? x.y : x.x);
                         int d[4] = {};
-                        if constexpr (COLS == 1)
-                            mma_bytes_k16(d, less_32, of_16);
+                        mma_bytes_k16(d, less_32, of_16);
                         mma_bytes_k16(d, a, of_16);
 #pragma unroll
                         for (int i = 0; i < 2; i++) {
@@ -684,31 +657,9 @@ template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::
                 }
             }
         }
-        if constexpr (COLS > 1) {
-            const uint32_t scales[2] = {words[0].at(SCALES), words[1].at(SCALES)};
-            take_off_32(to, scales, digits);
-        }
 #pragma unroll
         for (int i = 0; i < 2; i++)
             to.scale[i] = f32_of_f16(*reinterpret_cast<const uint16_t *>(rows[i] + skew + D));
-    }
-
-    /* Take 32 off all integers; a lane has the scales of four times 16 values. */
-    template <int COLS>
-    DEVICE void take_off_32(Products<COLS> &to, const uint32_t (&scales)[2],
-                            const uint8_t *digits) {
-        int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, digit = g < DIGITS ? g : g - 2;
-        const uint8_t *sums = digits + SUMS_AT + (digit * (SUM_BYTES - DIGIT_BYTES) + t * (8 - 16));
-#pragma unroll
-        for (int col = 0; col < COLS; col++) {
-            uint2 of_16 = *reinterpret_cast<const uint2 *>(sums + col * STEP_BYTES);
-            int upper[4] = {}, lower[4] = {};
-            mma_bytes_k16(upper, scales, of_16.x);
-            mma_bytes_k16(lower, scales, of_16.y);
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                to.sums[col][i / 2][i % 2] -= upper[i] * 8192 + lower[i] * 32;
-        }
     }
 
     template <int COLS>

@@ -71,9 +71,8 @@ static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_prod
         .least_tiles = call->n_sms,
         .n_cols = (unsigned)product->n,
         .tile_bytes = GEMV_DIRECT_ROWS * launch->row_bytes,
-        .column_bytes = product->format == QUANT_Q6K ? GEMV_DIRECT_DIGITS_OF_Q6K
-                        : is_super || product->n > 1 ? GEMV_DIRECT_DIGITS_OF_SUPER
-                                                     : GEMV_DIRECT_DIGITS,
+        .column_bytes =
+            is_super || product->n > 1 ? GEMV_DIRECT_DIGITS_OF_SUPER : GEMV_DIRECT_DIGITS,
         .early_bytes = GEMV_DIRECT_EARLY_OF_Q4_0,
         .is_alone = !is_q4_0,
         .may_share =

@@ -53,7 +53,6 @@
 #define GEMV_DIRECT_STEP            256
 #define GEMV_DIRECT_DIGITS          1536
 #define GEMV_DIRECT_DIGITS_OF_SUPER 1792
-#define GEMV_DIRECT_DIGITS_OF_Q6K   2016
 #define GEMV_DIRECT_MOST_BYTES      (227 * 1024)
 #define GEMV_DIRECT_FIRST_STEP(n_steps, rank, n_ranks)                                             \
     (((n_steps) * (rank) / (n_ranks) + 4) / 8 * 8)
