@@ -104,10 +104,11 @@ def find_sanitizer(host):
 def sanitized(host, job):
     """Run without guard zones, so that beyond a buffer is beyond its allocation."""
     tool, wanted = job
-    title = f"{tool} {wanted}".removesuffix(" *")
+    older = {"CUSHIM_KERNEL_ARCH": "80"} if tool == "racecheck" and wanted.startswith("reduce") else {}  # for 9.0's, racecheck never ends
+    title = f"{tool} {wanted.removesuffix('/*')}" + (" as 80" if older else "")
     command = [find_sanitizer(host), "--tool", tool, "--error-exitcode", "99", "--report-api-errors", "no",
                kernel_cases.output(host), "--few", "--bare", "--filter", wanted]
-    done = host.run(command, 2 * TIMEOUT_S, **variables(host))
+    done = host.run(command, 2 * TIMEOUT_S, **variables(host), **older)
     parts = companion.judge(host, title, done)
     said = re.findall(r"^=====.*", (done.stdout + b"\n" + done.stderr).decode(errors="replace"), re.MULTILINE)
     counts = [line.partition("SUMMARY: ")[2] for line in said if "SUMMARY: " in line]
@@ -126,6 +127,6 @@ def run_sanitizer(host):
     if host.sim or not find_sanitizer(host):
         why = "needs a device" if host.sim else "no compute-sanitizer in the toolkit"
         return [{"name": tool, "status": "skip", "why": why} for tool in TOOLS]
-    parts = several(host, sanitized, [(tool, wanted) for wanted in host.patterns("sanitizer") or ["*"] for tool in TOOLS])
+    parts = several(host, sanitized, [(tool, wanted) for wanted in filters(host, "sanitizer") for tool in TOOLS])
     host.save("sanitizer.json", {"host": host.facts, "parts": parts})
     return parts
