@@ -216,13 +216,14 @@ template <int DIM> struct Copiers<ATTENTION_F32, DIM> : CachedBlock<ATTENTION_F3
     }
 
     MEMBER void load(float (&x)[N], const Cached &rows, int key, int n_keys) const {
-        const float *from = key < n_keys ? rows.row<float>(key, rows.block_of(key)) : NULL;
+        bool is_there = key < n_keys;
+        const float *from = is_there ? rows.row<float>(key, rows.block_of(key)) : NULL;
+        bool is_wide = dim % 4 == 0 && (uintptr_t)from % 16 == 0;
 #pragma unroll
         for (int i = 0; i < 2 * COLUMNS; i++) {
-            int column = 8 * Base::columns_of(lane, i / 2) + i % 2 * 4;
-            float4 wide = make_float4(0, 0, 0, 0);
-            if (from)
-                wide = Elements<ATTENTION_F32>::load(from, column, dim);
+            /* through L1, because a load has half of each sector */
+            float4 wide = load_columns<false>(from, 8 * Base::columns_of(lane, i / 2) + i % 2 * 4,
+                                              is_there ? dim : 0, is_wide);
             x[4 * i] = wide.x;
             x[4 * i + 1] = wide.y;
             x[4 * i + 2] = wide.z;
