@@ -119,12 +119,16 @@ template <int TYPE, int DIM> struct CachedBlock : Queries<TYPE, DIM> {
                     pieces.terms[term][i];
     }
 
-    /* Say that a tile of K or V is there, of which the warp has made its part. */
-    MEMBER void announce(int n) const {
+    /* Say that a tile of K or V is there, or the warp's part of it. */
+    MEMBER void announce() const {
         fence_tiles();
         __syncwarp();
         if (lane == 0)
             arrive_at_gate(&shared->made[n % N_PLACES], 0);
+    }
+
+    /* There is nothing to do behind the last tile. */
+    MEMBER void end() const {
     }
 
     /* How many keys the rows of a tile see. */
@@ -135,71 +139,70 @@ template <int TYPE, int DIM> struct CachedBlock : Queries<TYPE, DIM> {
 
 /* ---- the warpgroups that bring keys and values ---- */
 
-/* Those of 16 bits are copied. */
+/* Those of 16 bits are copied.  Each warp has a place of its own, because an announcement waits for
+ * all that its warp has asked for; so the others' copies are on their way meanwhile. */
 template <int TYPE, int DIM> struct Copiers : CachedBlock<TYPE, DIM> {
     using Base = CachedBlock<TYPE, DIM>;
-    using Base::announce;
     using Base::args, Base::dim, Base::lane, Base::n, Base::shared, Base::warp;
-    using Base::KEYS, Base::N_COPIERS, Base::N_PLACES, Base::OCTETS;
+    using Base::KEYS, Base::N_PLACES, Base::OCTETS;
     using typename Base::Eight, typename Base::Shared;
+    enum { AT_ONCE = 4 }; /* rows of a lane whose blocks are looked up side by side */
+    static_assert((int)Base::N_COPIERS == (int)N_PLACES, "a place for each warp");
 
     MEMBER Copiers(Shared *shared, const attention_cached_args *args) : Base(shared, args) {
     }
 
-    /* Begin to copy the warp's rows from `key` on; 0 beyond the keys. */
-    MEMBER void copy(const Cached &rows, int key, int n_keys, Eight *eights) const {
-        const uint16_t *from[OCTETS / N_COPIERS];
-        key += lane % 8;
+    /* Copy a row, which may be NULL for zeros, to each eighth piece from `to` on. */
+    MEMBER void copy_row(uint4 *to, const uint16_t *from) const {
+        bool is_wide = dim % 8 == 0 && (uintptr_t)from % 16 == 0;
 #pragma unroll
-        for (int i = 0; i < OCTETS / N_COPIERS; i++) {
-            int at = key + 8 * (warp + N_COPIERS * i);
-            from[i] = at < n_keys ? rows.row<uint16_t>(at, rows.block_of(at)) : NULL;
-        }
-#pragma unroll
-        for (int i = 0; i < OCTETS / N_COPIERS; i++) {
-            uint4 *to = eights[warp + N_COPIERS * i].of + lane % 8;
-            bool is_wide = dim % 8 == 0 && (uintptr_t)from[i] % 16 == 0;
-#pragma unroll
-            for (int j = 0; j < DIM / 8; j += 4) {
-                int column = 8 * (j + lane / 8);
-                if (!from[i] || column >= dim) {
-                    to[column] = make_uint4(0, 0, 0, 0);
-                } else if (is_wide) {
-                    copy_async_16(to + column, from[i] + column);
-                } else {
-                    uint4 one[1];
-                    Elements<TYPE>::load_eights(one, from[i], column, 0, dim);
-                    to[column] = one[0];
-                }
+        for (int j = 0; j < DIM / 8; j += 4) {
+            int column = 8 * (j + lane / 8);
+            if (!from || column >= dim) {
+                to[column] = make_uint4(0, 0, 0, 0);
+            } else if (is_wide) {
+                copy_async_16(to + column, from + column);
+            } else {
+                uint4 one[1];
+                Elements<TYPE>::load_eights(one, from, column, 0, dim);
+                to[column] = one[0];
             }
         }
-        commit_copies();
     }
 
-    /* One tile of K or V is copied while the one before is announced. */
+    /* Copy the rows from `key` on; 0 beyond the keys. */
+    MEMBER void copy(const Cached &rows, int key, int n_keys, Eight *eights) const {
+#pragma unroll 1
+        for (int i = 0; i < OCTETS; i += AT_ONCE) {
+            const uint16_t *from[AT_ONCE];
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; u++) {
+                int at = key + 8 * (i + u) + lane % 8;
+                from[u] = at < n_keys ? rows.row<uint16_t>(at, rows.block_of(at)) : NULL;
+            }
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; u++)
+                copy_row(eights[i + u].of + lane % 8, from[u]);
+        }
+        commit_copies();
+        wait_copies<0>();
+    }
+
     MEMBER void run(const CachedTile &tile) {
-        Cached keys(*args, args->k, tile.sequence, tile.head);
-        Cached values(*args, args->v, tile.sequence, tile.head);
+        Cached rows(*args, args->k, tile.sequence, tile.head);
         int n_keys = Base::keys_of(tile);
 #pragma unroll 1
         for (int key = 0; key < n_keys; key += KEYS) {
-#pragma unroll
+#pragma unroll 1
             for (int what = 0; what < 2; what++, n++) {
+                if (n % N_PLACES != warp)
+                    continue;
+                rows.base = what ? args->v : args->k;
                 if (n >= N_PLACES)
-                    wait_for_gate(&shared->used[n % N_PLACES], n / N_PLACES - 1);
-                copy(what ? values : keys, key, n_keys, shared->places[n % N_PLACES][0]);
-                if (n > 0) {
-                    wait_copies<1>();
-                    announce(n - 1);
-                }
+                    wait_for_gate(&shared->used[warp], n / N_PLACES - 1);
+                copy(rows, key, n_keys, shared->places[warp][0]);
+                Base::announce();
             }
-        }
-    }
-
-    MEMBER void end() const {
-        if (n > 0) {
-            wait_copies<0>();
-            announce(n - 1);
         }
     }
 };
@@ -247,22 +250,19 @@ template <int DIM> struct Copiers<ATTENTION_F32, DIM> : CachedBlock<ATTENTION_F3
     }
 
     MEMBER void run(const CachedTile &tile) {
-        Cached keys(*args, args->k, tile.sequence, tile.head);
-        Cached values(*args, args->v, tile.sequence, tile.head);
+        Cached rows(*args, args->k, tile.sequence, tile.head);
         int n_keys = Base::keys_of(tile);
 #pragma unroll 1
         for (int key = 0; key < n_keys; key += KEYS) {
 #pragma unroll 1
             for (int what = 0; what < 2; what++, n++) {
+                rows.base = what ? args->v : args->k;
 #pragma unroll 1
                 for (int i = warp; i < OCTETS; i += N_COPIERS)
-                    make(what ? values : keys, key, n_keys, i);
-                Base::announce(n);
+                    make(rows, key, n_keys, i);
+                Base::announce();
             }
         }
-    }
-
-    MEMBER void end() const {
     }
 };
 
@@ -606,7 +606,7 @@ DEVICE void attend_cached_by_warpgroups(typename CachedBlock<TYPE, DIM>::Shared 
     using Block = CachedBlock<TYPE, DIM>;
     if (threadIdx.x == 0) {
         for (int i = 0; i < Block::N_PLACES; i++) {
-            make_gate(&shared->made[i], Block::N_COPIERS);
+            make_gate(&shared->made[i], Block::IS_F32 ? Block::N_COPIERS : 1);
             make_gate(&shared->used[i], 4 * Block::N_USERS * (Block::IS_F32 ? 32 : 1));
         }
     }
