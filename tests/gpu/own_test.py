@@ -76,13 +76,23 @@ def make(folder):
         (package / f"test_{name}.py").write_text(text)
 
 
+def make_package(folder):
+    """Tests of a package `made`, which only the folder lib has; so it is with pytest and xdist there."""
+    (folder / "made").mkdir()
+    (folder / "made" / "test_made.py").touch()
+    (folder / "lib").mkdir()
+    for name in ("made", "pytest", "xdist"):
+        (folder / "lib" / f"{name}.py").touch()
+
+
 @functools.lru_cache(maxsize=None)
 def played():
-    """The suite's results by part, its log, and its text about a difference when its time is up."""
+    """The suite's results by part, its log, its text about a difference when its time is up, and what it found in the folders."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         make(folder / "python")
         (folder / "tests" / "cupy").mkdir(parents=True)
+        make_package(folder / "tests")
         os.environ["PYTHONPATH"] = str(folder / "python")
         host = machine.Host(folder / "out", "build", 100, 2, sys.argv[2])
         host.preload, host.tests = pathlib.Path(sys.argv[1]).resolve(), folder / "tests"
@@ -91,8 +101,10 @@ def played():
         log = (host.out / "log.txt").read_text()
         host.deadline, late = 0, {"status": "pass", "faults": []}
         own.judge_again(host, f"{own.NUMBA}.test_tests", "exact", late, {"a": ("passed", "")}, {"a": ("failed", "")})
+        host.deadline = float("inf")
+        found = own.find_files(host, "made"), host.has_xdist
         host.close()
-    return parts, log, late
+    return parts, log, late, found
 
 
 def of_each_way():
@@ -109,6 +121,12 @@ def no_folder_is_a_skip():
 def no_package_or_no_pytest_is_a_skip():
     part = played()[0]["cupy"]
     assert part["status"] == "skip" and "no package" in part["why"], part
+
+
+@tap.test
+def modules_of_the_folder_lib_are_found():
+    (files, why), has_xdist = played()[3]
+    assert files == ["made/test_made.py"] and not why and has_xdist, played()[3]
 
 
 @tap.test

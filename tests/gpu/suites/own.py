@@ -31,10 +31,20 @@ BY_DESIGN = {}
 RANKS = ("begun", "passed", "skipped", "xfailed", "failed")
 
 
+def python_path(host):
+    """Modules of the folder lib come first."""
+    folders = [str(host.tests / "lib")] if host.tests else []
+    return os.pathsep.join(folders + os.environ.get("PYTHONPATH", "").split(os.pathsep)).strip(os.pathsep) or None
+
+
+def run_line(host, code):
+    """Runs a line of Python that finds the modules that the tests find."""
+    return host.run([sys.executable, "-c", code], 100, PYTHONPATH=python_path(host))
+
+
 def find_numba(host):
     """Names of the modules, or why there are none."""
-    code = f"import importlib.util as u; print(u.find_spec('{NUMBA}').submodule_search_locations[0])"
-    done = host.run([sys.executable, "-c", code], 60)
+    done = run_line(host, f"import importlib.util as u; print(u.find_spec('{NUMBA}').submodule_search_locations[0])")
     lines = done.stdout.decode(errors="replace").split()
     if done.rc != 0 or not lines:
         return [], "no tests of numba-cuda: " + (done.stderr.decode(errors="replace").strip().splitlines() or ["?"])[-1][:200]
@@ -46,7 +56,7 @@ def find_files(host, package):
     folder = host.tests and host.tests / package
     if not folder or not folder.is_dir():
         return [], f"no folder of {package}'s tests (--tests)"
-    if host.run([sys.executable, "-c", f"import pytest, {package}"], 100).rc != 0:
+    if run_line(host, f"import pytest, {package}").rc != 0:
         return [], f"no package {package}, or no pytest"
     # the largest first: they take longest
     paths = sorted(folder.rglob("test_*.py"), key=lambda path: -path.stat().st_size)
@@ -83,9 +93,7 @@ def run_file(host, file, way, tests=()):
     stem = f"own-{file.replace('/', '-')}-{way or 'native'}"
     outcomes = host.scratch / f"{stem}.lines"
     command, cwd = command_of(host, file, outcomes, tests)
-    paths = [str(host.tests / "lib")] if host.tests else []
-    settings = {"PYTHONPATH": os.pathsep.join(paths + os.environ.get("PYTHONPATH", "").split(os.pathsep)).strip(os.pathsep) or None,
-                "CUPY_CACHE_DIR": host.scratch / "cupy", "TRITON_CACHE_DIR": host.scratch / "triton",
+    settings = {"PYTHONPATH": python_path(host), "CUPY_CACHE_DIR": host.scratch / "cupy", "TRITON_CACHE_DIR": host.scratch / "triton",
                 "PYTORCH_DISABLE_RUNNING_SCRIPT_CHK": "1", "PYTHONHASHSEED": "0"}
     if way:
         settings |= {"LD_PRELOAD": host.preload, "CUSHIM_STATS": host.scratch / f"{stem}-%p.json", **WAYS[way]}
@@ -176,7 +184,7 @@ def run_way(host, way, native_runs):
 
 def run(host):
     parts, files = [], []
-    host.has_xdist = host.run([sys.executable, "-c", "import xdist"]).rc == 0
+    host.has_xdist = run_line(host, "import xdist").rc == 0
     packages = {name: functools.partial(find_files, host, name) for name in ("torch", "cupy")} | {"numba": functools.partial(find_numba, host)}
     for name, find in packages.items():
         found, why = find()
