@@ -88,9 +88,10 @@ def what_cannot_be_had_is_an_error_with_its_name():
             with raises(VkgdrError):
                 kind(owner, 123)
         context.push()
-        with cushim.Device(1).make_context():
-            with raises(VkgdrError):
-                RawMemory(owner, 100)
+        if cushim.Device.count() > 1:
+            with cushim.Device(1).make_context():
+                with raises(VkgdrError):
+                    RawMemory(owner, 100)
 
 
 @tap.test
