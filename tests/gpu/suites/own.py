@@ -42,12 +42,16 @@ def run_line(host, code):
     return host.run([sys.executable, "-c", code], 100, PYTHONPATH=python_path(host))
 
 
+def last_line(done):
+    return (done.stderr.decode(errors="replace").strip().splitlines() or ["?"])[-1][:200]
+
+
 def find_numba(host):
     """Names of the modules, or why there are none."""
     done = run_line(host, f"import importlib.util as u; print(u.find_spec('{NUMBA}').submodule_search_locations[0])")
     lines = done.stdout.decode(errors="replace").split()
     if done.rc != 0 or not lines:
-        return [], "no tests of numba-cuda: " + (done.stderr.decode(errors="replace").strip().splitlines() or ["?"])[-1][:200]
+        return [], f"no tests of numba-cuda: {last_line(done)}"
     return [f"{NUMBA}.{name.removesuffix('.py')}" for name in sorted(os.listdir(lines[-1]))
             if name.startswith("test_") and name.endswith(".py")], None
 
@@ -56,8 +60,9 @@ def find_files(host, package):
     folder = host.tests and host.tests / package
     if not folder or not folder.is_dir():
         return [], f"no folder of {package}'s tests (--tests)"
-    if run_line(host, f"import pytest, {package}").rc != 0:
-        return [], f"no package {package}, or no pytest"
+    done = run_line(host, f"import pytest, {package}")
+    if done.rc != 0:
+        return [], f"no package {package}, or no pytest: {last_line(done)}"
     # the largest first: they take longest
     paths = sorted(folder.rglob("test_*.py"), key=lambda path: -path.stat().st_size)
     return [f"{package}/{path.relative_to(folder)}" for path in paths], None
