@@ -112,13 +112,19 @@ static void settle(struct cushim_cuda *cuda, int device) {
         return;
     cushim_async_look();
     size_t before_bytes = cushim_foreign_bytes(foreign.address);
+    bool is_too_much = cushim_less(held_bytes - before_bytes, own_bytes) >= GRAIN_BYTES;
+    if (is_too_much) /* other processes took memory while a module was loaded, or it went unseen */
+        before_bytes = cushim_mem_stats_read(&foreign.stats->held_bytes);
     foreign.n_bytes = cushim_less(own_bytes, held_bytes - before_bytes);
     if (held_bytes != held_bytes_of(device) ||
         (cushim_less(foreign.n_bytes, before_bytes) < GRAIN_BYTES &&
          cushim_less(before_bytes, foreign.n_bytes) < GRAIN_BYTES))
         return;
     foreign.context = cushim_primary_of(cuda, device);
-    cushim_foreign_erase(foreign.address, &(struct cushim_foreign){0});
+    if (is_too_much)
+        cushim_foreign_drop_counted(foreign.stats);
+    else
+        cushim_foreign_erase(foreign.address, &(struct cushim_foreign){0});
     if (foreign.n_bytes)
         cushim_foreign_record(&foreign);
 }

@@ -6,7 +6,9 @@
  * the process, as in some containers, by what is in use of the device; a module by what is free
  * before and after it was loaded.  If the process got or gave back other memory meanwhile, nothing
  * is counted.  What is taken later, as by code that is loaded at its first launch, is what NVML
- * says that the process has beyond the account, at the last look.
+ * says that the process has beyond the account, at the last look.  If the account has more than
+ * NVML, because another process took memory while a module was loaded, that look replaces all that
+ * was measured.
  */
 #pragma once
 

@@ -185,12 +185,15 @@ void cushim_foreign_gone(uint64_t address) {
         cushim_foreign_count_free(&foreign);
 }
 
-static void drop(CUcontext context, bool is_all) {
+/* What is of the context, or has these counters; of neither: all. */
+static void drop(CUcontext context, const struct cushim_mem_stats *stats) {
+    bool is_all = !context && !stats;
     for (struct shard *shard = shards; shard < shards + SHARDS; shard++) {
         struct row *row, *next;
         CUSHIM_LOCKED(&shard->lock);
         HASH_ITER(hh, shard->rows, row, next) {
-            if (row->foreign.context != context && !is_all)
+            bool is_of_context = context && row->foreign.context == context;
+            if (!is_all && !is_of_context && row->foreign.stats != stats)
                 continue;
             HASH_DEL(shard->rows, row);
             count_gone(&row->foreign);
@@ -201,7 +204,11 @@ static void drop(CUcontext context, bool is_all) {
 
 void cushim_foreign_drop(CUcontext context) {
     if (context)
-        drop(context, false);
+        drop(context, NULL);
+}
+
+void cushim_foreign_drop_counted(const struct cushim_mem_stats *stats) {
+    drop(NULL, stats);
 }
 
 void cushim_foreign_tell_start(void) {
@@ -223,5 +230,5 @@ void cushim_foreign_tell_start(void) {
 }
 
 void cushim_foreign_drop_all(void) {
-    drop(NULL, true);
+    drop(NULL, NULL);
 }

@@ -41,6 +41,9 @@ void cushim_foreign_gone(uint64_t address);
 /* A context was destroyed, with all that was allocated in it. */
 void cushim_foreign_drop(CUcontext context);
 
+/* All that has these counters was counted wrongly. */
+void cushim_foreign_drop_counted(const struct cushim_mem_stats *stats);
+
 /* A recording begins: tell what lives. */
 void cushim_foreign_tell_start(void);
 

@@ -269,6 +269,25 @@ TEST_IF(is_measured(), what_is_loaded_at_a_first_launch_is_measured_afterwards) 
     check(CUSHIM_PRELOAD_CONTEXT, 0);
 }
 
+/* As when another process takes memory while a module is loaded. */
+TEST_IF(is_measured(), what_a_module_did_not_take_is_counted_until_the_next_look) {
+    __typeof__(&cuModuleUnload) unload;
+    CUmodule module;
+    fixture_use_device(0);
+    fixture_alloc(PAGE);
+    OK(cuModuleLoadData(&module, SIM_MODULE_IMAGE "\n.global table 8388608\n"));
+    check(CUSHIM_PRELOAD_CONTEXT, 72 * MIB);
+    *(void **)&unload = fixture_entry_of_driver("cuModuleUnload");
+    OK(unload(module));
+    for (int i = 0; i < 500 && counted(CUSHIM_PRELOAD_CONTEXT).live_bytes > 64 * MIB; i++) {
+        OK(cuCtxSynchronize());
+        usleep(10000);
+    }
+    check(CUSHIM_PRELOAD_CONTEXT, 64 * MIB);
+    OK(cuDevicePrimaryCtxReset(0));
+    check(CUSHIM_PRELOAD_CONTEXT, 0);
+}
+
 int main(void) {
     return fixture_run("account");
 }
