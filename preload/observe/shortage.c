@@ -133,8 +133,7 @@ static void tell(const struct cushim_page_shortage *shortage) {
     if (form == LINE || is_in_report())
         cushim_shortage_line(&out, number, shortage);
     else
-        cushim_shortage_text(&out, number, shortage,
-                             cushim_report_option(&cushim_page.head, "spill"), NULL);
+        cushim_shortage_text(&out, number, shortage, &cushim_page.head, cushim_live_is_on(), NULL);
     if (number == MOST_TOLD)
         cushim_write(&out, "cushim: the report has the last %d; no more is said here\n",
                      CUSHIM_PAGE_SHORTAGES);

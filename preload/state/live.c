@@ -425,6 +425,10 @@ void cushim_live_in_child(bool is_fresh) {
         cushim_live_begin();
 }
 
+bool cushim_live_is_on(void) {
+    return live.is_on;
+}
+
 bool cushim_live_is_cut(void) {
     return !cushim_page.head.layout || atomic_load(&map.is_cut);
 }

@@ -28,6 +28,9 @@ void cushim_live_begin(void);
  * a file of its own if it `is_fresh` and the parent has one. */
 void cushim_live_in_child(bool is_fresh);
 
+/* Others see this process by its page. */
+bool cushim_live_is_on(void);
+
 /* Root cut the file, so that the counters are no more; false in a process without one. */
 bool cushim_live_is_cut(void);
 

@@ -216,8 +216,8 @@ bool cushim_report_shortages_text(struct cushim_writer *out, const struct cushim
             continue;
         cushim_write(out, "\n");
         has_any = true;
-        cushim_shortage_text(out, number, &shortage,
-                             cushim_report_option(&report->page.head, "spill"), report->find_line);
+        cushim_shortage_text(out, number, &shortage, &report->page.head,
+                             report->is_of_page && !report->ended, report->find_line);
     }
     return has_any;
 }

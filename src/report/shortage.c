@@ -1,6 +1,7 @@
 #include "report/shortage.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/bits.h"
 #include "base/utf8.h"
@@ -68,25 +69,56 @@ static uint64_t rest_bytes(const struct cushim_page_shortage *shortage) {
     return shortage->total_bytes > known_bytes ? shortage->total_bytes - known_bytes : 0;
 }
 
-static void put_limit(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
-    if (shortage->group_bytes)
-        cushim_write(out,
-                     "--limit lets its group have %s of the device, of which others\n"
-                     "             have %s\n",
-                     CUSHIM_BYTES(shortage->limit_bytes), CUSHIM_BYTES(shortage->group_bytes));
+/* How the limit is raised: for the next run by the option, and at once by a command if one reaches
+ * the process. */
+static void put_raise(struct cushim_writer *out, const struct cushim_page_head *head,
+                      bool is_live) {
+    const char *group = cushim_report_option(head, "limit-group");
+    char name[CUSHIM_PAGE_OPTIONS_BYTES];
+    if (group)
+        snprintf(name, sizeof name, "%s", group);
     else
-        cushim_write(out, "--limit lets this process have %s of the device\n",
-                     CUSHIM_BYTES(shortage->limit_bytes));
+        snprintf(name, sizeof name, "%" PRIu64, head->process);
+    cushim_utf8_clean(name);
+    if (is_live)
+        cushim_write(out,
+                     "or raise --limit, while it runs by\n"
+                     "             `cushim limit %s SIZE`\n",
+                     name);
+    else
+        cushim_write(out, "or raise --limit\n");
+}
+
+static void put_limit(struct cushim_writer *out, const struct cushim_page_shortage *shortage,
+                      const struct cushim_page_head *head, bool is_live) {
+    const char *limit = CUSHIM_BYTES(shortage->limit_bytes);
+    if (shortage->asked_bytes > shortage->limit_bytes)
+        cushim_write(out,
+                     "--limit allows %s in all: ask for less at a time,\n"
+                     "             ",
+                     limit);
+    else if (shortage->group_bytes)
+        cushim_write(out,
+                     "--limit allows its group %s, of which others have %s:\n"
+                     "             free some first, ",
+                     limit, CUSHIM_BYTES(shortage->group_bytes));
+    else
+        cushim_write(out, "--limit allows %s, and %s are live: free some first%s", limit,
+                     CUSHIM_BYTES(own_bytes(shortage)),
+                     shortage->blocks[0].n ? "\n             (`biggest` says what it is), "
+                                           : ",\n             ");
+    put_raise(out, head, is_live);
 }
 
 /* If the driver had room, or did not; what it said then. */
-static void put_driver(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
+static void put_driver(struct cushim_writer *out, const struct cushim_page_shortage *shortage,
+                       const struct cushim_page_head *head, bool is_live) {
     uint64_t asked_bytes = shortage->asked_bytes ? shortage->asked_bytes : UINT64_MAX;
     if (!shortage->total_bytes)
         cushim_write(out, "the driver did not say what takes the rest of the device%s\n",
                      shortage->others[0].n_bytes ? "; `others` has some" : "");
     else if (shortage->free_bytes >= asked_bytes && shortage->limit_bytes)
-        put_limit(out, shortage);
+        put_limit(out, shortage, head, is_live);
     else if (shortage->free_bytes >= asked_bytes)
         cushim_write(out, "%s are free by the driver's word, and it refused all the same\n",
                      CUSHIM_BYTES(shortage->free_bytes));
@@ -110,7 +142,8 @@ static void put_driver(struct cushim_writer *out, const struct cushim_page_short
 }
 
 /* Why the request was not served, in a sentence of its numbers. */
-static void put_advice(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
+static void put_advice(struct cushim_writer *out, const struct cushim_page_shortage *shortage,
+                       const struct cushim_page_head *head, bool is_live) {
     uint64_t live_bytes = own_bytes(shortage);
     uint64_t wanted_bytes = sum(live_bytes, shortage->asked_bytes);
     uint64_t free_bytes = sum(shortage->spare_bytes, shortage->idle_bytes);
@@ -119,9 +152,9 @@ static void put_advice(struct cushim_writer *out, const struct cushim_page_short
         cushim_write(out, "the host had no memory to pin: free some, or pin less at a time\n");
     else if (shortage->limit_bytes && sum(sum(wanted_bytes, shortage->rounding_bytes),
                                           shortage->group_bytes) > shortage->limit_bytes)
-        put_limit(out, shortage);
+        put_limit(out, shortage, head, is_live);
     else if (!shortage->device_bytes)
-        put_driver(out, shortage);
+        put_driver(out, shortage, head, is_live);
     else if (shortage->asked_bytes > shortage->device_bytes)
         cushim_write(out, "the device has less than that in all: ask for less at a time\n");
     else if (wanted_bytes > shortage->device_bytes)
@@ -154,7 +187,7 @@ static void put_advice(struct cushim_writer *out, const struct cushim_page_short
                      "             them: allocate what stays before what goes\n",
                      CUSHIM_BYTES(free_bytes), CUSHIM_BYTES(shortage->largest_free_bytes));
     else
-        put_driver(out, shortage);
+        put_driver(out, shortage, head, is_live);
 }
 
 static void put_blocks(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
@@ -223,8 +256,10 @@ static void put_tried(struct cushim_writer *out, const struct cushim_page_shorta
 }
 
 void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
-                          const struct cushim_page_shortage *shortage, const char *spill,
+                          const struct cushim_page_shortage *shortage,
+                          const struct cushim_page_head *head, bool is_live,
                           cushim_report_find_line_fn *find_line) {
+    const char *spill = cushim_report_option(head, "spill");
     cushim_shortage_line(out, number, shortage);
     if (shortage->total_bytes)
         put_split(out, shortage);
@@ -247,7 +282,7 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
         cushim_write(out, "  a probe    %s were served right after: the program got over it\n",
                      CUSHIM_BYTES(shortage->served_bytes));
     else
-        put_advice(out, shortage);
+        put_advice(out, shortage, head, is_live);
 }
 
 /* ---- for programs ---- */

@@ -11,11 +11,13 @@
 uint64_t cushim_shortage_get(const struct cushim_page *page, unsigned i,
                              struct cushim_page_shortage *shortage);
 
-/* For people: a line, or a section with it.  `spill` is the value of that option, or NULL. */
+/* For people: a line, or a section with it.  `head` has the options of its process; `is_live`: it
+ * runs and has a live page, so that `cushim limit` reaches it. */
 void cushim_shortage_line(struct cushim_writer *out, uint64_t number,
                           const struct cushim_page_shortage *shortage);
 void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
-                          const struct cushim_page_shortage *shortage, const char *spill,
+                          const struct cushim_page_shortage *shortage,
+                          const struct cushim_page_head *head, bool is_live,
                           cushim_report_find_line_fn *find_line);
 
 /* For programs: all that the page of a report keeps, as a member. */

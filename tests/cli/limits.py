@@ -200,6 +200,18 @@ def a_limit_of_a_running_process_is_changed_in_both_directions():
 
 
 @tap.test
+def the_text_of_a_refused_request_has_the_command_that_raises_the_limit():
+    for member in Member("--limit=100M"), limited():
+        with member:
+            assert member.ask("alloc 60") == "had" and member.ask("alloc 60") == "refused"
+            text = ""
+            while " SIZE`" not in text:
+                text += member.process.stderr.readline()
+            command = re.search(r"`cushim limit (\S+) SIZE`", text)
+            assert command and limit(command[1], "200M").returncode == 0 and member.ask("alloc 60") == "had", text
+
+
+@tap.test
 def a_limit_of_a_running_group_is_changed_for_all_its_processes():
     file = scratch / "shared"
     for group, of in (("team", "team"), (str(file), str(file))):

@@ -208,7 +208,11 @@ def out_of_memory_is_told_with_what_lives_and_who_asked():
     assert told and f"  advice     {told[1]} were freed, but other processes have their IPC handles" in result.stderr, result
     for limit in "25%", "64M":  # of the device, and not of what the limit leaves of it
         result = run(f"--limit={limit}", LIVE, "out", CUSHIM_SIM_MEMORY="256M")
-        assert "  advice     --limit lets this process have 64.0 MiB of the device\n" in result.stderr, result
+        assert re.search(r"\n  biggest    6 x 10\.0 MiB, .*\n  advice     --limit allows 64\.0 MiB, and 60\.0 MiB are live: free some first\n"
+                         r" {13}\(`biggest` says what it is\), or raise --limit, while it runs by\n {13}`cushim limit \d+ SIZE`\n", result.stderr, re.S), result
+        for word in "--stats", "--live=off":  # the program has ended, or no command reaches it
+            result = run(word, f"--limit={limit}", LIVE, "out", CUSHIM_SIM_MEMORY="256M")
+            assert "says what it is), or raise --limit\n" in result.stderr and "cushim limit" not in result.stderr, result
 
 
 @tap.test

@@ -158,7 +158,7 @@ def a_limit_refuses_each_kind_and_says_so():
     for how, kind in KINDS.items():
         text, _, told = refused(how, CUSHIM_LIMIT="40M")
         assert told["kind"] == kind and told["limit_bytes"] == 40 * MIB, told
-        assert "--limit lets this process have 40.0 MiB of the device" in text, (how, text)
+        assert "--limit allows 40.0 MiB in all: ask for less at a time,\n" in text, (how, text)
 
 
 @tap.test

@@ -25,12 +25,18 @@ static struct cushim_page_shortage some(void) {
 }
 
 static const struct cushim_page_shortage *told;
-static const char *spill;
+static bool is_live;
 static cushim_report_find_line_fn *find_line;
 
 static void put_told(struct cushim_writer *out, const struct cushim_report *unused) {
     (void)unused;
-    cushim_shortage_text(out, 3, told, spill, find_line);
+    cushim_shortage_text(out, 3, told, &report.page.head, is_live, find_line);
+}
+
+/* An option that its process was started with; NULL: none. */
+static void set_option(const char *option) {
+    report.page.head.n_option_bytes = option ? strlen(option) + 1 : 0;
+    strcpy(report.page.head.options, option ? option : "");
 }
 
 static const char *text_of(const struct cushim_page_shortage *shortage) {
@@ -88,23 +94,44 @@ TEST(what_helps_follows_from_the_numbers) {
     shortage.asked_bytes = 90 * GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "the device has less than that in all:"));
     ck_assert_ptr_null(strstr(text_of(&shortage), "spilled"));
-    spill = "128M";
+    set_option("spill=128M");
     shortage.spilled_bytes = 96 << 20;
     ck_assert_ptr_nonnull(
         strstr(text_of(&shortage), "  spilled    96.0 MiB of --spill=128M lie in host memory\n"));
-    spill = NULL;
-    shortage.limit_bytes = 8 * GIB;
-    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit lets this process have 8.00 GiB"));
-    shortage.asked_bytes = shortage.live_bytes = 5 * GIB; /* together it is too much */
-    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit lets this process have 8.00 GiB"));
-    shortage.group_bytes = 3 * GIB;
-    shortage.asked_bytes = 2 * GIB; /* and with what others have of the group's */
-    shortage.live_bytes = 4 * GIB;
-    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit lets its group have 8.00 GiB of the "
-                                                     "device, of which others\n"
-                                                     "             have 3.00 GiB\n"));
+    set_option(NULL);
     shortage.kind = CUSHIM_KIND_PINNED;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "the host had no memory to pin"));
+}
+
+TEST(a_limit_that_refuses_names_what_lives_and_how_it_is_raised) {
+    struct cushim_page_shortage shortage = some();
+    shortage.limit_bytes = 52 * GIB; /* 50 live, and 4 were asked for */
+    ck_assert_ptr_nonnull(
+        strstr(text_of(&shortage),
+               "  advice     --limit allows 52.0 GiB, and 50.0 GiB are live: free some first\n"
+               "             (`biggest` says what it is), or raise --limit\n"));
+    report.page.head.process = 4711;
+    is_live = true;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), ", or raise --limit, while it runs by\n"
+                                                     "             `cushim limit 4711 SIZE`\n"));
+    shortage.blocks[0].n = 0;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "live: free some first,\n"
+                                                     "             or raise --limit, while it"));
+    set_option("limit-group=team");
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "`cushim limit team SIZE`\n"));
+    shortage.live_bytes = 4 * GIB;
+    shortage.group_bytes = 45 * GIB; /* with what others have it is too much */
+    ck_assert_ptr_nonnull(strstr(
+        text_of(&shortage), "--limit allows its group 52.0 GiB, of which others have 45.0 GiB:\n"
+                            "             free some first, or raise --limit, while it runs by\n"));
+    set_option("limit-group=\x1b[31m"); /* of a page that others wrote */
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "`cushim limit ?[31m SIZE`\n"));
+    set_option(NULL);
+    is_live = false;
+    shortage.asked_bytes = 60 * GIB;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage),
+                                 "--limit allows 52.0 GiB in all: ask for less at a time,\n"
+                                 "             or raise --limit\n"));
 }
 
 /* What the driver said at that moment is taken apart, and nothing else is. */
@@ -145,7 +172,7 @@ TEST(the_device_is_split_as_it_was_measured) {
     shortage.free_bytes = GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "1.00 GiB are free by the driver's word"));
     shortage.limit_bytes = 70 * GIB;
-    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit lets this process have 70.0 GiB"));
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit allows 70.0 GiB, and"));
     shortage.free_bytes = 90 * GIB; /* of a damaged page */
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "other 0 B"));
 }
