@@ -18,6 +18,7 @@
 #include "preload/state/spill.h"
 #include "preload/observe/stack.h"
 #include "preload/observe/tracing.h"
+#include "report/frame.h"
 #include "report/page_file.h"
 #include "report/page_ring.h"
 #include "report/report_file.h"
@@ -132,8 +133,11 @@ static void tell(const struct cushim_page_shortage *shortage) {
     cushim_write(&out, "cushim: ");
     if (form == LINE || is_in_report())
         cushim_shortage_line(&out, number, shortage);
-    else
+    else {
         cushim_shortage_text(&out, number, shortage, &cushim_page.head, cushim_live_is_on(), NULL);
+        if (!cushim_tracing_is_on()) /* its recording has the lines */
+            cushim_frame_command(&out, shortage->frames, shortage->n_frames);
+    }
     if (number == MOST_TOLD)
         cushim_write(&out, "cushim: the report has the last %d; no more is said here\n",
                      CUSHIM_PAGE_SHORTAGES);

@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "report/json.h"
+#include "report/library.h"
 
 void cushim_frame_clean(struct cushim_page_frame frames[], size_t n_frames) {
     for (size_t i = 0; i < n_frames; i++) {
@@ -162,6 +163,33 @@ void cushim_frame_text(struct cushim_writer *out, const char *what,
         char text[TEXT_BYTES];
         put(&frames[i], find_line, TEXT_COLUMNS, text);
         cushim_write(out, "  %-*s %s\n", 10, i ? "" : what, text);
+    }
+}
+
+/* Is it in compiled code of the program, in a file whose whole path is known? */
+static bool has_command(const struct cushim_page_frame *frame) {
+    char name[CUSHIM_LIBRARY_BYTES];
+    bool is_whole = *frame->file == '/' && strlen(frame->file) < sizeof frame->file - 1;
+    return is_whole && !strchr(frame->file, '\'') && !(frame->offset & CUSHIM_PAGE_PYTHON) &&
+           cushim_library_of(frame->file, name) == CUSHIM_LIBRARY_PROGRAM;
+}
+
+void cushim_frame_command(struct cushim_writer *out, const struct cushim_page_frame frames[],
+                          uint64_t n_frames) {
+    const char *what = "lines by";
+    for (uint64_t i = 0; i < n_frames; i++) {
+        uint64_t first = 0;
+        while (strcmp(frames[first].file, frames[i].file) != 0)
+            first++;
+        if (first < i || !has_command(&frames[i]))
+            continue;
+        cushim_write(out, "  %-10s addr2line -Cfpie '%s'", what, frames[i].file);
+        for (uint64_t k = i; k < n_frames; k++) {
+            if (strcmp(frames[k].file, frames[i].file) == 0) /* the call, not what follows */
+                cushim_write(out, " 0x%" PRIx64, frames[k].offset - 1);
+        }
+        cushim_write(out, "\n");
+        what = "";
     }
 }
 

@@ -15,11 +15,17 @@ bool cushim_frame_line(const struct cushim_page_frame *frame, cushim_report_find
                        char function[CUSHIM_REPORT_LINE_BYTES],
                        char line[CUSHIM_REPORT_LINE_BYTES]);
 
-/* For people: a line of 80 columns for each, with `what` before the first.  For programs: an array.
- */
+/* For people: a line of 80 columns for each, with `what` before the first. */
 void cushim_frame_text(struct cushim_writer *out, const char *what,
                        const struct cushim_page_frame frames[], uint64_t n_frames,
                        cushim_report_find_line_fn *find_line);
+
+/* For people: for each file of the program a line with the command that names the lines of its
+ * frames; none if the path was cut. */
+void cushim_frame_command(struct cushim_writer *out, const struct cushim_page_frame frames[],
+                          uint64_t n_frames);
+
+/* For programs: an array. */
 void cushim_frame_json(struct cushim_writer *out, const struct cushim_page_frame frames[],
                        uint64_t n_frames, cushim_report_find_line_fn *find_line);
 

@@ -205,7 +205,7 @@ def the_text_of_a_refused_request_has_the_command_that_raises_the_limit():
         with member:
             assert member.ask("alloc 60") == "had" and member.ask("alloc 60") == "refused"
             text = ""
-            while " SIZE`" not in text:
+            while "  lines by " not in text:  # its last line
                 text += member.process.stderr.readline()
             command = re.search(r"`cushim limit (\S+) SIZE`", text)
             assert command and limit(command[1], "200M").returncode == 0 and member.ask("alloc 60") == "had", text

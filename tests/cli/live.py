@@ -202,7 +202,7 @@ def out_of_memory_is_told_with_what_lives_and_who_asked():
     result = run("--oom=line", LIVE, "out", CUSHIM_SIM_MEMORY="64M")
     assert result.stderr == "cushim: " + SHORTAGE.splitlines()[0] + "\n", result
     result = run(LIVE, "out", CUSHIM_SIM_MEMORY="64M")
-    assert result.stderr.startswith("cushim: " + SHORTAGE + "live+0x") and result.stderr.endswith(ADVICE), result
+    assert result.stderr.startswith("cushim: " + SHORTAGE + "live+0x") and ADVICE + "  lines by" in result.stderr, result
     result = run(LIVE, "share_out", CUSHIM_SIM_MEMORY="64M")
     told = re.search(r"  shared     (3\d\.\d MiB) were freed and serve nobody: ", result.stderr)
     assert told and f"  advice     {told[1]} were freed, but other processes have their IPC handles" in result.stderr, result
@@ -213,6 +213,17 @@ def out_of_memory_is_told_with_what_lives_and_who_asked():
         for word in "--stats", "--live=off":  # the program has ended, or no command reaches it
             result = run(word, f"--limit={limit}", LIVE, "out", CUSHIM_SIM_MEMORY="256M")
             assert "says what it is), or raise --limit\n" in result.stderr and "cushim limit" not in result.stderr, result
+
+
+@tap.test
+def what_a_program_prints_of_frames_becomes_lines_by_the_command_below_it():
+    for name, *flags in ("with a blank", "-fPIE", "-pie"), ("fixed", "-fno-pie", "-no-pie"):
+        program = fixture.build(name, "-g", "-O0", f"-L{fixture.SIM}", "-l:libcuda.so.1", "-ldl", *flags, source=fixture.NAMED_SOURCE % ("some", "ask", "mark", "ask"))
+        text = run(program).stderr
+        command, = re.findall(r"\n  lines by   (addr2line .*)\n", text)
+        named = subprocess.run(command, shell=True, text=True, capture_output=True, timeout=60).stdout
+        assert re.match(r"ask at \S*some\.c:10\b.*\nmain at \S*some\.c:", named), (text, named)
+    assert "lines by" not in run(f"--trace={scratch / 'traced'}", LIVE, "out", CUSHIM_SIM_MEMORY="64M").stderr  # because the recording has them
 
 
 @tap.test

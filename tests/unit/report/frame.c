@@ -52,6 +52,36 @@ TEST(a_frame_has_its_line_where_somebody_knows_it) {
     frames[1] = before;
 }
 
+static void put_command(struct cushim_writer *out, const struct cushim_report *unused) {
+    (void)unused;
+    cushim_frame_command(out, frames, 2);
+}
+
+TEST(a_command_names_the_lines_of_each_file_of_the_program) {
+    struct cushim_page_frame before[2] = {frames[0], frames[1]};
+    ck_assert_str_eq(full_page_written(put_command, &report),
+                     "  lines by   addr2line -Cfpie '/usr/bin/train' 0x1233\n"); /* no libc's */
+    frames[1] = (struct cushim_page_frame){0x2000, "/usr/bin/train", "main"};
+    ck_assert_str_eq(full_page_written(put_command, &report),
+                     "  lines by   addr2line -Cfpie '/usr/bin/train' 0x1233 0x1fff\n");
+    frames[1] = (struct cushim_page_frame){0x2000, "/opt/layers.so", "add"};
+    ck_assert_str_eq(full_page_written(put_command, &report),
+                     "  lines by   addr2line -Cfpie '/usr/bin/train' 0x1233\n"
+                     "             addr2line -Cfpie '/opt/layers.so' 0x1fff\n");
+    frames[1] = python; /* its line is told already */
+    ck_assert_str_eq(full_page_written(put_command, &report),
+                     "  lines by   addr2line -Cfpie '/usr/bin/train' 0x1233\n");
+    const char *const unusable[] = {"", "train", "/it's", "/opt/libtorch.so"};
+    for (int i = 0; i < 4; i++) {
+        strcpy(frames[0].file, unusable[i]);
+        ck_assert_str_eq(full_page_written(put_command, &report), "");
+    }
+    memset(frames[0].file, '/', sizeof frames[0].file - 1); /* the end of a longer one */
+    ck_assert_str_eq(full_page_written(put_command, &report), "");
+    frames[0] = before[0];
+    frames[1] = before[1];
+}
+
 /* The less space there is, the less is written; the function's name is kept longest. */
 TEST(a_long_name_keeps_the_function) {
     static const struct {
