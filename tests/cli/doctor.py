@@ -307,6 +307,19 @@ def a_command_that_is_run_is_reached_and_pooled():
 
 
 @tap.test
+def what_the_program_prints_has_a_heading_between_the_rows():
+    script = 'echo "sh: an error of its own" >&2; printf "no end of the line"; exit 3'
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(scratch / "live-pages"), "CUSHIM_LIVE": "off"}
+    text = subprocess.run([CUSHIM, "doctor", "sh", "-c", script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120).stdout
+    before, after = text.split("\nthe program's output\n")
+    assert before.startswith("cushim\n") and "\nthe probe" in before and "error of its own" not in before, text
+    output, rows_of_it = after.split("\nthe command\n")
+    assert "sh: an error of its own\n" in output and "no end of the line" in output, text
+    assert re.search(r"\A  --  ran +[^\n]*exit status 3\n", rows_of_it) and rows_of_it.endswith("\nall is well\n"), text
+    assert "the program's output" not in cushim("doctor", "--no-run", "sh").stdout
+
+
+@tap.test
 def processes_of_one_program_have_one_row():
     program = build("lingers", "-DUSES", f"-L{SIM}", "-l:libcudart.so.13", source=LINGERS)
     found, _ = command_rows("sh", "-c", f"{program} & {program} & {program}; wait")

@@ -190,12 +190,18 @@ int doctor_main(int argc, char **argv) {
     bool can_run = *command && examine_program(*command); /* NULL: there is none */
     if (has_library && has_device)
         examine_entries(library);
-    if (can_run && has_library && !is_looked_at)
-        command_examine(command, library, is_json);
-    int code = report_n_wrong() ? EXIT_WRONG : EXIT_WELL;
-    if (is_json)
-        report_print_json();
-    else
+    if (!is_json)
         report_print();
-    return code;
+    if (can_run && has_library && !is_looked_at) {
+        if (!is_json)
+            puts("\nthe program's output");
+        command_examine(command, library, is_json);
+    }
+    if (is_json) {
+        report_print_json();
+    } else {
+        report_print();
+        report_print_verdict();
+    }
+    return report_n_wrong() ? EXIT_WRONG : EXIT_WELL;
 }

@@ -67,31 +67,31 @@ size_t report_n_wrong(void) {
 }
 
 void report_print(void) {
-    int width = 0;
-    for (size_t i = 0; i < n_rows; i++) {
-        int length = (int)strlen(rows[i].name);
-        width = length > width ? length : width;
-    }
+    enum { WIDTH = sizeof "cuGetProcAddress" - 1 }; /* the longest name */
+    static size_t n_printed;
     const char *last = "", *name = "";
-    for (size_t i = 0; i < n_rows; i++) {
-        const struct row *row = &rows[i];
+    for (; n_printed < n_rows; n_printed++) {
+        const struct row *row = &rows[n_printed];
         if (strcmp(last, row->heading) != 0) {
-            printf("%s%s\n", i ? "\n" : "", row->heading);
+            printf("%s%s\n", n_printed ? "\n" : "", row->heading);
             name = "";
         }
         last = row->heading;
         /* A name that repeats is printed once, above its texts. */
-        printf("  %s  %-*s  ", states[row->state].mark, width,
+        printf("  %s  %-*s  ", states[row->state].mark, WIDTH,
                strcmp(name, row->name) == 0 ? "" : row->name);
         cushim_utf8_clean(row->text);
-        usage_words(stdout, width + 8, row->text);
+        usage_words(stdout, WIDTH + 8, row->text);
         name = row->name;
         if (row->remedy) {
-            printf("      %-*s  -> ", width, "");
+            printf("      %-*s  -> ", WIDTH, "");
             cushim_utf8_clean(row->remedy);
-            usage_words(stdout, width + 11, row->remedy);
+            usage_words(stdout, WIDTH + 11, row->remedy);
         }
     }
+}
+
+void report_print_verdict(void) {
     size_t n_wrong = report_n_wrong();
     if (n_wrong == 0)
         puts("\nall is well");

@@ -25,6 +25,9 @@ __attribute__((format(printf, 1, 2))) void report_remedy(const char *format, ...
 
 size_t report_n_wrong(void);
 
-/* Print the report to standard output. */
+/* Print the rows that were not printed yet to standard output, and at the end the verdict. */
 void report_print(void);
+void report_print_verdict(void);
+
+/* Print all of it. */
 void report_print_json(void);
