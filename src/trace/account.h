@@ -95,7 +95,7 @@ static inline uint64_t cushim_trace_account_since(const struct cushim_trace_acco
     return ns > account->first_ns ? ns - account->first_ns : 0;
 }
 
-/* 0, or an errno: ENOEXEC if it is no recording. */
+/* 0, or an errno as cushim_trace_reader_open has it. */
 int cushim_trace_account_open(struct cushim_trace_account *account, const char *path);
 
 /* Account the next event.  False: there are no more, or `error` has the reason. */

@@ -116,9 +116,10 @@ static int read_head(struct cushim_trace_reader *reader) {
     int error = cushim_file_read(reader->file, head, sizeof *head, 0);
     if (error)
         return error;
-    if (memcmp(head->magic, CUSHIM_TRACE_MAGIC, sizeof head->magic) != 0 ||
-        head->version != CUSHIM_TRACE_VERSION || head->head_bytes != CUSHIM_TRACE_HEAD_BYTES)
+    if (memcmp(head->magic, CUSHIM_TRACE_MAGIC, sizeof head->magic) != 0)
         return ENOEXEC;
+    if (head->version != CUSHIM_TRACE_VERSION || head->head_bytes != CUSHIM_TRACE_HEAD_BYTES)
+        return EPROTONOSUPPORT;
     head->program[sizeof head->program - 1] = head->product[sizeof head->product - 1] = 0;
     head->host[sizeof head->host - 1] = head->arguments[sizeof head->arguments - 1] = 0;
     head->folder[sizeof head->folder - 1] = 0;

@@ -23,7 +23,8 @@ struct cushim_trace_reader {
     uint64_t n_damaged; /* chunks that ended in something that is no event */
 };
 
-/* 0, or an errno: ENOEXEC if it is no recording of this version. */
+/* 0, or an errno: ENOEXEC if it is no recording, EPROTONOSUPPORT if it is one of another version.
+ */
 int cushim_trace_reader_open(struct cushim_trace_reader *reader, const char *path);
 
 /* The next event, valid until the next call.  Its place is that of its thread, and `writer` says

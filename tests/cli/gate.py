@@ -212,7 +212,7 @@ def recordings_are_merged_into_the_table():
         cut.write_bytes(next(before.iterdir()).read_bytes()[:n_bytes])
         for words, code in ((["merge", cut, before], 1), (["diff", cut, before], 2)):
             result = cushim(*words)
-            assert result.returncode == code and result.stderr == f"cushim: {cut}: no recording of this version of cushim\n", (n_bytes, result)
+            assert result.returncode == code and result.stderr == f"cushim: {cut}: no recording; `cushim record` makes one\n", (n_bytes, result)
 
 
 # ---- metrics ----

@@ -268,6 +268,13 @@ def what_is_no_recording_is_said_in_one_line():
 
 
 @tap.test
+def a_recording_of_another_version_is_told_as_one():
+    before, other = next(recorded("sites").iterdir()).read_bytes(), scratch / "other-version.trace"
+    other.write_bytes(before[:8] + bytes([before[8] ^ 1]) + before[9:])
+    assert report(str(other)).stderr == f"cushim: {other}: a recording of another version of cushim\n"
+
+
+@tap.test
 def damaged_recordings_are_read_as_far_as_they_go():
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)

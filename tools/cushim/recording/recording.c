@@ -63,7 +63,9 @@ void recording_files_free(struct recording_files *files) {
 }
 
 const char *recording_error(int error) {
-    return error == ENOEXEC ? "no recording of this version of cushim" : strerror(error);
+    return error == ENOEXEC           ? "no recording; `cushim record` makes one"
+           : error == EPROTONOSUPPORT ? "a recording of another version of cushim"
+                                      : strerror(error);
 }
 
 /* ---- scopes ---- */
