@@ -268,6 +268,22 @@ def what_is_no_recording_is_said_in_one_line():
 
 
 @tap.test
+def an_earlier_file_stays_if_no_recording_can_be_read():
+    earlier, text, folder = scratch / "earlier.html", scratch / "text", recorded("sites")
+    for name in "earlier.html", "earlier.txt":
+        earlier = scratch / name
+        earlier.write_text("of before")
+        result = report("-o", str(earlier), str(text))
+        assert result.returncode == 1 and result.stderr == f"cushim: {text}: no recording; `cushim record` makes one\n" and earlier.read_text() == "of before", result
+        result = report("-o", str(earlier), str(text), str(folder))
+        assert result.returncode == 1 and earlier.read_text() != "of before", result
+    file, = folder.iterdir()
+    before = file.read_bytes()
+    result = report("-o", str(file), str(folder))
+    assert result.returncode == 2 and f"-o names the recording {file} itself" in result.stderr and file.read_bytes() == before, result
+
+
+@tap.test
 def a_recording_of_another_version_is_told_as_one():
     before, other = next(recorded("sites").iterdir()).read_bytes(), scratch / "other-version.trace"
     other.write_bytes(before[:8] + bytes([before[8] ^ 1]) + before[9:])

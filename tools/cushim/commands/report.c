@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/path.h"
@@ -83,7 +84,25 @@ static int take_arguments(struct request *request, int argc, char **argv) {
             return complain_as(EXIT_WRONG, "%s: %s", argv[i],
                                error ? what_is_wrong(error) : "no recording in it");
     }
+    for (size_t i = 0; request->output && i < request->files.n; i++) {
+        struct stat from, to;
+        if (stat(request->files.paths[i], &from) == 0 && stat(request->output, &to) == 0 &&
+            from.st_dev == to.st_dev && from.st_ino == to.st_ino)
+            usage_error("report", "-o names the recording %s itself", request->files.paths[i]);
+    }
     return EXIT_WELL;
+}
+
+/* An earlier file is replaced only if a recording can be read. */
+static bool has_readable(const struct recording_files *files) {
+    struct cushim_trace_reader reader;
+    for (size_t i = 0; i < files->n; i++) {
+        if (cushim_trace_reader_open(&reader, files->paths[i]) != 0)
+            continue;
+        cushim_trace_reader_close(&reader);
+        return true;
+    }
+    return false;
 }
 
 static void complain_of(const char *path, int error) {
@@ -116,7 +135,8 @@ static size_t put_all(const struct request *request, const struct format *format
 static int put_to(const struct request *request, const struct format *format, const char *path) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
     if (path)
-        out.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        out.fd = open(has_readable(&request->files) ? path : "/dev/null",
+                      O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (out.fd < 0)
         return usage_unwritten(path, errno);
     size_t n = put_all(request, format, &out);
