@@ -4,6 +4,7 @@
 """
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -39,6 +40,7 @@ WRONG = [
     ("run --copy-threads=100 ./fails", 2, "too large"), ("run --trace-max=1 ./fails", 2, "too small"), ("run --version", 2, "no option --version"),
     ("record", 2, "record needs a program"), ("record -o", 2, "-o needs a value"), ("record -o x", 2, "record needs a program"), ("record --trace-max=much ./fails", 2, "not a size"),
     ("record --stacks ./fails", 2, "none|native|auto"), ("record --stacks=on ./fails", 2, "none|native|auto"), ("record -o /nowhere/x ./fails", 125, "No such file"),
+    ("record -o notes.txt ./fails", 125, "notes.txt is a file, and a recording is a folder"),
     ("record ./leaky.c", 126, "it is source code"), ("record --format=json ./fails", 2, "no option --format"),
     ("report", 2, "report needs a recording, which `cushim record` makes"), ("report train.py b", 1, "b: No such file"), ("report missing", 1, "missing: No such file"),
     ("report folder", 1, "no recording in it"), ("report notes.txt", 1, "notes.txt: no recording; `cushim record` makes one"), ("report --format", 2, "--format needs a value"),
@@ -74,6 +76,24 @@ def what_is_wrong_gets_one_line_that_helps():
         if result.returncode != code or result.stdout or part not in line or not re.fullmatch(r"cushim: [^\n]+\n", line):
             different.append((words, code, part, result))
     assert not different, different
+
+
+@tap.test
+def a_recording_without_a_request_leads_to_doctor():
+    assert run("record ./fails").stderr == "cushim: no recording: no process used CUDA memory that cushim can see; `cushim doctor ./fails` may say why\n"
+    used = "import ctypes; cuda, n = ctypes.CDLL('libcuda.so.1'), ctypes.c_size_t(); cuda.cuInit(0), cuda.cuMemGetInfo_v2(ctypes.byref(n), ctypes.byref(n))"
+    assert run(["record", "-o", "used.cushim", "python3", "-c", used]).stderr == "cushim: used.cushim: 1 process, and no request of memory; `cushim doctor python3` may say why\n"
+
+
+@tap.test
+def a_place_that_cannot_be_written_leads_to_another():
+    locked = HERE / "locked"
+    locked.mkdir(mode=0o555, exist_ok=True)
+    user = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"] if os.geteuid() == 0 else []
+    if user and (not shutil.which("setpriv") or subprocess.run([*user, "true"]).returncode):
+        tap.skip("root may write everywhere")
+    result = subprocess.run([*user, CUSHIM, "record", HERE / "fails"], cwd=locked, env=ENVIRONMENT, text=True, capture_output=True, timeout=60)
+    assert result.returncode == 125 and result.stderr.endswith(".cushim: Permission denied; -o names another place\n"), result
 
 
 @tap.test

@@ -28,6 +28,7 @@ struct request {
     char folder[PATH_MAX]; /* absolute */
     const char *pattern;   /* as given, or NULL */
     char name[PATH_MAX];   /* with its places filled in */
+    const char *program;   /* that is started */
     /* of a process that runs already; NULL: a program is started */
     const char *wanted;
     uint64_t for_ns; /* 0: until it is stopped */
@@ -103,8 +104,12 @@ static bool make_folder(struct request *request, const char *program, long proce
     struct recording_files files;
     if (!choose_name(request, program, process))
         return complain("%s: %s", request->pattern, strerror(ENAMETOOLONG));
+    struct stat status;
     if (mkdir(request->name, 0700) != 0 && errno != EEXIST)
-        return complain("%s: %s", request->name, strerror(errno));
+        return complain("%s: %s%s", request->name, strerror(errno),
+                        request->pattern ? "" : "; -o names another place");
+    if (stat(request->name, &status) == 0 && !S_ISDIR(status.st_mode))
+        return complain("%s is a file, and a recording is a folder", request->name);
     int error = recording_files(&files, request->name);
     size_t n = files.n;
     recording_files_free(&files);
@@ -193,12 +198,17 @@ static void tell(pid_t process, int status, void *context) {
     }
     if (process && latest.path)
         note_end(latest.path, status);
-    if (files.n)
+    if (files.n && process && !n_events)
+        complain("%s: %s, and no request of memory; `cushim doctor %s` may say why", request->name,
+                 CUSHIM_SOME(files.n, "process"), request->program);
+    else if (files.n)
         complain("%s: %s, %s, %s; `cushim report %s` reads it", request->name,
                  CUSHIM_SOME(files.n, "process"), CUSHIM_SOME(n_events, "event"),
                  CUSHIM_BYTES(n_bytes), request->name);
     else if (process)
-        complain("no recording: no process used CUDA memory that cushim can see");
+        complain("no recording: no process used CUDA memory that cushim can see; `cushim doctor "
+                 "%s` may say why",
+                 request->program);
     if (!files.n)
         rmdir(request->folder);
     recording_files_free(&files);
@@ -323,7 +333,8 @@ int record_main(int argc, char **argv) {
     int first = take_arguments(&request, argc, argv);
     if (request.wanted)
         return attach_to(&request);
-    if (!make_folder(&request, argv[first], getpid()))
+    request.program = argv[first];
+    if (!make_folder(&request, request.program, getpid()))
         return EXIT_OURS;
     if (setenv("CUSHIM_TRACE", request.folder, 1) != 0)
         return EXIT_OURS;
