@@ -261,6 +261,7 @@ def what_is_no_recording_is_said_in_one_line():
                         (("--nonsense", "x"), 2), (("a", "b"), 1)):
         result = report(*([words] if isinstance(words, str) else words))
         assert result.returncode == code and result.stderr.count("\n") == 1, (words, result)
+    assert report("-o", "-", str(recorded("sites"))).stdout == report("--format=text", str(recorded("sites"))).stdout != ""
     result = report("-o", "/nowhere/file", str(recorded("sites")))
     assert result.returncode == 125 and "No such file" in result.stderr, result
     result = subprocess.run([CUSHIM, "report", str(recorded("sites"))], stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, text=True)

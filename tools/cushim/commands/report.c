@@ -78,6 +78,8 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         request->format = &formats[TEXT];
     if (!request->format && request->output)
         request->format = &formats[cushim_path_ends_in(request->output, ".html") ? HTML : TEXT];
+    if (request->output && strcmp(request->output, "-") == 0)
+        request->output = NULL;
     for (int i = 0; i < n; i++) {
         int error = recording_files_add(&request->files, argv[i]);
         if (error || !request->files.n)
