@@ -36,6 +36,8 @@ WRONG = [
     ("run ./leaky.c", 126, "it is source code"), ("run leaky.c", 127, "it is source code"), ("run ./train.py", 126, "did you mean python3 ./train.py?"),
     ("run train.py", 127, "did you mean python3 train.py?"), ("run fails", 127, "did you mean ./fails?"), ("run folder", 127, "it is a folder"), ("run ./folder", 126, "it is a folder"),
     ("run ./notes.txt", 126, "chmod +x ./notes.txt"), ("run ./script", 127, "the interpreter that it names is missing"), ("run ./missing", 127, "./missing: No such file"),
+    (["run", "./fails 5"], 127, "did you mean ./fails 5, without quotes?"), (["record", "python3 train.py"], 127, "did you mean python3 train.py, without quotes?"),
+    ("run OMP_NUM_THREADS=1 ./fails", 127, "did you mean OMP_NUM_THREADS=1 cushim ...?"),
     ("run --stats=/nowhere/x.json ./fails", 125, "no report can be made"), ("run --stacks=all ./fails", 2, "none|native|auto"), ("run --log=loud ./fails", 2, "off|error|warn"),
     ("run --copy-threads=100 ./fails", 2, "too large"), ("run --trace-max=1 ./fails", 2, "too small"), ("run --version", 2, "no option --version"),
     ("record", 2, "record needs a program"), ("record -o", 2, "-o needs a value"), ("record -o x", 2, "record needs a program"), ("record --trace-max=much ./fails", 2, "not a size"),

@@ -170,6 +170,10 @@ int launch_refused(int first, char **argv, int error) {
         snprintf(hint, sizeof hint, " (did you mean %s?)", path);
     else if (is_there && error == ENOENT)
         strcpy(hint, " (the interpreter that it names is missing)");
+    else if (*name != '=' && name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789")] == '=')
+        snprintf(hint, sizeof hint, " (did you mean %s cushim ...?)", name);
+    else if (strchr(name, ' '))
+        snprintf(hint, sizeof hint, " (did you mean %s, without quotes?)", name);
     return complain_as(error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT, "%s: %s%s",
                        *name ? name : "an empty name", strerror(error), hint);
 }
