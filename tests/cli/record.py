@@ -221,6 +221,8 @@ def record_says_what_it_recorded_and_ends_as_the_program_does():
     result = record("-o", str(folder), HOLDER, "kill")
     assert result.returncode == -9 and re.search(rf"^cushim: {folder}: 1 process, [\d,]+ events, [\d.]+ KiB; `cushim report {folder}` reads it$",
                                                  result.stderr, re.MULTILINE), result
+    result = record("-o", str(scratch / "two words"), HOLDER)
+    assert f"`cushim report '{scratch}/two words'` reads it\n" in result.stderr, result
     result = record("-o", str(folder), HOLDER)
     assert result.returncode == 125 and f"{folder} has a recording already" in result.stderr, result
     empty = scratch / "empty"

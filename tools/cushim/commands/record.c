@@ -185,6 +185,7 @@ static void tell(pid_t process, int status, void *context) {
     const struct request *request = context;
     struct recording_files files;
     struct latest latest = {.process = process};
+    const char *quote = strchr(request->name, ' ') ? "'" : "";
     uint64_t n_events = 0, n_bytes = 0;
     int error = recording_files(&files, request->folder);
     if (error) {
@@ -202,9 +203,9 @@ static void tell(pid_t process, int status, void *context) {
         complain("%s: %s, and no request of memory; `cushim doctor %s` may say why", request->name,
                  CUSHIM_SOME(files.n, "process"), request->program);
     else if (files.n)
-        complain("%s: %s, %s, %s; `cushim report %s` reads it", request->name,
+        complain("%s: %s, %s, %s; `cushim report %s%s%s` reads it", request->name,
                  CUSHIM_SOME(files.n, "process"), CUSHIM_SOME(n_events, "event"),
-                 CUSHIM_BYTES(n_bytes), request->name);
+                 CUSHIM_BYTES(n_bytes), quote, request->name, quote);
     else if (process)
         complain("no recording: no process used CUDA memory that cushim can see; `cushim doctor "
                  "%s` may say why",
