@@ -147,11 +147,13 @@ static void put_advice(struct cushim_writer *out, const struct cushim_page_short
     uint64_t live_bytes = own_bytes(shortage);
     uint64_t wanted_bytes = sum(live_bytes, shortage->asked_bytes);
     uint64_t free_bytes = sum(shortage->spare_bytes, shortage->idle_bytes);
+    bool fits_device = !shortage->total_bytes || shortage->asked_bytes <= shortage->total_bytes;
     cushim_write(out, "  advice     ");
     if (is_of_host(shortage))
         cushim_write(out, "the host had no memory to pin: free some, or pin less at a time\n");
-    else if (shortage->limit_bytes && sum(sum(wanted_bytes, shortage->rounding_bytes),
-                                          shortage->group_bytes) > shortage->limit_bytes)
+    else if (shortage->limit_bytes && fits_device &&
+             sum(sum(wanted_bytes, shortage->rounding_bytes), shortage->group_bytes) >
+                 shortage->limit_bytes)
         put_limit(out, shortage, head, is_live);
     else if (!shortage->device_bytes)
         put_driver(out, shortage, head, is_live);

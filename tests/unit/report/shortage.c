@@ -132,6 +132,9 @@ TEST(a_limit_that_refuses_names_what_lives_and_how_it_is_raised) {
     ck_assert_ptr_nonnull(strstr(text_of(&shortage),
                                  "--limit allows 52.0 GiB in all: ask for less at a time,\n"
                                  "             or raise --limit\n"));
+    shortage.device_bytes = shortage.limit_bytes;
+    shortage.total_bytes = 59 * GIB; /* no limit would do */
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "  advice     the device has less than that"));
 }
 
 /* What the driver said at that moment is taken apart, and nothing else is. */
