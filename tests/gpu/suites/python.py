@@ -18,6 +18,7 @@ TIMEOUT_S = 100
 OFF = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 PROGRAMS = {
     "torch_train": OFF,
+    "torch_sleep": {},
     "triton_add": OFF,
     "cupy_pool_off": {},
     "numba_saxpy": {},
