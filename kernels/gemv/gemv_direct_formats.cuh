@@ -564,9 +564,12 @@ struct Direct<InStages<Format>> : DirectOf5k<Format>, DirectStage<Format, Format
     }
 };
 
-/* q6k, which has a scale for 16 values; another product with their digits takes off 32 of each. */
+/*
+ * q6k, which has a scale for 16 values.  Its integers are at the top of bytes: four times
+ * themselves, less 32 if the top bit is flipped.
+ */
 template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::SUPER_BYTES> {
-    enum { HAS_MINIMA = 0, LOG2_INTEGERS = 0, WEIGHT_BYTES = Q6kHalf::SUPER_BYTES };
+    enum { HAS_MINIMA = 0, LOG2_INTEGERS = 2, WEIGHT_BYTES = Q6kHalf::SUPER_BYTES };
     template <int COLS> struct Products {
         int sums[COLS][2][2]; /* [column][row][digit] */
         float scale[2];
@@ -604,7 +607,6 @@ template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::
                          int) {
         enum { HIGH = 128, SCALES = 192, D = 208 };
         const uint8_t *digits = lane.digits + step * (COLS * STEP_BYTES);
-        const uint32_t less_32[2] = {0xE0E0E0E0, 0xE0E0E0E0};
         int g = threadIdx.x % 32 / 4, t4 = threadIdx.x % 4 * 4;
         unsigned skew = skew_of(step);
         const uint8_t *rows[2] = {row(of.stage, g), row(of.stage, g + 8)};
@@ -621,8 +623,8 @@ template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::
 #pragma unroll
                 for (int j = 0; j < 2; j++) {
                     uint32_t bits = words[i].at(HIGH + 32 * half + 16 * j);
-                    high[i][0][j] = bits & 0x33333333;
-                    high[i][1][j] = bits >> 2 & 0x33333333;
+                    high[i][0][j] = masked_xor(bits, 0x33333333, 0x22222222) << 2;
+                    high[i][1][j] = masked_xor(bits, 0xCCCCCCCC, 0x88888888);
                     scales[i][j] = heads[i].at(SCALES + 8 * half + 4 * j);
                 }
             }
@@ -634,9 +636,9 @@ template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::
 #pragma unroll
                     for (int i = 0; i < 2; i++) {
                         uint32_t word = low[i][block % 2 * 2 + j], bits = high[i][block % 2][j];
-                        word = block < 2 ? word : word >> 4;
+                        word = block < 2 ? word << 2 : word >> 2;
                         bits = block < 2 ? bits << 4 : bits;
-                        a[i] = select_bits(0x0F0F0F0F, word, bits);
+                        a[i] = select_bits(0x3C3C3C3C, word, bits);
                     }
 #pragma unroll
                     for (int col = 0; col < COLS; col++) {
@@ -644,7 +646,6 @@ template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::
                             digits + col * STEP_BYTES + (half * 2 + block / 2) * PAIR_BYTES);
                         uint32_t of_16 = block % 2 ? (j ? x.w : x.z) : (j ? x.y : x.x);
                         int d[4] = {};
-                        mma_bytes_k16(d, less_32, of_16);
                         mma_bytes_k16(d, a, of_16);
 #pragma unroll
                         for (int i = 0; i < 2; i++) {
