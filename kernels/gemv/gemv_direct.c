@@ -48,9 +48,10 @@ static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_dir
     bytes += n_warps * sizes->bytes_of_warp;
     unsigned least =
         cushim_n_blocks(sizes->n_tiles, (most_bytes - bytes) / bytes_of_tile, INT32_MAX);
+    /* As many for each place, because a last few would have the device for themselves. */
     unsigned grid = cushim_n_blocks(sizes->n_tiles, 1, n_clusters);
     if (grid < least)
-        grid = least;
+        grid = cushim_n_blocks(least, n_clusters, INT32_MAX) * (unsigned)n_clusters;
     unsigned most_tiles = (unsigned)((sizes->n_tiles - 1) / grid + 1);
     direct->most_tiles = (int)most_tiles;
     direct->shape = (struct cushim_kernel_shape){.grid = {grid * n_ranks},

@@ -48,15 +48,6 @@ static bool has(const struct cushim_kernel_call *call, const struct gemv_product
 
 /* ---- one or two columns, blocks that stay ---- */
 
-/* Slices of four columns start later than two columns here, but need less time for each tile, so
- * that they end first if there are many tiles of formats of four and five bits. */
-static bool is_for_slices(const struct cushim_kernel_call *call, const struct gemv_product *product,
-                          int64_t n_tiles) {
-    enum { MANY_TILES = 8 }; /* for each multiprocessor */
-    return product->n > 1 && n_tiles > MANY_TILES * (int64_t)call->n_sms &&
-           has(call, product, GEMV_SLICES4) && product->format != QUANT_Q8_0;
-}
-
 /* Pairs of blocks of 32; formats whose words lie at odd places go through stages.  For one column
  * of bytes, rows are faster than two blocks that share k. */
 static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_product *product,
@@ -89,7 +80,6 @@ static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_prod
         sizes.bytes_of_warp = GEMV_DIRECT_STAGED(layout.bytes * (is_super ? 1 : STEP_BLOCKS));
     if (!launch->is_wide || product->k % (is_staged ? GEMV_DIRECT_STEP : 2 * BLOCK_VALUES) ||
         (uintptr_t)launch->scales % 4 || !cushim_is_aligned(16, product->b, NULL, NULL, NULL) ||
-        is_for_slices(call, product, sizes.n_tiles) ||
         !cushim_gemv_direct_shape(call, &direct, &sizes))
         return false;
     launch->path = product->n == 1 ? GEMV_DIRECT : GEMV_DIRECT2;

@@ -297,8 +297,13 @@ static void add_sizes(struct kernel_table *table, const struct kernel_subject *s
     table_add(table, subject, "a long column",
               (int64_t[4]){2101, subject == &gemm_q4_0 ? 19648 : 19712, 1}, NULL);
     table_add(table, subject, "blocks stay for long", (int64_t[4]){17000, 256, 1}, NULL);
-    if (subject == &gemm_q8_0)
+    if (subject == &gemm_q8_0) {
         table_add(table, subject, "two blocks share k", (int64_t[4]){2101, 8704, 2}, NULL);
+        table_add(table, subject, "more tiles than a block has sums for",
+                  (int64_t[4]){4229, 6400, 2}, NULL);
+        table_add(table, subject, "more tiles than two blocks have sums for",
+                  (int64_t[4]){2101, 13312, 2}, NULL);
+    }
     /* Without scratch: two tiles of rows, a chunk that is not whole, parts of k; with scratch
      * the same. */
     static const int64_t many[][4] = {

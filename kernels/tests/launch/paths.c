@@ -293,28 +293,28 @@ TEST(a_matrix_of_few_rows_has_slices_of_sixteen_columns) {
     }
 }
 
-/* Eight tiles of 16 rows for each multiprocessor, or more: then slices are faster for formats of
- * four and five bits. */
-TEST(two_columns_of_many_rows_have_slices_unless_weights_are_large) {
+/* A block has no room for the sums of all its tiles, so there are more blocks, as many for each
+ * multiprocessor. */
+TEST(two_columns_of_many_rows_have_as_many_blocks_on_each_multiprocessor) {
     typedef enum cushim_status gemm(const void *w, const float *b, float *c, int64_t m, int64_t k,
                                     int64_t n, void *scratch, size_t scratch_bytes,
                                     struct CUstream_st *stream);
+    enum { SMS = 132, ROWS = 128256 };
     static const struct {
         gemm *of_format;
-        const char *few, *many;
-    } of[] = {{cushim_gemm_q4k_f32, "gemv_q4k_direct2", "gemv_q4k_slices4"},
-              {cushim_gemm_q5k_f32, "gemv_q5k_direct2", "gemv_q5k_slices4"},
-              {cushim_gemm_q5_0_f32, "gemv_q5_0_direct2", "gemv_q5_0_slices4"},
-              {cushim_gemm_q6k_f32, "gemv_q6k_direct2", "gemv_q6k_direct2"},
-              {cushim_gemm_q8_0_f32, "gemv_q8_0_direct2", "gemv_q8_0_direct2"}};
-    enum { FEW = 8 * 132 * 16 };
+        const char *launched;
+        unsigned grid;
+    } of[] = {{cushim_gemm_q4k_f32, "gemv_q4k_direct2", 2 * SMS},
+              {cushim_gemm_q5k_f32, "gemv_q5k_direct2", 2 * SMS},
+              {cushim_gemm_q5_0_f32, "gemv_q5_0_direct2", 2 * SMS},
+              {cushim_gemm_q6k_f32, "gemv_q6k_direct2", 3 * SMS},
+              {cushim_gemm_q8_0_f32, "gemv_q8_0_direct2", 5 * SMS}};
     void *p = place(true, 4);
     begin("90");
     for (unsigned i = 0; i < sizeof of / sizeof *of; i++) {
-        ck_ok(of[i].of_format(p, p, p, FEW, 4096, 2, NULL, 0, NULL));
-        ck_assert_str_eq(launched, of[i].few);
-        ck_ok(of[i].of_format(p, p, p, FEW + 1, 4096, 2, NULL, 0, NULL));
-        ck_assert_str_eq(launched, of[i].many);
+        ck_ok(of[i].of_format(p, p, p, ROWS, 4096, 2, NULL, 0, NULL));
+        ck_assert_str_eq(launched, of[i].launched);
+        ck_assert_uint_eq(last_grid, of[i].grid);
     }
 }
 
