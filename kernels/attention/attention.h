@@ -75,8 +75,10 @@ enum {
     ATTENTION_MOST_CLUSTER = 16,   /* of them in a cluster */
     ATTENTION_LEAST_CHUNK = 32,    /* the fewest positions that are worth a block */
     ATTENTION_DECODE_WARPS = 8,
-    ATTENTION_DECODE_MOST_ROWS =
-        32,                         /* of several queries and their heads, before tiles take them */
+    ATTENTION_DECODE_GROUP = 8, /* the most rows of a block */
+    /* of several queries and their heads, before tiles take them: always, and at most */
+    ATTENTION_DECODE_ROWS = 32,
+    ATTENTION_DECODE_MOST_ROWS = 128,
     ATTENTION_DECODE_SPAN = 128,    /* positions that a warp adds up before it adds to its total */
     ATTENTION_DECODE_UNIT_KEYS = 16 /* of a step on matrix units */
 };

@@ -19,9 +19,12 @@
 
 enum {
     MOST_SLICES = 65535,       /* in a grid; blocks loop over more */
-    MOST_SCRATCH_BLOCKS = 512, /* of all rows; limits the scratch that is asked for */
-    SHORT_ROW = 1024           /* positions; a row this short is a cluster, even if there is
+    MOST_SCRATCH_BLOCKS = 512, /* of all heads; limits the scratch that is asked for */
+    TRIED_CHUNKS = 8,          /* numbers of chunks, from about a block for each slot on */
+    SHORT_ROW = 1024,          /* positions; a row this short is a cluster, even if there is
                                   scratch */
+    LEAST_ROW = 256            /* positions; halves of a row this short do not pay for a second
+                                  kernel */
 };
 
 /* ---- which kernel ---- */
@@ -95,14 +98,18 @@ static size_t lead_bytes(const void *scratch) {
 size_t cushim_attention_cached_f32_scratch(int64_t batch, int64_t n_q_heads, int64_t n_kv_heads,
                                            int64_t head_dim, int64_t max_q_len,
                                            int64_t max_kv_len) {
-    int64_t n_rows, n_bytes;
+    int64_t n_heads, n_bytes;
     if (batch <= 0 || n_q_heads <= 0 || n_kv_heads <= 0 || max_kv_len <= 0 || head_dim <= 0 ||
-        head_dim > ATTENTION_MOST_DIM || n_q_heads % n_kv_heads ||
-        !attention_is_of_few_rows(max_q_len, n_q_heads / n_kv_heads))
+        head_dim > ATTENTION_MOST_DIM || n_q_heads % n_kv_heads)
         return 0;
-    if (__builtin_mul_overflow(batch, n_kv_heads, &n_rows))
+    if (__builtin_mul_overflow(batch, n_kv_heads, &n_heads))
         return 0;
-    int64_t n_chunks = least(most_chunks(max_kv_len), quotient_up(MOST_SCRATCH_BLOCKS, n_rows));
+    int64_t n_slices =
+        attention_n_slices(max_q_len, n_q_heads / n_kv_heads, n_heads, MOST_SCRATCH_BLOCKS);
+    if (n_slices == 0)
+        return 0;
+    int64_t n_chunks = least(most_chunks(max_kv_len), quotient_up(MOST_SCRATCH_BLOCKS, n_heads));
+    n_chunks = least(n_chunks, MOST_SCRATCH_BLOCKS / n_heads / n_slices + TRIED_CHUNKS);
     if (n_chunks == 1 || __builtin_mul_overflow(batch * n_chunks, n_q_heads, &n_bytes) ||
         __builtin_mul_overflow(n_bytes, max_q_len * (int64_t)chunk_bytes(head_dim), &n_bytes))
         return 0;
@@ -120,10 +127,10 @@ size_t cushim_attention_decode_f32_scratch(int64_t batch, int64_t n_q_heads, int
  * leaves few slots idle in the last round, or else the best.
  */
 static int64_t even_chunks(int64_t n_rows, int64_t n_slots, int64_t most) {
-    enum { TRIED = 8, GOOD_PCT = 94 };
+    enum { GOOD_PCT = 94 };
     int64_t first = n_slots / n_rows < 1 ? 1 : n_slots / n_rows, best = least(first, most);
     double best_pct = 0;
-    for (int64_t n = best; n <= most && n < first + TRIED && best_pct < GOOD_PCT; n++) {
+    for (int64_t n = best; n <= most && n < first + TRIED_CHUNKS && best_pct < GOOD_PCT; n++) {
         int64_t n_rounds = quotient_up(n * n_rows, n_slots);
         double pct = 100.0 * (double)(n * n_rows) / (double)(n_rounds * n_slots);
         if (pct > best_pct) {
@@ -134,7 +141,10 @@ static int64_t even_chunks(int64_t n_rows, int64_t n_slots, int64_t most) {
     return best;
 }
 
-/* As many chunks as keep the device busy, and fit into what scratch has beyond its lead. */
+/*
+ * As many chunks as keep the device busy, and fit into what scratch has beyond its lead; one if the
+ * row is short and the device almost busy with that.
+ */
 static int64_t scratch_chunks(const struct cushim_kernel_call *call,
                               const struct attention_cached_args *args,
                               const struct variant *variant, int64_t n_slices, int64_t most,
@@ -142,6 +152,8 @@ static int64_t scratch_chunks(const struct cushim_kernel_call *call,
     size_t one = (size_t)n_rows(args) * chunk_bytes(args->head_dim);
     int64_t n_slots = (int64_t)call->n_sms * ATTENTION_DECODE_SLOTS(variant->dim);
     int64_t n = least(most, (int64_t)(n_bytes / one));
+    if (args->max_kv_len <= LEAST_ROW && 2 * n_slices > (int64_t)call->n_sms)
+        n = 1;
     return n <= 1 ? 1 : even_chunks(n_slices, n_slots, n);
 }
 

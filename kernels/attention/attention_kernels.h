@@ -38,9 +38,17 @@ static inline float attention_scale(int64_t head_dim) {
     return (float)(log2(exp(1)) / sqrt((double)head_dim));
 }
 
-/* Whether the rows of a KV head, of max_q_len queries, are few enough for decode. */
-static inline bool attention_is_of_few_rows(int64_t max_q_len, int64_t group) {
-    return max_q_len == 1 || (max_q_len > 0 && group <= ATTENTION_DECODE_MOST_ROWS / max_q_len);
+/*
+ * The slices of 8 rows of a KV head, of max_q_len queries; 0 if they are for tiles, as are many
+ * rows and, unless they are few, more than `most` slices of all heads.
+ */
+static inline int64_t attention_n_slices(int64_t max_q_len, int64_t group, int64_t n_heads,
+                                         int64_t most) {
+    if (max_q_len < 1 || (max_q_len > 1 && group > ATTENTION_DECODE_MOST_ROWS / max_q_len))
+        return 0;
+    int64_t n = (max_q_len * group - 1) / ATTENTION_DECODE_GROUP + 1;
+    bool is_few = max_q_len == 1 || n <= ATTENTION_DECODE_ROWS / ATTENTION_DECODE_GROUP;
+    return is_few || n_heads <= most / n ? n : 0;
 }
 
 /* Launch what is best for these arguments, which end with is_causal; scratch may be NULL. */

@@ -240,7 +240,7 @@ static void add_odd_halves(struct kernel_table *table, int64_t pct) {
 /* Caches in chunks, in clusters, through scratch, or in one block, of one query and of a few. */
 static void add_chunks(struct kernel_table *table) {
     static const int64_t groups[] = {1, 3, 8, 9, 40}, dims[] = {36, 64, 100, 128, 130, 256};
-    static const int64_t of_few[][2] = {{2, 1}, {2, 4}, {3, 3}, {5, 6}, {8, 4}, {32, 1}};
+    static const int64_t of_few[][2] = {{2, 1}, {2, 4}, {3, 3}, {5, 6}, {8, 4}, {32, 1}, {11, 3}};
     for (int64_t pct = 0; pct <= 100; pct += 50) {
         for (int64_t layout = 0; layout < N_LAYOUTS; layout++) {
             for (int64_t type = 0; layout != PACKED && type < 3; type++) {
@@ -262,10 +262,16 @@ static void add_chunks(struct kernel_table *table) {
             table_add(table, &attention_cached_f32, "chunks",
                       (int64_t[]){1, groups[i], 1, 64, 1, 300, (int64_t)i % 3, IN_BLOCKS, 0, pct},
                       NULL);
-        for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
-            for (int64_t type = 0; type < 3; type++)
-                table_add(table, &attention_cached_f32, "chunks",
-                          (int64_t[]){2, 4, 2, dims[i], 1, 300, type, HEADS_FIRST, 0, pct}, NULL);
+        for (int64_t type = 0; type < 3; type++) {
+            table_add(table, &attention_cached_f32, "chunks of the most rows",
+                      (int64_t[]){1, 4, 1, 64, 32, 300, type, HEADS_LAST, 1, pct}, NULL);
+            for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+                int64_t sizes[] = {2, 4, 2, dims[i], 1, 300, type, HEADS_FIRST, 0, pct};
+                table_add(table, &attention_cached_f32, "chunks", sizes, NULL);
+                sizes[MAX_Q] = 17; /* 34 rows, in slices */
+                table_add(table, &attention_cached_f32, "chunks", sizes, NULL);
+            }
+        }
         struct kernel_case *c =
             table_add(table, &attention_cached_f32, "NaN for the last query",
                       (int64_t[]){1, 4, 1, 64, 3, 500, 0, HEADS_LAST, 1, pct}, NULL);
@@ -355,7 +361,8 @@ static const struct {
 
 /* Several tiles of queries and of positions, whole and not, of which sequences have some. */
 static void add_prompts(struct kernel_table *table) {
-    static const int64_t groups[] = {1, 4, 5}, dims[] = {8, 60, 64, 72, 100, 128};
+    static const int64_t of_group[][2] = {{1, 130}, {4, 70}, {5, 70}};
+    static const int64_t dims[] = {8, 60, 64, 72, 100, 128};
     for (int64_t type = 0; type < 3; type++) {
         for (int64_t layout = 0; layout < N_LAYOUTS; layout++) {
             for (int64_t causal = 0; layout != PACKED && causal < 2; causal++) {
@@ -366,7 +373,7 @@ static void add_prompts(struct kernel_table *table) {
             }
         }
         for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
-            add(table, "prompts", groups[i % 3], dims[i], 70, 150, type,
+            add(table, "prompts", of_group[i % 3][0], dims[i], of_group[i % 3][1], 150, type,
                 i % 2 ? IN_BLOCKS : HEADS_FIRST, 1);
         table_add(table, &attention_cached_f32, "a prompt",
                   (int64_t[]){1, 4, 1, 128, 130, 300, type, HEADS_LAST, 0, 0}, NULL);
@@ -391,7 +398,8 @@ static void add_prompts(struct kernel_table *table) {
 
 void cases_attention_cached(struct kernel_table *table) {
     static const int64_t dims[] = {1, 3, 32, 64, 100, 128, 130, 256, 258};
-    static const int64_t lengths[][2] = {{1, 1}, {1, 70}, {4, 65}, {16, 64}, {17, 63}, {70, 130}};
+    static const int64_t lengths[][2] = {{1, 1},   {1, 70},  {4, 65},  {16, 64},
+                                         {17, 63}, {33, 65}, {70, 130}};
     for (int64_t layout = 0; layout < N_LAYOUTS; layout++) {
         bool is_packed = layout == PACKED;
         for (int64_t type = 0; type < 3; type++) {
@@ -415,10 +423,13 @@ void cases_attention_cached(struct kernel_table *table) {
             add(table, NULL, 1, 128, lengths[i][0], lengths[i][1], 1, IN_BLOCKS, causal);
         }
     }
-    struct kernel_case *c = table_add(table, &attention_cached_f32, "NaN beyond the length",
-                                      (int64_t[]){1, 4, 1, 64, 9, 66, 0, HEADS_LAST, 1, 0}, NULL);
-    c->operands[K].make = c->operands[V].make = make_half_nan;
-    c->operands[KV_LEN].make = make_half;
+    for (int64_t n_queries = 9; n_queries <= 33; n_queries += 24) { /* in slices, and in tiles */
+        struct kernel_case *c =
+            table_add(table, &attention_cached_f32, "NaN beyond the length",
+                      (int64_t[]){1, 4, 1, 64, n_queries, 66, 0, HEADS_LAST, 1, 0}, NULL);
+        c->operands[K].make = c->operands[V].make = make_half_nan;
+        c->operands[KV_LEN].make = make_half;
+    }
     table_add(table, &attention_cached_f32, "many sequences",
               (int64_t[]){300, 2, 1, 32, 3, 8, 0, HEADS_LAST, 1, 0}, NULL);
     table_add(table, &attention_cached_f32, "no cache",
@@ -433,7 +444,8 @@ void cases_attention_cached(struct kernel_table *table) {
     add_chunks(table);
     add_prompts(table);
     table_add_offsets(table, add(table, NULL, 2, 36, 5, 20, 1, HEADS_FIRST, 1));
-    c = add(table, NULL, 2, 8, 5, 300, 1, IN_BLOCKS, 1); /* the last is always run */
+    struct kernel_case *c =
+        add(table, NULL, 2, 8, 5, 300, 1, IN_BLOCKS, 1); /* the last is always run */
     c->operands[KV_LEN].make = make_long_lengths;
     table_add_offsets(table, c);
 }

@@ -318,32 +318,39 @@ TEST(two_columns_of_many_rows_have_as_many_blocks_on_each_multiprocessor) {
     }
 }
 
-/* One query, or a few, of one sequence, whose cache is long; if they are many, a tile goes through
- * it. */
+/* One query, or a few, of some sequences, whose caches are long; if their rows are more than 128 of
+ * a KV head, or more than 16 for each multiprocessor, a tile goes through each. */
 TEST(a_long_cache_is_cut_for_few_rows) {
+    enum { DIM = 128, HEADS = 8 };
     static const struct {
-        int64_t n_queries;
+        int64_t batch, n_queries, len;
         enum cushim_kv_type type;
         const char *launched;
-    } of[] = {{1, CUSHIM_KV_F32, "attention_decode_128_4 attention_decode_merge "},
-              {1, CUSHIM_KV_F16, "attention_decode_f16_128_4 attention_decode_merge "},
-              {8, CUSHIM_KV_BF16, "attention_decode_bf16_128_8 attention_decode_merge "},
-              {9, CUSHIM_KV_F16, "attention_cached_wgmma_f16_128 "},
-              {9, CUSHIM_KV_BF16, "attention_cached_wgmma_bf16_128 "},
-              {9, CUSHIM_KV_F32, "attention_cached_wgmma_f32_128 "}};
-    enum { LEN = 32768, DIM = 128, HEADS = 8 };
+    } of[] = {{1, 1, 32768, CUSHIM_KV_F32, "attention_decode_128_4 attention_decode_merge "},
+              {1, 1, 32768, CUSHIM_KV_F16, "attention_decode_f16_128_4 attention_decode_merge "},
+              {1, 8, 32768, CUSHIM_KV_BF16, "attention_decode_bf16_128_8 attention_decode_merge "},
+              {1, 32, 32768, CUSHIM_KV_F32, "attention_decode_f32_128_8 attention_decode_merge "},
+              {1, 32, 257, CUSHIM_KV_F16, "attention_decode_f16_128_8 attention_decode_merge "},
+              {1, 32, 256, CUSHIM_KV_F16, "attention_decode_f16_128_8 "},
+              {1, 33, 32768, CUSHIM_KV_F16, "attention_cached_wgmma_f16_128 "},
+              {1, 33, 32768, CUSHIM_KV_BF16, "attention_cached_wgmma_bf16_128 "},
+              {1, 33, 32768, CUSHIM_KV_F32, "attention_cached_wgmma_f32_128 "},
+              {6, 9, 32768, CUSHIM_KV_F16, "attention_decode_f16_128_8 "},
+              {7, 9, 32768, CUSHIM_KV_F16, "attention_cached_wgmma_f16_128 "},
+              {7, 8, 32768, CUSHIM_KV_F16, "attention_decode_f16_128_8 attention_decode_merge "}};
     void *p = place(true, 4);
     begin("90");
     for (unsigned i = 0; i < sizeof of / sizeof *of; i++) {
         const struct cushim_kv_cache cache = {.k = p,
                                               .v = p,
                                               .strides = {.head = DIM, .position = HEADS * DIM},
-                                              .max_kv_len = LEN,
+                                              .max_kv_len = of[i].len,
                                               .type = of[i].type};
         all_launched[0] = '\0';
         ck_ok(cushim_attention_cached_f32(
-            p, &cache, NULL, NULL, p, 1, 4 * HEADS, HEADS, DIM, of[i].n_queries, true, p,
-            cushim_attention_cached_f32_scratch(1, 4 * HEADS, HEADS, DIM, of[i].n_queries, LEN),
+            p, &cache, NULL, NULL, p, of[i].batch, 4 * HEADS, HEADS, DIM, of[i].n_queries, true, p,
+            cushim_attention_cached_f32_scratch(of[i].batch, 4 * HEADS, HEADS, DIM, of[i].n_queries,
+                                                of[i].len),
             NULL));
         ck_assert_str_eq(all_launched, of[i].launched);
     }

@@ -140,10 +140,11 @@ struct cushim_kv_cache {
  *         pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  NMSE <= 1e-11; elements of the cache are widened exactly
  * Speed     with one query of each sequence, or a few whose heads that share a KV head are at most
- *           32 rows, as cushim_attention_decode_f32; from 8.0 on matrix units multiply caches of
- *           16 bits, which are fast if addresses and strides are multiples of 16 bytes.  More
- *           queries are tiles; on 9.0, with head_dim up to 128, matrix units compute these, as they
- *           do cushim_attention_f32, and fp32 units otherwise
+ *           32 rows, or 128 if all of them are at most 16 for each multiprocessor, as
+ *           cushim_attention_decode_f32; from 8.0 on matrix units multiply caches of 16 bits, which
+ *           are fast if addresses and strides are multiples of 16 bytes.  More queries are tiles;
+ *           on 9.0, with head_dim up to 128, matrix units compute these, as they do
+ *           cushim_attention_f32, and fp32 units otherwise
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends
  */
