@@ -210,6 +210,20 @@ DEVICE void arrive_at_gate(Gate *gate, unsigned n_bytes) {
 #endif
 }
 
+/* Arrive at the calling block's gate when the thread's copies by copy_async_16() and the like are
+ * there, which this does not wait for. */
+DEVICE void arrive_behind_copies(Gate *gate) {
+#ifdef CUSHIM_EMULATED
+    emulated::end_copy_group();
+    emulated::wait_for_copies(0);
+    emulated::arrive_at_gate(gate, 0);
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(gate))
+                 : "memory");
+#endif
+}
+
 /* Arrive at the gate of the block with this rank, which may be the calling block. */
 DEVICE void arrive_at_gate_of(unsigned rank, Gate *gate) {
 #ifdef CUSHIM_EMULATED

@@ -90,25 +90,30 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     }
     /* ---- meetings ---- */
 
-    /* If terms are ahead, a gate says that a stage is made, by each thread that makes it and
-     * with all bytes of terms, and a barrier says that all have used it.  Otherwise there are
-     * two stages, and all warps meet once per chunk: one stage is made, and the other was used. */
+    /* If terms are ahead, a gate says that a stage is made: the copies of each maker are there,
+     * what their warps stored, and all bytes of terms.  A barrier says that all have used it.
+     * Otherwise there are two stages, and all warps meet once per chunk: one stage is made, and the
+     * other was used. */
     enum { FIRST_BARRIER = 1 }; /* 0 is that of __syncthreads() */
     MEMBER Gate *made(int stage) const {
         return reinterpret_cast<Gate *>(shared + GATES_AT) + stage;
     }
     MEMBER void make_gates() const {
         for (int stage = 0; HAS_TERMS && stage < STAGES; stage++)
-            make_gate(made(stage), MAKERS + 1);
+            make_gate(made(stage), MAKERS + MAKERS / 32 + 1);
     }
     MEMBER static unsigned used(int stage) {
         return FIRST_BARRIER + stage;
     }
     MEMBER void tell_made(int stage) const {
-        if constexpr (HAS_TERMS)
-            arrive_at_gate(made(stage), 0);
-        else
+        if constexpr (HAS_TERMS) {
+            arrive_behind_copies(made(stage));
+            __syncwarp();
+            if (threadIdx.x % 32 == 0)
+                arrive_at_gate(made(stage), 0);
+        } else {
             meet_some<THREADS>(FIRST_BARRIER);
+        }
     }
     MEMBER void wait_until_made(int stage, unsigned round) const {
         if constexpr (HAS_TERMS)
@@ -242,7 +247,7 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     /* IS_WIDE: weights, and columns that become terms, come by 16 bytes. */
     template <bool IS_WIDE> MEMBER void make() const {
         int chunk = first_chunk();
-        int own = threadIdx.x / 32 / UNITS * GROUP, at = threadIdx.x / 32 % UNITS, before = 0;
+        int own = threadIdx.x / 32 / UNITS * GROUP, at = threadIdx.x / 32 % UNITS;
         Unit unit;
         auto fetch = [&] {
             if (!HAS_TERMS && own < CHUNK && (int64_t)chunk * CHUNK + own < rows.n_blocks)
@@ -260,19 +265,10 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
                 copy_scales(turn.stage, block0);
             commit_copies();
             if constexpr (HAS_TERMS) {
-                bool is_first = turn.round == 0 && turn.stage == 0;
                 if (threadIdx.x == 0) {
-                    if (is_first)
+                    if (turn.round == 0 && turn.stage == 0)
                         wait_for_earlier(); /* the kernel ahead does not write weights */
                     copy_terms(turn.stage, block0);
-                }
-                wait_copies<1>();
-                if (!is_first)
-                    tell_made(before);
-                before = turn.stage;
-                if (turn.n_more == 0) {
-                    wait_copies<0>();
-                    tell_made(before);
                 }
             } else {
                 if (own < CHUNK && block0 + own < rows.n_blocks) {
@@ -284,12 +280,11 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
                 fence_tiles();
             }
             chunk++;
-            if constexpr (!HAS_TERMS) {
-                if (turn.n_more > 0)
-                    fetch();
-                tell_made(turn.stage);
-            }
+            if (!HAS_TERMS && turn.n_more > 0)
+                fetch();
+            tell_made(turn.stage);
         }
+        wait_copies<0>(); /* before the threads end */
     }
 
     /* ---- what the others do ---- */
