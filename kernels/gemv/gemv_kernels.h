@@ -28,16 +28,22 @@
 #define GEMV_IS_SUPER(bytes)   (GEMV_HAS_MINIMA(bytes) || (bytes) == GEMV_Q6K_STAGED)
 
 /*
- * On the matrix units, for `chunk` blocks of n_bytes in each row: the pitch of a row, and the
- * total.  Blocks of bytes hold their scales, those of nibbles do not.
+ * On the matrix units, for `chunk` blocks of n_bytes in each row: the pitch of rows, the place of
+ * one, the bytes of a stage, and the total.  Blocks of bytes hold their scales, those of nibbles do
+ * not.  Eight rows side by side lie in different banks, because the pitch is an odd multiple of 16,
+ * or an odd one of 32 with 16 bytes before every fourth row.
  */
-#define GEMV_CHUNK_OF_8                8 /* blocks, for tiles of 8 columns */
-#define GEMV_CHUNK_OF_MORE             4
-#define GEMV_MMA_ROWS                  128
-#define GEMV_MMA_ROWS_OF_8(has_scales) ((has_scales) ? 128 : 256) /* for tiles of 8 columns */
-#define GEMV_MMA_PITCH(n_bytes, chunk) ((((chunk) * (n_bytes) + 15) / 16 * 16) | 16)
+#define GEMV_CHUNK_OF_8                 8 /* blocks, for tiles of 8 columns */
+#define GEMV_CHUNK_OF_MORE              4
+#define GEMV_MMA_ROWS                   128
+#define GEMV_MMA_ROWS_OF_8(has_scales)  ((has_scales) ? 128 : 256) /* for tiles of 8 columns */
+#define GEMV_MMA_PIECES(n_bytes, chunk) (((chunk) * (n_bytes) + 15) / 16)
+#define GEMV_MMA_PITCH(n_bytes, chunk)                                                             \
+    (16 * (GEMV_MMA_PIECES(n_bytes, chunk) | (GEMV_MMA_PIECES(n_bytes, chunk) % 4 != 2)))
+#define GEMV_MMA_PLACE(row, pitch)           ((row) * (pitch) + ((pitch) % 32 ? 0 : (row) / 4 * 16))
+#define GEMV_MMA_STAGE(rows, n_bytes, chunk) GEMV_MMA_PLACE(rows, GEMV_MMA_PITCH(n_bytes, chunk))
 #define GEMV_MMA_BYTES(rows, n_bytes, has_scales, chunk, cols)                                     \
-    (2 * (rows)*GEMV_MMA_PITCH(n_bytes, chunk) + (chunk) * (cols) * (32 * 4 + 4) +                 \
+    (2 * GEMV_MMA_STAGE(rows, n_bytes, chunk) + (chunk) * (cols) * (32 * 4 + 4) +                  \
      (GEMV_HAS_MINIMA(n_bytes) ? (chunk) * (cols)*8 : 0) +                                         \
      ((has_scales) ? 0 : (rows) * (chunk)*2))
 
@@ -109,11 +115,11 @@ struct gemv_slices {
 #define GEMV_WGMMA_ROWS  256
 #define GEMV_WGMMA_CHUNK 4
 #define GEMV_WGMMA_STAGES(n_bytes, cols, has_terms)                                                \
-    (!(has_terms) ? 2 : (n_bytes) == GEMV_Q6K_STAGED ? ((cols) > 32 ? 2 : 3) : (cols) > 32 ? 3 : 4)
+    (!(has_terms) ? 2 : (cols) > 32 || (n_bytes) == GEMV_Q6K_STAGED ? 3 : 4)
 #define GEMV_WGMMA_THREADS(has_terms) ((has_terms) ? 640 : 512)
 #define GEMV_WGMMA_BYTES(n_bytes, has_scales, cols, has_terms)                                     \
     (GEMV_WGMMA_STAGES(n_bytes, cols, has_terms) *                                                 \
-     (GEMV_WGMMA_ROWS * GEMV_MMA_PITCH(n_bytes, GEMV_WGMMA_CHUNK) +                                \
+     (GEMV_MMA_STAGE(GEMV_WGMMA_ROWS, n_bytes, GEMV_WGMMA_CHUNK) +                                 \
       GEMV_WGMMA_CHUNK *                                                                           \
           ((cols)*128 + (cols) / 32 * 8 + ((has_scales) ? 0 : GEMV_WGMMA_ROWS * 2)) +              \
       (GEMV_IS_SUPER(n_bytes) ? (cols)*32 : 0) + 8))

@@ -164,10 +164,10 @@ template <class Format, int CHUNK> struct ChunkLayout<Format, CHUNK, true> {
  */
 template <class Format, class Shape, int ROWS, int CHUNK, int THREADS, bool IS_FULL>
 struct StagedRows {
-    /* A row of a chunk: at most 8 bytes before it, and an odd multiple of 16 against bank
-     * conflicts. */
+    /* A row of a chunk has at most 8 bytes before it. */
     typedef ChunkLayout<Format, CHUNK> Layout;
-    enum { PITCH = GEMV_MMA_PITCH(Layout::BLOCK_BYTES, CHUNK), STAGE_BYTES = ROWS * PITCH };
+    enum { PITCH = GEMV_MMA_PITCH(Layout::BLOCK_BYTES, CHUNK) };
+    enum { STAGE_BYTES = GEMV_MMA_STAGE(ROWS, Layout::BLOCK_BYTES, CHUNK) };
     enum { PIECES = Layout::PIECES };
     static_assert(PIECES * 16 <= PITCH, "room");
 
@@ -199,10 +199,15 @@ struct StagedRows {
         return stages + stage * STAGE_BYTES;
     }
 
+    /* Of a row of a stage; that of a sum of multiples of 4 and another row is the sum of theirs. */
+    MEMBER static constexpr int place_of(int row) {
+        return GEMV_MMA_PLACE(row, PITCH);
+    }
+
     /* The place of a group of blocks in a stage. */
     MEMBER typename Staged<Format>::Place place_in(int stage, int skew, int row, int group,
                                                    int64_t block0) const {
-        return Staged<Format>::staged(stage_at(stage) + row * PITCH + skew +
+        return Staged<Format>::staged(stage_at(stage) + place_of(row) + skew +
                                           group * (Format::GROUP * Layout::BLOCK_BYTES),
                                       (int)(block0 / Format::GROUP + group) % 2);
     }
@@ -222,7 +227,7 @@ struct StagedRows {
             for (int i = threadIdx.x; i < ROWS * PIECES; i += THREADS) {
                 int row = i / PIECES, piece = i % PIECES;
                 if (Layout::has_piece(piece, skew, n_blocks_here))
-                    copy_async_16(stage_at(stage) + row * PITCH + 16 * piece,
+                    copy_async_16(stage_at(stage) + place_of(row) + 16 * piece,
                                   from(row) + Layout::source(block0, 16 * piece));
             }
         } else {
@@ -230,7 +235,7 @@ struct StagedRows {
             for (int i = threadIdx.x; i < ROWS * UNITS; i += THREADS) {
                 int row = i / UNITS, byte = i % UNITS * Format::UNIT;
                 if (Layout::has_byte(block0, byte, n_blocks_here))
-                    copy_unit<Format::UNIT>(stage_at(stage) + row * PITCH + byte,
+                    copy_unit<Format::UNIT>(stage_at(stage) + place_of(row) + byte,
                                             from(row) + Layout::source(block0, byte));
             }
         }

@@ -164,13 +164,13 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         enum { ROWS_AT_ONCE = MAKERS / N };
         typedef typename Rows::Layout Layout;
         int skew = rows.skew_of(block0), row = threadIdx.x / N, piece = first + threadIdx.x % N;
-        uint8_t *to = rows.stage_at(stage) + row * Rows::PITCH + 16 * piece;
+        uint8_t *to = rows.stage_at(stage) + Rows::place_of(row) + 16 * piece;
         if (Layout::has_piece(piece, skew, rows.blocks_from(block0)))
             copy_rows<ROWS_AT_ONCE>(row, Layout::bytes_before(rows.n_blocks),
                                     rows.w.values + Layout::bytes_before(block0) - skew +
                                         Layout::source(block0, 16 * piece),
                                     [&](int i, const uint8_t *from) {
-                                        copy_async_16(to + i * ROWS_AT_ONCE * Rows::PITCH, from);
+                                        copy_async_16(to + Rows::place_of(i * ROWS_AT_ONCE), from);
                                     });
     }
 
@@ -332,7 +332,7 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     /* The lane's row of a tile, or the one 8 below, from a group on. */
     MEMBER RowPlace row_place(const Place &place, int tile, int block, int below) const {
         return Staged<Format>::staged(shared + place.weights +
-                                          (tile * 64 + below * 8) * Rows::PITCH +
+                                          Rows::place_of(tile * 64 + below * 8) +
                                           block * Rows::Layout::BLOCK_BYTES,
                                       place.half);
     }
@@ -476,7 +476,7 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     MEMBER void multiply(float (&sums)[M_TILES][COLS / 2]) const {
         uint64_t tiles = tile_descriptor<COLS>(terms(0, 0));
         int row = first_row(0) + threadIdx.x % 32 / 4, first = first_chunk(), end = end_chunk();
-        const Place of_lane = {anew(WEIGHTS_AT + row * Rows::PITCH),
+        const Place of_lane = {anew(WEIGHTS_AT + Rows::place_of(row)),
                                anew(SCALES_AT + row * CHUNK * 2), 0};
         Turn turn = first_turn();
         uint32_t odd = 0;
