@@ -74,8 +74,7 @@ enum {
     ATTENTION_MOST_CHUNKS = 256,   /* parts of one row of decode */
     ATTENTION_MOST_CLUSTER = 16,   /* of them in a cluster */
     ATTENTION_LEAST_CHUNK = 32,    /* the fewest positions that are worth a block */
-    ATTENTION_DECODE_WARPS = 8,
-    ATTENTION_DECODE_GROUP = 8, /* the most rows of a block */
+    ATTENTION_DECODE_GROUP = 8,    /* the most rows of a block */
     /* of several queries and their heads, before tiles take them: always, and at most */
     ATTENTION_DECODE_ROWS = 32,
     ATTENTION_DECODE_MOST_ROWS = 128,
@@ -116,26 +115,35 @@ enum {
           ATTENTION_WGMMA_PLACES(type) * ATTENTION_WGMMA_KEY_TERMS(type) * ATTENTION_WGMMA_KEYS) + \
      2 * ATTENTION_WGMMA_ROWS + ATTENTION_WGMMA_PLACES(type) * (ATTENTION_WGMMA_KEYS + 16) + 64)
 #define ATTENTION_IS_OF_16(type) ((type) == ATTENTION_F16 || (type) == ATTENTION_BF16)
+/* Warps of a block; for 16 bits they have up to 32 KiB of keys and values. */
+#define ATTENTION_DECODE_WARPS(type, dim) (!ATTENTION_IS_OF_16(type) ? 8 : (dim) <= 128 ? 4 : 2)
+/*
+ * What a warp has in shared memory: its outputs or, before them, the keys and values of a step on
+ * matrix units.
+ */
+#define ATTENTION_DECODE_WARP_BYTES(type, dim, group)                                              \
+    (ATTENTION_IS_OF_16(type) ? 2 * ATTENTION_DECODE_UNIT_KEYS * 2 * (dim) : 4 * (group) * (dim))
 /* Weights of a step and row; on matrix units no two of 8 rows share a bank. */
 #define ATTENTION_DECODE_WEIGHTS(type, dim)                                                        \
     (ATTENTION_IS_OF_16(type) ? ATTENTION_DECODE_UNIT_KEYS + 4                                     \
                               : 4 * ((dim) < 128 ? 128 / (dim) : 1))
 /*
- * An output, a maximum, a sum and the weights of a step per warp and head; what a cluster gives: an
- * output per column, a maximum and a sum per block and head; for matrix units eight columns of
- * queries.
+ * Per warp the above, and a maximum, a sum and the weights of a step per head; what a cluster
+ * gives: an output per column, a maximum and a sum per block and head; for matrix units eight
+ * columns of queries.
  */
 #define ATTENTION_DECODE_BYTES(type, dim, group)                                                   \
-    (4 * (group) *                                                                                 \
-         (ATTENTION_DECODE_WARPS * ((dim) + 2 + ATTENTION_DECODE_WEIGHTS(type, dim)) + (dim) +     \
-          2 * ATTENTION_MOST_CLUSTER) +                                                            \
+    (ATTENTION_DECODE_WARPS(type, dim) *                                                           \
+         (ATTENTION_DECODE_WARP_BYTES(type, dim, group) +                                          \
+          4 * (group) * (2 + ATTENTION_DECODE_WEIGHTS(type, dim))) +                               \
+     4 * (group) * ((dim) + 2 * ATTENTION_MOST_CLUSTER) +                                          \
      (ATTENTION_IS_OF_16(type) ? 32 * (dim) : 0))
 /* Rows of K, and of V, that a lane has in flight on fp32 units. */
 #define ATTENTION_DECODE_ROUNDS(type) (ATTENTION_IS_OF_16(type) ? 8 : 4)
 /* Floats of a chunk's output in scratch: a multiple of 16 bytes. */
 #define ATTENTION_PART_COLUMNS(dim) (((dim) + 3) / 4 * 4)
 /* Blocks of a multiprocessor, which together have enough of K and V in flight. */
-#define ATTENTION_DECODE_SLOTS(dim) ((dim) <= 128 ? 2 : 1)
+#define ATTENTION_DECODE_SLOTS(type, dim) (ATTENTION_IS_OF_16(type) ? 4 : (dim) <= 128 ? 2 : 1)
 
 struct attention_args {
     const float *q, *k, *v; /* [n_heads][seq][head_dim] */

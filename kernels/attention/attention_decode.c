@@ -150,7 +150,7 @@ static int64_t scratch_chunks(const struct cushim_kernel_call *call,
                               const struct variant *variant, int64_t n_slices, int64_t most,
                               size_t n_bytes) {
     size_t one = (size_t)n_rows(args) * chunk_bytes(args->head_dim);
-    int64_t n_slots = (int64_t)call->n_sms * ATTENTION_DECODE_SLOTS(variant->dim);
+    int64_t n_slots = (int64_t)call->n_sms * ATTENTION_DECODE_SLOTS(variant->type, variant->dim);
     int64_t n = least(most, (int64_t)(n_bytes / one));
     if (args->max_kv_len <= LEAST_ROW && 2 * n_slices > (int64_t)call->n_sms)
         n = 1;
@@ -159,8 +159,9 @@ static int64_t scratch_chunks(const struct cushim_kernel_call *call,
 
 static struct cushim_kernel_shape shape_of(const struct cushim_kernel_call *call,
                                            const struct variant *variant, int64_t n_chunks) {
+    unsigned n_warps = ATTENTION_DECODE_WARPS(variant->type, variant->dim);
     return (struct cushim_kernel_shape){.grid = {(unsigned)n_chunks},
-                                        .block = {32 * ATTENTION_DECODE_WARPS},
+                                        .block = {32 * n_warps},
                                         .shared_bytes =
                                             call->family->kernels[variant->kernel].shared_bytes};
 }

@@ -42,7 +42,7 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
     enum {
         IS_EVEN = TYPE == ATTENTION_EVEN,
         IS_ON_UNITS = HAS_UNITS && ATTENTION_IS_OF_16(TYPE),
-        WARPS = ATTENTION_DECODE_WARPS,
+        WARPS = ATTENTION_DECODE_WARPS(TYPE, DIM),
         THREADS = 32 * WARPS,
         LANES = DIM / 4 < 32 ? DIM / 4 : 32, /* that share a key or a value, and so do heads */
         WIDES = DIM / 4 / LANES,             /* per lane, of four columns each */
@@ -53,13 +53,20 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
         HELD = SCORES > LANES ? SCORES / LANES : 1,    /* scores that the lane holds in the end */
         SPAN_STEPS = ATTENTION_DECODE_SPAN / STEP_KEYS /* few enough that their sums are short */
     };
+    union OfWarp { /* on matrix units the output is stored when the last step is done */
+        float out[GROUP][DIM];
+        uint4 eights[ATTENTION_DECODE_WARP_BYTES(TYPE, DIM, GROUP) / 16];
+    };
+    struct alignas(WARPS < 4 ? 4 * WARPS : 16) Numbers { /* that a thread loads together */
+        float of[WARPS];
+    };
     struct Shared {
-        float out[WARPS][GROUP][DIM];
+        OfWarp of_warp[WARPS];
         union { /* of a step */
             float weights[WARPS][KEYS][SCORES];
             float of_row[WARPS][GROUP][ATTENTION_DECODE_WEIGHTS(TYPE, DIM)];
         };
-        float warp_most[GROUP][WARPS], warp_sum[GROUP][WARPS];
+        Numbers warp_most[GROUP], warp_sum[GROUP];
         /* from the blocks of the cluster: parts of the outputs that this block joins, and for
          * all heads */
         float given[GROUP * DIM];
@@ -250,7 +257,8 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
 #pragma unroll
                     for (int step = LANES; step < 32; step *= 2)
                         out[h][i][e] += __shfl_xor_sync(0xFFFFFFFF, out[h][i][e], step);
-                float4 *place = reinterpret_cast<float4 *>(&shared->out[warp][h][column(i)]);
+                float4 *place =
+                    reinterpret_cast<float4 *>(&shared->of_warp[warp].out[h][column(i)]);
                 if (lane < LANES) {
                     float4 total = is_first ? make_float4(0, 0, 0, 0) : *place;
                     total.x = fmaf(total.x, of_head, out[h][i][0]);
@@ -328,8 +336,8 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
         for (int step = GROUP; step < 32; step *= 2)
             all_sum += __shfl_xor_sync(0xFFFFFFFF, all_sum, step);
         if (lane < GROUP) {
-            shared->warp_most[lane][warp] = most;
-            shared->warp_sum[lane][warp] = all_sum;
+            shared->warp_most[lane].of[warp] = most;
+            shared->warp_sum[lane].of[warp] = all_sum;
         }
     }
 
@@ -344,21 +352,18 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
 #pragma unroll
         for (int i = 4 * (int)threadIdx.x; i < GROUP * DIM; i += 4 * THREADS) {
             int h = i / DIM;
-            float all_most = -INFINITY, all_sum = 0, most_of[WARPS], sum_of[WARPS];
+            float all_most = -INFINITY, all_sum = 0;
             float4 value = make_float4(0, 0, 0, 0);
-#pragma unroll
-            for (int w = 0; w < WARPS; w += 4) {
-                take(most_of + w, &shared->warp_most[h][w]);
-                take(sum_of + w, &shared->warp_sum[h][w]);
-            }
+            Numbers most_of = shared->warp_most[h], sum_of = shared->warp_sum[h];
 #pragma unroll
             for (int w = 0; w < WARPS; w++)
-                all_most = fmaxf(all_most, most_of[w]);
+                all_most = fmaxf(all_most, most_of.of[w]);
 #pragma unroll
             for (int w = 0; w < WARPS; w++) {
-                float4 out_of = *reinterpret_cast<const float4 *>(&shared->out[w][h][i % DIM]);
-                float factor = factor_of(most_of[w], base_of(all_most), args->scale);
-                all_sum = fmaf(sum_of[w], factor, all_sum);
+                float *place = &shared->of_warp[w].out[h][i % DIM];
+                float4 out_of = *reinterpret_cast<const float4 *>(place);
+                float factor = factor_of(most_of.of[w], base_of(all_most), args->scale);
+                all_sum = fmaf(sum_of.of[w], factor, all_sum);
                 value.x = fmaf(out_of.x, factor, value.x);
                 value.y = fmaf(out_of.y, factor, value.y);
                 value.z = fmaf(out_of.z, factor, value.z);
@@ -369,14 +374,6 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
             else if (h < n_rows && i % DIM < dim)
                 store_chunk(h, i % DIM, chunk, value, all_most, all_sum);
         }
-    }
-
-    __device__ static void take(float *four, const float *from) {
-        float4 taken = *reinterpret_cast<const float4 *>(from);
-        four[0] = taken.x;
-        four[1] = taken.y;
-        four[2] = taken.z;
-        four[3] = taken.w;
     }
 
     /* Store columns from d on.  If there is only one chunk they are the output, up to its last
@@ -522,14 +519,12 @@ template <class Block> DEVICE void decode(float *shared, const attention_cached_
 
 } // namespace
 
-/*
- * The launcher counts on two blocks of 256 threads per multiprocessor, which are worth a spilled
- * register or two. 0 leaves it to the compiler.
+/* The blocks per multiprocessor on which the launcher counts are worth a spilled register or two.
  */
-#define DECODE_BLOCKS(dim) ((dim) <= 128 ? 2 : 0)
-
 #define DECODE(name, type, dim, group)                                                             \
-    extern "C" __global__ void __launch_bounds__(32 * ATTENTION_DECODE_WARPS, DECODE_BLOCKS(dim))  \
+    extern "C" __global__ void __launch_bounds__(                                                  \
+        32 * ATTENTION_DECODE_WARPS(ATTENTION_##type, dim),                                        \
+        ATTENTION_DECODE_SLOTS(ATTENTION_##type, dim))                                             \
         attention_decode_##name(const __grid_constant__ attention_cached_args args) {              \
         DYNAMIC_SHARED(float, shared);                                                             \
         decode<Decode<ATTENTION_##type, dim, group>>(shared, &args);                               \

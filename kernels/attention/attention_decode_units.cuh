@@ -6,9 +6,11 @@
  * (IS_PACKED), or eight rows of which each term has a product of its own.  A lower term is 0 only
  * if the number is, and has its sign, so that an infinite key or value does not become NaN.
  *
- * The order of head_dim and of keys in a sum is free.  It is chosen so that a lane loads 16 bytes
+ * The order of head_dim and of keys in a sum is free.  It is chosen so that a lane reads 16 bytes
  * and has them where a product expects them (kernels/device/arch/mma.cuh): of keys, lanes of 4 have
- * 8 columns each of two rows; of values, lanes 4 apart have 8 columns each of four rows.
+ * 8 columns each of two rows; of values, lanes 4 apart have 8 columns each of four rows.  Keys and
+ * values come to shared memory first, because memory is asked for whole lines, 128 bytes by eight
+ * neighbouring lanes.  Requests for parts of a line are slower.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_DECODE_UNITS_CUH
 #define CUSHIM_KERNELS_ATTENTION_DECODE_UNITS_CUH
@@ -16,6 +18,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/attention_cache.cuh"
 #include "kernels/attention/attention_weight.cuh"
+#include "kernels/device/arch/async_copy.cuh"
 #include "kernels/device/arch/mma.cuh"
 #include "kernels/device/device.cuh"
 
@@ -53,13 +56,14 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
     typename Block::Shared *shared;
     float4 *terms; /* of the rows, in the order of products: [DIM / 16][32] */
     int lane, warp, g, t;
-    uint4 keys[2][DIM / 32], values[4][DIM / 64];
+    uint4 *keys, *values; /* of the warp's step, in shared memory, where place() says */
     float most[ROWS], sum[ROWS], out[DIM / 16][4];
+    float all[DIM / 16][2][ROWS]; /* outputs of all spans */
 
     __device__ DecodeUnits(Block &block)
         : block(block), args(block.args), shared(block.shared),
           terms(reinterpret_cast<float4 *>(block.shared + 1)), lane(block.lane), warp(block.warp),
-          g(lane / 4), t(lane % 4) {
+          g(lane / 4), t(lane % 4), keys(shared->of_warp[warp].eights), values(keys + 2 * DIM) {
     }
 
     /* The row of which the lane has number r of its scores. */
@@ -69,20 +73,42 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
 
     /* ---- a step ---- */
 
-    template <class Rows> __device__ void load_keys(const Rows &rows, int n_keys) {
-#pragma unroll
-        for (int u = 0; u < 2; u++) {
-            auto *row = rows.of_lane(rows.key_row, g + 8 * u);
-            Of::load_eights(keys[u], row, 8 * t, 32, g + 8 * u < n_keys ? block.dim : 0);
-        }
+    __device__ static int turn_of(int row) {
+        return (row % 2 * 4) ^ (row / 4 * 2);
     }
 
-    template <class Rows> __device__ void load_values(const Rows &rows, int n_keys) {
+    /* The place of eight columns of a row.  What eight lanes read or copy at the same time lies in
+     * different banks.  The bits of a row and of an eight may be given in two parts; those that the
+     * compiler knows cost no instructions. */
+    __device__ static int place(int row, int eight, int known_row = 0, int known_eight = 0) {
+        int turn = turn_of(row) ^ turn_of(known_row) ^ known_eight % 8;
+        return ((row * (DIM / 8) + eight) ^ turn) + known_row * (DIM / 8) + known_eight / 8 * 8;
+    }
+
+    /* Begin to copy keys or values of a step; `own` is the row of key `lane`. */
+    template <class Rows>
+    __device__ void copy(uint4 *to, const Rows &rows, const typename Of::Element *own, int n_keys) {
+        if (block.dim % 8 == 0 && __all_sync(0xFFFFFFFF, (uintptr_t)own % 16 == 0)) {
 #pragma unroll
-        for (int u = 0; u < 4; u++) {
-            auto *row = rows.of_lane(rows.value_row, 4 * t + u);
-            Of::load_eights(values[u], row, 8 * g, 64, 4 * t + u < n_keys ? block.dim : 0);
+            for (int u = 0; u < 4; u++) {
+                int key = 4 * u + lane / 8;
+                auto *row = rows.of_lane(own, key) + lane % 8 * 8;
+#pragma unroll
+                for (int i = 0; i < DIM / 8; i += 8)
+                    if (key < n_keys && 8 * (lane % 8 + i) < block.dim)
+                        copy_async_16(&to[place(lane / 8, lane % 8, 4 * u, i)], row + 8 * i);
+            }
+        } else {
+#pragma unroll 1
+            for (int i = lane; i < 2 * DIM; i += 32) {
+                int key = i / (DIM / 8), eight = i % (DIM / 8);
+                auto *row = rows.of_lane(own, key);
+                uint4 one[1];
+                Of::load_eights(one, row, 8 * eight, 0, key < n_keys ? block.dim : 0);
+                to[place(key, eight)] = one[0];
+            }
         }
+        commit_copies();
     }
 
     __device__ static uint32_t word(const uint4 &words, int i) {
@@ -95,11 +121,12 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
 #pragma unroll
         for (int i = 0; i < DIM / 16; i++) {
             float4 four = terms[i * 32 + lane];
+            uint4 ups = keys[place(g, t, 0, i / 2 * 4)], downs = keys[place(g, t, 8, i / 2 * 4)];
             const float q[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
             for (int m = 0; m < 2; m++) {
-                float2 up = Of::widen2(word(keys[0][i / 2], i % 2 * 2 + m));
-                float2 down = Of::widen2(word(keys[1][i / 2], i % 2 * 2 + m));
+                float2 up = Of::widen2(word(ups, i % 2 * 2 + m));
+                float2 down = Of::widen2(word(downs, i % 2 * 2 + m));
                 float2 first = make_float2(up.x, down.x), second = make_float2(up.y, down.y);
                 multiply_terms(parts[IS_PACKED ? m : 0], first, second, q[2 * m], q[2 * m + 1]);
                 if (!IS_PACKED)
@@ -175,17 +202,9 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
             n_seen[r] = n_keys - block.hidden_of(row_of(r));
 #pragma unroll 1
         for (int key = first > 0 ? first : 0; key < n; key++) {
-            uint32_t masks[4];
-#pragma unroll
-            for (int u = 0; u < 4; u++)
-                masks[u] = key % 4 == u ? 0xFFFFFFFF : 0;
 #pragma unroll
             for (int i = 0; i < DIM / 16; i++) {
-                uint32_t pair = 0;
-#pragma unroll
-                for (int u = 0; u < 4; u++)
-                    pair |= word(values[u][i / 4], i % 4) & masks[u];
-                float2 two = Of::widen2(__shfl_sync(0xFFFFFFFF, pair, g * 4 + key / 4));
+                float2 two = Of::widen2(word(values[place(key, g + i / 4 * 8)], i % 4));
 #pragma unroll
                 for (int r = 0; r < ROWS; r++) {
                     float weight = shared->of_row[warp][row_of(r)][key];
@@ -195,12 +214,13 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
                 }
             }
         }
+        __syncwarp();
 #pragma unroll
         for (int u = 0; u < 4; u++)
 #pragma unroll
             for (int i = 0; i < DIM / 64; i++)
                 if (4 * t + u >= first)
-                    values[u][i] = make_uint4(0, 0, 0, 0);
+                    values[place(4 * t, g, u, i * 8)] = make_uint4(0, 0, 0, 0);
     }
 
     /* Add values by the weights of a column's row. */
@@ -218,8 +238,8 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
         for (int i = 0; i < DIM / 16; i++) {
 #pragma unroll
             for (int u = 0; u < 4; u += 2) {
-                float2 first = Of::widen2(word(values[u][i / 4], i % 4));
-                float2 second = Of::widen2(word(values[u + 1][i / 4], i % 4));
+                float2 first = Of::widen2(word(values[place(4 * t, g, u, i / 4 * 8)], i % 4));
+                float2 second = Of::widen2(word(values[place(4 * t, g, u + 1, i / 4 * 8)], i % 4));
                 bool is_low = IS_PACKED && g % 2;
                 multiply_terms(out[i], first, second, is_low ? low[u] : weights[u],
                                is_low ? low[u + 1] : weights[u + 1]);
@@ -262,19 +282,22 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
         return IS_PACKED ? out[i][2 * e] + out[i][2 * e + 1] : out[i][2 * e + r];
     }
 
-    /* Add the span's output to the warp's in shared memory. */
-    __device__ void end_span(float factor, int r, bool is_first) const {
+    /* Add the span's output. */
+    __device__ void end_span(float factor, int r) {
 #pragma unroll
-        for (int i = 0; i < DIM / 16; i += 2) {
-            int column = i / 4 * 64 + 8 * g + i % 4 * 2;
-            float4 *place = reinterpret_cast<float4 *>(&shared->out[warp][row_of(r)][column]);
-            float4 total = is_first ? make_float4(0, 0, 0, 0) : *place;
-            total.x = fmaf(total.x, factor, output(i, 0, r));
-            total.y = fmaf(total.y, factor, output(i, 1, r));
-            total.z = fmaf(total.z, factor, output(i + 1, 0, r));
-            total.w = fmaf(total.w, factor, output(i + 1, 1, r));
-            *place = total;
-        }
+        for (int i = 0; i < DIM / 16; i++)
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+                all[i][e][r] = fmaf(all[i][e][r], factor, output(i, e, r));
+    }
+
+    /* Store the warp's outputs where its keys and values were. */
+    __device__ void store(int r) const {
+        float *row = shared->of_warp[warp].out[row_of(r)];
+#pragma unroll
+        for (int i = 0; i < DIM / 16; i += 2)
+            *reinterpret_cast<float4 *>(&row[i / 4 * 64 + 8 * g + i % 4 * 2]) =
+                make_float4(all[i][0][r], all[i][1][r], all[i + 1][0][r], all[i + 1][1][r]);
     }
 
     /* Like Decode::attend. */
@@ -285,13 +308,22 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
         int64_t n_left = length - first;
         StepRows<8, TYPE> rows(*args, block.sequence, block.head, first + ahead, length, turn);
         float most_before[ROWS], all_sum[ROWS];
-        bool is_first = true;
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             most[r] = most_before[r] = -INFINITY;
             all_sum[r] = 0;
+#pragma unroll
+            for (int i = 0; i < DIM / 16; i++)
+                all[i][0][r] = all[i][1][r] = 0;
         }
-        load_keys(rows, block.keys_of(n_left) - ahead);
+        if (block.dim < DIM) { /* no step writes the other columns */
+#pragma unroll
+            for (int i = lane; i < 2 * DIM; i += 32)
+                keys[i] = make_uint4(0, 0, 0, 0);
+            __syncwarp();
+        }
+        copy(keys, rows, rows.key_row, block.keys_of(n_left) - ahead);
+        copy(values, rows, rows.value_row, block.keys_of(n_left) - ahead);
         form_terms();
         do {
             int n = block.keys_of(n_left);
@@ -300,23 +332,27 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
             for (int i = 0; i < SPAN_STEPS && n > 0; i++) {
                 float scores[2][ROWS];
                 bool is_whole = n - ahead - block.most_hidden() >= STEP_KEYS;
-                load_values(rows, n - ahead);
                 rows.next();
+                wait_copies<1>();
+                __syncwarp(); /* all lanes have copied keys */
                 score(scores);
-                load_keys(rows, n - turn - ahead);
+                __syncwarp();
+                copy(keys, rows, rows.key_row, n - turn - ahead);
                 weigh(scores, n - ahead, is_whole);
+                wait_copies<1>();
+                __syncwarp();
                 add(n - ahead, is_whole);
                 n -= turn;
+                copy(values, rows, rows.value_row, n - ahead);
             }
             n_left -= (int64_t)SPAN_STEPS * turn;
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
                 float factor = factor_of(most_before[r], base_of(most[r]), args->scale);
-                all_sum[r] = is_first ? sum[r] : fmaf(all_sum[r], factor, sum[r]);
-                end_span(factor, r, is_first);
+                all_sum[r] = fmaf(all_sum[r], factor, sum[r]);
+                end_span(factor, r);
                 most_before[r] = most[r];
             }
-            is_first = false;
         } while (n_left > 0);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
@@ -324,9 +360,10 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
             for (int step = 4; step < 32; step *= 2)
                 all_sum[r] += __shfl_xor_sync(0xFFFFFFFF, all_sum[r], step);
             if (g == 0) {
-                shared->warp_most[row_of(r)][warp] = most[r];
-                shared->warp_sum[row_of(r)][warp] = all_sum[r];
+                shared->warp_most[row_of(r)].of[warp] = most[r];
+                shared->warp_sum[row_of(r)].of[warp] = all_sum[r];
             }
+            store(r);
         }
     }
 };
