@@ -335,7 +335,8 @@ TEST(a_long_cache_is_cut_for_few_rows) {
               {1, 33, 32768, CUSHIM_KV_F16, "attention_cached_wgmma_f16_128 "},
               {1, 33, 32768, CUSHIM_KV_BF16, "attention_cached_wgmma_bf16_128 "},
               {1, 33, 32768, CUSHIM_KV_F32, "attention_cached_wgmma_f32_128 "},
-              {6, 9, 32768, CUSHIM_KV_F16, "attention_decode_f16_128_8 "},
+              {6, 9, 32768, CUSHIM_KV_F16, "attention_decode_f16_128_8 attention_decode_merge "},
+              {6, 9, 32768, CUSHIM_KV_F32, "attention_decode_f32_128_8 "},
               {7, 9, 32768, CUSHIM_KV_F16, "attention_cached_wgmma_f16_128 "},
               {7, 8, 32768, CUSHIM_KV_F16, "attention_decode_f16_128_8 attention_decode_merge "}};
     void *p = place(true, 4);
