@@ -23,8 +23,8 @@ enum {
     TRIED_CHUNKS = 8,          /* numbers of chunks, from about a block for each slot on */
     SHORT_ROW = 1024,          /* positions; a row this short is a cluster, even if there is
                                   scratch */
-    LEAST_ROW = 256            /* positions; halves of a row this short do not pay for a second
-                                  kernel */
+    BUSY_ROW = 512             /* positions; chunks of a row this short do not pay for a second
+                                  kernel if there is a slice for each multiprocessor */
 };
 
 /* ---- which kernel ---- */
@@ -143,7 +143,7 @@ static int64_t even_chunks(int64_t n_rows, int64_t n_slots, int64_t most) {
 
 /*
  * As many chunks as keep the device busy, and fit into what scratch has beyond its lead; one if the
- * row is short and the device almost busy with that.
+ * row is short for that many slices.
  */
 static int64_t scratch_chunks(const struct cushim_kernel_call *call,
                               const struct attention_cached_args *args,
@@ -152,7 +152,7 @@ static int64_t scratch_chunks(const struct cushim_kernel_call *call,
     size_t one = (size_t)n_rows(args) * chunk_bytes(args->head_dim);
     int64_t n_slots = (int64_t)call->n_sms * ATTENTION_DECODE_SLOTS(variant->type, variant->dim);
     int64_t n = least(most, (int64_t)(n_bytes / one));
-    if (args->max_kv_len <= LEAST_ROW && 2 * n_slices > (int64_t)call->n_sms)
+    if ((double)args->max_kv_len * call->n_sms <= BUSY_ROW * (double)n_slices)
         n = 1;
     return n <= 1 ? 1 : even_chunks(n_slices, n_slots, n);
 }
