@@ -141,6 +141,15 @@ static int64_t even_chunks(int64_t n_rows, int64_t n_slots, int64_t most) {
     return best;
 }
 
+/* The blocks that run together: as many of a multiprocessor as are worth it and have room. */
+static int64_t slots_of(const struct cushim_kernel_call *call, const struct variant *variant) {
+    unsigned n = ATTENTION_DECODE_SLOTS(variant->type, variant->dim);
+    unsigned bytes = call->family->kernels[variant->kernel].shared_bytes;
+    while (n > 1 && cushim_kernel_call_share(call, n) < bytes)
+        n--;
+    return (int64_t)call->n_sms * n;
+}
+
 /*
  * As many chunks as keep the device busy, and fit into what scratch has beyond its lead; one if the
  * row is short for that many slices.
@@ -150,11 +159,10 @@ static int64_t scratch_chunks(const struct cushim_kernel_call *call,
                               const struct variant *variant, int64_t n_slices, int64_t most,
                               size_t n_bytes) {
     size_t one = (size_t)n_rows(args) * chunk_bytes(args->head_dim);
-    int64_t n_slots = (int64_t)call->n_sms * ATTENTION_DECODE_SLOTS(variant->type, variant->dim);
     int64_t n = least(most, (int64_t)(n_bytes / one));
     if ((double)args->max_kv_len * call->n_sms <= BUSY_ROW * (double)n_slices)
         n = 1;
-    return n <= 1 ? 1 : even_chunks(n_slices, n_slots, n);
+    return n <= 1 ? 1 : even_chunks(n_slices, slots_of(call, variant), n);
 }
 
 static struct cushim_kernel_shape shape_of(const struct cushim_kernel_call *call,

@@ -359,6 +359,29 @@ TEST(a_long_cache_is_cut_for_few_rows) {
     }
 }
 
+/* A multiprocessor of 9.0 holds four blocks of eight rows of halves, one of 8.0 three.  Four would
+ * fill all 108 with two chunks of each row, for which there is scratch. */
+static int cuts_for_four_blocks(unsigned is_of_90) {
+    enum { BATCH = 27, HEADS = 8, DIM = 128, LEN = 32768 };
+    void *p = place(true, 4);
+    const struct cushim_kv_cache cache = {.k = p,
+                                          .v = p,
+                                          .strides = {.head = DIM, .position = HEADS * DIM},
+                                          .max_kv_len = LEN,
+                                          .type = CUSHIM_KV_F16};
+    begin(is_of_90 ? "90" : "80");
+    all_launched[0] = '\0';
+    ck_ok(cushim_attention_cached_f32(
+        p, &cache, NULL, NULL, p, BATCH, 4 * HEADS, HEADS, DIM, 2, true, p,
+        cushim_attention_cached_f32_scratch(BATCH, 4 * HEADS, HEADS, DIM, 2, LEN) * 2 / 3, NULL));
+    return strstr(all_launched, "merge") ? 1 : 0;
+}
+
+TEST(a_cache_is_cut_for_the_blocks_that_run_together) {
+    ck_assert_int_eq(fixture_child(cuts_for_four_blocks, true), 1);
+    ck_assert_int_eq(fixture_child(cuts_for_four_blocks, false), 0);
+}
+
 static struct cushim_decoder_layer layer_of_q4k(void *p) {
     struct cushim_weights w = {.format = CUSHIM_FORMAT_Q4K, .w = p};
     return (struct cushim_decoder_layer){.qkv = {w},
