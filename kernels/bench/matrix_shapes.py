@@ -159,11 +159,17 @@ def decode(divisor):
 
 
 def cached(divisor):
-    """A step or a chunk of queries over caches of each type, [position][head], whole or in blocks of 16 positions in any order."""
+    """A step or a chunk of queries over caches of each type, [position][head], whole or in blocks of 16 positions in any order; a
+    step also over [head][position], as its peers."""
     hq, hkv, d, block_len, types = 32, 8, D, 16, {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+    def is_by_head(t):
+        return t["k"].shape[1] == hkv
 
     def plain(t, name):
         """[batch][head][position], in order, which the peers read."""
+        if is_by_head(t):
+            return t[name]
         return once(t, f"plain {name}", lambda: t[name].view(-1, block_len * hkv * d)[t["order"].long()].view(t[name].shape).transpose(1, 2).contiguous())
 
     def sdpa(t, n_heads=hq):
@@ -184,27 +190,29 @@ def cached(divisor):
         q, k, v = (x.double() for x in (t["q"].transpose(1, 2), plain(t, "k"), plain(t, "v")))
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2)
 
-    def ours(lib, t, b, n, kind, is_in_blocks, n_queries=1):
-        row = hkv * d
-        cache = KvCache(t["k"].data_ptr(), t["v"].data_ptr(), KvStrides((block_len if is_in_blocks else n) * row, d, row), None, None, n,
+    def ours(lib, t, b, n, kind, layout, n_queries=1):
+        row, is_in_blocks = hkv * d, layout == "-blocks"
+        strides = KvStrides(n * row, n * d, d) if is_by_head(t) else KvStrides((block_len if is_in_blocks else n) * row, d, row)
+        cache = KvCache(t["k"].data_ptr(), t["v"].data_ptr(), strides, None, None, n,
                         t["order"].data_ptr() if is_in_blocks else None, n // block_len, block_len, kind, False)
         lib.attention_cached_f32(t["q"], cache, None, None, t["y"], b, hq, hkv, d, n_queries, True, t["s"], t["s"].numel())
 
-    def make(new, b, n, kind, is_in_blocks, shape):
+    def make(new, b, n, kind, layout, shape):
         order = torch.rand(b * n // block_len, device=new.device, generator=new.draw).argsort()
-        return {"q": new.f32(*shape), "k": new.f32(b, n, hkv, d).to(kind), "v": new.f32(b, n, hkv, d).to(kind),
-                "order": (order if is_in_blocks else order.sort().values).int(), "y": new.empty(*shape), "s": new.bytes(1 << 24)}
+        of_cache = (b, hkv, n, d) if layout == "-heads" else (b, n, hkv, d)
+        return {"q": new.f32(*shape), "k": new.f32(*of_cache).to(kind), "v": new.f32(*of_cache).to(kind),
+                "order": (order if layout == "-blocks" else order.sort().values).int(), "y": new.empty(*shape), "s": new.bytes(1 << 24)}
 
     for b, n in ((1, 4096), (1, 32768), (16, 4096), (16, 32768)):
         n //= divisor
         for number, (name, kind) in enumerate(types.items()):
-            for is_in_blocks in (False, True):
+            for layout in ("", "-blocks", "-heads"):
                 peers = {"folded": backend(SDPBackend.EFFICIENT_ATTENTION, folded)} if kind == torch.float32 else {}
                 halves = {"flash": backend(SDPBackend.FLASH_ATTENTION, sdpa), "cuDNN": backend(SDPBackend.CUDNN_ATTENTION, sdpa),
                           "cuDNN folded": backend(SDPBackend.CUDNN_ATTENTION, folded), **({"ggml": of_ggml(b, n)} if kind == torch.float16 else {})}
-                yield Case("attention_cached_f32", f"{name}-{b}x{hq}x{hkv}x{d}-{n}" + ("-blocks" if is_in_blocks else ""),
-                           lambda new, v=(b, n, kind, is_in_blocks, (b, hq, 1, d)): make(new, *v),
-                           lambda lib, t, v=(b, n, number, is_in_blocks): ours(lib, t, *v),
+                yield Case("attention_cached_f32", f"{name}-{b}x{hq}x{hkv}x{d}-{n}{layout}",
+                           lambda new, v=(b, n, kind, layout, (b, hq, 1, d)): make(new, *v),
+                           lambda lib, t, v=(b, n, number, layout): ours(lib, t, *v),
                            2 * kind.itemsize * b * hkv * n * d, "read", peers, {} if peers else halves,
                            reference=lambda t, b=b: bmm({"q": t["q"].view(b, hkv, -1, d).double(), "k": plain(t, "k").double(),
                                                          "v": plain(t, "v").double()}), hot=("q", "s", "order"))
@@ -212,10 +220,10 @@ def cached(divisor):
         n //= divisor
         for number, (name, kind) in enumerate(types.items()):
             halves = {"flash": backend(SDPBackend.FLASH_ATTENTION, chunk), "cuDNN": backend(SDPBackend.CUDNN_ATTENTION, chunk)}
-            for is_in_blocks in (False, True):
-                yield Case("attention_cached_f32", f"{name}-chunk-{hq}x{hkv}x{d}-{n}" + ("-blocks" if is_in_blocks else ""),
-                           lambda new, v=(1, n, kind, is_in_blocks, (1, n, hq, d)): make(new, *v),
-                           lambda lib, t, v=(1, n, number, is_in_blocks, n): ours(lib, t, *v),
+            for layout in ("", "-blocks"):
+                yield Case("attention_cached_f32", f"{name}-chunk-{hq}x{hkv}x{d}-{n}{layout}",
+                           lambda new, v=(1, n, kind, layout, (1, n, hq, d)): make(new, *v),
+                           lambda lib, t, v=(1, n, number, layout, n): ours(lib, t, *v),
                            n * d * (8 * hq + 2 * kind.itemsize * hkv), "copy", {}, {} if kind == torch.float32 else halves,
                            reference=exact_chunk if n <= 2048 else None, n_flops=2 * hq * n * n * d)
 
