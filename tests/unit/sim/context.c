@@ -154,6 +154,7 @@ TEST(mapped_memory_of_the_host_is_the_hosts_until_it_runs_out) {
         ck_cuda(cuMemSetAccess(a, 2 * PAGE, &access, 1));
     }
     ck_cuda(cuMemsetD8(a, 5, PAGE));
+    ck_cuda(cuCtxSynchronize());
     ck_cuda(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, a));
     ck_assert_uint_eq(type, CU_MEMORYTYPE_HOST);
     ck_cuda(cuMemUnmap(a, 2 * PAGE));
