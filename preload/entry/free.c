@@ -142,24 +142,32 @@ static CUresult call_free(struct cushim_cuda *cuda, CUdeviceptr address,
                                      : cuda->cuMemFree_v2(address);
 }
 
-/* The driver frees foreign memory, and memory that it served for us. */
+/*
+ * The driver frees foreign memory, and memory that it served for us.  Once a context has ended, the
+ * heap of this one is held meanwhile: if it ended between the question whether the pointer is stale
+ * and the free, the free could hit what another thread got there.
+ */
 static CUresult free_by_driver(struct cushim_cuda *cuda, CUdeviceptr address,
                                enum cushim_entry_free_fn entry) {
     struct cushim_foreign foreign;
+    struct cushim_mem_heap *heap =
+        cushim_guard_epoch(cushim_guard_now()) ? cushim_contexts_hold_settled(cuda) : NULL;
     bool was_known = cushim_entry_forget(address, &foreign);
     CUresult answer;
-    if (cushim_stale_address_is_freed(cuda, address, &answer)) {
-        if (was_known) /* it went with its context */
-            cushim_foreign_count_free(&foreign);
-        return cushim_entry_forgot(false, &foreign, address, answer);
+    bool is_stale = cushim_stale_address_is_freed(cuda, address, &answer);
+    if (!is_stale) {
+        uint64_t start_ns = cushim_clock_ns();
+        answer = call_free(cuda, address, entry);
+        if (was_known && answer == CUDA_SUCCESS) {
+            cushim_mem_stats_add(&foreign.stats->n_native_frees, 1);
+            cushim_mem_stats_add_time(foreign.stats, &foreign.stats->native_free_ns, start_ns);
+        }
+    } else if (was_known) { /* it went with its context */
+        cushim_foreign_count_free(&foreign);
     }
-    uint64_t start_ns = cushim_clock_ns();
-    answer = call_free(cuda, address, entry);
-    if (was_known && answer == CUDA_SUCCESS) {
-        cushim_mem_stats_add(&foreign.stats->n_native_frees, 1);
-        cushim_mem_stats_add_time(foreign.stats, &foreign.stats->native_free_ns, start_ns);
-    }
-    return cushim_entry_forgot(was_known, &foreign, address, answer);
+    if (heap)
+        cushim_contexts_let(heap);
+    return cushim_entry_forgot(was_known && !is_stale, &foreign, address, answer);
 }
 
 CUresult cushim_entry_free(struct cushim_cuda *cuda, CUdeviceptr address,

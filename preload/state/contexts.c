@@ -6,6 +6,8 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "base/clock.h"
+#include "base/futex.h"
 #include "base/log.h"
 #include "base/lock.h"
 #include "copy/ring.h"
@@ -173,6 +175,25 @@ struct cushim_mem_heap *cushim_contexts_hold_current(struct cushim_cuda *cuda) {
         thread->heap_epoch = now;
         cushim_thread_settle(thread);
     }
+    return heap;
+}
+
+static bool is_current_leaving(struct cushim_cuda *cuda) {
+    CUcontext context = NULL;
+    if (cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
+        return false;
+    CUSHIM_LOCKED(&lock);
+    const struct row *row = find(owner_of(context));
+    return row && row->n_leaving;
+}
+
+struct cushim_mem_heap *cushim_contexts_hold_settled(struct cushim_cuda *cuda) {
+    uint64_t until_ns = cushim_clock_ns() + CUSHIM_CONTEXTS_PATIENCE_NS;
+    unsigned n_looks = 0;
+    struct cushim_mem_heap *heap;
+    while (!(heap = cushim_contexts_hold_current(cuda)) && is_current_leaving(cuda) &&
+           cushim_clock_ns() < until_ns)
+        cushim_futex_back_off(&n_looks);
     return heap;
 }
 

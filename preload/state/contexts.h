@@ -38,6 +38,8 @@ enum { CUSHIM_CONTEXTS_PATIENCE_NS = 2000000000 }; /* of an end, for threads tha
 bool cushim_contexts_hold(struct cushim_mem_heap *heap);
 void cushim_contexts_let(struct cushim_mem_heap *heap);
 struct cushim_mem_heap *cushim_contexts_hold_current(struct cushim_cuda *cuda);
+/* The same, after a wait if another thread is ending the context. */
+struct cushim_mem_heap *cushim_contexts_hold_settled(struct cushim_cuda *cuda);
 
 /*
  * Has the calling thread been in an entry point of the driver since a context was last destroyed?
