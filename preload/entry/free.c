@@ -6,7 +6,6 @@
 #include "cuda/table.h"
 #include "memory/free.h"
 #include "memory/state/heap_state.h"
-#include "memory/state/segments.h"
 #include "preload/observe/check.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/sight.h"
@@ -144,17 +143,15 @@ static CUresult call_free(struct cushim_cuda *cuda, CUdeviceptr address,
 }
 
 /*
- * The driver frees foreign memory, and memory that it served for us.  Once a context has ended and
- * segments of ours come and go, the heap of this one is held meanwhile: if it ended between the
- * question whether the pointer is stale and the free, the free could hit what another thread got
- * there.
+ * The driver frees foreign memory, and memory that it served for us.  If the pointer may be stale,
+ * the heap of this context is held meanwhile: if the context ended between that question and the
+ * free, the free could hit what another thread got there.
  */
 static CUresult free_by_driver(struct cushim_cuda *cuda, CUdeviceptr address,
                                enum cushim_entry_free_fn entry) {
     struct cushim_foreign foreign;
-    bool may_be_stale =
-        cushim_guard_epoch(cushim_guard_now()) && atomic_load(&cushim_mem_transits.n_begun);
-    struct cushim_mem_heap *heap = may_be_stale ? cushim_contexts_hold_settled(cuda) : NULL;
+    struct cushim_mem_heap *heap =
+        cushim_stale_address_may_be_freed(cuda) ? cushim_contexts_hold_settled(cuda) : NULL;
     bool was_known = cushim_entry_forget(address, &foreign);
     CUresult answer;
     bool is_stale = cushim_stale_address_is_freed(cuda, address, &answer);

@@ -84,11 +84,15 @@ static bool is_nobodys(struct cushim_cuda *cuda, uint64_t address) {
     return false;
 }
 
+bool cushim_stale_address_may_be_freed(const struct cushim_cuda *cuda) {
+    return cushim_guard_epoch(cushim_guard_now()) && atomic_load(&cushim_mem_transits.n_begun) &&
+           cuda->cuPointerGetAttributes && !cushim_capture_is_open() &&
+           !cushim_thread.host_function_depth;
+}
+
 bool cushim_stale_address_is_freed(struct cushim_cuda *cuda, uint64_t address, CUresult *answer) {
     CUdevice device;
-    if (!cushim_guard_epoch(cushim_guard_now()) || !atomic_load(&cushim_mem_transits.n_begun) ||
-        !cuda->cuPointerGetAttributes || cushim_capture_is_open() ||
-        cushim_thread.host_function_depth)
+    if (!cushim_stale_address_may_be_freed(cuda))
         return false;
     *answer = cuda->cuCtxGetDevice(&device);
     if (*answer == CUDA_ERROR_CONTEXT_IS_DESTROYED)

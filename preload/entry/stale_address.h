@@ -41,3 +41,6 @@ bool cushim_stale_address_is(uint64_t address);
  * no known owner.  True: do not forward the free, whose answer is `answer`.
  */
 bool cushim_stale_address_is_freed(struct cushim_cuda *cuda, uint64_t address, CUresult *answer);
+
+/* May it be the case?  Not before a context ended, nor where the driver may not be asked. */
+bool cushim_stale_address_may_be_freed(const struct cushim_cuda *cuda);
