@@ -318,10 +318,28 @@ TEST(two_columns_of_many_rows_have_as_many_blocks_on_each_multiprocessor) {
     }
 }
 
+/* The kernels that attend to caches of 8 heads, for 32 of queries, with this part of the scratch.
+ */
+static const char *launched_for_caches(int64_t batch, int64_t n_queries, int64_t len,
+                                       enum cushim_kv_type type, double part) {
+    enum { DIM = 128, HEADS = 8 };
+    void *p = place(true, 4);
+    const struct cushim_kv_cache cache = {.k = p,
+                                          .v = p,
+                                          .strides = {.head = DIM, .position = HEADS * DIM},
+                                          .max_kv_len = len,
+                                          .type = type};
+    size_t n_bytes =
+        cushim_attention_cached_f32_scratch(batch, 4 * HEADS, HEADS, DIM, n_queries, len);
+    all_launched[0] = '\0';
+    ck_ok(cushim_attention_cached_f32(p, &cache, NULL, NULL, p, batch, 4 * HEADS, HEADS, DIM,
+                                      n_queries, true, p, (size_t)((double)n_bytes * part), NULL));
+    return all_launched;
+}
+
 /* One query, or a few, of some sequences, whose caches are long; if their rows are more than 128 of
  * a KV head, or more than 16 for each multiprocessor, a tile goes through each. */
 TEST(a_long_cache_is_cut_for_few_rows) {
-    enum { DIM = 128, HEADS = 8 };
     static const struct {
         int64_t batch, n_queries, len;
         enum cushim_kv_type type;
@@ -341,40 +359,18 @@ TEST(a_long_cache_is_cut_for_few_rows) {
               {6, 9, 32768, CUSHIM_KV_F32, "attention_decode_f32_128_8 "},
               {7, 9, 32768, CUSHIM_KV_F16, "attention_cached_wgmma_f16_128 "},
               {7, 8, 32768, CUSHIM_KV_F16, "attention_decode_f16_128_8 attention_decode_merge "}};
-    void *p = place(true, 4);
     begin("90");
-    for (unsigned i = 0; i < sizeof of / sizeof *of; i++) {
-        const struct cushim_kv_cache cache = {.k = p,
-                                              .v = p,
-                                              .strides = {.head = DIM, .position = HEADS * DIM},
-                                              .max_kv_len = of[i].len,
-                                              .type = of[i].type};
-        all_launched[0] = '\0';
-        ck_ok(cushim_attention_cached_f32(
-            p, &cache, NULL, NULL, p, of[i].batch, 4 * HEADS, HEADS, DIM, of[i].n_queries, true, p,
-            cushim_attention_cached_f32_scratch(of[i].batch, 4 * HEADS, HEADS, DIM, of[i].n_queries,
-                                                of[i].len),
-            NULL));
-        ck_assert_str_eq(all_launched, of[i].launched);
-    }
+    for (unsigned i = 0; i < sizeof of / sizeof *of; i++)
+        ck_assert_str_eq(
+            launched_for_caches(of[i].batch, of[i].n_queries, of[i].len, of[i].type, 1),
+            of[i].launched);
 }
 
 /* A multiprocessor of 9.0 holds four blocks of eight rows of halves, one of 8.0 three.  Four would
  * fill all 108 with two chunks of each row, for which there is scratch. */
 static int cuts_for_four_blocks(unsigned is_of_90) {
-    enum { BATCH = 27, HEADS = 8, DIM = 128, LEN = 32768 };
-    void *p = place(true, 4);
-    const struct cushim_kv_cache cache = {.k = p,
-                                          .v = p,
-                                          .strides = {.head = DIM, .position = HEADS * DIM},
-                                          .max_kv_len = LEN,
-                                          .type = CUSHIM_KV_F16};
     begin(is_of_90 ? "90" : "80");
-    all_launched[0] = '\0';
-    ck_ok(cushim_attention_cached_f32(
-        p, &cache, NULL, NULL, p, BATCH, 4 * HEADS, HEADS, DIM, 2, true, p,
-        cushim_attention_cached_f32_scratch(BATCH, 4 * HEADS, HEADS, DIM, 2, LEN) * 2 / 3, NULL));
-    return strstr(all_launched, "merge") ? 1 : 0;
+    return strstr(launched_for_caches(27, 2, 32768, CUSHIM_KV_F16, 2.0 / 3), "merge") ? 1 : 0;
 }
 
 TEST(a_cache_is_cut_for_the_blocks_that_run_together) {
