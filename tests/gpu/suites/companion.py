@@ -74,11 +74,14 @@ def judge_whole(host, title, done):
 
 
 def example(host, name, is_preloaded):
-    """An example prints what its head shows; its kernels are PTX."""
+    """An example prints what its head shows; its kernels are PTX.  Some have a test that gives them a file instead."""
     source, title = build.EXAMPLES / f"{name}.c", f"example {name}" + (" preloaded" if is_preloaded else "")
-    image = [build.EXAMPLES / "kernels.ptx"] if re.search(r"\bargv\b", source.read_text()) else []
+    test, image = build.ROOT / "kernels" / "tests" / "example" / f"{name}.py", []
+    if not test.exists():
+        test = build.ROOT / "tests" / "examples" / "run.py"
+        image = [build.EXAMPLES / "kernels.ptx"] if re.search(r"\bargv\b", source.read_text()) else []
     under = ["env", f"LD_PRELOAD={host.preload}"] if is_preloaded else []
-    command = [sys.executable, build.ROOT / "tests" / "examples" / "run.py", source, *under, build.example_output(host, name), *image]
+    command = [sys.executable, test, source, *under, build.example_output(host, name), *image]
     done = host.run(command, TIMEOUT_S)
     part = judge_whole(host, title, done)
     skipped = re.search(r"# SKIP\s*(.*)", done.stdout.decode(errors="replace"))
