@@ -38,7 +38,8 @@
 #define DECODE(name_, type, dim, group)                                                            \
     [ATTENTION_DECODE_##                                                                           \
         name_] = {.name = "attention_decode_" #name_,                                              \
-                  .shared_bytes = ATTENTION_DECODE_BYTES(ATTENTION_##type, dim, group),            \
+                  .shared_bytes = ATTENTION_DECODE_BYTES(ATTENTION_##type, dim, group,             \
+                                                         ATTENTION_IS_OF_16(ATTENTION_##type)),    \
                   .is_wide = true},
 static const struct cushim_kernel kernels[] = {
     ATTENTION_TILED_VARIANTS(TILED) ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)

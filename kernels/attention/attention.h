@@ -69,7 +69,7 @@ enum {
     ATTENTION_WGMMA_ROWS = 64, /* query rows of each of two warpgroups; two more make halves */
     ATTENTION_WGMMA_KEYS = 128,
     ATTENTION_WGMMA_MOST_SEQ = 1 << 30,
-    ATTENTION_MERGE_THREADS = 512,
+    ATTENTION_MERGE_THREADS = 256,
     ATTENTION_MERGE_COLUMNS = 128, /* of a block */
     ATTENTION_MOST_CHUNKS = 256,   /* parts of one row of decode */
     ATTENTION_MOST_CLUSTER = 16,   /* of them in a cluster */
@@ -115,14 +115,14 @@ enum {
           ATTENTION_WGMMA_PLACES(type) * ATTENTION_WGMMA_KEY_TERMS(type) * ATTENTION_WGMMA_KEYS) + \
      2 * ATTENTION_WGMMA_ROWS + ATTENTION_WGMMA_PLACES(type) * (ATTENTION_WGMMA_KEYS + 16) + 64)
 #define ATTENTION_IS_OF_16(type) ((type) == ATTENTION_F16 || (type) == ATTENTION_BF16)
-/* Warps of a block; for 16 bits they have up to 32 KiB of keys and values. */
-#define ATTENTION_DECODE_WARPS(type, dim) (!ATTENTION_IS_OF_16(type) ? 8 : (dim) <= 128 ? 4 : 2)
+/* Warps of a block, which on matrix units have up to 64 KiB of keys and values. */
+#define ATTENTION_DECODE_WARPS(type, dim) (ATTENTION_IS_OF_16(type) && (dim) > 128 ? 4 : 8)
 /*
  * What a warp has in shared memory: its outputs or, before them, the keys and values of a step on
  * matrix units.
  */
-#define ATTENTION_DECODE_WARP_BYTES(type, dim, group)                                              \
-    (ATTENTION_IS_OF_16(type) ? 2 * ATTENTION_DECODE_UNIT_KEYS * 2 * (dim) : 4 * (group) * (dim))
+#define ATTENTION_DECODE_WARP_BYTES(dim, group, on_units)                                          \
+    ((on_units) ? 2 * ATTENTION_DECODE_UNIT_KEYS * 2 * (dim) : 4 * (group) * (dim))
 /* Weights of a step and row; on matrix units no two of 8 rows share a bank. */
 #define ATTENTION_DECODE_WEIGHTS(type, dim)                                                        \
     (ATTENTION_IS_OF_16(type) ? ATTENTION_DECODE_UNIT_KEYS + 4                                     \
@@ -132,18 +132,20 @@ enum {
  * gives: an output per column, a maximum and a sum per block and head; for matrix units eight
  * columns of queries.
  */
-#define ATTENTION_DECODE_BYTES(type, dim, group)                                                   \
+#define ATTENTION_DECODE_BYTES(type, dim, group, on_units)                                         \
     (ATTENTION_DECODE_WARPS(type, dim) *                                                           \
-         (ATTENTION_DECODE_WARP_BYTES(type, dim, group) +                                          \
+         (ATTENTION_DECODE_WARP_BYTES(dim, group, on_units) +                                      \
           4 * (group) * (2 + ATTENTION_DECODE_WEIGHTS(type, dim))) +                               \
-     4 * (group) * ((dim) + 2 * ATTENTION_MOST_CLUSTER) +                                          \
-     (ATTENTION_IS_OF_16(type) ? 32 * (dim) : 0))
+     4 * (group) * ((dim) + 2 * ATTENTION_MOST_CLUSTER) + ((on_units) ? 32 * (dim) : 0))
 /* Rows of K, and of V, that a lane has in flight on fp32 units. */
 #define ATTENTION_DECODE_ROUNDS(type) (ATTENTION_IS_OF_16(type) ? 8 : 4)
 /* Floats of a chunk's output in scratch: a multiple of 16 bytes. */
 #define ATTENTION_PART_COLUMNS(dim) (((dim) + 3) / 4 * 4)
-/* Blocks of a multiprocessor, which together have enough of K and V in flight. */
-#define ATTENTION_DECODE_SLOTS(type, dim) (ATTENTION_IS_OF_16(type) ? 4 : (dim) <= 128 ? 2 : 1)
+/*
+ * Blocks of a multiprocessor, which together have enough of K and V in flight.  On matrix units a
+ * second block of 128 columns would leave each thread too few registers, which cost 7 % (H200).
+ */
+#define ATTENTION_DECODE_SLOTS(type, dim) ((dim) <= (ATTENTION_IS_OF_16(type) ? 64 : 128) ? 2 : 1)
 
 struct attention_args {
     const float *q, *k, *v; /* [n_heads][seq][head_dim] */

@@ -23,8 +23,8 @@ enum {
     TRIED_CHUNKS = 8,          /* numbers of chunks, from about a block for each slot on */
     SHORT_ROW = 1024,          /* positions; a row this short is a cluster, even if there is
                                   scratch */
-    BUSY_ROW = 512             /* positions; chunks of a row this short do not pay for a second
-                                  kernel if there is a slice for each multiprocessor */
+    START = 256                /* positions that a block attends to while another starts, or while
+                                  chunks are joined (H200) */
 };
 
 /* ---- which kernel ---- */
@@ -43,6 +43,13 @@ static bool is_even(const struct attention_cached_args *args) {
            args->position_stride % 4 == 0 && cushim_is_aligned(16, args->q, args->k, args->v, NULL);
 }
 
+/* Of a block.  From 8.0 on caches of 16 bits go through matrix units. */
+static unsigned bytes_of(const struct cushim_kernel_call *call, const struct variant *variant) {
+    bool on_units = ATTENTION_IS_OF_16(variant->type) && call->facts->capability >= 80;
+    return ATTENTION_DECODE_BYTES((unsigned)variant->type, (unsigned)variant->dim,
+                                  (unsigned)variant->group, on_units);
+}
+
 /*
  * The first variant that holds head_dim and the rows of a KV head, or as many of them as any for
  * whose shared memory the device has room.
@@ -54,7 +61,7 @@ static const struct variant *choose(const struct cushim_kernel_call *call,
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         const struct variant *v = &variants[i];
         if (v->type != type || v->dim < args->head_dim || (found && found->dim != v->dim) ||
-            !cushim_kernel_call_holds(call, v->kernel))
+            bytes_of(call, v) > call->facts->shared_bytes)
             continue;
         if (!found || found->group < args->max_q_len * args->group)
             found = v;
@@ -122,47 +129,43 @@ size_t cushim_attention_decode_f32_scratch(int64_t batch, int64_t n_q_heads, int
                                                max_kv_len);
 }
 
-/*
- * The number of chunks per row, up to `most`, whose blocks fill n_slots evenly: the least that
- * leaves few slots idle in the last round, or else the best.
- */
-static int64_t even_chunks(int64_t n_rows, int64_t n_slots, int64_t most) {
-    enum { GOOD_PCT = 94 };
-    int64_t first = n_slots / n_rows < 1 ? 1 : n_slots / n_rows, best = least(first, most);
-    double best_pct = 0;
-    for (int64_t n = best; n <= most && n < first + TRIED_CHUNKS && best_pct < GOOD_PCT; n++) {
-        int64_t n_rounds = quotient_up(n * n_rows, n_slots);
-        double pct = 100.0 * (double)(n * n_rows) / (double)(n_rounds * n_slots);
-        if (pct > best_pct) {
-            best = n;
-            best_pct = pct;
-        }
-    }
-    return best;
-}
-
 /* The blocks that run together: as many of a multiprocessor as are worth it and have room. */
 static int64_t slots_of(const struct cushim_kernel_call *call, const struct variant *variant) {
     unsigned n = ATTENTION_DECODE_SLOTS(variant->type, variant->dim);
-    unsigned bytes = call->family->kernels[variant->kernel].shared_bytes;
-    while (n > 1 && cushim_kernel_call_share(call, n) < bytes)
+    while (n > 1 && cushim_kernel_call_share(call, n) < bytes_of(call, variant))
         n--;
     return (int64_t)call->n_sms * n;
 }
 
+/* What n_chunks of each row cost, in positions that a block attends to one after another. */
+static double cost_of(const struct attention_cached_args *args, int64_t n_slices, int64_t n_slots,
+                      int64_t n_chunks) {
+    int64_t n_rounds = quotient_up(n_slices * n_chunks, n_slots);
+    double n_positions = (double)args->max_kv_len / (double)n_chunks;
+    return (double)n_rounds * (n_positions + START) + (n_chunks > 1 ? START : 0);
+}
+
 /*
- * As many chunks as keep the device busy, and fit into what scratch has beyond its lead; one if the
- * row is short for that many slices.
+ * The chunks per row that cost least: one, or about a block for each slot, up to `most` and as many
+ * as fit into what scratch has beyond its lead.
  */
 static int64_t scratch_chunks(const struct cushim_kernel_call *call,
                               const struct attention_cached_args *args,
                               const struct variant *variant, int64_t n_slices, int64_t most,
                               size_t n_bytes) {
     size_t one = (size_t)n_rows(args) * chunk_bytes(args->head_dim);
-    int64_t n = least(most, (int64_t)(n_bytes / one));
-    if ((double)args->max_kv_len * call->n_sms <= BUSY_ROW * (double)n_slices)
-        n = 1;
-    return n <= 1 ? 1 : even_chunks(n_slices, slots_of(call, variant), n);
+    int64_t n_slots = slots_of(call, variant), first, best = 1;
+    double least_cost = cost_of(args, n_slices, n_slots, 1);
+    most = least(most, (int64_t)(n_bytes / one));
+    first = least(n_slots / n_slices, most);
+    for (int64_t n = first < 2 ? 2 : first; n <= most && n < first + TRIED_CHUNKS; n++) {
+        double cost = cost_of(args, n_slices, n_slots, n);
+        if (cost < least_cost) {
+            best = n;
+            least_cost = cost;
+        }
+    }
+    return best;
 }
 
 static struct cushim_kernel_shape shape_of(const struct cushim_kernel_call *call,
@@ -170,12 +173,12 @@ static struct cushim_kernel_shape shape_of(const struct cushim_kernel_call *call
     unsigned n_warps = ATTENTION_DECODE_WARPS(variant->type, variant->dim);
     return (struct cushim_kernel_shape){.grid = {(unsigned)n_chunks},
                                         .block = {32 * n_warps},
-                                        .shared_bytes =
-                                            call->family->kernels[variant->kernel].shared_bytes};
+                                        .shared_bytes = bytes_of(call, variant)};
 }
 
 /*
  * The blocks of a cluster that keep the device busy: a power of 2, or 1 if there are no clusters.
+ * They fill half of the slots, because clusters do not spread evenly.
  */
 static enum cushim_status cluster_blocks(const struct cushim_kernel_call *call,
                                          const struct variant *variant, int64_t n_slices,
@@ -186,7 +189,7 @@ static enum cushim_status cluster_blocks(const struct cushim_kernel_call *call,
                    "blocks that a kernel joins");
     if (call->has_clusters) {
         most = least(most, variant->dim * variant->group / 4); /* a block joins four outputs */
-        while (n < CUSHIM_MOST_CLUSTER && n < most && 2 * n_slices * n <= (int64_t)call->n_sms)
+        while (n < CUSHIM_MOST_CLUSTER && n < most && 4 * n_slices * n <= slots_of(call, variant))
             n *= 2;
     }
     if (n > CUSHIM_PORTABLE_CLUSTER) {
@@ -228,7 +231,7 @@ enum cushim_status attention_decode_launch(const struct cushim_kernel_call *call
     int64_t n_chunks = scratch_chunks(call, args, variant, n_slices, most, n_bytes);
     CUSHIM_TRY(cluster_blocks(call, variant, n_slices, most, &n_clustered));
     args->is_clustered =
-        n_clustered > 1 && (n_clustered >= n_chunks || args->max_kv_len <= SHORT_ROW);
+        n_clustered > 1 && (n_clustered > n_chunks || args->max_kv_len <= SHORT_ROW);
     args->n_chunks = (int)(args->is_clustered ? n_clustered : n_chunks);
     if (!args->is_clustered && n_chunks > 1) {
         args->parts = (float *)((char *)scratch + lead);

@@ -38,10 +38,9 @@ enum { HAS_UNITS = true };
 enum { HAS_UNITS = false };
 #endif
 
-template <int TYPE, int DIM, int GROUP> struct Decode {
+template <int TYPE, int DIM, int GROUP, bool IS_ON_UNITS> struct Decode {
     enum {
         IS_EVEN = TYPE == ATTENTION_EVEN,
-        IS_ON_UNITS = HAS_UNITS && ATTENTION_IS_OF_16(TYPE),
         WARPS = ATTENTION_DECODE_WARPS(TYPE, DIM),
         THREADS = 32 * WARPS,
         LANES = DIM / 4 < 32 ? DIM / 4 : 32, /* that share a key or a value, and so do heads */
@@ -55,9 +54,9 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
     };
     union OfWarp { /* on matrix units the output is stored when the last step is done */
         float out[GROUP][DIM];
-        uint4 eights[ATTENTION_DECODE_WARP_BYTES(TYPE, DIM, GROUP) / 16];
+        uint4 eights[ATTENTION_DECODE_WARP_BYTES(DIM, GROUP, IS_ON_UNITS) / 16];
     };
-    struct alignas(WARPS < 4 ? 4 * WARPS : 16) Numbers { /* that a thread loads together */
+    struct alignas(16) Numbers { /* that a thread loads together */
         float of[WARPS];
     };
     struct Shared {
@@ -72,8 +71,8 @@ template <int TYPE, int DIM, int GROUP> struct Decode {
         float given[GROUP * DIM];
         float given_most[ATTENTION_MOST_CLUSTER][GROUP], given_sum[ATTENTION_MOST_CLUSTER][GROUP];
     };
-    static_assert(sizeof(Shared) + (ATTENTION_IS_OF_16(TYPE) ? 32 * DIM : 0) ==
-                      ATTENTION_DECODE_BYTES(TYPE, DIM, GROUP),
+    static_assert(sizeof(Shared) + (IS_ON_UNITS ? 32 * DIM : 0) ==
+                      ATTENTION_DECODE_BYTES(TYPE, DIM, GROUP, IS_ON_UNITS),
                   "bytes of a block");
     static_assert(SCORES % 4 == 0 && LANES % GROUP == 0, "weights are read in fours");
 
@@ -517,6 +516,16 @@ template <class Block> DEVICE void decode(float *shared, const attention_cached_
     }
 }
 
+template <int TYPE, int DIM, int GROUP>
+DEVICE void decode_on_device(float *shared, const attention_cached_args *args) {
+    constexpr bool IS_ON_UNITS = HAS_UNITS && ATTENTION_IS_OF_16(TYPE);
+#ifdef CUSHIM_EMULATED /* the launcher knows whether the device has matrix units */
+    if (emulated_dynamic_bytes() < ATTENTION_DECODE_BYTES(TYPE, DIM, GROUP, IS_ON_UNITS))
+        return decode<Decode<TYPE, DIM, GROUP, false>>(shared, args);
+#endif
+    decode<Decode<TYPE, DIM, GROUP, IS_ON_UNITS>>(shared, args);
+}
+
 } // namespace
 
 /* The blocks per multiprocessor on which the launcher counts are worth a spilled register or two.
@@ -527,7 +536,7 @@ template <class Block> DEVICE void decode(float *shared, const attention_cached_
         ATTENTION_DECODE_SLOTS(ATTENTION_##type, dim))                                             \
         attention_decode_##name(const __grid_constant__ attention_cached_args args) {              \
         DYNAMIC_SHARED(float, shared);                                                             \
-        decode<Decode<ATTENTION_##type, dim, group>>(shared, &args);                               \
+        decode_on_device<ATTENTION_##type, dim, group>(shared, &args);                              \
     }
 ATTENTION_DECODE_VARIANTS(DECODE)
 

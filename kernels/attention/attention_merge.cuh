@@ -2,7 +2,8 @@
  * Join the chunks of decode in scratch to the output.
  *
  * A block has 128 columns of a row, four per lane.  Its warps take turns at the chunks, and
- * lane i weighs number i of its warp.  Here few blocks of many warps are faster than many of few.
+ * lane i weighs number i of its warp.  A block of eight warps starts beside one of decode that has
+ * the other registers of a multiprocessor, and waits there.
  * All loads that most rows need are in flight before the weights are known.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_MERGE_CUH
@@ -27,8 +28,8 @@ DEVICE int64_t place_of(const attention_cached_args &args, int64_t row) {
     return args.q_begin ? args.q_begin[sequence] * n_heads + of_sequence : row;
 }
 
-/* With two blocks per multiprocessor, one has registers as soon as a block of decode has ended. */
-KERNEL_OF(ATTENTION_MERGE_THREADS, 2, attention_decode_merge)
+/* With four blocks per multiprocessor, one has registers beside a block of decode. */
+KERNEL_OF(ATTENTION_MERGE_THREADS, 4, attention_decode_merge)
 (const __grid_constant__ attention_cached_args args) {
     enum { N_WARPS = ATTENTION_MERGE_THREADS / WARP_LANES, HELD = 5 };
     static_assert((int)ATTENTION_MOST_CHUNKS <= (int)ATTENTION_MERGE_THREADS, "a chunk a thread");

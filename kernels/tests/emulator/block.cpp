@@ -200,6 +200,10 @@ void *emulated_dynamic_shared() {
     return emulated::dynamic_shared(emulated::running.block);
 }
 
+unsigned emulated_dynamic_bytes() {
+    return emulated::running.shared_bytes;
+}
+
 /* ---- the scheduler ---- */
 
 namespace emulated {

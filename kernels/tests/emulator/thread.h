@@ -19,6 +19,7 @@ static const int warpSize = 32;
 
 /* The block's dynamic shared memory, NaN at first. */
 void *emulated_dynamic_shared();
+unsigned emulated_dynamic_bytes();
 
 namespace emulated {
 

@@ -348,10 +348,13 @@ TEST(a_long_cache_is_cut_for_few_rows) {
               {1, 1, 32768, CUSHIM_KV_F16, "attention_decode_f16_128_4 attention_decode_merge "},
               {1, 8, 32768, CUSHIM_KV_BF16, "attention_decode_bf16_128_8 attention_decode_merge "},
               {1, 32, 32768, CUSHIM_KV_F32, "attention_decode_f32_128_8 attention_decode_merge "},
-              {1, 32, 497, CUSHIM_KV_F16, "attention_decode_f16_128_8 attention_decode_merge "},
-              {1, 32, 496, CUSHIM_KV_F16, "attention_decode_f16_128_8 "},
-              {2, 32, 993, CUSHIM_KV_F16, "attention_decode_f16_128_8 attention_decode_merge "},
-              {2, 32, 992, CUSHIM_KV_F16, "attention_decode_f16_128_8 "},
+              {1, 32, 513, CUSHIM_KV_F32, "attention_decode_f32_128_8 attention_decode_merge "},
+              {1, 32, 512, CUSHIM_KV_F32, "attention_decode_f32_128_8 "},
+              {2, 32, 32768, CUSHIM_KV_F32, "attention_decode_f32_128_8 "},
+              {1, 32, 32768, CUSHIM_KV_F16, "attention_decode_f16_128_8 "},
+              {1, 16, 513, CUSHIM_KV_F16, "attention_decode_f16_128_8 attention_decode_merge "},
+              {1, 16, 512, CUSHIM_KV_F16, "attention_decode_f16_128_8 "},
+              {6, 9, 4096, CUSHIM_KV_F16, "attention_decode_f16_128_8 "},
               {1, 33, 32768, CUSHIM_KV_F16, "attention_cached_wgmma_f16_128 "},
               {1, 33, 32768, CUSHIM_KV_BF16, "attention_cached_wgmma_bf16_128 "},
               {1, 33, 32768, CUSHIM_KV_F32, "attention_cached_wgmma_f32_128 "},
@@ -366,16 +369,15 @@ TEST(a_long_cache_is_cut_for_few_rows) {
             of[i].launched);
 }
 
-/* A multiprocessor of 9.0 holds four blocks of eight rows of halves, one of 8.0 three.  Four would
- * fill all 108 with two chunks of each row, for which there is scratch. */
-static int cuts_for_four_blocks(unsigned is_of_90) {
-    begin(is_of_90 ? "90" : "80");
-    return strstr(launched_for_caches(27, 2, 32768, CUSHIM_KV_F16, 2.0 / 3), "merge") ? 1 : 0;
+/* A multiprocessor of 9.0 holds two blocks of eight rows of floats, one of 7.5 one. */
+static int cuts_for_two_blocks(unsigned is_of_90) {
+    begin(is_of_90 ? "90" : "75");
+    return strstr(launched_for_caches(5, 2, 32768, CUSHIM_KV_F32, 1), "merge") ? 1 : 0;
 }
 
 TEST(a_cache_is_cut_for_the_blocks_that_run_together) {
-    ck_assert_int_eq(fixture_child(cuts_for_four_blocks, true), 1);
-    ck_assert_int_eq(fixture_child(cuts_for_four_blocks, false), 0);
+    ck_assert_int_eq(fixture_child(cuts_for_two_blocks, true), 1);
+    ck_assert_int_eq(fixture_child(cuts_for_two_blocks, false), 0);
 }
 
 static struct cushim_decoder_layer layer_of_q4k(void *p) {
