@@ -536,7 +536,7 @@ DEVICE void decode_on_device(float *shared, const attention_cached_args *args) {
         ATTENTION_DECODE_SLOTS(ATTENTION_##type, dim))                                             \
         attention_decode_##name(const __grid_constant__ attention_cached_args args) {              \
         DYNAMIC_SHARED(float, shared);                                                             \
-        decode_on_device<ATTENTION_##type, dim, group>(shared, &args);                              \
+        decode_on_device<ATTENTION_##type, dim, group>(shared, &args);                             \
     }
 ATTENTION_DECODE_VARIANTS(DECODE)
 
