@@ -36,11 +36,12 @@
         dim] = {.name = "attention_cached_wgmma_" #name_ "_" #dim,                                 \
                 .shared_bytes = ATTENTION_CACHED_WGMMA_BYTES(ATTENTION_##type, dim)},
 #define DECODE(name_, type, dim, group)                                                            \
-    [ATTENTION_DECODE_##                                                                           \
-        name_] = {.name = "attention_decode_" #name_,                                              \
-                  .shared_bytes = ATTENTION_DECODE_BYTES(ATTENTION_##type, dim, group,             \
-                                                         ATTENTION_IS_OF_16(ATTENTION_##type)),    \
-                  .is_wide = true},
+    [ATTENTION_DECODE_##name_] = {                                                                 \
+        .name = "attention_decode_" #name_,                                                        \
+        .shared_bytes = ATTENTION_IS_OF_16(ATTENTION_##type)                                       \
+                            ? (unsigned)ATTENTION_DECODE_UNIT_BYTES                                \
+                            : ATTENTION_DECODE_BYTES(ATTENTION_##type, dim, group, false),         \
+        .is_wide = true},
 static const struct cushim_kernel kernels[] = {
     ATTENTION_TILED_VARIANTS(TILED) ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)
         ATTENTION_SPLIT_MEDIUM_VARIANTS(MEDIUM) ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)

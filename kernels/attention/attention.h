@@ -73,13 +73,15 @@ enum {
     ATTENTION_MERGE_COLUMNS = 128, /* of a block */
     ATTENTION_MOST_CHUNKS = 256,   /* parts of one row of decode */
     ATTENTION_MOST_CLUSTER = 16,   /* of them in a cluster */
-    ATTENTION_LEAST_CHUNK = 32,    /* the fewest positions that are worth a block */
+    ATTENTION_LEAST_TURN = 32,     /* of ATTENTION_DECODE_TURN */
     ATTENTION_DECODE_GROUP = 8,    /* the most rows of a block */
     /* of several queries and their heads, before tiles take them: always, and at most */
     ATTENTION_DECODE_ROWS = 32,
     ATTENTION_DECODE_MOST_ROWS = 128,
-    ATTENTION_DECODE_SPAN = 128,    /* positions that a warp adds up before it adds to its total */
-    ATTENTION_DECODE_UNIT_KEYS = 16 /* of a step on matrix units */
+    ATTENTION_DECODE_SPAN = 128,     /* positions that a warp adds up before it adds to its total */
+    ATTENTION_DECODE_UNIT_KEYS = 16, /* of a step on matrix units */
+    ATTENTION_DECODE_UNIT_BYTES = 114 * 1024 /* the most of such a block: half of the shared memory
+                                                of a multiprocessor of 9.0 */
 };
 
 /*
@@ -127,6 +129,11 @@ enum {
 #define ATTENTION_DECODE_WEIGHTS(type, dim)                                                        \
     (ATTENTION_IS_OF_16(type) ? ATTENTION_DECODE_UNIT_KEYS + 4                                     \
                               : 4 * ((dim) < 128 ? 128 / (dim) : 1))
+/* Positions that the warps of a block take at a time; fewer are not worth a block. */
+#define ATTENTION_DECODE_TURN(type, dim)                                                           \
+    (ATTENTION_DECODE_WARPS(type, dim) * (ATTENTION_IS_OF_16(type)                                 \
+                                              ? ATTENTION_DECODE_UNIT_KEYS                         \
+                                              : ATTENTION_DECODE_WEIGHTS(type, dim)))
 /*
  * Per warp the above, and a maximum, a sum and the weights of a step per head; what a cluster
  * gives: an output per column, a maximum and a sum per block and head; for matrix units eight

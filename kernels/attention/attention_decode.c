@@ -43,11 +43,15 @@ static bool is_even(const struct attention_cached_args *args) {
            args->position_stride % 4 == 0 && cushim_is_aligned(16, args->q, args->k, args->v, NULL);
 }
 
-/* Of a block.  From 8.0 on caches of 16 bits go through matrix units. */
+/* From 8.0 on caches of 16 bits go through matrix units. */
+static bool is_on_units(const struct cushim_kernel_call *call, const struct variant *variant) {
+    return ATTENTION_IS_OF_16(variant->type) && call->facts->capability >= 80;
+}
+
+/* Of shared memory of a block. */
 static unsigned bytes_of(const struct cushim_kernel_call *call, const struct variant *variant) {
-    bool on_units = ATTENTION_IS_OF_16(variant->type) && call->facts->capability >= 80;
     return ATTENTION_DECODE_BYTES((unsigned)variant->type, (unsigned)variant->dim,
-                                  (unsigned)variant->group, on_units);
+                                  (unsigned)variant->group, is_on_units(call, variant));
 }
 
 /*
@@ -79,9 +83,9 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* The most chunks of a row of this many positions that are worth a block each. */
-static int64_t most_chunks(int64_t n_positions) {
-    int64_t n = quotient_up(n_positions, ATTENTION_LEAST_CHUNK);
+/* The most chunks of a row of this many positions, of which a block takes a turn at a time. */
+static int64_t most_chunks(int64_t n_positions, int64_t turn) {
+    int64_t n = quotient_up(n_positions, turn);
     return n < 1 ? 1 : least(n, ATTENTION_MOST_CHUNKS);
 }
 
@@ -115,7 +119,8 @@ size_t cushim_attention_cached_f32_scratch(int64_t batch, int64_t n_q_heads, int
         attention_n_slices(max_q_len, n_q_heads / n_kv_heads, n_heads, MOST_SCRATCH_BLOCKS);
     if (n_slices == 0)
         return 0;
-    int64_t n_chunks = least(most_chunks(max_kv_len), quotient_up(MOST_SCRATCH_BLOCKS, n_heads));
+    int64_t n_chunks = least(most_chunks(max_kv_len, ATTENTION_LEAST_TURN),
+                             quotient_up(MOST_SCRATCH_BLOCKS, n_heads));
     n_chunks = least(n_chunks, MOST_SCRATCH_BLOCKS / n_heads / n_slices + TRIED_CHUNKS);
     if (n_chunks == 1 || __builtin_mul_overflow(batch * n_chunks, n_q_heads, &n_bytes) ||
         __builtin_mul_overflow(n_bytes, max_q_len * (int64_t)chunk_bytes(head_dim), &n_bytes))
@@ -203,6 +208,27 @@ static enum cushim_status cluster_blocks(const struct cushim_kernel_call *call,
     return CUSHIM_OK;
 }
 
+/*
+ * Halve the warps of blocks on matrix units if there are more blocks than multiprocessors, so that
+ * one starts while others attend.  Two of a multiprocessor have enough of K and V in flight.  If
+ * three or more fit but would leave much idle at the end, they ask for so much shared memory that
+ * one fewer does.
+ */
+static void halve_blocks(const struct cushim_kernel_call *call, const struct variant *variant,
+                         int64_t n_blocks, struct cushim_kernel_shape *shape) {
+    unsigned n = 2;
+    if (!is_on_units(call, variant) || n_blocks <= (int64_t)call->n_sms ||
+        cushim_kernel_call_share(call, n) < shape->shared_bytes)
+        return;
+    while (cushim_kernel_call_share(call, n + 1) >= shape->shared_bytes)
+        n++;
+    int64_t n_slots = (int64_t)call->n_sms * n;
+    int64_t n_idle = quotient_up(n_blocks, n_slots) * n_slots - n_blocks;
+    if (n > 2 && 4 * n_idle > n_blocks)
+        shape->shared_bytes = cushim_kernel_call_share(call, n - 1);
+    shape->block[0] /= 2;
+}
+
 /* ---- launches ---- */
 
 /* Rows with chunks are few, so they are blocks of one grid. */
@@ -225,7 +251,8 @@ enum cushim_status attention_decode_launch(const struct cushim_kernel_call *call
     args->of_slice = cushim_divider_of(args->n_slices);
     args->of_head = cushim_divider_of(args->n_kv_heads);
     int64_t n_slices = args->batch * args->n_kv_heads * args->n_slices, n_clustered;
-    int64_t most = most_chunks(args->max_kv_len);
+    int64_t most =
+        most_chunks(args->max_kv_len, ATTENTION_DECODE_TURN(variant->type, variant->dim));
     size_t lead = lead_bytes(scratch);
     size_t n_bytes = scratch && scratch_bytes > lead ? scratch_bytes - lead : 0;
     int64_t n_chunks = scratch_chunks(call, args, variant, n_slices, most, n_bytes);
@@ -239,6 +266,8 @@ enum cushim_status attention_decode_launch(const struct cushim_kernel_call *call
             args->parts + n_chunks * n_rows(args) * ATTENTION_PART_COLUMNS(args->head_dim);
     }
     struct cushim_kernel_shape shape = shape_of(call, variant, args->n_chunks);
+    if (!args->is_clustered)
+        halve_blocks(call, variant, n_slices * args->n_chunks, &shape);
     shape.grid[1] = cushim_n_blocks(n_slices, 1, MOST_SLICES);
     shape.cluster = args->is_clustered ? (unsigned)args->n_chunks : 0;
     shape.is_dependent = true;

@@ -97,6 +97,11 @@ template <int TYPE, int DIM, int GROUP, bool IS_ON_UNITS> struct Decode {
           warp((int)threadIdx.x / 32) {
     }
 
+    /* On matrix units a block may have half of its warps. */
+    __device__ static int n_warps() {
+        return IS_ON_UNITS ? (int)blockDim.x / 32 : (int)WARPS;
+    }
+
     /* ---- a step ---- */
 
     __device__ int column(int wide) const {
@@ -349,16 +354,18 @@ template <int TYPE, int DIM, int GROUP, bool IS_ON_UNITS> struct Decode {
         if (args->is_clustered)
             cluster_wait(); /* the other blocks run */
 #pragma unroll
-        for (int i = 4 * (int)threadIdx.x; i < GROUP * DIM; i += 4 * THREADS) {
+        for (int i = 4 * (int)threadIdx.x; i < GROUP * DIM; i += 4 * 32 * n_warps()) {
             int h = i / DIM;
             float all_most = -INFINITY, all_sum = 0;
             float4 value = make_float4(0, 0, 0, 0);
             Numbers most_of = shared->warp_most[h], sum_of = shared->warp_sum[h];
 #pragma unroll
             for (int w = 0; w < WARPS; w++)
-                all_most = fmaxf(all_most, most_of.of[w]);
+                all_most = fmaxf(all_most, w < n_warps() ? most_of.of[w] : -INFINITY);
 #pragma unroll
             for (int w = 0; w < WARPS; w++) {
+                if (w >= n_warps())
+                    break;
                 float *place = &shared->of_warp[w].out[h][i % DIM];
                 float4 out_of = *reinterpret_cast<const float4 *>(place);
                 float factor = factor_of(most_of.of[w], base_of(all_most), args->scale);

@@ -253,7 +253,7 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
     /* ---- a chunk ---- */
 
     __device__ void form_terms() {
-        for (int i = (int)threadIdx.x; i < DIM / 16 * 32; i += Block::THREADS) {
+        for (int i = (int)threadIdx.x; i < DIM / 16 * 32; i += 32 * Block::n_warps()) {
             int of = i % 32, row = IS_PACKED ? of / 8 : of / 4;
             int column = i / 64 * 32 + of % 4 * 8 + i / 32 % 2 * 4;
             float4 four = load_columns<false>(block.row_of_q(row), column,
@@ -302,7 +302,7 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
 
     /* Like Decode::attend. */
     __device__ void attend(int chunk) {
-        int turn = Block::WARPS * args->n_chunks * STEP_KEYS;
+        int turn = Block::n_warps() * args->n_chunks * STEP_KEYS;
         int ahead = warp * args->n_chunks * STEP_KEYS;
         int64_t first = (int64_t)chunk * STEP_KEYS, length = block.take_length();
         int64_t n_left = length - first;

@@ -279,6 +279,9 @@ static void add_chunks(struct kernel_table *table) {
         c->operands[KV_LEN].make = make_most;
         add_odd_halves(table, pct);
     }
+    for (int64_t type = 0; type < 3; type++)
+        table_add(table, &attention_cached_f32, "more rows than multiprocessors",
+                  (int64_t[]){75, 8, 2, 128, 1, 90, type, HEADS_LAST, 1, 0}, NULL);
     struct kernel_case *c = table_add(table, &attention_cached_f32, "several spans",
                                       (int64_t[]){1, 4, 1, 64, 1, 40000, 1, IN_BLOCKS, 0, 0}, NULL);
     c->operands[KV_LEN].make = make_most;

@@ -46,9 +46,9 @@ static CUresult load_names(CUlibrary *library, const void *code, CUjit_option *o
 
 static char launched[128]; /* the name of the last kernel */
 static char all_launched[2048];
-static unsigned last_cluster, last_grid, last_block;
+static unsigned last_cluster, last_grid, last_block, last_shared;
 
-static void keep_name(CUfunction function) {
+static void keep(CUfunction function, unsigned grid, unsigned block, unsigned shared_bytes) {
     const char *name = "";
     ck_assert_int_eq(SIM(cuFuncGetName)(&name, function), CUDA_SUCCESS);
     snprintf(launched, sizeof launched, "%s", name);
@@ -56,21 +56,22 @@ static void keep_name(CUfunction function) {
     if (n + strlen(name) + 2 < sizeof all_launched)
         snprintf(all_launched + n, sizeof all_launched - n, "%s ", name);
     last_cluster = 1;
+    last_grid = grid;
+    last_block = block;
+    last_shared = shared_bytes;
 }
 
 static CUresult look(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                      CUstream stream, void **params, void **extra) {
-    keep_name(function);
+    keep(function, grid_x, block_x, shared_bytes);
     return SIM(cuLaunchKernel)(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
                                shared_bytes, stream, params, extra);
 }
 
 static CUresult look_closer(const CUlaunchConfig *config, CUfunction function, void **params,
                             void **extra) {
-    keep_name(function);
-    last_grid = config->gridDimX;
-    last_block = config->blockDimX;
+    keep(function, config->gridDimX, config->blockDimX, config->sharedMemBytes);
     for (unsigned i = 0; i < config->numAttrs; i++) {
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
             last_cluster = config->attrs[i].value.clusterDim.x;
@@ -378,6 +379,32 @@ static int cuts_for_two_blocks(unsigned is_of_90) {
 TEST(a_cache_is_cut_for_the_blocks_that_run_together) {
     ck_assert_int_eq(fixture_child(cuts_for_two_blocks, true), 1);
     ck_assert_int_eq(fixture_child(cuts_for_two_blocks, false), 0);
+}
+
+/* Blocks of half the warps if there are more than multiprocessors, of which a 9.0 has 132: three of
+ * one if that leaves few idle at the end, or two, which have half of its 228 KB each. */
+static const struct {
+    const char *capability;
+    int64_t batch;
+    enum cushim_kv_type type;
+    unsigned n_warps;
+    bool is_of_two;
+} of_many[] = {{"90", 16, CUSHIM_KV_F16, 8, false},  {"90", 17, CUSHIM_KV_F16, 4, true},
+               {"90", 64, CUSHIM_KV_BF16, 4, true},  {"90", 48, CUSHIM_KV_BF16, 4, false},
+               {"90", 256, CUSHIM_KV_F16, 4, false}, {"90", 64, CUSHIM_KV_F32, 8, false},
+               {"86", 64, CUSHIM_KV_F16, 8, false},  {"75", 64, CUSHIM_KV_F16, 8, false}};
+
+static int reads_many(unsigned i) {
+    begin(of_many[i].capability);
+    launched_for_caches(of_many[i].batch, 1, 500, of_many[i].type, 0);
+    ck_assert_uint_eq(last_block, 32 * of_many[i].n_warps);
+    ck_assert_uint_eq(last_shared > 76 * 1024, of_many[i].is_of_two);
+    return 0;
+}
+
+TEST(many_short_caches_are_read_by_blocks_of_half_the_warps) {
+    for (unsigned i = 0; i < sizeof of_many / sizeof *of_many; i++)
+        ck_assert_int_eq(fixture_child(reads_many, i), 0);
 }
 
 static struct cushim_decoder_layer layer_of_q4k(void *p) {
