@@ -60,25 +60,15 @@ template <class Half> struct Halves {
         return make_uint2((n > 0 ? from[0] : 0) | (n > 1 ? (uint32_t)from[1] << 16 : 0),
                           (n > 2 ? from[2] : 0) | (n > 3 ? (uint32_t)from[3] << 16 : 0));
     }
-    /* Eight columns from `column` on, and more of them `step` apart. */
-    template <int N>
-    DEVICE void load_eights(uint4 (&eights)[N], const uint16_t *row, int column, int step,
-                            int n_columns) {
+    /* Eight columns from `column` on. */
+    DEVICE uint4 load_eight(const uint16_t *row, int column, int n_columns) {
         row += column;
         int n = n_columns - column;
-        if (n_columns % 8 == 0 && (uintptr_t)row % sizeof(uint4) == 0) {
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                eights[i] = i * step < n
-                                ? load_streamed(reinterpret_cast<const uint4 *>(row + i * step))
-                                : make_uint4(0, 0, 0, 0);
-            return;
-        }
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            Four first = load(row, i * step, n), second = load(row, i * step + 4, n);
-            eights[i] = make_uint4(first.x, first.y, second.x, second.y);
-        }
+        if (n_columns % 8 == 0 && (uintptr_t)row % sizeof(uint4) == 0)
+            return n > 0 ? load_streamed(reinterpret_cast<const uint4 *>(row))
+                         : make_uint4(0, 0, 0, 0);
+        Four first = load(row, 0, n), second = load(row, 4, n);
+        return make_uint4(first.x, first.y, second.x, second.y);
     }
     DEVICE float2 widen2(uint32_t pair) {
         return Half::widen2(pair);

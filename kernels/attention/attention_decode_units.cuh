@@ -103,9 +103,8 @@ template <class Block, int TYPE, int DIM, int GROUP> struct DecodeUnits {
             for (int i = lane; i < 2 * DIM; i += 32) {
                 int key = i / (DIM / 8), eight = i % (DIM / 8);
                 auto *row = rows.of_lane(own, key);
-                uint4 one[1];
-                Of::load_eights(one, row, 8 * eight, 0, key < n_keys ? block.dim : 0);
-                to[place(key, eight)] = one[0];
+                to[place(key, eight)] =
+                    Of::load_eight(row, 8 * eight, key < n_keys ? block.dim : 0);
             }
         }
         commit_copies();

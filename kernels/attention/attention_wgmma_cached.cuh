@@ -163,9 +163,7 @@ template <int TYPE, int DIM> struct Copiers : CachedBlock<TYPE, DIM> {
             } else if (is_wide) {
                 copy_async_16(to + column, from + column);
             } else {
-                uint4 one[1];
-                Elements<TYPE>::load_eights(one, from, column, 0, dim);
-                to[column] = one[0];
+                to[column] = Elements<TYPE>::load_eight(from, column, dim);
             }
         }
     }
