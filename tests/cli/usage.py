@@ -99,6 +99,19 @@ def a_place_that_cannot_be_written_leads_to_another():
 
 
 @tap.test
+def a_page_that_cannot_be_written_leads_to_another_place():
+    used = "import ctypes; cuda, at = ctypes.CDLL('libcuda.so.1'), ctypes.c_uint64(); cuda.cuInit(0); cuda.cuDevicePrimaryCtxRetain(ctypes.byref(at), 0); " \
+           "cuda.cuCtxSetCurrent(at); cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(4096))"
+    assert run(["record", "-o", "read.cushim", "python3", "-c", used]).returncode == 0
+    (HERE / "read.html").mkdir()  # in the place of the page
+    result = run("report read.cushim")
+    assert result.returncode == 125 and result.stdout, result
+    assert result.stderr == "cushim: read.html cannot be written: Is a directory; -o names another place\n", result
+    result = run("report -o read.html read.cushim")
+    assert result.stderr == "cushim: read.html cannot be written: Is a directory\n", result
+
+
+@tap.test
 def a_value_may_be_the_next_word():
     for words in ("run --limit 1.5G --free relaxed ./prints a", "run --limit=1.5G --free=relaxed -- ./prints a"):
         assert run(words).stdout == "1.5G relaxed a\n", run(words)

@@ -133,6 +133,13 @@ static size_t put_all(const struct request *request, const struct format *format
     return n;
 }
 
+static int complain_unwritten(const struct request *request, const char *path, int error) {
+    if (!path || request->output)
+        return usage_unwritten(path, error);
+    return complain_as(EXIT_OURS, "%s cannot be written: %s; -o names another place", path,
+                       strerror(error));
+}
+
 /* Write to a file, or to standard output if `path` is NULL.  Returns an exit code. */
 static int put_to(const struct request *request, const struct format *format, const char *path) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
@@ -140,13 +147,13 @@ static int put_to(const struct request *request, const struct format *format, co
         out.fd = open(has_readable(&request->files) ? path : "/dev/null",
                       O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (out.fd < 0)
-        return usage_unwritten(path, errno);
+        return complain_unwritten(request, path, errno);
     size_t n = put_all(request, format, &out);
     cushim_writer_flush(&out);
     if (path && close(out.fd) != 0 && !out.error)
         out.error = errno;
     if (out.error)
-        return usage_unwritten(path, out.error);
+        return complain_unwritten(request, path, out.error);
     return n == request->files.n ? EXIT_WELL : EXIT_WRONG;
 }
 
