@@ -225,7 +225,8 @@ static void halve_blocks(const struct cushim_kernel_call *call, const struct var
     int64_t n_slots = (int64_t)call->n_sms * n;
     int64_t n_idle = quotient_up(n_blocks, n_slots) * n_slots - n_blocks;
     if (n > 2 && 4 * n_idle > n_blocks)
-        shape->shared_bytes = cushim_kernel_call_share(call, n - 1);
+        shape->shared_bytes =
+            (unsigned)least(cushim_kernel_call_share(call, n - 1), ATTENTION_DECODE_UNIT_BYTES);
     shape->block[0] /= 2;
 }
 
