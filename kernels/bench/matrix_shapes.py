@@ -160,7 +160,7 @@ def decode(divisor):
 
 def cached(divisor):
     """A step or a chunk of queries over caches of each type, [position][head], whole or in blocks of 16 positions in any order; a
-    step also over [head][position], as its peers."""
+    step also over [head][position], as its peers; steps of many sequences, and a few queries, over f16."""
     hq, hkv, d, block_len, types = 32, 8, D, 16, {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
     def is_by_head(t):
@@ -190,6 +190,12 @@ def cached(divisor):
         q, k, v = (x.double() for x in (t["q"].transpose(1, 2), plain(t, "k"), plain(t, "v")))
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2)
 
+    def exact_few(t):
+        """Of the last queries."""
+        q, k, v = (x.double() for x in (t["q"].transpose(1, 2), plain(t, "k"), plain(t, "v")))
+        is_seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=k.device).tril(k.shape[2] - q.shape[2])
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=is_seen, enable_gqa=True).transpose(1, 2)
+
     def ours(lib, t, b, n, kind, layout, n_queries=1):
         row, is_in_blocks = hkv * d, layout == "-blocks"
         strides = KvStrides(n * row, n * d, d) if is_by_head(t) else KvStrides((block_len if is_in_blocks else n) * row, d, row)
@@ -203,10 +209,13 @@ def cached(divisor):
         return {"q": new.f32(*shape), "k": new.f32(*of_cache).to(kind), "v": new.f32(*of_cache).to(kind),
                 "order": (order if layout == "-blocks" else order.sort().values).int(), "y": new.empty(*shape), "s": new.bytes(1 << 24)}
 
-    for b, n in ((1, 4096), (1, 32768), (16, 4096), (16, 32768)):
-        n //= divisor
+    few = ((1, 4096), (1, 32768), (16, 4096), (16, 32768))
+    many = ((20, 1000), (24, 4096), (32, 256), (32, 2048), (40, 1000), (64, 512), (64, 1024), (100, 1000), (128, 2048), (256, 128),
+            (256, 256), (256, 1024))
+    for b, n in few + many:
+        is_of_few, n = (b, n) in few, n // divisor
         for number, (name, kind) in enumerate(types.items()):
-            for layout in ("", "-blocks", "-heads"):
+            for layout in ("", "-blocks", "-heads") if is_of_few else ("-heads",) if name == "f16" else ():
                 peers = {"folded": backend(SDPBackend.EFFICIENT_ATTENTION, folded)} if kind == torch.float32 else {}
                 halves = {"flash": backend(SDPBackend.FLASH_ATTENTION, sdpa), "cuDNN": backend(SDPBackend.CUDNN_ATTENTION, sdpa),
                           "cuDNN folded": backend(SDPBackend.CUDNN_ATTENTION, folded), **({"ggml": of_ggml(b, n)} if kind == torch.float16 else {})}
@@ -216,6 +225,14 @@ def cached(divisor):
                            2 * kind.itemsize * b * hkv * n * d, "read", peers, {} if peers else halves,
                            reference=lambda t, b=b: bmm({"q": t["q"].view(b, hkv, -1, d).double(), "k": plain(t, "k").double(),
                                                          "v": plain(t, "v").double()}), hot=("q", "s", "order"))
+    for b, n_queries, n in ((1, 8, 512), (1, 8, 32768), (1, 32, 128), (1, 32, 1024), (1, 32, 4096), (1, 32, 32768), (2, 32, 128), (2, 32, 512),
+                            (2, 32, 1024), (2, 32, 4096), (6, 9, 4096)):
+        n //= divisor
+        n_queries = min(n_queries, n)
+        yield Case("attention_cached_f32", f"f16-{b}x{n_queries}-queries-{hq}x{hkv}x{d}-{n}",
+                   lambda new, v=(b, n, types["f16"], "-heads", (b, n_queries, hq, d)): make(new, *v),
+                   lambda lib, t, v=(b, n, 1, "-heads", n_queries): ours(lib, t, *v),
+                   4 * b * hkv * n * d, "read", reference=exact_few if n <= 4096 else None, hot=("q", "s", "order"))
     for n in (512, 2048, 4096):
         n //= divisor
         for number, (name, kind) in enumerate(types.items()):
