@@ -6,8 +6,6 @@
  */
 #pragma once
 
-#include "preload/resolve/export.h"
-
 /* Put the options into the policy; called once, before cushim is on. */
 void cushim_arena_configure(void);
 

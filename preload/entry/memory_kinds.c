@@ -1,6 +1,5 @@
 #include "preload/entry/memory_kinds.h"
 
-#include "base/log.h"
 #include "memory/alloc.h"
 #include "memory/heap.h"
 #include "memory/provider/fill.h"

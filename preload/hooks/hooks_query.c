@@ -4,7 +4,6 @@
  */
 #include <string.h>
 
-#include "base/bits.h"
 #include "base/log.h"
 #include "memory/heap.h"
 #include "memory/provider/provider.h"

@@ -2,7 +2,6 @@
  * them. */
 #pragma once
 
-#include "preload/resolve/elf.h"
 #include "preload/resolve/export.h"
 
 struct nvml_memory {

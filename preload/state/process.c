@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "base/clock.h"
 #include "base/environment.h"
 #include "base/futex.h"
 #include "base/log.h"

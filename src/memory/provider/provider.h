@@ -9,7 +9,6 @@
 
 #include "base/bits.h"
 #include "cuda/types.h"
-#include "memory/layout/sizeclass.h"
 
 /* The heap that asks, with its setup. */
 struct cushim_mem_provider_client {

@@ -2,7 +2,6 @@
 
 #include "tools/sim/driver/memory/array.h"
 #include "tools/sim/driver/core/calls.h"
-#include "tools/sim/driver/context/context.h"
 
 /* One end: its start, and the distances of its rows and layers. */
 struct end {

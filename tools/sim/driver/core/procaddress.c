@@ -11,7 +11,6 @@
  */
 #include "abi.h"
 #include "calls.h"
-#include "sim.h"
 
 #include <pthread.h>
 #include <stdbool.h>

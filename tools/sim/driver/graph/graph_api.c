@@ -5,7 +5,6 @@
 #include "graph.h"
 #include "graph_memory.h"
 #include "graph_run.h"
-#include "tools/sim/driver/core/handle.h"
 #include "tools/sim/driver/stream/stream.h"
 
 #include <string.h>

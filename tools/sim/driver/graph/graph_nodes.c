@@ -1,7 +1,6 @@
 /* Nodes that the program adds to a graph by hand. */
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/core/calls.h"
-#include "tools/sim/driver/context/context.h"
 #include "graph.h"
 #include "graph_work.h"
 

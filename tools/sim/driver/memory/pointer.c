@@ -2,8 +2,6 @@
 #include "tools/sim/driver/core/abi.h"
 #include "block.h"
 #include "tools/sim/driver/core/calls.h"
-#include "tools/sim/driver/context/context.h"
-#include "pool.h"
 
 #include <string.h>
 

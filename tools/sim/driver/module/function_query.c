@@ -1,7 +1,6 @@
 /* A program's queries of a kernel, and how many of its blocks a multiprocessor would hold. */
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/core/calls.h"
-#include "tools/sim/driver/context/context.h"
 #include "function.h"
 #include "tools/sim/driver/core/model.h"
 
