@@ -50,10 +50,6 @@ static const char *const names[SIM_N_SYMBOLS] = {
 #include "cuda/symbols.def"
 #undef SYM
 
-const char *sim_symbol_name(unsigned symbol) {
-    return names[symbol];
-}
-
 bool sim_is_over(void) {
     return atomic_load(&life) == OVER;
 }

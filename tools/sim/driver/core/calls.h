@@ -40,6 +40,3 @@ CUresult sim_start(void);
 
 /* True once the process has begun to end: no more steps are made. */
 bool sim_is_over(void);
-
-/* The exported name of a symbol. */
-const char *sim_symbol_name(unsigned symbol);

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-bool sim_nodes_have(const struct sim_nodes *list, const struct sim_node *node) {
+static bool has(const struct sim_nodes *list, const struct sim_node *node) {
     for (size_t i = 0; i < list->n; i++) {
         if (list->nodes[i] == node)
             return true;
@@ -27,7 +27,7 @@ static bool append(struct sim_nodes *list, struct sim_node *node) {
 }
 
 bool sim_nodes_add(struct sim_nodes *list, struct sim_node *node) {
-    return sim_nodes_have(list, node) || append(list, node);
+    return has(list, node) || append(list, node);
 }
 
 bool sim_nodes_copy(struct sim_nodes *list, const struct sim_nodes *from) {

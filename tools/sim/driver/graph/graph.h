@@ -40,7 +40,6 @@ struct sim_graph {
 /* Lists. */
 bool sim_nodes_add(struct sim_nodes *list, struct sim_node *node);
 bool sim_nodes_copy(struct sim_nodes *list, const struct sim_nodes *from);
-bool sim_nodes_have(const struct sim_nodes *list, const struct sim_node *node);
 void sim_nodes_finish(struct sim_nodes *list);
 
 /* NULL: no memory. */

@@ -42,8 +42,8 @@ static struct sim_user_row *row_of(struct sim_user_rows *rows, struct sim_user_o
     return &rows->rows[rows->n++];
 }
 
-bool sim_user_rows_add(struct sim_user_rows *rows, struct sim_user_object *object,
-                       unsigned n_refs) {
+/* Move references of the object's own to a graph; false: no memory. */
+static bool add(struct sim_user_rows *rows, struct sim_user_object *object, unsigned n_refs) {
     struct sim_user_row *row = row_of(rows, object);
     if (row)
         row->n_refs += n_refs;
@@ -53,7 +53,7 @@ bool sim_user_rows_add(struct sim_user_rows *rows, struct sim_user_object *objec
 bool sim_user_rows_copy(struct sim_user_rows *rows, const struct sim_user_rows *from) {
     for (size_t i = 0; i < from->n; i++) {
         struct sim_user_object *object = from->rows[i].object;
-        if (!sim_user_rows_add(rows, object, 1))
+        if (!add(rows, object, 1))
             return false;
         object->n_refs++;
     }
@@ -125,7 +125,7 @@ static CUresult retain(CUgraph graph_handle, CUuserObject handle, unsigned n_ref
     if (n_refs == 0 || (flags && flags != CU_GRAPH_USER_OBJECT_MOVE) ||
         (flags && object->n_refs < n_refs))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sim_user_rows_add(&graph->objects, object, n_refs))
+    if (!add(&graph->objects, object, n_refs))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (!flags)
         object->n_refs += n_refs;

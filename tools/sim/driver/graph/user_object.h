@@ -26,9 +26,6 @@ struct sim_user_rows {
     size_t n, cap;
 };
 
-/* Move references of the object's own to a graph; false: no memory. */
-bool sim_user_rows_add(struct sim_user_rows *rows, struct sim_user_object *object, unsigned n_refs);
-
 /* Copy those of another graph; false: no memory. */
 bool sim_user_rows_copy(struct sim_user_rows *rows, const struct sim_user_rows *from);
 

@@ -86,7 +86,8 @@ void sim_stream_retire_first(struct sim_stream *stream) {
 
 /* ---- from handle to stream ---- */
 
-struct sim_stream *sim_stream_legacy(struct sim_context *context) {
+/* Each is made at its first use; NULL: no memory. */
+static struct sim_stream *legacy(struct sim_context *context) {
     for (struct sim_stream *stream = context->root->streams; stream; stream = stream->next) {
         if (stream->kind == SIM_STREAM_LEGACY)
             return stream;
@@ -135,7 +136,7 @@ CUresult sim_stream_of_handle(CUstream handle, CUstream default_stream, struct s
     if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
         struct sim_context *context;
         SIM_TRY(sim_context_current(&context));
-        *out = handle == CU_STREAM_LEGACY ? sim_stream_legacy(context) : per_thread(context);
+        *out = handle == CU_STREAM_LEGACY ? legacy(context) : per_thread(context);
         return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (!sim_handle_is(handle, SIM_HANDLE_STREAM))

@@ -59,9 +59,6 @@ CUresult sim_stream_to_wait_for(CUstream handle, CUstream default_stream, struct
 /* Do the legacy stream and this one wait for each other? */
 bool sim_stream_is_blocking(const struct sim_stream *stream);
 
-/* The legacy stream of a context, made at its first use; NULL: no memory. */
-struct sim_stream *sim_stream_legacy(struct sim_context *context);
-
 /*
  * Put work into a stream, or a node into its capture; takes the work, whatever happens.  `step`, if
  * not NULL, gets a reference, or NULL in a capture.
