@@ -38,98 +38,39 @@ static CUresult between(CUarray dst, size_t dst_offset, CUarray src, size_t src_
     return to_array(dst, dst_offset, from, SIM_END_DEVICE, n_bytes, NULL, default_stream, true);
 }
 
-CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
-                         size_t ByteCount) {
-    SIM_ENTER(cuMemcpyDtoA_v2);
-    return sim_leave(to_array(dstArray, dstOffset, srcDevice, SIM_END_DEVICE, ByteCount, NULL,
-                              CU_STREAM_LEGACY, true));
-}
+SIM_BOTH(cuMemcpyDtoA_v2, _ptds,
+         TAKES(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount),
+         to_array(dstArray, dstOffset, srcDevice, SIM_END_DEVICE, ByteCount, NULL, default_stream,
+                  true))
 
-CUresult cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
-                              size_t ByteCount) {
-    SIM_ENTER(cuMemcpyDtoA_v2_ptds);
-    return sim_leave(to_array(dstArray, dstOffset, srcDevice, SIM_END_DEVICE, ByteCount, NULL,
-                              CU_STREAM_PER_THREAD, true));
-}
+SIM_BOTH(cuMemcpyAtoD_v2, _ptds,
+         TAKES(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount),
+         from_array(dstDevice, SIM_END_DEVICE, srcArray, srcOffset, ByteCount, NULL, default_stream,
+                    true))
 
-CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
-                         size_t ByteCount) {
-    SIM_ENTER(cuMemcpyAtoD_v2);
-    return sim_leave(from_array(dstDevice, SIM_END_DEVICE, srcArray, srcOffset, ByteCount, NULL,
-                                CU_STREAM_LEGACY, true));
-}
+SIM_BOTH(cuMemcpyHtoA_v2, _ptds,
+         TAKES(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount),
+         to_array(dstArray, dstOffset, (CUdeviceptr)(uintptr_t)srcHost, SIM_END_HOST, ByteCount,
+                  NULL, default_stream, true))
 
-CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
-                              size_t ByteCount) {
-    SIM_ENTER(cuMemcpyAtoD_v2_ptds);
-    return sim_leave(from_array(dstDevice, SIM_END_DEVICE, srcArray, srcOffset, ByteCount, NULL,
-                                CU_STREAM_PER_THREAD, true));
-}
+SIM_BOTH(cuMemcpyAtoH_v2, _ptds,
+         TAKES(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount),
+         from_array((CUdeviceptr)(uintptr_t)dstHost, SIM_END_HOST, srcArray, srcOffset, ByteCount,
+                    NULL, default_stream, true))
 
-CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost,
-                         size_t ByteCount) {
-    SIM_ENTER(cuMemcpyHtoA_v2);
-    return sim_leave(to_array(dstArray, dstOffset, (CUdeviceptr)(uintptr_t)srcHost, SIM_END_HOST,
-                              ByteCount, NULL, CU_STREAM_LEGACY, true));
-}
+SIM_BOTH(cuMemcpyAtoA_v2, _ptds,
+         TAKES(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
+               size_t ByteCount),
+         between(dstArray, dstOffset, srcArray, srcOffset, ByteCount, default_stream))
 
-CUresult cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const void *srcHost,
-                              size_t ByteCount) {
-    SIM_ENTER(cuMemcpyHtoA_v2_ptds);
-    return sim_leave(to_array(dstArray, dstOffset, (CUdeviceptr)(uintptr_t)srcHost, SIM_END_HOST,
-                              ByteCount, NULL, CU_STREAM_PER_THREAD, true));
-}
+SIM_BOTH(cuMemcpyHtoAAsync_v2, _ptsz,
+         TAKES(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount,
+               CUstream hStream),
+         to_array(dstArray, dstOffset, (CUdeviceptr)(uintptr_t)srcHost, SIM_END_HOST, ByteCount,
+                  hStream, default_stream, false))
 
-CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-    SIM_ENTER(cuMemcpyAtoH_v2);
-    return sim_leave(from_array((CUdeviceptr)(uintptr_t)dstHost, SIM_END_HOST, srcArray, srcOffset,
-                                ByteCount, NULL, CU_STREAM_LEGACY, true));
-}
-
-CUresult cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-    SIM_ENTER(cuMemcpyAtoH_v2_ptds);
-    return sim_leave(from_array((CUdeviceptr)(uintptr_t)dstHost, SIM_END_HOST, srcArray, srcOffset,
-                                ByteCount, NULL, CU_STREAM_PER_THREAD, true));
-}
-
-CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
-                         size_t ByteCount) {
-    SIM_ENTER(cuMemcpyAtoA_v2);
-    return sim_leave(
-        between(dstArray, dstOffset, srcArray, srcOffset, ByteCount, CU_STREAM_LEGACY));
-}
-
-CUresult cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarray srcArray,
-                              size_t srcOffset, size_t ByteCount) {
-    SIM_ENTER(cuMemcpyAtoA_v2_ptds);
-    return sim_leave(
-        between(dstArray, dstOffset, srcArray, srcOffset, ByteCount, CU_STREAM_PER_THREAD));
-}
-
-CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost,
-                              size_t ByteCount, CUstream hStream) {
-    SIM_ENTER(cuMemcpyHtoAAsync_v2);
-    return sim_leave(to_array(dstArray, dstOffset, (CUdeviceptr)(uintptr_t)srcHost, SIM_END_HOST,
-                              ByteCount, hStream, CU_STREAM_LEGACY, false));
-}
-
-CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, const void *srcHost,
-                                   size_t ByteCount, CUstream hStream) {
-    SIM_ENTER(cuMemcpyHtoAAsync_v2_ptsz);
-    return sim_leave(to_array(dstArray, dstOffset, (CUdeviceptr)(uintptr_t)srcHost, SIM_END_HOST,
-                              ByteCount, hStream, CU_STREAM_PER_THREAD, false));
-}
-
-CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
-                              CUstream hStream) {
-    SIM_ENTER(cuMemcpyAtoHAsync_v2);
-    return sim_leave(from_array((CUdeviceptr)(uintptr_t)dstHost, SIM_END_HOST, srcArray, srcOffset,
-                                ByteCount, hStream, CU_STREAM_LEGACY, false));
-}
-
-CUresult cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size_t srcOffset,
-                                   size_t ByteCount, CUstream hStream) {
-    SIM_ENTER(cuMemcpyAtoHAsync_v2_ptsz);
-    return sim_leave(from_array((CUdeviceptr)(uintptr_t)dstHost, SIM_END_HOST, srcArray, srcOffset,
-                                ByteCount, hStream, CU_STREAM_PER_THREAD, false));
-}
+SIM_BOTH(cuMemcpyAtoHAsync_v2, _ptsz,
+         TAKES(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
+               CUstream hStream),
+         from_array((CUdeviceptr)(uintptr_t)dstHost, SIM_END_HOST, srcArray, srcOffset, ByteCount,
+                    hStream, default_stream, false))

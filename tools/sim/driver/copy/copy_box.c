@@ -168,72 +168,23 @@ static CUresult copy_peer(const CUDA_MEMCPY3D_PEER *shape, CUstream stream, CUst
 
 /* ---- the names ---- */
 
-CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy) {
-    SIM_ENTER(cuMemcpy2D_v2);
-    return sim_leave(copy_2d(pCopy, NULL, CU_STREAM_LEGACY, true));
-}
+SIM_BOTH(cuMemcpy2D_v2, _ptds, TAKES(const CUDA_MEMCPY2D *pCopy),
+         copy_2d(pCopy, NULL, default_stream, true))
 
-CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy) {
-    SIM_ENTER(cuMemcpy2D_v2_ptds);
-    return sim_leave(copy_2d(pCopy, NULL, CU_STREAM_PER_THREAD, true));
-}
+SIM_BOTH(cuMemcpy2DUnaligned_v2, _ptds, TAKES(const CUDA_MEMCPY2D *pCopy),
+         copy_2d(pCopy, NULL, default_stream, true))
 
-CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy) {
-    SIM_ENTER(cuMemcpy2DUnaligned_v2);
-    return sim_leave(copy_2d(pCopy, NULL, CU_STREAM_LEGACY, true));
-}
+SIM_BOTH(cuMemcpy2DAsync_v2, _ptsz, TAKES(const CUDA_MEMCPY2D *pCopy, CUstream hStream),
+         copy_2d(pCopy, hStream, default_stream, false))
 
-CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy) {
-    SIM_ENTER(cuMemcpy2DUnaligned_v2_ptds);
-    return sim_leave(copy_2d(pCopy, NULL, CU_STREAM_PER_THREAD, true));
-}
+SIM_BOTH(cuMemcpy3D_v2, _ptds, TAKES(const CUDA_MEMCPY3D *pCopy),
+         copy_3d(pCopy, NULL, default_stream, true))
 
-CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream) {
-    SIM_ENTER(cuMemcpy2DAsync_v2);
-    return sim_leave(copy_2d(pCopy, hStream, CU_STREAM_LEGACY, false));
-}
+SIM_BOTH(cuMemcpy3DAsync_v2, _ptsz, TAKES(const CUDA_MEMCPY3D *pCopy, CUstream hStream),
+         copy_3d(pCopy, hStream, default_stream, false))
 
-CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hStream) {
-    SIM_ENTER(cuMemcpy2DAsync_v2_ptsz);
-    return sim_leave(copy_2d(pCopy, hStream, CU_STREAM_PER_THREAD, false));
-}
+SIM_BOTH(cuMemcpy3DPeer, _ptds, TAKES(const CUDA_MEMCPY3D_PEER *pCopy),
+         copy_peer(pCopy, NULL, default_stream, true))
 
-CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy) {
-    SIM_ENTER(cuMemcpy3D_v2);
-    return sim_leave(copy_3d(pCopy, NULL, CU_STREAM_LEGACY, true));
-}
-
-CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy) {
-    SIM_ENTER(cuMemcpy3D_v2_ptds);
-    return sim_leave(copy_3d(pCopy, NULL, CU_STREAM_PER_THREAD, true));
-}
-
-CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream) {
-    SIM_ENTER(cuMemcpy3DAsync_v2);
-    return sim_leave(copy_3d(pCopy, hStream, CU_STREAM_LEGACY, false));
-}
-
-CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hStream) {
-    SIM_ENTER(cuMemcpy3DAsync_v2_ptsz);
-    return sim_leave(copy_3d(pCopy, hStream, CU_STREAM_PER_THREAD, false));
-}
-
-CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy) {
-    SIM_ENTER(cuMemcpy3DPeer);
-    return sim_leave(copy_peer(pCopy, NULL, CU_STREAM_LEGACY, true));
-}
-
-CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy) {
-    SIM_ENTER(cuMemcpy3DPeer_ptds);
-    return sim_leave(copy_peer(pCopy, NULL, CU_STREAM_PER_THREAD, true));
-}
-
-CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream) {
-    SIM_ENTER(cuMemcpy3DPeerAsync);
-    return sim_leave(copy_peer(pCopy, hStream, CU_STREAM_LEGACY, false));
-}
-
-CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream) {
-    SIM_ENTER(cuMemcpy3DPeerAsync_ptsz);
-    return sim_leave(copy_peer(pCopy, hStream, CU_STREAM_PER_THREAD, false));
-}
+SIM_BOTH(cuMemcpy3DPeerAsync, _ptsz, TAKES(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream),
+         copy_peer(pCopy, hStream, default_stream, false))

@@ -22,108 +22,42 @@ static CUresult later(CUdeviceptr dst, enum sim_end_kind dst_kind, CUdeviceptr s
 
 /* ---- that return when done ---- */
 
-CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
-    SIM_ENTER(cuMemcpy);
-    return sim_leave(now(dst, SIM_END_UNIFIED, src, SIM_END_UNIFIED, ByteCount, CU_STREAM_LEGACY));
-}
+SIM_BOTH(cuMemcpy, _ptds, TAKES(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount),
+         now(dst, SIM_END_UNIFIED, src, SIM_END_UNIFIED, ByteCount, default_stream))
 
-CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
-    SIM_ENTER(cuMemcpy_ptds);
-    return sim_leave(
-        now(dst, SIM_END_UNIFIED, src, SIM_END_UNIFIED, ByteCount, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuMemcpyHtoD_v2, _ptds,
+         TAKES(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount),
+         now(dstDevice, SIM_END_DEVICE, address_of(srcHost), SIM_END_HOST, ByteCount,
+             default_stream))
 
-CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount) {
-    SIM_ENTER(cuMemcpyHtoD_v2);
-    return sim_leave(now(dstDevice, SIM_END_DEVICE, address_of(srcHost), SIM_END_HOST, ByteCount,
-                         CU_STREAM_LEGACY));
-}
+SIM_BOTH(cuMemcpyDtoH_v2, _ptds, TAKES(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount),
+         now(address_of(dstHost), SIM_END_HOST, srcDevice, SIM_END_DEVICE, ByteCount,
+             default_stream))
 
-CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount) {
-    SIM_ENTER(cuMemcpyHtoD_v2_ptds);
-    return sim_leave(now(dstDevice, SIM_END_DEVICE, address_of(srcHost), SIM_END_HOST, ByteCount,
-                         CU_STREAM_PER_THREAD));
-}
-
-CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-    SIM_ENTER(cuMemcpyDtoH_v2);
-    return sim_leave(now(address_of(dstHost), SIM_END_HOST, srcDevice, SIM_END_DEVICE, ByteCount,
-                         CU_STREAM_LEGACY));
-}
-
-CUresult cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-    SIM_ENTER(cuMemcpyDtoH_v2_ptds);
-    return sim_leave(now(address_of(dstHost), SIM_END_HOST, srcDevice, SIM_END_DEVICE, ByteCount,
-                         CU_STREAM_PER_THREAD));
-}
-
-CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
-    SIM_ENTER(cuMemcpyDtoD_v2);
-    return sim_leave(
-        now(dstDevice, SIM_END_DEVICE, srcDevice, SIM_END_DEVICE, ByteCount, CU_STREAM_LEGACY));
-}
-
-CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
-    SIM_ENTER(cuMemcpyDtoD_v2_ptds);
-    return sim_leave(
-        now(dstDevice, SIM_END_DEVICE, srcDevice, SIM_END_DEVICE, ByteCount, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuMemcpyDtoD_v2, _ptds,
+         TAKES(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount),
+         now(dstDevice, SIM_END_DEVICE, srcDevice, SIM_END_DEVICE, ByteCount, default_stream))
 
 /* ---- on a stream ---- */
 
-CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
-    SIM_ENTER(cuMemcpyAsync);
-    return sim_leave(
-        later(dst, SIM_END_UNIFIED, src, SIM_END_UNIFIED, ByteCount, hStream, CU_STREAM_LEGACY));
-}
+SIM_BOTH(cuMemcpyAsync, _ptsz,
+         TAKES(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
+         later(dst, SIM_END_UNIFIED, src, SIM_END_UNIFIED, ByteCount, hStream, default_stream))
 
-CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
-    SIM_ENTER(cuMemcpyAsync_ptsz);
-    return sim_leave(later(dst, SIM_END_UNIFIED, src, SIM_END_UNIFIED, ByteCount, hStream,
-                           CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuMemcpyHtoDAsync_v2, _ptsz,
+         TAKES(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream),
+         later(dstDevice, SIM_END_DEVICE, address_of(srcHost), SIM_END_HOST, ByteCount, hStream,
+               default_stream))
 
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
-                              CUstream hStream) {
-    SIM_ENTER(cuMemcpyHtoDAsync_v2);
-    return sim_leave(later(dstDevice, SIM_END_DEVICE, address_of(srcHost), SIM_END_HOST, ByteCount,
-                           hStream, CU_STREAM_LEGACY));
-}
+SIM_BOTH(cuMemcpyDtoHAsync_v2, _ptsz,
+         TAKES(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
+         later(address_of(dstHost), SIM_END_HOST, srcDevice, SIM_END_DEVICE, ByteCount, hStream,
+               default_stream))
 
-CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
-                                   CUstream hStream) {
-    SIM_ENTER(cuMemcpyHtoDAsync_v2_ptsz);
-    return sim_leave(later(dstDevice, SIM_END_DEVICE, address_of(srcHost), SIM_END_HOST, ByteCount,
-                           hStream, CU_STREAM_PER_THREAD));
-}
-
-CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
-                              CUstream hStream) {
-    SIM_ENTER(cuMemcpyDtoHAsync_v2);
-    return sim_leave(later(address_of(dstHost), SIM_END_HOST, srcDevice, SIM_END_DEVICE, ByteCount,
-                           hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
-                                   CUstream hStream) {
-    SIM_ENTER(cuMemcpyDtoHAsync_v2_ptsz);
-    return sim_leave(later(address_of(dstHost), SIM_END_HOST, srcDevice, SIM_END_DEVICE, ByteCount,
-                           hStream, CU_STREAM_PER_THREAD));
-}
-
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
-                              CUstream hStream) {
-    SIM_ENTER(cuMemcpyDtoDAsync_v2);
-    return sim_leave(later(dstDevice, SIM_END_DEVICE, srcDevice, SIM_END_DEVICE, ByteCount, hStream,
-                           CU_STREAM_LEGACY));
-}
-
-CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
-                                   CUstream hStream) {
-    SIM_ENTER(cuMemcpyDtoDAsync_v2_ptsz);
-    return sim_leave(later(dstDevice, SIM_END_DEVICE, srcDevice, SIM_END_DEVICE, ByteCount, hStream,
-                           CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuMemcpyDtoDAsync_v2, _ptsz,
+         TAKES(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
+         later(dstDevice, SIM_END_DEVICE, srcDevice, SIM_END_DEVICE, ByteCount, hStream,
+               default_stream))
 
 /* ---- between contexts ---- */
 
@@ -134,30 +68,12 @@ static CUresult peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CU
     return sim_copy_do(&copy, stream, default_stream, false);
 }
 
-CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
-                      CUcontext srcContext, size_t ByteCount) {
-    SIM_ENTER(cuMemcpyPeer);
-    return sim_leave(
-        peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL, CU_STREAM_LEGACY));
-}
+SIM_BOTH(cuMemcpyPeer, _ptds,
+         TAKES(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+               CUcontext srcContext, size_t ByteCount),
+         peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL, default_stream))
 
-CUresult cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
-                           CUcontext srcContext, size_t ByteCount) {
-    SIM_ENTER(cuMemcpyPeer_ptds);
-    return sim_leave(
-        peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL, CU_STREAM_PER_THREAD));
-}
-
-CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
-                           CUcontext srcContext, size_t ByteCount, CUstream hStream) {
-    SIM_ENTER(cuMemcpyPeerAsync);
-    return sim_leave(
-        peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
-                                CUcontext srcContext, size_t ByteCount, CUstream hStream) {
-    SIM_ENTER(cuMemcpyPeerAsync_ptsz);
-    return sim_leave(peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream,
-                          CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuMemcpyPeerAsync, _ptsz,
+         TAKES(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+               CUcontext srcContext, size_t ByteCount, CUstream hStream),
+         peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, default_stream))

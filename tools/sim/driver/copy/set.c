@@ -59,153 +59,59 @@ static struct sim_set_work rows(CUdeviceptr dst, size_t pitch, unsigned value,
 
 /* ---- lines, no stream named ---- */
 
-CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
-    SIM_ENTER(cuMemsetD8_v2);
-    return sim_leave(do_set(line(dstDevice, uc, 1, N), NULL, CU_STREAM_LEGACY, true));
-}
+SIM_BOTH(cuMemsetD8_v2, _ptds, TAKES(CUdeviceptr dstDevice, unsigned char uc, size_t N),
+         do_set(line(dstDevice, uc, 1, N), NULL, default_stream, true))
 
-CUresult cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
-    SIM_ENTER(cuMemsetD8_v2_ptds);
-    return sim_leave(do_set(line(dstDevice, uc, 1, N), NULL, CU_STREAM_PER_THREAD, true));
-}
+SIM_BOTH(cuMemsetD16_v2, _ptds, TAKES(CUdeviceptr dstDevice, unsigned short us, size_t N),
+         do_set(line(dstDevice, us, 2, N), NULL, default_stream, true))
 
-CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
-    SIM_ENTER(cuMemsetD16_v2);
-    return sim_leave(do_set(line(dstDevice, us, 2, N), NULL, CU_STREAM_LEGACY, true));
-}
-
-CUresult cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, size_t N) {
-    SIM_ENTER(cuMemsetD16_v2_ptds);
-    return sim_leave(do_set(line(dstDevice, us, 2, N), NULL, CU_STREAM_PER_THREAD, true));
-}
-
-CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
-    SIM_ENTER(cuMemsetD32_v2);
-    return sim_leave(do_set(line(dstDevice, ui, 4, N), NULL, CU_STREAM_LEGACY, true));
-}
-
-CUresult cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
-    SIM_ENTER(cuMemsetD32_v2_ptds);
-    return sim_leave(do_set(line(dstDevice, ui, 4, N), NULL, CU_STREAM_PER_THREAD, true));
-}
+SIM_BOTH(cuMemsetD32_v2, _ptds, TAKES(CUdeviceptr dstDevice, unsigned int ui, size_t N),
+         do_set(line(dstDevice, ui, 4, N), NULL, default_stream, true))
 
 /* ---- lines, on a stream ---- */
 
-CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
-    SIM_ENTER(cuMemsetD8Async);
-    return sim_leave(do_set(line(dstDevice, uc, 1, N), hStream, CU_STREAM_LEGACY, false));
-}
+SIM_BOTH(cuMemsetD8Async, _ptsz,
+         TAKES(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream),
+         do_set(line(dstDevice, uc, 1, N), hStream, default_stream, false))
 
-CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
-    SIM_ENTER(cuMemsetD8Async_ptsz);
-    return sim_leave(do_set(line(dstDevice, uc, 1, N), hStream, CU_STREAM_PER_THREAD, false));
-}
+SIM_BOTH(cuMemsetD16Async, _ptsz,
+         TAKES(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream),
+         do_set(line(dstDevice, us, 2, N), hStream, default_stream, false))
 
-CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream) {
-    SIM_ENTER(cuMemsetD16Async);
-    return sim_leave(do_set(line(dstDevice, us, 2, N), hStream, CU_STREAM_LEGACY, false));
-}
-
-CUresult cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us, size_t N,
-                               CUstream hStream) {
-    SIM_ENTER(cuMemsetD16Async_ptsz);
-    return sim_leave(do_set(line(dstDevice, us, 2, N), hStream, CU_STREAM_PER_THREAD, false));
-}
-
-CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
-    SIM_ENTER(cuMemsetD32Async);
-    return sim_leave(do_set(line(dstDevice, ui, 4, N), hStream, CU_STREAM_LEGACY, false));
-}
-
-CUresult cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
-    SIM_ENTER(cuMemsetD32Async_ptsz);
-    return sim_leave(do_set(line(dstDevice, ui, 4, N), hStream, CU_STREAM_PER_THREAD, false));
-}
+SIM_BOTH(cuMemsetD32Async, _ptsz,
+         TAKES(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream),
+         do_set(line(dstDevice, ui, 4, N), hStream, default_stream, false))
 
 /* ---- rows, no stream named ---- */
 
-CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
-                         size_t Height) {
-    SIM_ENTER(cuMemsetD2D8_v2);
-    return sim_leave(
-        do_set(rows(dstDevice, dstPitch, uc, 1, Width, Height), NULL, CU_STREAM_LEGACY, true));
-}
+SIM_BOTH(cuMemsetD2D8_v2, _ptds,
+         TAKES(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+               size_t Height),
+         do_set(rows(dstDevice, dstPitch, uc, 1, Width, Height), NULL, default_stream, true))
 
-CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc,
-                              size_t Width, size_t Height) {
-    SIM_ENTER(cuMemsetD2D8_v2_ptds);
-    return sim_leave(
-        do_set(rows(dstDevice, dstPitch, uc, 1, Width, Height), NULL, CU_STREAM_PER_THREAD, true));
-}
+SIM_BOTH(cuMemsetD2D16_v2, _ptds,
+         TAKES(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
+               size_t Height),
+         do_set(rows(dstDevice, dstPitch, us, 2, Width, Height), NULL, default_stream, true))
 
-CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
-                          size_t Height) {
-    SIM_ENTER(cuMemsetD2D16_v2);
-    return sim_leave(
-        do_set(rows(dstDevice, dstPitch, us, 2, Width, Height), NULL, CU_STREAM_LEGACY, true));
-}
-
-CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us,
-                               size_t Width, size_t Height) {
-    SIM_ENTER(cuMemsetD2D16_v2_ptds);
-    return sim_leave(
-        do_set(rows(dstDevice, dstPitch, us, 2, Width, Height), NULL, CU_STREAM_PER_THREAD, true));
-}
-
-CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
-                          size_t Height) {
-    SIM_ENTER(cuMemsetD2D32_v2);
-    return sim_leave(
-        do_set(rows(dstDevice, dstPitch, ui, 4, Width, Height), NULL, CU_STREAM_LEGACY, true));
-}
-
-CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui,
-                               size_t Width, size_t Height) {
-    SIM_ENTER(cuMemsetD2D32_v2_ptds);
-    return sim_leave(
-        do_set(rows(dstDevice, dstPitch, ui, 4, Width, Height), NULL, CU_STREAM_PER_THREAD, true));
-}
+SIM_BOTH(cuMemsetD2D32_v2, _ptds,
+         TAKES(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
+               size_t Height),
+         do_set(rows(dstDevice, dstPitch, ui, 4, Width, Height), NULL, default_stream, true))
 
 /* ---- rows, on a stream ---- */
 
-CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
-                           size_t Height, CUstream hStream) {
-    SIM_ENTER(cuMemsetD2D8Async);
-    return sim_leave(
-        do_set(rows(dstDevice, dstPitch, uc, 1, Width, Height), hStream, CU_STREAM_LEGACY, false));
-}
+SIM_BOTH(cuMemsetD2D8Async, _ptsz,
+         TAKES(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+               size_t Height, CUstream hStream),
+         do_set(rows(dstDevice, dstPitch, uc, 1, Width, Height), hStream, default_stream, false))
 
-CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc,
-                                size_t Width, size_t Height, CUstream hStream) {
-    SIM_ENTER(cuMemsetD2D8Async_ptsz);
-    return sim_leave(do_set(rows(dstDevice, dstPitch, uc, 1, Width, Height), hStream,
-                            CU_STREAM_PER_THREAD, false));
-}
+SIM_BOTH(cuMemsetD2D16Async, _ptsz,
+         TAKES(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
+               size_t Height, CUstream hStream),
+         do_set(rows(dstDevice, dstPitch, us, 2, Width, Height), hStream, default_stream, false))
 
-CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
-                            size_t Height, CUstream hStream) {
-    SIM_ENTER(cuMemsetD2D16Async);
-    return sim_leave(
-        do_set(rows(dstDevice, dstPitch, us, 2, Width, Height), hStream, CU_STREAM_LEGACY, false));
-}
-
-CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us,
-                                 size_t Width, size_t Height, CUstream hStream) {
-    SIM_ENTER(cuMemsetD2D16Async_ptsz);
-    return sim_leave(do_set(rows(dstDevice, dstPitch, us, 2, Width, Height), hStream,
-                            CU_STREAM_PER_THREAD, false));
-}
-
-CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
-                            size_t Height, CUstream hStream) {
-    SIM_ENTER(cuMemsetD2D32Async);
-    return sim_leave(
-        do_set(rows(dstDevice, dstPitch, ui, 4, Width, Height), hStream, CU_STREAM_LEGACY, false));
-}
-
-CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui,
-                                 size_t Width, size_t Height, CUstream hStream) {
-    SIM_ENTER(cuMemsetD2D32Async_ptsz);
-    return sim_leave(do_set(rows(dstDevice, dstPitch, ui, 4, Width, Height), hStream,
-                            CU_STREAM_PER_THREAD, false));
-}
+SIM_BOTH(cuMemsetD2D32Async, _ptsz,
+         TAKES(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height,
+               CUstream hStream),
+         do_set(rows(dstDevice, dstPitch, ui, 4, Width, Height), hStream, default_stream, false))

@@ -34,6 +34,21 @@ CUresult sim_leave(CUresult result);
         SIM_TRY(sim_enter(sim_number_of_##abi));                                                   \
     } while (0)
 
+/*
+ * A function that does one thing, and its variant for per-thread default streams, whose name ends
+ * with `suffix`.  `call` knows the default stream that is meant as `default_stream`.
+ */
+#define SIM_BOTH(abi, suffix, parameters, call)                                                    \
+    SIM_ONE_OF_BOTH(abi, parameters, CU_STREAM_LEGACY, call)                                       \
+    SIM_ONE_OF_BOTH(abi##suffix, parameters, CU_STREAM_PER_THREAD, call)
+#define SIM_ONE_OF_BOTH(abi, parameters, meant, call)                                              \
+    CUresult abi parameters {                                                                      \
+        const CUstream default_stream = meant;                                                     \
+        SIM_ENTER(abi);                                                                            \
+        return sim_leave(call);                                                                    \
+    }
+#define TAKES(...) (__VA_ARGS__)
+
 /* Make the driver usable (cuInit), and unusable when the process ends; in a fork's child it is
  * lost. */
 CUresult sim_start(void);

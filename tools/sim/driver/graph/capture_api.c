@@ -19,25 +19,11 @@ static CUresult begin_new(CUstream handle, CUstream default_stream, CUstreamCapt
     return begin(handle, default_stream, mode, NULL, &none);
 }
 
-CUresult cuStreamBeginCapture(CUstream hStream) {
-    SIM_ENTER(cuStreamBeginCapture);
-    return sim_leave(begin_new(hStream, CU_STREAM_LEGACY, CU_STREAM_CAPTURE_MODE_GLOBAL));
-}
+SIM_BOTH(cuStreamBeginCapture, _ptsz, TAKES(CUstream hStream),
+         begin_new(hStream, default_stream, CU_STREAM_CAPTURE_MODE_GLOBAL))
 
-CUresult cuStreamBeginCapture_ptsz(CUstream hStream) {
-    SIM_ENTER(cuStreamBeginCapture_ptsz);
-    return sim_leave(begin_new(hStream, CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_GLOBAL));
-}
-
-CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
-    SIM_ENTER(cuStreamBeginCapture_v2);
-    return sim_leave(begin_new(hStream, CU_STREAM_LEGACY, mode));
-}
-
-CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode) {
-    SIM_ENTER(cuStreamBeginCapture_v2_ptsz);
-    return sim_leave(begin_new(hStream, CU_STREAM_PER_THREAD, mode));
-}
+SIM_BOTH(cuStreamBeginCapture_v2, _ptsz, TAKES(CUstream hStream, CUstreamCaptureMode mode),
+         begin_new(hStream, default_stream, mode))
 
 static CUresult begin_into(CUstream handle, CUstream default_stream, CUgraph graph_handle,
                            const CUgraphNode *dependencies, size_t n, CUstreamCaptureMode mode) {
@@ -83,15 +69,8 @@ static CUresult end(CUstream handle, CUstream default_stream, CUgraph *out) {
     return result;
 }
 
-CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph) {
-    SIM_ENTER(cuStreamEndCapture);
-    return sim_leave(end(hStream, CU_STREAM_LEGACY, phGraph));
-}
-
-CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph) {
-    SIM_ENTER(cuStreamEndCapture_ptsz);
-    return sim_leave(end(hStream, CU_STREAM_PER_THREAD, phGraph));
-}
+SIM_BOTH(cuStreamEndCapture, _ptsz, TAKES(CUstream hStream, CUgraph *phGraph),
+         end(hStream, default_stream, phGraph))
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
     SIM_ENTER(cuThreadExchangeStreamCaptureMode);
@@ -236,17 +215,10 @@ static CUresult update(CUstream handle, CUstream default_stream, const CUgraphNo
     return is_whole ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies,
-                                           size_t numDependencies, unsigned int flags) {
-    SIM_ENTER(cuStreamUpdateCaptureDependencies);
-    return sim_leave(update(hStream, CU_STREAM_LEGACY, dependencies, numDependencies, flags));
-}
-
-CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies,
-                                                size_t numDependencies, unsigned int flags) {
-    SIM_ENTER(cuStreamUpdateCaptureDependencies_ptsz);
-    return sim_leave(update(hStream, CU_STREAM_PER_THREAD, dependencies, numDependencies, flags));
-}
+SIM_BOTH(cuStreamUpdateCaptureDependencies, _ptsz,
+         TAKES(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies,
+               unsigned int flags),
+         update(hStream, default_stream, dependencies, numDependencies, flags))
 
 CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies,
                                               const CUgraphEdgeData *dependencyData,

@@ -310,15 +310,8 @@ static CUresult launch(CUgraphExec handle, CUstream stream_handle, CUstream defa
     return sim_graph_memory_launched(exec->graph, stream);
 }
 
-CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
-    SIM_ENTER(cuGraphLaunch);
-    return sim_leave(launch(hGraphExec, hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
-    SIM_ENTER(cuGraphLaunch_ptsz);
-    return sim_leave(launch(hGraphExec, hStream, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuGraphLaunch, _ptsz, TAKES(CUgraphExec hGraphExec, CUstream hStream),
+         launch(hGraphExec, hStream, default_stream))
 
 /* Nothing is loaded before a launch. */
 static CUresult upload(CUgraphExec handle, CUstream stream_handle, CUstream default_stream) {
@@ -328,12 +321,5 @@ static CUresult upload(CUgraphExec handle, CUstream stream_handle, CUstream defa
     return sim_stream_of_handle(stream_handle, default_stream, &stream);
 }
 
-CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
-    SIM_ENTER(cuGraphUpload);
-    return sim_leave(upload(hGraphExec, hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
-    SIM_ENTER(cuGraphUpload_ptsz);
-    return sim_leave(upload(hGraphExec, hStream, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuGraphUpload, _ptsz, TAKES(CUgraphExec hGraphExec, CUstream hStream),
+         upload(hGraphExec, hStream, default_stream))

@@ -60,15 +60,8 @@ static CUresult alloc(CUdeviceptr *out, size_t n_bytes, struct sim_pool *pool, C
 }
 
 CUSHIM_PATCHABLE(cuMemAllocAsync)
-CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
-    SIM_ENTER(cuMemAllocAsync);
-    return sim_leave(alloc(dptr, bytesize, NULL, hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
-    SIM_ENTER(cuMemAllocAsync_ptsz);
-    return sim_leave(alloc(dptr, bytesize, NULL, hStream, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuMemAllocAsync, _ptsz, TAKES(CUdeviceptr *dptr, size_t bytesize, CUstream hStream),
+         alloc(dptr, bytesize, NULL, hStream, default_stream))
 
 static CUresult alloc_from(CUdeviceptr *out, size_t n_bytes, CUmemoryPool handle, CUstream stream,
                            CUstream default_stream) {
@@ -78,17 +71,9 @@ static CUresult alloc_from(CUdeviceptr *out, size_t n_bytes, CUmemoryPool handle
 }
 
 CUSHIM_PATCHABLE(cuMemAllocFromPoolAsync)
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
-                                 CUstream hStream) {
-    SIM_ENTER(cuMemAllocFromPoolAsync);
-    return sim_leave(alloc_from(dptr, bytesize, pool, hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
-                                      CUstream hStream) {
-    SIM_ENTER(cuMemAllocFromPoolAsync_ptsz);
-    return sim_leave(alloc_from(dptr, bytesize, pool, hStream, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuMemAllocFromPoolAsync, _ptsz,
+         TAKES(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+         alloc_from(dptr, bytesize, pool, hStream, default_stream))
 
 static CUresult add_free_node(struct sim_stream *stream, CUdeviceptr address) {
     struct sim_work work = {.kind = SIM_WORK_FREE_NODE, .as.address = address};
@@ -123,12 +108,5 @@ static CUresult free_async(CUdeviceptr address, CUstream handle, CUstream defaul
 }
 
 CUSHIM_PATCHABLE(cuMemFreeAsync)
-CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
-    SIM_ENTER(cuMemFreeAsync);
-    return sim_leave(free_async(dptr, hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) {
-    SIM_ENTER(cuMemFreeAsync_ptsz);
-    return sim_leave(free_async(dptr, hStream, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuMemFreeAsync, _ptsz, TAKES(CUdeviceptr dptr, CUstream hStream),
+         free_async(dptr, hStream, default_stream))

@@ -81,18 +81,9 @@ static CUresult prefetch(CUdeviceptr address, size_t n_bytes, CUresult place, CU
     return enqueue_hint(stream, default_stream);
 }
 
-CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice,
-                            CUstream hStream) {
-    SIM_ENTER(cuMemPrefetchAsync);
-    return sim_leave(prefetch(devPtr, count, judge_device(dstDevice), hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice,
-                                 CUstream hStream) {
-    SIM_ENTER(cuMemPrefetchAsync_ptsz);
-    return sim_leave(
-        prefetch(devPtr, count, judge_device(dstDevice), hStream, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuMemPrefetchAsync, _ptsz,
+         TAKES(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream),
+         prefetch(devPtr, count, judge_device(dstDevice), hStream, default_stream))
 
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location,
                                unsigned int flags, CUstream hStream) {
@@ -188,17 +179,9 @@ static CUresult attach(CUdeviceptr address, size_t n_bytes, unsigned flags, CUst
     return enqueue_hint(stream, default_stream);
 }
 
-CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
-                                unsigned int flags) {
-    SIM_ENTER(cuStreamAttachMemAsync);
-    return sim_leave(attach(dptr, length, flags, hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t length,
-                                     unsigned int flags) {
-    SIM_ENTER(cuStreamAttachMemAsync_ptsz);
-    return sim_leave(attach(dptr, length, flags, hStream, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuStreamAttachMemAsync, _ptsz,
+         TAKES(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags),
+         attach(dptr, length, flags, hStream, default_stream))
 
 /* No hint is kept, so each attribute has its initial value. */
 static CUresult range_attribute(void *data, size_t n_bytes, CUmem_range_attribute attribute,

@@ -220,14 +220,6 @@ static CUresult launch_config(const CUlaunchConfig *config, CUfunction function,
     return sim_launch(function, &shape, config->hStream, default_stream, params, extra);
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
-                          void **extra) {
-    SIM_ENTER(cuLaunchKernelEx);
-    return sim_leave(launch_config(config, f, CU_STREAM_LEGACY, kernelParams, extra));
-}
-
-CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
-                               void **extra) {
-    SIM_ENTER(cuLaunchKernelEx_ptsz);
-    return sim_leave(launch_config(config, f, CU_STREAM_PER_THREAD, kernelParams, extra));
-}
+SIM_BOTH(cuLaunchKernelEx, _ptsz,
+         TAKES(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),
+         launch_config(config, f, default_stream, kernelParams, extra))

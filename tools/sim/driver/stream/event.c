@@ -100,25 +100,11 @@ static CUresult record(CUevent handle, CUstream stream_handle, CUstream default_
     return CUDA_SUCCESS;
 }
 
-CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
-    SIM_ENTER(cuEventRecord);
-    return sim_leave(record(hEvent, hStream, CU_STREAM_LEGACY, 0));
-}
+SIM_BOTH(cuEventRecord, _ptsz, TAKES(CUevent hEvent, CUstream hStream),
+         record(hEvent, hStream, default_stream, 0))
 
-CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream) {
-    SIM_ENTER(cuEventRecord_ptsz);
-    return sim_leave(record(hEvent, hStream, CU_STREAM_PER_THREAD, 0));
-}
-
-CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
-    SIM_ENTER(cuEventRecordWithFlags);
-    return sim_leave(record(hEvent, hStream, CU_STREAM_LEGACY, flags));
-}
-
-CUresult cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags) {
-    SIM_ENTER(cuEventRecordWithFlags_ptsz);
-    return sim_leave(record(hEvent, hStream, CU_STREAM_PER_THREAD, flags));
-}
+SIM_BOTH(cuEventRecordWithFlags, _ptsz, TAKES(CUevent hEvent, CUstream hStream, unsigned int flags),
+         record(hEvent, hStream, default_stream, flags))
 
 /* All work of a context so far, whatever stream it went to. */
 static CUresult record_context(struct sim_context *context, CUevent handle) {

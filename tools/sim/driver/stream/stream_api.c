@@ -64,15 +64,7 @@ static CUresult synchronize(CUstream handle, CUstream default_stream) {
     return sim_stream_synchronize(stream);
 }
 
-CUresult cuStreamSynchronize(CUstream hStream) {
-    SIM_ENTER(cuStreamSynchronize);
-    return sim_leave(synchronize(hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuStreamSynchronize_ptsz(CUstream hStream) {
-    SIM_ENTER(cuStreamSynchronize_ptsz);
-    return sim_leave(synchronize(hStream, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuStreamSynchronize, _ptsz, TAKES(CUstream hStream), synchronize(hStream, default_stream))
 
 static CUresult query(CUstream handle, CUstream default_stream) {
     struct sim_stream *stream;
@@ -80,15 +72,7 @@ static CUresult query(CUstream handle, CUstream default_stream) {
     return sim_stream_is_idle(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-CUresult cuStreamQuery(CUstream hStream) {
-    SIM_ENTER(cuStreamQuery);
-    return sim_leave(query(hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuStreamQuery_ptsz(CUstream hStream) {
-    SIM_ENTER(cuStreamQuery_ptsz);
-    return sim_leave(query(hStream, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuStreamQuery, _ptsz, TAKES(CUstream hStream), query(hStream, default_stream))
 
 static CUresult wait_event(CUstream handle, CUstream default_stream, CUevent event_handle,
                            unsigned flags) {
@@ -110,15 +94,8 @@ static CUresult wait_event(CUstream handle, CUstream default_stream, CUevent eve
     return sim_stream_submit(stream, &work, event->record, NULL, NULL);
 }
 
-CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-    SIM_ENTER(cuStreamWaitEvent);
-    return sim_leave(wait_event(hStream, CU_STREAM_LEGACY, hEvent, Flags));
-}
-
-CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-    SIM_ENTER(cuStreamWaitEvent_ptsz);
-    return sim_leave(wait_event(hStream, CU_STREAM_PER_THREAD, hEvent, Flags));
-}
+SIM_BOTH(cuStreamWaitEvent, _ptsz, TAKES(CUstream hStream, CUevent hEvent, unsigned int Flags),
+         wait_event(hStream, default_stream, hEvent, Flags))
 
 /* ---- functions of the host ---- */
 
@@ -131,15 +108,8 @@ static CUresult launch_host(CUstream handle, CUstream default_stream, CUhostFn f
     return sim_stream_enqueue(stream, &work, NULL);
 }
 
-CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData) {
-    SIM_ENTER(cuLaunchHostFunc);
-    return sim_leave(launch_host(hStream, CU_STREAM_LEGACY, fn, userData));
-}
-
-CUresult cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData) {
-    SIM_ENTER(cuLaunchHostFunc_ptsz);
-    return sim_leave(launch_host(hStream, CU_STREAM_PER_THREAD, fn, userData));
-}
+SIM_BOTH(cuLaunchHostFunc, _ptsz, TAKES(CUstream hStream, CUhostFn fn, void *userData),
+         launch_host(hStream, default_stream, fn, userData))
 
 /* How the host waits for the function is not modelled. */
 CUresult cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void *userData, unsigned syncMode) {
@@ -166,14 +136,6 @@ static CUresult add_callback(CUstream handle, CUstream default_stream, CUstreamC
     return sim_stream_enqueue(stream, &work, NULL);
 }
 
-CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,
-                             unsigned int flags) {
-    SIM_ENTER(cuStreamAddCallback);
-    return sim_leave(add_callback(hStream, CU_STREAM_LEGACY, callback, userData, flags));
-}
-
-CUresult cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback callback, void *userData,
-                                  unsigned int flags) {
-    SIM_ENTER(cuStreamAddCallback_ptsz);
-    return sim_leave(add_callback(hStream, CU_STREAM_PER_THREAD, callback, userData, flags));
-}
+SIM_BOTH(cuStreamAddCallback, _ptsz,
+         TAKES(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
+         add_callback(hStream, default_stream, callback, userData, flags))

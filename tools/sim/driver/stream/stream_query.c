@@ -23,15 +23,8 @@ static CUresult get_flags(CUstream handle, CUstream default_stream, unsigned *ou
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags) {
-    SIM_ENTER(cuStreamGetFlags);
-    return sim_leave(get_flags(hStream, CU_STREAM_LEGACY, flags));
-}
-
-CUresult cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *flags) {
-    SIM_ENTER(cuStreamGetFlags_ptsz);
-    return sim_leave(get_flags(hStream, CU_STREAM_PER_THREAD, flags));
-}
+SIM_BOTH(cuStreamGetFlags, _ptsz, TAKES(CUstream hStream, unsigned int *flags),
+         get_flags(hStream, default_stream, flags))
 
 static CUresult get_priority(CUstream handle, CUstream default_stream, int *out) {
     struct sim_stream *stream;
@@ -42,15 +35,8 @@ static CUresult get_priority(CUstream handle, CUstream default_stream, int *out)
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetPriority(CUstream hStream, int *priority) {
-    SIM_ENTER(cuStreamGetPriority);
-    return sim_leave(get_priority(hStream, CU_STREAM_LEGACY, priority));
-}
-
-CUresult cuStreamGetPriority_ptsz(CUstream hStream, int *priority) {
-    SIM_ENTER(cuStreamGetPriority_ptsz);
-    return sim_leave(get_priority(hStream, CU_STREAM_PER_THREAD, priority));
-}
+SIM_BOTH(cuStreamGetPriority, _ptsz, TAKES(CUstream hStream, int *priority),
+         get_priority(hStream, default_stream, priority))
 
 static CUresult get_id(CUstream handle, CUstream default_stream, unsigned long long *out) {
     struct sim_stream *stream;
@@ -62,15 +48,8 @@ static CUresult get_id(CUstream handle, CUstream default_stream, unsigned long l
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId) {
-    SIM_ENTER(cuStreamGetId);
-    return sim_leave(get_id(hStream, CU_STREAM_LEGACY, streamId));
-}
-
-CUresult cuStreamGetId_ptsz(CUstream hStream, unsigned long long *streamId) {
-    SIM_ENTER(cuStreamGetId_ptsz);
-    return sim_leave(get_id(hStream, CU_STREAM_PER_THREAD, streamId));
-}
+SIM_BOTH(cuStreamGetId, _ptsz, TAKES(CUstream hStream, unsigned long long *streamId),
+         get_id(hStream, default_stream, streamId))
 
 static CUresult get_device(CUstream handle, CUstream default_stream, CUdevice *out) {
     struct sim_stream *stream;
@@ -82,15 +61,8 @@ static CUresult get_device(CUstream handle, CUstream default_stream, CUdevice *o
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device) {
-    SIM_ENTER(cuStreamGetDevice);
-    return sim_leave(get_device(hStream, CU_STREAM_LEGACY, device));
-}
-
-CUresult cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device) {
-    SIM_ENTER(cuStreamGetDevice_ptsz);
-    return sim_leave(get_device(hStream, CU_STREAM_PER_THREAD, device));
-}
+SIM_BOTH(cuStreamGetDevice, _ptsz, TAKES(CUstream hStream, CUdevice *device),
+         get_device(hStream, default_stream, device))
 
 static CUresult get_context(CUstream handle, CUstream default_stream, CUcontext *out) {
     struct sim_stream *stream;
@@ -101,15 +73,8 @@ static CUresult get_context(CUstream handle, CUstream default_stream, CUcontext 
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx) {
-    SIM_ENTER(cuStreamGetCtx);
-    return sim_leave(get_context(hStream, CU_STREAM_LEGACY, pctx));
-}
-
-CUresult cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx) {
-    SIM_ENTER(cuStreamGetCtx_ptsz);
-    return sim_leave(get_context(hStream, CU_STREAM_PER_THREAD, pctx));
-}
+SIM_BOTH(cuStreamGetCtx, _ptsz, TAKES(CUstream hStream, CUcontext *pctx),
+         get_context(hStream, default_stream, pctx))
 
 /* A stream without a green context has none: *context is NULL then. */
 static CUresult get_contexts(CUstream handle, CUstream default_stream, CUcontext *context,
@@ -124,15 +89,8 @@ static CUresult get_contexts(CUstream handle, CUstream default_stream, CUcontext
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx) {
-    SIM_ENTER(cuStreamGetCtx_v2);
-    return sim_leave(get_contexts(hStream, CU_STREAM_LEGACY, pCtx, pGreenCtx));
-}
-
-CUresult cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx) {
-    SIM_ENTER(cuStreamGetCtx_v2_ptsz);
-    return sim_leave(get_contexts(hStream, CU_STREAM_PER_THREAD, pCtx, pGreenCtx));
-}
+SIM_BOTH(cuStreamGetCtx_v2, _ptsz, TAKES(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx),
+         get_contexts(hStream, default_stream, pCtx, pGreenCtx))
 
 /* ---- attributes: accepted, and 0 when asked ---- */
 
@@ -180,12 +138,5 @@ static CUresult check_two(CUstream dst, CUstream src, CUstream default_stream) {
     return check(src, default_stream, "");
 }
 
-CUresult cuStreamCopyAttributes(CUstream dst, CUstream src) {
-    SIM_ENTER(cuStreamCopyAttributes);
-    return sim_leave(check_two(dst, src, CU_STREAM_LEGACY));
-}
-
-CUresult cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src) {
-    SIM_ENTER(cuStreamCopyAttributes_ptsz);
-    return sim_leave(check_two(dst, src, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuStreamCopyAttributes, _ptsz, TAKES(CUstream dst, CUstream src),
+         check_two(dst, src, default_stream))

@@ -49,105 +49,37 @@ static CUresult wait_word(CUstream stream, CUstream default_stream, struct word 
     return enqueue(SIM_WORK_WAIT_VALUE, word, stream, default_stream);
 }
 
-CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-                              unsigned int flags) {
-    SIM_ENTER(cuStreamWriteValue32);
-    return sim_leave(write_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 4, flags}));
-}
+SIM_BOTH(cuStreamWriteValue32, _ptsz,
+         TAKES(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
+         write_word(stream, default_stream, (struct word){addr, value, 4, flags}))
 
-CUresult cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-                                   unsigned int flags) {
-    SIM_ENTER(cuStreamWriteValue32_ptsz);
-    return sim_leave(
-        write_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 4, flags}));
-}
+SIM_BOTH(cuStreamWriteValue32_v2, _ptsz,
+         TAKES(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
+         write_word(stream, default_stream, (struct word){addr, value, 4, flags}))
 
-CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-                                 unsigned int flags) {
-    SIM_ENTER(cuStreamWriteValue32_v2);
-    return sim_leave(write_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 4, flags}));
-}
+SIM_BOTH(cuStreamWriteValue64, _ptsz,
+         TAKES(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
+         write_word(stream, default_stream, (struct word){addr, value, 8, flags}))
 
-CUresult cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-                                      unsigned int flags) {
-    SIM_ENTER(cuStreamWriteValue32_v2_ptsz);
-    return sim_leave(
-        write_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 4, flags}));
-}
+SIM_BOTH(cuStreamWriteValue64_v2, _ptsz,
+         TAKES(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
+         write_word(stream, default_stream, (struct word){addr, value, 8, flags}))
 
-CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-                              unsigned int flags) {
-    SIM_ENTER(cuStreamWriteValue64);
-    return sim_leave(write_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 8, flags}));
-}
+SIM_BOTH(cuStreamWaitValue32, _ptsz,
+         TAKES(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
+         wait_word(stream, default_stream, (struct word){addr, value, 4, flags}))
 
-CUresult cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-                                   unsigned int flags) {
-    SIM_ENTER(cuStreamWriteValue64_ptsz);
-    return sim_leave(
-        write_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 8, flags}));
-}
+SIM_BOTH(cuStreamWaitValue32_v2, _ptsz,
+         TAKES(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
+         wait_word(stream, default_stream, (struct word){addr, value, 4, flags}))
 
-CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-                                 unsigned int flags) {
-    SIM_ENTER(cuStreamWriteValue64_v2);
-    return sim_leave(write_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 8, flags}));
-}
+SIM_BOTH(cuStreamWaitValue64, _ptsz,
+         TAKES(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
+         wait_word(stream, default_stream, (struct word){addr, value, 8, flags}))
 
-CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-                                      unsigned int flags) {
-    SIM_ENTER(cuStreamWriteValue64_v2_ptsz);
-    return sim_leave(
-        write_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 8, flags}));
-}
-
-CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-                             unsigned int flags) {
-    SIM_ENTER(cuStreamWaitValue32);
-    return sim_leave(wait_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 4, flags}));
-}
-
-CUresult cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-                                  unsigned int flags) {
-    SIM_ENTER(cuStreamWaitValue32_ptsz);
-    return sim_leave(wait_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 4, flags}));
-}
-
-CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-                                unsigned int flags) {
-    SIM_ENTER(cuStreamWaitValue32_v2);
-    return sim_leave(wait_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 4, flags}));
-}
-
-CUresult cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-                                     unsigned int flags) {
-    SIM_ENTER(cuStreamWaitValue32_v2_ptsz);
-    return sim_leave(wait_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 4, flags}));
-}
-
-CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-                             unsigned int flags) {
-    SIM_ENTER(cuStreamWaitValue64);
-    return sim_leave(wait_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 8, flags}));
-}
-
-CUresult cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-                                  unsigned int flags) {
-    SIM_ENTER(cuStreamWaitValue64_ptsz);
-    return sim_leave(wait_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 8, flags}));
-}
-
-CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-                                unsigned int flags) {
-    SIM_ENTER(cuStreamWaitValue64_v2);
-    return sim_leave(wait_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 8, flags}));
-}
-
-CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-                                     unsigned int flags) {
-    SIM_ENTER(cuStreamWaitValue64_v2_ptsz);
-    return sim_leave(wait_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 8, flags}));
-}
+SIM_BOTH(cuStreamWaitValue64_v2, _ptsz,
+         TAKES(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
+         wait_word(stream, default_stream, (struct word){addr, value, 8, flags}))
 
 /* ---- many at once ---- */
 
@@ -212,26 +144,12 @@ static CUresult run_batch(CUstream handle, CUstream default_stream, unsigned n,
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count,
-                            CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
-    SIM_ENTER(cuStreamBatchMemOp);
-    return sim_leave(run_batch(stream, CU_STREAM_LEGACY, count, paramArray, flags));
-}
+SIM_BOTH(cuStreamBatchMemOp, _ptsz,
+         TAKES(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
+               unsigned int flags),
+         run_batch(stream, default_stream, count, paramArray, flags))
 
-CUresult cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count,
-                                 CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
-    SIM_ENTER(cuStreamBatchMemOp_ptsz);
-    return sim_leave(run_batch(stream, CU_STREAM_PER_THREAD, count, paramArray, flags));
-}
-
-CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
-                               CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
-    SIM_ENTER(cuStreamBatchMemOp_v2);
-    return sim_leave(run_batch(stream, CU_STREAM_LEGACY, count, paramArray, flags));
-}
-
-CUresult cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count,
-                                    CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
-    SIM_ENTER(cuStreamBatchMemOp_v2_ptsz);
-    return sim_leave(run_batch(stream, CU_STREAM_PER_THREAD, count, paramArray, flags));
-}
+SIM_BOTH(cuStreamBatchMemOp_v2, _ptsz,
+         TAKES(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
+               unsigned int flags),
+         run_batch(stream, default_stream, count, paramArray, flags))
