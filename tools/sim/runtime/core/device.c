@@ -53,13 +53,6 @@ cudaError_t cudaInitDevice(int device, unsigned int deviceFlags, unsigned int fl
     return simrt_leave(error);
 }
 
-cudaError_t cudaDeviceSynchronize(void) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(simrt_legacy.cuCtxSynchronize());
-    return simrt_leave(error);
-}
-
 /* Do not make a context only to destroy it. */
 cudaError_t cudaDeviceReset(void) {
     int device = 0;
@@ -88,28 +81,6 @@ cudaError_t cudaGetDeviceFlags(unsigned int *flags) {
         error = simrt_from_cu(simrt_legacy.cuDeviceGet(&handle, simrt_thread.device));
     if (error == cudaSuccess)
         error = simrt_from_cu(simrt_legacy.cuDevicePrimaryCtxGetState(handle, flags, &active));
-    return simrt_leave(error);
-}
-
-cudaError_t cudaDeviceGetLimit(size_t *pValue, enum cudaLimit limit) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(simrt_legacy.cuCtxGetLimit(pValue, (CUlimit)limit));
-    return simrt_leave(error);
-}
-
-cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(simrt_legacy.cuCtxSetLimit((CUlimit)limit, value));
-    return simrt_leave(error);
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(
-            simrt_legacy.cuCtxGetStreamPriorityRange(leastPriority, greatestPriority));
     return simrt_leave(error);
 }
 

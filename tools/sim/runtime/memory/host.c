@@ -1,5 +1,5 @@
 /*
- * Pinned host memory, allocated or registered.  Both allocators call cuMemHostAlloc, because
+ * Pinned host memory, allocated and freed.  Both allocators call cuMemHostAlloc, because
  * NVIDIA's runtime never asks for cuMemAllocHost.  A size of 0 is a success that gives NULL.
  */
 #include "tools/sim/runtime/core/thread.h"
@@ -30,20 +30,6 @@ cudaError_t cudaFreeHost(void *ptr) {
     return simrt_leave(error);
 }
 
-cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(simrt_legacy.cuMemHostRegister_v2(ptr, size, flags));
-    return simrt_leave(error);
-}
-
-cudaError_t cudaHostUnregister(void *ptr) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(simrt_legacy.cuMemHostUnregister(ptr));
-    return simrt_leave(error);
-}
-
 cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int flags) {
     CUdeviceptr address = 0;
     cudaError_t error = simrt_enter();
@@ -53,12 +39,5 @@ cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int f
         error = simrt_from_cu(simrt_legacy.cuMemHostGetDevicePointer_v2(&address, pHost, flags));
     if (error == cudaSuccess)
         *pDevice = (void *)address;
-    return simrt_leave(error);
-}
-
-cudaError_t cudaHostGetFlags(unsigned int *pFlags, void *pHost) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(simrt_legacy.cuMemHostGetFlags(pFlags, pHost));
     return simrt_leave(error);
 }

@@ -33,13 +33,6 @@ cudaError_t cudaIpcOpenMemHandle(void **devPtr, cudaIpcMemHandle_t handle, unsig
     return simrt_leave(error);
 }
 
-cudaError_t cudaIpcCloseMemHandle(void *devPtr) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(simrt_legacy.cuIpcCloseMemHandle((CUdeviceptr)devPtr));
-    return simrt_leave(error);
-}
-
 cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event) {
     CUipcEventHandle answer;
     cudaError_t error = simrt_enter();

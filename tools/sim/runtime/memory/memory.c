@@ -73,13 +73,6 @@ cudaError_t cudaMalloc3D(struct cudaPitchedPtr *pitchedDevPtr, struct cudaExtent
                          extent.height * extent.depth);
 }
 
-cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(simrt_legacy.cuMemGetInfo_v2(free_bytes, total_bytes));
-    return simrt_leave(error);
-}
-
 /* The driver's location has the runtime's layout. */
 static CUmemLocation location_of(struct cudaMemLocation location) {
     return (CUmemLocation){.type = (CUmemLocationType)location.type, .id = location.id};
@@ -112,23 +105,4 @@ cudaError_t cudaMemPrefetchAsync_ptsz(const void *devPtr, size_t count,
                                       struct cudaMemLocation location, unsigned int flags,
                                       cudaStream_t stream) {
     return prefetch(&simrt_per_thread, devPtr, count, location, flags, stream);
-}
-
-static cudaError_t attach(const struct simrt_driver *cu, cudaStream_t stream, void *address,
-                          size_t n_bytes, unsigned flags) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error =
-            simrt_from_cu(cu->cuStreamAttachMemAsync(stream, (CUdeviceptr)address, n_bytes, flags));
-    return simrt_leave(error);
-}
-
-cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *devPtr, size_t length,
-                                     unsigned int flags) {
-    return attach(&simrt_legacy, stream, devPtr, length, flags);
-}
-
-cudaError_t cudaStreamAttachMemAsync_ptsz(cudaStream_t stream, void *devPtr, size_t length,
-                                          unsigned int flags) {
-    return attach(&simrt_per_thread, stream, devPtr, length, flags);
 }

@@ -59,27 +59,6 @@ cudaError_t cudaFreeAsync_ptsz(void *devPtr, cudaStream_t hStream) {
     return release(&simrt_per_thread, devPtr, hStream);
 }
 
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *memPool, int device) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(simrt_legacy.cuDeviceGetDefaultMemPool(memPool, device));
-    return simrt_leave(error);
-}
-
-cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *memPool, int device) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(simrt_legacy.cuDeviceGetMemPool(memPool, device));
-    return simrt_leave(error);
-}
-
-cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t memPool) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(simrt_legacy.cuDeviceSetMemPool(device, memPool));
-    return simrt_leave(error);
-}
-
 cudaError_t cudaMemPoolCreate(cudaMemPool_t *memPool, const struct cudaMemPoolProps *poolProps) {
     cudaError_t error = simrt_enter();
     if (error == cudaSuccess && !poolProps)
@@ -94,35 +73,5 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t *memPool, const struct cudaMemPoolPr
         };
         error = simrt_from_cu(simrt_legacy.cuMemPoolCreate(memPool, &props));
     }
-    return simrt_leave(error);
-}
-
-cudaError_t cudaMemPoolDestroy(cudaMemPool_t memPool) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(simrt_legacy.cuMemPoolDestroy(memPool));
-    return simrt_leave(error);
-}
-
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t memPool, size_t minBytesToKeep) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(simrt_legacy.cuMemPoolTrimTo(memPool, minBytesToKeep));
-    return simrt_leave(error);
-}
-
-cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void *value) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(
-            simrt_legacy.cuMemPoolGetAttribute(memPool, (CUmemPool_attribute)attr, value));
-    return simrt_leave(error);
-}
-
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void *value) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(
-            simrt_legacy.cuMemPoolSetAttribute(memPool, (CUmemPool_attribute)attr, value));
     return simrt_leave(error);
 }

@@ -1,7 +1,5 @@
-/*
- * Host work on a stream.  A host function has the driver's own signature.  A callback gets the
- * runtime's error type, so it is wrapped, and the wrapper ends with its one call.
- */
+/* Callbacks on a stream.  One gets the runtime's error type, so it is wrapped, and the wrapper ends
+ * with its one call. */
 #include "tools/sim/runtime/core/thread.h"
 
 #include <stdlib.h>
@@ -42,20 +40,4 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
 cudaError_t cudaStreamAddCallback_ptsz(cudaStream_t stream, cudaStreamCallback_t callback,
                                        void *userData, unsigned int flags) {
     return add_callback(&simrt_per_thread, stream, callback, userData, flags);
-}
-
-static cudaError_t launch_host(const struct simrt_driver *cu, cudaStream_t stream,
-                               cudaHostFn_t function, void *data) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(cu->cuLaunchHostFunc(stream, function, data));
-    return simrt_leave(error);
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData) {
-    return launch_host(&simrt_legacy, stream, fn, userData);
-}
-
-cudaError_t cudaLaunchHostFunc_ptsz(cudaStream_t stream, cudaHostFn_t fn, void *userData) {
-    return launch_host(&simrt_per_thread, stream, fn, userData);
 }

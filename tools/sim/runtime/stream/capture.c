@@ -4,66 +4,6 @@
  */
 #include "tools/sim/runtime/core/thread.h"
 
-static cudaError_t begin(const struct simrt_driver *cu, cudaStream_t stream,
-                         enum cudaStreamCaptureMode mode) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(cu->cuStreamBeginCapture_v2(stream, (CUstreamCaptureMode)mode));
-    return simrt_leave(error);
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
-    return begin(&simrt_legacy, stream, mode);
-}
-
-cudaError_t cudaStreamBeginCapture_ptsz(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
-    return begin(&simrt_per_thread, stream, mode);
-}
-
-static cudaError_t begin_to_graph(const struct simrt_driver *cu, cudaStream_t stream,
-                                  cudaGraph_t graph, const cudaGraphNode_t *dependencies,
-                                  const cudaGraphEdgeData *edges, size_t n_dependencies,
-                                  enum cudaStreamCaptureMode mode) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(cu->cuStreamBeginCaptureToGraph(
-            stream, graph, dependencies, (const CUgraphEdgeData *)edges, n_dependencies,
-            (CUstreamCaptureMode)mode));
-    return simrt_leave(error);
-}
-
-cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
-                                          const cudaGraphNode_t *dependencies,
-                                          const cudaGraphEdgeData *dependencyData,
-                                          size_t numDependencies, enum cudaStreamCaptureMode mode) {
-    return begin_to_graph(&simrt_legacy, stream, graph, dependencies, dependencyData,
-                          numDependencies, mode);
-}
-
-cudaError_t cudaStreamBeginCaptureToGraph_ptsz(cudaStream_t stream, cudaGraph_t graph,
-                                               const cudaGraphNode_t *dependencies,
-                                               const cudaGraphEdgeData *dependencyData,
-                                               size_t numDependencies,
-                                               enum cudaStreamCaptureMode mode) {
-    return begin_to_graph(&simrt_per_thread, stream, graph, dependencies, dependencyData,
-                          numDependencies, mode);
-}
-
-static cudaError_t end(const struct simrt_driver *cu, cudaStream_t stream, cudaGraph_t *graph) {
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = simrt_from_cu(cu->cuStreamEndCapture(stream, graph));
-    return simrt_leave(error);
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph) {
-    return end(&simrt_legacy, stream, pGraph);
-}
-
-cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t stream, cudaGraph_t *pGraph) {
-    return end(&simrt_per_thread, stream, pGraph);
-}
-
 static cudaError_t is_capturing(const struct simrt_driver *cu, cudaStream_t stream,
                                 enum cudaStreamCaptureStatus *answer) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
