@@ -31,3 +31,15 @@ extern _Thread_local struct simrt_thread simrt_thread;
 
 cudaError_t simrt_enter(void);
 cudaError_t simrt_leave(cudaError_t error);
+
+/* A function, and its variant for per-thread default streams, whose name ends with `suffix`.
+ * `call` knows the table of the driver that is meant as `cu`. */
+#define SIMRT_BOTH(abi, suffix, parameters, call)                                                  \
+    SIMRT_ONE_OF_BOTH(abi, parameters, &simrt_legacy, call)                                        \
+    SIMRT_ONE_OF_BOTH(abi##suffix, parameters, &simrt_per_thread, call)
+#define SIMRT_ONE_OF_BOTH(abi, parameters, meant, call)                                            \
+    cudaError_t abi parameters {                                                                   \
+        const struct simrt_driver *cu = meant;                                                     \
+        return call;                                                                               \
+    }
+#define TAKES(...) (__VA_ARGS__)

@@ -59,23 +59,14 @@ static cudaError_t copy_async(const struct simrt_driver *cu, void *dst, const vo
     return simrt_leave(error);
 }
 
-cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind) {
-    return copy(&simrt_legacy, dst, src, count, kind);
-}
+SIMRT_BOTH(cudaMemcpy, _ptds,
+           TAKES(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind),
+           copy(cu, dst, src, count, kind))
 
-cudaError_t cudaMemcpy_ptds(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind) {
-    return copy(&simrt_per_thread, dst, src, count, kind);
-}
-
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
-                            cudaStream_t stream) {
-    return copy_async(&simrt_legacy, dst, src, count, kind, stream);
-}
-
-cudaError_t cudaMemcpyAsync_ptsz(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
-                                 cudaStream_t stream) {
-    return copy_async(&simrt_per_thread, dst, src, count, kind, stream);
-}
+SIMRT_BOTH(cudaMemcpyAsync, _ptsz,
+           TAKES(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
+                 cudaStream_t stream),
+           copy_async(cu, dst, src, count, kind, stream))
 
 /* The contexts of both ends of a copy between devices. */
 static cudaError_t peers(int dst_device, int src_device, CUcontext *dst, CUcontext *src) {

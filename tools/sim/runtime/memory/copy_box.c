@@ -65,30 +65,15 @@ static cudaError_t copy_rows(const struct simrt_driver *cu, void *dst, size_t dp
     return simrt_leave(error);
 }
 
-cudaError_t cudaMemcpy2D(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
-                         size_t height, enum cudaMemcpyKind kind) {
-    return copy_rows(&simrt_legacy, dst, dpitch, src, spitch, width, height, kind, false,
-                     no_stream);
-}
+SIMRT_BOTH(cudaMemcpy2D, _ptds,
+           TAKES(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+                 size_t height, enum cudaMemcpyKind kind),
+           copy_rows(cu, dst, dpitch, src, spitch, width, height, kind, false, no_stream))
 
-cudaError_t cudaMemcpy2D_ptds(void *dst, size_t dpitch, const void *src, size_t spitch,
-                              size_t width, size_t height, enum cudaMemcpyKind kind) {
-    return copy_rows(&simrt_per_thread, dst, dpitch, src, spitch, width, height, kind, false,
-                     no_stream);
-}
-
-cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t spitch,
-                              size_t width, size_t height, enum cudaMemcpyKind kind,
-                              cudaStream_t stream) {
-    return copy_rows(&simrt_legacy, dst, dpitch, src, spitch, width, height, kind, true, stream);
-}
-
-cudaError_t cudaMemcpy2DAsync_ptsz(void *dst, size_t dpitch, const void *src, size_t spitch,
-                                   size_t width, size_t height, enum cudaMemcpyKind kind,
-                                   cudaStream_t stream) {
-    return copy_rows(&simrt_per_thread, dst, dpitch, src, spitch, width, height, kind, true,
-                     stream);
-}
+SIMRT_BOTH(cudaMemcpy2DAsync, _ptsz,
+           TAKES(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+                 size_t height, enum cudaMemcpyKind kind, cudaStream_t stream),
+           copy_rows(cu, dst, dpitch, src, spitch, width, height, kind, true, stream))
 
 cudaError_t simrt_describe_box(CUDA_MEMCPY3D *box, const struct cudaMemcpy3DParms *p) {
     if (!p)
@@ -129,21 +114,11 @@ static cudaError_t copy_box(const struct simrt_driver *cu, const struct cudaMemc
     return simrt_leave(error);
 }
 
-cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p) {
-    return copy_box(&simrt_legacy, p, false, no_stream);
-}
+SIMRT_BOTH(cudaMemcpy3D, _ptds, TAKES(const struct cudaMemcpy3DParms *p),
+           copy_box(cu, p, false, no_stream))
 
-cudaError_t cudaMemcpy3D_ptds(const struct cudaMemcpy3DParms *p) {
-    return copy_box(&simrt_per_thread, p, false, no_stream);
-}
-
-cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t stream) {
-    return copy_box(&simrt_legacy, p, true, stream);
-}
-
-cudaError_t cudaMemcpy3DAsync_ptsz(const struct cudaMemcpy3DParms *p, cudaStream_t stream) {
-    return copy_box(&simrt_per_thread, p, true, stream);
-}
+SIMRT_BOTH(cudaMemcpy3DAsync, _ptsz, TAKES(const struct cudaMemcpy3DParms *p, cudaStream_t stream),
+           copy_box(cu, p, true, stream))
 
 static cudaError_t copy_box_of_peers(const struct simrt_driver *cu,
                                      const struct cudaMemcpy3DPeerParms *p, bool queued,
@@ -182,18 +157,9 @@ static cudaError_t copy_box_of_peers(const struct simrt_driver *cu,
     return simrt_leave(error);
 }
 
-cudaError_t cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p) {
-    return copy_box_of_peers(&simrt_legacy, p, false, no_stream);
-}
+SIMRT_BOTH(cudaMemcpy3DPeer, _ptds, TAKES(const struct cudaMemcpy3DPeerParms *p),
+           copy_box_of_peers(cu, p, false, no_stream))
 
-cudaError_t cudaMemcpy3DPeer_ptds(const struct cudaMemcpy3DPeerParms *p) {
-    return copy_box_of_peers(&simrt_per_thread, p, false, no_stream);
-}
-
-cudaError_t cudaMemcpy3DPeerAsync(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream) {
-    return copy_box_of_peers(&simrt_legacy, p, true, stream);
-}
-
-cudaError_t cudaMemcpy3DPeerAsync_ptsz(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream) {
-    return copy_box_of_peers(&simrt_per_thread, p, true, stream);
-}
+SIMRT_BOTH(cudaMemcpy3DPeerAsync, _ptsz,
+           TAKES(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream),
+           copy_box_of_peers(cu, p, true, stream))

@@ -96,13 +96,7 @@ static cudaError_t prefetch(const struct simrt_driver *cu, const void *address, 
     return simrt_leave(error);
 }
 
-cudaError_t cudaMemPrefetchAsync(const void *devPtr, size_t count, struct cudaMemLocation location,
-                                 unsigned int flags, cudaStream_t stream) {
-    return prefetch(&simrt_legacy, devPtr, count, location, flags, stream);
-}
-
-cudaError_t cudaMemPrefetchAsync_ptsz(const void *devPtr, size_t count,
-                                      struct cudaMemLocation location, unsigned int flags,
-                                      cudaStream_t stream) {
-    return prefetch(&simrt_per_thread, devPtr, count, location, flags, stream);
-}
+SIMRT_BOTH(cudaMemPrefetchAsync, _ptsz,
+           TAKES(const void *devPtr, size_t count, struct cudaMemLocation location,
+                 unsigned int flags, cudaStream_t stream),
+           prefetch(cu, devPtr, count, location, flags, stream))

@@ -29,13 +29,8 @@ static cudaError_t release(const struct simrt_driver *cu, void *address, cudaStr
     return simrt_leave(error);
 }
 
-cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream) {
-    return allocate(&simrt_legacy, devPtr, size, NULL, hStream);
-}
-
-cudaError_t cudaMallocAsync_ptsz(void **devPtr, size_t size, cudaStream_t hStream) {
-    return allocate(&simrt_per_thread, devPtr, size, NULL, hStream);
-}
+SIMRT_BOTH(cudaMallocAsync, _ptsz, TAKES(void **devPtr, size_t size, cudaStream_t hStream),
+           allocate(cu, devPtr, size, NULL, hStream))
 
 cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPool,
                                     cudaStream_t stream) {
@@ -51,13 +46,8 @@ cudaError_t cudaMallocFromPoolAsync_ptsz(void **ptr, size_t size, cudaMemPool_t 
     return allocate(&simrt_per_thread, ptr, size, memPool, stream);
 }
 
-cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream) {
-    return release(&simrt_legacy, devPtr, hStream);
-}
-
-cudaError_t cudaFreeAsync_ptsz(void *devPtr, cudaStream_t hStream) {
-    return release(&simrt_per_thread, devPtr, hStream);
-}
+SIMRT_BOTH(cudaFreeAsync, _ptsz, TAKES(void *devPtr, cudaStream_t hStream),
+           release(cu, devPtr, hStream))
 
 cudaError_t cudaMemPoolCreate(cudaMemPool_t *memPool, const struct cudaMemPoolProps *poolProps) {
     cudaError_t error = simrt_enter();

@@ -39,55 +39,27 @@ static cudaError_t set_box(const struct simrt_driver *cu, struct cudaPitchedPtr 
     return error;
 }
 
-cudaError_t cudaMemset(void *devPtr, int value, size_t count) {
-    return set(&simrt_legacy, devPtr, value, count, false, no_stream);
-}
+SIMRT_BOTH(cudaMemset, _ptds, TAKES(void *devPtr, int value, size_t count),
+           set(cu, devPtr, value, count, false, no_stream))
 
-cudaError_t cudaMemset_ptds(void *devPtr, int value, size_t count) {
-    return set(&simrt_per_thread, devPtr, value, count, false, no_stream);
-}
+SIMRT_BOTH(cudaMemsetAsync, _ptsz,
+           TAKES(void *devPtr, int value, size_t count, cudaStream_t stream),
+           set(cu, devPtr, value, count, true, stream))
 
-cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream) {
-    return set(&simrt_legacy, devPtr, value, count, true, stream);
-}
+SIMRT_BOTH(cudaMemset2D, _ptds,
+           TAKES(void *devPtr, size_t pitch, int value, size_t width, size_t height),
+           set_rows(cu, devPtr, pitch, value, width, height, false, no_stream))
 
-cudaError_t cudaMemsetAsync_ptsz(void *devPtr, int value, size_t count, cudaStream_t stream) {
-    return set(&simrt_per_thread, devPtr, value, count, true, stream);
-}
+SIMRT_BOTH(cudaMemset2DAsync, _ptsz,
+           TAKES(void *devPtr, size_t pitch, int value, size_t width, size_t height,
+                 cudaStream_t stream),
+           set_rows(cu, devPtr, pitch, value, width, height, true, stream))
 
-cudaError_t cudaMemset2D(void *devPtr, size_t pitch, int value, size_t width, size_t height) {
-    return set_rows(&simrt_legacy, devPtr, pitch, value, width, height, false, no_stream);
-}
+SIMRT_BOTH(cudaMemset3D, _ptds,
+           TAKES(struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent),
+           set_box(cu, pitchedDevPtr, value, extent, false, no_stream))
 
-cudaError_t cudaMemset2D_ptds(void *devPtr, size_t pitch, int value, size_t width, size_t height) {
-    return set_rows(&simrt_per_thread, devPtr, pitch, value, width, height, false, no_stream);
-}
-
-cudaError_t cudaMemset2DAsync(void *devPtr, size_t pitch, int value, size_t width, size_t height,
-                              cudaStream_t stream) {
-    return set_rows(&simrt_legacy, devPtr, pitch, value, width, height, true, stream);
-}
-
-cudaError_t cudaMemset2DAsync_ptsz(void *devPtr, size_t pitch, int value, size_t width,
-                                   size_t height, cudaStream_t stream) {
-    return set_rows(&simrt_per_thread, devPtr, pitch, value, width, height, true, stream);
-}
-
-cudaError_t cudaMemset3D(struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent) {
-    return set_box(&simrt_legacy, pitchedDevPtr, value, extent, false, no_stream);
-}
-
-cudaError_t cudaMemset3D_ptds(struct cudaPitchedPtr pitchedDevPtr, int value,
-                              struct cudaExtent extent) {
-    return set_box(&simrt_per_thread, pitchedDevPtr, value, extent, false, no_stream);
-}
-
-cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr pitchedDevPtr, int value,
-                              struct cudaExtent extent, cudaStream_t stream) {
-    return set_box(&simrt_legacy, pitchedDevPtr, value, extent, true, stream);
-}
-
-cudaError_t cudaMemset3DAsync_ptsz(struct cudaPitchedPtr pitchedDevPtr, int value,
-                                   struct cudaExtent extent, cudaStream_t stream) {
-    return set_box(&simrt_per_thread, pitchedDevPtr, value, extent, true, stream);
-}
+SIMRT_BOTH(cudaMemset3DAsync, _ptsz,
+           TAKES(struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent,
+                 cudaStream_t stream),
+           set_box(cu, pitchedDevPtr, value, extent, true, stream))

@@ -32,12 +32,7 @@ static cudaError_t add_callback(const struct simrt_driver *cu, cudaStream_t stre
     return simrt_leave(error);
 }
 
-cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback,
-                                  void *userData, unsigned int flags) {
-    return add_callback(&simrt_legacy, stream, callback, userData, flags);
-}
-
-cudaError_t cudaStreamAddCallback_ptsz(cudaStream_t stream, cudaStreamCallback_t callback,
-                                       void *userData, unsigned int flags) {
-    return add_callback(&simrt_per_thread, stream, callback, userData, flags);
-}
+SIMRT_BOTH(cudaStreamAddCallback, _ptsz,
+           TAKES(cudaStream_t stream, cudaStreamCallback_t callback, void *userData,
+                 unsigned int flags),
+           add_callback(cu, stream, callback, userData, flags))

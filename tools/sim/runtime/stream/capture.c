@@ -17,15 +17,9 @@ static cudaError_t is_capturing(const struct simrt_driver *cu, cudaStream_t stre
     return simrt_leave(error);
 }
 
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
-                                  enum cudaStreamCaptureStatus *pCaptureStatus) {
-    return is_capturing(&simrt_legacy, stream, pCaptureStatus);
-}
-
-cudaError_t cudaStreamIsCapturing_ptsz(cudaStream_t stream,
-                                       enum cudaStreamCaptureStatus *pCaptureStatus) {
-    return is_capturing(&simrt_per_thread, stream, pCaptureStatus);
-}
+SIMRT_BOTH(cudaStreamIsCapturing, _ptsz,
+           TAKES(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus),
+           is_capturing(cu, stream, pCaptureStatus))
 
 static cudaError_t get_info(const struct simrt_driver *cu, cudaStream_t stream,
                             enum cudaStreamCaptureStatus *answer, unsigned long long *id,
@@ -48,25 +42,13 @@ static cudaError_t get_info(const struct simrt_driver *cu, cudaStream_t stream,
     return simrt_leave(error);
 }
 
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
-                                     enum cudaStreamCaptureStatus *captureStatus_out,
-                                     unsigned long long *id_out, cudaGraph_t *graph_out,
-                                     const cudaGraphNode_t **dependencies_out,
-                                     const cudaGraphEdgeData **edgeData_out,
-                                     size_t *numDependencies_out) {
-    return get_info(&simrt_legacy, stream, captureStatus_out, id_out, graph_out, dependencies_out,
-                    edgeData_out, numDependencies_out);
-}
-
-cudaError_t cudaStreamGetCaptureInfo_ptsz(cudaStream_t stream,
-                                          enum cudaStreamCaptureStatus *captureStatus_out,
-                                          unsigned long long *id_out, cudaGraph_t *graph_out,
-                                          const cudaGraphNode_t **dependencies_out,
-                                          const cudaGraphEdgeData **edgeData_out,
-                                          size_t *numDependencies_out) {
-    return get_info(&simrt_per_thread, stream, captureStatus_out, id_out, graph_out,
-                    dependencies_out, edgeData_out, numDependencies_out);
-}
+SIMRT_BOTH(cudaStreamGetCaptureInfo, _ptsz,
+           TAKES(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out,
+                 unsigned long long *id_out, cudaGraph_t *graph_out,
+                 const cudaGraphNode_t **dependencies_out, const cudaGraphEdgeData **edgeData_out,
+                 size_t *numDependencies_out),
+           get_info(cu, stream, captureStatus_out, id_out, graph_out, dependencies_out,
+                    edgeData_out, numDependencies_out))
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
     cudaError_t error = simrt_enter();

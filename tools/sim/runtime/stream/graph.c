@@ -16,12 +16,7 @@ static cudaError_t instantiate(const struct simrt_driver *cu, cudaGraphExec_t *e
     return simrt_leave(error);
 }
 
-cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t *pGraphExec, cudaGraph_t graph,
-                                           cudaGraphInstantiateParams *instantiateParams) {
-    return instantiate(&simrt_legacy, pGraphExec, graph, instantiateParams);
-}
-
-cudaError_t cudaGraphInstantiateWithParams_ptsz(cudaGraphExec_t *pGraphExec, cudaGraph_t graph,
-                                                cudaGraphInstantiateParams *instantiateParams) {
-    return instantiate(&simrt_per_thread, pGraphExec, graph, instantiateParams);
-}
+SIMRT_BOTH(cudaGraphInstantiateWithParams, _ptsz,
+           TAKES(cudaGraphExec_t *pGraphExec, cudaGraph_t graph,
+                 cudaGraphInstantiateParams *instantiateParams),
+           instantiate(cu, pGraphExec, graph, instantiateParams))

@@ -28,15 +28,10 @@ static cudaError_t launch(const struct simrt_driver *cu, const void *named, dim3
     return simrt_leave(error);
 }
 
-cudaError_t cudaLaunchKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args,
-                             size_t sharedMem, cudaStream_t stream) {
-    return launch(&simrt_legacy, func, gridDim, blockDim, args, sharedMem, stream);
-}
-
-cudaError_t cudaLaunchKernel_ptsz(const void *func, dim3 gridDim, dim3 blockDim, void **args,
-                                  size_t sharedMem, cudaStream_t stream) {
-    return launch(&simrt_per_thread, func, gridDim, blockDim, args, sharedMem, stream);
-}
+SIMRT_BOTH(cudaLaunchKernel, _ptsz,
+           TAKES(const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem,
+                 cudaStream_t stream),
+           launch(cu, func, gridDim, blockDim, args, sharedMem, stream))
 
 /* A handle is the driver's. */
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *stub) {
@@ -46,15 +41,10 @@ cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *stub) {
     return simrt_leave(error);
 }
 
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args,
-                               size_t shared_bytes, cudaStream_t stream) {
-    return launch(&simrt_legacy, kernel, grid, block, args, shared_bytes, stream);
-}
-
-cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void **args,
-                                    size_t shared_bytes, cudaStream_t stream) {
-    return launch(&simrt_per_thread, kernel, grid, block, args, shared_bytes, stream);
-}
+SIMRT_BOTH(__cudaLaunchKernel, _ptsz,
+           TAKES(cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared_bytes,
+                 cudaStream_t stream),
+           launch(cu, kernel, grid, block, args, shared_bytes, stream))
 
 static cudaError_t launch_cooperative(const struct simrt_driver *cu, const void *named, dim3 grid,
                                       dim3 block, void **args, size_t shared_bytes,
@@ -72,15 +62,10 @@ static cudaError_t launch_cooperative(const struct simrt_driver *cu, const void 
     return simrt_leave(error);
 }
 
-cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args,
-                                        size_t sharedMem, cudaStream_t stream) {
-    return launch_cooperative(&simrt_legacy, func, gridDim, blockDim, args, sharedMem, stream);
-}
-
-cudaError_t cudaLaunchCooperativeKernel_ptsz(const void *func, dim3 gridDim, dim3 blockDim,
-                                             void **args, size_t sharedMem, cudaStream_t stream) {
-    return launch_cooperative(&simrt_per_thread, func, gridDim, blockDim, args, sharedMem, stream);
-}
+SIMRT_BOTH(cudaLaunchCooperativeKernel, _ptsz,
+           TAKES(const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem,
+                 cudaStream_t stream),
+           launch_cooperative(cu, func, gridDim, blockDim, args, sharedMem, stream))
 
 CUlaunchConfig simrt_launch_config(const cudaLaunchConfig_t *config) {
     return (CUlaunchConfig){
@@ -114,14 +99,9 @@ static cudaError_t launch_configured(const struct simrt_driver *cu,
     return simrt_leave(simrt_from_cu(cu->cuLaunchKernelEx(&asked, function, args, NULL)));
 }
 
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func, void **args) {
-    return launch_configured(&simrt_legacy, config, func, args);
-}
-
-cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t *config, const void *func,
-                                     void **args) {
-    return launch_configured(&simrt_per_thread, config, func, args);
-}
+SIMRT_BOTH(cudaLaunchKernelExC, _ptsz,
+           TAKES(const cudaLaunchConfig_t *config, const void *func, void **args),
+           launch_configured(cu, config, func, args))
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
                                      struct CUstream_st *stream) {
