@@ -120,62 +120,25 @@ static CUresult boxes(size_t n, const CUDA_MEMCPY3D_BATCH_OP *ops, size_t *fail_
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-                            CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
-                            size_t *failIdx, CUstream hStream) {
-    SIM_ENTER(cuMemcpyBatchAsync);
-    (void)attrs, (void)attrsIdxs, (void)numAttrs;
-    return sim_leave(lines(dsts, srcs, sizes, count, failIdx, hStream, CU_STREAM_LEGACY));
-}
+SIM_BOTH(cuMemcpyBatchAsync, _ptsz,
+         TAKES(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+               CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx,
+               CUstream hStream),
+         ((void)attrs, (void)attrsIdxs, (void)numAttrs,
+          lines(dsts, srcs, sizes, count, failIdx, hStream, default_stream)))
 
-CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-                                 CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
-                                 size_t *failIdx, CUstream hStream) {
-    SIM_ENTER(cuMemcpyBatchAsync_ptsz);
-    (void)attrs, (void)attrsIdxs, (void)numAttrs;
-    return sim_leave(lines(dsts, srcs, sizes, count, failIdx, hStream, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuMemcpyBatchAsync_v2, _ptsz,
+         TAKES(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+               CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream),
+         ((void)attrs, (void)attrsIdxs, (void)numAttrs,
+          lines(dsts, srcs, sizes, count, NULL, hStream, default_stream)))
 
-CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-                               CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
-                               CUstream hStream) {
-    SIM_ENTER(cuMemcpyBatchAsync_v2);
-    (void)attrs, (void)attrsIdxs, (void)numAttrs;
-    return sim_leave(lines(dsts, srcs, sizes, count, NULL, hStream, CU_STREAM_LEGACY));
-}
+SIM_BOTH(cuMemcpy3DBatchAsync, _ptsz,
+         TAKES(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx,
+               unsigned long long flags, CUstream hStream),
+         ((void)flags, boxes(numOps, opList, failIdx, hStream, default_stream)))
 
-CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
-                                    size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs,
-                                    size_t numAttrs, CUstream hStream) {
-    SIM_ENTER(cuMemcpyBatchAsync_v2_ptsz);
-    (void)attrs, (void)attrsIdxs, (void)numAttrs;
-    return sim_leave(lines(dsts, srcs, sizes, count, NULL, hStream, CU_STREAM_PER_THREAD));
-}
-
-CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx,
-                              unsigned long long flags, CUstream hStream) {
-    SIM_ENTER(cuMemcpy3DBatchAsync);
-    (void)flags;
-    return sim_leave(boxes(numOps, opList, failIdx, hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx,
-                                   unsigned long long flags, CUstream hStream) {
-    SIM_ENTER(cuMemcpy3DBatchAsync_ptsz);
-    (void)flags;
-    return sim_leave(boxes(numOps, opList, failIdx, hStream, CU_STREAM_PER_THREAD));
-}
-
-CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList,
-                                 unsigned long long flags, CUstream hStream) {
-    SIM_ENTER(cuMemcpy3DBatchAsync_v2);
-    (void)flags;
-    return sim_leave(boxes(numOps, opList, NULL, hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList,
-                                      unsigned long long flags, CUstream hStream) {
-    SIM_ENTER(cuMemcpy3DBatchAsync_v2_ptsz);
-    (void)flags;
-    return sim_leave(boxes(numOps, opList, NULL, hStream, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuMemcpy3DBatchAsync_v2, _ptsz,
+         TAKES(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags,
+               CUstream hStream),
+         ((void)flags, boxes(numOps, opList, NULL, hStream, default_stream)))

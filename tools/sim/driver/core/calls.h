@@ -43,7 +43,7 @@ CUresult sim_leave(CUresult result);
     SIM_ONE_OF_BOTH(abi##suffix, parameters, CU_STREAM_PER_THREAD, call)
 #define SIM_ONE_OF_BOTH(abi, parameters, meant, call)                                              \
     CUresult abi parameters {                                                                      \
-        const CUstream default_stream = meant;                                                     \
+        __attribute__((unused)) const CUstream default_stream = meant;                             \
         SIM_ENTER(abi);                                                                            \
         return sim_leave(call);                                                                    \
     }

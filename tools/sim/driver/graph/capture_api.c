@@ -38,25 +38,12 @@ static CUresult begin_into(CUstream handle, CUstream default_stream, CUgraph gra
     return result;
 }
 
-CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
-                                     const CUgraphNode *dependencies,
-                                     const CUgraphEdgeData *dependencyData, size_t numDependencies,
-                                     CUstreamCaptureMode mode) {
-    SIM_ENTER(cuStreamBeginCaptureToGraph);
-    (void)dependencyData;
-    return sim_leave(
-        begin_into(hStream, CU_STREAM_LEGACY, hGraph, dependencies, numDependencies, mode));
-}
-
-CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph,
-                                          const CUgraphNode *dependencies,
-                                          const CUgraphEdgeData *dependencyData,
-                                          size_t numDependencies, CUstreamCaptureMode mode) {
-    SIM_ENTER(cuStreamBeginCaptureToGraph_ptsz);
-    (void)dependencyData;
-    return sim_leave(
-        begin_into(hStream, CU_STREAM_PER_THREAD, hGraph, dependencies, numDependencies, mode));
-}
+SIM_BOTH(cuStreamBeginCaptureToGraph, _ptsz,
+         TAKES(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
+               const CUgraphEdgeData *dependencyData, size_t numDependencies,
+               CUstreamCaptureMode mode),
+         ((void)dependencyData,
+          begin_into(hStream, default_stream, hGraph, dependencies, numDependencies, mode)))
 
 static CUresult end(CUstream handle, CUstream default_stream, CUgraph *out) {
     struct sim_stream *stream;
@@ -126,73 +113,29 @@ static CUresult get_info(CUstream handle, CUstream default_stream, const struct 
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
-    SIM_ENTER(cuStreamIsCapturing);
-    struct answer answer = {.status = captureStatus};
-    return sim_leave(get_info(hStream, CU_STREAM_LEGACY, &answer));
-}
+SIM_BOTH(cuStreamIsCapturing, _ptsz, TAKES(CUstream hStream, CUstreamCaptureStatus *captureStatus),
+         get_info(hStream, default_stream, &(struct answer){.status = captureStatus}))
 
-CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
-    SIM_ENTER(cuStreamIsCapturing_ptsz);
-    struct answer answer = {.status = captureStatus};
-    return sim_leave(get_info(hStream, CU_STREAM_PER_THREAD, &answer));
-}
+SIM_BOTH(cuStreamGetCaptureInfo, _ptsz,
+         TAKES(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out),
+         get_info(hStream, default_stream,
+                  &(struct answer){.status = captureStatus_out, .id = id_out}))
 
-CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-                                cuuint64_t *id_out) {
-    SIM_ENTER(cuStreamGetCaptureInfo);
-    struct answer answer = {.status = captureStatus_out, .id = id_out};
-    return sim_leave(get_info(hStream, CU_STREAM_LEGACY, &answer));
-}
+SIM_BOTH(cuStreamGetCaptureInfo_v2, _ptsz,
+         TAKES(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
+               CUgraph *graph_out, const CUgraphNode **dependencies_out,
+               size_t *numDependencies_out),
+         get_info(hStream, default_stream,
+                  &(struct answer){captureStatus_out, id_out, graph_out, dependencies_out, NULL,
+                                   numDependencies_out}))
 
-CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-                                     cuuint64_t *id_out) {
-    SIM_ENTER(cuStreamGetCaptureInfo_ptsz);
-    struct answer answer = {.status = captureStatus_out, .id = id_out};
-    return sim_leave(get_info(hStream, CU_STREAM_PER_THREAD, &answer));
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-                                   cuuint64_t *id_out, CUgraph *graph_out,
-                                   const CUgraphNode **dependencies_out,
-                                   size_t *numDependencies_out) {
-    SIM_ENTER(cuStreamGetCaptureInfo_v2);
-    struct answer answer = {captureStatus_out, id_out, graph_out,
-                            dependencies_out,  NULL,   numDependencies_out};
-    return sim_leave(get_info(hStream, CU_STREAM_LEGACY, &answer));
-}
-
-CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-                                        cuuint64_t *id_out, CUgraph *graph_out,
-                                        const CUgraphNode **dependencies_out,
-                                        size_t *numDependencies_out) {
-    SIM_ENTER(cuStreamGetCaptureInfo_v2_ptsz);
-    struct answer answer = {captureStatus_out, id_out, graph_out,
-                            dependencies_out,  NULL,   numDependencies_out};
-    return sim_leave(get_info(hStream, CU_STREAM_PER_THREAD, &answer));
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-                                   cuuint64_t *id_out, CUgraph *graph_out,
-                                   const CUgraphNode **dependencies_out,
-                                   const CUgraphEdgeData **edgeData_out,
-                                   size_t *numDependencies_out) {
-    SIM_ENTER(cuStreamGetCaptureInfo_v3);
-    struct answer answer = {captureStatus_out, id_out,       graph_out,
-                            dependencies_out,  edgeData_out, numDependencies_out};
-    return sim_leave(get_info(hStream, CU_STREAM_LEGACY, &answer));
-}
-
-CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-                                        cuuint64_t *id_out, CUgraph *graph_out,
-                                        const CUgraphNode **dependencies_out,
-                                        const CUgraphEdgeData **edgeData_out,
-                                        size_t *numDependencies_out) {
-    SIM_ENTER(cuStreamGetCaptureInfo_v3_ptsz);
-    struct answer answer = {captureStatus_out, id_out,       graph_out,
-                            dependencies_out,  edgeData_out, numDependencies_out};
-    return sim_leave(get_info(hStream, CU_STREAM_PER_THREAD, &answer));
-}
+SIM_BOTH(cuStreamGetCaptureInfo_v3, _ptsz,
+         TAKES(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
+               CUgraph *graph_out, const CUgraphNode **dependencies_out,
+               const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out),
+         get_info(hStream, default_stream,
+                  &(struct answer){captureStatus_out, id_out, graph_out, dependencies_out,
+                                   edgeData_out, numDependencies_out}))
 
 /* ---- changing the place at which a stream captures ---- */
 
@@ -220,18 +163,8 @@ SIM_BOTH(cuStreamUpdateCaptureDependencies, _ptsz,
                unsigned int flags),
          update(hStream, default_stream, dependencies, numDependencies, flags))
 
-CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies,
-                                              const CUgraphEdgeData *dependencyData,
-                                              size_t numDependencies, unsigned int flags) {
-    SIM_ENTER(cuStreamUpdateCaptureDependencies_v2);
-    (void)dependencyData;
-    return sim_leave(update(hStream, CU_STREAM_LEGACY, dependencies, numDependencies, flags));
-}
-
-CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode *dependencies,
-                                                   const CUgraphEdgeData *dependencyData,
-                                                   size_t numDependencies, unsigned int flags) {
-    SIM_ENTER(cuStreamUpdateCaptureDependencies_v2_ptsz);
-    (void)dependencyData;
-    return sim_leave(update(hStream, CU_STREAM_PER_THREAD, dependencies, numDependencies, flags));
-}
+SIM_BOTH(cuStreamUpdateCaptureDependencies_v2, _ptsz,
+         TAKES(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
+               size_t numDependencies, unsigned int flags),
+         ((void)dependencyData,
+          update(hStream, default_stream, dependencies, numDependencies, flags)))

@@ -228,17 +228,10 @@ static CUresult instantiate_params(CUgraphExec *out, CUgraph handle,
     return result;
 }
 
-CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                      CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams) {
-    SIM_ENTER(cuGraphInstantiateWithParams);
-    return sim_leave(instantiate_params(phGraphExec, hGraph, instantiateParams));
-}
-
-CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                           CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams) {
-    SIM_ENTER(cuGraphInstantiateWithParams_ptsz);
-    return sim_leave(instantiate_params(phGraphExec, hGraph, instantiateParams));
-}
+SIM_BOTH(cuGraphInstantiateWithParams, _ptsz,
+         TAKES(CUgraphExec *phGraphExec, CUgraph hGraph,
+               CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
+         instantiate_params(phGraphExec, hGraph, instantiateParams))
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
     SIM_ENTER(cuGraphExecDestroy);

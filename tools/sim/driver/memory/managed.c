@@ -85,20 +85,10 @@ SIM_BOTH(cuMemPrefetchAsync, _ptsz,
          TAKES(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream),
          prefetch(devPtr, count, judge_device(dstDevice), hStream, default_stream))
 
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location,
-                               unsigned int flags, CUstream hStream) {
-    SIM_ENTER(cuMemPrefetchAsync_v2);
-    (void)flags;
-    return sim_leave(prefetch(devPtr, count, judge_location(location), hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location,
-                                    unsigned int flags, CUstream hStream) {
-    SIM_ENTER(cuMemPrefetchAsync_v2_ptsz);
-    (void)flags;
-    return sim_leave(
-        prefetch(devPtr, count, judge_location(location), hStream, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuMemPrefetchAsync_v2, _ptsz,
+         TAKES(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags,
+               CUstream hStream),
+         ((void)flags, prefetch(devPtr, count, judge_location(location), hStream, default_stream)))
 
 /* Many ranges at once; `locations` may be NULL for a discard. */
 static CUresult batch(const CUdeviceptr *addresses, const size_t *sizes, size_t n,
@@ -113,59 +103,24 @@ static CUresult batch(const CUdeviceptr *addresses, const size_t *sizes, size_t 
     return enqueue_hint(stream, default_stream);
 }
 
-CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
-                                 CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
-                                 size_t numPrefetchLocs, unsigned long long flags,
-                                 CUstream hStream) {
-    SIM_ENTER(cuMemPrefetchBatchAsync);
-    (void)prefetchLocIdxs, (void)flags;
-    return sim_leave(
-        batch(dptrs, sizes, count, prefetchLocs, numPrefetchLocs, hStream, CU_STREAM_LEGACY));
-}
+SIM_BOTH(cuMemPrefetchBatchAsync, _ptsz,
+         TAKES(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
+               size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
+               CUstream hStream),
+         ((void)prefetchLocIdxs, (void)flags,
+          batch(dptrs, sizes, count, prefetchLocs, numPrefetchLocs, hStream, default_stream)))
 
-CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count,
-                                      CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
-                                      size_t numPrefetchLocs, unsigned long long flags,
-                                      CUstream hStream) {
-    SIM_ENTER(cuMemPrefetchBatchAsync_ptsz);
-    (void)prefetchLocIdxs, (void)flags;
-    return sim_leave(
-        batch(dptrs, sizes, count, prefetchLocs, numPrefetchLocs, hStream, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuMemDiscardBatchAsync, _ptsz,
+         TAKES(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags,
+               CUstream hStream),
+         ((void)flags, batch(dptrs, sizes, count, NULL, 0, hStream, default_stream)))
 
-CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
-                                unsigned long long flags, CUstream hStream) {
-    SIM_ENTER(cuMemDiscardBatchAsync);
-    (void)flags;
-    return sim_leave(batch(dptrs, sizes, count, NULL, 0, hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count,
-                                     unsigned long long flags, CUstream hStream) {
-    SIM_ENTER(cuMemDiscardBatchAsync_ptsz);
-    (void)flags;
-    return sim_leave(batch(dptrs, sizes, count, NULL, 0, hStream, CU_STREAM_PER_THREAD));
-}
-
-CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
-                                           CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
-                                           size_t numPrefetchLocs, unsigned long long flags,
-                                           CUstream hStream) {
-    SIM_ENTER(cuMemDiscardAndPrefetchBatchAsync);
-    (void)prefetchLocIdxs, (void)flags;
-    return sim_leave(
-        batch(dptrs, sizes, count, prefetchLocs, numPrefetchLocs, hStream, CU_STREAM_LEGACY));
-}
-
-CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count,
-                                                CUmemLocation *prefetchLocs,
-                                                size_t *prefetchLocIdxs, size_t numPrefetchLocs,
-                                                unsigned long long flags, CUstream hStream) {
-    SIM_ENTER(cuMemDiscardAndPrefetchBatchAsync_ptsz);
-    (void)prefetchLocIdxs, (void)flags;
-    return sim_leave(
-        batch(dptrs, sizes, count, prefetchLocs, numPrefetchLocs, hStream, CU_STREAM_PER_THREAD));
-}
+SIM_BOTH(cuMemDiscardAndPrefetchBatchAsync, _ptsz,
+         TAKES(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
+               size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
+               CUstream hStream),
+         ((void)prefetchLocIdxs, (void)flags,
+          batch(dptrs, sizes, count, prefetchLocs, numPrefetchLocs, hStream, default_stream)))
 
 /* A whole allocation: of its length, or of length 0. */
 static CUresult attach(CUdeviceptr address, size_t n_bytes, unsigned flags, CUstream stream,

@@ -155,51 +155,25 @@ CUresult sim_launch(CUfunction function, const struct sim_shape *shape, CUstream
     return sim_stream_enqueue(stream, &work, NULL);
 }
 
-CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-                        unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
-                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
-                        void **kernelParams, void **extra) {
-    SIM_ENTER(cuLaunchKernel);
-    const struct sim_shape shape = {.grid = {gridDimX, gridDimY, gridDimZ},
-                                    .block = {blockDimX, blockDimY, blockDimZ},
-                                    .shared_bytes = sharedMemBytes};
-    return sim_leave(sim_launch(f, &shape, hStream, CU_STREAM_LEGACY, kernelParams, extra));
-}
+SIM_BOTH(cuLaunchKernel, _ptsz,
+         TAKES(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+               unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+               unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra),
+         sim_launch(f,
+                    &(const struct sim_shape){.grid = {gridDimX, gridDimY, gridDimZ},
+                                              .block = {blockDimX, blockDimY, blockDimZ},
+                                              .shared_bytes = sharedMemBytes},
+                    hStream, default_stream, kernelParams, extra))
 
-CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-                             unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
-                             unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
-                             void **kernelParams, void **extra) {
-    SIM_ENTER(cuLaunchKernel_ptsz);
-    const struct sim_shape shape = {.grid = {gridDimX, gridDimY, gridDimZ},
-                                    .block = {blockDimX, blockDimY, blockDimZ},
-                                    .shared_bytes = sharedMemBytes};
-    return sim_leave(sim_launch(f, &shape, hStream, CU_STREAM_PER_THREAD, kernelParams, extra));
-}
-
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-                                   unsigned int gridDimZ, unsigned int blockDimX,
-                                   unsigned int blockDimY, unsigned int blockDimZ,
-                                   unsigned int sharedMemBytes, CUstream hStream,
-                                   void **kernelParams) {
-    SIM_ENTER(cuLaunchCooperativeKernel);
-    const struct sim_shape shape = {.grid = {gridDimX, gridDimY, gridDimZ},
-                                    .block = {blockDimX, blockDimY, blockDimZ},
-                                    .shared_bytes = sharedMemBytes};
-    return sim_leave(sim_launch(f, &shape, hStream, CU_STREAM_LEGACY, kernelParams, NULL));
-}
-
-CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-                                        unsigned int gridDimZ, unsigned int blockDimX,
-                                        unsigned int blockDimY, unsigned int blockDimZ,
-                                        unsigned int sharedMemBytes, CUstream hStream,
-                                        void **kernelParams) {
-    SIM_ENTER(cuLaunchCooperativeKernel_ptsz);
-    const struct sim_shape shape = {.grid = {gridDimX, gridDimY, gridDimZ},
-                                    .block = {blockDimX, blockDimY, blockDimZ},
-                                    .shared_bytes = sharedMemBytes};
-    return sim_leave(sim_launch(f, &shape, hStream, CU_STREAM_PER_THREAD, kernelParams, NULL));
-}
+SIM_BOTH(cuLaunchCooperativeKernel, _ptsz,
+         TAKES(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+               unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+               unsigned int sharedMemBytes, CUstream hStream, void **kernelParams),
+         sim_launch(f,
+                    &(const struct sim_shape){.grid = {gridDimX, gridDimY, gridDimZ},
+                                              .block = {blockDimX, blockDimY, blockDimZ},
+                                              .shared_bytes = sharedMemBytes},
+                    hStream, default_stream, kernelParams, NULL))
 
 /* Of a launch's attributes only the cluster makes a difference here. */
 static CUresult launch_config(const CUlaunchConfig *config, CUfunction function,

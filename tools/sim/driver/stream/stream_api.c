@@ -112,18 +112,9 @@ SIM_BOTH(cuLaunchHostFunc, _ptsz, TAKES(CUstream hStream, CUhostFn fn, void *use
          launch_host(hStream, default_stream, fn, userData))
 
 /* How the host waits for the function is not modelled. */
-CUresult cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void *userData, unsigned syncMode) {
-    SIM_ENTER(cuLaunchHostFunc_v2);
-    (void)syncMode;
-    return sim_leave(launch_host(hStream, CU_STREAM_LEGACY, fn, userData));
-}
-
-CUresult cuLaunchHostFunc_v2_ptsz(CUstream hStream, CUhostFn fn, void *userData,
-                                  unsigned syncMode) {
-    SIM_ENTER(cuLaunchHostFunc_v2_ptsz);
-    (void)syncMode;
-    return sim_leave(launch_host(hStream, CU_STREAM_PER_THREAD, fn, userData));
-}
+SIM_BOTH(cuLaunchHostFunc_v2, _ptsz,
+         TAKES(CUstream hStream, CUhostFn fn, void *userData, unsigned syncMode),
+         ((void)syncMode, launch_host(hStream, default_stream, fn, userData)))
 
 static CUresult add_callback(CUstream handle, CUstream default_stream, CUstreamCallback fn,
                              void *data, unsigned flags) {

@@ -106,32 +106,13 @@ static CUresult clear(CUstream handle, CUstream default_stream, CUstreamAttrValu
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out) {
-    SIM_ENTER(cuStreamGetAttribute);
-    (void)attr;
-    return sim_leave(clear(hStream, CU_STREAM_LEGACY, value_out));
-}
+SIM_BOTH(cuStreamGetAttribute, _ptsz,
+         TAKES(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out),
+         ((void)attr, clear(hStream, default_stream, value_out)))
 
-CUresult cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr,
-                                   CUstreamAttrValue *value_out) {
-    SIM_ENTER(cuStreamGetAttribute_ptsz);
-    (void)attr;
-    return sim_leave(clear(hStream, CU_STREAM_PER_THREAD, value_out));
-}
-
-CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
-                              const CUstreamAttrValue *value) {
-    SIM_ENTER(cuStreamSetAttribute);
-    (void)attr;
-    return sim_leave(check(hStream, CU_STREAM_LEGACY, value));
-}
-
-CUresult cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr,
-                                   const CUstreamAttrValue *value) {
-    SIM_ENTER(cuStreamSetAttribute_ptsz);
-    (void)attr;
-    return sim_leave(check(hStream, CU_STREAM_PER_THREAD, value));
-}
+SIM_BOTH(cuStreamSetAttribute, _ptsz,
+         TAKES(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value),
+         ((void)attr, check(hStream, default_stream, value)))
 
 static CUresult check_two(CUstream dst, CUstream src, CUstream default_stream) {
     SIM_TRY(check(dst, default_stream, ""));

@@ -40,64 +40,29 @@ cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol) {
     return simrt_leave(error);
 }
 
-cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *src, size_t count, size_t offset,
-                               enum cudaMemcpyKind kind) {
-    void *part = NULL;
-    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
-    return error == cudaSuccess ? cudaMemcpy(part, src, count, kind) : simrt_leave(error);
-}
+/* Copies of a part of a variable, each with its variant for per-thread default streams. */
+#define COPY(abi, parameters, call)                                                                \
+    cudaError_t abi parameters {                                                                   \
+        void *part = NULL;                                                                         \
+        cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);                       \
+        return error == cudaSuccess ? call : simrt_leave(error);                                   \
+    }
+#define COPIES(abi, suffix, parameters, copy, arguments)                                           \
+    COPY(abi, parameters, copy arguments)                                                          \
+    COPY(abi##suffix, parameters, copy##suffix arguments)
 
-cudaError_t cudaMemcpyToSymbol_ptds(const void *symbol, const void *src, size_t count,
-                                    size_t offset, enum cudaMemcpyKind kind) {
-    void *part = NULL;
-    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
-    return error == cudaSuccess ? cudaMemcpy_ptds(part, src, count, kind) : simrt_leave(error);
-}
-
-cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *src, size_t count,
-                                    size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream) {
-    void *part = NULL;
-    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
-    return error == cudaSuccess ? cudaMemcpyAsync(part, src, count, kind, stream)
-                                : simrt_leave(error);
-}
-
-cudaError_t cudaMemcpyToSymbolAsync_ptsz(const void *symbol, const void *src, size_t count,
-                                         size_t offset, enum cudaMemcpyKind kind,
-                                         cudaStream_t stream) {
-    void *part = NULL;
-    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
-    return error == cudaSuccess ? cudaMemcpyAsync_ptsz(part, src, count, kind, stream)
-                                : simrt_leave(error);
-}
-
-cudaError_t cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t count, size_t offset,
-                                 enum cudaMemcpyKind kind) {
-    void *part = NULL;
-    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
-    return error == cudaSuccess ? cudaMemcpy(dst, part, count, kind) : simrt_leave(error);
-}
-
-cudaError_t cudaMemcpyFromSymbol_ptds(void *dst, const void *symbol, size_t count, size_t offset,
-                                      enum cudaMemcpyKind kind) {
-    void *part = NULL;
-    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
-    return error == cudaSuccess ? cudaMemcpy_ptds(dst, part, count, kind) : simrt_leave(error);
-}
-
-cudaError_t cudaMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t count, size_t offset,
-                                      enum cudaMemcpyKind kind, cudaStream_t stream) {
-    void *part = NULL;
-    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
-    return error == cudaSuccess ? cudaMemcpyAsync(dst, part, count, kind, stream)
-                                : simrt_leave(error);
-}
-
-cudaError_t cudaMemcpyFromSymbolAsync_ptsz(void *dst, const void *symbol, size_t count,
-                                           size_t offset, enum cudaMemcpyKind kind,
-                                           cudaStream_t stream) {
-    void *part = NULL;
-    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
-    return error == cudaSuccess ? cudaMemcpyAsync_ptsz(dst, part, count, kind, stream)
-                                : simrt_leave(error);
-}
+COPIES(cudaMemcpyToSymbol, _ptds,
+       TAKES(const void *symbol, const void *src, size_t count, size_t offset,
+             enum cudaMemcpyKind kind),
+       cudaMemcpy, (part, src, count, kind))
+COPIES(cudaMemcpyToSymbolAsync, _ptsz,
+       TAKES(const void *symbol, const void *src, size_t count, size_t offset,
+             enum cudaMemcpyKind kind, cudaStream_t stream),
+       cudaMemcpyAsync, (part, src, count, kind, stream))
+COPIES(cudaMemcpyFromSymbol, _ptds,
+       TAKES(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind),
+       cudaMemcpy, (dst, part, count, kind))
+COPIES(cudaMemcpyFromSymbolAsync, _ptsz,
+       TAKES(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind,
+             cudaStream_t stream),
+       cudaMemcpyAsync, (dst, part, count, kind, stream))
