@@ -110,127 +110,44 @@ static cudaError_t set_in_exec(cudaGraphExec_t exec, cudaGraphNode_t node, CUgra
     return simrt_leave(error);
 }
 
-cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                   const cudaGraphNode_t *pDependencies, size_t numDependencies,
-                                   const struct cudaKernelNodeParams *pNodeParams) {
-    CUgraphNodeParams to;
-    cudaError_t error = kernel_params(&to, pNodeParams);
-    return add(pGraphNode, graph, pDependencies, NULL, numDependencies, &to, error);
-}
+/* The three calls of one kind of node, whose own parameters come last in each. */
+#define NODE(add_abi, set_abi, set_in_exec_abi, own_parameters, own_params)                        \
+    cudaError_t add_abi(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,                            \
+                        const cudaGraphNode_t *pDependencies, size_t numDependencies,              \
+                        own_parameters) {                                                          \
+        CUgraphNodeParams to;                                                                      \
+        cudaError_t error = own_params;                                                            \
+        return add(pGraphNode, graph, pDependencies, NULL, numDependencies, &to, error);           \
+    }                                                                                              \
+    cudaError_t set_abi(cudaGraphNode_t node, own_parameters) {                                    \
+        CUgraphNodeParams to;                                                                      \
+        cudaError_t error = own_params;                                                            \
+        return set(node, &to, error);                                                              \
+    }                                                                                              \
+    cudaError_t set_in_exec_abi(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,                  \
+                                own_parameters) {                                                  \
+        CUgraphNodeParams to;                                                                      \
+        cudaError_t error = own_params;                                                            \
+        return set_in_exec(hGraphExec, node, &to, error);                                          \
+    }
+#define OWN(...) __VA_ARGS__
 
-cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node,
-                                         const struct cudaKernelNodeParams *pNodeParams) {
-    CUgraphNodeParams to;
-    cudaError_t error = kernel_params(&to, pNodeParams);
-    return set(node, &to, error);
-}
-
-cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
-                                             const struct cudaKernelNodeParams *pNodeParams) {
-    CUgraphNodeParams to;
-    cudaError_t error = kernel_params(&to, pNodeParams);
-    return set_in_exec(hGraphExec, node, &to, error);
-}
-
-cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                   const cudaGraphNode_t *pDependencies, size_t numDependencies,
-                                   const struct cudaMemcpy3DParms *pNodeParams) {
-    CUgraphNodeParams to;
-    cudaError_t error = box_params(&to, pNodeParams);
-    return add(pGraphNode, graph, pDependencies, NULL, numDependencies, &to, error);
-}
-
-cudaError_t cudaGraphMemcpyNodeSetParams(cudaGraphNode_t node,
-                                         const struct cudaMemcpy3DParms *pNodeParams) {
-    CUgraphNodeParams to;
-    cudaError_t error = box_params(&to, pNodeParams);
-    return set(node, &to, error);
-}
-
-cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
-                                             const struct cudaMemcpy3DParms *pNodeParams) {
-    CUgraphNodeParams to;
-    cudaError_t error = box_params(&to, pNodeParams);
-    return set_in_exec(hGraphExec, node, &to, error);
-}
-
-cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                     const cudaGraphNode_t *pDependencies, size_t numDependencies,
-                                     void *dst, const void *src, size_t count,
-                                     enum cudaMemcpyKind kind) {
-    CUgraphNodeParams to;
-    cudaError_t error = line_params(&to, dst, src, count, kind);
-    return add(pGraphNode, graph, pDependencies, NULL, numDependencies, &to, error);
-}
-
-cudaError_t cudaGraphMemcpyNodeSetParams1D(cudaGraphNode_t node, void *dst, const void *src,
-                                           size_t count, enum cudaMemcpyKind kind) {
-    CUgraphNodeParams to;
-    cudaError_t error = line_params(&to, dst, src, count, kind);
-    return set(node, &to, error);
-}
-
-cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
-                                               void *dst, const void *src, size_t count,
-                                               enum cudaMemcpyKind kind) {
-    CUgraphNodeParams to;
-    cudaError_t error = line_params(&to, dst, src, count, kind);
-    return set_in_exec(hGraphExec, node, &to, error);
-}
-
-cudaError_t cudaGraphAddMemcpyNodeToSymbol(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                           const cudaGraphNode_t *pDependencies,
-                                           size_t numDependencies, const void *symbol,
-                                           const void *src, size_t count, size_t offset,
-                                           enum cudaMemcpyKind kind) {
-    CUgraphNodeParams to;
-    cudaError_t error = to_symbol_params(&to, symbol, src, count, offset, kind);
-    return add(pGraphNode, graph, pDependencies, NULL, numDependencies, &to, error);
-}
-
-cudaError_t cudaGraphMemcpyNodeSetParamsToSymbol(cudaGraphNode_t node, const void *symbol,
-                                                 const void *src, size_t count, size_t offset,
-                                                 enum cudaMemcpyKind kind) {
-    CUgraphNodeParams to;
-    cudaError_t error = to_symbol_params(&to, symbol, src, count, offset, kind);
-    return set(node, &to, error);
-}
-
-cudaError_t cudaGraphExecMemcpyNodeSetParamsToSymbol(cudaGraphExec_t hGraphExec,
-                                                     cudaGraphNode_t node, const void *symbol,
-                                                     const void *src, size_t count, size_t offset,
-                                                     enum cudaMemcpyKind kind) {
-    CUgraphNodeParams to;
-    cudaError_t error = to_symbol_params(&to, symbol, src, count, offset, kind);
-    return set_in_exec(hGraphExec, node, &to, error);
-}
-
-cudaError_t cudaGraphAddMemcpyNodeFromSymbol(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                             const cudaGraphNode_t *pDependencies,
-                                             size_t numDependencies, void *dst, const void *symbol,
-                                             size_t count, size_t offset,
-                                             enum cudaMemcpyKind kind) {
-    CUgraphNodeParams to;
-    cudaError_t error = from_symbol_params(&to, dst, symbol, count, offset, kind);
-    return add(pGraphNode, graph, pDependencies, NULL, numDependencies, &to, error);
-}
-
-cudaError_t cudaGraphMemcpyNodeSetParamsFromSymbol(cudaGraphNode_t node, void *dst,
-                                                   const void *symbol, size_t count, size_t offset,
-                                                   enum cudaMemcpyKind kind) {
-    CUgraphNodeParams to;
-    cudaError_t error = from_symbol_params(&to, dst, symbol, count, offset, kind);
-    return set(node, &to, error);
-}
-
-cudaError_t cudaGraphExecMemcpyNodeSetParamsFromSymbol(cudaGraphExec_t hGraphExec,
-                                                       cudaGraphNode_t node, void *dst,
-                                                       const void *symbol, size_t count,
-                                                       size_t offset, enum cudaMemcpyKind kind) {
-    CUgraphNodeParams to;
-    cudaError_t error = from_symbol_params(&to, dst, symbol, count, offset, kind);
-    return set_in_exec(hGraphExec, node, &to, error);
-}
+NODE(cudaGraphAddKernelNode, cudaGraphKernelNodeSetParams, cudaGraphExecKernelNodeSetParams,
+     OWN(const struct cudaKernelNodeParams *pNodeParams), kernel_params(&to, pNodeParams))
+NODE(cudaGraphAddMemcpyNode, cudaGraphMemcpyNodeSetParams, cudaGraphExecMemcpyNodeSetParams,
+     OWN(const struct cudaMemcpy3DParms *pNodeParams), box_params(&to, pNodeParams))
+NODE(cudaGraphAddMemcpyNode1D, cudaGraphMemcpyNodeSetParams1D, cudaGraphExecMemcpyNodeSetParams1D,
+     OWN(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind),
+     line_params(&to, dst, src, count, kind))
+NODE(cudaGraphAddMemcpyNodeToSymbol, cudaGraphMemcpyNodeSetParamsToSymbol,
+     cudaGraphExecMemcpyNodeSetParamsToSymbol,
+     OWN(const void *symbol, const void *src, size_t count, size_t offset,
+         enum cudaMemcpyKind kind),
+     to_symbol_params(&to, symbol, src, count, offset, kind))
+NODE(cudaGraphAddMemcpyNodeFromSymbol, cudaGraphMemcpyNodeSetParamsFromSymbol,
+     cudaGraphExecMemcpyNodeSetParamsFromSymbol,
+     OWN(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind),
+     from_symbol_params(&to, dst, symbol, count, offset, kind))
 
 cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
                                      const cudaGraphNode_t *pDependencies, size_t numDependencies,

@@ -7,20 +7,20 @@
 #include "tools/sim/runtime/core/registry.h"
 #include "tools/sim/runtime/core/thread.h"
 
-static cudaError_t check_shape(dim3 grid, dim3 block) {
+/* Enter the runtime for a launch of the named function. */
+static cudaError_t enter(const void *named, dim3 grid, dim3 block, CUfunction *function) {
+    cudaError_t error = simrt_enter();
+    if (error != cudaSuccess)
+        return error;
     if (!grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z)
         return cudaErrorInvalidConfiguration;
-    return cudaSuccess;
+    return simrt_registry_resolve(named, function);
 }
 
 static cudaError_t launch(const struct simrt_driver *cu, const void *named, dim3 grid, dim3 block,
                           void **args, size_t shared_bytes, cudaStream_t stream) {
     CUfunction function = NULL;
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = check_shape(grid, block);
-    if (error == cudaSuccess)
-        error = simrt_registry_resolve(named, &function);
+    cudaError_t error = enter(named, grid, block, &function);
     if (error == cudaSuccess)
         error =
             simrt_from_cu(cu->cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y,
@@ -50,11 +50,7 @@ static cudaError_t launch_cooperative(const struct simrt_driver *cu, const void 
                                       dim3 block, void **args, size_t shared_bytes,
                                       cudaStream_t stream) {
     CUfunction function = NULL;
-    cudaError_t error = simrt_enter();
-    if (error == cudaSuccess)
-        error = check_shape(grid, block);
-    if (error == cudaSuccess)
-        error = simrt_registry_resolve(named, &function);
+    cudaError_t error = enter(named, grid, block, &function);
     if (error == cudaSuccess)
         error = simrt_from_cu(cu->cuLaunchCooperativeKernel(function, grid.x, grid.y, grid.z,
                                                             block.x, block.y, block.z,
@@ -86,13 +82,10 @@ static cudaError_t launch_configured(const struct simrt_driver *cu,
                                      const cudaLaunchConfig_t *config, const void *stub,
                                      void **args) {
     CUfunction function = NULL;
-    cudaError_t error = simrt_enter();
+    cudaError_t error =
+        config ? enter(stub, config->gridDim, config->blockDim, &function) : simrt_enter();
     if (error == cudaSuccess && !config)
         error = cudaErrorInvalidValue;
-    if (error == cudaSuccess)
-        error = check_shape(config->gridDim, config->blockDim);
-    if (error == cudaSuccess)
-        error = simrt_registry_resolve(stub, &function);
     if (error != cudaSuccess)
         return simrt_leave(error);
     CUlaunchConfig asked = simrt_launch_config(config);
