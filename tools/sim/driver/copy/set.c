@@ -57,61 +57,23 @@ static struct sim_set_work rows(CUdeviceptr dst, size_t pitch, unsigned value,
     return set;
 }
 
-/* ---- lines, no stream named ---- */
+/* The eight functions for values of one type: of a line and of rows, without and with a stream. */
+#define SETS(bits, type)                                                                           \
+    SIM_BOTH(cuMemsetD##bits##_v2, _ptds, TAKES(CUdeviceptr dst, type value, size_t n),            \
+             do_set(line(dst, value, sizeof value, n), NULL, default_stream, true))                \
+    SIM_BOTH(cuMemsetD##bits##Async, _ptsz,                                                        \
+             TAKES(CUdeviceptr dst, type value, size_t n, CUstream stream),                        \
+             do_set(line(dst, value, sizeof value, n), stream, default_stream, false))             \
+    SIM_BOTH(                                                                                      \
+        cuMemsetD2D##bits##_v2, _ptds,                                                             \
+        TAKES(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height),             \
+        do_set(rows(dst, pitch, value, sizeof value, width, height), NULL, default_stream, true))  \
+    SIM_BOTH(cuMemsetD2D##bits##Async, _ptsz,                                                      \
+             TAKES(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height,         \
+                   CUstream stream),                                                               \
+             do_set(rows(dst, pitch, value, sizeof value, width, height), stream, default_stream,  \
+                    false))
 
-SIM_BOTH(cuMemsetD8_v2, _ptds, TAKES(CUdeviceptr dstDevice, unsigned char uc, size_t N),
-         do_set(line(dstDevice, uc, 1, N), NULL, default_stream, true))
-
-SIM_BOTH(cuMemsetD16_v2, _ptds, TAKES(CUdeviceptr dstDevice, unsigned short us, size_t N),
-         do_set(line(dstDevice, us, 2, N), NULL, default_stream, true))
-
-SIM_BOTH(cuMemsetD32_v2, _ptds, TAKES(CUdeviceptr dstDevice, unsigned int ui, size_t N),
-         do_set(line(dstDevice, ui, 4, N), NULL, default_stream, true))
-
-/* ---- lines, on a stream ---- */
-
-SIM_BOTH(cuMemsetD8Async, _ptsz,
-         TAKES(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream),
-         do_set(line(dstDevice, uc, 1, N), hStream, default_stream, false))
-
-SIM_BOTH(cuMemsetD16Async, _ptsz,
-         TAKES(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream),
-         do_set(line(dstDevice, us, 2, N), hStream, default_stream, false))
-
-SIM_BOTH(cuMemsetD32Async, _ptsz,
-         TAKES(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream),
-         do_set(line(dstDevice, ui, 4, N), hStream, default_stream, false))
-
-/* ---- rows, no stream named ---- */
-
-SIM_BOTH(cuMemsetD2D8_v2, _ptds,
-         TAKES(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
-               size_t Height),
-         do_set(rows(dstDevice, dstPitch, uc, 1, Width, Height), NULL, default_stream, true))
-
-SIM_BOTH(cuMemsetD2D16_v2, _ptds,
-         TAKES(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
-               size_t Height),
-         do_set(rows(dstDevice, dstPitch, us, 2, Width, Height), NULL, default_stream, true))
-
-SIM_BOTH(cuMemsetD2D32_v2, _ptds,
-         TAKES(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
-               size_t Height),
-         do_set(rows(dstDevice, dstPitch, ui, 4, Width, Height), NULL, default_stream, true))
-
-/* ---- rows, on a stream ---- */
-
-SIM_BOTH(cuMemsetD2D8Async, _ptsz,
-         TAKES(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
-               size_t Height, CUstream hStream),
-         do_set(rows(dstDevice, dstPitch, uc, 1, Width, Height), hStream, default_stream, false))
-
-SIM_BOTH(cuMemsetD2D16Async, _ptsz,
-         TAKES(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
-               size_t Height, CUstream hStream),
-         do_set(rows(dstDevice, dstPitch, us, 2, Width, Height), hStream, default_stream, false))
-
-SIM_BOTH(cuMemsetD2D32Async, _ptsz,
-         TAKES(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height,
-               CUstream hStream),
-         do_set(rows(dstDevice, dstPitch, ui, 4, Width, Height), hStream, default_stream, false))
+SETS(8, unsigned char)
+SETS(16, unsigned short)
+SETS(32, unsigned)

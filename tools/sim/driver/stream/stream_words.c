@@ -41,45 +41,21 @@ static CUresult enqueue(enum sim_work_kind kind, struct word word, CUstream hand
     return sim_stream_enqueue(stream, &work, NULL);
 }
 
-static CUresult write_word(CUstream stream, CUstream default_stream, struct word word) {
-    return enqueue(SIM_WORK_WRITE_VALUE, word, stream, default_stream);
-}
+/* The functions for words of one width. */
+#define WORDS(width, type)                                                                         \
+    SIM_BOTH(cuStreamWriteValue##width, _ptsz,                                                     \
+             TAKES(CUstream stream, CUdeviceptr address, type value, unsigned flags),              \
+             enqueue(SIM_WORK_WRITE_VALUE, (struct word){address, value, sizeof value, flags},     \
+                     stream, default_stream))                                                      \
+    SIM_BOTH(cuStreamWaitValue##width, _ptsz,                                                      \
+             TAKES(CUstream stream, CUdeviceptr address, type value, unsigned flags),              \
+             enqueue(SIM_WORK_WAIT_VALUE, (struct word){address, value, sizeof value, flags},      \
+                     stream, default_stream))
 
-static CUresult wait_word(CUstream stream, CUstream default_stream, struct word word) {
-    return enqueue(SIM_WORK_WAIT_VALUE, word, stream, default_stream);
-}
-
-SIM_BOTH(cuStreamWriteValue32, _ptsz,
-         TAKES(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
-         write_word(stream, default_stream, (struct word){addr, value, 4, flags}))
-
-SIM_BOTH(cuStreamWriteValue32_v2, _ptsz,
-         TAKES(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
-         write_word(stream, default_stream, (struct word){addr, value, 4, flags}))
-
-SIM_BOTH(cuStreamWriteValue64, _ptsz,
-         TAKES(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
-         write_word(stream, default_stream, (struct word){addr, value, 8, flags}))
-
-SIM_BOTH(cuStreamWriteValue64_v2, _ptsz,
-         TAKES(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
-         write_word(stream, default_stream, (struct word){addr, value, 8, flags}))
-
-SIM_BOTH(cuStreamWaitValue32, _ptsz,
-         TAKES(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
-         wait_word(stream, default_stream, (struct word){addr, value, 4, flags}))
-
-SIM_BOTH(cuStreamWaitValue32_v2, _ptsz,
-         TAKES(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
-         wait_word(stream, default_stream, (struct word){addr, value, 4, flags}))
-
-SIM_BOTH(cuStreamWaitValue64, _ptsz,
-         TAKES(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
-         wait_word(stream, default_stream, (struct word){addr, value, 8, flags}))
-
-SIM_BOTH(cuStreamWaitValue64_v2, _ptsz,
-         TAKES(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
-         wait_word(stream, default_stream, (struct word){addr, value, 8, flags}))
+WORDS(32, cuuint32_t)
+WORDS(32_v2, cuuint32_t)
+WORDS(64, cuuint64_t)
+WORDS(64_v2, cuuint64_t)
 
 /* ---- many at once ---- */
 
