@@ -92,11 +92,10 @@ int cushim_watch_record(const char *folder) {
 }
 
 static void see(const struct cushim_mem_segment *segment, struct cushim_mem_block_meta *meta,
-                uint64_t base, void *unused) {
+                uint64_t base) {
     const struct cushim_mem_heap *heap = segment->heap;
     struct cushim_backtrace stack;
     uint64_t now_ns = cushim_clock_ns(); /* before other threads see the bit */
-    (void)unused;
     if (!meta) {
         cushim_tracing_device(heap->stats, heap->watermark.device_bytes,
                               cushim_page.device_names[heap->device]);
@@ -110,7 +109,7 @@ static void see(const struct cushim_mem_segment *segment, struct cushim_mem_bloc
 /* A thread that entered a fast path before it was closed finds no block in its cache. */
 static void tell_heap(struct cushim_mem_heap *heap) {
     cushim_mem_cache_drain_all(heap);
-    cushim_mem_census_each(heap, see, NULL);
+    cushim_mem_census_each(heap, see);
 }
 
 void cushim_watch_tell_start(void) {
@@ -118,14 +117,14 @@ void cushim_watch_tell_start(void) {
 }
 
 static void forget(const struct cushim_mem_segment *segment, struct cushim_mem_block_meta *meta,
-                   uint64_t base, void *unused) {
-    (void)segment, (void)base, (void)unused;
+                   uint64_t base) {
+    (void)segment, (void)base;
     if (meta)
         cushim_mem_block_set_recorded(meta, false);
 }
 
 static void forget_heap(struct cushim_mem_heap *heap) {
-    cushim_mem_census_each(heap, forget, NULL);
+    cushim_mem_census_each(heap, forget);
 }
 
 void cushim_watch_stop(void) {

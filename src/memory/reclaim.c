@@ -285,8 +285,7 @@ void cushim_mem_census_take(struct cushim_mem_heap *heap, struct cushim_mem_cens
 }
 
 /* The blocks of a chunk of the arena begin at single grains. */
-static void see_cells(const struct cushim_mem_extent *extent, cushim_mem_see_fn *see,
-                      void *context) {
+static void see_cells(const struct cushim_mem_extent *extent, cushim_mem_see_fn *see) {
     bool is_chunk = load_relaxed(&extent->kind) == CUSHIM_MEM_EXTENT_ARENA;
     size_t step_bytes = is_chunk ? CUSHIM_MEM_GRAIN_BYTES : extent->block_bytes;
     uint64_t base = cushim_mem_extent_address(extent) + extent->segment->guard_bytes;
@@ -295,18 +294,18 @@ static void see_cells(const struct cushim_mem_extent *extent, cushim_mem_see_fn 
     for (uint32_t i = 0; i < (chunk ? chunk->n_grains : extent->n_cells); i++) {
         bool is_start = !chunk || load_relaxed(&chunk->starts[i / 64]) >> i % 64 & 1;
         if (is_start && cushim_mem_state_of(load_relaxed(&cells[i].state)) == CUSHIM_MEM_LIVE)
-            see(extent->segment, &cells[i], base + i * step_bytes, context);
+            see(extent->segment, &cells[i], base + i * step_bytes);
     }
 }
 
-void cushim_mem_census_each(struct cushim_mem_heap *heap, cushim_mem_see_fn *see, void *context) {
+void cushim_mem_census_each(struct cushim_mem_heap *heap, cushim_mem_see_fn *see) {
     CUSHIM_LOCKED(&heap->lock);
     for (const struct cushim_mem_segment *segment = heap->segments; segment;
          segment = segment->next) {
-        see(segment, NULL, segment->base, context);
+        see(segment, NULL, segment->base);
         for (const struct cushim_mem_extent *extent = &segment->first; extent;
              extent = extent->after)
-            see_cells(extent, see, context);
+            see_cells(extent, see);
     }
 }
 

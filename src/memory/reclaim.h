@@ -117,7 +117,7 @@ struct cushim_mem_census {
 /* Visit each segment of a heap, with `meta` NULL, and then each of its LIVE blocks, whose program
  * knows it by `base`.  The heap's lock is held meanwhile. */
 typedef void cushim_mem_see_fn(const struct cushim_mem_segment *segment,
-                               struct cushim_mem_block_meta *meta, uint64_t base, void *context);
-void cushim_mem_census_each(struct cushim_mem_heap *heap, cushim_mem_see_fn *see, void *context);
+                               struct cushim_mem_block_meta *meta, uint64_t base);
+void cushim_mem_census_each(struct cushim_mem_heap *heap, cushim_mem_see_fn *see);
 
 void cushim_mem_census_take(struct cushim_mem_heap *heap, struct cushim_mem_census *census);

@@ -53,11 +53,10 @@ static void finish(struct cushim_object *object) {
 
 /* ---- making ---- */
 
-/* Wrap the given stream, or create one, in the scope's context. */
-static enum cushim_status open_stream(struct cushim_context *ctx, CUstream given,
-                                      struct cushim_stream **stream) {
-    CUSHIM_TRY(given ? cushim_stream_wrap(ctx, given, stream)
-                     : cushim_stream_create(ctx, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, stream));
+/* Wrap the given stream, or create one, in the current context. */
+static enum cushim_status open_stream(CUstream given, struct cushim_stream **stream) {
+    CUSHIM_TRY(given ? cushim_stream_wrap(NULL, given, stream)
+                     : cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, stream));
     lend(CUSHIM_KIND_STREAM, *stream, true);
     return CUSHIM_OK;
 }
@@ -79,8 +78,8 @@ static enum cushim_status open_pool(const struct cushim_scope *scope,
 static enum cushim_status open_parts(struct cushim_scope *scope,
                                      const struct cushim_client_options *options,
                                      struct cushim_client_object *client) {
-    CUSHIM_TRY(open_stream(NULL, options->compute, &client->compute));
-    CUSHIM_TRY(open_stream(NULL, options->copy, &client->copy));
+    CUSHIM_TRY(open_stream(options->compute, &client->compute));
+    CUSHIM_TRY(open_stream(options->copy, &client->copy));
     if (!options->pool)
         return open_pool(scope, client);
     client->pool = options->pool;
