@@ -7,18 +7,24 @@
 
 #include <string.h>
 
-/* A capturing stream refuses queries of flags, number and device, but not of priority and context:
- * seen on an H100 and an H200, driver 580. */
-static CUresult refuse_if_it_captures(struct sim_stream *stream) {
-    return sim_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+/* The stream of a query, whose answer goes to `out`. */
+static CUresult find(CUstream handle, CUstream default_stream, const void *out,
+                     struct sim_stream **stream) {
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, stream));
+    return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The same of queries that a capturing stream refuses: of flags, number and device, but not of
+ * priority and context; seen on an H100 and an H200, driver 580. */
+static CUresult find_uncaptured(CUstream handle, CUstream default_stream, const void *out,
+                                struct sim_stream **stream) {
+    SIM_TRY(find(handle, default_stream, out, stream));
+    return sim_capture_refuse(*stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
 static CUresult get_flags(CUstream handle, CUstream default_stream, unsigned *out) {
     struct sim_stream *stream;
-    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(refuse_if_it_captures(stream));
+    SIM_TRY(find_uncaptured(handle, default_stream, out, &stream));
     *out = stream->flags;
     return CUDA_SUCCESS;
 }
@@ -28,9 +34,7 @@ SIM_BOTH(cuStreamGetFlags, _ptsz, TAKES(CUstream hStream, unsigned int *flags),
 
 static CUresult get_priority(CUstream handle, CUstream default_stream, int *out) {
     struct sim_stream *stream;
-    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(find(handle, default_stream, out, &stream));
     *out = stream->priority;
     return CUDA_SUCCESS;
 }
@@ -40,10 +44,7 @@ SIM_BOTH(cuStreamGetPriority, _ptsz, TAKES(CUstream hStream, int *priority),
 
 static CUresult get_id(CUstream handle, CUstream default_stream, unsigned long long *out) {
     struct sim_stream *stream;
-    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(refuse_if_it_captures(stream));
+    SIM_TRY(find_uncaptured(handle, default_stream, out, &stream));
     *out = stream->id;
     return CUDA_SUCCESS;
 }
@@ -53,10 +54,7 @@ SIM_BOTH(cuStreamGetId, _ptsz, TAKES(CUstream hStream, unsigned long long *strea
 
 static CUresult get_device(CUstream handle, CUstream default_stream, CUdevice *out) {
     struct sim_stream *stream;
-    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(refuse_if_it_captures(stream));
+    SIM_TRY(find_uncaptured(handle, default_stream, out, &stream));
     *out = stream->context->device->ordinal;
     return CUDA_SUCCESS;
 }
@@ -66,9 +64,7 @@ SIM_BOTH(cuStreamGetDevice, _ptsz, TAKES(CUstream hStream, CUdevice *device),
 
 static CUresult get_context(CUstream handle, CUstream default_stream, CUcontext *out) {
     struct sim_stream *stream;
-    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(find(handle, default_stream, out, &stream));
     *out = (CUcontext)stream->context;
     return CUDA_SUCCESS;
 }
@@ -96,8 +92,7 @@ SIM_BOTH(cuStreamGetCtx_v2, _ptsz, TAKES(CUstream hStream, CUcontext *pCtx, CUgr
 
 static CUresult check(CUstream handle, CUstream default_stream, const void *value) {
     struct sim_stream *stream;
-    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
-    return value ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return find(handle, default_stream, value, &stream);
 }
 
 static CUresult clear(CUstream handle, CUstream default_stream, CUstreamAttrValue *value) {
