@@ -22,7 +22,7 @@ uint64_t cushim_shortage_get(const struct cushim_page *page, unsigned i,
     cushim_frame_clean(shortage->frames, N_FRAMES);
     for (int k = 0; k < N_OTHERS; k++)
         cushim_utf8_end(shortage->others[k].program, sizeof shortage->others[k].program);
-    return (n > CUSHIM_PAGE_SHORTAGES ? n - CUSHIM_PAGE_SHORTAGES : 0) + i + 1;
+    return cushim_less(n, CUSHIM_PAGE_SHORTAGES) + i + 1;
 }
 
 /* ---- for people ---- */
@@ -66,7 +66,7 @@ static uint64_t own_bytes(const struct cushim_page_shortage *shortage) {
 static uint64_t rest_bytes(const struct cushim_page_shortage *shortage) {
     uint64_t known_bytes =
         sum(sum(shortage->free_bytes, shortage->plain_bytes), forwarded_bytes(shortage));
-    return shortage->total_bytes > known_bytes ? shortage->total_bytes - known_bytes : 0;
+    return cushim_less(shortage->total_bytes, known_bytes);
 }
 
 /* How the limit is raised: for the next run by the option, and at once by a command if one reaches

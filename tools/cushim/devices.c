@@ -167,7 +167,7 @@ void devices_settle(struct devices *devices) {
 
 void devices_text(const struct device *device, char *text, size_t n_bytes) {
     uint64_t used_bytes = device->all_bytes - device->free_bytes;
-    uint64_t others_bytes = used_bytes > device->held_bytes ? used_bytes - device->held_bytes : 0;
+    uint64_t others_bytes = cushim_less(used_bytes, device->held_bytes);
     if (device->all_bytes)
         snprintf(text, n_bytes, "dev %-2d %-11.11s held %9s of %9s  others %9s  free %9s",
                  device->number, device->name, CUSHIM_BYTES(device->held_bytes),

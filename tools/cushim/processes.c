@@ -169,7 +169,7 @@ static void put_missing(struct cushim_writer *out, const struct processes *proce
         uint64_t rank = (uint64_t)processes->rows[i].rank;
         for (; next < rank && n < MOST_NAMED; next++)
             cushim_write(out, "%s%" PRIu64, n++ ? ", " : "  missing    ranks ", next);
-        n += rank > next ? rank - next : 0; /* because a rank may be any number */
+        n += cushim_less(rank, next); /* because a rank may be any number */
         next = rank >= next ? rank + 1 : next;
     }
     if (n > MOST_NAMED)

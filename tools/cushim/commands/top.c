@@ -101,7 +101,7 @@ static void take_device(struct top *top, const struct page *page, int device) {
     if (row->n_past == N_PAST)
         memmove(row->past_bytes, row->past_bytes + 1, --row->n_past * sizeof *row->past_bytes);
     row->past_bytes[row->n_past++] = row->held_bytes;
-    row->most_bytes = row->held_bytes > row->most_bytes ? row->held_bytes : row->most_bytes;
+    row->most_bytes = cushim_most(row->held_bytes, row->most_bytes);
 }
 
 static void take(const struct page *page, void *context) {
@@ -172,10 +172,10 @@ static void put_past(const struct row *row, bool is_utf8, unsigned n, char *text
     static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static const char *const plain[] = {" ", ".", ":", "-", "=", "+", "*", "#"};
     uint64_t most = 1;
-    unsigned first = row->n_past > n ? row->n_past - n : 0;
+    unsigned first = cushim_less(row->n_past, n);
     *text = 0;
     for (unsigned i = first; i < row->n_past; i++)
-        most = row->past_bytes[i] > most ? row->past_bytes[i] : most;
+        most = cushim_most(row->past_bytes[i], most);
     for (unsigned i = first; i < row->n_past; i++) {
         unsigned level = (unsigned)((__uint128_t)row->past_bytes[i] * 7 / most);
         size_t length = strlen(text);
@@ -268,7 +268,7 @@ static void draw_table(struct top *top, struct screen_picture *picture) {
     size_t n_room = picture->rows > AROUND ? (size_t)(picture->rows - AROUND) : 1;
     size_t n_devices = top->has_devices ? top->devices.n : 0;
     if (n_devices && n_devices + FEWEST_ROWS > n_room) /* rows of processes have priority */
-        n_devices = n_room > FEWEST_ROWS ? n_room - FEWEST_ROWS : 0;
+        n_devices = cushim_less(n_room, FEWEST_ROWS);
     n_room -= n_devices;
     size_t first = top->chosen >= n_room ? top->chosen - n_room + 1 : 0;
     size_t last = first + n_room < top->n ? first + n_room : top->n;

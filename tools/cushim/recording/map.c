@@ -76,8 +76,7 @@ static unsigned cell_at(const struct map_row *row, uint64_t offset) {
 static void fill(const struct map_row *row, uint64_t live[MAP_CELLS], uint64_t from, uint64_t to) {
     for (unsigned i = cell_at(row, from); i < MAP_CELLS && cell_start(row, i) < to; i++) {
         uint64_t start = cell_start(row, i), end = cell_start(row, i + 1);
-        uint64_t low = from > start ? from : start, high = to < end ? to : end;
-        live[i] += high > low ? high - low : 0;
+        live[i] += cushim_less(cushim_least(to, end), cushim_most(from, start));
     }
 }
 

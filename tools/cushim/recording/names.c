@@ -93,7 +93,7 @@ static int by_module(const struct row *a, const struct row *b) {
 /* Was the file written after the last event of the recording? */
 static bool is_newer(const struct stat *file, const struct cushim_trace_account *account) {
     const struct cushim_trace_head *head = &account->reader.head;
-    uint64_t run_ns = account->last_ns > head->start_ns ? account->last_ns - head->start_ns : 0;
+    uint64_t run_ns = cushim_less(account->last_ns, head->start_ns);
     return (uint64_t)file->st_mtim.tv_sec > (head->start_wall_ns + run_ns) / 1000000000u;
 }
 
