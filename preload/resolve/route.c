@@ -35,7 +35,6 @@ struct route {
 #define SLOT_DRV_NATIVE(abi) 0
 #define SLOT_RT_HOOK(abi)    0
 #define SLOT_RT_CALL(abi)    0
-#define SLOT_RT_NATIVE(abi)  0
 
 static const struct route routes[] = {
 #define SYM(role, api, abi, asked_as, since, need)                                                 \
