@@ -84,6 +84,17 @@ def doctor_misses_a_program_that_is_not_there():
 
 
 @tap.test
+def doctor_says_what_may_have_been_meant():
+    for name, mode, hint in (("source.c", 0o644, "it is source code"), ("alone.py", 0o644, "did you mean python3 "),
+                             ("of-nobody", 0o755, "the interpreter that it names is missing"), ("plain", 0o644, "chmod +x ")):
+        file = scratch / name
+        file.write_text("#!/nowhere/sh\n" if mode & 1 else "text\n")
+        file.chmod(mode)
+        found = examined(file)["file"]
+        assert found[0] == "wrong" and hint in found[1], (name, found)
+
+
+@tap.test
 def doctor_lists_settings_and_finds_the_wrong_ones():
     result = cushim("doctor", CUSHIM_LARGE="lots", CUSHIM_NONSENSE="1", CUSHIM_STATS="1", CUSHIM_SIM_SEED="1")
     assert result.returncode == 1

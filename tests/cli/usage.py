@@ -23,7 +23,7 @@ ENVIRONMENT = {"PATH": os.environ["PATH"], "CUSHIM_LIVE_DIR": str(scratch / "liv
 # The words, the exit code, and what the one line on standard error has.
 WRONG = [
     ("rnu ./fails", 2, "did you mean `run`?"), ("./fails", 2, "did you mean `cushim run ./fails`?"), ("ls -l", 2, "did you mean `cushim run ls`?"),
-    ("--stats ./fails", 2, "no command `--stats`"), ("--versoin", 2, "did you mean `--version`?"), ("version x", 2, "takes nothing else"),
+    ("--stats ./fails", 2, "did you mean `cushim run --stats`?"), ("--limit=1G ./fails", 2, "did you mean `cushim run --limit=1G`?"), ("-v", 2, "no command `-v`; try"), ("--versoin", 2, "did you mean `--version`?"), ("version x", 2, "takes nothing else"),
     ("help nothing", 2, "no page `nothing`"), ("help reprot", 2, "did you mean `report`?"), ("help run stat", 2, "one page at a time"),
     ("run", 2, "run needs a program"), ("run --", 2, "run needs a program"), ("run --stats", 2, "run needs a program"), ("run -x ./fails", 2, "no option -x"),
     ("run --limit", 2, "--limit needs a value"), ("run --limit -- ./fails", 2, "--limit needs a value"), ("run --limit ./fails", 2, "--limit=./fails is not a size"),
@@ -37,6 +37,7 @@ WRONG = [
     ("run train.py", 127, "did you mean python3 train.py?"), ("run fails", 127, "did you mean ./fails?"), ("run folder", 127, "it is a folder"), ("run ./folder", 126, "it is a folder"),
     ("run ./notes.txt", 126, "chmod +x ./notes.txt"), ("run ./script", 127, "the interpreter that it names is missing"), ("run ./missing", 127, "./missing: No such file"),
     (["run", "./fails 5"], 127, "did you mean ./fails 5, without quotes?"), (["record", "python3 train.py"], 127, "did you mean python3 train.py, without quotes?"),
+    ("sim run ./fails", 127, "did you mean cushim run?"), ("record sim ./fails", 127, "did you mean cushim sim?"), ("run record ./fails", 127, "did you mean cushim record?"),
     ("run OMP_NUM_THREADS=1 ./fails", 127, "did you mean OMP_NUM_THREADS=1 cushim ...?"),
     ("run --stats=/nowhere/x.json ./fails", 125, "no report can be made"), ("run --stacks=all ./fails", 2, "none|native|auto"), ("run --log=loud ./fails", 2, "off|error|warn"),
     ("run --copy-threads=100 ./fails", 2, "too large"), ("run --trace-max=1 ./fails", 2, "too small"), ("run --version", 2, "no option --version"),

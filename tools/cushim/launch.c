@@ -150,30 +150,48 @@ static bool ends_in_one_of(const char *name, const char *endings) {
     return at && at[strlen(dot)] == ' ';
 }
 
-int launch_refused(int first, char **argv, int error) {
-    const char *name = argv[first], *here = strchr(name, '/') ? "" : "./";
-    char hint[PATH_MAX + 64] = "", path[PATH_MAX];
+/* Is it a command of ours that people may put behind another, without `cushim`? */
+static bool starts_programs(const char *name) {
+    static const char *const commands[] = {"run", "record", "doctor", "sim"};
+    size_t i = 0, n = sizeof commands / sizeof *commands;
+    while (i < n && strcmp(name, commands[i]) != 0)
+        i++;
+    return i < n;
+}
+
+void launch_hint(const char *name, int error, char hint[LAUNCH_HINT_BYTES]) {
+    const char *here = strchr(name, '/') ? "" : "./";
+    char path[PATH_MAX];
     struct stat file;
+    *hint = 0;
     snprintf(path, sizeof path, "%s%s", here, name);
     bool is_there = *name && stat(path, &file) == 0;
-    if (first > 0 && settings_would_take(argv[first - 1], name))
-        snprintf(hint, sizeof hint, " (did you mean %s=%s?)", argv[first - 1], name);
-    else if (is_there && S_ISDIR(file.st_mode))
+    if (is_there && S_ISDIR(file.st_mode))
         strcpy(hint, " (it is a folder)");
     else if (is_there && ends_in_one_of(name, ".c .cc .cpp .cxx .cu .h "))
         strcpy(hint, " (it is source code: compile it, and name the program)");
     else if (is_there && ends_in_one_of(name, ".py .ipynb "))
-        snprintf(hint, sizeof hint, " (did you mean python3 %s?)", name);
+        snprintf(hint, LAUNCH_HINT_BYTES, " (did you mean python3 %s?)", name);
     else if (is_there && access(path, X_OK) != 0)
-        snprintf(hint, sizeof hint, " (is it a program?  chmod +x %s)", path);
+        snprintf(hint, LAUNCH_HINT_BYTES, " (is it a program?  chmod +x %s)", path);
     else if (is_there && *here)
-        snprintf(hint, sizeof hint, " (did you mean %s?)", path);
+        snprintf(hint, LAUNCH_HINT_BYTES, " (did you mean %s?)", path);
+    else if (starts_programs(name))
+        snprintf(hint, LAUNCH_HINT_BYTES, " (did you mean cushim %s?)", name);
     else if (is_there && error == ENOENT)
         strcpy(hint, " (the interpreter that it names is missing)");
     else if (*name != '=' && name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789")] == '=')
-        snprintf(hint, sizeof hint, " (did you mean %s cushim ...?)", name);
+        snprintf(hint, LAUNCH_HINT_BYTES, " (did you mean %s cushim ...?)", name);
     else if (strchr(name, ' '))
-        snprintf(hint, sizeof hint, " (did you mean %s, without quotes?)", name);
+        snprintf(hint, LAUNCH_HINT_BYTES, " (did you mean %s, without quotes?)", name);
+}
+
+int launch_refused(int first, char **argv, int error) {
+    const char *name = argv[first];
+    char hint[LAUNCH_HINT_BYTES];
+    launch_hint(name, error, hint);
+    if (first > 0 && settings_would_take(argv[first - 1], name))
+        snprintf(hint, sizeof hint, " (did you mean %s=%s?)", argv[first - 1], name);
     return complain_as(error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT, "%s: %s%s",
                        *name ? name : "an empty name", strerror(error), hint);
 }

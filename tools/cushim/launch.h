@@ -15,6 +15,9 @@
 /* The longest phrase of launch_find, with the final 0. */
 enum { LAUNCH_WRONG_BYTES = 2 * PATH_MAX };
 
+/* The longest hint of launch_hint, with the final 0. */
+enum { LAUNCH_HINT_BYTES = PATH_MAX + 64 };
+
 /* Write the absolute path of a library; `build_folder` is its folder in the build tree, relative
  * to the command's.  Returns false if there is no such library. */
 bool launch_find_library(const char *name, const char *build_folder, char path[PATH_MAX]);
@@ -44,6 +47,10 @@ bool launch_mark(bool is_wanted);
 
 /* Become `cushim run [option] -- argv`.  Returns, with errno, only if that fails. */
 void launch_run(const char *option, char **argv);
+
+/* Write what may have been meant if the program `name` cannot be executed because of `error`: ""
+ * or " (...)". */
+void launch_hint(const char *name, int error, char hint[LAUNCH_HINT_BYTES]);
 
 /* Say why argv[first] could not be executed, and what may have been meant.  Returns an exit
  * code. */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "tools/cushim/commands.h"
+#include "tools/cushim/options.h"
 #include "tools/cushim/program.h"
 #include "tools/cushim/usage.h"
 
@@ -40,15 +41,18 @@ static const struct {
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
-/* It may be a mistyped command, or a program without `run` before it. */
+/* It may be a mistyped command, or a program or an option without `run` before it. */
 _Noreturn static void unknown_command(const char *word) {
     const char *names[N_COMMANDS];
     char path[PATH_MAX];
-    for (int i = 0; i < N_COMMANDS; i++)
-        names[i] = commands[i].name;
-    if (program_find(word, path) == 0)
+    int n = 0;
+    for (int i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(commands[i].name, "-h") != 0) /* every option of one letter is like it */
+            names[n++] = commands[i].name;
+    }
+    if (program_find(word, path) == 0 || settings_has(word))
         usage_error("cushim", "no command `%s` (did you mean `cushim run %s`?)", word, word);
-    usage_unknown("cushim", "command", word, names, N_COMMANDS);
+    usage_unknown("cushim", "command", word, names, (size_t)n);
 }
 
 /* If a standard descriptor is closed, a file of ours must not get its number, because messages

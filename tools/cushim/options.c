@@ -96,6 +96,10 @@ void settings_take(const char *topic, char **words, int *at) {
         usage_error(topic, "no memory for --%s", text);
 }
 
+bool settings_has(const char *word) {
+    return strncmp(word, "--", 2) == 0 && row_of(word);
+}
+
 bool settings_would_take(const char *option, const char *value) {
     static const char *const endings[] = {".json", ".txt", ".log", "/"};
     bool is_option = strncmp(option, "--", 2) == 0 && !strchr(option, '=');

@@ -16,6 +16,9 @@ enum { SETTINGS_VARIABLE_BYTES = 64, SETTINGS_PATH_BYTES = 1024 };
  * needs a value and has none, the next word is its value, and *at becomes the place of that. */
 arguments_other_fn settings_take;
 
+/* Is `word` an option of `cushim run`, with a value or without? */
+bool settings_has(const char *word);
+
 /* May `value` have been meant as the value of "--name", although it stands apart? */
 bool settings_would_take(const char *option, const char *value);
 

@@ -118,17 +118,17 @@ static bool examine_program(const char *name) {
     int error = program_find(name, path);
     if (!error)
         error = program_inspect(&program, path);
-    if (error) {
-        report_wrong("file", "%s: %s", name, strerror(error));
-        return false;
-    }
-    bool can_run = access(path, X_OK) == 0;
+    bool is_read = !error, can_run = is_read && access(path, X_OK) == 0;
     if (can_run) {
         report_ok("file", "%s", path);
     } else {
-        report_wrong("file", "%s: %s", path, strerror(errno));
-        report_remedy("chmod +x");
+        char hint[LAUNCH_HINT_BYTES];
+        error = is_read ? errno : error;
+        launch_hint(name, error, hint);
+        report_wrong("file", "%s: %s%s", name, strerror(error), hint);
     }
+    if (!is_read)
+        return false;
     if (*program.interpreter)
         report_ok("script", "run by %s, which the rows below describe", program.interpreter);
     report_add(links[program.link].state, "linked", "%s", links[program.link].text);
