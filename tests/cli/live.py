@@ -390,6 +390,12 @@ def who_becomes_itself_again_leaves_two_reports():
 
 
 @tap.test
+def a_wrapper_that_is_killed_with_its_program_gets_no_line():
+    result = run("--stats", "sh", "-c", '"$0" signal9; kill -INT $$', LIVE)
+    assert result.returncode == -2 and "; read from its live page\n" in result.stderr and "sh ended by" not in result.stderr, result
+
+
+@tap.test
 def who_is_killed_before_it_used_anything_is_told_in_a_line():
     result = run("--stats", LIVE, "early")
     assert result.returncode == -9, result
@@ -566,7 +572,7 @@ def a_folder_that_is_not_ours_alone_is_left_alone():
         assert result.returncode == 5 and result.stderr.count("\n") == 1 and "no live page of " in result.stderr, result
     folder.chmod(0o700)
     result = run("--stats", LIVE, "_exit", CUSHIM_LIVE="0")
-    assert result.stderr == f"cushim: {LIVE} has no report: it used no CUDA memory that cushim can see, or had no live page\n", result
+    assert result.stderr == f"cushim: {LIVE} has no report: it used no CUDA memory that cushim can see, or had no live page; `cushim doctor {LIVE}` may say why\n", result
     link = scratch / "link"
     link.symlink_to(folder)
     result = run("--stats", LIVE, "exit", CUSHIM_LIVE_DIR=str(link))

@@ -140,13 +140,13 @@ void wait_for(char **argv, const char *where, const char *none, wait_end_fn *at_
     bool has_told = run_reports_end(&reports);
     if (at_end)
         at_end(reports.started, reports.status, context);
-    if (WIFSIGNALED(reports.status) && !has_told && settings_want_report())
+    if (WIFSIGNALED(reports.status) && !has_told && reports.has_none && settings_want_report())
         complain(reports.has_page
                      ? "%s ended by %s before it used CUDA memory that cushim can see"
                      : "%s ended by %s without a report: it used no CUDA memory that cushim can "
                        "see, or had no live page",
                  argv[0], run_reports_signal(WTERMSIG(reports.status), by));
     else if (!WIFSIGNALED(reports.status) && reports.has_none && none && settings_want_report())
-        complain("%s %s", argv[0], none);
+        complain("%s %s; `cushim doctor %s` may say why", argv[0], none, argv[0]);
     end_alike(reports.status);
 }
