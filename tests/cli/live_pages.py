@@ -215,7 +215,8 @@ def root_sees_the_pages_of_all_users():
         assert all(len(line) <= 80 for line in rows.splitlines()), rows
         assert len(re.findall(r"^ *\d+  live ", stat().stdout, re.MULTILINE)) == 1, stat()
         top = subprocess.run([CUSHIM, "top", "--once", "--all-users"], env=environment(), text=True, capture_output=True).stdout
-        assert re.search(rf"^ *\d+  {user.pw_name[:8]:8} live ", top, re.MULTILINE), top
+        assert re.search(rf"^ *\d+  {user.pw_name[:8]:8} live .*  ended$", top, re.MULTILINE), top
+        assert top.splitlines()[0].endswith(" held   req/s wait%  past") and all(len(line) <= 80 for line in top.splitlines()), top
         stat("--clean")
         run(LIVE, "exit")
         assert os.path.exists(made_up), "nobody removes the page of another user"

@@ -186,17 +186,22 @@ static void put_past(const struct row *row, bool is_utf8, unsigned n, char *text
 /* Is there room for one more column beside the bars, or for two? */
 enum { WITH_PEAK = 100, WITH_LIMIT = 110 };
 
+/* The column of users takes the room of another. */
+static bool has_spare(const struct top *top, int columns) {
+    return !top->has_users || columns >= WITH_PEAK;
+}
+
 static void put_row(const struct top *top, const struct row *row, int columns,
                     char line[LINE_BYTES]) {
     struct suspended suspended;
     char past[4 * N_PAST + 1], waits[16];
     char peak[CUSHIM_AMOUNT_BYTES + 2] = "", most[CUSHIM_AMOUNT_BYTES];
-    char limit[CUSHIM_AMOUNT_BYTES + 2] = "";
+    char limit[CUSHIM_AMOUNT_BYTES + 2] = "", spare[CUSHIM_AMOUNT_BYTES + 2] = "";
     char cell[CUSHIM_CELL_BYTES], user[CUSHIM_CELL_BYTES] = "";
-    enum { PEAK = 10, USER = 9, BEFORE_PAST = 74 };
-    int before = BEFORE_PAST + (columns >= WITH_PEAK ? PEAK : 0) +
-                 (top->has_limits && columns >= WITH_LIMIT ? PEAK : 0) +
-                 (top->has_users ? USER : 0);
+    enum { PEAK = 10, SPARE = 10, USER = 9, BEFORE_PAST = 64 };
+    int before =
+        BEFORE_PAST + (has_spare(top, columns) ? SPARE : 0) + (columns >= WITH_PEAK ? PEAK : 0) +
+        (top->has_limits && columns >= WITH_LIMIT ? PEAK : 0) + (top->has_users ? USER : 0);
     uint64_t wait = per_second(row, row->now.wait_ns, row->before.wait_ns) / 1000000; /* per 1000 */
     snprintf(waits, sizeof waits, "%u.%u", (unsigned)(wait / 10), (unsigned)(wait % 10));
     put_past(row, top->is_utf8, columns > before ? (unsigned)(columns - before) : 0, past,
@@ -205,6 +210,8 @@ static void put_row(const struct top *top, const struct row *row, int columns,
         snprintf(past, sizeof past, "ended");
     else if (suspended_find(row->process, &suspended))
         suspended_text(past, &suspended);
+    if (has_spare(top, columns))
+        snprintf(spare, sizeof spare, " %9s", cushim_text_bytes(most, row->spare_bytes));
     if (columns >= WITH_PEAK)
         snprintf(peak, sizeof peak, " %9s", cushim_text_bytes(most, row->most_bytes));
     if (top->has_limits && columns >= WITH_LIMIT)
@@ -213,19 +220,21 @@ static void put_row(const struct top *top, const struct row *row, int columns,
     cushim_utf8_cell(cell, row->program, 14);
     if (top->has_users)
         cushim_utf8_cell(user, pages_user(row->user), USER - 1);
-    snprintf(line, LINE_BYTES, "%8" PRId64 "  %s%s%s %3d %9s %9s %9s %7s %5s%s%s  %s", row->process,
+    snprintf(line, LINE_BYTES, "%8" PRId64 "  %s%s%s %3d %9s %9s%s %7s %5s%s%s  %s", row->process,
              user, top->has_users ? " " : "", cell, row->device, CUSHIM_BYTES(row->live_bytes),
-             CUSHIM_BYTES(row->held_bytes), CUSHIM_BYTES(row->spare_bytes),
-             CUSHIM_COUNT(requests_per_second(row)), waits, peak, limit, past);
+             CUSHIM_BYTES(row->held_bytes), spare, CUSHIM_COUNT(requests_per_second(row)), waits,
+             peak, limit, past);
 }
 
 static void put_heads(const struct top *top, int columns, char line[LINE_BYTES]) {
-    char peak[16] = "";
+    char peak[16] = "", spare[16] = "";
+    if (has_spare(top, columns))
+        snprintf(spare, sizeof spare, " %9s", CUSHIM_WORD(spare));
     if (columns >= WITH_PEAK)
         snprintf(peak, sizeof peak, " %9s", CUSHIM_WORD(peak_held));
-    snprintf(line, LINE_BYTES, "%8s  %s%-14s %3s %9s %9s %9s %7s %5s%s%s  past", "process",
+    snprintf(line, LINE_BYTES, "%8s  %s%-14s %3s %9s %9s%s %7s %5s%s%s  past", "process",
              top->has_users ? "user     " : "", "program", "dev", CUSHIM_WORD(live),
-             CUSHIM_WORD(held), CUSHIM_WORD(spare), "req/s", "wait%", peak,
+             CUSHIM_WORD(held), spare, "req/s", "wait%", peak,
              top->has_limits && columns >= WITH_LIMIT ? "     limit" : "");
 }
 
