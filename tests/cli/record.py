@@ -146,6 +146,8 @@ def ranks_are_in_the_recordings_of_a_run():
     merged = cushim("merge", str(folder)).stdout
     assert re.findall(r"^ +([-\d]+) +\d+  holder", merged, re.MULTILINE) == ["-", "0", "2"] and "missing    ranks 1\n" in merged, merged
     report("--format=html", "-o", str(scratch / "ranks.html"), str(folder))
+    report("-o", str(scratch / "ranks.json"), str(folder))
+    assert (scratch / "ranks.json").read_text() == report("--format=json", str(folder)).stdout
     assert sorted(re.findall(r'"rank": (\d+)', (scratch / "ranks.html").read_text())) == ["0", "2"]
 
 

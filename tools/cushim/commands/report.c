@@ -77,7 +77,9 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     if (moment->is_wanted)
         request->format = &formats[TEXT];
     if (!request->format && request->output)
-        request->format = &formats[cushim_path_ends_in(request->output, ".html") ? HTML : TEXT];
+        request->format = &formats[cushim_path_ends_in(request->output, ".html")   ? HTML
+                                   : cushim_path_ends_in(request->output, ".json") ? JSON
+                                                                                   : TEXT];
     if (request->output && strcmp(request->output, "-") == 0)
         request->output = NULL;
     for (int i = 0; i < n; i++) {
