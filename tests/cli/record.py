@@ -405,6 +405,25 @@ def lines_of_a_program_that_was_built_anew_are_doubted():
 
 
 @tap.test
+def what_could_not_be_written_is_not_taken_for_none():
+    script = scratch / "has-no-room.py"
+    script.write_text("""
+import ctypes, resource
+cuda, at = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
+for result in (cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(at), 0), cuda.cuCtxSetCurrent(at)):
+    assert result == 0, result
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+assert cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(4096)) == 0
+""")
+    folder = scratch / "has-no-room"
+    result = record("-o", str(folder), sys.executable, str(script))
+    assert result.returncode == 0 and " ended early: File too large\n" in result.stderr, result
+    assert result.stderr.endswith(f"cushim: {folder}: 1 process, 0 events, 4.00 KiB; `cushim report {folder}` reads it\n"), result
+    text = report("-o", "-", str(folder)).stdout
+    assert re.search(r"^missing   \d+ events were not written$", text, re.MULTILINE) and "no memory was requested" not in text, text
+
+
+@tap.test
 def a_recording_has_a_bound_and_says_what_it_lacks():
     script = scratch / "counting-less.py"
     script.write_text(COUNTING.replace("range(100000)", "range(20000)").replace("1000 + i", "1000 + i % 100"))

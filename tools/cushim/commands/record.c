@@ -122,8 +122,8 @@ static bool make_folder(struct request *request, const char *program, long proce
     return true;
 }
 
-/* Print one line if the recording is incomplete. */
-static void tell_of_gaps(const struct cushim_trace_head *head) {
+/* Print one line if the recording is incomplete, and return true then. */
+static bool tell_of_gaps(const struct cushim_trace_head *head) {
     uint64_t state = atomic_load(&head->state), n_lost = atomic_load(&head->n_lost);
     if (state == CUSHIM_TRACE_FAILED)
         complain("the recording of process %lu ended early: %s", (unsigned long)head->process,
@@ -133,6 +133,7 @@ static void tell_of_gaps(const struct cushim_trace_head *head) {
                  "written; --trace-max allows more",
                  (unsigned long)head->process, CUSHIM_COUNT(n_lost),
                  n_lost == 1 ? "event was" : "events were");
+    return state == CUSHIM_TRACE_FAILED || state == CUSHIM_TRACE_FULL;
 }
 
 /* If a process became another program, it has several files; its end belongs to the last one. */
@@ -140,6 +141,7 @@ struct latest {
     pid_t process;
     uint64_t start_ns;
     const char *path;
+    bool has_gaps; /* any of the files */
 };
 
 /* Count the events, and say which lines found no memory: what the program printed of that has no
@@ -153,8 +155,8 @@ static uint64_t count_events(const char *path, struct latest *latest) {
         return 0;
     if (reader.head.process == (uint64_t)latest->process &&
         reader.head.start_ns >= latest->start_ns)
-        *latest = (struct latest){latest->process, reader.head.start_ns, path};
-    tell_of_gaps(&reader.head);
+        latest->start_ns = reader.head.start_ns, latest->path = path;
+    latest->has_gaps |= tell_of_gaps(&reader.head);
     for (; cushim_trace_reader_next(&reader, &event, &writer); n++)
         n_refused += event.code == CUSHIM_TRACE_REFUSE;
     cushim_trace_reader_close(&reader);
@@ -199,7 +201,7 @@ static void tell(pid_t process, int status, void *context) {
     }
     if (process && latest.path)
         note_end(latest.path, status);
-    if (files.n && process && !n_events)
+    if (files.n && process && !n_events && !latest.has_gaps)
         complain("%s: %s, and no request of memory; `cushim doctor %s` may say why", request->name,
                  CUSHIM_SOME(files.n, "process"), request->program);
     else if (files.n)

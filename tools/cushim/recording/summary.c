@@ -249,7 +249,7 @@ static int put_text(void *context, struct recording *recording, const struct rec
         put_head(out, &recording->account);
     if (scope)
         may_leak |= put_scope(out, recording, scope);
-    else
+    else if (!atomic_load(&recording->account.reader.head.n_lost))
         cushim_write(out, "  no memory was requested\n");
     if (i + 1 >= n)
         put_gaps(out, recording);
