@@ -169,8 +169,9 @@ static void put_advice(struct cushim_writer *out, const struct cushim_page_short
     else if (sum(wanted_bytes, shortage->rounding_bytes) > shortage->device_bytes)
         cushim_write(out,
                      "%s are live and %s round them up: free some\n"
-                     "             of it first; `biggest` says what it is\n",
-                     CUSHIM_BYTES(live_bytes), CUSHIM_BYTES(shortage->rounding_bytes));
+                     "             of it first%s\n",
+                     CUSHIM_BYTES(live_bytes), CUSHIM_BYTES(shortage->rounding_bytes),
+                     shortage->blocks[0].n ? "; `biggest` says what it is" : "");
     else if (shortage->is_busy && shortage->pending_bytes)
         cushim_write(out,
                      "%s were freed while the GPU worked on them, and it still does:\n"

@@ -87,8 +87,13 @@ TEST(what_helps_follows_from_the_numbers) {
     shortage.pending_bytes = 5 * GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "5.00 GiB were freed while the GPU worked"));
     shortage.rounding_bytes = 27 * GIB; /* of 80, with 50 that live and 4 asked for */
-    ck_assert_ptr_nonnull(
-        strstr(text_of(&shortage), "50.0 GiB are live and 27.0 GiB round them up"));
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage),
+                                 "50.0 GiB are live and 27.0 GiB round them up: free some\n"
+                                 "             of it first; `biggest` says what it is\n"));
+    uint64_t n = shortage.blocks[0].n;
+    shortage.blocks[0].n = 0; /* and no line `biggest` */
+    ck_assert_ptr_null(strstr(text_of(&shortage), "`biggest`"));
+    shortage.blocks[0].n = n;
     shortage.live_bytes = 78 * GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "78.0 GiB are live, so it cannot fit"));
     shortage.asked_bytes = 90 * GIB;
