@@ -139,7 +139,8 @@ static bool turn(struct cushim_trace_reader *reader, struct cushim_trace_cursor 
         }
         uint64_t used_bytes = atomic_load(&head.used_bytes);
         uint64_t most_bytes = place->n_bytes - CUSHIM_TRACE_CHUNK_HEAD_BYTES;
-        reader->n_damaged += used_bytes > most_bytes;
+        bool is_cut = place->n_bytes < head.n_bytes; /* and chunks behind it may be missing */
+        reader->n_damaged += is_cut || used_bytes > most_bytes;
         cursor->used_bytes = used_bytes < most_bytes ? used_bytes : most_bytes;
         cursor->events_at = place->at + CUSHIM_TRACE_CHUNK_HEAD_BYTES;
         cursor->at = cursor->window_at = cursor->window_bytes = 0;

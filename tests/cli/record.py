@@ -296,6 +296,14 @@ def a_recording_of_another_version_is_told_as_one():
 
 
 @tap.test
+def a_recording_that_was_cut_is_told_as_one():
+    file = scratch / "cut.trace"
+    file.write_bytes(next(recorded("sites").glob("*.trace")).read_bytes()[:-1])
+    assert summary(file)["damaged"] == 1 and summary(recorded("sites"))["damaged"] == 0
+    assert "\nmissing   1 piece of the file cannot be read\n" in report("-o", "-", str(file)).stdout
+
+
+@tap.test
 def damaged_recordings_are_read_as_far_as_they_go():
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
