@@ -296,6 +296,14 @@ def a_recording_of_another_version_is_told_as_one():
 
 
 @tap.test
+def the_page_of_this_folder_has_its_name():
+    folder = scratch / "named"
+    shutil.copytree(recorded("sites"), folder)
+    result = subprocess.run([CUSHIM, "report", "."], cwd=folder, text=True, capture_output=True, timeout=60)
+    assert result.stdout.endswith(f"\nwrote     {os.path.realpath(folder)}.html\n"), result
+
+
+@tap.test
 def a_recording_that_was_cut_is_told_as_one():
     file = scratch / "cut.trace"
     file.write_bytes(next(recorded("sites").glob("*.trace")).read_bytes()[:-1])

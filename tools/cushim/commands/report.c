@@ -162,7 +162,9 @@ static int put_to(const struct request *request, const struct format *format, co
 /* The name NAME.html beside NAME.cushim, in memory for free(3).  Returns NULL if there is no
  * memory. */
 static char *page_of(const char *path) {
-    char *page;
+    char *page, real[PATH_MAX];
+    if (path[strspn(path, "./")] == 0 && realpath(path, real))
+        path = real; /* "." and ".." are no names */
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
         n--;
