@@ -131,21 +131,26 @@ static size_t wasted_bytes_of(int device) {
     return n_bytes > 0 ? (size_t)n_bytes : 0;
 }
 
+/* Before free lists or caches look for a larger block. */
+static void note_waste(struct cushim_mem_heap *heap) {
+    size_t wasted_bytes = wasted_bytes_of(heap->device);
+    CUSHIM_LOCKED(&heap->lock);
+    heap->watermark.cached_waste_bytes = wasted_bytes;
+}
+
 /* The bytes that the heap holds beyond its watermark if the driver gives it more_bytes.  By
  * *waste_bytes a block may then be larger than a request for them. */
 static size_t excess_bytes_of(struct cushim_mem_streams *streams, size_t more_bytes,
                               size_t *waste_bytes) {
     struct cushim_mem_heap *heap = streams->heap;
     bool may_waste = more_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES && heap->kind == CUSHIM_MEM_DEVICE;
-    size_t wasted_bytes = may_waste ? wasted_bytes_of(heap->device) : 0;
     cushim_mem_watermark_ask(heap);
     CUSHIM_LOCKED(&heap->lock);
     look(streams, 0);
     size_t excess_bytes =
         cushim_less(heap->held_bytes + more_bytes, cushim_mem_watermark_with(heap, more_bytes));
-    *waste_bytes = excess_bytes && may_waste
-                       ? cushim_mem_watermark_waste_bytes(heap, more_bytes, wasted_bytes)
-                       : 0;
+    *waste_bytes =
+        excess_bytes && may_waste ? cushim_mem_watermark_waste_bytes(heap, more_bytes) : 0;
     return excess_bytes;
 }
 
@@ -236,7 +241,9 @@ static bool serve_proven(struct request *request) {
 static enum cushim_status serve_free_lists(struct request *request) {
     struct cushim_mem_streams *streams = request->streams;
     enum cushim_status status = CUSHIM_NOTFOUND;
-    if (request->bucket_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES) {
+    if (request->bucket_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES) {
+        note_waste(streams->heap);
+    } else {
         status = cushim_mem_stream_block_obtain(streams, request->bucket_bytes,
                                                 CUSHIM_MEM_STREAM_CUT, &request->block);
         if (status == CUSHIM_NOTFOUND)

@@ -20,7 +20,9 @@ FOUND = {  # later seeds that failed once
     "comb": [123019],  # a pool put small blocks between idle ones, each in a separate driver page
     "edges": [20969, 21010, 23913],  # blocks are cut larger than by the driver; of those of a third of 2 MiB only two shared a page
     "harmonic": [100027, 100229],  # a pool counted blocks as live at once that were live in turn
+    "large": [9000229],  # what blocks of a pool's caches waste was not counted if a larger one of the free lists served
     "phases": [151019],  # of a pool's blocks of 668 KiB two shared a driver page, without cushim three
+    "power": [9000126],  # as `large`
     "threads": [100225],  # blocks in four caches pinned pages again
 }
 # The bytes that caches of a trace's further threads may pin again (README.md): 4 MiB for each of three.

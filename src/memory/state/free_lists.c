@@ -107,7 +107,7 @@ static bool take_idle(struct cushim_mem_heap *heap, size_t n_bytes,
     struct cushim_mem_extent *best =
         cushim_mem_extents_fit(&heap->idle, own_bytes, own_bytes + waste_bytes);
     if (!best && cushim_mem_watermark_is_ample(heap, own_bytes) &&
-        (waste_bytes = cushim_mem_watermark_waste_bytes(heap, own_bytes, 0)) > 0)
+        (waste_bytes = cushim_mem_watermark_waste_bytes(heap, own_bytes)) > 0)
         best = cushim_mem_extents_fit(&heap->idle, own_bytes, own_bytes + waste_bytes);
     if (!best)
         return false;

@@ -247,14 +247,14 @@ bool cushim_mem_watermark_is_ample(const struct cushim_mem_heap *heap, size_t n_
     return heap->held_bytes + n_bytes > peak_bytes + peak_bytes / MARGIN * OWN_MARGINS;
 }
 
-size_t cushim_mem_watermark_waste_bytes(const struct cushim_mem_heap *heap, size_t n_bytes,
-                                        size_t live_waste_bytes) {
+size_t cushim_mem_watermark_waste_bytes(const struct cushim_mem_heap *heap, size_t n_bytes) {
     if (!is_roomy(heap))
         return 0;
     size_t budget_bytes = cushim_least(heap->watermark.device_bytes / WASTE_DEVICE_SHARE,
                                        peak_with(heap, n_bytes) / MARGIN *
                                            (heap->owner ? CACHED_WASTE_MARGINS : WASTE_MARGINS));
-    size_t wasted_bytes = cushim_mem_stats_read(&heap->stats->wasted_bytes) + live_waste_bytes;
+    size_t wasted_bytes =
+        cushim_mem_stats_read(&heap->stats->wasted_bytes) + heap->watermark.cached_waste_bytes;
     return cushim_least(MOST_WASTE * n_bytes, cushim_less(budget_bytes, wasted_bytes));
 }
 

@@ -28,10 +28,11 @@ struct cushim_mem_watermark {
     uint64_t looked_ns;                     /* when a free or a growing heap last looked */
     /* by the driver's last answer, within a limit if one is set; 0: it was not asked yet */
     atomic_size_t device_bytes, device_free_bytes;
-    size_t tried_bytes;      /* beyond the watermark after a free gave back what it could */
-    atomic_size_t far_bytes; /* more than that beyond what is used is far over the watermark */
-    uint64_t asked_ns;       /* when the driver was asked */
-    uint64_t gave_up_ns;     /* when reclaim last waited for the device in vain; 0: never */
+    size_t tried_bytes;        /* beyond the watermark after a free gave back what it could */
+    atomic_size_t far_bytes;   /* more than that beyond what is used is far over the watermark */
+    uint64_t asked_ns;         /* when the driver was asked */
+    uint64_t gave_up_ns;       /* when reclaim last waited for the device in vain; 0: never */
+    size_t cached_waste_bytes; /* by which blocks out of stream caches are larger than requests */
 };
 
 /* Ask the driver how much of the device is free, unless it was asked a moment ago. */
@@ -67,11 +68,9 @@ bool cushim_mem_watermark_is_ample(const struct cushim_mem_heap *heap, size_t n_
 /*
  * How much larger an idle segment or block may be than the n_bytes that it serves.  A live block
  * pins the bytes that it does not need.  So the device must have room, and all blocks of its heaps
- * together waste at most a 64th of it.  live_waste_bytes are wasted beside what is noted by
- * cushim_mem_watermark_count_wasted.
+ * together waste at most a 64th of it.
  */
-size_t cushim_mem_watermark_waste_bytes(const struct cushim_mem_heap *heap, size_t n_bytes,
-                                        size_t live_waste_bytes);
+size_t cushim_mem_watermark_waste_bytes(const struct cushim_mem_heap *heap, size_t n_bytes);
 
 /* Note the size of the block of a segment, if that is dedicated.  A free block has the size of the
  * segment. */
