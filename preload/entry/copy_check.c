@@ -5,6 +5,7 @@
 #include "cuda/table.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
+#include "preload/state/contexts.h"
 #include "preload/observe/check.h"
 #include "preload/state/host_effect.h"
 #include "preload/entry/mapped.h"
@@ -45,7 +46,8 @@ static bool judge(const struct cushim_end *end, const struct cushim_mem_lookup *
                   const char *what) {
     enum cushim_mem_verdict verdict =
         cushim_mem_blocks_judge(lookup, end->address, end->span_bytes);
-    if (verdict < CUSHIM_MEM_OVERRUN)
+    struct cushim_mem_lookup settled;
+    if (verdict < CUSHIM_MEM_OVERRUN || !cushim_contexts_find_block(end->address, false, &settled))
         return true;
     bool is_overrun = verdict == CUSHIM_MEM_OVERRUN;
     struct cushim_mem_stats *stats = lookup->segment->heap->stats;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "memory/layout/block.h"
+#include "preload/state/contexts.h"
 #include "preload/state/process.h"
 
 enum cushim_sight {
@@ -19,7 +20,8 @@ enum cushim_sight {
 /* What [address, address + n_bytes) is; `lookup` is filled unless it is foreign. */
 static inline enum cushim_sight cushim_sight(uint64_t address, size_t n_bytes,
                                              struct cushim_mem_lookup *lookup) {
-    if (!cushim_process_is_on() || !cushim_mem_blocks_find(&cushim_process.blocks, address, lookup))
+    if (!cushim_process_is_on() ||
+        !cushim_contexts_find_block(address, !cushim_thread.host_function_depth, lookup))
         return CUSHIM_SIGHT_FOREIGN;
     return cushim_mem_blocks_judge(lookup, address, n_bytes) > CUSHIM_MEM_INSIDE
                ? CUSHIM_SIGHT_NOTHING

@@ -101,6 +101,27 @@ void cushim_contexts_let(struct cushim_mem_heap *heap) {
     atomic_fetch_sub(&of(heap)->n_holds, 1);
 }
 
+/* Its pages are cleared before the heap serves another context, so one that serves still has them.
+ */
+static bool is_settled(uint64_t address, const struct cushim_mem_lookup *lookup) {
+    return atomic_load(&of(lookup->segment->heap)->is_serving) &&
+           cushim_mem_pagemap_find(&cushim_process.blocks.map, address) == lookup->segment;
+}
+
+bool cushim_contexts_find_block(uint64_t address, bool may_wait, struct cushim_mem_lookup *lookup) {
+    uint64_t until_ns = 0;
+    unsigned n_looks = 0;
+    while (cushim_mem_blocks_find(&cushim_process.blocks, address, lookup)) {
+        if (is_settled(address, lookup))
+            return true;
+        until_ns = until_ns ? until_ns : cushim_clock_ns() + CUSHIM_CONTEXTS_PATIENCE_NS;
+        if (!may_wait || cushim_clock_ns() >= until_ns)
+            return false;
+        cushim_futex_back_off(&n_looks);
+    }
+    return false;
+}
+
 /* The wait is limited, because a thread that was cancelled, or left by a jump, inside a driver call
  * never lets go. */
 static void wait_until(const struct cushim_context_heap *heap, uint64_t until_ns) {

@@ -42,6 +42,13 @@ struct cushim_mem_heap *cushim_contexts_hold_current(struct cushim_cuda *cuda);
 struct cushim_mem_heap *cushim_contexts_hold_settled(struct cushim_cuda *cuda);
 
 /*
+ * Find the block at an address whose context nobody is ending.  The driver ends a context before we
+ * hear of it, and may have given its addresses anew.  A thread waits for that end if may_wait.
+ * False: the address is foreign, or the wait was in vain.
+ */
+bool cushim_contexts_find_block(uint64_t address, bool may_wait, struct cushim_mem_lookup *lookup);
+
+/*
  * Has the calling thread been in an entry point of the driver since a context was last destroyed?
  * If not, the runtime may still have to make a new context current.  So the runtime's entry points
  * then call the runtime.

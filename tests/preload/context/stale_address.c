@@ -433,6 +433,41 @@ TEST(others_copy_on_while_contexts_go) {
     }
 }
 
+/* The driver gives this thread what it took back from a context that another thread ends. */
+static void *make_contexts(void *argument) {
+    struct fixture_thread *thread = argument;
+    while (!atomic_load(&thread->is_done)) {
+        CUcontext its;
+        OK(cuCtxCreate(&its, NULL, 0, 0));
+        fixture_alloc(BLOCK_BYTES);
+        OK(cuCtxDestroy(its));
+    }
+    return NULL;
+}
+
+TEST(what_others_get_where_contexts_went_is_theirs) {
+    struct fixture_thread thread = {.context = NULL};
+    fixture_use_device(0);
+    CUstream stream = fixture_stream();
+    ck_assert_int_eq(pthread_create(&thread.thread, NULL, make_contexts, &thread), 0);
+    for (int round = 0; round < 10 * N_ROUNDS; round++) {
+        CUdeviceptr address, base;
+        size_t n_bytes;
+        OK(cuMemAllocAsync(&address, LARGE_BYTES, stream));
+        if (round % 2) {
+            OK(cuMemsetD8Async(address, 1, N, stream));
+        } else {
+            OK(cuMemGetAddressRange(&base, &n_bytes, address));
+            ck_assert_uint_eq(base, address);
+            ck_assert_uint_eq(n_bytes, LARGE_BYTES);
+        }
+        OK(cuMemFreeAsync(address, stream));
+        OK(cuStreamSynchronize(stream));
+    }
+    atomic_store(&thread.is_done, 1);
+    ck_assert_int_eq(pthread_join(thread.thread, NULL), 0);
+}
+
 int main(void) {
     return fixture_run("stale");
 }
