@@ -39,7 +39,7 @@ bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *heap,
     struct cushim_mem_lookup lookup;
     enum way way = way_of(heap->kind);
     if (way == NOT_CLEARED ||
-        !cushim_mem_blocks_find(&cushim_process.blocks, block->address, &lookup))
+        !cushim_mem_blocks_find_live(&cushim_process.blocks, block->address, &lookup))
         return true;
     size_t due_bytes =
         cushim_mem_fill_due(lookup.segment, block->address, n_bytes, block->block_bytes);

@@ -329,7 +329,7 @@ enum cushim_status cushim_check_obtained(struct cushim_mem_heap *heap,
         return CUSHIM_OK;
     /* take another block and leave it unchecked, because a set of the first block's bytes may
      * still be under way when somebody gets it */
-    if (cushim_mem_blocks_find(&cushim_process.blocks, block->address, &lookup))
+    if (cushim_mem_blocks_find_live(&cushim_process.blocks, block->address, &lookup))
         cushim_mem_alloc_undo(heap, &lookup, block->is_hit);
     return cushim_mem_alloc(heap, n_bytes, block);
 }

@@ -155,7 +155,7 @@ void cushim_sites_alloc(const void *heap, uint64_t address, size_t n_bytes, bool
     if (!cushim_sites_are_on() || draw() >= n_bytes)
         return;
     cushim_backtrace_take(&stack);
-    if (heap && cushim_mem_blocks_find(sites.blocks, address, &lookup))
+    if (heap && cushim_mem_blocks_find_live(sites.blocks, address, &lookup))
         cushim_mem_block_watch(&lookup);
     CUSHIM_LOCKED(&sites.lock);
     enter(&(struct cushim_sites_free){address, heap, n_bytes, key_of(&stack, is_spilled)}, &stack);

@@ -38,7 +38,7 @@ void cushim_watch_alloc(const struct cushim_mem_heap *heap, const struct cushim_
                         size_t n_bytes) {
     struct cushim_mem_lookup lookup;
     if (cushim_tracing_is_on() &&
-        cushim_mem_blocks_find(&cushim_process.blocks, block->address, &lookup) &&
+        cushim_mem_blocks_find_live(&cushim_process.blocks, block->address, &lookup) &&
         cushim_mem_block_record(&lookup))
         cushim_tracing_alloc(heap->stats, heap, block->address, n_bytes, block->is_hit);
     cushim_sites_alloc(heap, block->address, n_bytes, cushim_mem_heap_is_spilled(heap));

@@ -212,6 +212,13 @@ struct cushim_mem_extent *cushim_mem_blocks_slab(struct cushim_mem_blocks *block
 bool cushim_mem_blocks_find(struct cushim_mem_blocks *blocks, uint64_t address,
                             struct cushim_mem_lookup *lookup);
 
+/* Also false if the block is not LIVE.  Even one that was just served may not be, because its
+ * context may have ended, and the driver may have given its address to others. */
+static inline bool cushim_mem_blocks_find_live(struct cushim_mem_blocks *blocks, uint64_t address,
+                                               struct cushim_mem_lookup *lookup) {
+    return cushim_mem_blocks_find(blocks, address, lookup) && lookup->state == CUSHIM_MEM_LIVE;
+}
+
 enum cushim_mem_verdict {
     CUSHIM_MEM_FOREIGN, /* the driver must judge it */
     CUSHIM_MEM_INSIDE,  /* wholly inside a live block, or n_bytes 0 */

@@ -122,6 +122,22 @@ TEST(a_segment_counts_its_synchronous_blocks) {
     ck_assert_uint_eq(atomic_load(&lookup.segment->n_synchronous), 1);
 }
 
+TEST(a_block_that_is_not_live_any_more_is_not_found_as_one) {
+    struct cushim_mem_lookup lookup;
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 100);
+    ck_assert(cushim_mem_blocks_find_live(&fixture->blocks, address, &lookup));
+    ck_assert_ptr_nonnull(lookup.meta);
+    ck_assert(!cushim_mem_blocks_find_live(&fixture->blocks, 1, &lookup));
+    uint64_t beyond =
+        lookup.segment->base + lookup.segment->n_bytes - 1; /* never cut into blocks */
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, beyond, &lookup));
+    ck_assert_ptr_null(lookup.meta);
+    ck_assert(!cushim_mem_blocks_find_live(&fixture->blocks, beyond, &lookup));
+    fixture_give(fixture, address);
+    ck_assert(!cushim_mem_blocks_find_live(&fixture->blocks, address, &lookup));
+}
+
 /* ---- questions during a free ---- */
 
 static _Atomic uint64_t asked;
