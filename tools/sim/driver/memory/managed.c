@@ -103,24 +103,22 @@ static CUresult batch(const CUdeviceptr *addresses, const size_t *sizes, size_t 
     return enqueue_hint(stream, default_stream);
 }
 
-SIM_BOTH(cuMemPrefetchBatchAsync, _ptsz,
-         TAKES(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
-               size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
-               CUstream hStream),
-         ((void)prefetchLocIdxs, (void)flags,
-          batch(dptrs, sizes, count, prefetchLocs, numPrefetchLocs, hStream, default_stream)))
+/* With a discard first or without: hints do nothing. */
+#define PREFETCH_BATCH(abi)                                                                        \
+    SIM_BOTH(abi, _ptsz,                                                                           \
+             TAKES(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,   \
+                   size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,      \
+                   CUstream hStream),                                                              \
+             ((void)prefetchLocIdxs, (void)flags,                                                  \
+              batch(dptrs, sizes, count, prefetchLocs, numPrefetchLocs, hStream, default_stream)))
+
+PREFETCH_BATCH(cuMemPrefetchBatchAsync)
+PREFETCH_BATCH(cuMemDiscardAndPrefetchBatchAsync)
 
 SIM_BOTH(cuMemDiscardBatchAsync, _ptsz,
          TAKES(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags,
                CUstream hStream),
          ((void)flags, batch(dptrs, sizes, count, NULL, 0, hStream, default_stream)))
-
-SIM_BOTH(cuMemDiscardAndPrefetchBatchAsync, _ptsz,
-         TAKES(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
-               size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
-               CUstream hStream),
-         ((void)prefetchLocIdxs, (void)flags,
-          batch(dptrs, sizes, count, prefetchLocs, numPrefetchLocs, hStream, default_stream)))
 
 /* A whole allocation: of its length, or of length 0. */
 static CUresult attach(CUdeviceptr address, size_t n_bytes, unsigned flags, CUstream stream,
