@@ -352,6 +352,13 @@ def who_is_not_reached_is_named_with_the_reason():
 
 
 @tap.test
+def a_program_that_uses_no_memory_is_not_sent_to_doctor_again():
+    for environment in ({}, {"CUSHIM_LIVE": "off"}, {"CUSHIM_LOG": "info"}):
+        found, result = command_rows("true", **environment)
+        assert found["effective"][0][0] == "note" and "doctor" not in result.stderr, (environment, result)
+
+
+@tap.test
 def a_command_that_ends_early_or_is_none_is_told():
     found, result = command_rows("true")
     assert found["effective"][0][0] == "note" and result.returncode == 0, (found, result)

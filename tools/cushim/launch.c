@@ -130,20 +130,6 @@ bool launch_mark(bool is_wanted) {
                      : unsetenv(CUSHIM_STARTED_VARIABLE) == 0;
 }
 
-void launch_run(const char *option, char **argv) {
-    int n = 0, n_words = 0;
-    while (argv[n])
-        n++;
-    const char *words[n + 5];
-    words[n_words++] = "cushim";
-    words[n_words++] = "run";
-    if (option)
-        words[n_words++] = option;
-    words[n_words++] = "--";
-    memcpy(words + n_words, argv, ((size_t)n + 1) * sizeof *argv);
-    execv("/proc/self/exe", (char **)words);
-}
-
 static bool ends_in_one_of(const char *name, const char *endings) {
     const char *dot = strrchr(name, '.');
     const char *at = dot ? strstr(endings, dot) : NULL;

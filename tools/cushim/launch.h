@@ -45,9 +45,6 @@ bool launch_inject(const char *library);
  */
 bool launch_mark(bool is_wanted);
 
-/* Become `cushim run [option] -- argv`.  Returns, with errno, only if that fails. */
-void launch_run(const char *option, char **argv);
-
 /* Write what may have been meant if the program `name` cannot be executed because of `error`: ""
  * or " (...)". */
 void launch_hint(const char *name, int error, char hint[LAUNCH_HINT_BYTES]);

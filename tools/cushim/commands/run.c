@@ -58,6 +58,10 @@ static void warn_where_cut_off(const char *library) {
             hook, library);
 }
 
+/* `cushim doctor` started us, so no line sends the user there.  It says itself whether the program
+ * used memory. */
+static bool is_from_doctor;
+
 /* Print one line if no page can be made.  Returns what to say at the end if the program has no
  * report, because without a page nobody knows what it used.  Returns NULL if this line said
  * enough. */
@@ -102,8 +106,8 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
     const char *none = tell_of_page(argv[first], is_left_out);
     pages_prune();
     if ((waits && has_report) || at_end)
-        wait_for(argv + first, waits && has_report ? where : NULL, is_named ? NULL : none, at_end,
-                 context);
+        wait_for(argv + first, waits && has_report ? where : NULL,
+                 is_named || is_from_doctor ? NULL : none, at_end, context);
     else
         execvp(argv[first], argv + first);
     return launch_refused(first, argv, errno);
@@ -117,8 +121,10 @@ static void end_guard(pid_t process, int status, void *context) {
 int run_main(int argc, char **argv) {
     bool becomes = false;
     const char *suspend = NULL;
-    const struct argument rows[] = {
-        {"--no-wait", .flag = &becomes}, {"--suspend", .text = &suspend}, {0}};
+    const struct argument rows[] = {{"--no-wait", .flag = &becomes},
+                                    {"--suspend", .text = &suspend},
+                                    {"--from-doctor", .flag = &is_from_doctor},
+                                    {0}};
     int first = arguments_program("run", rows, NULL, settings_take, true, argc, argv);
     if (suspend && becomes)
         usage_error("run", "--suspend waits for the program's end, and --no-wait does not");

@@ -134,13 +134,21 @@ static void look_below(struct look *look, pid_t process, int depth) {
 /* ---- the run ---- */
 
 static void become_run(char **argv, const char *folder, bool is_quiet) {
-    char option[PATH_MAX + 16];
-    snprintf(option, sizeof option, "--stats=%s/", folder);
+    char stats[PATH_MAX + 16];
+    const char *const options[] = {"cushim", "run", "--from-doctor", stats, "--"};
+    enum { N_OPTIONS = sizeof options / sizeof *options };
+    size_t n = 0;
+    while (argv[n])
+        n++;
+    const char *words[N_OPTIONS + n + 1];
+    snprintf(stats, sizeof stats, "--stats=%s/", folder);
+    memcpy(words, options, sizeof options);
+    memcpy(words + N_OPTIONS, argv, (n + 1) * sizeof *argv);
     if (is_quiet)
         dup2(STDERR_FILENO, STDOUT_FILENO);
     signal(SIGINT, SIG_DFL);
     signal(SIGQUIT, SIG_DFL);
-    launch_run(option, argv);
+    execv("/proc/self/exe", (char **)words);
     _exit(127);
 }
 
