@@ -1,7 +1,6 @@
 #include "preload/entry/free.h"
 
 #include "base/clock.h"
-#include "base/futex.h"
 #include "base/log.h"
 #include "cuda/table.h"
 #include "memory/free.h"
@@ -13,32 +12,6 @@
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
 #include "preload/observe/watch.h"
-
-/*
- * Find the block at an address and hold its heap.  If another thread is ending its context, wait:
- * then the address is the driver's, or still ours if the driver refused to end it.
- */
-static bool hold_block(CUdeviceptr address, struct cushim_mem_lookup *lookup) {
-    uint64_t until_ns = 0;
-    unsigned n_looks = 0;
-    while (cushim_mem_blocks_find(&cushim_process.blocks, address, lookup)) {
-        struct cushim_mem_heap *heap = lookup->segment->heap;
-        if (!cushim_contexts_hold(heap)) {
-            until_ns = until_ns ? until_ns : cushim_clock_ns() + CUSHIM_CONTEXTS_PATIENCE_NS;
-            if (cushim_clock_ns() >= until_ns)
-                return false;
-            cushim_futex_back_off(&n_looks);
-            continue;
-        }
-        /* if not, it went with its context before the heap was held; the struct of a segment is
-         * never freed */
-        if (lookup->segment->heap == heap &&
-            lookup->segment->generation == atomic_load(&heap->generation))
-            return true;
-        cushim_contexts_let(heap);
-    }
-    return false;
-}
 
 /* Is this a free of a block of ours inside a host function?  The end of its context waits for that
  * function (C11). */
@@ -177,7 +150,7 @@ CUresult cushim_entry_free(struct cushim_cuda *cuda, CUdeviceptr address,
         return call_free(cuda, address, entry);
     if (is_barred(address))
         return CUDA_ERROR_NOT_PERMITTED;
-    if (hold_block(address, &lookup)) {
+    if (cushim_contexts_hold_block(address, &lookup)) {
         struct cushim_mem_heap *heap = lookup.segment->heap;
         if (!cushim_contexts_is_settled()) /* from now on a thread that only frees may take the
                                             * shortcut */
@@ -193,7 +166,7 @@ bool cushim_entry_free_live(CUdeviceptr address, enum cushim_entry_free_fn entry
     struct cushim_mem_lookup lookup;
     CUresult answer;
     if (!cushim_process_is_on() || !cushim_contexts_is_settled() ||
-        cushim_thread.host_function_depth || !hold_block(address, &lookup))
+        cushim_thread.host_function_depth || !cushim_contexts_hold_block(address, &lookup))
         return false;
     struct cushim_mem_heap *heap = lookup.segment->heap;
     bool is_freed = is_live_start(&lookup, address) && is_of_entry(&lookup, entry) &&
@@ -233,7 +206,7 @@ bool cushim_entry_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstrea
     *answer = CUDA_ERROR_NOT_PERMITTED;
     if (is_barred(address))
         return true;
-    if (!hold_block(address, &lookup))
+    if (!cushim_contexts_hold_block(address, &lookup))
         return false;
     struct cushim_mem_heap *heap = lookup.segment->heap;
     *answer = free_ours_on(cuda, &lookup, address, stream);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/atomics.h"
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/helgrind.h"
@@ -108,11 +109,25 @@ static bool is_settled(uint64_t address, const struct cushim_mem_lookup *lookup)
            cushim_mem_pagemap_find(&cushim_process.blocks.map, address) == lookup->segment;
 }
 
-bool cushim_contexts_find_block(uint64_t address, bool may_wait, struct cushim_mem_lookup *lookup) {
+/* Hold the heap of a block, if the block did not go with its context before that.  The struct of a
+ * segment is never freed. */
+static bool hold(const struct cushim_mem_segment *segment) {
+    struct cushim_mem_heap *heap = segment->heap;
+    if (!cushim_contexts_hold(heap))
+        return false;
+    if (segment->heap == heap && segment->generation == atomic_load(&heap->generation))
+        return true;
+    cushim_contexts_let(heap);
+    return false;
+}
+
+/* Inlined, because frees come here. */
+ALWAYS_INLINE bool find_block(uint64_t address, bool is_held, bool may_wait,
+                              struct cushim_mem_lookup *lookup) {
     uint64_t until_ns = 0;
     unsigned n_looks = 0;
     while (cushim_mem_blocks_find(&cushim_process.blocks, address, lookup)) {
-        if (is_settled(address, lookup))
+        if (is_held ? hold(lookup->segment) : is_settled(address, lookup))
             return true;
         until_ns = until_ns ? until_ns : cushim_clock_ns() + CUSHIM_CONTEXTS_PATIENCE_NS;
         if (!may_wait || cushim_clock_ns() >= until_ns)
@@ -120,6 +135,14 @@ bool cushim_contexts_find_block(uint64_t address, bool may_wait, struct cushim_m
         cushim_futex_back_off(&n_looks);
     }
     return false;
+}
+
+bool cushim_contexts_find_block(uint64_t address, bool may_wait, struct cushim_mem_lookup *lookup) {
+    return find_block(address, false, may_wait, lookup);
+}
+
+bool cushim_contexts_hold_block(uint64_t address, struct cushim_mem_lookup *lookup) {
+    return find_block(address, true, true, lookup);
 }
 
 /* The wait is limited, because a thread that was cancelled, or left by a jump, inside a driver call

@@ -47,6 +47,8 @@ struct cushim_mem_heap *cushim_contexts_hold_settled(struct cushim_cuda *cuda);
  * False: the address is foreign, or the wait was in vain.
  */
 bool cushim_contexts_find_block(uint64_t address, bool may_wait, struct cushim_mem_lookup *lookup);
+/* The same, always with that wait, and the heap of the block is held. */
+bool cushim_contexts_hold_block(uint64_t address, struct cushim_mem_lookup *lookup);
 
 /*
  * Has the calling thread been in an entry point of the driver since a context was last destroyed?
