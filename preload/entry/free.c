@@ -123,11 +123,11 @@ static CUresult call_free(struct cushim_cuda *cuda, CUdeviceptr address,
 static CUresult free_by_driver(struct cushim_cuda *cuda, CUdeviceptr address,
                                enum cushim_entry_free_fn entry) {
     struct cushim_foreign foreign;
-    struct cushim_mem_heap *heap =
-        cushim_stale_address_may_be_freed(cuda) ? cushim_contexts_hold_settled(cuda) : NULL;
+    bool may_be_stale = cushim_stale_address_may_be_freed(cuda);
+    struct cushim_mem_heap *heap = may_be_stale ? cushim_contexts_hold_settled(cuda) : NULL;
     bool was_known = cushim_entry_forget(address, &foreign);
     CUresult answer;
-    bool is_stale = cushim_stale_address_is_freed(cuda, address, &answer);
+    bool is_stale = may_be_stale && cushim_stale_address_is_freed(cuda, address, &answer);
     if (!is_stale) {
         uint64_t start_ns = cushim_clock_ns();
         answer = call_free(cuda, address, entry);

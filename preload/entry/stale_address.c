@@ -92,8 +92,6 @@ bool cushim_stale_address_may_be_freed(const struct cushim_cuda *cuda) {
 
 bool cushim_stale_address_is_freed(struct cushim_cuda *cuda, uint64_t address, CUresult *answer) {
     CUdevice device;
-    if (!cushim_stale_address_may_be_freed(cuda))
-        return false;
     *answer = cuda->cuCtxGetDevice(&device);
     if (*answer == CUDA_ERROR_CONTEXT_IS_DESTROYED)
         return true;

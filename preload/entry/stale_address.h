@@ -38,7 +38,8 @@ bool cushim_stale_address_is(uint64_t address);
  * After a context ended, the program may free a pointer that went with it.  Without cushim the
  * driver refuses it, or frees what another thread got there since.  With cushim that can be a whole
  * segment that is not in the page map yet.  So the driver is asked first about an address that has
- * no known owner.  True: do not forward the free, whose answer is `answer`.
+ * no known owner, if cushim_stale_address_may_be_freed.  True: do not forward the free, whose
+ * answer is `answer`.
  */
 bool cushim_stale_address_is_freed(struct cushim_cuda *cuda, uint64_t address, CUresult *answer);
 

@@ -61,7 +61,8 @@ static CUresult free_async(struct cushim_cuda *cuda, __typeof__(&cuMemFreeAsync)
         return answer;
     bool was_known = cushim_entry_forget(address, &foreign);
     cushim_async_note_use();
-    if (was_known || !cushim_stale_address_is_freed(cuda, address, &answer))
+    if (was_known || !cushim_stale_address_may_be_freed(cuda) ||
+        !cushim_stale_address_is_freed(cuda, address, &answer))
         answer = real(address, stream);
     return cushim_entry_forgot(was_known, &foreign, address, answer);
 }
