@@ -1,5 +1,6 @@
 #include "base/vet.h"
 
+#include <dlfcn.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -21,4 +22,14 @@ const char *cushim_vet_library(const char *path) {
         return "file is writable by everybody";
     strcpy(folder, path);
     return is_writable_by_all(dirname(folder)) ? "folder is writable by everybody" : NULL;
+}
+
+const char *cushim_vet_refusal(const char *name) {
+    const char *text = dlerror();
+    size_t n_bytes = strlen(name);
+    if (!text)
+        return "unknown";
+    return strncmp(text, name, n_bytes) == 0 && strncmp(text + n_bytes, ": ", 2) == 0
+               ? text + n_bytes + 2
+               : text;
 }

@@ -1,4 +1,5 @@
-/* May a library that the environment names be loaded?  Only if no other user may write it. */
+/* May a library that the environment names be loaded?  Only if no other user may write it.  And why
+ * a library was not loaded. */
 #pragma once
 
 /**
@@ -8,3 +9,10 @@
  * Threads  any
  */
 const char *cushim_vet_library(const char *path);
+
+/**
+ * Ask why dlopen just refused a library.
+ * @return dlerror's text without the name, with which it mostly begins, and which the caller prints
+ * Threads  the one that called dlopen
+ */
+const char *cushim_vet_refusal(const char *name);

@@ -87,7 +87,7 @@ static void *open_library(const char *path, char text[REASON_BYTES]) {
         snprintf(loaded, sizeof loaded, "%s", name);
     else
         snprintf(text, REASON_BYTES, "%s%.512s: %.400s", name == given ? "CUSHIM_LIBCUDA=" : "",
-                 name, wrong ? wrong : dlerror());
+                 name, wrong ? wrong : cushim_vet_refusal(name));
     return found;
 }
 

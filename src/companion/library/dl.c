@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/vet.h"
 #include "cushim/library.h"
 #include "companion/context/call.h"
 #include "companion/libdir.h" /* the folder of installed libraries */
@@ -33,7 +34,7 @@ static enum cushim_status open_path(const char *what, const char *path, struct c
     library->handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     if (!library->handle) {
         free(library);
-        return cushim_fail(what, CUSHIM_NOFILE, "path=%s: %s", path, reason());
+        return cushim_fail(what, CUSHIM_NOFILE, "path=%s: %s", path, cushim_vet_refusal(path));
     }
     cushim_object_init(&library->object, CUSHIM_KIND_LIBRARY, NULL, finish);
     return cushim_object_open(&library->object, h);

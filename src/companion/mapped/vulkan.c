@@ -27,7 +27,8 @@ static void *open_library(const char *what) {
     void *handle = wrong ? NULL : dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!handle && what)
         cushim_fail(what, CUSHIM_NOTSUPPORTED, "no Vulkan loader: %s%s: %s",
-                    is_given ? "CUSHIM_LIBVULKAN=" : "", name, wrong ? wrong : dlerror());
+                    is_given ? "CUSHIM_LIBVULKAN=" : "", name,
+                    wrong ? wrong : cushim_vet_refusal(name));
     return handle;
 }
 

@@ -18,6 +18,7 @@ TEST(without_a_loader_the_error_names_the_library) {
     setenv("CUSHIM_LIBVULKAN", "/nowhere/libvulkan.so.1", 1);
     check_refused(CUSHIM_NOTSUPPORTED,
                   "no Vulkan loader: CUSHIM_LIBVULKAN=/nowhere/libvulkan.so.1: ");
+    ck_assert_ptr_null(strstr(cushim_last_error(), "libvulkan.so.1: /nowhere"));
     setenv("CUSHIM_LIBVULKAN", "libvulkan.so.1", 1);
     check_refused(CUSHIM_NOTSUPPORTED, "libvulkan.so.1: not an absolute path");
     ck_assert_int_eq(cushim_has(CUSHIM_FEATURE_VULKAN), 0);
