@@ -55,7 +55,7 @@ def quickstart(folder, **environment):
     calls.write_text("")
     env = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k != "LD_PRELOAD"}
     env |= {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(SIM),
-            "QUICKSTART_CALLS": str(calls), "XDG_CACHE_HOME": str(folder / "cache"), **environment}
+            "QUICKSTART_CALLS": str(calls), "XDG_CACHE_HOME": str(folder / "cache"), "CUSHIM_LIVE_DIR": str(folder / "live"), **environment}
     ours, its = os.openpty()
     process = subprocess.Popen([ROOT / "tools" / "quickstart", "build"], cwd=folder, env=env, stdin=subprocess.DEVNULL,
                                stdout=its, stderr=its)
