@@ -52,6 +52,7 @@ struct cushim_trace_head {
     atomic_uint_fast64_t next_status; /* one more than the status that `cushim record` got from
                                          waitpid(2); 0: unknown */
     atomic_uint_fast64_t is_software; /* the driver is the software device's: no time is a GPU's */
+    atomic_uint_fast64_t least_bytes; /* the file was once that long; 0: unknown */
 };
 
 /* -1 if unknown. */

@@ -68,14 +68,18 @@ static uint64_t skip_hole(const struct cushim_trace_reader *reader, uint64_t at)
 static int find_chunks(struct cushim_trace_reader *reader) {
     uint64_t at = CUSHIM_TRACE_HEAD_BYTES;
     int error = 0;
+    bool is_cut = reader->file_bytes < atomic_load(&reader->head.least_bytes);
     while (!error && at + CUSHIM_TRACE_CHUNK_HEAD_BYTES <= reader->file_bytes) {
         struct cushim_trace_chunk chunk;
         error = cushim_file_read(reader->file, &chunk, sizeof chunk, at);
         bool is_one = !error && is_chunk(&chunk);
-        if (is_one)
+        if (is_one) {
+            is_cut |= chunk.n_bytes > reader->file_bytes - at;
             error = add_chunk(reader, at, &chunk);
+        }
         at = is_one ? at + chunk.n_bytes : skip_hole(reader, at + CUSHIM_TRACE_LEAST_CHUNK_BYTES);
     }
+    reader->n_damaged += is_cut;
     return error;
 }
 
@@ -112,10 +116,12 @@ static int read_head(struct cushim_trace_reader *reader) {
         return errno;
     if (!S_ISREG(status.st_mode))
         return ENOEXEC;
-    reader->file_bytes = (uint64_t)status.st_size;
     int error = cushim_file_read(reader->file, head, sizeof *head, 0);
     if (error)
         return error;
+    if (fstat(reader->file, &status) != 0) /* again, because it may grow, and the head says so */
+        return errno;
+    reader->file_bytes = (uint64_t)status.st_size;
     if (memcmp(head->magic, CUSHIM_TRACE_MAGIC, sizeof head->magic) != 0)
         return ENOEXEC;
     if (head->version != CUSHIM_TRACE_VERSION || head->head_bytes != CUSHIM_TRACE_HEAD_BYTES)
@@ -139,8 +145,8 @@ static bool turn(struct cushim_trace_reader *reader, struct cushim_trace_cursor 
         }
         uint64_t used_bytes = atomic_load(&head.used_bytes);
         uint64_t most_bytes = place->n_bytes - CUSHIM_TRACE_CHUNK_HEAD_BYTES;
-        bool is_cut = place->n_bytes < head.n_bytes; /* and chunks behind it may be missing */
-        reader->n_damaged += is_cut || used_bytes > most_bytes;
+        bool is_cut = place->n_bytes < head.n_bytes; /* which find_chunks counted */
+        reader->n_damaged += !is_cut && used_bytes > most_bytes;
         cursor->used_bytes = used_bytes < most_bytes ? used_bytes : most_bytes;
         cursor->events_at = place->at + CUSHIM_TRACE_CHUNK_HEAD_BYTES;
         cursor->at = cursor->window_at = cursor->window_bytes = 0;

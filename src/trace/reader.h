@@ -20,7 +20,8 @@ struct cushim_trace_reader {
     struct cushim_trace_cursor **queue;
     size_t n_queued;
     bool is_begun;
-    uint64_t n_damaged; /* chunks that are cut, or ended in something that is no event */
+    uint64_t n_damaged; /* chunks that ended in something that is no event, and the end of the file
+                           if it is cut off */
 };
 
 /* 0, or an errno: ENOEXEC if it is no recording, EPROTONOSUPPORT if it is one of another version.

@@ -193,6 +193,14 @@ static int map_chunk(struct cushim_trace *trace, struct cushim_trace_writer *wri
     return error;
 }
 
+/* The file has chunks up to here, so that a reader sees if they were cut off. */
+static void note_bytes(struct cushim_trace_head *head, uint64_t n_bytes) {
+    uint64_t before = atomic_load(&head->least_bytes);
+    while (before < n_bytes &&
+           !atomic_compare_exchange_weak(&head->least_bytes, &before, n_bytes)) {
+    }
+}
+
 /* Begin a chunk for the next events; false: the recording is over.  It begins at the time of its
  * first event, because the time that making it takes must not move that event behind those of other
  * threads. */
@@ -220,6 +228,7 @@ static bool begin_chunk(struct cushim_trace *trace, struct cushim_trace_writer *
         writer->base = (struct cushim_trace_base){chunk->start_ns, 0};
         atomic_thread_fence(memory_order_release);
         memcpy(chunk->magic, CUSHIM_TRACE_CHUNK_MAGIC, sizeof chunk->magic);
+        note_bytes(trace->head, at + n_bytes);
         writer->next_bytes =
             n_bytes < CUSHIM_TRACE_MOST_CHUNK_BYTES ? 2 * n_bytes : CUSHIM_TRACE_MOST_CHUNK_BYTES;
     }

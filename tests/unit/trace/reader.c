@@ -125,6 +125,24 @@ TEST(a_cut_file_is_read_as_far_as_it_goes) {
     recording_close(&recording);
 }
 
+TEST(a_file_that_is_cut_between_chunks_is_told) {
+    uint64_t n, n_damaged;
+    off_t end = CUSHIM_TRACE_HEAD_BYTES + (16 << 10); /* of the first chunk */
+    recording_open(&recording, MUCH);
+    ck_assert_int_eq(read_through(recording.path, &n, &n_damaged), 0);
+    ck_assert_uint_eq(n_damaged, 0); /* there is no chunk yet */
+    for (uint64_t i = 1; i <= 30000; i++)
+        recording_alloc(&recording, i);
+    ck_assert_int_eq(read_through(recording.path, &n, &n_damaged), 0);
+    ck_assert_uint_eq(n_damaged, 0);
+    for (; end >= CUSHIM_TRACE_HEAD_BYTES; end -= 16 << 10) { /* with all its chunks gone at last */
+        ck_assert_int_eq(truncate(recording.path, end), 0);
+        ck_assert_int_eq(read_through(recording.path, &n, &n_damaged), 0);
+        ck_assert_uint_eq(n_damaged, 1);
+    }
+    recording_close(&recording);
+}
+
 /* The file ends with the last event, but its chunk does not.  That is told, because there may have
  * been more chunks; bytes after the event belong to none. */
 TEST(a_chunk_that_claims_more_than_there_is_ends_where_the_file_does) {
