@@ -40,9 +40,12 @@
     OF(FORMAT, format, ROW, row, 0), DIRECT2(FORMAT, format), MANY(FORMAT, format, n_bytes, 1)
 /* A product of q4k with its end, in one kernel, and the end alone. */
 #define END(WHAT, what)                                                                            \
-    [GEMV_Q4K_##WHAT] = {.name = "gemv_q4k_" #what, .shared_bytes = GEMV_DIRECT_MOST_BYTES},       \
-    [GEMV_Q4K_##WHAT##                                                                             \
-        _EARLY] = {.name = "gemv_q4k_" #what "_early", .shared_bytes = GEMV_DIRECT_MOST_BYTES},    \
+    [GEMV_Q4K_##WHAT] = {.name = "gemv_q4k_" #what,                                                \
+                         .shared_bytes = GEMV_DIRECT_MOST_BYTES,                                   \
+                         .wants_l1 = true},                                                        \
+    [GEMV_Q4K_##WHAT##_EARLY] = {.name = "gemv_q4k_" #what "_early",                               \
+                                 .shared_bytes = GEMV_DIRECT_MOST_BYTES,                           \
+                                 .wants_l1 = true},                                                \
     [GEMV_END_##WHAT] = {.name = "gemv_end_" #what}
 
 static const struct cushim_kernel kernels[] = {

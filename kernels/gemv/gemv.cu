@@ -195,7 +195,7 @@ DIRECT(q6k_direct2, Q6kHalf, 2)
     (const uint8_t *w, const float *x, int64_t m, int64_t k, int most_tiles, int early_bytes,      \
      const __grid_constant__ struct gemv_end_args args) {                                          \
         FROM_90(DYNAMIC_SHARED(uint8_t, shared);                                                   \
-                run_direct<InStages<Q4kHalf>, 1, GEMV_DIRECT_STAGES, IS_EARLY>(                    \
+                run_direct<InStages<Q4kHalf, End::KEEPS_LINES>, 1, GEMV_DIRECT_STAGES, IS_EARLY>(  \
                     {m, k, (int)(k / BLOCK_VALUES), most_tiles, early_bytes}, {nullptr, w}, x,     \
                     End{args}, shared));                                                           \
     }

@@ -109,7 +109,8 @@ struct DirectIntegers {
 enum { DIRECT_SETS = 3 };
 
 template <class Format> struct Direct;
-template <class Format> struct InStages;     /* q4k and q5k by way of stages */
+/* q4k and q5k by way of stages */
+template <class Format, bool KEEPS_LINES = false> struct InStages;
 template <class Format> struct BlockByBlock; /* q8_0 and q5_0 times two columns */
 
 /* ---- what a lane loads of a step of 16 rows ---- */
@@ -130,9 +131,10 @@ struct DirectOfTwoRows {
 /*
  * Pieces of 16 bytes, copied to a stage of the warp, for products with an end and for formats whose
  * words do not lie at multiples of their size.  A row is copied from the multiple at or before the
- * step on, and its bytes lie skew_of() bytes behind the start of the stage's row.
+ * step on, and its bytes lie skew_of() bytes behind the start of the stage's row.  L1 may keep the
+ * lines, whose rest another warp of the block copies.
  */
-template <class Format, int STEP> struct DirectStage {
+template <class Format, int STEP, bool KEEPS_LINES = false> struct DirectStage {
     enum { PIECES = (STEP + 15) / 16, PITCH = PIECES * 16 | 16, STAGE_BYTES = DIRECT_ROWS * PITCH };
     static_assert(STAGE_BYTES == GEMV_SLICE_STAGE_BYTES(STEP), "as launched");
 
@@ -164,7 +166,11 @@ template <class Format, int STEP> struct DirectStage {
 #pragma unroll
         for (int i = 0; i < LOADS; i++) {
             int place = IS_DENSE ? number_of(i) * 16 : row_of(i) * PITCH + (int)begin_of(i);
-            if (IS_DENSE ? place < STAGE_BYTES : begin_of(i) < 16 * PIECES)
+            if (IS_DENSE ? place >= STAGE_BYTES : begin_of(i) >= 16 * PIECES)
+                continue;
+            if (KEEPS_LINES)
+                copy_async_16_of_kept_line(fetched.stage + place, from + rows.offset[i]);
+            else
                 copy_async_16_of_line(fetched.stage + place, from + rows.offset[i]);
         }
     }
@@ -548,9 +554,10 @@ template <class Format> struct DirectOf5kInRegisters : DirectOf5k<Format>, Direc
 template <> struct Direct<Q4kHalf> : DirectOf5kInRegisters<Q4kHalf> {};
 template <> struct Direct<Q5kHalf> : DirectOf5kInRegisters<Q5kHalf> {};
 
-template <class Format>
-struct Direct<InStages<Format>> : DirectOf5k<Format>, DirectStage<Format, Format::SUPER_BYTES> {
-    typedef DirectStage<Format, Format::SUPER_BYTES> Stage;
+template <class Format, bool KEEPS_LINES>
+struct Direct<InStages<Format, KEEPS_LINES>>
+    : DirectOf5k<Format>, DirectStage<Format, Format::SUPER_BYTES, KEEPS_LINES> {
+    typedef DirectStage<Format, Format::SUPER_BYTES, KEEPS_LINES> Stage;
     typedef typename Stage::Fetched Fetched;
 
     template <class Products, class Lane>

@@ -5,7 +5,8 @@
  * An end that IS_PAIRED takes two rows at once: pair p is row j of a head of 2 half rows, and row j
  * + half, with p = head * half + j.  Before is what it reads for an output, asked for while the
  * product is in progress.  If MAY_SHARE, blocks of a cluster may share k; code for that in all ends
- * would cost a decode step a tenth of its time.
+ * would cost a decode step a tenth of its time.  If it KEEPS_LINES, L1 keeps the lines of weights.
+ * That helps if k is small, because then the digits of x leave more room for L1.
  */
 #ifndef CUSHIM_KERNELS_GEMV_ENDS_CUH
 #define CUSHIM_KERNELS_GEMV_ENDS_CUH
@@ -29,7 +30,7 @@ struct PlainEnd {
 };
 
 struct AddEnd {
-    enum { HAS_NORM = 0, IS_PAIRED = 0, MAY_SHARE = 0 };
+    enum { HAS_NORM = 0, IS_PAIRED = 0, MAY_SHARE = 0, KEEPS_LINES = 0 };
     typedef float Before;
     const struct gemv_end_args &args;
 
@@ -42,7 +43,7 @@ struct AddEnd {
 };
 
 struct SwiGluEnd {
-    enum { HAS_NORM = 1, IS_PAIRED = 1, MAY_SHARE = 0 };
+    enum { HAS_NORM = 1, IS_PAIRED = 1, MAY_SHARE = 0, KEEPS_LINES = 1 };
     struct Before {};
     const struct gemv_end_args &args;
 
@@ -56,7 +57,7 @@ struct SwiGluEnd {
 
 /* If the position is not in the tables nothing is stored. */
 struct QkvEnd {
-    enum { HAS_NORM = 1, IS_PAIRED = 1, MAY_SHARE = 0 };
+    enum { HAS_NORM = 1, IS_PAIRED = 1, MAY_SHARE = 0, KEEPS_LINES = 1 };
     struct Before {
         float cosine, sine;
         int position;

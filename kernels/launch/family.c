@@ -46,9 +46,9 @@ static enum cushim_status load(const char *what, struct cushim_kernel_family *fa
 }
 
 /*
- * Raise the limits of kernels that are launched with much shared memory or in wide clusters.  A
- * device with less memory gives what it has, and launchers take that into account.  The caller
- * holds the lock.
+ * Raise the limits of kernels that are launched with much shared memory or in wide clusters, and
+ * ask for L1.  A device with less memory gives what it has, and launchers take that into account.
+ * The caller holds the lock.
  */
 static enum cushim_status raise_limits(const char *what, const struct cushim_kernel_family *family,
                                        int device, const struct cushim_kernel_facts *facts) {
@@ -61,6 +61,10 @@ static enum cushim_status raise_limits(const char *what, const struct cushim_ker
             result =
                 CUSHIM_DRIVER(cuKernelSetAttribute)(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                                     (int)bytes, family->handles[i], device);
+        if (result == CUDA_SUCCESS && kernel->wants_l1)
+            result = CUSHIM_DRIVER(cuKernelSetAttribute)(
+                CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_SHAREDMEM_CARVEOUT_MAX_L1,
+                family->handles[i], device);
         if (result == CUDA_SUCCESS && kernel->is_wide && facts->has_clusters)
             result = CUSHIM_DRIVER(cuKernelSetAttribute)(
                 CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1, family->handles[i], device);

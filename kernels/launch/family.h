@@ -24,6 +24,7 @@ struct cushim_kernel {
     unsigned shared_bytes; /* the most dynamic shared memory of any launch.  If it is above 48
                               KiB, loading raises the limit to it, or to what the device has */
     bool is_wide;          /* launched in clusters of more than 8 blocks */
+    bool wants_l1;         /* L1 gets what its blocks do not need as shared memory */
 };
 
 /*
