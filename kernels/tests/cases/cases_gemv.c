@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "kernels/tests/cases/cases_gemv.h"
-#include "kernels/tests/cases/cases_q4k.h"
 #include "kernels/tests/frame/quantise.h"
 
 enum { SCALES, VALUES, B, C, SCRATCH }; /* without separate scales: an operand of no elements */
@@ -154,14 +153,6 @@ static void make_hiding_q8f(struct kernel_draw *draw, void *values, size_t n) {
 
 /* ---- subjects ---- */
 
-/*
- * What rounding to the least float takes from blocks of 32, whose sums over x are floats before
- * their scales are applied, and from the result's sums.
- */
-static double of_blocks(int64_t k, double largest_weight) {
-    return (double)(k / Q_VALUES) * (1 + largest_weight) * 0x1p-149;
-}
-
 /* T_mat: 2^-21 of the sum of the terms' magnitudes, plus what no float holds. */
 static double bound_of(const struct kernel_case *c, size_t i,
                        double weight(const struct kernel_case *c, int64_t i)) {
@@ -173,7 +164,7 @@ static double bound_of(const struct kernel_case *c, size_t i,
         sum += fabs(w * ((float *)c->host[B])[at * n + col]);
         largest = fmax(largest, fabs(w));
     }
-    return sum * 0x1p-21 + of_blocks(k, largest);
+    return sum * 0x1p-21 + lost_in_blocks(k, largest);
 }
 
 static double weight_of_q4_0(const struct kernel_case *c, int64_t i) {
@@ -271,52 +262,65 @@ static int64_t rows_to_stay(const struct kernel_subject *subject, int64_t n) {
     return subject != &gemm_q4_0 && n == 1 ? 25350 : 2101;
 }
 
+/* m, k, n, and 1 for no scratch: around tiles, chunks and warps. */
+static const int64_t sizes_at_edges[][4] = {
+    {0, 64, 3},   {4, 64, 0},     {5, 0, 3},      {3, 0, 40},     {1, 32, 1},     {1, 64, 9},
+    {2, 32, 40},  {64, 256, 9},   {127, 256, 2},  {129, 160, 65}, {300, 64, 5},   {5, 1024, 1},
+    {3, 1056, 1}, {3, 8192, 1},   {2, 8224, 1},   {3, 28672, 1},  {1, 28672, 8},  {3, 2112, 2},
+    {2, 1280, 8}, {9, 2048, 16},  {2, 4352, 33},  {33, 4096, 64}, {17, 1312, 12}, {1200, 128, 1},
+    {700, 96, 3}, {257, 96, 132}, {130, 288, 31}, {300, 96, 35}};
+
+static const struct {
+    const struct kernel_subject *only; /* NULL means every format */
+    const char *note;
+    int64_t sizes[4];
+} noted_sizes[] = {
+    {NULL, "more rows than a grid", {18000, 32, 1}},
+    {NULL, "blocks stay", {2101, 64, 1}},
+    {NULL, "blocks stay", {2101, 320, 1}},
+    {NULL, "blocks stay", {2101, 384, 1}},
+    {NULL, "blocks stay", {2101, 4352, 1}},
+    {NULL, "blocks stay", {2101, 64, 2}},
+    {NULL, "blocks stay", {2101, 320, 2}},
+    {NULL, "blocks stay", {2101, 384, 2}},
+    {NULL, "blocks stay", {2101, 4352, 2}},
+    {&gemm_q4_0, "a long column", {2101, 19648, 1}},
+    {&gemm_q8_0, "a long column", {2101, 19712, 1}},
+    {&gemm_q8f, "a long column", {2101, 19712, 1}},
+    {NULL, "blocks stay for long", {17000, 256, 1}},
+    {&gemm_q8_0, "two blocks share k", {2101, 8704, 2}},
+    {&gemm_q8_0, "more tiles than a block has sums for", {4229, 6400, 2}},
+    {&gemm_q8_0, "more tiles than two blocks have sums for", {2101, 13312, 2}},
+    /* Two tiles of rows, a chunk that is not whole, parts of k; then the same with scratch. */
+    {NULL, NULL, {257, 96, 132, 1}},
+    {NULL, NULL, {130, 288, 31, 1}},
+    {NULL, NULL, {5, 4096, 140, 1}},
+    {NULL, NULL, {200, 32, 260}},
+    {NULL, NULL, {5, 4128, 140}},
+    /* Some groups of warps have no tile; the last block of a cluster has a slice less; columns of
+     * two blocks; more tiles than a block has sums for. */
+    {NULL, "slices of k", {33, 1280, 3}},
+    {NULL, "slices of k", {2130, 4352, 8}},
+    {NULL, "slices of k", {530, 4352, 11}},
+    {NULL, "slices of k", {300, 1280, 16}},
+    {&gemm_q4_0, "slices of k", {2900, 32512, 2}},
+};
+
 static void add_sizes(struct kernel_table *table, const struct kernel_subject *subject) {
     static const int64_t columns[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 64, 65, 128, 129};
-    static const int64_t sizes[][4] = {
-        {0, 64, 3},     {4, 64, 0},     {5, 0, 3},      {3, 0, 40},     {1, 32, 1},
-        {1, 64, 9},     {2, 32, 40},    {64, 256, 9},   {127, 256, 2},  {129, 160, 65},
-        {300, 64, 5},   {5, 1024, 1},   {3, 1056, 1},   {3, 8192, 1},   {2, 8224, 1},
-        {3, 28672, 1},  {1, 28672, 8},  {3, 2112, 2},   {2, 1280, 8},   {9, 2048, 16},
-        {2, 4352, 33},  {33, 4096, 64}, {17, 1312, 12}, {1200, 128, 1}, {700, 96, 3},
-        {257, 96, 132}, {130, 288, 31}, {300, 96, 35}};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         table_add(table, subject, NULL, (int64_t[4]){5, 96, columns[i]}, NULL);
         table_add(table, subject, NULL, (int64_t[4]){37, 256, columns[i]}, NULL);
         if (columns[i] > 8)
             table_add(table, subject, "no scratch", (int64_t[4]){37, 256, columns[i], 1}, NULL);
     }
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        table_add(table, subject, NULL, sizes[i], NULL);
-    table_add(table, subject, "more rows than a grid", (int64_t[4]){18000, 32, 1}, NULL);
-    for (int64_t n = 1; n <= 2; n++) {
-        static const int64_t k[] = {64, 320, 384, 4352};
-        for (size_t i = 0; i < sizeof k / sizeof *k; i++)
-            table_add(table, subject, "blocks stay", (int64_t[4]){2101, k[i], n}, NULL);
+    for (size_t i = 0; i < sizeof sizes_at_edges / sizeof *sizes_at_edges; i++)
+        table_add(table, subject, NULL, sizes_at_edges[i], NULL);
+    for (size_t i = 0; i < sizeof noted_sizes / sizeof *noted_sizes; i++) {
+        const struct kernel_subject *only = noted_sizes[i].only;
+        if (!only || only == subject)
+            table_add(table, subject, noted_sizes[i].note, noted_sizes[i].sizes, NULL);
     }
-    table_add(table, subject, "a long column",
-              (int64_t[4]){2101, subject == &gemm_q4_0 ? 19648 : 19712, 1}, NULL);
-    table_add(table, subject, "blocks stay for long", (int64_t[4]){17000, 256, 1}, NULL);
-    if (subject == &gemm_q8_0) {
-        table_add(table, subject, "two blocks share k", (int64_t[4]){2101, 8704, 2}, NULL);
-        table_add(table, subject, "more tiles than a block has sums for",
-                  (int64_t[4]){4229, 6400, 2}, NULL);
-        table_add(table, subject, "more tiles than two blocks have sums for",
-                  (int64_t[4]){2101, 13312, 2}, NULL);
-    }
-    /* Without scratch: two tiles of rows, a chunk that is not whole, parts of k; with scratch
-     * the same. */
-    static const int64_t many[][4] = {
-        {257, 96, 132, 1}, {130, 288, 31, 1}, {5, 4096, 140, 1}, {200, 32, 260}, {5, 4128, 140}};
-    for (size_t i = 0; i < sizeof many / sizeof *many; i++)
-        table_add(table, subject, NULL, many[i], NULL);
-    /* Slices of k: some groups of warps, of which some have no tile; a cluster whose last block
-     * has a slice less; columns of two blocks; more tiles than a block has sums for. */
-    static const int64_t slices[][4] = {
-        {33, 1280, 3}, {2130, 4352, 8}, {530, 4352, 11}, {300, 1280, 16}, {2900, 32512, 2}};
-    size_t n_slices = sizeof slices / sizeof *slices - (subject != &gemm_q4_0);
-    for (size_t i = 0; i < n_slices; i++)
-        table_add(table, subject, "slices of k", slices[i], NULL);
 }
 
 static void take_values(struct kernel_case *c, kernel_make *scales, kernel_make *values,
@@ -415,99 +419,6 @@ static void add_format(struct kernel_table *table, const struct kernel_subject *
     add_offsets(table, subject, alignment);
 }
 
-/* ---- q4k ---- */
-
-enum { SIZE_Q4K_M, SIZE_Q4K_K };
-enum { Q4K_W, Q4K_X, Q4K_Y };
-
-static void lay_out_q4k(struct kernel_case *c) {
-    size_t m = (size_t)c->sizes[SIZE_Q4K_M], k = (size_t)c->sizes[SIZE_Q4K_K];
-    case_operand(c, "w", TYPE_U8, ROLE_IN, m * (k / Q4K_VALUES) * Q4K_BYTES)->make = make_q4k;
-    case_operand(c, "x", TYPE_F32, ROLE_IN, k)->make = make_outliers_f32;
-    case_operand(c, "y", TYPE_F32, ROLE_OUT, m);
-}
-
-static enum cushim_status run_q4k(const struct kernel_case *c, struct CUstream_st *stream) {
-    return cushim_gemv_q4k_f32(c->device[Q4K_W], c->device[Q4K_X], c->device[Q4K_Y],
-                               c->sizes[SIZE_Q4K_M], c->sizes[SIZE_Q4K_K], stream);
-}
-
-static void ref_q4k(const struct kernel_case *c) {
-    cushim_gemv_q4k_f32_ref(c->host[Q4K_W], c->host[Q4K_X], c->host[Q4K_Y], c->sizes[SIZE_Q4K_M],
-                            c->sizes[SIZE_Q4K_K]);
-}
-
-static double bound_q4k(const struct kernel_case *c, int operand, size_t i) {
-    int64_t k = c->sizes[SIZE_Q4K_K];
-    const uint8_t *row = (const uint8_t *)c->host[Q4K_W] + (int64_t)i * (k / 256) * Q4K_BYTES;
-    double sum = 0, largest = 0;
-    float weights[Q4K_VALUES];
-    (void)operand;
-    for (int64_t at = 0; at < k; at++) {
-        if (at % Q4K_VALUES == 0)
-            cushim_dequant_q4k_f32_ref(row + at / Q4K_VALUES * Q4K_BYTES, weights, 1, Q4K_VALUES);
-        sum += fabs((double)weights[at % Q4K_VALUES] * ((float *)c->host[Q4K_X])[at]);
-        largest = fmax(largest, fabs((double)weights[at % Q4K_VALUES]));
-    }
-    return sum * 0x1p-21 + of_blocks(k, largest);
-}
-
-static double flops_q4k(const struct kernel_case *c) {
-    return 2.0 * (double)c->sizes[SIZE_Q4K_M] * (double)c->sizes[SIZE_Q4K_K];
-}
-
-static const struct kernel_subject gemv_q4k = {.name = "gemv_q4k_f32",
-                                               .n_sizes = 2,
-                                               .lay_out = lay_out_q4k,
-                                               .run = run_q4k,
-                                               .ref = ref_q4k,
-                                               .tolerance = {.nmse = 1e-12, .bound = bound_q4k},
-                                               .flops = flops_q4k};
-
-static struct kernel_case *add_q4k(struct kernel_table *table, const char *note, int64_t m,
-                                   int64_t k) {
-    return table_add(table, &gemv_q4k, note, (int64_t[]){m, k}, NULL);
-}
-
-static void add_all_q4k(struct kernel_table *table) {
-    static const int64_t sizes[][2] = {{0, 256},  {3, 0},      {1, 256},   {1, 512},   {2, 768},
-                                       {3, 2048}, {5, 2304},   {17, 256},  {33, 1280}, {130, 512},
-                                       {3, 8192}, {300, 1024}, {17, 8448}, {3, 28672}, {1, 28672}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        add_q4k(table, NULL, sizes[i][0], sizes[i][1]);
-    add_q4k(table, "any bytes", 40, 1024)->operands[Q4K_W].make = make_q4k_bits;
-    add_q4k(table, "scales at their edges", 40, 512)->operands[Q4K_W].make = make_q4k_edges;
-    add_q4k(table, "no minimum", 9, 512)->operands[Q4K_W].make = make_q4k_without_dmin;
-    add_q4k(table, "not finite", 40, 512)->operands[Q4K_X].make = make_seldom_finite;
-    add_q4k(table, "not finite in a slice", 6, 17408)->operands[Q4K_X].make = make_late_infinity;
-    add_q4k(table, "wide spread", 40, 512)->operands[Q4K_X].make = make_wide_spread;
-    add_q4k(table, "tiny", 5, 512)->operands[Q4K_X].make = make_tiny;
-    add_q4k(table, "subnormal column", 100, 512)->operands[Q4K_X].make = make_below_normal;
-    add_q4k(table, "zeros", 5, 512)->operands[Q4K_X].make = make_zero;
-    for (size_t offset = 2; offset < 16; offset += 2)
-        add_q4k(table, "w off 16", 5, 768)->operands[Q4K_W].offset = offset;
-    for (size_t offset = 4; offset < 16; offset += 4) {
-        add_q4k(table, "x off 16", 5, 768)->operands[Q4K_X].offset = offset;
-        add_q4k(table, "y off 16", 5, 768)->operands[Q4K_Y].offset = offset;
-    }
-    add_q4k(table, "more rows than a grid", 9000, 256);
-    static kernel_make *const odd_weights[] = {NULL, make_q4k_bits, make_q4k_edges};
-    for (size_t i = 0; i < sizeof odd_weights / sizeof *odd_weights; i++) {
-        struct kernel_case *c = add_q4k(table, "blocks stay", 2101, 512);
-        if (odd_weights[i])
-            c->operands[Q4K_W].make = odd_weights[i];
-    }
-    static kernel_make *const odd_columns[] = {make_seldom_finite, make_wide_spread, make_tiny,
-                                               make_huge, make_zero};
-    for (size_t i = 0; i < sizeof odd_columns / sizeof *odd_columns; i++)
-        add_q4k(table, "blocks stay", 2101, 512)->operands[Q4K_X].make = odd_columns[i];
-    add_q4k(table, "blocks stay, x off 16", 2101, 512)->operands[Q4K_X].offset = 4;
-    add_q4k(table, "blocks stay", 2101, 4352);
-    add_q4k(table, "two blocks share k", 2101, 16896);
-    add_q4k(table, "blocks stay for long", 17000, 256);
-    add_q4k(table, "two blocks stay", 67601, 512);
-}
-
 void cases_gemv(struct kernel_table *table) {
     add_format(table, &gemm_q4_0, 1, make_edge_halves, make_edge_bytes, make_hiding_q4_0);
     for (int64_t n = 1; n <= 8; n++)
@@ -521,7 +432,7 @@ void cases_gemv(struct kernel_table *table) {
     table_add(table, &gemm_q8f, "small scales", (int64_t[4]){18, 512, 70}, NULL)
         ->operands[VALUES]
         .make = make_small_q8f;
-    add_all_q4k(table);
+    add_column(table);
     add_ends(table);
     add_decoder(table);
     add_dense(table);

@@ -7,7 +7,7 @@
 #include "kernels/tests/cases/cases_gemv.h"
 #include "kernels/tests/cases/cases_q4k.h"
 
-enum { MAX_LEN = 5 };
+enum { MAX_LEN = 5, LARGEST_WEIGHT = 63 };
 static const float EPS = 1e-5f;
 
 /* ---- what is allowed ---- */
@@ -38,11 +38,6 @@ static double rstd_of(const float *x, const float *norm, int64_t k) {
     for (int64_t i = 0; i < k; i++)
         sum += (double)x[i] * x[i];
     return norm ? 1 / sqrt(sum / (double)k + EPS) : 1;
-}
-
-/* Sums over a block that are subnormal (cushim/kernels/gemv.h), for weights below 64. */
-static double of_blocks(int64_t k) {
-    return (double)(k / 32) * 64 * 0x1p-149;
 }
 
 static size_t scratch_floats(int64_t m, int64_t k) {
@@ -81,7 +76,8 @@ static double bound_add(const struct kernel_case *c, int operand, size_t i) {
     struct terms of = terms_of(c->host[ADD_W], (int64_t)i, c->host[ADD_X], NULL, c->sizes[ADD_K]);
     (void)operand;
     double residual = ((const float *)c->host[ADD_Y])[i] - of.sum;
-    return 0x1p-21 * (of.magnitude + fabs(residual)) + of_blocks(c->sizes[ADD_K]);
+    return 0x1p-21 * (of.magnitude + fabs(residual)) +
+           lost_in_blocks(c->sizes[ADD_K], LARGEST_WEIGHT);
 }
 
 static const struct kernel_subject gemv_add = {.name = "gemv_add_q4k_f32",
@@ -152,8 +148,8 @@ static double bound_gate(const struct kernel_case *c, int operand, size_t i) {
     struct terms gate = terms_of(c->host[GATE_W], (int64_t)i, x, norm, k);
     struct terms up = terms_of(c->host[GATE_W], c->sizes[GATE_M] + (int64_t)i, x, norm, k);
     double g = rstd * gate.sum, u = rstd * up.sum, silu = fabs(g / (1 + exp(-g)));
-    double gate_error = 0x1p-20 * rstd * gate.magnitude + of_blocks(k),
-           up_error = 0x1p-20 * rstd * up.magnitude + of_blocks(k);
+    double gate_error = 0x1p-20 * rstd * gate.magnitude + lost_in_blocks(k, LARGEST_WEIGHT),
+           up_error = 0x1p-20 * rstd * up.magnitude + lost_in_blocks(k, LARGEST_WEIGHT);
     (void)operand;
     return 1.1 * gate_error * (fabs(u) + up_error) + silu * up_error + 1e-6 * y + 0x1p-149;
 }
@@ -283,7 +279,7 @@ static double bound_qkv(const struct kernel_case *c, int operand, size_t i) {
     double magnitude = terms_of(c->host[QKV_W], row, x, norm, k).magnitude;
     if (operand != QKV_VALUES)
         magnitude += terms_of(c->host[QKV_W], partner, x, norm, k).magnitude;
-    return 0x1p-20 * rstd_of(x, norm, k) * magnitude + of_blocks(k);
+    return 0x1p-20 * rstd_of(x, norm, k) * magnitude + lost_in_blocks(k, LARGEST_WEIGHT);
 }
 
 static const struct kernel_subject gemv_qkv = {.name = "gemv_qkv_q4k_f32",
