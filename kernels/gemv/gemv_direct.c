@@ -4,6 +4,12 @@
  */
 #include "kernels/gemv/gemv_direct.h"
 
+/* What each of n_blocks on a multiprocessor may have; no kernel here is launched with more. */
+static unsigned shared_bytes(const struct cushim_kernel_call *call, unsigned n_blocks) {
+    unsigned n_bytes = cushim_kernel_call_share(call, n_blocks);
+    return n_bytes < GEMV_DIRECT_MOST_BYTES ? n_bytes : GEMV_DIRECT_MOST_BYTES;
+}
+
 /*
  * Warps that share the steps of k of a block's tiles, one after the other: the number, up to
  * `most`, with the least idleness.  Each has a part of every tile.
@@ -28,17 +34,14 @@ static unsigned even_warps(int64_t n_steps, int64_t n_tiles, unsigned most) {
  */
 static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                           const struct gemv_direct_sizes *sizes, unsigned share, unsigned n_ranks) {
-    unsigned most_bytes = cushim_kernel_call_share(call, share),
-             most_warps = GEMV_DIRECT_WARPS / share, n_cols = sizes->n_cols,
-             bytes_of_warp = sizes->bytes_of_warp + 64 * n_cols;
+    unsigned most_bytes = shared_bytes(call, share), most_warps = GEMV_DIRECT_WARPS / share,
+             n_cols = sizes->n_cols, bytes_of_warp = sizes->bytes_of_warp + 64 * n_cols;
     int64_t n_clusters = (call->n_sms - 1) / n_ranks + 1,
             n_tiles = (sizes->n_tiles - 1) / n_clusters + 1;
     int64_t of_first = GEMV_DIRECT_FIRST_STEP(sizes->n_steps, 1, n_ranks),
             of_last = sizes->n_steps - GEMV_DIRECT_FIRST_STEP(sizes->n_steps, n_ranks - 1, n_ranks),
             n_steps = n_ranks > 1 && of_first > of_last ? of_first : of_last;
     unsigned bytes = GEMV_DIRECT_BYTES(n_cols, sizes->column_bytes, (unsigned)n_steps, 0, 0, 0);
-    if (most_bytes > GEMV_DIRECT_MOST_BYTES)
-        most_bytes = GEMV_DIRECT_MOST_BYTES;
     if (bytes + most_warps * 3 / 4 * bytes_of_warp > most_bytes)
         return false;
     if (bytes + most_warps * bytes_of_warp > most_bytes)
@@ -63,21 +66,18 @@ static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_dir
 }
 
 /*
- * On the matrix units, 16 rows per tile: one block per multiprocessor.  If it asks for all its
- * weights while the kernel ahead still runs, it has half of the multiprocessor, so that it can
- * start by then; q4k never does.  If the columns take more than half of the shared memory, two
- * blocks share k, because weights too need room there and in L1.  False if there are too few tiles,
- * or too much of k.
+ * One block per multiprocessor.  If it asks for all its weights while the kernel ahead still runs,
+ * it has half of the multiprocessor, so that it can start by then.  If the columns take more than
+ * half of the shared memory, two blocks share k, because weights too need room there and in L1.
  */
 bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                               const struct gemv_direct_sizes *sizes) {
     enum { MOST_RANKS = 2 };
-    int64_t n_tiles = sizes->n_tiles,
-            most_steps = GEMV_DIRECT_MOST_BYTES / (sizes->n_cols * sizes->column_bytes);
+    int64_t most_steps = GEMV_DIRECT_MOST_BYTES / (sizes->n_cols * sizes->column_bytes);
     if (call->arch < 90 || sizes->n_steps == 0 || sizes->n_steps > MOST_RANKS * most_steps ||
-        n_tiles < sizes->least_tiles || n_tiles > INT32_MAX)
+        sizes->n_tiles < sizes->least_tiles || sizes->n_tiles > INT32_MAX)
         return false;
-    int64_t bytes_of_block = ((n_tiles - 1) / call->n_sms + 1) * sizes->tile_bytes;
+    int64_t bytes_of_block = ((sizes->n_tiles - 1) / call->n_sms + 1) * sizes->tile_bytes;
     direct->early_bytes = GEMV_DIRECT_EARLY_BYTES;
     if (!sizes->is_alone && bytes_of_block <= GEMV_DIRECT_EARLY_BYTES &&
         direct_blocks(call, direct, sizes, 2, 1))
@@ -99,9 +99,8 @@ int64_t cushim_gemv_n_clusters(const struct cushim_kernel_call *call, unsigned n
 }
 
 /*
- * By slices of k: blocks that stay, with one warp per slice, or several if there are few slices.  A
- * cluster shares k if it is too much for a block.  Each eight columns have a part of the device.
- * False if it does not fit.
+ * Blocks stay, with one warp per slice, or several if there are few slices.  A cluster shares k if
+ * it is too much for a block.  Each eight columns have a part of the device.
  */
 bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
                               struct cushim_kernel_shape *shape, struct gemv_slices *slices,
@@ -121,9 +120,7 @@ bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
     int64_t most = cushim_gemv_n_clusters(call, ranks) / n_parts;
     unsigned clusters = cushim_n_blocks(n_tiles, 1, most > 1 ? most : 1);
     int64_t tiles = (n_tiles - 1) / clusters + 1;
-    unsigned most_bytes = cushim_kernel_call_share(call, 1);
-    if (most_bytes > GEMV_DIRECT_MOST_BYTES)
-        most_bytes = GEMV_DIRECT_MOST_BYTES;
+    unsigned most_bytes = shared_bytes(call, 1);
     /* All tiles, or as many as there is room for the sums of, twice. */
     unsigned warps = n_slices * groups, n_bytes = (unsigned)(row_bytes / n_all);
     unsigned least = GEMV_SLICE_BYTES(n_bytes, warps, n_slices, 0, 0);

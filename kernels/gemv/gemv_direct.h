@@ -5,10 +5,11 @@
 #include "kernels/gemv/gemv_kernels.h"
 #include "kernels/launch/call.h"
 
-/* A launch on the matrix units, and the most tiles of a block. */
+/* A launch on the matrix units. */
 struct gemv_direct {
     struct cushim_kernel_shape shape;
-    int most_tiles, early_bytes;
+    int most_tiles;  /* of a block */
+    int early_bytes; /* of a block's weights, asked for while the kernel ahead still runs */
 };
 
 /* The sizes of a launch. */
@@ -18,14 +19,14 @@ struct gemv_direct_sizes {
     unsigned n_cols;
     unsigned column_bytes;  /* of shared memory for a step of a column */
     unsigned bytes_of_warp; /* of shared memory, for each warp */
-    int early_bytes;        /* of a block's weights, asked for while the kernel ahead still runs */
+    int early_bytes;        /* if a block cannot ask for all its weights early */
     bool is_alone;          /* a block always has a multiprocessor for itself */
     bool may_share;         /* blocks of a cluster may share k */
 };
 
 /*
- * One or two columns on the matrix units.  False if there are too few tiles, or too much of k for
- * one block.
+ * One or two columns on the matrix units, in tiles of 16 rows.  False if there are too few tiles,
+ * or too much of k for a block, or for the two that may share it.
  */
 bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                               const struct gemv_direct_sizes *sizes);

@@ -26,11 +26,10 @@ struct product {
     size_t scratch_bytes;
 };
 
-/* How a product ends, and the kernels for it. */
+/* How a product ends: the kernel that does it all, or the one behind the products. */
 struct ending {
-    const char *what;
-    bool is_early;
-    unsigned in_one, early, behind;
+    const char *what; /* the public function */
+    unsigned in_one, behind;
     void (*reference)(const void *args);
 };
 
@@ -77,8 +76,8 @@ static enum cushim_status check_pointers(const char *what, const struct product 
 /* ---- launches ---- */
 
 /*
- * Whether one kernel does it: weights at multiples of 16, the eight pairs of a tile in one head,
- * and their rows within reach of each other.
+ * Whether one kernel does it: weights lie at multiples of 16, the eight pairs of a tile are in one
+ * head, and an int32_t holds the bytes between their rows.
  */
 static bool is_direct(const struct cushim_kernel_call *call, const struct product *args,
                       struct gemv_direct *direct) {
@@ -100,15 +99,16 @@ static bool is_direct(const struct cushim_kernel_call *call, const struct produc
            cushim_gemv_direct_shape(call, direct, &sizes);
 }
 
+/* The products are at the start of scratch. */
 static enum cushim_status launch_behind(const struct cushim_kernel_call *call, unsigned kernel,
-                                        struct product *args, const float *products) {
+                                        struct product *args) {
     enum { THREADS = 256, BLOCKS_PER_SM = 4 };
     int64_t n = args->end.half ? args->m / 2 : args->m;
     struct cushim_kernel_shape shape = {
         .grid = {cushim_n_blocks(n, THREADS, (int64_t)call->n_sms * BLOCKS_PER_SM)},
         .block = {THREADS},
         .is_dependent = true};
-    void *params[] = {&products, &args->m, &args->end};
+    void *params[] = {&args->scratch, &args->m, &args->end};
     return cushim_kernel_call_launch(call, kernel, &shape, params);
 }
 
@@ -124,8 +124,7 @@ static enum cushim_status run(const struct ending *ending, struct product *args,
     if (is_direct(&call, args, &direct)) {
         void *params[] = {&args->w.of[0].w.head, &args->x,  &args->m, &args->k, &direct.most_tiles,
                           &direct.early_bytes,   &args->end};
-        return cushim_kernel_call_launch(&call, ending->is_early ? ending->early : ending->in_one,
-                                         &direct.shape, params);
+        return cushim_kernel_call_launch(&call, ending->in_one, &direct.shape, params);
     }
     if (args->end.norm && args->k) {
         CUSHIM_TRY(cushim_rms_norm_f32(x, args->end.norm, normed, NULL, args->end.eps, 1, args->k,
@@ -138,8 +137,7 @@ static enum cushim_status run(const struct ending *ending, struct product *args,
                                                               x, products, args->w.of[i].m, args->k,
                                                               .n = 1, .is_column = true},
                                         stream));
-    products = args->scratch;
-    return launch_behind(&call, ending->behind, args, products);
+    return launch_behind(&call, ending->behind, args);
 }
 
 /* ---- the calls ---- */
@@ -153,8 +151,8 @@ enum cushim_status cushim_gemv_add(struct gemv_how how, struct gemv_rows w, cons
                                    const float *residual, float *y, int64_t m, int64_t k,
                                    void *scratch, size_t scratch_bytes,
                                    struct CUstream_st *stream) {
-    const struct ending ending = {how.what,           how.is_early, GEMV_Q4K_ADD,
-                                  GEMV_Q4K_ADD_EARLY, GEMV_END_ADD, add_reference};
+    const struct ending ending = {how.what, how.is_early ? GEMV_Q4K_ADD_EARLY : GEMV_Q4K_ADD,
+                                  GEMV_END_ADD, add_reference};
     struct product args = {w, x, m, k, {.residual = residual, .y = y}, scratch, scratch_bytes};
     int64_t n;
     CUSHIM_TRY(cushim_check_size(how.what, "m", m));
@@ -185,8 +183,7 @@ enum cushim_status cushim_gemv_swiglu(struct gemv_how how, struct gemv_rows w, c
                                       const float *norm, float *y, float eps, int64_t m, int64_t k,
                                       void *scratch, size_t scratch_bytes,
                                       struct CUstream_st *stream) {
-    const struct ending ending = {how.what,        how.is_early,
-                                  GEMV_Q4K_SWIGLU, GEMV_Q4K_SWIGLU_EARLY,
+    const struct ending ending = {how.what, how.is_early ? GEMV_Q4K_SWIGLU_EARLY : GEMV_Q4K_SWIGLU,
                                   GEMV_END_SWIGLU, swiglu_reference};
     struct product args = {w, x, 0, k, {.norm = norm, .eps = eps, .y = y}, scratch, scratch_bytes};
     CUSHIM_TRY(cushim_check_size(how.what, "m", m));
@@ -234,7 +231,7 @@ static enum cushim_status check_heads(const char *what, int64_t n_q_heads, int64
     return CUSHIM_OK;
 }
 
-/* Check the cache of keys, or of values. */
+/* Keys and values lie in the same way. */
 static enum cushim_status check_cache(const char *what, const struct gemv_end_args *end) {
     int64_t position, head, n;
     if (end->n_kv_heads == 0 || end->max_len == 0)
@@ -256,9 +253,10 @@ enum cushim_status cushim_gemv_qkv(struct gemv_how how, struct gemv_rows w, cons
                                    int64_t n_kv_heads, int64_t head_dim, int64_t k, int64_t max_len,
                                    int64_t position_stride, int64_t head_stride, void *scratch,
                                    size_t scratch_bytes, struct CUstream_st *stream) {
-    const struct ending ending = {how.what,           how.is_early, GEMV_Q4K_QKV,
-                                  GEMV_Q4K_QKV_EARLY, GEMV_END_QKV, qkv_reference};
-    struct product args = {w, x, 0, k, {.norm = norm}, scratch, scratch_bytes};
+    const struct ending ending = {how.what, how.is_early ? GEMV_Q4K_QKV_EARLY : GEMV_Q4K_QKV,
+                                  GEMV_END_QKV, qkv_reference};
+    struct product args = {
+        .w = w, .x = x, .k = k, .scratch = scratch, .scratch_bytes = scratch_bytes};
     int64_t n;
     CUSHIM_TRY(check_heads(how.what, n_q_heads, n_kv_heads, head_dim, &args.m));
     cushim_gemv_split(&args.w, n_q_heads * head_dim, n_kv_heads * head_dim, n_kv_heads * head_dim);

@@ -48,8 +48,8 @@ static bool has(const struct cushim_kernel_call *call, const struct gemv_product
 
 /* ---- one or two columns, blocks that stay ---- */
 
-/* Pairs of blocks of 32; formats whose words lie at odd places go through stages.  For one column
- * of bytes, rows are faster than two blocks that share k. */
+/* Formats whose words lie at odd places go through stages.  For one column of bytes, rows are
+ * faster than two blocks that share k. */
 static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_product *product,
                          struct launch *launch) {
     enum { MANY_TILES = 32, STEP_BLOCKS = GEMV_DIRECT_STEP / BLOCK_VALUES };
@@ -102,7 +102,7 @@ static bool shape_slices(const struct cushim_kernel_call *call, struct gemv_prod
     launch->path =
         product->n <= PACKED && has(call, product, GEMV_SLICES4) ? GEMV_SLICES4 : GEMV_SLICES;
     launch->params[4] = &launch->slices;
-    /* some formats have rows, which are faster for one column */
+    /* Rows are faster for one column, if the format has them. */
     return (product->n > 1 || !has(call, product, GEMV_C1_WIDE)) && launch->is_wide &&
            product->k % GEMV_SLICE == 0 &&
            cushim_is_aligned(16, launch->scales, NULL, NULL, NULL) &&
@@ -179,7 +179,7 @@ static bool shape_mma(const struct cushim_kernel_call *call, struct gemv_product
                                                  .block = {BLOCK_THREADS},
                                                  .cluster = cluster > 1 ? cluster : 0,
                                                  .is_dependent = true};
-    /* and for two */
+    /* Rows are faster for two columns, if the format has them. */
     return call->arch >= 80 && is_even(product) &&
            (product->n > 2 || !has(call, product, GEMV_C2_WIDE));
 }
@@ -238,7 +238,6 @@ static bool shape_wgmma(const struct cushim_kernel_call *call, struct gemv_produ
     launch->path = cols == 32 ? GEMV_WGMMA32 : GEMV_WGMMA64;
     launch->wide = launch->is_wide | is_wide_columns(product, product->b) << 1 |
                    is_wide_columns(product, product->c) << 2;
-    launch->terms = NULL;
     launch->params[7] = &launch->wide;
     launch->params[8] = &launch->terms;
     launch->shape = (struct cushim_kernel_shape){.grid = {(unsigned)n_tiles * cluster},
@@ -262,9 +261,7 @@ static bool shape_wgmma_of_terms(const struct cushim_kernel_call *call,
 
 static enum cushim_status launch_terms(const struct cushim_kernel_call *call,
                                        struct gemv_product *product, uint8_t *terms) {
-    enum {
-        UNITS = GEMV_TERMS_THREADS / 32
-    }; /* warps of a block; each makes the terms of 32 columns of a block of k, or as many */
+    enum { UNITS = GEMV_TERMS_THREADS / 32 }; /* of a block: each warp has one */
     int cols = (int)wgmma_cols(product->n), wide = is_wide_columns(product, product->b);
     int64_t n_units = product->k / BLOCK_VALUES * ((product->n - 1) / cols + 1) * (cols / 32);
     bool is_of_groups = cushim_quant_layout(product->format).values > BLOCK_VALUES;
@@ -278,11 +275,15 @@ static enum cushim_status launch_terms(const struct cushim_kernel_call *call,
 
 /* ---- plain products ---- */
 
+static void take_parts(struct gemv_product *product, struct launch *launch) {
+    void *params[] = {&product->w, &product->b, &product->c, &product->m, &product->k, &product->n};
+    memcpy(launch->params, params, sizeof params);
+}
+
 static bool shape_row(const struct cushim_kernel_call *call, struct gemv_product *product,
                       struct launch *launch) {
-    void *params[] = {&product->w, &product->b, &product->c, &product->m, &product->k};
     (void)call;
-    memcpy(launch->params, params, sizeof params);
+    take_parts(product, launch);
     launch->path = GEMV_ROW;
     launch->shape =
         (struct cushim_kernel_shape){.grid = {cushim_n_blocks(product->m, BLOCK_WARPS, INT32_MAX)},
@@ -294,10 +295,9 @@ static bool shape_row(const struct cushim_kernel_call *call, struct gemv_product
 static bool shape_tile(const struct cushim_kernel_call *call, struct gemv_product *product,
                        struct launch *launch) {
     enum { TILE = 64 };
-    void *params[] = {&product->w, &product->b, &product->c, &product->m, &product->k, &product->n};
     int64_t n_tiles = ((product->m - 1) / TILE + 1) * ((product->n - 1) / TILE + 1);
     (void)call;
-    memcpy(launch->params, params, sizeof params);
+    take_parts(product, launch);
     launch->path = GEMV_TILE;
     launch->shape = (struct cushim_kernel_shape){.grid = {cushim_n_blocks(n_tiles, 1, INT32_MAX)},
                                                  .block = {BLOCK_THREADS}};
