@@ -6,10 +6,10 @@
  * - queues its work on `stream` and returns; the buffers live until that work ends;
  * - allocates nothing, waits for nothing and reads no device memory on the host.  It copies host
  *   arrays before it returns, so a capture of it can be replayed;
- * - takes its scratch from the caller, if scratch helps it at all.  NULL and 0 bytes are always
- *   legal, and <name>_scratch returns how many bytes help;
- * - accepts any size from 0 up, and any address that is a multiple of its element; multiples of 16
- *   bytes are faster;
+ * - takes its scratch from the caller; <name>_scratch returns how many bytes help.  NULL and 0 are
+ *   legal unless the function says that it needs some;
+ * - accepts any size from 0 up unless it says otherwise, and any address that is a multiple of its
+ *   element; multiples of 16 bytes are faster;
  * - gives the same bits for the same inputs on the same device, run after run;
  * - checks its arguments before it queues anything.  If one is wrong it returns CUSHIM_INVALID, and
  *   cushim_last_error() names the function, the parameter and the rule.

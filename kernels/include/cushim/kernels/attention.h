@@ -62,8 +62,9 @@ CUSHIM_API enum cushim_status cushim_attention_f32(const float *q, const float *
  *                    strides are multiples of 16 bytes.  May be NULL if max_kv_len is 0
  * @param kv_len_ptr  one length on the device, read when the work runs; NULL means kv_len
  * @param o           as q, out; must not overlap an input
- * @param n_q_heads   >= 0, a multiple of n_kv_heads
- * @param head_dim    >= 0; above 256 a slow path takes it
+ * @param batch, head_dim  >= 0; if one is 0 or n_q_heads is, nothing is done and the pointers to
+ *                         the device may be NULL.  A slow path takes head_dim above 256
+ * @param n_q_heads, n_kv_heads  >= 0; the first is a multiple of the second
  * @param kv_len      >= 0; unused if kv_len_ptr is given
  * @param max_kv_len  >= 0; a length is clamped to 0 .. max_kv_len.  The cache beyond the length may
  *                    be prefetched, but is not read.  If the length is 0, the output is 0
@@ -75,7 +76,7 @@ CUSHIM_API enum cushim_status cushim_attention_f32(const float *q, const float *
  * @param stream      NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (kv is NULL, a negative size or stride, more bytes than can be
  *         counted, n_q_heads, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK,
- *         nothing was queued
+ *         nothing was queued but work on scratch
  * Accuracy  NMSE <= 1e-12; per element |error| <= 2^-21 (1 + s) times the weighted mean of |v|; s
  *           is the largest sum of |q k| / sqrt(head_dim) of any position
  * Threads   any
@@ -89,7 +90,7 @@ cushim_attention_decode_f32(const float *q, const float *k, const float *v,
                             size_t scratch_bytes, struct CUstream_st *stream);
 
 /**
- * How much scratch helps cushim_attention_decode_f32.
+ * How much scratch helps cushim_attention_decode_f32 with the same sizes.
  * @return bytes; 0 if none helps or it refuses the sizes
  * Threads  any
  */
@@ -128,8 +129,9 @@ struct cushim_kv_cache {
  * @param q_begin    [batch] on the device; NULL means b * max_q_len
  * @param q_len      [batch] on the device; NULL means max_q_len
  * @param o          as q, out; must not overlap an input.  Queries of no sequence stay as they are
- * @param batch, head_dim  >= 0; if one is 0, nothing is done and the pointers may be NULL
- * @param n_q_heads  >= 0, a multiple of n_kv_heads
+ * @param batch, head_dim  >= 0; if one is 0 or n_q_heads or max_q_len is, nothing is done and the
+ *                         pointers to the device may be NULL
+ * @param n_q_heads, n_kv_heads  >= 0; the first is a multiple of the second
  * @param max_q_len  >= 0; a length is clamped to 0 .. max_q_len.  INT32_MAX if it is not known
  * @param causal     if set, the queries of a sequence are its last positions: query i of n sees the
  *                   first kv_len - n + i + 1 positions.  Otherwise it sees kv_len
@@ -137,7 +139,7 @@ struct cushim_kv_cache {
  * @param stream     NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (cache is NULL, a negative size or stride, more bytes than can
  *         be counted, n_q_heads, an unknown type, blocks of no position, a NULL or misaligned
- *         pointer) | a driver status; unless CUSHIM_OK, nothing was queued
+ *         pointer) | a driver status; unless CUSHIM_OK, nothing was queued but work on scratch
  * Accuracy  NMSE <= 1e-11; elements of the cache are widened exactly
  * Speed     with one query of each sequence, or a few whose heads that share a KV head are at most
  *           32 rows, or 128 if all of them are at most 16 for each multiprocessor, as
@@ -156,7 +158,7 @@ cushim_attention_cached_f32(const float *q, const struct cushim_kv_cache *cache,
                             struct CUstream_st *stream);
 
 /**
- * How much scratch helps cushim_attention_cached_f32.
+ * How much scratch helps cushim_attention_cached_f32 with the same sizes.
  * @return bytes; 0 if none helps or it refuses the sizes
  * Threads  any
  */

@@ -115,8 +115,9 @@ CUSHIM_API enum cushim_status cushim_adamw_bf16(uint16_t *param, float *m, doubl
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
  *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  1e-5 of the value, then rounded.  If a slice of x * scale has NaN or +Inf, or only
- * -Inf, all of it is NaN Threads   any Stream    queued on `stream`; the buffers must live until
- * that work ends
+ *           -Inf, all of it is NaN
+ * Threads   any
+ * Stream    queued on `stream`; the buffers must live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_scaled_softmax_bf16(const uint16_t *x, uint16_t *y,
                                                          float scale, int64_t outer, int64_t axis,

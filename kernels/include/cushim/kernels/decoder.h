@@ -1,6 +1,8 @@
 /*
  * The layers of a decoder, as in the Llama and Qwen2 models, for one token: products with weights
  * of any quantised format, and decode attention.
+ *
+ * What holds for every function is at the top of cushim/kernels.h.
  */
 #ifndef CUSHIM_KERNELS_DECODER_H
 #define CUSHIM_KERNELS_DECODER_H
@@ -79,20 +81,23 @@ CUSHIM_API size_t cushim_decoder_f32_scratch(const struct cushim_decoder *decode
  *
  * If a product has only q4k weights it is that of _gemv_qkv_q4k_f32, _gemv_add_q4k_f32 or
  * _gemv_swiglu_q4k_f32, but takes its weights before the kernel ahead has ended.  Others are a
- * norm, _gemm_FORMAT_f32 with one column for each matrix, and the end.
+ * norm, _gemm_FORMAT_f32 with one column for each matrix, and the end.  If there is no layer or
+ * hidden is 0, nothing is done and the other pointers may be NULL.
  * @param decoder   on the host; not used after the call, nor are its layers
  * @param position  on the device, read there; a multiple of 4 bytes.  If it is not in [0, max_len),
  *                  h is undefined and the caches do not change
- * @param length    on the device, read there; a multiple of 4 bytes: usually *position + 1
+ * @param length    on the device, read there; a multiple of 4 bytes: usually *position + 1, and
+ *                  clamped to 0 .. max_len
  * @param h         [hidden] on the device, in and out; a multiple of 4 bytes; faster if it and the
  *                  norms are multiples of 16
  * @param scratch   on the device, a multiple of 4 bytes; its contents are lost
  * @param scratch_bytes  at least cushim_decoder_f32_scratch(decoder)
  * @param stream    NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a size out of range or above 2^28, columns of a matrix that
- * are no multiple of its blocks' values, no such format, more bytes than can be counted, a NULL or
- * misaligned pointer, too little scratch) | a driver status If there is no layer or hidden is 0,
- * nothing is done and the pointers may be NULL. Accuracy  that of the function for each step
+ *         are no multiple of its blocks' values, no such format, more bytes than can be counted, a
+ *         NULL or misaligned pointer, too little scratch): nothing was queued | a driver status: h
+ *         and the caches may be half done
+ * Accuracy  that of the function for each step
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends
  */

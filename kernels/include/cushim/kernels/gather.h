@@ -22,6 +22,7 @@ extern "C" {
  * @param idx     [n] on the device; a multiple of its element; any value; it is clamped at its full
  *                width
  * @param out     [n][d] on the device, out
+ * @param n, d    >= 0; if one is 0, nothing is done and the pointers may be NULL
  * @param v       >= 0, and not 0 if there is a row to write
  * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, v = 0, more elements than can be counted, a
@@ -44,6 +45,7 @@ CUSHIM_API enum cushim_status cushim_gather_f32_i32(const float *table, const in
  *                4 bytes
  * @param idx     [n] on the device; a multiple of 4 bytes; any value
  * @param out     [n][d] on the device, out; a multiple of 4 bytes
+ * @param n       >= 0; if n or d is 0, nothing is done and the pointers may be NULL
  * @param d       >= 0, a multiple of 32
  * @param v       >= 0, and not 0 if there is a row to write
  * @param stream  NULL means the legacy stream of the current context

@@ -31,7 +31,7 @@ extern "C" {
  * @param k  rows of b
  * @param n  columns of b
  * @return bytes: 4 for each value of b, its columns rounded up to a multiple of 32 or 64, and some
- * more; 0 if none helps (as up to 8 columns) or the products refuse the sizes
+ *         more; 0 if none helps (as up to 8 columns) or the products refuse the sizes
  * Threads  any
  */
 CUSHIM_API size_t cushim_gemm_scratch(int64_t k, int64_t n);
@@ -53,7 +53,7 @@ CUSHIM_API size_t cushim_gemm_scratch(int64_t k, int64_t n);
  * @param stream   NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not a multiple of 32, more bytes than can
  *         be counted, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK, nothing
- *         was queued
+ *         was queued but work on scratch
  * Accuracy  |error| <= 2^-21 sum|terms|; an infinity or NaN in b stays in its column
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends
@@ -81,7 +81,7 @@ CUSHIM_API enum cushim_status cushim_gemm_q4_0_f32(const uint16_t *scales, const
  * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not a multiple of 32, more bytes than can
  *         be counted, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK, nothing
- *         was queued
+ *         was queued but work on scratch
  * Accuracy  |error| <= 2^-21 sum|terms|; an infinity or NaN in b stays in its column
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends
@@ -136,7 +136,8 @@ CUSHIM_API size_t cushim_gemv_q4k_scratch(int64_t m, int64_t k);
  * @param scratch_bytes  at least cushim_gemv_q4k_scratch(m, k)
  * @param stream    NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not a multiple of 256, more bytes than can
- *         be counted, a NULL or misaligned pointer, too little scratch) | a driver status
+ *         be counted, a NULL or misaligned pointer, too little scratch) | a driver status;
+ *         unless CUSHIM_OK, nothing was queued but work on scratch
  * Accuracy  |error| <= 2^-21 (sum|terms| + |residual|), with the terms of cushim_gemv_q4k_f32
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends
@@ -161,7 +162,8 @@ cushim_gemv_add_q4k_f32(const void *w, const float *x, const float *residual, fl
  * @param scratch_bytes  at least cushim_gemv_q4k_scratch(2 * m, k)
  * @param stream   NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not a multiple of 256, more bytes than can
- *         be counted, a NULL or misaligned pointer, too little scratch) | a driver status
+ *         be counted, a NULL or misaligned pointer, too little scratch) | a driver status;
+ *         unless CUSHIM_OK, nothing was queued but work on scratch
  * Accuracy  g and u within 2^-20 sum|terms|, if x * norm and the sum of x^2 are finite floats
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends
@@ -203,7 +205,7 @@ CUSHIM_API enum cushim_status cushim_gemv_swiglu_q4k_f32(const void *w, const fl
  * @param stream    NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, an odd head_dim, k not a multiple of 256,
  *         more bytes or rows than can be counted, a NULL or misaligned pointer, too little scratch)
- *         | a driver status
+ *         | a driver status; unless CUSHIM_OK, nothing was queued but work on scratch
  * Accuracy  products within 2^-20 sum|terms|, if x * norm and the sum of x^2 are finite floats
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends

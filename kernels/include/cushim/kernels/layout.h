@@ -21,7 +21,7 @@ extern "C" {
  * Repeat each element of the middle axis: y[o, r, i] = x[o, r / reps, i].
  * @param x       [outer][axis][inner] on the device; a multiple of 4 bytes
  * @param y       [outer][axis * reps][inner] on the device, out
- * @param reps    >= 0; if 0, y is empty
+ * @param outer, axis, inner, reps  >= 0; if one is 0, nothing is done and the pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
  *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
@@ -37,6 +37,7 @@ CUSHIM_API enum cushim_status cushim_repeat_f32(const float *x, float *y, int64_
  * Transpose a matrix: y[c, r] = x[r, c].
  * @param x       [rows][cols] on the device; a multiple of its element
  * @param y       [cols][rows] on the device, out
+ * @param rows, cols  >= 0; if one is 0, nothing is done and the pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
  *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued

@@ -1,5 +1,5 @@
 /*
- * Dequantisation: blocks of small integers with shared scales, as floats.  Products with them.
+ * Dequantisation: blocks of small integers with shared scales, as floats; and products with them.
  *
  * What holds for every function is at the top of cushim/kernels.h.
  */
@@ -46,11 +46,13 @@ CUSHIM_API enum cushim_status cushim_dequant_q4k_f32(const void *w, float *y, in
  *
  * q5_0 has blocks of 32 values in 22 bytes: fp16 d; qh[4], 32 high bits; qs[16], nibbles.  Value l
  * is d * (q - 16), whose low bits are the low nibble of qs[l], or the high one of qs[l - 16].
+ *
  * q5k has super-blocks of 256 values in 176 bytes: what q4k has before its nibbles; qh[32];
- * qs[128]. Values are as in q4k, with 16 more if bit j of qh[l] is set for value 32 j + l. q6k has
- * super-blocks of 256 values in 210 bytes: ql[128], qh[64], sc[16], fp16 d.  Of each 128, value 32
- * q + l is d * sc[2q + l / 16] * (v - 32): v has the low nibble of ql[32 (q & 1) + l], or the high
- * one if q is 2 or 3, and bits 2q and 2q + 1 of qh[l].
+ * qs[128].  Values are as in q4k, with 16 more if bit j of qh[l] is set for value 32 j + l.
+ *
+ * q6k has super-blocks of 256 values in 210 bytes: ql[128], qh[64], sc[16], fp16 d.  Of each 128,
+ * value 32 q + l is d * sc[2q + l / 16] * (v - 32): v has the low nibble of ql[32 (q & 1) + l], or
+ * the high one if q is 2 or 3, and bits 2q and 2q + 1 of qh[l].
  * @param w       [rows][k / 32 or 256] blocks on the device, at any address
  * @param y       [rows][k] on the device, out; a multiple of 4 bytes
  * @param rows    >= 0
@@ -58,8 +60,8 @@ CUSHIM_API enum cushim_status cushim_dequant_q4k_f32(const void *w, float *y, in
  *                pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not such a multiple, more elements than
- * can be counted, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was
- *         queued
+ *         can be counted, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK,
+ *         nothing was queued
  * Accuracy  exact to the bit: each product is rounded, then the difference
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends
@@ -81,8 +83,8 @@ CUSHIM_API enum cushim_status cushim_dequant_q6k_f32(const void *w, float *y, in
  * @param k       >= 0, a multiple of the block's values; if 0, y is zeros and w and x may be NULL
  * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not such a multiple, more elements than
- * can be counted, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was
- *         queued
+ *         can be counted, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK,
+ *         nothing was queued
  * Accuracy  |error| <= 2^-20 sum|terms|; scale * q and the minimum count as two terms
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends
@@ -143,20 +145,20 @@ CUSHIM_API enum cushim_status cushim_gemv_e2m1_f16_f32(const void *w, const uint
 
 /**
  * Multiply a q4k, q5_0, q5k or q6k matrix with columns: c[m][n] = w[m][k] * b[k][n].
- * @param w       [m][k / 32 or 256] blocks on the device, at any address; q4k: a multiple of 2
- *                bytes; faster at a multiple of 2, or of 16 bytes with rows of as many
+ * @param w       [m][k / 32 or 256] blocks on the device, at any address, of q4k a multiple of 2
+ *                bytes; faster at a multiple of 2, and fastest if every row starts at one of 16
  * @param b       [k][n] on the device; a multiple of 4 bytes
  * @param c       [m][n] on the device, out; a multiple of 4 bytes; must not overlap an input
  * @param m       >= 0
  * @param k       >= 0, a multiple of the block's values; if 0, c is zeros and w and b may be NULL
  * @param n       >= 0; if m or n is 0, nothing is done and the pointers may be NULL; if it is 1
  *                the call is that of the product with a column
- * @param scratch  on the device, a multiple of 4 bytes, or NULL
+ * @param scratch  on the device, a multiple of 4 bytes; its contents are lost; NULL and 0 mean none
  * @param scratch_bytes  fewer than cushim_gemm_scratch(k, n) counts as none
  * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not such a multiple, more elements than
- * can be counted, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was
- *         queued
+ *         can be counted, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK,
+ *         nothing was queued but work on scratch
  * Accuracy  |error| <= 2^-20 sum|terms|; scale * q and the minimum count as two terms; an infinity
  *           or NaN in b stays in its column
  * Threads   any

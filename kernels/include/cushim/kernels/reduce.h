@@ -22,12 +22,14 @@ extern "C" {
  * Sum along the middle axis: y[o, i] = sum of x[o, a, i] over a.
  * @param x        [outer][axis][inner] on the device; a multiple of 4 bytes
  * @param y        [outer][inner] on the device, out
+ * @param outer, inner  >= 0; if one is 0, nothing is done and the pointers may be NULL
  * @param axis     >= 0; if 0, y is all zeros and x may be NULL
  * @param scratch  on the device, a multiple of 4 bytes; NULL and 0 mean none
  * @param scratch_bytes  fewer than cushim_sum_axis_f32_scratch() returns counts as none
  * @param stream   NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
- *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued but work on
+ *         scratch
  * Accuracy  4 * 2^-24 * max(1, log2(axis)) * sum|x|; sums are in float; their order depends on the
  *           sizes, the device and whether there is scratch, but not on the addresses
  * Edges     a partial sum beyond FLT_MAX is an infinity
@@ -39,7 +41,7 @@ CUSHIM_API enum cushim_status cushim_sum_axis_f32(const float *x, float *y, int6
                                                   size_t scratch_bytes, struct CUstream_st *stream);
 
 /**
- * How much scratch helps cushim_sum_axis_f32.
+ * How much scratch helps cushim_sum_axis_f32 with the same sizes.
  * @return bytes; 0 if none helps or it refuses the sizes
  * Threads  any
  */
@@ -54,7 +56,7 @@ CUSHIM_API size_t cushim_sum_axis_f32_scratch(int64_t outer, int64_t axis, int64
  * @param scratch_bytes  fewer than cushim_argmax_f32_scratch() returns counts as none
  * @param stream   NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ *         status; unless CUSHIM_OK, nothing was queued but work on scratch
  * Accuracy  exact
  * Edges     the first NaN counts as the largest; zeros of both signs are equal; if all are -Inf, 0
  * Threads   any
@@ -65,7 +67,7 @@ CUSHIM_API enum cushim_status cushim_argmax_f32(const float *x, int64_t *index, 
                                                 struct CUstream_st *stream);
 
 /**
- * How much scratch helps cushim_argmax_f32.
+ * How much scratch helps cushim_argmax_f32 with the same n.
  * @return bytes, at most 8 * ceil(n / 256); 0 if none helps
  * Threads  any
  */
