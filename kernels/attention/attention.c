@@ -153,12 +153,12 @@ enum { MOST_BLOCKS = 1 << 30, ROW_BLOCKS_PER_SM = 16 };
  * make clusters of a single block.
  */
 static enum cushim_status join_blocks(const struct cushim_kernel_call *call,
-                                      enum attention_kernel kernel, const struct tiles *tiles,
-                                      int64_t seq, struct cushim_kernel_shape *shape) {
+                                      const struct tiles *tiles, int64_t seq,
+                                      struct cushim_kernel_shape *shape) {
     bool has = false;
     shape->cluster = shape->grid[0] = (unsigned)tiles->n_joined;
     if (seq > (tiles->n_joined - 1) * tiles->rows)
-        CUSHIM_TRY(cushim_kernel_call_has_clusters(call, kernel, shape, &has));
+        CUSHIM_TRY(cushim_kernel_call_has_clusters(call, tiles->kernel, shape, &has));
     if (!has)
         shape->cluster = 1;
     return CUSHIM_OK;
@@ -166,27 +166,25 @@ static enum cushim_status join_blocks(const struct cushim_kernel_call *call,
 
 static enum cushim_status launch(const struct cushim_kernel_call *call,
                                  struct attention_args *args) {
-    struct cushim_kernel_shape shape = {.block = {ATTENTION_ROW_THREADS}};
+    struct cushim_kernel_shape shape = {
+        .grid = {cushim_n_blocks(n_blocks(args, 1), 1, (int64_t)call->n_sms * ROW_BLOCKS_PER_SM)},
+        .block = {ATTENTION_ROW_THREADS}};
     const struct tiles *tiles = choose(call, args);
-    enum attention_kernel kernel = tiles ? tiles->kernel : ATTENTION_ROWS;
     void *params[] = {args};
-    if (tiles) {
-        shape.block[0] = (unsigned)tiles->n_threads;
-        shape.shared_bytes = kernels[kernel].shared_bytes;
-        if (tiles->n_joined)
-            CUSHIM_TRY(join_blocks(call, kernel, tiles, args->seq, &shape));
-        int n = shape.cluster ? (int)shape.cluster : 1;
-        shape.grid[0] =
-            (unsigned)n * cushim_n_blocks(n_blocks(args, n * tiles->rows), 1, MOST_BLOCKS / n);
-        args->is_in_pairs = args->is_causal && shape.grid[0] <= (unsigned)call->n_sms;
-        args->n_clusters = (int)((args->seq - 1) / ((int64_t)n * tiles->rows) + 1);
-        args->of_heads = cushim_divider_of(args->n_heads);
-        shape.is_dependent = tiles->n_joined > 0; /* those wait for the kernel ahead themselves */
-    } else {
-        shape.grid[0] =
-            cushim_n_blocks(n_blocks(args, 1), 1, (int64_t)call->n_sms * ROW_BLOCKS_PER_SM);
-    }
-    return cushim_kernel_call_launch(call, kernel, &shape, params);
+    if (!tiles)
+        return cushim_kernel_call_launch(call, ATTENTION_ROWS, &shape, params);
+    shape.block[0] = (unsigned)tiles->n_threads;
+    shape.shared_bytes = kernels[tiles->kernel].shared_bytes;
+    if (tiles->n_joined)
+        CUSHIM_TRY(join_blocks(call, tiles, args->seq, &shape));
+    int n = shape.cluster ? (int)shape.cluster : 1;
+    shape.grid[0] =
+        (unsigned)n * cushim_n_blocks(n_blocks(args, n * tiles->rows), 1, MOST_BLOCKS / n);
+    shape.is_dependent = tiles->n_joined > 0; /* those wait for the kernel ahead themselves */
+    args->is_in_pairs = args->is_causal && shape.grid[0] <= (unsigned)call->n_sms;
+    args->n_clusters = (int)((args->seq - 1) / ((int64_t)n * tiles->rows) + 1);
+    args->of_heads = cushim_divider_of(args->n_heads);
+    return cushim_kernel_call_launch(call, tiles->kernel, &shape, params);
 }
 
 /* ---- the call ---- */

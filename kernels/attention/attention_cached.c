@@ -63,13 +63,23 @@ static enum cushim_status launch_tiles(const struct cushim_kernel_call *call,
     return cushim_kernel_call_launch(call, kernel, &shape, params);
 }
 
-/* Whether decode is faster than tiles: of f16 a key takes a wave of tiles 32 ns, and a slice 0.1 ns
- * of 132 multiprocessors, of f32 67 and 0.22 (H200), and slices start no later. */
+/*
+ * Whether slices are faster than tiles.  On an H200 a key of f16 costs a wave of tiles 32 ns, and a
+ * slice 0.1 ns of all multiprocessors; one of f32 costs 67 ns and 0.22 ns.  Slices start no later.
+ */
 static bool is_for_slices(const struct cushim_kernel_call *call,
                           const struct attention_cached_args *args) {
     return args->head_dim <= ATTENTION_MOST_DIM &&
            attention_n_slices(args->max_q_len, args->group, args->batch * args->n_kv_heads,
                               2 * (int64_t)call->n_sms) > 0;
+}
+
+enum cushim_status attention_check_groups(const char *what, int64_t n_q_heads, int64_t n_kv_heads) {
+    if (n_kv_heads)
+        return cushim_check_multiple(what, "n_q_heads", n_q_heads, n_kv_heads);
+    return n_q_heads == 0 ? CUSHIM_OK
+                          : cushim_fail(what, CUSHIM_INVALID, "n_kv_heads=0 with n_q_heads=%lld",
+                                        (long long)n_q_heads);
 }
 
 enum cushim_status attention_cached_launch(const struct cushim_kernel_call *call,
@@ -170,11 +180,7 @@ enum cushim_status cushim_attention_cached_f32(const float *q, const struct cush
     CUSHIM_TRY(cushim_check_size(what, "n_kv_heads", n_kv_heads));
     CUSHIM_TRY(cushim_check_size(what, "head_dim", head_dim));
     CUSHIM_TRY(cushim_check_size(what, "max_q_len", max_q_len));
-    if (n_kv_heads == 0 && n_q_heads != 0)
-        return cushim_fail(what, CUSHIM_INVALID, "n_kv_heads=0 with n_q_heads=%lld",
-                           (long long)n_q_heads);
-    if (n_kv_heads)
-        CUSHIM_TRY(cushim_check_multiple(what, "n_q_heads", n_q_heads, n_kv_heads));
+    CUSHIM_TRY(attention_check_groups(what, n_q_heads, n_kv_heads));
     CUSHIM_TRY(check_cache(what, cache));
     CUSHIM_TRY(cushim_check_count(what, "o", (int64_t[]){batch, n_q_heads, head_dim}, 3,
                                   sizeof(float), &n));

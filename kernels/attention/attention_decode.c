@@ -48,7 +48,7 @@ static bool is_on_units(const struct cushim_kernel_call *call, const struct vari
     return ATTENTION_IS_OF_16(variant->type) && call->facts->capability >= 80;
 }
 
-/* Of shared memory of a block. */
+/* Shared memory of a block. */
 static unsigned bytes_of(const struct cushim_kernel_call *call, const struct variant *variant) {
     return ATTENTION_DECODE_BYTES((unsigned)variant->type, (unsigned)variant->dim,
                                   (unsigned)variant->group, is_on_units(call, variant));
@@ -89,7 +89,7 @@ static int64_t most_chunks(int64_t n_positions, int64_t turn) {
     return n < 1 ? 1 : least(n, ATTENTION_MOST_CHUNKS);
 }
 
-/* With max_q_len queries of each sequence. */
+/* Every sequence counts with max_q_len queries. */
 static int64_t n_rows(const struct attention_cached_args *args) {
     return args->batch * args->max_q_len * args->n_kv_heads * args->group;
 }
@@ -97,13 +97,6 @@ static int64_t n_rows(const struct attention_cached_args *args) {
 /* A chunk of a row: output, maximum, sum. */
 static size_t chunk_bytes(int64_t head_dim) {
     return ((size_t)ATTENTION_PART_COLUMNS(head_dim) + 2) * sizeof(float);
-}
-
-/*
- * The bytes at the start of scratch that are skipped, because chunks lie at multiples of 16 bytes.
- */
-static size_t lead_bytes(const void *scratch) {
-    return -(uintptr_t)scratch % 16;
 }
 
 size_t cushim_attention_cached_f32_scratch(int64_t batch, int64_t n_q_heads, int64_t n_kv_heads,
@@ -254,7 +247,7 @@ enum cushim_status attention_decode_launch(const struct cushim_kernel_call *call
     int64_t n_slices = args->batch * args->n_kv_heads * args->n_slices, n_clustered;
     int64_t most =
         most_chunks(args->max_kv_len, ATTENTION_DECODE_TURN(variant->type, variant->dim));
-    size_t lead = lead_bytes(scratch);
+    size_t lead = -(uintptr_t)scratch % 16; /* chunks lie at multiples of it */
     size_t n_bytes = scratch && scratch_bytes > lead ? scratch_bytes - lead : 0;
     int64_t n_chunks = scratch_chunks(call, args, variant, n_slices, most, n_bytes);
     CUSHIM_TRY(cluster_blocks(call, variant, n_slices, most, &n_clustered));
@@ -318,11 +311,7 @@ static enum cushim_status check_sizes(const char *what, const struct decode *d, 
     CUSHIM_TRY(cushim_check_size(what, "kv->batch", d->kv.batch));
     CUSHIM_TRY(cushim_check_size(what, "kv->head", d->kv.head));
     CUSHIM_TRY(cushim_check_size(what, "kv->position", d->kv.position));
-    if (d->n_kv_heads == 0 && d->n_q_heads != 0)
-        return cushim_fail(what, CUSHIM_INVALID, "n_kv_heads=0 with n_q_heads=%lld",
-                           (long long)d->n_q_heads);
-    if (d->n_kv_heads)
-        CUSHIM_TRY(cushim_check_multiple(what, "n_q_heads", d->n_q_heads, d->n_kv_heads));
+    CUSHIM_TRY(attention_check_groups(what, d->n_q_heads, d->n_kv_heads));
     CUSHIM_TRY(cushim_check_count(what, "o", sizes, 3, sizeof(float), n));
     return *n && d->max_kv_len ? check_span(what, d) : CUSHIM_OK;
 }

@@ -1,4 +1,5 @@
-/* What the launchers of attention share: the kernels by number, the scale of scores, launches. */
+/* What the launchers of attention share: kernels by number, the scale of scores, a check, launches.
+ */
 #ifndef CUSHIM_KERNELS_ATTENTION_KERNELS_H
 #define CUSHIM_KERNELS_ATTENTION_KERNELS_H
 
@@ -39,8 +40,8 @@ static inline float attention_scale(int64_t head_dim) {
 }
 
 /*
- * The slices of 8 rows of a KV head, of max_q_len queries; 0 if they are for tiles, as are many
- * rows and, unless they are few, more than `most` slices of all heads.
+ * The slices of 8 rows of a KV head with max_q_len queries.  0 means that tiles take them: the rows
+ * are many, or they are not few and all heads have more than `most` slices.
  */
 static inline int64_t attention_n_slices(int64_t max_q_len, int64_t group, int64_t n_heads,
                                          int64_t most) {
@@ -51,7 +52,13 @@ static inline int64_t attention_n_slices(int64_t max_q_len, int64_t group, int64
     return is_few || n_heads <= most / n ? n : 0;
 }
 
-/* Launch what is best for these arguments, which end with is_causal; scratch may be NULL. */
+/* Check that n_q_heads is a multiple of n_kv_heads; only 0 is one of 0. */
+enum cushim_status attention_check_groups(const char *what, int64_t n_q_heads, int64_t n_kv_heads);
+
+/*
+ * Launch what is best for these arguments.  The scale, is_wide and what only decode has are set
+ * here, except is_early.  scratch may be NULL.
+ */
 enum cushim_status attention_cached_launch(const struct cushim_kernel_call *call,
                                            struct attention_cached_args *args, void *scratch,
                                            size_t scratch_bytes);
