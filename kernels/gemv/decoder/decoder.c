@@ -1,9 +1,9 @@
 /*
  * A decoder's layers for one token: five calls each.
  *
- * The products take their first weights before they wait for the kernel ahead, which is one of
- * these and writes no weights.  Only the first of all waits, because the work ahead of it may write
- * some.
+ * A product takes its first weights before it waits for the kernel ahead, which is one of these and
+ * writes no weights.  The first product of all waits before it takes any, because the work ahead of
+ * it may write some.
  */
 #include "cushim/kernels/decoder.h"
 
@@ -16,8 +16,7 @@
 
 enum {
     MOST = 1 << 28, /* for a size */
-    WIDE = 16       /* bytes: buffers in scratch are at multiples of it, and bytes at its start are
-                       skipped for that */
+    WIDE = 16       /* the bytes of which buffers in scratch are at multiples */
 };
 
 struct step {
@@ -50,7 +49,7 @@ static bool has_sizes(const struct cushim_decoder *d) {
         if (sizes[i] < 0 || sizes[i] > MOST)
             return false;
     }
-    return (d->n_q_heads + 2 * d->n_kv_heads) <= MOST / (d->head_dim ? d->head_dim : 1);
+    return d->n_q_heads + 2 * d->n_kv_heads <= MOST / (d->head_dim ? d->head_dim : 1);
 }
 
 size_t cushim_decoder_f32_scratch(const struct cushim_decoder *decoder) {
@@ -92,11 +91,10 @@ static enum cushim_status check_sizes(const char *what, const struct cushim_deco
     return cushim_check_multiple(what, "n_q_heads", d->n_q_heads, d->n_kv_heads);
 }
 
-/* One matrix, or `most`, of k columns. */
 static enum cushim_status check_weights(const char *what, const char *name,
                                         const struct cushim_weights *w, int most,
                                         const char *k_name, int64_t k) {
-    for (int i = 0; i < (most > 1 && w[1].w ? most : 1); i++) {
+    for (int i = 0; i < cushim_decoder_n_matrices(w, most); i++) {
         if ((unsigned)w[i].format >= QUANT_N_FORMATS)
             return cushim_fail(what, CUSHIM_INVALID, "%s has format=%d", name, (int)w[i].format);
         bool is_q4_0 = w[i].format == CUSHIM_FORMAT_Q4_0;
@@ -176,8 +174,13 @@ enum cushim_status cushim_decoder_f32(const struct cushim_decoder *decoder, cons
     if (decoder->n_layers == 0 || decoder->hidden == 0)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_check_host(__func__, "decoder->layers", decoder->layers));
-    struct step step = {decoder, position, length,        h,     NULL, NULL,
-                        NULL,    scratch,  scratch_bytes, stream};
+    struct step step = {.decoder = decoder,
+                        .position = position,
+                        .length = length,
+                        .h = h,
+                        .scratch = scratch,
+                        .scratch_bytes = scratch_bytes,
+                        .stream = stream};
     CUSHIM_TRY(check_pointers(__func__, &step));
     size_t lead_bytes = -(uintptr_t)scratch % WIDE;
     step.q = (float *)((char *)scratch + lead_bytes);

@@ -8,9 +8,13 @@
 _Static_assert((int)CUSHIM_FORMAT_Q6K == (int)QUANT_Q6K && QUANT_Q6K + 1 == QUANT_N_FORMATS,
                "the formats have the same numbers");
 
-/* One matrix, or `most`. */
+/* One matrix, or `most` if the second has an address. */
+static inline int cushim_decoder_n_matrices(const struct cushim_weights *w, int most) {
+    return most > 1 && w[1].w ? most : 1;
+}
+
 static inline struct gemv_rows cushim_decoder_rows(const struct cushim_weights *w, int most) {
-    struct gemv_rows rows = {.n = most > 1 && w[1].w ? most : 1};
+    struct gemv_rows rows = {.n = cushim_decoder_n_matrices(w, most)};
     for (int i = 0; i < rows.n; i++) {
         rows.of[i].format = (enum quant_format)w[i].format;
         rows.of[i].w = cushim_quant_parts(
