@@ -1,17 +1,13 @@
 #!/usr/bin/env python3
-"""Measure the kernels beside PyTorch's, in one process and one run: JSON lines, then one line per case.
+"""Measure the kernels beside PyTorch's, in one process and one run: a line per case, and JSON lines in a file.
 
-    kernels.py --library FILE [--companion FILE] [--only PATTERN,..] [--peers none|eager|all] [--ggml FOLDER]
-               [--rounds N] [--seconds N] [--out FILE]
-    kernels.py --library FILE --companion FILE --references     the references on host tensors: right, not fast
-
-PATTERN is part of KERNEL/SHAPE.  Ceilings and the latency of an empty kernel are measured first.  A measurement is
-a captured graph of many calls over sets of tensors that together are five times the L2 (--peers all compiles, which
-takes seconds per case); ours and the peers' graphs take turns.  FOLDER has ggml's libraries, or its source, which is
-built there.  kernels/docs/kernels.md says how to read the columns.
+Ceilings and the latency of an empty kernel are measured first.  A measurement is a captured graph of many calls over sets
+of tensors that together are five times the L2; ours and the peers' graphs take turns.  kernels/docs/kernels.md says how
+to read the columns.
 """
 import argparse
 import contextlib
+import ctypes
 import json
 import math
 import os
@@ -32,16 +28,17 @@ TINY_DIVISOR = 64
 
 
 def read_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--library", type=pathlib.Path, required=True)
-    parser.add_argument("--companion", type=pathlib.Path)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--peers", choices=("none", "eager", "all"), default="eager")
-    parser.add_argument("--ggml", type=pathlib.Path, help="a folder with its libraries or its source")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=400, help="begin no case after this time")
-    parser.add_argument("--out", type=pathlib.Path)
-    parser.add_argument("--references", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", type=pathlib.Path, required=True, metavar="FILE", help="libcushim-kernels.so.0")
+    parser.add_argument("--companion", type=pathlib.Path, metavar="FILE", help="libcushim.so.0, if the loader does not find it")
+    parser.add_argument("--only", default="", metavar="PATTERN,..", help="cases with a PATTERN in KERNEL/SHAPE")
+    parser.add_argument("--peers", choices=("none", "eager", "all"), default="eager",
+                        help="PyTorch's; all has compiled ones too, which takes seconds per case (default: eager)")
+    parser.add_argument("--ggml", type=pathlib.Path, metavar="FOLDER", help="with ggml's libraries, or its source, which is built there")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="replays of each graph, of which the median counts (default: 5)")
+    parser.add_argument("--seconds", type=float, default=400, metavar="N", help="begin no case after this time (default: 400)")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FILE", help="append the measurements, a JSON line each")
+    parser.add_argument("--references", action="store_true", help="compare the references with PyTorch on small tensors of the host instead")
     return parser.parse_args()
 
 
@@ -270,9 +267,7 @@ def run_on_gpu(library):
 
 def run_references(library):
     """Check each case in small on the host: the library computes what the peers do, to the accuracy of float or half."""
-    import ctypes
-    companion = ctypes.CDLL("libcushim.so.0")
-    context = ctypes.c_void_p()
+    companion, context = library.companion, ctypes.c_void_p()
     assert companion.cushim_context_primary(0, ctypes.byref(context)) == 0 and companion.cushim_context_push(context) == 0
     n_wrong = 0
     for case in chosen(TINY_DIVISOR):

@@ -1,6 +1,6 @@
 """libcushim-kernels.so for Python: every function of the public headers, by its prototype.
 
-A tensor is passed as its address, a sequence as a host array of the parameter's type. The stream is added as the last
+A tensor is passed as its address, a sequence as a host array of the parameter's type.  The stream is added as the last
 parameter.  A status other than 0 becomes an exception with the library's text.
 """
 import ctypes
@@ -41,8 +41,8 @@ class Library:
         if companion:  # if it is not beside the library
             ctypes.CDLL(str(companion), mode=ctypes.RTLD_GLOBAL)
         self.dll = ctypes.CDLL(str(path))
-        companion_dll = ctypes.CDLL("libcushim.so.0")
-        self.last_error = companion_dll.cushim_last_error
+        self.companion = ctypes.CDLL("libcushim.so.0")
+        self.last_error = self.companion.cushim_last_error
         self.last_error.restype = ctypes.c_char_p
         self.prototypes = prototypes()
         self.stream = 0  # of the calls that follow

@@ -49,20 +49,20 @@ def scratch(t):
     return (t["scratch"], 4 * t["scratch"].numel()) if t["scratch"].numel() else (None, 0)
 
 
+def product(word, m, k, n):
+    return lambda lib, t: getattr(lib, f"gemm_{word}_f32")(*(t[name] for name in ("d", "w") if name in t), t["x"], t["y"], m, k, n,
+                                                           *scratch(t))
+
+
 def gemm(divisor):
-    formats = {"q4_0": (quantised.q4_0, quantised.plain_q4_0, 18, lambda lib, t, m, k, n: lib.gemm_q4_0_f32(
-                            t["d"], t["w"], t["x"], t["y"], m, k, n, *scratch(t))),
-               "q8_0": (quantised.q8_0, quantised.plain_q8_0, 34, lambda lib, t, m, k, n: lib.gemm_q8_0_f32(
-                            t["w"], t["x"], t["y"], m, k, n, *scratch(t))),
-               "q8f": (quantised.q8f, quantised.plain_q8f, 36, lambda lib, t, m, k, n: lib.gemm_q8f_f32(
-                           t["w"], t["x"], t["y"], m, k, n, *scratch(t)))}
-    for word, (make, plain, block_bytes, call) in formats.items():
+    for word, block_bytes in (("q4_0", 18), ("q8_0", 34), ("q8f", 36)):
+        make, plain = getattr(quantised, word), getattr(quantised, f"plain_{word}")
         for shape, m, k in weights(divisor):
             for n in N_COLUMNS if "gate" in shape else (1, 8):
                 yield Case(f"gemm_{word}_f32", f"{shape}x{n}",
                            lambda new, m=m, k=k, n=n, q=make: {**q(new, m, k), "x": new.f32(k, n), "y": new.empty(m, n),
                                                                     "scratch": new.empty(most_scratch(k, n))},
-                           lambda lib, t, m=m, k=k, n=n, c=call: c(lib, t, m, k, n),
+                           product(word, m, k, n),
                            m * k // 32 * block_bytes + 4 * n * (m + k), "read",
                            {"mm of the plain matrix": lambda t, p=plain: torch.mm(plain_once(t, p), t["x"], out=t["y"])},
                            ({"ggml": ggml.mul_mat(word, m, k, n)} if word in ggml.TYPES else {}) |
@@ -79,8 +79,7 @@ def gemm_of_superblocks(divisor):
                 yield Case(f"gemm_{word}_f32", f"{shape}x{n}",
                            lambda new, m=m, k=k, n=n, q=make: {"w": q(new, m, k), "x": new.f32(k, n), "y": new.empty(m, n),
                                                                     "scratch": new.empty(most_scratch(k, n))},
-                           lambda lib, t, m=m, k=k, n=n, w=word: getattr(lib, f"gemm_{w}_f32")(t["w"], t["x"], t["y"], m, k, n,
-                                                                                               *scratch(t)),
+                           product(word, m, k, n),
                            m * k // 256 * n_bytes + 4 * n * (m + k), "read",
                            {"mm of the plain matrix": lambda t, p=plain: torch.mm(plain_once(t, lambda t: p(t["w"])), t["x"], out=t["y"])},
                            {"ggml": ggml.mul_mat(word, m, k, n)},
