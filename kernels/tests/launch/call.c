@@ -56,38 +56,26 @@ static struct cushim_kernel_call begun(const char *arch) {
     return call;
 }
 
-/* In a child, because it is read once: the path, plus what a device of 9.0 has. */
-static int path_of(unsigned n) {
+/* With the path, what a device of 9.0 has. */
+TEST(the_environment_forces_a_path, .n = 4) {
     static const char *const words[] = {"75", "80", "89", "90"};
-    struct cushim_kernel_call call = begun(words[n]);
+    struct cushim_kernel_call call = begun(words[_i]);
     ck_assert(!call.is_cpu);
     ck_assert_uint_eq(call.n_sms, 132);
-    ck_assert_int_eq(call.has_wgmma, n == 3);
-    ck_assert_int_eq(call.has_pdl, n == 3);
-    return call.arch;
+    ck_assert_int_eq(call.has_wgmma, _i == 3);
+    ck_assert_int_eq(call.has_pdl, _i == 3);
+    ck_assert_int_eq(call.arch, atoi(words[_i]));
 }
 
-TEST(the_environment_forces_a_path) {
-    ck_assert_int_eq(fixture_child(path_of, 0), 75);
-    ck_assert_int_eq(fixture_child(path_of, 1), 80);
-    ck_assert_int_eq(fixture_child(path_of, 2), 89);
-    ck_assert_int_eq(fixture_child(path_of, 3), 90);
-}
-
-static int cpu_of(unsigned n) {
+TEST(the_software_device_runs_references_by_default, .n = 3) {
     static const char *const words[] = {NULL, "", "cpu"};
-    return begun(words[n]).is_cpu;
-}
-
-TEST(the_software_device_runs_references_by_default) {
-    for (unsigned n = 0; n < 3; n++)
-        ck_assert_int_eq(fixture_child(cpu_of, n), 1);
+    ck_assert(begun(words[_i]).is_cpu);
 }
 
 /* ---- devices and contexts ---- */
 
-static int stores_on_the_streams_device(unsigned is_cpu) {
-    fixture_force(is_cpu ? "cpu" : "90");
+TEST(the_stream_says_the_device, .n = 2) {
+    fixture_force(_i ? "cpu" : "90");
     fixture_context(1);
     CUstream stream = fixture_stream();
     uint32_t *word = fixture_word();
@@ -99,13 +87,7 @@ static int stores_on_the_streams_device(unsigned is_cpu) {
     ck_assert_ptr_eq(of_stream, sim_current());
     fixture_context(1);
     ck_assert_uint_eq(fixture_read(word), 5);
-    ck_assert_uint_eq(atomic_load(&cushim_family_fixture.ready), is_cpu ? 0 : 2);
-    return 0;
-}
-
-TEST(the_stream_says_the_device) {
-    ck_assert_int_eq(fixture_child(stores_on_the_streams_device, 0), 0);
-    ck_assert_int_eq(fixture_child(stores_on_the_streams_device, 1), 0);
+    ck_assert_uint_eq(atomic_load(&cushim_family_fixture.ready), _i ? 0 : 2);
 }
 
 TEST(the_null_stream_is_of_the_current_context) {
@@ -137,10 +119,10 @@ static void store_without_context(struct request *request) {
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 
-/* n: bit 0 is the reference; bit 1 means only one device. */
-static int stores_without_context(unsigned n) {
-    fixture_force(n & 1 ? "cpu" : "90");
-    setenv("CUSHIM_SIM_DEVICES", n & 2 ? "1" : "2", 1);
+/* Bit 0 is the reference; bit 1 means only one device. */
+TEST(a_thread_without_a_context_needs_a_stream, .n = 4) {
+    fixture_force(_i & 1 ? "cpu" : "90");
+    setenv("CUSHIM_SIM_DEVICES", _i & 2 ? "1" : "2", 1);
     fixture_context(0);
     struct request with = {fixture_word(), fixture_stream(), CUSHIM_OK};
     struct request without = {fixture_word(), NULL, CUSHIM_OK};
@@ -150,12 +132,6 @@ static int stores_without_context(unsigned n) {
     store_without_context(&without);
     ck_assert_int_eq(without.status, CUSHIM_NOCONTEXT);
     ck_assert_uint_eq(fixture_read(without.word), 0);
-    return 0;
-}
-
-TEST(a_thread_without_a_context_needs_a_stream) {
-    for (unsigned n = 0; n < 4; n++)
-        ck_assert_int_eq(fixture_child(stores_without_context, n), 0);
 }
 
 /* ---- launches ---- */
@@ -186,11 +162,11 @@ static void launch(const struct cushim_kernel_shape *shape) {
     ck_assert_uint_eq(fixture_read(args.dst), 9);
 }
 
-static int launches(unsigned n) {
+TEST(a_launch_is_dependent_if_the_device_can_and_it_is_wanted, .n = 3) {
     static const char *const words[] = {"90", "90", "80"};
-    bool is_on = n == 0;
-    setenv("CUSHIM_KERNEL_PDL", n == 1 ? "0" : "1", 1);
-    fixture_force(words[n]);
+    bool is_on = _i == 0;
+    setenv("CUSHIM_KERNEL_PDL", _i == 1 ? "0" : "1", 1);
+    fixture_force(words[_i]);
     fixture_context(0);
     ck_ok(cushim_driver_use("test"));
     atomic_store(&CUSHIM_DRIVER(cuLaunchKernelEx), look);
@@ -203,12 +179,6 @@ static int launches(unsigned n) {
     ck_assert(seen.n == 1 && seen.cluster == 4 && !seen.is_dependent);
     launch(&(struct cushim_kernel_shape){.cluster = 4, .grid = {4}, .is_dependent = true});
     ck_assert(seen.n == 1 && seen.cluster == 4 && seen.is_dependent == is_on);
-    return 0;
-}
-
-TEST(a_launch_is_dependent_if_the_device_can_and_it_is_wanted) {
-    for (unsigned n = 0; n < 3; n++)
-        ck_assert_int_eq(fixture_child(launches, n), 0);
 }
 
 TEST(a_refused_launch_names_kernel_and_shape) {
@@ -305,8 +275,8 @@ TEST(a_captured_reference_has_its_arguments_as_long_as_the_graph) {
 }
 
 /* The driver would not name the device of a capturing stream, but its context. */
-static int captures_beside_another_device(unsigned n) {
-    bool is_reference = n & 1, has_context = n & 2;
+TEST(a_capture_stays_valid_with_two_devices, .n = 4) {
+    bool is_reference = _i & 1, has_context = _i & 2;
     CUcontext context;
     fixture_force(is_reference ? "cpu" : "90");
     setenv("CUSHIM_SIM_DEVICES", "2", 1);
@@ -321,27 +291,15 @@ static int captures_beside_another_device(unsigned n) {
         ck_assert_int_eq(SIM(cuCtxPushCurrent_v2)(context), 0);
     fixture_replay(fixture_end_capture(stream), stream);
     ck_assert_uint_eq(fixture_read(word), 5);
-    return 0;
-}
-
-TEST(a_capture_stays_valid_with_two_devices) {
-    for (unsigned n = 0; n < 4; n++)
-        ck_assert_int_eq(fixture_child(captures_beside_another_device, n), 0);
 }
 
 /* On the first device, as in the CUDA runtime.  The software device takes no such code. */
-static int loads_without_a_context(unsigned n) {
+TEST(kernels_are_loaded_before_there_is_a_context, .n = 2) {
     fixture_force("90");
-    setenv("CUSHIM_SIM_DEVICES", n ? "2" : "1", 1);
+    setenv("CUSHIM_SIM_DEVICES", _i ? "2" : "1", 1);
     ck_assert_int_eq(SIM(cuInit)(0), CUDA_SUCCESS);
     ck_assert_int_eq(cushim_kernels_load(), CUSHIM_NOTSUPPORTED);
     ck_assert_ptr_nonnull(strstr(cushim_last_error(), "cuLibraryLoadData"));
-    return 0;
-}
-
-TEST(kernels_are_loaded_before_there_is_a_context) {
-    for (unsigned n = 0; n < 2; n++)
-        ck_assert_int_eq(fixture_child(loads_without_a_context, n), 0);
 }
 
 /* Every driver call of a reference fails once; memcheck sees what is left. */

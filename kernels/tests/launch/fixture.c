@@ -1,8 +1,5 @@
 #include "kernels/tests/launch/fixture.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 static const struct cushim_kernel kernels[FIXTURE_N_KERNELS] = {
     [FIXTURE_STORE] = {.name = "fixture_store"},
     [FIXTURE_LARGE] = {.name = "fixture_large", .shared_bytes = 64 << 10, .is_wide = true},
@@ -95,14 +92,4 @@ CUgraphExec fixture_end_capture(CUstream stream) {
 void fixture_replay(CUgraphExec executable, CUstream stream) {
     CU(SIM(cuGraphLaunch)(executable, stream));
     CU(SIM(cuStreamSynchronize)(stream));
-}
-
-int fixture_child(int (*run)(unsigned n), unsigned n) {
-    int state = 0;
-    pid_t child = fork();
-    ck_assert_int_ge(child, 0);
-    if (!child)
-        _exit(run(n));
-    ck_assert_int_eq(waitpid(child, &state, 0), child);
-    return WIFEXITED(state) ? WEXITSTATUS(state) : -WTERMSIG(state);
 }

@@ -44,7 +44,4 @@ uint32_t fixture_read(const uint32_t *word);      /* waits for the context */
 CUgraphExec fixture_end_capture(CUstream stream); /* valid, with at least one node; instantiated */
 void fixture_replay(CUgraphExec executable, CUstream stream);
 
-/* Run in a child of a fork; returns its exit code. */
-int fixture_child(int (*run)(unsigned n), unsigned n);
-
 #endif
