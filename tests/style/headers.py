@@ -1,8 +1,9 @@
-"""Every public header compiles alone, as C11 and as C++17, without a warning.
+"""Every public header compiles alone, as C11 and as C++17, without a warning, and a field of a block begins a line.
 
     headers.py ROOT CUDA_INCLUDE CC...
 """
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ import tree
 ROOT, CUDA_INCLUDE = pathlib.Path(sys.argv[1]), sys.argv[2]
 CC = sys.argv[3:]
 FOLDERS = ("src/include", "kernels/include")
+FIELDS = r"(?:@(?:param|return)\b|(?:Accuracy|Capture|Edges|Errors|Owner|Source|Speed|Stream|Threads|Units)  )"
 LANGUAGES = {"C11": ["-x", "c", "-std=c11"], "C++17": ["-x", "c++", "-std=c++17"]}
 
 
@@ -22,14 +24,27 @@ def compile_text(text, language, root):
                           input=text, text=True, capture_output=True)
 
 
+def headers(root):
+    found = [(path, path.relative_to(folder)) for folder in FOLDERS for path in tree.files(root)
+             if path.as_posix().startswith(folder + "/") and path.suffix == ".h"]
+    assert found, "no public header was found"
+    return found
+
+
 def faults(root, language):
-    headers = [(path, path.relative_to(folder)) for folder in FOLDERS for path in tree.files(root)
-               if path.as_posix().startswith(folder + "/") and path.suffix == ".h"]
-    assert headers, "no public header was found"
-    for path, name in headers:
+    for path, name in headers(root):
         done = compile_text(f'#include "{name}"\n#include "{name}"\n', language, root)
         if done.returncode:
             yield f"{path} as {language}:\n{done.stderr}"
+
+
+def joined_fields(text):
+    """Lines of blocks in which a field stands behind other words, or that go on with a field without being indented."""
+    for block in re.findall(r"/\*\*\n(.*?)\*/", text, re.DOTALL):
+        lines = block.splitlines()
+        first = next((i for i, line in enumerate(lines) if re.match(rf" \* {FIELDS}", line)), len(lines))
+        yield from (line for line in lines[first:] if re.search(rf"^ \* .+{FIELDS}", line)
+                    or re.match(r" \* \S", line) and not re.match(rf" \* {FIELDS}", line))
 
 
 def needs_cxx():
@@ -51,6 +66,20 @@ def each_header_is_C11():
 def each_header_is_CXX17():
     needs_cxx()
     check("C++17")
+
+
+@tap.test
+def fields_begin_lines():
+    found = [f"{path}: {line}" for path, _ in headers(ROOT) for line in joined_fields((ROOT / path).read_text())]
+    assert not found, "\n" + "\n".join(found)
+
+
+@tap.test
+def a_field_that_does_not_begin_a_line_is_found():
+    for line in (" * that is said. Threads   any", " * which is more than fits", " * for n, @param m"):
+        text = f"/**\n * Do.\n * @param n  a number\n{line}\n */\n"
+        assert list(joined_fields(text)) == [line], line
+    assert not list(joined_fields("/**\n * Do what\n * is said.\n * @return a number\n *         of it\n * Threads  any\n */\n"))
 
 
 @tap.test
