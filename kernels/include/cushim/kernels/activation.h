@@ -23,8 +23,8 @@ extern "C" {
  * @param c         [n] on the device, out; may be exactly a or upstream
  * @param n         >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream    NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  |error| <= 1e-6 of the value, even if tanh is almost 1, + 1e-37 |upstream| + 2^-149.
  *           An infinite upstream gives an infinity, or NaN if a is infinite
  * Threads   any
@@ -40,8 +40,8 @@ CUSHIM_API enum cushim_status cushim_tanh_prime_f32(const float *a, const float 
  * @param y       [n] on the device, out; may be exactly w1 or w3
  * @param n       >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  |error| <= 1.6e-6 of the value + 4e-37 |w3| + 2^-149.  w1 = -Inf gives the limit, -0 *
  *           w3.  An infinite w3 gives an infinity, or NaN if w1 is 0 or -Inf
  * Threads   any

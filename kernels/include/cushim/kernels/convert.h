@@ -28,8 +28,8 @@ extern "C" {
  * @param dst     [n] on the device, out; a multiple of 2 bytes; must not overlap an input
  * @param n       >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  to nearest even; 65520 and above become infinity; subnormals, infinities and NaN are
  *           kept
  * Threads   any
@@ -44,8 +44,8 @@ CUSHIM_API enum cushim_status cushim_convert_f32_f16(const float *src, uint16_t 
  * @param dst     [n] on the device, out; a multiple of 4 bytes; must not overlap an input
  * @param n       >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  exact, subnormals and infinities included; a NaN stays a NaN
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends
@@ -60,8 +60,8 @@ CUSHIM_API enum cushim_status cushim_convert_f16_f32(const uint16_t *src, float 
  * @param scale   any float; the product follows IEEE
  * @param n       >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  the product is rounded to float, then to binary16, both to nearest even; the result is
  *           exact to the bit.  The codes 0x7F and 0xFF give NaN
  * Threads   any
@@ -80,8 +80,8 @@ CUSHIM_API enum cushim_status cushim_dequant_e4m3_f16(const uint8_t *src, uint16
  * @param scale_a, scale_b  any floats
  * @param n                 >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream            NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  either product, the result of op and its half are each rounded to nearest even, and
  *           nothing is contracted; the result is exact to the bit.  The codes 0x7F and 0xFF give
  *           NaN

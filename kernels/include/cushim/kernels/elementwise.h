@@ -22,8 +22,8 @@ extern "C" {
  * @param c       [n] on the device, out; may be exactly a or b
  * @param n       >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  IEEE, rounded to nearest even; subnormals are kept, x / 0 is an infinity
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends
@@ -43,8 +43,8 @@ CUSHIM_API enum cushim_status cushim_div_f32(const float *a, const float *b, flo
  * @param c       [n] on the device, out; may be exactly a or b
  * @param n       >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  5 ULP.  The special cases are IEEE 754's pow: x^0 and 1^y are 1, even of NaN; a finite
  *           negative base with an exponent that is no integer gives NaN
  * Threads   any
@@ -60,8 +60,8 @@ CUSHIM_API enum cushim_status cushim_pow_f32(const float *a, const float *b, flo
  * @param s       any float
  * @param n       >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  IEEE, rounded to nearest even; subnormals are kept, x / 0 is an infinity
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends
@@ -82,8 +82,8 @@ CUSHIM_API enum cushim_status cushim_div_scalar_f32(const float *a, float *c, fl
  * @param s       any float; 2, 3, +-1 and +-0.5 are faster
  * @param n       >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  5 ULP; s = 1 and s = 2 are rounded to nearest even.  The special cases are IEEE 754's
  *           pow for every s: (-2)^3 is -8, and (-0)^0.5 is +0
  * Threads   any
@@ -98,8 +98,8 @@ CUSHIM_API enum cushim_status cushim_pow_scalar_f32(const float *a, float *c, fl
  * @param c       [n] on the device, out; may be exactly a
  * @param n       >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  sqrt rounded to nearest even; log 1 ULP; the others 2 ULP, at any magnitude. log(+-0)
  *           is -Inf, rsqrt(+-0) +-Inf, sin and cos of an infinity NaN, tanh(+-Inf) +-1
  * Threads   any
@@ -126,8 +126,8 @@ CUSHIM_API enum cushim_status cushim_tanh_f32(const float *a, float *c, int64_t 
  * @param value   any float; its bits are kept, even those of a NaN
  * @param n       >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends
  */
@@ -140,8 +140,8 @@ CUSHIM_API enum cushim_status cushim_fill_f32(float *dst, float value, int64_t n
  * @param c       [n] on the device, out; may be exactly a or b
  * @param n       >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  IEEE, rounded once to nearest even; subnormals are kept, and results of 65520 and above
  *           are infinities
  * Threads   any
@@ -170,8 +170,8 @@ CUSHIM_API enum cushim_status cushim_div_f16(const uint16_t *a, const uint16_t *
  * @param key         the same key drops the same elements
  * @param n           >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream      NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  the product is rounded to nearest even
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends
@@ -196,8 +196,8 @@ CUSHIM_API enum cushim_status cushim_dropout_f32(const float *in, float *out, fl
  * @param lr_wd   learning rate times weight decay
  * @param n       >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  param and m 1 ULP of float, v 4e-16 of its value
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends

@@ -81,8 +81,8 @@ CUSHIM_API enum cushim_status cushim_softmax_backward_f32(const float *y, const 
  * @param y       [n] on the device, out; may be exactly x
  * @param n       >= 0; if 0, nothing is done and the pointers may be NULL
  * @param stream  NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
  * Accuracy  |error| <= 1e-6 (1 + 2|u|) of the value + 1e-37.  -Inf gives 0
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends

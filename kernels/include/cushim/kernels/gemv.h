@@ -161,8 +161,8 @@ cushim_gemv_add_q4k_f32(const void *w, const float *x, const float *residual, fl
  * @param scratch  on the device, a multiple of 4 bytes; its contents are lost
  * @param scratch_bytes  at least cushim_gemv_q4k_scratch(2 * m, k)
  * @param stream   NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not a multiple of 256, more bytes than can
- *         be counted, a NULL or misaligned pointer, too little scratch) | a driver status;
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not a multiple of 256, more bytes or rows
+ *         than can be counted, a NULL or misaligned pointer, too little scratch) | a driver status;
  *         unless CUSHIM_OK, nothing was queued but work on scratch
  * Accuracy  g and u within 2^-20 sum|terms|, if x * norm and the sum of x^2 are finite floats
  * Threads   any

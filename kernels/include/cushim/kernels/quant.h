@@ -31,8 +31,9 @@ extern "C" {
  * @param k       >= 0, a multiple of 256; if rows or k is 0, nothing is done and the pointers may
  *                be NULL
  * @param stream  NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not a multiple of 256, a NULL or
- *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k not a multiple of 256, more elements than
+ *         can be counted, a NULL or misaligned pointer) | a driver status; unless CUSHIM_OK,
+ *         nothing was queued
  * Accuracy  exact to the bit: each product is rounded, then the difference
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends

@@ -55,8 +55,9 @@ CUSHIM_API size_t cushim_sum_axis_f32_scratch(int64_t outer, int64_t axis, int64
  * @param scratch  on the device, a multiple of 4 bytes; NULL and 0 mean none
  * @param scratch_bytes  fewer than cushim_argmax_f32_scratch() returns counts as none
  * @param stream   NULL means the legacy stream of the current context
- * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
- *         status; unless CUSHIM_OK, nothing was queued but work on scratch
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
+ *         misaligned pointer) | a driver status; unless CUSHIM_OK, nothing was queued but work on
+ *         scratch
  * Accuracy  exact
  * Edges     the first NaN counts as the largest; zeros of both signs are equal; if all are -Inf, 0
  * Threads   any
