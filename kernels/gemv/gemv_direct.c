@@ -120,18 +120,18 @@ bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
     int64_t most = cushim_gemv_n_clusters(call, ranks) / n_parts;
     unsigned clusters = cushim_n_blocks(n_tiles, 1, most > 1 ? most : 1);
     int64_t tiles = (n_tiles - 1) / clusters + 1;
-    unsigned most_bytes = shared_bytes(call, 1);
-    /* All tiles, or as many as there is room for the sums of, twice. */
     unsigned warps = n_slices * groups, n_bytes = (unsigned)(row_bytes / n_all);
-    unsigned least = GEMV_SLICE_BYTES(n_bytes, warps, n_slices, 0, 0);
-    unsigned n = 0, n_sums = 1;
-    if (most_bytes > least)
-        n = (most_bytes - least) / GEMV_SLICE_BYTES(n_bytes, 0, n_slices, 1, n_sums);
+    unsigned most_bytes = shared_bytes(call, 1),
+             least = GEMV_SLICE_BYTES(n_bytes, warps, n_slices, 0, 0);
+    if (most_bytes < least)
+        return false;
+    /* All tiles, or as many as there is room for the sums of, twice. */
+    unsigned n_sums = 1, n = (most_bytes - least) / GEMV_SLICE_BYTES(n_bytes, 0, n_slices, 1, 1);
     if (tiles <= n) {
         n = (unsigned)tiles;
     } else {
         n_sums = 2;
-        n = n ? (most_bytes - least) / GEMV_SLICE_BYTES(n_bytes, 0, n_slices, 1, n_sums) : 0;
+        n = (most_bytes - least) / GEMV_SLICE_BYTES(n_bytes, 0, n_slices, 1, 2);
         n = n < TILES_OF_WARP * groups ? n : TILES_OF_WARP * groups;
     }
     if (n == 0)
