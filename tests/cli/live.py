@@ -238,9 +238,10 @@ def who_watches_sees_it_again_until_it_ends():
         n_heads += line.startswith(HEAD)
     process.kill()
     process.wait()
+    out, err = watcher.communicate(timeout=60)  # its page stays, and does not change
+    assert watcher.returncode == 0 and err == "" and out.count("\n  it ended; read from its live page\n") == 1, (out, err)
+    assert stat("--watch").stdout.count("  ended\n") == 1 and stat("--watch", "--json").stdout.count("it ended") == 1
     stat("--clean")
-    _, err = watcher.communicate(timeout=60)
-    assert watcher.returncode == 0 and err == "", err
     for bad in ("--watch=0", "--watch=x", "--watch=1s", "--watch=", "--watch=99999", "--watch=-1"):
         result = stat(bad)
         assert result.returncode == 2 and re.search("whole number|needs a value", result.stderr), (bad, result)

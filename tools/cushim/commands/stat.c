@@ -25,7 +25,7 @@ struct request {
     const struct part *part; /* of each report; NULL for all of it */
     unsigned watch_seconds;  /* between two looks; 0 for one look */
     struct cushim_writer out;
-    int n_shown, n_dead;
+    int n_shown, n_dead, n_running; /* n_running: of those that are shown */
 };
 
 /* The name has 27 columns, so a program beside a user is cut shorter. */
@@ -123,6 +123,7 @@ static void show_suspended(const struct suspended *suspended, void *context) {
     if (!pages_is_wanted(request->wanted, suspended->process, suspended->program))
         return;
     request->n_shown++;
+    request->n_running++;
     cushim_write(&request->out, "%9ld  %s %s; cushim resume %ld\n", (long)suspended->process,
                  cushim_utf8_cell(program, suspended->program, 12), suspended_text(text, suspended),
                  (long)suspended->process);
@@ -134,9 +135,10 @@ static void show(const struct page *page, void *context) {
     request->n_dead += !page->is_alive;
     if (!page->is_alive)
         page->report->ended = "it ended";
-    if (!pages_is_wanted(request->wanted, head->process, head->program)) {
+    if (!pages_is_wanted(request->wanted, head->process, head->program))
         return;
-    } else if (request->is_json) {
+    request->n_running += page->is_alive;
+    if (request->is_json) {
         request->n_shown++;
         symbols_learn(page->report);
         if (page->is_alive)
@@ -228,7 +230,7 @@ int stat_main(int argc, char **argv) {
     int n_looks = 0;
     bool goes_on;
     do {
-        request.n_shown = request.n_dead = 0;
+        request.n_shown = request.n_dead = request.n_running = 0;
         devices_ask_again();
         if (is_screen)
             cushim_write(&request.out, "\033[H\033[J");
@@ -238,8 +240,8 @@ int stat_main(int argc, char **argv) {
         if (!request.is_json && !request.part)
             suspended_each(show_suspended, &request);
         cushim_writer_flush(&request.out);
-        /* until there is nothing left to see */
-        goes_on = request.watch_seconds && request.n_shown && !request.out.error;
+        /* until no process is left; a page of one that ended does not change any more */
+        goes_on = request.watch_seconds && request.n_running && !request.out.error;
         n_looks++;
     } while (goes_on && sleep(request.watch_seconds) == 0);
     if (n_looks > 1 && !request.n_shown)
