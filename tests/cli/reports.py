@@ -129,6 +129,15 @@ def a_command_with_closed_descriptors_keeps_its_files_apart_from_its_messages():
 
 
 @tap.test
+def a_report_that_standard_output_does_not_take_is_missed():
+    for live in ("on", "off"):
+        for how, why in ((">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")):
+            words = ["sh", "-c", f'exec "$@" {how}', "sh", CUSHIM, "run", "--stats=-", f"--live={live}", LIVE, "exit"]
+            result = subprocess.run(words, env=environment(), text=True, capture_output=True, timeout=120)
+            assert (result.returncode, result.stderr) == (4, f"cushim: no report on standard output: {why}\n"), (live, result)
+
+
+@tap.test
 def a_program_that_clears_its_environment_leaves_its_report_with_the_command():
     for end in ("exit", "clear_at_first", "clear_at_last"):
         for live in ("on", "off"):

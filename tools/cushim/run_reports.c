@@ -283,18 +283,17 @@ static void write_all(struct told *told) {
 }
 
 /* Print what processes left, now that all output of the program is written. */
-static bool print_left(const struct run_reports *run) {
+static bool print_left(const struct run_reports *run, struct cushim_writer *out) {
     char text[4096];
     ssize_t n;
-    int error = 0, output = cushim_report_descriptor(run->where);
     bool has_printed = false;
-    for (off_t at = 0; !error && (n = pread(run->left, text, sizeof text, at)) > 0; at += n) {
+    for (off_t at = 0; !out->error && (n = pread(run->left, text, sizeof text, at)) > 0; at += n) {
         size_t n_kept = 0;
         for (ssize_t i = 0; i < n; i++) {
             if (text[i] != CUSHIM_WAITER_HAS_ONE)
                 text[n_kept++] = text[i];
         }
-        error = cushim_output_write(output, text, n_kept);
+        out->error = cushim_output_write(out->fd, text, n_kept);
         has_printed |= n_kept > 0;
     }
     return has_printed;
@@ -390,8 +389,10 @@ bool run_reports_end(struct run_reports *run) {
     bool has_told = told.has_started;
     run->has_page = told.has_page;
     if (told.out.fd >= 0) {
-        has_told = print_left(run) || has_told;
+        has_told = print_left(run, &told.out) || has_told;
         put_all(&told);
+        if (told.out.error && told.out.error != EPIPE && told.out.fd != STDERR_FILENO)
+            complain("no report on standard output: %s", strerror(told.out.error));
     } else if (told.n && !told.is_apart && cushim_report_is_shared(run->where, "")) {
         write_all(&told);
     } else {
