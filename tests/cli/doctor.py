@@ -2,7 +2,9 @@
 import ctypes
 import json
 import os
+import pathlib
 import re
+import signal
 import subprocess
 
 from fixture import CC, CUSHIM, SIM, build, cushim, examined, rows, scratch, tap
@@ -366,6 +368,18 @@ def a_command_that_ends_early_or_is_none_is_told():
     assert "ended by signal 9" in found["ran"][0][1], found
     found, result = command_rows("/no/such/program")
     assert not found and result.returncode == 1 and "/no/such/program: No such file" in result.stdout, (found, result)
+
+
+@tap.test
+def a_doctor_that_is_told_to_end_ends_the_command():
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(scratch / "live-pages")}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        doctor = subprocess.Popen([CUSHIM, "doctor", "sh", "-c", "echo $$ runs; exec sleep 100"], env=environment, stdout=subprocess.PIPE, text=True)
+        said = next(filter(None, (re.fullmatch(r"(\d+) runs\n", line) for line in doctor.stdout)))
+        doctor.send_signal(number)
+        rest, _ = doctor.communicate(timeout=60)
+        assert f"ended by signal {int(number)} " in rest and doctor.returncode == 0, rest
+        assert not pathlib.Path("/proc", said[1]).exists(), said
 
 
 @tap.test
