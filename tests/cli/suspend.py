@@ -213,6 +213,13 @@ def a_run_has_the_memory_and_gives_it_back_however_it_ends():
             done = call("run", f"--suspend={keeper.pid},{unfit.pid}", "--", "echo", "up")
             assert done.returncode == 125 and "up" not in done.stdout and "goes on: 200 MiB" in done.stderr, done
             assert keeper.is_well() and unfit.is_well()
+
+        with Keeper(10) as other:  # what somebody else suspended stays so
+            assert call("suspend", other.pid).returncode == 0
+            done = call("run", f"--suspend={keeper.pid},{other.pid}", "--", "echo", "up")
+            assert done.returncode == 125 and "up" not in done.stdout and "is suspended already" in done.stderr, done
+            assert f"process {other.pid} (keeper) goes on" not in done.stderr and keeper.is_well(), done
+            assert call("resume", other.pid).returncode == 0 and other.is_well()
         assert "--no-wait does not" in line(call("run", suspend, "--no-wait", "--", "true"), 2)
 
 
@@ -226,6 +233,10 @@ def idle_processes_are_those_that_made_no_call_for_a_minute():
         done = call("run", "--suspend=idle", "--", "true", before=later)
         assert done.returncode == 0 and f"process {keeper.pid} (keeper) goes on: 50.0 MiB" in done.stderr, done
         assert keeper.is_well()
+        assert call("suspend", keeper.pid).returncode == 0
+        done = call("run", "--suspend=idle", "--", "echo", "up", before=later)
+        assert done.returncode == 0 and done.stdout == "up\n" and "no process is idle" in done.stderr, done
+        assert call("resume", keeper.pid).returncode == 0 and keeper.is_well()
 
 
 @tap.test

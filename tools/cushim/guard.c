@@ -79,6 +79,14 @@ static char hear(void) {
     return TEMP_FAILURE_RETRY(read(guard.word, &word, 1)) == 1 ? word : 0;
 }
 
+/* If the guard could not say that all go on, they are resumed here. */
+static void finish(char last_word) {
+    waitpid(guard.process, NULL, 0);
+    guard.process = 0;
+    if (last_word != 'r')
+        resume_all(guard.list.n);
+}
+
 bool guard_begin(const char *words) {
     int life[2], word[2];
     if (!take_words(words))
@@ -96,9 +104,11 @@ bool guard_begin(const char *words) {
     close(word[1]);
     guard.life = life[1];
     guard.word = word[0];
-    if (hear() == 's')
+    char first_word = hear();
+    if (first_word == 's')
         return true;
-    guard_end();
+    close(guard.life);
+    finish(first_word); /* 'r': what others have suspended stays so */
     return false;
 }
 
@@ -111,9 +121,5 @@ void guard_end(void) {
     if (!guard.process)
         return;
     close(guard.life);
-    char word = hear();
-    waitpid(guard.process, NULL, 0);
-    guard.process = 0;
-    if (word != 'r')
-        resume_all(guard.list.n);
+    finish(hear());
 }

@@ -87,8 +87,10 @@ static void look_at(const struct page *page, void *context) {
     const struct cushim_report *report = page->report;
     const struct cushim_page_head *head = &report->page.head;
     struct looks *looks = context;
+    struct suspended suspended;
     uint64_t n_calls = 0;
-    if (!page->is_alive || head->namespace != cushim_page_namespace() ||
+    if (!page->is_alive || suspended_find(head->process, &suspended) ||
+        head->namespace != cushim_page_namespace() ||
         !cushim_report_sum_device(report, -1, held_bytes) ||
         report->run_ns < cushim_page_known_ns(&report->page) + minute_ns)
         return;
