@@ -100,6 +100,19 @@ def memory_goes_and_comes_back_with_cushim_and_without():
 
 
 @tap.test
+def a_snapshot_of_what_is_suspended_waits_for_the_resume():
+    with Keeper(10, before=[CUSHIM, "run"]) as keeper:
+        assert call("suspend", keeper.pid).returncode == 0
+        words = [CUSHIM, "snapshot", "-o", str(scratch / "of-suspended"), str(keeper.pid)]
+        snapshot = subprocess.Popen(words, env=environment(), text=True, stderr=subprocess.PIPE)
+        said = snapshot.stderr.readline()
+        assert f"is suspended; it tells what it has when `cushim resume {keeper.pid}` brings it back" in said, said
+        assert call("resume", keeper.pid).returncode == 0 and keeper.is_well()
+        said = snapshot.communicate(timeout=60)[1]
+        assert snapshot.returncode == 0 and "1 process" in said, said
+
+
+@tap.test
 def what_is_spilled_stays_on_the_host():
     with Keeper(100, before=[CUSHIM, "run", "--limit=64M", "--spill=200M"]) as keeper:
         assert "is suspended" in line(call("suspend", keeper.pid), 0)

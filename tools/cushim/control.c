@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tools/cushim/suspended.h"
 #include "tools/cushim/usage.h"
 
 const char *control_name(const struct page *page) {
@@ -45,8 +46,13 @@ bool control_wait_long(const struct page *page, struct cushim_page_control *cont
 
 bool control_complain(const struct page *page, const struct cushim_page_control *control,
                       const char *later) {
+    int64_t process = page->report->page.head.process;
+    struct suspended suspended;
     if (!cushim_page_is_alive(page->folder, page->name))
         return complain("%s has ended", control_name(page));
+    if (suspended_find(process, &suspended))
+        return !complain("%s is suspended; it %s when `cushim resume %ld` brings it back",
+                         control_name(page), later, (long)process);
     if (!atomic_load(&control->has_thread))
         return !complain("%s %s at its next synchronisation, synchronous copy or query of free "
                          "memory; with `cushim run --control` at once",
