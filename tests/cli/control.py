@@ -118,14 +118,14 @@ def a_process_that_ends_meanwhile_is_told():
     time.sleep(0.3)
     keeper.process.kill()
     said = asking.communicate(timeout=60)[1]
-    assert said in (f"cushim: process {keeper.pid} (keeper) has ended\n", f"cushim: no live page of {keeper.pid}\n"), said  # if it began too late
+    assert said in (f"cushim: process {keeper.pid} (keeper) has ended\n", f"cushim: no live page of {keeper.pid}; `cushim run` starts a program with one\n"), said  # if it began too late
     assert asking.returncode == 1
     keeper.process.wait()
 
 
 @tap.test
 def what_is_not_there_is_said():
-    assert trim("nobody-has-this-name") == (1, "cushim: no live page of nobody-has-this-name\n")
+    assert trim("nobody-has-this-name") == (1, "cushim: no live page of nobody-has-this-name; `cushim run` starts a program with one\n")
     assert trim()[0] == 2
 
 

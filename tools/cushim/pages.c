@@ -16,6 +16,7 @@
 #include "base/file_mode.h"
 #include "base/utf8.h"
 #include "tools/cushim/symbols.h"
+#include "tools/cushim/usage.h"
 
 /* ---- the folders ---- */
 
@@ -381,4 +382,8 @@ bool pages_is_wanted(const char *wanted, int64_t process, const char *program) {
     char number[24];
     snprintf(number, sizeof number, "%ld", (long)process);
     return !wanted || strcmp(wanted, number) == 0 || strcmp(wanted, program) == 0;
+}
+
+bool pages_complain_of_none(const char *wanted) {
+    return complain("no live page of %s; `cushim run` starts a program with one", wanted);
 }

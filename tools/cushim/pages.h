@@ -55,3 +55,6 @@ const char *pages_user(uid_t user);
 
 /* Is it the number of the process, or the name of its program?  NULL: any is wanted. */
 bool pages_is_wanted(const char *wanted, int64_t process, const char *program);
+
+/* Say that no process that is wanted has a page.  Returns false. */
+bool pages_complain_of_none(const char *wanted);

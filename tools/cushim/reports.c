@@ -169,7 +169,7 @@ bool reports_of(const char *what, reports_show_fn *show, void *context) {
     bool is_number = *what && strspn(what, "0123456789") == strlen(what);
     if (is_number && stat(what, &status) != 0) {
         pages_each(show_page, &wanted);
-        return wanted.is_found || complain("no live page of %s", what);
+        return wanted.is_found || pages_complain_of_none(what);
     }
     if (stat(what, &status) == 0 && S_ISDIR(status.st_mode))
         return reports_of_folder(what, show, context);

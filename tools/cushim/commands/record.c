@@ -319,7 +319,7 @@ static int attach_to(struct request *request) {
     sigaction(SIGHUP, &action, NULL);
     request->code = EXIT_WRONG;
     if (!control_each(request->wanted, attach, request).n_found)
-        complain("no live page of %s", request->wanted);
+        pages_complain_of_none(request->wanted);
     return request->code;
 }
 

@@ -252,7 +252,7 @@ int stat_main(int argc, char **argv) {
         complain_of_unreadable(&pages);
     if (!request.n_shown) {
         if (request.wanted && pages.n_shown)
-            complain("no live page of %s", request.wanted);
+            pages_complain_of_none(request.wanted);
         else if (!pages.n_unreadable)
             complain("no process has a live page; `cushim run` starts one that has%s",
                      geteuid() == 0 && !request.has_users

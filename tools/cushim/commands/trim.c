@@ -5,6 +5,7 @@
 #include "base/writer.h"
 #include "tools/cushim/arguments.h"
 #include "tools/cushim/control.h"
+#include "tools/cushim/pages.h"
 #include "tools/cushim/suspended.h"
 #include "tools/cushim/usage.h"
 
@@ -25,7 +26,7 @@ int trim_main(int argc, char **argv) {
     bool is_well = true;
     for (int i = 0; i < n; i++) {
         struct control_asked asked = control_each(argv[i], trim, NULL);
-        is_well &= !asked.n_failed && (asked.n_found || complain("no live page of %s", argv[i]));
+        is_well &= !asked.n_failed && (asked.n_found || pages_complain_of_none(argv[i]));
     }
     return is_well ? EXIT_WELL : EXIT_WRONG;
 }
