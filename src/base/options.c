@@ -244,6 +244,8 @@ const char *cushim_option_set(struct cushim_options *options, const struct cushi
     case CUSHIM_OPTION_BOOL:
         return read_bool(field, text);
     case CUSHIM_OPTION_BYTES:
+        if (strcmp(row->unit, "bytes") != 0 && (!*text || text[strspn(text, "0123456789")]))
+            return "is not a whole number";
         return read_bytes(field, text, row->min, row->max);
     case CUSHIM_OPTION_AMOUNT:
         return read_amount(field, text, row->min, row->max);
@@ -276,6 +278,21 @@ static void put_amount(const struct cushim_amount *amount, char text[CUSHIM_OPTI
         strcpy(text, "auto");
     else
         put_bytes(amount->number, text);
+}
+
+const char *cushim_option_allowed(const struct cushim_option_row *row, const char *mistake,
+                                  char text[2 * CUSHIM_OPTION_TEXT_BYTES]) {
+    char bound[CUSHIM_OPTION_TEXT_BYTES];
+    bool is_small = strcmp(mistake, "is too small") == 0;
+    bool is_beyond = is_small || (strcmp(mistake, "is too large") == 0 && row->max != SIZE_MAX);
+    *text = 0;
+    put_bytes(is_small ? row->min : row->max, bound);
+    if (row->type == CUSHIM_OPTION_ENUM)
+        snprintf(text, 2 * CUSHIM_OPTION_TEXT_BYTES, ": %s", row->unit);
+    else if (row->type == CUSHIM_OPTION_BYTES && is_beyond)
+        snprintf(text, 2 * CUSHIM_OPTION_TEXT_BYTES, ": %s is the %s", bound,
+                 is_small ? "least" : "most");
+    return text;
 }
 
 static void put_word(const char *words, int place, char text[CUSHIM_OPTION_TEXT_BYTES]) {
@@ -362,9 +379,10 @@ static void read_entry(struct cushim_options *options, const char *entry) {
     const char *value = entry + name_bytes + (entry[name_bytes] == '=');
     const char *wrong = cushim_option_set(options, row, value);
     if (wrong) {
-        char kept[CUSHIM_OPTION_TEXT_BYTES];
+        char kept[CUSHIM_OPTION_TEXT_BYTES], allowed[2 * CUSHIM_OPTION_TEXT_BYTES];
         cushim_option_default_text(row, kept);
-        log_error("options", "%s=%s %s; it stays %s", name, value, wrong, *kept ? kept : "empty");
+        log_error("options", "%s=%s %s%s; it stays %s", name, value, wrong,
+                  cushim_option_allowed(row, wrong, allowed), *kept ? kept : "empty");
     }
 }
 

@@ -92,6 +92,11 @@ void cushim_options_default(struct cushim_options *options);
 const char *cushim_option_set(struct cushim_options *options, const struct cushim_option_row *row,
                               const char *text);
 
+/* What goes behind a mistake of the row: the words that it takes, or the number that was exceeded;
+ * "" if there is nothing to add.  It is in `text`. */
+const char *cushim_option_allowed(const struct cushim_option_row *row, const char *mistake,
+                                  char text[2 * CUSHIM_OPTION_TEXT_BYTES]);
+
 /* What LIMITS say of a device; of one that they do not name, auto. */
 struct cushim_amount cushim_limits_of(const char *limits, int device);
 

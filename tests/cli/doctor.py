@@ -102,6 +102,7 @@ def doctor_lists_settings_and_finds_the_wrong_ones():
     assert result.returncode == 1
     text = result.stdout
     assert "CUSHIM_LARGE=lots is not a size" in text, text
+    assert "CUSHIM_LARGE=1 is too small: 2M is the least" in cushim("doctor", CUSHIM_LARGE="1").stdout
     assert "CUSHIM_NONSENSE=1 is no option" in text
     assert "CUSHIM_STATS=1" in text
     assert "CUSHIM_SIM_SEED" not in text

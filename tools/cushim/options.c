@@ -64,10 +64,17 @@ static const struct cushim_option_row *row_of(const char *argument) {
     return name_bytes < TEXT ? cushim_option_find(text, name_bytes) : NULL;
 }
 
+/* NULL, or the mistake as one phrase, until the next call. */
 static const char *mistake_in(const struct cushim_option_row *row, const char *value) {
+    static char phrase[4 * TEXT];
     struct cushim_options scratch;
+    char allowed[2 * TEXT];
     cushim_options_default(&scratch);
-    return cushim_option_set(&scratch, row, value);
+    const char *mistake = cushim_option_set(&scratch, row, value);
+    if (mistake)
+        snprintf(phrase, sizeof phrase, "%s%s", mistake,
+                 cushim_option_allowed(row, mistake, allowed));
+    return mistake ? phrase : NULL;
 }
 
 void settings_take(const char *topic, char **words, int *at) {
@@ -87,10 +94,8 @@ void settings_take(const char *topic, char **words, int *at) {
     if (!value)
         usage_error(topic, "--%s needs a value: --%s=VALUE", text, text);
     const char *reason = mistake_in(row, value);
-    bool has_words = row->type == CUSHIM_OPTION_ENUM;
     if (reason)
-        usage_error(topic, "--%s=%s %s%s%s", text, value, reason, has_words ? ": " : "",
-                    has_words ? row->unit : "");
+        usage_error(topic, "--%s=%s %s", text, value, reason);
     cushim_option_variable(row, variable);
     if (setenv(variable, value, 1) != 0)
         usage_error(topic, "no memory for --%s", text);
