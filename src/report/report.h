@@ -22,7 +22,8 @@ struct cushim_report {
     const struct cushim_page_sites *sites; /* NULL: not wanted; others may write them meanwhile */
     const struct cushim_page_calls *calls; /* page_calls.h; as the sites */
     uint64_t run_ns;
-    bool is_of_page;                        /* read from its file, and not by the process itself */
+    bool is_run_longer; /* it may have run for longer than run_ns: its end is not known */
+    bool is_of_page;    /* read from its file, and not by the process itself */
     uint64_t suspended_ns, suspended_bytes; /* for how long, and what is in host memory; 0: not */
     const char *ended; /* how, in words; NULL: it runs, or writes the report itself */
     cushim_report_find_line_fn *find_line; /* NULL: frames stay names and offsets */

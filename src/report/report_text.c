@@ -373,8 +373,9 @@ void cushim_report_title(struct cushim_writer *out, const struct cushim_report *
         n += snprintf(rest + n, sizeof rest - (size_t)n, ", rank %ld", (long)head->rank);
     if (head->rank >= 0 && head->ranks >= 0)
         n += snprintf(rest + n, sizeof rest - (size_t)n, " of %ld", (long)head->ranks);
-    snprintf(rest + n, sizeof rest - (size_t)n, ", %s%s", CUSHIM_TIME(report->run_ns),
-             cushim_mem_stats_read(&head->is_software) ? " (no GPU)" : "");
+    snprintf(rest + n, sizeof rest - (size_t)n, ", %s%s%s", CUSHIM_TIME(report->run_ns),
+             cushim_mem_stats_read(&head->is_software) ? " (no GPU)" : "",
+             report->is_run_longer ? " or more" : "");
     cushim_utf8_fit(rest, REST);
     cushim_utf8_fit(strcpy(version, head->version), VERSION);
     cushim_utf8_fit(strcpy(program, head->program), WIDTH - (sizeof "cushim : " - 1) -

@@ -177,8 +177,10 @@ static int show_one(const struct folder *of, const char *name, pages_show_fn *sh
     report.n_short = n_short;
     report.find_line = symbols_find_line;
     struct page page = {name, folder, of->user, cushim_page_is_alive(folder, name), &report};
-    if (!page.is_alive)
+    if (!page.is_alive) {
         report.run_ns = cushim_page_known_ns(&report.page);
+        report.is_run_longer = atomic_load(&report.page.head.state) != CUSHIM_PAGE_LEFT;
+    }
     show(&page, context);
     return 0;
 }

@@ -159,8 +159,10 @@ static void complete(const struct run_reports *run, struct cushim_report *report
         report->ended = is_well ? NULL : ended;
         snprintf(ended, 128, "with status %d", WEXITSTATUS(run->status));
     }
-    if (!has_left(report) && report->page.head.process == run->started)
-        report->run_ns = cushim_clock_ns() - report->page.head.start_ns; /* it ended just now */
+    if (!has_left(report) && report->page.head.process == run->started) { /* it ended just now */
+        report->run_ns = cushim_clock_ns() - report->page.head.start_ns;
+        report->is_run_longer = false;
+    }
 }
 
 /* ---- the pages of the run ---- */
