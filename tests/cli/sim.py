@@ -35,7 +35,8 @@ def a_program_runs_on_the_device_and_under_the_preload():
 @tap.test
 def what_the_device_says_of_words_of_others_moves_no_cursor():
     hostile = "\x1b[31mred\r\x9b1A"
-    for variables, said in (({"CUSHIM_SIM_SEED": hostile}, "option seed cannot be ?[31mred?"), ({"CUSHIM_SIM_SHARED": f"/nowhere/{hostile}"}, "/nowhere/?[31mred?")):
+    for variables, said in (({"CUSHIM_SIM_SEED": hostile}, "CUSHIM_SIM_SEED=?[31mred?"), ({"CUSHIM_SIM_SHARED": f"/nowhere/{hostile}"}, "/nowhere/?[31mred?"),
+                            ({"CUSHIM_SIM_KERNELS": "x"}, "CUSHIM_SIM_KERNELS=x is not possible (program, skip or fail) and has no effect\n")):
         done = cushim("sim", PROGRAM, **{**EMPTY, **variables})
         assert f"cushim software device: {said}" in done.stderr and not set(done.stderr) & set("\x1b\r\x9b"), done
 

@@ -60,7 +60,8 @@ WRONG = [
     ("diff --fail-if=x a b", 2, "is not a condition"), ("diff --fail-if peak_hled>5 a b", 2, "no number `peak_hled`"), ("diff --fail-if peak_held>5% a b", 2, "a share needs a sign"),
     ("metrics x", 2, "takes no name"), ("metrics --every=0", 2, "from 1 to"), ("metrics --file=/nowhere/x.prom", 125, "cannot be written"), ("metrics --json", 2, "no option `--json`"),
     ("sim", 2, "sim needs a program"), ("sim --devices=99 ./fails", 2, "0 to 16"), ("sim --devices", 2, "--devices needs a value"),
-    ("sim --kernels=maybe ./fails", 2, "is not possible"), ("sim --device=2 ./fails", 2, "did you mean `devices`?"), ("sim --runtime=11 ./fails", 2, "is not one of 12, 13"), ("sim ./leaky.c", 126, "it is source code"),
+    ("sim --kernels=maybe ./fails", 2, "has no function (program, skip or fail); try"),
+    ("sim --shared=rel ./fails", 2, "(an absolute path); try"), ("sim --latency-ns=x ./fails", 2, "--latency-ns=x is not possible: how long every call takes ("), ("sim --devices=99 ./fails", 2, "(0 to 16); try"), ("sim --device=2 ./fails", 2, "did you mean `devices`?"), ("sim --runtime=11 ./fails", 2, "is not one of 12, 13"), ("sim ./leaky.c", 126, "it is source code"),
     ("doctor --jsno", 2, "did you mean `--json`?"), ("doctor -x", 2, "no option `-x`"),
 ]
 

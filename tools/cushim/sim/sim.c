@@ -1,7 +1,6 @@
 #include "tools/cushim/commands.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,7 +39,7 @@ static void take_setting(const char *topic, char **words, int *at) {
     uint64_t value;
     const char *option = words[*at];
     const char *known[SIM_N_SETTINGS + 1] = {"runtime"}, *text = strchr(option, '=');
-    char variable[SIM_VARIABLE_BYTES];
+    char variable[SIM_VARIABLE_BYTES], allowed[SIM_ALLOWED_BYTES];
     size_t n_bytes = strcspn(option, "=");
     if (strncmp(option, "--", 2) != 0)
         usage_error(topic, "no option %s", option);
@@ -58,8 +57,8 @@ static void take_setting(const char *topic, char **words, int *at) {
     if (!text)
         usage_error(topic, "%s needs a value", option);
     if (!sim_setting_read(setting, text, &value))
-        usage_error(topic, "--%s=%s is not possible: %s (%" PRIu64 " to %" PRIu64 ")",
-                    setting->name, text, setting->sentence, setting->min, setting->max);
+        usage_error(topic, "%.*s=%s is not possible: %s (%s)", (int)n_bytes, option, text,
+                    setting->sentence, sim_setting_allowed(setting, allowed));
     sim_setting_variable(setting, variable);
     if (setenv(variable, text, 1) != 0)
         exit(EXIT_OURS);

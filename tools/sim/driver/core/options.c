@@ -17,7 +17,7 @@ static void load(void) {
     };
     for (int i = 0; i < SIM_N_SETTINGS; i++) {
         const struct sim_setting *setting = &sim_settings[i];
-        char variable[SIM_VARIABLE_BYTES];
+        char variable[SIM_VARIABLE_BYTES], allowed[SIM_ALLOWED_BYTES];
         uint64_t value;
         *fields[i] = setting->preset;
         sim_setting_variable(setting, variable);
@@ -25,7 +25,8 @@ static void load(void) {
         if (text && sim_setting_read(setting, text, &value))
             *fields[i] = value;
         else if (text)
-            sim_complain("option %s cannot be %s", setting->name, text);
+            sim_complain("%s=%s is not possible (%s) and has no effect", variable, text,
+                         sim_setting_allowed(setting, allowed));
     }
 }
 

@@ -1,6 +1,7 @@
 #include "setting.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,17 @@ bool sim_setting_read(const struct sim_setting *setting, const char *text, uint6
         return false;
     bool is_real = setting->type == TYPE_LATENCY && *value == SIM_LATENCY_REAL;
     return is_real || (*value >= setting->min && *value <= setting->max);
+}
+
+const char *sim_setting_allowed(const struct sim_setting *setting, char text[SIM_ALLOWED_BYTES]) {
+    const char *words = setting->type == TYPE_KERNELS ? "program, skip or fail"
+                        : setting->type == TYPE_FILE  ? "an absolute path"
+                                                      : NULL;
+    if (words)
+        return words;
+    snprintf(text, SIM_ALLOWED_BYTES, "%" PRIu64 " to %" PRIu64 "%s", setting->min, setting->max,
+             setting->type == TYPE_LATENCY ? ", or real" : "");
+    return text;
 }
 
 void sim_setting_variable(const struct sim_setting *setting, char variable[SIM_VARIABLE_BYTES]) {
