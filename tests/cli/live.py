@@ -573,7 +573,7 @@ def a_folder_that_is_not_ours_alone_is_left_alone():
         assert result.returncode == 5 and result.stderr.count("\n") == 1 and "no live page of " in result.stderr, result
     folder.chmod(0o700)
     result = run("--stats", LIVE, "_exit", CUSHIM_LIVE="0")
-    assert result.stderr == f"cushim: {LIVE} has no report: it used no CUDA memory that cushim can see, or had no live page; `cushim doctor {LIVE}` may say why\n", result
+    assert result.stderr == f"cushim: {LIVE} has no report: it used no CUDA memory that cushim can see, or had no live page; `cushim doctor {LIVE} ...` may say why\n", result
     link = scratch / "link"
     link.symlink_to(folder)
     result = run("--stats", LIVE, "exit", CUSHIM_LIVE_DIR=str(link))

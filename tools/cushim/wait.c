@@ -147,6 +147,7 @@ void wait_for(char **argv, const char *where, const char *none, wait_end_fn *at_
                        "see, or had no live page",
                  argv[0], run_reports_signal(WTERMSIG(reports.status), by));
     else if (!WIFSIGNALED(reports.status) && reports.has_none && none && settings_want_report())
-        complain("%s %s; `cushim doctor %s` may say why", argv[0], none, argv[0]);
+        complain("%s %s; `cushim doctor %s%s` may say why", argv[0], none, argv[0],
+                 argv[1] ? " ..." : "");
     end_alike(reports.status);
 }

@@ -28,7 +28,7 @@ struct request {
     char folder[PATH_MAX]; /* absolute */
     const char *pattern;   /* as given, or NULL */
     char name[PATH_MAX];   /* with its places filled in */
-    const char *program;   /* that is started */
+    char **argv;           /* of the program that is started */
     /* of a process that runs already; NULL: a program is started */
     const char *wanted;
     uint64_t for_ns; /* 0: until it is stopped */
@@ -188,6 +188,7 @@ static void tell(pid_t process, int status, void *context) {
     struct recording_files files;
     struct latest latest = {.process = process};
     const char *quote = strchr(request->name, ' ') ? "'" : "";
+    const char *more = process && request->argv[1] ? " ..." : ""; /* arguments for doctor, too */
     uint64_t n_events = 0, n_bytes = 0;
     int error = recording_files(&files, request->folder);
     if (error) {
@@ -202,16 +203,16 @@ static void tell(pid_t process, int status, void *context) {
     if (process && latest.path)
         note_end(latest.path, status);
     if (files.n && process && !n_events && !latest.has_gaps)
-        complain("%s: %s, and no request of memory; `cushim doctor %s` may say why", request->name,
-                 CUSHIM_SOME(files.n, "process"), request->program);
+        complain("%s: %s, and no request of memory; `cushim doctor %s%s` may say why",
+                 request->name, CUSHIM_SOME(files.n, "process"), *request->argv, more);
     else if (files.n)
         complain("%s: %s, %s, %s; `cushim report %s%s%s` reads it", request->name,
                  CUSHIM_SOME(files.n, "process"), CUSHIM_SOME(n_events, "event"),
                  CUSHIM_BYTES(n_bytes), quote, request->name, quote);
     else if (process)
         complain("no recording: no process used CUDA memory that cushim can see; `cushim doctor "
-                 "%s` may say why",
-                 request->program);
+                 "%s%s` may say why",
+                 *request->argv, more);
     if (!files.n)
         rmdir(request->folder);
     recording_files_free(&files);
@@ -336,8 +337,8 @@ int record_main(int argc, char **argv) {
     int first = take_arguments(&request, argc, argv);
     if (request.wanted)
         return attach_to(&request);
-    request.program = argv[first];
-    if (!make_folder(&request, request.program, getpid()))
+    request.argv = argv + first;
+    if (!make_folder(&request, argv[first], getpid()))
         return EXIT_OURS;
     if (setenv("CUSHIM_TRACE", request.folder, 1) != 0)
         return EXIT_OURS;
