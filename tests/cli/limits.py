@@ -190,9 +190,11 @@ def a_limit_of_a_running_process_is_changed_in_both_directions():
             number = str(member.process.pid)
             assert member.ask("alloc 60") == "had"
             for word, size, there, refused, had in ((number, "50M", (0, 50), "alloc 2", None), ("member", "0", (964, 1024), None, "async 200"),
-                                                    (number, "50%", (252, 512), "async 260", "mapped 200"), (number, "0:400M,7:1G", (0, 400), "alloc 2", None)):
+                                                    (number, "50%", (252, 512), "async 260", "mapped 200"), (number, "0:400M,7:1G", (0, 400), "alloc 2", None),
+                                                    (number, str(50 << 20), (0, 50), "alloc 2", None)):
                 done = limit(word, size)
-                assert done.returncode == 0 and done.stderr == f"cushim: process {number} (member): {'no limit' if size == '0' else size} from its next request on\n", done
+                told = "no limit" if size == "0" else f"{size} bytes" if size.isdigit() else size
+                assert done.returncode == 0 and done.stderr == f"cushim: process {number} (member): {told} from its next request on\n", done
                 assert member.told() == there, (size, member.told())
                 assert shown(number) == (None if there[1] == 1024 else there[1])
                 assert not refused or member.ask(refused) == "refused", size

@@ -1,6 +1,7 @@
 #include "tools/cushim/commands.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,8 +12,12 @@
 #include "tools/cushim/control.h"
 #include "tools/cushim/usage.h"
 
+/* A number alone may be meant as GiB or as a share, so it gets its unit. */
 static const char *words_of(const char *size) {
-    return strcmp(size, "0") == 0 ? "no limit" : size;
+    static char text[CUSHIM_OPTION_TEXT_BYTES + sizeof " bytes"];
+    bool is_number = strspn(size, "0123456789") == strlen(size);
+    snprintf(text, sizeof text, "%s%s", size, is_number ? " bytes" : "");
+    return strcmp(size, "0") == 0 ? "no limit" : text;
 }
 
 /* ---- a group ---- */
