@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/log.h"
 #include "cushim/preload.h"
 #include "memory/arena.h"
 #include "preload/state/contexts.h"
@@ -15,12 +14,8 @@ const char *cushim_arena_range_of(const char *text) {
 }
 
 void cushim_arena_configure(void) {
-    const struct cushim_options *options = &cushim_process_options;
-    cushim_process.policy.arena_bytes = options->arena;
-    cushim_process.policy.arena_most_bytes = options->arena_max_block;
-    if (*options->arena_reset && !cushim_arena_range_of(options->arena_reset))
-        log_error("options", "CUSHIM_ARENA_RESET=%s is not nvtx:NAME: no range resets the arena",
-                  options->arena_reset);
+    cushim_process.policy.arena_bytes = cushim_process_options.arena;
+    cushim_process.policy.arena_most_bytes = cushim_process_options.arena_max_block;
 }
 
 static bool has_arena(void) {

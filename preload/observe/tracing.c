@@ -110,8 +110,6 @@ static int begin(void) {
     int error = *wish.folder == '/' ? open_file(wish.folder) : EINVAL;
     if (!error)
         atomic_store(&cushim_tracing_now, ++n_recordings);
-    else if (error == EINVAL)
-        log_error("trace", "no recording: %s is no absolute path", wish.folder);
     else
         log_error("trace", "no recording in %s: %s", wish.folder, strerror(error));
     return error;

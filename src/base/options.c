@@ -237,6 +237,17 @@ static const char *read_enum(int *field, const char *text, const char *words) {
     return NULL;
 }
 
+/* The capitals at the end of a form stand for something. */
+static const char *read_text(char *field, const char *text, const char *form) {
+    size_t n_bytes = strcspn(form, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    if (strlen(text) >= CUSHIM_OPTION_PATH_BYTES)
+        return "is too long";
+    if (*form && *text && (strncmp(text, form, n_bytes) != 0 || !text[n_bytes]))
+        return "does not have the form";
+    strcpy(field, text);
+    return NULL;
+}
+
 const char *cushim_option_set(struct cushim_options *options, const struct cushim_option_row *row,
                               const char *text) {
     void *field = field_of(options, row);
@@ -255,10 +266,7 @@ const char *cushim_option_set(struct cushim_options *options, const struct cushi
         return read_enum(field, text, row->unit);
     case CUSHIM_OPTION_PATH:
     case CUSHIM_OPTION_TEXT:
-        if (strlen(text) >= CUSHIM_OPTION_PATH_BYTES)
-            return "is too long";
-        strcpy(field, text);
-        return NULL;
+        return read_text(field, text, row->unit);
     }
     return "has no such type";
 }
@@ -287,7 +295,7 @@ const char *cushim_option_allowed(const struct cushim_option_row *row, const cha
     bool is_beyond = is_small || (strcmp(mistake, "is too large") == 0 && row->max != SIZE_MAX);
     *text = 0;
     put_bytes(is_small ? row->min : row->max, bound);
-    if (row->type == CUSHIM_OPTION_ENUM)
+    if (row->type == CUSHIM_OPTION_ENUM || strcmp(mistake, "does not have the form") == 0)
         snprintf(text, 2 * CUSHIM_OPTION_TEXT_BYTES, ": %s", row->unit);
     else if (row->type == CUSHIM_OPTION_BYTES && is_beyond)
         snprintf(text, 2 * CUSHIM_OPTION_TEXT_BYTES, ": %s is the %s", bound,

@@ -52,7 +52,7 @@ struct cushim_option_row {
     size_t default_number;    /* BOOL, BYTES, AMOUNT in bytes, ENUM */
     const char *default_text; /* PATH and TEXT, else NULL */
     size_t min, max;          /* inclusive; of an AMOUNT in bytes, a share is 0 to 100 */
-    const char *unit;
+    const char *unit;         /* of an ENUM its words; of PATH and TEXT the form, or "" */
     const char *sentence;
     size_t offset; /* of the field in struct cushim_options */
 };

@@ -41,7 +41,7 @@ WRONG = [
     ("run OMP_NUM_THREADS=1 ./fails", 127, "did you mean OMP_NUM_THREADS=1 cushim ...?"),
     ("run --stats=/nowhere/x.json ./fails", 125, "no report can be made"), ("run --stacks=all ./fails", 2, "none|native|auto"), ("run --log=loud ./fails", 2, "off|error|warn"),
     ("run --copy-threads=100 ./fails", 2, "too large: 63 is the most"), ("run --trace-max=1 ./fails", 2, "too small: 64K is the least"),
-    ("run --copy-threads=-1 ./fails", 2, "-1 is not a whole number"), ("run --copy-threads= ./fails", 2, "is not a whole number"), ("run --version", 2, "no option --version"),
+    ("run --copy-threads=-1 ./fails", 2, "-1 is not a whole number"), ("run --copy-threads= ./fails", 2, "is not a whole number"), ("run --version", 2, "no option --version"), ("run --trace=rel ./fails", 2, "--trace=rel does not have the form: /FOLDER"), ("run --arena-reset=nvtx: ./fails", 2, "does not have the form: nvtx:NAME"),
     ("record", 2, "record needs a program"), ("record -o", 2, "-o needs a value"), ("record -o x", 2, "record needs a program"), ("record --trace-max=much ./fails", 2, "not a size"),
     ("record --stacks ./fails", 2, "none|native|auto"), ("record --stacks=on ./fails", 2, "none|native|auto"), ("record -o /nowhere/x ./fails", 125, "No such file"),
     ("record -o notes.txt ./fails", 125, "notes.txt is a file, and a recording is a folder"),

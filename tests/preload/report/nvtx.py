@@ -81,7 +81,7 @@ def a_value_that_names_no_range_is_one_line():
     done = fixture.Run(OPTIONS, [OPTIONS.programs[0], "push"], CUSHIM_ARENA="16M",
                    CUSHIM_ARENA_RESET="forward")
     assert done.code == 0, done.code
-    assert done.err.count(b"\n") == 1 and b"is not nvtx:NAME" in done.err, done.err
+    assert done.err.count(b"\n") == 1 and b"does not have the form: nvtx:NAME" in done.err, done.err
 
 
 for each in OPTIONS.programs:
