@@ -13,51 +13,10 @@
 #include "tools/cushim/launch.h"
 #include "tools/cushim/options.h"
 #include "tools/cushim/run_reports.h"
+#include "tools/cushim/signals.h"
 #include "tools/cushim/usage.h"
 
-/* ---- signals ---- */
-
-static volatile sig_atomic_t child; /* 0 if it is not started yet, or has ended */
-
-/* Pass on a signal that another process sent, because it is meant for the program.  The terminal
- * sends its signals to both. */
-static void pass_on(int number, siginfo_t *about, void *unused) {
-    int saved_errno = errno;
-    (void)unused;
-    if (child && about->si_code <= 0)
-        kill((pid_t)child, number);
-    errno = saved_errno;
-}
-
-static const int passed_on[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM};
-enum { N_PASSED_ON = sizeof passed_on / sizeof *passed_on };
-
-/* The signal actions and the mask that this process inherited, for the program. */
-static struct sigaction inherited[N_PASSED_ON], interrupt, quit;
-static sigset_t blocked;
-
-static void watch_signals(void) {
-    struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART};
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-    sigset_t all;
-    sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, &blocked); /* until the child is known */
-    for (int i = 0; i < N_PASSED_ON; i++) {
-        sigaction(passed_on[i], NULL, &inherited[i]);
-        if (inherited[i].sa_handler != SIG_IGN)
-            sigaction(passed_on[i], &action, NULL);
-    }
-    sigaction(SIGINT, &ignore, &interrupt);
-    sigaction(SIGQUIT, &ignore, &quit);
-}
-
-static void give_signals_back(void) {
-    for (int i = 0; i < N_PASSED_ON; i++)
-        sigaction(passed_on[i], &inherited[i], NULL);
-    sigaction(SIGINT, &interrupt, NULL);
-    sigaction(SIGQUIT, &quit, NULL);
-    sigprocmask(SIG_SETMASK, &blocked, NULL);
-}
+static pid_t child; /* 0 if it could not be started */
 
 /* ---- the program ---- */
 
@@ -66,7 +25,7 @@ static void give_signals_back(void) {
 static int *failed;
 
 static void become(char **argv) {
-    give_signals_back();
+    signals_give_back();
     if (launch_mark(settings_want_word()))
         execvp(argv[0], argv);
     *failed = errno;
@@ -78,14 +37,14 @@ static int start(char **argv) {
     failed = mmap(NULL, sizeof *failed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (failed == MAP_FAILED)
         return errno;
-    watch_signals();
+    signals_take();
     pid_t process = fork();
     if (process == 0)
         become(argv);
     int error = process < 0 ? errno : 0;
     child = process < 0 ? 0 : process;
-    guard_note((pid_t)child);
-    sigprocmask(SIG_SETMASK, &blocked, NULL);
+    guard_note(child);
+    signals_pass_to(child);
     return error;
 }
 
@@ -95,7 +54,7 @@ static int wait_for_end(void) {
     int status = 0;
     for (;;) {
         pid_t ended = waitpid(-1, &status, 0);
-        if (ended == (pid_t)child || (ended < 0 && errno != EINTR))
+        if (ended == child || (ended < 0 && errno != EINTR))
             return status;
     }
 }
@@ -130,9 +89,9 @@ void wait_for(char **argv, const char *where, const char *none, wait_end_fn *at_
         errno = error;
         return;
     }
-    reports.started = (pid_t)child;
+    reports.started = child;
     reports.status = wait_for_end();
-    child = 0;
+    signals_pass_to(0);
     if (*failed) {
         errno = *failed;
         return;

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "tools/cushim/launch.h"
 #include "tools/cushim/program.h"
 #include "tools/cushim/reports.h"
+#include "tools/cushim/signals.h"
 
 /* ---- the processes, as they come and go: short ones may be missed ---- */
 
@@ -133,24 +133,6 @@ static void look_below(struct look *look, pid_t process, int depth) {
 
 /* ---- the run ---- */
 
-static volatile sig_atomic_t child; /* `cushim run`, which passes signals on; 0: it has ended */
-
-static void pass_on(int number) {
-    int saved_errno = errno;
-    if (child)
-        kill((pid_t)child, number);
-    errno = saved_errno;
-}
-
-/* What asks this process to end ends the command instead, because otherwise it would run on
- * alone. */
-static void pass_on_from_now(int number, struct sigaction *inherited) {
-    const struct sigaction action = {.sa_handler = pass_on};
-    sigaction(number, NULL, inherited);
-    if (inherited->sa_handler != SIG_IGN)
-        sigaction(number, &action, NULL);
-}
-
 static void become_run(char **argv, const char *folder, bool is_quiet) {
     char stats[PATH_MAX + 16];
     const char *const options[] = {"cushim", "run", "--from-doctor", stats, "--"};
@@ -164,8 +146,7 @@ static void become_run(char **argv, const char *folder, bool is_quiet) {
     memcpy(words + N_OPTIONS, argv, (n + 1) * sizeof *argv);
     if (is_quiet)
         dup2(STDERR_FILENO, STDOUT_FILENO);
-    signal(SIGINT, SIG_DFL);
-    signal(SIGQUIT, SIG_DFL);
+    signals_give_back();
     execv("/proc/self/exe", (char **)words);
     _exit(127);
 }
@@ -173,28 +154,21 @@ static void become_run(char **argv, const char *folder, bool is_quiet) {
 /* Returns the status of the command, or -1 if it could not be started. */
 static int run(struct look *look, char **argv, const char *folder, bool is_quiet) {
     struct timespec pause = {0, LOOK_MS * 1000000L};
-    struct sigaction terminate, hang_up;
     int status = -1;
-    signal(SIGINT, SIG_IGN); /* the terminal sends it to the command, too */
-    signal(SIGQUIT, SIG_IGN);
     fflush(NULL);
     if (readlink("/proc/self/exe", look->own, sizeof look->own - 1) < 0)
         *look->own = 0;
+    signals_take(); /* what asks us to end ends `cushim run`, which would run on alone */
     pid_t process = fork();
     if (process == 0)
         become_run(argv, folder, is_quiet);
-    child = process > 0 ? process : 0;
-    pass_on_from_now(SIGTERM, &terminate);
-    pass_on_from_now(SIGHUP, &hang_up);
+    signals_pass_to(process > 0 ? process : 0);
     while (process > 0 && waitpid(process, &status, WNOHANG) == 0) {
         look_below(look, process, 0);
         nanosleep(&pause, NULL);
     }
-    child = 0;
-    sigaction(SIGTERM, &terminate, NULL);
-    sigaction(SIGHUP, &hang_up, NULL);
-    signal(SIGINT, SIG_DFL);
-    signal(SIGQUIT, SIG_DFL);
+    signals_pass_to(0);
+    signals_give_back();
     return status;
 }
 
