@@ -179,8 +179,8 @@ static inline bool cushim_mem_blocks_find_in_slab(const struct cushim_mem_segmen
     /* not through the extent, because the segment's base was loaded already */
     uint64_t start = segment->base + ((uint64_t)slab->first_grain << CUSHIM_MEM_LOG2_GRAIN);
     uint32_t index = cushim_mem_extent_index(slab, address - start);
-    struct cushim_mem_block_meta *cells = slab->cells;
-    if (index >= slab->n_cells || !cells)
+    struct cushim_mem_block_meta *cells = load_checked(&slab->cells);
+    if (index >= load_checked(&slab->n_cells) || !cells)
         return false;
     lookup->ref = (struct cushim_mem_blockref){slab, index};
     lookup->meta = &cells[index];

@@ -53,7 +53,10 @@ void *cushim_mem_meta_obtain_as(struct cushim_mem_meta *meta, enum cushim_mem_me
 void cushim_mem_meta_release_as(struct cushim_mem_meta *meta, enum cushim_mem_meta_type type,
                                 void *piece, size_t n_bytes, size_t link_at) {
     unsigned order = order_of(n_bytes);
-    memcpy((char *)piece + link_at, &meta->free_lists[type][order], sizeof(void *));
+    /* at once, because a look-up of memory that is being given back may read a cell's state */
+    typedef void *__attribute__((may_alias)) any_link;
+    __atomic_store_n((any_link *)((char *)piece + link_at), meta->free_lists[type][order],
+                     __ATOMIC_RELAXED);
     meta->free_lists[type][order] = piece;
 }
 

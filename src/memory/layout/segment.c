@@ -124,8 +124,8 @@ static void give_cells(struct cushim_mem_meta *meta, struct cushim_mem_extent *e
     if (extent->cells && extent->cells != &extent->single)
         cushim_mem_meta_release_as(meta, CUSHIM_MEM_META_CELLS, extent->cells,
                                    extent->n_cells * sizeof *extent->cells, 0);
-    extent->cells = NULL;
-    extent->n_cells = 0;
+    __atomic_store_n(&extent->cells, NULL, __ATOMIC_RELAXED); /* look-ups may read both */
+    __atomic_store_n(&extent->n_cells, 0, __ATOMIC_RELAXED);
 }
 
 /* The bytes of an extent.  A dedicated segment has what the driver was asked for, which may be less
