@@ -371,16 +371,36 @@ def a_command_that_ends_early_or_is_none_is_told():
     assert not found and result.returncode == 1 and "/no/such/program: No such file" in result.stdout, (found, result)
 
 
+def running_doctor(*command, **options):
+    """Doctor, and what matched when its command said that it runs."""
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(scratch / "live-pages")}
+    doctor = subprocess.Popen([CUSHIM, "doctor", *command], env=environment, stdout=subprocess.PIPE, text=True, **options)
+    return doctor, next(filter(None, (re.fullmatch(r"(\d+) runs\n", line) for line in doctor.stdout)))
+
+
 @tap.test
 def a_doctor_that_is_told_to_end_ends_the_command():
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(scratch / "live-pages")}
     for number in (signal.SIGTERM, signal.SIGHUP):
-        doctor = subprocess.Popen([CUSHIM, "doctor", "sh", "-c", "echo $$ runs; exec sleep 100"], env=environment, stdout=subprocess.PIPE, text=True)
-        said = next(filter(None, (re.fullmatch(r"(\d+) runs\n", line) for line in doctor.stdout)))
+        doctor, said = running_doctor("sh", "-c", "echo $$ runs; exec sleep 100")
         doctor.send_signal(number)
         rest, _ = doctor.communicate(timeout=60)
-        assert f"ended by signal {int(number)} " in rest and doctor.returncode == 0, rest
+        assert re.search(rf"^  !!  doctor  +ended by {number.name} before it had finished$", rest, re.M) and "all is well" not in rest, rest
+        assert f"ended by signal {int(number)} " in rest and doctor.returncode == -number, (rest, doctor.returncode)
         assert not pathlib.Path("/proc", said[1]).exists(), said
+    doctor, _ = running_doctor("sh", "-c", "echo $$ runs; exec sleep 100", start_new_session=True)
+    os.killpg(doctor.pid, signal.SIGINT)  # the terminal sends it to all
+    rest, _ = doctor.communicate(timeout=60)
+    assert "ended by SIGINT before it had finished\n" in rest and doctor.returncode == -signal.SIGINT, (rest, doctor.returncode)
+
+
+@tap.test
+def a_doctor_whose_command_ends_itself_has_finished():
+    doctor, _ = running_doctor("sh", "-c", "trap 'exit 0' TERM; echo $$ runs; while :; do sleep 0.01; done")
+    doctor.send_signal(signal.SIGTERM)
+    rest, _ = doctor.communicate(timeout=60)
+    assert "before it had finished" not in rest and "\nall is well\n" in rest and doctor.returncode == 0, (rest, doctor.returncode)
+    result = cushim("doctor", "sh", "-c", "kill -TERM $$")
+    assert "before it had finished" not in result.stdout and "ended by signal 15 " in result.stdout and result.returncode == 0, result
 
 
 @tap.test

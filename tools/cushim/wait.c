@@ -1,11 +1,9 @@
 #include "tools/cushim/wait.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,18 +62,10 @@ static int wait_for_end(void) {
 /* End as the program ended, so that a shell sees the same.  Destructors do not run, because
  * libraries that the user preloads are in this process, too, but are meant for the program. */
 __attribute__((noreturn)) static void end_alike(int status) {
-    sigset_t only;
-    int number = WTERMSIG(status);
+    if (WIFSIGNALED(status))
+        signals_end_by(WTERMSIG(status));
     fflush(NULL);
-    if (!WIFSIGNALED(status))
-        _exit(WEXITSTATUS(status));
-    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    signal(number, SIG_DFL);
-    sigemptyset(&only);
-    sigaddset(&only, number);
-    sigprocmask(SIG_UNBLOCK, &only, NULL);
-    raise(number);
-    _exit(128 + number);
+    _exit(WEXITSTATUS(status));
 }
 
 void wait_for(char **argv, const char *where, const char *none, wait_end_fn *at_end,

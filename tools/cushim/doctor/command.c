@@ -19,6 +19,7 @@
 #include "tools/cushim/launch.h"
 #include "tools/cushim/program.h"
 #include "tools/cushim/reports.h"
+#include "tools/cushim/run_reports.h"
 #include "tools/cushim/signals.h"
 
 /* ---- the processes, as they come and go: short ones may be missed ---- */
@@ -338,19 +339,20 @@ static void remove_folder(const char *folder) {
     rmdir(folder);
 }
 
-void command_examine(char **argv, const char *library, bool is_quiet) {
+int command_examine(char **argv, const char *library, bool is_quiet) {
     static struct look look;
     struct totals totals = {0};
-    char folder[] = P_tmpdir "/cushim-doctor-XXXXXX";
+    char folder[] = P_tmpdir "/cushim-doctor-XXXXXX", by[32];
     report_heading("the command");
     tell_of_hooks(library);
     if (!mkdtemp(folder)) {
         report_wrong("ran", "no folder %s: %s", folder, strerror(errno));
-        return;
+        return 0;
     }
     uint64_t start_ns = cushim_clock_ns();
     int status = run(&look, argv, folder, is_quiet);
     uint64_t ns = cushim_clock_ns() - start_ns;
+    int number = WIFSIGNALED(status) && signals_have(WTERMSIG(status)) ? WTERMSIG(status) : 0;
     if (status == -1) {
         report_wrong("ran", "it could not be started: %s", strerror(errno));
     } else if (WIFEXITED(status) && !look.n_seen && WEXITSTATUS(status) >= 125) {
@@ -359,5 +361,9 @@ void command_examine(char **argv, const char *library, bool is_quiet) {
         reports_of_folder(folder, add, &totals);
         tell(&look, &totals, status, ns);
     }
+    if (number)
+        report_wrong("doctor", "ended by %s before it had finished",
+                     run_reports_signal(number, by));
     remove_folder(folder);
+    return number;
 }

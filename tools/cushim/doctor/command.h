@@ -5,5 +5,6 @@
 #include <stdbool.h>
 
 /* Run argv under the preload `library`, and add rows.  If `is_quiet`, the output of the command
- * goes to standard error, so that standard output has only ours. */
-void command_examine(char **argv, const char *library, bool is_quiet);
+ * goes to standard error, so that standard output has only ours.  Returns the signal that came to
+ * this process and ended the command, or 0. */
+int command_examine(char **argv, const char *library, bool is_quiet);

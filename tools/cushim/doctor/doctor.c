@@ -15,6 +15,7 @@
 #include "tools/cushim/program.h"
 #include "tools/cushim/doctor/findings.h"
 #include "tools/cushim/options.h"
+#include "tools/cushim/signals.h"
 #include "tools/cushim/usage.h"
 
 static bool examine_cushim(char library[PATH_MAX]) {
@@ -175,6 +176,7 @@ static void examine_entries(const char *library) {
 int doctor_main(int argc, char **argv) {
     bool is_json = false;
     bool is_looked_at = false; /* the program is not run */
+    int number = 0;            /* of the signal that ended it */
     const struct argument rows[] = {
         {"--json", .flag = &is_json}, {"--no-run", .flag = &is_looked_at}, {0}};
     int probe_fd;
@@ -195,7 +197,7 @@ int doctor_main(int argc, char **argv) {
     if (can_run && has_library && !is_looked_at) {
         if (!is_json)
             puts("\nthe program's output");
-        command_examine(command, library, is_json);
+        number = command_examine(command, library, is_json);
     }
     if (is_json) {
         report_print_json();
@@ -203,5 +205,7 @@ int doctor_main(int argc, char **argv) {
         report_print();
         report_print_verdict();
     }
+    if (number)
+        signals_end_by(number);
     return report_n_wrong() ? EXIT_WRONG : EXIT_WELL;
 }
