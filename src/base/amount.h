@@ -40,7 +40,8 @@ static inline size_t cushim_amount_bytes(struct cushim_amount amount, size_t who
 
 /*
  * Read a size as people write it: 4096, 512m, 1.5G, 16GB or 16GiB, all in powers of 1024.  Returns
- * NULL, or the mistake as one phrase (static); `bytes` is then unchanged.
+ * NULL, or the mistake as one phrase (static); `bytes` is then unchanged, or SIZE_MAX if it is too
+ * large.
  */
 static inline const char *cushim_size_read(size_t *bytes, const char *text) {
     static const char mistake[] = "is not a size such as 512M or 1.5G";
@@ -51,7 +52,7 @@ static inline const char *cushim_size_read(size_t *bytes, const char *text) {
     for (; *text >= '0' && *text <= '9'; text++) {
         if (__builtin_mul_overflow(whole, (size_t)10, &whole) ||
             __builtin_add_overflow(whole, (size_t)(*text - '0'), &whole))
-            return "is too large";
+            goto too_large;
     }
     bool has_part = *text == '.';
     for (text += has_part; has_part && *text >= '0' && *text <= '9'; text++) {
@@ -70,7 +71,10 @@ static inline const char *cushim_size_read(size_t *bytes, const char *text) {
         return mistake;
     if (__builtin_mul_overflow(whole, unit, &whole) ||
         __builtin_add_overflow(whole, part * unit / parts, &whole))
-        return "is too large";
+        goto too_large;
     *bytes = whole;
     return NULL;
+too_large:
+    *bytes = SIZE_MAX;
+    return "is too large";
 }

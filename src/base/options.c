@@ -123,19 +123,38 @@ bool cushim_option_is_off(const char *text) {
     return !read_bool(&is_on, text) && !is_on;
 }
 
-static const char *read_bytes(size_t *field, const char *text, size_t min, size_t max) {
-    size_t number;
+static void put_bytes(size_t number, char text[CUSHIM_OPTION_TEXT_BYTES]) {
+    static const char units[] = " KMGT";
+    unsigned k = 0;
+    for (; number && number % 1024 == 0 && units[k + 1]; k++)
+        number /= 1024;
+    snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%zu%.*s", number, k ? 1 : 0, units + k);
+}
+
+/* Write a mistake and what is allowed. */
+static const char *say(char *phrase, const char *mistake, const char *allowed, const char *role) {
+    snprintf(phrase, CUSHIM_OPTION_PHRASE_BYTES, "%s: %s%s", mistake, allowed, role);
+    return phrase;
+}
+
+static const char *read_bytes(size_t *field, const char *text, size_t min, size_t max,
+                              char *phrase) {
+    char bound[CUSHIM_OPTION_TEXT_BYTES];
+    size_t number = min;
     const char *wrong = cushim_size_read(&number, text);
-    if (wrong || number > max)
-        return wrong ? wrong : "is too large";
+    put_bytes(number < min ? min : max, bound);
     if (number < min)
-        return "is too small";
-    *field = number;
-    return NULL;
+        return say(phrase, "is too small", bound, " is the least");
+    if (number > max)
+        return max < SIZE_MAX - 1 ? say(phrase, "is too large", bound, " is the most")
+                                  : "is too large";
+    if (!wrong)
+        *field = number;
+    return wrong;
 }
 
 static const char *read_amount(struct cushim_amount *field, const char *text, size_t min,
-                               size_t max) {
+                               size_t max, char *phrase) {
     size_t n_bytes = strlen(text), number = 0;
     if (max == SIZE_MAX && strcasecmp(text, "auto") == 0) {
         *field = cushim_amount_auto;
@@ -144,7 +163,7 @@ static const char *read_amount(struct cushim_amount *field, const char *text, si
     if (min == 0 && strcasecmp(text, "off") == 0)
         text = "0", n_bytes = 1;
     if (!n_bytes || text[n_bytes - 1] != '%') {
-        const char *wrong = read_bytes(&number, text, min, max);
+        const char *wrong = read_bytes(&number, text, min, max, phrase);
         if (!wrong)
             *field = (struct cushim_amount){number, false};
         return wrong;
@@ -174,11 +193,12 @@ static int read_device(const char **at) {
 }
 
 /* One entry after the other; NULL, or the mistake. */
-static const char *read_limits(const char *text, int wanted, struct cushim_amount *amount) {
+static const char *read_limits(const char *text, int wanted, struct cushim_amount *amount,
+                               char *phrase) {
     char entry[CUSHIM_OPTION_TEXT_BYTES];
     uint64_t seen = 0;
     if (!strchr(text, ':'))
-        return read_amount(amount, text, 0, SIZE_MAX - 1);
+        return read_amount(amount, text, 0, SIZE_MAX - 1, phrase);
     if (strlen(text) >= sizeof entry)
         return "is too long";
     for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
@@ -190,7 +210,7 @@ static const char *read_limits(const char *text, int wanted, struct cushim_amoun
             return "names a device twice";
         seen |= (uint64_t)1 << device;
         snprintf(entry, sizeof entry, "%.*s", (int)strcspn(at, ","), at);
-        const char *wrong = read_amount(&found, entry, 0, SIZE_MAX - 1);
+        const char *wrong = read_amount(&found, entry, 0, SIZE_MAX - 1, phrase);
         if (wrong)
             return wrong;
         if (device == wanted)
@@ -201,13 +221,15 @@ static const char *read_limits(const char *text, int wanted, struct cushim_amoun
 
 struct cushim_amount cushim_limits_of(const char *limits, int device) {
     struct cushim_amount amount = cushim_amount_auto;
-    read_limits(limits, device, &amount);
+    char phrase[CUSHIM_OPTION_PHRASE_BYTES];
+    read_limits(limits, device, &amount, phrase);
     return amount;
 }
 
-static const char *set_limits(char field[CUSHIM_OPTION_TEXT_BYTES], const char *text) {
+static const char *set_limits(char field[CUSHIM_OPTION_TEXT_BYTES], const char *text,
+                              char *phrase) {
     struct cushim_amount amount;
-    const char *wrong = read_limits(text, 0, &amount);
+    const char *wrong = read_limits(text, 0, &amount, phrase);
     if (!wrong)
         snprintf(field, CUSHIM_OPTION_TEXT_BYTES, "%s", text);
     return wrong;
@@ -225,31 +247,31 @@ static int place_of_word(const char *text, const char *words) {
     return -1;
 }
 
-static const char *read_enum(int *field, const char *text, const char *words) {
+static const char *read_enum(int *field, const char *text, const char *words, char *phrase) {
     bool is_on;
     int place = place_of_word(text, words), off = place_of_word("off", words),
         on = place_of_word("on", words);
     if (place < 0 && on >= 0 && off >= 0 && !read_bool(&is_on, text))
         place = is_on ? on : off;
     if (place < 0)
-        return "is not one of the words it can be";
+        return say(phrase, "is not one of the words it can be", words, "");
     *field = place;
     return NULL;
 }
 
 /* The capitals at the end of a form stand for something. */
-static const char *read_text(char *field, const char *text, const char *form) {
+static const char *read_text(char *field, const char *text, const char *form, char *phrase) {
     size_t n_bytes = strcspn(form, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
     if (strlen(text) >= CUSHIM_OPTION_PATH_BYTES)
         return "is too long";
     if (*form && *text && (strncmp(text, form, n_bytes) != 0 || !text[n_bytes]))
-        return "does not have the form";
+        return say(phrase, "does not have the form", form, "");
     strcpy(field, text);
     return NULL;
 }
 
 const char *cushim_option_set(struct cushim_options *options, const struct cushim_option_row *row,
-                              const char *text) {
+                              const char *text, char phrase[CUSHIM_OPTION_PHRASE_BYTES]) {
     void *field = field_of(options, row);
     switch (row->type) {
     case CUSHIM_OPTION_BOOL:
@@ -257,26 +279,18 @@ const char *cushim_option_set(struct cushim_options *options, const struct cushi
     case CUSHIM_OPTION_BYTES:
         if (strcmp(row->unit, "bytes") != 0 && (!*text || text[strspn(text, "0123456789")]))
             return "is not a whole number";
-        return read_bytes(field, text, row->min, row->max);
+        return read_bytes(field, text, row->min, row->max, phrase);
     case CUSHIM_OPTION_AMOUNT:
-        return read_amount(field, text, row->min, row->max);
+        return read_amount(field, text, row->min, row->max, phrase);
     case CUSHIM_OPTION_LIMITS:
-        return set_limits(field, text);
+        return set_limits(field, text, phrase);
     case CUSHIM_OPTION_ENUM:
-        return read_enum(field, text, row->unit);
+        return read_enum(field, text, row->unit, phrase);
     case CUSHIM_OPTION_PATH:
     case CUSHIM_OPTION_TEXT:
-        return read_text(field, text, row->unit);
+        return read_text(field, text, row->unit, phrase);
     }
     return "has no such type";
-}
-
-static void put_bytes(size_t number, char text[CUSHIM_OPTION_TEXT_BYTES]) {
-    static const char units[] = " KMGT";
-    unsigned k = 0;
-    for (; number && number % 1024 == 0 && units[k + 1]; k++)
-        number /= 1024;
-    snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%zu%.*s", number, k ? 1 : 0, units + k);
 }
 
 static void put_amount(const struct cushim_amount *amount, char text[CUSHIM_OPTION_TEXT_BYTES]) {
@@ -286,21 +300,6 @@ static void put_amount(const struct cushim_amount *amount, char text[CUSHIM_OPTI
         strcpy(text, "auto");
     else
         put_bytes(amount->number, text);
-}
-
-const char *cushim_option_allowed(const struct cushim_option_row *row, const char *mistake,
-                                  char text[2 * CUSHIM_OPTION_TEXT_BYTES]) {
-    char bound[CUSHIM_OPTION_TEXT_BYTES];
-    bool is_small = strcmp(mistake, "is too small") == 0;
-    bool is_beyond = is_small || (strcmp(mistake, "is too large") == 0 && row->max != SIZE_MAX);
-    *text = 0;
-    put_bytes(is_small ? row->min : row->max, bound);
-    if (row->type == CUSHIM_OPTION_ENUM || strcmp(mistake, "does not have the form") == 0)
-        snprintf(text, 2 * CUSHIM_OPTION_TEXT_BYTES, ": %s", row->unit);
-    else if (row->type == CUSHIM_OPTION_BYTES && is_beyond)
-        snprintf(text, 2 * CUSHIM_OPTION_TEXT_BYTES, ": %s is the %s", bound,
-                 is_small ? "least" : "most");
-    return text;
 }
 
 static void put_word(const char *words, int place, char text[CUSHIM_OPTION_TEXT_BYTES]) {
@@ -385,12 +384,12 @@ static void read_entry(struct cushim_options *options, const char *entry) {
         return;
     }
     const char *value = entry + name_bytes + (entry[name_bytes] == '=');
-    const char *wrong = cushim_option_set(options, row, value);
+    char phrase[CUSHIM_OPTION_PHRASE_BYTES];
+    const char *wrong = cushim_option_set(options, row, value, phrase);
     if (wrong) {
-        char kept[CUSHIM_OPTION_TEXT_BYTES], allowed[2 * CUSHIM_OPTION_TEXT_BYTES];
+        char kept[CUSHIM_OPTION_TEXT_BYTES];
         cushim_option_default_text(row, kept);
-        log_error("options", "%s=%s %s%s; it stays %s", name, value, wrong,
-                  cushim_option_allowed(row, wrong, allowed), *kept ? kept : "empty");
+        log_error("options", "%s=%s %s; it stays %s", name, value, wrong, *kept ? kept : "empty");
     }
 }
 
@@ -406,13 +405,14 @@ void cushim_options_load(struct cushim_options *options) {
 }
 
 void cushim_options_load_at(struct cushim_options *options, int log_level) {
+    char phrase[CUSHIM_OPTION_PHRASE_BYTES];
     cushim_options_default(options);
     options->log = log_level;
     cushim_log_set_level((enum cushim_log_level)log_level);
     /* The level first, so that CUSHIM_LOG=off silences complaints about the others. */
     const char *level = cushim_environment("CUSHIM_LOG");
     if (level)
-        read_enum(&options->log, level, cushim_option_find("log", 3)->unit);
+        read_enum(&options->log, level, cushim_option_find("log", 3)->unit, phrase);
     cushim_log_set_level((enum cushim_log_level)options->log);
     cushim_environment_each(read_if_option, options);
 }

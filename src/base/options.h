@@ -9,8 +9,12 @@
 
 #include "base/amount.h"
 
-/* Longest path, and longest text that the functions below write, with the final 0. */
-enum { CUSHIM_OPTION_PATH_BYTES = 1024, CUSHIM_OPTION_TEXT_BYTES = 64 };
+/* Longest path, text and mistake that the functions below write, with the final 0. */
+enum {
+    CUSHIM_OPTION_PATH_BYTES = 1024,
+    CUSHIM_OPTION_TEXT_BYTES = 64,
+    CUSHIM_OPTION_PHRASE_BYTES = 128
+};
 
 /* `cushim run` sets it if an exit report is asked for: the number of the process that it becomes.
  * Children inherit the variable, but not the number. */
@@ -86,16 +90,11 @@ bool cushim_options_has(const char *entry);
 void cushim_options_default(struct cushim_options *options);
 
 /*
- * Read one value into its field.  Returns NULL, or the mistake as one phrase (static); the field is
- * then unchanged.
+ * Read one value into its field.  Returns NULL, or the mistake and what is allowed as one phrase,
+ * which is in `phrase` or static; the field is then unchanged.
  */
 const char *cushim_option_set(struct cushim_options *options, const struct cushim_option_row *row,
-                              const char *text);
-
-/* What goes behind a mistake of the row: the words that it takes, or the number that was exceeded;
- * "" if there is nothing to add.  It is in `text`. */
-const char *cushim_option_allowed(const struct cushim_option_row *row, const char *mistake,
-                                  char text[2 * CUSHIM_OPTION_TEXT_BYTES]);
+                              const char *text, char phrase[CUSHIM_OPTION_PHRASE_BYTES]);
 
 /* What LIMITS say of a device; of one that they do not name, auto. */
 struct cushim_amount cushim_limits_of(const char *limits, int device);

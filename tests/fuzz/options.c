@@ -47,9 +47,10 @@ static bool is_in_range(const struct cushim_options *options, const struct cushi
 
 static void fuzz_set(const struct cushim_option_row *row, const char *text) {
     struct cushim_options options, before;
+    char phrase[CUSHIM_OPTION_PHRASE_BYTES];
     cushim_options_default(&options);
     before = options;
-    const char *wrong = cushim_option_set(&options, row, text);
+    const char *wrong = cushim_option_set(&options, row, text, phrase);
     if (wrong) {
         require(*wrong && memcmp(&options, &before, sizeof options) == 0);
         return;
@@ -57,7 +58,7 @@ static void fuzz_set(const struct cushim_option_row *row, const char *text) {
     require(is_in_range(&options, row));
     /* reading the same text again changes nothing */
     before = options;
-    require(!cushim_option_set(&options, row, text));
+    require(!cushim_option_set(&options, row, text, phrase));
     require(memcmp(&options, &before, sizeof options) == 0);
 }
 

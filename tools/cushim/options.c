@@ -66,15 +66,10 @@ static const struct cushim_option_row *row_of(const char *argument) {
 
 /* NULL, or the mistake as one phrase, until the next call. */
 static const char *mistake_in(const struct cushim_option_row *row, const char *value) {
-    static char phrase[4 * TEXT];
+    static char phrase[CUSHIM_OPTION_PHRASE_BYTES];
     struct cushim_options scratch;
-    char allowed[2 * TEXT];
     cushim_options_default(&scratch);
-    const char *mistake = cushim_option_set(&scratch, row, value);
-    if (mistake)
-        snprintf(phrase, sizeof phrase, "%s%s", mistake,
-                 cushim_option_allowed(row, mistake, allowed));
-    return mistake ? phrase : NULL;
+    return cushim_option_set(&scratch, row, value, phrase);
 }
 
 void settings_take(const char *topic, char **words, int *at) {
@@ -145,11 +140,11 @@ static const struct cushim_options *from_environment(void) {
     cushim_options_default(&options);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const struct cushim_option_row *row = cushim_option_find(names[i], strlen(names[i]));
-        char variable[TEXT];
+        char variable[TEXT], phrase[CUSHIM_OPTION_PHRASE_BYTES];
         cushim_option_variable(row, variable);
         const char *value = getenv(variable);
         if (value)
-            cushim_option_set(&options, row, value);
+            cushim_option_set(&options, row, value, phrase);
     }
     return &options;
 }

@@ -8,6 +8,7 @@
 
 static struct caught caught;
 static struct cushim_options options;
+static char phrase[CUSHIM_OPTION_PHRASE_BYTES];
 
 static const struct cushim_option_row *row_of(const char *name) {
     const struct cushim_option_row *row = cushim_option_find(name, strlen(name));
@@ -16,7 +17,7 @@ static const struct cushim_option_row *row_of(const char *name) {
 }
 
 static const char *set(const char *name, const char *value) {
-    return cushim_option_set(&options, row_of(name), value);
+    return cushim_option_set(&options, row_of(name), value, phrase);
 }
 
 /* The messages when the environment is exactly `entries`, which end with NULL. */
@@ -68,7 +69,7 @@ TEST(every_default_as_text_reads_as_itself) {
         char text[CUSHIM_OPTION_TEXT_BYTES];
         cushim_options_default(&options);
         cushim_option_default_text(&rows[i], text);
-        ck_assert_ptr_null(cushim_option_set(&options, &rows[i], text));
+        ck_assert_ptr_null(cushim_option_set(&options, &rows[i], text, phrase));
         assert_all_are_default();
     }
 }
@@ -304,6 +305,27 @@ TEST(an_option_with_the_words_on_and_off_takes_a_switch_too) {
     }
     ck_assert_ptr_nonnull(set("zero", "2"));
     ck_assert_ptr_nonnull(set("log", "0")); /* off is a word of this option, on is not */
+}
+
+TEST(a_mistake_says_what_is_allowed) {
+    static const struct {
+        const char *name, *value, *wrong;
+    } bad[] = {
+        {"large", "1", "is too small: 2M is the least"},
+        {"copy_ring", "1G1", "is not a size such as 512M or 1.5G"},
+        {"copy_ring", "2G", "is too large: 1G is the most"},
+        {"copy_threads", "64", "is too large: 63 is the most"},
+        {"copy_threads", "99999999999999999999", "is too large: 63 is the most"},
+        {"copy_threads", "-1", "is not a whole number"},
+        {"spill", "99999999999999999999", "is too large"},
+        {"keep", "16777216T", "is too large"},
+        {"limit", "18446744073709551615", "is too large"},
+        {"free", "lazy", "is not one of the words it can be: exact|relaxed"},
+        {"trace", "here", "does not have the form: /FOLDER"},
+        {"pool", "2", "is not one of 1/0, true/false, on/off, yes/no"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ck_assert_str_eq(set(bad[i].name, bad[i].value), bad[i].wrong);
 }
 
 TEST(a_path_that_is_too_long_is_refused_not_cut) {

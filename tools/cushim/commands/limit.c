@@ -105,10 +105,10 @@ int limit_main(int argc, char **argv) {
     static struct cushim_options options; /* too large for a stack */
     int n = arguments_words("limit", NULL, NULL, 1, 2, "a process, program or group, and a size",
                             argc, argv);
-    char *name = argv[0], *size = n > 1 ? argv[1] : NULL;
+    char *name = argv[0], *size = n > 1 ? argv[1] : NULL, phrase[CUSHIM_OPTION_PHRASE_BYTES];
     cushim_options_default(&options);
     const char *wrong =
-        size ? cushim_option_set(&options, cushim_option_find("limit", 5), size) : NULL;
+        size ? cushim_option_set(&options, cushim_option_find("limit", 5), size, phrase) : NULL;
     if (wrong)
         usage_error("limit", "%s %s", size, wrong);
     if (strspn(name, "0123456789") != strlen(name)) {

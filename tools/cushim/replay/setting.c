@@ -25,11 +25,10 @@ static void take_option(struct cushim_options *options, const char *word) {
                     "--with: `%.40s` is not one of native, exact, relaxed, keep=, "
                     "reserve=, limit=, buckets=",
                     word);
-    const char *fault = cushim_option_set(options, row, is_free ? word : equals + 1);
-    char allowed[2 * CUSHIM_OPTION_TEXT_BYTES];
+    char phrase[CUSHIM_OPTION_PHRASE_BYTES];
+    const char *fault = cushim_option_set(options, row, is_free ? word : equals + 1, phrase);
     if (fault)
-        usage_error("replay", "--with: `%.40s` %s%s", word, fault,
-                    cushim_option_allowed(row, fault, allowed));
+        usage_error("replay", "--with: `%.40s` %s", word, fault);
 }
 
 void setting_read(struct setting *setting, const char *text, size_t n_bytes) {
