@@ -3,6 +3,8 @@
 #define CUDA_ENABLE_DEPRECATED /* cuCtxAttach, cuCtxDetach */
 #include "tests/preload/fixture/fixture.h"
 
+#include <time.h>
+
 static CUcontext create_context(int device) {
     CUcontext context;
     OK(cuInit(0));
@@ -250,6 +252,43 @@ TEST(a_thread_that_did_not_see_its_context_end_gets_memory_of_the_next_one) {
     fixture_launch_write(block, 7, NULL);
     ck_assert_uint_eq(fixture_read(block), 7);
     OK(cuMemFree(block));
+}
+
+static void destroy_it(struct fixture_thread *thread) {
+    thread->answer = cuCtxDestroy(thread->context);
+}
+
+/* What the driver was asked when the free began. */
+static atomic_ulong n_calls;
+
+static void note_and_free_it(struct fixture_thread *thread) {
+    atomic_store(&n_calls, sim_calls_total());
+    fixture_free_it(thread);
+}
+
+/* Before that the driver could take the address for its own allocation, and free a segment. */
+TEST_IF(fixture_is_preloaded(), a_free_waits_until_its_context_has_ended) {
+    const struct timespec pause = {0, 200000};
+    CUcontext other = create_context(0), context = create_context(0);
+    struct fixture_thread ends = {.context = context}, frees = {.context = other};
+    frees.address = fixture_alloc(1000);
+    sim_hold();
+    fixture_launch_write(frees.address, 1, fixture_stream());
+    fixture_start(&ends, destroy_it);
+    ck_assert(fixture_is_asleep(&ends, "cuCtxDestroy_v2", 0));
+    fixture_start(&frees, note_and_free_it);
+    while (!atomic_load(&n_calls))
+        nanosleep(&pause, NULL);
+    unsigned long n = atomic_load(&n_calls);
+    for (int i = 0; i < 100 && sim_calls_total() == n; i++)
+        nanosleep(&pause, NULL); /* a free that does not wait comes to the driver meanwhile */
+    ck_assert_uint_eq(sim_calls_total(), n);
+    ck_assert(!atomic_load(&frees.is_done));
+    sim_release_hold();
+    fixture_join(&ends);
+    fixture_join(&frees);
+    OK(ends.answer);
+    ANSWERS(frees.answer, CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST(many_contexts_come_and_go) {
