@@ -20,7 +20,7 @@ struct cushim_mem_block {
 /**
  * Serve a request from the thread's cache.
  * @param n_bytes  at most the heap's quick_bytes, or CUSHIM_MEM_SLAB_LIMIT_BYTES if the heap has
- * neither guards nor an arena
+ *                 neither guards nor an arena
  * @return the address of a LIVE block; 0: the request needs the slow path, and nothing was done
  */
 uint64_t cushim_mem_alloc_fast(struct cushim_mem_heap *heap, size_t n_bytes);
@@ -35,8 +35,9 @@ bool cushim_mem_alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
  * @param n_bytes  > 0
  * @param block    filled on success; the block is LIVE
  * @return CUSHIM_OK | CUSHIM_NOMEM (the driver, or host memory, is out; what could be given back
- * was) | CUSHIM_STATE (the heap is not open, or its context is damaged) | another status of the
- * driver: in all these cases nothing has changed and the caller may ask the driver itself
+ *         was) | CUSHIM_STATE (the heap is not open, or its context is damaged) | another status of
+ *         the driver: in all these cases nothing has changed and the caller may ask the driver
+ *         itself
  * Threads  any
  * Stream   none; waits for the device only before it says that memory is out, and in `relaxed` if
  *          much is deferred, both with a deadline
@@ -84,10 +85,10 @@ void cushim_mem_alloc_undo(struct cushim_mem_heap *heap, const struct cushim_mem
  * @param is_dedicated  the segment is the block
  * @param extent        its one extent: free and listed, or a BLOCK that belongs to the caller
  * @return CUSHIM_OK (the lock is held, and the caller must release it) | CUSHIM_NOMEM (see
- * reclaim.h) | CUSHIM_STATE (the memory went with the context) | another status of the driver; then
- * the lock is not held
+ *         reclaim.h) | CUSHIM_STATE (the memory went with the context) | another status of the
+ *         driver; then the lock is not held
  * Stream   gives free segments back first if the heap would pass its watermark, but only if that
- * waits for nothing
+ *          waits for nothing
  */
 enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
                                         bool is_dedicated, struct cushim_mem_extent **extent);

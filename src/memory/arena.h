@@ -18,10 +18,11 @@
 /**
  * Take a block, its state still FREE, of a heap whose policy has an arena.
  * @param may_fetch  if it helps, ask the driver whether a chunk became usable, and then for memory
- * for one
+ *                   for one
  * @param is_hit     set to false if the driver gave memory
  * @return CUSHIM_OK | CUSHIM_NOTFOUND (a fetch might help) | CUSHIM_NOTSUPPORTED (not for this
- * size, or no chunk can be had: the ordinary heap must serve) | CUSHIM_STATE (the life is over)
+ *         size, or no chunk can be had: the ordinary heap must serve) | CUSHIM_STATE (the life is
+ *         over)
  * Threads  any; takes the heap's lock only to open a chunk
  */
 enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *heap, uint64_t life,

@@ -94,7 +94,7 @@ struct cushim_mem_check {
  * A block was obtained from a heap with guards: write them, and poison what lies between.
  * @param is_poisoned  false: leave what lies between as it is
  * @return CUSHIM_OK (or it could not be done, which is counted) | CUSHIM_TIMEOUT (it may still be
- * under way, so the block must not be used)
+ *         under way, so the block must not be used)
  * Threads  any
  * Stream   host wait
  */

@@ -28,8 +28,8 @@ enum { CUSHIM_MEM_FREE_DECLINED = -1 };
 /**
  * The same for `exact`, once all work of the context is over.
  * @return CUSHIM_MEM_FREE_DECLINED: the free needs the slow path, and nothing was done |
- * CUDA_SUCCESS | the driver's reason to refuse: the block is LIVE as before, or went with its
- * context
+ *         CUDA_SUCCESS | the driver's reason to refuse: the block is LIVE as before, or went with
+ *         its context
  * Stream   host wait, as cudaFree
  */
 int cushim_mem_free_fast_behind_wait(struct cushim_mem_blocks *blocks, uint64_t address,
@@ -40,7 +40,7 @@ int cushim_mem_free_fast_behind_wait(struct cushim_mem_blocks *blocks, uint64_t 
  * @param lookup  from the table of blocks
  * @param answer  what the driver said if the wait failed, else CUDA_SUCCESS
  * @return CUSHIM_OK | CUSHIM_DOUBLEFREE (another thread freed it first) | the status of `answer`
- * (the block is LIVE as before)
+ *         (the block is LIVE as before)
  * Threads  any
  * Stream   host wait, as cudaFree
  */

@@ -31,8 +31,8 @@ struct cushim_mem_graph_resources {
  * @param lookup   from the table of blocks
  * @param holds    [n_holds], n_holds > 0; the block stays until each of them was let go
  * @return CUSHIM_OK | CUSHIM_DOUBLEFREE (another thread freed it first) | CUSHIM_STATE (the heap is
- * not open, or its context is damaged; nothing happened) | CUSHIM_NOMEM (host memory is out: the
- * block was freed and is never reused)
+ *         not open, or its context is damaged; nothing happened) | CUSHIM_NOMEM (host memory is
+ *         out: the block was freed and is never reused)
  * Threads  any
  * Stream   none
  */

@@ -24,7 +24,7 @@ struct cushim_mem_segment;
  * @param life        of the heap; nothing happens in another
  * @param tag         of the block just freed; 0 if all work on it is over
  * @param has_waited  this free has waited for the device; if not, a free that must not wait asks
- * whether the device is idle
+ *                    whether the device is idle
  * Stream   may wait for the device, as cudaFree
  */
 void cushim_mem_reclaim_shrink(struct cushim_mem_heap *heap, uint64_t life, uint64_t tag,
@@ -81,7 +81,7 @@ uint64_t cushim_mem_reclaim_until(void);
  * For allocations that the heap does not serve: give everything that the heap can free to the
  * driver, but nothing while the device is busy.
  * @param until_ns  when its wait ends; of cushim_mem_reclaim_until, one for all heaps that are
- * asked
+ *                  asked
  * @return the bytes given back
  * Stream   may wait for the device, up to the deadline
  */

@@ -58,7 +58,7 @@ uint64_t cushim_mem_streams_life(const struct cushim_mem_streams *streams);
  * Take a block.
  * @param block  LIVE, and in no cache
  * @return CUSHIM_OK | CUSHIM_NOTFOUND (none is free) | CUSHIM_NOMEM (host or driver memory is out)
- * | CUSHIM_STATE (the heap is closed) | another status of the driver
+ *         | CUSHIM_STATE (the heap is closed) | another status of the driver
  * Threads  any; NEW: the heap's context is current
  * Stream   no driver call; NEW: valid while any thread captures
  */

@@ -18,7 +18,7 @@ struct cushim_arena_graph;
  * @param context  of the capture; the arena must be of the same one
  * @param out      NULL after a failure
  * @return CUSHIM_OK | BADHANDLE | BADDEVICE | CAPTURE (a capture is known, and a wait is due) |
- * NOMEM | the driver's; the error text is set
+ *         NOMEM | the driver's; the error text is set
  * Threads  any; `context` is current, and no capture in it may begin through us meanwhile
  */
 enum cushim_status cushim_arena_graph_prepare(const char *what,
@@ -29,7 +29,7 @@ enum cushim_status cushim_arena_graph_prepare(const char *what,
 /**
  * The capture began: from here on its blocks are collected.
  * @param capture_id  of cuStreamGetCaptureInfo; a block belongs to the capture if its stream takes
- * part in it, or if the thread that began the capture asks for it on ALL
+ *                    part in it, or if the thread that began the capture asks for it on ALL
  */
 void cushim_arena_graph_start(struct cushim_arena_graph *hold, uint64_t capture_id);
 

@@ -288,7 +288,7 @@ ALWAYS_INLINE void cushim_arena_book_enter_late(struct cushim_arena_book *book, 
  * @param epoch     in which the caller may take it
  * @param n_grains  at least 1
  * @return false: it does not fit, the epoch is over, the word's count is full, or another thread
- * owns the top
+ *         owns the top
  * Threads  any, any number at once
  */
 ALWAYS_INLINE bool cushim_arena_book_bump(struct cushim_arena_book *book, uint64_t epoch,
@@ -336,7 +336,7 @@ enum cushim_arena_fit cushim_arena_book_take(struct cushim_arena_book *book, uin
  * @param epoch     as it was handed out in; 0: unknown
  * @param stamp     the batch of this free
  * @return CUSHIM_OK | STALE (counted) | UNKNOWNPTR | DOUBLEFREE | INVALID (n_grains, or an epoch
- * that is to come); all but the first two count as refused; no error text
+ *         that is to come); all but the first two count as refused; no error text
  */
 enum cushim_status cushim_arena_book_free(struct cushim_arena_book *book, uint64_t at,
                                           uint64_t n_grains, uint64_t epoch, uint64_t stamp);

@@ -32,11 +32,11 @@ cushim_address_map_row_of(enum cushim_memory_kind kind, uint64_t start, size_t b
 }
 
 /**
- * Put a row in: after the memory was obtained.
+ * Put a row in: after the memory was obtained.  Rows of dead contexts are replaced.  Memory that
+ * the driver has just handed out replaces any row, because that memory cannot belong to another
+ * allocation.
  * @param row  copied; context and owner are kept by the ledger
  * @return CUSHIM_OK | CUSHIM_NOMEM | CUSHIM_STATE (it overlaps a row); no error text
- * Rows of dead contexts are replaced.  Memory that the driver has just handed out replaces any row,
- * because that memory cannot belong to another allocation.
  */
 enum cushim_status cushim_address_map_record(const struct cushim_address_map_row *row);
 
@@ -45,7 +45,7 @@ enum cushim_status cushim_address_map_record(const struct cushim_address_map_row
  * @param start  as handed out
  * @param row    the references of the ledger pass to the caller: cushim_address_map_drop
  * @return CUSHIM_OK (and among the freed) | CUSHIM_DOUBLEFREE | CUSHIM_UNKNOWNPTR (inner addresses
- * too); no error text
+ *         too); no error text
  */
 enum cushim_status cushim_address_map_erase(uint64_t start, struct cushim_address_map_row *row);
 

@@ -27,11 +27,11 @@ struct cushim_scope {
 };
 
 /**
- * Begin a call on an object.
+ * Begin a call on an object.  An object without a context (object.context NULL) changes no current
+ * context.
  * @param handle  NULL: CUSHIM_INVALID
  * @param object  &the object pointer of the kind; NULL after a failure
  * @return CUSHIM_OK | INVALID | NOCUDA | BADHANDLE | DEADCONTEXT | the driver's
- * An object without a context (object.context NULL) changes no current context.
  */
 enum cushim_status cushim_call_begin_object(struct cushim_scope *scope, const char *what,
                                             enum cushim_kind kind, const void *handle,
@@ -48,7 +48,7 @@ enum cushim_status cushim_call_close_handle(struct cushim_pin *pin, const char *
  * @param object  as above; finish runs in leave, or later with the last reference: do there, not
  *                here, what needs no answer
  * @return CUSHIM_OK (scope->is_dead says whether the driver may be called) | BADHANDLE | NOCUDA (a
- * forked child)
+ *         forked child)
  */
 enum cushim_status cushim_call_begin_destroy(struct cushim_scope *scope, const char *what,
                                              enum cushim_kind kind, const void *handle,

@@ -36,7 +36,7 @@ enum cushim_status cushim_check_out(const char *what, const char *name, void *ou
  * @param our_bytes  its size
  * @param given      the caller's; NULL: the defaults stay
  * @return CUSHIM_OK | CUSHIM_ABI: struct_size is less than itself, or a byte behind our last field
- * is not zero; the error text is set
+ *         is not zero; the error text is set
  */
 enum cushim_status cushim_struct_size_take(const char *what, void *ours, size_t our_bytes,
                                            const void *given);
@@ -44,7 +44,7 @@ enum cushim_status cushim_struct_size_take(const char *what, void *ours, size_t 
 /**
  * Fill a struct of statistics.
  * @param given  the caller's: as many bytes as its struct_size says and ours has are written, but
- * for struct_size itself; bytes behind ours are left alone
+ *               for struct_size itself; bytes behind ours are left alone
  * @return CUSHIM_OK | CUSHIM_ABI, as above
  */
 enum cushim_status cushim_struct_size_give(const char *what, void *given, const void *ours,

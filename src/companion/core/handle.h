@@ -120,7 +120,7 @@ void cushim_object_release(void *object);
  * @param object  from cushim_object_init
  * @param handle  &the out parameter of the public function
  * @return CUSHIM_OK | CUSHIM_NOMEM (*handle is NULL; the reference is still the caller's; the error
- * text is set)
+ *         text is set)
  * Threads  any; after it others may pin, use and close the object at once
  */
 enum cushim_status cushim_handle_open(struct cushim_object *object, void *handle);

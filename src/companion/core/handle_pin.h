@@ -139,14 +139,14 @@ static inline _Atomic(struct cushim_slot *) *cushim_cell_of_fast(struct cushim_t
     return &thread->pins[CUSHIM_THREAD_N_PINS + i];
 }
 
-/*
+/**
  * A pin for a fast path.  It has a cell of its own, so there is no search for a cell and no struct
  * cushim_pin.  The fast path does everything or nothing, and calls no function that pins in the
  * same cell.  The caller has seen that pins are fenced (cushim_pin_is_fenced).  The object is
  * slot->object.
  * @param i  which cell
  * @return false: the handle is closed, or the cell is in use (a signal's handler came between):
- * take the slow path; there is nothing to unpin
+ *         take the slow path; there is nothing to unpin
  */
 ALWAYS_INLINE bool cushim_pin_fast(struct cushim_thread *thread, enum cushim_cell i,
                                    struct cushim_slot *slot, const void *argument) {

@@ -47,7 +47,7 @@ bool cushim_card_is_possible(void);
  * @param device  ordinal, for the text
  * @param out     the caller's, for cushim_card_release
  * @return CUSHIM_OK | NOTSUPPORTED (no loader, no driver, no such device, no extension: the text
- * names it) | NOMEM | VULKAN
+ *         names it) | NOMEM | VULKAN
  * Threads  any; under the lock of the list of cards, which waits for no work of the device
  */
 enum cushim_status cushim_card_obtain(const char *what, const unsigned char uuid[16], int device,

@@ -37,7 +37,7 @@ struct cushim_vulkan_device {
  * @param what  our public function, for the text; NULL: no text
  * @param out   static, whole for good once it is handed out
  * @return CUSHIM_OK | CUSHIM_NOTSUPPORTED, the text naming the library that was looked for and the
- * loader's words
+ *         loader's words
  * Threads  any
  */
 enum cushim_status cushim_vulkan_find(const char *what, const struct cushim_vulkan **out);
@@ -56,7 +56,7 @@ enum cushim_status cushim_vulkan_fill_device(const char *what,
  * @param result  negative
  * @param format  further details; may be ""
  * @return NOMEM (memory of the host, the device or the BAR window) | NOTSUPPORTED (driver,
- * extension, feature) | VULKAN
+ *         extension, feature) | VULKAN
  */
 __attribute__((format(printf, 3, 4))) enum cushim_status
 cushim_vulkan_fail(const char *entry, VkResult result, const char *format, ...);

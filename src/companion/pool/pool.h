@@ -24,13 +24,13 @@ struct cushim_pool_graph; /* the blocks and nodes of one capture */
 /* ---- captures ---- */
 
 /**
- * Attach a capture of a stream to a pool, before the stream begins to capture.
+ * Attach a capture of a stream to a pool, before the stream begins to capture.  Records fences for
+ * what was freed on the stream so far, so that it can complete during the capture.  The calling
+ * thread's requests for CUSHIM_STREAM_ALL belong to the capture.
  * @param scope   not the pool's; its context is the stream's, and current
  * @param pool    the caller pins or keeps it
  * @param stream  the legacy stream is CUSHIM_INVALID
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_STATE (frozen for this stream already) | CUSHIM_NOMEM
- * Records fences for what was freed on the stream so far, so that it can complete during the
- * capture.  The calling thread's requests for CUSHIM_STREAM_ALL belong to the capture.
  */
 enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
                                              struct cushim_pool_object *pool, CUstream stream,
@@ -40,7 +40,7 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
  * Detach a capture that has ended or failed.
  * @param graph  the list of what was allocated and freed in the capture; *graph is NULL if there is
  *               nothing.  If graph == NULL (the capture gave no graph), the list is dropped at
- * once, and blocks that the caller still has from the capture stay live
+ *               once, and blocks that the caller still has from the capture stay live
  * @return CUSHIM_OK | CUSHIM_STATE (not frozen for this stream); no error text
  */
 enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *context,

@@ -39,7 +39,7 @@ static inline bool cushim_stream_is_special(const struct cushim_stream *s) {
  * @param s    a handle, NULL or CUSHIM_STREAM_PER_THREAD
  * @param use  filled; let go of it before cushim_call_end
  * @return CUSHIM_OK | BADHANDLE | BADDEVICE (not of the scope's context) | DEADCONTEXT; the error
- * text is set and nothing is held after a failure
+ *         text is set and nothing is held after a failure
  */
 enum cushim_status cushim_stream_use_in(struct cushim_scope *scope, struct cushim_stream *s,
                                         struct cushim_stream_use *use);

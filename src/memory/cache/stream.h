@@ -399,10 +399,10 @@ enum cushim_mem_effort {
 };
 
 /**
- * Find out what is over.
+ * Find out what is over.  If another thread has the role, ASK and RECORD do nothing; WAIT waits for
+ * it.
  * @return CUSHIM_OK | the driver's status of a wait, or of a record before it |
  *         CUSHIM_CAPTURE (a capture forbids the fence)
- * If another thread has the role, ASK and RECORD do nothing; WAIT waits for it.
  */
 enum cushim_status cushim_mem_stream_cache_prove(struct cushim_mem_stream_cache *cache,
                                                  enum cushim_mem_effort effort);

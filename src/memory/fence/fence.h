@@ -179,10 +179,10 @@ static inline uint64_t cushim_mem_fence_effect(const struct cushim_mem_fence *fe
  * Close the open epoch: record it and query the record, without a wait.
  * @param answer  the driver's own if it failed, else CUDA_SUCCESS
  * @return CUSHIM_OK (all tags read before the call are done, or covered by a record in flight, this
- * thread's or another's) | CUSHIM_NOTREADY (not now: a capture is open, all rows are in flight,
- * another thread records, or the driver is older than 12.5 and has no events of contexts; a later
- * start or wait covers the epoch) | CUSHIM_NOMEM (no event to be had; as NOTREADY) | another status
- * of `answer`: damage
+ *         thread's or another's) | CUSHIM_NOTREADY (not now: a capture is open, all rows are in
+ *         flight, another thread records, or the driver is older than 12.5 and has no events of
+ *         contexts; a later start or wait covers the epoch) | CUSHIM_NOMEM (no event to be had; as
+ *         NOTREADY) | another status of `answer`: damage
  * Threads  any; the others go on
  * Stream   a record over the context; no wait
  */
@@ -191,9 +191,9 @@ enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence, CUresu
 /**
  * Look whether epochs in flight are over.
  * @param answer  the driver's error if it is neither success nor not-ready (damage), else
- * CUDA_SUCCESS
+ *                CUDA_SUCCESS
  * @return what cushim_mem_fence_done says now; one thread at a time asks the driver, the others get
- * what is known
+ *         what is known
  * Threads  any
  * Stream   none; leaves captures valid
  */
@@ -203,12 +203,13 @@ uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer)
  * Wait until `epoch` is done, on the oldest record that covers it, which is made if there is none.
  * @param epoch        a tag, or what cushim_mem_fence_effect said
  * @param deadline_ns  of cushim_clock_ns; 0 is none.  With one, nothing that cannot be given up is
- * begun
+ *                     begun
  * @param stats        the wait is counted there if the device was busy
  * @param answer       the driver's own if it failed, else CUDA_SUCCESS
  * @return CUSHIM_OK (done) | CUSHIM_TIMEOUT (the deadline passed, or nothing can be recorded, and
- * the barrier has no deadline) | CUSHIM_NOMEM (no event, or no memory for the barrier: nothing was
- * waited for) | the status of `answer`: because of the caller's own capture, or damage
+ *         the barrier has no deadline) | CUSHIM_NOMEM (no event, or no memory for the barrier:
+ *         nothing was waited for) | the status of `answer`: because of the caller's own capture, or
+ *         damage
  * Threads  any, with any current context
  * Stream   host wait; never on device
  */
@@ -221,7 +222,7 @@ enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence, uint64
  * printed is out.  The caller made a sequentially consistent exchange after what it submitted.
  * @param answer  the driver's own, CUDA_SUCCESS with CUSHIM_OK
  * @return CUSHIM_OK | CUSHIM_NOMEM (there is no memory for the barrier: nothing was waited for) |
- * the status of `answer`
+ *         the status of `answer`
  * Threads  any, with any current context, which is the same afterwards
  * Stream   host wait; opens no window in which a capture of another thread could be invalidated
  */
@@ -235,10 +236,11 @@ void cushim_mem_fence_note_effect(struct cushim_mem_fence *fence);
 uint64_t cushim_mem_fence_close(struct cushim_mem_fence *fence);
 void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch);
 
-/*
+/**
  * The same before the program synchronises this very context, which covers as much as a record,
  * copies by other contexts included (docs/results/driver.md).
  * @return the epoch, complete once the synchronise that began afterwards has succeeded; 0, which is
- * always complete, before driver 12.5, because what a synchronise covers there was not measured
+ *         always complete, before driver 12.5, because what a synchronise covers there was not
+ *         measured
  */
 uint64_t cushim_mem_fence_synchronise(struct cushim_mem_fence *fence);

@@ -61,7 +61,7 @@ struct cushim_mem_stream_fence {
  * @param stream  the driver's handle: NULL is the legacy stream, CU_STREAM_PER_THREAD the calling
  *                thread's.  If the pointer is NULL, the whole context is recorded.
  * @param out     the caller releases it by cushim_mem_stream_fence_release; no fence after a
- * failure
+ *                failure
  * @return CUSHIM_OK | CUSHIM_CAPTURE (the stream takes part in a capture, or a capture is known and
  *         the legacy stream or the context would be recorded; nothing was recorded, and the capture
  *         stays valid) | CUSHIM_NOMEM | the driver's status
@@ -99,7 +99,7 @@ enum cushim_status cushim_mem_stream_fence_order(struct cushim_mem_stream_fence 
 /**
  * Make the host wait for it.
  * @return CUSHIM_OK | CUSHIM_CAPTURE (it has no event, and a capture is known) | the driver's
- * status
+ *         status
  */
 enum cushim_status cushim_mem_stream_fence_wait(struct cushim_mem_stream_fence *stream_fence,
                                                 const char *what);

@@ -116,7 +116,7 @@ static inline bool cushim_mem_pagemap_is_vacated(struct cushim_mem_pagemap *map,
  * @param base     a multiple of CUSHIM_MEM_SPOT_BYTES
  * @param segment  what look-ups will answer
  * @return CUSHIM_OK | CUSHIM_INVALID (not aligned, or beyond 2^49) | CUSHIM_NOMEM (no spot was
- * entered)
+ *         entered)
  * Threads  any; one at a time sets, under a lock of this file
  */
 enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64_t base,

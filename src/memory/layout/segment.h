@@ -207,7 +207,7 @@ void cushim_mem_extents_unlist(struct cushim_mem_extents *extents,
  * Take a run of grains: best fit by list, lowest waste first.  The rest is split off if it is large
  * enough for an extent, and otherwise taken, too.
  * @return an extent of n_grains or more that is on no list, kind still FREE; NULL if none fits, or
- * host memory for the rest is out
+ *         host memory for the rest is out
  */
 struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *extents,
                                                   struct cushim_mem_meta *meta, size_t n_grains);

@@ -33,11 +33,11 @@ struct cushim_mem_fill {
  * Fill managed or device memory, or read it, with one wait.
  * @param fills        all are filled, or all are read
  * @param patience_ns  how long to wait, besides the time of the bytes on any bus; 0: to the end, as
- * for any read
+ *                     for any read
  * @return CUSHIM_OK (it is filled) | CUSHIM_NOTSUPPORTED (nothing was begun) | CUSHIM_TIMEOUT (it
- * may be under way on the filler's stream, also if the driver refused to say; the block must not be
- * used, see cushim_mem_alloc_undo) | another status: nothing, or not all, was filled, and nothing
- * is under way
+ *         may be under way on the filler's stream, also if the driver refused to say; the block
+ *         must not be used, see cushim_mem_alloc_undo) | another status: nothing, or not all, was
+ *         filled, and nothing is under way
  * Threads  any, with any current context, which is the same afterwards
  * Stream   host wait; valid while any thread captures
  */

@@ -35,7 +35,7 @@ void cushim_mem_segments_put_back(struct cushim_mem_heap *heap, uint64_t base, s
  * Make a segment of fetched memory.  Its one extent is free and listed or, if the segment is
  * dedicated, a BLOCK that belongs to the caller.  The caller holds the lock.
  * @return the extent; NULL when host memory is out or the address cannot be mapped: nothing has
- * changed
+ *         changed
  */
 struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *heap, uint64_t base,
                                                     size_t n_bytes, bool is_dedicated);
