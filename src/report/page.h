@@ -181,8 +181,9 @@ struct cushim_page_site {
     atomic_uint_fast64_t n_live;    /* blocks, in parts of CUSHIM_SITE_WHOLE */
     atomic_uint_fast64_t gap_bytes; /* by how much the live samples are smaller than the mean */
     atomic_uint_fast64_t live_bytes, peak_live_bytes;
-    /* live bytes at the end of each interval of 2^log2_step ns, up to that of number `last` */
-    atomic_uint_fast64_t log2_step, last, moments[CUSHIM_PAGE_SITE_MOMENTS];
+    /* live bytes at moments that have equally many events of the site, and when each ended */
+    atomic_uint_fast64_t n_events, moments[CUSHIM_PAGE_SITE_MOMENTS];
+    atomic_uint_fast64_t moments_ns[CUSHIM_PAGE_SITE_MOMENTS];
     uint64_t n_frames;
     struct cushim_page_frame frames[CUSHIM_PAGE_SITE_FRAMES];
 };

@@ -11,8 +11,7 @@
 #include "report/library.h"
 #include "report/words.h"
 
-enum { LOG2_FIRST_STEP = 16, LOG2_LAST_STEP = 60, MOST_TOLD = 10 };
-enum { MOMENTS = CUSHIM_PAGE_SITE_MOMENTS };
+enum { MOMENTS = CUSHIM_PAGE_SITE_MOMENTS, MOST_TOLD = 10 };
 
 static void set(atomic_uint_fast64_t *word, uint64_t n) {
     atomic_store_explicit(word, n, memory_order_relaxed);
@@ -30,27 +29,23 @@ struct cushim_page_site *cushim_site_find(struct cushim_page_sites *sites, uint6
     return NULL;
 }
 
-/* In intervals that passed without an event, the bytes of now were live at the end. */
-static void fill(struct cushim_page_site *site, uint64_t to) {
-    uint64_t live_bytes = cushim_mem_stats_read(&site->live_bytes);
-    for (uint64_t i = cushim_mem_stats_read(&site->last); i <= to && i < MOMENTS; i++)
-        set(&site->moments[i], live_bytes);
-    set(&site->last, to);
+/* The moment of event number i, from 0.  From MOMENTS events on each has 2, 4, 8, ... of them. */
+static unsigned moment_of(uint64_t i) {
+    unsigned log2_events = i < MOMENTS ? 0 : cushim_log2_floor(i) - cushim_log2_floor(MOMENTS / 2);
+    return (unsigned)(i >> log2_events);
 }
 
-/* Bring the intervals up to a moment; if they are too short for it, two become one. */
-static void advance(struct cushim_page_site *site, uint64_t run_ns) {
-    uint64_t log2_step = cushim_mem_stats_read(&site->log2_step);
-    if (log2_step < LOG2_FIRST_STEP || log2_step > LOG2_LAST_STEP)
-        set(&site->log2_step, log2_step = LOG2_FIRST_STEP);
-    while (run_ns >> log2_step >= MOMENTS) {
-        fill(site, MOMENTS - 1);
-        for (int i = 0; i < MOMENTS / 2; i++)
-            set(&site->moments[i], cushim_mem_stats_read(&site->moments[2 * i + 1]));
-        set(&site->last, MOMENTS / 2 - 1);
-        set(&site->log2_step, ++log2_step);
+/* Note what is live after an event; when the moments are full, two become one. */
+static void note(struct cushim_page_site *site, uint64_t live_bytes, uint64_t run_ns) {
+    uint64_t i = cushim_mem_stats_read(&site->n_events);
+    bool is_full = i >= MOMENTS && !(i & (i - 1));
+    for (unsigned k = 0; is_full && k < MOMENTS / 2; k++) {
+        set(&site->moments[k], cushim_mem_stats_read(&site->moments[2 * k + 1]));
+        set(&site->moments_ns[k], cushim_mem_stats_read(&site->moments_ns[2 * k + 1]));
     }
-    fill(site, run_ns >> log2_step);
+    set(&site->moments[moment_of(i)], live_bytes);
+    set(&site->moments_ns[moment_of(i)], run_ns);
+    set(&site->n_events, i + 1);
 }
 
 /* The bytes that a sample stands for. */
@@ -65,11 +60,10 @@ static uint64_t weight(uint64_t sample_bytes, uint64_t n_bytes) {
 
 static void change(struct cushim_page_site *site, uint64_t n_live, uint64_t live_bytes,
                    uint64_t gap_bytes, uint64_t run_ns) {
-    advance(site, run_ns);
     set(&site->n_live, cushim_mem_stats_read(&site->n_live) + n_live);
     set(&site->gap_bytes, cushim_mem_stats_read(&site->gap_bytes) + gap_bytes);
     set(&site->live_bytes, live_bytes += cushim_mem_stats_read(&site->live_bytes));
-    set(&site->moments[cushim_mem_stats_read(&site->last)], live_bytes);
+    note(site, live_bytes, run_ns);
     cushim_mem_stats_raise(&site->peak_live_bytes, live_bytes);
 }
 
@@ -97,10 +91,11 @@ static uint64_t root(__uint128_t n) {
 }
 
 bool cushim_site_grows(const uint64_t live_bytes[], const uint64_t moments_ns[], unsigned n,
-                       uint64_t slack_bytes, uint64_t peak_bytes, uint64_t *hour_bytes) {
-    enum { QUARTERS = 4, FEWEST = 2 * QUARTERS };
-    const uint64_t minute_ns = 60 * (uint64_t)1000000000;
-    unsigned first = 0, last = n - 1;
+                       uint64_t end_ns, uint64_t slack_bytes, uint64_t peak_bytes,
+                       uint64_t *hour_bytes) {
+    enum { QUARTERS = 4, FEWEST = 2 * QUARTERS, LATE_PARTS = 8 };
+    const uint64_t second_ns = 1000000000, minute_ns = 60 * second_ns;
+    unsigned first = 0, last = n - 1, late = last;
     *hour_bytes = 0;
     while (first < n && !live_bytes[first])
         first++;
@@ -119,10 +114,15 @@ bool cushim_site_grows(const uint64_t live_bytes[], const uint64_t moments_ns[],
             return false;
         before_bytes = most_bytes;
     }
-    __uint128_t grown_bytes = live_bytes[last] - live_bytes[first];
-    uint64_t ns = moments_ns[last] - moments_ns[first];
+    uint64_t grown_bytes = live_bytes[last] - live_bytes[first];
+    uint64_t ns = cushim_less(end_ns, moments_ns[first]);
+    uint64_t late_ns = cushim_less(end_ns, cushim_most(ns, second_ns) / QUARTERS);
+    while (late > first && moments_ns[late] >= late_ns)
+        late--;
+    if (cushim_less(live_bytes[last], live_bytes[late]) < grown_bytes / LATE_PARTS)
+        return false;
     if (ns >= minute_ns)
-        *hour_bytes = (uint64_t)(grown_bytes * 60 * minute_ns / ns);
+        *hour_bytes = (uint64_t)((__uint128_t)grown_bytes * 60 * minute_ns / ns);
     return true;
 }
 
@@ -136,20 +136,14 @@ char *cushim_site_leak(char text[CUSHIM_SOME_BYTES], uint64_t hour_bytes) {
 static bool grows(const struct cushim_page_site *row, const struct cushim_report *report,
                   uint64_t error_bytes, uint64_t *hour_bytes) {
     enum { ERRORS = 4, QUARTERS_ON = 3 };
-    struct cushim_page_site site = {0}; /* a copy that is brought up to date */
     uint64_t live_bytes[MOMENTS], moments_ns[MOMENTS];
-    set(&site.live_bytes, cushim_mem_stats_read(&row->live_bytes));
-    set(&site.log2_step, cushim_mem_stats_read(&row->log2_step));
-    set(&site.last, cushim_mem_stats_read(&row->last));
-    for (int i = 0; i < MOMENTS; i++)
-        set(&site.moments[i], cushim_mem_stats_read(&row->moments[i]));
-    advance(&site, report->run_ns);
-    for (uint64_t i = 0; i < MOMENTS; i++) {
-        live_bytes[i] = cushim_mem_stats_read(&site.moments[i]);
-        moments_ns[i] = i << cushim_mem_stats_read(&site.log2_step);
+    uint64_t n_events = cushim_mem_stats_read(&row->n_events);
+    for (int i = 0; i < MOMENTS; i++) {
+        live_bytes[i] = cushim_mem_stats_read(&row->moments[i]);
+        moments_ns[i] = cushim_mem_stats_read(&row->moments_ns[i]);
     }
-    return cushim_site_grows(live_bytes, moments_ns,
-                             (unsigned)cushim_mem_stats_read(&site.last) + 1,
+    return n_events &&
+           cushim_site_grows(live_bytes, moments_ns, moment_of(n_events - 1) + 1, report->run_ns,
                              ERRORS * error_bytes / QUARTERS_ON,
                              cushim_report_sum_all(report, peak_live_bytes), hour_bytes);
 }

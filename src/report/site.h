@@ -42,11 +42,16 @@ bool cushim_site_get(const struct cushim_report *report, unsigned i, struct cush
 /*
  * Whether live bytes grow.  They do if what was live at n moments, from the first with any, makes
  * four quarters, the least of each is above the most of the one before by more than slack_bytes,
- * and they grow by 1 % of peak_bytes or more.  *hour_bytes is then the growth in an hour, or 0 if
- * these moments span less than a minute, because that says nothing of an hour.
+ * and they grow by 1 % of peak_bytes or more.  Moments are counted in events, because equal times
+ * would hide a leak behind a pause.  But of a program that loads and then computes all events are
+ * growth.  So an eighth of it must also come in the last quarter of the time until end_ns; less
+ * than a second counts as one, because a busy machine may stop a program that long at its end.
+ * *hour_bytes is then the growth in an hour, or 0 if that time is less than a minute, because that
+ * says nothing of an hour.
  */
 bool cushim_site_grows(const uint64_t live_bytes[], const uint64_t moments_ns[], unsigned n,
-                       uint64_t slack_bytes, uint64_t peak_bytes, uint64_t *hour_bytes);
+                       uint64_t end_ns, uint64_t slack_bytes, uint64_t peak_bytes,
+                       uint64_t *hour_bytes);
 
 /* "may leak, +120 MiB/h", or "may leak" if the growth in an hour is not known.  Returns `text`. */
 char *cushim_site_leak(char text[CUSHIM_SOME_BYTES], uint64_t hour_bytes);

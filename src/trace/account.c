@@ -442,6 +442,13 @@ void cushim_trace_account_each_segment(const struct cushim_trace_account *accoun
         tell(&row->segment, context);
 }
 
+uint64_t cushim_trace_account_end_ns(const struct cushim_trace_account *account) {
+    const struct cushim_trace_head *head = &account->reader.head;
+    uint64_t state = atomic_load(&head->state), end_ns = atomic_load(&head->end_ns);
+    bool is_cut = state == CUSHIM_TRACE_FAILED || state == CUSHIM_TRACE_FULL;
+    return is_cut || end_ns < account->last_ns ? account->last_ns : end_ns;
+}
+
 void cushim_trace_account_note(struct cushim_trace_account *account) {
     for (size_t i = 0; i < account->n_sites; i++) {
         account->sites[i]->n_noted = account->sites[i]->n_live;

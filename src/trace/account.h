@@ -95,6 +95,9 @@ static inline uint64_t cushim_trace_account_since(const struct cushim_trace_acco
     return ns > account->first_ns ? ns - account->first_ns : 0;
 }
 
+/* When the process, or its recording, ended; the last event if that is unknown. */
+uint64_t cushim_trace_account_end_ns(const struct cushim_trace_account *account);
+
 /* 0, or an errno as cushim_trace_reader_open has it. */
 int cushim_trace_account_open(struct cushim_trace_account *account, const char *path);
 

@@ -42,7 +42,8 @@ struct cushim_trace_head {
     uint32_t version, head_bytes;
     atomic_uint_fast64_t state; /* enum cushim_trace_state */
     atomic_uint_fast64_t error; /* an errno */
-    atomic_uint_fast64_t n_lost, end_ns;
+    atomic_uint_fast64_t n_lost;
+    atomic_uint_fast64_t end_ns; /* if it was killed, `cushim record` writes it; 0: unknown */
     uint64_t process, run, start_ns, start_wall_ns;
     uint64_t is_relaxed;
     char program[64], product[64], host[64];

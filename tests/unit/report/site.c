@@ -90,38 +90,49 @@ TEST(a_sum_is_within_four_of_its_errors) {
 
 static uint64_t hour_bytes; /* as the last call of grows() said */
 
-/* Adds 2 to 1,000,000 bytes every step_ns, with noise around it, after a late start. */
+/* Adds 2 to 1,000,000 bytes every step_ns, with noise around it, after a late start; then nothing
+ * happens for pause_ns. */
 static bool grows(unsigned n_late, uint64_t noise_bytes, uint64_t slack_bytes, uint64_t peak_bytes,
-                  uint64_t step_ns) {
+                  uint64_t step_ns, uint64_t pause_ns) {
     enum { N = 32 };
     uint64_t live_bytes[N], moments_ns[N];
     for (unsigned i = 0; i < N; i++) {
         live_bytes[i] = i < n_late ? 0 : 1000000 + 2 * i + i % 2 * noise_bytes;
         moments_ns[i] = i * step_ns;
     }
-    return cushim_site_grows(live_bytes, moments_ns, N, slack_bytes, peak_bytes, &hour_bytes);
+    return cushim_site_grows(live_bytes, moments_ns, N, moments_ns[N - 1] + pause_ns, slack_bytes,
+                             peak_bytes, &hour_bytes);
 }
 
 TEST(growth_is_more_than_noise_and_a_part_of_the_peak) {
-    ck_assert(grows(0, 0, 0, 1, SECOND));
-    ck_assert(grows(24, 0, 0, 1, SECOND));
-    ck_assert(!grows(25, 0, 0, 1, SECOND)); /* two moments a quarter are the fewest */
-    ck_assert(grows(0, 1, 0, 1, SECOND));
-    ck_assert(!grows(0, 3, 0, 1, SECOND));
-    ck_assert(grows(0, 0, 1, 1, SECOND));
-    ck_assert(!grows(0, 0, 2, 1, SECOND));
-    ck_assert(grows(0, 0, 0, 6200, SECOND));
-    ck_assert(!grows(0, 0, 0, 6300, SECOND)); /* 62 bytes are less than 1 % */
+    ck_assert(grows(0, 0, 0, 1, SECOND, 0));
+    ck_assert(grows(24, 0, 0, 1, SECOND, 0));
+    ck_assert(!grows(25, 0, 0, 1, SECOND, 0)); /* two moments a quarter are the fewest */
+    ck_assert(grows(0, 1, 0, 1, SECOND, 0));
+    ck_assert(!grows(0, 3, 0, 1, SECOND, 0));
+    ck_assert(grows(0, 0, 1, 1, SECOND, 0));
+    ck_assert(!grows(0, 0, 2, 1, SECOND, 0));
+    ck_assert(grows(0, 0, 0, 6200, SECOND, 0));
+    ck_assert(!grows(0, 0, 0, 6300, SECOND, 0)); /* 62 bytes are less than 1 % */
+}
+
+/* It grows for 31 seconds, and for 3.9 of these in the last quarter of 36 or more. */
+TEST(what_grew_for_long_and_then_computed_does_not_grow) {
+    ck_assert(grows(0, 0, 0, 1, SECOND, (uint64_t)5 * SECOND));
+    ck_assert(!grows(0, 0, 0, 1, SECOND, (uint64_t)7 * SECOND));
+    ck_assert(
+        grows(0, 0, 0, 1, SECOND / 1000, SECOND / 5)); /* a busy machine stops it at its end */
+    ck_assert(!grows(0, 0, 0, 1, SECOND / 1000, SECOND / 3));
 }
 
 TEST(less_than_a_minute_has_no_growth_in_an_hour) {
-    ck_assert(grows(0, 0, 0, 1, (uint64_t)2 * SECOND));
+    ck_assert(grows(0, 0, 0, 1, (uint64_t)2 * SECOND, 0));
     ck_assert_uint_eq(hour_bytes, 3600);
-    ck_assert(grows(24, 0, 0, 1, (uint64_t)2 * SECOND)); /* it grew for 14 of 62 seconds */
+    ck_assert(grows(24, 0, 0, 1, (uint64_t)2 * SECOND, 0)); /* it grew for 14 of 62 seconds */
     ck_assert_uint_eq(hour_bytes, 0);
-    ck_assert(grows(0, 0, 0, 1, 0));
+    ck_assert(grows(0, 0, 0, 1, 0, 0));
     ck_assert_uint_eq(hour_bytes, 0);
-    ck_assert(!grows(0, 3, 0, 1, (uint64_t)2 * SECOND));
+    ck_assert(!grows(0, 3, 0, 1, (uint64_t)2 * SECOND, 0));
     ck_assert_uint_eq(hour_bytes, 0);
 }
 
@@ -132,14 +143,22 @@ TEST(growth_is_told_as_what_may_leak_in_an_hour) {
 
 TEST(who_has_more_in_each_quarter_grows) {
     struct cushim_page_site *site = site_of(1);
-    for (uint64_t second = 1; second <= 100; second++)
+    for (uint64_t second = 1; second <= 100; second++) {
         cushim_site_add(site, MEAN, MEAN, second * SECOND);
-    ck_assert(told((uint64_t)101 * SECOND).grows);
+        ck_assert_int_eq(told(second * SECOND).grows, second >= 8); /* by then, and from then on */
+    }
     ck_assert_ptr_nonnull(strstr(full_page_written(cushim_site_text, &report), "may leak, +"));
     ck_assert_uint_eq(cushim_site_growth(&report).n_sites, 1);
     ck_assert_uint_eq(cushim_site_growth(&report).live_bytes, (uint64_t)100 * MEAN);
-    /* the last quarter had none */
+    /* the last quarter of the time had none */
     ck_assert(!told((uint64_t)200 * SECOND).grows);
+}
+
+TEST(a_pause_hides_no_growth) {
+    struct cushim_page_site *site = site_of(1);
+    for (uint64_t second = 1; second <= 100; second++)
+        cushim_site_add(site, MEAN, MEAN, (second > 50 ? 1000 + second : second) * SECOND);
+    ck_assert(told((uint64_t)1101 * SECOND).grows);
 }
 
 TEST(who_gives_back_or_came_at_once_does_not_grow) {

@@ -139,7 +139,7 @@ static bool tell_of_gaps(const struct cushim_trace_head *head) {
 /* If a process became another program, it has several files; its end belongs to the last one. */
 struct latest {
     pid_t process;
-    uint64_t start_ns;
+    uint64_t start_ns, end_ns; /* as it wrote them; end_ns is 0 if it was killed */
     const char *path;
     bool has_gaps; /* any of the files */
 };
@@ -154,8 +154,10 @@ static uint64_t count_events(const char *path, struct latest *latest) {
     if (cushim_trace_reader_open(&reader, path) != 0)
         return 0;
     if (reader.head.process == (uint64_t)latest->process &&
-        reader.head.start_ns >= latest->start_ns)
+        reader.head.start_ns >= latest->start_ns) {
         latest->start_ns = reader.head.start_ns, latest->path = path;
+        latest->end_ns = atomic_load(&reader.head.end_ns);
+    }
     latest->has_gaps |= tell_of_gaps(&reader.head);
     for (; cushim_trace_reader_next(&reader, &event, &writer); n++)
         n_refused += event.code == CUSHIM_TRACE_REFUSE;
@@ -165,9 +167,13 @@ static uint64_t count_events(const char *path, struct latest *latest) {
     return n;
 }
 
-/* Write into the recording how its program ended, because only this process knows it. */
-static void note_end(const char *path, int status) {
-    const uint64_t next_status = (uint64_t)status + 1;
+static bool write_at(int file, uint64_t word, size_t at) {
+    return pwrite(file, &word, sizeof word, (off_t)at) == sizeof word;
+}
+
+/* Write into the recording how its program ended, because only this process knows it, and when if
+ * it was killed. */
+static void note_end(const char *path, int status, uint64_t end_ns) {
     int found = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (found < 0)
         return;
@@ -176,8 +182,8 @@ static void note_end(const char *path, int status) {
     int file = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0)
         return;
-    if (pwrite(file, &next_status, sizeof next_status,
-               offsetof(struct cushim_trace_head, next_status)) != sizeof next_status)
+    if (!write_at(file, (uint64_t)status + 1, offsetof(struct cushim_trace_head, next_status)) ||
+        !write_at(file, end_ns, offsetof(struct cushim_trace_head, end_ns)))
         complain("%s: %s", path, strerror(errno));
     close(file);
 }
@@ -189,7 +195,7 @@ static void tell(pid_t process, int status, void *context) {
     struct latest latest = {.process = process};
     const char *quote = strchr(request->name, ' ') ? "'" : "";
     const char *more = process && request->argv[1] ? " ..." : ""; /* arguments for doctor, too */
-    uint64_t n_events = 0, n_bytes = 0;
+    uint64_t n_events = 0, n_bytes = 0, now_ns = cushim_clock_ns();
     int error = recording_files(&files, request->folder);
     if (error) {
         complain("%s: %s", request->name, strerror(error));
@@ -201,7 +207,7 @@ static void tell(pid_t process, int status, void *context) {
         n_bytes += stat(files.paths[i], &file) == 0 ? (uint64_t)file.st_size : 0;
     }
     if (process && latest.path)
-        note_end(latest.path, status);
+        note_end(latest.path, status, latest.end_ns ? latest.end_ns : now_ns);
     if (files.n && process && !n_events && !latest.has_gaps)
         complain("%s: %s, and no request of memory; `cushim doctor %s%s` may say why",
                  request->name, CUSHIM_SOME(files.n, "process"), *request->argv, more);

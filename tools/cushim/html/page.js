@@ -140,7 +140,7 @@ const verdict = () => {
   }
   if (scope.refused > 4) out.push(el("p", { class: "bad" }, some(scope.refused, "request") + " found no memory in all: red in the timeline."));
   if (leaks.length)
-    out.push(el("p", { class: "bad" }, some(leaks.length, "site") + " may leak: what is live there grew in each quarter of the run. ",
+    out.push(el("p", { class: "bad" }, some(leaks.length, "site") + " may leak: what is live there grew in each quarter of the events, and until the end. ",
       el("a", { href: "#alive", class: "bad", on: { click: (event) => { event.preventDefault(); document.getElementById("alive").scrollIntoView(); } } }, "Alive at the end"), " names them."));
   if (scope.wait_ns * 100 >= recording.run_ns && scope.waits >= 100 && recording.free === "exact")
     out.push(el("p", {}, "Frees waited " + time(scope.wait_ns) + " of " + time(recording.run_ns) + " for the GPU. ", el("code", {}, "--free=relaxed"), " takes away at most that."));
@@ -564,7 +564,7 @@ const aliveTable = () => {
       { name: "blocks", text: (site) => count(site.live_blocks) },
       { name: "oldest", text: (site) => time(recording.run_ns - site.oldest_ns) },
       { name: "", text: (site) => (site.grows ? el("span", { class: "tag" }, "leak") : "") }]) : el("p", { class: "soft" }, "All blocks were freed."),
-    rows.length ? el("p", { class: "soft" }, "Leak: what was live there grew in each quarter of the run. What is alive need not be a fault.") : null];
+    rows.length ? el("p", { class: "soft" }, "Leak: what was live there grew in each quarter of the events, and until the end. What is alive need not be a fault.") : null];
 };
 
 /* ---- 6: waits and copies ---- */

@@ -290,9 +290,10 @@ int recording_read(struct recording *recording, const char *path,
     if (!error)
         error = join_sites(recording);
     for (size_t i = 0; !error && i < account->n_sites; i++)
-        account->sites[i]->grows = cushim_site_grows(
-            account->sites[i]->sample_bytes, account->sample_ns, CUSHIM_TRACE_SAMPLES, 0,
-            scope->peak_bytes, &account->sites[i]->hour_bytes);
+        account->sites[i]->grows =
+            cushim_site_grows(account->sites[i]->sample_bytes, account->sample_ns,
+                              CUSHIM_TRACE_SAMPLES, cushim_trace_account_end_ns(account), 0,
+                              scope->peak_bytes, &account->sites[i]->hour_bytes);
     if (error)
         recording_close(recording);
     return error;

@@ -68,9 +68,8 @@ int recording_scopes(const char *path, struct recording_scope scopes[RECORDING_S
 
 struct history;
 
-/* Read all of it.  Sites note what they have at the scope's peak, and whether they grow, at moments
- * that are counted in events, because equal times would hide a leak behind a long start or a pause.
- * Returns 0 or an errno.  `history` may be NULL. */
+/* Read all of it.  Sites note what they have at the scope's peak, and whether they grow.  Returns 0
+ * or an errno.  `history` may be NULL. */
 int recording_read(struct recording *recording, const char *path,
                    const struct recording_scope *scope, struct history *history);
 
