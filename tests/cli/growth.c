@@ -52,5 +52,7 @@ int main(int argc, char **argv) {
         pass_a_second();
     if (is_kill)
         raise(SIGKILL);
+    if (strcmp(situation, "run") == 0)
+        pause();
     return 0;
 }

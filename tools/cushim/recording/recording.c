@@ -3,12 +3,15 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/path.h"
 #include "report/site.h"
 #include "tools/cushim/recording/history.h"
@@ -248,6 +251,16 @@ static void note_device(struct recording *recording, const struct cushim_trace_e
              (int)event->text_bytes, event->text);
 }
 
+/* When the process ended, or now if it still runs. */
+static uint64_t end_ns_of(const struct cushim_trace_account *account) {
+    const struct cushim_trace_head *head = &account->reader.head;
+    char host[sizeof head->host] = "";
+    gethostname(host, sizeof host - 1);
+    bool runs = atomic_load(&head->state) == CUSHIM_TRACE_RUNNING && !atomic_load(&head->end_ns) &&
+                strcmp(host, head->host) == 0 && kill((pid_t)head->process, 0) == 0;
+    return runs ? cushim_clock_ns() : cushim_trace_account_end_ns(account);
+}
+
 int recording_read(struct recording *recording, const char *path,
                    const struct recording_scope *scope, struct history *history) {
     struct cushim_trace_account *account = &recording->account;
@@ -290,10 +303,9 @@ int recording_read(struct recording *recording, const char *path,
     if (!error)
         error = join_sites(recording);
     for (size_t i = 0; !error && i < account->n_sites; i++)
-        account->sites[i]->grows =
-            cushim_site_grows(account->sites[i]->sample_bytes, account->sample_ns,
-                              CUSHIM_TRACE_SAMPLES, cushim_trace_account_end_ns(account), 0,
-                              scope->peak_bytes, &account->sites[i]->hour_bytes);
+        account->sites[i]->grows = cushim_site_grows(
+            account->sites[i]->sample_bytes, account->sample_ns, CUSHIM_TRACE_SAMPLES,
+            end_ns_of(account), 0, scope->peak_bytes, &account->sites[i]->hour_bytes);
     if (error)
         recording_close(recording);
     return error;
