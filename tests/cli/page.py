@@ -191,6 +191,8 @@ def the_text_has_any_moment_by_any_group():
     for words, code in (("--at=soon", 2), ("--at=-1s", 2), ("--by=stream", 2), ("--range=none", 1)):
         result = cushim("report", words, str(folder))
         assert result.returncode == code and result.stderr.count("\n") == 1 and result.stdout == "", (words, result)
+    assert result.stderr.endswith(": it has no mark of that name; --format=trace-text shows its marks\n"), result
+    assert "epoch 1" in cushim("report", "--format=trace-text", str(folder)).stdout
     assert cushim("report", "--at=peak", "--format=json", str(folder)).returncode == 2
 
 

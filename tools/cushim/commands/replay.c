@@ -1,5 +1,6 @@
 #include "tools/cushim/commands.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -174,7 +175,7 @@ static int plan_path(const struct request *request) {
     int code = EXIT_WELL, error = recording_files(&files, request->path);
     if (error || !files.n)
         return complain_as(EXIT_WRONG, "%s: %s", request->path,
-                           error ? strerror(error) : "no recording in it");
+                           recording_error(error ? error : ENOEXEC));
     cushim_write(&out, "%s", request->is_json ? "[" : "");
     for (size_t i = 0, n = 0; i < files.n; i++) {
         if (n)

@@ -46,7 +46,8 @@ struct request {
 };
 
 static const char *what_is_wrong(int error) {
-    return error == ENODATA ? "it has no mark of that name" : recording_error(error);
+    return error == ENODATA ? "it has no mark of that name; --format=trace-text shows its marks"
+                            : recording_error(error);
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
@@ -80,13 +81,15 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         request->format = &formats[cushim_path_ends_in(request->output, ".html")   ? HTML
                                    : cushim_path_ends_in(request->output, ".json") ? JSON
                                                                                    : TEXT];
+    if (request->is_redacted && request->format && request->format->put)
+        usage_error("report", "--redact is for the page only");
     if (request->output && strcmp(request->output, "-") == 0)
         request->output = NULL;
     for (int i = 0; i < n; i++) {
         int error = recording_files_add(&request->files, argv[i]);
         if (error || !request->files.n)
             return complain_as(EXIT_WRONG, "%s: %s", argv[i],
-                               error ? what_is_wrong(error) : "no recording in it");
+                               what_is_wrong(error ? error : ENOEXEC));
     }
     for (size_t i = 0; request->output && i < request->files.n; i++) {
         struct stat from, to;
