@@ -127,6 +127,8 @@ static size_t put_all(const struct request *request, const struct format *format
     for (size_t i = 0; i < files->n; i++) {
         if (n)
             cushim_write(out, "%s", format->between);
+        if (request->moment.is_wanted && files->n > 1) /* moments do not name their recording */
+            cushim_write(out, "%s\n", files->paths[i]);
         int error = request->moment.is_wanted && format == &formats[TEXT]
                         ? moment_text(out, files->paths[i], &request->moment)
                         : format->put(out, files->paths[i]);

@@ -101,7 +101,7 @@ const char *summary_end(const struct cushim_trace_head *head, char text[static 6
 static void put_head(struct cushim_writer *out, const struct cushim_trace_account *account) {
     const struct cushim_trace_head *head = &account->reader.head;
     enum { LEAD = sizeof "cushim : " - 1, PRODUCT = 12, HOST = 20, LEAST_NAME = 8 };
-    char end[64], arguments[1024], host[64], product[64], rest[256];
+    char end[64], arguments[1024], host[64], product[64], rest[256], *name = arguments;
     snprintf(arguments, sizeof arguments, "%s", *head->arguments ? head->arguments : head->program);
     snprintf(host, sizeof host, "%s", head->host);
     snprintf(product, sizeof product, "%s", head->product);
@@ -117,9 +117,11 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
         snprintf(rest + n, sizeof rest - (size_t)n, " of %" PRId64, cushim_trace_ranks(head));
     cushim_utf8_fit(rest, 80 - LEAD - PRODUCT - LEAST_NAME);
     cushim_utf8_fit(product, PRODUCT);
-    cushim_utf8_fit(arguments,
-                    80 - LEAD - cushim_utf8_columns(product) - cushim_utf8_columns(rest));
-    cushim_write(out, "cushim %s: %s%s\n", product, arguments, rest);
+    size_t columns = 80 - LEAD - cushim_utf8_columns(product) - cushim_utf8_columns(rest);
+    /* the folder of the program goes first, because its name says more */
+    for (char *at = name; cushim_utf8_columns(arguments) > columns && *at && *at != ' '; at++)
+        name = *at == '/' ? at + 1 : name;
+    cushim_write(out, "cushim %s: %s%s\n", product, cushim_utf8_fit(name, columns), rest);
     cushim_write(out, "  recorded %s%s, %s; %s\n",
                  CUSHIM_TIME(account->last_ns - account->first_ns),
                  atomic_load(&head->is_software) ? " (no GPU)" : "",
