@@ -319,6 +319,20 @@ def the_page_of_this_folder_has_its_name():
 
 
 @tap.test
+def a_page_replaces_a_page_and_no_other_file():
+    folder, page = scratch / "mine.cushim", scratch / "mine.html"
+    shutil.copytree(recorded("sites"), folder)
+    assert report(str(folder)).stdout.endswith(f"\nwrote     {page}\n")
+    before = page.read_text()
+    page.write_text(before + "\n")
+    assert report(str(folder)).returncode == 0 and page.read_text() == before
+    page.write_text("mine")
+    result = report(str(folder))
+    assert result.returncode == 125 and result.stderr == f"cushim: {page} is no page of cushim and stays; -o names another place\n", result
+    assert page.read_text() == "mine" and report("-o", str(page), str(folder)).returncode == 0 and page.read_text() == before
+
+
+@tap.test
 def a_recording_that_was_cut_is_told_as_one():
     file = scratch / "cut.trace"
     whole = next(recorded("sites").glob("*.trace")).read_bytes()

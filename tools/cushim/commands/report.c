@@ -183,10 +183,24 @@ static char *page_of(const char *path) {
     return page;
 }
 
+/* The user did not name the page, so a file of its name that somebody else wrote must stay. */
+static bool is_of_others(const char *path) {
+    char head[1024] = "";
+    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    bool has_text = read(file, head, sizeof head - 1) > 0;
+    close(file);
+    return has_text && !strstr(head, "<title>cushim</title>");
+}
+
 static int put_text_and_page(const struct request *request) {
     int code = put_to(request, &formats[TEXT], NULL);
     char *page = code == EXIT_WELL ? page_of(request->path) : NULL;
-    if (page) {
+    if (page && is_of_others(page)) {
+        code = complain_as(EXIT_OURS, "%s is no page of cushim and stays; -o names another place",
+                           page);
+    } else if (page) {
         code = put_to(request, &formats[HTML], page);
         if (code == EXIT_WELL)
             printf("\nwrote     %s\n", page);
