@@ -5,6 +5,7 @@
 GROWTH is growth.c.
 """
 import json
+import re
 import subprocess
 import sys
 import time
@@ -54,6 +55,13 @@ for row in (("leak", "a_program_that_only_asks_may_leak", True),
             ("warm", "a_cache_that_is_full_does_not_leak", False),
             ("burst", "a_burst_that_is_given_back_does_not_leak", False)):
     test_of(*row)
+
+@tap.test
+def the_time_of_a_recording_has_the_pause_at_its_end():
+    for situation in "load", "kill":
+        text = cushim("report", "--format=text", str(scratch / f"{situation}.cushim")).stdout
+        assert re.search(r"^  recorded [\d.]+ s \(no GPU\), ", text, re.MULTILINE), text
+
 
 @tap.test
 def a_program_that_still_computes_stops_being_one_that_may_leak():

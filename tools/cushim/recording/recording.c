@@ -251,8 +251,7 @@ static void note_device(struct recording *recording, const struct cushim_trace_e
              (int)event->text_bytes, event->text);
 }
 
-/* When the process ended, or now if it still runs. */
-static uint64_t end_ns_of(const struct cushim_trace_account *account) {
+uint64_t recording_end_ns(const struct cushim_trace_account *account) {
     const struct cushim_trace_head *head = &account->reader.head;
     char host[sizeof head->host] = "";
     gethostname(host, sizeof host - 1);
@@ -305,7 +304,7 @@ int recording_read(struct recording *recording, const char *path,
     for (size_t i = 0; !error && i < account->n_sites; i++)
         account->sites[i]->grows = cushim_site_grows(
             account->sites[i]->sample_bytes, account->sample_ns, CUSHIM_TRACE_SAMPLES,
-            end_ns_of(account), 0, scope->peak_bytes, &account->sites[i]->hour_bytes);
+            recording_end_ns(account), 0, scope->peak_bytes, &account->sites[i]->hour_bytes);
     if (error)
         recording_close(recording);
     return error;

@@ -84,6 +84,10 @@ int recording_each_scope(const char *path, struct history *history, unsigned mos
                          recording_see_fn *see, void *context);
 void recording_close(struct recording *recording);
 
+/* When the process, or its recording, ended; now if it still runs, and the last event if its end is
+ * unknown. */
+uint64_t recording_end_ns(const struct cushim_trace_account *account);
+
 /* The bytes of a scope after the last event of the account. */
 uint64_t recording_live_bytes(const struct cushim_trace_account *account,
                               const struct recording_scope *scope);

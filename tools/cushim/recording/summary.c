@@ -123,7 +123,7 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
         name = *at == '/' ? at + 1 : name;
     cushim_write(out, "cushim %s: %s%s\n", product, cushim_utf8_fit(name, columns), rest);
     cushim_write(out, "  recorded %s%s, %s; %s\n",
-                 CUSHIM_TIME(account->last_ns - account->first_ns),
+                 CUSHIM_TIME(cushim_trace_account_since(account, recording_end_ns(account))),
                  atomic_load(&head->is_software) ? " (no GPU)" : "",
                  CUSHIM_SOME(account->n_events, "event"), summary_end(head, end));
 }
