@@ -37,6 +37,8 @@ static const struct format {
 };
 enum { TEXT, JSON, HTML, N_FORMATS = sizeof formats / sizeof *formats };
 
+enum { START_BYTES = 1024 };
+
 struct request {
     const struct format *format; /* NULL for text, and the page to a file */
     const char *path, *output;   /* `path` is the first recording */
@@ -45,9 +47,23 @@ struct request {
     struct moment_wish moment;
 };
 
-static const char *what_is_wrong(int error) {
-    return error == ENODATA ? "it has no mark of that name; --format=trace-text shows its marks"
-                            : recording_error(error);
+/* The start of a file as text; "" if it cannot be read. */
+static void read_start(const char *path, char text[static START_BYTES]) {
+    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ssize_t n = file < 0 ? 0 : read(file, text, START_BYTES - 1);
+    text[n < 0 ? 0 : n] = 0;
+    if (file >= 0)
+        close(file);
+}
+
+static void complain_of(const char *path, int error) {
+    char start[START_BYTES];
+    read_start(path, start);
+    complain("%s: %s", path,
+             error == ENODATA ? "it has no mark of that name; --format=trace-text shows its marks"
+             : error == ENOEXEC && strstr(start, "\"cushim-report/")
+                 ? "a report of `cushim run --stats`, which `cushim merge` and `cushim diff` read"
+                 : recording_error(error));
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
@@ -87,9 +103,10 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         request->output = NULL;
     for (int i = 0; i < n; i++) {
         int error = recording_files_add(&request->files, argv[i]);
-        if (error || !request->files.n)
-            return complain_as(EXIT_WRONG, "%s: %s", argv[i],
-                               what_is_wrong(error ? error : ENOEXEC));
+        if (error || !request->files.n) {
+            complain_of(argv[i], error ? error : ENOEXEC);
+            return EXIT_WRONG;
+        }
     }
     for (size_t i = 0; request->output && i < request->files.n; i++) {
         struct stat from, to;
@@ -110,10 +127,6 @@ static bool has_readable(const struct recording_files *files) {
         return true;
     }
     return false;
-}
-
-static void complain_of(const char *path, int error) {
-    complain("%s: %s", path, what_is_wrong(error));
 }
 
 /* Write all recordings.  Returns how many were read. */
@@ -185,13 +198,9 @@ static char *page_of(const char *path) {
 
 /* The user did not name the page, so a file of its name that somebody else wrote must stay. */
 static bool is_of_others(const char *path) {
-    char head[1024] = "";
-    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (file < 0)
-        return false;
-    bool has_text = read(file, head, sizeof head - 1) > 0;
-    close(file);
-    return has_text && !strstr(head, "<title>cushim</title>");
+    char start[START_BYTES];
+    read_start(path, start);
+    return *start && !strstr(start, "<title>cushim</title>");
 }
 
 static int put_text_and_page(const struct request *request) {
