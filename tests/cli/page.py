@@ -223,7 +223,8 @@ def the_page_shows_each_part():
     assert int(re.search(r'id="alive-sites" data-rows="(\d+)"', dom).group(1)) == 1 and dom.count('class="tag">leak<') == 1
     assert dom.count('<line class="mark"') == 3 and dom.count('<line class="refused"') == 1 and ">64.0 TiB refused</text>" in dom, dom
     assert "No event is known to be missing." in text_of(dom, r'id="gaps">(.*?)</p>')
-    assert re.search(r"recorded [\d.]+ \w+ \(no GPU\) ", text_of(dom, r'class="facts">(.*?)</p>')), dom
+    took, = re.findall(r"^  recorded ([^,]*),", cushim("report", "--format=text", str(recorded(TRAINER))).stdout, re.MULTILINE)
+    assert took.endswith(" (no GPU)") and f"recorded {took} " in text_of(dom, r'class="facts">(.*?)</p>'), (took, dom)
 
 
 @tap.test

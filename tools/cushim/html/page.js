@@ -124,7 +124,7 @@ const head = () => {
   document.title = "cushim: " + title;
   const date = recording.start_wall_ns ? new Date(recording.start_wall_ns / 1e6).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "";
   const device = scope && scope.device && scope.device + (scope.device_bytes ? ", " + bytes(scope.device_bytes) + " to use" : "");
-  const facts = [device, "process " + recording.pid + rankOf(recording), recording.host && "on " + recording.host, date, "recorded " + time(recording.run_ns) + (recording.is_software ? " (no GPU)" : ""),
+  const facts = [device, "process " + recording.pid + rankOf(recording), recording.host && "on " + recording.host, date, "recorded " + time(recording.recorded_ns) + (recording.is_software ? " (no GPU)" : ""),
     scope && scope.blocks_before && some(scope.blocks_before, "block") + ", " + bytes(scope.bytes_before) + " lived when the recording began",
     some(recording.events, "event"), el("b", { class: /status 0$/.test(recording.end) ? null : "bad" }, recording.end), "frees: " + recording.free, "cushim " + recording.cushim].filter(Boolean);
   return [el("h1", {}, title), el("p", { class: "facts" }, facts.flatMap((fact, i) => (i ? [" \u00b7 ", fact] : [fact]))), tabs()];

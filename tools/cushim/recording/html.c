@@ -252,6 +252,9 @@ static void put_head(struct page *page) {
     if (cushim_trace_rank(head) >= 0)
         cushim_json_number(out, "rank", (uint64_t)cushim_trace_rank(head));
     cushim_json_number(out, "start_wall_ns", head->start_wall_ns);
+    cushim_json_number(out, "recorded_ns",
+                       cushim_trace_account_since(&page->recording->account,
+                                                  recording_end_ns(&page->recording->account)));
     summary_put_facts(out, page->recording);
 }
 
