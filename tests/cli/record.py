@@ -333,6 +333,23 @@ def a_page_replaces_a_page_and_no_other_file():
 
 
 @tap.test
+def numbers_of_a_recording_that_is_being_written_are_of_one_moment():
+    folder = scratch / "written"
+    env = {**os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(scratch / "live-pages"), "CUSHIM_SIM_MEMORY": "4G", "CUSHIM_SIM_UNBACKED": "1"}
+    process = subprocess.Popen([CUSHIM, "record", "-o", str(folder), CACHE, "1000000000", "1", "16"], env=env, stderr=subprocess.DEVNULL)
+    for _ in range(600):
+        time.sleep(0.1)
+        if folder.exists() and list(folder.glob("*.trace")) and summary(folder)["memory"]:
+            break
+    reports = [summary(folder)["memory"][0] for _ in range(5)]
+    process.terminate()
+    process.wait()
+    for memory in reports:
+        assert memory["requests"] == sum(site["requests"] for site in memory["sites"]) > 0, memory
+        assert memory["live_bytes"] == sum(site["live_bytes"] for site in memory["sites"]), memory
+
+
+@tap.test
 def a_recording_that_was_cut_is_told_as_one():
     file = scratch / "cut.trace"
     whole = next(recorded("sites").glob("*.trace")).read_bytes()

@@ -316,6 +316,7 @@ int recording_each_scope(const char *path, struct history *history, unsigned mos
     static struct recording_scope scopes[RECORDING_SCOPES];
     int n = recording_scopes(path, scopes), error = n < 0 ? -n : 0, n_readings = n ? n : 1;
     for (int i = 0; !error && i < n_readings; i++) {
+        scopes[i].until_ns = scopes[i].run_ns; /* because its process may go on writing */
         if (history)
             history_begin(history, &scopes[i], most_moments / (unsigned)n_readings);
         error = recording_read(&recording, path, &scopes[i], history);
