@@ -30,7 +30,7 @@ static unsigned even_warps(int64_t n_steps, int64_t n_tiles, unsigned most) {
 /*
  * Clusters of n_ranks blocks, of which `share` fit on a multiprocessor, and a block per place, or
  * more if the sums of their tiles do not fit.  False if no number fits, or fewer than three
- * quarters of the warps.
+ * quarters of the warps, or if a block that shares k has a warp without a step.
  */
 static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                           const struct gemv_direct_sizes *sizes, unsigned share, unsigned n_ranks) {
@@ -40,9 +40,11 @@ static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_dir
             n_tiles = (sizes->n_tiles - 1) / n_clusters + 1;
     int64_t of_first = GEMV_DIRECT_FIRST_STEP(sizes->n_steps, 1, n_ranks),
             of_last = sizes->n_steps - GEMV_DIRECT_FIRST_STEP(sizes->n_steps, n_ranks - 1, n_ranks),
-            n_steps = n_ranks > 1 && of_first > of_last ? of_first : of_last;
+            n_steps = n_ranks > 1 && of_first > of_last ? of_first : of_last,
+            fewest = n_ranks > 1 && of_first < of_last ? of_first : of_last;
     unsigned bytes = GEMV_DIRECT_BYTES(n_cols, sizes->column_bytes, (unsigned)n_steps, 0, 0, 0);
-    if (bytes + most_warps * 3 / 4 * bytes_of_warp > most_bytes)
+    if (bytes + most_warps * 3 / 4 * bytes_of_warp > most_bytes ||
+        (n_ranks > 1 && fewest < most_warps))
         return false;
     if (bytes + most_warps * bytes_of_warp > most_bytes)
         most_warps = (most_bytes - bytes) / bytes_of_warp;
@@ -65,10 +67,16 @@ static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_dir
     return true;
 }
 
+/* The rounds of blocks that a launch has. */
+static unsigned n_rounds(const struct cushim_kernel_call *call, const struct gemv_direct *direct) {
+    return (direct->shape.grid[0] - 1) / (unsigned)call->n_sms + 1;
+}
+
 /*
  * One block per multiprocessor.  If it asks for all its weights while the kernel ahead still runs,
- * it has half of the multiprocessor, so that it can start by then.  If the columns take more than
- * half of the shared memory, two blocks share k, because weights too need room there and in L1.
+ * it has half of the multiprocessor, so that it can start by then.  Two blocks share k if the
+ * columns take more than half of the shared memory, because weights too need room there and in L1,
+ * or if there are at most half as many rounds of blocks, of which each forms the digits anew.
  */
 bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                               const struct gemv_direct_sizes *sizes) {
@@ -83,9 +91,14 @@ bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv
         direct_blocks(call, direct, sizes, 2, 1))
         return true;
     direct->early_bytes = sizes->early_bytes;
-    return (sizes->may_share && call->has_clusters && sizes->n_steps > most_steps / 2 &&
-            direct_blocks(call, direct, sizes, 1, MOST_RANKS)) ||
-           direct_blocks(call, direct, sizes, 1, 1);
+    struct gemv_direct pair = *direct;
+    bool has_pairs =
+        sizes->may_share && call->has_clusters && direct_blocks(call, &pair, sizes, 1, MOST_RANKS);
+    bool fits_alone = direct_blocks(call, direct, sizes, 1, 1);
+    if (has_pairs && (!fits_alone || sizes->n_steps > most_steps / 2 ||
+                      2 * n_rounds(call, &pair) <= n_rounds(call, direct)))
+        *direct = pair;
+    return has_pairs || fits_alone;
 }
 
 /*

@@ -74,6 +74,19 @@ TEST(two_columns_of_many_rows_have_as_many_blocks_on_each_multiprocessor) {
     }
 }
 
+/* A block alone has room for the sums of few tiles, and would form the digits in 14 rounds. */
+TEST(two_columns_of_long_rows_share_k_if_that_saves_rounds) {
+    enum { SMS = 132, ROWS = 28672 };
+    void *p = place(true, 4);
+    launched_begin("90");
+    ck_ok(cushim_gemm_q6k_f32(p, p, p, ROWS, 8192, 2, NULL, 0, NULL));
+    ck_assert_str_eq(launched.kernel, "gemv_q6k_direct2");
+    ck_assert_uint_eq(launched.grid, 2 * SMS);
+    ck_assert_uint_eq(launched.cluster, 2);
+    ck_ok(cushim_gemm_q6k_f32(p, p, p, ROWS, 4096, 2, NULL, 0, NULL)); /* too few steps for two */
+    ck_assert_uint_eq(launched.cluster, 1);
+}
+
 TEST(a_cluster_shares_slices_of_k_that_are_too_many_for_a_block) {
     static const struct {
         int64_t m, k;
