@@ -226,10 +226,12 @@ template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End> struct Di
         factors = reinterpret_cast<float2 *>(digits + n_steps * (COLS * Work::STEP_BYTES));
         if constexpr (Work::STAGE_BYTES > 0) {
 #pragma unroll
-            for (int slot = 0; slot < DEPTH; slot++)
+            for (int slot = 0; slot < DEPTH; slot++) {
                 fetched[slot].stage =
                     reinterpret_cast<uint8_t *>(factors + n_steps * (COLS * DIRECT_STEP_BLOCKS)) +
                     (warp * DEPTH + slot) * Work::STAGE_BYTES;
+                fetched[slot].row_bytes = row_bytes;
+            }
         }
     }
 
@@ -364,8 +366,8 @@ template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End> struct Di
         for (int tile = tile0; tile < n_tiles && left > 0; tile += tile_step) {
             for (int row = warp; row < DIRECT_ROWS && row * n < left; row += n_warps) {
                 int64_t number = row_of(tile, row);
-                if (lane == 0)
-                    prefetch_early(w.values + number * row_bytes, (unsigned)n);
+                if (lane == 0) /* by 16 */
+                    prefetch_early(floor_16(w.values + number * row_bytes), (unsigned)n / 16 * 16);
                 for (int i = lane * LINE; Work::SCALES_APART && i < n_blocks * 2; i += 32 * LINE)
                     prefetch_early(w.scales + number * (shape.n_blocks * 2) + i);
             }

@@ -131,8 +131,8 @@ struct DirectOfTwoRows {
 /*
  * Pieces of 16 bytes, copied to a stage of the warp, for products with an end and for formats whose
  * words do not lie at multiples of their size.  A row is copied from the multiple at or before the
- * step on, and its bytes lie skew_of() bytes behind the start of the stage's row.  L1 may keep the
- * lines, whose rest another warp of the block copies.
+ * step on, and its bytes lie skew_of() bytes behind the start of the stage's row; those of rows 8
+ * apart are alike.  L1 may keep the lines, whose rest another warp of the block copies.
  */
 template <class Format, int STEP, bool KEEPS_LINES = false> struct DirectStage {
     enum { PIECES = (STEP + 15) / 16, PITCH = PIECES * 16 | 16, STAGE_BYTES = DIRECT_ROWS * PITCH };
@@ -145,6 +145,7 @@ template <class Format, int STEP, bool KEEPS_LINES = false> struct DirectStage {
     typedef DirectRows<LOADS> Rows;
     struct Fetched {
         uint8_t *stage;
+        unsigned row_bytes;
     };
 
     DEVICE int number_of(int load) {
@@ -157,21 +158,25 @@ template <class Format, int STEP, bool KEEPS_LINES = false> struct DirectStage {
         return number_of(load) % LANES * 16;
     }
 
-    DEVICE unsigned skew_of(int step) {
-        return (unsigned)step * STEP % 16;
+    enum { HAS_SKEW = STEP % 16 != 0 };
+    DEVICE unsigned skew_of(const Fetched &fetched, int row, int step) {
+        return ((unsigned)row * fetched.row_bytes + (unsigned)step * STEP) % 16;
     }
 
     DEVICE void fetch(Fetched &fetched, const Rows &rows, int step, int) {
-        const uint8_t *from = rows.values + ((unsigned)step * STEP - skew_of(step));
+        unsigned before = (unsigned)step * STEP;
+        const uint8_t *values = HAS_SKEW ? rows.values : rows.values + before;
 #pragma unroll
         for (int i = 0; i < LOADS; i++) {
             int place = IS_DENSE ? number_of(i) * 16 : row_of(i) * PITCH + (int)begin_of(i);
             if (IS_DENSE ? place >= STAGE_BYTES : begin_of(i) >= 16 * PIECES)
                 continue;
+            const uint8_t *from =
+                values + (HAS_SKEW ? (rows.offset[i] + before) / 16 * 16 : rows.offset[i]);
             if (KEEPS_LINES)
-                copy_async_16_of_kept_line(fetched.stage + place, from + rows.offset[i]);
+                copy_async_16_of_kept_line(fetched.stage + place, from);
             else
-                copy_async_16_of_line(fetched.stage + place, from + rows.offset[i]);
+                copy_async_16_of_line(fetched.stage + place, from);
         }
     }
 
@@ -615,7 +620,7 @@ template <> struct Direct<Q6kHalf> : DirectSuper, DirectStage<Q6kHalf, Q6kHalf::
         enum { HIGH = 128, SCALES = 192, D = 208 };
         const uint8_t *digits = lane.digits + step * (COLS * STEP_BYTES);
         int g = threadIdx.x % 32 / 4, t4 = threadIdx.x % 4 * 4;
-        unsigned skew = skew_of(step);
+        unsigned skew = skew_of(of, g, step);
         const uint8_t *rows[2] = {row(of.stage, g), row(of.stage, g + 8)};
         const Words heads[2] = {Words(rows[0], skew), Words(rows[1], skew)};
         const Words words[2] = {Words(rows[0] + t4, skew), Words(rows[1] + t4, skew)};

@@ -23,7 +23,7 @@ enum { BLOCK_VALUES = 32, BLOCK_THREADS = 256, BLOCK_WARPS = 8, BLOCKS_PER_SM = 
 struct launch {
     const void *scales, *values; /* the matrix for kernels by blocks */
     int64_t row_bytes;
-    bool is_wide; /* rows at multiples of 16 bytes */
+    bool is_wide; /* rows start and end at multiples of 16 bytes; of q6k only the matrix does */
     enum gemv_path path;
     struct cushim_kernel_shape shape; /* shared_bytes of 0 means those of the kernel */
     void *params[9];                  /* scales, values, b, c, m, k, n unless a form changes them */
@@ -337,8 +337,9 @@ static const struct form *choose(const struct cushim_kernel_call *call,
                                   .row_bytes = product->k / layout.values * layout.bytes,
                                   .params = {&launch->scales, &launch->values, &product->b,
                                              &product->c, &product->m, &product->k, &product->n}};
+        int64_t wide_bytes = launch->row_bytes * (product->format == QUANT_Q6K ? product->m : 1);
         launch->is_wide =
-            cushim_is_aligned(16, launch->values, NULL, NULL, NULL) && launch->row_bytes % 16 == 0;
+            cushim_is_aligned(16, launch->values, NULL, NULL, NULL) && wide_bytes % 16 == 0;
         if (product->n >= form->least && product->n <= form->most &&
             (is_in_blocks || form->takes_parts) && form->shape(call, product, launch) &&
             has(call, product, launch->path))

@@ -25,7 +25,7 @@ enum { MMA_THREADS = 256 };
 /* The parameters of a launch: c[m][n] = w[m][k] * b[k][n]. */
 struct MmaShape {
     int64_t m, k, n;
-    bool is_wide; /* every row of the weights starts at a multiple of 16 bytes */
+    bool is_wide; /* rows of the weights are copied by 16 bytes */
 };
 
 /* A warp has M_TILES x N_TILES tiles of 16 x 8, and WARPS_N warps lie side by side. */
@@ -339,7 +339,8 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
                 commit_copies();
                 fetch(fetched, block0 + CHUNK);
             }
-            int skew = rows.skew_of(block0), n = rows.blocks_from(block0) / GROUP;
+            int skew = rows.skew_of(block0, threadIdx.x % 32 / 4);
+            int n = rows.blocks_from(block0) / GROUP;
             if (has_plain) {
 #pragma unroll 1
                 for (int group = 0; group < n; group++)

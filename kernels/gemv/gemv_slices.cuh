@@ -155,6 +155,7 @@ template <class Format> struct SliceStage {
 template <class Format> struct SliceSource {
     typedef SliceLayout<Format> Layout;
     typedef SliceStage<Format> Stage;
+    typedef ChunkLayout<Format, SLICE_BLOCKS> Chunk;
     const gemv_slices &shape;
     const uint8_t *body, *tail;
 
@@ -163,13 +164,17 @@ template <class Format> struct SliceSource {
         : shape(shape) {
         int lane = threadIdx.x % 32;
         int64_t block = at / BLOCK_VALUES, bytes = row * shape.row_bytes;
-        int64_t before = ChunkLayout<Format, SLICE_BLOCKS>::bytes_before(block);
-        body = w.values + bytes + (before - before % 16);
+        body = w.values + bytes + Chunk::bytes_before(block);
         if (Stage::SCALES_APART)
             tail = w.scales + bytes / 8 + block * 2 + lane * (shape.row_bytes / 8);
         else
             tail = body + 128 * Layout::PARTS;
         body += lane / 8 * shape.row_bytes + lane % 8 * 16;
+    }
+
+    /* Where the copy of a row begins. */
+    MEMBER static const uint8_t *start(const uint8_t *row) {
+        return Chunk::HAS_SKEW ? floor_16(row) : row;
     }
 
     /* Rows beyond the last are not copied, and their results are not stored. */
@@ -187,7 +192,7 @@ template <class Format> struct SliceSource {
 #pragma unroll
             for (int part = 0; part < Layout::PARTS; part++) {
                 if (row + 4 * i < n_rows)
-                    copy_async_16_of_kept_line(to + part * 128, from + part * 128);
+                    copy_async_16_of_kept_line(to + part * 128, start(from) + part * 128);
             }
         }
 #pragma unroll
@@ -196,7 +201,7 @@ template <class Format> struct SliceSource {
             if (row < n_rows)
                 copy_async_16_of_kept_line(
                     stage + Layout::TAIL_AT + row * Layout::TAIL_PITCH + piece * 16,
-                    Stage::SCALES_APART ? tail : tail + row * shape.row_bytes + piece * 16);
+                    Stage::SCALES_APART ? tail : start(tail + row * shape.row_bytes) + piece * 16);
         }
         body += shape.step;
         tail += Stage::SCALES_APART ? shape.step / 8 : shape.step;
@@ -510,7 +515,9 @@ template <class Format, bool IS_PACKED> struct Slices {
             for (int e = 0; e < 4; e++)
                 sums[e] = fmaf(e < 2 ? -of_up : -of_down, part[e], sums[e]);
         };
-        int skew = Chunk::HAS_SKEW ? (int)(Chunk::bytes_before(at / BLOCK_VALUES) % 16) : 0;
+        unsigned bytes = (unsigned)Chunk::bytes_before(at / BLOCK_VALUES);
+        bytes += threadIdx.x % 32 / 4 * shape.row_bytes;
+        int skew = Chunk::HAS_SKEW ? (int)(bytes % 16) : 0;
         Stage::each(stage, skew, multiply_block, multiply_minima);
     }
 

@@ -6,7 +6,8 @@
  * A row of a chunk is copied as it lies in memory.  If every row of the matrix starts at a multiple
  * of 16 bytes, it is copied by 16, from the multiple at or before the chunk on, and its blocks lie
  * `skew` bytes behind the start of the row.  Otherwise it is copied by units of the format, without
- * a skew.
+ * a skew.  Rows of super-blocks may start at any even place, if the matrix starts and ends at a
+ * multiple of 16.
  */
 #ifndef CUSHIM_KERNELS_GEMV_STAGED_CUH
 #define CUSHIM_KERNELS_GEMV_STAGED_CUH
@@ -115,6 +116,11 @@ template <> struct Staged<Q8f> : StagedBlock {
 
 /* ---- the stages ---- */
 
+/* The multiple of 16 at or before an address in a matrix. */
+DEVICE const uint8_t *floor_16(const uint8_t *from) {
+    return from - reinterpret_cast<uintptr_t>(from) % 16;
+}
+
 /* How blocks of a chunk lie in memory and in a row of a stage: one behind the other, or as groups
  * of super-blocks, each of some pieces of 16 bytes. */
 template <class Format, int CHUNK, bool IS_SUPER = Format::GROUP != 1> struct ChunkLayout {
@@ -158,7 +164,7 @@ template <class Format, int CHUNK> struct ChunkLayout<Format, CHUNK, true> {
 };
 
 /*
- * Shape has m, and is_wide if rows start at multiples of 16.  The first THREADS of a block copy.
+ * Shape has m, and is_wide if rows are copied by 16 bytes.  The first THREADS of a block copy.
  * IS_FULL: no registers are left, so values that a chunk's rows share are computed anew for each
  * row; kept over the loop they make such kernels spill.
  */
@@ -190,9 +196,12 @@ struct StagedRows {
         return (int)(shape.m - row0 < ROWS ? shape.m - row0 : (int64_t)ROWS) - 1;
     }
 
-    /* How far a chunk's rows start behind a multiple of 16. */
-    MEMBER int skew_of(int64_t block0) const {
-        return shape.is_wide && Layout::HAS_SKEW ? (int)(Layout::bytes_before(block0) % 16) : 0;
+    /* How far a row of a chunk starts behind a multiple of 16.  Rows 8 apart are alike. */
+    MEMBER int skew_of(int64_t block0, int row) const {
+        unsigned bytes = (unsigned)Layout::bytes_before(block0);
+        if (Format::GROUP > 1)
+            bytes += row % 8 * (unsigned)Layout::bytes_before(n_blocks);
+        return shape.is_wide && Layout::HAS_SKEW ? (int)(bytes % 16) : 0;
     }
 
     MEMBER uint8_t *stage_at(int stage) const {
@@ -212,23 +221,28 @@ struct StagedRows {
                                       (int)(block0 / Format::GROUP + group) % 2);
     }
 
+    /* Where the copy of a row's blocks begins, if it is by 16. */
+    MEMBER static const uint8_t *start(const uint8_t *blocks) {
+        return Layout::HAS_SKEW ? floor_16(blocks) : blocks;
+    }
+
     /* Copy the chunk from block0 on; the caller commits the copies. */
     MEMBER void copy(int stage, int64_t block0) const {
-        int skew = skew_of(block0), n_blocks_here = blocks_from(block0);
+        int n_blocks_here = blocks_from(block0);
         int64_t row_bytes = Layout::bytes_before(n_blocks), before = Layout::bytes_before(block0);
-        const uint8_t *chunk = w.values + row0 * row_bytes + before - skew;
+        const uint8_t *chunk = w.values + row0 * row_bytes + before;
         int last = last_row();
         auto from = [&](int row) {
-            return IS_FULL ? w.values + row_of(row) * row_bytes + before - skew
+            return IS_FULL ? w.values + row_of(row) * row_bytes + before
                            : chunk + (unsigned)(row < last ? row : last) * row_bytes;
         };
         if (shape.is_wide) {
 #pragma unroll 4
             for (int i = threadIdx.x; i < ROWS * PIECES; i += THREADS) {
                 int row = i / PIECES, piece = i % PIECES;
-                if (Layout::has_piece(piece, skew, n_blocks_here))
+                if (Layout::has_piece(piece, skew_of(block0, row), n_blocks_here))
                     copy_async_16(stage_at(stage) + place_of(row) + 16 * piece,
-                                  from(row) + Layout::source(block0, 16 * piece));
+                                  start(from(row)) + Layout::source(block0, 16 * piece));
             }
         } else {
             enum { UNITS = Layout::BLOCK_BYTES * CHUNK / Format::UNIT }; /* skew is 0 */

@@ -24,8 +24,8 @@
 /* The parameters of a launch: c[m][n] = w[m][k] * b[k][n]. */
 struct WgmmaShape {
     int64_t m, k, n;
-    bool is_wide;   /* every row of the weights starts at a multiple of 16 bytes */
-    bool is_wide_b; /* every row of b */
+    bool is_wide;   /* rows of the weights are copied by 16 bytes */
+    bool is_wide_b; /* every row of b starts at a multiple of 16 bytes */
     bool is_wide_c; /* every row of c */
 };
 
@@ -163,11 +163,14 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     template <int N> MEMBER void copy_pieces(int stage, int64_t block0, int first) const {
         enum { ROWS_AT_ONCE = MAKERS / N };
         typedef typename Rows::Layout Layout;
-        int skew = rows.skew_of(block0), row = threadIdx.x / N, piece = first + threadIdx.x % N;
+        int row = threadIdx.x / N, piece = first + threadIdx.x % N;
+        int64_t row_bytes = Layout::bytes_before(rows.n_blocks);
         uint8_t *to = rows.stage_at(stage) + Rows::place_of(row) + 16 * piece;
-        if (Layout::has_piece(piece, skew, rows.blocks_from(block0)))
-            copy_rows<ROWS_AT_ONCE>(row, Layout::bytes_before(rows.n_blocks),
-                                    rows.w.values + Layout::bytes_before(block0) - skew +
+        static_assert(ROWS_AT_ONCE % 8 == 0, "a thread's rows have one skew");
+        if (Layout::has_piece(piece, rows.skew_of(block0, row), rows.blocks_from(block0)))
+            copy_rows<ROWS_AT_ONCE>(row, row_bytes,
+                                    Rows::start(rows.w.values + rows.row_of(row) * row_bytes +
+                                                Layout::bytes_before(block0)) +
                                         Layout::source(block0, 16 * piece),
                                     [&](int i, const uint8_t *from) {
                                         copy_async_16(to + Rows::place_of(i * ROWS_AT_ONCE), from);
@@ -188,11 +191,9 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         }
     }
 
-    /* Calls work(i, its address) for a thread's rows, of which `row` is the first; `from` is row
-     * 0. */
+    /* Calls work(i, its address) for a thread's rows, of which `row` is the first, at `from`. */
     template <int ROWS_AT_ONCE, class Work>
     MEMBER void copy_rows(int row, int64_t row_bytes, const uint8_t *from, Work work) const {
-        from += rows.row_of(row) * row_bytes;
         int n_more = rows.last_row() - row;
         int64_t step = ROWS_AT_ONCE * row_bytes;
 #pragma unroll
@@ -213,7 +214,8 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
             int block = threadIdx.x % PAIRS * 2, row = threadIdx.x / PAIRS;
             uint16_t *to = scales(stage) + row * CHUNK + block;
             if (block < n)
-                copy_rows<ROWS_AT_ONCE>(row, row_bytes, from + 2 * block,
+                copy_rows<ROWS_AT_ONCE>(row, row_bytes,
+                                        from + rows.row_of(row) * row_bytes + 2 * block,
                                         [&](int i, const uint8_t *pair) {
                                             copy_async_4(to + i * ROWS_AT_ONCE * CHUNK, pair);
                                         });
@@ -325,7 +327,8 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     };
     typedef typename Staged<Format>::Place RowPlace;
     MEMBER Place place_of(const Place &of_lane, int stage, int chunk) const {
-        return {of_lane.weights + stage * WEIGHT_BYTES + rows.skew_of((int64_t)chunk * CHUNK),
+        int skew = rows.skew_of((int64_t)chunk * CHUNK, threadIdx.x % 32 / 4);
+        return {of_lane.weights + stage * WEIGHT_BYTES + skew,
                 of_lane.scales + stage * SCALES_BYTES, chunk % 2};
     }
 

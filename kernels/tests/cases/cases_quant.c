@@ -237,6 +237,18 @@ FORMAT(q5_0, QUANT_Q5_0, 32, 22)
 FORMAT(q5k, QUANT_Q5K, 256, 176)
 FORMAT(q6k, QUANT_Q6K, 256, 210)
 
+/* Rows at even places, of a matrix that begins and ends at multiples of 16 bytes: for blocks that
+ * stay, slices, and tiles of both sizes, without scratch and with it. */
+static void add_odd_rows_of_q6k(struct kernel_table *table) {
+    static const int64_t sizes[][4] = {{2104, 768, 2},  {2104, 4352, 2},  {24, 1280, 3},
+                                       {40, 3328, 8},   {24, 768, 16},    {264, 768, 17},
+                                       {264, 1280, 65}, {264, 768, 40, 1}};
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        table_add(table, &gemm_q6k, "odd rows", sizes[i], NULL);
+    table_add(table, &gemv_q6k, "odd rows", sizes[0], NULL);
+    table_add(table, &gemv_q6k, "odd rows", sizes[1], NULL);
+}
+
 /* ---- two bits ---- */
 
 static void lay_out_ternary(struct kernel_case *c) {
@@ -370,4 +382,5 @@ void cases_quant(struct kernel_table *table) {
     add_q5_0(table);
     add_q5k(table);
     add_q6k(table);
+    add_odd_rows_of_q6k(table);
 }

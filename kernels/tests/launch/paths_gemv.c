@@ -87,6 +87,22 @@ TEST(two_columns_of_long_rows_share_k_if_that_saves_rounds) {
     ck_assert_uint_eq(launched.cluster, 1);
 }
 
+/* Rows of q6k have 210 bytes for 256 values, so they rarely begin at multiples of 16. */
+TEST(rows_of_q6k_may_begin_at_even_places) {
+    static const struct {
+        int64_t m, n;
+        const char *launched;
+    } of[] = {{13824, 1, "gemv_q6k_direct"}, {13824, 2, "gemv_q6k_direct2"},
+              {13824, 8, "gemv_q6k_slices"}, {13824, 17, "gemv_q6k_wgmma32"},
+              {13821, 1, "gemv_q6k_row"},    {13821, 2, "gemv_q6k_mma8"}};
+    void *p = place(true, 4);
+    launched_begin("90");
+    for (unsigned i = 0; i < sizeof of / sizeof *of; i++) {
+        ck_ok(cushim_gemm_q6k_f32(p, p, p, of[i].m, 5120, of[i].n, NULL, 0, NULL));
+        ck_assert_str_eq(launched.kernel, of[i].launched);
+    }
+}
+
 TEST(a_cluster_shares_slices_of_k_that_are_too_many_for_a_block) {
     static const struct {
         int64_t m, k;
