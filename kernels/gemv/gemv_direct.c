@@ -103,11 +103,11 @@ bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv
 
 /*
  * Each cluster lies within one of a device's parts, which have even numbers of multiprocessors, so
- * that each part may leave n_blocks - 2 idle.
+ * that each part may leave n_blocks - 1 idle, or one less if that is odd.
  */
 int64_t cushim_gemv_n_clusters(const struct cushim_kernel_call *call, unsigned n_blocks) {
     enum { PARTS = 8 };
-    int64_t idle = n_blocks > 2 ? PARTS * (n_blocks - 2) : 0, n = (int64_t)call->n_sms - idle;
+    int64_t idle = PARTS * (int64_t)((n_blocks - 1) / 2 * 2), n = (int64_t)call->n_sms - idle;
     return n > n_blocks ? n / n_blocks : 1;
 }
 

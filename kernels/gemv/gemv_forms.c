@@ -93,10 +93,13 @@ static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_prod
 
 /* ---- a few columns ---- */
 
-/* More than eight only if there are at most 64 rows for each multiprocessor. */
+/* More than eight only if there are at most 64 rows for each multiprocessor, and not if more than
+ * two blocks would share k and warpgroups can have terms. */
 static bool shape_slices(const struct cushim_kernel_call *call, struct gemv_product *product,
                          struct launch *launch) {
     enum { PACKED = 4 }; /* columns; some formats have such kernels */
+    bool has_terms = call->has_wgmma && product->n > GEMV_SLICE_COLS &&
+                     product->scratch_bytes >= cushim_gemm_scratch(product->k, product->n);
     if (product->n > GEMV_SLICE_COLS && product->m > 64 * (int64_t)call->n_sms)
         return false;
     launch->path =
@@ -107,7 +110,8 @@ static bool shape_slices(const struct cushim_kernel_call *call, struct gemv_prod
            product->k % GEMV_SLICE == 0 &&
            cushim_is_aligned(16, launch->scales, NULL, NULL, NULL) &&
            cushim_gemv_slices_shape(call, &launch->shape, &launch->slices, product->m, product->k,
-                                    product->n, launch->row_bytes);
+                                    product->n, launch->row_bytes) &&
+           !(has_terms && launch->shape.cluster > 2);
 }
 
 /*
@@ -214,7 +218,7 @@ static unsigned wgmma_cluster(const struct cushim_kernel_call *call, int64_t n_t
     enum { BESIDES = 6 };
     int64_t least = INT64_MAX;
     unsigned best = 1;
-    for (unsigned n = 1; n <= CUSHIM_PORTABLE_CLUSTER && n <= n_chunks; n *= 2) {
+    for (unsigned n = 1; n <= CUSHIM_PORTABLE_CLUSTER && n <= n_chunks; n++) {
         int64_t waves = (n_tiles - 1) / cushim_gemv_n_clusters(call, n) + 1;
         int64_t time = waves * ((n_chunks - 1) / n + 1 + BESIDES);
         if (time < least) {

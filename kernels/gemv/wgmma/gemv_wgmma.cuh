@@ -611,9 +611,10 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
     /* Each block of the cluster adds up some rows of the tile. */
     MEMBER void add_staged() const {
         float *tile = reinterpret_cast<float *>(shared);
-        int n = ROWS * COLS / (int)n_ranks, first = (int)rank * n;
+        int n = ROWS * COLS, first = n * (int)rank / (int)n_ranks;
+        int end = n * (int)(rank + 1) / (int)n_ranks;
 #pragma unroll 2
-        for (int i = first + threadIdx.x; i < first + n; i += THREADS) {
+        for (int i = first + threadIdx.x; i < end; i += THREADS) {
             float total = *cluster_shared(tile + i, 0);
             for (unsigned other = 1; other < n_ranks; other++)
                 total += *cluster_shared(tile + i, other);

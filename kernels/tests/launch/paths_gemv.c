@@ -37,8 +37,8 @@ TEST(a_matrix_of_few_rows_has_slices_of_sixteen_columns) {
     } of[] = {{4096, 4096, 16, "gemv_q4_0_slices", 66, 1},
               {4096, 14336, 16, "gemv_q4_0_slices", 56, 4},
               {14336, 4096, 16, "gemv_q4_0_wgmma32", 112, 2},
-              {4096, 4096, 17, "gemv_q4_0_wgmma32", 64, 4},
-              {4096, 4096, 64, "gemv_q4_0_wgmma64", 64, 4}};
+              {4096, 4096, 17, "gemv_q4_0_wgmma32", 96, 6},
+              {4096, 4096, 64, "gemv_q4_0_wgmma64", 96, 6}};
     void *p = place(true, 4);
     launched_begin("90");
     for (unsigned i = 0; i < sizeof of / sizeof *of; i++) {
@@ -47,6 +47,10 @@ TEST(a_matrix_of_few_rows_has_slices_of_sixteen_columns) {
         ck_assert_uint_eq(launched.grid, of[i].grid);
         ck_assert_uint_eq(launched.cluster, of[i].cluster);
     }
+    launched_clear(); /* with scratch, rather than that four blocks share k */
+    ck_ok(
+        cushim_gemm_q4_0_f32(p, p, p, p, 4096, 14336, 16, p, cushim_gemm_scratch(14336, 16), NULL));
+    ck_assert_str_eq(all_launched, "gemv_terms gemv_q4_0_wgmma32_of_terms ");
 }
 
 /* A block has no room for the sums of all its tiles, so there are more blocks, as many for each
