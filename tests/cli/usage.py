@@ -139,6 +139,17 @@ def help_stands_behind_any_option_and_fits_in_80_columns():
 
 
 @tap.test
+def output_that_is_lost_is_a_mistake():
+    """Also if the command wrote it before its end, or found something wrong."""
+    for words, code in (("--version", 125), ("help", 125), ("top --once", 1), ("top --batch --every=0.1", 1), ("doctor --no-run ./fails", 125),
+                        ("doctor --json --no-run ./fails", 125), ("doctor ./fails", 125), ("doctor --no-run ./none", 1)):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([CUSHIM, *words.split()], cwd=HERE, env=ENVIRONMENT, text=True, stdout=full, stderr=subprocess.PIPE, timeout=60)
+        said = "cushim: standard output cannot be written: No space left on device\n"
+        assert result.returncode == code and result.stderr.endswith(said) and result.stderr.count("written") == 1, (words, result)
+
+
+@tap.test
 def a_reader_that_leaves_is_no_mistake():
     for words in ("metrics", "help", "run --help", "report --help"):
         for ignores in False, True:

@@ -12,6 +12,9 @@
 #include "report/words.h"
 #include "tools/cushim/options.h"
 
+/* The first of standard output: a flush that failed drops what it could not write. */
+static int text_error;
+
 void usage_words(FILE *out, int lead, const char *text) {
     enum { COLUMNS = 80 };
     char word[1024];
@@ -132,6 +135,15 @@ int usage_flush(struct cushim_writer *out) {
     return out->error ? usage_unwritten(NULL, out->error) : EXIT_WELL;
 }
 
+bool usage_flush_text(void) {
+    if (fflush(stdout) != 0 && !text_error)
+        text_error = errno;
+    return !text_error;
+}
+
 int usage_end(int code) {
-    return fflush(stdout) != 0 && code == EXIT_WELL ? usage_unwritten(NULL, errno) : code;
+    if (usage_flush_text())
+        return code;
+    int unwritten = usage_unwritten(NULL, text_error);
+    return code == EXIT_WELL ? unwritten : code;
 }

@@ -49,5 +49,9 @@ int usage_unwritten(const char *path, int error);
 struct cushim_writer;
 int usage_flush(struct cushim_writer *out);
 
-/* The same for what stdio holds.  Returns `code`, unless that is EXIT_WELL and it fails. */
+/* Write what stdio holds to standard output.  Returns false if this or an earlier call failed. */
+bool usage_flush_text(void);
+
+/* The same at the end of the command, and say if it failed.  Returns `code`, unless that is
+ * EXIT_WELL and it failed. */
 int usage_end(int code);

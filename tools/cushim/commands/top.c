@@ -395,7 +395,7 @@ static int run_screen(struct top *top) {
 
 /* ---- without a screen ---- */
 
-static void put_plain(struct top *top, bool has_heads) {
+static bool put_plain(struct top *top, bool has_heads) {
     char line[LINE_BYTES];
     for (size_t i = has_heads ? 0 : 1; i <= top->n; i++) {
         if (i)
@@ -407,7 +407,7 @@ static void put_plain(struct top *top, bool has_heads) {
     put_rest(top, 0, top->n, line);
     if (*line)
         puts(line);
-    fflush(stdout);
+    return usage_flush_text();
 }
 
 static int run_plain(struct top *top) {
@@ -415,12 +415,12 @@ static int run_plain(struct top *top) {
     look(top);
     nanosleep(&pause, NULL);
     look(top);
-    put_plain(top, true);
-    while (top->is_batch && !ferror(stdout)) {
+    bool goes_on = put_plain(top, true);
+    while (top->is_batch && goes_on) {
         struct timespec wait = {top->every_ms / 1000, top->every_ms % 1000 * 1000000L};
         nanosleep(&wait, NULL);
         look(top);
-        put_plain(top, false);
+        goes_on = put_plain(top, false);
     }
     return top->n ? EXIT_WELL
                   : complain_as(EXIT_WRONG,

@@ -21,6 +21,7 @@
 #include "tools/cushim/reports.h"
 #include "tools/cushim/run_reports.h"
 #include "tools/cushim/signals.h"
+#include "tools/cushim/usage.h"
 
 /* ---- the processes, as they come and go: short ones may be missed ---- */
 
@@ -156,7 +157,7 @@ static void become_run(char **argv, const char *folder, bool is_quiet) {
 static int run(struct look *look, char **argv, const char *folder, bool is_quiet) {
     struct timespec pause = {0, LOOK_MS * 1000000L};
     int status = -1;
-    fflush(NULL);
+    usage_flush_text();
     if (readlink("/proc/self/exe", look->own, sizeof look->own - 1) < 0)
         *look->own = 0;
     signals_take(); /* what asks us to end ends `cushim run`, which would run on alone */

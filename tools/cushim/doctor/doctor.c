@@ -199,13 +199,14 @@ int doctor_main(int argc, char **argv) {
             puts("\nthe program's output");
         number = command_examine(command, library, is_json);
     }
+    int code = EXIT_WELL;
     if (is_json) {
-        report_print_json();
+        code = report_print_json();
     } else {
         report_print();
         report_print_verdict();
     }
     if (number)
         signals_end_by(number);
-    return report_n_wrong() ? EXIT_WRONG : EXIT_WELL;
+    return report_n_wrong() ? EXIT_WRONG : code;
 }

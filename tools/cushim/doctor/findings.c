@@ -99,7 +99,7 @@ void report_print_verdict(void) {
         printf("\n%zu %s wrong\n", n_wrong, n_wrong == 1 ? "thing is" : "things are");
 }
 
-void report_print_json(void) {
+int report_print_json(void) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
     cushim_json_begin(&out, NULL, "{");
     cushim_json_text(&out, "schema", "cushim-doctor/1");
@@ -118,5 +118,5 @@ void report_print_json(void) {
         cushim_write(&out, "}");
     }
     cushim_write(&out, "]}\n");
-    usage_flush(&out);
+    return usage_flush(&out);
 }

@@ -29,5 +29,5 @@ size_t report_n_wrong(void);
 void report_print(void);
 void report_print_verdict(void);
 
-/* Print all of it. */
-void report_print_json(void);
+/* Print all of it.  Returns as usage_flush. */
+int report_print_json(void);
