@@ -26,7 +26,8 @@ CASES = {"cushim ru": "run", "cushim help opt": "help options", "cushim run --fr
          "cushim doctor --js": "doctor --json", "cushim stat --cl": "stat --clean", "cushim record --free=re": "record --free=relaxed", "cushim report --fo": "report --format=",
          "cushim report --format=per": "report --format=perfetto", "cushim report --format pe": "report --format perfetto", "cushim report --by=th": "report --by=thread",
          "cushim run --free re": "run --free relaxed", "cushim record --stacks=na": "record --stacks=native", "cushim record --buck": "record --buckets=",
-         "cushim sim --kernels=sk": "sim --kernels=skip", "cushim replay --lea": "replay --least-limit", "cushim doctor --no": "doctor --no-run"}
+         "cushim sim --kernels=sk": "sim --kernels=skip", "cushim replay --lea": "replay --least-limit", "cushim doctor --no": "doctor --no-run", "cushim report --format=tr": "report --format=trace-text", "cushim stat --by=si": "stat --by=site",
+         "cushim stat --si": "stat --sites", "cushim stat --wat": "stat --watch", "cushim record -o out basena": "record -o out basename", "cushim run basena": "run basename"}
 
 
 def need(shell):
@@ -80,7 +81,7 @@ def bash_completes():
     for typed, wanted in CASES.items():
         words = re.findall(r"=|[^\s=]+", typed)  # split as by readline
         script = 'compopt() { :; }; . "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cushim; printf "%s\\n" "${COMPREPLY[@]}"'
-        given = run("bash", "-c", script, "bash", FOLDER / "cushim", *words).split()
+        given = list(dict.fromkeys(run("bash", "-c", script, "bash", FOLDER / "cushim", *words).split()))  # as readline drops doubles
         assert given == [re.findall(r"\S+", wanted)[-1].split("=")[-1] if "=" in words else wanted.split()[-1]], (typed, given)
 
 

@@ -9,20 +9,24 @@ import pages
 
 CUSHIM, SHELL, FILE = sys.argv[1:4]
 COMMANDS, TOPICS, OPTIONS = pages.commands(CUSHIM), pages.topics(CUSHIM), pages.options(CUSHIM)
-RUN = {f"--{name}": (words, needs, sentence) for name, words, needs, _variable, _preset, sentence in OPTIONS}
+RUN = {f"--{name}": (words, pages.NEEDS if needs else pages.MAY_HAVE, sentence) for name, words, needs, _variable, _preset, sentence in OPTIONS}
 STARTERS = {"run", "record"}  # they take the options of `cushim run`, and a program
 PROGRAMS = STARTERS | {"sim", "doctor"}
 READERS = {"report", "replay", "merge", "diff"}  # what they take is a file
-FILES = {"--stats", "--trace", "--file", "--shared"}  # whose value is the name of one
+FILES = {"--stats", "--trace", "--file", "--shared", "-o"}  # whose value is the name of one
 
 
 def options_of(command):
-    """{option: (its words or None, needs a value, what it does)}."""
-    own = {name: (words, needs, "") for name, (words, needs) in pages.flags(CUSHIM, command).items() if name != "--markdown"}
+    """{option: (its words or None, whether it has a value, what it does)}."""
+    own = {name: (words, value, "") for name, (words, value) in pages.flags(CUSHIM, command).items() if name != "--markdown"}
     return {**({name: row for name, row in own.items() if name not in RUN}), **RUN} if command in STARTERS else own
 
 
 TABLE = {name: options_of(name) for name in COMMANDS if name != "help"}
+
+
+def is_long(name):
+    return name.startswith("--")
 
 
 def quoted(text):
@@ -32,10 +36,10 @@ def quoted(text):
 def bash():
     """Words with = are split there by readline: what stands behind it is completed alone."""
     def names(command):
-        return " ".join(f"{name}{'=' if needs else ''}" for name, (_, needs, _) in TABLE[command].items())
+        return " ".join(f"{name}{'=' if value == pages.NEEDS and is_long(name) else ''}" for name, (_, value, _) in TABLE[command].items())
 
     values = sorted({f"    {command}{name}) words='{' '.join(words)}' ;;" for command in TABLE for name, (words, *_) in TABLE[command].items() if words})
-    needing = "|".join(f"{command}{name}" for command in TABLE for name, (_, needs, _) in TABLE[command].items() if needs)
+    needing = "|".join(f"{command}{name}" for command in TABLE for name, (_, value, _) in TABLE[command].items() if value == pages.NEEDS)
     return f"""# bash completion of cushim: written from `cushim help`, as the manual is
 _cushim_values() {{ # COMMAND--OPTION VALUE
     local words=
@@ -95,13 +99,12 @@ complete -F _cushim cushim
 
 
 def zsh():
-    def spec(name, words, needs, sentence):
+    def spec(name, words, value, sentence):
         said = sentence.replace("[", "(").replace("]", ")").replace(":", "\\:")
         values = f"({' '.join(words)})" if words else "_files" if name in FILES else " "
         said = f"[{said}]" if said else ""
-        if not needs and not words and name not in RUN and name not in FILES:
-            return "    " + quoted(f"{name}{said}")
-        return "    " + quoted(f"{name}={said}:value:{values}" if needs else f"{name}=-{said}::value:{values}")
+        given = {pages.NO_VALUE: said, pages.MAY_HAVE: f"=-{said}::value:{values}", pages.NEEDS: f"{'=' if is_long(name) else ''}{said}:value:{values}"}
+        return "    " + quoted(name + given[value])
 
     def case(command):
         rest = (["'(-):program: _command_names -e'", "'*::arguments: _normal'"] if command in PROGRAMS else ["'*:recording:_files'"] if command in READERS else [])
@@ -111,12 +114,12 @@ def zsh():
     rows = "\n".join("    " + quoted(f"{name}:{said}") for name, said in COMMANDS.items())
     return f"""#compdef cushim
 # zsh completion of cushim: written from `cushim help`, as the manual is
-local -a commands
-commands=(
+local -a own_commands # zsh's own array of programs is called commands
+own_commands=(
 {rows}
 )
 if ((CURRENT == 2)); then
-  _describe command commands
+  _describe command own_commands
   return
 fi
 case $words[2] in
@@ -134,10 +137,11 @@ def fish():
     lines.append(f"complete -c cushim -n '__fish_seen_subcommand_from {' '.join(sorted(PROGRAMS))}' -a '(__fish_complete_command)'")
     lines.append(f"complete -c cushim -n '__fish_seen_subcommand_from {' '.join(sorted(READERS))}' -F")
     for command in TABLE:
-        for name, (words, needs, sentence) in TABLE[command].items():
-            values = (" -x" if needs else "") + f" -a '{' '.join(words)}'" if words else " -F" if name in FILES else " -r" if needs else ""
+        for name, (words, value, sentence) in TABLE[command].items():
+            needs = value == pages.NEEDS
+            values = (" -x" if needs else "") + f" -a '{' '.join(words)}'" if words else (" -r" if needs else "") + (" -F" if name in FILES else "")
             said = f" -d {quoted(sentence)}" if sentence else ""
-            lines.append(f"complete -c cushim -n '__fish_seen_subcommand_from {command}' -l {name[2:]}{values}{said}")
+            lines.append(f"complete -c cushim -n '__fish_seen_subcommand_from {command}' {f'-l {name[2:]}' if is_long(name) else f'-s {name[1:]}'}{values}{said}")
     return "\n".join(lines) + "\n"
 
 

@@ -24,16 +24,19 @@ def topics(command):
     return [name for name in commands(command) if name != "help"] + ["options"]
 
 
+NO_VALUE, MAY_HAVE, NEEDS = range(3)  # whether an option has a value
+
+
 def flags(command, topic):
-    """{option: (its words or None, needs a value)} of a command that has a few: from its page."""
+    """{option: (its words or None, whether it has a value)} of a command that has a few: from its page."""
     text = page(command, topic)
     firsts = "\n".join(re.findall(r"^    (-\S+)", text.get("OPTIONS", ""), re.MULTILINE))
-    found = {}
-    for name, bracket, values in re.findall(r"(?<![\w-])(--[a-z]+(?:-[a-z]+)*)(\[?)(?:=([\w|.,]+))?", text["SYNOPSIS"] + "\n" + firsts):
-        words, needs = found.get(name, ([], False))
+    found = {name: ([], NEEDS) for name in re.findall(r"(?<![\w-])(-[a-z]) [A-Z]", text["SYNOPSIS"])}
+    for name, bracket, values in re.findall(r"(?<![\w-])(--[a-z]+(?:-[a-z]+)*)(\[?)(?:=([\w|.,-]+))?", text["SYNOPSIS"] + "\n" + firsts):
+        words, value = found.get(name, ([], NO_VALUE))
         words += [word for word in values.split("|") if re.fullmatch(r"[a-z0-9-]+", word) and word not in words]
-        found[name] = (words, needs or bool(values) and not bracket)
-    return {name: (words or None, needs) for name, (words, needs) in found.items()}
+        found[name] = (words, max(value, NO_VALUE if not values else MAY_HAVE if bracket else NEEDS))
+    return {name: (words or None, value) for name, (words, value) in found.items()}
 
 
 def options(command):
