@@ -132,6 +132,13 @@ def the_readme_shows_a_part_of_the_output():
 
 
 @tap.test
+def a_folder_that_no_preload_can_have_is_refused_before_it_is_built():
+    with tempfile.TemporaryDirectory(prefix="cushim quickstart ") as folder:
+        code, shown, calls = quickstart(pathlib.Path(folder))
+    assert code == 1 and not calls and "give another folder, " in shown[0], (code, shown, calls)
+
+
+@tap.test
 def no_more_is_built_than_is_needed():
     with tempfile.TemporaryDirectory(prefix="cushim-quickstart-") as folder:
         _, _, calls = quickstart(pathlib.Path(folder))
