@@ -1,6 +1,6 @@
-"""Man pages are clean and complete; completions work in their shells.
+"""Man pages are clean and complete, links of installed pages lead to others, and completions work in their shells.
 
-    manual.py FOLDER CUSHIM
+    manual.py FOLDER CUSHIM PAGES
 """
 import os
 import pathlib
@@ -18,7 +18,7 @@ import tap
 sys.dont_write_bytecode = True
 import pages
 
-FOLDER, CUSHIM = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+FOLDER, CUSHIM, PAGES = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
 HOME = tempfile.TemporaryDirectory(prefix="cushim-manual-")  # shells write to it
 # The typed text, and its completion.
 CASES = {"cushim ru": "run", "cushim help opt": "help options", "cushim run --free=re": "run --free=relaxed",
@@ -73,6 +73,13 @@ def every_function_and_status_is_on_the_page_of_the_library():
         names |= set(re.findall(r"^CUSHIM_API\b[^;]*?\b(cushim_\w+)\(", header.read_text(), re.MULTILINE))
     names |= {f"CUSHIM_{word}" for word in re.findall(r"^STATUS\(-?\d+, (\w+)", (root / "src/base/status.def").read_text(), re.MULTILINE)}
     assert len(names) > 200 and not [name for name in names if not re.search(rf"\b{name}\b", text)]
+
+
+@tap.test
+def links_of_installed_pages_lead_to_installed_files():
+    links = [(page, target) for page in PAGES.rglob("*.md")
+             for target in re.findall(r"\]\(([^)\s#]+)[^)\s]*\)", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)) if "://" not in target]
+    assert len(links) > 200 and (PAGES / "README.md").is_file() and not [link for link in links if not (link[0].parent / link[1]).exists()], links
 
 
 @tap.test
