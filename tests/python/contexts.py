@@ -208,6 +208,30 @@ def an_exception_tells_status_call_and_text():
 
 
 @tap.test
+def a_wrong_argument_is_an_error_of_python():
+    for call, kind, said in ((lambda: cushim.DeviceMemory(1.5), TypeError, "cushim_memory_alloc: argument 2 cannot be of type float"),
+                             (lambda: Stream("x"), TypeError, "cushim_stream_create: argument 2 cannot be of type str"),
+                             (lambda: cushim.Pool().trim(keep_bytes="x"), TypeError, "cushim_pool_trim: argument 3 cannot be of type str"),
+                             (lambda: cushim.Pool(keep_bytes=-1), ValueError, "keep_bytes cannot be -1"),
+                             (lambda: cushim.Pool(poll_us=1 << 32), ValueError, "poll_us cannot be 4294967296"),
+                             (lambda: cushim.Arena(-1), ValueError, "capacity_bytes cannot be -1")):
+        try:
+            call()
+        except kind as error:
+            assert said in str(error), error
+        else:
+            raise AssertionError(said)
+
+
+@tap.test
+def what_the_driver_has_is_neither_copied_nor_pickled():
+    for made in cushim.DeviceMemory(8), cushim.DeviceMemory(8).view(), Stream(), Event(), cushim.Pool(), cushim.Pool().alloc(8):
+        for twin in copy.copy, copy.deepcopy, pickle.dumps:
+            with raises(TypeError):
+                twin(made)
+
+
+@tap.test
 def a_kernel_that_dies_is_a_launch_error_at_the_next_wait():
     context, stream = Device(0).make_context(), Stream()
     device().sim_fault(719)  # CUDA_ERROR_LAUNCH_FAILED

@@ -8,7 +8,7 @@ from . import _api
 from ._api import ArenaManagedMode, MemoryKind, Status
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
 from ._errors import Error, refusal
-from ._library import Handle, ask, ask_two, asked, filled, library
+from ._library import Handle, ask, ask_two, asked, filled, library, put, tell
 from ._memory import Memory
 from ._pool import Pool, ask_created
 from ._stream import Stream, stream_number
@@ -67,12 +67,9 @@ class Arena(Handle):
                  regions: int = 1, flags: int = 0) -> None:
         options = _api.cushim_arena_options()
         library().cushim_arena_options_default(ctypes.byref(options))
-        options.ctx, options.device, options.regions = number_of(context), ordinal_of(device), regions
+        options.ctx, options.device = number_of(context), ordinal_of(device)
         options.flags |= flags
-        if capacity_bytes is not None:
-            options.capacity_bytes = capacity_bytes
-        if managed is not None:
-            options.managed = managed
+        put(options, regions=regions, capacity_bytes=capacity_bytes, managed=managed)
         if base is not None:
             if len(base) < options.capacity_bytes * regions:
                 raise ValueError(f"{regions} regions of {options.capacity_bytes} bytes do not fit into {len(base)}")
@@ -120,7 +117,7 @@ class Arena(Handle):
 
     @floor.setter
     def floor(self, n_bytes: int) -> None:
-        library().cushim_arena_set_floor(self._handle, n_bytes)
+        tell("cushim_arena_set_floor", self._handle, n_bytes)
 
     used_bytes: int = asked(int, c_size_t, "cushim_arena_used", "Of the current region.")
     capacity_bytes: int = asked(int, c_size_t, "cushim_arena_capacity", "Of each region; 0 after drain().")

@@ -8,7 +8,7 @@ from typing import Any, Iterator, List, Optional, Tuple, Union
 from contextlib import contextmanager
 
 from ._api import ContextFlag
-from ._library import Handle, ask, ask_two, asked, library
+from ._library import Handle, ask, ask_two, asked, library, tell
 
 
 class CacheConfig(enum.IntEnum):
@@ -216,13 +216,13 @@ class Context(Handle):
         return int(ask(c_size_t, "cushim_context_limit_get", self._handle, limit))
 
     def set_limit(self, limit: int, value: int) -> None:
-        library().cushim_context_limit_set(self._handle, limit, value)
+        tell("cushim_context_limit_set", self._handle, limit, value)
 
     def get_cache_config(self) -> CacheConfig:
         return CacheConfig(ask(c_int, "cushim_context_cache_get", self._handle))
 
     def set_cache_config(self, config: int) -> None:
-        library().cushim_context_cache_set(self._handle, config)
+        tell("cushim_context_cache_set", self._handle, config)
 
     def n_captures(self) -> int:
         """How many captures are open in it, as far as is known."""

@@ -8,7 +8,7 @@ from ._api import CopyFlag, CopyPlace, MemoryKind
 from ._context import Context, number_of
 from ._exchange import address_of
 from ._errors import Error
-from ._library import library, struct
+from ._library import library, struct, tell
 from ._stream import Stream, stream_number
 from . import _memory
 
@@ -127,15 +127,15 @@ def fill(memory: Any, value: int = 0, *, width: int = 1, offset: int = 0, count:
             raise ValueError("how many words, from an address on?")
         count = (side.n_bytes - offset) // width
     if stream is None:
-        getattr(library(), f"cushim_memory_set{8 * width}")(side.address + offset, value, count)
+        tell(f"cushim_memory_set{8 * width}", side.address + offset, value, count)
     else:
-        getattr(library(), f"cushim_memory_set{8 * width}_async")(side.address + offset, value, count, stream_number(stream))
+        tell(f"cushim_memory_set{8 * width}_async", side.address + offset, value, count, stream_number(stream))
 
 
 def fill_2d(memory: Any, value: int, *, rows: int, row_words: int, pitch_bytes: int, width: int = 1, offset: int = 0, stream: Optional[Stream] = None) -> None:
     """Set `rows` rows of `row_words` words; what lies between them is left alone.  Queued."""
     side = _word_side(memory, value, width)
-    getattr(library(), f"cushim_memory_set2d{8 * width}")(side.address + offset, pitch_bytes, value, row_words, rows, stream_number(stream))
+    tell(f"cushim_memory_set2d{8 * width}", side.address + offset, pitch_bytes, value, row_words, rows, stream_number(stream))
 
 
 def _word_side(memory: Any, value: int, width: int) -> _Side:

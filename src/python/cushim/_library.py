@@ -44,10 +44,27 @@ def library() -> Any:
     return loaded
 
 
+def _wrong_type(error: ctypes.ArgumentError, name: str, arguments: Tuple[Any, ...]) -> TypeError:
+    """For what ctypes refused: its own exception is no TypeError, and does not say the type."""
+    number = int(str(error).split()[1].rstrip(":"))
+    return TypeError(f"{name}: argument {number} cannot be of type {type(arguments[number - 1]).__name__}")
+
+
+def tell(name: str, *arguments: Any) -> None:
+    """Call a function with what the user gave."""
+    try:
+        getattr(library(), name)(*arguments)
+    except ctypes.ArgumentError as error:
+        raise _wrong_type(error, name, arguments) from None
+
+
 def ask(kind: Any, name: str, *arguments: Any) -> Any:
-    """What a function writes to its last parameter, of this ctypes type."""
+    """What a function writes to its last parameter, of this ctypes type.  It is in the stack of each allocation, so it has no function between."""
     out = kind()
-    getattr(library(), name)(*arguments, ctypes.byref(out))
+    try:
+        getattr(library(), name)(*arguments, ctypes.byref(out))
+    except ctypes.ArgumentError as error:
+        raise _wrong_type(error, name, arguments) from None
     return out.value
 
 
@@ -59,8 +76,20 @@ def asked(of: Any, kind: Any, name: str, doc: Optional[str], handle: str = "_han
 def ask_two(first_kind: Any, second_kind: Any, name: str, *arguments: Any) -> Tuple[int, int]:
     """What a function writes to its last two parameters."""
     first, second = first_kind(), second_kind()
-    getattr(library(), name)(*arguments, ctypes.byref(first), ctypes.byref(second))
+    try:
+        getattr(library(), name)(*arguments, ctypes.byref(first), ctypes.byref(second))
+    except ctypes.ArgumentError as error:
+        raise _wrong_type(error, name, arguments) from None
     return first.value, second.value
+
+
+def put(options: Any, **values: Any) -> None:
+    """Set fields of a struct; None leaves one as it is.  ValueError for a number that the field cannot have."""
+    for name, value in values.items():
+        if value is not None:
+            setattr(options, name, value)
+            if getattr(options, name) != value:
+                raise ValueError(f"{name} cannot be {value}")
 
 
 def struct(kind: Any, **fields: Any) -> Any:
@@ -71,7 +100,7 @@ def struct(kind: Any, **fields: Any) -> Any:
 def filled(kind: Callable[..., _Tuple], name: str, *arguments: Any) -> _Tuple:
     """The tuple of what a function writes to its last parameter, a struct of the same name."""
     found = struct(getattr(_api, name))
-    getattr(library(), name)(*arguments, ctypes.byref(found))
+    tell(name, *arguments, ctypes.byref(found))
     return kind(*(getattr(found, field) for field, _ in found._fields_[1:]))
 
 
@@ -81,6 +110,11 @@ def quietly(name: str, *arguments: Any) -> None:
         getattr(library(), name)(*arguments[:1])
     except Exception:
         pass
+
+
+def not_copied(thing: Any) -> TypeError:
+    """For copy and pickle: a second object would end what it has again, and no other process has it."""
+    return TypeError(f"cannot copy or pickle a {type(thing).__name__}")
 
 
 class Handle:
@@ -116,6 +150,9 @@ class Handle:
         if self._finalizer.alive:
             getattr(library(), self._ends_by)(self._handle)
             self._finalizer.detach()
+
+    def __reduce__(self) -> Any:
+        raise not_copied(self)
 
     def __enter__(self: _Self) -> _Self:
         return self

@@ -3,7 +3,7 @@ from ctypes import c_int, c_size_t, c_uint64, c_void_p
 from typing import Optional, Tuple
 
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
-from ._library import Handle, ask, ask_two, asked, library
+from ._library import Handle, ask, ask_two, asked, library, tell
 from ._memory import Memory
 
 
@@ -45,11 +45,11 @@ class MappedMemory(Memory):
 
     def flush(self, offset: int = 0, n_bytes: Optional[int] = None) -> None:
         """Make host writes visible to later launches.  offset, n_bytes: multiples of the atom, or up to the end; None: up to the end."""
-        library().cushim_mapped_flush(self._mapped, offset, self.n_bytes - offset if n_bytes is None else n_bytes)
+        tell("cushim_mapped_flush", self._mapped, offset, self.n_bytes - offset if n_bytes is None else n_bytes)
 
     def invalidate(self, offset: int = 0, n_bytes: Optional[int] = None) -> None:
         """Make writes of finished work visible to the host; host writes that were not flushed are lost."""
-        library().cushim_mapped_invalidate(self._mapped, offset, self.n_bytes - offset if n_bytes is None else n_bytes)
+        tell("cushim_mapped_invalidate", self._mapped, offset, self.n_bytes - offset if n_bytes is None else n_bytes)
 
     def export(self) -> int:
         """A file descriptor of a dma-buf, for drivers of other devices; the caller closes it."""

@@ -9,7 +9,7 @@ from . import _api, _exchange
 from ._api import AttachFlag, MemoryKind, MemoryOwner, Status
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
 from ._errors import refusal
-from ._library import ask, ask_two, library, struct
+from ._library import ask, ask_two, library, not_copied, struct, tell
 from ._stream import IPC_BYTES, Stream, stream_number
 
 _Self = TypeVar("_Self", bound="Memory")
@@ -74,6 +74,9 @@ class Memory:
     @property
     def freed(self) -> bool:
         return not self._finalizer.alive
+
+    def __reduce__(self) -> Any:
+        raise not_copied(self)
 
     def __enter__(self: _Self) -> _Self:
         return self
@@ -209,11 +212,11 @@ class ManagedMemory(_Owned):
 
     def attach(self, flags: int, stream: Optional[Stream] = None) -> None:
         """Say which stream uses it, by one AttachFlag; SINGLE names `stream`.  Queued."""
-        library().cushim_memory_attach(self.address, self.n_bytes, flags, stream_number(stream))
+        tell("cushim_memory_attach", self.address, self.n_bytes, flags, stream_number(stream))
 
     def prefetch(self, device: DeviceLike = None, stream: Optional[Stream] = None) -> None:
         """Move it to where it is used next: a device; None: the host.  Queued."""
-        library().cushim_memory_prefetch(self.address, self.n_bytes, ordinal_of(device), stream_number(stream))
+        tell("cushim_memory_prefetch", self.address, self.n_bytes, ordinal_of(device), stream_number(stream))
 
 
 class PinnedMemory(_Owned):
@@ -234,7 +237,7 @@ class RegisteredMemory(_Owned):
     def __init__(self, data: Any, flags: int = 0, context: Optional[Context] = None) -> None:
         held = memoryview(data).cast("B")
         address = ctypes.addressof(ctypes.c_char.from_buffer(held))
-        library().cushim_host_register(number_of(context), address, held.nbytes, flags)
+        tell("cushim_host_register", number_of(context), address, held.nbytes, flags)
         super().__init__(address, held.nbytes, "cushim_host_unregister", (kept(context), held), host=address, on_host=True)
 
     device_address = PinnedMemory.device_address
@@ -316,17 +319,17 @@ def reusable_bytes(context: Optional[Context] = None) -> int:
 
 def async_threshold(n_bytes: int, context: Optional[Context] = None) -> None:
     """What AsyncMemory's pool keeps when it is idle; 512 MiB until set."""
-    library().cushim_memory_async_threshold(number_of(context), n_bytes)
+    tell("cushim_memory_async_threshold", number_of(context), n_bytes)
 
 
 def async_trim(keep_bytes: int = 0, context: Optional[Context] = None) -> None:
     """Give idle memory of that pool back to the device, all but `keep_bytes`."""
-    library().cushim_memory_async_trim(number_of(context), keep_bytes)
+    tell("cushim_memory_async_trim", number_of(context), keep_bytes)
 
 
 def adopt(address: int, n_bytes: int, context: Optional[Context] = None) -> Memory:
     """Memory that others allocated: its ranges are checked as ours are.  Drop it before they free it."""
-    library().cushim_memory_adopt(number_of(context), address, n_bytes)
+    tell("cushim_memory_adopt", number_of(context), address, n_bytes)
     return _Owned(address, n_bytes, "cushim_memory_disown", kept(context))
 
 

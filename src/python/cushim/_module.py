@@ -10,7 +10,7 @@ from . import _api
 from ._api import FunctionAttribute, LinkKind
 from ._context import Context, kept, number_of
 from ._exchange import address_of
-from ._library import Handle, ask, ask_two, library, struct
+from ._library import Handle, ask, ask_two, library, struct, tell
 from ._memory import AsyncMemory, Memory, nothing
 from ._stream import Stream, stream_number
 
@@ -215,11 +215,11 @@ class Function:
 
     def set_attribute(self, attribute: int, value: int) -> None:
         """For later launches; MAX_DYNAMIC_SHARED_SIZE_BYTES, and others that CUDA lets be set."""
-        library().cushim_function_attribute_set(self._handle, attribute, value)
+        tell("cushim_function_attribute_set", self._handle, attribute, value)
 
     def set_cache_config(self, config: int) -> None:
         """Of CacheConfig, for later launches."""
-        library().cushim_function_cache(self._handle, config)
+        tell("cushim_function_cache", self._handle, config)
 
     def occupancy(self, threads: int, shared: int = 0) -> int:
         """How many blocks of this many threads a multiprocessor holds at once."""

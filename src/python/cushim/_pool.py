@@ -8,7 +8,7 @@ from . import _api
 from ._api import GraphMemory, MemoryKind, PoolPolicy, PoolState
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
 from ._graph import Graph
-from ._library import Handle, ask, filled, library
+from ._library import Handle, ask, filled, library, put, tell
 from ._memory import Memory
 from ._stream import Stream, stream_number
 
@@ -79,11 +79,8 @@ class Pool(Handle):
         options = _api.cushim_pool_options()
         library().cushim_pool_options_default(ctypes.byref(options))
         options.ctx = number_of(context)
-        for name, value in (("policy", policy), ("steps", steps), ("dedicated", dedicated), ("poll_us", poll_us), ("cap_bucket_blocks", cap_bucket_blocks),
-                            ("cap_bucket_bytes", cap_bucket_bytes), ("cap_cached_bytes", cap_cached_bytes), ("cap_live_bytes", cap_live_bytes),
-                            ("keep_bytes", keep_bytes)):
-            if value is not None:
-                setattr(options, name, value)
+        put(options, policy=policy, steps=steps, dedicated=dedicated, poll_us=poll_us, cap_bucket_blocks=cap_bucket_blocks, cap_bucket_bytes=cap_bucket_bytes,
+            cap_cached_bytes=cap_cached_bytes, cap_live_bytes=cap_live_bytes, keep_bytes=keep_bytes)
         super().__init__(ask_created("cushim_pool_create", options), kept(context))
         weakref.finalize(self, _called_when_out.pop, self._handle, None)
 
@@ -101,7 +98,7 @@ class Pool(Handle):
 
     def free(self, address: int, stream: Optional[Stream] = Stream.ALL) -> None:
         """Give an address back behind its last use on a stream.  LogicError with UNKNOWNPTR or DOUBLEFREE: refused, nothing changed."""
-        library().cushim_pool_free(self._handle, -1, address, 0, stream_number(stream))
+        tell("cushim_pool_free", self._handle, -1, address, 0, stream_number(stream))
 
     def bucket(self, n_bytes: int) -> int:
         """The bytes of the block that serves a request of n_bytes."""
@@ -121,11 +118,11 @@ class Pool(Handle):
 
     def trim(self, keep_bytes: int = 0, device: DeviceLike = None) -> None:
         """Give idle memory back, the oldest first, until at most `keep_bytes` are kept; waits for nothing."""
-        library().cushim_pool_trim(self._handle, ordinal_of(device), keep_bytes)
+        tell("cushim_pool_trim", self._handle, ordinal_of(device), keep_bytes)
 
     def hold(self, on: bool = True) -> None:
         """Keep freed blocks for the next request, as from the start; False: drain now, and at each free from then on."""
-        library().cushim_pool_freeze_idle(self._handle, on)
+        tell("cushim_pool_freeze_idle", self._handle, on)
 
     def owns(self, address: int) -> bool:
         """Is it the address of a live block?"""
