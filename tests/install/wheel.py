@@ -363,6 +363,10 @@ def test_allowed(cushim_memory):
 def test_own(cushim_memory):
     block(1000)
     assert False, "its own"
+
+def test_mistyped(cushim_memory):
+    with pytest.raises(AttributeError):
+        cushim_memory.peak_byte = 1
 """
 LEAK = FIXTURE[:FIXTURE.index("    block(1000)")].count("\n") + 1
 
@@ -376,14 +380,14 @@ def the_pytest_fixture_limits_peak_and_leaks():
     (folder / "test_memory.py").write_text(FIXTURE)
     suite = [installed() / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rsE", folder]
     done = command(installed() / "cushim", "run", *suite, code=1, LD_LIBRARY_PATH=str(SIM))
-    assert re.search(r"^3 failed, 2 passed", done.stdout, re.MULTILINE) and "pytest_plugin.py" not in done.stdout, done.stdout
+    assert re.search(r"^3 failed, 3 passed", done.stdout, re.MULTILINE) and "pytest_plugin.py" not in done.stdout, done.stdout
     assert "the test had 4,194,304 bytes of CUDA memory; 1,048,576 are allowed" in done.stdout, done.stdout
     leaves = re.findall(r"^\S*test_memory.py:(\d+): the test leaves 1,\d+ bytes of CUDA memory; 0 are allowed", done.stdout, re.MULTILINE)
     assert leaves == [str(LEAK - 1)] and "cushim run --sites=1 -- pytest" in done.stdout and "its own" in done.stdout, done.stdout
     done = command(installed() / "cushim", "run", "--sites=1", "--", *suite, code=1, LD_LIBRARY_PATH=str(SIM))
     assert re.search(f"    1,\\d+ bytes: block test_memory.py:\\d+ < test_leak test_memory.py:{LEAK}$", done.stdout, re.MULTILINE), done.stdout
     done = command(*suite, LD_LIBRARY_PATH=str(SIM))
-    assert "5 skipped" in done.stdout and "start it with `cushim run pytest`" in done.stdout, done.stdout
+    assert "6 skipped" in done.stdout and "start it with `cushim run pytest`" in done.stdout, done.stdout
 
 
 @tap.test

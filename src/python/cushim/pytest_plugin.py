@@ -31,6 +31,8 @@ def _place(stack: Stack, path: str) -> str:
 class Budget:
     """Limits above what was live before the test, for all devices and kinds: `peak_bytes` (None: no limit) and `left_bytes`."""
 
+    __slots__ = "peak_bytes", "left_bytes", "before_bytes", "_sites"  # a mistyped limit is an error
+
     def __init__(self) -> None:
         self.peak_bytes: Optional[int] = None
         self.left_bytes = self.before_bytes = 0
