@@ -47,7 +47,7 @@ WRONG = [
     ("record -o notes.txt ./fails", 125, "notes.txt is a file, and a recording is a folder"),
     ("record ./leaky.c", 126, "it is source code"), ("record --format=json ./fails", 2, "no option --format"),
     ("report", 2, "report needs a recording, which `cushim record` makes"), ("report train.py b", 1, "b: No such file"), ("report missing", 1, "missing: No such file"),
-    ("report folder", 1, "folder: no recording; `cushim record` makes one"), ("report notes.txt", 1, "notes.txt: no recording; `cushim record` makes one"), ("report report.json", 1, "report.json: no recording; "), ("report stats.json", 1, "`cushim merge` and `cushim diff` read"), ("report --format", 2, "--format needs a value"),
+    ("report folder", 1, "folder: no recording; `cushim record` makes one"), ("merge folder", 1, "folder has no report"), ("report notes.txt", 1, "notes.txt: no recording; `cushim record` makes one"), ("report report.json", 1, "report.json: no recording; "), ("report stats.json", 1, "`cushim merge` and `cushim diff` read"), ("report --format", 2, "--format needs a value"),
     ("report --format=svg a", 2, "not one of text, json, html"), ("report --format svg a", 2, "not one of text, json, html"), ("report --by=line a", 2, "not one of site, size"),
     ("report --at=later a", 2, "peak, end or a time"), ("report --html a", 2, "no option `--html`"), ("report --format=json --at=peak a", 2, "for text only"), ("report --redcat a", 2, "did you mean `--redact`?"),
     ("report --redact --format=json a", 2, "--redact is for the page only"), ("report --redact --at=peak a", 2, "--redact is for the page only"), ("report --redact -o a.json a", 2, "--redact is for the page only"),

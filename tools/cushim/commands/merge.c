@@ -80,8 +80,11 @@ static int take_to_file(struct request *request, bool *is_whole) {
 
 static int put(struct request *request, bool is_whole) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
-    if (!request->processes.n)
-        return is_whole ? complain_as(EXIT_WRONG, "no reports there") : EXIT_WRONG;
+    if (!request->processes.n) {
+        for (int i = 0; i < request->n_sources && is_whole; i++)
+            complain("%s has no report", request->sources[i]);
+        return EXIT_WRONG;
+    }
     processes_sort(&request->processes);
     processes_put(&out, &request->processes);
     processes_put_outliers(&out, &request->processes);
