@@ -65,6 +65,17 @@ def every_page_of_help_is_a_man_page_and_every_option_is_in_it():
 
 
 @tap.test
+def each_exit_status_has_a_line():
+    n_pages = 0
+    for page in FOLDER.glob("cushim-*.1"):
+        _, is_there, text = page.read_text().partition(".SH EXIT STATUS\n")
+        shown = re.sub(r"^\.nf\n.*?^\.fi$", "", text.partition("\n.SH")[0], flags=re.MULTILINE | re.DOTALL)  # without what is shown line by line
+        n_pages += bool(is_there)
+        assert not re.search(r"^\d", shown, re.MULTILINE), (page, shown)
+    assert n_pages > 10
+
+
+@tap.test
 def every_function_and_status_is_on_the_page_of_the_library():
     text = re.sub(r"\\f[BR]", "", (FOLDER / "libcushim.3").read_text()).replace("\\-", "-")
     root = pathlib.Path(__file__).resolve().parents[2]

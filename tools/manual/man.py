@@ -27,7 +27,7 @@ def paragraphs(text):
     """Filled where it is prose, as it stands where columns matter."""
     for block in re.split(r"\n\s*\n", text.strip("\n")):
         lines = [line.removeprefix("    ") for line in block.splitlines()]
-        as_it_stands = any(re.search(r"\S {3,}\S|^ ", line) for line in lines)
+        as_it_stands = any(re.search(r"\S {3,}\S|^ |^\d+  ", line) for line in lines)
         yield as_it_stands, lines
 
 
@@ -73,6 +73,8 @@ def body_of_help():
 
 def see_also():
     others = {"cushim(1)", "cushim-options(7)", "libcushim-preload(8)", "libcushim(3)"} - {f"{NAMES.get(TOPIC, 'cushim-' + TOPIC)}({SECTION})"}
+    if TOPIC == "cushim":
+        others |= {f"cushim-{name}(1)" for name in pages.commands(CUSHIM)}
     named = sorted(plain(name).replace("(", " (") for name in others)
     return [".SH SEE ALSO"] + [f".BR {name}{',' if name != named[-1] else ''}" for name in named]
 
