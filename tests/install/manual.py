@@ -60,8 +60,9 @@ def every_page_of_help_is_a_man_page_and_every_option_is_in_it():
     assert {name.replace("-", "_") for name, *_ in options} == told
     for page, column in (("cushim-run.1", 0), ("cushim-options.7", 0), ("libcushim-preload.8", 3)):
         text = (FOLDER / page).read_text().replace("\\-", "-")
-        for row in options:
-            assert re.search(rf"^\\fB(--)?{row[column]}\b", text, re.MULTILINE), (page, row)
+        shown = dict(re.findall(r"^\\fB(?:--)?([\w-]+)\[?=(.*?)\]?\\fR$", text, re.MULTILINE))
+        assert shown == {row[column]: row[6] for row in options}, page
+        assert list(shown)[0] in ("stats", "CUSHIM_STATS"), f"{page}: the everyday options come first"
 
 
 @tap.test

@@ -9,7 +9,7 @@ import pages
 
 CUSHIM, SHELL, FILE = sys.argv[1:4]
 COMMANDS, TOPICS, OPTIONS = pages.commands(CUSHIM), pages.topics(CUSHIM), pages.options(CUSHIM)
-RUN = {f"--{name}": (words, pages.NEEDS if needs else pages.MAY_HAVE, sentence) for name, words, needs, _variable, _preset, sentence in OPTIONS}
+RUN = {f"--{name}": (words, pages.NEEDS if needs else pages.MAY_HAVE, sentence) for name, words, needs, _variable, _preset, sentence, _values in OPTIONS}
 STARTERS = {"run", "record"}  # they take the options of `cushim run`, and a program
 PROGRAMS = STARTERS | {"sim", "doctor"}
 READERS = {"report", "replay", "merge", "diff"}  # what they take is a file

@@ -44,11 +44,12 @@ def section(heading, text, keeps_lines):
 
 
 def option_list(by_variable):
-    for name, words, needs, variable, preset, sentence in pages.options(CUSHIM):
-        value = "|".join(words) if words else "VALUE"
-        shown = f"{variable}={value}" if by_variable else f"--{name}={value}" if needs else f"--{name}[={value}]"
-        other = f"--{name}" if by_variable else variable
-        yield from (".TP", f"\\fB{plain(shown)}\\fR", plain(f"{sentence} ({other}; default {preset})"))
+    for heading, rows in pages.groups(CUSHIM).items():
+        yield f".SS {plain(heading)}"
+        for name, _words, needs, variable, preset, sentence, values in rows:
+            shown = f"{variable}={values}" if by_variable else f"--{name}={values}" if needs else f"--{name}[={values}]"
+            other = f"--{name}" if by_variable else variable
+            yield from (".TP", f"\\fB{plain(shown)}\\fR", plain(f"{sentence} ({other}; default {preset})"))
 
 
 def body():

@@ -40,13 +40,20 @@ def flags(command, topic):
 
 
 def options(command):
-    """(name, its words or None, needs a value, variable, default, sentence) of each option of `cushim run`."""
+    """(name, its words or None, needs a value, variable, default, sentence, values) of each option of `cushim run`."""
     bare = set(re.findall(r"^    --([a-z-]+)\[=", page(command, "options")["DESCRIPTION"], re.MULTILINE))
     table = subprocess.run([command, "help", "options", "--markdown"], text=True, capture_output=True, check=True).stdout
     found = []
     for variable, name, values, preset, sentence in ROW.findall(table):
         values = values.replace("\\|", "|")
         words = values.split("|") if re.fullmatch(r"[a-z0-9|]+", values) else None
-        found.append((name, words, name not in bare, variable, preset, sentence.replace("\\|", "|")))
+        found.append((name, words, name not in bare, variable, preset, sentence.replace("\\|", "|"), values))
     assert found, "no options"
     return found
+
+
+def groups(command):
+    """{heading: rows of options()}, in the order of the help: the everyday ones come first."""
+    rows = {row[0]: row for row in options(command)}
+    parts = re.split(r"^  (\S.*):$", page(command, "options")["DESCRIPTION"], flags=re.MULTILINE)
+    return {heading: [rows[name] for name in re.findall(r"^    --([a-z-]+)", text, re.MULTILINE)] for heading, text in zip(parts[1::2], parts[2::2])}
