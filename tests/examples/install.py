@@ -78,6 +78,18 @@ def a_C_program_builds_with_the_flags_of_pkg_config_and_runs():
 
 
 @tap.test
+def pkg_config_finds_a_moved_tree_by_the_option_of_the_page():
+    if not shutil.which("pkg-config"):
+        tap.skip("no pkg-config")
+    option, = re.findall(r"`(--define-variable=prefix=)\$PREFIX`", pathlib.Path(SOURCE, "docs/guide/install.md").read_text())
+    prefix = found("cushim.h").parents[2]
+    env = {**os.environ, "PKG_CONFIG_LIBDIR": str(found("cushim.pc").parent)}
+    words = run("pkg-config", f"{option}{prefix}", "--cflags", "--libs", "cushim", env=env).split()
+    folders = [pathlib.Path(word[2:]) for word in words if word.startswith(("-I", "-L"))]
+    assert any((folder / "cushim/cushim.h").exists() for folder in folders) and any((folder / "libcushim.so").exists() for folder in folders), words
+
+
+@tap.test
 def a_program_builds_from_a_build_that_is_not_installed():
     if not shutil.which("pkg-config"):
         tap.skip("no pkg-config")
