@@ -45,7 +45,7 @@ WRONG = [
     ("record", 2, "record needs a program"), ("record -o", 2, "-o needs a value"), ("record -o x", 2, "record needs a program"), ("record --trace-max=much ./fails", 2, "not a size"),
     ("record --stacks ./fails", 2, "none|native|auto"), ("record --stacks=on ./fails", 2, "none|native|auto"), ("record -o /nowhere/x ./fails", 125, "No such file"),
     ("record -o notes.txt ./fails", 125, "notes.txt is a file, and a recording is a folder"),
-    ("record ./leaky.c", 126, "it is source code"), ("record --format=json ./fails", 2, "no option --format"),
+    ("record ./leaky.c", 126, "it is source code"), ("record --trace=/tmp/a ./fails", 2, "-o names the folder"), ("record --trace /tmp/a ./fails", 2, "-o names the folder"), ("record --format=json ./fails", 2, "no option --format"),
     ("report", 2, "report needs a recording, which `cushim record` makes"), ("report train.py b", 1, "b: No such file"), ("report missing", 1, "missing: No such file"),
     ("report folder", 1, "folder: no recording; `cushim record` makes one"), ("merge folder", 1, "folder has no report"), ("report notes.txt", 1, "notes.txt: no recording; `cushim record` makes one"), ("report report.json", 1, "report.json: no recording; "), ("report stats.json", 1, "`cushim merge` and `cushim diff` read"), ("report --format", 2, "--format needs a value"),
     ("report --format=svg a", 2, "not one of text, json, html"), ("report --format svg a", 2, "not one of text, json, html"), ("report --by=line a", 2, "not one of site, size"),

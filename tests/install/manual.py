@@ -26,7 +26,7 @@ CASES = {"cushim ru": "run", "cushim help opt": "help options", "cushim run --fr
          "cushim doctor --js": "doctor --json", "cushim stat --cl": "stat --clean", "cushim record --free=re": "record --free=relaxed", "cushim report --fo": "report --format=",
          "cushim report --format=per": "report --format=perfetto", "cushim report --format pe": "report --format perfetto", "cushim report --by=th": "report --by=thread",
          "cushim run --free re": "run --free relaxed", "cushim record --stacks=na": "record --stacks=native", "cushim record --buck": "record --buckets=",
-         "cushim sim --kernels=sk": "sim --kernels=skip", "cushim replay --lea": "replay --least-limit", "cushim doctor --no": "doctor --no-run", "cushim report --format=tr": "report --format=trace-text", "cushim stat --by=si": "stat --by=site",
+         "cushim sim --kernels=sk": "sim --kernels=skip", "cushim replay --lea": "replay --least-limit", "cushim doctor --no": "doctor --no-run", "cushim record --tra": "record --trace-max=", "cushim report --format=tr": "report --format=trace-text", "cushim stat --by=si": "stat --by=site",
          "cushim stat --si": "stat --sites", "cushim stat --wat": "stat --watch", "cushim record -o out basena": "record -o out basename", "cushim run basena": "run basename"}
 
 

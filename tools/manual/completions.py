@@ -19,7 +19,8 @@ FILES = {"--stats", "--trace", "--file", "--shared", "-o"}  # whose value is the
 def options_of(command):
     """{option: (its words or None, whether it has a value, what it does)}."""
     own = {name: (words, value, "") for name, (words, value) in pages.flags(CUSHIM, command).items() if name != "--markdown"}
-    return {**({name: row for name, row in own.items() if name not in RUN}), **RUN} if command in STARTERS else own
+    more = RUN if command == "run" else {name: row for name, row in RUN.items() if name != "--trace"}  # record has -o for that
+    return {**({name: row for name, row in own.items() if name not in RUN}), **more} if command in STARTERS else own
 
 
 TABLE = {name: options_of(name) for name in COMMANDS if name != "help"}

@@ -45,7 +45,11 @@ static void take_time(void *context, const char *value) {
 static const char *other_option; /* one that is for a program */
 
 static void take_other(const char *topic, char **words, int *i) {
+    const char *name = "--trace";
+    size_t n = strlen(name);
     other_option = words[*i];
+    if (strncmp(other_option, name, n) == 0 && (!other_option[n] || other_option[n] == '='))
+        usage_error("record", "-o names the folder of a recording, and not --trace");
     settings_take(topic, words, i);
 }
 
