@@ -214,6 +214,12 @@ def a_wrong_argument_is_an_error_of_python():
                              (lambda: cushim.Pool().trim(keep_bytes="x"), TypeError, "cushim_pool_trim: argument 3 cannot be of type str"),
                              (lambda: cushim.Pool(keep_bytes=-1), ValueError, "keep_bytes cannot be -1"),
                              (lambda: cushim.Pool(poll_us=1 << 32), ValueError, "poll_us cannot be 4294967296"),
+                             (lambda: cushim.DeviceMemory(8).view(typestr="f4"), ValueError, "f4 is no typestr"),
+                             (lambda: cushim.DeviceMemory(8).view(shape=(-1, -8)), ValueError, "is no shape"),
+                             (lambda: cushim.has("x"), TypeError, "argument 1 cannot be of type str"),
+                             (lambda: cushim.DeviceMemory(8).view(4).fill(1, offset=-1), ValueError, "negative"),
+                             (lambda: cushim.DeviceMemory(8).fill(1, width=4, offset=4, count=2), ValueError, "8 bytes do not fit into 4"),
+                             (lambda: cushim.fill_2d(cushim.DeviceMemory(8), 1, rows=2, row_words=2, pitch_bytes=8), ValueError, "10 bytes do not fit into 8"),
                              (lambda: cushim.Arena(-1), ValueError, "capacity_bytes cannot be -1")):
         try:
             call()

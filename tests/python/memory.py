@@ -63,6 +63,10 @@ def too_much_is_a_memory_error():
             kind(10**15)
     with raises(cushim.MemoryError, Status.NOMEM):
         cushim.PitchedMemory(1 << 30, 1 << 20)
+    for n_bytes in (1 << 64) + 8, -(1 << 64) + 8:  # of which the lower bits say 8
+        for kind in DeviceMemory, ManagedMemory, PinnedMemory, cushim.AsyncMemory, cushim.Pool().alloc, cushim.Arena(1 << 20).alloc:
+            with raises(cushim.Error):
+                kind(n_bytes)
 
 
 def host_buffers():

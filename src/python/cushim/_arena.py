@@ -8,7 +8,7 @@ from . import _api
 from ._api import ArenaManagedMode, MemoryKind, Status
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
 from ._errors import Error, refusal
-from ._library import Handle, ask, ask_two, asked, filled, library, put, tell
+from ._library import Handle, ask, ask_two, asked, filled, library, put, size, tell
 from ._memory import Memory
 from ._pool import Pool, ask_created
 from ._stream import Stream, stream_number
@@ -83,7 +83,7 @@ class Arena(Handle):
 
     def alloc(self, n_bytes: int, stream: Optional[Stream] = None, *, kind: int = MemoryKind.DEVICE, device: DeviceLike = None) -> ArenaMemory:
         """A block that is valid until the next reset, for first use on a stream; None: the legacy one.  MemoryError if it is full."""
-        address, epoch = ask_two(c_uint64, c_uint64, "cushim_arena_alloc", self._handle, ordinal_of(device), kind, n_bytes, stream_number(stream))
+        address, epoch = ask_two(c_uint64, c_uint64, "cushim_arena_alloc", self._handle, ordinal_of(device), kind, size(n_bytes), stream_number(stream))
         host = address if kind != MemoryKind.DEVICE or self.managed else None
         block = ArenaMemory(self, address, n_bytes, epoch, host, kind == MemoryKind.PINNED, stream)
         _blocks.setdefault(self._handle, weakref.WeakSet()).add(block)

@@ -73,11 +73,8 @@ def _length(dst: _Side, src: _Side, dst_offset: int, src_offset: int, n_bytes: O
         n_bytes = rooms[1] if dst.is_buffer or rooms[0] is None else rooms[0]
         if n_bytes is None:
             raise ValueError("how many bytes, between two addresses?")
-    if min(dst_offset, src_offset, n_bytes) < 0:
-        raise ValueError("an offset or a size is negative")
-    for room in rooms:
-        if room is not None and n_bytes > room:
-            raise ValueError(f"{n_bytes} bytes do not fit into {max(room, 0)}")
+    _check_room(src, src_offset, n_bytes)
+    _check_room(dst, dst_offset, n_bytes)
     return n_bytes
 
 
@@ -120,12 +117,13 @@ def copy_peer(dst: Any, src: Any, n_bytes: Optional[int] = None, *, dst_context:
 
 
 def fill(memory: Any, value: int = 0, *, width: int = 1, offset: int = 0, count: Optional[int] = None, stream: Optional[Stream] = None) -> None:
-    """Set `count` words of `width` bytes (1, 2 or 4) from the byte at `offset` on; None: all there are.  Queued."""
+    """Set `count` words of `width` bytes (1, 2 or 4) from the byte at `offset` on; None: all there are.  Queued.  ValueError if they do not fit."""
     side = _word_side(memory, value, width)
     if count is None:
         if side.n_bytes is None:
             raise ValueError("how many words, from an address on?")
-        count = (side.n_bytes - offset) // width
+        count = max(side.n_bytes - offset, 0) // width
+    _check_room(side, offset, count * width)
     if stream is None:
         tell(f"cushim_memory_set{8 * width}", side.address + offset, value, count)
     else:
@@ -133,9 +131,17 @@ def fill(memory: Any, value: int = 0, *, width: int = 1, offset: int = 0, count:
 
 
 def fill_2d(memory: Any, value: int, *, rows: int, row_words: int, pitch_bytes: int, width: int = 1, offset: int = 0, stream: Optional[Stream] = None) -> None:
-    """Set `rows` rows of `row_words` words; what lies between them is left alone.  Queued."""
+    """Set `rows` rows of `row_words` words; what lies between them is left alone.  Queued.  ValueError if they do not fit."""
     side = _word_side(memory, value, width)
+    _check_room(side, offset, min(rows, row_words) and (rows - 1) * pitch_bytes + row_words * width)
     tell(f"cushim_memory_set2d{8 * width}", side.address + offset, pitch_bytes, value, row_words, rows, stream_number(stream))
+
+
+def _check_room(side: _Side, offset: int, n_bytes: int) -> None:
+    if min(offset, n_bytes) < 0:
+        raise ValueError("an offset or a size is negative")
+    if side.n_bytes is not None and offset + n_bytes > side.n_bytes:
+        raise ValueError(f"{n_bytes} bytes do not fit into {max(side.n_bytes - offset, 0)}")
 
 
 def _word_side(memory: Any, value: int, width: int) -> _Side:

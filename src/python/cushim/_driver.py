@@ -5,7 +5,7 @@ from typing import Optional
 
 from ._api import Feature, Status
 from ._errors import LogicError
-from ._library import ask, library
+from ._library import ask, library, tell
 
 
 def available() -> bool:
@@ -20,7 +20,7 @@ def init(path: Optional[str] = None) -> None:
 
 def has(feature: Feature) -> bool:
     """Has the driver a feature?"""
-    return bool(library().cushim_has(feature))
+    return bool(tell("cushim_has", feature))
 
 
 def driver_version() -> int:

@@ -50,10 +50,16 @@ def _wrong_type(error: ctypes.ArgumentError, name: str, arguments: Tuple[Any, ..
     return TypeError(f"{name}: argument {number} cannot be of type {type(arguments[number - 1]).__name__}")
 
 
-def tell(name: str, *arguments: Any) -> None:
+def size(n_bytes: int) -> int:
+    """A size as the library can take and refuse it: of a larger number ctypes takes the lower bits."""
+    largest = ctypes.c_size_t(-1).value
+    return n_bytes if 0 <= n_bytes <= largest else largest
+
+
+def tell(name: str, *arguments: Any) -> Any:
     """Call a function with what the user gave."""
     try:
-        getattr(library(), name)(*arguments)
+        return getattr(library(), name)(*arguments)
     except ctypes.ArgumentError as error:
         raise _wrong_type(error, name, arguments) from None
 

@@ -3,7 +3,7 @@ from ctypes import c_int, c_size_t, c_uint64, c_void_p
 from typing import Optional, Tuple
 
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
-from ._library import Handle, ask, ask_two, asked, library, tell
+from ._library import Handle, ask, ask_two, asked, library, size, tell
 from ._memory import Memory
 
 
@@ -37,7 +37,7 @@ class MappedMemory(Memory):
     """
 
     def __init__(self, mapper: Mapper, n_bytes: int, flags: int = 0) -> None:
-        self._mapped = handle = ask(c_void_p, "cushim_mapped_alloc", mapper._handle, n_bytes, flags)
+        self._mapped = handle = ask(c_void_p, "cushim_mapped_alloc", mapper._handle, size(n_bytes), flags)
         super().__init__(ask(c_uint64, "cushim_mapped_device", handle), n_bytes, _free, handle, mapper, host=ask(c_void_p, "cushim_mapped_host", handle))
 
     is_coherent: bool = asked(bool, c_int, "cushim_mapped_coherent", "Do host and device see each other's writes without flush() and invalidate()?", "_mapped")

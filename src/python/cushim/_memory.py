@@ -9,7 +9,7 @@ from . import _api, _exchange
 from ._api import AttachFlag, MemoryKind, MemoryOwner, Status
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
 from ._errors import refusal
-from ._library import ask, ask_two, library, not_copied, struct, tell
+from ._library import ask, ask_two, library, not_copied, size, struct, tell
 from ._stream import IPC_BYTES, Stream, stream_number
 
 _Self = TypeVar("_Self", bound="Memory")
@@ -191,14 +191,14 @@ class DeviceMemory(_Owned):
     """Device memory, aligned to 256 bytes at least.  MemoryError if there is none left."""
 
     def __init__(self, n_bytes: int, context: Optional[Context] = None) -> None:
-        super().__init__(ask(c_uint64, "cushim_memory_alloc", number_of(context), n_bytes), n_bytes, "cushim_memory_free", kept(context))
+        super().__init__(ask(c_uint64, "cushim_memory_alloc", number_of(context), size(n_bytes)), n_bytes, "cushim_memory_free", kept(context))
 
 
 class PitchedMemory(_Owned):
     """Rows of device memory, each at a multiple of pitch_bytes.  element_bytes: 4, 8 or 16, the largest access of a kernel."""
 
     def __init__(self, width_bytes: int, rows: int, element_bytes: int = 4, context: Optional[Context] = None) -> None:
-        address, pitch = ask_two(c_uint64, c_size_t, "cushim_memory_alloc_pitch", number_of(context), width_bytes, rows, element_bytes)
+        address, pitch = ask_two(c_uint64, c_size_t, "cushim_memory_alloc_pitch", number_of(context), size(width_bytes), size(rows), element_bytes)
         self.width_bytes, self.rows, self.pitch_bytes = width_bytes, rows, pitch
         super().__init__(address, pitch * rows, "cushim_memory_free", kept(context))
 
@@ -207,7 +207,7 @@ class ManagedMemory(_Owned):
     """Memory that host and devices address alike.  flags: AttachFlag.GLOBAL or HOST.  LogicError with NOTSUPPORTED on a device without."""
 
     def __init__(self, n_bytes: int, flags: int = AttachFlag.GLOBAL, context: Optional[Context] = None) -> None:
-        address = ask(c_uint64, "cushim_memory_alloc_managed", number_of(context), n_bytes, flags)
+        address = ask(c_uint64, "cushim_memory_alloc_managed", number_of(context), size(n_bytes), flags)
         super().__init__(address, n_bytes, "cushim_memory_free", kept(context), host=address)
 
     def attach(self, flags: int, stream: Optional[Stream] = None) -> None:
@@ -223,7 +223,7 @@ class PinnedMemory(_Owned):
     """Page-locked host memory; `buffer` has its bytes.  flags: bits of HostFlag; `address` is the device's if there is one."""
 
     def __init__(self, n_bytes: int, flags: int = 0, context: Optional[Context] = None) -> None:
-        host = ask(c_void_p, "cushim_host_alloc", number_of(context), n_bytes, flags) or 0
+        host = ask(c_void_p, "cushim_host_alloc", number_of(context), size(n_bytes), flags) or 0
         super().__init__(host, n_bytes, "cushim_host_free", kept(context), host=host, on_host=True)
 
     def device_address(self) -> int:
@@ -247,7 +247,7 @@ class AsyncMemory(Memory):
     """Device memory in the order of a stream: valid for its later work, and freed behind it."""
 
     def __init__(self, n_bytes: int, stream: Optional[Stream] = None) -> None:
-        address = ask(c_uint64, "cushim_memory_alloc_async", stream_number(stream), n_bytes)
+        address = ask(c_uint64, "cushim_memory_alloc_async", stream_number(stream), size(n_bytes))
         super().__init__(address, n_bytes, _free_async, address, stream, stream=stream)
 
 
@@ -269,8 +269,12 @@ class View(Memory):
     """A part of other memory, as an array in row order."""
 
     def __init__(self, memory: Memory, offset: int = 0, n_bytes: Optional[int] = None, shape: Optional[Tuple[int, ...]] = None, typestr: str = "|u1") -> None:
-        item = int(typestr[2:])
+        item = int(typestr[2:]) if typestr[2:].isdigit() else 0
+        if not item:
+            raise ValueError(f"{typestr} is no typestr, as <f4 is")
         if shape is not None:
+            if min(shape, default=0) < 0:
+                raise ValueError(f"{shape} is no shape")
             n_bytes = math.prod((item, *shape))
         elif n_bytes is None:
             n_bytes = memory.n_bytes - offset

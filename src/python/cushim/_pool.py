@@ -8,7 +8,7 @@ from . import _api
 from ._api import GraphMemory, MemoryKind, PoolPolicy, PoolState
 from ._context import Context, DeviceLike, kept, number_of, ordinal_of
 from ._graph import Graph
-from ._library import Handle, ask, filled, library, put, tell
+from ._library import Handle, ask, filled, library, put, size, tell
 from ._memory import Memory
 from ._stream import Stream, stream_number
 
@@ -89,12 +89,12 @@ class Pool(Handle):
 
         MemoryError: there is none left, or cap_live_bytes is reached.
         """
-        address = ask(c_uint64, "cushim_pool_alloc", self._handle, ordinal_of(device), kind, n_bytes, stream_number(stream))
+        address = ask(c_uint64, "cushim_pool_alloc", self._handle, ordinal_of(device), kind, size(n_bytes), stream_number(stream))
         return PoolMemory(self, address, n_bytes, kind, stream)
 
     def allocate(self, n_bytes: int, device: int = -1) -> int:
         """The address of a block, for a caller that calls free(); 0 for 0 bytes.  -1 is the calling thread's device."""
-        return int(ask(c_uint64, "cushim_pool_alloc", self._handle, device, MemoryKind.DEVICE, n_bytes, _api.CUSHIM_STREAM_ALL))
+        return int(ask(c_uint64, "cushim_pool_alloc", self._handle, device, MemoryKind.DEVICE, size(n_bytes), _api.CUSHIM_STREAM_ALL))
 
     def free(self, address: int, stream: Optional[Stream] = Stream.ALL) -> None:
         """Give an address back behind its last use on a stream.  LogicError with UNKNOWNPTR or DOUBLEFREE: refused, nothing changed."""
