@@ -3,7 +3,8 @@
     readme.py ROOT
 
 If the last cell of a table row is a link, all numbers of the row are in one row of a table there, or in rows that begin
-with the same cell: one workload in several modes.
+with the same cell: one workload in several modes. A share of the driver's time, 1/53, is a ratio (53x) of a page that its
+guide links to.
 """
 import collections
 import pathlib
@@ -59,6 +60,20 @@ def the_numbers_of_the_readme_are_on_the_linked_page():
     found = list(faults(page, lambda target: (ROOT / target).read_text()))
     assert not found, "\n".join(found)
     assert sum(1 for wanted, _ in measured(page) if len(wanted) > 1) >= 6
+
+
+def unmeasured_shares(page, read):
+    """Shares of a guide that are no ratio on a linked page of results."""
+    linked = "".join(map(read, sorted(set(re.findall(r"\]\((\.\./results/[\w-]+\.md)", page)))))
+    return [share for share in re.findall(r"\b1/(\d\d+)\b", page) if f"({share}x)" not in linked]
+
+
+@tap.test
+def shares_of_the_guides_are_ratios_of_linked_pages():
+    for path in sorted((ROOT / "docs/guide").glob("*.md")):
+        assert not unmeasured_shares(path.read_text(), lambda target: (path.parent / target).read_text()), path
+    page = "| a loop | 1/53 to 1/140 of the time | and [pairs](../results/there.md#pairs)"
+    assert unmeasured_shares(page, lambda target: "| 4K | 2.02 us (53x) | 419 ns (148x) |") == ["140"]
 
 
 @tap.test
