@@ -1,5 +1,5 @@
 /*
- * A driver without a device, for `cushim replay --plan`.  Memory is only numbers, and work is
+ * A driver without a device, for `cushim replay`.  Memory is only numbers, and work is
  * complete at once.
  *
  * It has the calls that the memory engine makes, for one thread.  The device has as much memory as
