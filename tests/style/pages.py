@@ -18,6 +18,7 @@ ROOT = tree.root()
 WIDTH, LINES = 100, 6
 RENDERED = ("docs/results/", "kernels/results/")
 INDEX = {"docs": "docs/README.md", "kernels": "kernels/README.md"}  # of the pages of a folder
+INSTALLED = ("docs/guide/", "docs/reference/", "docs/examples/", "docs/results/")
 DIARY = re.compile(r"\b20\d\d-\d\d-\d\d\b|\bcommit [0-9a-f]{7,40}\b|\bsince then\b", re.IGNORECASE)
 SOURCES = {".c", ".h", ".cu", ".cuh", ".def", ".S", ".in", ".pml", ".py", ".build"}
 PAGE = re.compile(r"[\w-]+\.md\b")
@@ -73,6 +74,15 @@ def dead_names(root):
                 yield f"{path}: {name}"
 
 
+def names_in_messages(root):
+    """Pages that messages name and that no user has, because they are not installed."""
+    for path in tree.files(root):
+        if path.suffix == ".c" and path.parts[0] in ("preload", "src", "tools"):
+            for name in re.findall(r'"[^"\n]*?([\w-]+/[\w/-]+\.md)\b[^"\n]*"', (root / path).read_text()):
+                if not name.startswith(INSTALLED):
+                    yield f"{path}: {name}"
+
+
 def not_in_index(root):
     for folder, index in INDEX.items():
         text = (root / index).read_text() if (root / index).exists() else ""
@@ -103,6 +113,11 @@ def sources_name_existing_pages():
 
 
 @tap.test
+def messages_name_installed_pages():
+    assert_none(names_in_messages(ROOT))
+
+
+@tap.test
 def every_page_is_in_the_index():
     assert_none(not_in_index(ROOT))
 
@@ -123,6 +138,8 @@ def a_dead_link_and_a_page_outside_the_index_are_found():
         assert list(not_in_index(root)) == ["kernels/docs/c.md"]
     with tree.made_of({"docs/a.md": "", "src/a.c": "/* docs/a.md, B.md */", "src/b.txt": "c.md"}) as root:
         assert list(dead_names(root)) == ["src/a.c: B.md"]
+    with tree.made_of({"src/a.c": '/* b.md */ say("see tools/c.md"); say("docs/guide/d.md has more");'}) as root:
+        assert list(names_in_messages(root)) == ["src/a.c: tools/c.md"]
 
 
 tap.run()

@@ -305,7 +305,7 @@ TEST(a_library_that_asks_for_private_tables_is_named_once) {
     char text[1000];
     ask_for_tables(text, sizeof text);
     ck_assert_ptr_nonnull(strstr(text, "unit-sim carries a runtime"));
-    ck_assert_ptr_nonnull(strstr(text, "tools/sim/README.md"));
+    ck_assert_ptr_nonnull(strstr(text, "docs/guide/software-device.md"));
     ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);
 }
 

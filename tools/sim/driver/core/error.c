@@ -68,7 +68,7 @@ static void tell(const void *caller) {
     askers = asker;
     sim_complain(
         "%s carries a runtime or tools library of NVIDIA, which works with NVIDIA's driver "
-        "alone; tools/sim/README.md says how to link the software one",
+        "alone; `nvcc -cudart shared` leaves it out; docs/guide/software-device.md has more",
         object.dli_fname);
 }
 
