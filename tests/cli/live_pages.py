@@ -173,6 +173,9 @@ def a_refused_folder_is_told_before_the_start():
         result = run("--stats", LIVE, "signal6", CUSHIM_LIVE_DIR=str(path))
         assert result.returncode == -6 and "before it used" not in result.stderr and "without a report" in result.stderr, result
         assert run(LIVE, "exit", CUSHIM_LIVE_DIR=str(path), CUSHIM_LIVE="0").stderr == ""
+        for words in ("stat",), ("top", "--once"):
+            result = subprocess.run([CUSHIM, *words], env=environment(CUSHIM_LIVE_DIR=str(path)), text=True, capture_output=True)
+            assert result.returncode == 1 and f"no process has a live page in {path}; " in result.stderr, result
     refused.chmod(0o750)
     assert run(LIVE, "exit", CUSHIM_LIVE_DIR=str(refused)).stderr == ""
 

@@ -386,6 +386,14 @@ bool pages_is_wanted(const char *wanted, int64_t process, const char *program) {
     return !wanted || strcmp(wanted, number) == 0 || strcmp(wanted, program) == 0;
 }
 
+bool pages_complain_of_nobody(bool has_hint) {
+    const char *named = getenv(CUSHIM_PAGE_FOLDER_VARIABLE);
+    bool is_named = named && *named;
+    return complain("no process has a live page%s%s; `cushim run` starts one that has%s",
+                    is_named ? " in " : "", is_named ? named : "",
+                    has_hint ? "; --all-users shows those of other users" : "");
+}
+
 bool pages_complain_of_none(const char *wanted) {
     return complain("no live page of %s; `cushim run` starts a program with one", wanted);
 }

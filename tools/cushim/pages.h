@@ -56,5 +56,9 @@ const char *pages_user(uid_t user);
 /* Is it the number of the process, or the name of its program?  NULL: any is wanted. */
 bool pages_is_wanted(const char *wanted, int64_t process, const char *program);
 
+/* Say that no process has a live page, in the folder that CUSHIM_LIVE_DIR names if it does, and
+ * with a hint how to see those of others.  Returns false. */
+bool pages_complain_of_nobody(bool has_hint);
+
 /* Say that no process that is wanted has a page.  Returns false. */
 bool pages_complain_of_none(const char *wanted);

@@ -254,10 +254,7 @@ int stat_main(int argc, char **argv) {
         if (request.wanted && pages.n_shown)
             pages_complain_of_none(request.wanted);
         else if (!pages.n_unreadable)
-            complain("no process has a live page; `cushim run` starts one that has%s",
-                     geteuid() == 0 && !request.has_users
-                         ? "; --all-users shows those of other users"
-                         : "");
+            pages_complain_of_nobody(geteuid() == 0 && !request.has_users);
         return EXIT_WRONG;
     }
     if (request.n_dead && !request.wanted && !request.is_json)

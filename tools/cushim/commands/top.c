@@ -422,9 +422,7 @@ static int run_plain(struct top *top) {
         look(top);
         goes_on = put_plain(top, false);
     }
-    return top->n ? EXIT_WELL
-                  : complain_as(EXIT_WRONG,
-                                "no process has a live page; `cushim run` starts one that has");
+    return top->n || pages_complain_of_nobody(false) ? EXIT_WELL : EXIT_WRONG;
 }
 
 static bool is_utf8(void) {
