@@ -154,7 +154,7 @@ def several_processes_are_one_trace_and_no_profile():
     events = json.loads(written("perfetto", both))["traceEvents"]
     assert len({event["pid"] for event in events}) == 2
     result = cushim("report", "--format=pprof", str(both))
-    assert result.returncode == 1 and result.stdout == "" and "one at a time" in result.stderr, result
+    assert result.returncode == 1 and result.stdout == "" and "these are 2 processes, but --format=pprof takes one at a time" in result.stderr, result
     for file in both.glob("*.trace"):
         assert fields(written("pprof", file))[2]
 

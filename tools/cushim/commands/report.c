@@ -225,9 +225,9 @@ int report_main(int argc, char **argv) {
         return code;
     if (request.format && request.format->put && !request.format->between && request.files.n > 1)
         code = complain_as(EXIT_WRONG,
-                           "%s has %zu processes, but --format=%s takes one at a time: "
-                           "name one of its files",
-                           request.path, request.files.n, request.format->name);
+                           "these are %zu processes, but --format=%s takes one at a time: "
+                           "name one file of a recording",
+                           request.files.n, request.format->name);
     else if (request.format)
         code = put_to(&request, request.format, request.output);
     else
