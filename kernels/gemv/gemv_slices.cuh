@@ -172,11 +172,6 @@ template <class Format> struct SliceSource {
         body += lane / 8 * shape.row_bytes + lane % 8 * 16;
     }
 
-    /* Where the copy of a row begins. */
-    MEMBER static const uint8_t *start(const uint8_t *row) {
-        return Chunk::HAS_SKEW ? floor_16(row) : row;
-    }
-
     /* Rows beyond the last are not copied, and their results are not stored. */
     MEMBER void copy(uint8_t *stage, int n_rows) {
         int lane = threadIdx.x % 32, row = lane / 8, piece = lane % 8;
@@ -192,7 +187,8 @@ template <class Format> struct SliceSource {
 #pragma unroll
             for (int part = 0; part < Layout::PARTS; part++) {
                 if (row + 4 * i < n_rows)
-                    copy_async_16_of_kept_line(to + part * 128, start(from) + part * 128);
+                    copy_async_16_of_kept_line(to + part * 128,
+                                               start_of_copy<Chunk>(from) + part * 128);
             }
         }
 #pragma unroll
@@ -201,7 +197,9 @@ template <class Format> struct SliceSource {
             if (row < n_rows)
                 copy_async_16_of_kept_line(
                     stage + Layout::TAIL_AT + row * Layout::TAIL_PITCH + piece * 16,
-                    Stage::SCALES_APART ? tail : start(tail + row * shape.row_bytes) + piece * 16);
+                    Stage::SCALES_APART
+                        ? tail
+                        : start_of_copy<Chunk>(tail + row * shape.row_bytes) + piece * 16);
         }
         body += shape.step;
         tail += Stage::SCALES_APART ? shape.step / 8 : shape.step;

@@ -121,6 +121,11 @@ DEVICE const uint8_t *floor_16(const uint8_t *from) {
     return from - reinterpret_cast<uintptr_t>(from) % 16;
 }
 
+/* Where a copy by 16 begins, of the blocks of a row in this layout of chunks. */
+template <class Layout> DEVICE const uint8_t *start_of_copy(const uint8_t *blocks) {
+    return Layout::HAS_SKEW ? floor_16(blocks) : blocks;
+}
+
 /* How blocks of a chunk lie in memory and in a row of a stage: one behind the other, or as groups
  * of super-blocks, each of some pieces of 16 bytes. */
 template <class Format, int CHUNK, bool IS_SUPER = Format::GROUP != 1> struct ChunkLayout {
@@ -221,11 +226,6 @@ struct StagedRows {
                                       (int)(block0 / Format::GROUP + group) % 2);
     }
 
-    /* Where the copy of a row's blocks begins, if it is by 16. */
-    MEMBER static const uint8_t *start(const uint8_t *blocks) {
-        return Layout::HAS_SKEW ? floor_16(blocks) : blocks;
-    }
-
     /* Copy the chunk from block0 on; the caller commits the copies. */
     MEMBER void copy(int stage, int64_t block0) const {
         int n_blocks_here = blocks_from(block0);
@@ -242,7 +242,8 @@ struct StagedRows {
                 int row = i / PIECES, piece = i % PIECES;
                 if (Layout::has_piece(piece, skew_of(block0, row), n_blocks_here))
                     copy_async_16(stage_at(stage) + place_of(row) + 16 * piece,
-                                  start(from(row)) + Layout::source(block0, 16 * piece));
+                                  start_of_copy<Layout>(from(row)) +
+                                      Layout::source(block0, 16 * piece));
             }
         } else {
             enum { UNITS = Layout::BLOCK_BYTES * CHUNK / Format::UNIT }; /* skew is 0 */

@@ -169,8 +169,9 @@ template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
         static_assert(ROWS_AT_ONCE % 8 == 0, "a thread's rows have one skew");
         if (Layout::has_piece(piece, rows.skew_of(block0, row), rows.blocks_from(block0)))
             copy_rows<ROWS_AT_ONCE>(row, row_bytes,
-                                    Rows::start(rows.w.values + rows.row_of(row) * row_bytes +
-                                                Layout::bytes_before(block0)) +
+                                    start_of_copy<Layout>(rows.w.values +
+                                                          rows.row_of(row) * row_bytes +
+                                                          Layout::bytes_before(block0)) +
                                         Layout::source(block0, 16 * piece),
                                     [&](int i, const uint8_t *from) {
                                         copy_async_16(to + Rows::place_of(i * ROWS_AT_ONCE), from);
