@@ -4,6 +4,8 @@
  */
 #include "kernels/gemv/gemv_direct.h"
 
+#include <limits.h>
+
 /* What each of n_blocks on a multiprocessor may have; no kernel here is launched with more. */
 static unsigned shared_bytes(const struct cushim_kernel_call *call, unsigned n_blocks) {
     unsigned n_bytes = cushim_kernel_call_share(call, n_blocks);
@@ -91,14 +93,17 @@ bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv
         direct_blocks(call, direct, sizes, 2, 1))
         return true;
     direct->early_bytes = sizes->early_bytes;
-    struct gemv_direct pair = *direct;
-    bool has_pairs =
-        sizes->may_share && call->has_clusters && direct_blocks(call, &pair, sizes, 1, MOST_RANKS);
+    bool is_long = sizes->n_steps > most_steps / 2;
     bool fits_alone = direct_blocks(call, direct, sizes, 1, 1);
-    if (has_pairs && (!fits_alone || sizes->n_steps > most_steps / 2 ||
-                      2 * n_rounds(call, &pair) <= n_rounds(call, direct)))
+    unsigned most_rounds = is_long || !fits_alone ? UINT_MAX : n_rounds(call, direct) / 2;
+    bool may_share = most_rounds > 0 && sizes->may_share && call->has_clusters;
+    struct gemv_direct pair = *direct;
+    if (may_share && direct_blocks(call, &pair, sizes, 1, MOST_RANKS) &&
+        n_rounds(call, &pair) <= most_rounds) {
         *direct = pair;
-    return has_pairs || fits_alone;
+        return true;
+    }
+    return fits_alone;
 }
 
 /*

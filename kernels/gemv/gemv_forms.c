@@ -93,14 +93,19 @@ static bool shape_direct(const struct cushim_kernel_call *call, struct gemv_prod
 
 /* ---- a few columns ---- */
 
+/* Whether scratch is enough for terms of the columns. */
+static bool has_room_for_terms(const struct gemv_product *product) {
+    size_t wanted = cushim_gemm_scratch(product->k, product->n);
+    return wanted && product->scratch_bytes >= wanted;
+}
+
 /* More than eight only if there are at most 64 rows for each multiprocessor, and not if more than
  * two blocks would share k and warpgroups can have terms. */
 static bool shape_slices(const struct cushim_kernel_call *call, struct gemv_product *product,
                          struct launch *launch) {
     enum { PACKED = 4 }; /* columns; some formats have such kernels */
-    bool has_terms = call->has_wgmma && product->n > GEMV_SLICE_COLS &&
-                     product->scratch_bytes >= cushim_gemm_scratch(product->k, product->n);
-    if (product->n > GEMV_SLICE_COLS && product->m > 64 * (int64_t)call->n_sms)
+    bool is_more = product->n > GEMV_SLICE_COLS;
+    if (is_more && product->m > 64 * (int64_t)call->n_sms)
         return false;
     launch->path =
         product->n <= PACKED && has(call, product, GEMV_SLICES4) ? GEMV_SLICES4 : GEMV_SLICES;
@@ -111,7 +116,8 @@ static bool shape_slices(const struct cushim_kernel_call *call, struct gemv_prod
            cushim_is_aligned(16, launch->scales, NULL, NULL, NULL) &&
            cushim_gemv_slices_shape(call, &launch->shape, &launch->slices, product->m, product->k,
                                     product->n, launch->row_bytes) &&
-           !(has_terms && launch->shape.cluster > 2);
+           !(is_more && launch->shape.cluster > 2 && call->has_wgmma &&
+             has_room_for_terms(product));
 }
 
 /*
@@ -253,8 +259,7 @@ static bool shape_wgmma(const struct cushim_kernel_call *call, struct gemv_produ
 /* Terms begin at a multiple of 16 bytes in scratch. */
 static bool shape_wgmma_of_terms(const struct cushim_kernel_call *call,
                                  struct gemv_product *product, struct launch *launch) {
-    size_t wanted = cushim_gemm_scratch(product->k, product->n);
-    if (!wanted || product->scratch_bytes < wanted || !shape_wgmma(call, product, launch))
+    if (!has_room_for_terms(product) || !shape_wgmma(call, product, launch))
         return false;
     launch->path = launch->path == GEMV_WGMMA32 ? GEMV_WGMMA32_OF_TERMS : GEMV_WGMMA64_OF_TERMS;
     launch->terms = (uint8_t *)product->scratch + -(uintptr_t)product->scratch % 16;
